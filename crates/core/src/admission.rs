@@ -1,0 +1,119 @@
+//! The one admission verdict that `check`, `sim`, `run` and a policy's `build` share.
+
+use crate::{CoreId, Duration, PPB, VcpuId};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// One schedulability test's outcome on one core, with its numbers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TestResult {
+    /// `"ll"`, `"hyperbolic"`, `"rta"`, `"edf"`, `"gfb"`, `"capacity"`.
+    pub test: &'static str,
+    /// What was compared with what.
+    pub measure: Measure,
+    /// Whether the test accepts.
+    pub accepted: bool,
+}
+
+/// The numbers of a test.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Measure {
+    /// A load or product against its bound, both in parts per billion.
+    Ratio {
+        /// What the VCPUs ask for, rounded up.
+        value: u64,
+        /// What the test allows, rounded down.
+        bound: u64,
+    },
+    /// Response times against deadlines, by VCPU in priority order; `None` = beyond the deadline.
+    Responses(Vec<(VcpuId, Option<Duration>, Duration)>),
+}
+
+/// What the tests say of one core.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CoreVerdict {
+    /// The core; `None` where a global policy judges all cores as one.
+    pub core: Option<CoreId>,
+    /// VCPUs placed there, in priority order.
+    pub vcpus: Vec<VcpuId>,
+    /// Every test's numbers; the deciding one's first.
+    pub tests: Vec<TestResult>,
+}
+
+/// Why a VCPU was not admitted, with the numbers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NotAdmitted {
+    /// One sentence: the thing, the number, the way out.
+    pub reason: String,
+    /// The core whose numbers come closest, and its tests with this VCPU added.
+    pub closest: Option<CoreVerdict>,
+}
+
+/// The verdict on a whole system.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Verdict {
+    /// What every core's tests say of the VCPUs that fit.
+    pub cores: Vec<CoreVerdict>,
+    /// VCPUs that fit nowhere.
+    pub refused: Vec<(VcpuId, NotAdmitted)>,
+    /// Why the system as a whole cannot be run by this policy (a job policy given VCPUs without
+    /// jobs, say); empty where it can.
+    pub objections: Vec<String>,
+}
+
+impl Verdict {
+    /// Whether everything was admitted.
+    pub const fn accepted(&self) -> bool {
+        self.refused.is_empty() && self.objections.is_empty()
+    }
+}
+
+/// Shows parts per billion as a fraction of one with six decimals, rounded to nearest.
+pub struct Ppb(pub u64);
+
+impl fmt::Display for Ppb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let millionths = (self.0 + 500) / 1_000;
+        let unit = PPB / 1_000;
+        write!(f, "{}.{:06}", millionths / unit, millionths % unit)
+    }
+}
+
+impl fmt::Display for TestResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.accepted { "ok" } else { "refused" };
+        match &self.measure {
+            Measure::Ratio { value, bound } => {
+                write!(f, "{}: {} of {} ({sign})", self.test, Ppb(*value), Ppb(*bound))
+            }
+            Measure::Responses(list) => {
+                write!(f, "{}:", self.test)?;
+                for (vcpu, response, deadline) in list {
+                    match response {
+                        Some(r) => write!(f, " {vcpu} {r} of {deadline},")?,
+                        None => write!(f, " {vcpu} beyond {deadline},")?,
+                    }
+                }
+                write!(f, " ({sign})")
+            }
+        }
+    }
+}
+
+impl fmt::Display for NotAdmitted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)?;
+        if let Some(CoreVerdict { core, tests, .. }) = &self.closest {
+            match core {
+                Some(core) => write!(f, " [{core}")?,
+                None => write!(f, " [all cores")?,
+            }
+            for test in tests {
+                write!(f, "; {test}")?;
+            }
+            f.write_str("]")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,461 @@
+//! The contract between a policy and a machine: events in, plan out.
+//!
+//! A [`Policy`] is a pure value. It learns what happened through [`Event`]s and says what should
+//! happen through a [`Plan`] that persists. It reads no clock, does no I/O and draws no random
+//! numbers, so that the simulator and the live machine run the same one and a recorded run can be
+//! replayed.
+//!
+//! # Rules for machines
+//! 1. Events come with the time they happened (`at` <= now), ordered per core, perhaps late.
+//! 2. After one or more events, or at [`Plan::wake`], the machine calls [`decide`] and enacts the
+//!    plan: first all stops, then all starts, so that no VCPU is ever on two cores.
+//! 3. Between decisions every core follows the machine law ([`crate::dispatch`]) by itself.
+//! 4. The machine never edits a plan.
+//! 5. VCPUs of [`System::vcpus`] are there from the start, at first blocked; later ones come as
+//!    [`Event::Arrived`]. A VCPU with jobs is runnable while it has an uncompleted released job
+//!    (no `Woke` is sent for a release and none is needed); [`Event::Woke`] tells of all other
+//!    wakes, [`End::Blocked`] of every block.
+//!
+//! # Rules for policies
+//! 1. A VCPU stands on at most one core's line.
+//! 2. `plan` called twice changes nothing; any legal event order and any lateness must leave the
+//!    policy's invariants whole.
+//! 3. Replenishment instants come from releases and periods, never from a late `now`.
+//! 4. After `plan(now)`, `plan.wake` lies after `now`.
+
+use crate::admission::{NotAdmitted, Verdict};
+use crate::params::{ParamSpec, Params};
+use crate::{CoreId, CoreSet, Duration, Instant, Job, JobId, System, Vcpu, VcpuId};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// A scheduling policy.
+pub trait Policy: Send {
+    /// Learn what happened, and when (`at` <= now; ordered per core, perhaps late).
+    fn on_event(&mut self, at: Instant, event: &Event);
+    /// Decide. May be called at any time; calling it again changes nothing. The policy's own last
+    /// plan comes back untouched but for its dirty marks and verdicts, which [`decide`] clears.
+    fn plan(&mut self, now: Instant, plan: &mut Plan);
+}
+
+/// Asks `policy` for its plan: the only way a machine may call [`Policy::plan`].
+///
+/// # Panics
+/// Where the policy asks to be woken at or before `now` (policy rule 4).
+pub fn decide(policy: &mut dyn Policy, now: Instant, plan: &mut Plan) {
+    plan.dirty = CoreSet::EMPTY;
+    plan.rehomed.clear();
+    plan.verdicts.clear();
+    policy.plan(now, plan);
+    assert!(plan.wake > now, "the policy asks for a wake at {}, not after now = {now}", plan.wake);
+}
+
+/// Something that happened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A VCPU ran for one stint on one core in one mode.
+    Ran(Stint),
+    /// A job was released.
+    Released(Job),
+    /// A job received all its service. The VCPU goes on with its next job, if any is released.
+    Completed(JobId),
+    /// A VCPU became runnable other than by a release.
+    Woke {
+        /// Which.
+        vcpu: VcpuId,
+        /// The main VCPU for which an I/O VCPU was woken, where known.
+        on_behalf: Option<VcpuId>,
+        /// False where the wake was seen only when the VCPU was switched in.
+        exact: bool,
+    },
+    /// The core's memory meter reached its allowance; the core is closed.
+    AllowanceSpent {
+        /// Which core.
+        core: CoreId,
+    },
+    /// The monitor's counters, brought by [`Errand::Sample`].
+    Sampled(Sample),
+    /// A VCPU asks to be admitted. The answer is in the next plan's verdicts.
+    Arrived(Vcpu),
+    /// A VCPU is gone; its id is never used again.
+    Left(VcpuId),
+    /// The reservation of a VCPU shall be replaced. Answered like [`Event::Arrived`]; where
+    /// refused, the old one stays.
+    Changed(Vcpu),
+    /// The errand in the plan was done.
+    ErrandDone(Errand),
+    /// The machine could not do what the plan says.
+    Failed {
+        /// Where.
+        core: CoreId,
+        /// What it could not do.
+        what: Refused,
+    },
+}
+
+/// One uninterrupted run of a VCPU on one core in one mode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stint {
+    /// Who ran.
+    pub vcpu: VcpuId,
+    /// Where.
+    pub core: CoreId,
+    /// On budget or on surplus.
+    pub mode: Mode,
+    /// When it began.
+    pub from: Instant,
+    /// When it ended.
+    pub to: Instant,
+    /// What it consumed.
+    pub usage: Usage,
+    /// Why it ended.
+    pub end: End,
+}
+
+/// Whether a VCPU runs on its budget or on surplus time (MARACAS, section III).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Mode {
+    /// In budget.
+    Foreground,
+    /// On surplus time.
+    Background,
+}
+
+/// Why a stint ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// The VCPU has nothing to run: it blocked, or its last released job completed.
+    Blocked,
+    /// Another took the core, or its door closed.
+    Preempted,
+    /// The meter reached the grant's mark.
+    MarkReached,
+    /// The VCPU was moved to another core.
+    Moved,
+    /// It goes on running; the machine only read the meters at a metered wake.
+    Metered,
+    /// It ended for good.
+    Exited,
+}
+
+/// What a stint consumed.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Usage {
+    /// Time on the core as its meter charges it (costs of switching included).
+    pub service: Duration,
+    /// Memory reads (last-level cache misses).
+    pub reads: u64,
+    /// Memory writes (write-backs).
+    pub writes: u64,
+    /// Instructions retired.
+    pub instructions: u64,
+}
+
+/// What the memory monitor read since its last sample.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Sample {
+    /// Requests that the memory controller took.
+    pub requests: u64,
+    /// Sum over cycles of requests in the controller's queue.
+    pub occupancy: u64,
+    /// Requests by core (m_i of MARACAS, section IV).
+    pub by_core: Vec<u64>,
+}
+
+/// Work that a policy gives to a carrier VCPU, done on that VCPU's time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Errand {
+    /// Read the memory counters; answered by [`Event::Sampled`].
+    Sample,
+    /// Move a VCPU to another core and recolour its pages.
+    Move {
+        /// Which.
+        vcpu: VcpuId,
+        /// Where to.
+        to: CoreId,
+        /// Its page colours there, one bit a colour; 0 = unchanged.
+        colors: u64,
+    },
+}
+
+/// What a machine could not do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// Start or raise this VCPU.
+    Start(VcpuId),
+    /// Stop or freeze this VCPU.
+    Stop(VcpuId),
+    /// Move this VCPU.
+    Move(VcpuId),
+    /// Read the counters.
+    Sample,
+}
+
+/// The reading of a VCPU's meter at which a grant ends. A state, not an amount: it may be
+/// enacted late or twice without harm, and an overrun carries itself over as debt.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mark(pub Duration);
+
+impl Mark {
+    /// Never reached.
+    pub const NEVER: Self = Self(Duration::MAX);
+}
+
+impl fmt::Debug for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::NEVER { f.write_str("never") } else { write!(f, "@{}", self.0) }
+    }
+}
+
+/// Leave to run while the VCPU's meter of this mode is below `until`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Grant {
+    /// Who may run.
+    pub vcpu: VcpuId,
+    /// Up to which meter reading.
+    pub until: Mark,
+}
+
+/// What one core may do until the next decision. The order of the entries is their priority.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Line {
+    /// VCPUs in budget.
+    pub foreground: Vec<Grant>,
+    /// VCPUs that may use surplus time.
+    pub background: Vec<Grant>,
+    /// Whether surplus time may be used at all (MARACAS, IS_BG_SCHED). False throttles the core.
+    pub background_allowed: bool,
+    /// Cumulative reading of the core's memory meter at which the core closes (MemGuard);
+    /// `u64::MAX` = never.
+    pub allowance: u64,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self {
+            foreground: Vec::new(),
+            background: Vec::new(),
+            background_allowed: true,
+            allowance: u64::MAX,
+        }
+    }
+}
+
+/// What should happen, until something else is decided.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Plan {
+    lines: Vec<Line>,
+    dirty: CoreSet,
+    homes: Vec<Option<CoreId>>,
+    rehomed: Vec<VcpuId>,
+    verdicts: Vec<(VcpuId, Result<CoreId, NotAdmitted>)>,
+    /// Work for a carrier VCPU; stays until [`Event::ErrandDone`] and the policy's next plan.
+    pub errand: Option<(VcpuId, Errand)>,
+    /// When to ask again at the latest; [`Instant::NEVER`] = only after events.
+    pub wake: Instant,
+    /// Whether the machine shall report the running stints ([`End::Metered`]) at `wake`.
+    pub wake_metered: bool,
+}
+
+impl Plan {
+    /// An empty plan for `cores` cores: everything idles.
+    pub fn new(cores: usize) -> Self {
+        Self {
+            lines: alloc::vec![Line::default(); cores],
+            dirty: CoreSet::EMPTY,
+            homes: Vec::new(),
+            rehomed: Vec::new(),
+            verdicts: Vec::new(),
+            errand: None,
+            wake: Instant::NEVER,
+            wake_metered: false,
+        }
+    }
+    /// The line of `core`.
+    pub fn line(&self, core: CoreId) -> &Line {
+        &self.lines[core.0 as usize]
+    }
+    /// How many cores the plan is for.
+    pub const fn cores(&self) -> usize {
+        self.lines.len()
+    }
+    /// The line of `core`, to be changed: marks the core dirty.
+    pub fn line_mut(&mut self, core: CoreId) -> &mut Line {
+        self.dirty.insert(core);
+        &mut self.lines[core.0 as usize]
+    }
+    /// The cores whose line changed in the last decision.
+    pub const fn dirty(&self) -> CoreSet {
+        self.dirty
+    }
+    /// Where `vcpu` waits when it stands on no line; `None` = wherever it last ran.
+    pub fn home(&self, vcpu: VcpuId) -> Option<CoreId> {
+        self.homes.get(vcpu.0 as usize).copied().flatten()
+    }
+    /// Sets the home of `vcpu`; a change is noted in [`Plan::rehomed`].
+    pub fn set_home(&mut self, vcpu: VcpuId, home: Option<CoreId>) {
+        let index = vcpu.0 as usize;
+        if self.homes.len() <= index {
+            self.homes.resize(index + 1, None);
+        }
+        if self.homes[index] != home {
+            self.homes[index] = home;
+            self.rehomed.push(vcpu);
+        }
+    }
+    /// VCPUs whose home changed in the last decision.
+    pub fn rehomed(&self) -> &[VcpuId] {
+        &self.rehomed
+    }
+    /// Answers an [`Event::Arrived`] or [`Event::Changed`].
+    pub fn answer(&mut self, vcpu: VcpuId, verdict: Result<CoreId, NotAdmitted>) {
+        self.verdicts.push((vcpu, verdict));
+    }
+    /// The answers of the last decision: the VCPU's core (core 0 where the policy is global), or
+    /// why not.
+    pub fn verdicts(&self) -> &[(VcpuId, Result<CoreId, NotAdmitted>)] {
+        &self.verdicts
+    }
+
+    /// Checks policy rule 1 on the dirty cores against all cores.
+    ///
+    /// # Errors
+    /// Names the VCPU that stands on two lines, or twice in one list.
+    pub fn audit(&self) -> Result<(), alloc::string::String> {
+        let entries = |core: usize| {
+            let line = &self.lines[core];
+            line.foreground.iter().chain(&line.background).map(|grant| grant.vcpu)
+        };
+        for core in self.dirty.iter() {
+            for list in [&self.line(core).foreground, &self.line(core).background] {
+                for (i, grant) in list.iter().enumerate() {
+                    if list[..i].iter().any(|other| other.vcpu == grant.vcpu) {
+                        return Err(alloc::format!("{} stands twice on {core}", grant.vcpu));
+                    }
+                }
+            }
+            for vcpu in entries(core.0 as usize) {
+                for other in (0..self.lines.len()).filter(|other| *other != core.0 as usize) {
+                    if entries(other).any(|entry| entry == vcpu) {
+                        return Err(alloc::format!("{vcpu} stands on {core} and on core{other}"));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Watches a machine: every event as it is given to the policy, every plan as it comes back.
+/// Journals, metrics and traces are observers; so are the auditors of the tests.
+pub trait Observer {
+    /// An event was given to the policy.
+    fn event(&mut self, at: Instant, event: &Event);
+    /// The policy was asked and answered with `plan`.
+    fn planned(&mut self, now: Instant, plan: &Plan);
+}
+
+/// Watches nothing.
+impl Observer for () {
+    fn event(&mut self, _: Instant, _: &Event) {}
+    fn planned(&mut self, _: Instant, _: &Plan) {}
+}
+
+/// Two observers side by side.
+impl<A: Observer, B: Observer> Observer for (A, B) {
+    fn event(&mut self, at: Instant, event: &Event) {
+        self.0.event(at, event);
+        self.1.event(at, event);
+    }
+    fn planned(&mut self, now: Instant, plan: &Plan) {
+        self.0.planned(now, plan);
+        self.1.planned(now, plan);
+    }
+}
+
+impl<O: Observer + ?Sized> Observer for &mut O {
+    fn event(&mut self, at: Instant, event: &Event) {
+        (**self).event(at, event);
+    }
+    fn planned(&mut self, now: Instant, plan: &Plan) {
+        (**self).planned(now, plan);
+    }
+}
+
+impl<O: Observer> Observer for Option<O> {
+    fn event(&mut self, at: Instant, event: &Event) {
+        if let Some(observer) = self {
+            observer.event(at, event);
+        }
+    }
+    fn planned(&mut self, now: Instant, plan: &Plan) {
+        if let Some(observer) = self {
+            observer.planned(now, plan);
+        }
+    }
+}
+
+/// What a policy requires of a machine. A machine that lacks it refuses or warns by name.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Needs {
+    /// Demand must come as jobs whose ends are reported.
+    pub jobs: bool,
+    /// Wakes must be seen when they happen, not at switch-in.
+    pub visible_wakes: bool,
+    /// Memory counters must work.
+    pub counters: bool,
+}
+
+/// What a policy claims, and the contract tests check.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Claims {
+    /// No VCPU changes core unless the plan orders an errand.
+    pub partitioned: bool,
+    /// No core idles while an admitted VCPU is runnable anywhere (global), or on that core
+    /// (partitioned).
+    pub work_conserving: bool,
+    /// No admitted task set misses a deadline when every job stays within its budget.
+    pub no_miss_when_admitted: bool,
+}
+
+/// A policy's entry in the register: all that anyone outside its file knows of it.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// The word users write.
+    pub name: &'static str,
+    /// Authors, title, venue, year.
+    pub paper: &'static str,
+    /// One sentence.
+    pub summary: &'static str,
+    /// What it takes.
+    pub params: &'static [ParamSpec],
+    /// What it requires.
+    pub needs: Needs,
+    /// What it claims.
+    pub claims: Claims,
+    /// Says whether the system would be admitted, with every test's numbers. Parameters have
+    /// passed [`Params::check`].
+    pub admit: fn(&System, &Params) -> Verdict,
+    /// Builds the policy, or refuses with the verdict of `admit`.
+    pub build: Build,
+}
+
+/// How a policy comes to be.
+pub type Build = fn(&System, &Params) -> Result<Box<dyn Policy>, Verdict>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn audit_finds_a_vcpu_on_two_lines() {
+        let mut plan = Plan::new(2);
+        let grant = Grant { vcpu: VcpuId(3), until: Mark::NEVER };
+        plan.line_mut(CoreId(0)).foreground.push(grant);
+        plan.line_mut(CoreId(0)).background.push(grant);
+        assert_eq!(plan.audit(), Ok(()));
+        plan.line_mut(CoreId(1)).background.push(grant);
+        assert_eq!(plan.audit().unwrap_err(), "vcpu3 stands on core0 and on core1");
+    }
+}

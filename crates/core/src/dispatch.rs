@@ -1,0 +1,94 @@
+//! The machine law: which VCPU a core runs.
+//!
+//! *At every instant a core, unless closed, runs the first runnable, unspent foreground entry of
+//! its line; else, if background is allowed, the first runnable, unspent background entry; else it
+//! idles.*
+//!
+//! The simulator calls [`next`]; live tests hold switch records against it.
+
+use crate::contract::{Grant, Line, Mark, Mode};
+use crate::{Duration, VcpuId};
+
+/// What the law needs to know of the VCPUs.
+pub trait Readings {
+    /// Whether the VCPU has something to run.
+    fn runnable(&self, vcpu: VcpuId) -> bool;
+    /// The VCPU's meter of `mode`: cumulative service in that mode, on all cores.
+    fn meter(&self, vcpu: VcpuId, mode: Mode) -> Duration;
+}
+
+/// What a core runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Running {
+    /// Who.
+    pub vcpu: VcpuId,
+    /// In which mode.
+    pub mode: Mode,
+    /// Until its meter of that mode reads this.
+    pub until: Mark,
+}
+
+/// The machine law for one core. `memory_meter` is the core's cumulative memory traffic.
+#[inline]
+pub fn next(line: &Line, memory_meter: u64, readings: &impl Readings) -> Option<Running> {
+    if memory_meter >= line.allowance {
+        return None;
+    }
+    first(&line.foreground, Mode::Foreground, readings).or_else(|| {
+        if line.background_allowed {
+            first(&line.background, Mode::Background, readings)
+        } else {
+            None
+        }
+    })
+}
+
+#[inline]
+fn first(grants: &[Grant], mode: Mode, readings: &impl Readings) -> Option<Running> {
+    grants
+        .iter()
+        .find(|grant| {
+            readings.runnable(grant.vcpu)
+                && (grant.until == Mark::NEVER || readings.meter(grant.vcpu, mode) < grant.until.0)
+        })
+        .map(|grant| Running { vcpu: grant.vcpu, mode, until: grant.until })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Fixed;
+    impl Readings for Fixed {
+        fn runnable(&self, vcpu: VcpuId) -> bool {
+            vcpu.0 != 0
+        }
+        fn meter(&self, _: VcpuId, mode: Mode) -> Duration {
+            Duration::from_ticks(if mode == Mode::Foreground { 10 } else { 3 })
+        }
+    }
+
+    fn grant(vcpu: u32, until: u64) -> Grant {
+        Grant { vcpu: VcpuId(vcpu), until: Mark(Duration::from_ticks(until)) }
+    }
+
+    #[test]
+    fn the_law() {
+        let mut line = Line {
+            foreground: alloc::vec![grant(0, 99), grant(1, 10), grant(2, 11)],
+            background: alloc::vec![grant(0, 99), grant(1, 4)],
+            ..Line::default()
+        };
+        let run = |line: &Line, memory| next(line, memory, &Fixed).map(|r| (r.vcpu.0, r.mode));
+        // vcpu0 is blocked, vcpu1 is spent (10 of 10), vcpu2 has one tick left.
+        assert_eq!(run(&line, 0), Some((2, Mode::Foreground)));
+        line.foreground.pop();
+        assert_eq!(run(&line, 0), Some((1, Mode::Background)));
+        line.background_allowed = false;
+        assert_eq!(run(&line, 0), None);
+        line.background_allowed = true;
+        line.allowance = 7;
+        assert_eq!(run(&line, 6), Some((1, Mode::Background)));
+        assert_eq!(run(&line, 7), None);
+    }
+}

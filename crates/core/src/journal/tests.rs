@@ -1,0 +1,106 @@
+use super::*;
+use crate::contract::{End, Grant, Mark, Mode, Stint, Usage};
+use crate::params::Value;
+use crate::{Duration, Vcpu};
+use alloc::string::ToString;
+use alloc::vec;
+
+fn header() -> Header {
+    let mut params = Params::new();
+    params.set("background", Value::Text("fair".into()));
+    params.set("hold", Value::Whole(-3));
+    Header {
+        policy: "maracas".into(),
+        params,
+        system: System::new(
+            2,
+            vec![Vcpu::new(0, Duration::from_millis(2), Duration::from_millis(10)).periodic()],
+        ),
+        names: vec!["spin".into()],
+        machine: "sim".into(),
+        version: "0.1.0".into(),
+        seed: 7,
+    }
+}
+
+fn sample() -> (Vec<u8>, Vec<Record>) {
+    let mut recorder = Recorder::new(&header());
+    let stint = Stint {
+        vcpu: VcpuId(0),
+        core: CoreId(1),
+        mode: Mode::Background,
+        from: Instant::from_ticks(300),
+        to: Instant::from_ticks(70_000),
+        usage: Usage {
+            service: Duration::from_ticks(69_700),
+            reads: 9,
+            writes: 4,
+            instructions: 1,
+        },
+        end: End::Preempted,
+    };
+    let mut plan = Plan::new(2);
+    plan.line_mut(CoreId(1)).foreground.push(Grant { vcpu: VcpuId(0), until: Mark::NEVER });
+    plan.set_home(VcpuId(0), Some(CoreId(1)));
+    plan.answer(VcpuId(0), Ok(CoreId(1)));
+    let at = Instant::from_ticks(70_000);
+    recorder.event(at, &Event::Ran(stint));
+    recorder.planned(at, &plan);
+    recorder.record(&Record::Gap(3));
+    recorder.end(at);
+    let decision = Decision::of(at, &plan, &mut PlanHash::default());
+    let records = vec![
+        Record::Event { at, event: Event::Ran(stint) },
+        Record::Planned(decision),
+        Record::Gap(3),
+        Record::End(at),
+    ];
+    (core::mem::take(recorder.bytes()), records)
+}
+
+#[test]
+fn what_was_written_is_read() {
+    let (bytes, records) = sample();
+    let (read, reader) = Reader::open(&bytes).unwrap();
+    assert_eq!(read.params, header().params);
+    assert_eq!(read.system.vcpus, header().system.vcpus);
+    assert_eq!(reader.collect::<Result<Vec<_>, _>>().unwrap(), records);
+}
+
+#[test]
+fn every_cut_and_every_flipped_bit_is_noticed() {
+    let (bytes, records) = sample();
+    let read = |bytes: &[u8]| -> Result<Vec<Record>, JournalError> {
+        let (_, reader) = Reader::open(bytes)?;
+        let records = reader.collect::<Result<Vec<_>, _>>()?;
+        Ok(records)
+    };
+    for cut in 0..bytes.len() {
+        let error = read(&bytes[..cut]).unwrap_err();
+        assert!(error.offset <= cut, "cut at {cut}: {error}");
+    }
+    for byte in 0..bytes.len() {
+        for bit in 0..8 {
+            let mut damaged = bytes.clone();
+            damaged[byte] ^= 1 << bit;
+            assert!(read(&damaged).map_or(true, |r| r != records), "byte {byte} bit {bit}");
+            assert!(read(&damaged).is_err(), "byte {byte} bit {bit} went unnoticed");
+        }
+    }
+    assert!(read(b"hello").unwrap_err().to_string().contains("not a maracas journal"));
+}
+
+#[test]
+fn the_hash_follows_the_plan_not_its_history() {
+    let grant = |vcpu| Grant { vcpu: VcpuId(vcpu), until: Mark::NEVER };
+    let mut straight = Plan::new(2);
+    straight.line_mut(CoreId(0)).foreground.push(grant(1));
+    let mut detour = Plan::new(2);
+    detour.line_mut(CoreId(0)).foreground.push(grant(2));
+    let mut hash = PlanHash::default();
+    let other = hash.update(&detour);
+    detour.line_mut(CoreId(0)).foreground[0] = grant(1);
+    let same = hash.update(&detour);
+    assert_eq!(same, PlanHash::default().update(&straight));
+    assert_ne!(same, other);
+}

@@ -1,0 +1,29 @@
+//! The floor everything stands on: time, the task model, the contract between a policy and a
+//! machine, the machine law, and the journal. What nobody disputes.
+//!
+//! Here stands no scheduling choice, no clock, no I/O, no float and no unsafe code; this crate
+//! depends on nothing. Start with [`contract`], then [`dispatch`].
+#![no_std]
+#![forbid(unsafe_code)]
+#![deny(clippy::float_arithmetic)]
+
+extern crate alloc;
+
+pub mod admission;
+pub mod contract;
+pub mod dispatch;
+pub mod journal;
+mod model;
+pub mod params;
+mod rate;
+mod time;
+mod wire;
+mod workload;
+
+pub use contract::{Event, Plan, Policy};
+pub use model::{
+    Arrival, Core, CoreId, CoreSet, Job, JobId, MAX_CORES, Reservation, Role, System, Vcpu, VcpuId,
+};
+pub use rate::{PPB, Rate, gcd};
+pub use time::{Duration, Instant};
+pub use workload::{Cost, Program, Workload};

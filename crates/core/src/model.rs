@@ -1,0 +1,240 @@
+//! What there is to schedule, and on what: VCPUs, jobs, cores.
+
+use crate::{Duration, Instant, Rate};
+use alloc::vec::Vec;
+use core::fmt;
+
+/// The most cores one system may have: a [`CoreSet`] is one 128-bit word.
+pub const MAX_CORES: usize = 128;
+
+/// A core of the machine, counted from 0 among the cores that the system manages.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct CoreId(pub u16);
+
+/// A VCPU. Never reused within a journal; also the index of its meters and of its home.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct VcpuId(pub u32);
+
+/// The `index`-th job of a VCPU, from 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct JobId {
+    /// Whose job.
+    pub vcpu: VcpuId,
+    /// Its number, from 0.
+    pub index: u32,
+}
+
+/// One job of a VCPU whose demand comes as jobs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Job {
+    /// Which job.
+    pub id: JobId,
+    /// When it was released (nominal, never a late clock reading).
+    pub release: Instant,
+    /// Absolute deadline.
+    pub deadline: Instant,
+}
+
+/// What a VCPU is promised: `budget` C in every `period` T, by the relative `deadline` D.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reservation {
+    /// C: time on a core per period.
+    pub budget: Duration,
+    /// T.
+    pub period: Duration,
+    /// D, at most T; T where the user said nothing (implicit deadline).
+    pub deadline: Duration,
+}
+
+impl Reservation {
+    /// C every T with the implicit deadline D = T.
+    pub const fn implicit(budget: Duration, period: Duration) -> Self {
+        Self { budget, period, deadline: period }
+    }
+    /// C / T.
+    pub const fn utilization(&self) -> Rate {
+        Rate::of(self.budget, self.period)
+    }
+}
+
+/// How a VCPU's demand arrives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arrival {
+    /// A job every T, the first at `offset`.
+    Periodic {
+        /// Release of job 0.
+        offset: Duration,
+    },
+    /// Jobs at least T apart.
+    Sporadic,
+    /// No jobs: threads that run, block and wake as they like. Job policies refuse such a VCPU.
+    None,
+}
+
+/// What a VCPU is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// Runs programs, as a sporadic server.
+    Main,
+    /// Event-driven work on behalf of main VCPUs, as a PIBS server: it inherits the period of
+    /// the VCPU that it serves (Danish, Li, West, RTAS 2011).
+    Io,
+    /// Carries the memory monitor's errands (MARACAS, section IV).
+    Monitor,
+    /// Carries migrations (MARACAS, section V).
+    Migration,
+}
+
+/// The one schedulable thing: one or more threads with one meter, on at most one core at a time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Vcpu {
+    /// Its name in events, plans and meters.
+    pub id: VcpuId,
+    /// (C, T, D).
+    pub reservation: Reservation,
+    /// How demand arrives.
+    pub arrival: Arrival,
+    /// What it is for.
+    pub role: Role,
+    /// The core that the user demands, if any.
+    pub pinned: Option<CoreId>,
+    /// Least number of page colours it needs of its core (MARACAS, section V.B); 0 = any.
+    pub colors: u32,
+    /// Share among equals where a policy weighs VCPUs; 1 where the user said nothing.
+    pub weight: u32,
+}
+
+impl Vcpu {
+    /// A main VCPU with implicit deadline, no jobs and no demands on cores or colours.
+    pub fn new(id: u32, budget: Duration, period: Duration) -> Self {
+        Self {
+            id: VcpuId(id),
+            reservation: Reservation::implicit(budget, period),
+            arrival: Arrival::None,
+            role: Role::Main,
+            pinned: None,
+            colors: 0,
+            weight: 1,
+        }
+    }
+    /// The same VCPU with synchronous periodic jobs: a task.
+    #[must_use]
+    pub fn periodic(mut self) -> Self {
+        self.arrival = Arrival::Periodic { offset: Duration::ZERO };
+        self
+    }
+}
+
+/// One core of the platform.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Core {
+    /// Its class on machines with uneven cores; cores of equal speed share a class.
+    pub class: u8,
+}
+
+/// The platform and the VCPUs that are there from the start, as a policy's `build` sees them.
+#[derive(Clone, Debug)]
+pub struct System {
+    /// The cores, by [`CoreId`].
+    pub cores: Vec<Core>,
+    /// VCPUs known before the start, by increasing id. Later ones come as events.
+    pub vcpus: Vec<Vcpu>,
+    /// Share of each core that reservations may take: 1 in simulation; 9/10 live, where the
+    /// kernel's fair server takes the rest from real-time threads.
+    pub capacity: Rate,
+    /// Ticks in a nanosecond; 1 unless an exact study scales time.
+    pub ticks_per_ns: u64,
+}
+
+impl System {
+    /// A simulated platform of `cores` equal cores at one tick a nanosecond.
+    ///
+    /// # Panics
+    /// Where `cores` is 0 or above [`MAX_CORES`].
+    pub fn new(cores: usize, vcpus: Vec<Vcpu>) -> Self {
+        assert!((1..=MAX_CORES).contains(&cores), "{cores} cores: from 1 to {MAX_CORES} may be");
+        let cores = alloc::vec![Core::default(); cores];
+        Self { cores, vcpus, capacity: Rate::ONE, ticks_per_ns: 1 }
+    }
+    /// All core ids, in order.
+    pub fn core_ids(&self) -> impl Iterator<Item = CoreId> + use<> {
+        (0..self.cores.len() as u16).map(CoreId)
+    }
+}
+
+/// A set of cores.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct CoreSet(u128);
+
+impl CoreSet {
+    /// No core.
+    pub const EMPTY: Self = Self(0);
+
+    /// Puts `core` in.
+    pub const fn insert(&mut self, core: CoreId) {
+        self.0 |= 1 << core.0;
+    }
+    /// Takes `core` out.
+    pub const fn remove(&mut self, core: CoreId) {
+        self.0 &= !(1 << core.0);
+    }
+    /// Whether `core` is in.
+    pub const fn contains(self, core: CoreId) -> bool {
+        self.0 >> core.0 & 1 == 1
+    }
+    /// Whether no core is in.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+    /// How many cores are in.
+    pub const fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+    /// The cores in either set.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+    /// The cores, in increasing order.
+    pub fn iter(self) -> impl Iterator<Item = CoreId> {
+        let mut rest = self.0;
+        core::iter::from_fn(move || {
+            if rest == 0 {
+                return None;
+            }
+            let core = rest.trailing_zeros() as u16;
+            rest &= rest - 1;
+            Some(CoreId(core))
+        })
+    }
+}
+
+impl FromIterator<CoreId> for CoreSet {
+    fn from_iter<I: IntoIterator<Item = CoreId>>(cores: I) -> Self {
+        let mut set = Self::EMPTY;
+        cores.into_iter().for_each(|core| set.insert(core));
+        set
+    }
+}
+
+macro_rules! shown {
+    ($($type:ty => $word:literal),*) => {$(
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($word, "{}"), self.0)
+            }
+        }
+        impl fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+    )*};
+}
+shown!(CoreId => "core", VcpuId => "vcpu");
+
+impl fmt::Debug for CoreSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}

@@ -1,0 +1,315 @@
+//! How each type is written in journals and control messages: LEB128 integers, options and results by a leading byte, lists by
+//! their length. `take` returns `None` for anything that `put` could not have written.
+
+use crate::contract::{End, Errand, Event, Grant, Line, Mark, Mode, Refused, Sample, Stint, Usage};
+use crate::journal::{Decision, Header, Record};
+use crate::params::{Params, Value};
+use crate::{
+    Arrival, Core, CoreId, Duration, Instant, Job, JobId, MAX_CORES, Rate, Reservation, Role,
+    System, Vcpu, VcpuId,
+};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// First byte of an event record.
+pub(crate) const EVENT: u8 = 0;
+/// First byte of a plan record.
+pub(crate) const PLANNED: u8 = 1;
+
+/// 64-bit FNV-1a (Fowler, Noll, Vo), begun from `seed`.
+pub(crate) fn fnv1a(seed: u64, bytes: &[u8]) -> u64 {
+    let start = 0xcbf2_9ce4_8422_2325 ^ seed;
+    bytes
+        .iter()
+        .fold(start, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
+}
+
+/// A type with a place in the journal.
+pub(crate) trait Wire: Sized {
+    fn put(&self, out: &mut Vec<u8>);
+    fn take(from: &mut &[u8]) -> Option<Self>;
+}
+
+pub(crate) fn take<T: Wire>(from: &mut &[u8]) -> Option<T> {
+    T::take(from)
+}
+
+impl Wire for u64 {
+    fn put(&self, out: &mut Vec<u8>) {
+        let mut rest = *self;
+        while rest >= 0x80 {
+            out.push(rest as u8 | 0x80);
+            rest >>= 7;
+        }
+        out.push(rest as u8);
+    }
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        let mut value: u64 = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = u8::take(from)?;
+            if shift == 63 && byte > 1 {
+                return None;
+            }
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(value);
+            }
+        }
+        None
+    }
+}
+
+impl Wire for u8 {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(*self);
+    }
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        let (first, rest) = from.split_first()?;
+        *from = rest;
+        Some(*first)
+    }
+}
+
+impl Wire for bool {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(*self));
+    }
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        match u8::take(from)? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+}
+
+/// Smaller integers and newtypes travel as `u64`.
+macro_rules! as_u64 {
+    ($($type:ty: $to:expr, $from:expr;)*) => {$(
+        impl Wire for $type {
+            fn put(&self, out: &mut Vec<u8>) {
+                let to: fn(&$type) -> u64 = $to;
+                to(self).put(out);
+            }
+            fn take(from: &mut &[u8]) -> Option<Self> {
+                let back: fn(u64) -> Option<$type> = $from;
+                back(u64::take(from)?)
+            }
+        }
+    )*};
+}
+as_u64! {
+    u32: |n| u64::from(*n), |n| u32::try_from(n).ok();
+    CoreId: |c| u64::from(c.0), |n| {
+        u16::try_from(n).ok().filter(|n| usize::from(*n) < MAX_CORES).map(CoreId)
+    };
+    VcpuId: |v| u64::from(v.0), |n| u32::try_from(n).ok().map(VcpuId);
+    Instant: |i| i.ticks(), |n| Some(Instant::from_ticks(n));
+    Duration: |d| d.ticks(), |n| Some(Duration::from_ticks(n));
+    Mark: |m| m.0.ticks(), |n| Some(Mark(Duration::from_ticks(n)));
+    Core: |c| u64::from(c.class), |n| u8::try_from(n).ok().map(|class| Core { class });
+}
+
+impl Wire for String {
+    fn put(&self, out: &mut Vec<u8>) {
+        (self.len() as u64).put(out);
+        out.extend_from_slice(self.as_bytes());
+    }
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        let length = usize::try_from(u64::take(from)?).ok()?;
+        let (text, rest) = from.split_at_checked(length)?;
+        *from = rest;
+        Self::from_utf8(text.to_vec()).ok()
+    }
+}
+
+impl<T: Wire> Wire for Vec<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        (self.len() as u64).put(out);
+        self.iter().for_each(|item| item.put(out));
+    }
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        let length = u64::take(from)?;
+        // No capacity is reserved: a damaged length must not ask for all memory.
+        (0..length).map(|_| T::take(from)).collect()
+    }
+}
+
+impl<T: Wire> Wire for Option<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            None => out.push(0),
+            Some(value) => {
+                out.push(1);
+                value.put(out);
+            }
+        }
+    }
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        match u8::take(from)? {
+            0 => Some(None),
+            1 => T::take(from).map(Some),
+            _ => None,
+        }
+    }
+}
+
+impl<T: Wire, E: Wire> Wire for Result<T, E> {
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Ok(value) => {
+                out.push(0);
+                value.put(out);
+            }
+            Err(error) => {
+                out.push(1);
+                error.put(out);
+            }
+        }
+    }
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        match u8::take(from)? {
+            0 => T::take(from).map(Ok),
+            1 => E::take(from).map(Err),
+            _ => None,
+        }
+    }
+}
+
+impl<A: Wire, B: Wire> Wire for (A, B) {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
+        self.1.put(out);
+    }
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        Some((A::take(from)?, B::take(from)?))
+    }
+}
+
+/// Structs travel field by field, in the order given.
+macro_rules! fields {
+    ($($type:ident { $($field:ident),* })*) => {$(
+        impl Wire for $type {
+            fn put(&self, out: &mut Vec<u8>) {
+                let Self { $($field),* } = self;
+                $($field.put(out);)*
+            }
+            fn take(from: &mut &[u8]) -> Option<Self> {
+                $(let $field = Wire::take(from)?;)*
+                Some(Self { $($field),* })
+            }
+        }
+    )*};
+}
+fields! {
+    JobId { vcpu, index }
+    Job { id, release, deadline }
+    Reservation { budget, period, deadline }
+    Vcpu { id, reservation, arrival, role, pinned, colors, weight }
+    System { cores, vcpus, capacity, ticks_per_ns }
+    Stint { vcpu, core, mode, from, to, usage, end }
+    Usage { service, reads, writes, instructions }
+    Sample { requests, occupancy, by_core }
+    Grant { vcpu, until }
+    Line { foreground, background, background_allowed, allowance }
+    Header { policy, params, system, names, machine, version, seed }
+    Decision { now, lines, homes, errand, verdicts, wake, hash }
+}
+
+/// Enums travel as a number and the fields of the variant, in the order given.
+macro_rules! variants {
+    ($($type:ident { $($number:literal = $variant:ident $(($($tuple:ident),*))? $({$($field:ident),*})?),* $(,)? })*) => {$(
+        impl Wire for $type {
+            fn put(&self, out: &mut Vec<u8>) {
+                match self {
+                    $(Self::$variant $(($($tuple),*))? $({$($field),*})? => {
+                        out.push($number);
+                        $($($tuple.put(out);)*)?
+                        $($($field.put(out);)*)?
+                    })*
+                }
+            }
+            fn take(from: &mut &[u8]) -> Option<Self> {
+                match u8::take(from)? {
+                    $($number => {
+                        $($(let $tuple = Wire::take(from)?;)*)?
+                        $($(let $field = Wire::take(from)?;)*)?
+                        Some(Self::$variant $(($($tuple),*))? $({$($field),*})?)
+                    })*
+                    _ => None,
+                }
+            }
+        }
+    )*};
+}
+variants! {
+    Arrival { 0 = Periodic { offset }, 1 = Sporadic, 2 = None }
+    Role { 0 = Main, 1 = Io, 2 = Monitor, 3 = Migration }
+    Mode { 0 = Foreground, 1 = Background }
+    End { 0 = Blocked, 1 = Preempted, 2 = MarkReached, 3 = Moved, 4 = Metered, 5 = Exited }
+    Errand { 0 = Sample, 1 = Move { vcpu, to, colors } }
+    Refused { 0 = Start(vcpu), 1 = Stop(vcpu), 2 = Move(vcpu), 3 = Sample }
+    Event {
+        0 = Ran(stint), 1 = Released(job), 2 = Completed(id), 3 = Woke { vcpu, on_behalf, exact },
+        4 = AllowanceSpent { core }, 5 = Sampled(sample), 6 = Arrived(vcpu), 7 = Left(vcpu),
+        8 = Changed(vcpu), 9 = ErrandDone(errand), 10 = Failed { core, what },
+    }
+    Record {
+        0 = Event { at, event }, 1 = Planned(decision), 2 = Gap(lost),
+        3 = Note { at, key, vcpu, text }, 4 = End(at),
+    }
+}
+
+impl Wire for Rate {
+    fn put(&self, out: &mut Vec<u8>) {
+        (self.num(), self.den()).put(out);
+    }
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        let (num, den) = <(u64, u64)>::take(from)?;
+        (den > 0).then(|| Self::new(num, den))
+    }
+}
+
+impl Wire for Value {
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Text(text) => {
+                out.push(0);
+                text.put(out);
+            }
+            Self::Whole(n) => {
+                out.push(1);
+                n.cast_unsigned().put(out);
+            }
+            Self::Flag(flag) => {
+                out.push(2);
+                flag.put(out);
+            }
+        }
+    }
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        match u8::take(from)? {
+            0 => String::take(from).map(Self::Text),
+            1 => u64::take(from).map(|n| Self::Whole(n.cast_signed())),
+            2 => bool::take(from).map(Self::Flag),
+            _ => None,
+        }
+    }
+}
+
+impl Wire for Params {
+    fn put(&self, out: &mut Vec<u8>) {
+        (self.iter().count() as u64).put(out);
+        for (name, value) in self.iter() {
+            String::from(name).put(out);
+            value.put(out);
+        }
+    }
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        let mut params = Self::new();
+        for (name, value) in Vec::<(String, Value)>::take(from)? {
+            params.set(&name, value);
+        }
+        Some(params)
+    }
+}

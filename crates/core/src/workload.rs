@@ -1,0 +1,78 @@
+//! What programs do with the time that they get. Scenario files describe it, the simulator acts
+//! it out; live, the real program takes its place.
+
+use crate::{Duration, Instant, VcpuId};
+
+/// How much service one piece of work needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cost {
+    /// Always the same.
+    Fixed(Duration),
+    /// Uniform between the two, inclusive.
+    Uniform(Duration, Duration),
+    /// Exponential with the given mean, cut at ten times the mean so that every sum stays finite.
+    Exponential(Duration),
+}
+
+/// A model of one thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Workload {
+    /// Runs whenever it may.
+    Busy,
+    /// One piece of work per job of its VCPU.
+    Periodic {
+        /// Service that a job needs.
+        cost: Cost,
+    },
+    /// Runs, sleeps, and begins again.
+    RunSleep {
+        /// Service before each sleep.
+        run: Cost,
+        /// Wall time of each sleep.
+        sleep: Cost,
+    },
+    /// Woken by outside events, which queue up; works each off and waits for the next.
+    EventDriven {
+        /// Wall time between events.
+        every: Cost,
+        /// Service per event.
+        cost: Cost,
+        /// The VCPU on whose behalf the event comes (I/O VCPUs inherit its period).
+        on_behalf: Option<VcpuId>,
+    },
+    /// A job with a part that must be done and a part that gets better the longer it runs. The
+    /// mandatory part is the job; the optional part runs until the next release.
+    Anytime {
+        /// Service of the mandatory part.
+        mandatory: Cost,
+        /// Service after which more time no longer helps.
+        optional: Duration,
+    },
+}
+
+impl Workload {
+    /// Whether this thread works on jobs of its VCPU.
+    pub const fn has_jobs(&self) -> bool {
+        matches!(self, Self::Periodic { .. } | Self::Anytime { .. })
+    }
+}
+
+/// One thread: where it runs, what it does, when it is there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Program {
+    /// The VCPU that pays for it; several programs may share one.
+    pub vcpu: VcpuId,
+    /// What it does.
+    pub workload: Workload,
+    /// When it starts. A VCPU arrives with its first program.
+    pub arrive: Instant,
+    /// When it ends, or [`Instant::NEVER`]. A VCPU leaves with its last program.
+    pub depart: Instant,
+}
+
+impl Program {
+    /// A program that is there from the start to the end.
+    pub const fn new(vcpu: VcpuId, workload: Workload) -> Self {
+        Self { vcpu, workload, arrive: Instant::ZERO, depart: Instant::NEVER }
+    }
+}

@@ -1,0 +1,1 @@
+//! Room `live`: see ARCHITECTURE.md.

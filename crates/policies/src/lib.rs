@@ -1,0 +1,1 @@
+//! Room `policies`: see ARCHITECTURE.md.
