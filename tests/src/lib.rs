@@ -1,1 +1,58 @@
-//! What several test files share: random systems, auditors.
+//! What several test files share: random systems, an auditor, wrappers around policies, and the
+//! swarm. It may import every room; nothing imports it.
+
+mod audit;
+mod generate;
+mod swarm;
+mod wrappers;
+
+pub use audit::Auditor;
+pub use generate::{Dice, Mix, RandomSystem, generate};
+pub use swarm::{Case, Faults, check, swarm_case};
+pub use wrappers::{DepthOne, Nagging};
+
+use maracas_core::contract::{Entry, Observer, Policy, Stint};
+use maracas_core::params::Params;
+use maracas_core::{Event, Instant, Plan};
+
+/// Builds the policy of `entry` with default parameters for what is there at the start; `None`
+/// where it refuses.
+///
+/// # Panics
+/// Where `admit` and `build` disagree.
+#[must_use]
+pub fn build(entry: &Entry, random: &RandomSystem) -> Option<Box<dyn Policy>> {
+    let start = maracas_sim::at_start(&random.system, &random.programs);
+    let accepted = (entry.admit)(&start, &Params::new()).accepted();
+    let built = (entry.build)(&start, &Params::new());
+    assert_eq!(accepted, built.is_ok(), "{}: admit and build disagree", entry.name);
+    built.ok()
+}
+
+/// All stints of a run, with touching pieces of one VCPU on one core in one mode merged: what a
+/// schedule is, whatever the number of decisions that led to it.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Schedule {
+    /// By core, in order of time.
+    pub cores: Vec<Vec<Stint>>,
+}
+
+impl Observer for Schedule {
+    fn event(&mut self, _: Instant, event: &Event) {
+        let Event::Ran(stint) = event else { return };
+        let core = stint.core.0 as usize;
+        if self.cores.len() <= core {
+            self.cores.resize(core + 1, Vec::new());
+        }
+        if let Some(last) = self.cores[core].last_mut()
+            && (last.vcpu, last.mode, last.to) == (stint.vcpu, stint.mode, stint.from)
+        {
+            last.to = stint.to;
+            last.usage.service += stint.usage.service;
+            return;
+        }
+        // Why a piece ended depends on the decisions; where and when it lay does not.
+        self.cores[core].push(Stint { end: maracas_core::contract::End::Metered, ..*stint });
+    }
+    fn planned(&mut self, _: Instant, _: &Plan) {}
+}

@@ -1,3 +1,66 @@
-//! The binary `maracas`.
+//! The binary `maracas`: reads the command line, calls one of the commands, and turns what it
+//! says into an exit code.
+//!
+//! Here stand the commands (`commands/`, one file each), the built-in work (`work/`) and the
+//! measurement of enforcement (`bench/`). Scheduling logic never stands here: policies decide,
+//! machines carry out. This is the top floor; it may import every other room.
+//!
+//! Exit codes: 0 fine; 1 the answer is no (refused by admission, a replay that differs); 2 bad
+//! input or a missing capability, with one line on standard error.
 
-fn main() {}
+mod args;
+mod bench;
+mod case;
+mod commands;
+mod failure;
+mod observe;
+mod output;
+mod results;
+mod verdict;
+mod work;
+
+use failure::{Answer, Failure, Outcome};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    // The runtime starts this program once more as its guardian, which is no command for users.
+    let mut words = std::env::args_os().skip(1);
+    if words.next().is_some_and(|word| word == maracas_live::guardian::WORD) {
+        return maracas_live::guardian::main(words);
+    }
+    let outcome = match commands::parse() {
+        Ok(cli) => commands::run(&cli),
+        Err(error) => refuse(&error),
+    };
+    match outcome {
+        Ok(Answer::Yes) | Err(Failure::OutputClosed) => ExitCode::SUCCESS,
+        Ok(Answer::No) => ExitCode::from(1),
+        Err(Failure::Bad(line)) => {
+            output::note(&line);
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Shows help where help was asked for; anything else becomes one line.
+fn refuse(error: &clap::Error) -> Outcome {
+    use clap::error::ErrorKind;
+    let text = error.render();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let text = if output::colours() { text.ansi().to_string() } else { text.to_string() };
+            output::print(&text).map(|()| Answer::Yes)
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
+            Err(Failure::new("a command is missing; `maracas --help` lists them"))
+        }
+        _ => {
+            let text = text.to_string();
+            // What is wrong and the tips; usage and "for more information" are in --help.
+            let kept = text.lines().take_while(|line| !line.starts_with("Usage:"));
+            let kept: Vec<_> = kept.filter(|line| !line.starts_with("For more")).collect();
+            let line = kept.join("\n").replace("\n\n  tip: ", "; ").replace("\n  tip: ", "; ");
+            Err(Failure::new(line.strip_prefix("error: ").unwrap_or(&line)))
+        }
+    }
+}

@@ -11,6 +11,7 @@ extern crate alloc;
 
 pub mod admission;
 pub mod contract;
+pub mod control;
 pub mod dispatch;
 pub mod journal;
 mod model;

@@ -259,6 +259,7 @@ mod tests {
             ("20", "unit"),
             ("ms", "number"),
             ("-5ms", "number"),
+            ("._ms", "number"),
             ("20min5", "unit"),
             ("1.5ns", "finer"),
             ("1.2.3ms", "malformed"),

@@ -2,6 +2,7 @@
 //! their length. `take` returns `None` for anything that `put` could not have written.
 
 use crate::contract::{End, Errand, Event, Grant, Line, Mark, Mode, Refused, Sample, Stint, Usage};
+use crate::control::{Members, NewVcpu, Number, Refusal, Reply, Request, VcpuState};
 use crate::journal::{Decision, Header, Record};
 use crate::params::{Params, Value};
 use crate::{
@@ -214,6 +215,10 @@ fields! {
     Line { foreground, background, background_allowed, allowance }
     Header { policy, params, system, names, machine, version, seed }
     Decision { now, lines, homes, errand, verdicts, wake, hash }
+    NewVcpu { name, reservation, arrival, role, pinned, colors, weight, members }
+    Refusal { text, numbers }
+    Number { test, vcpu, value, bound, accepted }
+    VcpuState { vcpu, name, reservation, core, threads, mode, foreground, background }
 }
 
 /// Enums travel as a number and the fields of the variant, in the order given.
@@ -257,6 +262,15 @@ variants! {
     Record {
         0 = Event { at, event }, 1 = Planned(decision), 2 = Gap(lost),
         3 = Note { at, key, vcpu, text }, 4 = End(at),
+    }
+    Members { 0 = Thread(tid), 1 = Process(pid) }
+    Request {
+        0 = Hello { version }, 1 = Create(new), 2 = Set { vcpu, reservation }, 3 = Destroy { vcpu },
+        4 = List, 5 = Jobs { vcpu }, 6 = JobDone { job, at },
+    }
+    Reply {
+        0 = Hello { version, pid, policy, origin }, 1 = Created { vcpu, core }, 2 = Refused(refusal),
+        3 = Done, 4 = Vcpus(vcpus), 5 = Job(job), 6 = Error(text),
     }
 }
 

@@ -1,1 +1,22 @@
-//! Room `live`: see ARCHITECTURE.md.
+//! The live machine: carries out a policy's plans on real threads of a stock Linux host.
+//!
+//! Here stand the per-core agents, the budget events, the freezer, the guardian and what they need
+//! of the host. No scheduling choice ever stands here: every one of them is made by the policy
+//! behind [`maracas_core::Policy`], and no policy is known by name. This crate imports
+//! `maracas-core` alone of our crates.
+//!
+//! Start with [`machine`], then `agent`.
+#![cfg(target_os = "linux")]
+
+mod agent;
+pub mod clean;
+mod clock;
+pub mod control;
+mod enact;
+pub mod guardian;
+pub mod host;
+pub mod journal;
+pub mod machine;
+mod perf;
+
+pub use machine::{Error, Handle, Launch, Machine, Outcome, Setup};

@@ -1,1 +1,150 @@
-//! Room `sim`: see ARCHITECTURE.md.
+//! Machine 1: the deterministic simulator.
+//!
+//! It carries out any policy on model programs, event by event: the same scenario and seed give
+//! the same bytes. Here never stand a policy by name, threads, a clock, or a way to write files;
+//! the room imports `maracas-core` and a random number generator.
+//!
+//! # What it does at one instant
+//! 1. What happened on the cores (completions, blocks, marks), by core; then what is due on the
+//!    agenda: departures, arrivals, wakes, releases, each by id.
+//! 2. The machine law on the cores concerned, by the plan in force ([`maracas_core::dispatch`]).
+//! 3. With all these events delivered: one decision, if one is due. It is enacted, first all
+//!    stops, then all starts. A stop is an event itself, so the policy is asked again until a
+//!    plan stops nobody.
+//!
+//! # What observers may rely on
+//! * A [`Stint`](maracas_core::contract::Stint) is told when it ends, or at a metered wake, or at
+//!   the end of the run ([`End::Metered`](maracas_core::contract::End::Metered)). It never spans a
+//!   change of mode, and none is empty.
+//! * `Completed` comes before the `Ran` of the stint in which the job completed; a stint goes on
+//!   over a completion where the VCPU has more to do. Where a completion and a mark fall on the
+//!   same instant, the completion wins.
+//! * A VCPU's stint ends with `Blocked` only when it has nothing at all to run: a VCPU that goes
+//!   on after its last job (an anytime program's optional part, a second program) is not blocked.
+//!
+//! # How programs share a VCPU
+//! First come, first served, each until it blocks, as `SCHED_FIFO` threads of one rank do. Where
+//! several programs work on jobs, every job asks one piece of work of each of them, and is
+//! complete when all have done their piece. A piece takes at least one tick.
+
+mod agenda;
+mod machine;
+pub mod memory;
+mod overhead;
+mod rng;
+mod workload;
+
+pub use overhead::Overheads;
+
+use maracas_core::admission::NotAdmitted;
+use maracas_core::contract::Observer;
+use maracas_core::{CoreId, Duration, Instant, Policy, Program, System, VcpuId};
+
+/// How to run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// The horizon. What falls on it is left undone, but for completions.
+    pub until: Instant,
+    /// Seed of every random number.
+    pub seed: u64,
+    /// Decisions come late by a uniform amount from zero to this, after the first event that
+    /// they answer or the wake that the policy asked for. Cores follow the law meanwhile.
+    pub late: Duration,
+    /// Tell of wakes only when the VCPU is switched in, as inexact.
+    pub hidden_wakes: bool,
+    /// Costs charged.
+    pub overheads: Overheads,
+    /// Audit every decision with [`maracas_core::Plan::audit`]. Otherwise a cheaper check finds a
+    /// VCPU on two cores' lines, but not one that stands twice in one list.
+    pub audit: bool,
+}
+
+impl Options {
+    /// A run up to `until` with seed 0: on time, wakes visible, nothing charged, no full audit.
+    pub const fn new(until: Instant) -> Self {
+        Self {
+            until,
+            seed: 0,
+            late: Duration::ZERO,
+            hidden_wakes: false,
+            overheads: Overheads {
+                context_switch: Duration::ZERO,
+                migration: Duration::ZERO,
+                decision: Duration::ZERO,
+                release: Duration::ZERO,
+            },
+            audit: false,
+        }
+    }
+}
+
+/// What a run came to, in cheap counters; everything else is for observers to derive.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Outcome {
+    /// Jobs released.
+    pub released: u64,
+    /// Jobs completed.
+    pub completed: u64,
+    /// Jobs that were due by the end of the run and had not completed at their deadline.
+    pub missed: u64,
+    /// Calls of the policy.
+    pub decisions: u64,
+    /// Events told to the policy.
+    pub events: u64,
+    /// How often a core took up a VCPU that it did not run at the instant before.
+    pub context_switches: u64,
+    /// When the run ended.
+    pub end: Instant,
+    /// Time in which each core ran no VCPU.
+    pub idle: Vec<Duration>,
+    /// The policy's answers to arrivals.
+    pub admissions: Vec<(VcpuId, Result<CoreId, NotAdmitted>)>,
+}
+
+/// The system as `build` shall see it: without the VCPUs whose first program arrives later.
+#[must_use]
+pub fn at_start(system: &System, programs: &[Program]) -> System {
+    let mut start = system.clone();
+    start.vcpus.retain(|vcpu| arrival(vcpu.id, programs) == Instant::ZERO);
+    start
+}
+
+/// When a VCPU arrives: with its first program; at the start where it has none.
+fn arrival(vcpu: VcpuId, programs: &[Program]) -> Instant {
+    let own = programs.iter().filter(|program| program.vcpu == vcpu);
+    own.map(|program| program.arrive).min().unwrap_or(Instant::ZERO)
+}
+
+/// Runs `policy` on `system`. `system` holds all VCPUs; `policy` was built for [`at_start`] of it,
+/// hears of the later ones by [`maracas_core::Event::Arrived`], and they run where it says yes.
+///
+/// # Panics
+/// Where a program names a VCPU that is not in the system, or works on jobs on a VCPU whose
+/// arrival is `None`; where the policy breaks the contract ([`maracas_core::contract`]).
+pub fn run<O: Observer>(
+    system: &System,
+    programs: &[Program],
+    policy: &mut dyn Policy,
+    options: &Options,
+    observer: &mut O,
+) -> Outcome {
+    run_with(system, programs, policy, options, observer, memory::NoContention)
+}
+
+/// [`run`] under a contention model.
+///
+/// # Panics
+/// As [`run`].
+pub fn run_with<O: Observer, C: memory::Contention>(
+    system: &System,
+    programs: &[Program],
+    policy: &mut dyn Policy,
+    options: &Options,
+    observer: &mut O,
+    contention: C,
+) -> Outcome {
+    machine::Machine::new(system, programs, policy, options, observer, contention).run()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! SCHED_DEADLINE: the kernel's own reservation (sched(7)). A deadline thread may be pinned only
+//! inside an exclusive cpuset, which is made here where the host allows it and taken away again.
+
+use super::groups::{Group, Undo, Version};
+use std::io;
+use std::path::PathBuf;
+
+/// `struct sched_attr` of sched_setattr(2), in the size of its first version.
+#[repr(C)]
+struct Attributes {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+/// Makes `tid` a deadline thread with `budget` every `period`, in nanoseconds.
+pub(super) fn set(tid: u32, budget: u64, period: u64) -> io::Result<()> {
+    let attributes = Attributes {
+        size: std::mem::size_of::<Attributes>() as u32,
+        policy: libc::SCHED_DEADLINE as u32,
+        flags: 0,
+        nice: 0,
+        priority: 0,
+        runtime: budget,
+        deadline: period,
+        period,
+    };
+    // SAFETY: the structure has the size that it states and outlives the call.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const attributes, 0) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// An exclusive cpuset of one core, gone when dropped.
+pub(super) struct Exclusive {
+    // Fields drop in this order: the group first, then what was changed around it.
+    group: Group,
+    _around: Option<Undo>,
+}
+
+impl Exclusive {
+    /// Makes it.
+    ///
+    /// # Errors
+    /// What the host refused, by the file that it refused.
+    pub(super) fn of(core: usize) -> io::Result<Self> {
+        let group = Group::create("cpuset")?;
+        let core = core.to_string();
+        let around = match group.version() {
+            Version::One => {
+                // A root domain of its own exists only while the root cpuset is not balanced.
+                let root = group.root().join("cpuset.sched_load_balance");
+                let mems = std::fs::read_to_string(group.root().join("cpuset.mems"))?;
+                group.write("cpuset.mems", mems.trim())?;
+                group.write("cpuset.cpus", &core)?;
+                group.write("cpuset.cpu_exclusive", "1")?;
+                Some(Undo::write(root, "0")?)
+            }
+            Version::Two => {
+                group.write("cpuset.cpus", &core)?;
+                group.write("cpuset.cpus.partition", "root")?;
+                let state = group.read("cpuset.cpus.partition")?;
+                if state.trim() != "root" {
+                    return Err(io::Error::other(format!("cpuset.cpus.partition: {state}")));
+                }
+                None
+            }
+        };
+        Ok(Self { group, _around: around })
+    }
+    /// Puts a process in.
+    pub(super) fn take(&self, pid: u32) -> io::Result<()> {
+        self.group.take(pid)
+    }
+    /// Where it is.
+    pub(super) fn path(&self) -> &PathBuf {
+        self.group.path()
+    }
+}

@@ -1,0 +1,198 @@
+//! `maracas bench enforce`: how exactly a budget is kept, by us and by what the kernel offers, in
+//! one run on one core.
+//!
+//! Each mechanism gives the same program (`work spin`, one thread) the same C every T, next to the
+//! same noisy fair load on the same core. What the program got is measured from outside and the
+//! same way for all: the kernel's switch records of its thread. With background time on, our
+//! program also runs outside its budget, which switch records cannot tell apart; there the
+//! journal's foreground stints are judged.
+
+mod deadline;
+mod groups;
+mod quota;
+mod report;
+mod switches;
+mod target;
+mod windows;
+
+use crate::failure::{Answer, Failure, Outcome};
+use crate::output;
+use std::io;
+use std::time::{Duration, Instant};
+use switches::Switches;
+use target::Spin;
+use windows::{Distribution, judge};
+
+/// Compare our budgets with SCHED_DEADLINE and CFS quota on this host
+///
+/// Needs the rights of `maracas run`. Takes four times --seconds for each of 2/10 and 20/100 ms.
+///
+/// Example: maracas bench enforce --seconds 10 --json
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Seconds for each mechanism
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+    /// The result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// C and T in nanoseconds, as the live notes measure them: 2/10 and 20/100 ms.
+const CASES: [(u64, u64); 2] = [(2_000_000, 10_000_000), (20_000_000, 100_000_000)];
+
+/// What is compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mechanism {
+    OursAlone,
+    OursWithBackground,
+    Deadline,
+    Quota,
+}
+
+impl Mechanism {
+    const ALL: [Self; 4] =
+        [Self::OursAlone, Self::OursWithBackground, Self::Deadline, Self::Quota];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::OursAlone => "maracas, background off",
+            Self::OursWithBackground => "maracas, background on",
+            Self::Deadline => "SCHED_DEADLINE",
+            Self::Quota => "CFS quota",
+        }
+    }
+}
+
+/// What was measured of one mechanism.
+struct Measured {
+    /// Nanoseconds of every run, judged.
+    distribution: Distribution,
+    /// How it was set up, and what the host refused on the way.
+    how: String,
+}
+
+/// One mechanism's line: measured, or why not.
+struct Line {
+    mechanism: Mechanism,
+    result: Result<Measured, String>,
+}
+
+/// One C and T with all its lines.
+struct Case {
+    budget: u64,
+    period: u64,
+    lines: Vec<Line>,
+}
+
+/// Measures everything.
+pub(crate) fn enforce(args: &Args) -> Outcome {
+    let core = measured_core()?;
+    let length = Duration::from_secs(args.seconds);
+    let mut cases = Vec::new();
+    for (budget, period) in CASES {
+        let mut lines = Vec::new();
+        for mechanism in Mechanism::ALL {
+            if !args.json {
+                let (c, t) = (budget / 1_000_000, period / 1_000_000);
+                let name = mechanism.name();
+                output::note(&format!("{c}/{t} ms, {name}: {} s", args.seconds));
+            }
+            let result = measure(mechanism, core, budget, period, length);
+            lines.push(Line { mechanism, result: result.map_err(|error| error.to_string()) });
+        }
+        cases.push(Case { budget, period, lines });
+    }
+    if args.json {
+        output::line(&report::to_json(core, args.seconds, &cases))?;
+    } else {
+        output::print(&report::text(core, args.seconds, &cases))?;
+    }
+    Ok(Answer::Yes)
+}
+
+/// The last core that this process may use: the first ones take most interrupts.
+fn measured_core() -> Result<usize, Failure> {
+    let set = rustix::thread::sched_getaffinity(None)
+        .map_err(|error| Failure::about("this host's cores cannot be counted", error))?;
+    (0..rustix::thread::CpuSet::MAX_CPU)
+        .rev()
+        .find(|core| set.is_set(*core))
+        .ok_or_else(|| Failure::new("this process may use no core"))
+}
+
+fn measure(
+    mechanism: Mechanism,
+    core: usize,
+    budget: u64,
+    period: u64,
+    length: Duration,
+) -> io::Result<Measured> {
+    match mechanism {
+        Mechanism::OursAlone => Err(io::Error::other("to come")),
+        Mechanism::OursWithBackground => Err(io::Error::other("to come")),
+        Mechanism::Deadline => by_deadline(core, budget, period, length),
+        Mechanism::Quota => by_quota(core, budget, period, length),
+    }
+}
+
+fn by_deadline(core: usize, budget: u64, period: u64, length: Duration) -> io::Result<Measured> {
+    // The group must outlive the programs inside it, so it is made first and dropped last.
+    let exclusive = deadline::Exclusive::of(core);
+    let noise = Spin::start(core).map_err(other)?;
+    let target = Spin::start(core).map_err(other)?;
+    let how = match &exclusive {
+        Ok(group) => {
+            group.take(noise.id())?;
+            group.take(target.id())?;
+            format!("pinned, in the exclusive cpuset {}", group.path().display())
+        }
+        Err(refused) => {
+            target::unpin(target.id()).map_err(other)?;
+            format!("not pinned, since the host refuses an exclusive cpuset ({refused})")
+        }
+    };
+    deadline::set(target.id(), budget, period)?;
+    watch(&target, budget, period, length, how)
+}
+
+fn by_quota(core: usize, budget: u64, period: u64, length: Duration) -> io::Result<Measured> {
+    let group = quota::Quota::of(budget, period)?;
+    let _noise = Spin::start(core).map_err(other)?;
+    let target = Spin::start(core).map_err(other)?;
+    group.take(target.id())?;
+    let how = format!("pinned, in {}", group.path());
+    watch(&target, budget, period, length, how)
+}
+
+/// Time for a mechanism to settle before its periods count.
+const SETTLE: Duration = Duration::from_millis(500);
+
+/// Records the target's switches for `length` and judges them.
+fn watch(
+    target: &Spin,
+    budget: u64,
+    period: u64,
+    length: Duration,
+    how: String,
+) -> io::Result<Measured> {
+    std::thread::sleep(SETTLE);
+    let mut switches = Switches::of(target.id())?;
+    let (start, began) = (target::monotonic_ns(), Instant::now());
+    while began.elapsed() < length {
+        std::thread::sleep(Duration::from_millis(100));
+        switches.drain();
+    }
+    let end = target::monotonic_ns();
+    let runs = switches.finish()?;
+    let distribution = judge(&runs, (start, end), budget, period)
+        .ok_or_else(|| io::Error::other("too short: not two whole periods"))?;
+    Ok(Measured { distribution, how })
+}
+
+fn other(failure: Failure) -> io::Error {
+    match failure {
+        Failure::Bad(line) => io::Error::other(line),
+        Failure::OutputClosed => io::Error::from(io::ErrorKind::BrokenPipe),
+    }
+}

@@ -1,0 +1,102 @@
+//! How the measurement is shown.
+
+use super::{Case, Line, Measured, Mechanism};
+use maracas_trace::table::time;
+use serde_json::{Value, json};
+
+/// Kernel release and the tick rate where it is known: what the kernel's mechanisms depend on.
+fn host() -> String {
+    let uname = rustix::system::uname();
+    format!("{} {}", uname.sysname().to_string_lossy(), uname.release().to_string_lossy())
+}
+
+/// How many times larger the mechanism's 99th percentile of the error is than ours.
+fn ratio(case: &Case, line: &Line) -> Option<f64> {
+    let ours = case.lines.iter().find(|line| line.mechanism == Mechanism::OursAlone)?;
+    let p99 = |line: &Line| line.result.as_ref().ok().map(|m| m.distribution.absolute[1]);
+    Some(p99(line)? as f64 / p99(ours)?.max(1) as f64)
+}
+
+/// For people.
+pub(super) fn text(core: usize, seconds: u64, cases: &[Case]) -> String {
+    let mut text = format!(
+        "enforcement of C every T on core {core} ({}), {seconds} s each, beside a spinning fair \
+         program on that core\nerror = delivered - C in each of the mechanism's own periods, \
+         which begin where its bursts begin\n",
+        host()
+    );
+    for case in cases {
+        let (budget, period) = (time(case.budget as f64), time(case.period as f64));
+        text += &format!("\nC = {budget}, T = {period}\n");
+        text += &format!(
+            "  {:<24} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8}\n",
+            "", "periods", "p1", "p50", "p99", "|p99|", "|max|", "mean/C", "|p99|/us"
+        );
+        for line in &case.lines {
+            text += &row(case, line);
+        }
+        for line in &case.lines {
+            if let Ok(Measured { how, .. }) = &line.result {
+                text += &format!("  {}: {how}\n", line.mechanism.name());
+            }
+        }
+    }
+    text
+}
+
+fn row(case: &Case, line: &Line) -> String {
+    let name = line.mechanism.name();
+    let measured = match &line.result {
+        Ok(measured) => &measured.distribution,
+        Err(why) => return format!("  {name:<24} not measured: {why}\n"),
+    };
+    let signed = measured.signed.map(|error| {
+        let sign = if error < 0 { "-" } else { "" };
+        format!("{sign}{}", time(error.unsigned_abs() as f64))
+    });
+    let [_, p99, max] = measured.absolute.map(|error| time(error as f64));
+    let ratio = ratio(case, line).map_or("-".to_string(), |ratio| format!("{ratio:.1}x"));
+    let [low, middle, high] = signed;
+    format!(
+        "  {name:<24} {:>7} {low:>9} {middle:>9} {high:>9} {p99:>9} {max:>9} {:>9.5} {ratio:>8}\n",
+        measured.periods, measured.mean_ratio
+    )
+}
+
+/// For programs.
+pub(super) fn to_json(core: usize, seconds: u64, cases: &[Case]) -> String {
+    let cases: Vec<_> = cases.iter().map(case_json).collect();
+    let json = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "host": host(),
+        "core": core,
+        "seconds": seconds,
+        "cases": cases,
+    });
+    format!("{json:#}")
+}
+
+fn case_json(case: &Case) -> Value {
+    let lines: Vec<_> = case
+        .lines
+        .iter()
+        .map(|line| match &line.result {
+            Ok(Measured { distribution, how }) => json!({
+                "mechanism": line.mechanism.name(),
+                "how": how,
+                "periods": distribution.periods,
+                "mean_ratio": distribution.mean_ratio,
+                "error_p1_ns": distribution.signed[0],
+                "error_p50_ns": distribution.signed[1],
+                "error_p99_ns": distribution.signed[2],
+                "absolute_p50_ns": distribution.absolute[0],
+                "absolute_p99_ns": distribution.absolute[1],
+                "absolute_max_ns": distribution.absolute[2],
+                "phase_ns": distribution.phase_ns,
+                "p99_times_ours": ratio(case, line),
+            }),
+            Err(why) => json!({ "mechanism": line.mechanism.name(), "refused": why }),
+        })
+        .collect();
+    json!({ "budget_ns": case.budget, "period_ns": case.period, "mechanisms": lines })
+}

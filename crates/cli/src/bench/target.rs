@@ -1,0 +1,62 @@
+//! The programs of the measurement: `maracas work spin` as the target, and another as the noisy
+//! fair load on the same core. Both end when the value is dropped.
+
+use crate::failure::Failure;
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_setaffinity};
+use std::process::{Child, Command, Stdio};
+
+/// A running spin program with one thread.
+pub(super) struct Spin(Child);
+
+impl Spin {
+    /// Starts one on `core`.
+    pub(super) fn start(core: usize) -> Result<Self, Failure> {
+        let program = std::env::current_exe()
+            .map_err(|error| Failure::about("this program cannot be found", error))?;
+        let child = Command::new(program)
+            .args(["work", "spin", "--quiet"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(|error| Failure::about("work spin cannot be started", error))?;
+        let spin = Self(child);
+        pin(Some(spin.pid()), core)?;
+        Ok(spin)
+    }
+    pub(super) fn id(&self) -> u32 {
+        self.0.id()
+    }
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.0)
+    }
+}
+
+impl Drop for Spin {
+    fn drop(&mut self) {
+        // It may have ended by itself; then there is nothing to kill and only to reap.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Lets a thread (`None` = the calling one) run on `core` only.
+pub(super) fn pin(pid: Option<Pid>, core: usize) -> Result<(), Failure> {
+    let mut set = CpuSet::new();
+    set.set(core);
+    sched_setaffinity(pid, &set)
+        .map_err(|error| Failure::about(format_args!("pinning to core {core}"), error))
+}
+
+/// Lets a process run wherever the caller may.
+pub(super) fn unpin(id: u32) -> Result<(), Failure> {
+    let fail = |error| Failure::about("unpinning", error);
+    let set = rustix::thread::sched_getaffinity(None).map_err(fail)?;
+    sched_setaffinity(Pid::from_raw(id as i32), &set).map_err(fail)
+}
+
+/// The monotonic clock, which the switch records carry too.
+pub(super) fn monotonic_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

@@ -1,0 +1,237 @@
+//! One case to be checked, simulated or run: the scenario, its policy with parameters, and the
+//! system that the policy is asked about. The same for every command, so that `check` judges what
+//! `sim` and `run` will do.
+
+use crate::failure::{Failure, did_you_mean};
+use maracas_core::contract::Entry;
+use maracas_core::journal::Header;
+use maracas_core::params::{Params, Value};
+use maracas_core::{MAX_CORES, Program, Rate, System, VcpuId};
+use maracas_policies::ENTRIES;
+use maracas_scenario::Scenario;
+use maracas_scenario::taskset::TaskSet;
+use std::path::Path;
+
+/// On which machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum Machine {
+    /// The simulator
+    Sim,
+    /// This host's cores
+    Live,
+}
+
+/// Share of each live core that reservations may take; above it the kernel's fair server takes
+/// whole 50 ms from real-time threads (measured: 9.0 of 10 ms is clean, 9.3 is not).
+const LIVE_CAPACITY: (u64, u64) = (9, 10);
+
+/// What the command line says in place of the file.
+#[derive(clap::Args, Clone, Default, Debug)]
+pub(crate) struct Overrides {
+    /// Policy in place of the file's; the file's parameters then do not apply
+    #[arg(long, value_name = "NAME")]
+    pub(crate) policy: Option<String>,
+    /// Set a parameter of the policy; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = crate::args::parameter)]
+    pub(crate) set: Vec<(String, Value)>,
+    /// Number of cores in place of the file's
+    #[arg(long, value_name = "M")]
+    pub(crate) cores: Option<usize>,
+}
+
+/// A scenario or task set with its policy found and its system built.
+pub(crate) struct Case {
+    /// The file as the user named it.
+    pub(crate) file: String,
+    /// The scenario; `None` for a bare task set.
+    pub(crate) scenario: Option<Scenario>,
+    pub(crate) entry: &'static Entry,
+    pub(crate) params: Params,
+    /// The platform with all VCPUs, later ones too.
+    pub(crate) system: System,
+    /// The same with those VCPUs alone that are there at the start: what the policy is built for
+    /// and what the verdict is about. Later ones are judged when they arrive.
+    pub(crate) start: System,
+    /// The name of every VCPU, by its id.
+    pub(crate) names: Vec<String>,
+    /// The threads to simulate.
+    pub(crate) programs: Vec<Program>,
+    pub(crate) machine: Machine,
+    pub(crate) seed: u64,
+}
+
+/// The policy of this name.
+///
+/// # Errors
+/// Where there is none; names the nearest.
+pub(crate) fn policy(name: &str) -> Result<&'static Entry, Failure> {
+    maracas_policies::find(name).ok_or_else(|| Failure::new(unknown_policy(name)))
+}
+
+fn unknown_policy(name: &str) -> String {
+    let near = did_you_mean(name, ENTRIES.iter().map(|entry| entry.name));
+    format!("unknown policy \"{name}\"{near} (`maracas policies` lists them)")
+}
+
+/// Cores of this host that this process may use.
+pub(crate) fn host_cores() -> Result<usize, Failure> {
+    let cores = rustix::thread::sched_getaffinity(None)
+        .map_err(|error| Failure::about("this host's cores cannot be counted", error))?;
+    Ok((cores.count() as usize).clamp(1, MAX_CORES))
+}
+
+impl Case {
+    /// Reads `file` and applies the overrides.
+    ///
+    /// # Errors
+    /// Whatever is wrong in the file or in the overrides, with its place.
+    pub(crate) fn read(
+        file: &Path,
+        machine: Machine,
+        overrides: &Overrides,
+    ) -> Result<Self, Failure> {
+        Self::of(Scenario::read(file).map_err(Failure::new)?, machine, overrides)
+    }
+
+    /// The case of a scenario that has been read.
+    ///
+    /// # Errors
+    /// As [`Case::read`].
+    pub(crate) fn of(
+        scenario: Scenario,
+        machine: Machine,
+        overrides: &Overrides,
+    ) -> Result<Self, Failure> {
+        let (entry, mut params) = match &overrides.policy {
+            Some(name) if *name != scenario.policy.name => (policy(name)?, Params::new()),
+            Some(_) | None => {
+                let name = &scenario.policy.name;
+                let entry = maracas_policies::find(name)
+                    .ok_or_else(|| Failure::new(scenario.at_policy(unknown_policy(name))))?;
+                (entry, scenario.policy.params.clone())
+            }
+        };
+        params
+            .check(entry.params)
+            .map_err(|(name, why)| Failure::new(scenario.at_param(&name, why)))?;
+        set_params(&mut params, entry, &overrides.set)?;
+        let system = system(&scenario, machine, overrides.cores)?;
+        let programs = scenario.sim_programs();
+        Ok(Self {
+            file: scenario.file.clone(),
+            entry,
+            params,
+            start: maracas_sim::at_start(&system, &programs),
+            system,
+            names: scenario.vcpus.iter().map(|vcpu| vcpu.name.clone()).collect(),
+            programs,
+            machine,
+            seed: scenario.run.seed,
+            scenario: Some(scenario),
+        })
+    }
+
+    /// The case of a bare task set, simulated.
+    ///
+    /// # Errors
+    /// Whatever is wrong in the file or on the command line.
+    pub(crate) fn tasks(file: &Path, overrides: &Overrides) -> Result<Self, Failure> {
+        let set = TaskSet::read(file).map_err(Failure::new)?;
+        let name = overrides.policy.as_deref().ok_or_else(|| {
+            Failure::new("a task set needs --policy NAME (`maracas policies` lists them)")
+        })?;
+        let cores = overrides.cores.ok_or_else(|| Failure::new("a task set needs --cores M"))?;
+        if !(1..=MAX_CORES).contains(&cores) {
+            return Err(Failure::new(format!("--cores {cores}: from 1 to {MAX_CORES} may be")));
+        }
+        let (entry, mut params) = (policy(name)?, Params::new());
+        set_params(&mut params, entry, &overrides.set)?;
+        let (system, programs) = (set.system(cores), set.programs());
+        Ok(Self {
+            file: file.display().to_string(),
+            scenario: None,
+            entry,
+            params,
+            start: maracas_sim::at_start(&system, &programs),
+            names: (1..=set.tasks.len()).map(|number| format!("task{number}")).collect(),
+            system,
+            programs,
+            machine: Machine::Sim,
+            seed: 1,
+        })
+    }
+
+    /// The name of a VCPU.
+    pub(crate) fn name(&self, vcpu: VcpuId) -> String {
+        self.names.get(vcpu.0 as usize).cloned().unwrap_or_else(|| vcpu.to_string())
+    }
+
+    /// What was assumed where the file is silent.
+    pub(crate) fn assumptions(&self) -> &[String] {
+        self.scenario.as_ref().map_or(&[], |scenario| &scenario.assumptions)
+    }
+
+    /// The header of this case's journal.
+    pub(crate) fn header(&self) -> Header {
+        Header {
+            policy: self.entry.name.to_string(),
+            params: self.params.clone(),
+            system: self.start.clone(),
+            names: self.start.vcpus.iter().map(|vcpu| self.name(vcpu.id)).collect(),
+            machine: match self.machine {
+                Machine::Sim => "sim".to_string(),
+                Machine::Live => "live".to_string(),
+            },
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            seed: match self.machine {
+                Machine::Sim => self.seed,
+                Machine::Live => 0,
+            },
+        }
+    }
+}
+
+/// Sets what the command line gives.
+fn set_params(
+    params: &mut Params,
+    entry: &Entry,
+    set: &[(String, Value)],
+) -> Result<(), Failure> {
+    for (name, value) in set {
+        params.set(name, value.clone());
+    }
+    params.check(entry.params).map_err(|(name, why)| {
+        let near = did_you_mean(&name, entry.params.iter().map(|param| param.name));
+        Failure::new(format!("--set {name}: {why}{near}"))
+    })
+}
+
+/// The system on the cores that the user or the file names, or else on this host's.
+fn system(
+    scenario: &Scenario,
+    machine: Machine,
+    cores: Option<usize>,
+) -> Result<System, Failure> {
+    let asked = cores.or(scenario.platform.cores);
+    let count = match (machine, asked) {
+        (Machine::Sim, Some(count)) => count,
+        (Machine::Sim, None) => host_cores()?,
+        (Machine::Live, asked) => {
+            let host = host_cores()?;
+            let count = asked.unwrap_or(host);
+            if count > host {
+                return Err(Failure::about(
+                    &scenario.file,
+                    format_args!("{count} cores are asked for and this host has {host}; lower \
+                                  `cores` or leave it out"),
+                ));
+            }
+            count
+        }
+    };
+    let mut system = scenario.system(count).map_err(Failure::new)?;
+    if machine == Machine::Live {
+        system.capacity = Rate::new(LIVE_CAPACITY.0, LIVE_CAPACITY.1);
+    }
+    Ok(system)
+}

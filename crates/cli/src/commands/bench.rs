@@ -1,0 +1,16 @@
+//! `maracas bench`: measurements of this machine.
+
+use crate::bench;
+use crate::failure::Outcome;
+
+/// What to measure.
+#[derive(clap::Subcommand, Debug)]
+pub(crate) enum Bench {
+    Enforce(bench::Args),
+}
+
+pub(super) fn run(bench: &Bench) -> Outcome {
+    match bench {
+        Bench::Enforce(args) => bench::enforce(args),
+    }
+}

@@ -1,0 +1,69 @@
+//! `maracas check`: would it be admitted?
+
+use crate::case::{Case, Machine, Overrides};
+use crate::failure::{Answer, Outcome};
+use crate::output;
+use crate::verdict;
+use maracas_core::System;
+use maracas_scenario::suggest;
+use std::path::PathBuf;
+
+/// Say whether a scenario would be admitted, with every test's numbers
+///
+/// Exits 1 where it is refused and 2 where the file is bad.
+///
+/// Example: maracas check examples/quickstart.toml --machine live --suggest
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// The scenario
+    file: PathBuf,
+    /// For which machine
+    #[arg(long, value_enum, default_value_t = Machine::Sim)]
+    machine: Machine,
+    /// Where it is refused, name the smallest change that would be admitted
+    #[arg(long)]
+    suggest: bool,
+    /// The verdict as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    overrides: Overrides,
+}
+
+pub(super) fn run(args: &Args) -> Outcome {
+    let case = Case::read(&args.file, args.machine, &args.overrides)?;
+    let verdict = verdict::of(&case);
+    let suggestions = match &case.scenario {
+        Some(scenario) if args.suggest && !verdict.accepted() => {
+            let admits = |system: &System| (case.entry.admit)(system, &case.params).accepted();
+            let changes = suggest::changes(&case.start, &admits);
+            changes.iter().take(SUGGESTIONS).map(|change| scenario.describe(change)).collect()
+        }
+        Some(_) | None => Vec::new(),
+    };
+    if args.json {
+        let mut json = verdict::to_json(&case, &verdict);
+        json["suggestions"] = suggestions.into();
+        output::line(&format!("{json:#}"))?;
+    } else {
+        for assumption in case.assumptions() {
+            output::line(&format!("note: {assumption}"))?;
+        }
+        output::print(&verdict::text(&case, &verdict))?;
+        if args.suggest && !verdict.accepted() {
+            output::print(&listed(&suggestions))?;
+        }
+    }
+    Ok(if verdict.accepted() { Answer::Yes } else { Answer::No })
+}
+
+/// As many as a user weighs against each other; they are sorted, the smallest first.
+const SUGGESTIONS: usize = 4;
+
+fn listed(suggestions: &[String]) -> String {
+    if suggestions.is_empty() {
+        return "no single change of a budget, a period or the cores would be admitted\n".into();
+    }
+    let lines: String = suggestions.iter().map(|line| format!("  {line}\n")).collect();
+    format!("any one of these would be admitted:\n{lines}")
+}

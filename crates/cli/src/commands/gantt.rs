@@ -1,0 +1,81 @@
+//! `maracas gantt`: a schedule as a chart, from a journal or from a scenario that is simulated.
+
+use super::sim;
+use crate::case::{Case, Machine, Overrides};
+use crate::failure::{Answer, Failure, Outcome, bytes_of};
+use crate::observe::Watch;
+use crate::output::{self, Pending};
+use crate::{results, verdict};
+use maracas_core::{Duration, Instant};
+use maracas_trace::gantt::{Chart, Rows, TextStyle};
+use std::path::PathBuf;
+
+/// Draw a schedule as text or SVG
+///
+/// Takes a journal, or a scenario, which is then simulated on time.
+///
+/// Example: maracas gantt run.journal --from 1s --to 1.1s --svg schedule.svg
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// A journal or a scenario
+    file: PathBuf,
+    /// Where the chart begins
+    #[arg(long, value_name = "TIME", value_parser = crate::args::duration)]
+    from: Option<Duration>,
+    /// Where the chart ends; without it, 100ms after its begin
+    #[arg(long, value_name = "TIME", value_parser = crate::args::duration)]
+    to: Option<Duration>,
+    /// Write an SVG picture in place of text
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// One row per core, not per VCPU
+    #[arg(long)]
+    cores: bool,
+    /// ASCII characters only
+    #[arg(long)]
+    ascii: bool,
+    /// Columns of a text chart; without it, those of the terminal
+    #[arg(long, value_parser = clap::value_parser!(u16).range(20..=2000))]
+    width: Option<u16>,
+}
+
+/// How much is drawn where nobody says: some periods of usual tasks.
+const DEFAULT_SPAN: Duration = Duration::from_millis(100);
+
+/// First bytes of a journal.
+const JOURNAL: &[u8] = b"MARACASJ";
+
+pub(super) fn run(args: &Args) -> Outcome {
+    let from = Instant::ZERO.saturating_add(args.from.unwrap_or(Duration::ZERO));
+    let to = args.to.map_or(from.saturating_add(DEFAULT_SPAN), |to| Instant::ZERO + to);
+    if to <= from {
+        return Err(Failure::new(format!("--to {to} must lie after --from {from}")));
+    }
+    let svg = Pending::maybe(args.svg.as_ref())?;
+    let bytes = bytes_of(&args.file)?;
+    let journal = if bytes.starts_with(JOURNAL) {
+        bytes
+    } else {
+        let case = Case::read(&args.file, Machine::Sim, &Overrides::default())?;
+        let options = sim::options(&case, Some(to.saturating_since(Instant::ZERO)));
+        match sim::simulate(&case, &options, Watch::keeping(&case))? {
+            Some((_, journal)) => journal,
+            None => return verdict::refuse(&case, false),
+        }
+    };
+    let fail = |why: &dyn std::fmt::Display| Failure::about(args.file.display(), why);
+    let chart = Chart::from_journal(&journal, from, Some(to)).map_err(|error| fail(&error))?;
+    let rows = if args.cores { Rows::Cores } else { Rows::Vcpus };
+    if let Some(mut file) = svg {
+        chart.write_svg(rows, &mut file).map_err(|error| Failure::about("--svg", error))?;
+        file.commit()?;
+        return Ok(Answer::Yes);
+    }
+    let width = args.width.or(results::style().width).unwrap_or(TextStyle::default().width);
+    let mut text = Vec::new();
+    chart
+        .write_text(TextStyle { rows, width, ascii: args.ascii }, &mut text)
+        .map_err(|error| fail(&error))?;
+    output::print(&String::from_utf8_lossy(&text))?;
+    Ok(Answer::Yes)
+}

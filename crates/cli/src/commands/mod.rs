@@ -1,0 +1,119 @@
+//! The commands, one file each.
+
+mod bench;
+mod check;
+mod clean;
+mod completions;
+mod doctor;
+mod gantt;
+mod man;
+mod policies;
+mod replay;
+mod run;
+mod sim;
+mod vcpu;
+
+use crate::failure::Outcome;
+use crate::work::{self, Work};
+use clap::{CommandFactory, Parser, Subcommand};
+
+/// Real-time scheduling on multicore machines: one policy, two machines
+///
+/// A scenario file names programs and what each is promised: C of CPU time in every T. `check`
+/// says whether that can be kept, `sim` simulates it, `run` does it with the real programs.
+#[derive(Parser, Debug)]
+#[command(
+    name = "maracas",
+    version,
+    propagate_version = true,
+    arg_required_else_help = true,
+    after_help = "Example: maracas run examples/quickstart.toml --duration 10s"
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    Check(check::Args),
+    Sim(sim::Args),
+    Run(run::Args),
+    Replay(replay::Args),
+    Gantt(gantt::Args),
+    Policies(policies::Args),
+    Doctor(doctor::Args),
+    Clean(clean::Args),
+    /// Create, list, change or destroy VCPUs of a running `maracas run`
+    #[command(subcommand)]
+    Vcpu(vcpu::Vcpu),
+    /// Run a built-in program: load for examples, tests and measurements
+    #[command(subcommand)]
+    Work(Work),
+    /// Measure this machine
+    #[command(subcommand)]
+    Bench(bench::Bench),
+    Completions(completions::Args),
+    Man(man::Args),
+}
+
+/// Reads the command line.
+///
+/// # Errors
+/// As clap sees it, help and version included.
+pub(crate) fn parse() -> Result<Cli, clap::Error> {
+    Cli::try_parse()
+}
+
+/// The whole command line as clap knows it, for completions and man pages.
+pub(crate) fn definition() -> clap::Command {
+    Cli::command()
+}
+
+/// Carries out one command.
+///
+/// # Errors
+/// Bad input or a missing capability: exit code 2.
+pub(crate) fn run(cli: &Cli) -> Outcome {
+    match &cli.command {
+        Command::Check(args) => check::run(args),
+        Command::Sim(args) => sim::run(args),
+        Command::Run(args) => run::run(args),
+        Command::Replay(args) => replay::run(args),
+        Command::Gantt(args) => gantt::run(args),
+        Command::Policies(args) => policies::run(args),
+        Command::Doctor(args) => doctor::run(args),
+        Command::Clean(args) => clean::run(args),
+        Command::Vcpu(args) => vcpu::run(args),
+        Command::Work(args) => work::run(args),
+        Command::Bench(args) => bench::run(args),
+        Command::Completions(args) => completions::run(args),
+        Command::Man(args) => man::run(args),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        definition().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_an_example_in_its_help() {
+        fn visit(command: &clap::Command, path: &str) {
+            for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+                let path = format!("{path} {}", sub.get_name());
+                if sub.has_subcommands() {
+                    visit(sub, &path);
+                    continue;
+                }
+                let help = sub.clone().render_long_help().to_string();
+                assert!(help.contains("Example: maracas"), "{path} has no example");
+            }
+        }
+        visit(&definition(), "maracas");
+    }
+}

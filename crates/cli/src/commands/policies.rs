@@ -1,0 +1,87 @@
+//! `maracas policies`: the menu.
+
+use crate::case;
+use crate::failure::{Answer, Outcome};
+use crate::output::{self, Paint, paint};
+use maracas_core::contract::Entry;
+use maracas_core::params::Kind;
+use maracas_policies::ENTRIES;
+
+/// List the policies, or explain one
+///
+/// Example: maracas policies maracas
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// The policy to explain
+    name: Option<String>,
+}
+
+pub(super) fn run(args: &Args) -> Outcome {
+    let text = match &args.name {
+        Some(name) => explain(case::policy(name)?),
+        None => menu(),
+    };
+    output::print(&text)?;
+    Ok(Answer::Yes)
+}
+
+fn menu() -> String {
+    let width = ENTRIES.iter().map(|entry| entry.name.len()).max().unwrap_or(0);
+    ENTRIES
+        .iter()
+        .map(|entry| {
+            let name = paint(Paint::Strong, &format!("{:width$}", entry.name));
+            format!("{name}  {}\n{:width$}  {}\n", entry.summary, "", entry.paper)
+        })
+        .collect()
+}
+
+fn explain(entry: &Entry) -> String {
+    let mut text = format!("{}\n", paint(Paint::Strong, entry.name));
+    text += &format!("  {}\n  paper: {}\n", entry.summary, entry.paper);
+    let words = |pairs: &[(bool, &str)]| {
+        let set: Vec<_> = pairs.iter().filter(|(set, _)| *set).map(|(_, word)| *word).collect();
+        if set.is_empty() { "nothing".to_string() } else { set.join(", ") }
+    };
+    let needs = entry.needs;
+    text += &format!(
+        "  needs: {}\n",
+        words(&[
+            (needs.jobs, "jobs whose ends are reported"),
+            (needs.visible_wakes, "wakes seen when they happen"),
+            (needs.counters, "memory counters"),
+        ])
+    );
+    let claims = entry.claims;
+    text += &format!(
+        "  claims: {}\n",
+        words(&[
+            (claims.partitioned, "partitioned"),
+            (claims.work_conserving, "work-conserving"),
+            (claims.no_miss_when_admitted, "no miss when admitted"),
+        ])
+    );
+    if entry.params.is_empty() {
+        text += "  parameters: none\n";
+        return text;
+    }
+    text += "  parameters ([policy] in the scenario, or --set name=value):\n";
+    for param in entry.params {
+        text += &format!("    {} = {}\n      {}\n", param.name, values(param.kind), param.help);
+    }
+    text
+}
+
+/// The default and what else may be said.
+fn values(kind: Kind) -> String {
+    match kind {
+        Kind::Choice(words) => {
+            format!("{} (one of: {})", words.first().unwrap_or(&"none"), words.join(", "))
+        }
+        Kind::Time("") => "none (a duration such as 2ms)".to_string(),
+        Kind::Time(default) => format!("{default} (a duration)"),
+        Kind::Whole(default, least, most) => format!("{default} (from {least} to {most})"),
+        Kind::Fraction(num, den) => format!("{num}/{den} (a fraction such as 1/2 or 0.5)"),
+        Kind::Flag(default) => format!("{default} (true or false)"),
+    }
+}

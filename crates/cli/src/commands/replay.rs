@@ -1,0 +1,177 @@
+//! `maracas replay`: feeds the events of a journal to a fresh policy and compares every decision.
+
+use crate::case;
+use crate::failure::{Answer, Failure, Outcome, bytes_of};
+use crate::output;
+use maracas_core::contract::{Event, decide};
+use maracas_core::journal::{Decision, Header, PlanHash, Reader, Record};
+use maracas_core::{Instant, Plan, Policy};
+use std::fmt::Debug;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+
+/// Give a journal's events to a fresh policy and compare every decision
+///
+/// Exits 1 at the first decision that differs and names the event before it.
+///
+/// Example: maracas replay run.journal
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// The journal, as written by `run` or `sim` with --journal
+    journal: PathBuf,
+    /// The result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Where a replay stopped.
+struct Stop {
+    record: u64,
+    at: Instant,
+    /// The last event that was given before.
+    event: Option<(u64, Instant, Event)>,
+    what: String,
+}
+
+/// What a replay came to.
+struct Replayed {
+    records: u64,
+    events: u64,
+    decisions: u64,
+    end: Instant,
+    stop: Option<Stop>,
+}
+
+pub(super) fn run(args: &Args) -> Outcome {
+    let bytes = bytes_of(&args.journal)?;
+    let about = |why: &dyn std::fmt::Display| Failure::about(args.journal.display(), why);
+    let (header, reader) = Reader::open(&bytes).map_err(|error| about(&error))?;
+    let entry = case::policy(&header.policy)?;
+    if header.version != env!("CARGO_PKG_VERSION") {
+        let (theirs, ours) = (&header.version, env!("CARGO_PKG_VERSION"));
+        output::note(&format!("this journal was written by maracas {theirs}, this is {ours}"));
+    }
+    let mut policy = (entry.build)(&header.system, &header.params)
+        .map_err(|_| about(&format!("{} refuses the journal's system now", header.policy)))?;
+    // An altered event may break what the policy relies on. Its assertion is then the difference,
+    // told as one line and not as a crash.
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let done = replay(policy.as_mut(), &header, reader);
+    std::panic::set_hook(hook);
+    let done = done.map_err(|error| about(&error))?;
+    output::line(&if args.json { to_json(&header, &done) } else { text(&header, &done) })?;
+    Ok(if done.stop.is_none() { Answer::Yes } else { Answer::No })
+}
+
+/// Follows the journal until its end or the first difference.
+fn replay(
+    policy: &mut dyn Policy,
+    header: &Header,
+    reader: Reader<'_>,
+) -> Result<Replayed, maracas_core::journal::JournalError> {
+    let mut plan = Plan::new(header.system.cores.len());
+    let mut hash = PlanHash::default();
+    let mut done =
+        Replayed { records: 0, events: 0, decisions: 0, end: Instant::ZERO, stop: None };
+    let mut last: Option<(u64, Instant, Event)> = None;
+    for record in reader {
+        done.records += 1;
+        let (at, what) = match record? {
+            Record::Event { at, event } => {
+                done.events += 1;
+                let heard = guarded(|| policy.on_event(at, &event));
+                last = Some((done.records, at, event));
+                (at, heard.err())
+            }
+            Record::Planned(theirs) => {
+                done.decisions += 1;
+                let ours = guarded(|| {
+                    decide(policy, theirs.now, &mut plan);
+                    Decision::of(theirs.now, &plan, &mut hash)
+                });
+                (theirs.now, ours.map_or_else(Some, |ours| difference(&theirs, &ours)))
+            }
+            Record::Gap(lost) => (done.end, Some(format!("{lost} records were lost here"))),
+            Record::Note { at, .. } => (at, None),
+            Record::End(at) => (at, None),
+        };
+        done.end = at;
+        if let Some(what) = what {
+            done.stop = Some(Stop { record: done.records, at, event: last, what });
+            break;
+        }
+    }
+    Ok(done)
+}
+
+/// Runs a piece of the policy; its panic becomes a sentence.
+fn guarded<T>(act: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(act)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason");
+        format!("the policy cannot go on: {text}")
+    })
+}
+
+/// What differs between the journal's decision and ours, the first thing only.
+fn difference(theirs: &Decision, ours: &Decision) -> Option<String> {
+    fn differ<T: PartialEq + Debug>(what: &str, theirs: &T, ours: &T) -> Option<String> {
+        (theirs != ours).then(|| format!("{what}: journal {theirs:?}, replay {ours:?}"))
+    }
+    let by_core = || {
+        let cores = theirs.lines.iter().chain(&ours.lines).map(|(core, _)| *core);
+        let of = |decision: &Decision, core| {
+            decision.lines.iter().find(|(at, _)| *at == core).map(|(_, line)| line.clone())
+        };
+        cores
+            .into_iter()
+            .find_map(|core| differ(&core.to_string(), &of(theirs, core), &of(ours, core)))
+    };
+    by_core()
+        .or_else(|| differ("homes", &theirs.homes, &ours.homes))
+        .or_else(|| differ("errand", &theirs.errand, &ours.errand))
+        .or_else(|| differ("verdicts", &theirs.verdicts, &ours.verdicts))
+        .or_else(|| differ("next wake", &theirs.wake, &ours.wake))
+        .or_else(|| differ("hash of the whole plan", &theirs.hash, &ours.hash))
+}
+
+fn text(header: &Header, done: &Replayed) -> String {
+    let Replayed { events, decisions, end, .. } = done;
+    let policy = &header.policy;
+    match &done.stop {
+        None => format!("exact: {decisions} decisions of {policy} on {events} events until {end}"),
+        Some(stop) => {
+            let event = stop.event.as_ref().map_or("no event before it".to_string(), |event| {
+                let (number, at, event) = event;
+                format!("the event before it is record {number} at {at}: {event:?}")
+            });
+            let (record, at, what) = (stop.record, stop.at, &stop.what);
+            format!("differs at record {record}, at {at}: {what}; {event}")
+        }
+    }
+}
+
+fn to_json(header: &Header, done: &Replayed) -> String {
+    let stop = done.stop.as_ref().map(|stop| {
+        serde_json::json!({
+            "record": stop.record,
+            "at_ns": stop.at.ticks(),
+            "what": stop.what,
+            "event_record": stop.event.as_ref().map(|(number, ..)| number),
+            "event_at_ns": stop.event.as_ref().map(|(_, at, _)| at.ticks()),
+            "event": stop.event.as_ref().map(|(.., event)| format!("{event:?}")),
+        })
+    });
+    let json = serde_json::json!({
+        "exact": done.stop.is_none(),
+        "policy": header.policy,
+        "machine": header.machine,
+        "records": done.records,
+        "events": done.events,
+        "decisions": done.decisions,
+        "end_ns": done.end.ticks(),
+        "difference": stop,
+    });
+    format!("{json:#}")
+}

@@ -1,0 +1,96 @@
+//! `maracas sim`: a scenario or a bare task set in the simulator.
+
+use crate::case::{Case, Machine, Overrides};
+use crate::failure::{Answer, Failure, Outcome};
+use crate::observe::Watch;
+use crate::results;
+use crate::verdict;
+use maracas_core::{Duration, Instant};
+use maracas_sim::{Options, Overheads};
+use maracas_trace::Report;
+use std::path::PathBuf;
+
+/// Simulate a scenario or a bare task set
+///
+/// The same file, options and seed give the same output, byte for byte. Exits 1 with the verdict
+/// where the policy refuses.
+///
+/// Example: maracas sim --taskset tasks.csv --cores 4 --policy g-edf --until 10s --json
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// The scenario
+    #[arg(conflicts_with = "taskset")]
+    file: Option<PathBuf>,
+    /// A task set in place of a scenario: CSV with cost_us,period_us[,deadline_us,offset_us]
+    #[arg(long, value_name = "FILE")]
+    taskset: Option<PathBuf>,
+    #[command(flatten)]
+    overrides: Overrides,
+    /// How long to simulate; without it, the scenario's duration or 10s
+    #[arg(long, value_name = "TIME", value_parser = crate::args::positive)]
+    until: Option<Duration>,
+    /// Seed of everything random, in place of the scenario's
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Be late on purpose: decisions come late by a random amount up to this
+    #[arg(long, value_name = "TIME", value_parser = crate::args::duration)]
+    late: Option<Duration>,
+    /// Show wakes only at switch-in, as a live machine does
+    #[arg(long)]
+    hidden_wakes: bool,
+    #[command(flatten)]
+    results: results::Wanted,
+}
+
+/// The horizon where neither the command line nor the file names one.
+pub(super) const DEFAULT_UNTIL: Duration = Duration::from_secs(10);
+
+pub(super) fn run(args: &Args) -> Outcome {
+    let mut case = match (&args.file, &args.taskset) {
+        (Some(file), _) => Case::read(file, Machine::Sim, &args.overrides)?,
+        (None, Some(file)) => Case::tasks(file, &args.overrides)?,
+        (None, None) => return Err(Failure::new("name a scenario, or a task set with --taskset FILE")),
+    };
+    case.seed = args.seed.unwrap_or(case.seed);
+    let files = args.results.open()?;
+    let mut options = options(&case, args.until);
+    options.late = args.late.unwrap_or(Duration::ZERO);
+    options.hidden_wakes = args.hidden_wakes;
+    args.results.say_assumptions(&case);
+    let watch = Watch::new(&case, files);
+    let watch = if args.results.talks() { watch.with_progress(options.until) } else { watch };
+    let Some((report, _)) = simulate(&case, &options, watch)? else {
+        return verdict::refuse(&case, args.results.json);
+    };
+    args.results.show(&report)?;
+    Ok(Answer::Yes)
+}
+
+/// Simulates; `None` where the policy refuses.
+pub(super) fn simulate(
+    case: &Case,
+    options: &Options,
+    mut watch: Watch<'_>,
+) -> Result<Option<(Report, Vec<u8>)>, Failure> {
+    let Ok(mut policy) = (case.entry.build)(&case.start, &case.params) else { return Ok(None) };
+    let (system, programs) = (&case.system, &case.programs);
+    let outcome = maracas_sim::run(system, programs, policy.as_mut(), options, &mut watch);
+    watch.finish(outcome.end).map(Some)
+}
+
+/// How `case` is to be simulated, on time and with every wake visible.
+pub(super) fn options(case: &Case, until: Option<Duration>) -> Options {
+    let scenario = case.scenario.as_ref();
+    let until = until.or(scenario.and_then(|scenario| scenario.run.duration));
+    let overheads = scenario.map(|scenario| scenario.overheads).unwrap_or_default();
+    Options {
+        seed: case.seed,
+        overheads: Overheads {
+            context_switch: overheads.context_switch,
+            migration: overheads.migration,
+            decision: overheads.decision,
+            release: overheads.release,
+        },
+        ..Options::new(Instant::ZERO.saturating_add(until.unwrap_or(DEFAULT_UNTIL)))
+    }
+}

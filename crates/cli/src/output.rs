@@ -1,0 +1,236 @@
+//! Everything that leaves the program: standard output (the only place that writes to it), files
+//! that appear whole or not at all, and the progress line on standard error.
+
+use crate::failure::Failure;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Writes `text` to standard output and flushes it.
+///
+/// # Errors
+/// [`Failure::OutputClosed`] where the reader is gone; otherwise what the system said.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            Failure::OutputClosed
+        } else {
+            Failure::about("standard output", error)
+        }
+    })
+}
+
+/// Writes `text` and a line end to standard output.
+///
+/// # Errors
+/// As [`print`].
+pub(crate) fn line(text: &str) -> Result<(), Failure> {
+    print(&format!("{text}\n"))
+}
+
+/// Says something beside the result: a warning, a fallback taken. One line on standard error.
+pub(crate) fn note(text: &str) {
+    // A closed standard error leaves nobody to tell.
+    let _ = writeln!(io::stderr(), "maracas: {text}");
+}
+
+/// Whether standard output shows colours: a terminal, and the user has not set NO_COLOR.
+pub(crate) fn colours() -> bool {
+    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Whether standard output is a terminal.
+pub(crate) fn on_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// How text is marked on a terminal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Paint {
+    /// Accepted, present.
+    Good,
+    /// Refused, missing.
+    Bad,
+    /// Headings.
+    Strong,
+}
+
+/// `text` in colour where colours are shown, else unchanged.
+pub(crate) fn paint(paint: Paint, text: &str) -> String {
+    if !colours() {
+        return text.to_string();
+    }
+    let code = match paint {
+        Paint::Good => "32",
+        Paint::Bad => "31",
+        Paint::Strong => "1",
+    };
+    format!("\x1b[{code}m{text}\x1b[0m")
+}
+
+/// A file that appears under its name only when [`Pending::commit`] is called. It is opened at
+/// once, so that a path that cannot be written is known before any work is done.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    file: Option<BufWriter<File>>,
+    path: PathBuf,
+    /// Where it is written meanwhile; `None` for what is no regular file (`/dev/null`, a pipe).
+    temporary: Option<PathBuf>,
+}
+
+impl Pending {
+    /// Opens `path` for writing.
+    ///
+    /// # Errors
+    /// Where the path is a directory or its directory cannot be written.
+    pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
+        let fail = |error: &dyn std::fmt::Display| {
+            Failure::about(path.display(), format_args!("cannot be written: {error}"))
+        };
+        let special = match fs::metadata(path) {
+            Ok(meta) if meta.is_dir() => return Err(fail(&"it is a directory; name a file")),
+            Ok(meta) => !meta.is_file(),
+            Err(_) => false,
+        };
+        if special {
+            let file = File::options().write(true).open(path).map_err(|error| fail(&error))?;
+            let file = Some(BufWriter::new(file));
+            return Ok(Self { file, path: path.to_path_buf(), temporary: None });
+        }
+        let name = path.file_name().ok_or_else(|| fail(&"it names no file"))?;
+        let hidden = format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id());
+        let temporary = path.with_file_name(hidden);
+        let file = File::options()
+            .write(true)
+            .create_new(true)
+            .open(&temporary)
+            .map_err(|error| fail(&error))?;
+        let file = Some(BufWriter::new(file));
+        Ok(Self { file, path: path.to_path_buf(), temporary: Some(temporary) })
+    }
+
+    /// Opens the path if there is one.
+    ///
+    /// # Errors
+    /// As [`Pending::create`].
+    pub(crate) fn maybe(path: Option<&PathBuf>) -> Result<Option<Self>, Failure> {
+        path.map(|path| Self::create(path)).transpose()
+    }
+
+    /// Puts the file in its place.
+    ///
+    /// # Errors
+    /// Where the last bytes or the renaming fail; then no file is left.
+    pub(crate) fn commit(mut self) -> Result<(), Failure> {
+        let finish = |mut file: BufWriter<File>| {
+            file.flush()?;
+            match &self.temporary {
+                Some(temporary) => fs::rename(temporary, &self.path),
+                None => Ok(()),
+            }
+        };
+        let result = self.file.take().map_or(Ok(()), finish);
+        if result.is_ok() {
+            self.temporary = None;
+        }
+        result.map_err(|error| {
+            Failure::about(self.path.display(), format_args!("cannot be written: {error}"))
+        })
+    }
+}
+
+impl Write for Pending {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.as_mut().map_or(Ok(0), |file| file.write(bytes))
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.as_mut().map_or(Ok(()), Write::flush)
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if let Some(temporary) = self.temporary.take() {
+            // Nothing more can be done where even removing fails; the name says what it is.
+            let _ = fs::remove_file(temporary);
+        }
+    }
+}
+
+/// Writes `text` whole to `path`.
+///
+/// # Errors
+/// As [`Pending::create`] and [`Pending::commit`].
+pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
+    let mut file = Pending::create(path)?;
+    file.write_all(text.as_bytes())
+        .map_err(|error| Failure::about(path.display(), format_args!("cannot be written: {error}")))?;
+    file.commit()
+}
+
+/// How far a long computation is, on standard error: one line rewritten on a terminal, a plain
+/// line now and then elsewhere.
+#[derive(Debug)]
+pub(crate) struct Bar {
+    what: &'static str,
+    terminal: bool,
+    next: Duration,
+    shown: bool,
+}
+
+impl Bar {
+    /// Shows nothing yet.
+    pub(crate) fn new(what: &'static str) -> Self {
+        let terminal = io::stderr().is_terminal();
+        // Nothing for what is over in a moment.
+        let next = Duration::from_millis(if terminal { 500 } else { 5_000 });
+        Self { what, terminal, next, shown: false }
+    }
+    /// Shows that the part `done` of 1 is done after the time `elapsed`, where it is time to.
+    pub(crate) fn show(&mut self, done: f64, elapsed: Duration) {
+        if elapsed < self.next {
+            return;
+        }
+        self.next = elapsed + Duration::from_millis(if self.terminal { 200 } else { 5_000 });
+        let done = done.clamp(0.0, 1.0);
+        let percent = done * 100.0;
+        if self.terminal {
+            let full = (done * 40.0) as usize;
+            let (full, empty) = ("#".repeat(full), ".".repeat(40 - full));
+            let _ = write!(io::stderr(), "\r{} [{full}{empty}] {percent:3.0} %", self.what);
+            self.shown = true;
+        } else {
+            note(&format!("{} {percent:.0} % after {:.0} s", self.what, elapsed.as_secs_f64()));
+        }
+    }
+    /// Takes the line away again.
+    pub(crate) fn clear(&mut self) {
+        if std::mem::take(&mut self.shown) {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_appears_whole_or_not_at_all() {
+        let directory = std::env::temp_dir().join(format!("maracas-out-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("a.json");
+        let mut pending = Pending::create(&path).unwrap();
+        pending.write_all(b"half").unwrap();
+        drop(pending);
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
+        write_file(&path, "whole").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "whole");
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+        let missing = Pending::create(&directory.join("no/such/a.json")).unwrap_err();
+        assert!(matches!(missing, Failure::Bad(line) if line.contains("cannot be written")));
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}

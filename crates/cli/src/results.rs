@@ -1,0 +1,78 @@
+//! What `sim` and `run` leave behind: the closing table or JSON, a journal, a trace.
+
+use crate::case::Case;
+use crate::failure::Failure;
+use crate::output::{self, Pending};
+use maracas_trace::{Report, table};
+use std::path::PathBuf;
+
+/// The options that `sim` and `run` share.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Wanted {
+    /// The report as JSON in place of the table, and nothing else
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// No progress and no notes
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    /// Write the journal, which `maracas replay` and `maracas gantt` read
+    #[arg(long, value_name = "FILE")]
+    pub(crate) journal: Option<PathBuf>,
+    /// Write a trace that Perfetto opens (ui.perfetto.dev)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+}
+
+/// The files that were asked for, open from the start so that a path that cannot be written is
+/// known before anything runs.
+pub(crate) struct Files {
+    pub(crate) journal: Option<Pending>,
+    pub(crate) trace: Option<Pending>,
+}
+
+impl Wanted {
+    /// Opens what was asked for.
+    ///
+    /// # Errors
+    /// Where a path cannot be written, or is asked for twice.
+    pub(crate) fn open(&self) -> Result<Files, Failure> {
+        if self.journal.is_some() && self.journal == self.trace {
+            return Err(Failure::new("--journal and --trace name the same file; name two"));
+        }
+        Ok(Files {
+            journal: Pending::maybe(self.journal.as_ref())?,
+            trace: Pending::maybe(self.trace.as_ref())?,
+        })
+    }
+    /// Whether progress and notes are shown.
+    pub(crate) const fn talks(&self) -> bool {
+        !self.json && !self.quiet
+    }
+    /// Says on standard error what was assumed where the file is silent.
+    pub(crate) fn say_assumptions(&self, case: &Case) {
+        if self.talks() {
+            case.assumptions().iter().for_each(|text| output::note(text));
+        }
+    }
+    /// Prints the report.
+    ///
+    /// # Errors
+    /// Where standard output is gone.
+    pub(crate) fn show(&self, report: &Report) -> Result<(), Failure> {
+        let mut text = Vec::new();
+        if self.json {
+            report.write_json(&mut text)
+        } else {
+            table::write(report, style(), &mut text)
+        }
+        .map_err(|error| Failure::about("report", error))?;
+        output::print(&String::from_utf8_lossy(&text))
+    }
+}
+
+/// How tables look here.
+pub(crate) fn style() -> table::Style {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout());
+    let width = size.ok().map(|size| size.ws_col).filter(|columns| *columns > 0);
+    table::Style { color: output::colours(), width }
+}

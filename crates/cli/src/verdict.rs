@@ -1,0 +1,190 @@
+//! The admission verdict as `check`, `sim` and `run` show it.
+
+use crate::case::Case;
+use crate::failure::{Answer, Failure, Outcome};
+use crate::output::{self, Paint, paint};
+use maracas_core::admission::{CoreVerdict, Measure, NotAdmitted, Ppb, TestResult, Verdict};
+use maracas_core::{Duration, Rate, VcpuId};
+use serde_json::{Value, json};
+
+/// Asks the policy.
+pub(crate) fn of(case: &Case) -> Verdict {
+    (case.entry.admit)(&case.start, &case.params)
+}
+
+/// Prints the verdict on a case that the policy refuses to build: the answer is no.
+///
+/// # Errors
+/// Where standard output is gone.
+pub(crate) fn refuse(case: &Case, as_json: bool) -> Outcome {
+    show(case, &of(case), as_json)?;
+    Ok(Answer::No)
+}
+
+/// Prints the verdict.
+///
+/// # Errors
+/// Where standard output is gone.
+pub(crate) fn show(case: &Case, verdict: &Verdict, as_json: bool) -> Result<(), Failure> {
+    if as_json {
+        output::line(&format!("{:#}", to_json(case, verdict)))
+    } else {
+        output::print(&text(case, verdict))
+    }
+}
+
+/// The whole verdict for people.
+pub(crate) fn text(case: &Case, verdict: &Verdict) -> String {
+    let (cores, vcpus) = (case.system.cores.len(), case.start.vcpus.len());
+    let mut text = format!(
+        "{}: {vcpus} VCPU{} on {cores} core{} under {}",
+        case.file,
+        plural(vcpus),
+        plural(cores),
+        case.entry.name
+    );
+    if case.system.capacity != Rate::ONE {
+        text += &format!(", {} of each core for reservations", case.system.capacity);
+    }
+    text.push('\n');
+    for core in &verdict.cores {
+        text += &core_text(case, core, "  ");
+    }
+    for (vcpu, why) in &verdict.refused {
+        text += &refused_text(case, *vcpu, why);
+    }
+    for vcpu in later(case) {
+        text += &format!("  {vcpu} arrives later and is judged then\n");
+    }
+    for objection in &verdict.objections {
+        text += &format!("  {}\n", paint(Paint::Bad, objection));
+    }
+    let last = if verdict.accepted() {
+        paint(Paint::Good, "admitted")
+    } else {
+        paint(Paint::Bad, "refused")
+    };
+    text + &last + "\n"
+}
+
+/// Names of the VCPUs that arrive after the start.
+fn later(case: &Case) -> Vec<String> {
+    let ids = case.system.vcpus.iter().map(|vcpu| vcpu.id);
+    let there = |id: &VcpuId| case.start.vcpus.iter().any(|vcpu| vcpu.id == *id);
+    ids.filter(|id| !there(id)).map(|id| case.name(id)).collect()
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+fn core_text(case: &Case, core: &CoreVerdict, indent: &str) -> String {
+    let place = core.core.map_or("all cores".to_string(), |core| core.to_string());
+    let mut text = format!("{indent}{}:", paint(Paint::Strong, &place));
+    if core.vcpus.is_empty() {
+        return text + " empty\n";
+    }
+    for &vcpu in &core.vcpus {
+        text += &match case.start.vcpus.iter().find(|spec| spec.id == vcpu) {
+            Some(spec) => {
+                let reservation = spec.reservation;
+                let (budget, period) = (reservation.budget, reservation.period);
+                format!(" {} ({budget} every {period})", case.name(vcpu))
+            }
+            None => format!(" {}", case.name(vcpu)),
+        };
+    }
+    text.push('\n');
+    for test in &core.tests {
+        text += &format!("{indent}  {}\n", test_text(case, test));
+    }
+    text
+}
+
+fn test_text(case: &Case, test: &TestResult) -> String {
+    let sign =
+        if test.accepted { paint(Paint::Good, "ok") } else { paint(Paint::Bad, "refused") };
+    match &test.measure {
+        Measure::Ratio { value, bound } => {
+            format!("{:<10} {} of {}  {sign}", test.test, Ppb(*value), Ppb(*bound))
+        }
+        Measure::Responses(list) => {
+            let each: Vec<_> = list
+                .iter()
+                .map(|(vcpu, response, deadline)| {
+                    let response = response.map_or("beyond".to_string(), |r| format!("{r} of"));
+                    format!("{} {response} {deadline}", case.name(*vcpu))
+                })
+                .collect();
+            format!("{:<10} {}  {sign}", test.test, each.join(", "))
+        }
+    }
+}
+
+fn refused_text(case: &Case, vcpu: VcpuId, why: &NotAdmitted) -> String {
+    let heading = paint(Paint::Bad, &format!("{} is refused", case.name(vcpu)));
+    let mut text = format!("  {heading}: {}\n", why.reason);
+    if let Some(closest) = &why.closest {
+        text += "    closest, with it added:\n";
+        text += &core_text(case, closest, "    ");
+    }
+    text
+}
+
+/// The whole verdict for programs.
+pub(crate) fn to_json(case: &Case, verdict: &Verdict) -> Value {
+    let refused: Vec<_> = verdict
+        .refused
+        .iter()
+        .map(|(vcpu, why)| {
+            json!({
+                "vcpu": case.name(*vcpu),
+                "reason": why.reason,
+                "closest": why.closest.as_ref().map(|core| core_json(case, core)),
+            })
+        })
+        .collect();
+    json!({
+        "file": case.file,
+        "policy": case.entry.name,
+        "version": env!("CARGO_PKG_VERSION"),
+        "machine": case.header().machine,
+        "cores": case.system.cores.len(),
+        "capacity": case.system.capacity.to_string(),
+        "admitted": verdict.accepted(),
+        "by_core": verdict.cores.iter().map(|core| core_json(case, core)).collect::<Vec<_>>(),
+        "refused": refused,
+        "later": later(case),
+        "objections": verdict.objections,
+    })
+}
+
+fn core_json(case: &Case, core: &CoreVerdict) -> Value {
+    json!({
+        "core": core.core.map(|core| core.0),
+        "vcpus": core.vcpus.iter().map(|vcpu| case.name(*vcpu)).collect::<Vec<_>>(),
+        "tests": core.tests.iter().map(|test| test_json(case, test)).collect::<Vec<_>>(),
+    })
+}
+
+fn test_json(case: &Case, test: &TestResult) -> Value {
+    match &test.measure {
+        Measure::Ratio { value, bound } => json!({
+            "test": test.test,
+            "value_ppb": value,
+            "bound_ppb": bound,
+            "accepted": test.accepted,
+        }),
+        Measure::Responses(list) => {
+            let each = |(vcpu, response, deadline): &(VcpuId, Option<Duration>, Duration)| {
+                json!({
+                    "vcpu": case.name(*vcpu),
+                    "response_ns": response.map(Duration::ticks),
+                    "deadline_ns": deadline.ticks(),
+                })
+            };
+            let list: Vec<_> = list.iter().map(each).collect();
+            json!({ "test": test.test, "responses": list, "accepted": test.accepted })
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Bad input of every kind: exit code 2, exactly one line on standard error that names the thing,
+//! nothing on standard output, and no file left behind.
+
+mod common;
+
+use common::{Scratch, maracas, text};
+
+/// A scenario that is fine.
+const GOOD: &str = r#"version = 1
+[platform]
+cores = 1
+[policy]
+name = "maracas"
+[run]
+duration = "50ms"
+[[program]]
+name = "a"
+budget = "2ms"
+period = "10ms"
+workload = { kind = "busy" }
+"#;
+
+/// A task set that is fine.
+const TASKS: &str = "cost_us,period_us\n2000,10000\n3000,12000\n";
+
+/// One kind of bad input: its name, what replaces what in [`GOOD`], and what the line must hold.
+type Edit = (&'static str, &'static str, &'static str, &'static str);
+
+const EDITS: &[Edit] = &[
+    ("malformed TOML", "[platform]", "[platform", "s.toml:2:"),
+    ("unclosed string", "\"a\"", "\"a", "s.toml:9:"),
+    ("a key twice", "cores = 1", "cores = 1\ncores = 2", "s.toml:4:"),
+    ("no version", "version = 1\n", "", "version"),
+    ("unknown version", "version = 1", "version = 99", "99"),
+    ("negative budget", "budget = \"2ms\"", "budget = \"-2ms\"", "-2ms"),
+    ("zero budget", "budget = \"2ms\"", "budget = \"0ms\"", "budget"),
+    ("overflowing budget", "\"2ms\"", "\"99999999999999999999s\"", "too long"),
+    ("budget without unit", "\"2ms\"", "\"2\"", "unit"),
+    ("budget with a wrong unit", "\"2ms\"", "\"2 parsecs\"", "unit"),
+    ("budget as a number", "\"2ms\"", "2", "budget"),
+    ("budget finer than a nanosecond", "\"2ms\"", "\"0.5ns\"", "nanosecond"),
+    ("budget with two points", "\"2ms\"", "\"1.2.3ms\"", "malformed"),
+    ("no budget", "budget = \"2ms\"\n", "", "budget"),
+    ("negative period", "\"10ms\"", "\"-10ms\"", "-10ms"),
+    ("zero period", "\"10ms\"", "\"0ms\"", "period"),
+    ("overflowing period", "\"10ms\"", "\"18446744073709551616ns\"", "too long"),
+    ("no period", "period = \"10ms\"\n", "", "period"),
+    ("budget above period", "\"2ms\"", "\"20ms\"", "20ms"),
+    ("deadline above period", "\"10ms\"\n", "\"10ms\"\ndeadline = \"11ms\"\n", "11ms"),
+    ("deadline below budget", "\"10ms\"\n", "\"10ms\"\ndeadline = \"1ms\"\n", "1ms"),
+    ("unknown key", "budget = ", "budgte = ", "`budget`"),
+    ("unknown table", "[platform]", "[platfrom]", "`platform`"),
+    ("unknown policy", "\"maracas\"", "\"maraca\"", "\"maracas\""),
+    ("unknown parameter", "\"maracas\"\n", "\"maracas\"\nbackgroud = \"fair\"\n", "backgroud"),
+    ("bad parameter", "\"maracas\"\n", "\"maracas\"\nbackground = \"fairer\"\n", "one of"),
+    ("zero cores", "cores = 1", "cores = 0", "0"),
+    ("too many cores", "cores = 1", "cores = 1000", "1000"),
+    ("negative cores", "cores = 1", "cores = -1", "-1"),
+    ("zero duration", "\"50ms\"", "\"0s\"", "duration"),
+    ("pinned beyond the cores", "\"10ms\"\n", "\"10ms\"\ncore = 3\n", "core"),
+    ("unknown workload", "\"busy\"", "\"bussy\"", "`busy`"),
+    ("unknown VCPU", "budget = \"2ms\"\nperiod = \"10ms\"", "vcpu = \"b\"", "b"),
+    ("empty name", "\"a\"", "\"\"", "name"),
+    ("empty command", "workload = ", "command = []\nworkload = ", "command"),
+    ("stop before start", "workload = ", "start = \"20ms\"\nstop = \"10ms\"\nworkload = ", "10ms"),
+    ("negative seed", "[run]", "[run]\nseed = -1", "seed"),
+    ("no program", "[[program]]", "[[programs]]", "program"),
+];
+
+/// Runs one case and holds it to the rules.
+fn expect_refusal(name: &str, scratch: &Scratch, arguments: &[&str], wanted: &str) {
+    let before = scratch.names();
+    let output = maracas(scratch.path(), arguments);
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(2), "{name}: {stdout}{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{name}: not one line: {stderr}");
+    assert!(stderr.starts_with("maracas: "), "{name}: {stderr}");
+    assert!(stderr.contains(wanted), "{name}: {wanted} is not in: {stderr}");
+    assert_eq!(stdout, "", "{name}: printed something");
+    assert_eq!(scratch.names(), before, "{name}: left a file");
+}
+
+#[test]
+fn the_good_scenario_is_good() {
+    let scratch = Scratch::new();
+    scratch.write("s.toml", GOOD);
+    for arguments in [&["check", "s.toml"][..], &["sim", "s.toml", "--quiet"]] {
+        let output = maracas(scratch.path(), arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn bad_scenarios() {
+    for (name, from, to, wanted) in EDITS {
+        assert!(GOOD.contains(from), "{name}: {from} is not in the good scenario");
+        let scratch = Scratch::new();
+        scratch.write("s.toml", GOOD.replacen(from, to, 1));
+        expect_refusal(name, &scratch, &["check", "s.toml"], wanted);
+        let outputs = ["sim", "s.toml", "--journal", "j", "--trace", "t", "--quiet"];
+        expect_refusal(name, &scratch, &outputs, wanted);
+    }
+    assert!(EDITS.len() >= 38);
+}
+
+#[test]
+fn duplicate_names() {
+    let scratch = Scratch::new();
+    let program = &GOOD[GOOD.find("[[program]]").unwrap()..];
+    scratch.write("s.toml", format!("{GOOD}{program}"));
+    expect_refusal("duplicate names", &scratch, &["check", "s.toml"], "s.toml:14:");
+}
+
+#[test]
+fn bad_command_lines() {
+    let cases: &[(&str, &[&str], &str)] = &[
+        ("no command", &[], "--help"),
+        ("unknown command", &["chek", "s.toml"], "'check'"),
+        ("unknown option", &["sim", "s.toml", "--util", "1s"], "--until"),
+        ("no file", &["check"], "<FILE>"),
+        ("missing file", &["check", "nowhere.toml"], "nowhere.toml"),
+        ("a directory", &["check", "."], "."),
+        ("not text", &["check", "binary"], "UTF-8"),
+        ("unknown policy", &["sim", "s.toml", "--policy", "p-edff"], "\"p-edf\""),
+        ("unknown policy to explain", &["policies", "g-edff"], "\"g-edf\""),
+        ("parameter without value", &["sim", "s.toml", "--set", "background"], "name=value"),
+        ("unknown parameter", &["sim", "s.toml", "--set", "backgroud=fair"], "\"background\""),
+        ("bad parameter", &["sim", "s.toml", "--set", "background=fairer"], "one of"),
+        ("zero cores", &["sim", "s.toml", "--cores", "0"], "0 cores"),
+        ("negative cores", &["sim", "s.toml", "--cores=-1"], "-1"),
+        ("bad duration", &["sim", "s.toml", "--until", "10"], "unit"),
+        ("zero duration", &["sim", "s.toml", "--until", "0s"], "longer"),
+        ("bad seed", &["sim", "s.toml", "--seed", "x"], "x"),
+        ("bad lateness", &["sim", "s.toml", "--late", "often"], "often"),
+        ("unwritable journal", &["sim", "s.toml", "--journal", "no/such/j"], "no/such/j"),
+        ("unwritable trace", &["sim", "s.toml", "--trace", "no/such/t"], "no/such/t"),
+        ("unwritable SVG", &["gantt", "s.toml", "--svg", "no/such/x.svg"], "no/such/x.svg"),
+        ("a directory as journal", &["sim", "s.toml", "--journal", "."], "directory"),
+        ("one file twice", &["sim", "s.toml", "--journal", "x", "--trace", "x"], "two"),
+        ("an empty span", &["gantt", "s.toml", "--from", "2s", "--to", "1s"], "after"),
+        ("neither file nor task set", &["sim"], "--taskset"),
+        ("file and task set", &["sim", "s.toml", "--taskset", "t.csv"], "--taskset"),
+        ("task set without policy", &["sim", "--taskset", "t.csv", "--cores", "1"], "--policy"),
+        ("task set without cores", &["sim", "--taskset", "t.csv", "--policy", "p-edf"], "--cores"),
+        ("bad machine", &["check", "s.toml", "--machine", "moon"], "moon"),
+        ("too many live cores", &["check", "s.toml", "--machine", "live", "--cores", "128"], "128"),
+        ("no journal", &["replay", "s.toml"], "not a maracas journal"),
+        ("missing journal", &["replay", "nowhere"], "nowhere"),
+        ("bad size", &["work", "hog", "--size", "2 miles"], "MB"),
+        ("no threads", &["work", "spin", "--threads", "0"], "0"),
+        ("zero report", &["work", "spin", "--report", "0s"], "longer"),
+        ("unknown shell", &["completions", "dos"], "dos"),
+        ("no directory for pages", &["man", "no/such"], "no/such"),
+    ];
+    let scratch = Scratch::new();
+    scratch.write("s.toml", GOOD);
+    scratch.write("t.csv", TASKS);
+    scratch.write("binary", [0xff, 0xfe, 0x00]);
+    for (name, arguments, wanted) in cases {
+        expect_refusal(name, &scratch, arguments, wanted);
+    }
+}
+
+#[test]
+fn bad_task_sets() {
+    let cases = [
+        ("empty", "", "empty"),
+        ("no header", "2000,10000\n", "header"),
+        ("no tasks", "cost_us,period_us\n", "no tasks"),
+        ("unknown column", "cost_us,perid_us\n1,2\n", "`period_us`"),
+        ("missing column", "cost_us\n1\n", "period_us"),
+        ("not a number", "cost_us,period_us\nx,10\n", "x"),
+        ("negative cost", "cost_us,period_us\n-1,10\n", "-1"),
+        ("zero cost", "cost_us,period_us\n0,10\n", "zero"),
+        ("cost above period", "cost_us,period_us\n11,10\n", "11"),
+        ("too few values", "cost_us,period_us\n11\n", "2 columns"),
+        ("overflow", "cost_us,period_us\n1,99999999999999999999\n", "long"),
+    ];
+    for (name, content, wanted) in cases {
+        let scratch = Scratch::new();
+        scratch.write("t.csv", content);
+        let arguments =
+            ["sim", "--taskset", "t.csv", "--cores", "1", "--policy", "p-edf", "--journal", "j"];
+        expect_refusal(name, &scratch, &arguments, wanted);
+    }
+}
+
+#[test]
+fn bad_journals() {
+    let scratch = Scratch::new();
+    scratch.write("s.toml", GOOD);
+    let output = maracas(scratch.path(), &["sim", "s.toml", "--journal", "j", "--quiet"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let good = std::fs::read(scratch.path().join("j")).unwrap();
+
+    scratch.write("j", &good[..good.len() - 3]);
+    expect_refusal("truncated journal", &scratch, &["replay", "j"], "truncated");
+    expect_refusal("truncated journal", &scratch, &["gantt", "j"], "truncated");
+
+    let mut flipped = good.clone();
+    let middle = flipped.len() / 2;
+    flipped[middle] ^= 0x40;
+    scratch.write("j", &flipped);
+    expect_refusal("flipped byte", &scratch, &["replay", "j"], "byte ");
+
+    // Magic, length of the header (one or two bytes), then the format version: raised by one, with
+    // the header's checksum made to fit.
+    scratch.write("j", with_version(&good, 2));
+    expect_refusal("other version", &scratch, &["replay", "j"], "version");
+
+    scratch.write("j", &good[..8]);
+    expect_refusal("magic alone", &scratch, &["replay", "j"], "truncated");
+    scratch.write("j", "");
+    expect_refusal("empty journal", &scratch, &["replay", "j"], "not a maracas journal");
+}
+
+/// The journal with another format version, every checksum right.
+fn with_version(journal: &[u8], version: u8) -> Vec<u8> {
+    let mut journal = journal.to_vec();
+    let (mut at, mut length, mut shift) = (8, 0usize, 0);
+    loop {
+        let byte = journal[at];
+        length |= usize::from(byte & 0x7f) << shift;
+        (at, shift) = (at + 1, shift + 7);
+        if byte < 0x80 {
+            break;
+        }
+    }
+    journal[at] = version;
+    // FNV-1a, 64 bits, of which the lower 32 are kept.
+    let sum = journal[at..at + length].iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    journal[at + length..at + length + 4].copy_from_slice(&(sum as u32).to_le_bytes());
+    journal
+}

@@ -1,0 +1,58 @@
+/* MARACAS: a VCPU of its own for the calling thread, in a running system (`maracas run`).
+ *
+ * Link with -lmaracas_client. Calls that return bool return false on failure; maracas_last_error
+ * then says why, in one sentence. Every call concerns the calling thread alone; any number of
+ * threads may call at once. Times are in nanoseconds.
+ *
+ * SPDX-License-Identifier: Apache-2.0 OR MIT
+ */
+#ifndef MARACAS_H
+#define MARACAS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One job of a task. Release and deadline count from the start of the run. */
+struct maracas_job {
+    uint32_t index;
+    uint64_t release_ns;
+    uint64_t deadline_ns;
+};
+
+/* Creates a VCPU with budget_ns in every period_ns and at least `colors` page colours (0 = any)
+ * and binds the calling thread to it. From its return on the thread has its reservation. The VCPU
+ * ends with the thread or by maracas_vcpu_destroy. Refused where it would not be admitted (the
+ * admission numbers are in maracas_last_error), where no run is found (the one that the variable
+ * MARACAS_SOCKET names, else the only one), and in programs that the run itself started. */
+bool maracas_vcpu_create(uint64_t budget_ns, uint64_t period_ns, uint32_t colors);
+
+/* Like maracas_vcpu_create, with a job released every period_ns, beginning now. */
+bool maracas_task_create(uint64_t budget_ns, uint64_t period_ns, uint32_t colors);
+
+/* Ends the calling thread's VCPU; the thread goes on as an ordinary one. */
+bool maracas_vcpu_destroy(void);
+
+/* Waits for the next job of the calling thread's task, or of the VCPU on which the run started
+ * this program, and writes it to *job unless that is null. A job begun before counts as done. */
+bool maracas_job_wait(struct maracas_job *job);
+
+/* Says that the job which maracas_job_wait gave has received all its service. */
+bool maracas_job_done(void);
+
+/* Whether the calling thread now runs on its budget (the foreground) or, false, on surplus time.
+ * One cheap system call. False for a thread without a VCPU. */
+bool maracas_in_foreground(void);
+
+/* Why the calling thread's last failed call failed. Empty if none has. Valid until the thread's
+ * next failing call. */
+const char *maracas_last_error(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,237 @@
+//! One connection to a runtime.
+
+use crate::{Error, find};
+use maracas_core::control::{Frames, Message, NewVcpu, Reply, Request, VERSION, VcpuState};
+use maracas_core::{CoreId, Instant, Job, JobId, Reservation, VcpuId};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{io, mem};
+
+/// How long a reply may take: the runtime itself waits at most five seconds for its agents.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a runtime says of itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Greeting {
+    /// Its process.
+    pub pid: u32,
+    /// The policy that it runs.
+    pub policy: String,
+    /// Instant zero of the run on the monotonic clock, in nanoseconds.
+    pub origin: u64,
+}
+
+/// A connection over which a running system is asked and changed.
+#[derive(Debug)]
+pub struct Connection {
+    path: PathBuf,
+    stream: UnixStream,
+    frames: Frames,
+    greeting: Greeting,
+}
+
+impl Connection {
+    /// Connects to the run that `MARACAS_SOCKET` names (set in programs that a run started), else
+    /// to the only living run of this host.
+    ///
+    /// # Errors
+    /// Where there is none or more than one, or as [`Connection::open_at`].
+    pub fn open() -> Result<Self, Error> {
+        Self::open_at(&find::socket()?)
+    }
+
+    /// Connects to the run whose socket is `path`.
+    ///
+    /// # Errors
+    /// Where nobody serves it, the runtime refuses this user, or it speaks another version.
+    pub fn open_at(path: &Path) -> Result<Self, Error> {
+        let failed = |error| Error::Socket(path.to_path_buf(), error);
+        let stream = UnixStream::connect(path).map_err(failed)?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+        stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
+        let greeting = Greeting { pid: 0, policy: String::new(), origin: 0 };
+        let mut connection =
+            Self { path: path.to_path_buf(), stream, frames: Frames::new(), greeting };
+        match connection.ask(&Request::Hello { version: VERSION })? {
+            Reply::Hello { pid, policy, origin, .. } => {
+                connection.greeting = Greeting { pid, policy, origin };
+                Ok(connection)
+            }
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// What the runtime said of itself.
+    pub const fn greeting(&self) -> &Greeting {
+        &self.greeting
+    }
+
+    /// Creates a VCPU for threads of this user.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the admission numbers; [`Error::Said`] where the threads cannot be
+    /// bound. Nothing was changed then.
+    pub fn create(&mut self, new: &NewVcpu) -> Result<(VcpuId, CoreId), Error> {
+        match self.ask(&Request::Create(new.clone()))? {
+            Reply::Created { vcpu, core } => Ok((vcpu, core)),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Replaces the reservation of a VCPU.
+    ///
+    /// # Errors
+    /// As [`Connection::create`]; the old reservation stays then.
+    pub fn set(&mut self, vcpu: VcpuId, reservation: Reservation) -> Result<CoreId, Error> {
+        match self.ask(&Request::Set { vcpu, reservation })? {
+            Reply::Created { core, .. } => Ok(core),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Removes a VCPU. Threads that were bound to it go on as ordinary ones; programs that the run
+    /// started on it are ended.
+    ///
+    /// # Errors
+    /// Where there is no such VCPU.
+    pub fn destroy(&mut self, vcpu: VcpuId) -> Result<(), Error> {
+        match self.ask(&Request::Destroy { vcpu })? {
+            Reply::Done => Ok(()),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// All VCPUs, by number.
+    ///
+    /// # Errors
+    /// Where the run is ending.
+    pub fn list(&mut self) -> Result<Vec<VcpuState>, Error> {
+        match self.ask(&Request::List)? {
+            Reply::Vcpus(list) => Ok(list),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Turns the connection into the one that hears of the job releases of `vcpu`. Of two that ask
+    /// for the same VCPU the later one gets them.
+    ///
+    /// # Errors
+    /// Where there is no such VCPU.
+    pub fn jobs(mut self, vcpu: VcpuId) -> Result<Jobs, Error> {
+        match self.ask(&Request::Jobs { vcpu })? {
+            Reply::Done => {
+                // A release may be an hour away.
+                self.stream.set_read_timeout(None).map_err(|error| self.failed(error))?;
+                Ok(Jobs { connection: self, vcpu, begun: None })
+            }
+            other => Err(unexpected(other)),
+        }
+    }
+
+    fn ask(&mut self, request: &Request) -> Result<Reply, Error> {
+        // A runtime that shuts us out may have closed already; what it said can still be read.
+        let sent = self.send(request);
+        match self.receive() {
+            Err(Error::Socket(path, error)) => {
+                Err(sent.err().unwrap_or(Error::Socket(path, error)))
+            }
+            reply => reply,
+        }
+    }
+
+    fn send(&mut self, request: &Request) -> Result<(), Error> {
+        let mut frame = Vec::new();
+        request.write(&mut frame)?;
+        self.stream.write_all(&frame).map_err(|error| self.failed(error))
+    }
+
+    fn receive(&mut self) -> Result<Reply, Error> {
+        let mut piece = [0; 4096];
+        loop {
+            if let Some(reply) = self.frames.take()? {
+                return Ok(reply);
+            }
+            match self.stream.read(&mut piece) {
+                Ok(0) => return Err(self.failed(ErrorKind::UnexpectedEof.into())),
+                Ok(length) => self.frames.extend(&piece[..length]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.failed(error)),
+            }
+        }
+    }
+
+    fn failed(&self, error: io::Error) -> Error {
+        let error = match error.kind() {
+            ErrorKind::WouldBlock => io::Error::other("the runtime does not answer"),
+            ErrorKind::UnexpectedEof => io::Error::other("the run has ended"),
+            _ => error,
+        };
+        Error::Socket(self.path.clone(), error)
+    }
+}
+
+/// The job releases of one VCPU.
+#[derive(Debug)]
+pub struct Jobs {
+    connection: Connection,
+    vcpu: VcpuId,
+    begun: Option<JobId>,
+}
+
+impl Jobs {
+    /// Waits for the next job; one that was begun and not told done is told done first. Jobs come
+    /// in order; where the program is late they are there at once.
+    ///
+    /// # Errors
+    /// Where the run has ended.
+    pub fn wait(&mut self) -> Result<Job, Error> {
+        if self.begun.is_some() {
+            self.done()?;
+        }
+        match self.connection.receive()? {
+            Reply::Job(job) => {
+                self.begun = Some(job.id);
+                Ok(job)
+            }
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Says that the job which [`Jobs::wait`] gave has received all its service.
+    ///
+    /// # Errors
+    /// Where no job was begun or the run has ended.
+    pub fn done(&mut self) -> Result<(), Error> {
+        let job = mem::take(&mut self.begun).ok_or(Error::OutOfTurn("no job was begun"))?;
+        let at = self.now();
+        self.connection.send(&Request::JobDone { job, at })
+    }
+
+    /// The VCPU.
+    pub const fn vcpu(&self) -> VcpuId {
+        self.vcpu
+    }
+
+    /// The present instant, as releases and deadlines count it.
+    pub fn now(&self) -> Instant {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the kernel fills the structure that we give; the clock exists on every Linux.
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+        let now = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
+        Instant::from_ticks(now.saturating_sub(self.connection.greeting.origin))
+    }
+}
+
+fn unexpected(reply: Reply) -> Error {
+    match reply {
+        Reply::Refused(refusal) => Error::Refused(refusal),
+        Reply::Error(why) => Error::Said(why),
+        Reply::Hello { .. }
+        | Reply::Created { .. }
+        | Reply::Done
+        | Reply::Vcpus(_)
+        | Reply::Job(_) => Error::Said("the runtime answered something else than asked".into()),
+    }
+}

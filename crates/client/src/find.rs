@@ -1,0 +1,66 @@
+//! Finding the socket of the run that is meant.
+
+use crate::Error;
+use maracas_core::control::{DIRECTORY, SOCKET_VARIABLE, SUFFIX};
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+/// The socket that the environment names, else that of the only living run.
+pub(crate) fn socket() -> Result<PathBuf, Error> {
+    if let Some(path) = env::var_os(SOCKET_VARIABLE) {
+        return Ok(path.into());
+    }
+    let own = env::var_os("XDG_RUNTIME_DIR").map(|own| Path::new(&own).join("maracas"));
+    let mut found = Vec::new();
+    for directory in own.into_iter().chain([PathBuf::from(DIRECTORY)]) {
+        found.extend(living(&directory));
+    }
+    found.sort();
+    found.dedup();
+    match found.len() {
+        0 => Err(Error::NoRun),
+        1 => Ok(found.swap_remove(0)),
+        _ => Err(Error::SeveralRuns(found)),
+    }
+}
+
+fn living(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    let alive = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.and_then(|name| name.strip_suffix(SUFFIX)).is_some_and(is_alive)
+    };
+    entries.flatten().map(|entry| entry.path()).filter(alive).collect()
+}
+
+/// Whether the process `<pid>-<start>` lives: its number alone may be another's by now.
+fn is_alive(identity: &str) -> bool {
+    let Some((pid, start)) = identity.split_once('-') else { return false };
+    if !pid.bytes().all(|byte| byte.is_ascii_digit()) {
+        return false;
+    }
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // Field 22 of proc_pid_stat(5); the name, field 2, may hold blanks and ends at the last ")".
+    let rest = stat.rfind(')').map_or("", |end| &stat[end + 1..]);
+    rest.split_whitespace().nth(19) == Some(start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_sockets_of_living_processes_count() {
+        let pid = std::process::id();
+        let stat = fs::read_to_string("/proc/self/stat").unwrap();
+        let start = stat[stat.rfind(')').unwrap() + 1..].split_whitespace().nth(19).unwrap();
+        let directory = env::temp_dir().join(format!("maracas-find-{pid}"));
+        fs::create_dir_all(&directory).unwrap();
+        let names = [format!("{pid}-{start}.sock"), format!("{pid}-1.sock"), "x.sock".into()];
+        names.iter().for_each(|name| fs::write(directory.join(name), "").unwrap());
+        assert_eq!(living(&directory), [directory.join(&names[0])]);
+        fs::remove_dir_all(&directory).unwrap();
+        assert!(living(&directory).is_empty());
+        assert!(!is_alive("../1-2") && !is_alive("") && !is_alive("1"));
+    }
+}

@@ -1,0 +1,367 @@
+//! The words in which a running system is asked and changed, over its control socket.
+//!
+//! A frame is the length of its body as four little-endian bytes, then the body in the encoding of
+//! the journal. The first frame either way is a hello with the version; a side that does not know
+//! the other's version says so and closes. A request gets one reply, in order, with one exception:
+//! after [`Request::Jobs`] was answered by [`Reply::Done`] the connection carries nothing but
+//! [`Reply::Job`] one way and [`Request::JobDone`] the other, neither of them answered.
+
+use crate::admission::{Measure, NotAdmitted};
+use crate::contract::Mode;
+use crate::wire::Wire;
+use crate::{Arrival, CoreId, Duration, Instant, Job, JobId, Reservation, Role, VcpuId};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+/// Version of the words. A change that an older side would misread raises it.
+pub const VERSION: u32 = 1;
+
+/// Environment variable with the path of the control socket, set for started programs.
+pub const SOCKET_VARIABLE: &str = "MARACAS_SOCKET";
+
+/// Environment variable with the number of the VCPU on which a program was started.
+pub const VCPU_VARIABLE: &str = "MARACAS_VCPU";
+
+/// Where a runtime with root's rights puts its socket; one without puts it into `maracas` below
+/// `$XDG_RUNTIME_DIR`, and clients look in both. The file is named `<pid>-<start>.sock` after the
+/// runtime's process and its start instant (`/proc/<pid>/stat`, field 22), since numbers are reused.
+pub const DIRECTORY: &str = "/run/maracas";
+
+/// How the file name of a socket ends.
+pub const SUFFIX: &str = ".sock";
+
+/// The longest body of a frame in bytes: a list of a thousand VCPUs with names of 200 bytes fits,
+/// and a peer cannot make the other side hold more than this.
+pub const MAX_BODY: usize = 256 * 1024;
+
+/// The longest name of a VCPU in bytes; it must fit a directory name beside our own prefix.
+pub const MAX_NAME: usize = 200;
+
+/// The shortest period, in nanoseconds, that the socket takes: below it the machine's own work per
+/// period (10 to 20 us) would be all there is.
+const MIN_PERIOD: Duration = Duration::from_micros(100);
+
+/// The longest period that the socket takes: an hour; above it sums of instants could overflow.
+const MAX_PERIOD: Duration = Duration::from_secs(3600);
+
+/// What a client asks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// Opens the connection.
+    Hello {
+        /// The client's [`VERSION`].
+        version: u32,
+    },
+    /// Creates a VCPU. Answered by [`Reply::Created`] or [`Reply::Refused`].
+    Create(NewVcpu),
+    /// Replaces the reservation of a VCPU. Answered like [`Request::Create`].
+    Set {
+        /// Which.
+        vcpu: VcpuId,
+        /// Its new (C, T, D).
+        reservation: Reservation,
+    },
+    /// Removes a VCPU; its threads go on as ordinary ones.
+    Destroy {
+        /// Which.
+        vcpu: VcpuId,
+    },
+    /// Asks for [`Reply::Vcpus`].
+    List,
+    /// Turns this connection into the one that gets the job releases of a VCPU.
+    Jobs {
+        /// Whose.
+        vcpu: VcpuId,
+    },
+    /// A job has received all its service.
+    JobDone {
+        /// Which.
+        job: JobId,
+        /// When, counted from the run's origin: a message may arrive later than it was sent.
+        at: Instant,
+    },
+}
+
+/// A VCPU that a client asks for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NewVcpu {
+    /// Its name in lists and tables; empty lets the runtime choose one.
+    pub name: String,
+    /// (C, T, D).
+    pub reservation: Reservation,
+    /// How its demand arrives.
+    pub arrival: Arrival,
+    /// What it is for.
+    pub role: Role,
+    /// The core that it demands, if any.
+    pub pinned: Option<CoreId>,
+    /// Least number of page colours; 0 = any.
+    pub colors: u32,
+    /// Share among equals where a policy weighs VCPUs.
+    pub weight: u32,
+    /// What shall run on it.
+    pub members: Members,
+}
+
+/// Which threads run on a VCPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Members {
+    /// One thread, by its number in the runtime's namespace.
+    Thread(u32),
+    /// All threads that a process has now; their later children included.
+    Process(u32),
+}
+
+/// What the runtime answers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reply {
+    /// Answers the hello.
+    Hello {
+        /// The runtime's [`VERSION`].
+        version: u32,
+        /// The runtime's process.
+        pid: u32,
+        /// The policy that runs.
+        policy: String,
+        /// Instant zero of the run on the monotonic clock, in nanoseconds: releases and deadlines
+        /// count from there.
+        origin: u64,
+    },
+    /// The VCPU was admitted and stands.
+    Created {
+        /// Its number.
+        vcpu: VcpuId,
+        /// Its core; core 0 where the policy is global.
+        core: CoreId,
+    },
+    /// The VCPU was not admitted; nothing was changed.
+    Refused(Refusal),
+    /// Done.
+    Done,
+    /// All VCPUs, by number.
+    Vcpus(Vec<VcpuState>),
+    /// A job was released.
+    Job(Job),
+    /// The request could not be carried out: one sentence.
+    Error(String),
+}
+
+/// Why a VCPU was not admitted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// One line for people: the reason, and every number.
+    pub text: String,
+    /// The numbers of the tests on the core that comes closest.
+    pub numbers: Vec<Number>,
+}
+
+/// One number of an admission test.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Number {
+    /// The test: `"ll"`, `"hyperbolic"`, `"rta"`, ...
+    pub test: String,
+    /// The VCPU whose response time this is; `None` for a load against a bound.
+    pub vcpu: Option<VcpuId>,
+    /// What is asked for: parts per billion of a core, or a response time in nanoseconds, where
+    /// `u64::MAX` means beyond its bound.
+    pub value: u64,
+    /// What is allowed, in the same unit.
+    pub bound: u64,
+    /// Whether the test accepts.
+    pub accepted: bool,
+}
+
+/// One VCPU as [`Request::List`] shows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct VcpuState {
+    /// Its number.
+    pub vcpu: VcpuId,
+    /// Its name.
+    pub name: String,
+    /// (C, T, D).
+    pub reservation: Reservation,
+    /// Where it stands.
+    pub core: CoreId,
+    /// How many threads it has.
+    pub threads: u32,
+    /// In which mode it may run now; `None` while it stands on no line.
+    pub mode: Option<Mode>,
+    /// Time in the foreground so far.
+    pub foreground: Duration,
+    /// Time in the background so far.
+    pub background: Duration,
+}
+
+impl NewVcpu {
+    /// A main VCPU with implicit deadline for `members`, without jobs and demands.
+    pub const fn new(budget: Duration, period: Duration, members: Members) -> Self {
+        Self {
+            name: String::new(),
+            reservation: Reservation::implicit(budget, period),
+            arrival: Arrival::None,
+            role: Role::Main,
+            pinned: None,
+            colors: 0,
+            weight: 1,
+            members,
+        }
+    }
+
+    /// Checks what no admission test would: names and ranges.
+    ///
+    /// # Errors
+    /// One sentence that names the value and the way out.
+    pub fn check(&self) -> Result<(), String> {
+        if self.name.len() > MAX_NAME {
+            let length = self.name.len();
+            return Err(alloc::format!("the name has {length} bytes; {MAX_NAME} may be"));
+        }
+        if let Some(bad) = self.name.chars().find(|c| c.is_control() || *c == '/') {
+            return Err(alloc::format!("the name holds {bad:?}; take letters, digits, - and _"));
+        }
+        if self.weight == 0 {
+            return Err("the weight is 0; it must be at least 1".to_string());
+        }
+        check_reservation(&self.reservation)
+    }
+}
+
+/// Checks that 0 < C <= D <= T and that T is from 100 us to one hour.
+///
+/// # Errors
+/// One sentence that names the value and the way out.
+pub fn check_reservation(reservation: &Reservation) -> Result<(), String> {
+    let Reservation { budget, period, deadline } = *reservation;
+    let why = if !(MIN_PERIOD..=MAX_PERIOD).contains(&period) {
+        alloc::format!("the period {period} must lie between {MIN_PERIOD} and {MAX_PERIOD}")
+    } else if budget.is_zero() {
+        "the budget is 0; it must be above 0".to_string()
+    } else if deadline > period {
+        alloc::format!("the deadline {deadline} exceeds the period {period}; lower it")
+    } else if budget > deadline {
+        alloc::format!("the budget {budget} exceeds the deadline {deadline}; lower it")
+    } else {
+        return Ok(());
+    };
+    Err(why)
+}
+
+impl From<&NotAdmitted> for Refusal {
+    fn from(why: &NotAdmitted) -> Self {
+        let mut numbers = Vec::new();
+        for result in why.closest.iter().flat_map(|core| &core.tests) {
+            let mut number = |vcpu, value, bound| {
+                let (test, accepted) = (result.test.to_string(), result.accepted);
+                numbers.push(Number { test, vcpu, value, bound, accepted });
+            };
+            match &result.measure {
+                Measure::Ratio { value, bound } => number(None, *value, *bound),
+                Measure::Responses(list) => {
+                    for (vcpu, response, deadline) in list {
+                        let response = response.map_or(u64::MAX, Duration::ticks);
+                        number(Some(*vcpu), response, deadline.ticks());
+                    }
+                }
+            }
+        }
+        Self { text: why.to_string(), numbers }
+    }
+}
+
+/// A word that travels in a frame.
+pub trait Message: Sized {
+    /// Appends the message as one frame.
+    ///
+    /// # Errors
+    /// Where the body would exceed [`MAX_BODY`].
+    fn write(&self, out: &mut Vec<u8>) -> Result<(), FrameError>;
+    /// Reads a message from the body of a frame, all of it.
+    ///
+    /// # Errors
+    /// Where the body is not a message.
+    fn read(body: &[u8]) -> Result<Self, FrameError>;
+}
+
+macro_rules! messages {
+    ($($type:ty),*) => {$(
+        impl Message for $type {
+            fn write(&self, out: &mut Vec<u8>) -> Result<(), FrameError> {
+                let start = out.len();
+                out.extend_from_slice(&[0; 4]);
+                self.put(out);
+                let length = out.len() - start - 4;
+                if length > MAX_BODY {
+                    out.truncate(start);
+                    return Err(FrameError::TooLong(length));
+                }
+                out[start..start + 4].copy_from_slice(&(length as u32).to_le_bytes());
+                Ok(())
+            }
+            fn read(mut body: &[u8]) -> Result<Self, FrameError> {
+                let message = Wire::take(&mut body).ok_or(FrameError::Malformed)?;
+                if body.is_empty() { Ok(message) } else { Err(FrameError::Malformed) }
+            }
+        }
+    )*};
+}
+messages!(Request, Reply);
+
+/// Why bytes from a peer are no frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FrameError {
+    /// The body has, or is said to have, this many bytes.
+    TooLong(usize),
+    /// The body is no message of this version.
+    Malformed,
+}
+
+impl fmt::Display for FrameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLong(n) => write!(f, "a message of {n} bytes; {MAX_BODY} may be"),
+            Self::Malformed => write!(f, "bytes that are no message of version {VERSION}"),
+        }
+    }
+}
+
+impl core::error::Error for FrameError {}
+
+/// Cuts a stream of bytes into frames. Holds at most one frame and what one read brought.
+#[derive(Default, Debug)]
+pub struct Frames {
+    bytes: Vec<u8>,
+    read: usize,
+}
+
+impl Frames {
+    /// No bytes yet.
+    pub const fn new() -> Self {
+        Self { bytes: Vec::new(), read: 0 }
+    }
+    /// Takes in what a read brought.
+    pub fn extend(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..self.read);
+        self.read = 0;
+        self.bytes.extend_from_slice(bytes);
+    }
+    /// The next whole message, or `None` until more bytes come.
+    ///
+    /// # Errors
+    /// Where the stream cannot be read on; the connection must be closed.
+    pub fn take<M: Message>(&mut self) -> Result<Option<M>, FrameError> {
+        let rest = &self.bytes[self.read..];
+        let Some((length, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };
+        let length = u32::from_le_bytes(*length) as usize;
+        if length > MAX_BODY {
+            return Err(FrameError::TooLong(length));
+        }
+        let Some(body) = rest.get(..length) else { return Ok(None) };
+        let message = M::read(body)?;
+        self.read += 4 + length;
+        Ok(Some(message))
+    }
+}
+
+#[cfg(test)]
+mod tests;

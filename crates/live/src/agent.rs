@@ -1,0 +1,122 @@
+//! The agents: one real-time thread on each managed core, asleep until something there needs it.
+//!
+//! An agent that wakes first *enforces*: whoever reached his mark on this core stops, by the law
+//! and the line that the core has already. Only then it tries to take the [`Brain`]. Whoever holds
+//! it reads the records of all cores, tells the policy, and enacts the plan on all cores: raising a
+//! thread of another core costs 4 us, waking the agent there three times that. Who finds the brain
+//! taken goes back to sleep, for the holder looks again after letting go ([`Council::consult`]).
+
+pub(crate) mod wait;
+
+use crate::enact::Core;
+use crate::machine::brain::Brain;
+use maracas_core::{CoreId, VcpuId};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use wait::{Bell, Token, wait};
+
+/// What all agents share.
+pub(crate) struct Council<'a> {
+    pub(crate) cores: &'a [Mutex<Core>],
+    pub(crate) brain: Mutex<Brain<'a>>,
+    /// One bell an agent.
+    pub(crate) bells: Vec<Bell>,
+    /// Rings when the mailbox has a request; the first core's agent listens.
+    pub(crate) mail: &'a Bell,
+    /// Something happened that no decision has seen.
+    pub(crate) unseen: AtomicBool,
+    /// Agents shall end.
+    pub(crate) halt: AtomicBool,
+}
+
+impl<'a> Council<'a> {
+    /// A council of the agents of `cores`, none of which lives yet.
+    pub(crate) fn new(
+        cores: &'a [Mutex<Core>],
+        brain: Brain<'a>,
+        mail: &'a Bell,
+    ) -> io::Result<Self> {
+        let mut bells = Vec::new();
+        for core in cores {
+            let bell = Bell::new()?;
+            lock(core).poll.add(bell.fd(), Token::Bell)?;
+            bells.push(bell);
+        }
+        if let Some(first) = cores.first() {
+            lock(first).poll.add(mail.fd(), Token::Mail)?;
+        }
+        let (unseen, halt) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { cores, brain: Mutex::new(brain), bells, mail, unseen, halt })
+    }
+
+    /// The life of the agent of `core`.
+    pub(crate) fn live(&self, core: CoreId) -> io::Result<()> {
+        let own = &self.cores[core.0 as usize];
+        let poll = lock(own).poll.fd();
+        let mut ready = Vec::with_capacity(64);
+        let mut fired = Vec::with_capacity(64);
+        // The first decision is due at once.
+        self.consult(core);
+        while !self.halt.load(Ordering::Acquire) {
+            wait(poll, &mut ready)?;
+            self.enforce(own, &ready, &mut fired);
+            if ready.contains(&Token::Bell) {
+                self.bells[core.0 as usize].hush();
+            }
+            if ready.contains(&Token::Mail) {
+                self.mail.hush();
+            }
+            if !ready.is_empty() {
+                self.consult(core);
+            }
+        }
+        Ok(())
+    }
+
+    fn enforce(&self, own: &Mutex<Core>, ready: &[Token], fired: &mut Vec<VcpuId>) {
+        fired.clear();
+        let mut rang = false;
+        for token in ready {
+            match token {
+                Token::Budget(vcpu) => fired.push(*vcpu),
+                Token::Alarm => rang = true,
+                Token::Records | Token::Bell | Token::Mail => {}
+            }
+        }
+        if rang || !fired.is_empty() {
+            let mut own = lock(own);
+            if rang {
+                own.alarm.hush();
+            }
+            own.enforce(fired, rang);
+        }
+    }
+
+    /// Decides, unless another does: then that one will look again.
+    fn consult(&self, core: CoreId) {
+        self.unseen.store(true, Ordering::SeqCst);
+        while self.unseen.load(Ordering::SeqCst) {
+            match self.brain.try_lock() {
+                Ok(mut brain) => {
+                    self.unseen.store(false, Ordering::SeqCst);
+                    brain.round(core);
+                }
+                Err(TryLockError::WouldBlock) => return,
+                // Another agent panicked in there: the run is ending.
+                Err(TryLockError::Poisoned(_)) => return,
+            }
+        }
+    }
+
+    /// Lets all agents end.
+    pub(crate) fn stop(&self) {
+        self.halt.store(true, Ordering::Release);
+        self.bells.iter().for_each(Bell::ring);
+    }
+}
+
+/// The state of a core stays usable when an agent panicked: it is needed to release the threads.
+pub(crate) fn lock(core: &Mutex<Core>) -> MutexGuard<'_, Core> {
+    core.lock().unwrap_or_else(PoisonError::into_inner)
+}

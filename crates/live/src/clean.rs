@@ -1,0 +1,91 @@
+//! Removing what a dead run left behind where its guardian died too.
+
+use crate::control;
+use crate::guardian::Charge;
+use crate::guardian::restore::{Restored, restore};
+use crate::host::Identity;
+use crate::host::cgroup::{Hierarchies, Remains};
+use std::path::PathBuf;
+use std::{fmt, fs, io};
+
+/// What [`clean`] found and did.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Report {
+    /// Dead runs, put right.
+    pub restored: Vec<Restored>,
+    /// Dead runs where something stayed: whose, and the obstacle.
+    pub obstacles: Vec<(Identity, String)>,
+    /// Runs that live and were not touched.
+    pub living: Vec<Identity>,
+}
+
+impl Report {
+    /// Whether nothing had to be done.
+    pub const fn is_empty(&self) -> bool {
+        self.restored.is_empty() && self.obstacles.is_empty()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            write!(f, "nothing to clean")?;
+        }
+        let mut first = !self.is_empty();
+        let mut line = |f: &mut fmt::Formatter<'_>| {
+            if std::mem::take(&mut first) { Ok(()) } else { writeln!(f) }
+        };
+        for restored in &self.restored {
+            line(f)?;
+            write!(f, "{restored}")?;
+        }
+        for (run, obstacle) in &self.obstacles {
+            line(f)?;
+            write!(f, "run {run}: {obstacle}")?;
+        }
+        for run in &self.living {
+            line(f)?;
+            write!(f, "run {run}: alive, not touched")?;
+        }
+        Ok(())
+    }
+}
+
+/// Finds every run of this host whose runtime is dead, by its process number and start instant,
+/// and puts right what it left: raised threads, frozen groups, programs, groups, sockets. A living
+/// run is not touched. `maracas run` calls it before it starts.
+///
+/// # Errors
+/// Where the control groups cannot be read at all. What stays of a single run is in the report.
+pub fn clean() -> io::Result<Report> {
+    let hierarchies = Hierarchies::read()?;
+    let sockets = sockets();
+    let trees = Remains::find(&hierarchies).into_iter().map(|remains| remains.runtime);
+    let mut runs: Vec<Identity> = trees.chain(sockets.iter().map(|(run, _)| *run)).collect();
+    runs.sort();
+    runs.dedup();
+    let mut report = Report::default();
+    for run in runs {
+        if run.is_alive() {
+            report.living.push(run);
+            continue;
+        }
+        let own = sockets.iter().filter(|(owner, _)| *owner == run);
+        let charge = Charge { run, files: own.map(|(_, path)| path.clone()).collect() };
+        match restore(&hierarchies, &charge) {
+            Ok(restored) => report.restored.push(restored),
+            Err(obstacle) => report.obstacles.push((run, obstacle.to_string())),
+        }
+    }
+    Ok(report)
+}
+
+/// The sockets of all runs, dead or alive, with their owners.
+fn sockets() -> Vec<(Identity, PathBuf)> {
+    let Ok(entries) = fs::read_dir(control::directory()) else { return Vec::new() };
+    let owned = |path: PathBuf| {
+        let stem = path.file_name()?.to_str()?.strip_suffix(control::SUFFIX)?;
+        Some((Identity::parse(stem)?, path))
+    };
+    entries.flatten().filter_map(|entry| owned(entry.path())).collect()
+}

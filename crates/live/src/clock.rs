@@ -1,0 +1,36 @@
+//! The one clock of the live machine: `CLOCK_MONOTONIC`, counted from the run's start. Timers and
+//! switch records use the same clock, so no two clocks are ever compared.
+
+use maracas_core::{Duration, Instant};
+
+/// Translates between the kernel's monotonic nanoseconds and the machine's instants.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    start_ns: u64,
+}
+
+impl Clock {
+    /// A clock that reads zero now.
+    pub(crate) fn start() -> Self {
+        Self { start_ns: monotonic_ns() }
+    }
+    /// Time since the start.
+    pub(crate) fn now(self) -> Instant {
+        self.instant(monotonic_ns())
+    }
+    /// The instant of a kernel time stamp; what lies before the start counts as the start.
+    pub(crate) const fn instant(self, monotonic_ns: u64) -> Instant {
+        Instant::from_ticks(monotonic_ns.saturating_sub(self.start_ns))
+    }
+    /// The kernel's time of an instant, for timers.
+    pub(crate) const fn monotonic_ns(self, at: Instant) -> u64 {
+        at.saturating_add(Duration::from_ticks(self.start_ns)).ticks()
+    }
+}
+
+fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills the structure that we give; the clock exists on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

@@ -1,0 +1,452 @@
+//! The control socket: asking and changing a running system.
+//!
+//! One thread serves every client, at `SCHED_OTHER` with the best nice value. Not at real-time
+//! priority: programs inside VCPUs may connect, and what they make it do would then be taken from
+//! everybody's reservations. Admission leaves a tenth of every core to ordinary threads, so it is
+//! never starved either. What must be quick, job releases, goes from the agents straight into the
+//! sockets (`gate`).
+//!
+//! A client is root or the starting user, by the kernel's word; another gets one refusal and is
+//! shut out. A client that sends half a message is waited for without holding up others, one that
+//! sends nonsense is told so and shut out, one that does not read its replies is not read from.
+
+mod connection;
+mod gate;
+mod peer;
+
+use crate::host::Identity;
+use crate::machine::{Handle, JobGate, Members, Refusal, VcpuStatus};
+use connection::{Connection, Next};
+use gate::{Gate, Waiting, ring};
+use maracas_core::control::{
+    self as words, NewVcpu, Reply, Request, VERSION, VcpuState, check_reservation,
+};
+use maracas_core::{CoreId, Instant, JobId, Reservation, Vcpu, VcpuId};
+use std::fs::{self, File, Permissions};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{env, io, thread};
+
+/// How the file name of a socket ends.
+pub(crate) use words::SUFFIX;
+
+/// Clients at once. Beyond that the one that has been silent longest must leave.
+const CLIENTS: usize = 64;
+
+/// Where the sockets of this user's runs are.
+pub fn directory() -> PathBuf {
+    // SAFETY: cannot fail.
+    let root = unsafe { libc::geteuid() } == 0;
+    match env::var_os("XDG_RUNTIME_DIR") {
+        Some(own) if !root => Path::new(&own).join("maracas"),
+        _ => PathBuf::from(words::DIRECTORY),
+    }
+}
+
+/// The path of this process' socket. The guardian is told of it before it exists.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub fn socket_path() -> io::Result<PathBuf> {
+    Ok(directory().join(format!("{}{SUFFIX}", Identity::own()?)))
+}
+
+/// What the socket gives access to: a [`Handle`], or a stand-in in tests.
+pub trait Served: Send + 'static {
+    /// As [`Handle::now`].
+    fn now(&self) -> Instant;
+    /// As [`Handle::create`].
+    ///
+    /// # Errors
+    /// As there.
+    fn create(&self, name: &str, vcpu: Vcpu, of: &Members) -> Result<(VcpuId, CoreId), Refusal>;
+    /// As [`Handle::set`].
+    ///
+    /// # Errors
+    /// As there.
+    fn set(&self, vcpu: VcpuId, reservation: Reservation) -> Result<CoreId, Refusal>;
+    /// As [`Handle::destroy`].
+    ///
+    /// # Errors
+    /// As there.
+    fn destroy(&self, vcpu: VcpuId) -> Result<(), Refusal>;
+    /// As [`Handle::list`].
+    ///
+    /// # Errors
+    /// As there.
+    fn list(&self) -> Result<Vec<VcpuStatus>, Refusal>;
+    /// A program says that its job was done at `at`.
+    fn completed(&self, job: JobId, at: Instant);
+}
+
+impl Served for Handle {
+    fn now(&self) -> Instant {
+        self.now()
+    }
+    fn create(&self, name: &str, vcpu: Vcpu, of: &Members) -> Result<(VcpuId, CoreId), Refusal> {
+        self.create(name, vcpu, of)
+    }
+    fn set(&self, vcpu: VcpuId, reservation: Reservation) -> Result<CoreId, Refusal> {
+        self.set(vcpu, reservation)
+    }
+    fn destroy(&self, vcpu: VcpuId) -> Result<(), Refusal> {
+        self.destroy(vcpu)
+    }
+    fn list(&self) -> Result<Vec<VcpuStatus>, Refusal> {
+        self.list()
+    }
+    fn completed(&self, job: JobId, _: Instant) {
+        self.completed(job);
+    }
+}
+
+/// The running server.
+#[derive(Debug)]
+pub struct Server {
+    path: PathBuf,
+    gate: Arc<Gate>,
+    stop: Arc<(AtomicBool, File)>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Server {
+    /// Serves `run`, scheduled by `policy`, on [`socket_path`].
+    ///
+    /// # Errors
+    /// Where the socket cannot be made, with its path.
+    pub fn start(run: impl Served, policy: &str) -> io::Result<Self> {
+        Self::start_at(socket_path()?, run, policy)
+    }
+
+    fn start_at(path: PathBuf, run: impl Served, policy: &str) -> io::Result<Self> {
+        let named = |error| io::Error::other(format!("{}: {error}", path.display()));
+        let listener = listen(&path).map_err(named)?;
+        let gate = Arc::new(Gate::new()?);
+        let stop = Arc::new((AtomicBool::new(false), gate::bell()?));
+        let mut desk = Desk {
+            run,
+            policy: policy.to_string(),
+            identity: Identity::own()?,
+            allowed: peer::Allowed::here(),
+            gate: Arc::clone(&gate),
+            waiting: Waiting::default(),
+            clients: Vec::new(),
+            turn: 0,
+        };
+        let (theirs, end) = (Arc::clone(&stop), path.clone());
+        let serve = move || {
+            be_nice();
+            while !theirs.0.load(Ordering::Acquire) {
+                desk.turn(&listener, &theirs.1);
+            }
+            desk.close();
+            let _ = fs::remove_file(end);
+        };
+        let thread = thread::Builder::new().name("control".into()).spawn(serve)?;
+        Ok(Self { path, gate, stop, thread: Some(thread) })
+    }
+
+    /// The socket, for `MARACAS_SOCKET` of started programs.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Who wakes programs at job releases: for [`Handle::set_gate`].
+    pub fn gate(&self) -> Arc<dyn JobGate> {
+        Arc::clone(&self.gate) as Arc<dyn JobGate>
+    }
+
+    /// Job releases that reached no program so far.
+    pub fn lost_releases(&self) -> u64 {
+        self.gate.lost()
+    }
+}
+
+/// Ends the service and removes the socket.
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.0.store(true, Ordering::Release);
+        ring(&self.stop.1);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn listen(path: &Path) -> io::Result<UnixListener> {
+    if let Some(directory) = path.parent() {
+        fs::DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
+    }
+    // The path carries our own number and start: what is there is nobody else's.
+    let _ = fs::remove_file(path);
+    let listener = UnixListener::bind(path)?;
+    // Anyone may knock: whoever is not allowed in shall read why.
+    fs::set_permissions(path, Permissions::from_mode(0o666))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills the structure that we give; the clock exists on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+fn be_nice() {
+    // SAFETY: plain arguments; 0 means the calling thread. Without the right nothing changes.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
+}
+
+/// The server's thread at work.
+struct Desk<R> {
+    run: R,
+    policy: String,
+    identity: Identity,
+    allowed: peer::Allowed,
+    gate: Arc<Gate>,
+    waiting: Waiting,
+    clients: Vec<Connection>,
+    /// Counts turns: who was heard last, and when.
+    turn: u64,
+}
+
+impl<R: Served> Desk<R> {
+    /// Waits for something to do, and does it.
+    fn turn(&mut self, listener: &UnixListener, stop: &File) {
+        let entry = |fd: RawFd, events| libc::pollfd { fd, events, revents: 0 };
+        let mut set = vec![
+            entry(stop.as_raw_fd(), libc::POLLIN),
+            entry(self.gate.bell().as_raw_fd(), libc::POLLIN),
+            entry(listener.as_fd().as_raw_fd(), libc::POLLIN),
+        ];
+        let fixed = set.len();
+        for client in &self.clients {
+            let waits = client.seat().is_some_and(|vcpu| self.waiting.any(vcpu));
+            set.push(entry(client.as_raw_fd(), client.events(waits)));
+        }
+        // SAFETY: the array is ours. An interruption only costs a turn.
+        unsafe { libc::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, -1) };
+        self.turn += 1;
+        if set[1].revents != 0 {
+            self.collect();
+        }
+        let ready: Vec<RawFd> =
+            set[fixed..].iter().filter(|entry| entry.revents != 0).map(|entry| entry.fd).collect();
+        for socket in ready {
+            self.attend(socket);
+        }
+        if set[2].revents != 0 {
+            self.admit(listener);
+        }
+    }
+
+    fn collect(&mut self) {
+        let Self { clients, waiting, gate, .. } = self;
+        waiting.collect(gate, |vcpu| {
+            clients.iter().find(|c| c.seat() == Some(vcpu)).map(AsRawFd::as_raw_fd)
+        });
+    }
+
+    /// Lets new clients in, or tells them why not.
+    fn admit(&mut self, listener: &UnixListener) {
+        while let Ok((stream, _)) = listener.accept() {
+            let Ok(user) = peer::user_of(&stream) else { continue };
+            let Ok(mut client) = Connection::new(stream, user, self.turn) else { continue };
+            if let Err(refusal) = self.allowed.check(user) {
+                client.reply(&Reply::Error(refusal));
+                client.linger();
+            }
+            if self.clients.len() == CLIENTS {
+                self.make_room();
+            }
+            self.clients.push(client);
+        }
+    }
+
+    /// The client that has been silent longest leaves; programs with jobs only if there is no
+    /// other.
+    fn make_room(&mut self) {
+        let silent = |client: &&Connection| (client.seat().is_some(), client.heard());
+        let Some(socket) = self.clients.iter().min_by_key(silent).map(AsRawFd::as_raw_fd) else {
+            return;
+        };
+        self.dismiss(socket);
+    }
+
+    fn dismiss(&mut self, socket: RawFd) {
+        let Some(at) = self.clients.iter().position(|c| c.as_raw_fd() == socket) else { return };
+        if let Some(vcpu) = self.clients[at].seat() {
+            self.waiting.unseat(&self.gate, vcpu);
+        }
+        self.clients.remove(at);
+    }
+
+    fn close(&mut self) {
+        while let Some(client) = self.clients.first() {
+            self.dismiss(client.as_raw_fd());
+        }
+    }
+
+    /// Serves one client: what one read brings, so that nobody keeps the others waiting.
+    fn attend(&mut self, socket: RawFd) {
+        let mut read = true;
+        loop {
+            // A request may make any client leave, this one too.
+            let at = self.clients.iter().position(|client| client.as_raw_fd() == socket);
+            let Some(at) = at else { return };
+            if let Some(vcpu) = self.clients[at].seat() {
+                self.waiting.flush(&self.gate, vcpu, socket);
+            }
+            let reply = match self.clients[at].next(read.then_some(self.turn)) {
+                Next::Nothing => return,
+                Next::Gone => return self.dismiss(socket),
+                Next::Nonsense(why) => {
+                    self.clients[at].linger();
+                    Some(Reply::Error(why.to_string()))
+                }
+                Next::Request(request) => self.answer(at, request),
+            };
+            if let Some(reply) = reply {
+                let client = self.clients.iter_mut().find(|client| client.as_raw_fd() == socket);
+                client.into_iter().for_each(|client| client.reply(&reply));
+            }
+            read = false;
+        }
+    }
+
+    fn answer(&mut self, at: usize, request: Request) -> Option<Reply> {
+        let client = &mut self.clients[at];
+        let (user, seat) = (client.user(), client.seat());
+        if let Request::Hello { version } = request {
+            return Some(self.hello(at, version));
+        }
+        if !client.greeted() {
+            client.linger();
+            return Some(Reply::Error("say hello first".into()));
+        }
+        if let Request::JobDone { job, at: when } = request {
+            if seat == Some(job.vcpu) {
+                self.run.completed(job, when.min(self.run.now()));
+                return None;
+            }
+            client.linger();
+            return Some(Reply::Error(format!("{} is not this connection's VCPU", job.vcpu)));
+        }
+        if let Some(vcpu) = seat {
+            client.linger();
+            return Some(Reply::Error(format!("this connection is for the jobs of {vcpu} alone")));
+        }
+        Some(match request {
+            Request::Hello { .. } | Request::JobDone { .. } => Reply::Done,
+            Request::Create(new) => self.create(&new, user),
+            Request::Set { vcpu, reservation } => self.set(vcpu, reservation),
+            Request::Destroy { vcpu } => match self.run.destroy(vcpu) {
+                Ok(()) => Reply::Done,
+                Err(refusal) => refused(&refusal),
+            },
+            Request::List => match self.run.list() {
+                Ok(list) => Reply::Vcpus(list.into_iter().map(state).collect()),
+                Err(refusal) => refused(&refusal),
+            },
+            Request::Jobs { vcpu } => return self.jobs(at, vcpu),
+        })
+    }
+
+    fn hello(&mut self, at: usize, version: u32) -> Reply {
+        if version != VERSION {
+            self.clients[at].linger();
+            return Reply::Error(format!(
+                "version {version} was asked for, this run speaks version {VERSION}; \
+                 use the client that came with it"
+            ));
+        }
+        self.clients[at].greet();
+        let origin = monotonic_ns().saturating_sub(self.run.now().ticks());
+        let pid = self.identity.pid.unsigned_abs();
+        Reply::Hello { version: VERSION, pid, policy: self.policy.clone(), origin }
+    }
+
+    fn create(&self, new: &NewVcpu, user: u32) -> Reply {
+        if let Err(why) = new.check() {
+            return Reply::Error(why);
+        }
+        let members = match peer::members(new.members, user, self.identity) {
+            Ok(members) => members,
+            Err(why) => return Reply::Error(why),
+        };
+        let vcpu = Vcpu {
+            id: VcpuId(0),
+            reservation: new.reservation,
+            arrival: new.arrival,
+            role: new.role,
+            pinned: new.pinned,
+            colors: new.colors,
+            weight: new.weight,
+        };
+        match self.run.create(&new.name, vcpu, &members) {
+            Ok((vcpu, core)) => Reply::Created { vcpu, core },
+            Err(refusal) => refused(&refusal),
+        }
+    }
+
+    fn set(&self, vcpu: VcpuId, reservation: Reservation) -> Reply {
+        if let Err(why) = check_reservation(&reservation) {
+            return Reply::Error(why);
+        }
+        match self.run.set(vcpu, reservation) {
+            Ok(core) => Reply::Created { vcpu, core },
+            Err(refusal) => refused(&refusal),
+        }
+    }
+
+    /// The connection becomes the one for a VCPU's jobs; an older one must leave.
+    fn jobs(&mut self, at: usize, vcpu: VcpuId) -> Option<Reply> {
+        match self.run.list() {
+            Ok(list) if list.iter().any(|status| status.id == vcpu) => {}
+            Ok(_) => return Some(refused(&Refusal::Unknown(vcpu))),
+            Err(refusal) => return Some(refused(&refusal)),
+        }
+        let socket = self.clients[at].as_raw_fd();
+        let before = self.clients.iter().find(|client| client.seat() == Some(vcpu));
+        if let Some(before) = before.map(AsRawFd::as_raw_fd) {
+            self.dismiss(before);
+        }
+        let client = self.clients.iter_mut().find(|client| client.as_raw_fd() == socket)?;
+        // The answer first, since releases follow at once and are sent past the replies.
+        client.reply(&Reply::Done);
+        if client.sit(vcpu) {
+            self.waiting.seat(&self.gate, vcpu, client.stream());
+        }
+        None
+    }
+}
+
+fn refused(refusal: &Refusal) -> Reply {
+    match refusal {
+        Refusal::NotAdmitted(why) => Reply::Refused(why.into()),
+        Refusal::Unknown(_) | Refusal::Host(_) | Refusal::Ending => {
+            Reply::Error(refusal.to_string())
+        }
+    }
+}
+
+fn state(status: VcpuStatus) -> VcpuState {
+    VcpuState {
+        vcpu: status.id,
+        name: status.name,
+        reservation: status.reservation,
+        core: status.core,
+        threads: u32::try_from(status.threads).unwrap_or(u32::MAX),
+        mode: status.mode,
+        foreground: status.foreground,
+        background: status.background,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! One client's connection: bytes in, frames out, never waiting for either.
+
+use maracas_core::VcpuId;
+use maracas_core::control::{FrameError, Frames, Message, Reply, Request};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+
+/// What one read takes in.
+const PIECE: usize = 4096;
+
+/// A connected client.
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: UnixStream,
+    user: u32,
+    frames: Frames,
+    /// Replies that the socket did not take yet.
+    unsent: Vec<u8>,
+    greeted: bool,
+    seat: Option<VcpuId>,
+    heard: u64,
+    /// Only its last reply is still to be sent.
+    leaving: bool,
+}
+
+/// What a client has for us.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// Nothing yet.
+    Nothing,
+    /// It has left, or been served its last.
+    Gone,
+    /// Bytes that are no request.
+    Nonsense(FrameError),
+    /// A request.
+    Request(Request),
+}
+
+impl Connection {
+    pub(super) fn new(stream: UnixStream, user: u32, turn: u64) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        Ok(Self {
+            stream,
+            user,
+            frames: Frames::new(),
+            unsent: Vec::new(),
+            greeted: false,
+            seat: None,
+            heard: turn,
+            leaving: false,
+        })
+    }
+
+    pub(super) const fn user(&self) -> u32 {
+        self.user
+    }
+    pub(super) const fn greeted(&self) -> bool {
+        self.greeted
+    }
+    pub(super) const fn greet(&mut self) {
+        self.greeted = true;
+    }
+    /// The VCPU whose jobs this connection is for.
+    pub(super) const fn seat(&self) -> Option<VcpuId> {
+        self.seat
+    }
+    /// The turn in which it was heard last.
+    pub(super) const fn heard(&self) -> u64 {
+        self.heard
+    }
+    pub(super) const fn stream(&self) -> &UnixStream {
+        &self.stream
+    }
+
+    /// Becomes the connection for a VCPU's jobs; refused while replies are unsent, since releases
+    /// are sent past them.
+    pub(super) fn sit(&mut self, vcpu: VcpuId) -> bool {
+        let free = self.unsent.is_empty() && !self.leaving;
+        if free {
+            self.seat = Some(vcpu);
+        } else {
+            self.leaving = true;
+        }
+        free
+    }
+
+    /// No further request is taken; the connection closes when its replies are sent.
+    pub(super) const fn linger(&mut self) {
+        self.leaving = true;
+    }
+
+    /// What to wait for: a client that does not read is not read from.
+    pub(super) const fn events(&self, releases_wait: bool) -> i16 {
+        let out = if releases_wait { libc::POLLOUT } else { 0 };
+        if !self.unsent.is_empty() || self.leaving { libc::POLLOUT } else { libc::POLLIN | out }
+    }
+
+    /// Sends what it can of a reply now and keeps the rest.
+    pub(super) fn reply(&mut self, reply: &Reply) {
+        if let Err(error) = reply.write(&mut self.unsent) {
+            // Only a list can be too long.
+            let _ = Reply::Error(error.to_string()).write(&mut self.unsent);
+        }
+        self.send();
+    }
+
+    fn send(&mut self) {
+        while !self.unsent.is_empty() {
+            match self.stream.write(&self.unsent) {
+                Ok(0) => break,
+                Ok(sent) => _ = self.unsent.drain(..sent),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => {
+                    self.unsent.clear();
+                    self.leaving = true;
+                }
+            }
+        }
+    }
+
+    /// Sends what is unsent and gives the next request; in a turn of its own it may read one
+    /// piece for it.
+    pub(super) fn next(&mut self, turn: Option<u64>) -> Next {
+        self.send();
+        if !self.unsent.is_empty() {
+            return Next::Nothing;
+        }
+        if self.leaving {
+            return Next::Gone;
+        }
+        match self.frames.take() {
+            Ok(Some(request)) => return Next::Request(request),
+            Ok(None) => {}
+            Err(error) => return Next::Nonsense(error),
+        }
+        let Some(turn) = turn else { return Next::Nothing };
+        let mut piece = [0; PIECE];
+        match self.stream.read(&mut piece) {
+            Ok(0) => return Next::Gone,
+            Ok(length) => self.frames.extend(&piece[..length]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Next::Nothing,
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Next::Nothing,
+            Err(_) => return Next::Gone,
+        }
+        self.heard = turn;
+        match self.frames.take() {
+            Ok(Some(request)) => Next::Request(request),
+            Ok(None) => Next::Nothing,
+            Err(error) => Next::Nonsense(error),
+        }
+    }
+}
+
+impl AsRawFd for Connection {
+    fn as_raw_fd(&self) -> RawFd {
+        self.stream.as_raw_fd()
+    }
+}

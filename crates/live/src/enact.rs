@@ -1,0 +1,308 @@
+//! One core of the live machine: its line, the bodies on it, and the law carried out.
+//!
+//! [`Core::enforce`] is all that stands between a spent budget and its end. It is called before any
+//! decision, changes nothing but this core, and asks nobody.
+//!
+//! # Strict background
+//! The law lets one background VCPU run: the first runnable one of the line. Blocks and wakes are
+//! not told by the kernel when they happen, so each other VCPU is held by what is believed of it:
+//!
+//! * believed runnable: frozen;
+//! * believed blocked: left thawed (freezing would wake it, and would break its system calls with
+//!   `EINTR`), with a *tripwire*: its budget event fires after [20 us](crate::machine::vcpu) of
+//!   service, and the agent freezes it or, where it stands before the head, the head.
+//!
+//! Where the head itself blocks, the agent sees it when it next looks: at the latest after [`WATCH`].
+
+mod ranks;
+mod stints;
+
+use crate::agent::wait::{Alarm, Poll, Token};
+use crate::clock::Clock;
+use crate::host::HardwareCore;
+use crate::machine::vcpu::{Live, Post};
+use crate::perf::Switches;
+use maracas_core::contract::{End, Grant, Line, Mark, Mode, Refused};
+use maracas_core::{CoreId, Duration, Event, Instant, VcpuId};
+use std::io;
+use stints::{Change, Tracker};
+
+/// How long a core may idle unseen after its background head blocked while another waits: 0.7 %
+/// of a core for the agent at worst (15 us a look), as much as a 2 ms rotation costs.
+const WATCH: Duration = Duration::from_millis(2);
+/// How long after the earliest exhaustion the agent looks by itself, should an overflow be missed.
+const BACKSTOP: Duration = Duration::from_millis(1);
+
+/// One managed core. Locked by whoever acts on it; only agents do while they live.
+pub(crate) struct Core {
+    pub(crate) id: CoreId,
+    pub(crate) hardware: HardwareCore,
+    pub(crate) line: Line,
+    pub(crate) bodies: Vec<Box<Live>>,
+    /// What happened here and the policy has not been told.
+    pub(crate) outbox: Vec<(Instant, Event)>,
+    pub(crate) poll: Poll,
+    pub(crate) alarm: Alarm,
+    /// Something changed on which the law depends, and it was not applied since.
+    pub(crate) stirred: bool,
+    /// When this core's agent shall look for the policy's sake.
+    pub(crate) wake_at: Instant,
+    /// The first thing that the host refused.
+    pub(crate) trouble: Option<io::Error>,
+    look_at: Instant,
+    tracker: Tracker,
+    clock: Clock,
+}
+
+impl Core {
+    /// A core without bodies.
+    pub(crate) fn open(id: CoreId, hardware: HardwareCore, clock: Clock) -> io::Result<Self> {
+        let switches = Switches::open(hardware.0)?;
+        let (poll, alarm) = (Poll::new()?, Alarm::new()?);
+        poll.add(switches.fd(), Token::Records)?;
+        poll.add(alarm.fd(), Token::Alarm)?;
+        Ok(Self {
+            id,
+            hardware,
+            line: Line::default(),
+            bodies: Vec::with_capacity(64),
+            outbox: Vec::with_capacity(4096),
+            poll,
+            alarm,
+            stirred: false,
+            wake_at: Instant::NEVER,
+            trouble: None,
+            look_at: Instant::NEVER,
+            tracker: Tracker::new(switches),
+            clock,
+        })
+    }
+
+    /// The body of `vcpu`, if it is here.
+    pub(crate) fn body(&mut self, vcpu: VcpuId) -> Option<&mut Live> {
+        self.bodies.iter_mut().find(|body| body.id == vcpu).map(|body| &mut **body)
+    }
+
+    /// Takes a body in, at rest. `confined`: to this core for good, as far as known.
+    pub(crate) fn seat(&mut self, mut body: Box<Live>, confined: bool) {
+        let (id, poll) = (body.id, &self.poll);
+        let result = body.sit(self.id, self.hardware, confined, |fd| poll.add(fd, Token::Budget(id)));
+        for thread in &body.threads {
+            self.tracker.owners.insert(thread.tid, id);
+        }
+        self.bodies.push(body);
+        self.report(result, Refused::Move(id));
+    }
+
+    /// Gives a body away, at rest: demoted, and frozen as it was.
+    pub(crate) fn unseat(&mut self, vcpu: VcpuId) -> Option<Box<Live>> {
+        let index = self.bodies.iter().position(|body| body.id == vcpu)?;
+        self.change(index, Post::Watched, End::Moved);
+        self.drain();
+        let mut body = self.bodies.swap_remove(index);
+        let result = body.disarm();
+        body.last_closed = None;
+        for thread in &body.threads {
+            self.tracker.owners.remove(&thread.tid);
+        }
+        self.report(result, Refused::Move(vcpu));
+        Some(body)
+    }
+
+    /// The events of these VCPUs fired: stops who is spent, at once. `look` at all that may run
+    /// where no event told (the alarm rang).
+    pub(crate) fn enforce(&mut self, fired: &[VcpuId], look: bool) {
+        for index in 0..self.bodies.len() {
+            let body = &mut self.bodies[index];
+            let has_fired = fired.contains(&body.id);
+            if has_fired {
+                body.fired();
+                // It ran just now, whatever the last record said.
+                if !body.is_runnable() {
+                    body.suppose_runnable();
+                }
+            }
+            let may_run = matches!(body.post, Post::Foreground(_) | Post::Background);
+            if has_fired || look && may_run {
+                let (id, result) = (body.id, body.settle());
+                self.report(result, Refused::Stop(id));
+            }
+        }
+        self.judge();
+        self.stops();
+        self.starts();
+    }
+
+    /// What the machine law wants each body to be now.
+    pub(crate) fn judge(&mut self) {
+        for body in &mut self.bodies {
+            body.want = if body.is_runnable() { Post::Frozen } else { Post::Watched };
+        }
+        let line = std::mem::take(&mut self.line);
+        for grant in &line.foreground {
+            if let Some(body) = self.body(grant.vcpu)
+                && body.meter(Mode::Foreground) < grant.until.0
+            {
+                body.want = Post::Foreground(0);
+            }
+        }
+        if line.background_allowed {
+            for grant in &line.background {
+                let Some(body) = self.body(grant.vcpu) else { continue };
+                let in_budget = matches!(body.want, Post::Foreground(_));
+                if !in_budget && body.meter(Mode::Background) < grant.until.0 {
+                    body.want = Post::Background;
+                    if body.is_runnable() {
+                        break;
+                    }
+                }
+            }
+        }
+        self.line = line;
+        ranks::assign(&self.line, &mut self.bodies);
+    }
+}
+
+// Carrying it out: all stops, then all starts.
+impl Core {
+    /// Stops whoever may not go on.
+    pub(crate) fn stops(&mut self) {
+        for index in 0..self.bodies.len() {
+            let body = &self.bodies[index];
+            let lowered = match (body.post, body.want) {
+                (Post::Foreground(_), Post::Foreground(_)) => false,
+                (Post::Foreground(_), _) => true,
+                (Post::Background | Post::Watched, Post::Frozen) => body.holds == 0,
+                (Post::Background | Post::Watched | Post::Frozen, _) => false,
+            };
+            if lowered {
+                let unheld = body.holds == 0 || body.want != Post::Frozen;
+                let want = if unheld { body.want } else { Post::Watched };
+                let end = self.reason(index);
+                self.change(index, want, end);
+            }
+        }
+    }
+
+    /// Starts whoever may run, in the order of the line, and arms every budget event.
+    pub(crate) fn starts(&mut self) {
+        let now = self.clock.now();
+        let line = std::mem::take(&mut self.line);
+        self.look_at = Instant::NEVER;
+        for grant in &line.foreground {
+            let Some(index) = self.index(grant.vcpu) else { continue };
+            if let want @ Post::Foreground(_) = self.bodies[index].want {
+                self.start(index, want, grant.until);
+                let body = &self.bodies[index];
+                if grant.until != Mark::NEVER && self.look_at == Instant::NEVER {
+                    let rest = grant.until.0.saturating_sub(body.meter(Mode::Foreground));
+                    self.look_at = now.saturating_add(rest).saturating_add(BACKSTOP);
+                }
+            }
+        }
+        for index in 0..self.bodies.len() {
+            let want = self.bodies[index].want;
+            if want == Post::Watched {
+                self.start(index, want, Mark::NEVER);
+            }
+        }
+        for grant in &line.background {
+            let Some(index) = self.index(grant.vcpu) else { continue };
+            match self.bodies[index].want {
+                Post::Background => self.start(index, Post::Background, grant.until),
+                Post::Frozen if line.background_allowed => {
+                    self.look_at = self.look_at.min(now.saturating_add(WATCH));
+                }
+                Post::Frozen | Post::Watched | Post::Foreground(_) => {}
+            }
+        }
+        self.line = line;
+        self.set_alarm();
+    }
+
+    /// Lets the agent of this core look at `look_at` or `wake_at`, whichever comes first.
+    pub(crate) fn set_alarm(&mut self) {
+        let at = self.look_at.min(self.wake_at);
+        if let Err(error) = self.alarm.set(self.clock.monotonic_ns(at)) {
+            self.trouble.get_or_insert(error);
+        }
+    }
+
+    fn start(&mut self, index: usize, want: Post, until: Mark) {
+        if self.bodies[index].post != want {
+            self.change(index, want, End::Preempted);
+        }
+        let body = &mut self.bodies[index];
+        let armed = match want {
+            // Threads that were born since are raised too.
+            Post::Foreground(priority) => body.raise(priority).and_then(|()| body.arm(until.0)),
+            Post::Background if body.is_runnable() => body.arm(until.0),
+            Post::Background | Post::Watched => body.arm_tripwire(),
+            Post::Frozen => Ok(()),
+        };
+        let id = body.id;
+        self.report(armed, Refused::Start(id));
+    }
+
+    /// Sets a body to `post`; the stint that ends thereby ends for the reason `end`. Acts first and
+    /// counts afterwards: what is spent meanwhile belongs to the mode that ends.
+    fn change(&mut self, index: usize, post: Post, end: End) {
+        let body = &mut self.bodies[index];
+        let (id, was, mode) = (body.id, body.post, body.mode());
+        let mut result;
+        match post {
+            Post::Foreground(priority) => {
+                body.last_priority = priority;
+                result = body.settle().and_then(|()| body.raise(priority));
+            }
+            Post::Background | Post::Watched => result = body.demote(),
+            Post::Frozen => result = body.demote().and_then(|()| body.group.freeze()),
+        }
+        if was == Post::Frozen {
+            result = result.and(body.group.thaw());
+        }
+        if !matches!(post, Post::Foreground(_)) {
+            result = result.and(body.settle());
+        }
+        body.post = post;
+        let frozen = post == Post::Frozen;
+        if frozen {
+            result = result.and(body.disarm());
+        }
+        if mode != body.mode() || frozen != (was == Post::Frozen) {
+            let meter_ns = body.meter(mode).ticks();
+            let at = self.clock.now();
+            self.tracker.changes.push_back(Change { at, vcpu: id, mode, meter_ns, end, frozen });
+        }
+        let what = if frozen { Refused::Stop(id) } else { Refused::Start(id) };
+        self.report(result, what);
+    }
+
+    /// Why a body stops: its mark, or something else.
+    fn reason(&self, index: usize) -> End {
+        let body = &self.bodies[index];
+        let grants = match body.mode() {
+            Mode::Foreground => &self.line.foreground,
+            Mode::Background => &self.line.background,
+        };
+        let spent = |grant: &Grant| body.meter(body.mode()) >= grant.until.0;
+        match grants.iter().find(|grant| grant.vcpu == body.id) {
+            Some(grant) if spent(grant) => End::MarkReached,
+            Some(_) | None => End::Preempted,
+        }
+    }
+
+    /// Where the body of `vcpu` stands in `bodies`.
+    pub(crate) fn index(&self, vcpu: VcpuId) -> Option<usize> {
+        self.bodies.iter().position(|body| body.id == vcpu)
+    }
+
+    /// What could not be enacted becomes an event of its own.
+    fn report(&mut self, result: io::Result<()>, what: Refused) {
+        if let Err(error) = result {
+            self.trouble.get_or_insert(error);
+            let at = self.clock.now();
+            self.outbox.push((at, Event::Failed { core: self.id, what }));
+        }
+    }
+}

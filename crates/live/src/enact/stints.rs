@@ -1,0 +1,283 @@
+//! From switch records to stints.
+//!
+//! # What a stint is
+//! A stint of a VCPU begins when one of its threads is switched in, and ends
+//! * when its last runnable thread blocks, at the instant of the record ([`End::Blocked`]);
+//! * when a thread of another VCPU of ours is switched in: it ended at its own last switch-out
+//!   ([`End::Preempted`]);
+//! * when the machine changes its mode or freezes it, at that instant ([`End::MarkReached`] or
+//!   [`End::Preempted`]), or reads the meters at a metered wake ([`End::Metered`]).
+//!
+//! What the agents and other processes of the host take in between does not end a stint: it is no
+//! service either. So `to - from` may exceed the service.
+//!
+//! # What it consumed
+//! The meter is the counter of the budget event alone. Records have no counts, so all stints of a
+//! VCPU but the last before a reading get the time between their records, and the last gets the
+//! rest. The sum of what is told therefore always equals the meter.
+
+use super::Core;
+use crate::perf::{Record, Switches};
+use maracas_core::contract::{End, Mode, Stint, Usage};
+use maracas_core::{Duration, Event, Instant, VcpuId};
+use std::collections::{HashMap, VecDeque};
+
+/// The machine changed how a body is held; takes its place among the records by its time.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub(super) at: Instant,
+    pub(super) vcpu: VcpuId,
+    /// The mode that ends, and its meter then.
+    pub(super) mode: Mode,
+    pub(super) meter_ns: u64,
+    pub(super) end: End,
+    /// Whether it is frozen from now on.
+    pub(super) frozen: bool,
+}
+
+/// A stint that has begun.
+#[derive(Debug)]
+struct Open {
+    vcpu: VcpuId,
+    mode: Mode,
+    from: Instant,
+    /// Since when a thread of it is on the core now.
+    in_at: Option<Instant>,
+    last_out: Instant,
+    ran: Duration,
+}
+
+/// What the records of a core have told so far.
+#[derive(Debug)]
+pub(super) struct Tracker {
+    switches: Switches,
+    pub(super) changes: VecDeque<Change>,
+    /// Whose thread is whose.
+    pub(super) owners: HashMap<i32, VcpuId>,
+    open: Option<Open>,
+    peeked: Option<Record>,
+}
+
+impl Tracker {
+    pub(super) fn new(switches: Switches) -> Self {
+        Self {
+            switches,
+            changes: VecDeque::with_capacity(256),
+            owners: HashMap::with_capacity(1024),
+            open: None,
+            peeked: None,
+        }
+    }
+}
+
+impl Core {
+    /// Reads all records and turns them into events in the outbox.
+    pub(crate) fn drain(&mut self) {
+        // A bound, so that a storm of switches cannot keep the agent here: the rest comes next time.
+        for _ in 0..16_384 {
+            if self.tracker.peeked.is_none() {
+                self.tracker.peeked = self.tracker.switches.next();
+            }
+            let record_at = self.tracker.peeked.map(|record| self.clock.instant(record.at_ns()));
+            match (self.tracker.changes.front(), record_at) {
+                (Some(change), Some(at)) if change.at <= at => self.take_change(),
+                (_, Some(at)) => {
+                    if let Some(record) = self.tracker.peeked.take() {
+                        self.take_record(record, at);
+                    }
+                }
+                (Some(_), None) => self.take_change(),
+                (None, None) => break,
+            }
+        }
+        self.reconcile();
+    }
+
+    /// Reports the running stint without ending it, for a metered wake.
+    pub(crate) fn meter_running(&mut self) {
+        self.drain();
+        let Some(vcpu) = self.tracker.open.as_ref().map(|open| open.vcpu) else { return };
+        let Some(body) = self.body(vcpu) else { return };
+        let result = body.settle();
+        let (mode, frozen) = (body.mode(), body.trapped);
+        let meter_ns = body.meter(mode).ticks();
+        self.report(result, maracas_core::contract::Refused::Sample);
+        let at = self.clock.now();
+        let change = Change { at, vcpu, mode, meter_ns, end: End::Metered, frozen };
+        self.tracker.changes.push_back(change);
+    }
+
+    fn take_record(&mut self, record: Record, at: Instant) {
+        match record {
+            Record::In { tid, .. } => self.switched_in(tid, at),
+            Record::Out { tid, preempted, .. } => self.switched_out(tid, at, preempted),
+            Record::Fork { parent, child, .. } => {
+                if let Some(vcpu) = self.tracker.owners.get(&parent).copied() {
+                    self.tracker.owners.insert(child, vcpu);
+                    if let Some(body) = self.body(vcpu) {
+                        body.born(child);
+                    }
+                    self.stirred = true;
+                }
+            }
+            Record::Exit { tid, .. } => {
+                self.switched_out(tid, at, false);
+                if let Some(vcpu) = self.tracker.owners.remove(&tid)
+                    && let Some(body) = self.body(vcpu)
+                {
+                    body.died(tid);
+                }
+            }
+            Record::Lost { .. } => self.start_over(at),
+        }
+    }
+
+    fn switched_in(&mut self, tid: i32, at: Instant) {
+        let Some(vcpu) = self.tracker.owners.get(&tid).copied() else { return };
+        let Some(body) = self.body(vcpu) else { return };
+        if body.trapped {
+            return;
+        }
+        let (woke, mode) = (!body.is_runnable(), body.mode());
+        if let Some(thread) = body.thread(tid) {
+            thread.runnable = true;
+        }
+        match &mut self.tracker.open {
+            Some(open) if open.vcpu == vcpu => open.in_at = Some(at),
+            Some(_) | None => {
+                self.close(None, End::Preempted);
+                let open =
+                    Open { vcpu, mode, from: at, in_at: Some(at), last_out: at, ran: Duration::ZERO };
+                self.tracker.open = Some(open);
+            }
+        }
+        if woke {
+            self.stirred = true;
+            self.outbox.push((at, Event::Woke { vcpu, on_behalf: None, exact: false }));
+        }
+    }
+
+    fn switched_out(&mut self, tid: i32, at: Instant, preempted: bool) {
+        let Some(vcpu) = self.tracker.owners.get(&tid).copied() else { return };
+        if let Some(open) = self.tracker.open.as_mut().filter(|open| open.vcpu == vcpu)
+            && let Some(in_at) = open.in_at.take()
+        {
+            open.ran += at.saturating_since(in_at);
+            open.last_out = at;
+        }
+        let Some(body) = self.body(vcpu).filter(|body| !body.trapped) else { return };
+        if let Some(thread) = body.thread(tid).filter(|_| !preempted) {
+            thread.runnable = false;
+            let blocked = !body.is_runnable();
+            self.stirred |= blocked;
+            if blocked && self.tracker.open.as_ref().is_some_and(|o| o.vcpu == vcpu) {
+                self.close(None, End::Blocked);
+            }
+        }
+    }
+
+    fn take_change(&mut self) {
+        let Some(change) = self.tracker.changes.pop_front() else { return };
+        let (vcpu, at) = (change.vcpu, change.at);
+        let Some(index) = self.index(vcpu) else { return };
+        self.bodies[index].trapped = change.frozen;
+        let on_core = self.tracker.open.as_ref().filter(|open| open.vcpu == vcpu);
+        match on_core.map(|open| open.in_at) {
+            Some(in_at) => {
+                self.close(Some((at, change.meter_ns)), change.end);
+                // On the core all along, or only read: it goes on at once.
+                let goes_on = in_at.is_some() || change.end == End::Metered;
+                if goes_on && !change.frozen {
+                    let mode = self.bodies[index].mode();
+                    let in_at = in_at.map(|_| at);
+                    let open =
+                        Open { vcpu, mode, from: at, in_at, last_out: at, ran: Duration::ZERO };
+                    self.tracker.open = Some(open);
+                }
+            }
+            None => self.settle_last(index, change.mode, change.meter_ns),
+        }
+    }
+}
+
+impl Core {
+    /// Ends the open stint: at the given instant with the given meter reading, or at its last
+    /// switch-out with the time between its records.
+    fn close(&mut self, read: Option<(Instant, u64)>, end: End) {
+        let Some(open) = self.tracker.open.take() else { return };
+        let core = self.id;
+        let length = self.outbox.len();
+        let Some(body) = self.body(open.vcpu) else { return };
+        let told_ns = &mut body.told_ns[open.mode as usize];
+        let (to, service_ns) = match read {
+            // Within the meter: the two clocks differ by a microsecond at each switch.
+            Some((at, meter_ns)) => (at, meter_ns.saturating_sub(*told_ns)),
+            None => (open.last_out, open.ran.ticks()),
+        };
+        *told_ns += service_ns;
+        body.last_closed = Some(length);
+        let usage = Usage { service: Duration::from_nanos(service_ns), ..Usage::default() };
+        let (vcpu, mode, from) = (open.vcpu, open.mode, open.from);
+        let stint = Stint { vcpu, core, mode, from, to, usage, end };
+        self.outbox.push((to, Event::Ran(stint)));
+    }
+
+    /// Gives the last stint that a body closed what the meter has beyond what was told.
+    fn settle_last(&mut self, index: usize, mode: Mode, meter_ns: u64) {
+        let body = &mut self.bodies[index];
+        let Some(last) = body.last_closed.take() else { return };
+        let Some((_, Event::Ran(stint))) = self.outbox.get_mut(last) else { return };
+        let told_ns = &mut body.told_ns[mode as usize];
+        if stint.vcpu != body.id || stint.mode != mode {
+            return;
+        }
+        let service_ns = stint.usage.service.ticks();
+        // Negative where the records told a little more than the meter: taken back as far as there.
+        let (more, less) = (meter_ns.saturating_sub(*told_ns), told_ns.saturating_sub(meter_ns));
+        let exact_ns = (service_ns + more).saturating_sub(less);
+        *told_ns = *told_ns - service_ns + exact_ns;
+        stint.usage.service = Duration::from_nanos(exact_ns);
+    }
+
+    /// Makes the told stints of all bodies that are off the core equal to their meters.
+    fn reconcile(&mut self) {
+        for index in 0..self.bodies.len() {
+            let body = &mut self.bodies[index];
+            if body.last_closed.is_none() {
+                continue;
+            }
+            let on_core = self.tracker.open.as_ref().is_some_and(|open| open.vcpu == body.id);
+            if on_core {
+                body.last_closed = None;
+                continue;
+            }
+            let result = body.settle();
+            let (mode, id) = (body.mode(), body.id);
+            let meter_ns = body.meter(mode).ticks();
+            self.settle_last(index, mode, meter_ns);
+            self.report(result, maracas_core::contract::Refused::Stop(id));
+        }
+    }
+
+    /// After lost records: asks the kernel what threads there are and believes that all may run.
+    fn start_over(&mut self, at: Instant) {
+        if let Some(open) = &mut self.tracker.open {
+            open.last_out = at;
+        }
+        self.close(None, End::Preempted);
+        for index in 0..self.bodies.len() {
+            self.rescan(index);
+            self.bodies[index].suppose_runnable();
+        }
+    }
+
+    /// Learns the threads of a body anew.
+    pub(crate) fn rescan(&mut self, index: usize) {
+        let body = &mut self.bodies[index];
+        let (id, result) = (body.id, body.rescan());
+        for thread in &body.threads {
+            self.tracker.owners.insert(thread.tid, id);
+        }
+        self.report(result, maracas_core::contract::Refused::Start(id));
+    }
+}

@@ -1,0 +1,283 @@
+//! Control groups: the freezer, the kill switch, the budget's scope and the core confinement.
+//!
+//! # Layout
+//! The tree alone tells a fresh process whose it is and what to do with each group. In every
+//! hierarchy that we use (v2; v1 `freezer` where there is no v2; v1 `cpuset`), below the
+//! hierarchy's root or, where that is closed to us, below our own group:
+//!
+//! ```text
+//! maracas/
+//!   4711-88123/                    a runtime: process number and start instant
+//!     vcpu-3/                      programs that we started: ours to kill
+//!     client-5022-90001/           a foreign process that asked for VCPUs: to be released.
+//!                                  xattr user.maracas.origin, .cpuset: where it came from
+//!       vcpu-4/                    one or more of its threads (v2 type `threaded`)
+//! ```
+//!
+//! A runtime's directory whose process is dead is a [`Remains`]. We never use the v1 `cpu`
+//! hierarchy: a child group there has `rt_runtime` 0, so nothing in it could become `SCHED_FIFO`.
+//! A foreground thread must therefore stay in that hierarchy's root.
+//!
+//! # Confinement
+//! A program is confined to its core by a cpuset of its VCPU (v1, or v2 with the controller), which
+//! it cannot leave as long as the group files are closed to it (`launch`). Without either,
+//! only an affinity is set, which a program may change; [`Tree::confinement`] says which it is.
+
+mod group;
+mod mounts;
+mod remains;
+
+pub use group::{Client, Group};
+pub(in crate::host) use mounts::cgroup_mounts;
+pub use mounts::{Hierarchies, Hierarchy};
+pub use remains::{Remains, Repaired};
+
+use super::{HardwareCore, Identity, naming, sys};
+use maracas_core::VcpuId;
+use std::path::{Path, PathBuf};
+use std::{fs, io, thread, time};
+
+/// The directory that holds all runtimes of a host.
+const HOUSE: &str = "maracas";
+/// On a runtime's directory: controllers that we enabled in the base and must disable again.
+const ENABLED: &str = "user.maracas.enabled";
+
+/// Which freezer this host gives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Freezer {
+    /// `cgroup.freeze`: 4 us to the last instruction.
+    V2,
+    /// The v1 freezer hierarchy: about 60 us.
+    V1,
+    /// None: background cannot be stopped by group.
+    None,
+}
+
+/// What keeps a program on its core.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Confinement {
+    /// A v1 cpuset.
+    CpusetV1,
+    /// The v2 cpuset controller.
+    CpusetV2,
+    /// Only the threads' affinity, which a program may change itself.
+    Affinity,
+}
+
+/// One group's directory in each hierarchy that we use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Dirs {
+    v2: Option<PathBuf>,
+    freezer: Option<PathBuf>,
+    cpuset: Option<PathBuf>,
+}
+
+impl Dirs {
+    fn each(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.v2, &self.freezer, &self.cpuset].into_iter().flatten()
+    }
+
+    fn child(&self, name: &str) -> Dirs {
+        let below = |dir: &Option<PathBuf>| dir.as_ref().map(|dir| dir.join(name));
+        Dirs { v2: below(&self.v2), freezer: below(&self.freezer), cpuset: below(&self.cpuset) }
+    }
+
+    /// Makes the directories; a v1 cpuset takes the memory nodes of its parent, and its cores.
+    fn make(&self) -> io::Result<()> {
+        for dir in self.each() {
+            fs::create_dir_all(dir).map_err(naming(dir.display()))?;
+        }
+        self.cpuset.as_deref().map_or(Ok(()), inherit_cpuset)
+    }
+
+    /// Removes the directories; a group just emptied by a kill may be busy for some milliseconds.
+    fn remove(&self) -> io::Result<()> {
+        self.each().try_for_each(|dir| remove_dir(dir))
+    }
+}
+
+/// The runtime's part of the control groups. Dropping it removes nothing: what a dead runtime
+/// leaves is found again by [`Remains`].
+#[derive(Debug)]
+pub struct Tree {
+    run: Identity,
+    dirs: Dirs,
+    freezer: Freezer,
+    confinement: Confinement,
+    hierarchies: Hierarchies,
+}
+
+impl Tree {
+    /// Creates the tree of this process in the hierarchies of this host. With none usable the
+    /// tree is empty, and its groups refuse what they cannot do.
+    ///
+    /// # Errors
+    /// When `/proc` is unreadable. A hierarchy that refuses us is left out, not an error.
+    pub fn create(hierarchies: &Hierarchies) -> io::Result<Tree> {
+        let run = Identity::own()?;
+        let path = Path::new(HOUSE).join(run.to_string());
+        let mut dirs = Dirs::default();
+        let mut confinement = Confinement::Affinity;
+        if let Some(v2) = &hierarchies.v2 {
+            dirs.v2 = claim(v2, &path, |dir| dir.join("cgroup.freeze").exists());
+        }
+        if dirs.v2.is_none() {
+            dirs.freezer = hierarchies.v1("freezer").and_then(|v1| claim(v1, &path, |_| true));
+        }
+        if let Some(v1) = hierarchies.v1("cpuset") {
+            dirs.cpuset = claim(v1, &path, |dir| inherit_cpuset(dir).is_ok());
+        }
+        if dirs.cpuset.is_some() {
+            confinement = Confinement::CpusetV1;
+        } else if dirs.v2.as_deref().is_some_and(|dir| enable_cpuset(dir).is_ok()) {
+            confinement = Confinement::CpusetV2;
+        }
+        let freezer = match (&dirs.v2, &dirs.freezer) {
+            (Some(_), _) => Freezer::V2,
+            (None, Some(_)) => Freezer::V1,
+            (None, None) => Freezer::None,
+        };
+        Ok(Tree { run, dirs, freezer, confinement, hierarchies: hierarchies.clone() })
+    }
+
+    /// The runtime that owns the tree: this process.
+    pub fn run(&self) -> Identity {
+        self.run
+    }
+
+    /// Which freezer its groups have.
+    pub fn freezer(&self) -> Freezer {
+        self.freezer
+    }
+
+    /// What confines its groups to cores.
+    pub fn confinement(&self) -> Confinement {
+        self.confinement
+    }
+
+    /// Creates the group of a VCPU whose programs we start; everything ever found in it is ours
+    /// to kill.
+    ///
+    /// # Errors
+    /// When a directory cannot be made or its files not opened, named with the path.
+    pub fn vcpu(&self, vcpu: VcpuId) -> io::Result<Group> {
+        let dirs = self.dirs.child(&format!("vcpu-{}", vcpu.0));
+        Group::create(dirs, group::Members::Processes, self.confinement)
+    }
+
+    /// Takes in a foreign process, so that single threads of it can get VCPUs of their own
+    /// ([`Client::vcpu`]). Where it came from is written on its group, for the way back.
+    ///
+    /// # Errors
+    /// `NotFound` when the process has ended; else what the kernel says, with the path.
+    pub fn adopt(&self, pid: i32) -> io::Result<Client> {
+        Client::adopt(&self.dirs, pid, self.confinement, &self.hierarchies)
+    }
+
+    /// Removes the tree, whose groups must have been removed before, and the house if it is empty.
+    ///
+    /// # Errors
+    /// EBUSY when a group is left, named with its path.
+    pub fn remove(self) -> io::Result<()> {
+        remove_run(&self.dirs)
+    }
+}
+
+/// Removes a runtime's directories, the house if that was the last one, and what we enabled.
+fn remove_run(dirs: &Dirs) -> io::Result<()> {
+    let enabled = dirs.v2.as_deref().is_some_and(|dir| sys::attribute(dir, ENABLED).is_ok());
+    dirs.remove()?;
+    for dir in dirs.each() {
+        let house = dir.parent().unwrap_or(dir);
+        // Another runtime may live there: then the house stays, and so does the controller.
+        if fs::remove_dir(house).is_ok() && enabled && Some(dir) == dirs.v2.as_ref() {
+            let base = house.parent().unwrap_or(house);
+            let _ = write_file(&base.join("cgroup.subtree_control"), "-cpuset");
+        }
+    }
+    Ok(())
+}
+
+/// Makes `path` below the root of a hierarchy or, where that is refused, below our own group.
+fn claim(hierarchy: &Hierarchy, path: &Path, usable: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+    for base in hierarchy.bases() {
+        let dir = base.join(path);
+        if fs::create_dir_all(&dir).is_ok() {
+            if let Some(house) = dir.parent() {
+                // A v1 cpuset is empty until filled, from the top; elsewhere there is no such file.
+                let _ = inherit_cpuset(house);
+            }
+            if usable(&dir) {
+                return Some(dir);
+            }
+            let _ = fs::remove_dir(&dir);
+            let _ = dir.parent().map(fs::remove_dir);
+        }
+    }
+    None
+}
+
+/// Gives a new v1 cpuset the cores and memory nodes of its parent, without which it takes nobody.
+fn inherit_cpuset(dir: &Path) -> io::Result<()> {
+    let parent = dir.parent().unwrap_or(dir);
+    for file in ["cpuset.cpus", "cpuset.mems"] {
+        let path = dir.join(file);
+        if fs::read_to_string(&path).map_err(naming(path.display()))?.trim().is_empty() {
+            let value = fs::read_to_string(parent.join(file))?;
+            write_file(&path, value.trim())?;
+        }
+    }
+    // The parent balances already; a flag of ours would rebuild the host's scheduling domains
+    // at each change of core.
+    write_file(&dir.join("cpuset.sched_load_balance"), "0")
+}
+
+/// Hands the cpuset controller of v2 down to the groups of a runtime's directory.
+fn enable_cpuset(dir: &Path) -> io::Result<()> {
+    let house = dir.parent().unwrap_or(dir);
+    let base = house.parent().unwrap_or(house);
+    for level in [base, house, dir] {
+        let control = level.join("cgroup.subtree_control");
+        if fs::read_to_string(&control)?.split_whitespace().any(|name| name == "cpuset") {
+            continue;
+        }
+        write_file(&control, "+cpuset")?;
+        if level == base {
+            sys::set_attribute(dir, ENABLED, "cpuset")?;
+        }
+    }
+    Ok(())
+}
+
+fn write_file(path: &Path, value: &str) -> io::Result<()> {
+    let written = fs::OpenOptions::new().write(true).open(path);
+    let written = written.and_then(|mut file| io::Write::write_all(&mut file, value.as_bytes()));
+    written.map_err(naming(format_args!("{} <- {value}", path.display())))
+}
+
+/// Removes one group with all below it, which a program may have made. The kernel says "busy"
+/// until the last killed process is fully gone.
+fn remove_dir(dir: &Path) -> io::Result<()> {
+    for below in remains::children(dir) {
+        remove_dir(&below)?;
+    }
+    let patience = time::Instant::now() + time::Duration::from_millis(500);
+    loop {
+        match fs::remove_dir(dir) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                if time::Instant::now() > patience {
+                    return Err(naming(dir.display())(error));
+                }
+                thread::sleep(time::Duration::from_millis(1));
+            }
+            Err(error) => return Err(naming(dir.display())(error)),
+        }
+    }
+}
+
+/// A list of cores as cpuset files write it.
+fn core_list(cores: &[HardwareCore]) -> String {
+    cores.iter().map(HardwareCore::to_string).collect::<Vec<_>>().join(",")
+}

@@ -1,0 +1,483 @@
+//! One VCPU's group, and foreign processes of which single threads got VCPUs.
+
+use super::{Confinement, Dirs, Hierarchies, core_list, write_file};
+use crate::host::{HardwareCore, Identity, naming, sched, sys};
+use maracas_core::VcpuId;
+use std::fs::{File, OpenOptions};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::{io, thread, time};
+
+/// On a client's v2 group: its v2 group and its v1 cpuset before it was adopted.
+pub(super) const ORIGIN: &str = "user.maracas.origin";
+pub(super) const ORIGIN_CPUSET: &str = "user.maracas.cpuset";
+
+/// What a group is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Members {
+    Processes,
+    Threads,
+}
+
+/// The files that stop and start a group, kept open: opening costs more than the act.
+#[derive(Debug)]
+enum Brake {
+    V2 { freeze: File, events: File },
+    V1 { state: File },
+    None,
+}
+
+/// The list of thread numbers.
+#[derive(Debug)]
+enum List {
+    /// v2: kept open.
+    Open(File),
+    /// v1 keeps what an open file has once read for a second and longer, so it is opened anew.
+    Path(PathBuf),
+    None,
+}
+
+/// The control group of one VCPU. Dropping it closes files only; [`Group::remove`] removes it.
+#[derive(Debug)]
+pub struct Group {
+    dirs: Dirs,
+    members: Members,
+    confinement: Confinement,
+    brake: Brake,
+    tids: List,
+    /// The directory of v2, for `PERF_FLAG_PID_CGROUP` and `CLONE_INTO_CGROUP`.
+    dir: Option<OwnedFd>,
+    /// Where a pid (or tid) is written to join, v2 first: one file a hierarchy.
+    doors: Vec<File>,
+}
+
+impl Group {
+    pub(super) fn create(
+        dirs: Dirs,
+        members: Members,
+        confinement: Confinement,
+    ) -> io::Result<Group> {
+        dirs.make()?;
+        let threaded = members == Members::Threads;
+        if let (true, Some(v2)) = (threaded, &dirs.v2) {
+            write_file(&v2.join("cgroup.type"), "threaded")?;
+        }
+        let brake = match (&dirs.v2, &dirs.freezer) {
+            (Some(v2), _) => Brake::V2 {
+                freeze: open(&v2.join("cgroup.freeze"))?,
+                events: open_read(&v2.join("cgroup.events"))?,
+            },
+            (None, Some(v1)) => Brake::V1 { state: open(&v1.join("freezer.state"))? },
+            (None, None) => Brake::None,
+        };
+        let tids = match (&dirs.v2, dirs.freezer.as_ref().or(dirs.cpuset.as_ref())) {
+            (Some(v2), _) => List::Open(open_read(&v2.join("cgroup.threads"))?),
+            (None, Some(v1)) => List::Path(v1.join("tasks")),
+            (None, None) => List::None,
+        };
+        let dir = dirs.v2.as_ref().map(File::open).transpose()?.map(OwnedFd::from);
+        let doors = doors(&dirs, threaded)?;
+        Ok(Group { dirs, members, confinement, brake, tids, dir, doors })
+    }
+
+    /// Stops every thread of the group: 4 us until the last instruction with v2, 60 us with v1.
+    /// A thread inside the kernel stops on its way out, a blocked one when it would run again.
+    ///
+    /// # Errors
+    /// `Unsupported` where the host has no freezer.
+    pub fn freeze(&self) -> io::Result<()> {
+        match &self.brake {
+            Brake::V2 { freeze, .. } => freeze.write_all_at(b"1", 0),
+            Brake::V1 { state } => state.write_all_at(b"FROZEN", 0),
+            Brake::None => Err(no_group("freezer")),
+        }
+    }
+
+    /// Lets every thread of the group run again: 17 us until the first instruction with v2.
+    ///
+    /// # Errors
+    /// `Unsupported` where the host has no freezer.
+    pub fn thaw(&self) -> io::Result<()> {
+        match &self.brake {
+            Brake::V2 { freeze, .. } => freeze.write_all_at(b"0", 0),
+            Brake::V1 { state } => state.write_all_at(b"THAWED", 0),
+            Brake::None => Err(no_group("freezer")),
+        }
+    }
+
+    /// Whether every thread of the group has stopped. A group that has just been told to freeze is
+    /// not frozen yet; an empty one freezes at once.
+    ///
+    /// # Errors
+    /// `Unsupported` where the host has no freezer.
+    pub fn is_frozen(&self) -> io::Result<bool> {
+        let mut text = [0u8; 64];
+        match &self.brake {
+            Brake::V2 { events, .. } => {
+                let length = events.read_at(&mut text, 0)?;
+                Ok(holds(&text[..length], b"frozen 1"))
+            }
+            Brake::V1 { state } => {
+                let length = state.read_at(&mut text, 0)?;
+                Ok(holds(&text[..length], b"FROZEN"))
+            }
+            Brake::None => Err(no_group("freezer")),
+        }
+    }
+
+    /// Whether any process is left in the group.
+    ///
+    /// # Errors
+    /// `Unsupported` where there is no group; the kernel's error where it was removed.
+    pub fn is_populated(&self) -> io::Result<bool> {
+        if let Brake::V2 { events, .. } = &self.brake {
+            let mut text = [0u8; 64];
+            let length = events.read_at(&mut text, 0)?;
+            return Ok(holds(&text[..length], b"populated 1"));
+        }
+        let mut tids = Vec::new();
+        self.threads(&mut tids)?;
+        Ok(!tids.is_empty())
+    }
+
+    /// A descriptor that polls `POLLPRI` when the group becomes empty, frozen or the opposite.
+    /// Only with v2.
+    pub fn events(&self) -> Option<BorrowedFd<'_>> {
+        match &self.brake {
+            Brake::V2 { events, .. } => Some(events.as_fd()),
+            Brake::V1 { .. } | Brake::None => None,
+        }
+    }
+
+    /// Puts the numbers of the group's threads into `tids`, which is cleared first; a thread may
+    /// end or be born meanwhile.
+    ///
+    /// # Errors
+    /// `Unsupported` where there is no group.
+    pub fn threads(&self, tids: &mut Vec<i32>) -> io::Result<()> {
+        match &self.tids {
+            List::Open(file) => numbers(file, tids),
+            List::Path(path) => numbers(&open_read(path)?, tids),
+            List::None => Err(no_group("group")),
+        }
+    }
+
+    /// Like [`Group::threads`] for the processes; for a client's threads, their process.
+    ///
+    /// # Errors
+    /// `Unsupported` where there is no group.
+    pub fn processes(&self, pids: &mut Vec<i32>) -> io::Result<()> {
+        let dir = self.dirs.each().next().ok_or_else(|| no_group("group"))?;
+        let dir = match self.members {
+            Members::Threads => dir.parent().unwrap_or(dir),
+            Members::Processes => dir,
+        };
+        numbers(&open_read(&dir.join("cgroup.procs"))?, pids)
+    }
+
+    /// Moves a process with all its threads into the group (24 us: once, at the start).
+    ///
+    /// # Errors
+    /// ESRCH when it has ended; `InvalidInput` for a group of single threads.
+    pub fn add_process(&self, pid: i32) -> io::Result<()> {
+        self.add(Members::Processes, pid)
+    }
+
+    /// Moves one thread of the client into the group.
+    ///
+    /// # Errors
+    /// ESRCH when it has ended; `InvalidInput` for a group of whole processes.
+    pub fn add_thread(&self, tid: i32) -> io::Result<()> {
+        self.add(Members::Threads, tid)
+    }
+
+    fn add(&self, members: Members, number: i32) -> io::Result<()> {
+        if members != self.members {
+            let message = format!("{number}: this group takes {:?} only", self.members);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        let text = number.to_string();
+        self.doors.iter().try_for_each(|door| door.write_all_at(text.as_bytes(), 0))
+    }
+
+    /// Lets the group run on one core only. With a cpuset its programs cannot change that; without
+    /// one it sets the affinity of the threads that are there now. A running thread moves too.
+    ///
+    /// # Errors
+    /// EINVAL for a core that is offline or not ours.
+    pub fn confine(&self, core: HardwareCore) -> io::Result<()> {
+        let cpuset = match self.confinement {
+            Confinement::CpusetV1 => self.dirs.cpuset.as_ref(),
+            Confinement::CpusetV2 => self.dirs.v2.as_ref(),
+            Confinement::Affinity => None,
+        };
+        if let Some(dir) = cpuset {
+            return write_file(&dir.join("cpuset.cpus"), &core_list(&[core]));
+        }
+        let mut tids = Vec::new();
+        match self.threads(&mut tids) {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(()),
+            result => result?,
+        }
+        tids.iter().try_for_each(|tid| sched::unless_gone(sched::set_affinity(*tid, core)))
+    }
+
+    /// What confines this group.
+    pub fn confinement(&self) -> Confinement {
+        self.confinement
+    }
+
+    /// The directory's descriptor, for a budget event of the whole group
+    /// (`PERF_FLAG_PID_CGROUP`). Only with v2.
+    pub fn dir_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.dir.as_ref().map(AsFd::as_fd)
+    }
+
+    /// The group's directory in v2 or, without it, in the first hierarchy there is.
+    pub fn path(&self) -> Option<&Path> {
+        self.dirs.each().next().map(PathBuf::as_path)
+    }
+
+    /// The files that a starting process writes "0" into to join, in order.
+    pub(in crate::host) fn doors(&self) -> impl Iterator<Item = RawFd> {
+        self.doors.iter().map(AsRawFd::as_raw_fd)
+    }
+
+    /// Kills every process of the group, frozen or not, and returns at once; a frozen v1 group is
+    /// thawed, or the signal would wait.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a client's threads: those are released, never killed.
+    pub fn kill(&self) -> io::Result<()> {
+        if self.members == Members::Threads {
+            let message = "a client's threads are released, not killed";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        self.dirs.each().next().map_or(Ok(()), |dir| kill_all(dir))
+    }
+
+    /// Removes the group, waiting up to 500 ms for killed processes to be gone.
+    ///
+    /// # Errors
+    /// EBUSY when a process is still in it, named with the path.
+    pub fn remove(self) -> io::Result<()> {
+        self.dirs.remove()
+    }
+}
+
+/// A foreign process of which single threads get VCPUs.
+#[derive(Debug)]
+pub struct Client {
+    process: Identity,
+    dirs: Dirs,
+    confinement: Confinement,
+    origin: Dirs,
+}
+
+impl Client {
+    pub(super) fn adopt(
+        tree: &Dirs,
+        pid: i32,
+        confinement: Confinement,
+        hierarchies: &Hierarchies,
+    ) -> io::Result<Client> {
+        let process = Identity::of(pid)?;
+        let dirs = tree.child(&format!("client-{process}"));
+        let (v2, cpuset) = hierarchies.origin(pid)?;
+        let origin = Dirs { v2, freezer: None, cpuset };
+        dirs.make()?;
+        // Written before the move: at no instant is a client in our tree without its way back.
+        if let Some(dir) = &dirs.v2 {
+            mark(dir, ORIGIN, origin.v2.as_deref())?;
+            mark(dir, ORIGIN_CPUSET, origin.cpuset.as_deref())?;
+            write_file(&dir.join("cgroup.procs"), &pid.to_string())?;
+        }
+        let client = Client { process, dirs, confinement, origin };
+        if let (Confinement::CpusetV2, Some(dir)) = (confinement, &client.dirs.v2) {
+            write_file(&dir.join("cgroup.subtree_control"), "+cpuset")?;
+        }
+        Ok(client)
+    }
+
+    /// The process.
+    pub fn process(&self) -> Identity {
+        self.process
+    }
+
+    /// Creates the group of a VCPU for threads of this process ([`Group::add_thread`]).
+    ///
+    /// # Errors
+    /// When a directory cannot be made or its files not opened, named with the path.
+    pub fn vcpu(&self, vcpu: VcpuId) -> io::Result<Group> {
+        let dirs = self.dirs.child(&format!("vcpu-{}", vcpu.0));
+        Group::create(dirs, Members::Threads, self.confinement)
+    }
+
+    /// Ends one VCPU of the client: its threads run on, thawed, as `SCHED_OTHER`, in the groups of
+    /// their process.
+    ///
+    /// # Errors
+    /// When a thread could not be moved or the group not be removed.
+    pub fn dismiss(&self, group: Group) -> io::Result<()> {
+        release_threads(&group.dirs, &self.dirs, &self.origin)?;
+        group.remove()
+    }
+
+    /// Moves the process back where it came from and removes its group; its VCPUs must have been
+    /// dismissed. A process that has ended is no error.
+    ///
+    /// # Errors
+    /// When the process cannot be moved or a group is left.
+    pub fn release(self) -> io::Result<()> {
+        release(&self.dirs, &self.origin)
+    }
+}
+
+/// Thaws and demotes a client's threads and moves them out of `group` into `client` (v2, whose
+/// threads must stay inside the process' domain) and into the origin's v1 groups.
+pub(super) fn release_threads(group: &Dirs, client: &Dirs, origin: &Dirs) -> io::Result<()> {
+    thaw_dirs(group)?;
+    let mut tids = Vec::new();
+    let moves = [
+        (&group.v2, &client.v2, "cgroup.threads"),
+        (&group.freezer, &client.freezer, "tasks"),
+        (&group.cpuset, &origin.cpuset, "tasks"),
+    ];
+    for (from, to, file) in moves {
+        let (Some(from), Some(to)) = (from, to) else { continue };
+        if !from.exists() {
+            continue;
+        }
+        numbers(&open_read(&from.join(file))?, &mut tids)?;
+        for tid in &tids {
+            sched::unless_gone(sched::set_other(*tid))?;
+            unless_moved(write_file(&to.join(file), &tid.to_string()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Moves the processes of a client's group back to their origin and removes the group.
+pub(super) fn release(client: &Dirs, origin: &Dirs) -> io::Result<()> {
+    let mut pids = Vec::new();
+    if let Some(dir) = client.v2.as_deref().filter(|dir| dir.exists()) {
+        thaw_dirs(client)?;
+        numbers(&open_read(&dir.join("cgroup.procs"))?, &mut pids)?;
+        let home = origin.v2.as_deref().filter(|home| home.join("cgroup.procs").exists());
+        // An origin that has been removed meanwhile: then the root of the hierarchy, which is
+        // four levels up (client, runtime, house, base).
+        let home = home.or(dir.ancestors().nth(3)).unwrap_or(dir);
+        for pid in &pids {
+            unless_moved(write_file(&home.join("cgroup.procs"), &pid.to_string()))?;
+        }
+    }
+    if let (Some(from), Some(home)) = (client.freezer.as_deref(), &client.freezer) {
+        let home = home.ancestors().nth(3).unwrap_or(home);
+        numbers(&open_read(&from.join("tasks"))?, &mut pids)?;
+        for tid in &pids {
+            unless_moved(write_file(&home.join("tasks"), &tid.to_string()))?;
+        }
+    }
+    client.remove()
+}
+
+fn thaw_dirs(dirs: &Dirs) -> io::Result<()> {
+    if let Some(dir) = dirs.v2.as_deref().filter(|dir| dir.exists()) {
+        write_file(&dir.join("cgroup.freeze"), "0")?;
+    }
+    if let Some(dir) = dirs.freezer.as_deref().filter(|dir| dir.exists()) {
+        write_file(&dir.join("freezer.state"), "THAWED")?;
+    }
+    Ok(())
+}
+
+/// Kills every process of a group by its directory, by the group's own switch where there is one.
+pub(super) fn kill_all(dir: &Path) -> io::Result<()> {
+    if dir.join("cgroup.kill").exists() {
+        return write_file(&dir.join("cgroup.kill"), "1");
+    }
+    let freezer = dir.join("freezer.state");
+    let mut pids = Vec::new();
+    // A group that forks while we kill is read again until it is empty or stays as it is.
+    let patience = time::Instant::now() + time::Duration::from_millis(500);
+    loop {
+        numbers(&open_read(&dir.join("cgroup.procs"))?, &mut pids)?;
+        if pids.is_empty() || time::Instant::now() > patience {
+            return Ok(());
+        }
+        pids.iter().try_for_each(|pid| sys::kill(*pid, libc::SIGKILL))?;
+        if freezer.exists() {
+            write_file(&freezer, "THAWED")?;
+        }
+        thread::sleep(time::Duration::from_millis(1));
+    }
+}
+
+/// A thread that has ended, or is ending, need not be moved.
+fn unless_moved(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound || sched::gone(&error) => Ok(()),
+        result => result,
+    }
+}
+
+fn mark(dir: &Path, name: &str, origin: Option<&Path>) -> io::Result<()> {
+    let Some(origin) = origin.and_then(Path::to_str) else { return Ok(()) };
+    sys::set_attribute(dir, name, origin).map_err(naming(format_args!("{} {name}", dir.display())))
+}
+
+fn doors(dirs: &Dirs, threaded: bool) -> io::Result<Vec<File>> {
+    let file = |v1: bool| match (threaded, v1) {
+        (false, _) => "cgroup.procs",
+        (true, false) => "cgroup.threads",
+        (true, true) => "tasks",
+    };
+    let places = [(&dirs.v2, false), (&dirs.freezer, true), (&dirs.cpuset, true)];
+    let there = places.into_iter().filter_map(|(dir, v1)| Some(dir.as_ref()?.join(file(v1))));
+    there.map(|path| OpenOptions::new().write(true).open(&path).map_err(naming(path.display()))).collect()
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open(path).map_err(naming(path.display()))
+}
+
+fn open_read(path: &Path) -> io::Result<File> {
+    File::open(path).map_err(naming(path.display()))
+}
+
+/// Reads a file of one number a line from its start, without allocating once `into` has grown.
+pub(super) fn numbers(file: &File, into: &mut Vec<i32>) -> io::Result<()> {
+    into.clear();
+    let mut text = [0u8; 4096];
+    let (mut offset, mut number, mut digits) = (0, 0i32, false);
+    loop {
+        let length = file.read_at(&mut text, offset)?;
+        if length == 0 {
+            break;
+        }
+        offset += length as u64;
+        for byte in &text[..length] {
+            if byte.is_ascii_digit() {
+                // Thread numbers stay below 2^22 (PID_MAX_LIMIT).
+                number = number * 10 + i32::from(byte - b'0');
+                digits = true;
+            } else if digits {
+                into.push(number);
+                (number, digits) = (0, false);
+            }
+        }
+    }
+    if digits {
+        into.push(number);
+    }
+    Ok(())
+}
+
+fn holds(text: &[u8], word: &[u8]) -> bool {
+    text.windows(word.len()).any(|window| window == word)
+}
+
+fn no_group(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, format!("this host gives no {what}; see `doctor`"))
+}

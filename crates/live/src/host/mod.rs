@@ -1,0 +1,119 @@
+//! What Linux can do for us, tried and not assumed: control groups, scheduling calls, starting
+//! programs, and the probe that says what works on this host and why the rest does not.
+//!
+//! Nothing here decides when anything runs; the machine above does, with these as its hands.
+
+pub mod cgroup;
+pub mod doctor;
+pub mod launch;
+pub mod platform;
+pub mod probe;
+pub mod sched;
+pub mod snapshot;
+mod sys;
+
+use std::{fmt, fs, io};
+
+/// A core as the kernel numbers it. The system's `CoreId` counts only the managed cores.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct HardwareCore(pub u32);
+
+impl fmt::Display for HardwareCore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// A process for certain: numbers are reused, so a number counts only with its start instant.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Identity {
+    /// Process (or thread) number.
+    pub pid: i32,
+    /// Start instant in clock ticks since boot (`/proc/<pid>/stat`, field 22).
+    pub start: u64,
+}
+
+impl Identity {
+    /// This process.
+    ///
+    /// # Errors
+    /// When `/proc` cannot be read.
+    pub fn own() -> io::Result<Identity> {
+        Identity::of(std::process::id() as i32)
+    }
+
+    /// The process or thread that bears the number `pid` now.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none.
+    pub fn of(pid: i32) -> io::Result<Identity> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        let start = start_of(&stat).ok_or_else(|| bad_data(format!("/proc/{pid}/stat")))?;
+        Ok(Identity { pid, start })
+    }
+
+    /// Whether this very process is alive: not gone, not a zombie, and the number not reused.
+    pub fn is_alive(&self) -> bool {
+        fs::read_to_string(format!("/proc/{}/stat", self.pid))
+            .is_ok_and(|stat| start_of(&stat) == Some(self.start) && !is_zombie(&stat))
+    }
+
+    /// Reads `"<pid>-<start>"`, the form in which directories carry an identity.
+    pub fn parse(text: &str) -> Option<Identity> {
+        let (pid, start) = text.split_once('-')?;
+        Some(Identity { pid: pid.parse().ok()?, start: start.parse().ok()? })
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.pid, self.start)
+    }
+}
+
+/// The fields after the command name, which alone may contain blanks and parentheses.
+fn after_name(stat: &str) -> impl Iterator<Item = &str> {
+    stat.rfind(')').map_or("", |end| &stat[end + 1..]).split_whitespace()
+}
+
+fn start_of(stat: &str) -> Option<u64> {
+    // Field 22 of proc_pid_stat(5); the first two stand before the cut.
+    after_name(stat).nth(19)?.parse().ok()
+}
+
+fn is_zombie(stat: &str) -> bool {
+    matches!(after_name(stat).next(), Some("Z" | "X"))
+}
+
+fn bad_data(what: impl fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("{what}: not in the expected form"))
+}
+
+/// An error of the kernel with the file or act that it concerned.
+#[derive(Debug)]
+struct Named {
+    what: String,
+    source: io::Error,
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.source)
+    }
+}
+
+impl std::error::Error for Named {}
+
+/// Adds to an error of the kernel what it concerned; kind and [`os_code`] stay.
+fn naming(what: impl fmt::Display) -> impl FnOnce(io::Error) -> io::Error {
+    move |source| io::Error::new(source.kind(), Named { what: what.to_string(), source })
+}
+
+/// The kernel's error number, also of an error to which a path has been added.
+pub fn os_code(error: &io::Error) -> Option<i32> {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Named>());
+    inner.map_or(error.raw_os_error(), |named| os_code(&named.source))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! The way of a journal from the agents to whoever keeps it: a ring of bytes, allocated once, with
+//! one writer (whoever holds the policy) and one reader (a thread that is not real-time).
+
+use maracas_core::journal::{Record, Recorder};
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+pub use maracas_core::journal::Header;
+
+/// Room for 40 s at 100 KB/s, far more than a writer thread ever lags.
+const RING_BYTES: usize = 1 << 22;
+
+/// The ring. Positions only grow; a position modulo the length is its place.
+pub(crate) struct Ring {
+    bytes: Box<[UnsafeCell<u8>]>,
+    head: AtomicUsize,
+    tail: AtomicUsize,
+    closed: AtomicBool,
+}
+
+// SAFETY: a byte is written only between tail + length and head by the one producer, and read only
+// between tail and head by the one consumer; the positions are handed over by release and acquire.
+unsafe impl Sync for Ring {}
+
+impl Ring {
+    pub(crate) fn new() -> Self {
+        let bytes = (0..RING_BYTES).map(|_| UnsafeCell::new(0)).collect();
+        Self {
+            bytes,
+            head: AtomicUsize::new(0),
+            tail: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Puts all of `from` in, or nothing where there is no room. To be called by one thread at a
+    /// time.
+    fn push(&self, from: &[u8]) -> bool {
+        let (head, tail) = (self.head.load(Ordering::Relaxed), self.tail.load(Ordering::Acquire));
+        if self.bytes.len() - (head - tail) < from.len() {
+            return false;
+        }
+        for (i, byte) in from.iter().enumerate() {
+            // SAFETY: this place is free (see `Sync` above), and there is one producer.
+            unsafe { *self.bytes[(head + i) % self.bytes.len()].get() = *byte };
+        }
+        self.head.store(head + from.len(), Ordering::Release);
+        true
+    }
+
+    /// Moves all that is in the ring to `into`. To be called by one thread.
+    fn pull(&self, into: &mut Vec<u8>) {
+        let (tail, head) = (self.tail.load(Ordering::Relaxed), self.head.load(Ordering::Acquire));
+        for at in tail..head {
+            // SAFETY: this place is filled (see `Sync` above), and there is one consumer.
+            into.push(unsafe { *self.bytes[at % self.bytes.len()].get() });
+        }
+        self.tail.store(head, Ordering::Release);
+    }
+
+    /// Nothing more will come.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    /// Gives whole records to `sink` until the ring is closed: the writer thread's life.
+    pub(crate) fn drain(&self, mut sink: impl FnMut(&[u8])) {
+        // Ten times a second is often enough for a live view and costs nothing.
+        const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+        let mut bytes = Vec::with_capacity(RING_BYTES / 16);
+        loop {
+            let closed = self.closed.load(Ordering::Acquire);
+            self.pull(&mut bytes);
+            if !bytes.is_empty() {
+                sink(&bytes);
+                bytes.clear();
+            }
+            if closed {
+                return;
+            }
+            std::thread::park_timeout(PAUSE);
+        }
+    }
+}
+
+/// Records what the policy is told and answers, and hands it to the ring.
+pub(crate) struct Scribe<'a> {
+    /// The journal's own writer.
+    pub(crate) recorder: Recorder,
+    ring: &'a Ring,
+    lost: u64,
+}
+
+impl<'a> Scribe<'a> {
+    pub(crate) fn new(header: &Header, ring: &'a Ring) -> Self {
+        let mut recorder = Recorder::new(header);
+        recorder.bytes().reserve(1 << 16);
+        Self { recorder, ring, lost: 0 }
+    }
+
+    /// Hands over what was recorded since the last call. What does not fit is lost, and the journal
+    /// says so: [`Record::Gap`].
+    pub(crate) fn flush(&mut self) {
+        if self.lost > 0 {
+            self.lost += 1;
+            self.recorder.bytes().clear();
+            self.recorder.record(&Record::Gap(self.lost));
+        }
+        if self.ring.push(self.recorder.bytes()) {
+            self.lost = 0;
+        } else {
+            self.lost += 1;
+        }
+        self.recorder.bytes().clear();
+    }
+}

@@ -1,0 +1,394 @@
+//! The policy and everything that is said to it. Whoever holds it decides for all cores.
+
+use super::demand::Demand;
+use super::handle::{JobGate, Mailbox, Refusal, Request, VcpuStatus};
+use super::vcpu::Live;
+use crate::agent::lock;
+use crate::enact::Core;
+use crate::journal::Scribe;
+use maracas_core::contract::{Errand, Observer, Refused, decide};
+use maracas_core::journal::Record;
+use maracas_core::{
+    CoreId, CoreSet, Event, Instant, JobId, Plan, Policy, Reservation, System, Vcpu, VcpuId,
+};
+use std::collections::BTreeMap;
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex};
+
+/// A VCPU that the policy knows.
+struct Known {
+    name: String,
+    vcpu: Vcpu,
+    /// On which core its body is, once it has one.
+    seat: Option<CoreId>,
+    demand: Option<Demand>,
+}
+
+/// Somebody who waits for a verdict.
+struct Asked {
+    id: VcpuId,
+    new: bool,
+    reservation: Reservation,
+    reply: SyncSender<Result<CoreId, Refusal>>,
+}
+
+/// The policy, its plan, and what lies around them.
+pub(crate) struct Brain<'a> {
+    policy: Box<dyn Policy>,
+    plan: Plan,
+    pub(crate) scribe: Scribe<'a>,
+    cores: &'a [Mutex<Core>],
+    mailbox: &'a Mailbox,
+    known: BTreeMap<VcpuId, Known>,
+    gate: Option<Arc<dyn JobGate>>,
+    asked: Vec<Asked>,
+    requests: Vec<Request>,
+    /// What the policy is told in this round, before it is.
+    events: Vec<(Instant, Event)>,
+    /// Bodies of VCPUs that ended, for whoever waits to dispose of them.
+    destroyed: Vec<(VcpuId, SyncSender<Result<Option<Box<Live>>, Refusal>>)>,
+    fed: bool,
+}
+
+impl<'a> Brain<'a> {
+    pub(crate) fn new(
+        policy: Box<dyn Policy>,
+        system: &System,
+        names: &[String],
+        scribe: Scribe<'a>,
+        cores: &'a [Mutex<Core>],
+        mailbox: &'a Mailbox,
+    ) -> Self {
+        let mut known = BTreeMap::new();
+        for (place, vcpu) in system.vcpus.iter().enumerate() {
+            let name = names.get(place).cloned().unwrap_or_else(|| vcpu.id.to_string());
+            let body = Known { name, vcpu: vcpu.clone(), seat: None, demand: None };
+            known.insert(vcpu.id, body);
+        }
+        Self {
+            policy,
+            plan: Plan::new(system.cores.len()),
+            scribe,
+            cores,
+            mailbox,
+            known,
+            gate: None,
+            asked: Vec::new(),
+            requests: Vec::with_capacity(64),
+            events: Vec::with_capacity(4096),
+            destroyed: Vec::new(),
+            fed: false,
+        }
+    }
+
+    /// One look at everything: requests, releases, records; then a decision, if any is due, and its
+    /// enactment. `own` is the core of the agent that looks.
+    pub(crate) fn round(&mut self, own: CoreId) {
+        let now = self.mailbox.clock.now();
+        let asleep = self.plan.wake > now;
+        if !asleep && self.plan.wake_metered {
+            self.cores.iter().for_each(|core| lock(core).meter_running());
+        }
+        self.fed = false;
+        let stirred = self.listen();
+        self.requests_and_releases(now);
+        if self.fed || !asleep {
+            // Read again: what was fed may carry later instants than `now` at the beginning.
+            let now = self.mailbox.clock.now();
+            decide(self.policy.as_mut(), now, &mut self.plan);
+            self.scribe.recorder.planned(now, &self.plan);
+            self.scribe.flush();
+            self.enact(stirred);
+            self.answer();
+        } else if !stirred.is_empty() {
+            self.enact(stirred);
+        }
+        self.wake_up(own);
+    }
+
+    /// Reads the records of all cores and tells the policy; returns the cores on which something
+    /// changed that the law depends on.
+    fn listen(&mut self) -> CoreSet {
+        let mut stirred = CoreSet::EMPTY;
+        for core in self.cores {
+            let mut core = lock(core);
+            core.drain();
+            if std::mem::take(&mut core.stirred) {
+                stirred.insert(core.id);
+            }
+            std::mem::swap(&mut core.outbox, &mut self.events);
+            drop(core);
+            self.feed();
+        }
+        stirred
+    }
+
+    fn feed(&mut self) {
+        let mut events = std::mem::take(&mut self.events);
+        for (at, event) in events.drain(..) {
+            self.tell(at, &event);
+        }
+        self.events = events;
+    }
+
+    fn tell(&mut self, at: Instant, event: &Event) {
+        self.policy.on_event(at, event);
+        self.scribe.recorder.event(at, event);
+        self.fed = true;
+    }
+
+    fn requests_and_releases(&mut self, now: Instant) {
+        let mut requests = std::mem::take(&mut self.requests);
+        self.mailbox.take(&mut requests);
+        requests.drain(..).for_each(|request| self.serve(request, now));
+        self.requests = requests;
+        for known in self.known.values_mut() {
+            let Some(demand) = &mut known.demand else { continue };
+            while let Some(event) = demand.next_event(now) {
+                if let (Event::Released(job), Some(gate)) = (&event.1, &self.gate) {
+                    gate.release(job);
+                }
+                self.events.push(event);
+            }
+        }
+        self.feed();
+    }
+
+    fn serve(&mut self, request: Request, now: Instant) {
+        match request {
+            Request::Create { name, vcpu, reply } => {
+                let (id, reservation) = (vcpu.id, vcpu.reservation);
+                let (key, text) = ("name".to_string(), name.clone());
+                self.scribe.recorder.record(&Record::Note { at: now, key, vcpu: Some(id), text });
+                self.tell(now, &Event::Arrived(vcpu.clone()));
+                self.known.insert(id, Known { name, vcpu, seat: None, demand: None });
+                self.asked.push(Asked { id, new: true, reservation, reply });
+            }
+            Request::Set { id, reservation, reply } => match self.known.get(&id) {
+                Some(known) => {
+                    let vcpu = Vcpu { reservation, ..known.vcpu.clone() };
+                    self.tell(now, &Event::Changed(vcpu));
+                    self.asked.push(Asked { id, new: false, reservation, reply });
+                }
+                None => drop(reply.try_send(Err(Refusal::Unknown(id)))),
+            },
+            Request::Attach(body) => self.attach(body, now),
+            Request::Hold { id, reply } => {
+                self.with_body(id, |core, index| {
+                    core.bodies[index].holds += 1;
+                    core.judge();
+                    core.starts();
+                });
+                let _ = reply.try_send(self.place(id));
+            }
+            Request::Rescan(id) => {
+                self.with_body(id, |core, index| {
+                    core.rescan(index);
+                    let body = &mut core.bodies[index];
+                    body.holds = body.holds.saturating_sub(1);
+                    body.suppose_runnable();
+                });
+                self.tell(now, &Event::Woke { vcpu: id, on_behalf: None, exact: true });
+            }
+            Request::Destroy { id, reply } => {
+                if self.known.contains_key(&id) {
+                    self.tell(now, &Event::Left(id));
+                    self.destroyed.push((id, reply));
+                } else {
+                    let _ = reply.try_send(Err(Refusal::Unknown(id)));
+                }
+            }
+            Request::List { reply } => drop(reply.try_send(self.list())),
+            Request::Completed(job) => self.completed(job, now),
+            Request::Gate(gate) => self.gate = Some(gate),
+        }
+    }
+
+    /// On which core a VCPU is, or is to begin.
+    fn place(&self, id: VcpuId) -> CoreId {
+        let on_line = |core: &CoreId| {
+            let line = self.plan.line(*core);
+            line.foreground.iter().chain(&line.background).any(|grant| grant.vcpu == id)
+        };
+        let seat = self.known.get(&id).and_then(|known| known.seat);
+        let home = seat.or_else(|| self.plan.home(id));
+        let mut cores = (0..self.plan.cores() as u16).map(CoreId);
+        home.or_else(|| cores.find(on_line)).unwrap_or_default()
+    }
+
+    /// A body arrives: on the core where the plan has its VCPU.
+    fn attach(&mut self, body: Box<Live>, now: Instant) {
+        let id = body.id;
+        let (home, place) = (self.plan.home(id), self.place(id));
+        let Some(known) = self.known.get_mut(&id) else { return };
+        known.seat = Some(place);
+        known.demand = Demand::new(&known.vcpu, now);
+        let mut core = lock(&self.cores[place.0 as usize]);
+        core.seat(body, home.is_some());
+        if let Some(index) = core.index(id) {
+            core.rescan(index);
+            core.bodies[index].suppose_runnable();
+        }
+        core.stirred = true;
+        drop(core);
+        self.tell(now, &Event::Woke { vcpu: id, on_behalf: None, exact: true });
+    }
+}
+
+// Enacting.
+impl Brain<'_> {
+    /// Makes the cores do what the plan says: all moves and stops, then all starts.
+    fn enact(&mut self, stirred: CoreSet) {
+        let dirty = self.plan.dirty();
+        for core in dirty.iter() {
+            lock(&self.cores[core.0 as usize]).line.clone_from(self.plan.line(core));
+        }
+        self.moves();
+        let touched = dirty.union(stirred);
+        for core in touched.iter() {
+            let mut core = lock(&self.cores[core.0 as usize]);
+            core.judge();
+            core.stops();
+        }
+        for core in touched.iter() {
+            lock(&self.cores[core.0 as usize]).starts();
+        }
+    }
+
+    /// Brings every body to the core where the plan has its VCPU.
+    fn moves(&mut self) {
+        for to in self.plan.dirty().iter() {
+            for place in 0.. {
+                let line = self.plan.line(to);
+                let grant = line.foreground.iter().chain(&line.background).nth(place);
+                let Some(vcpu) = grant.map(|grant| grant.vcpu) else { break };
+                self.bring(vcpu, to);
+            }
+        }
+        for place in 0..self.plan.rehomed().len() {
+            let vcpu = self.plan.rehomed()[place];
+            if let Some(to) = self.plan.home(vcpu) {
+                self.bring(vcpu, to);
+            }
+        }
+        if let Some((_, errand)) = self.plan.errand {
+            let now = self.mailbox.clock.now();
+            match errand {
+                Errand::Move { vcpu, to, .. } => {
+                    self.bring(vcpu, to);
+                    self.events.push((now, Event::ErrandDone(errand)));
+                }
+                // No memory counters are read yet; the policy hears so and goes on without.
+                Errand::Sample => {
+                    let failed = Event::Failed { core: CoreId(0), what: Refused::Sample };
+                    self.events.push((now, failed));
+                }
+            }
+        }
+    }
+
+    /// Stop before move: a thread that is queued moves ten times cheaper than one that runs.
+    fn bring(&mut self, vcpu: VcpuId, to: CoreId) {
+        let Some(known) = self.known.get_mut(&vcpu) else { return };
+        let Some(from) = known.seat.filter(|from| *from != to) else { return };
+        let body = lock(&self.cores[from.0 as usize]).unseat(vcpu);
+        if let Some(body) = body {
+            known.seat = Some(to);
+            let confined = self.plan.home(vcpu) == Some(to);
+            lock(&self.cores[to.0 as usize]).seat(body, confined);
+        }
+    }
+
+    /// Answers who asked for a verdict or for an end.
+    fn answer(&mut self) {
+        for (id, verdict) in self.plan.verdicts() {
+            let Some(at) = self.asked.iter().position(|asked| asked.id == *id) else { continue };
+            let asked = self.asked.swap_remove(at);
+            if verdict.is_err() && asked.new {
+                self.known.remove(id);
+            } else if let (Ok(_), Some(known)) = (verdict, self.known.get_mut(id)) {
+                known.vcpu.reservation = asked.reservation;
+            }
+            let _ = asked.reply.try_send(verdict.clone().map_err(Refusal::NotAdmitted));
+        }
+        while let Some((id, reply)) = self.destroyed.pop() {
+            let seat = self.known.remove(&id).and_then(|known| known.seat);
+            let body = seat.and_then(|core| lock(&self.cores[core.0 as usize]).unseat(id));
+            let _ = reply.try_send(Ok(body));
+        }
+    }
+
+    /// Lets the agent of `own` look again when the policy wants to be asked or a job is due.
+    fn wake_up(&mut self, own: CoreId) {
+        let demands = self.known.values().filter_map(|known| known.demand.as_ref());
+        let due = demands.map(Demand::next_due).min().unwrap_or(Instant::NEVER);
+        let wake_at = self.plan.wake.min(due);
+        for core in self.cores {
+            let mut core = lock(core);
+            let wake_at = if core.id == own { wake_at } else { Instant::NEVER };
+            if core.wake_at != wake_at || core.id == own {
+                core.wake_at = wake_at;
+                core.set_alarm();
+            }
+        }
+    }
+
+    fn completed(&mut self, job: JobId, now: Instant) {
+        let known = self.known.get_mut(&job.vcpu);
+        let demand = known.and_then(|known| known.demand.as_mut());
+        if demand.is_some_and(|demand| demand.complete(job.index)) {
+            self.tell(now, &Event::Completed(job));
+        }
+    }
+
+    fn with_body(&mut self, id: VcpuId, act: impl FnOnce(&mut Core, usize)) {
+        let seat = self.known.get(&id).and_then(|known| known.seat);
+        let Some(seat) = seat else { return };
+        let mut core = lock(&self.cores[seat.0 as usize]);
+        if let Some(index) = core.index(id) {
+            act(&mut core, index);
+            core.stirred = true;
+        }
+    }
+
+    fn list(&self) -> Vec<VcpuStatus> {
+        let status = |(id, known): (&VcpuId, &Known)| {
+            let mut status = VcpuStatus {
+                id: *id,
+                name: known.name.clone(),
+                reservation: known.vcpu.reservation,
+                core: known.seat.or_else(|| self.plan.home(*id)).unwrap_or_default(),
+                mode: None,
+                foreground: maracas_core::Duration::ZERO,
+                background: maracas_core::Duration::ZERO,
+                threads: 0,
+            };
+            if let Some(seat) = known.seat
+                && let Some(body) = lock(&self.cores[seat.0 as usize]).body(*id)
+            {
+                // An error only makes the numbers a little older.
+                let _ = body.settle();
+                body.describe(&mut status);
+            }
+            status
+        };
+        self.known.iter().map(status).collect()
+    }
+
+    /// The orderly end of the journal: the meters once more, then the end record.
+    pub(crate) fn finish(&mut self) {
+        self.cores.iter().for_each(|core| lock(core).meter_running());
+        self.listen();
+        let now = self.mailbox.clock.now();
+        decide(self.policy.as_mut(), now, &mut self.plan);
+        self.scribe.recorder.planned(now, &self.plan);
+        self.scribe.recorder.end(now);
+        self.scribe.flush();
+    }
+
+    /// VCPUs with jobs of which no program ever reported an end.
+    pub(crate) fn silent(&self) -> Vec<VcpuId> {
+        let silent = |known: &&Known| known.demand.as_ref().is_some_and(Demand::is_silent);
+        self.known.values().filter(silent).map(|known| known.vcpu.id).collect()
+    }
+}

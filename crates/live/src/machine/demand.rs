@@ -1,0 +1,106 @@
+//! Demand that comes as jobs: live, the runtime itself is the source of releases.
+
+use maracas_core::{Arrival, Duration, Event, Instant, Job, JobId, Reservation, Vcpu, VcpuId};
+
+/// The jobs of one VCPU.
+///
+/// A VCPU whose programs never report an end of a job is taken as always runnable in its present
+/// job, which ends with the next release: otherwise unfinished jobs would pile up in the policy.
+#[derive(Debug)]
+pub(crate) struct Demand {
+    vcpu: VcpuId,
+    reservation: Reservation,
+    next: Instant,
+    released: u32,
+    completed: u32,
+    heard: bool,
+}
+
+impl Demand {
+    /// The demand of `vcpu`, whose first program begins at `now`; `None` for a VCPU without jobs.
+    /// Releases keep to the grid of offset and period; a sporadic VCPU releases at its highest
+    /// rate.
+    pub(crate) fn new(vcpu: &Vcpu, now: Instant) -> Option<Self> {
+        let reservation = vcpu.reservation;
+        let first = match vcpu.arrival {
+            Arrival::Periodic { offset } => Instant::ZERO + offset,
+            Arrival::Sporadic => now,
+            Arrival::None => return None,
+        };
+        let late = now.saturating_since(first).ticks().div_ceil(reservation.period.ticks().max(1));
+        let next = first + reservation.period * late;
+        let vcpu = vcpu.id;
+        Some(Self { vcpu, reservation, next, released: 0, completed: 0, heard: false })
+    }
+    /// When the next job is released.
+    pub(crate) const fn next_due(&self) -> Instant {
+        self.next
+    }
+    /// What is due by `now`, one event a call, each at its nominal instant.
+    pub(crate) fn next_event(&mut self, now: Instant) -> Option<(Instant, Event)> {
+        if self.next > now {
+            return None;
+        }
+        let at = self.next;
+        if !self.heard && self.completed < self.released {
+            self.completed += 1;
+            let index = self.completed - 1;
+            return Some((at, Event::Completed(JobId { vcpu: self.vcpu, index })));
+        }
+        let id = JobId { vcpu: self.vcpu, index: self.released };
+        self.released += 1;
+        self.next = at + self.reservation.period.max(Duration::from_nanos(1));
+        let deadline = at + self.reservation.deadline;
+        Some((at, Event::Released(Job { id, release: at, deadline })))
+    }
+    /// A program says that this job is done; `false` where that cannot be. Jobs end in order.
+    pub(crate) fn complete(&mut self, index: u32) -> bool {
+        let right = index == self.completed && self.completed < self.released;
+        if right {
+            self.completed += 1;
+            self.heard = true;
+        }
+        right
+    }
+    /// The reservation was changed; the next release stays where it is.
+    pub(crate) const fn change(&mut self, reservation: Reservation) {
+        self.reservation = reservation;
+    }
+    /// Whether jobs were released and no program ever reported an end.
+    pub(crate) const fn is_silent(&self) -> bool {
+        self.released > 0 && !self.heard
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    #[test]
+    fn releases_keep_to_the_grid_and_silent_programs_pile_up_nothing() {
+        let vcpu = Vcpu::new(4, ms(2), ms(10)).periodic();
+        let mut demand = Demand::new(&vcpu, Instant::ZERO + ms(15)).unwrap();
+        let id = |index| JobId { vcpu: VcpuId(4), index };
+        assert_eq!(demand.next_due(), Instant::ZERO + ms(20));
+        assert_eq!(demand.next_event(Instant::ZERO + ms(19)), None);
+        let now = Instant::ZERO + ms(31);
+        let mut seen = Vec::new();
+        while let Some((_, event)) = demand.next_event(now) {
+            seen.push(event);
+        }
+        let job = |index, at| {
+            let release = Instant::ZERO + ms(at);
+            Event::Released(Job { id: id(index), release, deadline: release + ms(10) })
+        };
+        assert_eq!(seen, [job(0, 20), Event::Completed(id(0)), job(1, 30)]);
+        assert!(demand.is_silent());
+        assert!(!demand.complete(0), "job 0 has ended already");
+        assert!(demand.complete(1));
+        assert!(!demand.is_silent());
+        assert!(!demand.complete(2), "job 2 was not released");
+    }
+}

@@ -1,0 +1,341 @@
+//! How a running system is asked and changed from other threads.
+//!
+//! Every call becomes a request in a mailbox that the agents empty at their next decision; the
+//! calling thread waits for the answer. The agents only ever try the mailbox's lock, so a caller
+//! that is preempted while it holds it delays nobody but itself.
+
+use super::vcpu::Live;
+use crate::clock::Clock;
+use crate::host::cgroup::{Client, Group, Tree};
+use crate::agent::wait::Bell;
+use maracas_core::admission::NotAdmitted;
+use maracas_core::contract::Mode;
+use maracas_core::{CoreId, Duration, Instant, Job, JobId, Reservation, Vcpu, VcpuId};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::{fmt, io, time};
+
+/// How long a caller waits for the agents, which answer within milliseconds while they live.
+const PATIENCE: time::Duration = time::Duration::from_secs(5);
+
+/// Wakes the programs whose demand comes as jobs.
+///
+/// Called by an agent at its real-time priority: an implementation must neither block nor wait
+/// for a lock that another thread may hold for long (a non-blocking send or a futex wake is
+/// right). VCPUs whose programs never connected are simply not known to the gate.
+pub trait JobGate: Send + Sync {
+    /// `job` is released now: lets the program of its VCPU begin.
+    fn release(&self, job: &Job);
+}
+
+/// Why a request was not carried out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// The policy's admission test said no; the numbers are inside.
+    NotAdmitted(NotAdmitted),
+    /// There is no such VCPU (any more).
+    Unknown(VcpuId),
+    /// The host refused: one sentence that names what and why.
+    Host(String),
+    /// The system is ending.
+    Ending,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAdmitted(why) => write!(f, "not admitted: {why}"),
+            Self::Unknown(vcpu) => write!(f, "there is no {vcpu}; ask for the list"),
+            Self::Host(why) => f.write_str(why),
+            Self::Ending => f.write_str("the system is ending"),
+        }
+    }
+}
+impl std::error::Error for Refusal {}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Self {
+        Self::Host(error.to_string())
+    }
+}
+
+/// What a VCPU is doing, at the instant of the question.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct VcpuStatus {
+    /// Which.
+    pub id: VcpuId,
+    /// Its name: the user's, or `vcpuN`.
+    pub name: String,
+    /// (C, T, D).
+    pub reservation: Reservation,
+    /// The core on which it waits or runs.
+    pub core: CoreId,
+    /// The mode in which it may run now; `None` while it is held back.
+    pub mode: Option<Mode>,
+    /// Foreground service so far.
+    pub foreground: Duration,
+    /// Background service so far.
+    pub background: Duration,
+    /// How many threads the machine knows in it.
+    pub threads: usize,
+}
+
+/// Which threads of which process ask for a VCPU.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Members {
+    /// The process.
+    pub pid: i32,
+    /// The threads to be bound.
+    pub tids: Vec<i32>,
+}
+
+/// One request to the agents; the answer goes back through its sender.
+pub(crate) enum Request {
+    Create { name: String, vcpu: Vcpu, reply: SyncSender<Result<CoreId, Refusal>> },
+    Set { id: VcpuId, reservation: Reservation, reply: SyncSender<Result<CoreId, Refusal>> },
+    /// A VCPU that was admitted gets its body.
+    Attach(Box<Live>),
+    /// Its threads changed in ways that no record tells: look again, and count this as a wake.
+    Rescan(VcpuId),
+    /// A program is about to be started in it: it must not be frozen until the next `Rescan`.
+    /// Answers on which core it is.
+    Hold { id: VcpuId, reply: SyncSender<CoreId> },
+    /// Ends a VCPU; its body comes back, at rest, to be disposed of.
+    Destroy { id: VcpuId, reply: SyncSender<Result<Option<Box<Live>>, Refusal>> },
+    List { reply: SyncSender<Vec<VcpuStatus>> },
+    Completed(JobId),
+    Gate(Arc<dyn JobGate>),
+}
+
+/// Where requests wait for the agents, and what threads beside the agents share.
+pub(crate) struct Mailbox {
+    queue: Mutex<Vec<Request>>,
+    bell: Bell,
+    next_id: AtomicU32,
+    stopping: AtomicBool,
+    /// Wakes the keeper of the programs.
+    pub(super) keeper: Bell,
+    pub(crate) clock: Clock,
+    pub(crate) tree: Tree,
+    /// Foreign processes that were taken in, by process number, and the groups inside them.
+    clients: Mutex<BTreeMap<i32, Client>>,
+    bound: Mutex<BTreeMap<VcpuId, (i32, Arc<Group>)>>,
+    ended: Mutex<Vec<VcpuId>>,
+}
+
+impl Mailbox {
+    pub(crate) fn new(tree: Tree, clock: Clock, first_id: u32) -> io::Result<Self> {
+        Ok(Self {
+            queue: Mutex::new(Vec::with_capacity(64)),
+            bell: Bell::new()?,
+            next_id: AtomicU32::new(first_id),
+            stopping: AtomicBool::new(false),
+            keeper: Bell::new()?,
+            clock,
+            tree,
+            clients: Mutex::default(),
+            bound: Mutex::default(),
+            ended: Mutex::default(),
+        })
+    }
+    /// Puts a request in and rings.
+    pub(crate) fn post(&self, request: Request) {
+        lock(&self.queue).push(request);
+        self.bell.ring();
+    }
+    /// Takes all requests; `false` where a caller holds the lock now (it will ring).
+    pub(crate) fn take(&self, into: &mut Vec<Request>) -> bool {
+        match self.queue.try_lock() {
+            Ok(mut queue) => {
+                into.append(&mut queue);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+    /// What rings at each request.
+    pub(crate) const fn bell(&self) -> &Bell {
+        &self.bell
+    }
+    /// Asks the keeper to end the run.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.keeper.ring();
+    }
+    /// Whether the end was asked for.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+    /// Drops the requests that nobody will answer any more: their callers hear [`Refusal::Ending`].
+    pub(crate) fn close(&self) {
+        self.stopping.store(true, Ordering::Release);
+        lock(&self.queue).clear();
+    }
+}
+
+impl Mailbox {
+    /// Lets the threads of a VCPU that ended go where they came from; where the runtime started
+    /// them, its keeper ends them.
+    fn dismiss(&self, id: VcpuId, live: Option<Box<Live>>) -> Result<(), Refusal> {
+        if let Some(mut live) = live {
+            live.release()?;
+        }
+        match lock(&self.bound).remove(&id) {
+            Some((pid, group)) => {
+                if let (Some(client), Some(group)) =
+                    (lock(&self.clients).get(&pid), Arc::into_inner(group))
+                {
+                    client.dismiss(group)?;
+                }
+            }
+            None => {
+                lock(&self.ended).push(id);
+                self.keeper.ring();
+            }
+        }
+        Ok(())
+    }
+    /// VCPUs that somebody ended and whose programs the keeper shall end.
+    pub(super) fn ended(&self) -> Vec<VcpuId> {
+        std::mem::take(&mut lock(&self.ended))
+    }
+    /// Lets all foreign processes go; the agents are gone already.
+    pub(super) fn dismiss_all(&self) -> Result<(), Refusal> {
+        while let Some((id, _)) = lock(&self.bound).first_key_value().map(|(id, b)| (*id, b.0)) {
+            self.dismiss(id, None)?;
+        }
+        while let Some((_, client)) = lock(&self.clients).pop_first() {
+            client.release()?;
+        }
+        Ok(())
+    }
+}
+
+/// Asks and changes a running system, from any thread but an agent. Cheap to clone.
+#[derive(Clone)]
+pub struct Handle {
+    mailbox: Arc<Mailbox>,
+}
+
+impl Handle {
+    pub(crate) const fn new(mailbox: Arc<Mailbox>) -> Self {
+        Self { mailbox }
+    }
+
+    /// Time since the run's start.
+    pub fn now(&self) -> Instant {
+        self.mailbox.clock.now()
+    }
+
+    /// Creates a VCPU and binds `members` to it. `vcpu.id` is ignored: the machine gives the next
+    /// number, which is never used again.
+    ///
+    /// # Errors
+    /// [`Refusal::NotAdmitted`] with the policy's numbers; [`Refusal::Host`] where the threads
+    /// cannot be moved into a group (nothing is left behind then).
+    pub fn create(
+        &self,
+        name: &str,
+        vcpu: Vcpu,
+        members: &Members,
+    ) -> Result<(VcpuId, CoreId), Refusal> {
+        let id = VcpuId(self.mailbox.next_id.fetch_add(1, Ordering::Relaxed));
+        let (name, vcpu) = (name.to_string(), Vcpu { id, ..vcpu });
+        let reservation = vcpu.reservation;
+        let core = self.ask(|reply| Request::Create { name: name.clone(), vcpu, reply })??;
+        match self.bind(id, members) {
+            Ok(group) => {
+                let live = Live::new(id, name, reservation, group);
+                self.mailbox.post(Request::Attach(Box::new(live)));
+                Ok((id, core))
+            }
+            Err(refusal) => {
+                let _ = self.destroy(id);
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Replaces (C, T, D) of a VCPU.
+    ///
+    /// # Errors
+    /// Where it is unknown or the policy refuses; the old reservation stays then.
+    pub fn set(&self, id: VcpuId, reservation: Reservation) -> Result<CoreId, Refusal> {
+        self.ask(|reply| Request::Set { id, reservation, reply })?
+    }
+
+    /// Ends a VCPU: threads of foreign processes go back where they came from, programs that the
+    /// runtime started are killed.
+    ///
+    /// # Errors
+    /// Where it is unknown.
+    pub fn destroy(&self, id: VcpuId) -> Result<(), Refusal> {
+        let live = self.ask(|reply| Request::Destroy { id, reply })??;
+        self.mailbox.dismiss(id, live)
+    }
+
+    /// All VCPUs, by increasing id.
+    ///
+    /// # Errors
+    /// [`Refusal::Ending`] where nobody answers any more.
+    pub fn list(&self) -> Result<Vec<VcpuStatus>, Refusal> {
+        self.ask(|reply| Request::List { reply })
+    }
+
+    /// The program says that it received all the service that this job needs. Wrong or repeated
+    /// ids are ignored.
+    pub fn completed(&self, job: JobId) {
+        self.mailbox.post(Request::Completed(job));
+    }
+
+    /// Binds one more thread to a VCPU that [`Handle::create`] made.
+    ///
+    /// # Errors
+    /// Where the VCPU is unknown or the thread cannot be moved.
+    pub fn adopt_thread(&self, id: VcpuId, tid: i32) -> Result<(), Refusal> {
+        let bound = lock(&self.mailbox.bound);
+        bound.get(&id).ok_or(Refusal::Unknown(id))?.1.add_thread(tid)?;
+        self.mailbox.post(Request::Rescan(id));
+        Ok(())
+    }
+
+    /// Says who wakes the programs at job releases from now on.
+    pub fn set_gate(&self, gate: Arc<dyn JobGate>) {
+        self.mailbox.post(Request::Gate(gate));
+    }
+
+    /// Asks the run to end in order, as at the end of its duration.
+    pub fn stop(&self) {
+        self.mailbox.stop();
+    }
+
+    /// Moves the members into a new group. Their process is taken in with its first VCPU.
+    fn bind(&self, id: VcpuId, members: &Members) -> Result<Arc<Group>, Refusal> {
+        let mut clients = lock(&self.mailbox.clients);
+        if !clients.contains_key(&members.pid) {
+            clients.insert(members.pid, self.mailbox.tree.adopt(members.pid)?);
+        }
+        let client = &clients[&members.pid];
+        let group = client.vcpu(id)?;
+        if let Err(error) = members.tids.iter().try_for_each(|tid| group.add_thread(*tid)) {
+            client.dismiss(group)?;
+            return Err(error.into());
+        }
+        let group = Arc::new(group);
+        lock(&self.mailbox.bound).insert(id, (members.pid, Arc::clone(&group)));
+        Ok(group)
+    }
+
+    fn ask<T>(&self, request: impl FnOnce(SyncSender<T>) -> Request) -> Result<T, Refusal> {
+        let (reply, answer) = sync_channel(1);
+        self.mailbox.post(request(reply));
+        answer.recv_timeout(PATIENCE).map_err(|_| Refusal::Ending)
+    }
+}
+
+/// A poisoned lock only says that another thread panicked; what these locks guard is whole then.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

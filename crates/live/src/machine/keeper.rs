@@ -1,0 +1,245 @@
+//! Programs: starting them, noticing their ends, ending them. Done by the thread that called
+//! `run`, which is not real-time: starting a program is long and must delay nobody.
+
+use super::handle::{Mailbox, Request};
+use super::vcpu::Live;
+use super::{Error, Launch, Setup};
+use crate::agent::wait::{Alarm, Poll, Token, wait};
+use crate::host::cgroup::Group;
+use crate::host::launch::{self, Child, Exit};
+use maracas_core::{Duration, Instant, Reservation, VcpuId};
+use std::collections::BTreeMap;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::time;
+
+/// How long a program has from SIGTERM to SIGKILL.
+const GRACE: time::Duration = time::Duration::from_millis(200);
+/// How often a VCPU whose programs have ended is looked at for children that live on.
+const PATROL: Duration = Duration::from_millis(100);
+/// How long the agents may take to answer: seconds only where they are gone.
+const PATIENCE: time::Duration = time::Duration::from_secs(5);
+
+/// One program and where it is in its life.
+struct Program<'a> {
+    launch: &'a Launch,
+    life: Life,
+}
+
+enum Life {
+    Waiting,
+    Running(Child),
+    Ended(Option<Exit>),
+}
+
+/// The group of a VCPU whose programs we start.
+struct Home {
+    group: Arc<Group>,
+    /// It has left, or was never admitted: nothing more is started in it.
+    left: bool,
+}
+
+/// Starts and ends the programs of a run.
+pub(super) struct Keeper<'a> {
+    setup: &'a Setup,
+    mailbox: &'a Mailbox,
+    programs: Vec<Program<'a>>,
+    homes: BTreeMap<VcpuId, Home>,
+    poll: Poll,
+    alarm: Alarm,
+}
+
+impl<'a> Keeper<'a> {
+    pub(super) fn new(setup: &'a Setup, mailbox: &'a Mailbox) -> Result<Self, Error> {
+        let host = |error| Error::Host("create an epoll", error);
+        let (poll, alarm) = (Poll::new().map_err(host)?, Alarm::new().map_err(host)?);
+        poll.add(mailbox.keeper.fd(), Token::Bell).map_err(host)?;
+        poll.add(alarm.fd(), Token::Alarm).map_err(host)?;
+        let program = |launch| Program { launch, life: Life::Waiting };
+        let programs = setup.programs.iter().map(program).collect();
+        Ok(Self { setup, mailbox, programs, homes: BTreeMap::new(), poll, alarm })
+    }
+
+    /// Keeps the programs until the run is over.
+    pub(super) fn keep(&mut self) -> Result<(), Error> {
+        let end = self.setup.duration.map_or(Instant::NEVER, |length| Instant::ZERO + length);
+        let mut ready = Vec::with_capacity(64);
+        loop {
+            let now = self.mailbox.clock.now();
+            self.start_due(now)?;
+            self.stop_due(now);
+            self.collect();
+            let over = self.setup.duration.is_none()
+                && !self.programs.is_empty()
+                && self.programs.iter().all(|program| matches!(program.life, Life::Ended(_)));
+            if over || now >= end || self.mailbox.is_stopping() {
+                return Ok(());
+            }
+            let next = self.next_due(now).min(end);
+            let host = |error| Error::Host("wait for programs", error);
+            self.alarm.set(self.mailbox.clock.monotonic_ns(next)).map_err(host)?;
+            wait(self.poll.fd(), &mut ready).map_err(host)?;
+            self.alarm.hush();
+            self.mailbox.keeper.hush();
+        }
+    }
+
+    fn start_due(&mut self, now: Instant) -> Result<(), Error> {
+        for index in 0..self.programs.len() {
+            let program = &self.programs[index];
+            if matches!(program.life, Life::Waiting) && program.launch.start <= now {
+                let launch = program.launch;
+                let started = self.start(launch, index as u32);
+                let child =
+                    started.map_err(|error| Error::Start(launch.name.clone(), error))?;
+                self.programs[index].life = child.map_or(Life::Ended(None), Life::Running);
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts one program; `None` where its VCPU is gone.
+    fn start(&mut self, launch: &Launch, index: u32) -> std::io::Result<Option<Child>> {
+        let id = launch.vcpu;
+        let first = !self.homes.contains_key(&id);
+        if first {
+            let group = Arc::new(self.mailbox.tree.vcpu(id)?);
+            self.homes.insert(id, Home { group, left: false });
+        }
+        let home = &self.homes[&id];
+        if home.left {
+            return Ok(None);
+        }
+        // A frozen group would never let the new program report.
+        let (reply, held) = sync_channel(1);
+        self.mailbox.post(Request::Hold { id, reply });
+        let place = held.recv_timeout(PATIENCE).map_err(|_| std::io::ErrorKind::TimedOut)?;
+        let core = self.setup.cores[usize::from(place.0)];
+        let mut child = launch::spawn(&launch.command, &home.group, core)?;
+        self.poll.add(child.pidfd.as_raw_fd(), Token::Budget(VcpuId(index)))?;
+        if first {
+            let (name, reservation) = self.described(id);
+            let live = Live::new(id, name, reservation, Arc::clone(&home.group));
+            self.mailbox.post(Request::Attach(Box::new(live)));
+        } else {
+            self.mailbox.post(Request::Rescan(id));
+        }
+        child.release()?;
+        Ok(Some(child))
+    }
+
+    fn described(&self, id: VcpuId) -> (String, Reservation) {
+        let system = &self.setup.system;
+        let place = system.vcpus.iter().position(|vcpu| vcpu.id == id);
+        let name = place.and_then(|place| self.setup.names.get(place)).cloned();
+        let zero = Reservation::implicit(Duration::ZERO, Duration::ZERO);
+        let reservation = place.map_or(zero, |place| system.vcpus[place].reservation);
+        (name.unwrap_or_else(|| id.to_string()), reservation)
+    }
+
+    /// Asks programs whose time is over to end; what does not listen ends with the run.
+    fn stop_due(&self, now: Instant) {
+        for program in &self.programs {
+            if let Life::Running(child) = &program.life
+                && program.launch.stop <= now
+            {
+                signal(child, libc::SIGTERM);
+            }
+        }
+    }
+
+    fn next_due(&self, now: Instant) -> Instant {
+        let mut next = Instant::NEVER;
+        for program in &self.programs {
+            next = next.min(match program.life {
+                Life::Waiting => program.launch.start,
+                // Told once a patrol, until it listens.
+                Life::Running(_) if program.launch.stop <= now => now.saturating_add(PATROL),
+                Life::Running(_) => program.launch.stop,
+                Life::Ended(_) => Instant::NEVER,
+            });
+        }
+        let lingering = self.homes.keys().any(|id| self.is_over(*id));
+        if lingering { next.min(now.saturating_add(PATROL)) } else { next }
+    }
+
+    /// Notes which programs have ended, and lets VCPUs leave of which nothing is left.
+    fn collect(&mut self) {
+        for id in self.mailbox.ended() {
+            if let Some(home) = self.homes.get_mut(&id) {
+                home.left = true;
+                // What was destroyed while it ran ends at once; the run's end looks again.
+                let _ = home.group.kill();
+            }
+        }
+        for program in &mut self.programs {
+            if let Life::Running(child) = &program.life
+                && let Ok(Some(exit)) = child.try_wait()
+            {
+                program.life = Life::Ended(Some(exit));
+            }
+        }
+        let over: Vec<_> = self.homes.keys().copied().filter(|id| self.is_over(*id)).collect();
+        for id in over {
+            let Some(home) = self.homes.get_mut(&id) else { continue };
+            if !home.group.is_populated().unwrap_or(false) {
+                home.left = true;
+                let (reply, _) = sync_channel(1);
+                self.mailbox.post(Request::Destroy { id, reply });
+            }
+        }
+    }
+
+    /// Whether all programs of a VCPU have ended that has not left yet.
+    fn is_over(&self, id: VcpuId) -> bool {
+        let mut programs = self.programs.iter().filter(|program| program.launch.vcpu == id);
+        !self.homes[&id].left && programs.all(|program| matches!(program.life, Life::Ended(_)))
+    }
+
+    /// Ends everything; the agents are gone and all threads released. Tells how each program ended.
+    pub(super) fn end(mut self, trouble: &mut Vec<String>) -> Vec<(String, Option<Exit>)> {
+        let running = |program: &Program<'_>| matches!(program.life, Life::Running(_));
+        for program in &self.programs {
+            if let Life::Running(child) = &program.life {
+                signal(child, libc::SIGTERM);
+            }
+        }
+        let deadline = time::Instant::now() + GRACE;
+        while self.programs.iter().any(running) && time::Instant::now() < deadline {
+            std::thread::sleep(time::Duration::from_millis(2));
+            for program in &mut self.programs {
+                if let Life::Running(child) = &program.life
+                    && let Ok(Some(_)) = child.try_wait()
+                {
+                    program.life = Life::Ended(None);
+                }
+            }
+        }
+        for home in self.homes.values() {
+            trouble.extend(home.group.kill().err().map(|error| error.to_string()));
+        }
+        for program in &mut self.programs {
+            if let Life::Running(child) = &program.life {
+                let _ = child.wait();
+                program.life = Life::Ended(None);
+            }
+        }
+        trouble.extend(self.mailbox.dismiss_all().err().map(|why| why.to_string()));
+        for (_, home) in std::mem::take(&mut self.homes) {
+            let removed = Arc::into_inner(home.group).map(Group::remove);
+            trouble.extend(removed.and_then(Result::err).map(|error| error.to_string()));
+        }
+        let exit = |program: Program<'_>| match program.life {
+            Life::Ended(exit) => (program.launch.name.clone(), exit),
+            Life::Waiting | Life::Running(_) => (program.launch.name.clone(), None),
+        };
+        self.programs.into_iter().map(exit).collect()
+    }
+}
+
+fn signal(child: &Child, signal: i32) {
+    let null = std::ptr::null::<libc::siginfo_t>();
+    // SAFETY: the descriptor names this child and no other; that it has ended is no error.
+    unsafe { libc::syscall(libc::SYS_pidfd_send_signal, child.pidfd.as_raw_fd(), signal, null, 0) };
+}

@@ -1,0 +1,293 @@
+//! The body of a VCPU: its threads, its group, its meter, and how it is held at present.
+
+use crate::host::HardwareCore;
+use crate::host::cgroup::Group;
+use crate::host::sched;
+use crate::machine::VcpuStatus;
+use crate::perf::Budget;
+use maracas_core::contract::Mode;
+use maracas_core::{CoreId, Duration, Reservation, VcpuId};
+use std::io;
+use std::sync::Arc;
+
+/// Service that a VCPU may take before the machine looks whether it may run at all: what a wake
+/// that no record told of costs at most. The kernel's shortest overflow period, twice.
+const TRIPWIRE_NS: u64 = 2 * crate::perf::SHORTEST_NS;
+
+/// How a VCPU is held: what its threads and its group are set to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Post {
+    /// `SCHED_FIFO` at this priority, thawed.
+    Foreground(u8),
+    /// `SCHED_OTHER`, thawed.
+    Background,
+    /// `SCHED_OTHER`, thawed, because it is believed blocked; a tripwire tells when it runs.
+    Watched,
+    /// `SCHED_OTHER`, frozen.
+    Frozen,
+}
+
+/// One thread of a VCPU.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Thread {
+    /// Its number.
+    pub(crate) tid: i32,
+    /// Its real-time priority as we set it; 0 = `SCHED_OTHER`.
+    priority: u8,
+    /// Whether it had something to run when it was last seen. A wake is seen only when it is
+    /// switched in.
+    pub(crate) runnable: bool,
+}
+
+/// The VCPU's counter on one core, and how much of it is in the meters.
+#[derive(Debug)]
+struct Seat {
+    budget: Budget,
+    seen_ns: u64,
+    /// The count at which it was told to overflow.
+    armed_ns: Option<u64>,
+}
+
+/// A VCPU that has a body.
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub(crate) id: VcpuId,
+    pub(crate) name: String,
+    pub(crate) reservation: Reservation,
+    pub(crate) group: Arc<Group>,
+    pub(crate) threads: Vec<Thread>,
+    pub(crate) post: Post,
+    /// What the machine law says it should be; set by `Core::judge`.
+    pub(crate) want: Post,
+    /// A program of it is being started: it must not be frozen meanwhile.
+    pub(crate) holds: u32,
+    /// Frozen as far as the records have been read: its threads run into the trap, no more.
+    pub(crate) trapped: bool,
+    /// What the policy has been told of the meters.
+    pub(crate) told_ns: [u64; 2],
+    /// Where in the core's outbox its last closed stint stands.
+    pub(crate) last_closed: Option<usize>,
+    meter_ns: [u64; 2],
+    seats: Vec<Option<Seat>>,
+    core: Option<CoreId>,
+    /// The thread that is raised first next time, so that threads share the budget.
+    turn: usize,
+    /// Which priority it had last; used again where it still fits.
+    pub(crate) last_priority: u8,
+    scratch: Vec<i32>,
+}
+
+impl Live {
+    /// A body at rest, on no core yet.
+    pub(crate) fn new(
+        id: VcpuId,
+        name: String,
+        reservation: Reservation,
+        group: Arc<Group>,
+    ) -> Self {
+        Self {
+            id,
+            name,
+            reservation,
+            group,
+            threads: Vec::with_capacity(64),
+            post: Post::Watched,
+            want: Post::Watched,
+            holds: 0,
+            trapped: false,
+            told_ns: [0; 2],
+            last_closed: None,
+            meter_ns: [0; 2],
+            seats: Vec::new(),
+            core: None,
+            turn: 0,
+            last_priority: 0,
+            scratch: Vec::with_capacity(64),
+        }
+    }
+
+    /// The mode in which its service counts now: whatever it gets without budget is surplus.
+    pub(crate) const fn mode(&self) -> Mode {
+        match self.post {
+            Post::Foreground(_) => Mode::Foreground,
+            Post::Background | Post::Watched | Post::Frozen => Mode::Background,
+        }
+    }
+    /// Its meter of `mode`, as of the last [`Live::settle`].
+    pub(crate) const fn meter(&self, mode: Mode) -> Duration {
+        Duration::from_nanos(self.meter_ns[mode as usize])
+    }
+    /// Service of `mode` that the policy has not been told of.
+    pub(crate) const fn untold_ns(&self, mode: Mode) -> u64 {
+        self.meter_ns[mode as usize].saturating_sub(self.told_ns[mode as usize])
+    }
+    /// Whether any of its threads has something to run, as far as seen.
+    pub(crate) fn is_runnable(&self) -> bool {
+        self.threads.iter().any(|thread| thread.runnable)
+    }
+    /// Believes that something in it runs, until a record says otherwise.
+    pub(crate) fn suppose_runnable(&mut self) {
+        self.threads.iter_mut().for_each(|thread| thread.runnable = true);
+    }
+
+    /// Goes to `core`, of which the kernel's number is `hardware`: it must be at rest. `event` is
+    /// told of a new budget event there.
+    pub(crate) fn sit(
+        &mut self,
+        core: CoreId,
+        hardware: HardwareCore,
+        confined: bool,
+        event: impl FnOnce(i32) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let index = core.0 as usize;
+        if self.seats.len() <= index {
+            self.seats.resize_with(index + 1, || None);
+        }
+        if self.seats[index].is_none() {
+            let group = self.group.dir_fd().ok_or(io::ErrorKind::Unsupported)?;
+            let budget = Budget::open(group, hardware.0)?;
+            event(budget.fd())?;
+            self.seats[index] = Some(Seat { budget, seen_ns: 0, armed_ns: None });
+        }
+        self.core = Some(core);
+        if confined {
+            return self.group.confine(hardware);
+        }
+        self.threads.iter().try_for_each(|thread| {
+            sched::unless_gone(sched::set_affinity(thread.tid, hardware))
+        })
+    }
+
+    /// Brings the meters up to date: what was counted since the last time belongs to the present
+    /// mode.
+    pub(crate) fn settle(&mut self) -> io::Result<()> {
+        let mode = self.mode() as usize;
+        if let Some(seat) = seat(&mut self.seats, self.core) {
+            let count = seat.budget.count()?;
+            self.meter_ns[mode] += count.saturating_sub(seat.seen_ns);
+            seat.seen_ns = count;
+        }
+        Ok(())
+    }
+
+    /// Lets the budget event fire when the present mode's meter reads `until`.
+    pub(crate) fn arm(&mut self, until: Duration) -> io::Result<()> {
+        // While the mode lasts, count and meter differ by a constant.
+        let rest = until.ticks().saturating_sub(self.meter_ns[self.mode() as usize]);
+        self.arm_after(rest)
+    }
+    /// Lets the budget event fire as soon as anything in it runs.
+    pub(crate) fn arm_tripwire(&mut self) -> io::Result<()> {
+        self.arm_after(TRIPWIRE_NS)
+    }
+    /// `rest_ns` counts from the last settling.
+    fn arm_after(&mut self, rest_ns: u64) -> io::Result<()> {
+        let Some(seat) = seat(&mut self.seats, self.core) else { return Ok(()) };
+        let at_ns = seat.seen_ns.saturating_add(rest_ns);
+        if seat.armed_ns == Some(at_ns) {
+            return Ok(());
+        }
+        seat.armed_ns = Some(at_ns);
+        // It may have run since.
+        let rest_ns = at_ns.saturating_sub(seat.budget.count()?);
+        seat.budget.arm(rest_ns)
+    }
+    /// Lets the budget event rest.
+    pub(crate) fn disarm(&mut self) -> io::Result<()> {
+        let Some(seat) = seat(&mut self.seats, self.core) else { return Ok(()) };
+        seat.armed_ns = None;
+        seat.budget.disarm()
+    }
+    /// The event fired: it must be armed anew, however much is left.
+    pub(crate) fn fired(&mut self) {
+        if let Some(seat) = seat(&mut self.seats, self.core) {
+            seat.armed_ns = None;
+        }
+    }
+
+    /// Raises all threads. Another thread comes first each time, since the first in the queue of a
+    /// priority runs until it blocks.
+    pub(crate) fn raise(&mut self, priority: u8) -> io::Result<()> {
+        let count = self.threads.len();
+        self.turn += usize::from(self.threads.iter().any(|thread| thread.priority != priority));
+        for i in 0..count {
+            let thread = &mut self.threads[(self.turn + i) % count];
+            if thread.priority != priority {
+                sched::unless_gone(sched::set_fifo(thread.tid, priority, true))?;
+                thread.priority = priority;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes real-time priority from all threads.
+    pub(crate) fn demote(&mut self) -> io::Result<()> {
+        for thread in self.threads.iter_mut().filter(|thread| thread.priority != 0) {
+            sched::unless_gone(sched::set_other(thread.tid))?;
+            thread.priority = 0;
+        }
+        Ok(())
+    }
+
+    /// Adds a thread that the records told of; `false` where it was known.
+    pub(crate) fn born(&mut self, tid: i32) -> bool {
+        let new = self.threads.iter().all(|thread| thread.tid != tid);
+        if new {
+            self.threads.push(Thread { tid, priority: 0, runnable: true });
+        }
+        new
+    }
+    /// Forgets a thread.
+    pub(crate) fn died(&mut self, tid: i32) {
+        self.threads.retain(|thread| thread.tid != tid);
+    }
+    /// The thread of this number.
+    pub(crate) fn thread(&mut self, tid: i32) -> Option<&mut Thread> {
+        self.threads.iter_mut().find(|thread| thread.tid == tid)
+    }
+    /// Asks the kernel which threads there are.
+    pub(crate) fn rescan(&mut self) -> io::Result<()> {
+        let mut tids = std::mem::take(&mut self.scratch);
+        let result = self.group.threads(&mut tids);
+        if result.is_ok() {
+            self.threads.retain(|thread| tids.contains(&thread.tid));
+            for tid in &tids {
+                self.born(*tid);
+            }
+        }
+        self.scratch = tids;
+        result
+    }
+
+    /// Fills in what only the body knows.
+    pub(crate) fn describe(&self, status: &mut VcpuStatus) {
+        status.mode = match self.post {
+            Post::Foreground(_) => Some(Mode::Foreground),
+            Post::Background => Some(Mode::Background),
+            Post::Watched | Post::Frozen => None,
+        };
+        status.foreground = self.meter(Mode::Foreground);
+        status.background = self.meter(Mode::Background);
+        status.threads = self.threads.len();
+    }
+
+    /// Leaves every thread that exists as the kernel would have it without us. Repeats until no
+    /// thread was born meanwhile.
+    pub(crate) fn release(&mut self) -> io::Result<()> {
+        loop {
+            let before = self.threads.len();
+            self.rescan()?;
+            self.threads.iter_mut().for_each(|thread| thread.priority = u8::MAX);
+            self.demote()?;
+            self.rescan()?;
+            if self.threads.len() <= before {
+                break;
+            }
+        }
+        self.group.thaw()
+    }
+}
+
+fn seat(seats: &mut [Option<Seat>], core: Option<CoreId>) -> Option<&mut Seat> {
+    seats.get_mut(core?.0 as usize)?.as_mut()
+}

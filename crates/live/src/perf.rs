@@ -1,0 +1,142 @@
+//! Kernel events: the budget event of a VCPU on a core, and the switch records of a core.
+//!
+//! Both count and record in the kernel; an agent only reads. Time stamps are `CLOCK_MONOTONIC`.
+
+mod records;
+
+pub(crate) use records::{Record, Switches};
+
+use perf_event_open_sys as sys;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, RawFd};
+use std::ptr::NonNull;
+use sys::bindings as abi;
+
+/// An event that is not meant to overflow: 18 hours of service. An overflow does no harm, since
+/// every one is checked against the count.
+const UNARMED_NS: u64 = 1 << 46;
+/// The kernel's shortest overflow period (`perf_swevent_start_hrtimer` in kernel/events/core.c).
+pub(crate) const SHORTEST_NS: u64 = 10_000;
+
+/// The budget event of one VCPU on one core: the time that all threads of its group ran there,
+/// kernel time included, and an overflow when a given amount of it has passed.
+///
+/// It counts from its opening to its end and is never reset, so that its reading is a meter. Forks
+/// and exits in the group make it readable too, so that new threads are raised at once.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    file: File,
+    armed_ns: u64,
+    /// Keeps the ring that `poll` needs; nothing is read from it.
+    _ring: Ring,
+}
+
+impl Budget {
+    /// Opens the event for the group whose v2 directory `group` is, on the hardware core `core`.
+    pub(crate) fn open(group: BorrowedFd<'_>, core: u32) -> io::Result<Self> {
+        let mut attr = attributes(u64::from(abi::PERF_COUNT_SW_TASK_CLOCK));
+        attr.__bindgen_anon_1.sample_period = UNARMED_NS;
+        attr.sample_type = u64::from(abi::PERF_SAMPLE_TIME);
+        attr.set_task(1);
+        attr.set_watermark(1);
+        attr.__bindgen_anon_2.wakeup_watermark = 1;
+        let flags = abi::PERF_FLAG_PID_CGROUP | abi::PERF_FLAG_FD_CLOEXEC;
+        let file = open(&mut attr, group.as_raw_fd(), core as i32, flags)?;
+        // A read-only mapping is overwritten in a circle: it never fills up.
+        let ring = Ring::map(&file, 1, libc::PROT_READ)?;
+        Ok(Self { file, armed_ns: UNARMED_NS, _ring: ring })
+    }
+    /// The descriptor to wait for.
+    pub(crate) fn fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+    /// The time counted so far, in nanoseconds. Where the group runs on another core right now this
+    /// interrupts that core (3 us).
+    pub(crate) fn count(&self) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        (&self.file).read_exact(&mut bytes)?;
+        Ok(u64::from_ne_bytes(bytes))
+    }
+    /// Becomes readable after `rest_ns` more of counted time, but not before [`SHORTEST_NS`].
+    pub(crate) fn arm(&mut self, rest_ns: u64) -> io::Result<()> {
+        let period = rest_ns.clamp(SHORTEST_NS, UNARMED_NS);
+        // The kernel takes the number's address, though the binding is typed otherwise.
+        let address = (&raw const period).expose_provenance() as u64;
+        // SAFETY: the descriptor is an event of ours, and the kernel only reads `period`.
+        let result = unsafe { sys::ioctls::PERIOD(self.fd(), address) };
+        self.armed_ns = period;
+        check(result)
+    }
+    /// Is not meant to become readable any more.
+    pub(crate) fn disarm(&mut self) -> io::Result<()> {
+        if self.armed_ns == UNARMED_NS { Ok(()) } else { self.arm(UNARMED_NS) }
+    }
+}
+
+/// A mapping of an event's ring: one page of positions, then the data.
+#[derive(Debug)]
+struct Ring {
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone and stays where it is until dropped.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    fn map(file: &File, data_pages: usize, protection: i32) -> io::Result<Self> {
+        let bytes = (1 + data_pages) * page_bytes();
+        // SAFETY: a new shared mapping of an event's descriptor; no existing memory is touched.
+        let base = unsafe {
+            let null = std::ptr::null_mut();
+            libc::mmap(null, bytes, protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast()).ok_or_else(io::Error::last_os_error)?;
+        Ok(Self { base, bytes })
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `map` with this length, and nobody else holds a pointer into it.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// Attributes of a software event that starts to count at once and uses our clock.
+fn attributes(config: u64) -> abi::perf_event_attr {
+    let mut attr = abi::perf_event_attr {
+        type_: abi::PERF_TYPE_SOFTWARE,
+        size: size_of::<abi::perf_event_attr>() as u32,
+        config,
+        clockid: libc::CLOCK_MONOTONIC,
+        ..Default::default()
+    };
+    attr.set_use_clockid(1);
+    attr
+}
+
+fn open(attr: &mut abi::perf_event_attr, pid: i32, core: i32, flags: u32) -> io::Result<File> {
+    // SAFETY: the attributes are ours and their size is told; the descriptor is new.
+    unsafe {
+        let fd = sys::perf_event_open(attr, pid, core, -1, libc::c_ulong::from(flags));
+        check(fd)?;
+        Ok(File::from_raw_fd(fd))
+    }
+}
+
+fn page_bytes() -> usize {
+    // SAFETY: a plain question.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}
+
+fn check(result: i32) -> io::Result<()> {
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,153 @@
+//! The ring of switch, fork and exit records of one core.
+
+use super::{Ring, abi, attributes, check, open, page_bytes, sys};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Pages of records: 256 KiB hold 8192 switches, which is 100 ms at 80 000 switches per second.
+const DATA_PAGES: usize = 64;
+/// The longest record that we ask for is a fork, 48 bytes.
+const LONGEST: usize = 64;
+/// Switched out while still runnable; absent where the thread blocked.
+const OUT: u32 = abi::PERF_RECORD_MISC_SWITCH_OUT;
+const PREEMPTED: u32 = abi::PERF_RECORD_MISC_SWITCH_OUT_PREEMPT;
+
+/// Something that the kernel recorded on a core, with its time in monotonic nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Record {
+    /// A thread was put on the core.
+    In { tid: i32, at_ns: u64 },
+    /// A thread was taken off the core: preempted, or because it blocked.
+    Out { tid: i32, at_ns: u64, preempted: bool },
+    /// A thread made another.
+    Fork { parent: i32, child: i32, at_ns: u64 },
+    /// A thread is ending.
+    Exit { tid: i32, at_ns: u64 },
+    /// Records were lost: what is known of threads must be asked again.
+    Lost { at_ns: u64 },
+}
+
+impl Record {
+    /// When.
+    pub(crate) const fn at_ns(&self) -> u64 {
+        match self {
+            Self::In { at_ns, .. }
+            | Self::Out { at_ns, .. }
+            | Self::Fork { at_ns, .. }
+            | Self::Exit { at_ns, .. }
+            | Self::Lost { at_ns } => *at_ns,
+        }
+    }
+}
+
+/// The records of one core.
+#[derive(Debug)]
+pub(crate) struct Switches {
+    file: File,
+    ring: Ring,
+    /// Where the data begins in the mapping.
+    data: usize,
+    mask: u64,
+}
+
+impl Switches {
+    /// Starts to record what happens on the hardware core `core`.
+    pub(crate) fn open(core: u32) -> io::Result<Self> {
+        let mut attr = attributes(u64::from(abi::PERF_COUNT_SW_DUMMY));
+        attr.sample_type = u64::from(abi::PERF_SAMPLE_TID | abi::PERF_SAMPLE_TIME);
+        attr.set_context_switch(1);
+        attr.set_task(1);
+        attr.set_sample_id_all(1);
+        attr.set_watermark(1);
+        // Wakes the agent before records are lost, however long it has nothing else to do.
+        attr.__bindgen_anon_2.wakeup_watermark = (DATA_PAGES * page_bytes() / 2) as u32;
+        let file = open(&mut attr, -1, core as i32, abi::PERF_FLAG_FD_CLOEXEC)?;
+        let ring = Ring::map(&file, DATA_PAGES, libc::PROT_READ | libc::PROT_WRITE)?;
+        let mask = (DATA_PAGES * page_bytes()) as u64 - 1;
+        Ok(Self { file, ring, data: page_bytes(), mask })
+    }
+    /// The descriptor to wait for.
+    pub(crate) fn fd(&self) -> i32 {
+        self.file.as_raw_fd()
+    }
+    /// Stops recording, for good.
+    pub(crate) fn stop(&self) -> io::Result<()> {
+        // SAFETY: the descriptor is an event of ours.
+        check(unsafe { sys::ioctls::DISABLE(self.fd(), 0) })
+    }
+
+    /// Takes the next record that concerns us, if there is one.
+    pub(crate) fn next(&mut self) -> Option<Record> {
+        loop {
+            let (head, tail) = (self.position(Field::Head), self.position(Field::Tail));
+            let (head, at) = (head.load(Ordering::Acquire), tail.load(Ordering::Relaxed));
+            if at == head {
+                return None;
+            }
+            let mut bytes = [0; LONGEST];
+            self.copy(at, &mut bytes[..8]);
+            let size = u64::from(u16::from_ne_bytes([bytes[6], bytes[7]]));
+            self.copy(at, &mut bytes[..LONGEST.min(size as usize)]);
+            tail.store(at + size.max(8), Ordering::Release);
+            if let Some(record) = parse(&bytes) {
+                return Some(record);
+            }
+        }
+    }
+
+    fn copy(&self, from: u64, into: &mut [u8]) {
+        for (i, byte) in into.iter_mut().enumerate() {
+            let at = ((from + i as u64) & self.mask) as usize;
+            // SAFETY: the masked position lies inside the mapped data pages, and the kernel does
+            // not write between tail and head.
+            *byte = unsafe { self.ring.base.as_ptr().add(self.data + at).read() };
+        }
+    }
+
+    fn position(&self, field: Field) -> &AtomicU64 {
+        let page = self.ring.base.as_ptr().cast::<abi::perf_event_mmap_page>();
+        // SAFETY: the first page of the mapping is this structure and outlives `self`; the kernel
+        // and we access both fields as whole aligned words.
+        unsafe {
+            AtomicU64::from_ptr(match field {
+                Field::Head => &raw mut (*page).data_head,
+                Field::Tail => &raw mut (*page).data_tail,
+            })
+        }
+    }
+}
+
+enum Field {
+    Head,
+    Tail,
+}
+
+/// Reads one record; `None` for kinds that do not concern us and for the idle thread.
+fn parse(bytes: &[u8; LONGEST]) -> Option<Record> {
+    let word = |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
+    let misc = u32::from(u16::from_ne_bytes([bytes[4], bytes[5]]));
+    match word(0) {
+        // Header; the other thread's pid and tid; then our own pid, tid and time.
+        abi::PERF_RECORD_SWITCH_CPU_WIDE => {
+            let (tid, at_ns) = (word(20) as i32, long(24));
+            if tid <= 0 {
+                None
+            } else if misc & OUT == 0 {
+                Some(Record::In { tid, at_ns })
+            } else {
+                Some(Record::Out { tid, at_ns, preempted: misc & PREEMPTED != 0 })
+            }
+        }
+        // Header; pid, parent's pid, tid, parent's tid; time.
+        abi::PERF_RECORD_FORK => {
+            Some(Record::Fork { parent: word(20) as i32, child: word(16) as i32, at_ns: long(24) })
+        }
+        abi::PERF_RECORD_EXIT => Some(Record::Exit { tid: word(16) as i32, at_ns: long(24) }),
+        // Header; event id, how many; then pid, tid and time.
+        abi::PERF_RECORD_LOST => Some(Record::Lost { at_ns: long(32) }),
+        _ => None,
+    }
+}

@@ -1,0 +1,34 @@
+use super::*;
+use crate::host::HardwareCore;
+use crate::host::cgroup::{Hierarchies, Tree};
+use crate::host::launch::{self, Command, Output};
+use maracas_core::VcpuId;
+use std::time::Duration;
+
+#[test]
+fn a_budget_event_counts_what_its_group_runs() {
+    let group = Hierarchies::read()
+        .and_then(|hierarchies| Tree::create(&hierarchies))
+        .and_then(|tree| Ok((tree.vcpu(VcpuId(0))?, tree)));
+    let (group, tree) = match group {
+        Ok(group) => group,
+        Err(error) => return eprintln!("skipped: {error}"),
+    };
+    let budget = Budget::open(group.dir_fd().unwrap(), 0);
+    let budget = match budget {
+        Ok(budget) => budget,
+        Err(error) => return eprintln!("skipped: {error}"),
+    };
+    let argv = ["sh", "-c", "while :; do :; done"].map(Into::into).to_vec();
+    let command = Command { argv, output: Output::Null, ..Command::default() };
+    let mut child = launch::spawn(&command, &group, HardwareCore(0)).unwrap();
+    child.release().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let count = budget.count().unwrap();
+    group.kill().unwrap();
+    child.wait().unwrap();
+    group.remove().unwrap();
+    tree.remove().unwrap();
+    // Another process may take most of the core, but not all of it.
+    assert!((5_000_000..400_000_000).contains(&count), "{count} ns");
+}

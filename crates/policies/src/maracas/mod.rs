@@ -1,0 +1,474 @@
+//! MARACAS: VCPUs with guaranteed budgets in rate-monotonic order on each core, and surplus time
+//! shared by rule.
+//!
+//! # Paper
+//! Y. Ye, R. West, J. Zhang, Z. Cheng. "MARACAS: A Real-Time Multicore VCPU Scheduling
+//! Framework." RTSS 2016, <https://hdl.handle.net/2144/27916>. Sections II.A, III and V.A
+//! (placement).
+//! # Model
+//! VCPUs (C, T) whose threads run, block and wake as they like, with jobs or without. A VCPU never
+//! leaves its core. I/O VCPUs are PIBS servers at the period of the VCPU that they serve.
+//! # How it works
+//! Each VCPU is a sporadic server. A core's foreground list holds all its VCPUs in RM order, each
+//! with the mark `foreground meter + budget usable now`; a spent VCPU is thus skipped until its
+//! next chunk raises the mark. The background list holds all of them again, in the order of the
+//! rule (`background.rs`). New VCPUs go to the core that FIND_HOST_CPU names (`place.rs`).
+//! # Invariants
+//! Chunks of a server sum to C. Only foreground service is charged; background time never changes
+//! a budget. Replenishment instants come from chunk times, never from a late `now`. A chosen
+//! background VCPU is not overtaken before its core was in the foreground again.
+//! # Where we differ from the paper
+//! The sporadic server is the corrected one. Admission offers two further tests. VCPUs that demand
+//! a core are placed before the others. A VCPU that arrives starts with the least BGT of its core:
+//! from zero it would take all surplus time for long. Deadlines before the period's end give
+//! deadline-monotonic order. A rotation of background time within an interval is offered.
+
+mod background;
+mod place;
+
+use crate::parts::jobs::ByVcpu;
+use crate::parts::pibs::Pibs;
+use crate::parts::priority::{self, ADMISSION};
+use crate::parts::sporadic::Sporadic;
+use crate::parts::table::{Family, Table};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use background::{BACKGROUND, Intensity, Interval, Rule};
+use maracas_core::admission::Verdict;
+use maracas_core::contract::{Claims, End, Entry, Grant, Mark, Mode, Needs, Stint};
+use maracas_core::params::{Kind, ParamSpec, Params};
+use maracas_core::{
+    CoreId, CoreSet, Duration, Event, Instant, Job, JobId, Plan, Policy, Role, System, Vcpu, VcpuId,
+};
+
+const SLICE: ParamSpec = ParamSpec {
+    name: "background_slice",
+    kind: Kind::Time(""),
+    help: "surplus time after which another VCPU is chosen by the rule, such as \"2ms\"; empty = \
+           the paper's: the chosen one is kept until the core returns to the foreground",
+};
+
+pub(crate) const ENTRY: Entry = Entry {
+    name: "maracas",
+    paper: "Ye, West, Zhang and Cheng, MARACAS: A Real-Time Multicore VCPU Scheduling Framework, \
+            RTSS 2016",
+    summary: "guaranteed budgets in rate-monotonic order on each core, surplus time by rule",
+    params: &[ADMISSION, BACKGROUND, SLICE],
+    needs: Needs { jobs: false, visible_wakes: false, counters: false },
+    claims: Claims { partitioned: true, work_conserving: true, no_miss_when_admitted: true },
+    admit,
+    build,
+};
+
+fn admit(system: &System, params: &Params) -> Verdict {
+    placed(system, params).1
+}
+
+fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
+    let (table, verdict) = placed(system, params);
+    if !verdict.accepted() {
+        return Err(verdict);
+    }
+    let mut policy = Maracas {
+        rule: Rule::chosen(params),
+        slice: params.time(&SLICE),
+        table,
+        states: ByVcpu::default(),
+        locals: alloc::vec![Local::default(); system.cores.len()],
+        stale: system.core_ids().collect(),
+        grants: Vec::new(),
+    };
+    for core in system.core_ids() {
+        for vcpu in policy.table.on(core) {
+            policy.states.insert(vcpu.id, State::new(vcpu, core, Instant::ZERO));
+            policy.locals[core.0 as usize].add(vcpu.id);
+        }
+    }
+    Ok(Box::new(policy))
+}
+
+fn placed(system: &System, params: &Params) -> (Table, Verdict) {
+    let test = priority::chosen(params, &ADMISSION);
+    let mut table = Table::new(system, Family::FixedPriority, test, place::find_host);
+    let mut verdict = table.fill(system, false);
+    if params.time(&SLICE).is_some_and(Duration::is_zero) {
+        let objection = "background_slice is 0; leave it empty or give a time above 0";
+        verdict.objections.push(objection.into());
+    }
+    (table, verdict)
+}
+
+/// The two kinds of servers behind one face.
+#[derive(Clone, Debug)]
+enum Server {
+    Sporadic(Sporadic),
+    Pibs { server: Pibs, declared: Duration },
+}
+
+impl Server {
+    fn new(vcpu: &Vcpu, at: Instant) -> Self {
+        let r = &vcpu.reservation;
+        match vcpu.role {
+            Role::Main | Role::Monitor | Role::Migration => {
+                Self::Sporadic(Sporadic::new(r.budget, r.period, at))
+            }
+            Role::Io => {
+                Self::Pibs { server: Pibs::new(r.utilization(), r.period, at), declared: r.period }
+            }
+        }
+    }
+    const fn period(&self) -> Duration {
+        match self {
+            Self::Sporadic(server) => server.period(),
+            Self::Pibs { server, .. } => server.period(),
+        }
+    }
+    fn wake(&mut self, at: Instant, served: Option<Duration>, idle: bool) {
+        match self {
+            Self::Sporadic(server) => server.unblock(at),
+            Self::Pibs { server, declared } => server.wake(at, served.unwrap_or(*declared), idle),
+        }
+    }
+    fn charge(&mut self, used: Duration, blocked: bool) {
+        match self {
+            Self::Sporadic(server) => server.charge(used),
+            Self::Pibs { server, .. } => server.charge(used, blocked),
+        }
+    }
+    fn update(&mut self, now: Instant) {
+        match self {
+            Self::Sporadic(_) => {}
+            Self::Pibs { server, .. } => server.update(now),
+        }
+    }
+    fn usable(&self, now: Instant) -> Duration {
+        match self {
+            Self::Sporadic(server) => server.usable(now),
+            Self::Pibs { server, .. } => server.usable(),
+        }
+    }
+    fn next(&self, now: Instant) -> Option<Instant> {
+        match self {
+            Self::Sporadic(server) => server.next(now),
+            Self::Pibs { server, .. } => server.next().filter(|at| *at > now),
+        }
+    }
+    fn change(&mut self, vcpu: &Vcpu, at: Instant) {
+        let r = &vcpu.reservation;
+        match self {
+            Self::Sporadic(server) => server.change(r.budget, r.period, at),
+            Self::Pibs { server, declared } => {
+                *declared = r.period;
+                server.change(r.utilization(), r.period);
+            }
+        }
+    }
+}
+
+/// What is known of one VCPU.
+#[derive(Clone, Debug)]
+struct State {
+    id: VcpuId,
+    core: CoreId,
+    role: Role,
+    server: Server,
+    /// D, where that lies before the period's end.
+    deadline: Duration,
+    /// Its meters, as far as they were reported.
+    foreground: Duration,
+    background: Duration,
+    /// Background CPU time for the fair rule.
+    bgt: Duration,
+    /// It arrived at run time and has no BGT yet.
+    newcomer: bool,
+    requests: u64,
+    /// Where its background grant ends while it is the chosen one.
+    slice_end: Mark,
+    /// Whether it has something to run, as far as is known.
+    runnable: bool,
+    woken: Instant,
+    /// Releases of uncompleted jobs.
+    pending: VecDeque<(u32, Instant)>,
+    completed: u32,
+}
+
+impl State {
+    fn new(vcpu: &Vcpu, core: CoreId, at: Instant) -> Self {
+        Self {
+            id: vcpu.id,
+            core,
+            role: vcpu.role,
+            server: Server::new(vcpu, at),
+            deadline: vcpu.reservation.deadline,
+            foreground: Duration::ZERO,
+            background: Duration::ZERO,
+            bgt: Duration::ZERO,
+            newcomer: false,
+            requests: 0,
+            slice_end: Mark::NEVER,
+            runnable: false,
+            woken: Instant::ZERO,
+            pending: VecDeque::new(),
+            completed: 0,
+        }
+    }
+    /// Smaller goes first in the foreground: RM order, by the inherited period for I/O.
+    fn urgency(&self) -> (Duration, VcpuId) {
+        (self.deadline.min(self.server.period()), self.id)
+    }
+    fn intensity(&self) -> Intensity {
+        Intensity { requests: self.requests, service: self.foreground + self.background }
+    }
+    fn wake(&mut self, at: Instant, served: Option<Duration>) {
+        self.server.wake(at, served, !self.runnable);
+        self.runnable = true;
+        self.woken = self.woken.max(at);
+    }
+    fn release(&mut self, job: &Job) {
+        if job.id.index < self.completed {
+            return;
+        }
+        self.pending.push_back((job.id.index, job.release));
+        if !self.runnable {
+            self.wake(job.release, None);
+        }
+    }
+    fn complete(&mut self, id: JobId) {
+        self.completed = self.completed.max(id.index + 1);
+        while self.pending.front().is_some_and(|(index, _)| *index < self.completed) {
+            self.pending.pop_front();
+        }
+    }
+    /// It blocked at `at`; told late, it may have woken since. True if it sleeps.
+    fn block(&mut self, at: Instant) -> bool {
+        if at < self.woken {
+            return false;
+        }
+        self.runnable = false;
+        if let Some(&(_, release)) = self.pending.iter().find(|(_, release)| *release >= at) {
+            self.wake(release, None);
+        }
+        !self.runnable
+    }
+}
+
+/// What is known of one core.
+#[derive(Clone, Debug)]
+struct Local {
+    /// Its VCPUs in RM order.
+    foreground: Vec<VcpuId>,
+    /// Its VCPUs in the order of the background rule.
+    background: Vec<VcpuId>,
+    interval: Interval,
+    /// When its line must be looked at again.
+    next: Instant,
+}
+
+impl Default for Local {
+    fn default() -> Self {
+        Self {
+            foreground: Vec::new(),
+            background: Vec::new(),
+            interval: Interval::default(),
+            next: Instant::NEVER,
+        }
+    }
+}
+
+impl Local {
+    fn add(&mut self, vcpu: VcpuId) {
+        self.foreground.push(vcpu);
+        self.background.push(vcpu);
+    }
+    fn remove(&mut self, vcpu: VcpuId) {
+        self.foreground.retain(|other| *other != vcpu);
+        self.background.retain(|other| *other != vcpu);
+        self.interval.drop(vcpu);
+    }
+}
+
+struct Maracas {
+    rule: Rule,
+    slice: Option<Duration>,
+    table: Table,
+    states: ByVcpu<State>,
+    locals: Vec<Local>,
+    /// Cores of which something was learnt since the last decision.
+    stale: CoreSet,
+    /// Room for a line being made.
+    grants: Vec<Grant>,
+}
+
+impl Policy for Maracas {
+    fn on_event(&mut self, at: Instant, event: &Event) {
+        match event {
+            Event::Ran(stint) => self.ran(stint),
+            Event::Released(job) => self.with(job.id.vcpu, |state| state.release(job)),
+            Event::Completed(id) => self.with(id.vcpu, |state| state.complete(*id)),
+            Event::Woke { vcpu, on_behalf, exact: _ } => {
+                // An inexact wake comes with the later instant of the switch: budgets then come
+                // back later, never earlier.
+                let served = on_behalf.and_then(|id| Some(self.states.get(id)?.server.period()));
+                self.with(*vcpu, |state| state.wake(at, served));
+            }
+            Event::Arrived(vcpu) => self.arrive(vcpu, at),
+            Event::Changed(vcpu) => self.change(vcpu, at),
+            Event::Left(vcpu) => {
+                self.table.leave(*vcpu);
+                if let Some(state) = self.states.remove(*vcpu) {
+                    self.locals[state.core.0 as usize].remove(*vcpu);
+                    self.stale.insert(state.core);
+                }
+            }
+            Event::AllowanceSpent { .. }
+            | Event::Sampled(_)
+            | Event::ErrandDone(_)
+            | Event::Failed { .. } => {}
+        }
+    }
+
+    fn plan(&mut self, now: Instant, plan: &mut Plan) {
+        self.table.reply(plan);
+        let mut wake = Instant::NEVER;
+        for core in (0..self.locals.len() as u16).map(CoreId) {
+            if self.stale.contains(core) || self.locals[core.0 as usize].next <= now {
+                self.refresh(core, now, plan);
+            }
+            wake = wake.min(self.locals[core.0 as usize].next);
+        }
+        self.stale = CoreSet::EMPTY;
+        plan.wake = wake;
+    }
+}
+
+impl Maracas {
+    fn with(&mut self, vcpu: VcpuId, act: impl FnOnce(&mut State)) {
+        if let Some(state) = self.states.get_mut(vcpu) {
+            act(state);
+            self.stale.insert(state.core);
+        }
+    }
+
+    fn ran(&mut self, stint: &Stint) {
+        let Some(state) = self.states.get_mut(stint.vcpu) else { return };
+        let interval = &mut self.locals[state.core.0 as usize].interval;
+        let service = stint.usage.service;
+        state.requests += stint.usage.reads + stint.usage.writes;
+        let blocked = match stint.end {
+            End::Blocked | End::Exited => true,
+            End::Preempted | End::MarkReached | End::Moved | End::Metered => false,
+        };
+        match stint.mode {
+            Mode::Foreground => {
+                state.foreground += service;
+                state.server.charge(service, blocked);
+                interval.end(stint.vcpu);
+            }
+            Mode::Background => {
+                state.background += service;
+                state.bgt += service;
+                if stint.end == End::MarkReached {
+                    interval.drop(stint.vcpu);
+                }
+            }
+        }
+        if !blocked {
+            state.runnable = true;
+        } else if state.block(stint.to) {
+            interval.drop(stint.vcpu);
+        }
+        self.stale.insert(state.core);
+    }
+
+    fn arrive(&mut self, vcpu: &Vcpu, at: Instant) {
+        let Some(core) = self.table.arrive(vcpu) else { return };
+        self.locals[core.0 as usize].add(vcpu.id);
+        self.states.insert(vcpu.id, State { newcomer: true, ..State::new(vcpu, core, at) });
+        self.stale.insert(core);
+    }
+
+    fn change(&mut self, vcpu: &Vcpu, at: Instant) {
+        let Some(state) = self.states.get_mut(vcpu.id).filter(|state| state.role == vcpu.role)
+        else {
+            let reason = "is not admitted in this role; let a new VCPU arrive instead";
+            return self.table.refuse(vcpu.id, alloc::format!("{} {reason}", vcpu.id));
+        };
+        if self.table.change(vcpu) {
+            state.server.change(vcpu, at);
+            state.deadline = vcpu.reservation.deadline;
+            self.stale.insert(state.core);
+        }
+    }
+
+    /// Makes the line of `core` as it shall be from `now` on.
+    fn refresh(&mut self, core: CoreId, now: Instant, plan: &mut Plan) {
+        let local = &mut self.locals[core.0 as usize];
+        local.next = Instant::NEVER;
+        for id in &local.foreground {
+            let Some(state) = self.states.get_mut(*id) else { continue };
+            state.server.update(now);
+            // A sleeper with budget left needs no look at its next chunk before it wakes.
+            if state.runnable || state.server.usable(now).is_zero() {
+                local.next = local.next.min(state.server.next(now).unwrap_or(Instant::NEVER));
+            }
+        }
+        let states = &self.states;
+        local.foreground.sort_unstable_by_key(|id| states.get(*id).map(State::urgency));
+        self.grants.clear();
+        self.grants.extend(local.foreground.iter().filter_map(|id| {
+            let state = states.get(*id)?;
+            let until = Mark(state.foreground + state.server.usable(now));
+            Some(Grant { vcpu: *id, until })
+        }));
+        if plan.line(core).foreground != self.grants {
+            plan.line_mut(core).foreground.clone_from(&self.grants);
+        }
+        self.refresh_background(core, now, plan);
+    }
+
+    /// Gives newcomers the least BGT of their core, between two intervals: then all background
+    /// time so far has been reported.
+    fn welcome(&mut self, core: CoreId) {
+        let local = &self.locals[core.0 as usize];
+        if local.interval.chosen().is_some() {
+            return;
+        }
+        let states = local.background.iter().filter_map(|id| self.states.get(*id));
+        let least = states.filter(|state| !state.newcomer).map(|state| state.bgt).min();
+        for id in &local.background {
+            if let Some(state) = self.states.get_mut(*id).filter(|state| state.newcomer) {
+                state.newcomer = false;
+                state.bgt += least.unwrap_or_default();
+            }
+        }
+    }
+
+    fn refresh_background(&mut self, core: CoreId, now: Instant, plan: &mut Plan) {
+        if self.rule == Rule::Off {
+            return;
+        }
+        self.welcome(core);
+        let local = &mut self.locals[core.0 as usize];
+        let new = local.interval.arrange(self.rule, &mut local.background, &self.states, now);
+        let chosen = local.interval.chosen();
+        if let Some(state) = chosen.filter(|_| new).and_then(|id| self.states.get_mut(id)) {
+            state.slice_end = match self.slice {
+                Some(slice) => Mark(state.background + slice),
+                None => Mark::NEVER,
+            };
+        }
+        self.grants.clear();
+        self.grants.extend(local.background.iter().filter_map(|id| {
+            let state = self.states.get(*id)?;
+            let until = if chosen == Some(*id) { state.slice_end } else { Mark::NEVER };
+            Some(Grant { vcpu: *id, until })
+        }));
+        if plan.line(core).background != self.grants {
+            plan.line_mut(core).background.clone_from(&self.grants);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! Placement: the core with the most slack per VCPU among those that accept the newcomer
+//! (MARACAS, Algorithm 2, FIND_HOST_CPU).
+//!
+//! Where we differ from the printed lines: `host` is undefined there where no core passes; we
+//! answer "none". An empty core would divide by zero; its slack per VCPU is infinite, as line 25
+//! takes it. Ties go to the lowest core, which the strict `>` of line 7 implies. VCPUs that carry
+//! the monitor and migrations do not count in the slack, but do in the test. All VCPUs bound to a
+//! core count, blocked ones too: placement must not depend on who happens to sleep.
+
+use crate::parts::bounds;
+use crate::parts::exact::Exact;
+use crate::parts::table::Table;
+use maracas_core::{CoreId, Role, Vcpu};
+
+/// Slack per VCPU of a core, SPV.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Spv {
+    /// (1 - sum of U) / v.
+    Finite(Exact),
+    /// No VCPU is there.
+    Infinite,
+}
+
+/// SPV of `core`: (1 - sum of U) / v over its application VCPUs (section V.A).
+pub(crate) fn spv(table: &Table, core: CoreId) -> Spv {
+    let counted = |vcpu: &&Vcpu| matches!(vcpu.role, Role::Main | Role::Io);
+    let vcpus = table.on(core).iter().filter(counted);
+    let (mut sum, mut v) = (Exact::ZERO, 0);
+    for vcpu in vcpus {
+        sum = sum.plus(bounds::demand(vcpu));
+        v += 1;
+    }
+    if v == 0 { Spv::Infinite } else { Spv::Finite(Exact::ONE.minus(sum).over(v)) }
+}
+
+/// FIND_HOST_CPU: where `new_vcpu` shall live.
+pub(crate) fn find_host(table: &Table, new_vcpu: &Vcpu) -> Option<CoreId> {
+    // Algorithm 2, line 2.
+    let mut max = Spv::Finite(Exact::ZERO);
+    let mut host = None;
+    // Algorithm 2, line 3.
+    for core in table.cores() {
+        // Algorithm 2, line 4.
+        if !table.fits(core, new_vcpu) {
+            continue;
+        }
+        // Algorithm 2, line 7.
+        let slack = spv(table, core);
+        if slack > max {
+            max = slack;
+            host = Some(core);
+        }
+    }
+    // Algorithm 2, line 12.
+    host
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parts::table::{Family, Test};
+    use alloc::vec::Vec;
+    use maracas_core::{Duration, System};
+
+    fn percent(id: u32, n: u64) -> Vcpu {
+        Vcpu::new(id, Duration::from_millis(n), Duration::from_millis(100))
+    }
+    fn on(core: u16, mut vcpu: Vcpu) -> Vcpu {
+        vcpu.pinned = Some(CoreId(core));
+        vcpu
+    }
+    fn table(cores: usize, vcpus: Vec<Vcpu>) -> Table {
+        let system = System::new(cores, vcpus);
+        let test = Test::LiuLayland;
+        let mut table = Table::new(&system, Family::FixedPriority, test, find_host);
+        assert!(table.fill(&system, false).accepted());
+        table
+    }
+    fn finite(num: u128, den: u128) -> Spv {
+        Spv::Finite(Exact::new(num, den))
+    }
+
+    #[test]
+    fn ten_and_thirty_percent_leave_thirty_each() {
+        let table = table(1, alloc::vec![percent(0, 10), percent(1, 30)]);
+        assert_eq!(spv(&table, CoreId(0)), finite(30, 100));
+    }
+
+    #[test]
+    fn newcomers_go_where_most_slack_per_vcpu_is() {
+        // Spec G.3: 14 %, 45 %, 90 % and infinite slack per VCPU.
+        let mut vcpus = Vec::new();
+        for (core, n) in [(0, 14), (0, 12), (0, 10), (0, 8), (1, 5), (1, 5), (2, 10)] {
+            vcpus.push(on(core, percent(vcpus.len() as u32, n)));
+        }
+        let mut table = table(4, vcpus);
+        let slack = [finite(14, 100), finite(45, 100), finite(90, 100), Spv::Infinite];
+        assert!(table.cores().map(|core| spv(&table, core)).eq(slack));
+        assert_eq!(table.arrive(&percent(10, 60)), Some(CoreId(3)));
+        assert_eq!(table.arrive(&percent(11, 60)), Some(CoreId(2)));
+        // 45 % on core1 is the most, and 60 % beside 10 % passes with three VCPUs.
+        assert_eq!(table.arrive(&percent(12, 60)), Some(CoreId(1)));
+        assert_eq!(table.arrive(&percent(13, 60)), None);
+    }
+
+    #[test]
+    fn a_full_core_is_no_host() {
+        let table = table(1, alloc::vec![percent(0, 100)]);
+        assert_eq!(spv(&table, CoreId(0)), finite(0, 1));
+        assert_eq!(find_host(&table, &percent(1, 1)), None);
+    }
+}

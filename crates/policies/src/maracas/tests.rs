@@ -1,0 +1,168 @@
+use super::*;
+use crate::testing::{Machine, Manners, with};
+use alloc::string::String;
+
+/// One core with VCPUs (C, T), all of them there at 0 and busy if `awake` says so.
+fn machine(params: &[(&str, &str)], vcpus: &[(u64, u64)], awake: &[u32]) -> Machine {
+    let ticks = Duration::from_ticks;
+    let vcpus = (0..).zip(vcpus).map(|(id, &(c, t))| Vcpu::new(id, ticks(c), ticks(t)));
+    let system = System::new(1, vcpus.collect());
+    let mut machine = Machine::new(&ENTRY, &with(params), &system, Manners::PERFECT);
+    awake.iter().for_each(|id| machine.wake(*id));
+    machine
+}
+
+fn run(machine: &mut Machine, ticks: u64) {
+    (0..ticks).for_each(|_| machine.tick());
+}
+
+fn schedule(machine: &Machine) -> String {
+    machine.schedule(0)
+}
+
+#[test]
+fn budgets_in_rm_order_then_background_by_least_bgt() {
+    let mut machine = machine(&[], &[(2, 10), (1, 5)], &[0, 1]);
+    run(&mut machine, 20);
+    // [3,5): equal BGT, and vcpu1 is the more urgent of the two. [6,10): BGT 0 against 2.
+    // [13,15): 2 against 4. [16,20): 4 against 4, vcpu1 again.
+    assert_eq!(schedule(&machine), "baaBBbAAAAbaaBBbBBBB");
+    assert_eq!(machine.models[0].meters, [4, 4]);
+    assert_eq!(machine.models[1].meters, [4, 8]);
+}
+
+#[test]
+fn a_waker_does_not_overtake_the_chosen_one() {
+    let mut machine = machine(&[("background", "fair")], &[(1, 20), (1, 20)], &[0]);
+    run(&mut machine, 5); // aAAAA: vcpu0 is chosen, its BGT is 4.
+    machine.wake(1); // BGT 0; runs its budget, which ends the interval.
+    run(&mut machine, 3);
+    assert_eq!(schedule(&machine), "aAAAAbBB");
+    machine.sleep(1); // The chosen one blocks: vcpu0 is next.
+    run(&mut machine, 2);
+    machine.wake(1); // Spent, BGT 2 against 6: stands behind the chosen one.
+    run(&mut machine, 4);
+    assert_eq!(schedule(&machine), "aAAAAbBBAAAAAA");
+}
+
+#[test]
+fn a_sleeping_core_s_first_waker_is_chosen() {
+    let mut machine = machine(&[], &[(1, 30), (1, 30)], &[0, 1]);
+    run(&mut machine, 6);
+    machine.sleep(0);
+    run(&mut machine, 1);
+    machine.sleep(1);
+    run(&mut machine, 1);
+    machine.wake(0);
+    run(&mut machine, 2);
+    machine.wake(1); // BGT 1 against 6, but the interval is vcpu0's.
+    run(&mut machine, 2);
+    assert_eq!(schedule(&machine), "abAAAAB.AAAA");
+}
+
+#[test]
+fn sticky_keeps_who_ran_and_then_takes_who_is_expected_first() {
+    let set = [(1, 10), (2, 20), (1, 15)];
+    let mut machine = machine(&[("background", "sticky")], &set, &[0, 1, 2]);
+    run(&mut machine, 6);
+    assert_eq!(schedule(&machine), "acbbBB");
+    machine.sleep(1); // Expected: vcpu0 at 10, vcpu2 at 16.
+    run(&mut machine, 2);
+    assert_eq!(schedule(&machine), "acbbBBAA");
+}
+
+#[test]
+fn light_takes_who_uses_memory_least() {
+    let mut machine = machine(&[("background", "light")], &[(1, 10), (1, 10)], &[0, 1]);
+    machine.models[0].requests = 3;
+    machine.models[1].requests = 2;
+    run(&mut machine, 10);
+    assert_eq!(schedule(&machine), "abBBBBBBBB");
+}
+
+#[test]
+fn off_leaves_surplus_time_unused() {
+    let mut machine = machine(&[("background", "off")], &[(2, 5)], &[0]);
+    run(&mut machine, 10);
+    assert_eq!(schedule(&machine), "aa...aa...");
+}
+
+#[test]
+fn a_slice_rotates_within_an_interval() {
+    let params = [("background_slice", "2ns")];
+    let mut machine = machine(&params, &[(1, 12), (1, 12)], &[0, 1]);
+    run(&mut machine, 12);
+    assert_eq!(schedule(&machine), "abAABBAABBAA");
+}
+
+#[test]
+fn background_time_is_shared_evenly_in_the_long_run() {
+    let mut machine = machine(&[], &[(1, 10), (3, 10), (1, 20)], &[0, 1, 2]);
+    run(&mut machine, 2_000);
+    let background = machine.models.iter().map(|model| model.meters[1]);
+    let (least, most) = (background.clone().min().unwrap(), background.clone().max().unwrap());
+    assert_eq!(background.sum::<u64>(), 2_000 - 200 - 600 - 100);
+    // No interval is longer than 6 (spec G.4, invariant 7).
+    assert!(most - least <= 6, "{least} to {most}");
+    let foreground: Vec<u64> = machine.models.iter().map(|model| model.meters[0]).collect();
+    assert_eq!(foreground, [200, 600, 100]);
+}
+
+#[test]
+fn a_newcomer_starts_with_the_least_bgt() {
+    let mut machine = machine(&[], &[(1, 10)], &[0]);
+    run(&mut machine, 20);
+    machine.arrive(Vcpu::new(1, Duration::from_ticks(1), Duration::from_ticks(10)));
+    run(&mut machine, 1);
+    assert_eq!(machine.plan.line(CoreId(0)).foreground.len(), 2);
+    machine.wake(1);
+    run(&mut machine, 19);
+    // From zero it would have had all surplus time up to here.
+    assert_eq!(machine.models[1].meters, [2, 8]);
+}
+
+#[test]
+fn a_job_wakes_its_vcpu_at_its_release() {
+    let mut machine = machine(&[("background", "off")], &[(2, 10)], &[]);
+    for now in 0..24 {
+        if [3, 13].contains(&now) {
+            machine.release(0, 2, now + 10);
+        }
+        machine.tick();
+    }
+    assert_eq!(machine.models[0].finished, [5, 15]);
+}
+
+#[test]
+fn an_io_vcpu_inherits_the_period_that_it_serves() {
+    let ticks = Duration::from_ticks;
+    let mut io = Vcpu::new(1, ticks(10), ticks(100));
+    io.role = Role::Io;
+    let system = System::new(1, alloc::vec![Vcpu::new(0, ticks(5), ticks(50)), io]);
+    let mut policy = (ENTRY.build)(&system, &Params::new()).unwrap_or_else(|v| panic!("{v:?}"));
+    let mut plan = Plan::new(1);
+    let grants = |plan: &Plan| plan.line(CoreId(0)).foreground.clone();
+    let grant = |id, mark| Grant { vcpu: VcpuId(id), until: Mark(ticks(mark)) };
+    let at = Instant::from_ticks;
+    let woke = Event::Woke { vcpu: VcpuId(1), on_behalf: Some(VcpuId(0)), exact: true };
+    policy.on_event(at(3), &woke);
+    maracas_core::contract::decide(&mut *policy, at(3), &mut plan);
+    // U T = 1/10 of the inherited 50; of two equal periods the lower id goes first.
+    assert_eq!(grants(&plan), [grant(0, 5), grant(1, 5)]);
+    policy.on_event(at(3), &Event::Woke { vcpu: VcpuId(1), on_behalf: None, exact: true });
+    maracas_core::contract::decide(&mut *policy, at(3), &mut plan);
+    assert_eq!(grants(&plan), [grant(0, 5), grant(1, 5)]);
+}
+
+#[test]
+fn a_refused_newcomer_gets_the_closest_core_s_numbers() {
+    let mut machine = machine(&[], &[(6, 10)], &[0]);
+    let newcomer = Vcpu::new(1, Duration::from_ticks(3), Duration::from_ticks(10));
+    machine.arrive(newcomer);
+    machine.tick();
+    let (vcpu, verdict) = &machine.answers[0];
+    assert_eq!(*vcpu, VcpuId(1));
+    let text = alloc::format!("{}", verdict.as_ref().unwrap_err());
+    assert!(text.contains("ll: 0.900000 of 0.828427 (refused)"), "{text}");
+    assert!(text.contains("capacity: 0.900000 of 1.000000 (ok)"), "{text}");
+}

@@ -1,0 +1,114 @@
+//! The released and uncompleted jobs of each VCPU, and the budget that they bring.
+
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::vec::Vec;
+use maracas_core::contract::Mark;
+use maracas_core::params::{Kind, ParamSpec, Params};
+use maracas_core::{Arrival, Duration, Instant, Job, JobId, System, Vcpu, VcpuId};
+
+/// Parameter of every job policy.
+pub(crate) const ENFORCEMENT: ParamSpec = ParamSpec {
+    name: "enforcement",
+    kind: Kind::Choice(&["none", "precise"]),
+    help: "whether jobs are cut when they overrun: none (the textbook), or precise: a task gets \
+           at most C for each job released so far",
+};
+
+/// What a task has before it. Job policies assume that jobs do not suspend themselves.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Backlog {
+    pending: VecDeque<(u32, Instant)>,
+    /// Jobs below this index are complete. A completion may be told before its release.
+    completed: u32,
+    budget: Duration,
+    granted: Duration,
+    used: Duration,
+    precise: bool,
+}
+
+impl Backlog {
+    pub(crate) fn new(vcpu: &Vcpu, params: &Params) -> Self {
+        let precise = params.choice(&ENFORCEMENT) == "precise";
+        Self { budget: vcpu.reservation.budget, precise, ..Self::default() }
+    }
+    /// The budget that later releases bring.
+    pub(crate) const fn set_budget(&mut self, budget: Duration) {
+        self.budget = budget;
+    }
+    pub(crate) fn release(&mut self, job: &Job) {
+        if job.id.index >= self.completed {
+            self.pending.push_back((job.id.index, job.deadline));
+        }
+        self.granted += self.budget;
+    }
+    pub(crate) fn complete(&mut self, id: JobId) {
+        self.completed = self.completed.max(id.index + 1);
+        while self.pending.front().is_some_and(|(index, _)| *index < self.completed) {
+            self.pending.pop_front();
+        }
+    }
+    pub(crate) fn charge(&mut self, service: Duration) {
+        self.used += service;
+    }
+    /// The deadline of the job that is next to run; `None` where nothing may run.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        if self.precise && self.used >= self.granted {
+            return None;
+        }
+        self.pending.front().map(|(_, deadline)| *deadline)
+    }
+    /// Up to where the task's foreground meter may run.
+    pub(crate) const fn mark(&self) -> Mark {
+        if self.precise { Mark(self.granted) } else { Mark::NEVER }
+    }
+}
+
+/// Something for each VCPU, found by its id without a search.
+#[derive(Clone, Debug)]
+pub(crate) struct ByVcpu<T> {
+    slots: Vec<Option<T>>,
+}
+
+impl<T> Default for ByVcpu<T> {
+    fn default() -> Self {
+        Self { slots: Vec::new() }
+    }
+}
+
+impl<T> ByVcpu<T> {
+    #[inline]
+    pub(crate) fn get(&self, vcpu: VcpuId) -> Option<&T> {
+        self.slots.get(vcpu.0 as usize)?.as_ref()
+    }
+    #[inline]
+    pub(crate) fn get_mut(&mut self, vcpu: VcpuId) -> Option<&mut T> {
+        self.slots.get_mut(vcpu.0 as usize)?.as_mut()
+    }
+    pub(crate) fn insert(&mut self, vcpu: VcpuId, value: T) {
+        let index = vcpu.0 as usize;
+        if self.slots.len() <= index {
+            self.slots.resize_with(index + 1, || None);
+        }
+        self.slots[index] = Some(value);
+    }
+    pub(crate) fn remove(&mut self, vcpu: VcpuId) -> Option<T> {
+        self.slots.get_mut(vcpu.0 as usize)?.take()
+    }
+}
+
+/// Why a job policy cannot run `vcpu`, if so.
+pub(crate) fn objection(vcpu: &Vcpu) -> Option<String> {
+    (vcpu.arrival == Arrival::None).then(|| {
+        alloc::format!(
+            "{} has no jobs (no arrival pattern), but this policy orders jobs by their deadlines \
+             or periods; give it periodic or sporadic jobs, or use the policy maracas",
+            vcpu.id
+        )
+    })
+}
+
+/// The objections of a job policy to `system`, one for each VCPU without jobs.
+pub(crate) fn objections(system: &System) -> Vec<String> {
+    system.vcpus.iter().filter_map(objection).collect()
+}

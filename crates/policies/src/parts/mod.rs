@@ -1,0 +1,12 @@
+//! What several policies share: queues, servers, bin packing, schedulability tests.
+
+pub(crate) mod bounds;
+pub(crate) mod exact;
+pub(crate) mod jobs;
+pub(crate) mod pack;
+pub(crate) mod pibs;
+pub(crate) mod priority;
+pub(crate) mod queue;
+pub(crate) mod rta;
+pub(crate) mod sporadic;
+pub(crate) mod table;

@@ -1,0 +1,139 @@
+//! The corrected sporadic server: a budget C in every period T, kept as chunks.
+//!
+//! B. Sprunt, L. Sha, J. Lehoczky, "Aperiodic Task Scheduling for Hard Real-Time Systems",
+//! Real-Time Systems 1, 1989; corrected as M. Stanovich, T. Baker, A. Wang, M. Harbour, "Defects
+//! of the POSIX Sporadic Server and How to Correct Them", RTAS 2010, asks: amounts always sum to
+//! C, an overrun is charged to future chunks, and what is used of a chunk comes back one period
+//! after the chunk became usable, never earlier.
+//!
+//! What may be said of consumption (spec F.4): a unit used from a chunk with time e is not usable
+//! again before e + T; from an instant at which the server has nothing usable or is blocked, it
+//! consumes at most C ceil(d/T) in the next d; *not* at most C in any window of length T.
+
+use alloc::collections::VecDeque;
+use maracas_core::{Duration, Instant};
+
+/// The most chunks that are kept; Quest keeps 32, at least 2 are needed.
+pub(crate) const CHUNKS_MAX: usize = 32;
+
+/// `amount` may be used from `at` on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Chunk {
+    pub(crate) at: Instant,
+    pub(crate) amount: Duration,
+}
+
+impl Chunk {
+    fn end(&self) -> Instant {
+        self.at + self.amount
+    }
+}
+
+/// A sporadic server.
+#[derive(Clone, Debug)]
+pub(crate) struct Sporadic {
+    budget: Duration,
+    period: Duration,
+    chunks: VecDeque<Chunk>,
+}
+
+impl Sporadic {
+    /// A server whose whole budget may be used from `at` on.
+    pub(crate) fn new(budget: Duration, period: Duration, at: Instant) -> Self {
+        let mut chunks = VecDeque::with_capacity(CHUNKS_MAX + 1);
+        chunks.push_back(Chunk { at, amount: budget });
+        Self { budget, period, chunks }
+    }
+    pub(crate) const fn period(&self) -> Duration {
+        self.period
+    }
+    /// What may be used at `now`: all chunks that have become usable.
+    pub(crate) fn usable(&self, now: Instant) -> Duration {
+        self.chunks.iter().take_while(|chunk| chunk.at <= now).map(|chunk| chunk.amount).sum()
+    }
+    /// When more than at `now` may be used.
+    pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
+        self.chunks.iter().map(|chunk| chunk.at).find(|at| *at > now)
+    }
+
+    /// Charges `used` from the first chunk on; an overrun goes on with future chunks.
+    pub(crate) fn charge(&mut self, used: Duration) {
+        let mut rest = used;
+        while let Some(head) = self.chunks.front().copied()
+            && !rest.is_zero()
+        {
+            let spent = rest.min(head.amount);
+            if spent == head.amount {
+                self.chunks.pop_front();
+            } else {
+                self.chunks[0] = Chunk { at: head.at + spent, amount: head.amount - spent };
+            }
+            rest -= spent;
+            self.give_back(Chunk { at: head.at + self.period, amount: spent });
+        }
+        self.check();
+    }
+
+    /// The VCPU became runnable at `now`: what it saved while blocked may not come back before
+    /// one period from now.
+    pub(crate) fn unblock(&mut self, now: Instant) {
+        if self.chunks[0].at > now {
+            return;
+        }
+        self.chunks[0].at = now;
+        while self.chunks.len() > 1 && self.chunks[1].at <= self.chunks[0].end() {
+            // The second cannot be reached before its time, since the head lasts until then.
+            let second = self.chunks.remove(1).map_or(Duration::ZERO, |chunk| chunk.amount);
+            self.chunks[0].amount += second;
+        }
+        self.check();
+    }
+
+    /// Replaces C and T at `now`. What was used of the old budget and has not come back yet is
+    /// held back from the new one until the last old chunk comes.
+    pub(crate) fn change(&mut self, budget: Duration, period: Duration, now: Instant) {
+        let owed = (self.budget - self.usable(now)).min(budget);
+        let last = self.chunks.iter().map(|chunk| chunk.at).fold(now, Instant::max);
+        self.chunks.clear();
+        let chunks = [(now, budget - owed), (last, owed)];
+        let chunks = chunks.map(|(at, amount)| Chunk { at, amount });
+        self.chunks.extend(chunks.into_iter().filter(|chunk| !chunk.amount.is_zero()));
+        (self.budget, self.period) = (budget, period);
+        self.unblock(now);
+        self.check();
+    }
+
+    fn give_back(&mut self, chunk: Chunk) {
+        let full = self.chunks.len() >= CHUNKS_MAX;
+        match self.chunks.back_mut() {
+            // Touching: one chunk again. Also joins the pieces of one preempted chunk.
+            Some(tail) if tail.end() >= chunk.at => tail.amount += chunk.amount,
+            // No room: the tail waits, so that nothing comes earlier than it may.
+            Some(tail) if full => {
+                tail.at = chunk.at - tail.amount;
+                tail.amount += chunk.amount;
+            }
+            Some(_) | None => self.chunks.push_back(chunk),
+        }
+    }
+
+    /// Spec F.7: amounts sum to C and lie above zero, chunks are in order and do not overlap.
+    fn check(&self) {
+        let sum: Duration = self.chunks.iter().map(|chunk| chunk.amount).sum();
+        assert!(sum == self.budget, "chunks sum to {sum}, not to C = {}", self.budget);
+        assert!(self.chunks.len() <= CHUNKS_MAX, "{} chunks", self.chunks.len());
+        let mut end = Instant::ZERO;
+        for chunk in &self.chunks {
+            assert!(chunk.at >= end, "{chunk:?} begins before {end}, the end of the one before");
+            assert!(!chunk.amount.is_zero(), "an empty chunk at {}", chunk.at);
+            end = chunk.end();
+        }
+    }
+    #[cfg(test)]
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.chunks.iter().map(|chunk| (chunk.at.ticks(), chunk.amount.ticks()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

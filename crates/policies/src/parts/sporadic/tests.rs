@@ -1,0 +1,145 @@
+use super::*;
+use alloc::vec::Vec;
+
+fn ticks(n: u64) -> Duration {
+    Duration::from_ticks(n)
+}
+fn at(n: u64) -> Instant {
+    Instant::from_ticks(n)
+}
+fn server(c: u64, t: u64) -> Sporadic {
+    Sporadic::new(ticks(c), ticks(t), Instant::ZERO)
+}
+fn holds(server: &Sporadic, expected: &[(u64, u64)]) {
+    let chunks: Vec<_> = server.chunks().collect();
+    assert_eq!(chunks, expected);
+}
+
+#[test]
+fn vector_f1_blocking_splits() {
+    let mut server = server(4, 10);
+    server.unblock(at(0));
+    server.charge(ticks(2));
+    holds(&server, &[(2, 2), (10, 2)]);
+    server.unblock(at(5));
+    holds(&server, &[(5, 2), (10, 2)]);
+    server.charge(ticks(2));
+    holds(&server, &[(10, 2), (15, 2)]);
+    server.unblock(at(11));
+    holds(&server, &[(11, 2), (15, 2)]);
+    server.charge(ticks(1));
+    holds(&server, &[(12, 1), (15, 2), (21, 1)]);
+}
+
+#[test]
+fn vector_f2_preemption_does_not_split() {
+    let mut server = server(5, 20);
+    server.charge(ticks(2));
+    server.charge(ticks(3));
+    holds(&server, &[(20, 5)]);
+}
+
+#[test]
+fn vector_f3_overrun_is_debt() {
+    let mut server = server(3, 10);
+    server.charge(ticks(4));
+    holds(&server, &[(11, 2), (20, 1)]);
+    // An overrun of whole budgets is paid off period by period: 11 = 3 * 3 + 2.
+    server.charge(ticks(7));
+    holds(&server, &[(32, 1), (40, 2)]);
+}
+
+#[test]
+fn vector_f4_delay_keeps_the_chunk_s_own_time() {
+    let mut server = server(2, 10);
+    server.unblock(at(0));
+    server.charge(ticks(2)); // It ran in [8, 10).
+    holds(&server, &[(10, 2)]);
+    assert_eq!(server.usable(at(10)), ticks(2));
+}
+
+#[test]
+fn a_full_list_delays() {
+    let mut server = server(100, 1_000_000);
+    for i in 0..60 {
+        server.unblock(at(i * 10));
+        server.charge(ticks(1));
+    }
+    assert_eq!(server.chunks().count(), CHUNKS_MAX);
+    let (last, amount) = server.chunks().last().unwrap();
+    assert_eq!(last + amount, 1_000_590 + 1);
+}
+
+#[test]
+fn a_changed_reservation_cannot_be_used_twice() {
+    let mut server = server(4, 10);
+    server.charge(ticks(3));
+    server.change(ticks(6), ticks(20), at(5));
+    holds(&server, &[(5, 3), (10, 3)]);
+    server.change(ticks(2), ticks(20), at(6));
+    holds(&server, &[(10, 2)]);
+}
+
+/// Splitmix64: the room draws no random numbers but in its tests.
+struct Rng(u64);
+impl Rng {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % n
+    }
+}
+
+/// The true statements of spec F.4 on random use: delays by others, blocking, waking, reports in
+/// pieces. `highest` is never delayed by others.
+fn random_use(seed: u64, highest: bool) {
+    let mut rng = Rng(seed);
+    let t = 5 + rng.below(20);
+    let c = 1 + rng.below(t);
+    let mut server = server(c, t);
+    let mut ran = alloc::vec![0]; // Ticks that it ran before each instant.
+    let mut idle = Vec::new(); // Ticks at whose beginning it is blocked or has nothing usable.
+    let mut blocked = true;
+    let mut unreported = 0;
+    for now in 0..600 {
+        if blocked && rng.below(4) == 0 {
+            server.unblock(at(now));
+            blocked = false;
+        }
+        let usable = server.usable(at(now)).ticks() - unreported;
+        if blocked || usable == 0 {
+            idle.push(now as usize);
+        }
+        let runs = !blocked && usable > 0 && (highest || rng.below(3) > 0);
+        ran.push(ran[now as usize] + u64::from(runs));
+        unreported += u64::from(runs);
+        let blocks = runs && rng.below(6) == 0;
+        // A stint must be reported when it ends with the budget or by blocking; else any time.
+        if blocks || usable == u64::from(runs) || rng.below(3) == 0 {
+            server.charge(ticks(unreported));
+            unreported = 0;
+        }
+        blocked |= blocks;
+    }
+    let used = |from: usize, to: usize| ran[to] - ran[from];
+    for &from in &idle {
+        for to in from..ran.len() {
+            let most = c * ((to - from) as u64).div_ceil(t);
+            assert!(used(from, to) <= most, "seed {seed}: ({c}, {t}) in [{from}, {to})");
+        }
+    }
+    if highest {
+        for from in 0..ran.len() - t as usize {
+            assert!(used(from, from + t as usize) <= c, "seed {seed}: window at {from}");
+        }
+    }
+}
+
+#[test]
+fn consumption_bounds_of_f4() {
+    for seed in 0..400 {
+        random_use(seed, seed % 2 == 0);
+    }
+}

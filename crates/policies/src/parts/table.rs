@@ -1,0 +1,271 @@
+//! Who is admitted where: the one admission verdict of all policies, at the start and at run time.
+
+use super::bounds::{self, heaviest_first};
+use super::exact::Exact;
+use super::{priority, rta};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use maracas_core::admission::{CoreVerdict, NotAdmitted, TestResult, Verdict};
+use maracas_core::{CoreId, Plan, Rate, System, Vcpu, VcpuId};
+
+/// The test that decides, besides the capacity that always does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Test {
+    /// Nothing but the capacity.
+    Capacity,
+    /// EDF by utilization or density.
+    Edf,
+    /// Global EDF by Goossens, Funk and Baruah.
+    Gfb,
+    /// Liu and Layland's bound for fixed priorities.
+    LiuLayland,
+    /// The hyperbolic bound for fixed priorities.
+    Hyperbolic,
+    /// Exact response times for fixed priorities.
+    Rta,
+}
+
+/// Which tests' numbers are reported beside the deciding one's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Family {
+    /// EDF, core by core.
+    Edf,
+    /// EDF over all cores as one.
+    GlobalEdf,
+    /// Rate- or deadline-monotonic priorities, core by core.
+    FixedPriority,
+}
+
+/// Picks the core of a VCPU that demands none; `None` where it fits nowhere.
+pub(crate) type FindHost = fn(&Table, &Vcpu) -> Option<CoreId>;
+
+/// The admitted VCPUs of each core, and the replies that the next plan owes.
+#[derive(Debug)]
+pub(crate) struct Table {
+    family: Family,
+    test: Test,
+    find_host: FindHost,
+    capacity: Rate,
+    /// Cores of the platform.
+    width: usize,
+    /// By core, each in priority order; one list for all cores where the policy is global.
+    bound: Vec<Vec<Vcpu>>,
+    verdicts: Vec<(VcpuId, Result<CoreId, NotAdmitted>)>,
+    homes: Vec<(VcpuId, Option<CoreId>)>,
+}
+
+impl Table {
+    pub(crate) fn new(system: &System, family: Family, test: Test, find_host: FindHost) -> Self {
+        let width = system.cores.len();
+        let lists = if family == Family::GlobalEdf { 1 } else { width };
+        Self {
+            family,
+            test,
+            find_host,
+            capacity: system.capacity,
+            width,
+            bound: (0..lists).map(|_| Vec::new()).collect(),
+            verdicts: Vec::new(),
+            homes: Vec::new(),
+        }
+    }
+
+    /// Admits the VCPUs of `system`: those that demand a core first, then the others, heaviest
+    /// first where `by_weight`, else in order of appearance.
+    pub(crate) fn fill(&mut self, system: &System, by_weight: bool) -> Verdict {
+        let (mut pinned, mut free): (Vec<_>, Vec<_>) =
+            system.vcpus.iter().cloned().partition(|vcpu| vcpu.pinned.is_some());
+        if by_weight {
+            heaviest_first(&mut pinned);
+            heaviest_first(&mut free);
+        }
+        let mut refused = Vec::new();
+        for vcpu in pinned.into_iter().chain(free) {
+            match self.admit(&vcpu) {
+                Ok(core) => self.owe_home(vcpu.id, Some(core)),
+                Err(why) => refused.push((vcpu.id, why)),
+            }
+        }
+        let cores = (0..self.bound.len()).map(|list| self.judged(list, &self.bound[list]));
+        Verdict { cores: cores.collect(), refused, objections: Vec::new() }
+    }
+
+    /// The VCPUs bound to `core`, in priority order.
+    pub(crate) fn on(&self, core: CoreId) -> &[Vcpu] {
+        &self.bound[core.0 as usize]
+    }
+    /// All cores with a list of their own.
+    pub(crate) fn cores(&self) -> impl Iterator<Item = CoreId> + use<> {
+        (0..self.bound.len() as u16).map(CoreId)
+    }
+    /// Whether the deciding test and the capacity accept `vcpu` besides those on `core`.
+    pub(crate) fn fits(&self, core: CoreId, vcpu: &Vcpu) -> bool {
+        self.accepted(&self.with(core.0 as usize, vcpu))
+    }
+    /// Sum of the utilizations on `core`.
+    pub(crate) fn load(&self, core: CoreId) -> Exact {
+        bounds::total(self.on(core), bounds::demand)
+    }
+
+    /// Answers [`maracas_core::Event::Arrived`]; the core where admitted.
+    pub(crate) fn arrive(&mut self, vcpu: &Vcpu) -> Option<CoreId> {
+        let verdict = self.admit(vcpu);
+        let core = verdict.as_ref().ok().copied();
+        self.verdicts.push((vcpu.id, verdict));
+        self.owe_home(vcpu.id, core);
+        core
+    }
+    /// Answers a request that cannot be granted for another reason than a test's.
+    pub(crate) fn refuse(&mut self, vcpu: VcpuId, reason: String) {
+        self.verdicts.push((vcpu, Err(NotAdmitted { reason, closest: None })));
+    }
+    /// Forgets `vcpu`; the core where it was.
+    pub(crate) fn leave(&mut self, vcpu: VcpuId) -> Option<CoreId> {
+        let (list, place) = self.find(vcpu)?;
+        self.bound[list].remove(place);
+        self.owe_home(vcpu, None);
+        Some(CoreId(list as u16))
+    }
+    /// Answers [`maracas_core::Event::Changed`]: the VCPU stays on its core with the new
+    /// reservation, or keeps the old one. True where the new one holds.
+    pub(crate) fn change(&mut self, vcpu: &Vcpu) -> bool {
+        let Some((list, place)) = self.find(vcpu.id) else {
+            self.refuse(vcpu.id, format!("{} is not admitted, so nothing can change", vcpu.id));
+            return false;
+        };
+        if let Some(reason) = self.malformed(vcpu) {
+            self.refuse(vcpu.id, reason);
+            return false;
+        }
+        let old = self.bound[list].remove(place);
+        let core = CoreId(list as u16);
+        let stays = vcpu.pinned.is_none_or(|pin| pin == core) && self.fits(core, vcpu);
+        let verdict = if stays { Ok(core) } else { Err(self.not_admitted(vcpu, list)) };
+        self.put(list, if stays { vcpu.clone() } else { old });
+        self.verdicts.push((vcpu.id, verdict));
+        stays
+    }
+    /// Pays what is owed: answers and homes.
+    pub(crate) fn reply(&mut self, plan: &mut Plan) {
+        for (vcpu, verdict) in self.verdicts.drain(..) {
+            plan.answer(vcpu, verdict);
+        }
+        for (vcpu, home) in self.homes.drain(..) {
+            plan.set_home(vcpu, home);
+        }
+    }
+
+    fn owe_home(&mut self, vcpu: VcpuId, home: Option<CoreId>) {
+        if self.family != Family::GlobalEdf {
+            self.homes.push((vcpu, home));
+        }
+    }
+    fn find(&self, vcpu: VcpuId) -> Option<(usize, usize)> {
+        self.bound.iter().enumerate().find_map(|(list, vcpus)| {
+            vcpus.iter().position(|other| other.id == vcpu).map(|place| (list, place))
+        })
+    }
+    fn put(&mut self, list: usize, vcpu: Vcpu) {
+        let vcpus = &mut self.bound[list];
+        let place = vcpus.partition_point(|other| priority::of(other) < priority::of(&vcpu));
+        vcpus.insert(place, vcpu);
+    }
+    fn with(&self, list: usize, vcpu: &Vcpu) -> Vec<Vcpu> {
+        let vcpus = &self.bound[list];
+        let place = vcpus.partition_point(|other| priority::of(other) < priority::of(vcpu));
+        let mut with = vcpus.clone();
+        with.insert(place, vcpu.clone());
+        with
+    }
+
+    fn admit(&mut self, vcpu: &Vcpu) -> Result<CoreId, NotAdmitted> {
+        let refuse = |reason| Err(NotAdmitted { reason, closest: None });
+        if let Some(reason) = self.malformed(vcpu) {
+            return refuse(reason);
+        }
+        if self.find(vcpu.id).is_some() {
+            return refuse(format!("{} is admitted already; use a new id", vcpu.id));
+        }
+        let host = match vcpu.pinned {
+            Some(core) => self.fits(core, vcpu).then_some(core),
+            None if self.family == Family::GlobalEdf => {
+                self.fits(CoreId(0), vcpu).then_some(CoreId(0))
+            }
+            None => (self.find_host)(self, vcpu),
+        };
+        let Some(core) = host else {
+            let lightest = || self.cores().min_by_key(|core| self.load(*core)).unwrap_or_default();
+            let closest = vcpu.pinned.unwrap_or_else(lightest);
+            return Err(self.not_admitted(vcpu, closest.0 as usize));
+        };
+        self.put(core.0 as usize, vcpu.clone());
+        Ok(core)
+    }
+    fn malformed(&self, vcpu: &Vcpu) -> Option<String> {
+        let (id, r) = (vcpu.id, &vcpu.reservation);
+        if r.budget.is_zero() || r.budget > r.deadline || r.deadline > r.period {
+            let (c, d, t) = (r.budget, r.deadline, r.period);
+            return Some(format!(
+                "{id} has C = {c}, D = {d}, T = {t}, but 0 < C <= D <= T must be"
+            ));
+        }
+        let core = vcpu.pinned?;
+        if self.family == Family::GlobalEdf {
+            return Some(format!(
+                "{id} demands {core}, but a global policy lets jobs move; drop the demand or use \
+                 a partitioned policy"
+            ));
+        }
+        let width = self.width;
+        (core.0 as usize >= width)
+            .then(|| format!("{id} demands {core}, but the cores are core0 to core{}", width - 1))
+    }
+    fn not_admitted(&self, vcpu: &Vcpu, list: usize) -> NotAdmitted {
+        let (id, r) = (vcpu.id, &vcpu.reservation);
+        let place = match (vcpu.pinned, self.family) {
+            (_, Family::GlobalEdf) => "beside the others".into(),
+            (Some(core), _) => format!("on {core}, which it demands"),
+            (None, _) => String::from("on any core"),
+        };
+        let reason = format!(
+            "{id} ({} every {}) does not fit {place}; lower a budget, lengthen a period or add \
+             cores",
+            r.budget, r.period
+        );
+        NotAdmitted { reason, closest: Some(self.judged(list, &self.with(list, vcpu))) }
+    }
+
+    fn judged(&self, list: usize, vcpus: &[Vcpu]) -> CoreVerdict {
+        CoreVerdict {
+            core: (self.family != Family::GlobalEdf).then_some(CoreId(list as u16)),
+            vcpus: vcpus.iter().map(|vcpu| vcpu.id).collect(),
+            tests: self.results(vcpus),
+        }
+    }
+    /// Every test of the family, the deciding one first.
+    fn results(&self, vcpus: &[Vcpu]) -> Vec<TestResult> {
+        let family: &[Test] = match self.family {
+            Family::Edf => &[Test::Edf],
+            Family::GlobalEdf => &[Test::Gfb],
+            Family::FixedPriority => &[Test::LiuLayland, Test::Hyperbolic, Test::Rta],
+        };
+        let others = family.iter().copied().chain([Test::Capacity]);
+        let order = [self.test].into_iter().chain(others.filter(|test| *test != self.test));
+        order.map(|test| self.run(test, vcpus)).collect()
+    }
+    fn accepted(&self, vcpus: &[Vcpu]) -> bool {
+        self.run(Test::Capacity, vcpus).accepted && self.run(self.test, vcpus).accepted
+    }
+    fn run(&self, test: Test, vcpus: &[Vcpu]) -> TestResult {
+        let cores = if self.family == Family::GlobalEdf { self.width } else { 1 };
+        match test {
+            Test::Capacity => bounds::capacity(vcpus, self.capacity, cores),
+            Test::Edf => bounds::edf(vcpus),
+            Test::Gfb => bounds::gfb(vcpus, cores),
+            Test::LiuLayland => bounds::liu_layland(vcpus),
+            Test::Hyperbolic => bounds::hyperbolic(vcpus),
+            Test::Rta => rta::response_times(vcpus),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Errors with file, line and column.
+
+use std::fmt;
+use std::io::Read;
+use std::path::Path;
+
+/// The longest file that is read. A scenario has a few kilobytes, a task set of ten thousand
+/// tasks has a few hundred; the limit keeps a mistaken path (`/dev/zero`) from eating the memory.
+const LONGEST_FILE_BYTES: u64 = 16 << 20;
+
+/// A place in a file: line and column, counted from 1, the column in characters. Line 0 stands
+/// for the file as a whole.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub struct Location {
+    /// The line, from 1; 0 = the whole file.
+    pub line: usize,
+    /// The column in characters, from 1.
+    pub column: usize,
+}
+
+/// What is wrong with a file, where, and the way out. Shown as one line:
+/// `quickstart.toml:12:10: budget 30ms exceeds period 20ms; lower the budget or raise the period`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Error {
+    /// The file as the user named it.
+    pub file: String,
+    /// The line, from 1; 0 where the file as a whole is meant.
+    pub line: usize,
+    /// The column in characters, from 1.
+    pub column: usize,
+    /// One sentence: the thing, the number, the way out.
+    pub message: String,
+}
+
+impl Error {
+    pub(crate) fn new(file: &str, at: Location, message: impl Into<String>) -> Self {
+        // Names and values are quoted as the user wrote them; a line break or an escape sequence
+        // in one of them must not break the one line or the terminal.
+        let message: String = message.into();
+        let message = message.replace(char::is_control, " ");
+        Self { file: file.into(), line: at.line, column: at.column, message }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line == 0 {
+            write!(f, "{}: {}", self.file, self.message)
+        } else {
+            write!(f, "{}:{}:{}: {}", self.file, self.line, self.column, self.message)
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// A text with its file's name: turns byte offsets into locations.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'a> {
+    pub(crate) file: &'a str,
+    pub(crate) text: &'a str,
+}
+
+impl Source<'_> {
+    pub(crate) fn location(&self, offset: usize) -> Location {
+        let before = &self.text[..self.text.floor_char_boundary(offset)];
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        Location {
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+        }
+    }
+    pub(crate) fn error(&self, offset: usize, message: impl Into<String>) -> Error {
+        Error::new(self.file, self.location(offset), message)
+    }
+}
+
+/// Reads a whole text file.
+pub(crate) fn read_text(path: &Path) -> Result<String, Error> {
+    let whole =
+        |message: String| Error::new(&path.display().to_string(), Location::default(), message);
+    let file = std::fs::File::open(path)
+        .map_err(|why| whole(format!("cannot be opened: {why}; check the path")))?;
+    let mut bytes = Vec::new();
+    file.take(LONGEST_FILE_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|why| whole(format!("cannot be read: {why}; check the path")))?;
+    if bytes.len() as u64 > LONGEST_FILE_BYTES {
+        return Err(whole(format!(
+            "is larger than {} MiB; check the path",
+            LONGEST_FILE_BYTES >> 20
+        )));
+    }
+    String::from_utf8(bytes).map_err(|why| {
+        let good = why.utf8_error().valid_up_to();
+        whole(format!("is not UTF-8 text (byte {good}); save it as UTF-8"))
+    })
+}
+
+/// What the user wrote, cut where it is too long to repeat.
+pub(crate) fn quoted(text: &str) -> String {
+    const LONGEST: usize = 40;
+    if text.chars().count() <= LONGEST {
+        return format!("\"{text}\"");
+    }
+    format!("\"{}...\"", text.chars().take(LONGEST).collect::<String>())
+}
+
+/// `did you mean` for a word that is not one of `known`, or else the list of them.
+pub(crate) fn did_you_mean<'k>(
+    word: &str,
+    known: impl IntoIterator<Item = &'k str>,
+    what: &str,
+) -> String {
+    let known: Vec<&str> = known.into_iter().collect();
+    if known.is_empty() {
+        return format!("there are no {what}");
+    }
+    let nearest = known
+        .iter()
+        .map(|candidate| (strsim::damerau_levenshtein(&word.to_lowercase(), candidate), candidate))
+        .min_by_key(|(distance, _)| *distance);
+    match nearest {
+        // A third of the letters may be wrong, as in the suggestions of rustc.
+        Some((distance, nearest)) if distance <= word.chars().count() / 3 => {
+            format!("did you mean `{nearest}`?")
+        }
+        _ => format!("the {what} are: {}", known.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_count_characters_and_errors_are_one_line() {
+        let source = Source { file: "a.toml", text: "x = 1\nµ = \"é\" # y" };
+        assert_eq!(source.location(0), Location { line: 1, column: 1 });
+        let offset = source.text.find('#').unwrap();
+        assert_eq!(source.location(offset), Location { line: 2, column: 9 });
+        let error = source.error(offset, "two\nlines");
+        assert_eq!(error.to_string(), "a.toml:2:9: two lines");
+    }
+
+    #[test]
+    fn near_words_are_suggested_and_far_ones_listed() {
+        let known = ["budget", "period"];
+        assert_eq!(did_you_mean("budgte", known, "keys"), "did you mean `budget`?");
+        assert_eq!(did_you_mean("Period", known, "keys"), "did you mean `period`?");
+        assert_eq!(did_you_mean("zzz", known, "keys"), "the keys are: budget, period");
+        assert_eq!(did_you_mean("zzz", [], "VCPUs"), "there are no VCPUs");
+    }
+
+    #[test]
+    fn files_that_cannot_be_read_have_no_line() {
+        let error = read_text(Path::new("no/such.toml")).unwrap_err().to_string();
+        assert!(error.starts_with("no/such.toml: cannot be opened: "), "{error}");
+        let error = read_text(Path::new("/")).unwrap_err().to_string();
+        assert!(error.starts_with("/: cannot be "), "{error}");
+    }
+}

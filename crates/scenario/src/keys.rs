@@ -1,0 +1,66 @@
+//! Every key that a scenario file may have, by table: the one list behind the reader's "did you
+//! mean", the JSON Schema and the reference document.
+
+/// The keys of one kind of table.
+#[derive(Debug)]
+pub struct Keys {
+    /// Where such a table stands, as a user would say it.
+    pub table: &'static str,
+    /// Its keys, in the order of the reference document.
+    pub keys: &'static [&'static str],
+    /// Whether any other key may stand there too.
+    pub open: bool,
+}
+
+const fn closed(table: &'static str, keys: &'static [&'static str]) -> Keys {
+    Keys { table, keys, open: false }
+}
+
+/// The top of the file.
+pub static ROOT: Keys = closed(
+    "the scenario",
+    &["version", "platform", "policy", "run", "overheads", "vcpu", "program"],
+);
+/// `[platform]`
+pub static PLATFORM: Keys = closed("[platform]", &["cores"]);
+/// `[policy]`: every other key is a parameter of the policy.
+pub static POLICY: Keys = Keys { table: "[policy]", keys: &["name"], open: true };
+/// `[run]`
+pub static RUN: Keys = closed("[run]", &["duration", "seed"]);
+/// `[overheads]`
+pub static OVERHEADS: Keys =
+    closed("[overheads]", &["context_switch", "migration", "decision", "release"]);
+/// `[[vcpu]]`
+pub static VCPU: Keys = closed(
+    "[[vcpu]]",
+    &["name", "budget", "period", "deadline", "core", "colors", "weight", "kind", "jobs", "offset"],
+);
+/// `[[program]]`
+pub static PROGRAM: Keys = closed(
+    "[[program]]",
+    &[
+        "name", "command", "dir", "env", "output", "vcpu", "budget", "period", "deadline", "core",
+        "colors", "weight", "kind", "jobs", "offset", "workload", "threads", "start", "stop",
+    ],
+);
+/// `env` of a program: every key is a variable.
+pub static ENV: Keys = Keys { table: "`env`", keys: &[], open: true };
+/// A cost that is drawn anew for every piece of work.
+pub static COST: Keys = closed("a cost", &["uniform", "exponential"]);
+/// `workload` before its kind is known.
+pub static WORKLOAD: Keys = closed(
+    "`workload`",
+    &["kind", "cost", "run", "sleep", "every", "on_behalf", "mandatory", "optional"],
+);
+/// The kinds of `workload` with the keys of each.
+pub static WORKLOAD_KINDS: [(&str, Keys); 5] = [
+    ("busy", closed("workload kind busy", &["kind"])),
+    ("periodic", closed("workload kind periodic", &["kind", "cost"])),
+    ("run-sleep", closed("workload kind run-sleep", &["kind", "run", "sleep"])),
+    ("event-driven", closed("workload kind event-driven", &["kind", "every", "cost", "on_behalf"])),
+    ("anytime", closed("workload kind anytime", &["kind", "mandatory", "optional"])),
+];
+
+/// All tables, for tests and documents.
+pub static TABLES: [&Keys; 10] =
+    [&ROOT, &PLATFORM, &POLICY, &RUN, &OVERHEADS, &VCPU, &PROGRAM, &ENV, &COST, &WORKLOAD];

@@ -1,0 +1,157 @@
+//! From the text of a scenario file to a checked [`Scenario`].
+
+mod program;
+mod vcpu;
+mod workload;
+
+use crate::cursor::{Field, Table};
+use crate::error::{Error, Source, quoted};
+use crate::keys;
+use crate::scenario::{
+    Overheads, Places, Platform, PolicySpec, ProgramSpec, Run, Scenario, VcpuSpec,
+};
+use maracas_core::params::{Params, Value};
+use maracas_core::{Arrival, Duration, MAX_CORES};
+use toml::de::{DeTable, DeValue};
+
+/// The version of the format that this reader knows.
+const VERSION: u64 = 1;
+
+pub(crate) fn scenario(text: &str, file: &str) -> Result<Scenario, Error> {
+    let source = Source { file, text };
+    let document = DeTable::parse(text).map_err(|error| {
+        let span = error.span().unwrap_or_default();
+        let there = text.get(span.clone()).unwrap_or_default();
+        source.error(span.start, malformed(error.message(), there))
+    })?;
+    let entries = document.get_ref();
+    check_version(source, entries)?;
+    let root = Table::new(source, entries, 0, &keys::ROOT)?;
+
+    let mut places = Places::default();
+    let platform = platform(&root, &mut places)?;
+    let policy = policy(&root, &mut places)?;
+    let run = run(&root)?;
+    let overheads = overheads(&root)?;
+    let names = vcpu::Names::collect(&root)?;
+    let mut vcpus = vcpu::vcpus(&root, &names, platform.cores)?;
+    let programs = program::programs(&root, &names, &mut vcpus, run.duration)?;
+    let assumptions = assumptions(&vcpus, &programs);
+    let file = file.into();
+    Ok(Scenario { file, platform, policy, run, overheads, vcpus, programs, assumptions, places })
+}
+
+fn malformed(why: &str, what: &str) -> String {
+    let way_out = match why {
+        "duplicate key" => format!(" {}; keep one of them", quoted(what)),
+        // The parser says itself what it would have liked to see.
+        _ if why.contains("expected") => String::new(),
+        _ => "; correct it here".into(),
+    };
+    format!("not valid TOML: {why}{way_out}")
+}
+
+/// Before anything else, since a newer version may have keys that this reader does not know.
+fn check_version(source: Source<'_>, entries: &DeTable<'_>) -> Result<(), Error> {
+    let Some(value) = entries.get("version") else {
+        let message = "the scenario has no `version`; begin it with version = 1";
+        return Err(source.error(0, message));
+    };
+    let at = value.span().start;
+    let DeValue::Integer(version) = value.get_ref() else {
+        return Err(source.error(at, "`version` must be a whole number; write version = 1"));
+    };
+    if u64::from_str_radix(version.as_str(), version.radix()) == Ok(VERSION) {
+        return Ok(());
+    }
+    let message = format!(
+        "version {version} is unknown here; write version = {VERSION} or take a newer maracas"
+    );
+    Err(source.error(at, message))
+}
+
+fn platform(root: &Table<'_>, places: &mut Places) -> Result<Platform, Error> {
+    let Some(table) = root.table("platform", &keys::PLATFORM)? else {
+        return Ok(Platform::default());
+    };
+    places.cores = root.source.location(table.at());
+    let Some(field) = table.get("cores") else { return Ok(Platform::default()) };
+    places.cores = root.source.location(field.at());
+    Ok(Platform { cores: Some(field.whole(1..=MAX_CORES as u64)? as usize) })
+}
+
+fn policy(root: &Table<'_>, places: &mut Places) -> Result<PolicySpec, Error> {
+    let mut spec = PolicySpec { name: "maracas".into(), params: Params::new() };
+    let Some(table) = root.table("policy", &keys::POLICY)? else { return Ok(spec) };
+    places.policy = root.source.location(table.at());
+    if let Some(field) = table.get("name") {
+        spec.name = field.text("\"maracas\"")?.into();
+        places.policy = root.source.location(field.at());
+    }
+    for field in table.fields().into_iter().filter(|field| field.key != "name") {
+        spec.params.set(field.key, param(&field)?);
+        places.params.insert(field.key.into(), root.source.location(field.at()));
+    }
+    Ok(spec)
+}
+
+fn param(field: &Field<'_>) -> Result<Value, Error> {
+    match field.value() {
+        DeValue::String(text) => Ok(Value::Text(text.to_string())),
+        DeValue::Boolean(flag) => Ok(Value::Flag(*flag)),
+        // As written: the policy reads fractions exactly, and a float would round them.
+        DeValue::Float(x) => Ok(Value::Text(x.as_str().into())),
+        DeValue::Integer(n) => {
+            i64::from_str_radix(n.as_str(), n.radix()).map(Value::Whole).map_err(|_| {
+                field.error(format!("`{}` is {n}, too large for 64 bits; lower it", field.key))
+            })
+        }
+        DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => {
+            Err(field.mismatch("a string, a number, true or false"))
+        }
+    }
+}
+
+fn run(root: &Table<'_>) -> Result<Run, Error> {
+    let mut run = Run { duration: None, seed: 1 };
+    if let Some(table) = root.table("run", &keys::RUN)? {
+        run.duration = table.get("duration").map(|field| field.positive()).transpose()?;
+        if let Some(field) = table.get("seed") {
+            // TOML's integers end there.
+            run.seed = field.whole(0..=i64::MAX as u64)?;
+        }
+    }
+    Ok(run)
+}
+
+fn overheads(root: &Table<'_>) -> Result<Overheads, Error> {
+    let Some(table) = root.table("overheads", &keys::OVERHEADS)? else {
+        return Ok(Overheads::default());
+    };
+    let duration = |key| table.get(key).map_or(Ok(Duration::ZERO), |field| field.duration());
+    Ok(Overheads {
+        context_switch: duration("context_switch")?,
+        migration: duration("migration")?,
+        decision: duration("decision")?,
+        release: duration("release")?,
+    })
+}
+
+fn assumptions(vcpus: &[VcpuSpec], programs: &[ProgramSpec]) -> Vec<String> {
+    let silent = programs.iter().filter(|program| program.workload.is_none());
+    let sentence = |program: &ProgramSpec| {
+        let vcpu = &vcpus[program.vcpu.0 as usize];
+        let name = &program.name;
+        match vcpu.vcpu.arrival {
+            Arrival::None => {
+                format!("{name} has a command and no workload: it is simulated as always busy")
+            }
+            Arrival::Periodic { .. } | Arrival::Sporadic => format!(
+                "{name} has a command and no workload: each of its jobs is simulated as costing \
+                 the whole budget of {}, {}",
+                vcpu.name, vcpu.vcpu.reservation.budget
+            ),
+        }
+    };
+    silent.map(sentence).collect()
+}

@@ -1,0 +1,251 @@
+//! What a scenario file says, read and checked.
+
+use crate::error::{Error, Location, read_text};
+use maracas_core::params::Params;
+use maracas_core::{CoreId, Duration, Instant, MAX_CORES, Program, System, Vcpu, VcpuId, Workload};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// A scenario: platform, policy, VCPUs and programs. Everything in it is checked; only what takes
+/// the real number of cores or the policy's own knowledge is left to [`Scenario::system`] and to
+/// the policy.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Scenario {
+    /// The file as the user named it.
+    pub file: String,
+    /// The machine.
+    pub platform: Platform,
+    /// The policy and its parameters.
+    pub policy: PolicySpec,
+    /// How long, and with which seed.
+    pub run: Run,
+    /// What the simulator charges.
+    pub overheads: Overheads,
+    /// The VCPUs in the order of the file; the index is the [`VcpuId`].
+    pub vcpus: Vec<VcpuSpec>,
+    /// The programs in the order of the file.
+    pub programs: Vec<ProgramSpec>,
+    /// What was assumed where the file is silent and the result depends on it, as sentences.
+    pub assumptions: Vec<String>,
+    pub(crate) places: Places,
+}
+
+/// The machine.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Platform {
+    /// Cores that the scenario manages; `None` = those of the machine at hand.
+    pub cores: Option<usize>,
+}
+
+/// Which policy, and with what.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PolicySpec {
+    /// The policy's name; `maracas` where the file says nothing.
+    pub name: String,
+    /// Its parameters, not yet checked against what the policy takes.
+    pub params: Params,
+}
+
+/// How long, and with which seed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// How long to run; `None` = the caller's choice.
+    pub duration: Option<Duration>,
+    /// Seed of everything that is drawn at random; 1 where the file says nothing.
+    pub seed: u64,
+}
+
+/// What the simulator charges to whoever causes it; zero where the file says nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Overheads {
+    /// Switching a core from one VCPU to another.
+    pub context_switch: Duration,
+    /// Beginning on another core than the last one (cold caches).
+    pub migration: Duration,
+    /// One decision of the policy.
+    pub decision: Duration,
+    /// The interrupt of one release.
+    pub release: Duration,
+}
+
+/// A VCPU of the file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct VcpuSpec {
+    /// Its name: letters, digits, `-`, `_` and `.`; unique among VCPUs and programs.
+    pub name: String,
+    /// What core knows of it.
+    pub vcpu: Vcpu,
+    /// Where its table begins.
+    pub at: Location,
+    /// Where its budget stands.
+    pub budget_at: Location,
+    /// Where its period stands.
+    pub period_at: Location,
+    /// Where its pin stands, if it has one.
+    pub core_at: Option<Location>,
+    /// Where its jobs are asked for, if they are.
+    pub(crate) jobs_at: Option<Location>,
+}
+
+/// A program of the file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProgramSpec {
+    /// Its name: letters, digits, `-`, `_` and `.`; unique, but for its own VCPU of that name.
+    pub name: String,
+    /// The VCPU that pays for it.
+    pub vcpu: VcpuId,
+    /// What to start live; `None` = it exists in simulation only.
+    pub command: Option<Command>,
+    /// The model as written; `None` = see [`Scenario::assumptions`].
+    pub workload: Option<Workload>,
+    /// Threads of the model, each with this workload; 1 where the file says nothing.
+    pub threads: u32,
+    /// When it starts.
+    pub start: Instant,
+    /// When it is stopped, or [`Instant::NEVER`].
+    pub stop: Instant,
+    /// Where its table begins.
+    pub at: Location,
+}
+
+/// A command to start.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Command {
+    /// The program and its arguments; never empty.
+    pub argv: Vec<String>,
+    /// The directory to start it in; `None` = the one MARACAS was started in.
+    pub dir: Option<PathBuf>,
+    /// Variables added to its environment.
+    pub env: BTreeMap<String, String>,
+    /// Where its output goes.
+    pub output: Output,
+}
+
+/// Where the standard output and standard error of a command go.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub enum Output {
+    /// Where those of MARACAS go.
+    #[default]
+    Inherit,
+    /// Nowhere.
+    Null,
+    /// Into this file, written anew.
+    File(PathBuf),
+}
+
+/// Where things stand that a caller may have to complain about later.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Places {
+    pub(crate) policy: Location,
+    /// The value of every parameter.
+    pub(crate) params: BTreeMap<String, Location>,
+    pub(crate) cores: Location,
+}
+
+impl Scenario {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// Where the file cannot be read or says something wrong; the first error in it.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        Self::parse(&read_text(path)?, &path.display().to_string())
+    }
+    /// Reads and checks a text; `file` is its name in errors.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its place and the way out.
+    pub fn parse(text: &str, file: &str) -> Result<Self, Error> {
+        crate::read::scenario(text, file)
+    }
+
+    /// The system on `cores` cores, as simulated; a live machine lowers `capacity`. All VCPUs are
+    /// in it, those whose first program starts later too.
+    ///
+    /// # Errors
+    /// Where `cores` is 0 or above [`MAX_CORES`], or a VCPU is pinned to a core beyond them.
+    pub fn system(&self, cores: usize) -> Result<System, Error> {
+        if !(1..=MAX_CORES).contains(&cores) {
+            let message = format!("{cores} cores cannot be managed; from 1 to {MAX_CORES} may be");
+            return Err(Error::new(&self.file, self.places.cores, message));
+        }
+        for spec in &self.vcpus {
+            if let (Some(core), Some(at)) = (spec.vcpu.pinned, spec.core_at) {
+                check_pin(core, cores).map_err(|message| Error::new(&self.file, at, message))?;
+            }
+        }
+        Ok(System::new(cores, self.vcpus.iter().map(|spec| spec.vcpu.clone()).collect()))
+    }
+    /// The threads to simulate: every program as often as it has threads.
+    pub fn sim_programs(&self) -> Vec<Program> {
+        self.programs
+            .iter()
+            .flat_map(|spec| {
+                let program = Program {
+                    vcpu: spec.vcpu,
+                    workload: self.sim_workload(spec),
+                    arrive: spec.start,
+                    depart: spec.stop,
+                };
+                std::iter::repeat_n(program, spec.threads as usize)
+            })
+            .collect()
+    }
+    /// The model of a program: as written, or as [`Scenario::assumptions`] says.
+    pub fn sim_workload(&self, program: &ProgramSpec) -> Workload {
+        program.workload.unwrap_or_else(|| self.vcpu(program.vcpu).assumed_workload())
+    }
+    /// The VCPU with this id.
+    ///
+    /// # Panics
+    /// Where the id is not one of this scenario.
+    pub fn vcpu(&self, id: VcpuId) -> &VcpuSpec {
+        &self.vcpus[id.0 as usize]
+    }
+
+    /// An error at the parameter `name` of the policy, from
+    /// [`Params::check`](maracas_core::params::Params::check).
+    pub fn at_param(&self, name: &str, why: impl AsRef<str>) -> Error {
+        let at = self.places.params.get(name).copied().unwrap_or(self.places.policy);
+        Error::new(
+            &self.file,
+            at,
+            format!("policy {}: `{name}` {}", self.policy.name, why.as_ref()),
+        )
+    }
+    /// An error at the policy's name: no such policy, or it refuses the system.
+    pub fn at_policy(&self, why: impl Into<String>) -> Error {
+        Error::new(&self.file, self.places.policy, why)
+    }
+    /// An error at the table of a VCPU.
+    pub fn at_vcpu(&self, id: VcpuId, why: impl Into<String>) -> Error {
+        Error::new(&self.file, self.vcpu(id).at, why)
+    }
+    /// An error at the table of a program.
+    pub fn at_program(&self, program: &ProgramSpec, why: impl Into<String>) -> Error {
+        Error::new(&self.file, program.at, why)
+    }
+}
+
+impl VcpuSpec {
+    /// How a command is simulated that has no model: whoever is given a reservation is assumed to
+    /// use all of it.
+    pub(crate) const fn assumed_workload(&self) -> Workload {
+        use maracas_core::{Arrival, Cost};
+        match self.vcpu.arrival {
+            Arrival::None => Workload::Busy,
+            Arrival::Periodic { .. } | Arrival::Sporadic => {
+                Workload::Periodic { cost: Cost::Fixed(self.vcpu.reservation.budget) }
+            }
+        }
+    }
+}
+
+/// Whether `core` is one of `cores` cores; else what to say.
+pub(crate) fn check_pin(core: CoreId, cores: usize) -> Result<(), String> {
+    if (core.0 as usize) < cores {
+        return Ok(());
+    }
+    let (last, plural) = (cores - 1, if cores == 1 { "" } else { "s" });
+    Err(format!("core {} does not exist on {cores} core{plural}; use 0 to {last}", core.0))
+}

@@ -1,0 +1,333 @@
+//! The loop: one instant after another, what happened, the law, and the decision. The law is
+//! enacted in `law`, the policy spoken to in `decision`.
+
+mod decision;
+mod law;
+
+use crate::agenda::{Agenda, Kind};
+use crate::memory::Contention;
+use crate::rng::{Purpose, Stream};
+use crate::workload::{Demands, Done, NONE, Standing, Start};
+use crate::{Options, Outcome};
+use maracas_core::contract::{End, Errand, Event, Mark, Mode, Observer};
+use maracas_core::dispatch::{Readings, Running};
+use maracas_core::{CoreId, CoreSet, Duration, Instant, Plan, Policy, Program, System, VcpuId};
+
+/// One core and what runs on it.
+#[derive(Clone, Copy, Debug)]
+struct Core {
+    /// The running VCPU, or `NONE`.
+    running: u32,
+    mode: Mode,
+    until: Mark,
+    /// When the stint began.
+    from: Instant,
+    /// Up to when the VCPU's meter and progress are accounted.
+    synced: Instant,
+    /// Until when the core works off charged overheads and its VCPU makes no progress.
+    stalled: Instant,
+    /// What the running stint's start was charged; given back if the stint stays empty.
+    start_cost: Duration,
+    switched: bool,
+    /// The VCPU that ran last, and when it stopped.
+    resident: (u32, Instant),
+    idle_since: Instant,
+    idle: Duration,
+}
+
+pub(crate) struct Machine<'a, O, C> {
+    policy: &'a mut dyn Policy,
+    observer: &'a mut O,
+    options: &'a Options,
+    contention: C,
+    now: Instant,
+    agenda: Agenda,
+    demands: Demands,
+    cores: Vec<Core>,
+    /// When each core's VCPU ends its piece or reaches its mark.
+    nexts: Vec<Instant>,
+    /// What the law chose for each core; scratch of one enactment.
+    choices: Vec<Option<Running>>,
+    /// VCPUs that the enactment at hand takes from one core to another; scratch.
+    moving: Vec<u32>,
+    /// Who runs where, for the contention model; scratch.
+    residents: Vec<Option<VcpuId>>,
+    /// Whether the set of running VCPUs changed since the contention model was asked.
+    set_changed: bool,
+    plan: Plan,
+    /// When the next decision is taken.
+    due: Instant,
+    /// Whether the policy heard of anything since it was last asked.
+    told: bool,
+    /// Where the first of these things happened.
+    decider: usize,
+    /// Events that happened and are not told yet; used only where decisions come late.
+    inbox: Vec<(Instant, Event)>,
+    lateness: Stream,
+    /// The errand last answered.
+    errand: Option<(VcpuId, Errand)>,
+    outcome: Outcome,
+}
+
+impl<'a, O: Observer, C: Contention> Machine<'a, O, C> {
+    pub(crate) fn new(
+        system: &System,
+        programs: &[Program],
+        policy: &'a mut dyn Policy,
+        options: &'a Options,
+        observer: &'a mut O,
+        contention: C,
+    ) -> Self {
+        let count = system.cores.len();
+        let mut agenda = Agenda::default();
+        for (id, program) in programs.iter().enumerate() {
+            agenda.push(program.arrive, Kind::Arrive, id as u32);
+            if program.depart != Instant::NEVER {
+                agenda.push(program.depart.max(program.arrive), Kind::Depart, id as u32);
+            }
+        }
+        Self {
+            policy,
+            observer,
+            options,
+            contention,
+            now: Instant::ZERO,
+            agenda,
+            demands: Demands::new(system, programs, options.seed),
+            cores: vec![Core::IDLE; count],
+            nexts: vec![Instant::NEVER; count],
+            choices: vec![None; count],
+            moving: Vec::new(),
+            residents: vec![None; if C::CONTENDS { count } else { 0 }],
+            set_changed: false,
+            plan: Plan::new(count),
+            due: Instant::ZERO,
+            told: false,
+            decider: 0,
+            inbox: Vec::new(),
+            lateness: Stream::new(options.seed, Purpose::Lateness, 0, 0),
+            errand: None,
+            outcome: Outcome::default(),
+        }
+    }
+
+    pub(crate) fn run(mut self) -> Outcome {
+        loop {
+            let on_cores = self.nexts.iter().copied().min().unwrap_or(Instant::NEVER);
+            let now = on_cores.min(self.agenda.next()).min(self.due);
+            if now >= self.options.until {
+                break;
+            }
+            assert!(now >= self.now, "time ran backwards, from {} to {now}", self.now);
+            self.now = now;
+            let mut concerned = CoreSet::EMPTY;
+            if on_cores == now {
+                self.cores_happen(&mut concerned);
+            }
+            while let Some((kind, id)) = self.agenda.due(now) {
+                self.happen(kind, id, &mut concerned);
+            }
+            if !concerned.is_empty() {
+                self.apply_law(concerned);
+            }
+            if self.due <= now {
+                self.take_decision();
+            }
+            if C::CONTENDS && self.set_changed {
+                self.resolve_contention();
+            }
+        }
+        self.end()
+    }
+
+    /// Closes the run: completions on the horizon, the running stints, what was not told yet.
+    fn end(mut self) -> Outcome {
+        if self.options.until != Instant::NEVER {
+            self.now = self.options.until;
+        }
+        let mut concerned = CoreSet::EMPTY;
+        self.cores_happen(&mut concerned);
+        self.meter();
+        self.deliver();
+        let now = self.now;
+        self.outcome.end = now;
+        for demand in self.demands.iter() {
+            self.outcome.missed += demand.overdue(now);
+        }
+        for core in &self.cores {
+            let open = if core.running == NONE { now - core.idle_since } else { Duration::ZERO };
+            self.outcome.idle.push(core.idle + open);
+        }
+        self.outcome
+    }
+
+    /// Pieces that end and marks that are reached at this instant, by core.
+    fn cores_happen(&mut self, concerned: &mut CoreSet) {
+        for core in 0..self.cores.len() {
+            if self.nexts[core] != self.now {
+                continue;
+            }
+            self.settle(core);
+            let vcpu = self.cores[core].running;
+            if self.demands.left(vcpu).is_zero() {
+                self.finish_piece(vcpu, core);
+                if !self.demands.of(vcpu).runnable() {
+                    self.stop(core, End::Blocked);
+                    concerned.insert(CoreId(core as u16));
+                    continue;
+                }
+            }
+            let Core { mode, until, .. } = self.cores[core];
+            if until != Mark::NEVER && self.demands.meter(VcpuId(vcpu), mode) >= until.0 {
+                self.stop(core, End::MarkReached);
+                concerned.insert(CoreId(core as u16));
+            } else {
+                self.retime(core);
+            }
+        }
+    }
+
+    fn finish_piece(&mut self, vcpu: u32, core: usize) {
+        match self.demands.finish(vcpu, self.now) {
+            Done::Plain => {}
+            Done::Sleep(thread, until) => self.agenda.push(until, Kind::Wake, thread),
+            Done::Job => self.complete_jobs(vcpu, core),
+        }
+    }
+
+    fn complete_jobs(&mut self, vcpu: u32, core: usize) {
+        while let Some((id, deadline)) = self.demands.complete(vcpu) {
+            self.outcome.completed += 1;
+            self.outcome.missed += u64::from(self.now > deadline);
+            self.tell(core, Event::Completed(id));
+        }
+    }
+
+    /// The first entry of the agenda happens.
+    fn happen(&mut self, kind: Kind, id: u32, concerned: &mut CoreSet) {
+        match kind {
+            Kind::Release => self.release(id, concerned),
+            Kind::Wake => {
+                let vcpu = self.demands.vcpu_of(id);
+                let was_runnable = self.demands.of(vcpu).runnable();
+                let Some((on_behalf, next)) = self.demands.wake(id, self.now) else {
+                    return self.agenda.pop();
+                };
+                match next {
+                    Some(next) => self.agenda.put_off(next),
+                    None => self.agenda.pop(),
+                }
+                self.woke(vcpu, was_runnable, on_behalf, concerned);
+            }
+            Kind::Arrive => {
+                self.agenda.pop();
+                let vcpu = self.demands.vcpu_of(id);
+                if self.demands.arrive(id) {
+                    let arrived = self.demands.of(vcpu).vcpu.clone();
+                    self.tell(0, Event::Arrived(arrived));
+                } else {
+                    self.start_programs(vcpu, concerned);
+                }
+            }
+            Kind::Depart => {
+                self.agenda.pop();
+                self.depart(id, concerned);
+            }
+        }
+    }
+
+    fn release(&mut self, vcpu: u32, concerned: &mut CoreSet) {
+        let core = self.place_of(vcpu);
+        let running = self.demands.of(vcpu).on;
+        if running != NONE {
+            // A release may cut short the optional part that the VCPU is running.
+            self.settle(running as usize);
+        }
+        let Some((job, next)) = self.demands.release(vcpu, self.now) else {
+            return self.agenda.pop();
+        };
+        self.agenda.put_off(next);
+        self.outcome.released += 1;
+        self.tell(core, Event::Released(job));
+        self.charge(core, self.options.overheads.release);
+        if running != NONE {
+            self.retime(running as usize);
+        } else {
+            self.concern(vcpu, concerned);
+        }
+    }
+
+    fn depart(&mut self, thread: u32, concerned: &mut CoreSet) {
+        let vcpu = self.demands.vcpu_of(thread);
+        let on = self.demands.of(vcpu).on;
+        if on != NONE {
+            self.settle(on as usize);
+        }
+        let place = self.place_of(vcpu);
+        let leaves = self.demands.depart(thread);
+        self.complete_jobs(vcpu, place);
+        if on != NONE && (leaves || !self.demands.of(vcpu).runnable()) {
+            self.stop(on as usize, if leaves { End::Exited } else { End::Blocked });
+            concerned.insert(CoreId(on as u16));
+        } else if on != NONE {
+            self.retime(on as usize);
+        }
+        if leaves {
+            self.outcome.missed += self.demands.of(vcpu).overdue(self.now);
+            self.demands.of_mut(vcpu).abandon();
+            self.tell(place, Event::Left(VcpuId(vcpu)));
+        }
+    }
+
+    /// Starts the programs of an admitted VCPU that wait for it.
+    fn start_programs(&mut self, vcpu: u32, concerned: &mut CoreSet) {
+        if self.demands.of(vcpu).standing != Standing::In {
+            return;
+        }
+        while let Some(thread) = self.demands.held(vcpu) {
+            let was_runnable = self.demands.of(vcpu).runnable();
+            match self.demands.start(thread, self.now) {
+                Start::Works => self.woke(vcpu, was_runnable, None, concerned),
+                Start::Event(at) => self.agenda.push(at, Kind::Wake, thread),
+                Start::Release(at) => self.agenda.push(at, Kind::Release, vcpu),
+                Start::Waits => {}
+            }
+        }
+    }
+
+    /// A program of `vcpu` has something to do, other than by a release.
+    fn woke(
+        &mut self,
+        vcpu: u32,
+        was_runnable: bool,
+        on_behalf: Option<VcpuId>,
+        concerned: &mut CoreSet,
+    ) {
+        if was_runnable {
+            return;
+        }
+        if self.options.hidden_wakes {
+            self.demands.of_mut(vcpu).hidden = Some(on_behalf);
+        } else {
+            let woke = Event::Woke { vcpu: VcpuId(vcpu), on_behalf, exact: true };
+            self.tell(self.place_of(vcpu), woke);
+        }
+        self.concern(vcpu, concerned);
+    }
+}
+
+impl Core {
+    const IDLE: Self = Self {
+        running: NONE,
+        mode: Mode::Foreground,
+        until: Mark::NEVER,
+        from: Instant::ZERO,
+        synced: Instant::ZERO,
+        stalled: Instant::ZERO,
+        start_cost: Duration::ZERO,
+        switched: false,
+        resident: (NONE, Instant::ZERO),
+        idle_since: Instant::ZERO,
+        idle: Duration::ZERO,
+    };
+}

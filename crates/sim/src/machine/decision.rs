@@ -1,0 +1,128 @@
+//! The conversation with the policy: events told, decisions taken, answers carried out.
+
+use super::Machine;
+use crate::memory::Contention;
+use crate::workload::{NONE, Standing};
+use maracas_core::contract::{Errand, Event, Observer, Refused, decide};
+use maracas_core::{CoreId, CoreSet, Duration};
+
+impl<O: Observer, C: Contention> Machine<'_, O, C> {
+    /// Tells the policy of an event that happens now; where decisions come late, by the next one.
+    #[inline]
+    pub(super) fn tell(&mut self, core: usize, event: Event) {
+        if !self.told {
+            self.told = true;
+            self.decider = core;
+            self.due = self.due.min(self.now.saturating_add(self.delay()));
+        }
+        if self.options.late.is_zero() {
+            self.outcome.events += 1;
+            self.observer.event(self.now, &event);
+            self.policy.on_event(self.now, &event);
+        } else {
+            self.inbox.push((self.now, event));
+        }
+    }
+
+    pub(super) fn deliver(&mut self) {
+        for (at, event) in self.inbox.drain(..) {
+            self.outcome.events += 1;
+            self.observer.event(at, &event);
+            self.policy.on_event(at, &event);
+        }
+    }
+
+    /// How late the next decision comes.
+    #[inline]
+    pub(super) fn delay(&mut self) -> Duration {
+        if self.options.late.is_zero() {
+            return Duration::ZERO;
+        }
+        self.lateness.uniform(Duration::ZERO, self.options.late)
+    }
+
+    /// Asks the policy and enacts its plan, again and again until nothing more happens.
+    pub(super) fn take_decision(&mut self) {
+        if self.plan.wake <= self.now && self.plan.wake_metered {
+            self.meter();
+        }
+        // Within one instant every core can stop one stint, every VCPU be seen to wake or be
+        // answered once, and one errand fail.
+        let most = self.cores.len() + 3 * self.demands.len() + 3;
+        for _ in 0..most {
+            self.deliver();
+            self.told = false;
+            decide(self.policy, self.now, &mut self.plan);
+            self.outcome.decisions += 1;
+            self.observer.planned(self.now, &self.plan);
+            let mut concerned = self.plan.dirty();
+            self.take_lines();
+            self.take_answers(&mut concerned);
+            self.take_errand();
+            self.apply_law(concerned);
+            self.charge(self.decider, self.options.overheads.decision);
+            if !self.told {
+                self.decider = 0;
+                self.due = self.plan.wake.saturating_add(self.delay());
+                return;
+            }
+        }
+        panic!("at {} the policy changed its mind {most} times and found no rest", self.now);
+    }
+
+    /// Notes who stands on which line, and holds the policy to standing on one only.
+    pub(super) fn take_lines(&mut self) {
+        let stamp = self.outcome.decisions;
+        let mut broken = false;
+        for id in self.plan.dirty().iter() {
+            let core = u32::from(id.0);
+            let line = self.plan.line(id);
+            for grant in line.foreground.iter().chain(&line.background) {
+                let Some(demand) = self.demands.get_mut(grant.vcpu) else { continue };
+                if demand.line != core && demand.line != NONE {
+                    let other = self.plan.line(CoreId(demand.line as u16));
+                    let mut others = other.foreground.iter().chain(&other.background);
+                    broken |= demand.stamp == stamp || others.any(|o| o.vcpu == grant.vcpu);
+                }
+                demand.line = core;
+                demand.stamp = stamp;
+            }
+        }
+        if (broken || self.options.audit)
+            && let Err(why) = self.plan.audit()
+        {
+            panic!("at {} the policy broke the contract: {why}", self.now);
+        }
+    }
+
+    /// Lets in whom the policy admitted.
+    pub(super) fn take_answers(&mut self, concerned: &mut CoreSet) {
+        for place in 0..self.plan.verdicts().len() {
+            let (vcpu, verdict) = &self.plan.verdicts()[place];
+            let (vcpu, admitted) = (*vcpu, verdict.is_ok());
+            self.outcome.admissions.push((vcpu, verdict.clone()));
+            let Some(demand) = self.demands.get_mut(vcpu) else { continue };
+            if demand.standing == Standing::Asking {
+                demand.standing = if admitted { Standing::In } else { Standing::Out };
+                self.start_programs(vcpu.0, concerned);
+            }
+        }
+    }
+
+    /// Answers a new errand. There is nothing to sample and nothing to recolour without a memory
+    /// model, so every errand fails, by name.
+    pub(super) fn take_errand(&mut self) {
+        if self.plan.errand == self.errand {
+            return;
+        }
+        self.errand = self.plan.errand;
+        if let Some((carrier, errand)) = self.errand {
+            let core = self.place_of(carrier.0);
+            let what = match errand {
+                Errand::Sample => Refused::Sample,
+                Errand::Move { vcpu, .. } => Refused::Move(vcpu),
+            };
+            self.tell(core, Event::Failed { core: CoreId(core as u16), what });
+        }
+    }
+}

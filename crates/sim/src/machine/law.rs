@@ -1,0 +1,212 @@
+//! What runs where: the law enacted on the cores, meters, progress and charges.
+
+use super::{Core, Machine};
+use crate::memory::Contention;
+use crate::workload::NONE;
+use maracas_core::contract::{End, Event, Mark, Observer, Stint, Usage};
+use maracas_core::dispatch::{Readings, Running, next};
+use maracas_core::{CoreId, CoreSet, Duration, Instant, VcpuId};
+
+impl<O: Observer, C: Contention> Machine<'_, O, C> {
+    /// `vcpu` became runnable: the core on whose line it stands must look again.
+    #[inline]
+    pub(super) fn concern(&self, vcpu: u32, concerned: &mut CoreSet) {
+        let line = self.demands.of(vcpu).line;
+        if line != NONE {
+            concerned.insert(CoreId(line as u16));
+        }
+    }
+
+    /// Has the cores run what the law says: first all stops, then all starts.
+    pub(super) fn apply_law(&mut self, cores: CoreSet) {
+        let mut changed = CoreSet::EMPTY;
+        for id in cores.iter() {
+            let core = id.0 as usize;
+            self.settle(core);
+            // No model with memory traffic exists yet, so every core's memory meter reads 0.
+            let choice = next(self.plan.line(id), 0, &self.demands);
+            let Core { running, mode, .. } = self.cores[core];
+            match choice {
+                Some(run) if run.vcpu.0 == running && run.mode == mode => {
+                    self.cores[core].until = run.until;
+                    self.retime(core);
+                }
+                None if running == NONE => {}
+                Some(_) | None => {
+                    let away = |run: &Running| self.demands.of(run.vcpu.0).on;
+                    if choice.is_some_and(|run| away(&run) != NONE && away(&run) != core as u32) {
+                        self.moving.extend(choice.map(|run| run.vcpu.0));
+                    }
+                    self.choices[core] = choice;
+                    changed.insert(id);
+                }
+            }
+        }
+        if changed.is_empty() {
+            return;
+        }
+        for id in changed.iter() {
+            let vcpu = self.cores[id.0 as usize].running;
+            if vcpu != NONE {
+                let moves = self.moving.contains(&vcpu);
+                self.stop(id.0 as usize, if moves { End::Moved } else { End::Preempted });
+            }
+        }
+        self.moving.clear();
+        for id in changed.iter() {
+            if let Some(run) = self.choices[id.0 as usize] {
+                self.start(id.0 as usize, run);
+            }
+        }
+    }
+
+    pub(super) fn resolve_contention(&mut self) {
+        self.set_changed = false;
+        for core in 0..self.cores.len() {
+            self.settle(core);
+            let running = self.cores[core].running;
+            self.residents[core] = (running != NONE).then_some(VcpuId(running));
+        }
+        self.contention.resolve(&self.residents);
+        for core in 0..self.cores.len() {
+            self.retime(core);
+        }
+    }
+
+    pub(super) fn start(&mut self, core: usize, run: Running) {
+        let now = self.now;
+        let demand = self.demands.of_mut(run.vcpu.0);
+        assert!(demand.on == NONE, "{} would run on core{} and core{core}", run.vcpu, demand.on);
+        demand.on = core as u32;
+        self.set_changed = true;
+        let migrates = demand.last != NONE && demand.last != core as u32;
+        let hidden = demand.hidden.take();
+        let own = &mut self.cores[core];
+        own.idle += now - own.idle_since;
+        own.running = run.vcpu.0;
+        (own.mode, own.until) = (run.mode, run.until);
+        (own.from, own.synced) = (now, now);
+        own.switched = own.resident != (run.vcpu.0, now);
+        own.start_cost = Duration::ZERO;
+        if own.switched {
+            self.outcome.context_switches += 1;
+            let costs = &self.options.overheads;
+            let migration = if migrates { costs.migration } else { Duration::ZERO };
+            own.start_cost = costs.context_switch + migration;
+            if !own.start_cost.is_zero() {
+                own.stalled = own.stalled.max(now) + own.start_cost;
+            }
+        }
+        self.retime(core);
+        if let Some(on_behalf) = hidden {
+            self.tell(core, Event::Woke { vcpu: run.vcpu, on_behalf, exact: false });
+        }
+    }
+
+    pub(super) fn stop(&mut self, core: usize, end: End) {
+        self.settle(core);
+        let own = &mut self.cores[core];
+        let vcpu = own.running;
+        let demand = self.demands.of_mut(vcpu);
+        demand.on = NONE;
+        self.set_changed = true;
+        if own.from == self.now {
+            // The stint stayed empty: nobody saw it, so it leaves no trace.
+            self.outcome.context_switches -= u64::from(own.switched);
+            own.stalled = own.stalled.max(self.now) - own.start_cost;
+        } else {
+            demand.last = core as u32;
+            own.resident = (vcpu, self.now);
+            self.report(core, end);
+        }
+        let own = &mut self.cores[core];
+        own.running = NONE;
+        own.idle_since = self.now;
+        self.nexts[core] = Instant::NEVER;
+    }
+
+    /// Tells of the running stint up to now.
+    pub(super) fn report(&mut self, core: usize, end: End) {
+        let Core { running, mode, from, .. } = self.cores[core];
+        let stint = Stint {
+            vcpu: VcpuId(running),
+            core: CoreId(core as u16),
+            mode,
+            from,
+            to: self.now,
+            usage: Usage { service: self.now - from, ..Usage::default() },
+            end,
+        };
+        self.tell(core, Event::Ran(stint));
+    }
+
+    /// Reads all meters: tells of every running stint, which goes on as a new one.
+    pub(super) fn meter(&mut self) {
+        for core in 0..self.cores.len() {
+            if self.cores[core].running != NONE && self.cores[core].from < self.now {
+                self.settle(core);
+                self.report(core, End::Metered);
+                let own = &mut self.cores[core];
+                own.from = self.now;
+                own.resident = (own.running, self.now);
+                (own.switched, own.start_cost) = (false, Duration::ZERO);
+                self.demands.of_mut(own.running).last = core as u32;
+            }
+        }
+    }
+
+    /// Accounts the running VCPU's meter and progress up to now.
+    #[inline]
+    pub(super) fn settle(&mut self, core: usize) {
+        let own = &mut self.cores[core];
+        if own.running == NONE || own.synced == self.now {
+            return;
+        }
+        let time = self.now - own.synced;
+        let productive = self.now.saturating_since(own.stalled.max(own.synced));
+        let work = self.contention.work_in(CoreId(core as u16), productive);
+        own.synced = self.now;
+        self.demands.serve(own.running, own.mode, time, work);
+    }
+
+    /// Computes anew when the running VCPU ends its piece or reaches its mark. It must be settled.
+    #[inline]
+    pub(super) fn retime(&mut self, core: usize) {
+        let own = &self.cores[core];
+        if own.running == NONE {
+            return;
+        }
+        let left = self.demands.left(own.running);
+        let mut next = Instant::NEVER;
+        if left != Duration::MAX {
+            let time = self.contention.time_for(CoreId(core as u16), left);
+            next = self.now.max(own.stalled).saturating_add(time);
+        }
+        if own.until != Mark::NEVER {
+            let meter = self.demands.meter(VcpuId(own.running), own.mode);
+            next = next.min(self.now.saturating_add(own.until.0.saturating_sub(meter)));
+        }
+        self.nexts[core] = next;
+    }
+
+    /// Charges a core with work of the kernel's: its VCPU makes no progress meanwhile.
+    #[inline]
+    pub(super) fn charge(&mut self, core: usize, cost: Duration) {
+        if cost.is_zero() {
+            return;
+        }
+        self.settle(core);
+        let own = &mut self.cores[core];
+        own.stalled = own.stalled.max(self.now) + cost;
+        self.retime(core);
+    }
+
+    /// The core to which things about `vcpu` are ascribed: where it runs, else its line's, else
+    /// where it last ran, else core 0.
+    #[inline]
+    pub(super) fn place_of(&self, vcpu: u32) -> usize {
+        let demand = self.demands.of(vcpu);
+        let places = [demand.on, demand.line, demand.last];
+        places.into_iter().find(|core| *core != NONE).unwrap_or(0) as usize
+    }
+}

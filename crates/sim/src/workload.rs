@@ -1,0 +1,493 @@
+//! What VCPUs have to do: their programs' pieces of work, their jobs, and whether they can run.
+//!
+//! Pure state: it knows no cores and sends no events; the machine asks and tells.
+
+use crate::arrival;
+use crate::rng::{Purpose, Stream};
+use maracas_core::contract::Mode;
+use maracas_core::dispatch::Readings;
+use maracas_core::{
+    Arrival, Cost, Duration, Instant, Job, JobId, Program, System, Vcpu, VcpuId, Workload,
+};
+use std::collections::VecDeque;
+
+/// "No program", "no VCPU", "no core".
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// Where a VCPU stands with the policy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Standing {
+    /// Its first program has not arrived.
+    Away,
+    /// The policy was asked.
+    Asking,
+    /// Admitted, or there from the start.
+    In,
+    /// Refused, or gone.
+    Out,
+}
+
+/// What a program is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// Not there: not yet, or no more.
+    Away,
+    /// There, but its VCPU is not admitted yet.
+    Held,
+    /// Waits for a job, an event or the end of its sleep.
+    Blocked,
+    /// Has a piece of work, `left` to go.
+    Working,
+    /// Improves its last result until the next release, for `left` at most.
+    Improving,
+}
+
+/// One program at work.
+#[derive(Clone, Debug)]
+struct Thread {
+    vcpu: u32,
+    workload: Workload,
+    state: State,
+    /// Service until the end of the piece.
+    left: Duration,
+    /// Pieces done of the VCPU's jobs.
+    done: u32,
+    /// Outside events not yet worked off.
+    queued: u32,
+    costs: Stream,
+    gaps: Stream,
+}
+
+/// One VCPU's demand and meters.
+#[derive(Clone, Debug)]
+pub(crate) struct Demand {
+    /// What was promised, and how jobs arrive.
+    pub(crate) vcpu: Vcpu,
+    pub(crate) standing: Standing,
+    /// The program that runs when the VCPU does; `NONE` = the VCPU is blocked.
+    current: u32,
+    /// Programs that wait for `current` to block, in order.
+    waiting: VecDeque<u32>,
+    threads: Vec<u32>,
+    /// Programs that have not departed.
+    staying: u32,
+    meters: [Duration; 2],
+    releasing: bool,
+    released: u32,
+    completed: u32,
+    /// Releases of the jobs released and not completed.
+    pending: VecDeque<Instant>,
+    releases: Stream,
+    /// The core that it runs on; `NONE` = waits.
+    pub(crate) on: u32,
+    /// The core that it ran on last.
+    pub(crate) last: u32,
+    /// The core on whose line it was last seen.
+    pub(crate) line: u32,
+    /// The decision that put it there.
+    pub(crate) stamp: u64,
+    /// A wake not yet told: on whose behalf it was.
+    pub(crate) hidden: Option<Option<VcpuId>>,
+}
+
+/// All VCPUs and programs.
+#[derive(Clone, Debug)]
+pub(crate) struct Demands {
+    vcpus: Vec<Demand>,
+    threads: Vec<Thread>,
+}
+
+/// What follows when a program's next timer is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Start {
+    /// It has work; it wakes its VCPU.
+    Works,
+    /// Its first outside event comes then.
+    Event(Instant),
+    /// The VCPU's first job for it is released then.
+    Release(Instant),
+    /// Its VCPU releases jobs already; the next one is its first.
+    Waits,
+}
+
+/// What follows when the current piece of a VCPU is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Done {
+    /// Nothing but what the VCPU itself shows.
+    Plain,
+    /// It counts towards a job.
+    Job,
+    /// The program (given) sleeps until then.
+    Sleep(u32, Instant),
+}
+
+impl Readings for Demands {
+    #[inline]
+    fn runnable(&self, vcpu: VcpuId) -> bool {
+        self.vcpus.get(vcpu.0 as usize).is_some_and(|demand| demand.current != NONE)
+    }
+    #[inline]
+    fn meter(&self, vcpu: VcpuId, mode: Mode) -> Duration {
+        self.vcpus[vcpu.0 as usize].meters[mode as usize]
+    }
+}
+
+impl Demands {
+    pub(crate) fn new(system: &System, programs: &[Program], seed: u64) -> Self {
+        let count = system.vcpus.iter().map(|vcpu| vcpu.id.0 + 1).max().unwrap_or(0);
+        let unused = Vcpu::new(0, Duration::ZERO, Duration::from_ticks(1));
+        let mut vcpus: Vec<_> = (0..count)
+            .map(|id| Demand::new(&Vcpu { id: VcpuId(id), ..unused.clone() }, Standing::Out, seed))
+            .collect();
+        for vcpu in &system.vcpus {
+            assert!(!vcpu.reservation.period.is_zero(), "{} has a period of zero", vcpu.id);
+            let there = arrival(vcpu.id, programs) == Instant::ZERO;
+            let standing = if there { Standing::In } else { Standing::Away };
+            vcpus[vcpu.id.0 as usize] = Demand::new(vcpu, standing, seed);
+        }
+        let mut threads = Vec::with_capacity(programs.len());
+        for (id, program) in programs.iter().enumerate() {
+            let known = system.vcpus.iter().any(|vcpu| vcpu.id == program.vcpu);
+            assert!(known, "program {id} runs on {}, which is not in the system", program.vcpu);
+            let demand = &mut vcpus[program.vcpu.0 as usize];
+            assert!(
+                !program.workload.has_jobs() || demand.vcpu.arrival != Arrival::None,
+                "program {id} works on jobs, but {} releases none",
+                program.vcpu
+            );
+            threads.push(Thread::new(program, demand.threads.len() as u32, seed));
+            demand.threads.push(id as u32);
+            demand.staying += 1;
+        }
+        Self { vcpus, threads }
+    }
+
+    #[inline]
+    pub(crate) fn of(&self, vcpu: u32) -> &Demand {
+        &self.vcpus[vcpu as usize]
+    }
+    #[inline]
+    pub(crate) fn of_mut(&mut self, vcpu: u32) -> &mut Demand {
+        &mut self.vcpus[vcpu as usize]
+    }
+    /// The demand of a VCPU that a plan names; `None` where the system has no such VCPU.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, vcpu: VcpuId) -> Option<&mut Demand> {
+        self.vcpus.get_mut(vcpu.0 as usize)
+    }
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Demand> {
+        self.vcpus.iter()
+    }
+    pub(crate) const fn len(&self) -> usize {
+        self.vcpus.len()
+    }
+    pub(crate) fn vcpu_of(&self, thread: u32) -> u32 {
+        self.threads[thread as usize].vcpu
+    }
+
+    /// Service until the end of the current piece of a runnable VCPU.
+    #[inline]
+    pub(crate) fn left(&self, vcpu: u32) -> Duration {
+        self.threads[self.of(vcpu).current as usize].left
+    }
+    /// A VCPU ran for `time` and did `work`.
+    #[inline]
+    pub(crate) fn serve(&mut self, vcpu: u32, mode: Mode, time: Duration, work: Duration) {
+        let demand = &mut self.vcpus[vcpu as usize];
+        demand.meters[mode as usize] += time;
+        let left = &mut self.threads[demand.current as usize].left;
+        if *left != Duration::MAX {
+            *left = left.saturating_sub(work);
+        }
+    }
+
+    /// A program arrives. Returns whether its VCPU asks for admission now.
+    pub(crate) fn arrive(&mut self, thread: u32) -> bool {
+        let demand = &mut self.vcpus[self.threads[thread as usize].vcpu as usize];
+        if demand.standing == Standing::Out {
+            return false;
+        }
+        self.threads[thread as usize].state = State::Held;
+        let first = demand.standing == Standing::Away;
+        if first {
+            demand.standing = Standing::Asking;
+        }
+        first
+    }
+    /// The next program of an admitted VCPU that arrived and has not started.
+    pub(crate) fn held(&self, vcpu: u32) -> Option<u32> {
+        let threads = self.of(vcpu).threads.iter().copied();
+        threads.into_iter().find(|thread| self.threads[*thread as usize].state == State::Held)
+    }
+    /// Starts a held program of an admitted VCPU.
+    pub(crate) fn start(&mut self, thread: u32, now: Instant) -> Start {
+        let Thread { vcpu, workload, .. } = self.threads[thread as usize];
+        let own = &mut self.threads[thread as usize];
+        own.state = State::Blocked;
+        match workload {
+            Workload::Busy => {
+                own.left = Duration::MAX;
+                self.enqueue(thread);
+                Start::Works
+            }
+            Workload::RunSleep { run, .. } => {
+                own.left = own.costs.draw(run);
+                self.enqueue(thread);
+                Start::Works
+            }
+            Workload::EventDriven { every, .. } => {
+                Start::Event(now.saturating_add(own.gaps.draw(every)))
+            }
+            Workload::Periodic { .. } | Workload::Anytime { .. } => {
+                let demand = &mut self.vcpus[vcpu as usize];
+                own.done = demand.released;
+                if demand.releasing {
+                    return Start::Waits;
+                }
+                demand.releasing = true;
+                Start::Release(now.saturating_add(demand.first_release()))
+            }
+        }
+    }
+
+    fn enqueue(&mut self, thread: u32) {
+        let own = &mut self.threads[thread as usize];
+        own.state = State::Working;
+        let demand = &mut self.vcpus[own.vcpu as usize];
+        if demand.current == NONE {
+            demand.current = thread;
+        } else {
+            demand.waiting.push_back(thread);
+        }
+    }
+
+    /// Releases the next job at `now` and gives it to the programs. Returns the job and the next
+    /// release; `None` where no program works on jobs any more.
+    pub(crate) fn release(&mut self, vcpu: u32, now: Instant) -> Option<(Job, Instant)> {
+        let demand = &mut self.vcpus[vcpu as usize];
+        let works = |thread: &Thread| thread.workload.has_jobs() && thread.state != State::Away;
+        if !demand.threads.iter().any(|thread| works(&self.threads[*thread as usize])) {
+            demand.releasing = false;
+            return None;
+        }
+        let id = JobId { vcpu: demand.vcpu.id, index: demand.released };
+        let deadline = now.saturating_add(demand.vcpu.reservation.deadline);
+        demand.released += 1;
+        demand.pending.push_back(now);
+        let next = now.saturating_add(demand.next_gap());
+        for place in 0..demand.threads.len() {
+            let thread = self.vcpus[vcpu as usize].threads[place];
+            self.take_job(thread);
+        }
+        Some((Job { id, release: now, deadline }, next))
+    }
+
+    /// A job was released: a program that waits for one, or improves its last result, begins.
+    fn take_job(&mut self, thread: u32) {
+        let own = &mut self.threads[thread as usize];
+        let (Workload::Periodic { cost } | Workload::Anytime { mandatory: cost, .. }) =
+            own.workload
+        else {
+            return;
+        };
+        match own.state {
+            State::Blocked => {
+                own.left = own.costs.draw(cost);
+                self.enqueue(thread);
+            }
+            State::Improving => {
+                own.left = own.costs.draw(cost);
+                own.state = State::Working;
+            }
+            State::Away | State::Held | State::Working => {}
+        }
+    }
+
+    /// A sleep ends or an outside event comes for a program. Returns on whose behalf, and when
+    /// the next event comes, if this was one; `None` where the program is gone.
+    pub(crate) fn wake(
+        &mut self,
+        thread: u32,
+        now: Instant,
+    ) -> Option<(Option<VcpuId>, Option<Instant>)> {
+        let own = &mut self.threads[thread as usize];
+        if own.state == State::Away {
+            return None;
+        }
+        match own.workload {
+            Workload::RunSleep { run, .. } => {
+                own.left = own.costs.draw(run);
+                self.enqueue(thread);
+                Some((None, None))
+            }
+            Workload::EventDriven { every, cost, on_behalf } => {
+                own.queued += 1;
+                let next = now.saturating_add(own.gaps.draw(every));
+                if own.state == State::Blocked {
+                    own.left = own.costs.draw(cost);
+                    self.enqueue(thread);
+                }
+                Some((on_behalf, Some(next)))
+            }
+            Workload::Busy | Workload::Periodic { .. } | Workload::Anytime { .. } => None,
+        }
+    }
+
+    /// The current piece of a VCPU is done: its program goes on with the next piece, or blocks
+    /// and leaves the VCPU to the next program.
+    pub(crate) fn finish(&mut self, vcpu: u32, now: Instant) -> Done {
+        let demand = &mut self.vcpus[vcpu as usize];
+        let thread = demand.current;
+        let own = &mut self.threads[thread as usize];
+        let (more, done) = match own.workload {
+            Workload::Busy => (true, Done::Plain),
+            Workload::RunSleep { sleep, .. } => {
+                (false, Done::Sleep(thread, now.saturating_add(own.gaps.draw(sleep))))
+            }
+            Workload::EventDriven { cost, .. } => {
+                own.queued -= 1;
+                (own.next_piece(own.queued > 0, cost), Done::Plain)
+            }
+            Workload::Periodic { cost } => {
+                own.done += 1;
+                (own.next_piece(own.done < demand.released, cost), Done::Job)
+            }
+            Workload::Anytime { .. } if own.state == State::Improving => (false, Done::Plain),
+            Workload::Anytime { mandatory, optional } => {
+                own.done += 1;
+                let more = own.next_piece(own.done < demand.released, mandatory);
+                if !more && !optional.is_zero() {
+                    own.state = State::Improving;
+                    own.left = optional;
+                }
+                (more || !optional.is_zero(), Done::Job)
+            }
+        };
+        if !more {
+            own.state = State::Blocked;
+            demand.current = demand.waiting.pop_front().unwrap_or(NONE);
+        }
+        done
+    }
+
+    /// The first job that every program has done, if it is not reported yet, and its deadline.
+    pub(crate) fn complete(&mut self, vcpu: u32) -> Option<(JobId, Instant)> {
+        let demand = &mut self.vcpus[vcpu as usize];
+        if demand.completed == demand.released {
+            return None;
+        }
+        let workers = demand.threads.iter().map(|thread| &self.threads[*thread as usize]);
+        let done = workers
+            .filter(|own| own.workload.has_jobs() && own.state != State::Away)
+            .map(|own| own.done)
+            .min()?;
+        if done == demand.completed {
+            return None;
+        }
+        let release = demand.pending.pop_front()?;
+        let id = JobId { vcpu: demand.vcpu.id, index: demand.completed };
+        demand.completed += 1;
+        Some((id, release.saturating_add(demand.vcpu.reservation.deadline)))
+    }
+
+    /// A program ends. Returns whether its VCPU leaves with it.
+    pub(crate) fn depart(&mut self, thread: u32) -> bool {
+        let own = &mut self.threads[thread as usize];
+        own.state = State::Away;
+        let demand = &mut self.vcpus[own.vcpu as usize];
+        demand.waiting.retain(|other| *other != thread);
+        if demand.current == thread {
+            demand.current = demand.waiting.pop_front().unwrap_or(NONE);
+        }
+        demand.staying -= 1;
+        let leaves = demand.staying == 0 && demand.standing != Standing::Out;
+        if leaves {
+            demand.standing = Standing::Out;
+        }
+        leaves
+    }
+}
+
+impl Thread {
+    fn new(program: &Program, place: u32, seed: u64) -> Self {
+        let vcpu = program.vcpu.0;
+        Self {
+            vcpu,
+            workload: program.workload,
+            state: State::Away,
+            left: Duration::ZERO,
+            done: 0,
+            queued: 0,
+            costs: Stream::new(seed, Purpose::Cost, vcpu, place),
+            gaps: Stream::new(seed, Purpose::Gap, vcpu, place),
+        }
+    }
+    #[inline]
+    fn next_piece(&mut self, more: bool, cost: Cost) -> bool {
+        if more {
+            self.left = self.costs.draw(cost);
+        }
+        more
+    }
+}
+
+impl Demand {
+    fn new(vcpu: &Vcpu, standing: Standing, seed: u64) -> Self {
+        Self {
+            vcpu: vcpu.clone(),
+            standing,
+            current: NONE,
+            waiting: VecDeque::new(),
+            threads: Vec::new(),
+            staying: 0,
+            meters: [Duration::ZERO; 2],
+            releasing: false,
+            released: 0,
+            completed: 0,
+            pending: VecDeque::new(),
+            releases: Stream::new(seed, Purpose::Release, vcpu.id.0, 0),
+            on: NONE,
+            last: NONE,
+            line: NONE,
+            stamp: 0,
+            hidden: None,
+        }
+    }
+    #[inline]
+    pub(crate) const fn runnable(&self) -> bool {
+        self.current != NONE
+    }
+    /// Jobs not completed whose deadline is not after `now`.
+    pub(crate) fn overdue(&self, now: Instant) -> u64 {
+        let deadline = self.vcpu.reservation.deadline;
+        self.pending.iter().filter(|release| release.saturating_add(deadline) <= now).count() as u64
+    }
+
+    /// Forgets the jobs that will not be done any more.
+    pub(crate) fn abandon(&mut self) {
+        self.pending.clear();
+        self.hidden = None;
+    }
+
+    /// From the start of the first job program to its first job: the offset, or for sporadic
+    /// VCPUs a uniform share of T, so that they do not all start together.
+    fn first_release(&mut self) -> Duration {
+        match self.vcpu.arrival {
+            Arrival::Periodic { offset } => offset,
+            Arrival::Sporadic => {
+                self.releases.uniform(Duration::ZERO, self.vcpu.reservation.period)
+            }
+            Arrival::None => unreachable!("job programs need a VCPU that releases jobs"),
+        }
+    }
+    /// From one release to the next: T, or for sporadic VCPUs uniform between T and 2T.
+    #[inline]
+    fn next_gap(&mut self) -> Duration {
+        let period = self.vcpu.reservation.period;
+        if self.vcpu.arrival == Arrival::Sporadic {
+            self.releases.uniform(period, period * 2)
+        } else {
+            period
+        }
+    }
+}

@@ -1,0 +1,52 @@
+use super::*;
+use crate::testkit::{Foreground, Metered, figure};
+
+fn text(list: impl FnOnce(&mut Vec<u8>) -> Result<(), TraceError>) -> String {
+    let mut out = Vec::new();
+    list(&mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn jobs_and_pieces() {
+    let mut story = figure();
+    // A job that is under way at the end, of a VCPU whose name needs quotes.
+    story.named(1, "sort,\"fast\"").released(1, 2, 21_000, 31_000);
+    story.ran((1, 0, Foreground), (22_000, 24_000), Metered);
+    let journal = story.journal(24_000);
+    let head = "task,job,period_ns,response_ns,miss,lateness_ns,tardiness_ns,forced,acet_ns,\
+                release_ns,deadline_ns,completed_ns,pieces,cores\n";
+    let jobs = "\
+\"sort,\"\"fast\"\"\",0,10000,5000,0,-5000,0,0,3000,0,10000,5000,2,1 0
+\"sort,\"\"fast\"\"\",1,10000,11000,1,1000,1000,0,11000,10000,20000,21000,1,1
+\"sort,\"\"fast\"\"\",2,10000,3000,0,-7000,0,0,2000,21000,31000,,1,0
+";
+    // Names hold from where they are told on; here that is before the first job was over.
+    let listed = text(|out| super::jobs(&journal, out));
+    assert_eq!(listed.replace("\nsort,0", "\n\"sort,\"\"fast\"\"\",0"), format!("{head}{jobs}"));
+    let pieces = text(|out| super::pieces(&figure().journal(24_000), out));
+    let expected = "\
+task,job,core,mode,from_ns,to_ns,service_ns
+sort,0,1,foreground,0,2000,2000
+sort,0,0,foreground,4000,5000,1000
+sort,1,1,foreground,10000,21000,11000
+";
+    assert_eq!(pieces, expected);
+}
+
+#[test]
+fn an_unwritable_output_is_told() {
+    struct Full;
+    impl Write for Full {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let journal = figure().journal(24_000);
+    assert!(matches!(jobs(&journal, Full), Err(TraceError::Io(_))));
+    assert!(matches!(crate::perfetto::from_journal(&journal, Full), Err(TraceError::Io(_))));
+    assert!(matches!(jobs(&journal[..40], Vec::new()), Err(TraceError::Journal(_))));
+}

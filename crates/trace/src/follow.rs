@@ -1,0 +1,444 @@
+//! Follows a run and tells a listener what happened as whole things: runs, waits, jobs, budgets.
+//! The trace, the chart and the lists are listeners.
+
+use crate::pieces::{Part, Splitter, consumed_by};
+use maracas_core::contract::{End, Event, Line, Mark, Mode, Observer, Plan, Sample, Stint, Usage};
+use maracas_core::journal::{Header, JournalError, Reader, Record};
+use maracas_core::{CoreId, Duration, Instant, Job, JobId, Vcpu, VcpuId};
+use std::collections::VecDeque;
+
+/// One run on one core in one mode. Stints that touch are one span where the machine only read
+/// its meters between them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Span {
+    pub(crate) vcpu: VcpuId,
+    pub(crate) core: CoreId,
+    pub(crate) mode: Mode,
+    pub(crate) from: Instant,
+    pub(crate) to: Instant,
+    pub(crate) usage: Usage,
+    pub(crate) end: End,
+}
+
+/// A VCPU had something to run and did not run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Wait {
+    pub(crate) vcpu: VcpuId,
+    pub(crate) from: Instant,
+    pub(crate) to: Instant,
+    /// The core that kept it out: it would have had to run in the background and the door was
+    /// closed, or the allowance was spent.
+    pub(crate) throttled: Option<CoreId>,
+}
+
+/// Part of a job on one core in one mode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Piece {
+    pub(crate) job: JobId,
+    pub(crate) core: CoreId,
+    pub(crate) mode: Mode,
+    pub(crate) from: Instant,
+    pub(crate) to: Instant,
+    pub(crate) service: u64,
+}
+
+/// A job from release to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct JobTrack {
+    pub(crate) job: Job,
+    /// When the job before it was over, where that is later than its release.
+    pub(crate) begin: Instant,
+    /// `None` where the run ended before the job did.
+    pub(crate) completed: Option<Instant>,
+    /// Service received, in ticks.
+    pub(crate) service: u64,
+}
+
+impl JobTrack {
+    /// Whether it was unfinished at its deadline, as far as a run that ended at `end` can tell.
+    pub(crate) fn missed(&self, end: Instant) -> bool {
+        match self.completed {
+            Some(at) => at > self.job.deadline,
+            None => self.job.deadline <= end,
+        }
+    }
+}
+
+/// What the follower tells; everything may be ignored.
+pub(crate) trait Listener {
+    /// A VCPU is there, or has a name now.
+    fn named(&mut self, _vcpu: VcpuId, _name: &str) {}
+    fn introduced(&mut self, _vcpu: &Vcpu) {}
+    /// A VCPU had nothing to run and has now.
+    fn woke(&mut self, _vcpu: VcpuId, _at: Instant) {}
+    fn span(&mut self, _span: &Span) {}
+    fn wait(&mut self, _wait: &Wait) {}
+    fn piece(&mut self, _piece: &Piece) {}
+    /// Told once the job is over, or the run.
+    fn job(&mut self, _job: &JobTrack, _end: Option<Instant>) {}
+    /// How much of the foreground budget that the plan grants is left.
+    fn budget(&mut self, _vcpu: VcpuId, _at: Instant, _left: Duration) {}
+    fn sampled(&mut self, _at: Instant, _sample: &Sample) {}
+}
+
+/// Follows one run.
+#[derive(Clone, Debug)]
+pub(crate) struct Follower<L> {
+    pub(crate) listener: L,
+    vcpus: Vec<Track>,
+    lines: Vec<Door>,
+}
+
+/// A core's line, and whether its allowance is spent.
+#[derive(Clone, Default, Debug)]
+struct Door {
+    line: Line,
+    spent: bool,
+}
+
+#[derive(Clone, Default, Debug)]
+struct Track {
+    /// Since when it waits; `None` while it is blocked, or runs on after a meter reading.
+    waiting: Option<Instant>,
+    /// A span that may go on.
+    held: Option<Span>,
+    /// The core whose door keeps it out.
+    kept_out: Option<CoreId>,
+    /// Changes of `kept_out` since the last stint.
+    kept_out_changes: VecDeque<(Instant, Option<CoreId>)>,
+    splitter: Splitter,
+    jobs: VecDeque<JobTrack>,
+    job_over: Instant,
+    budget: Budget,
+}
+
+/// The foreground meter against its mark.
+#[derive(Clone, Default, Debug)]
+struct Budget {
+    meter: u64,
+    mark: Option<Mark>,
+    /// New marks that fall into a stint not yet reported.
+    changes: VecDeque<(Instant, Mark)>,
+}
+
+impl<L: Listener> Follower<L> {
+    pub(crate) fn new(header: &Header, mut listener: L) -> Self {
+        for (vcpu, name) in header.system.vcpus.iter().zip(&header.names) {
+            listener.named(vcpu.id, name);
+        }
+        header.system.vcpus.iter().for_each(|vcpu| listener.introduced(vcpu));
+        Self { listener, vcpus: Vec::new(), lines: Vec::new() }
+    }
+
+    /// Follows a whole journal; returns its end beside the listener.
+    pub(crate) fn journal(
+        bytes: &[u8],
+        listener: impl FnOnce(&Header) -> L,
+    ) -> Result<(L, Instant), JournalError> {
+        let (header, reader) = Reader::open(bytes)?;
+        let mut follower = Self::new(&header, listener(&header));
+        let mut end = Instant::ZERO;
+        for record in reader {
+            end = follower.record(&record?).unwrap_or(end);
+        }
+        Ok((follower.finish(end), end))
+    }
+
+    /// Takes in one record. Returns the instant of the end, where this was the last.
+    pub(crate) fn record(&mut self, record: &Record) -> Option<Instant> {
+        match record {
+            Record::Event { at, event } => self.event(*at, event),
+            Record::Planned(decision) => {
+                for (core, line) in &decision.lines {
+                    self.line_changed(decision.now, *core, line);
+                }
+            }
+            Record::Note { key, vcpu: Some(vcpu), text, .. } if key == "name" => {
+                self.listener.named(*vcpu, text);
+            }
+            Record::Note { .. } | Record::Gap(_) => {}
+            Record::End(at) => return Some(*at),
+        }
+        None
+    }
+
+    /// Tells what is still under way at the end of the run.
+    pub(crate) fn finish(mut self, end: Instant) -> L {
+        for index in 0..self.vcpus.len() {
+            let vcpu = VcpuId(index as u32);
+            self.let_go(vcpu);
+            self.waited(vcpu, end);
+            let track = &mut self.vcpus[index];
+            track.budget.tell_changes(vcpu, Instant::NEVER, &mut self.listener);
+            for job in track.jobs.drain(..) {
+                self.listener.job(&job, Some(end));
+            }
+        }
+        self.listener
+    }
+
+    fn track(&mut self, vcpu: VcpuId) -> &mut Track {
+        let index = vcpu.0 as usize;
+        if self.vcpus.len() <= index {
+            self.vcpus.resize_with(index + 1, Track::default);
+        }
+        &mut self.vcpus[index]
+    }
+
+    fn woke(&mut self, vcpu: VcpuId, at: Instant) {
+        let track = self.track(vcpu);
+        if track.waiting.is_none() && track.held.is_none() {
+            track.waiting = Some(at);
+            self.listener.woke(vcpu, at);
+        }
+    }
+
+    fn ran(&mut self, stint: &Stint) {
+        let vcpu = stint.vcpu;
+        self.woke(vcpu, stint.from);
+        let held = self.track(vcpu).held;
+        let goes_on = held
+            .filter(|held| (held.core, held.mode, held.to) == (stint.core, stint.mode, stint.from));
+        let mut span = Span {
+            vcpu,
+            core: stint.core,
+            mode: stint.mode,
+            from: stint.from,
+            to: stint.to,
+            usage: stint.usage,
+            end: stint.end,
+        };
+        if let Some(held) = goes_on {
+            span.from = held.from;
+            span.usage = added(&held.usage, &stint.usage);
+        } else {
+            self.let_go(vcpu);
+            self.waited(vcpu, stint.from);
+        }
+        self.pieces(stint);
+        let Self { vcpus, listener, .. } = self;
+        let track = &mut vcpus[vcpu.0 as usize];
+        track.budget.charge(stint, listener);
+        track.held = Some(span);
+        track.waiting = None;
+        if stint.end != End::Metered {
+            self.let_go(vcpu);
+        }
+    }
+
+    /// Tells the held span: it is over.
+    fn let_go(&mut self, vcpu: VcpuId) {
+        let Some(span) = self.track(vcpu).held.take() else { return };
+        if span.from < span.to {
+            self.listener.span(&span);
+        }
+        if !matches!(span.end, End::Blocked | End::Exited) {
+            self.track(vcpu).waiting = Some(span.to);
+        }
+        self.review(vcpu, span.core, span.to);
+    }
+
+    /// Tells the wait that ends now, cut where the door closed or opened.
+    fn waited(&mut self, vcpu: VcpuId, now: Instant) {
+        let Self { vcpus, listener, .. } = self;
+        let track = &mut vcpus[vcpu.0 as usize];
+        let Some(mut from) = track.waiting.take() else { return };
+        let mut tell = |from: Instant, to: Instant, throttled| {
+            if from < to {
+                listener.wait(&Wait { vcpu, from, to, throttled });
+            }
+        };
+        while let Some((at, kept_out)) = track.kept_out_changes.pop_front() {
+            if at > from {
+                tell(from, at.min(now), track.kept_out);
+                from = at.min(now);
+            }
+            track.kept_out = kept_out;
+        }
+        tell(from, now, track.kept_out);
+    }
+
+    fn pieces(&mut self, stint: &Stint) {
+        let Self { vcpus, listener, .. } = self;
+        let track = &mut vcpus[stint.vcpu.0 as usize];
+        let service = stint.usage.service.ticks();
+        let mut given = 0;
+        let (jobs, job_over) = (&mut track.jobs, &mut track.job_over);
+        track.splitter.split(stint.from, stint.to, |part| match part {
+            Part::JobOver => {
+                if let Some(job) = jobs.pop_front_if(|job| job.completed.is_some()) {
+                    *job_over = job.completed.unwrap_or(*job_over);
+                    listener.job(&job, None);
+                }
+                if let Some(next) = jobs.front_mut() {
+                    next.begin = next.job.release.max(*job_over);
+                }
+            }
+            Part::Piece(index, from, to) => {
+                let by_end = consumed_by(service, stint.from, stint.to, to);
+                let (core, mode, service) = (stint.core, stint.mode, by_end - given);
+                given = by_end;
+                let job = JobId { vcpu: stint.vcpu, index };
+                if let Some(running) = jobs.front_mut().filter(|running| running.job.id == job) {
+                    running.service += service;
+                    listener.piece(&Piece { job, core, mode, from, to, service });
+                }
+            }
+        });
+    }
+
+    fn released(&mut self, job: &Job) {
+        let track = self.track(job.id.vcpu);
+        track.jobs.push_back(JobTrack {
+            job: *job,
+            begin: job.release.max(track.job_over),
+            completed: None,
+            service: 0,
+        });
+    }
+
+    fn completed(&mut self, id: JobId, at: Instant) {
+        let track = self.track(id.vcpu);
+        track.splitter.completed(id.index, at);
+        if let Some(job) = track.jobs.iter_mut().find(|job| job.job.id == id) {
+            job.completed = Some(at);
+        }
+    }
+
+    pub(crate) fn line_changed(&mut self, now: Instant, core: CoreId, line: &Line) {
+        let index = core.0 as usize;
+        if self.lines.len() <= index {
+            self.lines.resize_with(index + 1, Door::default);
+        }
+        for grant in &line.foreground {
+            self.track(grant.vcpu).budget.granted(now, grant.until);
+        }
+        let door = &mut self.lines[index];
+        let matters = door.matters() || !line.background_allowed || line.allowance != u64::MAX;
+        door.spent &= line.allowance <= door.line.allowance;
+        let old = std::mem::replace(&mut door.line, line.clone());
+        if matters {
+            self.review_all(&old, core, now);
+            self.review_all(line, core, now);
+        }
+    }
+
+    fn review_all(&mut self, line: &Line, core: CoreId, now: Instant) {
+        for grant in line.foreground.iter().chain(&line.background) {
+            self.review(grant.vcpu, core, now);
+        }
+    }
+
+    /// Looks again whether the door of `core` keeps `vcpu` out.
+    fn review(&mut self, vcpu: VcpuId, core: CoreId, now: Instant) {
+        let Some(door) = self.lines.get(core.0 as usize) else { return };
+        let Some(track) = self.vcpus.get_mut(vcpu.0 as usize) else { return };
+        let closed = door.matters() && door.keeps_out(vcpu, track.budget.meter);
+        let kept_out = closed.then_some(core);
+        let last = track.kept_out_changes.back().map_or(track.kept_out, |(_, last)| *last);
+        if last != kept_out {
+            track.kept_out_changes.push_back((now, kept_out));
+        }
+    }
+
+    fn allowance_spent(&mut self, core: CoreId, at: Instant) {
+        let index = core.0 as usize;
+        if let Some(door) = self.lines.get_mut(index) {
+            door.spent = true;
+            let line = door.line.clone();
+            self.review_all(&line, core, at);
+        }
+    }
+}
+
+impl<L: Listener> Observer for Follower<L> {
+    fn event(&mut self, at: Instant, event: &Event) {
+        match event {
+            Event::Ran(stint) => self.ran(stint),
+            Event::Released(job) => {
+                self.released(job);
+                self.woke(job.id.vcpu, at.min(job.release));
+            }
+            Event::Completed(id) => self.completed(*id, at),
+            Event::Woke { vcpu, .. } => self.woke(*vcpu, at),
+            Event::AllowanceSpent { core } => self.allowance_spent(*core, at),
+            Event::Sampled(sample) => self.listener.sampled(at, sample),
+            Event::Arrived(vcpu) | Event::Changed(vcpu) => self.listener.introduced(vcpu),
+            Event::Left(vcpu) => {
+                self.let_go(*vcpu);
+                self.waited(*vcpu, at);
+            }
+            Event::ErrandDone(_) | Event::Failed { .. } => {}
+        }
+    }
+    fn planned(&mut self, now: Instant, plan: &Plan) {
+        for core in plan.dirty().iter() {
+            self.line_changed(now, core, plan.line(core));
+        }
+    }
+}
+
+impl Door {
+    const fn matters(&self) -> bool {
+        self.spent || !self.line.background_allowed || self.line.allowance != u64::MAX
+    }
+    fn keeps_out(&self, vcpu: VcpuId, meter: u64) -> bool {
+        let in_foreground = self
+            .line
+            .foreground
+            .iter()
+            .any(|grant| grant.vcpu == vcpu && grant.until.0.ticks() > meter);
+        let in_background = self.line.background.iter().any(|grant| grant.vcpu == vcpu);
+        if self.spent {
+            in_foreground || in_background
+        } else {
+            !self.line.background_allowed && in_background && !in_foreground
+        }
+    }
+}
+
+impl Budget {
+    fn granted(&mut self, now: Instant, mark: Mark) {
+        let last = self.changes.back().map(|(_, mark)| *mark).or(self.mark);
+        if last != Some(mark) {
+            self.changes.push_back((now, mark));
+        }
+    }
+    fn charge(&mut self, stint: &Stint, listener: &mut impl Listener) {
+        self.tell_changes(stint.vcpu, stint.from, listener);
+        let (service, from, to) = (stint.usage.service.ticks(), stint.from, stint.to);
+        if stint.mode == Mode::Foreground {
+            let before = self.meter;
+            self.tell(stint.vcpu, from, listener);
+            while let Some((at, mark)) = self.changes.pop_front_if(|(at, _)| *at < to) {
+                self.mark = Some(mark);
+                self.meter = before + consumed_by(service, from, to, at);
+                self.tell(stint.vcpu, at, listener);
+            }
+            self.meter = before + service;
+            self.tell(stint.vcpu, to, listener);
+        }
+    }
+    /// Tells the changes up to `until`, over which the meter stood still.
+    fn tell_changes(&mut self, vcpu: VcpuId, until: Instant, listener: &mut impl Listener) {
+        while let Some((at, mark)) = self.changes.pop_front_if(|(at, _)| *at <= until) {
+            self.mark = Some(mark);
+            self.tell(vcpu, at, listener);
+        }
+    }
+    fn tell(&self, vcpu: VcpuId, at: Instant, listener: &mut impl Listener) {
+        if let Some(mark) = self.mark.filter(|mark| *mark != Mark::NEVER) {
+            let meter = Duration::from_ticks(self.meter);
+            listener.budget(vcpu, at, mark.0.saturating_sub(meter));
+        }
+    }
+}
+
+fn added(a: &Usage, b: &Usage) -> Usage {
+    Usage {
+        service: a.service + b.service,
+        reads: a.reads + b.reads,
+        writes: a.writes + b.writes,
+        instructions: a.instructions + b.instructions,
+    }
+}

@@ -1,0 +1,221 @@
+//! What a run delivered, counted as it happens.
+//!
+//! # How things are counted
+//! * Touching stints on one core are one *piece*; stints of no length are none. A job's pieces
+//!   less one are its **preemptions**; of these, **migrations** are consecutive pieces of one job
+//!   on different cores. A **task migration** is a job that starts on another core than the one
+//!   on which the job before it ended. A change between foreground and background on one core
+//!   without a gap is no preemption.
+//! * A VCPU without jobs is **preempted** when another takes its core or its door closes, or when
+//!   it stops at a mark, and it does not go on at once on the same core; it **migrates** when its
+//!   next piece is on another core, for whatever reason.
+//! * A job due at or before the end and unfinished at its deadline is a **miss**.
+//! * **Delivered**: foreground service in each of the VCPU's own periods `[s + kT, s + (k+1)T)`,
+//!   where `s` is the first instant at which it had something to run (again after its reservation
+//!   was changed). Only whole periods count. Periods in which it was blocked at any instant are
+//!   counted apart as without full demand, and are not in the errors `|delivered - C|`: nobody can
+//!   deliver what is not asked for. A stint's service is spread evenly over it.
+//! * A core is **throttled** while nothing ran on it, a VCPU that stands on its line could have
+//!   run, and the only hindrance was the closed background door or the spent allowance.
+//!
+//! The machine must report running stints when the run ends ([`End::Metered`]): what is not
+//! reported is not counted. Service that is reported late, after the period it belongs to was
+//! closed by a later event of the same VCPU, counts in the period then open.
+//!
+//! [`End::Metered`]: maracas_core::contract::End::Metered
+
+mod cores;
+mod summary;
+mod task;
+#[cfg(test)]
+mod tests;
+mod windows;
+
+use self::cores::CoreTime;
+use self::task::Task;
+use crate::Report;
+use maracas_core::contract::{End, Event, Line, Mode, Observer, Plan, Stint};
+use maracas_core::journal::{Header, JournalError, Reader, Record};
+use maracas_core::{CoreId, CoreSet, Instant, VcpuId};
+
+/// Counts while a machine runs (as its [`Observer`]) or while a journal is read
+/// ([`Metrics::record`]); both ways give the same report.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    header: Header,
+    tasks: Vec<Task>,
+    cores: Vec<CoreTime>,
+    /// Cores whose door is closed: only these ask who waits.
+    closed: CoreSet,
+    decisions: u64,
+    lost_records: u64,
+}
+
+impl Metrics {
+    /// Begins to count a run of what `header` describes.
+    pub fn new(header: &Header) -> Self {
+        let mut metrics = Self {
+            header: header.clone(),
+            tasks: Vec::new(),
+            cores: header.system.core_ids().map(|_| CoreTime::default()).collect(),
+            closed: CoreSet::EMPTY,
+            decisions: 0,
+            lost_records: 0,
+        };
+        for (place, vcpu) in header.system.vcpus.iter().enumerate() {
+            let task = metrics.task(vcpu.id);
+            task.introduce(vcpu);
+            if let Some(name) = header.names.get(place) {
+                task.name.clone_from(name);
+            }
+        }
+        metrics
+    }
+
+    /// Names a VCPU that arrived while the machine runs.
+    pub fn name(&mut self, vcpu: VcpuId, name: &str) {
+        self.task(vcpu).name = name.into();
+    }
+
+    /// Takes in one journal record. Returns the instant of the end, where this was the last.
+    pub fn record(&mut self, record: &Record) -> Option<Instant> {
+        match record {
+            Record::Event { at, event } => self.event(*at, event),
+            Record::Planned(decision) => {
+                self.decisions += 1;
+                for (core, line) in &decision.lines {
+                    self.line_changed(decision.now, *core, line);
+                }
+                for (vcpu, verdict) in &decision.verdicts {
+                    self.task(*vcpu).answered(decision.now, verdict.is_ok());
+                }
+            }
+            Record::Gap(lost) => self.lost_records += lost,
+            Record::Note { key, vcpu: Some(vcpu), text, .. } if key == "name" => {
+                self.name(*vcpu, text);
+            }
+            Record::Note { .. } => {}
+            Record::End(at) => return Some(*at),
+        }
+        None
+    }
+
+    /// The report of the run up to `end`. More may follow afterwards: a live view asks often.
+    pub fn report(&self, end: Instant) -> Report {
+        summary::report(self, end)
+    }
+
+    /// The report of a whole journal.
+    ///
+    /// # Errors
+    /// Where the journal is damaged, of another format, or has no end.
+    pub(crate) fn of_journal(bytes: &[u8]) -> Result<Report, JournalError> {
+        let (header, mut reader) = Reader::open(bytes)?;
+        let mut metrics = Self::new(&header);
+        let mut end = Instant::ZERO;
+        reader.try_for_each(|record| {
+            end = metrics.record(&record?).unwrap_or(end);
+            Ok(())
+        })?;
+        Ok(metrics.report(end))
+    }
+
+    fn task(&mut self, vcpu: VcpuId) -> &mut Task {
+        let index = vcpu.0 as usize;
+        while self.tasks.len() <= index {
+            self.tasks.push(Task::new(VcpuId(self.tasks.len() as u32)));
+        }
+        &mut self.tasks[index]
+    }
+
+    fn ran(&mut self, stint: &Stint) {
+        core_time(&mut self.cores, stint.core).ran(stint);
+        self.task(stint.vcpu).ran(stint);
+        if matches!(stint.end, End::Blocked | End::Exited) && !self.closed.is_empty() {
+            self.review_closed(stint.to);
+        }
+    }
+
+    fn woke(&mut self, vcpu: VcpuId, at: Instant) {
+        self.task(vcpu).woke(at);
+        if !self.closed.is_empty() {
+            self.review_closed(at);
+        }
+    }
+
+    fn line_changed(&mut self, now: Instant, core: CoreId, line: &Line) {
+        let time = core_time(&mut self.cores, core);
+        time.decisions += 1;
+        let may_close = !line.background_allowed || line.allowance != u64::MAX;
+        if may_close || self.closed.contains(core) {
+            time.door.line_changed(line);
+            self.closed.remove(core);
+            if time.door.is_closed() {
+                self.closed.insert(core);
+            }
+            time.review(now, &self.tasks);
+        }
+    }
+
+    fn allowance_spent(&mut self, at: Instant, core: CoreId) {
+        let time = core_time(&mut self.cores, core);
+        time.door.spent = true;
+        self.closed.insert(core);
+        time.review(at, &self.tasks);
+    }
+
+    fn review_closed(&mut self, at: Instant) {
+        for core in self.closed.iter() {
+            self.cores[core.0 as usize].review(at, &self.tasks);
+        }
+    }
+}
+
+impl Observer for Metrics {
+    #[inline]
+    fn event(&mut self, at: Instant, event: &Event) {
+        match event {
+            Event::Ran(stint) => self.ran(stint),
+            Event::Released(job) => {
+                self.task(job.id.vcpu).released(job);
+                // Periods go by nominal releases: that is what replenishment goes by.
+                self.woke(job.id.vcpu, at.min(job.release));
+            }
+            Event::Completed(id) => self.task(id.vcpu).completed(*id, at),
+            Event::Woke { vcpu, .. } => self.woke(*vcpu, at),
+            Event::AllowanceSpent { core } => self.allowance_spent(at, *core),
+            Event::Arrived(vcpu) => self.task(vcpu.id).arrived(vcpu),
+            Event::Changed(vcpu) => self.task(vcpu.id).asks_change(vcpu),
+            Event::Left(vcpu) => self.task(*vcpu).left(at),
+            Event::Sampled(_) | Event::ErrandDone(_) | Event::Failed { .. } => {}
+        }
+    }
+
+    #[inline]
+    fn planned(&mut self, now: Instant, plan: &Plan) {
+        self.decisions += 1;
+        for core in plan.dirty().iter() {
+            self.line_changed(now, core, plan.line(core));
+        }
+        for (vcpu, verdict) in plan.verdicts() {
+            self.task(*vcpu).answered(now, verdict.is_ok());
+        }
+    }
+}
+
+/// The time of `core`, which a foreign journal may name without having announced it.
+fn core_time(cores: &mut Vec<CoreTime>, core: CoreId) -> &mut CoreTime {
+    let index = core.0 as usize;
+    if cores.len() <= index {
+        cores.resize_with(index + 1, CoreTime::default);
+    }
+    &mut cores[index]
+}
+
+/// The place of a mode's figures in a pair.
+const fn place(mode: Mode) -> usize {
+    match mode {
+        Mode::Foreground => 0,
+        Mode::Background => 1,
+    }
+}

@@ -1,0 +1,146 @@
+//! From counts to the report.
+
+use super::Metrics;
+use super::cores::CoreTime;
+use super::task::Task;
+use crate::report::{CoreReport, Delivered, FORMAT, Report, TaskReport, Total};
+use maracas_core::Instant;
+use maracas_core::params::Value;
+
+pub(super) fn report(metrics: &Metrics, end: Instant) -> Report {
+    let header = &metrics.header;
+    let ticks_per_ns = header.system.ticks_per_ns.max(1);
+    let scale = Scale { ticks_per_ns, elapsed: end.ticks() };
+    let tasks: Vec<TaskReport> = metrics
+        .tasks
+        .iter()
+        .filter(|task| task.present)
+        .map(|task| {
+            let mut task = task.clone();
+            task.finish(end);
+            task_report(&task, &metrics.cores, &scale)
+        })
+        .collect();
+    let cores: Vec<CoreReport> = (0..)
+        .zip(&metrics.cores)
+        .map(|(core, time)| core_report(core, time, end, &scale))
+        .collect();
+    Report {
+        format: FORMAT,
+        version: header.version.clone(),
+        machine: header.machine.clone(),
+        policy: header.policy.clone(),
+        params: header.params.iter().map(|(key, value)| (key.into(), shown(value))).collect(),
+        seed: header.seed,
+        duration_ns: scale.ns(end.ticks()),
+        lost_records: metrics.lost_records,
+        total: total(&tasks, metrics.decisions),
+        tasks,
+        cores,
+    }
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Text(text) => text.clone(),
+        Value::Whole(number) => number.to_string(),
+        Value::Flag(flag) => flag.to_string(),
+    }
+}
+
+/// How ticks become nanoseconds and shares of the run.
+struct Scale {
+    ticks_per_ns: u64,
+    elapsed: u64,
+}
+
+impl Scale {
+    const fn ns(&self, ticks: u64) -> u64 {
+        ticks / self.ticks_per_ns
+    }
+    fn ns_of(&self, ticks: f64) -> f64 {
+        ticks / self.ticks_per_ns as f64
+    }
+    fn share(&self, ticks: u64) -> f64 {
+        ratio(ticks, self.elapsed)
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+fn task_report(task: &Task, cores: &[CoreTime], scale: &Scale) -> TaskReport {
+    let (jobs, pieces) = (&task.jobs, &task.pieces);
+    let [foreground, background] = task.service;
+    let around: u64 = task.cores.iter().map(|core| cores[core.0 as usize].background_service).sum();
+    let finished = jobs.completed.max(1) as f64;
+    TaskReport {
+        id: task.id.0,
+        name: task.name.clone(),
+        budget_ns: scale.ns(task.reservation.budget.ticks()),
+        period_ns: scale.ns(task.reservation.period.ticks()),
+        deadline_ns: scale.ns(task.reservation.deadline.ticks()),
+        jobs: jobs.released,
+        completed: jobs.completed,
+        misses: jobs.misses,
+        tardiness_max_ns: scale.ns(jobs.tardiness_max.ticks()),
+        response_mean_ns: scale.ns_of(jobs.response_sum as f64 / finished),
+        response_max_ns: scale.ns(jobs.response_max.ticks()),
+        preemptions: pieces.preemptions,
+        migrations: pieces.migrations,
+        task_migrations: pieces.task_migrations,
+        foreground_ns: scale.ns(foreground),
+        background_ns: scale.ns(background),
+        share: scale.share(foreground + background),
+        background_share: ratio(background, around),
+        cores: task.cores.iter().map(|core| core.0).collect(),
+        delivered: delivered(task, scale),
+    }
+}
+
+fn delivered(task: &Task, scale: &Scale) -> Delivered {
+    let windows = &task.windows;
+    let errors = &windows.errors;
+    let counted = errors.count() > 0;
+    let percentile = |p| counted.then(|| scale.ns(errors.percentile(p)));
+    Delivered {
+        periods: errors.count(),
+        periods_without_demand: windows.without_demand,
+        mean_ns: windows.mean().map(|mean| scale.ns_of(mean)),
+        mean_of_all_ns: windows.mean_of_all().map(|mean| scale.ns_of(mean)),
+        error_mean_ns: counted.then(|| scale.ns_of(errors.mean())),
+        error_p50_ns: percentile(50),
+        error_p99_ns: percentile(99),
+        error_max_ns: counted.then(|| scale.ns(errors.max())),
+    }
+}
+
+fn core_report(core: u16, time: &CoreTime, end: Instant, scale: &Scale) -> CoreReport {
+    let [foreground, background] = time.busy;
+    let throttled = time.throttled_until(end);
+    let idle = scale.elapsed.saturating_sub(foreground + background + throttled);
+    CoreReport {
+        core,
+        foreground_ns: scale.ns(foreground),
+        background_ns: scale.ns(background),
+        throttled_ns: scale.ns(throttled),
+        idle_ns: scale.ns(idle),
+        decisions: time.decisions,
+    }
+}
+
+fn total(tasks: &[TaskReport], decisions: u64) -> Total {
+    let sum = |of: fn(&TaskReport) -> u64| tasks.iter().map(of).sum();
+    Total {
+        jobs: sum(|task| task.jobs),
+        completed: sum(|task| task.completed),
+        misses: sum(|task| task.misses),
+        preemptions: sum(|task| task.preemptions),
+        migrations: sum(|task| task.migrations),
+        task_migrations: sum(|task| task.task_migrations),
+        foreground_ns: sum(|task| task.foreground_ns),
+        background_ns: sum(|task| task.background_ns),
+        decisions,
+    }
+}

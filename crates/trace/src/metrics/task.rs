@@ -1,0 +1,278 @@
+//! What one VCPU was promised, asked for and got.
+
+use super::place;
+use super::windows::Windows;
+use crate::pieces::{Part, Splitter};
+use maracas_core::contract::{End, Mode, Stint};
+use maracas_core::{
+    Arrival, CoreId, CoreSet, Duration, Instant, Job, JobId, Reservation, Vcpu, VcpuId,
+};
+use std::collections::VecDeque;
+
+/// One VCPU; durations in ticks.
+#[derive(Clone, Debug)]
+pub(super) struct Task {
+    pub(super) id: VcpuId,
+    pub(super) name: String,
+    pub(super) reservation: Reservation,
+    /// False for ids that no event named, and for VCPUs that were refused.
+    pub(super) present: bool,
+    /// Foreground and background service.
+    pub(super) service: [u64; 2],
+    pub(super) cores: CoreSet,
+    pub(super) jobs: Jobs,
+    pub(super) pieces: Pieces,
+    pub(super) windows: Windows,
+    demand: Demand,
+    change: Option<Reservation>,
+    left: Option<Instant>,
+}
+
+/// Whether it has something to run.
+#[derive(Clone, Copy, Debug)]
+enum Demand {
+    /// It never had.
+    NotYet,
+    /// Since this instant it has not.
+    Blocked(Instant),
+    /// Since this instant, or before, it has.
+    Runnable(Instant),
+}
+
+/// Jobs as they are released and completed.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Jobs {
+    /// Its demand comes as jobs.
+    pub(super) any: bool,
+    pub(super) released: u64,
+    pub(super) completed: u64,
+    pub(super) misses: u64,
+    pub(super) tardiness_max: Duration,
+    pub(super) response_max: Duration,
+    pub(super) response_sum: u128,
+    pub(super) pending: VecDeque<Job>,
+}
+
+/// Pieces, counted as [`super`] says.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Pieces {
+    splitter: Splitter,
+    last: Option<Piece>,
+    pub(super) preemptions: u64,
+    pub(super) migrations: u64,
+    pub(super) task_migrations: u64,
+}
+
+/// The last piece.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    core: CoreId,
+    to: Instant,
+    end: End,
+    /// Its job is over.
+    job_over: bool,
+}
+
+impl Task {
+    pub(super) fn new(id: VcpuId) -> Self {
+        Self {
+            id,
+            name: id.to_string(),
+            reservation: Reservation::implicit(Duration::ZERO, Duration::ZERO),
+            present: false,
+            service: [0; 2],
+            cores: CoreSet::EMPTY,
+            jobs: Jobs::default(),
+            pieces: Pieces::default(),
+            windows: Windows::default(),
+            demand: Demand::NotYet,
+            change: None,
+            left: None,
+        }
+    }
+    /// Learns what it is promised.
+    pub(super) fn introduce(&mut self, vcpu: &Vcpu) {
+        self.present = true;
+        self.jobs.any = vcpu.arrival != Arrival::None;
+        self.reservation = vcpu.reservation;
+        self.windows.reserve(&vcpu.reservation, Instant::ZERO);
+    }
+    /// It asks to be admitted; until the verdict it counts as present.
+    pub(super) fn arrived(&mut self, vcpu: &Vcpu) {
+        self.introduce(vcpu);
+        self.change = Some(vcpu.reservation);
+    }
+    /// It asks for another reservation.
+    pub(super) const fn asks_change(&mut self, vcpu: &Vcpu) {
+        self.change = Some(vcpu.reservation);
+    }
+    /// The policy's verdict on what it asked.
+    pub(super) fn answered(&mut self, now: Instant, admitted: bool) {
+        let Some(reservation) = self.change.take() else { return };
+        if reservation == self.reservation {
+            // An arrival (or a change of nothing): a VCPU refused at the door is not reported.
+            self.present = admitted || self.service != [0; 2];
+        } else if admitted {
+            self.windows.close_until(now, self.blocked_since());
+            self.reservation = reservation;
+            self.windows.reserve(&reservation, now);
+        }
+    }
+    /// It is gone.
+    pub(super) fn left(&mut self, at: Instant) {
+        self.windows.close_until(at, self.blocked_since());
+        self.jobs.overdue(at);
+        self.demand = Demand::Blocked(at);
+        self.left = Some(at);
+    }
+    pub(super) const fn is_runnable(&self) -> bool {
+        matches!(self.demand, Demand::Runnable(_))
+    }
+    const fn blocked_since(&self) -> Option<Instant> {
+        match self.demand {
+            Demand::Blocked(since) => Some(since),
+            Demand::NotYet | Demand::Runnable(_) => None,
+        }
+    }
+
+    /// Brings periods and jobs up to the end of the run (or of its own stay).
+    pub(super) fn finish(&mut self, end: Instant) {
+        if self.left.is_none() {
+            self.windows.close_until(end, self.blocked_since());
+            self.jobs.released -=
+                self.jobs.pending.iter().filter(|job| job.release >= end).count() as u64;
+            self.jobs.overdue(end);
+            self.pieces.stopped(end, self.jobs.any);
+        }
+    }
+
+    #[inline]
+    pub(super) fn woke(&mut self, at: Instant) {
+        match self.demand {
+            Demand::Runnable(_) => return,
+            Demand::NotYet => {
+                self.present = true;
+                self.windows.begin(at);
+            }
+            Demand::Blocked(since) => self.windows.woke(since, at),
+        }
+        self.demand = Demand::Runnable(at);
+    }
+
+    #[inline]
+    pub(super) fn ran(&mut self, stint: &Stint) {
+        self.woke(stint.from);
+        self.cores.insert(stint.core);
+        self.service[place(stint.mode)] += stint.usage.service.ticks();
+        if stint.mode == Mode::Foreground {
+            self.windows.close_until(stint.from, None);
+            self.windows.serve(stint.from, stint.to, stint.usage.service.ticks());
+        }
+        self.pieces.ran(stint, self.jobs.any);
+        if matches!(stint.end, End::Blocked | End::Exited) {
+            match self.demand {
+                // The wake that ended this block was told before the block itself.
+                Demand::Runnable(woken) if woken > stint.to => {
+                    self.windows.woke(stint.to, woken);
+                }
+                Demand::Runnable(_) | Demand::NotYet | Demand::Blocked(_) => {
+                    self.demand = Demand::Blocked(stint.to);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn released(&mut self, job: &Job) {
+        self.jobs.any = true;
+        self.jobs.released += 1;
+        self.jobs.pending.push_back(*job);
+    }
+
+    #[inline]
+    pub(super) fn completed(&mut self, id: JobId, at: Instant) {
+        self.pieces.splitter.completed(id.index, at);
+        self.jobs.completed(id, at);
+    }
+}
+
+impl Jobs {
+    fn completed(&mut self, id: JobId, at: Instant) {
+        self.completed += 1;
+        let Some(place) = self.pending.iter().position(|job| job.id == id) else { return };
+        let Some(job) = self.pending.remove(place) else { return };
+        let response = at.saturating_since(job.release);
+        self.response_sum += u128::from(response.ticks());
+        self.response_max = self.response_max.max(response);
+        if at > job.deadline {
+            self.missed(at - job.deadline);
+        }
+    }
+    /// Counts what is due by `end` and unfinished, and forgets all that is pending.
+    fn overdue(&mut self, end: Instant) {
+        while let Some(job) = self.pending.pop_front() {
+            if job.deadline <= end {
+                self.missed(end - job.deadline);
+            }
+        }
+    }
+    fn missed(&mut self, by: Duration) {
+        self.misses += 1;
+        self.tardiness_max = self.tardiness_max.max(by);
+    }
+}
+
+impl Pieces {
+    #[inline]
+    fn ran(&mut self, stint: &Stint, has_jobs: bool) {
+        if stint.from == stint.to {
+            // A stint of no length is no piece, but it may tell why the last one is over.
+            if let Some(last) = self.last.as_mut().filter(|last| last.to == stint.from) {
+                last.end = stint.end;
+            }
+            return;
+        }
+        let mut splitter = std::mem::take(&mut self.splitter);
+        splitter.split(stint.from, stint.to, |part| match part {
+            Part::JobOver => {
+                if let Some(last) = &mut self.last {
+                    last.job_over = true;
+                }
+            }
+            Part::Piece(_, from, to) => self.piece(from, to, stint, has_jobs),
+        });
+        self.splitter = splitter;
+    }
+
+    #[inline]
+    fn piece(&mut self, from: Instant, to: Instant, stint: &Stint, has_jobs: bool) {
+        let piece = Piece { core: stint.core, to, end: stint.end, job_over: false };
+        let Some(last) = self.last.replace(piece) else { return };
+        let moved = last.core != piece.core;
+        let touching = !moved && last.to == from;
+        if has_jobs && last.job_over {
+            self.task_migrations += u64::from(moved);
+        } else if has_jobs {
+            self.preemptions += u64::from(!touching);
+            self.migrations += u64::from(moved);
+        } else {
+            self.preemptions += u64::from(!touching && was_preempted(last.end));
+            self.migrations += u64::from(moved);
+        }
+    }
+
+    /// At the end of the run: whether a VCPU without jobs stands preempted.
+    fn stopped(&mut self, end: Instant, has_jobs: bool) {
+        let stands = self.last.is_some_and(|last| last.to < end && was_preempted(last.end));
+        self.preemptions += u64::from(!has_jobs && stands);
+    }
+}
+
+/// Whether a stint that ended so, and did not go on at once, was cut short while the VCPU had
+/// more to run.
+const fn was_preempted(end: End) -> bool {
+    match end {
+        End::Preempted | End::MarkReached => true,
+        End::Blocked | End::Moved | End::Metered | End::Exited => false,
+    }
+}

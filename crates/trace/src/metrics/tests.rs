@@ -1,0 +1,283 @@
+use crate::report::{Report, TaskReport};
+use crate::testkit::*;
+use maracas_core::contract::{Event, Usage};
+use maracas_core::journal::Record;
+use maracas_core::{CoreId, Duration, VcpuId};
+use proptest::prelude::*;
+
+const FORE: (u32, u16, maracas_core::contract::Mode) = (0, 0, Foreground);
+const BACK: (u32, u16, maracas_core::contract::Mode) = (0, 0, Background);
+
+/// One VCPU with C = 4 every 10, with or without jobs, on two cores.
+fn one(jobs: bool) -> Story {
+    let vcpu = vcpu(0, 4, 10);
+    Story::new(2, vec![if jobs { vcpu.periodic() } else { vcpu }])
+}
+
+/// Preemptions, migrations, task migrations.
+fn moves(report: &Report) -> [u64; 3] {
+    let task = &report.tasks[0];
+    [task.preemptions, task.migrations, task.task_migrations]
+}
+
+#[test]
+fn pieces_of_jobs() {
+    // Job 0: two pieces on core 0, one on core 1; job 1 begins on core 0.
+    let mut story = one(true);
+    story.released(0, 0, 0, 10).ran(FORE, (0, 1), Preempted).ran(FORE, (2, 3), Preempted);
+    story.ran((0, 1, Foreground), (3, 5), Blocked).completed(0, 0, 5);
+    assert_eq!(moves(&story.report(10)), [2, 1, 0]);
+    story.released(0, 1, 10, 20).ran(FORE, (12, 14), Blocked).completed(0, 1, 14);
+    assert_eq!(moves(&story.report(20)), [2, 1, 1]);
+    // Job 2 on the same core as job 1: the gap between jobs is nothing.
+    story.released(0, 2, 20, 30).ran(FORE, (21, 24), Blocked).completed(0, 2, 24);
+    assert_eq!(moves(&story.report(30)), [2, 1, 1]);
+}
+
+#[test]
+fn touching_and_empty_stints_are_no_preemptions() {
+    // simso#23: resumed at once, and resumed for no time at all, while nothing else ran.
+    let mut story = one(true);
+    story.released(0, 0, 0, 10);
+    story.ran(FORE, (0, 2), Preempted).ran(FORE, (2, 2), Preempted).ran(FORE, (2, 3), MarkReached);
+    story.ran((0, 1, Foreground), (3, 3), Preempted);
+    story.ran(BACK, (3, 5), Blocked).completed(0, 0, 5);
+    let report = story.report(10);
+    assert_eq!(moves(&report), [0, 0, 0]);
+    assert_eq!((report.tasks[0].foreground_ns, report.tasks[0].background_ns), (3, 2));
+}
+
+#[test]
+fn one_stint_may_hold_the_end_of_a_job() {
+    // Both jobs are released; the machine goes on from job 0 to job 1 within the stint [0, 6),
+    // then moves job 1: one migration, of job 1.
+    let mut story = one(true);
+    story.released(0, 0, 0, 10).released(0, 1, 1, 11).completed(0, 0, 4);
+    story.ran(FORE, (0, 6), Moved).ran((0, 1, Foreground), (6, 8), Blocked).completed(0, 1, 8);
+    assert_eq!(moves(&story.report(20)), [1, 1, 0]);
+    // Job 2 starts on core 0 though job 1 ended on core 1.
+    story.released(0, 2, 20, 30).ran(FORE, (20, 22), Blocked).completed(0, 2, 22);
+    assert_eq!(moves(&story.report(30)), [1, 1, 1]);
+}
+
+#[test]
+fn preemptions_without_jobs() {
+    let mut story = one(false);
+    story.woke(0, 0);
+    story.ran(FORE, (0, 4), MarkReached).ran(BACK, (4, 5), Preempted); // goes on, then cut short: 1
+    story.ran(BACK, (7, 8), Metered).ran(BACK, (8, 9), MarkReached); // stops at the mark: 2
+    story.ran(FORE, (10, 12), Blocked).woke(0, 15); // blocks by itself
+    story.ran((0, 1, Foreground), (15, 16), Moved).ran(FORE, (16, 17), Preempted); // moved twice
+    assert_eq!(moves(&story.report(17)), [2, 2, 0]);
+    // It stands preempted when the run ends.
+    assert_eq!(moves(&story.report(20)), [3, 2, 0]);
+}
+
+#[test]
+fn misses_and_tardiness() {
+    let mut story = one(true);
+    story.released(0, 0, 0, 10).ran(FORE, (0, 10), Blocked).completed(0, 0, 10); // just in time
+    story.released(0, 1, 10, 20).ran(FORE, (10, 23), Metered).completed(0, 1, 23); // 3 late
+    story.released(0, 2, 20, 30).released(0, 3, 30, 40).ran(FORE, (23, 31), Metered);
+    let jobs = |report: &Report| {
+        let task = &report.tasks[0];
+        [task.jobs, task.completed, task.misses, task.tardiness_max_ns]
+    };
+    // Job 2 is due at the very end and unfinished; job 3 is not due yet, nor released at 30.
+    assert_eq!(jobs(&story.report(30)), [3, 2, 2, 3]);
+    assert_eq!(jobs(&story.report(35)), [4, 2, 2, 5]);
+    assert_eq!(jobs(&story.report(40)), [4, 2, 3, 10]);
+    let report = story.report(40);
+    assert_eq!((report.tasks[0].response_max_ns, report.tasks[0].response_mean_ns), (13, 11.5));
+    assert_eq!(report.total.misses, 3);
+}
+
+#[test]
+fn delivered_in_own_periods() {
+    // It wakes at 3, so its periods are [3, 13), [13, 23), [23, 33): it gets 4, 5 and 2.
+    let mut story = one(false);
+    story.woke(0, 3).ran(FORE, (4, 8), MarkReached).ran(BACK, (8, 11), Preempted);
+    story.ran(FORE, (14, 18), MarkReached);
+    story.ran(FORE, (22, 24), Preempted).ran(FORE, (30, 31), Metered);
+    let delivered = |task: &TaskReport| task.delivered.clone();
+    let report = story.report(33);
+    let got = delivered(&report.tasks[0]);
+    assert_eq!((got.periods, got.periods_without_demand), (3, 0));
+    assert_eq!(got.mean_ns, Some(11.0 / 3.0));
+    assert_eq!((got.error_p50_ns, got.error_p99_ns, got.error_max_ns), (Some(1), Some(2), Some(2)));
+    assert_eq!(got.error_mean_ns, Some(1.0));
+    // At 32 the third period is not whole.
+    assert_eq!(delivered(&story.report(32).tasks[0]).periods, 2);
+}
+
+#[test]
+fn periods_without_full_demand_are_left_out() {
+    let mut story = one(false);
+    // [0, 10): blocked from 2; [10, 20), [20, 30), [30, 40): blocked until 35; [40, 50): full.
+    story.woke(0, 0).ran(FORE, (0, 2), Blocked).woke(0, 35).ran(FORE, (35, 39), MarkReached);
+    story.ran(FORE, (40, 44), MarkReached);
+    // [50, 60): blocks at its last instant, so that [60, 70) has its demand.
+    story.ran(FORE, (56, 60), Blocked).woke(0, 60).ran(FORE, (60, 65), Preempted);
+    let report = story.report(70);
+    let got = &report.tasks[0].delivered;
+    assert_eq!((got.periods, got.periods_without_demand), (3, 4));
+    assert_eq!((got.mean_ns, got.error_max_ns), (Some(13.0 / 3.0), Some(1)));
+    assert_eq!(got.mean_of_all_ns, Some(19.0 / 7.0));
+}
+
+#[test]
+fn a_starved_vcpu_is_judged() {
+    let mut story = one(false);
+    story.woke(0, 0).ran(FORE, (0, 4), MarkReached);
+    let report = story.report(40);
+    let got = &report.tasks[0].delivered;
+    assert_eq!((got.periods, got.error_p50_ns, got.mean_ns), (4, Some(4), Some(1.0)));
+}
+
+#[test]
+fn service_is_spread_evenly_over_a_stint() {
+    // Half of the wall time is the VCPU's: 10 of [5, 25) = 2.5 + 5 + 2.5, in whole units 2, 5, 3.
+    let mut story = one(false);
+    let usage = Usage { service: Duration::from_ticks(10), ..Usage::default() };
+    story.woke(0, 0).ran_with(FORE, (5, 25), usage, Metered);
+    let report = story.report(30);
+    let got = &report.tasks[0].delivered;
+    assert_eq!((got.periods, got.mean_ns), (3, Some(10.0 / 3.0)));
+    assert_eq!((got.error_max_ns, got.error_mean_ns), (Some(2), Some(4.0 / 3.0)));
+    assert_eq!((report.tasks[0].foreground_ns, report.cores[0].foreground_ns), (10, 20));
+}
+
+#[test]
+fn a_wake_told_before_the_block_it_ended() {
+    let mut story = one(false);
+    story.woke(0, 0).woke(0, 12).ran(FORE, (0, 4), Blocked).ran(FORE, (12, 16), MarkReached);
+    let late = story.report(30).tasks[0].delivered.clone();
+    // As if the wake had been told in order: [0, 20) lacks demand at some instant.
+    let mut story = one(false);
+    story.woke(0, 0).ran(FORE, (0, 4), Blocked).woke(0, 12).ran(FORE, (12, 16), MarkReached);
+    let ordered = story.report(30).tasks[0].delivered.clone();
+    assert_eq!((ordered.periods, ordered.periods_without_demand), (1, 2));
+    assert_eq!(late.periods_without_demand, 2);
+}
+
+#[test]
+fn time_of_cores_and_shares() {
+    let mut story = Story::new(2, vec![vcpu(0, 4, 10), vcpu(1, 2, 10)]);
+    story.woke(0, 0).woke(1, 0);
+    story.planned(0, |plan| {
+        let line = plan.line_mut(CoreId(0));
+        line.foreground = vec![grant(0, 4), grant(1, 2)];
+        line.background = vec![grant(0, u64::MAX), grant(1, u64::MAX)];
+    });
+    story.ran(FORE, (0, 4), MarkReached).ran((1, 0, Foreground), (4, 6), MarkReached);
+    story.ran(BACK, (6, 9), Preempted);
+    story.planned(9, |plan| plan.line_mut(CoreId(0)).background_allowed = false);
+    story.planned(12, |plan| plan.line_mut(CoreId(0)).background_allowed = true);
+    story.ran((1, 0, Background), (12, 13), Blocked).ran(BACK, (13, 14), Blocked);
+    // Closed again, but nobody is kept out: idle.
+    story.planned(14, |plan| plan.line_mut(CoreId(0)).background_allowed = false);
+    let report = story.report(20);
+    let core = &report.cores[0];
+    assert_eq!([core.foreground_ns, core.background_ns], [6, 5]);
+    assert_eq!([core.throttled_ns, core.idle_ns], [3, 6]);
+    assert_eq!((core.decisions, report.total.decisions), (4, 4));
+    assert_eq!((report.cores[1].idle_ns, report.cores[1].decisions), (20, 0));
+    let shares: Vec<_> = report.tasks.iter().map(|t| (t.share, t.background_share)).collect();
+    assert_eq!(shares, [(0.4, 0.8), (0.15, 0.2)]);
+    assert_eq!(report.tasks[0].cores, [0]);
+}
+
+#[test]
+fn a_spent_allowance_throttles_the_foreground_too() {
+    let mut story = one(false);
+    story.woke(0, 0);
+    story.planned(0, |plan| {
+        let line = plan.line_mut(CoreId(0));
+        line.foreground = vec![grant(0, 4)];
+        line.allowance = 100;
+    });
+    story.ran(FORE, (0, 2), Preempted).event(2, Event::AllowanceSpent { core: CoreId(0) });
+    story.planned(5, |plan| plan.line_mut(CoreId(0)).allowance = 200);
+    story.ran(FORE, (5, 7), MarkReached);
+    let core = &story.report(10).cores[0];
+    assert_eq!([core.foreground_ns, core.throttled_ns, core.idle_ns], [4, 3, 3]);
+}
+
+#[test]
+fn arrivals_verdicts_and_changes() {
+    let mut story = one(false);
+    let refusal =
+        maracas_core::admission::NotAdmitted { reason: "it is full".into(), closest: None };
+    story.event(0, Event::Arrived(vcpu(1, 3, 10))).event(0, Event::Arrived(vcpu(2, 9, 10)));
+    story.named(1, "late");
+    story.planned(0, |plan| {
+        plan.answer(VcpuId(1), Ok(CoreId(0)));
+        plan.answer(VcpuId(2), Err(refusal));
+    });
+    story.woke(1, 0).ran((1, 0, Foreground), (0, 3), MarkReached);
+    story.event(12, Event::Changed(vcpu(1, 5, 20)));
+    story.planned(12, |plan| plan.answer(VcpuId(1), Ok(CoreId(0))));
+    story.ran((1, 0, Foreground), (12, 17), MarkReached).event(33, Event::Left(VcpuId(1)));
+    let report = story.report(100);
+    let names: Vec<_> = report.tasks.iter().map(|task| task.name.as_str()).collect();
+    assert_eq!(names, ["spin", "late"], "vcpu2 was refused");
+    let late = &report.tasks[1];
+    assert_eq!((late.budget_ns, late.period_ns), (5, 20));
+    // [0, 10) with 3 of 3, [12, 32) with 5 of 5; what began at 10 and at 32 is not whole.
+    assert_eq!((late.delivered.periods, late.delivered.error_max_ns), (2, Some(0)));
+}
+
+#[test]
+fn ticks_are_scaled_and_gaps_are_told() {
+    let mut story = Story::new(1, vec![vcpu(0, 40, 100)]);
+    story.header.system.ticks_per_ns = 10;
+    story.woke(0, 0).ran(FORE, (0, 40), MarkReached);
+    let report = story.report(100);
+    assert_eq!((report.duration_ns, report.tasks[0].foreground_ns), (10, 4));
+    assert_eq!((report.tasks[0].budget_ns, report.cores[0].idle_ns), (4, 6));
+    let mut metrics = crate::Metrics::new(&story.header);
+    assert_eq!(metrics.record(&Record::Gap(3)), None);
+    assert_eq!(metrics.report(t(0)).lost_records, 3);
+}
+
+proptest! {
+    /// Whatever stints come: no service is lost or made up, and nothing panics.
+    #[test]
+    fn service_is_conserved(
+        stints in prop::collection::vec(
+            (0_u32..3, 0_u16..2, any::<bool>(), 0_u64..30, 0_u64..40, 0_u64..=100, 0_usize..6),
+            1..60,
+        ),
+    ) {
+        let mut story = Story::new(2, (0..3).map(|id| vcpu(id, 4, 10)).collect());
+        let mut free = [0; 2];
+        let mut service = [[0; 2]; 3];
+        let mut wall = [0; 2];
+        for (vcpu, core, foreground, gap, length, percent, end) in stints {
+            let mode = if foreground { Foreground } else { Background };
+            let end = [Blocked, Preempted, MarkReached, Moved, Metered, Exited][end];
+            let from = free.iter().max().unwrap() + gap;
+            free[usize::from(core)] = from + length;
+            let got = length * percent / 100;
+            service[vcpu as usize][usize::from(!foreground)] += got;
+            wall[usize::from(!foreground)] += length;
+            let usage = Usage { service: Duration::from_ticks(got), ..Usage::default() };
+            story.ran_with((vcpu, core, mode), (from, from + length), usage, end);
+        }
+        let end = *free.iter().max().unwrap();
+        let report = story.report(end);
+        for (task, [foreground, background]) in report.tasks.iter().zip(service) {
+            prop_assert_eq!((task.foreground_ns, task.background_ns), (foreground, background));
+            let got = &task.delivered;
+            let all = got.mean_of_all_ns.unwrap_or(0.0)
+                * (got.periods + got.periods_without_demand) as f64;
+            prop_assert!(all <= foreground as f64 + 1e-6, "{} > {}", all, foreground);
+        }
+        for core in &report.cores {
+            let parts = core.foreground_ns + core.background_ns + core.throttled_ns + core.idle_ns;
+            prop_assert_eq!(parts, end);
+        }
+        let busy = |of: fn(&crate::report::CoreReport) -> u64| report.cores.iter().map(of).sum::<u64>();
+        prop_assert_eq!([busy(|c| c.foreground_ns), busy(|c| c.background_ns)], wall);
+    }
+}

@@ -1,0 +1,104 @@
+//! What a VCPU was delivered in each of its own periods.
+
+use crate::pieces::consumed_by;
+use crate::samples::Samples;
+use maracas_core::{Duration, Instant, Reservation};
+
+/// Foreground service by period; one period is open at a time.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Windows {
+    budget: u64,
+    period: Duration,
+    /// The first instant of the open period; `None` until the VCPU first has something to run.
+    open: Option<Instant>,
+    delivered: u64,
+    lacking: bool,
+    delivered_sum: u128,
+    delivered_sum_lacking: u128,
+    /// |delivered - C| of the periods with full demand.
+    pub(super) errors: Samples,
+    /// Whole periods in which the VCPU was blocked at any instant.
+    pub(super) without_demand: u64,
+}
+
+impl Windows {
+    /// Sets (C, T); periods begin anew at `from` if they had begun.
+    pub(super) fn reserve(&mut self, reservation: &Reservation, from: Instant) {
+        self.budget = reservation.budget.ticks();
+        self.period = reservation.period;
+        (self.delivered, self.lacking) = (0, false);
+        if self.open.is_some() {
+            self.open = Some(from);
+        }
+    }
+    /// The VCPU has something to run for the first time.
+    pub(super) fn begin(&mut self, at: Instant) {
+        if self.open.is_none() && !self.period.is_zero() {
+            self.open = Some(at);
+        }
+    }
+    /// It was blocked until now and is no longer.
+    pub(super) fn woke(&mut self, blocked: Instant, now: Instant) {
+        self.close_until(now, Some(blocked));
+        // A block that began in a period which is closed by now was counted there.
+        self.lacking |= self.open.is_some_and(|start| now > start.max(blocked));
+    }
+    /// Closes the periods that end at or before `now`. `blocked` says since when the VCPU has
+    /// nothing to run.
+    #[inline]
+    pub(super) fn close_until(&mut self, now: Instant, blocked: Option<Instant>) {
+        let Some(mut start) = self.open else { return };
+        while start.saturating_add(self.period) <= now {
+            let end = start + self.period;
+            let lacking = self.lacking || blocked.is_some_and(|since| since < end);
+            self.close(lacking);
+            start = end;
+            if blocked.is_some_and(|since| since <= start) {
+                // Blocked throughout: all further whole periods at once.
+                let more = (now - start).ticks() / self.period.ticks();
+                self.without_demand += more;
+                start += self.period * more;
+            }
+        }
+        self.open = Some(start);
+    }
+    /// Foreground service, spread evenly over `[from, to)`.
+    #[inline]
+    pub(super) fn serve(&mut self, from: Instant, to: Instant, service: u64) {
+        let mut given = 0;
+        if let Some(start) = self.open {
+            let mut end = start.saturating_add(self.period);
+            while end < to {
+                let by_end = consumed_by(service, from, to, end);
+                self.delivered += by_end - given;
+                given = by_end;
+                self.close_until(end, None);
+                end = end.saturating_add(self.period);
+            }
+        }
+        self.delivered += service - given;
+    }
+
+    fn close(&mut self, lacking: bool) {
+        if lacking {
+            self.without_demand += 1;
+            self.delivered_sum_lacking += u128::from(self.delivered);
+        } else {
+            self.errors.add(self.delivered.abs_diff(self.budget));
+            self.delivered_sum += u128::from(self.delivered);
+        }
+        (self.delivered, self.lacking) = (0, false);
+    }
+
+    /// Mean delivery over the periods with full demand, in ticks.
+    pub(super) fn mean(&self) -> Option<f64> {
+        let count = self.errors.count();
+        (count > 0).then(|| self.delivered_sum as f64 / count as f64)
+    }
+    /// Mean delivery over all whole periods, in ticks.
+    pub(super) fn mean_of_all(&self) -> Option<f64> {
+        let count = self.errors.count() + self.without_demand;
+        let sum = self.delivered_sum + self.delivered_sum_lacking;
+        (count > 0).then(|| sum as f64 / count as f64)
+    }
+}

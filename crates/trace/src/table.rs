@@ -1,0 +1,270 @@
+//! The table that every run ends with.
+
+use crate::report::{CoreReport, Report, TaskReport};
+use std::fmt::Write as _;
+use std::io;
+
+/// How to print.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Style {
+    /// Colours for terminals: misses red, errors above 1 % of the budget yellow.
+    pub color: bool,
+    /// Columns available; 100 where `None`. Names are cut to fit.
+    pub width: Option<u16>,
+}
+
+/// Columns where nobody says how many there are.
+const WIDTH: u16 = 100;
+/// Names are never cut below this many characters.
+const NAME_LEAST: usize = 6;
+
+const HEAD: [&str; 11] = [
+    "vcpu",
+    "C/T",
+    "delivered",
+    "err p50",
+    "err p99",
+    "foregr",
+    "backgr",
+    "share",
+    "preempt",
+    "migr",
+    "misses",
+];
+
+/// Prints the report as a table: one row per VCPU, then where the cores' time went.
+///
+/// # Errors
+/// Where `out` cannot be written.
+pub fn write(report: &Report, style: Style, out: &mut impl io::Write) -> io::Result<()> {
+    let paint = Paint(style.color);
+    let rows: Vec<Row> = report.tasks.iter().map(row).collect();
+    let mut widths = HEAD.map(str::len);
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(&row.cells) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let gap = fit(&mut widths, usize::from(style.width.unwrap_or(WIDTH)));
+    writeln!(out, "{}", paint.bold(&line(&HEAD.map(String::from), &widths, gap, |_, text| text)))?;
+    for row in &rows {
+        let painted = line(&row.cells, &widths, gap, |column, text| match column {
+            3 | 4 if row.off => paint.yellow(&text),
+            10 if row.missed => paint.red(&text),
+            _ => text,
+        });
+        writeln!(out, "{painted}")?;
+    }
+    footnotes(report, out)?;
+    for core in &report.cores {
+        writeln!(out, "{}", core_line(core, report.duration_ns))?;
+    }
+    closing(report, out)
+}
+
+/// One VCPU.
+struct Row {
+    cells: [String; 11],
+    /// Its p99 error exceeds 1 % of its budget.
+    off: bool,
+    missed: bool,
+}
+
+fn row(task: &TaskReport) -> Row {
+    let delivered = &task.delivered;
+    let mean = match (delivered.mean_ns, delivered.mean_of_all_ns) {
+        (Some(mean), _) => time(mean),
+        (None, Some(mean)) => format!("{}*", time(mean)),
+        (None, None) => "-".into(),
+    };
+    let optional = |ns: Option<u64>| ns.map_or_else(|| "-".into(), |ns| time(ns as f64));
+    let promised = if task.period_ns == 0 {
+        "-".into()
+    } else {
+        format!("{}/{}", time(task.budget_ns as f64), time(task.period_ns as f64))
+    };
+    Row {
+        cells: [
+            task.name.clone(),
+            promised,
+            mean,
+            optional(delivered.error_p50_ns),
+            optional(delivered.error_p99_ns),
+            time(task.foreground_ns as f64),
+            time(task.background_ns as f64),
+            percent(task.share),
+            task.preemptions.to_string(),
+            task.migrations.to_string(),
+            if task.jobs == 0 { "-".into() } else { task.misses.to_string() },
+        ],
+        off: delivered.error_p99_ns.is_some_and(|error| error > task.budget_ns / 100),
+        missed: task.misses > 0,
+    }
+}
+
+/// Chooses the gap between columns and cuts the names so that a line fits `width`.
+fn fit(widths: &mut [usize; 11], width: usize) -> usize {
+    let cells: usize = widths.iter().sum();
+    let gap = if cells + 2 * (HEAD.len() - 1) <= width { 2 } else { 1 };
+    let excess = (cells + gap * (HEAD.len() - 1)).saturating_sub(width);
+    widths[0] = widths[0].saturating_sub(excess).max(NAME_LEAST);
+    gap
+}
+
+/// One line: the first cell to the left, all others to the right.
+fn line(
+    cells: &[String; 11],
+    widths: &[usize; 11],
+    gap: usize,
+    paint: impl Fn(usize, String) -> String,
+) -> String {
+    let mut text = String::new();
+    for (column, (cell, &width)) in cells.iter().zip(widths).enumerate() {
+        if column == 0 {
+            let _ = write!(text, "{:<width$}", shortened(cell, width));
+        } else {
+            let _ = write!(text, "{:gap$}{}", "", paint(column, format!("{cell:>width$}")));
+        }
+    }
+    text
+}
+
+fn shortened(name: &str, width: usize) -> String {
+    if name.chars().count() <= width {
+        return name.into();
+    }
+    name.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+fn footnotes(report: &Report, out: &mut impl io::Write) -> io::Result<()> {
+    let left_out: Vec<String> = report
+        .tasks
+        .iter()
+        .filter(|task| task.delivered.periods_without_demand > 0)
+        .map(|task| {
+            let delivered = &task.delivered;
+            let all = delivered.periods + delivered.periods_without_demand;
+            format!("{} {} of {all}", task.name, delivered.periods_without_demand)
+        })
+        .collect();
+    if !left_out.is_empty() {
+        let text = "periods left out of delivered and err, as the VCPU was blocked in them: ";
+        for line in wrapped(text, &left_out) {
+            writeln!(out, "{line}")?;
+        }
+    }
+    if report
+        .tasks
+        .iter()
+        .any(|task| task.delivered.mean_ns.is_none() && task.delivered.mean_of_all_ns.is_some())
+    {
+        writeln!(out, "* it blocked in every period: mean over all of them")?;
+    }
+    Ok(())
+}
+
+/// `text` and the comma-separated items, in lines of at most [`WIDTH`] where items allow.
+fn wrapped(text: &str, items: &[String]) -> Vec<String> {
+    let mut lines = vec![text.to_string()];
+    for (place, item) in items.iter().enumerate() {
+        let comma = if place + 1 < items.len() { ", " } else { "" };
+        let last = lines.len() - 1;
+        if lines[last].chars().count() + item.chars().count() + 1 > usize::from(WIDTH) {
+            lines.push("  ".into());
+        }
+        let last = lines.len() - 1;
+        lines[last] += item;
+        lines[last] += comma;
+    }
+    lines.iter().map(|line| line.trim_end().to_string()).collect()
+}
+
+fn core_line(core: &CoreReport, duration_ns: u64) -> String {
+    let part =
+        |ns: u64| percent(if duration_ns == 0 { 0.0 } else { ns as f64 / duration_ns as f64 });
+    format!(
+        "core{:<3} foreground {:>6}  background {:>6}  idle {:>6}  throttled {:>6}  decisions {}",
+        core.core,
+        part(core.foreground_ns),
+        part(core.background_ns),
+        part(core.idle_ns),
+        part(core.throttled_ns),
+        core.decisions
+    )
+}
+
+fn closing(report: &Report, out: &mut impl io::Write) -> io::Result<()> {
+    let total = &report.total;
+    let mut text = format!("{} of {}", time(report.duration_ns as f64), report.policy);
+    if total.jobs > 0 {
+        let (jobs, misses) = (counted(total.jobs, "job"), total.misses);
+        let _ = write!(text, ", {jobs}, {}", counted(misses, "miss"));
+    }
+    let _ = write!(text, ", {}", counted(total.decisions, "decision"));
+    writeln!(out, "{text}")?;
+    if report.lost_records > 0 {
+        let lost = report.lost_records;
+        writeln!(out, "{lost} journal records were lost: every figure is a lower bound")?;
+    }
+    Ok(())
+}
+
+/// `1 job`, `2 jobs`, `0 misses`.
+fn counted(number: u64, what: &str) -> String {
+    let plural = match (number, what.ends_with('s')) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{number} {what}{plural}")
+}
+
+/// Four digits and the unit that needs fewest: `9.998ms`, `30.1us`, `0`.
+pub fn time(ns: f64) -> String {
+    let (scale, unit) = match ns {
+        ns if ns < 0.5 => return "0".into(),
+        ns if ns < 999.95 => (1.0, "ns"),
+        ns if ns < 999.95e3 => (1e3, "us"),
+        ns if ns < 999.95e6 => (1e6, "ms"),
+        _ => (1e9, "s"),
+    };
+    let value = ns / scale;
+    let decimals = match value {
+        value if value < 9.9995 => 3,
+        value if value < 99.995 => 2,
+        _ => 1,
+    };
+    let digits = if unit == "ns" { format!("{value:.0}") } else { format!("{value:.decimals$}") };
+    let digits = if digits.contains('.') {
+        digits.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        &digits
+    };
+    format!("{digits}{unit}")
+}
+
+/// A fraction of one in per cent with one decimal.
+fn percent(fraction: f64) -> String {
+    format!("{:.1}%", fraction * 100.0)
+}
+
+/// ANSI colours, or none.
+struct Paint(bool);
+
+impl Paint {
+    fn with(&self, code: u8, text: &str) -> String {
+        if self.0 { format!("\x1b[{code}m{text}\x1b[0m") } else { text.into() }
+    }
+    fn bold(&self, text: &str) -> String {
+        self.with(1, text)
+    }
+    fn red(&self, text: &str) -> String {
+        self.with(31, text)
+    }
+    fn yellow(&self, text: &str) -> String {
+        self.with(33, text)
+    }
+}
+
+#[cfg(test)]
+mod tests;

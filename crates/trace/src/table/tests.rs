@@ -1,0 +1,51 @@
+use super::*;
+use crate::testkit::figure;
+
+fn text(report: &Report, style: Style) -> String {
+    let mut out = Vec::new();
+    write(report, style, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn the_closing_table() {
+    let expected = "\
+vcpu         C/T  delivered  err p50  err p99  foregr  backgr  share  preempt  migr  misses
+spin    4us/10us        4us        0        0     8us     5us  54.2%        1     0       -
+sort    3us/10us       10us      7us      7us    14us       0  58.3%        1     1       1
+hog     1us/20us        1us        0        0     1us     7us  33.3%        2     0       -
+periods left out of delivered and err, as the VCPU was blocked in them: spin 1 of 2, sort 1 of 2
+core0   foreground  37.5%  background  20.8%  idle  41.7%  throttled   0.0%  decisions 2
+core1   foreground  58.3%  background  29.2%  idle   4.2%  throttled   8.3%  decisions 3
+24us of maracas, 2 jobs, 1 miss, 3 decisions
+";
+    assert_eq!(text(&figure().report(24_000), Style::default()), expected);
+}
+
+#[test]
+fn it_fits_and_says_what_is_wrong() {
+    let mut report = figure().report(24_000);
+    report.tasks[0].name = "a name that is longer than any terminal is willing to show it".into();
+    report.tasks[1].delivered.mean_ns = None;
+    for task in &mut report.tasks {
+        (task.budget_ns, task.period_ns) = (333_333_333, 1_000_000_000);
+        task.foreground_ns = 123_456_789_012;
+        task.preemptions = 1_234_567;
+    }
+    report.lost_records = 2;
+    let plain = text(&report, Style { color: false, width: Some(100) });
+    assert!(plain.lines().all(|line| line.chars().count() <= 100), "{plain}");
+    assert!(plain.contains("a name that is longer … "), "{plain}");
+    assert!(plain.contains("6.5us*") && plain.contains("* it blocked in every period"), "{plain}");
+    assert!(plain.contains("2 journal records were lost"), "{plain}");
+    assert!(!plain.contains('\x1b'));
+    let colored = text(&report, Style { color: true, width: None });
+    assert!(colored.contains("\x1b[31m     1\x1b[0m"), "the miss is red: {colored}");
+}
+
+#[test]
+fn times_have_four_digits() {
+    let shown = [0.0, 0.4, 7.0, 999.0, 1_000.0, 9_998_000.0, 12_345_678.0, 100e6, 999_960.0, 61e9];
+    let expected = ["0", "0", "7ns", "999ns", "1us", "9.998ms", "12.35ms", "100ms", "1ms", "61s"];
+    assert_eq!(shown.map(time), expected);
+}

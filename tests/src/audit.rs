@@ -1,0 +1,281 @@
+//! An observer that holds a run of the simulator to what every policy and machine must keep.
+
+use maracas_core::contract::{Claims, End, Grant, Mode, Observer, Stint};
+use maracas_core::{CoreId, Duration, Event, Instant, Plan, Reservation, Role, System, VcpuId};
+use maracas_sim::Outcome;
+
+/// What is known of one VCPU.
+#[derive(Clone, Default, Debug)]
+struct Known {
+    reservation: Option<Reservation>,
+    /// Whether it is a main VCPU; I/O VCPUs have another bound (spec F.6).
+    main: bool,
+    there: bool,
+    since: Instant,
+    free_from: Instant,
+    core: Option<CoreId>,
+    meters: [Duration; 2],
+    /// The furthest mark ever granted, by mode.
+    granted: [Duration; 2],
+    released: u32,
+    completed: u32,
+    last_release: Instant,
+    awake: bool,
+}
+
+impl Known {
+    const fn runnable(&self) -> bool {
+        self.there && (self.awake || self.completed < self.released)
+    }
+}
+
+/// Checks every event and plan of a run, and the claims of the policy's entry; keeps the first
+/// thing that is wrong.
+#[derive(Clone, Debug)]
+pub struct Auditor {
+    claims: Claims,
+    late: Duration,
+    cores: Vec<Instant>,
+    known: Vec<Known>,
+    wake: Instant,
+    wrong: Option<String>,
+    /// When which VCPU became (true) or ceased to be (false) runnable.
+    changes: Vec<(Instant, VcpuId, bool)>,
+    stints: Vec<Stint>,
+    /// VCPUs whose foreground service must keep to a sporadic server's bound.
+    servers: bool,
+}
+
+impl Auditor {
+    /// An auditor of a run on `system`, whose decisions come late by at most `late`.
+    #[must_use]
+    pub fn new(system: &System, start: &System, claims: Claims, late: Duration) -> Self {
+        let count = system.vcpus.iter().map(|vcpu| vcpu.id.0 as usize + 1).max().unwrap_or(0);
+        let mut known = vec![Known::default(); count];
+        for vcpu in &system.vcpus {
+            let known = &mut known[vcpu.id.0 as usize];
+            known.reservation = Some(vcpu.reservation);
+            known.main = vcpu.role == Role::Main;
+        }
+        for vcpu in &start.vcpus {
+            known[vcpu.id.0 as usize].there = true;
+        }
+        Self {
+            claims,
+            late,
+            cores: vec![Instant::ZERO; system.cores.len()],
+            known,
+            wake: Instant::ZERO,
+            wrong: None,
+            changes: Vec::new(),
+            stints: Vec::new(),
+            servers: false,
+        }
+    }
+    /// Holds every VCPU's foreground service to at most C by ceil(t/T) since it was admitted: a
+    /// sporadic server that starts idle (spec F.4).
+    #[must_use]
+    pub const fn servers(mut self) -> Self {
+        self.servers = true;
+        self
+    }
+
+    /// The verdict on the whole run.
+    ///
+    /// # Errors
+    /// The first thing that was wrong.
+    pub fn verdict(mut self, outcome: &Outcome) -> Result<(), String> {
+        for (core, idle) in outcome.idle.iter().enumerate() {
+            let of_core = self.stints.iter().filter(|stint| stint.core.0 as usize == core);
+            let busy: Duration = of_core.map(|stint| stint.usage.service).sum();
+            self.must(Instant::ZERO + *idle + busy == outcome.end, || {
+                format!("core{core}: idle {idle} and busy {busy} are not {}", outcome.end)
+            });
+        }
+        let sum = |of: fn(&Known) -> u32| self.known.iter().map(|known| u64::from(of(known))).sum();
+        let (released, completed) = (sum(|known| known.released), sum(|known| known.completed));
+        self.must((released, completed) == (outcome.released, outcome.completed), || {
+            format!("{released} released, {completed} completed, counted otherwise: {outcome:?}")
+        });
+        if self.wrong.is_none() && self.claims.work_conserving {
+            self.check_work_conserving();
+        }
+        self.wrong.map_or(Ok(()), Err)
+    }
+
+    fn must(&mut self, holds: bool, what: impl FnOnce() -> String) {
+        if !holds && self.wrong.is_none() {
+            self.wrong = Some(what());
+        }
+    }
+
+    fn ran(&mut self, at: Instant, stint: &Stint) {
+        let Stint { vcpu, core, mode, from, to, usage, end } = *stint;
+        self.must(from < to && to == at, || format!("{stint:?} is told at {at}"));
+        self.must(usage.service == to - from, || format!("{stint:?} consumed another time"));
+        let free = self.cores[core.0 as usize];
+        self.must(free <= from, || format!("{core} was busy until {free}, yet {stint:?}"));
+        self.cores[core.0 as usize] = to;
+        let known = &mut self.known[vcpu.0 as usize];
+        let (there, free, first) = (known.there, known.free_from, known.core.get_or_insert(core));
+        let moved = *first != core;
+        known.free_from = to;
+        known.meters[mode as usize] += usage.service;
+        let (meter, granted) = (known.meters[mode as usize], known.granted[mode as usize]);
+        let runs_on = matches!(end, End::Preempted | End::MarkReached | End::Moved | End::Metered);
+        if !runs_on {
+            known.awake = false;
+        }
+        let known = known.clone();
+        self.must(there, || format!("{stint:?} of a VCPU that is not there"));
+        self.must(free <= from, || format!("{vcpu} ran elsewhere until {free}, yet {stint:?}"));
+        self.must(meter <= granted, || format!("{stint:?} ran to {meter}, granted {granted}"));
+        if self.claims.partitioned {
+            self.must(!moved, || format!("{vcpu} changed core, though partitioned: {stint:?}"));
+        }
+        if self.servers && known.main && mode == Mode::Foreground {
+            self.check_server(&known, stint);
+        }
+        self.stints.push(*stint);
+        self.note(at, vcpu);
+    }
+
+    fn check_server(&mut self, known: &Known, stint: &Stint) {
+        let Some(Reservation { budget, period, .. }) = known.reservation else { return };
+        let windows = (stint.to - known.since).ticks().div_ceil(period.ticks());
+        let used = known.meters[Mode::Foreground as usize];
+        self.must(used <= budget * windows, || {
+            format!("{stint:?}: {used} of foreground in {windows} periods of {budget}/{period}")
+        });
+    }
+
+    /// Notes whether the VCPU is runnable from now on.
+    fn note(&mut self, at: Instant, vcpu: VcpuId) {
+        self.changes.push((at, vcpu, self.known[vcpu.0 as usize].runnable()));
+    }
+
+    fn job(&mut self, at: Instant, event: &Event) {
+        match event {
+            Event::Released(job) => {
+                let known = &mut self.known[job.id.vcpu.0 as usize];
+                let (expected, last) = (known.released, known.last_release);
+                known.released += 1;
+                known.last_release = job.release;
+                let reservation = known.reservation;
+                self.must(job.id.index == expected && job.release == at, || {
+                    format!("{job:?} at {at}, after {expected} others")
+                });
+                let Some(Reservation { period, deadline, .. }) = reservation else { return };
+                self.must(job.deadline == at + deadline, || format!("{job:?} with D {deadline}"));
+                let early = expected > 0 && at < last + period;
+                self.must(!early, || format!("{job:?} comes early after {last}"));
+            }
+            Event::Completed(id) => {
+                let known = &mut self.known[id.vcpu.0 as usize];
+                let (next, released) = (known.completed, known.released);
+                known.completed += 1;
+                self.must(id.index == next && next < released, || {
+                    format!("{id:?} completed at {at} as number {next} of {released}")
+                });
+            }
+            Event::Ran(_)
+            | Event::Woke { .. }
+            | Event::AllowanceSpent { .. }
+            | Event::Sampled(_)
+            | Event::Arrived(_)
+            | Event::Left(_)
+            | Event::Changed(_)
+            | Event::ErrandDone(_)
+            | Event::Failed { .. } => {}
+        }
+    }
+
+    /// No core idles while a VCPU is runnable anywhere (global), or on that core (partitioned).
+    fn check_work_conserving(&mut self) {
+        let mut instants: Vec<_> = self.changes.iter().map(|change| change.0).collect();
+        instants.extend(self.stints.iter().flat_map(|stint| [stint.from, stint.to]));
+        instants.sort_unstable();
+        instants.dedup();
+        let changes = std::mem::take(&mut self.changes);
+        let mut stints = std::mem::take(&mut self.stints);
+        stints.sort_by_key(|stint| stint.from);
+        let mut runnable = vec![false; self.known.len()];
+        let (mut change, mut stint) = (0, 0);
+        let mut running: Vec<Option<Stint>> = vec![None; self.cores.len()];
+        // After the last instant nothing is known any more.
+        for &now in instants.iter().take(instants.len().saturating_sub(1)) {
+            while changes.get(change).is_some_and(|c| c.0 <= now) {
+                runnable[changes[change].1.0 as usize] = changes[change].2;
+                change += 1;
+            }
+            for core in &mut running {
+                core.take_if(|stint| stint.to <= now);
+            }
+            while stints.get(stint).is_some_and(|s| s.from <= now) {
+                running[stints[stint].core.0 as usize] = Some(stints[stint]);
+                stint += 1;
+            }
+            for (id, _) in runnable.iter().enumerate().filter(|(_, runnable)| **runnable) {
+                let runs = running.iter().flatten().any(|stint| stint.vcpu.0 as usize == id);
+                let idle = match (self.claims.partitioned, self.known[id].core) {
+                    (true, Some(core)) => running[core.0 as usize].is_none(),
+                    (true, None) => false,
+                    (false, _) => running.iter().any(Option::is_none),
+                };
+                self.must(runs || !idle, || format!("vcpu{id} waits at {now} while a core idles"));
+            }
+        }
+    }
+}
+
+impl Observer for Auditor {
+    fn event(&mut self, at: Instant, event: &Event) {
+        let touched = match event {
+            Event::Ran(stint) => return self.ran(at, stint),
+            Event::Released(job) => job.id.vcpu,
+            Event::Completed(id) => id.vcpu,
+            Event::Woke { vcpu, .. } => {
+                self.known[vcpu.0 as usize].awake = true;
+                *vcpu
+            }
+            Event::Left(vcpu) => {
+                self.known[vcpu.0 as usize].there = false;
+                *vcpu
+            }
+            Event::Arrived(_)
+            | Event::AllowanceSpent { .. }
+            | Event::Sampled(_)
+            | Event::Changed(_)
+            | Event::ErrandDone(_)
+            | Event::Failed { .. } => return,
+        };
+        self.job(at, event);
+        self.note(at, touched);
+    }
+
+    fn planned(&mut self, now: Instant, plan: &Plan) {
+        if let Err(why) = plan.audit() {
+            self.must(false, || format!("at {now}: {why}"));
+        }
+        let (wake, late) = (self.wake, self.late);
+        self.must(now <= wake.saturating_add(late), || {
+            format!("asked at {now}, more than {late} after the wake at {wake}")
+        });
+        self.wake = plan.wake;
+        for core in plan.dirty().iter() {
+            let line = plan.line(core);
+            for (mode, grants) in [&line.foreground, &line.background].into_iter().enumerate() {
+                for Grant { vcpu, until } in grants {
+                    if let Some(known) = self.known.get_mut(vcpu.0 as usize) {
+                        known.granted[mode] = known.granted[mode].max(until.0);
+                    }
+                }
+            }
+        }
+        for (vcpu, verdict) in plan.verdicts() {
+            let known = &mut self.known[vcpu.0 as usize];
+            known.there = verdict.is_ok();
+            known.since = now;
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Policies around policies, that change nothing which may be seen.
+
+use maracas_core::contract::{End, Event, Grant, Line, Mode, Policy};
+use maracas_core::{CoreId, Duration, Instant, Plan, VcpuId};
+
+/// Asks the policy again and again, at once and at instants when nothing happened, and holds it to
+/// giving the same plan.
+pub struct Nagging {
+    inner: Box<dyn Policy>,
+    every: Option<Duration>,
+    inner_wake: Instant,
+    metered: bool,
+}
+
+impl Nagging {
+    /// Nags `inner` at each decision, and also every so often in between.
+    #[must_use]
+    pub const fn new(inner: Box<dyn Policy>, every: Option<Duration>) -> Self {
+        Self { inner, every, inner_wake: Instant::NEVER, metered: false }
+    }
+}
+
+impl Policy for Nagging {
+    fn on_event(&mut self, at: Instant, event: &Event) {
+        self.inner.on_event(at, event);
+    }
+    fn plan(&mut self, now: Instant, plan: &mut Plan) {
+        (plan.wake, plan.wake_metered) = (self.inner_wake, self.metered);
+        self.inner.plan(now, plan);
+        let once = plan.clone();
+        for _ in 0..2 {
+            self.inner.plan(now, plan);
+            for core in (0..plan.cores() as u16).map(CoreId) {
+                assert_eq!(plan.line(core), once.line(core), "asked again at {now}, {core}");
+            }
+            assert_eq!(plan.rehomed(), once.rehomed(), "asked again at {now}");
+            assert_eq!(plan.verdicts(), once.verdicts(), "asked again at {now}");
+            assert_eq!(
+                (plan.errand, plan.wake, plan.wake_metered),
+                (once.errand, once.wake, once.wake_metered),
+                "asked again at {now}"
+            );
+        }
+        (self.inner_wake, self.metered) = (plan.wake, plan.wake_metered);
+        let extra = self.every.map_or(Instant::NEVER, |every| now.saturating_add(every));
+        if extra < plan.wake {
+            (plan.wake, plan.wake_metered) = (extra, false);
+        }
+    }
+}
+
+/// Cuts every line to what it would run now: its first runnable, unspent entry, as far as the
+/// events tell. With visible wakes and no lateness a slot is as good as a line, because every
+/// event leads to a decision at its own instant.
+pub struct DepthOne {
+    inner: Box<dyn Policy>,
+    plan: Plan,
+    runnable: Vec<bool>,
+    meters: Vec<[Duration; 2]>,
+}
+
+impl DepthOne {
+    /// Cuts the lines of `inner`, for a system with `vcpus` VCPUs on `cores` cores.
+    #[must_use]
+    pub fn new(inner: Box<dyn Policy>, cores: usize, vcpus: usize) -> Self {
+        Self {
+            inner,
+            plan: Plan::new(cores),
+            runnable: vec![false; vcpus],
+            meters: vec![[Duration::ZERO; 2]; vcpus],
+        }
+    }
+
+    fn first(&self, grants: &[Grant], mode: Mode) -> Vec<Grant> {
+        let unspent = |grant: &&Grant| {
+            let vcpu = grant.vcpu.0 as usize;
+            self.runnable[vcpu] && self.meters[vcpu][mode as usize] < grant.until.0
+        };
+        grants.iter().find(unspent).copied().into_iter().collect()
+    }
+    fn cut(&self, line: &Line) -> Line {
+        let foreground = self.first(&line.foreground, Mode::Foreground);
+        let background = if foreground.is_empty() && line.background_allowed {
+            self.first(&line.background, Mode::Background)
+        } else {
+            Vec::new()
+        };
+        Line { foreground, background, ..*line }
+    }
+    fn set(&mut self, vcpu: VcpuId, runnable: bool) {
+        self.runnable[vcpu.0 as usize] = runnable;
+    }
+}
+
+impl Policy for DepthOne {
+    fn on_event(&mut self, at: Instant, event: &Event) {
+        match event {
+            Event::Ran(stint) => {
+                self.meters[stint.vcpu.0 as usize][stint.mode as usize] += stint.usage.service;
+                if matches!(stint.end, End::Blocked | End::Exited) {
+                    self.set(stint.vcpu, false);
+                }
+            }
+            Event::Released(job) => self.set(job.id.vcpu, true),
+            Event::Woke { vcpu, .. } => self.set(*vcpu, true),
+            Event::Left(vcpu) => self.set(*vcpu, false),
+            Event::Completed(_)
+            | Event::AllowanceSpent { .. }
+            | Event::Sampled(_)
+            | Event::Arrived(_)
+            | Event::Changed(_)
+            | Event::ErrandDone(_)
+            | Event::Failed { .. } => {}
+        }
+        self.inner.on_event(at, event);
+    }
+
+    fn plan(&mut self, now: Instant, plan: &mut Plan) {
+        maracas_core::contract::decide(&mut *self.inner, now, &mut self.plan);
+        for core in (0..plan.cores() as u16).map(CoreId) {
+            let line = self.cut(self.plan.line(core));
+            if *plan.line(core) != line {
+                *plan.line_mut(core) = line;
+            }
+        }
+        for (vcpu, verdict) in self.plan.verdicts() {
+            plan.answer(*vcpu, verdict.clone());
+        }
+        for &vcpu in self.plan.rehomed() {
+            plan.set_home(vcpu, self.plan.home(vcpu));
+        }
+        plan.errand = self.plan.errand;
+        (plan.wake, plan.wake_metered) = (self.plan.wake, self.plan.wake_metered);
+    }
+}

@@ -1,0 +1,204 @@
+//! For every policy, on random systems, under any lateness, with hidden wakes and with extra
+//! questions: the audit holds, and what its entry claims is true.
+
+use maracas_core::contract::{Claims, Entry, Mode, Observer};
+use maracas_core::{
+    Arrival, Cost, Duration, Event, Instant, Plan, Program, Role, System, Vcpu, Workload,
+};
+use maracas_policies::ENTRIES;
+use maracas_sim::{Options, Overheads, run};
+use maracas_tests::{Case, Faults, Mix, RandomSystem, build, check, generate, swarm_case};
+
+/// Runs every policy on `seeds` systems of each mix; fails with the case. Every policy that can run
+/// here must accept some of them, or nothing would be tested.
+fn on_random_systems(seeds: u64, mixes: &[Mix], faults: impl Fn(&Entry, Duration) -> Faults) {
+    for entry in ENTRIES.iter().filter(|entry| !entry.needs.counters) {
+        let mut accepted = 0;
+        for seed in 0..seeds {
+            for mix in mixes {
+                let mix = Mix { jobs_only: mix.jobs_only || entry.needs.jobs, ..*mix };
+                let mut case = Case::new(entry, generate(seed, mix), seed);
+                case.faults = faults(entry, Duration::from_ticks(case.until.ticks() / 500 + 1));
+                match check(&case) {
+                    Ok(outcome) => accepted += u64::from(outcome.is_some()),
+                    Err(why) => panic!("seed {seed}: {why}\n{case}"),
+                }
+            }
+        }
+        let total = seeds * mixes.len() as u64;
+        assert!(accepted >= total / 4, "{} accepted {accepted} of {total} systems", entry.name);
+    }
+}
+
+const UNRULY: Mix = Mix { jobs_only: false, changes: true, unruly: true, load: 70 };
+
+#[test]
+fn claims_hold_on_time() {
+    let mixes = [Mix::tasks(60), Mix::tasks(95), Mix::programs(65), UNRULY];
+    on_random_systems(150, &mixes, |_, _| Faults::default());
+}
+
+#[test]
+fn invariants_hold_under_lateness() {
+    let mixes = [Mix::tasks(75), Mix::programs(65), UNRULY];
+    on_random_systems(100, &mixes, |_, unit| Faults { late: unit * 5, ..Faults::default() });
+}
+
+#[test]
+fn invariants_hold_with_hidden_wakes() {
+    on_random_systems(100, &[Mix::programs(65), UNRULY], |entry, _| Faults {
+        hidden_wakes: !entry.needs.visible_wakes,
+        ..Faults::default()
+    });
+}
+
+#[test]
+fn invariants_hold_with_everything_charged() {
+    on_random_systems(60, &[Mix::tasks(60), Mix::programs(60), UNRULY], |_, unit| Faults {
+        late: unit,
+        overheads: Overheads {
+            context_switch: unit,
+            migration: unit,
+            decision: unit,
+            release: unit,
+        },
+        ..Faults::default()
+    });
+}
+
+#[test]
+fn asking_again_changes_nothing() {
+    on_random_systems(60, &[Mix::tasks(80), Mix::programs(65), UNRULY], |_, unit| Faults {
+        nag: Some(unit * 3),
+        ..Faults::default()
+    });
+}
+
+/// Foreground service by VCPU and own period.
+struct Delivered(Vec<Vec<Duration>>, Vec<Duration>);
+
+impl Observer for Delivered {
+    fn event(&mut self, _: Instant, event: &Event) {
+        let Event::Ran(stint) = event else { return };
+        if stint.mode == Mode::Background {
+            return;
+        }
+        let (periods, t) = (&mut self.0[stint.vcpu.0 as usize], self.1[stint.vcpu.0 as usize]);
+        let (mut from, to) = (stint.from.ticks(), stint.to.ticks());
+        while from < to {
+            let period = from / t.ticks();
+            let end = to.min((period + 1) * t.ticks());
+            periods.resize(periods.len().max(period as usize + 1), Duration::ZERO);
+            periods[period as usize] += Duration::from_ticks(end - from);
+            from = end;
+        }
+    }
+    fn planned(&mut self, _: Instant, _: &Plan) {}
+}
+
+/// Spec F.5: an admitted VCPU that never blocks receives its budget in each of its own periods;
+/// by F.4 not more than that either.
+#[test]
+fn maracas_delivers_every_budget_in_every_period() {
+    let entry = maracas_policies::find("maracas").expect("maracas is registered");
+    let mut accepted = 0;
+    for seed in 0..200 {
+        let mut random = generate(seed, Mix::programs(65));
+        for vcpu in &mut random.system.vcpus {
+            (vcpu.arrival, vcpu.role) = (Arrival::None, Role::Main);
+        }
+        for program in &mut random.programs {
+            program.workload = Workload::Busy;
+        }
+        let Some(mut policy) = build(entry, &random) else { continue };
+        let RandomSystem { system, programs } = &random;
+        let count = system.vcpus.iter().map(|vcpu| vcpu.id.0 as usize + 1).max().unwrap_or(0);
+        let mut periods = vec![Duration::from_ticks(1); count];
+        for vcpu in &system.vcpus {
+            periods[vcpu.id.0 as usize] = vcpu.reservation.period;
+        }
+        let longest = periods.iter().copied().max().unwrap_or(Duration::ZERO);
+        let options = Options::new(Instant::ZERO + longest * 20);
+        let mut delivered = Delivered(vec![Vec::new(); count], periods);
+        let outcome = run(system, programs, &mut *policy, &options, &mut delivered);
+        for vcpu in &system.vcpus {
+            let (budget, period) = (vcpu.reservation.budget, vcpu.reservation.period);
+            let whole = ((outcome.end - Instant::ZERO).ticks() / period.ticks()) as usize;
+            let got = &delivered.0[vcpu.id.0 as usize][..whole];
+            assert!(got.iter().all(|got| *got == budget), "{seed}: {vcpu:?} got {got:?}");
+        }
+        accepted += 1;
+    }
+    assert!(accepted >= 50, "maracas accepted only {accepted} of 200 systems");
+}
+
+/// Every three tasks with periods of 2, 3 and 4 ticks, on two cores, for two hyperperiods.
+#[test]
+fn small_systems_all_of_them() {
+    let kinds: Vec<(u64, u64)> =
+        (2..=4).flat_map(|period| (1..=period).map(move |budget| (budget, period))).collect();
+    for entry in ENTRIES.iter().filter(|entry| !entry.needs.counters) {
+        let (mut accepted, mut systems) = (0, 0);
+        for a in &kinds {
+            for b in &kinds {
+                for c in &kinds {
+                    let mut case = Case::new(entry, three(&[*a, *b, *c]), 0);
+                    case.until = Instant::from_ticks(24);
+                    systems += 1;
+                    match check(&case) {
+                        Ok(outcome) => accepted += u64::from(outcome.is_some()),
+                        Err(why) => panic!("{why}\n{case}"),
+                    }
+                }
+            }
+        }
+        assert!(accepted > systems / 10, "{} accepted {accepted} of {systems}", entry.name);
+    }
+}
+
+fn three(tasks: &[(u64, u64)]) -> RandomSystem {
+    let ticks = Duration::from_ticks;
+    let vcpus: Vec<_> = (0..)
+        .zip(tasks)
+        .map(|(id, (budget, period))| Vcpu::new(id, ticks(*budget), ticks(*period)).periodic())
+        .collect();
+    let programs = vcpus.iter().map(|vcpu| {
+        let cost = Cost::Fixed(vcpu.reservation.budget);
+        Program::new(vcpu.id, Workload::Periodic { cost })
+    });
+    RandomSystem { programs: programs.collect(), system: System::new(2, vcpus) }
+}
+
+/// The tests above would be worth nothing if they could not fail.
+#[test]
+fn false_claims_are_found() {
+    let lying = |claims| -> &'static Entry {
+        let honest = maracas_policies::find("g-edf").expect("g-edf is registered");
+        Box::leak(Box::new(Entry { claims, ..*honest }))
+    };
+    let found = |claims, word: &str| {
+        let entry = lying(claims);
+        let cases = (0..200).map(|seed| Case::new(entry, generate(seed, Mix::tasks(95)), seed));
+        let wrongs = cases.filter_map(|case| check(&case).err());
+        let mut wrongs = wrongs.filter(|why| why.contains(word));
+        assert!(wrongs.next().is_some(), "nobody noticed: {claims:?}");
+    };
+    found(Claims { partitioned: true, ..Claims::default() }, "changed core");
+    found(Claims { no_miss_when_admitted: true, ..Claims::default() }, "deadlines missed");
+    // As if every core had to be busy whenever anything waits anywhere.
+    let partitioned = maracas_policies::find("p-edf").expect("p-edf is registered");
+    let claims = Claims { work_conserving: true, ..Claims::default() };
+    let entry: &'static Entry = Box::leak(Box::new(Entry { claims, ..*partitioned }));
+    let cases = (0..200).map(|seed| Case::new(entry, generate(seed, Mix::tasks(90)), seed));
+    let mut wrongs = cases.filter_map(|case| check(&case).err());
+    assert!(wrongs.any(|why| why.contains("waits at")), "idle cores went unnoticed");
+}
+
+#[test]
+fn the_swarm_finds_nothing() {
+    for seed in 0..400 {
+        if let Err(why) = swarm_case(seed) {
+            panic!("{why}");
+        }
+    }
+}

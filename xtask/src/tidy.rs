@@ -1,0 +1,251 @@
+//! The style rules of the project, as tests: lengths, headings, floors, and documents that name
+//! what exists.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Files under 600 lines, functions that fit a screen (CONTRIBUTING.md, "How we write").
+const FILE_LINES_MAX: usize = 600;
+const FUNCTION_LINES_MAX: usize = 70;
+const COLUMNS_MAX: usize = 100;
+
+/// Which room may import which (ARCHITECTURE.md, "Rooms"). Rooms of one floor never meet.
+const FLOORS: &[(&str, &[&str])] = &[
+    ("core", &[]),
+    ("policies", &["maracas-core"]),
+    ("sim", &["maracas-core"]),
+    ("live", &["maracas-core"]),
+    ("client", &["maracas-core"]),
+    ("trace", &["maracas-core"]),
+    ("scenario", &["maracas-core"]),
+];
+
+/// The headings that open a policy file, in order.
+const HEADINGS: &[&str] =
+    &["# Paper", "# Model", "# How it works", "# Invariants", "# Where we differ"];
+
+fn files(under: &Path, extension: &str, found: &mut Vec<PathBuf>) {
+    let mut entries: Vec<_> = fs::read_dir(under).unwrap().map(|e| e.unwrap().path()).collect();
+    entries.sort();
+    for path in entries {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() && name != "target" && !name.starts_with('.') {
+            files(&path, extension, found);
+        } else if path.extension().is_some_and(|e| e == extension) {
+            found.push(path);
+        }
+    }
+}
+
+fn sources() -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    for room in ["crates", "tests", "xtask"] {
+        files(&crate::root().join(room), "rs", &mut found);
+    }
+    assert!(found.len() > 20, "tidy looks in the wrong place: {} files", found.len());
+    found.into_iter().map(|path| (path.clone(), fs::read_to_string(&path).unwrap())).collect()
+}
+
+fn short(path: &Path) -> String {
+    path.strip_prefix(crate::root()).unwrap().display().to_string()
+}
+
+fn none(problems: &[String]) {
+    assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+}
+
+#[test]
+fn files_lines_and_functions_are_short() {
+    let mut problems = Vec::new();
+    for (path, text) in sources() {
+        let lines = text.lines().count();
+        if lines > FILE_LINES_MAX {
+            problems.push(format!("{}: {lines} lines, {FILE_LINES_MAX} may be", short(&path)));
+        }
+        for (i, line) in text.lines().enumerate() {
+            let columns = line.chars().count();
+            if columns > COLUMNS_MAX && !line.contains("http") {
+                problems.push(format!("{}:{}: {columns} columns", short(&path), i + 1));
+            }
+        }
+        for (at, length) in long_functions(&text) {
+            problems.push(format!("{}:{at}: a function of {length} lines", short(&path)));
+        }
+    }
+    none(&problems);
+}
+
+/// Where a formatted file has functions that are too long: rustfmt closes a function by a brace
+/// at the column where `fn`'s line began.
+fn long_functions(text: &str) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    let mut open: Option<(usize, String)> = None;
+    for (i, line) in text.lines().enumerate() {
+        let indent: String = line.chars().take_while(|c| *c == ' ').collect();
+        let code = line.trim_start();
+        let is_fn = ["fn ", "pub fn ", "pub(", "const fn ", "pub const fn ", "unsafe fn "]
+            .iter()
+            .any(|start| code.starts_with(start))
+            && code.contains("fn ");
+        match &open {
+            None if is_fn && !code.ends_with(';') && !code.ends_with('}') => {
+                open = Some((i, indent));
+            }
+            Some((start, begun)) if *begun == indent && code.starts_with('}') => {
+                if i - start + 1 > FUNCTION_LINES_MAX {
+                    found.push((start + 1, i - start + 1));
+                }
+                open = None;
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+#[test]
+fn long_functions_are_found() {
+    let body = "    x();\n".repeat(70);
+    assert_eq!(long_functions(&format!("fn f() {{\n{body}}}\n")), [(1, 72)]);
+    assert_eq!(long_functions("fn f() {\n    x();\n}\n"), []);
+}
+
+#[test]
+fn nothing_unfinished_stands_in_the_code() {
+    let banned = ["#[ig|nore", "#[should|_panic", "to|do!(", "unimpl|emented!(", "FIX|ME", "XX|X"];
+    let banned: Vec<String> = banned.iter().map(|word| word.replace('|', "")).collect();
+    let mut problems = Vec::new();
+    for (path, text) in sources() {
+        for word in banned.iter().filter(|word| text.contains(word.as_str())) {
+            problems.push(format!("{}: contains `{word}`", short(&path)));
+        }
+    }
+    none(&problems);
+}
+
+#[test]
+fn arrows_point_one_way() {
+    let mut problems = Vec::new();
+    for (room, allowed) in FLOORS {
+        let manifest = crate::root().join("crates").join(room).join("Cargo.toml");
+        let text = fs::read_to_string(manifest).unwrap();
+        let normal = text.split("[dependencies]").nth(1).unwrap_or("");
+        let normal = normal.split("\n[").next().unwrap_or("");
+        for line in normal.lines().filter(|line| line.starts_with("maracas")) {
+            let name = line.split(['.', ' ', '=']).next().unwrap();
+            if !allowed.contains(&name) {
+                problems.push(format!("crates/{room} may not import {name}"));
+            }
+        }
+    }
+    none(&problems);
+}
+
+#[test]
+fn policy_files_open_with_the_headings() {
+    let policies = crate::root().join("crates/policies/src");
+    let register = fs::read_to_string(policies.join("lib.rs")).unwrap();
+    let words = register.split("// new-policy:").nth(1).expect("the register has its anchor");
+    let words: Vec<&str> =
+        words.lines().skip(1).map(str::trim).take_while(|line| *line != "}").collect();
+    assert!(words.len() >= 4, "{words:?}");
+    let mut problems = Vec::new();
+    for word in words {
+        let file = policies.join(format!("{word}.rs"));
+        let file = if file.exists() { file } else { policies.join(word).join("mod.rs") };
+        let text = fs::read_to_string(&file).unwrap();
+        let head: Vec<&str> = text.lines().take_while(|line| line.starts_with("//!")).collect();
+        let head = head.join("\n");
+        let mut from = 0;
+        for heading in HEADINGS {
+            match head[from..].find(heading) {
+                Some(at) => from += at,
+                None => problems.push(format!("{}: no `{heading}` in order", short(&file))),
+            }
+        }
+    }
+    none(&problems);
+}
+
+#[test]
+fn every_algorithm_in_the_code_has_its_row_in_the_papers() {
+    let papers = fs::read_to_string(crate::root().join("docs/papers.md")).unwrap();
+    let mut named = BTreeSet::new();
+    for (path, text) in sources().iter().filter(|(p, _)| short(p).starts_with("crates/policies")) {
+        for line in text.lines().filter(|line| line.trim_start().starts_with("//")) {
+            for after in line.split("Algorithm ").skip(1) {
+                let number: String = after.chars().take_while(char::is_ascii_digit).collect();
+                if !number.is_empty() {
+                    named.insert((number, short(path)));
+                }
+            }
+        }
+    }
+    let rows: Vec<&str> = papers.lines().filter(|line| line.starts_with('|')).collect();
+    let missing: Vec<String> = named
+        .iter()
+        .filter(|(number, file)| {
+            let row = format!("Algorithm {number}");
+            !rows.iter().any(|line| line.contains(&row) && line.contains(file.as_str()))
+        })
+        .map(|(number, file)| format!("docs/papers.md has no row for Algorithm {number} in {file}"))
+        .collect();
+    none(&missing);
+}
+
+/// Words in back quotes that look like a file of ours or, after `::`, like a test of ours.
+#[test]
+fn documents_name_what_exists() {
+    let root = crate::root();
+    let mut documents = Vec::new();
+    files(&root.join("docs"), "md", &mut documents);
+    for name in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"] {
+        documents.push(root.join(name));
+    }
+    let code: Vec<(PathBuf, String)> = sources();
+    let mut problems = Vec::new();
+    for document in documents {
+        let text = fs::read_to_string(&document).unwrap();
+        for quoted in text.split('`').skip(1).step_by(2) {
+            let (path, test) =
+                quoted.split_once("::").map_or((quoted, None), |(p, t)| (p, Some(t)));
+            let ours = ["crates/", "tests/", "docs/", "examples/", "xtask/"];
+            if !ours.iter().any(|start| path.starts_with(start)) || path.contains(['*', ' ', '<']) {
+                continue;
+            }
+            let target = root.join(path);
+            if !target.exists() {
+                problems.push(format!("{} names `{path}`, which is not there", short(&document)));
+            } else if let Some(test) = test {
+                let name = test.rsplit("::").next().unwrap();
+                let found = code.iter().any(|(file, text)| {
+                    file.starts_with(&target) && text.contains(&format!("fn {name}("))
+                });
+                if !found {
+                    problems.push(format!("{} names `{quoted}`: no such test", short(&document)));
+                }
+            }
+        }
+    }
+    none(&problems);
+}
+
+/// The project speaks of the project alone.
+#[test]
+fn no_machine_paths() {
+    let root = crate::root();
+    let mut found = Vec::new();
+    for extension in ["md", "rs", "toml", "h"] {
+        files(&root, extension, &mut found);
+    }
+    let banned = ["/ro|ot/", "/wo|rk/", "/ho|me/"].map(|word| word.replace('|', ""));
+    let mut problems = Vec::new();
+    for path in found {
+        let text = fs::read_to_string(&path).unwrap();
+        for word in banned.iter().filter(|word| text.contains(word.as_str())) {
+            problems.push(format!("{}: contains `{word}`", short(&path)));
+        }
+    }
+    none(&problems);
+}
