@@ -15,16 +15,28 @@ use maracas_core::contract::{Entry, Observer, Policy, Stint};
 use maracas_core::params::Params;
 use maracas_core::{Event, Instant, Plan};
 
-/// Builds the policy of `entry` with default parameters for what is there at the start; `None`
-/// where it refuses.
+/// [`build_with`] default parameters.
 ///
 /// # Panics
 /// Where `admit` and `build` disagree.
 #[must_use]
 pub fn build(entry: &Entry, random: &RandomSystem) -> Option<Box<dyn Policy>> {
+    build_with(entry, random, &Params::new())
+}
+
+/// Builds the policy of `entry` for what is there at the start; `None` where it refuses.
+///
+/// # Panics
+/// Where `admit` and `build` disagree.
+#[must_use]
+pub fn build_with(
+    entry: &Entry,
+    random: &RandomSystem,
+    params: &Params,
+) -> Option<Box<dyn Policy>> {
     let start = maracas_sim::at_start(&random.system, &random.programs);
-    let accepted = (entry.admit)(&start, &Params::new()).accepted();
-    let built = (entry.build)(&start, &Params::new());
+    let accepted = (entry.admit)(&start, params).accepted();
+    let built = (entry.build)(&start, params);
     assert_eq!(accepted, built.is_ok(), "{}: admit and build disagree", entry.name);
     built.ok()
 }

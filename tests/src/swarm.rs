@@ -1,7 +1,8 @@
 //! The swarm: a random system under a random policy with random faults, for each seed one case.
 
-use crate::{Auditor, Dice, Mix, Nagging, RandomSystem, build, generate};
+use crate::{Auditor, Dice, Mix, Nagging, RandomSystem, build_with, generate};
 use maracas_core::contract::{Claims, Entry};
+use maracas_core::params::{Kind, Params, Value};
 use maracas_core::{Cost, Duration, Instant, Program, Vcpu, Workload};
 use maracas_sim::{Options, Outcome, Overheads, at_start, run};
 use std::cell::Cell;
@@ -27,6 +28,8 @@ pub struct Faults {
 pub struct Case {
     /// The policy.
     pub entry: &'static Entry,
+    /// Its parameters.
+    pub params: Params,
     /// On what it runs, with what.
     pub random: RandomSystem,
     /// Under which faults.
@@ -38,12 +41,12 @@ pub struct Case {
 }
 
 impl Case {
-    /// `entry` on a system for some of its longest periods, without faults.
+    /// `entry` with its defaults on a system for some of its longest periods, without faults.
     #[must_use]
     pub fn new(entry: &'static Entry, random: RandomSystem, seed: u64) -> Self {
         let longest = random.system.vcpus.iter().map(|vcpu| vcpu.reservation.period).max();
         let until = Instant::ZERO + longest.unwrap_or(Duration::from_ticks(10)) * 12;
-        Self { entry, random, faults: Faults::default(), until, seed }
+        Self { entry, params: Params::new(), random, faults: Faults::default(), until, seed }
     }
     fn random(seed: u64) -> Self {
         let mut dice = Dice::new(seed ^ 0x5eed);
@@ -70,16 +73,20 @@ impl Case {
             },
             nag: dice.one_in(3).then_some(unit),
         };
+        if dice.one_in(2) {
+            case.params = random_params(entry, &mut dice);
+        }
         case
     }
-    /// The claims of the entry that must hold in this case: a claim on timeliness is for work
-    /// within its budget, visible wakes, decisions on time and nothing charged.
+    /// The claims of the entry that must hold in this case: a claim on timeliness is for default
+    /// parameters, work within its budget, visible wakes, decisions on time and nothing charged.
     fn claims(&self) -> Claims {
         let Faults { late, hidden_wakes, overheads, .. } = self.faults;
         let stays = |p: &Program| p.arrive == Instant::ZERO && p.depart == Instant::NEVER;
         let calm = late.is_zero()
             && !hidden_wakes
             && overheads.is_free()
+            && self.params == Params::new()
             && self.random.programs.iter().all(stays);
         let within = self.random.system.vcpus.iter().all(|vcpu| self.stays_within(vcpu));
         Claims {
@@ -109,11 +116,9 @@ impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let RandomSystem { system, programs } = &self.random;
         let cores = system.cores.len();
-        writeln!(
-            f,
-            "{} on {cores} cores until {}, {:?}",
-            self.entry.name, self.until, self.faults
-        )?;
+        let Self { entry, params, faults, until, .. } = self;
+        let given: Vec<_> = params.iter().collect();
+        writeln!(f, "{} {given:?} on {cores} cores until {until}, {faults:?}", entry.name)?;
         for vcpu in &system.vcpus {
             let r = vcpu.reservation;
             let (id, budget, period) = (vcpu.id, r.budget.ticks(), r.period.ticks());
@@ -127,13 +132,28 @@ impl fmt::Display for Case {
     }
 }
 
+/// A value for each parameter whose values can be listed.
+fn random_params(entry: &Entry, dice: &mut Dice) -> Params {
+    let mut params = Params::new();
+    for spec in entry.params {
+        match spec.kind {
+            Kind::Choice(words) => params.set(spec.name, Value::Text(dice.pick(words).into())),
+            Kind::Flag(_) => params.set(spec.name, Value::Flag(dice.one_in(2))),
+            Kind::Time(_) | Kind::Whole(..) | Kind::Fraction(..) => {}
+        }
+    }
+    params
+}
+
 /// Runs a case under the auditor; `None` where the policy refuses the system.
 ///
 /// # Errors
 /// What was wrong.
 pub fn check(case: &Case) -> Result<Option<Outcome>, String> {
     quietly(|| {
-        let Some(mut policy) = build(case.entry, &case.random) else { return Ok(None) };
+        let Some(mut policy) = build_with(case.entry, &case.random, &case.params) else {
+            return Ok(None);
+        };
         let RandomSystem { system, programs } = &case.random;
         let claims = case.claims();
         let start = at_start(system, programs);
@@ -216,6 +236,7 @@ fn simpler(case: &Case) -> Vec<Case> {
     if case.random.system.cores.len() > 1 {
         with(&|case| case.random.system.cores.truncate(case.random.system.cores.len() - 1));
     }
+    with(&|case| case.params = Params::new());
     if case.faults != Faults::default() {
         with(&|case| case.faults.late = Duration::ZERO);
         with(&|case| case.faults.hidden_wakes = false);
@@ -263,4 +284,38 @@ fn quietly<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
         let text = text.or_else(|| payload.downcast_ref::<&str>().map(ToString::to_string));
         Err(text.unwrap_or_else(|| "panicked without a word".into()))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failing_case_is_made_small() {
+        let honest = maracas_policies::find("g-edf").expect("g-edf is registered");
+        let claims = Claims { partitioned: true, ..Claims::default() };
+        let lying: &'static Entry = Box::leak(Box::new(Entry { claims, ..*honest }));
+        let cases = (0..200).map(|seed| Case::new(lying, generate(seed, Mix::tasks(95)), seed));
+        let found = cases
+            .into_iter()
+            .find(|case| case.random.system.vcpus.len() > 6 && check(case).is_err());
+        let case = found.expect("global EDF migrates");
+        let small = shrink(case.clone());
+        assert!(check(&small).is_err());
+        // Two cores and two tasks are the least that makes a task change core under g-edf.
+        let least = (small.random.system.cores.len(), small.random.system.vcpus.len());
+        assert_eq!(least, (2, 2), "{small}");
+        assert!(small.until < case.until);
+    }
+
+    #[test]
+    fn a_seed_is_a_case_and_most_cases_run() {
+        let mut ran = 0;
+        for seed in 0..100 {
+            let case = Case::random(seed);
+            assert_eq!(case.to_string(), Case::random(seed).to_string());
+            ran += u32::from(matches!(check(&case), Ok(Some(outcome)) if outcome.events > 10));
+        }
+        assert!(ran >= 60, "only {ran} of 100 cases ran at all");
+    }
 }

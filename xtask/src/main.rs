@@ -50,9 +50,35 @@ fn root() -> PathBuf {
 /// What CI runs, no more, no less. All invariants of the code are tests; tidy is one of them.
 fn ci() -> Result<(), String> {
     cargo(&["fmt", "--all", "--check"])?;
+    policies_are_formatted()?;
     cargo(&["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"])?;
     cargo(&["test", "--workspace", "--no-fail-fast"])?;
     cargo(&["doc", "--workspace", "--no-deps"])
+}
+
+/// `cargo fmt` follows `mod` items, and those of the policies are made by a macro.
+fn policies_are_formatted() -> Result<(), String> {
+    let mut files = Vec::new();
+    let mut folders = vec![root().join("crates/policies/src")];
+    while let Some(folder) = folders.pop() {
+        let entries =
+            std::fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        for path in entries.flatten().map(|entry| entry.path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    println!("+ rustfmt --check, for {} files of the policies", files.len());
+    let status = Command::new("rustfmt")
+        .args(["--check", "--edition", "2024"])
+        .args(&files)
+        .current_dir(root())
+        .status()
+        .map_err(|error| format!("rustfmt does not start: {error}"))?;
+    if status.success() { Ok(()) } else { Err("the policies are not formatted".into()) }
 }
 
 fn cargo(args: &[&str]) -> Result<(), String> {

@@ -30,6 +30,7 @@ pub(crate) fn create(root: &Path, name: &str) -> Result<String, String> {
     Ok(format!(
         "crates/policies/src/{module}.rs is written and registered as `{name}`.\n\
          Now: cargo run --release -- sim examples/periodic.toml --policy {name}\n\
+         and: UPDATE_GOLDEN=1 cargo test --package maracas-tests --test golden\n\
          and: cargo test --package maracas-tests"
     ))
 }

@@ -50,7 +50,8 @@ pub(crate) struct Case {
     /// The platform with all VCPUs, later ones too.
     pub(crate) system: System,
     /// The same with those VCPUs alone that are there at the start: what the policy is built for
-    /// and what the verdict is about. Later ones are judged when they arrive.
+    /// and what the verdict is about. Later ones are judged when they arrive; live, all are there
+    /// from the start, whenever their programs begin.
     pub(crate) start: System,
     /// The name of every VCPU, by its id.
     pub(crate) names: Vec<String>,
@@ -121,7 +122,11 @@ impl Case {
             file: scenario.file.clone(),
             entry,
             params,
-            start: maracas_sim::at_start(&system, &programs),
+            start: match machine {
+                Machine::Sim => maracas_sim::at_start(&system, &programs),
+                // The live machine reserves for later programs from the start.
+                Machine::Live => system.clone(),
+            },
             system,
             names: scenario.vcpus.iter().map(|vcpu| vcpu.name.clone()).collect(),
             programs,
@@ -192,11 +197,7 @@ impl Case {
 }
 
 /// Sets what the command line gives.
-fn set_params(
-    params: &mut Params,
-    entry: &Entry,
-    set: &[(String, Value)],
-) -> Result<(), Failure> {
+fn set_params(params: &mut Params, entry: &Entry, set: &[(String, Value)]) -> Result<(), Failure> {
     for (name, value) in set {
         params.set(name, value.clone());
     }
@@ -207,11 +208,7 @@ fn set_params(
 }
 
 /// The system on the cores that the user or the file names, or else on this host's.
-fn system(
-    scenario: &Scenario,
-    machine: Machine,
-    cores: Option<usize>,
-) -> Result<System, Failure> {
+fn system(scenario: &Scenario, machine: Machine, cores: Option<usize>) -> Result<System, Failure> {
     let asked = cores.or(scenario.platform.cores);
     let count = match (machine, asked) {
         (Machine::Sim, Some(count)) => count,
@@ -222,8 +219,10 @@ fn system(
             if count > host {
                 return Err(Failure::about(
                     &scenario.file,
-                    format_args!("{count} cores are asked for and this host has {host}; lower \
-                                  `cores` or leave it out"),
+                    format_args!(
+                        "{count} cores are asked for and this host has {host}; lower \
+                                  `cores` or leave it out"
+                    ),
                 ));
             }
             count

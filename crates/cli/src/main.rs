@@ -13,10 +13,12 @@ mod bench;
 mod case;
 mod commands;
 mod failure;
+mod live;
 mod observe;
 mod output;
 mod results;
 mod verdict;
+mod view;
 mod work;
 
 use failure::{Answer, Failure, Outcome};
@@ -46,21 +48,18 @@ fn main() -> ExitCode {
 fn refuse(error: &clap::Error) -> Outcome {
     use clap::error::ErrorKind;
     let text = error.render();
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            let text = if output::colours() { text.ansi().to_string() } else { text.to_string() };
-            output::print(&text).map(|()| Answer::Yes)
-        }
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
-            Err(Failure::new("a command is missing; `maracas --help` lists them"))
-        }
-        _ => {
-            let text = text.to_string();
-            // What is wrong and the tips; usage and "for more information" are in --help.
-            let kept = text.lines().take_while(|line| !line.starts_with("Usage:"));
-            let kept: Vec<_> = kept.filter(|line| !line.starts_with("For more")).collect();
-            let line = kept.join("\n").replace("\n\n  tip: ", "; ").replace("\n  tip: ", "; ");
-            Err(Failure::new(line.strip_prefix("error: ").unwrap_or(&line)))
-        }
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        let text = if output::colours() { text.ansi().to_string() } else { text.to_string() };
+        return output::print(&text).map(|()| Answer::Yes);
     }
+    let missing = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if error.kind() == missing || error.kind() == ErrorKind::MissingSubcommand {
+        return Err(Failure::new("a command is missing; `maracas --help` lists them"));
+    }
+    // What is wrong and the tips; usage and "for more information" are in --help.
+    let text = text.to_string();
+    let kept = text.lines().take_while(|line| !line.starts_with("Usage:"));
+    let kept: Vec<_> = kept.filter(|line| !line.starts_with("For more")).collect();
+    let line = kept.join("\n").replace("\n\n  tip: ", "; ").replace("\n  tip: ", "; ");
+    Err(Failure::new(line.strip_prefix("error: ").unwrap_or(&line)))
 }

@@ -4,7 +4,7 @@
 use crate::case::Case;
 use crate::failure::Failure;
 use crate::output::{self, Pending};
-use crate::results::Files;
+use crate::results::{Csv, Files};
 use maracas_core::contract::{Event, Observer, Plan};
 use maracas_core::journal::{Record, Recorder};
 use maracas_core::{Instant, VcpuId};
@@ -24,8 +24,9 @@ pub(crate) struct Watch<'a> {
     metrics: Metrics,
     journal: Option<Recorder>,
     file: Option<Pending>,
-    /// Whether the whole journal stays in memory, for a chart drawn from it.
+    /// Whether the whole journal stays in memory, for what is drawn from it.
     keep: bool,
+    csv: Option<Csv>,
     trace: Option<perfetto::Writer<Pending>>,
     failed: Option<std::io::Error>,
     progress: Option<Progress>,
@@ -45,9 +46,11 @@ impl<'a> Watch<'a> {
         Self {
             case,
             metrics: Metrics::new(&header),
-            journal: files.journal.is_some().then(|| Recorder::new(&header)),
+            journal: (files.journal.is_some() || files.csv.is_some())
+                .then(|| Recorder::new(&header)),
             file: files.journal,
-            keep: false,
+            keep: files.csv.is_some(),
+            csv: files.csv,
             trace: files.trace.map(|file| perfetto::Writer::new(&header, file)),
             failed: None,
             progress: None,
@@ -55,7 +58,7 @@ impl<'a> Watch<'a> {
     }
     /// Watches `case` and keeps its journal in memory.
     pub(crate) fn keeping(case: &'a Case) -> Self {
-        let mut watch = Self::new(case, Files { journal: None, trace: None });
+        let mut watch = Self::new(case, Files { journal: None, trace: None, csv: None });
         watch.journal = Some(Recorder::new(&case.header()));
         watch.keep = true;
         watch
@@ -68,11 +71,11 @@ impl<'a> Watch<'a> {
         self
     }
 
-    /// Ends the journal and the trace and puts them in their places. Returns the report and the journal's bytes,
-    /// where they were kept.
+    /// Ends the journal, the trace and the lists and puts them in their places. Returns the report
+    /// and the journal's bytes, where they were kept.
     ///
     /// # Errors
-    /// Where the journal's file cannot be written.
+    /// Where a file cannot be written.
     pub(crate) fn finish(mut self, end: Instant) -> Result<(Report, Vec<u8>), Failure> {
         if let Some(progress) = &mut self.progress {
             progress.bar.clear();
@@ -91,6 +94,9 @@ impl<'a> Watch<'a> {
         if let Some(trace) = self.trace.take() {
             let file = trace.finish(end).map_err(|error| Failure::about("--trace", error))?;
             file.commit()?;
+        }
+        if let Some(csv) = self.csv.take() {
+            csv.write(&bytes)?;
         }
         Ok((report, bytes))
     }

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Writes `text` to standard output and flushes it.
@@ -25,7 +26,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 /// Writes `text` and a line end to standard output.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub(crate) fn line(text: &str) -> Result<(), Failure> {
     print(&format!("{text}\n"))
 }
@@ -36,14 +37,19 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr(), "maracas: {text}");
 }
 
+/// Writes a live view to standard error.
+pub(crate) fn status(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+/// Whether standard error is a terminal.
+pub(crate) fn errors_on_terminal() -> bool {
+    io::stderr().is_terminal()
+}
+
 /// Whether standard output shows colours: a terminal, and the user has not set NO_COLOR.
 pub(crate) fn colours() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-}
-
-/// Whether standard output is a terminal.
-pub(crate) fn on_terminal() -> bool {
-    io::stdout().is_terminal()
 }
 
 /// How text is marked on a terminal.
@@ -107,6 +113,7 @@ impl Pending {
             .create_new(true)
             .open(&temporary)
             .map_err(|error| fail(&error))?;
+        under_way().push(temporary.clone());
         let file = Some(BufWriter::new(file));
         Ok(Self { file, path: path.to_path_buf(), temporary: Some(temporary) })
     }
@@ -132,8 +139,10 @@ impl Pending {
             }
         };
         let result = self.file.take().map_or(Ok(()), finish);
-        if result.is_ok() {
-            self.temporary = None;
+        if result.is_ok()
+            && let Some(temporary) = self.temporary.take()
+        {
+            under_way().retain(|path| *path != temporary);
         }
         result.map_err(|error| {
             Failure::about(self.path.display(), format_args!("cannot be written: {error}"))
@@ -154,9 +163,40 @@ impl Drop for Pending {
     fn drop(&mut self) {
         if let Some(temporary) = self.temporary.take() {
             // Nothing more can be done where even removing fails; the name says what it is.
-            let _ = fs::remove_file(temporary);
+            let _ = fs::remove_file(&temporary);
+            under_way().retain(|path| *path != temporary);
         }
     }
+}
+
+/// Files under way, by their temporary names.
+static UNDER_WAY: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn under_way() -> MutexGuard<'static, Vec<PathBuf>> {
+    // A list of paths is whole whatever happened to the thread that held it.
+    UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From here on SIGINT and SIGTERM end the program without leaving half-written files. For
+/// commands that compute and cannot be stopped in order.
+///
+/// # Errors
+/// Where the handlers cannot be set.
+pub(crate) fn leave_nothing_at_signals() -> Result<(), Failure> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let fail = |error| Failure::about("a signal handler cannot be set", error);
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).map_err(fail)?;
+    let wait = move || {
+        if let Some(signal) = signals.forever().next() {
+            for path in under_way().iter() {
+                let _ = fs::remove_file(path);
+            }
+            // As a shell reports a program that a signal ended.
+            std::process::exit(128 + signal);
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(wait).map_err(fail)?;
+    Ok(())
 }
 
 /// Writes `text` whole to `path`.
@@ -165,8 +205,9 @@ impl Drop for Pending {
 /// As [`Pending::create`] and [`Pending::commit`].
 pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
     let mut file = Pending::create(path)?;
-    file.write_all(text.as_bytes())
-        .map_err(|error| Failure::about(path.display(), format_args!("cannot be written: {error}")))?;
+    file.write_all(text.as_bytes()).map_err(|error| {
+        Failure::about(path.display(), format_args!("cannot be written: {error}"))
+    })?;
     file.commit()
 }
 

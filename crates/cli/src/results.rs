@@ -1,10 +1,11 @@
-//! What `sim` and `run` leave behind: the closing table or JSON, a journal, a trace.
+//! What `sim` and `run` leave behind: the closing table or JSON, a journal, a trace,
+//! lists.
 
 use crate::case::Case;
 use crate::failure::Failure;
 use crate::output::{self, Pending};
-use maracas_trace::{Report, table};
-use std::path::PathBuf;
+use maracas_trace::{Report, csv, table};
+use std::path::{Path, PathBuf};
 
 /// The options that `sim` and `run` share.
 #[derive(clap::Args, Debug)]
@@ -21,6 +22,9 @@ pub(crate) struct Wanted {
     /// Write a trace that Perfetto opens (ui.perfetto.dev)
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
+    /// Write jobs.csv and pieces.csv, one line per job and per piece of a job, into a directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) csv: Option<PathBuf>,
 }
 
 /// The files that were asked for, open from the start so that a path that cannot be written is
@@ -28,6 +32,31 @@ pub(crate) struct Wanted {
 pub(crate) struct Files {
     pub(crate) journal: Option<Pending>,
     pub(crate) trace: Option<Pending>,
+    pub(crate) csv: Option<Csv>,
+}
+
+/// Two lists for spreadsheets, drawn from a whole journal.
+pub(crate) struct Csv {
+    jobs: Pending,
+    pieces: Pending,
+}
+
+impl Csv {
+    fn create(directory: &Path) -> Result<Self, Failure> {
+        let jobs = Pending::create(&directory.join("jobs.csv"))?;
+        Ok(Self { jobs, pieces: Pending::create(&directory.join("pieces.csv"))? })
+    }
+    /// Writes both lists.
+    ///
+    /// # Errors
+    /// Where the journal cannot be read or a file cannot be written.
+    pub(crate) fn write(mut self, journal: &[u8]) -> Result<(), Failure> {
+        csv::jobs(journal, &mut self.jobs)
+            .and_then(|()| csv::pieces(journal, &mut self.pieces))
+            .map_err(|error| Failure::about("--csv", error))?;
+        self.jobs.commit()?;
+        self.pieces.commit()
+    }
 }
 
 impl Wanted {
@@ -42,6 +71,7 @@ impl Wanted {
         Ok(Files {
             journal: Pending::maybe(self.journal.as_ref())?,
             trace: Pending::maybe(self.trace.as_ref())?,
+            csv: self.csv.as_deref().map(Csv::create).transpose()?,
         })
     }
     /// Whether progress and notes are shown.
@@ -54,18 +84,21 @@ impl Wanted {
             case.assumptions().iter().for_each(|text| output::note(text));
         }
     }
-    /// Prints the report.
+    /// Prints the report; `host` says on what it ran, live.
     ///
     /// # Errors
     /// Where standard output is gone.
-    pub(crate) fn show(&self, report: &Report) -> Result<(), Failure> {
-        let mut text = Vec::new();
+    pub(crate) fn show(&self, report: &Report, host: Option<&str>) -> Result<(), Failure> {
+        let fail = |error: &dyn std::fmt::Display| Failure::about("report", error);
         if self.json {
-            report.write_json(&mut text)
-        } else {
-            table::write(report, style(), &mut text)
+            let mut json = serde_json::to_value(report).map_err(|error| fail(&error))?;
+            if let Some(host) = host {
+                json["host"] = host.into();
+            }
+            return output::line(&format!("{json:#}"));
         }
-        .map_err(|error| Failure::about("report", error))?;
+        let mut text = Vec::new();
+        table::write(report, style(), &mut text).map_err(|error| fail(&error))?;
         output::print(&String::from_utf8_lossy(&text))
     }
 }

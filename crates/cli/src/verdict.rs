@@ -102,8 +102,7 @@ fn core_text(case: &Case, core: &CoreVerdict, indent: &str) -> String {
 }
 
 fn test_text(case: &Case, test: &TestResult) -> String {
-    let sign =
-        if test.accepted { paint(Paint::Good, "ok") } else { paint(Paint::Bad, "refused") };
+    let sign = if test.accepted { paint(Paint::Good, "ok") } else { paint(Paint::Bad, "refused") };
     match &test.measure {
         Measure::Ratio { value, bound } => {
             format!("{:<10} {} of {}  {sign}", test.test, Ppb(*value), Ppb(*bound))

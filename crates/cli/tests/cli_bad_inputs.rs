@@ -149,16 +149,49 @@ fn bad_command_lines() {
         ("bad size", &["work", "hog", "--size", "2 miles"], "MB"),
         ("no threads", &["work", "spin", "--threads", "0"], "0"),
         ("zero report", &["work", "spin", "--report", "0s"], "longer"),
+        ("program without command", &["run", "s.toml"], "command"),
+        ("missing program", &["run", "p.toml"], "no-such-program"),
+        ("unwritable live journal", &["run", "l.toml", "--journal", "no/such/j"], "no/such/j"),
+        ("bad requirement", &["run", "l.toml", "--require", "most"], "most"),
+        ("negative duration", &["run", "l.toml", "--duration=-5s"], "-5s"),
+        ("budget above period", &vcpu("20ms", "10ms"), "20ms"),
+        ("tiny period", &vcpu("1us", "2us"), "2us"),
+        ("nothing to run on it", &vcpu("1ms", "10ms")[..6], "--pid"),
+        ("no seconds", &["bench", "enforce", "--seconds", "0"], "0"),
         ("unknown shell", &["completions", "dos"], "dos"),
         ("no directory for pages", &["man", "no/such"], "no/such"),
     ];
     let scratch = Scratch::new();
     scratch.write("s.toml", GOOD);
+    let with_command = |program: &str| {
+        GOOD.replace("workload = ", &format!("command = [\"{program}\"]\nworkload = "))
+    };
+    scratch.write("p.toml", with_command("no-such-program"));
+    scratch.write("l.toml", with_command("true"));
     scratch.write("t.csv", TASKS);
     scratch.write("binary", [0xff, 0xfe, 0x00]);
     for (name, arguments, wanted) in cases {
         expect_refusal(name, &scratch, arguments, wanted);
     }
+}
+
+/// A command line that asks for a VCPU.
+const fn vcpu<'a>(budget: &'a str, period: &'a str) -> [&'a str; 8] {
+    ["vcpu", "create", "--budget", budget, "--period", period, "--pid", "1"]
+}
+
+#[test]
+fn no_run_to_talk_to() {
+    let scratch = Scratch::new();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_maracas"))
+        .args(["vcpu", "list"])
+        .env("MARACAS_SOCKET", scratch.path().join("nowhere.sock"))
+        .output()
+        .unwrap();
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.starts_with("maracas: ") && stderr.contains("nowhere.sock"), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }
 
 #[test]

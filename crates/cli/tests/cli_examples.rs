@@ -87,8 +87,7 @@ fn json_holds_what_is_promised() {
     assert_eq!((&json["machine"], &json["seed"]), (&"sim".into(), &7.into()));
     assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
     let tasks = json["tasks"].as_array().unwrap();
-    let numbers =
-        ["jobs", "preemptions", "migrations", "misses", "foreground_ns", "background_ns"];
+    let numbers = ["jobs", "preemptions", "migrations", "misses", "foreground_ns", "background_ns"];
     for number in numbers {
         let sum: u64 = tasks.iter().map(|task| task[number].as_u64().unwrap()).sum();
         assert_eq!(json["total"][number].as_u64(), Some(sum), "{number}");
@@ -129,17 +128,15 @@ fn replay_is_exact_and_finds_an_altered_event() {
     let journal = std::fs::read(scratch.path().join("j")).unwrap();
     // A stint that used less than it did: the budget that is left differs from here on.
     let (_, reader) = Reader::open(&journal).unwrap();
-    let events: Vec<Event> = reader
-        .filter_map(|record| match record.unwrap() {
-            Record::Event { event, .. } => Some(event),
-            _ => None,
-        })
-        .collect();
-    let nth = events.len() / 2
-        + events[events.len() / 2..]
-            .iter()
-            .position(|event| matches!(event, Event::Ran(stint) if stint.usage.service.ticks() > 9))
-            .unwrap();
+    let mut events = Vec::new();
+    for record in reader {
+        if let Record::Event { event, .. } = record.unwrap() {
+            events.push(event);
+        }
+    }
+    let used = |event: &Event| matches!(event, Event::Ran(stint) if !stint.usage.service.is_zero());
+    let half = events.len() / 2;
+    let nth = half + events[half..].iter().position(used).unwrap();
     scratch.write(
         "altered",
         with_event(&journal, nth, |_, event| {
@@ -195,4 +192,63 @@ fn work_ends_cleanly_at_sigterm() {
         assert_eq!((&last["work"], &last["kind"]), (&work.into(), &"total".into()));
         assert!(last["iterations"].as_u64().unwrap() > 0, "{work}: {last}");
     }
+}
+
+#[test]
+fn an_interrupted_simulation_leaves_no_file() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let scratch = Scratch::new();
+    scratch.write("t.csv", "cost_us,period_us\n1,10\n1,10\n");
+    let child = std::process::Command::new(env!("CARGO_BIN_EXE_maracas"))
+        .args(["sim", "--taskset", "t.csv", "--cores", "1", "--policy", "p-edf"])
+        .args(["--until", "3600s", "--quiet", "--journal", "j", "--trace", "t"])
+        .current_dir(scratch.path())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert_eq!(scratch.names().len(), 3, "{:?}", scratch.names());
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(128 + 15));
+    assert_eq!(scratch.names(), ["t.csv"]);
+}
+
+#[test]
+fn charts_traces_and_lists_are_written() {
+    let scratch = Scratch::new();
+    let file = repository().join("examples/periodic.toml");
+    let file = file.to_str().unwrap();
+    let words = ["sim", file, "--quiet", "--journal", "j", "--trace", "t", "--csv", "."];
+    let output = maracas(scratch.path(), &words);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(scratch.names(), ["j", "jobs.csv", "pieces.csv", "t"]);
+    let jobs = std::fs::read_to_string(scratch.path().join("jobs.csv")).unwrap();
+    // 2 s of periods 10, 20, 50 and 100 ms.
+    assert_eq!(jobs.lines().count(), 1 + 200 + 100 + 40 + 20);
+
+    for chart in [&["gantt", "j", "--to", "50ms"][..], &["gantt", file, "--to", "50ms"]] {
+        let output = maracas(scratch.path(), chart);
+        let stdout = text(&output.stdout);
+        assert!(stdout.contains("sensor") && stdout.contains("50ms"), "{stdout}");
+    }
+    let svg = maracas(scratch.path(), &["gantt", "j", "--cores", "--svg", "x.svg"]);
+    assert_eq!((svg.status.code(), text(&svg.stdout).as_str()), (Some(0), ""));
+    let svg = std::fs::read_to_string(scratch.path().join("x.svg")).unwrap();
+    assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
+}
+
+#[test]
+fn a_refusal_is_answered_with_the_verdict() {
+    for command in ["check", "sim"] {
+        let output = maracas(&repository(), &[command, "examples/overload.toml"]);
+        let stdout = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{stdout}");
+        assert!(stdout.contains("slow is refused"), "{stdout}");
+        assert!(stdout.contains("0.833333 of 0.779763"), "{stdout}");
+    }
+    let words = ["check", "examples/overload.toml", "--suggest", "--json"];
+    let json = maracas(&repository(), &words);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["admitted"], false);
+    assert!(!json["suggestions"].as_array().unwrap().is_empty());
 }

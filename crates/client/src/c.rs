@@ -21,7 +21,7 @@ fn told<T>(result: Result<T, Error>) -> Option<T> {
 /// What C programs get of a job.
 #[repr(C)]
 #[derive(Debug)]
-pub struct MaracasJob {
+pub(crate) struct MaracasJob {
     index: u32,
     release_ns: u64,
     deadline_ns: u64,

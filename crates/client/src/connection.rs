@@ -3,7 +3,8 @@
 use crate::{Error, find};
 use maracas_core::control::{Frames, Message, NewVcpu, Reply, Request, VERSION, VcpuState};
 use maracas_core::{CoreId, Instant, Job, JobId, Reservation, VcpuId};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -54,13 +55,10 @@ impl Connection {
         let greeting = Greeting { pid: 0, policy: String::new(), origin: 0 };
         let mut connection =
             Self { path: path.to_path_buf(), stream, frames: Frames::new(), greeting };
-        match connection.ask(&Request::Hello { version: VERSION })? {
-            Reply::Hello { pid, policy, origin, .. } => {
-                connection.greeting = Greeting { pid, policy, origin };
-                Ok(connection)
-            }
-            other => Err(unexpected(other)),
-        }
+        let reply = connection.ask(&Request::Hello { version: VERSION })?;
+        let Reply::Hello { pid, policy, origin, .. } = reply else { return Err(unexpected(reply)) };
+        connection.greeting = Greeting { pid, policy, origin };
+        Ok(connection)
     }
 
     /// What the runtime said of itself.
@@ -74,9 +72,11 @@ impl Connection {
     /// [`Error::Refused`] with the admission numbers; [`Error::Said`] where the threads cannot be
     /// bound. Nothing was changed then.
     pub fn create(&mut self, new: &NewVcpu) -> Result<(VcpuId, CoreId), Error> {
-        match self.ask(&Request::Create(new.clone()))? {
-            Reply::Created { vcpu, core } => Ok((vcpu, core)),
-            other => Err(unexpected(other)),
+        let reply = self.ask(&Request::Create(new.clone()))?;
+        if let Reply::Created { vcpu, core } = reply {
+            Ok((vcpu, core))
+        } else {
+            Err(unexpected(reply))
         }
     }
 
@@ -85,10 +85,8 @@ impl Connection {
     /// # Errors
     /// As [`Connection::create`]; the old reservation stays then.
     pub fn set(&mut self, vcpu: VcpuId, reservation: Reservation) -> Result<CoreId, Error> {
-        match self.ask(&Request::Set { vcpu, reservation })? {
-            Reply::Created { core, .. } => Ok(core),
-            other => Err(unexpected(other)),
-        }
+        let reply = self.ask(&Request::Set { vcpu, reservation })?;
+        if let Reply::Created { core, .. } = reply { Ok(core) } else { Err(unexpected(reply)) }
     }
 
     /// Removes a VCPU. Threads that were bound to it go on as ordinary ones; programs that the run
@@ -97,10 +95,8 @@ impl Connection {
     /// # Errors
     /// Where there is no such VCPU.
     pub fn destroy(&mut self, vcpu: VcpuId) -> Result<(), Error> {
-        match self.ask(&Request::Destroy { vcpu })? {
-            Reply::Done => Ok(()),
-            other => Err(unexpected(other)),
-        }
+        let reply = self.ask(&Request::Destroy { vcpu })?;
+        if let Reply::Done = reply { Ok(()) } else { Err(unexpected(reply)) }
     }
 
     /// All VCPUs, by number.
@@ -108,10 +104,8 @@ impl Connection {
     /// # Errors
     /// Where the run is ending.
     pub fn list(&mut self) -> Result<Vec<VcpuState>, Error> {
-        match self.ask(&Request::List)? {
-            Reply::Vcpus(list) => Ok(list),
-            other => Err(unexpected(other)),
-        }
+        let reply = self.ask(&Request::List)?;
+        if let Reply::Vcpus(list) = reply { Ok(list) } else { Err(unexpected(reply)) }
     }
 
     /// Turns the connection into the one that hears of the job releases of `vcpu`. Of two that ask
@@ -120,14 +114,14 @@ impl Connection {
     /// # Errors
     /// Where there is no such VCPU.
     pub fn jobs(mut self, vcpu: VcpuId) -> Result<Jobs, Error> {
-        match self.ask(&Request::Jobs { vcpu })? {
-            Reply::Done => {
-                // A release may be an hour away.
-                self.stream.set_read_timeout(None).map_err(|error| self.failed(error))?;
-                Ok(Jobs { connection: self, vcpu, begun: None })
-            }
-            other => Err(unexpected(other)),
+        let reply = self.ask(&Request::Jobs { vcpu })?;
+        if reply != Reply::Done {
+            return Err(unexpected(reply));
         }
+        // A release may be an hour away.
+        let unlimited = self.stream.set_read_timeout(None);
+        unlimited.map_err(|error| self.failed(error))?;
+        Ok(Jobs { connection: self, vcpu, begun: None })
     }
 
     fn ask(&mut self, request: &Request) -> Result<Reply, Error> {
@@ -144,7 +138,23 @@ impl Connection {
     fn send(&mut self, request: &Request) -> Result<(), Error> {
         let mut frame = Vec::new();
         request.write(&mut frame)?;
-        self.stream.write_all(&frame).map_err(|error| self.failed(error))
+        let mut rest = frame.as_slice();
+        while !rest.is_empty() {
+            // Not by `write`: in a C program the end of the run would be its end by SIGPIPE.
+            let (fd, flags) = (self.stream.as_raw_fd(), libc::MSG_NOSIGNAL);
+            // SAFETY: the buffer is ours and as long as we say.
+            let sent = unsafe { libc::send(fd, rest.as_ptr().cast(), rest.len(), flags) };
+            match usize::try_from(sent) {
+                Ok(sent) => rest = &rest[sent..],
+                Err(_) => {
+                    let error = io::Error::last_os_error();
+                    if error.kind() != ErrorKind::Interrupted {
+                        return Err(self.failed(error));
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     fn receive(&mut self) -> Result<Reply, Error> {
@@ -163,12 +173,18 @@ impl Connection {
     }
 
     fn failed(&self, error: io::Error) -> Error {
-        let error = match error.kind() {
-            ErrorKind::WouldBlock => io::Error::other("the runtime does not answer"),
-            ErrorKind::UnexpectedEof => io::Error::other("the run has ended"),
-            _ => error,
+        let kind = error.kind();
+        let said = if kind == ErrorKind::WouldBlock {
+            io::Error::other("the runtime does not answer")
+        } else if matches!(
+            kind,
+            ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
+        ) {
+            io::Error::other("the run has ended")
+        } else {
+            error
         };
-        Error::Socket(self.path.clone(), error)
+        Error::Socket(self.path.clone(), said)
     }
 }
 
@@ -190,13 +206,10 @@ impl Jobs {
         if self.begun.is_some() {
             self.done()?;
         }
-        match self.connection.receive()? {
-            Reply::Job(job) => {
-                self.begun = Some(job.id);
-                Ok(job)
-            }
-            other => Err(unexpected(other)),
-        }
+        let reply = self.connection.receive()?;
+        let Reply::Job(job) = reply else { return Err(unexpected(reply)) };
+        self.begun = Some(job.id);
+        Ok(job)
     }
 
     /// Says that the job which [`Jobs::wait`] gave has received all its service.

@@ -25,7 +25,7 @@ pub const VCPU_VARIABLE: &str = "MARACAS_VCPU";
 
 /// Where a runtime with root's rights puts its socket; one without puts it into `maracas` below
 /// `$XDG_RUNTIME_DIR`, and clients look in both. The file is named `<pid>-<start>.sock` after the
-/// runtime's process and its start instant (`/proc/<pid>/stat`, field 22), since numbers are reused.
+/// runtime's process and its start instant (`/proc/<pid>/stat`, field 22): numbers are reused.
 pub const DIRECTORY: &str = "/run/maracas";
 
 /// How the file name of a socket ends.

@@ -1,5 +1,6 @@
-//! How each type is written in journals and control messages: LEB128 integers, options and results by a leading byte, lists by
-//! their length. `take` returns `None` for anything that `put` could not have written.
+//! How each type is written in journals and control messages: LEB128 integers, options and
+//! results by a leading byte, lists by their length. `take` returns `None` for anything that
+//! `put` could not have written.
 
 use crate::contract::{End, Errand, Event, Grant, Line, Mark, Mode, Refused, Sample, Stint, Usage};
 use crate::control::{Members, NewVcpu, Number, Refusal, Reply, Request, VcpuState};
@@ -223,7 +224,9 @@ fields! {
 
 /// Enums travel as a number and the fields of the variant, in the order given.
 macro_rules! variants {
-    ($($type:ident { $($number:literal = $variant:ident $(($($tuple:ident),*))? $({$($field:ident),*})?),* $(,)? })*) => {$(
+    ($($type:ident { $(
+        $number:literal = $variant:ident $(($($tuple:ident),*))? $({$($field:ident),*})?
+    ),* $(,)? })*) => {$(
         impl Wire for $type {
             fn put(&self, out: &mut Vec<u8>) {
                 match self {
@@ -269,8 +272,8 @@ variants! {
         4 = List, 5 = Jobs { vcpu }, 6 = JobDone { job, at },
     }
     Reply {
-        0 = Hello { version, pid, policy, origin }, 1 = Created { vcpu, core }, 2 = Refused(refusal),
-        3 = Done, 4 = Vcpus(vcpus), 5 = Job(job), 6 = Error(text),
+        0 = Hello { version, pid, policy, origin }, 1 = Created { vcpu, core },
+        2 = Refused(refusal), 3 = Done, 4 = Vcpus(vcpus), 5 = Job(job), 6 = Error(text),
     }
 }
 

@@ -9,6 +9,7 @@
 pub(crate) mod wait;
 
 use crate::enact::Core;
+use crate::guardian::Hearts;
 use crate::machine::brain::Brain;
 use maracas_core::{CoreId, VcpuId};
 use std::io;
@@ -24,6 +25,8 @@ pub(crate) struct Council<'a> {
     pub(crate) bells: Vec<Bell>,
     /// Rings when the mailbox has a request; the first core's agent listens.
     pub(crate) mail: &'a Bell,
+    /// Told the guardian that the agents live; `None` where there is no guardian.
+    pub(crate) hearts: Option<Hearts>,
     /// Something happened that no decision has seen.
     pub(crate) unseen: AtomicBool,
     /// Agents shall end.
@@ -36,6 +39,7 @@ impl<'a> Council<'a> {
         cores: &'a [Mutex<Core>],
         brain: Brain<'a>,
         mail: &'a Bell,
+        hearts: Option<Hearts>,
     ) -> io::Result<Self> {
         let mut bells = Vec::new();
         for core in cores {
@@ -47,7 +51,7 @@ impl<'a> Council<'a> {
             lock(first).poll.add(mail.fd(), Token::Mail)?;
         }
         let (unseen, halt) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Self { cores, brain: Mutex::new(brain), bells, mail, unseen, halt })
+        Ok(Self { cores, brain: Mutex::new(brain), bells, mail, hearts, unseen, halt })
     }
 
     /// The life of the agent of `core`.
@@ -59,6 +63,7 @@ impl<'a> Council<'a> {
         // The first decision is due at once.
         self.consult(core);
         while !self.halt.load(Ordering::Acquire) {
+            self.beat(core);
             wait(poll, &mut ready)?;
             self.enforce(own, &ready, &mut fired);
             if ready.contains(&Token::Bell) {
@@ -71,7 +76,17 @@ impl<'a> Council<'a> {
                 self.consult(core);
             }
         }
+        if let Some(hearts) = &self.hearts {
+            hearts.rest(usize::from(core.0));
+        }
         Ok(())
+    }
+
+    /// The core's alarm rings often enough for this ([`crate::enact`], `PULSE`).
+    fn beat(&self, core: CoreId) {
+        if let Some(hearts) = &self.hearts {
+            hearts.beat(usize::from(core.0));
+        }
     }
 
     fn enforce(&self, own: &Mutex<Core>, ready: &[Token], fired: &mut Vec<VcpuId>) {
@@ -81,7 +96,7 @@ impl<'a> Council<'a> {
             match token {
                 Token::Budget(vcpu) => fired.push(*vcpu),
                 Token::Alarm => rang = true,
-                Token::Records | Token::Bell | Token::Mail => {}
+                Token::Records | Token::Bell | Token::Mail | Token::Guardian => {}
             }
         }
         if rang || !fired.is_empty() {
@@ -113,6 +128,7 @@ impl<'a> Council<'a> {
     pub(crate) fn stop(&self) {
         self.halt.store(true, Ordering::Release);
         self.bells.iter().for_each(Bell::ring);
+        self.cores.iter().for_each(|core| lock(core).brakes.stop());
     }
 }
 

@@ -99,8 +99,8 @@ impl Served for Handle {
     fn list(&self) -> Result<Vec<VcpuStatus>, Refusal> {
         self.list()
     }
-    fn completed(&self, job: JobId, _: Instant) {
-        self.completed(job);
+    fn completed(&self, job: JobId, at: Instant) {
+        self.completed_at(job, at);
     }
 }
 
@@ -388,7 +388,8 @@ impl<R: Served> Desk<R> {
             colors: new.colors,
             weight: new.weight,
         };
-        match self.run.create(&new.name, vcpu, &members) {
+        let name = if new.name.is_empty() { peer::name_of(&members) } else { new.name.clone() };
+        match self.run.create(&name, vcpu, &members) {
             Ok((vcpu, core)) => Reply::Created { vcpu, core },
             Err(refusal) => refused(&refusal),
         }

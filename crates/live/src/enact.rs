@@ -14,17 +14,22 @@
 //!
 //! Where the head itself blocks, the agent sees it when it next looks: at the latest after [`WATCH`].
 
+pub(crate) mod brake;
+mod clocks;
 mod ranks;
 mod stints;
 
 use crate::agent::wait::{Alarm, Poll, Token};
 use crate::clock::Clock;
 use crate::host::HardwareCore;
+use crate::machine::Means;
 use crate::machine::vcpu::{Live, Post};
 use crate::perf::Switches;
+use brake::Brakes;
 use maracas_core::contract::{End, Grant, Line, Mark, Mode, Refused};
 use maracas_core::{CoreId, Duration, Event, Instant, VcpuId};
 use std::io;
+use std::sync::Arc;
 use stints::{Change, Tracker};
 
 /// How long a core may idle unseen after its background head blocked while another waits: 0.7 %
@@ -33,33 +38,51 @@ const WATCH: Duration = Duration::from_millis(2);
 /// How long after the earliest exhaustion the agent looks by itself, should an overflow be missed.
 const BACKSTOP: Duration = Duration::from_millis(1);
 
+/// How long an agent sleeps at most, so that the guardian sees it live ([`crate::guardian::BEAT`],
+/// with room for a late wake).
+const PULSE: Duration = Duration::from_millis(90);
+
 /// One managed core. Locked by whoever acts on it; only agents do while they live.
 pub(crate) struct Core {
     pub(crate) id: CoreId,
     pub(crate) hardware: HardwareCore,
     pub(crate) line: Line,
-    pub(crate) bodies: Vec<Box<Live>>,
+    pub(crate) bodies: Vec<Live>,
     /// What happened here and the policy has not been told.
     pub(crate) outbox: Vec<(Instant, Event)>,
     pub(crate) poll: Poll,
     pub(crate) alarm: Alarm,
+    pub(crate) brakes: Arc<Brakes>,
     /// Something changed on which the law depends, and it was not applied since.
     pub(crate) stirred: bool,
+    /// How many programs are being started: nothing is frozen meanwhile, since starting one holds
+    /// the lock that freezing takes, for milliseconds, and a frozen group could not take it in.
+    pub(crate) without_brakes: u32,
     /// When this core's agent shall look for the policy's sake.
     pub(crate) wake_at: Instant,
     /// The first thing that the host refused.
     pub(crate) trouble: Option<io::Error>,
     look_at: Instant,
+    means: Means,
+    /// When the clocks were read last, where there are no events.
+    looked_at: Instant,
     tracker: Tracker,
     clock: Clock,
 }
 
 impl Core {
     /// A core without bodies.
-    pub(crate) fn open(id: CoreId, hardware: HardwareCore, clock: Clock) -> io::Result<Self> {
-        let switches = Switches::open(hardware.0)?;
+    pub(crate) fn open(
+        id: CoreId,
+        hardware: HardwareCore,
+        clock: Clock,
+        means: Means,
+    ) -> io::Result<Self> {
+        let switches = means.events.then(|| Switches::open(hardware.0)).transpose()?;
         let (poll, alarm) = (Poll::new()?, Alarm::new()?);
-        poll.add(switches.fd(), Token::Records)?;
+        if let Some(switches) = &switches {
+            poll.add(switches.fd(), Token::Records)?;
+        }
         poll.add(alarm.fd(), Token::Alarm)?;
         Ok(Self {
             id,
@@ -69,7 +92,11 @@ impl Core {
             outbox: Vec::with_capacity(4096),
             poll,
             alarm,
+            brakes: Arc::new(Brakes::new()?),
             stirred: false,
+            without_brakes: u32::from(means.fifo && !means.freezer),
+            means,
+            looked_at: Instant::ZERO,
             wake_at: Instant::NEVER,
             trouble: None,
             look_at: Instant::NEVER,
@@ -80,13 +107,13 @@ impl Core {
 
     /// The body of `vcpu`, if it is here.
     pub(crate) fn body(&mut self, vcpu: VcpuId) -> Option<&mut Live> {
-        self.bodies.iter_mut().find(|body| body.id == vcpu).map(|body| &mut **body)
+        self.bodies.iter_mut().find(|body| body.id == vcpu)
     }
 
-    /// Takes a body in, at rest. `confined`: to this core for good, as far as known.
-    pub(crate) fn seat(&mut self, mut body: Box<Live>, confined: bool) {
+    /// Takes a body in, at rest.
+    pub(crate) fn seat(&mut self, mut body: Live) {
         let (id, poll) = (body.id, &self.poll);
-        let result = body.sit(self.id, self.hardware, confined, |fd| poll.add(fd, Token::Budget(id)));
+        let result = body.sit(self.id, self.hardware, |fd| poll.add(fd, Token::Budget(id)));
         for thread in &body.threads {
             self.tracker.owners.insert(thread.tid, id);
         }
@@ -95,7 +122,7 @@ impl Core {
     }
 
     /// Gives a body away, at rest: demoted, and frozen as it was.
-    pub(crate) fn unseat(&mut self, vcpu: VcpuId) -> Option<Box<Live>> {
+    pub(crate) fn unseat(&mut self, vcpu: VcpuId) -> Option<Live> {
         let index = self.bodies.iter().position(|body| body.id == vcpu)?;
         self.change(index, Post::Watched, End::Moved);
         self.drain();
@@ -135,18 +162,26 @@ impl Core {
 
     /// What the machine law wants each body to be now.
     pub(crate) fn judge(&mut self) {
+        let brakes = self.without_brakes == 0;
         for body in &mut self.bodies {
-            body.want = if body.is_runnable() { Post::Frozen } else { Post::Watched };
+            let frozen = brakes && body.is_runnable();
+            body.want = if frozen { Post::Frozen } else { Post::Watched };
         }
         let line = std::mem::take(&mut self.line);
+        let (fifo, mut taken) = (self.means.fifo, false);
         for grant in &line.foreground {
             if let Some(body) = self.body(grant.vcpu)
                 && body.meter(Mode::Foreground) < grant.until.0
             {
                 body.want = Post::Foreground(0);
+                // Without priorities only the first may run, and the law is kept by stopping.
+                if !fifo && body.is_runnable() {
+                    taken = true;
+                    break;
+                }
             }
         }
-        if line.background_allowed {
+        if line.background_allowed && !taken {
             for grant in &line.background {
                 let Some(body) = self.body(grant.vcpu) else { continue };
                 let in_budget = matches!(body.want, Post::Foreground(_));
@@ -172,13 +207,11 @@ impl Core {
             let lowered = match (body.post, body.want) {
                 (Post::Foreground(_), Post::Foreground(_)) => false,
                 (Post::Foreground(_), _) => true,
-                (Post::Background | Post::Watched, Post::Frozen) => body.holds == 0,
+                (Post::Background | Post::Watched, Post::Frozen) => true,
                 (Post::Background | Post::Watched | Post::Frozen, _) => false,
             };
             if lowered {
-                let unheld = body.holds == 0 || body.want != Post::Frozen;
-                let want = if unheld { body.want } else { Post::Watched };
-                let end = self.reason(index);
+                let (want, end) = (body.want, self.reason(index));
                 self.change(index, want, end);
             }
         }
@@ -217,12 +250,14 @@ impl Core {
             }
         }
         self.line = line;
+        self.look_by_clock(now);
         self.set_alarm();
     }
 
     /// Lets the agent of this core look at `look_at` or `wake_at`, whichever comes first.
     pub(crate) fn set_alarm(&mut self) {
-        let at = self.look_at.min(self.wake_at);
+        let pulse = self.clock.now().saturating_add(PULSE);
+        let at = self.look_at.min(self.wake_at).min(pulse);
         if let Err(error) = self.alarm.set(self.clock.monotonic_ns(at)) {
             self.trouble.get_or_insert(error);
         }
@@ -237,7 +272,8 @@ impl Core {
             // Threads that were born since are raised too.
             Post::Foreground(priority) => body.raise(priority).and_then(|()| body.arm(until.0)),
             Post::Background if body.is_runnable() => body.arm(until.0),
-            Post::Background | Post::Watched => body.arm_tripwire(),
+            Post::Background | Post::Watched if self.without_brakes == 0 => body.arm_tripwire(),
+            Post::Background | Post::Watched => body.disarm(),
             Post::Frozen => Ok(()),
         };
         let id = body.id;
@@ -256,11 +292,15 @@ impl Core {
                 result = body.settle().and_then(|()| body.raise(priority));
             }
             Post::Background | Post::Watched => result = body.demote(),
-            Post::Frozen => result = body.demote().and_then(|()| body.group.freeze()),
+            Post::Frozen => {
+                result = body.demote();
+                self.brakes.post(&body.brake, true);
+            }
         }
         if was == Post::Frozen {
-            result = result.and(body.group.thaw());
+            self.brakes.post(&body.brake, false);
         }
+        result = result.and(body.brake.refusal());
         if !matches!(post, Post::Foreground(_)) {
             result = result.and(body.settle());
         }
@@ -272,7 +312,13 @@ impl Core {
         if mode != body.mode() || frozen != (was == Post::Frozen) {
             let meter_ns = body.meter(mode).ticks();
             let at = self.clock.now();
-            self.tracker.changes.push_back(Change { at, vcpu: id, mode, meter_ns, end, frozen });
+            let next = body.mode();
+            if !self.means.events {
+                self.tell_clock(index, mode, end, at);
+                return;
+            }
+            let change = Change { at, vcpu: id, mode, meter_ns, end, next, frozen };
+            self.tracker.changes.push_back(change);
         }
         let what = if frozen { Refused::Stop(id) } else { Refused::Start(id) };
         self.report(result, what);

@@ -114,3 +114,47 @@ impl<'a> Scribe<'a> {
         self.recorder.bytes().clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use maracas_core::journal::Reader;
+    use maracas_core::params::Params;
+    use maracas_core::{Instant, System};
+
+    fn header() -> Header {
+        Header {
+            policy: "none".into(),
+            params: Params::new(),
+            system: System::new(1, Vec::new()),
+            names: Vec::new(),
+            machine: "live".into(),
+            version: "test".into(),
+            seed: 0,
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_becomes_a_gap() {
+        let ring = Ring::new();
+        let mut scribe = Scribe::new(&header(), &ring);
+        let note = |text: &str| {
+            let (key, text) = ("note".to_string(), text.to_string());
+            Record::Note { at: Instant::ZERO, key, vcpu: None, text }
+        };
+        scribe.recorder.record(&note("kept"));
+        scribe.flush();
+        scribe.recorder.record(&note(&"x".repeat(RING_BYTES)));
+        scribe.flush();
+        scribe.recorder.record(&note("lost too: a gap stands for it"));
+        scribe.flush();
+        scribe.recorder.end(Instant::ZERO);
+        scribe.flush();
+        ring.close();
+        let mut bytes = Vec::new();
+        ring.drain(|piece| bytes.extend_from_slice(piece));
+        let (_, reader) = Reader::open(&bytes).unwrap();
+        let records: Vec<_> = reader.map(Result::unwrap).collect();
+        assert_eq!(records, [note("kept"), Record::Gap(2), Record::End(Instant::ZERO)]);
+    }
+}

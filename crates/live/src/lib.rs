@@ -19,4 +19,4 @@ pub mod journal;
 pub mod machine;
 mod perf;
 
-pub use machine::{Error, Handle, Launch, Machine, Outcome, Setup};
+pub use machine::{Error, Handle, Launch, Machine, Means, Outcome, Setup};

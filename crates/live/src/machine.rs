@@ -11,14 +11,18 @@ pub use handle::{Handle, JobGate, Members, Refusal, VcpuStatus};
 use crate::agent::{Council, lock};
 use crate::clock::Clock;
 use crate::enact::Core;
+use crate::guardian::Guardian;
 use crate::host::cgroup::{Hierarchies, Tree};
 use crate::host::launch::{Command, Exit};
+use crate::host::probe::{Capabilities, Capability};
 use crate::host::{HardwareCore, sched};
 use crate::journal::{Header, Ring, Scribe};
 use brain::Brain;
 use handle::Mailbox;
 use keeper::Keeper;
 use maracas_core::{CoreId, Duration, Instant, Policy, System, VcpuId};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -57,6 +61,35 @@ pub struct Setup {
     pub duration: Option<Duration>,
 }
 
+/// What the host lets the machine do. Each thing that is missing has its next best.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Means {
+    /// Foreground by `SCHED_FIFO`. Without it all is `SCHED_OTHER`, and the machine stops and
+    /// continues programs so that only the one runs that the law names: errors of milliseconds.
+    pub fifo: bool,
+    /// Groups can be frozen. Without it the background is left to the kernel's fair class or, where
+    /// there is no FIFO either, programs are stopped by signals.
+    pub freezer: bool,
+    /// Budget events and switch records. Without them the threads' clocks are read at the earliest
+    /// exhaustion and every millisecond, and blocks and wakes are guessed from their standing still.
+    pub events: bool,
+}
+
+impl Means {
+    /// All of it.
+    pub const FULL: Self = Self { fifo: true, freezer: true, events: true };
+
+    /// What the probe found.
+    pub fn of(found: &Capabilities) -> Self {
+        let events = [Capability::GroupBudget, Capability::SwitchRecords];
+        Self {
+            fifo: found.has(Capability::Fifo),
+            freezer: found.has(Capability::Freezer),
+            events: events.into_iter().all(|event| found.has(event)),
+        }
+    }
+}
+
 /// How a run went.
 #[derive(Debug, Default)]
 pub struct Outcome {
@@ -64,8 +97,8 @@ pub struct Outcome {
     pub duration: Duration,
     /// How every program ended; `None` where it was ended by us at the end of the run.
     pub programs: Vec<(String, Option<Exit>)>,
-    /// VCPUs with jobs of which no program ever reported an end: each was taken as runnable in
-    /// every one of its jobs until the next release.
+    /// VCPUs with jobs of which no program ever reported an end: every one of their jobs was taken
+    /// to end when it had received C, and with the next release at the latest.
     pub silent: Vec<VcpuId>,
     /// What the host refused during the run, one sentence each.
     pub trouble: Vec<String>,
@@ -76,6 +109,8 @@ pub struct Outcome {
 pub enum Error {
     /// The host refused something without which nothing runs: what, and its answer.
     Host(&'static str, io::Error),
+    /// Another run manages this core: neither could keep what it promises.
+    Taken(HardwareCore),
     /// A program could not be started.
     Start(String, io::Error),
     /// An agent panicked; all threads were released.
@@ -86,6 +121,10 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Host(what, error) => write!(f, "cannot {what}: {error}; see `maracas doctor`"),
+            Self::Taken(core) => {
+                let way_out = "end that run or choose other cores";
+                write!(f, "core {core} is managed by another run; {way_out}")
+            }
             Self::Start(name, error) => write!(f, "program \"{name}\" cannot be started: {error}"),
             Self::Panicked(why) => write!(f, "the runtime failed and released everything: {why}"),
         }
@@ -100,28 +139,64 @@ pub struct Machine {
     header: Header,
     mailbox: Arc<Mailbox>,
     cores: Vec<Mutex<Core>>,
+    guardian: Option<Guardian>,
+    /// Held as long as the run lasts, and let go by the kernel however it ends.
+    claims: Vec<UnixDatagram>,
 }
 
 impl Machine {
-    /// Takes hold of the cores and control groups; runs nothing yet.
+    /// Takes hold of the cores and control groups of a host that lets us do everything; runs
+    /// nothing yet.
     ///
     /// # Errors
     /// Where the host lacks what the machine stands on.
     pub fn new(setup: Setup, policy: Box<dyn Policy>, header: Header) -> Result<Self, Error> {
+        Self::with_means(setup, Means::FULL, policy, header)
+    }
+
+    /// Like [`Machine::new`], with the next best of what the host does not let us do.
+    ///
+    /// # Errors
+    /// As [`Machine::new`].
+    pub fn with_means(
+        setup: Setup,
+        means: Means,
+        policy: Box<dyn Policy>,
+        header: Header,
+    ) -> Result<Self, Error> {
         let host = |what| move |error| Error::Host(what, error);
-        let hierarchies = Hierarchies::read().map_err(host("find the control groups"))?;
-        let tree = Tree::create(&hierarchies).map_err(host("create control groups"))?;
+        let claims: Result<_, _> = setup.cores.iter().map(|core| claim(*core)).collect();
+        let claims = claims?;
         let clock = Clock::start();
-        let first = setup.system.vcpus.iter().map(|vcpu| vcpu.id.0 + 1).max().unwrap_or(0);
-        let mailbox = Mailbox::new(tree, clock, first).map_err(host("create an eventfd"))?;
-        let cores: Result<Vec<_>, _> = setup
-            .cores
-            .iter()
-            .enumerate()
-            .map(|(id, core)| Core::open(CoreId(id as u16), *core, clock).map(Mutex::new))
-            .collect();
+        let open = |(id, core): (usize, &HardwareCore)| {
+            Core::open(CoreId(id as u16), *core, clock, means).map(Mutex::new)
+        };
+        let cores: Result<Vec<_>, _> = setup.cores.iter().enumerate().map(open).collect();
         let cores = cores.map_err(host("record context switches (CAP_PERFMON)"))?;
-        Ok(Self { setup, policy, header, mailbox: Arc::new(mailbox), cores })
+        let first = setup.system.vcpus.iter().map(|vcpu| vcpu.id.0 + 1).max().unwrap_or(0);
+        let hierarchies = Hierarchies::read().map_err(host("find the control groups"))?;
+        // Last, since from here on something would be left behind.
+        let tree = Tree::create(&hierarchies).map_err(host("create control groups"))?;
+        let mailbox = Mailbox::new(tree, setup.cores.clone(), means, clock, first)
+            .map_err(host("create an eventfd"))?;
+        let mailbox = Arc::new(mailbox);
+        Ok(Self { setup, policy, header, mailbox, cores, guardian: None, claims })
+    }
+
+    /// Gives back what was taken hold of, for a system that is not run after all.
+    ///
+    /// # Errors
+    /// Where a control group cannot be removed.
+    pub fn abandon(self) -> io::Result<()> {
+        self.mailbox.remove_tree()
+    }
+
+    /// Puts the run under a guardian, which must have been started since [`Machine::new`]. It is
+    /// told goodbye at the run's end.
+    #[must_use]
+    pub fn guarded_by(mut self, guardian: Guardian) -> Self {
+        self.guardian = Some(guardian);
+        self
     }
 
     /// How to ask and change the system while it runs.
@@ -136,18 +211,19 @@ impl Machine {
     /// # Errors
     /// Where a program could not be started or the runtime failed.
     pub fn run(self, sink: impl FnMut(&[u8]) + Send) -> Result<Outcome, Error> {
-        let Self { setup, policy, header, mailbox, cores } = self;
+        let Self { setup, policy, header, mailbox, cores, mut guardian, claims } = self;
         // Page faults in an agent would be delays; where memory cannot be locked it runs without.
         // SAFETY: plain arguments.
         let locked = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } == 0;
         let ring = Ring::new();
         let scribe = Scribe::new(&header, &ring);
         let brain = Brain::new(policy, &setup.system, &setup.names, scribe, &cores, &mailbox);
-        let council = Council::new(&cores, brain, mailbox.bell())
-            .map_err(|error| Error::Host("create an eventfd", error))?;
+        let council =
+            Council::new(&cores, brain, mailbox.bell(), guardian.as_ref().map(Guardian::hearts))
+                .map_err(|error| Error::Host("create an eventfd", error))?;
         let result = thread::scope(|scope| {
             let writer = scope.spawn(|| ring.drain(sink));
-            let result = oversee(&council, &setup, &mailbox);
+            let result = oversee(&council, &setup, &mailbox, &mut guardian);
             ring.close();
             writer.thread().unpark();
             result
@@ -158,16 +234,34 @@ impl Machine {
         }
         drop(council);
         drop(cores);
-        let removed = Arc::into_inner(mailbox).map(|mailbox| mailbox.tree.remove());
+        let removed = mailbox.remove_tree();
+        if let Some(guardian) = guardian {
+            guardian.goodbye();
+        }
+        drop(claims);
         let mut outcome = result?;
-        outcome.trouble.extend(removed.and_then(Result::err).map(|error| error.to_string()));
+        outcome.trouble.extend(removed.err().map(|error| error.to_string()));
         Ok(outcome)
     }
 }
 
+/// Makes a core ours: an abstract socket of its name, which nobody else can have meanwhile.
+fn claim(core: HardwareCore) -> Result<UnixDatagram, Error> {
+    let name = SocketAddr::from_abstract_name(format!("maracas-core-{core}"));
+    match name.and_then(|name| UnixDatagram::bind_addr(&name)) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(Error::Taken(core)),
+        result => result.map_err(|error| Error::Host("claim a core", error)),
+    }
+}
+
 /// Starts the agents, keeps the programs, and takes everything down again.
-fn oversee(council: &Council<'_>, setup: &Setup, mailbox: &Mailbox) -> Result<Outcome, Error> {
-    let mut keeper = Keeper::new(setup, mailbox)?;
+fn oversee(
+    council: &Council<'_>,
+    setup: &Setup,
+    mailbox: &Mailbox,
+    guardian: &mut Option<Guardian>,
+) -> Result<Outcome, Error> {
+    let mut keeper = Keeper::new(setup, mailbox, guardian.as_mut())?;
     let result = thread::scope(|scope| {
         let mut cores = setup.system.core_ids();
         let started = cores.try_for_each(|core| start_agent(scope, council, mailbox, core));
@@ -195,41 +289,64 @@ fn oversee(council: &Council<'_>, setup: &Setup, mailbox: &Mailbox) -> Result<Ou
     }
     mailbox.close();
     let programs = keeper.end(&mut trouble);
-    result?;
     if poisoned {
         return Err(Error::Panicked("an agent panicked".to_string()));
     }
+    result?;
     Ok(Outcome { duration, programs, silent, trouble })
 }
 
-/// Starts the agent of `core`. Its creator raises it: a thread that raises itself from
-/// `SCHED_OTHER` was seen starved for 700 ms before it got so far.
+/// Starts the agent and the brake thread of `core`.
 fn start_agent<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     council: &'scope Council<'_>,
     mailbox: &'scope Mailbox,
     core: CoreId,
 ) -> Result<(), Error> {
-    let host = |error| Error::Host("start a real-time thread (CAP_SYS_NICE)", error);
-    let (tid_sender, tid) = sync_channel(1);
-    let (go, may_go) = sync_channel::<()>(1);
-    let agent = thread::Builder::new().name(format!("maracas-{core}"));
-    let spawned = agent.spawn_scoped(scope, move || {
-        // SAFETY: no arguments.
-        let _ = tid_sender.send(unsafe { libc::gettid() });
-        if may_go.recv().is_err() {
-            return;
+    let own = lock(&council.cores[usize::from(core.0)]);
+    let (hardware, brakes) = (own.hardware, Arc::clone(&own.brakes));
+    drop(own);
+    let brake = move || {
+        if brakes.live().is_err() {
+            mailbox.stop();
         }
+    };
+    let fifo = mailbox.means.fifo;
+    start_real_time(scope, format!("brake-{core}"), hardware, fifo, brake)?;
+    let agent = move || {
         let lived = catch_unwind(AssertUnwindSafe(|| council.live(core)));
         if !matches!(lived, Ok(Ok(()))) {
             mailbox.stop();
         }
+    };
+    start_real_time(scope, format!("agent-{core}"), hardware, fifo, agent)
+}
+
+/// Starts a real-time thread on a core. Its creator raises it: a thread that raises itself from
+/// `SCHED_OTHER` was seen starved for 700 ms before it got so far.
+fn start_real_time<'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    name: String,
+    core: HardwareCore,
+    fifo: bool,
+    live: impl FnOnce() + Send + 'scope,
+) -> Result<(), Error> {
+    let host = |error| Error::Host("start a real-time thread (CAP_SYS_NICE)", error);
+    let (tid_sender, tid) = sync_channel(1);
+    let (go, may_go) = sync_channel::<()>(1);
+    let spawned = thread::Builder::new().name(name).spawn_scoped(scope, move || {
+        // SAFETY: no arguments.
+        let _ = tid_sender.send(unsafe { libc::gettid() });
+        if may_go.recv().is_ok() {
+            live();
+        }
     });
     spawned.map_err(host)?;
     let tid = tid.recv().map_err(|_| host(io::ErrorKind::BrokenPipe.into()))?;
-    let hardware = lock(&council.cores[core.0 as usize]).hardware;
-    sched::set_fifo(tid, AGENT_PRIORITY, true).map_err(host)?;
-    sched::set_affinity(tid, hardware).map_err(host)?;
+    if fifo {
+        sched::set_fifo(tid, AGENT_PRIORITY, true).map_err(host)?;
+    }
+    sched::set_affinity(tid, core).map_err(host)?;
     let _ = go.send(());
     Ok(())
 }

@@ -68,9 +68,11 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
     }
     Ok(Box::new(GEdf {
         params: params.clone(),
+        precise: jobs::precise(params),
         table,
         tasks,
         waiting: Queue::default(),
+        selected: Queue::default(),
         running: alloc::vec![None; system.cores.len()],
         free: system.core_ids().collect(),
         stale: CoreSet::EMPTY,
@@ -135,9 +137,13 @@ struct Slot {
 
 struct GEdf {
     params: Params,
+    precise: bool,
     table: Table,
     tasks: ByVcpu<Task>,
     waiting: Queue,
+    /// The jobs on cores, most urgent first.
+    selected: Queue,
+    /// The same by core.
     running: Vec<Option<Slot>>,
     free: CoreSet,
     /// Cores whose slot changed since the last decision.
@@ -153,7 +159,8 @@ impl Policy for GEdf {
         match event {
             Event::Released(job) => self.change(job.id.vcpu, |backlog| backlog.release(job)),
             Event::Completed(id) => self.change(id.vcpu, |backlog| backlog.complete(*id)),
-            Event::Ran(stint) => {
+            // Only enforcement looks at what was consumed.
+            Event::Ran(stint) if self.precise => {
                 let service = stint.usage.service;
                 self.change(stint.vcpu, |backlog| backlog.charge(service));
             }
@@ -176,7 +183,8 @@ impl Policy for GEdf {
                     self.withdraw(task.place);
                 }
             }
-            Event::Woke { .. }
+            Event::Ran(_)
+            | Event::Woke { .. }
             | Event::AllowanceSpent { .. }
             | Event::Sampled(_)
             | Event::ErrandDone(_)
@@ -221,7 +229,9 @@ impl GEdf {
                 self.waiting.remove(key);
             }
             Place::On(core) => {
-                self.running[core.0 as usize] = None;
+                if let Some(slot) = self.running[core.0 as usize].take() {
+                    self.selected.remove(slot.key);
+                }
                 self.free.insert(core);
                 self.stale.insert(core);
             }
@@ -271,33 +281,21 @@ impl GEdf {
         }
         // Free cores are taken; from here on a waiting job must beat a running one. Jobs without
         // a core are more urgent than all that wait, so only slots are compared.
-        while let Some(first) = self.waiting.first()
-            && let Some(core) = self.least_urgent(first.deadline)
+        while let (Some(first), Some(last)) = (self.waiting.first(), self.selected.last())
+            && first.deadline < last.deadline
         {
             self.waiting.pop();
             self.homeless.push(first);
-            self.suspend(core);
+            self.displace(last);
         }
         self.house();
     }
 
-    /// The core whose job has the latest deadline, where that lies after `deadline`.
-    fn least_urgent(&self, deadline: Instant) -> Option<CoreId> {
-        let slots = self.running.iter().enumerate();
-        let (core, key) = slots
-            .filter_map(|(core, slot)| slot.map(|slot| (core, slot.key)))
-            .max_by_key(|(_, key)| *key)?;
-        (key.deadline > deadline).then_some(CoreId(core as u16))
-    }
-
-    fn suspend(&mut self, core: CoreId) {
-        let Some(slot) = self.running[core.0 as usize].take() else { return };
-        self.waiting.insert(slot.key);
-        if let Some(task) = self.tasks.get_mut(slot.key.vcpu) {
-            task.place = Place::Waiting(slot.key);
-        }
-        self.free.insert(core);
-        self.stale.insert(core);
+    fn displace(&mut self, key: Key) {
+        let Some(task) = self.tasks.get_mut(key.vcpu) else { return };
+        let place = core::mem::replace(&mut task.place, Place::Waiting(key));
+        self.waiting.insert(key);
+        self.withdraw(place);
     }
 
     fn house(&mut self) {
@@ -319,6 +317,7 @@ impl GEdf {
                 task.last = Some(core);
                 let grant = Grant { vcpu: key.vcpu, until: task.backlog.mark() };
                 self.running[core.0 as usize] = Some(Slot { key, grant });
+                self.selected.insert(key);
                 self.free.remove(core);
                 self.stale.insert(core);
             }

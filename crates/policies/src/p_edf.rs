@@ -19,16 +19,15 @@
 //! `enforcement = "precise"` an overrunning task is cut at C for each job released so far; what
 //! earlier jobs left unused may be used by later ones.
 
-use crate::parts::jobs::{self, Backlog, ByVcpu, ENFORCEMENT};
+use crate::parts::jobs::{self, ENFORCEMENT};
 use crate::parts::pack::{self, PACKING};
-use crate::parts::queue::{Key, Queue};
+use crate::parts::partitioned::{self, Order};
 use crate::parts::table::{Family, Table, Test};
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use maracas_core::admission::Verdict;
-use maracas_core::contract::{Claims, Entry, Grant, Needs};
+use maracas_core::contract::{Claims, Entry, Needs};
 use maracas_core::params::Params;
-use maracas_core::{CoreId, CoreSet, Event, Instant, Plan, Policy, System, Vcpu, VcpuId};
+use maracas_core::{Policy, System};
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "p-edf",
@@ -51,22 +50,7 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
     if !verdict.accepted() {
         return Err(verdict);
     }
-    let cores = system.cores.len();
-    let mut policy = PEdf {
-        params: params.clone(),
-        tasks: ByVcpu::default(),
-        queues: alloc::vec![Queue::default(); cores],
-        running: alloc::vec![None; cores],
-        changed: Vec::new(),
-        gone: Vec::new(),
-        table,
-    };
-    for core in system.core_ids() {
-        for vcpu in policy.table.on(core) {
-            policy.tasks.insert(vcpu.id, Task::new(vcpu, core, params));
-        }
-    }
-    Ok(Box::new(policy))
+    Ok(partitioned::build(system, params, table, Order::Deadline))
 }
 
 fn packed(system: &System, params: &Params) -> (Table, Verdict) {
@@ -74,154 +58,6 @@ fn packed(system: &System, params: &Params) -> (Table, Verdict) {
     let mut verdict = table.fill(system, true);
     verdict.objections = jobs::objections(system);
     (table, verdict)
-}
-
-struct Task {
-    backlog: Backlog,
-    core: CoreId,
-    /// Its entry in its core's queue.
-    queued: Option<Key>,
-    /// Whether it stands in `changed`.
-    changed: bool,
-}
-
-impl Task {
-    fn new(vcpu: &Vcpu, core: CoreId, params: &Params) -> Self {
-        Self { backlog: Backlog::new(vcpu, params), core, queued: None, changed: false }
-    }
-}
-
-struct PEdf {
-    params: Params,
-    table: Table,
-    tasks: ByVcpu<Task>,
-    queues: Vec<Queue>,
-    /// The head of each line at the last decision.
-    running: Vec<Option<VcpuId>>,
-    /// Tasks whose backlog changed since the last decision.
-    changed: Vec<VcpuId>,
-    /// Queue entries of tasks that left since.
-    gone: Vec<(CoreId, Key)>,
-}
-
-/// The tie value of a waiting job: only the running one wins ties, then the lower id.
-const WAITING: u64 = Key::RUNNING + 1;
-
-impl Policy for PEdf {
-    fn on_event(&mut self, _at: Instant, event: &Event) {
-        match event {
-            Event::Released(job) => self.change(job.id.vcpu, |backlog| backlog.release(job)),
-            Event::Completed(id) => self.change(id.vcpu, |backlog| backlog.complete(*id)),
-            Event::Ran(stint) => {
-                let service = stint.usage.service;
-                self.change(stint.vcpu, |backlog| backlog.charge(service));
-            }
-            Event::Arrived(vcpu) => self.arrive(vcpu),
-            Event::Changed(vcpu) => {
-                if self.table.change(vcpu) {
-                    let budget = vcpu.reservation.budget;
-                    self.change(vcpu.id, |backlog| backlog.set_budget(budget));
-                }
-            }
-            Event::Left(vcpu) => {
-                self.table.leave(*vcpu);
-                if let Some(task) = self.tasks.remove(*vcpu) {
-                    self.gone.extend(task.queued.map(|key| (task.core, key)));
-                }
-            }
-            Event::Woke { .. }
-            | Event::AllowanceSpent { .. }
-            | Event::Sampled(_)
-            | Event::ErrandDone(_)
-            | Event::Failed { .. } => {}
-        }
-    }
-
-    fn plan(&mut self, _now: Instant, plan: &mut Plan) {
-        self.table.reply(plan);
-        let mut touched = CoreSet::EMPTY;
-        for (core, key) in self.gone.drain(..) {
-            let place = self.queues[core.0 as usize].remove(key);
-            plan.line_mut(core).foreground.remove(place);
-            touched.insert(core);
-        }
-        while let Some(vcpu) = self.changed.pop() {
-            touched = touched.union(self.requeue(vcpu, plan));
-        }
-        for core in touched.iter() {
-            self.crown(core, plan);
-        }
-        plan.wake = Instant::NEVER;
-    }
-}
-
-impl PEdf {
-    fn arrive(&mut self, vcpu: &Vcpu) {
-        if let Some(reason) = jobs::objection(vcpu) {
-            self.table.refuse(vcpu.id, reason);
-        } else if let Some(core) = self.table.arrive(vcpu) {
-            self.tasks.insert(vcpu.id, Task::new(vcpu, core, &self.params));
-        }
-    }
-
-    #[inline]
-    fn change(&mut self, vcpu: VcpuId, act: impl FnOnce(&mut Backlog)) {
-        let Some(task) = self.tasks.get_mut(vcpu) else { return };
-        act(&mut task.backlog);
-        if !task.changed {
-            task.changed = true;
-            self.changed.push(vcpu);
-        }
-    }
-
-    /// Brings the task's place in queue and line in step with its backlog; the core if touched.
-    fn requeue(&mut self, vcpu: VcpuId, plan: &mut Plan) -> CoreSet {
-        let mut touched = CoreSet::EMPTY;
-        let Some(task) = self.tasks.get_mut(vcpu) else { return touched };
-        task.changed = false;
-        let queue = &mut self.queues[task.core.0 as usize];
-        let grant = Grant { vcpu, until: task.backlog.mark() };
-        let wanted = task.backlog.deadline();
-        if task.queued.map(|key| key.deadline) == wanted {
-            if let Some(key) = task.queued {
-                let place = queue.place(key);
-                if plan.line(task.core).foreground[place] != grant {
-                    plan.line_mut(task.core).foreground[place] = grant;
-                }
-            }
-            return touched;
-        }
-        touched.insert(task.core);
-        let line = &mut plan.line_mut(task.core).foreground;
-        if let Some(key) = task.queued.take() {
-            line.remove(queue.remove(key));
-        }
-        if let Some(deadline) = wanted {
-            let key = Key { deadline, tie: WAITING, vcpu };
-            line.insert(queue.insert(key), grant);
-            task.queued = Some(key);
-        }
-        touched
-    }
-
-    /// Notes who runs on `core` now, and takes the right of way over ties from who ran before.
-    fn crown(&mut self, core: CoreId, plan: &mut Plan) {
-        let queue = &mut self.queues[core.0 as usize];
-        let first = queue.first().map(|key| key.vcpu);
-        let before = core::mem::replace(&mut self.running[core.0 as usize], first);
-        if let Some(task) = before.filter(|_| before != first).and_then(|v| self.tasks.get_mut(v))
-            && let Some(key) = task.queued.filter(|key| key.tie == Key::RUNNING)
-        {
-            let line = &mut plan.line_mut(core).foreground;
-            let grant = line.remove(queue.remove(key));
-            let key = Key { tie: WAITING, ..key };
-            line.insert(queue.insert(key), grant);
-            task.queued = Some(key);
-        }
-        if let Some(task) = first.and_then(|vcpu| self.tasks.get_mut(vcpu)) {
-            task.queued = queue.retie_first(Key::RUNNING);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -258,5 +94,27 @@ mod tests {
         };
         assert_eq!(schedule(false), "bbbba.");
         assert_eq!(schedule(true), "bcabbb");
+    }
+
+    /// Whatever the policy: an overrunning job waits for the next job's budget.
+    #[test]
+    fn precise_enforcement_cuts_at_c_per_released_job() {
+        for name in ["p-edf", "g-edf", "p-rm"] {
+            let entry = crate::find(name).unwrap();
+            let set = [(2, 5), (1, 10)];
+            let mut machine = periodic(entry, &[("enforcement", "precise")], 1, &set, 0);
+            machine.release(0, 3, 5);
+            machine.release(1, 1, 10);
+            (0..5).for_each(|_| machine.tick());
+            machine.release(0, 1, 10);
+            (0..5).for_each(|_| machine.tick());
+            assert_eq!(machine.schedule(0), "aab..aa...", "{name}");
+            // A release while the task runs raises its mark at once.
+            machine.release(0, 3, 15);
+            machine.tick();
+            machine.release(0, 1, 20);
+            (0..4).for_each(|_| machine.tick());
+            assert_eq!(&machine.schedule(0)[10..], "aaaa.", "{name}");
+        }
     }
 }

@@ -8,11 +8,11 @@
 //! # Model
 //! Periodic or sporadic tasks, deadlines up to the period; jobs do not suspend themselves.
 //! # How it works
-//! A core's line holds all its tasks by (period, id), always: the machine law skips those without
-//! a pending job, so a release or a completion needs no decision. A task is bound to a core if
-//! the chosen test (`admission`) accepts the core with it.
+//! A core's line holds its tasks with pending jobs by (period, id), changed in place at releases
+//! and completions. A task is bound to a core if the chosen test (`admission`) accepts the core
+//! with it.
 //! # Invariants
-//! A line is the core's list of admitted tasks, in priority order. No task ever changes core.
+//! A line equals its core's queue, entry by entry. No task ever changes core.
 //! # Where we differ from the paper
 //! With deadlines before the period's end the order is deadline-monotonic, and the two bounds by
 //! utilization take C/D (Leung and Whitehead 1982). `admission = "none"` packs by utilization
@@ -20,15 +20,16 @@
 //! `enforcement = "precise"` an overrunning task is cut at C for each job released so far; what
 //! earlier jobs left unused may be used by later ones.
 
-use crate::parts::jobs::{self, Backlog, ByVcpu, ENFORCEMENT};
+use crate::parts::jobs::{self, ENFORCEMENT};
 use crate::parts::pack::{self, PACKING};
+use crate::parts::partitioned::{self, Order};
 use crate::parts::priority;
 use crate::parts::table::{Family, Table};
 use alloc::boxed::Box;
 use maracas_core::admission::Verdict;
-use maracas_core::contract::{Claims, Entry, Grant, Needs};
+use maracas_core::contract::{Claims, Entry, Needs};
 use maracas_core::params::{Kind, ParamSpec, Params};
-use maracas_core::{CoreId, CoreSet, Event, Instant, Plan, Policy, System, Vcpu, VcpuId};
+use maracas_core::{Policy, System};
 
 const ADMISSION: ParamSpec = ParamSpec {
     kind: Kind::Choice(&["ll", "hyperbolic", "rta", "none"]),
@@ -60,19 +61,7 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
     if !verdict.accepted() {
         return Err(verdict);
     }
-    let mut policy = PRm {
-        params: params.clone(),
-        precise: params.choice(&ENFORCEMENT) == "precise",
-        tasks: ByVcpu::default(),
-        stale: system.core_ids().collect(),
-        table,
-    };
-    for core in system.core_ids() {
-        for vcpu in policy.table.on(core) {
-            policy.tasks.insert(vcpu.id, Task { backlog: Backlog::new(vcpu, params), core });
-        }
-    }
-    Ok(Box::new(policy))
+    Ok(partitioned::build(system, params, table, Order::Fixed))
 }
 
 fn packed(system: &System, params: &Params) -> (Table, Verdict) {
@@ -83,89 +72,32 @@ fn packed(system: &System, params: &Params) -> (Table, Verdict) {
     (table, verdict)
 }
 
-struct Task {
-    backlog: Backlog,
-    core: CoreId,
-}
+#[cfg(test)]
+mod tests {
+    use super::ENTRY;
+    use crate::testing::periodic;
+    use maracas_core::{CoreId, Duration, Event, Vcpu};
 
-struct PRm {
-    params: Params,
-    precise: bool,
-    table: Table,
-    tasks: ByVcpu<Task>,
-    /// Cores whose line is out of date.
-    stale: CoreSet,
-}
-
-impl Policy for PRm {
-    fn on_event(&mut self, _at: Instant, event: &Event) {
-        match event {
-            Event::Released(job) => self.change(job.id.vcpu, |backlog| backlog.release(job)),
-            Event::Completed(id) => self.change(id.vcpu, |backlog| backlog.complete(*id)),
-            Event::Arrived(vcpu) => self.arrive(vcpu),
-            Event::Changed(vcpu) => {
-                if self.table.change(vcpu)
-                    && let Some(task) = self.tasks.get_mut(vcpu.id)
-                {
-                    task.backlog.set_budget(vcpu.reservation.budget);
-                    self.stale.insert(task.core);
-                }
-            }
-            Event::Left(vcpu) => {
-                self.tasks.remove(*vcpu);
-                if let Some(core) = self.table.leave(*vcpu) {
-                    self.stale.insert(core);
-                }
-            }
-            Event::Ran(_)
-            | Event::Woke { .. }
-            | Event::AllowanceSpent { .. }
-            | Event::Sampled(_)
-            | Event::ErrandDone(_)
-            | Event::Failed { .. } => {}
-        }
+    /// Spec F.5: response times 1, 3, 10.
+    #[test]
+    fn shortest_period_first_ties_by_id() {
+        let params = [("admission", "rta")];
+        let machine = periodic(&ENTRY, &params, 1, &[(1, 4), (2, 6), (3, 12)], 12);
+        assert_eq!(machine.schedule(0), "abbcacbbac..");
+        let machine = periodic(&ENTRY, &params, 1, &[(2, 8), (1, 8), (1, 4)], 8);
+        assert_eq!(machine.schedule(0), "caabc...");
     }
 
-    fn plan(&mut self, _now: Instant, plan: &mut Plan) {
-        self.table.reply(plan);
-        for core in self.stale.iter() {
-            let line = &mut plan.line_mut(core).foreground;
-            line.clear();
-            let mark = |vcpu: &Vcpu| Some(self.tasks.get(vcpu.id)?.backlog.mark());
-            line.extend(
-                self.table
-                    .on(core)
-                    .iter()
-                    .filter_map(|vcpu| mark(vcpu).map(|until| Grant { vcpu: vcpu.id, until })),
-            );
-        }
-        self.stale = CoreSet::EMPTY;
-        plan.wake = Instant::NEVER;
-    }
-}
-
-impl PRm {
-    fn arrive(&mut self, vcpu: &Vcpu) {
-        if let Some(reason) = jobs::objection(vcpu) {
-            self.table.refuse(vcpu.id, reason);
-        } else if let Some(core) = self.table.arrive(vcpu) {
-            let backlog = Backlog::new(vcpu, &self.params);
-            self.tasks.insert(vcpu.id, Task { backlog, core });
-            self.stale.insert(core);
-        }
-    }
-
-    /// Lines follow jobs only where each release moves a mark.
-    #[inline]
-    fn change(&mut self, vcpu: VcpuId, act: impl FnOnce(&mut Backlog)) {
-        if !self.precise {
-            return;
-        }
-        let Some(task) = self.tasks.get_mut(vcpu) else { return };
-        let before = task.backlog.mark();
-        act(&mut task.backlog);
-        if task.backlog.mark() != before {
-            self.stale.insert(task.core);
-        }
+    #[test]
+    fn a_changed_period_changes_the_order() {
+        let mut machine = periodic(&ENTRY, &[], 1, &[(1, 8), (1, 6)], 0);
+        machine.release(0, 2, 8);
+        machine.release(1, 2, 6);
+        machine.tick();
+        let ticks = Duration::from_ticks;
+        let shorter = Vcpu::new(0, ticks(1), ticks(5)).periodic();
+        machine.tell(CoreId(0), Event::Changed(shorter));
+        (0..3).for_each(|_| machine.tick());
+        assert_eq!(machine.schedule(0), "baab");
     }
 }

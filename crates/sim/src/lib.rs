@@ -21,11 +21,24 @@
 //!   same instant, the completion wins.
 //! * A VCPU's stint ends with `Blocked` only when it has nothing at all to run: a VCPU that goes
 //!   on after its last job (an anytime program's optional part, a second program) is not blocked.
+//! * A stint ends with `Preempted` also where its VCPU goes on in the other mode by a decision.
+//! * One block goes untold: that of a waiting VCPU whose only ready program departs, while others
+//!   stay. No stint ends there.
 //!
 //! # How programs share a VCPU
 //! First come, first served, each until it blocks, as `SCHED_FIFO` threads of one rank do. Where
 //! several programs work on jobs, every job asks one piece of work of each of them, and is
 //! complete when all have done their piece. A piece takes at least one tick.
+//!
+//! An anytime program's job is its mandatory part. The optional part starts at its completion,
+//! unless the next job waits already, and lasts `optional` of service at most; the next release
+//! cuts it short.
+//!
+//! # Randomness
+//! Every program has its own stream for its costs and another for its sleeps and events, every
+//! sporadic VCPU one for its releases; each depends on the seed and the VCPU alone. So the k-th job
+//! costs the same under every policy. A sporadic VCPU's first job comes within T, the others
+//! between T and 2T apart, uniformly. Times between outside events are those of the workload.
 
 mod agenda;
 mod machine;

@@ -80,10 +80,12 @@ impl<'a, O: Observer, C: Contention> Machine<'a, O, C> {
     ) -> Self {
         let count = system.cores.len();
         let mut agenda = Agenda::default();
-        for (id, program) in programs.iter().enumerate() {
+        // A program that ends when it starts, or before, never comes.
+        let comes = |program: &Program| program.arrive < program.depart;
+        for (id, program) in programs.iter().enumerate().filter(|(_, program)| comes(program)) {
             agenda.push(program.arrive, Kind::Arrive, id as u32);
             if program.depart != Instant::NEVER {
-                agenda.push(program.depart.max(program.arrive), Kind::Depart, id as u32);
+                agenda.push(program.depart, Kind::Depart, id as u32);
             }
         }
         Self {
@@ -183,6 +185,11 @@ impl<'a, O: Observer, C: Contention> Machine<'a, O, C> {
                 concerned.insert(CoreId(core as u16));
             } else {
                 self.retime(core);
+                assert!(
+                    self.nexts[core] > self.now,
+                    "core{core} makes no progress at {}",
+                    self.now
+                );
             }
         }
     }

@@ -157,7 +157,7 @@ impl Demands {
             );
             threads.push(Thread::new(program, demand.threads.len() as u32, seed));
             demand.threads.push(id as u32);
-            demand.staying += 1;
+            demand.staying += u32::from(program.arrive < program.depart);
         }
         Self { vcpus, threads }
     }

@@ -73,6 +73,8 @@ pub(crate) trait Listener {
     fn woke(&mut self, _vcpu: VcpuId, _at: Instant) {}
     fn span(&mut self, _span: &Span) {}
     fn wait(&mut self, _wait: &Wait) {}
+    /// It had nothing to run, after it once had.
+    fn idle(&mut self, _vcpu: VcpuId, _from: Instant, _to: Instant) {}
     fn piece(&mut self, _piece: &Piece) {}
     /// Told once the job is over, or the run.
     fn job(&mut self, _job: &JobTrack, _end: Option<Instant>) {}
@@ -100,6 +102,8 @@ struct Door {
 struct Track {
     /// Since when it waits; `None` while it is blocked, or runs on after a meter reading.
     waiting: Option<Instant>,
+    /// Since when it has nothing to run; `None` before it first had, too.
+    idle: Option<Instant>,
     /// A span that may go on.
     held: Option<Span>,
     /// The core whose door keeps it out.
@@ -168,6 +172,7 @@ impl<L: Listener> Follower<L> {
             let vcpu = VcpuId(index as u32);
             self.let_go(vcpu);
             self.waited(vcpu, end);
+            self.idled(vcpu, end);
             let track = &mut self.vcpus[index];
             track.budget.tell_changes(vcpu, Instant::NEVER, &mut self.listener);
             for job in track.jobs.drain(..) {
@@ -189,6 +194,7 @@ impl<L: Listener> Follower<L> {
         let track = self.track(vcpu);
         if track.waiting.is_none() && track.held.is_none() {
             track.waiting = Some(at);
+            self.idled(vcpu, at);
             self.listener.woke(vcpu, at);
         }
     }
@@ -232,10 +238,22 @@ impl<L: Listener> Follower<L> {
         if span.from < span.to {
             self.listener.span(&span);
         }
-        if !matches!(span.end, End::Blocked | End::Exited) {
-            self.track(vcpu).waiting = Some(span.to);
+        let track = self.track(vcpu);
+        match span.end {
+            End::Blocked => track.idle = Some(span.to),
+            End::Exited => {}
+            End::Preempted | End::MarkReached | End::Moved | End::Metered => {
+                track.waiting = Some(span.to);
+            }
         }
         self.review(vcpu, span.core, span.to);
+    }
+
+    /// Tells the idle time that ends now.
+    fn idled(&mut self, vcpu: VcpuId, now: Instant) {
+        if let Some(from) = self.track(vcpu).idle.take().filter(|from| *from < now) {
+            self.listener.idle(vcpu, from, now);
+        }
     }
 
     /// Tells the wait that ends now, cut where the door closed or opened.
@@ -274,7 +292,8 @@ impl<L: Listener> Follower<L> {
                     next.begin = next.job.release.max(*job_over);
                 }
             }
-            Part::Piece(index, from, to) => {
+            Part::Piece(None, _, to) => given = consumed_by(service, stint.from, stint.to, to),
+            Part::Piece(Some(index), from, to) => {
                 let by_end = consumed_by(service, stint.from, stint.to, to);
                 let (core, mode, service) = (stint.core, stint.mode, by_end - given);
                 given = by_end;
@@ -295,6 +314,7 @@ impl<L: Listener> Follower<L> {
             completed: None,
             service: 0,
         });
+        track.splitter.released(job.id.index, job.release);
     }
 
     fn completed(&mut self, id: JobId, at: Instant) {
@@ -316,10 +336,14 @@ impl<L: Listener> Follower<L> {
         let door = &mut self.lines[index];
         let matters = door.matters() || !line.background_allowed || line.allowance != u64::MAX;
         door.spent &= line.allowance <= door.line.allowance;
-        let old = std::mem::replace(&mut door.line, line.clone());
         if matters {
+            let old = std::mem::replace(&mut door.line, line.clone());
             self.review_all(&old, core, now);
             self.review_all(line, core, now);
+        } else {
+            // The usual case: the line is only kept, in the memory of the old one.
+            door.line.foreground.clone_from(&line.foreground);
+            door.line.background.clone_from(&line.background);
         }
     }
 
@@ -333,6 +357,10 @@ impl<L: Listener> Follower<L> {
     fn review(&mut self, vcpu: VcpuId, core: CoreId, now: Instant) {
         let Some(door) = self.lines.get(core.0 as usize) else { return };
         let Some(track) = self.vcpus.get_mut(vcpu.0 as usize) else { return };
+        if track.waiting.is_none() && track.held.is_none() {
+            // It is blocked: what the door did in the meantime will not matter.
+            track.kept_out_changes.clear();
+        }
         let closed = door.matters() && door.keeps_out(vcpu, track.budget.meter);
         let kept_out = closed.then_some(core);
         let last = track.kept_out_changes.back().map_or(track.kept_out, |(_, last)| *last);
@@ -367,6 +395,7 @@ impl<L: Listener> Observer for Follower<L> {
             Event::Left(vcpu) => {
                 self.let_go(*vcpu);
                 self.waited(*vcpu, at);
+                self.idled(*vcpu, at);
             }
             Event::ErrandDone(_) | Event::Failed { .. } => {}
         }
@@ -442,3 +471,6 @@ fn added(a: &Usage, b: &Usage) -> Usage {
         instructions: a.instructions + b.instructions,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,30 @@
 //! * [`table`] prints the report for people; [`report`] documents its JSON.
 //! * [`perfetto`], [`gantt`] and [`csv`] draw and list what happened in time.
 //!
+//! ```
+//! use maracas_core::journal::{Header, Recorder};
+//! use maracas_core::{Duration, Instant, System, Vcpu, params::Params};
+//! use maracas_trace::{Report, table};
+//!
+//! # let vcpu = Vcpu::new(0, Duration::from_millis(2), Duration::from_millis(10));
+//! # let mut recorder = Recorder::new(&Header {
+//! #     policy: "maracas".into(),
+//! #     params: Params::new(),
+//! #     system: System::new(1, vec![vcpu]),
+//! #     names: vec!["spin".into()],
+//! #     machine: "sim".into(),
+//! #     version: "0.1.0".into(),
+//! #     seed: 1,
+//! # });
+//! # recorder.end(Instant::ZERO + Duration::from_secs(1));
+//! # let journal = recorder.bytes().clone();
+//! let report = Report::from_journal(&journal).expect("a whole journal");
+//! assert_eq!((report.duration_ns, report.tasks[0].name.as_str()), (1_000_000_000, "spin"));
+//! let mut text = Vec::new();
+//! table::write(&report, table::Style::default(), &mut text)?;
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
 //! Pure: it reads bytes or events that it is given, writes to `impl std::io::Write` or returns
 //! values. Here never stands a machine, a policy, a clock or a file name. It may import
 //! `maracas-core`, serde and serde_json.

@@ -5,7 +5,8 @@
 //!   less one are its **preemptions**; of these, **migrations** are consecutive pieces of one job
 //!   on different cores. A **task migration** is a job that starts on another core than the one
 //!   on which the job before it ended. A change between foreground and background on one core
-//!   without a gap is no preemption.
+//!   without a gap is no preemption. What a VCPU with jobs does between them (the optional part
+//!   of anytime work) is part of no job.
 //! * A VCPU without jobs is **preempted** when another takes its core or its door closes, or when
 //!   it stops at a mark, and it does not go on at once on the same core; it **migrates** when its
 //!   next piece is on another core, for whatever reason.

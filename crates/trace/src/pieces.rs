@@ -3,47 +3,67 @@
 use maracas_core::Instant;
 use std::collections::VecDeque;
 
-/// Cuts the stints of one VCPU at the ends of its jobs: a stint goes on from one job to the next
-/// where the next is released already.
+/// Cuts the stints of one VCPU at the beginnings and ends of its jobs: a stint goes on from one job
+/// to the next where the next is released already, and past the last job where work remains that
+/// is no job (the optional part of anytime work).
 ///
-/// Jobs of one VCPU run one after the other, so the job that runs is known from the ends alone.
-/// An end that becomes known only after the stint around it (a live report come late) cuts
-/// nothing: that stint counts as the earlier job's.
+/// Jobs of one VCPU run one after the other, so the job that runs is known from releases and ends
+/// alone. A release or an end that becomes known only after the stint around it (a live report come
+/// late) cuts nothing.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Splitter {
-    ends: VecDeque<(Instant, u32)>,
-    job: u32,
+    jobs: VecDeque<Bounds>,
+}
+
+/// When a job was released and when it ended, as far as that is known.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    index: u32,
+    release: Instant,
+    end: Option<Instant>,
 }
 
 /// What a stint is made of, in order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Part {
-    /// Job `job` (the index) ran from the one instant to the other; never empty.
-    Piece(u32, Instant, Instant),
-    /// The job before the next piece is over.
+    /// Job `index`, or no job, ran from the one instant to the other; never empty.
+    Piece(Option<u32>, Instant, Instant),
+    /// The job that ran last is over.
     JobOver,
 }
 
 impl Splitter {
+    /// Learns of a job.
+    pub(crate) fn released(&mut self, index: u32, release: Instant) {
+        self.jobs.push_back(Bounds { index, release, end: None });
+    }
     /// Learns that job `index` ended.
     pub(crate) fn completed(&mut self, index: u32, at: Instant) {
-        self.ends.push_back((at, index));
+        if let Some(job) = self.jobs.iter_mut().find(|job| job.index == index) {
+            job.end = Some(at);
+        }
     }
     /// Cuts one stint.
     #[inline]
     pub(crate) fn split(&mut self, from: Instant, to: Instant, mut part: impl FnMut(Part)) {
         let mut begin = from;
-        while let Some(&(end, index)) = self.ends.front().filter(|(end, _)| *end < to) {
-            self.ends.pop_front();
-            if end > begin {
-                part(Part::Piece(self.job, begin, end));
-                begin = end;
+        while begin < to {
+            let Some(job) = self.jobs.front() else {
+                return part(Part::Piece(None, begin, to));
+            };
+            let end = job.end.unwrap_or(Instant::NEVER);
+            if end <= begin {
+                self.jobs.pop_front();
+                part(Part::JobOver);
+            } else if job.release > begin {
+                let cut = job.release.min(to);
+                part(Part::Piece(None, begin, cut));
+                begin = cut;
+            } else {
+                let cut = end.min(to);
+                part(Part::Piece(Some(job.index), begin, cut));
+                begin = cut;
             }
-            self.job = index + 1;
-            part(Part::JobOver);
-        }
-        if begin < to {
-            part(Part::Piece(self.job, begin, to));
         }
     }
 }
@@ -74,13 +94,20 @@ mod tests {
             splitter.split(t(from), t(to), |part| parts.push(part));
             parts
         };
-        assert_eq!(parts(&mut splitter, 0, 3), [Part::Piece(0, t(0), t(3))]);
+        let piece = |job, from, to| Part::Piece(job, t(from), t(to));
+        splitter.released(0, t(0));
+        assert_eq!(parts(&mut splitter, 0, 3), [piece(Some(0), 0, 3)]);
         splitter.completed(0, t(5));
+        splitter.released(1, t(4));
         splitter.completed(1, t(9));
-        let cut = [Part::Piece(0, t(4), t(5)), Part::JobOver, Part::Piece(1, t(5), t(9))];
+        let cut = [piece(Some(0), 4, 5), Part::JobOver, piece(Some(1), 5, 9)];
         assert_eq!(parts(&mut splitter, 4, 9), cut);
-        assert_eq!(parts(&mut splitter, 10, 12), [Part::JobOver, Part::Piece(2, t(10), t(12))]);
-        assert_eq!(parts(&mut splitter, 12, 12), []);
+        splitter.released(2, t(12));
+        let cut = [Part::JobOver, piece(None, 10, 12), piece(Some(2), 12, 14)];
+        assert_eq!(parts(&mut splitter, 10, 14), cut);
+        assert_eq!(parts(&mut splitter, 14, 14), []);
+        splitter.completed(2, t(15));
+        assert_eq!(parts(&mut splitter, 15, 18), [Part::JobOver, piece(None, 15, 18)]);
     }
 
     #[test]

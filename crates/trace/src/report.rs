@@ -1,7 +1,7 @@
 //! The report of a run, and its JSON.
 //!
 //! The JSON is an object with `total` and `tasks`, each with `jobs`, `preemptions`, `migrations`,
-//! `misses`, `foreground_ns` and `background_ns`, counted as [`Metrics`](crate::Metrics) says;
+//! `misses`, `foreground_ns` and `background_ns`, counted as [`Metrics`] says;
 //! `version`, `machine`, `policy` and `seed` say what ran. All times are nanoseconds. The format
 //! is described by [`SCHEMA`] (`report.schema.json`); within one [`FORMAT`] fields are only added.
 

@@ -140,7 +140,7 @@ fn footnotes(report: &Report, out: &mut impl io::Write) -> io::Result<()> {
     let left_out: Vec<String> = report
         .tasks
         .iter()
-        .filter(|task| task.delivered.periods_without_demand > 0)
+        .filter(|task| task.delivered.periods > 0 && task.delivered.periods_without_demand > 0)
         .map(|task| {
             let delivered = &task.delivered;
             let all = delivered.periods + delivered.periods_without_demand;
@@ -158,7 +158,7 @@ fn footnotes(report: &Report, out: &mut impl io::Write) -> io::Result<()> {
         .iter()
         .any(|task| task.delivered.mean_ns.is_none() && task.delivered.mean_of_all_ns.is_some())
     {
-        writeln!(out, "* it blocked in every period: mean over all of them")?;
+        writeln!(out, "* it blocked in every period (its jobs were done): mean over all of them")?;
     }
     Ok(())
 }

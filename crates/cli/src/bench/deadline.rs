@@ -57,7 +57,10 @@ impl Exclusive {
                 let mems = std::fs::read_to_string(group.root().join("cpuset.mems"))?;
                 group.write("cpuset.mems", mems.trim())?;
                 group.write("cpuset.cpus", &core)?;
-                group.write("cpuset.cpu_exclusive", "1")?;
+                group.write("cpuset.cpu_exclusive", "1").map_err(|error| {
+                    let others = group.siblings().join(", ");
+                    io::Error::other(format!("{error}; beside it are the cpusets {others}"))
+                })?;
                 Some(Undo::write(root, "0")?)
             }
             Version::Two => {

@@ -26,8 +26,9 @@ impl Group {
     /// # Errors
     /// Where no hierarchy holds it, or it cannot be made there.
     pub(super) fn create(controller: &str) -> io::Result<Self> {
-        let (root, version) = hierarchy(controller, &fs::read_to_string("/proc/self/mountinfo")?)
-            .ok_or_else(|| io::Error::other(format!("no cgroup hierarchy has {controller}")))?;
+        let (root, version) =
+            hierarchy(controller, &fs::read_to_string("/proc/self/mountinfo")?)
+                .ok_or_else(|| io::Error::other(format!("no cgroup hierarchy has {controller}")))?;
         let enabled = match version {
             Version::One => None,
             Version::Two => {
@@ -47,6 +48,14 @@ impl Group {
     }
     pub(super) fn root(&self) -> &Path {
         &self.root
+    }
+    /// The names of the groups beside ours: another that holds the same core keeps a cpuset from
+    /// being exclusive.
+    pub(super) fn siblings(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.root).into_iter().flatten().flatten();
+        let groups = entries.map(|entry| entry.path()).filter(|path| path.is_dir());
+        let others = groups.filter(|path| *path != self.path);
+        others.map(|path| path.display().to_string()).collect()
     }
     pub(super) const fn path(&self) -> &PathBuf {
         &self.path

@@ -9,6 +9,7 @@
 
 mod deadline;
 mod groups;
+mod ours;
 mod quota;
 mod report;
 mod switches;
@@ -18,10 +19,12 @@ mod windows;
 use crate::failure::{Answer, Failure, Outcome};
 use crate::output;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use switches::Switches;
 use target::Spin;
-use windows::{Distribution, judge};
+use windows::{Distribution, Run, judge};
 
 /// Compare our budgets with SCHED_DEADLINE and CFS quota on this host
 ///
@@ -51,8 +54,7 @@ enum Mechanism {
 }
 
 impl Mechanism {
-    const ALL: [Self; 4] =
-        [Self::OursAlone, Self::OursWithBackground, Self::Deadline, Self::Quota];
+    const ALL: [Self; 4] = [Self::OursAlone, Self::OursWithBackground, Self::Deadline, Self::Quota];
 
     const fn name(self) -> &'static str {
         match self {
@@ -66,7 +68,6 @@ impl Mechanism {
 
 /// What was measured of one mechanism.
 struct Measured {
-    /// Nanoseconds of every run, judged.
     distribution: Distribution,
     /// How it was set up, and what the host refused on the way.
     how: String,
@@ -85,10 +86,18 @@ struct Case {
     lines: Vec<Line>,
 }
 
+/// What every measurement needs to know.
+struct Bench {
+    core: usize,
+    length: Duration,
+    /// Raised by SIGINT and SIGTERM: what was set up on the host must be taken down first.
+    stop: Arc<AtomicBool>,
+}
+
 /// Measures everything.
 pub(crate) fn enforce(args: &Args) -> Outcome {
-    let core = measured_core()?;
-    let length = Duration::from_secs(args.seconds);
+    let (core, length) = (measured_core()?, Duration::from_secs(args.seconds));
+    let bench = Bench { core, length, stop: crate::work::stop_flag()? };
     let mut cases = Vec::new();
     for (budget, period) in CASES {
         let mut lines = Vec::new();
@@ -98,7 +107,10 @@ pub(crate) fn enforce(args: &Args) -> Outcome {
                 let name = mechanism.name();
                 output::note(&format!("{c}/{t} ms, {name}: {} s", args.seconds));
             }
-            let result = measure(mechanism, core, budget, period, length);
+            let result = bench.measure(mechanism, budget, period);
+            if bench.stop.load(Ordering::Relaxed) {
+                return Err(Failure::new("interrupted; everything was taken down again"));
+            }
             lines.push(Line { mechanism, result: result.map_err(|error| error.to_string()) });
         }
         cases.push(Case { budget, period, lines });
@@ -121,74 +133,70 @@ fn measured_core() -> Result<usize, Failure> {
         .ok_or_else(|| Failure::new("this process may use no core"))
 }
 
-fn measure(
-    mechanism: Mechanism,
-    core: usize,
-    budget: u64,
-    period: u64,
-    length: Duration,
-) -> io::Result<Measured> {
-    match mechanism {
-        Mechanism::OursAlone => Err(io::Error::other("to come")),
-        Mechanism::OursWithBackground => Err(io::Error::other("to come")),
-        Mechanism::Deadline => by_deadline(core, budget, period, length),
-        Mechanism::Quota => by_quota(core, budget, period, length),
+impl Bench {
+    fn measure(&self, mechanism: Mechanism, budget: u64, period: u64) -> io::Result<Measured> {
+        match mechanism {
+            Mechanism::OursAlone => ours::measure(self, budget, period, false).map_err(other),
+            Mechanism::OursWithBackground => {
+                ours::measure(self, budget, period, true).map_err(other)
+            }
+            Mechanism::Deadline => self.by_deadline(budget, period),
+            Mechanism::Quota => self.by_quota(budget, period),
+        }
     }
-}
 
-fn by_deadline(core: usize, budget: u64, period: u64, length: Duration) -> io::Result<Measured> {
-    // The group must outlive the programs inside it, so it is made first and dropped last.
-    let exclusive = deadline::Exclusive::of(core);
-    let noise = Spin::start(core).map_err(other)?;
-    let target = Spin::start(core).map_err(other)?;
-    let how = match &exclusive {
-        Ok(group) => {
-            group.take(noise.id())?;
-            group.take(target.id())?;
-            format!("pinned, in the exclusive cpuset {}", group.path().display())
-        }
-        Err(refused) => {
-            target::unpin(target.id()).map_err(other)?;
-            format!("not pinned, since the host refuses an exclusive cpuset ({refused})")
-        }
-    };
-    deadline::set(target.id(), budget, period)?;
-    watch(&target, budget, period, length, how)
-}
+    fn by_deadline(&self, budget: u64, period: u64) -> io::Result<Measured> {
+        // The group must outlive the programs inside it, so it is made first and dropped last.
+        let exclusive = deadline::Exclusive::of(self.core);
+        let noise = Spin::start(self.core).map_err(other)?;
+        let target = Spin::start(self.core).map_err(other)?;
+        let how = match &exclusive {
+            Ok(group) => {
+                group.take(noise.id())?;
+                group.take(target.id())?;
+                format!("pinned, in the exclusive cpuset {}", group.path().display())
+            }
+            Err(refused) => {
+                target::unpin(target.id()).map_err(other)?;
+                format!("not pinned, since the host refuses an exclusive cpuset ({refused})")
+            }
+        };
+        deadline::set(target.id(), budget, period)?;
+        self.watch(&target, budget, period, how)
+    }
 
-fn by_quota(core: usize, budget: u64, period: u64, length: Duration) -> io::Result<Measured> {
-    let group = quota::Quota::of(budget, period)?;
-    let _noise = Spin::start(core).map_err(other)?;
-    let target = Spin::start(core).map_err(other)?;
-    group.take(target.id())?;
-    let how = format!("pinned, in {}", group.path());
-    watch(&target, budget, period, length, how)
+    fn by_quota(&self, budget: u64, period: u64) -> io::Result<Measured> {
+        let group = quota::Quota::of(budget, period)?;
+        let _noise = Spin::start(self.core).map_err(other)?;
+        let target = Spin::start(self.core).map_err(other)?;
+        group.take(target.id())?;
+        self.watch(&target, budget, period, format!("pinned, in {}", group.path()))
+    }
+
+    /// Lets the target settle, records its switches and judges them.
+    fn watch(&self, target: &Spin, budget: u64, period: u64, how: String) -> io::Result<Measured> {
+        std::thread::sleep(SETTLE);
+        let start = target::monotonic_ns();
+        let runs = self.record(target.id())?;
+        let window = (start, target::monotonic_ns());
+        let distribution = judge(&runs, window, budget, period)
+            .ok_or_else(|| io::Error::other("no period can be told apart; take more --seconds"))?;
+        Ok(Measured { distribution, how })
+    }
+
+    /// When thread `tid` ran from now on until the measurement's time is over.
+    fn record(&self, tid: u32) -> io::Result<Vec<Run>> {
+        let (mut switches, began) = (Switches::of(tid)?, Instant::now());
+        while began.elapsed() < self.length && !self.stop.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(100));
+            switches.drain();
+        }
+        switches.finish()
+    }
 }
 
 /// Time for a mechanism to settle before its periods count.
 const SETTLE: Duration = Duration::from_millis(500);
-
-/// Records the target's switches for `length` and judges them.
-fn watch(
-    target: &Spin,
-    budget: u64,
-    period: u64,
-    length: Duration,
-    how: String,
-) -> io::Result<Measured> {
-    std::thread::sleep(SETTLE);
-    let mut switches = Switches::of(target.id())?;
-    let (start, began) = (target::monotonic_ns(), Instant::now());
-    while began.elapsed() < length {
-        std::thread::sleep(Duration::from_millis(100));
-        switches.drain();
-    }
-    let end = target::monotonic_ns();
-    let runs = switches.finish()?;
-    let distribution = judge(&runs, (start, end), budget, period)
-        .ok_or_else(|| io::Error::other("too short: not two whole periods"))?;
-    Ok(Measured { distribution, how })
-}
 
 fn other(failure: Failure) -> io::Error {
     match failure {

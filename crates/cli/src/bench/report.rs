@@ -30,7 +30,7 @@ pub(super) fn text(core: usize, seconds: u64, cases: &[Case]) -> String {
         text += &format!("\nC = {budget}, T = {period}\n");
         text += &format!(
             "  {:<24} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8}\n",
-            "", "periods", "p1", "p50", "p99", "|p99|", "|max|", "mean/C", "|p99|/us"
+            "", "periods", "p1", "p50", "p99", "|p99|", "|max|", "mean/C", "to ours"
         );
         for line in &case.lines {
             text += &row(case, line);

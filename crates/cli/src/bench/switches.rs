@@ -43,7 +43,7 @@ impl Switches {
         let flags = u64::from(perf::PERF_FLAG_FD_CLOEXEC);
         // SAFETY: `attr` is a whole perf_event_attr of the size that it states.
         let fd = unsafe {
-            perf_event_open_sys::perf_event_open(&raw mut attr, tid as i32, -1, -1, flags.into())
+            perf_event_open_sys::perf_event_open(&raw mut attr, tid as i32, -1, -1, flags)
         };
         if fd < 0 {
             return Err(io::Error::last_os_error());

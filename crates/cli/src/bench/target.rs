@@ -60,3 +60,17 @@ pub(super) fn monotonic_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
+
+/// The child of this process that runs the built-in work of this name, other than `not`.
+pub(super) fn child_of_ours(work: &str, not: u32) -> Option<u32> {
+    let own = std::process::id().to_string();
+    let entries = std::fs::read_dir("/proc").ok()?;
+    let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.filter(|pid: &u32| *pid != not).find(|pid| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // Field 4 of proc_pid_stat(5), counted from the last ")" that ends the name.
+        let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1));
+        let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        parent == Some(&own) && words.split(|byte| *byte == 0).any(|word| word == work.as_bytes())
+    })
+}

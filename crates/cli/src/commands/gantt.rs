@@ -51,6 +51,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     if to <= from {
         return Err(Failure::new(format!("--to {to} must lie after --from {from}")));
     }
+    output::leave_nothing_at_signals()?;
     let svg = Pending::maybe(args.svg.as_ref())?;
     let bytes = bytes_of(&args.file)?;
     let journal = if bytes.starts_with(JOURNAL) {

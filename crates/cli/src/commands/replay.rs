@@ -72,8 +72,7 @@ fn replay(
 ) -> Result<Replayed, maracas_core::journal::JournalError> {
     let mut plan = Plan::new(header.system.cores.len());
     let mut hash = PlanHash::default();
-    let mut done =
-        Replayed { records: 0, events: 0, decisions: 0, end: Instant::ZERO, stop: None };
+    let mut done = Replayed { records: 0, events: 0, decisions: 0, end: Instant::ZERO, stop: None };
     let mut last: Option<(u64, Instant, Event)> = None;
     for record in reader {
         done.records += 1;

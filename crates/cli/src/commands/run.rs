@@ -1,6 +1,46 @@
-//! stub
+//! `maracas run`: a scenario with its real programs on this host.
+
+use crate::case::{Case, Machine, Overrides};
 use crate::failure::{Answer, Outcome};
-/// stub
+use crate::live::{self, Require};
+use crate::{results, verdict};
+use maracas_core::Duration;
+use maracas_live::host::platform::Platform;
+use std::path::PathBuf;
+
+/// Run a scenario with its real programs on this host
+///
+/// Each program gets its budget in every period, whatever the others do. Exits 1 with the verdict
+/// where the policy refuses. Ctrl-C ends the run in order.
+///
+/// Example: maracas run examples/quickstart.toml --duration 10s --journal run.journal
 #[derive(clap::Args, Debug)]
-pub(crate) struct Args {}
-pub(super) fn run(_: &Args) -> Outcome { Ok(Answer::Yes) }
+pub(crate) struct Args {
+    /// The scenario
+    file: PathBuf,
+    #[command(flatten)]
+    overrides: Overrides,
+    /// How long to run; without it, the scenario's duration, else until all programs have ended
+    #[arg(long, value_name = "TIME", value_parser = crate::args::positive)]
+    duration: Option<Duration>,
+    /// What the host must offer: `full` refuses to run with any fallback
+    #[arg(long, value_enum, default_value_t = Require::Any)]
+    require: Require,
+    #[command(flatten)]
+    results: results::Wanted,
+}
+
+pub(super) fn run(args: &Args) -> Outcome {
+    let case = Case::read(&args.file, Machine::Live, &args.overrides)?;
+    let duration = args.duration.or(case.scenario.as_ref().and_then(|s| s.run.duration));
+    let setup = live::setup(&case, duration)?;
+    let files = args.results.open()?;
+    let Ok(policy) = (case.entry.build)(&case.start, &case.params) else {
+        return verdict::refuse(&case, args.results.json);
+    };
+    let means = live::prepare(&case, &setup, args.require, args.results.talks())?;
+    let report = live::run(&case, setup, means, policy, files, args.results.talks())?;
+    let host = Platform::detect().map(|platform| platform.to_string()).ok();
+    args.results.show(&report, host.as_deref())?;
+    Ok(Answer::Yes)
+}

@@ -3,6 +3,7 @@
 use crate::case::{Case, Machine, Overrides};
 use crate::failure::{Answer, Failure, Outcome};
 use crate::observe::Watch;
+use crate::output;
 use crate::results;
 use crate::verdict;
 use maracas_core::{Duration, Instant};
@@ -21,7 +22,8 @@ pub(crate) struct Args {
     /// The scenario
     #[arg(conflicts_with = "taskset")]
     file: Option<PathBuf>,
-    /// A task set in place of a scenario: CSV with cost_us,period_us[,deadline_us,offset_us]
+    /// A task set in place of a scenario: CSV with columns cost_us and period_us and, where
+    /// wanted, deadline_us and offset_us
     #[arg(long, value_name = "FILE")]
     taskset: Option<PathBuf>,
     #[command(flatten)]
@@ -49,9 +51,12 @@ pub(super) fn run(args: &Args) -> Outcome {
     let mut case = match (&args.file, &args.taskset) {
         (Some(file), _) => Case::read(file, Machine::Sim, &args.overrides)?,
         (None, Some(file)) => Case::tasks(file, &args.overrides)?,
-        (None, None) => return Err(Failure::new("name a scenario, or a task set with --taskset FILE")),
+        (None, None) => {
+            return Err(Failure::new("name a scenario, or a task set with --taskset FILE"));
+        }
     };
     case.seed = args.seed.unwrap_or(case.seed);
+    output::leave_nothing_at_signals()?;
     let files = args.results.open()?;
     let mut options = options(&case, args.until);
     options.late = args.late.unwrap_or(Duration::ZERO);
@@ -62,7 +67,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     let Some((report, _)) = simulate(&case, &options, watch)? else {
         return verdict::refuse(&case, args.results.json);
     };
-    args.results.show(&report)?;
+    args.results.show(&report, None)?;
     Ok(Answer::Yes)
 }
 
@@ -75,6 +80,11 @@ pub(super) fn simulate(
     let Ok(mut policy) = (case.entry.build)(&case.start, &case.params) else { return Ok(None) };
     let (system, programs) = (&case.system, &case.programs);
     let outcome = maracas_sim::run(system, programs, policy.as_mut(), options, &mut watch);
+    for (vcpu, answer) in &outcome.admissions {
+        if let Err(why) = answer {
+            output::note(&format!("{} was refused when it arrived: {why}", case.name(*vcpu)));
+        }
+    }
     watch.finish(outcome.end).map(Some)
 }
 

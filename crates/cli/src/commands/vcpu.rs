@@ -1,7 +1,254 @@
-//! stub
-use crate::failure::{Answer, Outcome};
-/// stub
+//! `maracas vcpu`: asks and changes a running system over its control socket.
+
+use crate::args;
+use crate::failure::{Answer, Failure, Outcome};
+use crate::output;
+use maracas_client::{Connection, Error, Members, NewVcpu, Reservation, VcpuId, VcpuState};
+use maracas_core::contract::Mode;
+use maracas_core::{Arrival, CoreId, Duration};
+use serde_json::json;
+
+/// What to do with the VCPUs of the running system.
 #[derive(clap::Subcommand, Debug)]
-pub(crate) enum Vcpu { /// x
- List }
-pub(super) fn run(_: &Vcpu) -> Outcome { Ok(Answer::Yes) }
+pub(crate) enum Vcpu {
+    /// Create a VCPU for a process that runs already
+    ///
+    /// Exits 1 with the numbers where it is not admitted.
+    ///
+    /// Example: maracas vcpu create --budget 2ms --period 10ms --pid 4711
+    Create(Create),
+    /// List the VCPUs
+    ///
+    /// Example: maracas vcpu list --json
+    List(List),
+    /// Change the budget and the period of a VCPU
+    ///
+    /// Example: maracas vcpu set video --budget 5ms --period 20ms
+    Set(Set),
+    /// Remove a VCPU; programs that the run started on it are ended
+    ///
+    /// Example: maracas vcpu destroy video
+    Destroy(Destroy),
+}
+
+/// (C, T, D).
+#[derive(clap::Args, Debug)]
+pub(crate) struct Promise {
+    /// C
+    #[arg(long, value_name = "TIME", value_parser = args::positive)]
+    budget: Duration,
+    /// T
+    #[arg(long, value_name = "TIME", value_parser = args::positive)]
+    period: Duration,
+    /// D, at most T; T where it is left out
+    #[arg(long, value_name = "TIME", value_parser = args::positive)]
+    deadline: Option<Duration>,
+}
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct Create {
+    #[command(flatten)]
+    promise: Promise,
+    /// The process whose threads run on it
+    #[arg(long, conflicts_with = "tid")]
+    pid: Option<u32>,
+    /// The one thread that runs on it
+    #[arg(long)]
+    tid: Option<u32>,
+    /// Its name; without it, the runtime chooses one
+    #[arg(long, default_value = "")]
+    name: String,
+    /// The core that it must be on
+    #[arg(long)]
+    core: Option<u16>,
+    /// Its demand comes as jobs, one every period
+    #[arg(long)]
+    jobs: bool,
+    /// The answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct List {
+    /// The list as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct Set {
+    /// The VCPU's name or number
+    vcpu: String,
+    #[command(flatten)]
+    promise: Promise,
+    /// The answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct Destroy {
+    /// The VCPU's name or number
+    vcpu: String,
+}
+
+pub(super) fn run(vcpu: &Vcpu) -> Outcome {
+    // What is wrong with the words is said before any run is looked for.
+    match vcpu {
+        Vcpu::Create(args) => create(args),
+        Vcpu::List(args) => list(args),
+        Vcpu::Set(args) => set(args),
+        Vcpu::Destroy(args) => {
+            let mut connection = connect()?;
+            let id = find(&mut connection, &args.vcpu)?;
+            connection.destroy(id).map_err(Failure::new)?;
+            Ok(Answer::Yes)
+        }
+    }
+}
+
+fn connect() -> Result<Connection, Failure> {
+    Connection::open().map_err(Failure::new)
+}
+
+fn reservation(promise: &Promise) -> Result<Reservation, Failure> {
+    let Promise { budget, period, deadline } = *promise;
+    let reservation = Reservation { budget, period, deadline: deadline.unwrap_or(period) };
+    maracas_core::control::check_reservation(&reservation).map_err(Failure::new)?;
+    Ok(reservation)
+}
+
+fn create(args: &Create) -> Outcome {
+    let members = match (args.pid, args.tid) {
+        (Some(pid), _) => Members::Process(pid),
+        (None, Some(tid)) => Members::Thread(tid),
+        (None, None) => return Err(Failure::new("name what runs on it: --pid or --tid")),
+    };
+    let mut new = NewVcpu::new(args.promise.budget, args.promise.period, members);
+    new.reservation = reservation(&args.promise)?;
+    new.name.clone_from(&args.name);
+    new.pinned = args.core.map(CoreId);
+    if args.jobs {
+        new.arrival = Arrival::Periodic { offset: Duration::ZERO };
+    }
+    new.check().map_err(Failure::new)?;
+    let created = connect()?.create(&new);
+    answer(created.map(|(vcpu, core)| (Some(vcpu), core)), args.json)
+}
+
+fn set(args: &Set) -> Outcome {
+    let reservation = reservation(&args.promise)?;
+    let mut connection = connect()?;
+    let id = find(&mut connection, &args.vcpu)?;
+    let core = connection.set(id, reservation);
+    answer(core.map(|core| (Some(id), core)), args.json)
+}
+
+/// Shows what admission said.
+fn answer(result: Result<(Option<VcpuId>, CoreId), Error>, as_json: bool) -> Outcome {
+    match result {
+        Ok((vcpu, core)) => {
+            let number = vcpu.map(|vcpu| vcpu.0);
+            output::line(&if as_json {
+                json!({ "admitted": true, "vcpu": number, "core": core.0 }).to_string()
+            } else {
+                let vcpu = vcpu.map_or_else(String::new, |vcpu| format!("{vcpu} on "));
+                format!("admitted: {vcpu}{core}")
+            })?;
+            Ok(Answer::Yes)
+        }
+        Err(Error::Refused(refusal)) => {
+            let numbers: Vec<_> = refusal
+                .numbers
+                .iter()
+                .map(|number| {
+                    json!({
+                        "test": number.test,
+                        "vcpu": number.vcpu.map(|vcpu| vcpu.0),
+                        "value": number.value,
+                        "bound": number.bound,
+                        "accepted": number.accepted,
+                    })
+                })
+                .collect();
+            let text = &refusal.text;
+            output::line(&if as_json {
+                json!({ "admitted": false, "reason": text, "numbers": numbers }).to_string()
+            } else {
+                format!("refused: {text}")
+            })?;
+            Ok(Answer::No)
+        }
+        Err(error) => Err(Failure::new(error)),
+    }
+}
+
+fn list(args: &List) -> Outcome {
+    let mut connection = connect()?;
+    let vcpus = connection.list().map_err(Failure::new)?;
+    if args.json {
+        let greeting = connection.greeting();
+        let list: Vec<_> = vcpus.iter().map(state_json).collect();
+        let json = json!({ "pid": greeting.pid, "policy": greeting.policy, "vcpus": list });
+        output::line(&format!("{json:#}"))?;
+        return Ok(Answer::Yes);
+    }
+    let width = vcpus.iter().map(|state| state.name.chars().count()).max().unwrap_or(0).max(4);
+    let mut text = format!(
+        "{:>4}  {:width$}  {:>16}  {:>6}  {:>7}  {:10}  {:>12}  {:>12}\n",
+        "vcpu", "name", "C/T", "core", "threads", "mode", "foreground", "background"
+    );
+    for state in &vcpus {
+        let Reservation { budget, period, .. } = state.reservation;
+        text += &format!(
+            "{:>4}  {:width$}  {:>16}  {:>6}  {:>7}  {:10}  {:>12}  {:>12}\n",
+            state.vcpu.0,
+            state.name,
+            format!("{budget}/{period}"),
+            state.core.to_string(),
+            state.threads,
+            mode(state.mode),
+            maracas_trace::table::time(state.foreground.ticks() as f64),
+            maracas_trace::table::time(state.background.ticks() as f64),
+        );
+    }
+    output::print(&text)?;
+    Ok(Answer::Yes)
+}
+
+const fn mode(mode: Option<Mode>) -> &'static str {
+    match mode {
+        Some(Mode::Foreground) => "foreground",
+        Some(Mode::Background) => "background",
+        None => "held",
+    }
+}
+
+fn state_json(state: &VcpuState) -> serde_json::Value {
+    let Reservation { budget, period, deadline } = state.reservation;
+    json!({
+        "vcpu": state.vcpu.0,
+        "name": state.name,
+        "budget_ns": budget.ticks(),
+        "period_ns": period.ticks(),
+        "deadline_ns": deadline.ticks(),
+        "core": state.core.0,
+        "threads": state.threads,
+        "mode": mode(state.mode),
+        "foreground_ns": state.foreground.ticks(),
+        "background_ns": state.background.ticks(),
+    })
+}
+
+/// The VCPU of this name, else of this number.
+fn find(connection: &mut Connection, word: &str) -> Result<VcpuId, Failure> {
+    let vcpus = connection.list().map_err(Failure::new)?;
+    let number: Option<u32> = word.parse().ok();
+    let named = vcpus.iter().find(|state| state.name == word);
+    let found = named.or_else(|| vcpus.iter().find(|state| Some(state.vcpu.0) == number));
+    found.map(|state| state.vcpu).ok_or_else(|| {
+        let near = crate::failure::did_you_mean(word, vcpus.iter().map(|s| s.name.as_str()));
+        Failure::new(format!("there is no VCPU \"{word}\"{near} (`maracas vcpu list` shows all)"))
+    })
+}

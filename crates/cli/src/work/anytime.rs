@@ -3,7 +3,7 @@
 //! background time there is. Quality is the error against the exact value.
 
 use super::Common;
-use super::pace::{Progress, stop_flag};
+use super::pace::{Extra, Progress, rounded, stop_flag};
 use super::releases::Releases;
 use crate::failure::Failure;
 use maracas_core::Duration;
@@ -22,7 +22,11 @@ pub(crate) struct Args {
     #[arg(long, default_value = "50ms", value_parser = crate::args::positive, value_name = "TIME")]
     period: Duration,
     /// Cells of the mandatory part; the optional part triples them again and again
-    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    #[arg(
+        long,
+        default_value_t = 10_000,
+        value_parser = clap::value_parser!(u64).range(1..=1_000_000_000)
+    )]
     cells: u64,
     #[command(flatten)]
     common: Common,
@@ -76,36 +80,51 @@ impl Integral {
     }
 }
 
+/// What has come out so far.
+#[derive(Default)]
+struct Results {
+    jobs: u64,
+    /// Error and cells of the last job.
+    last: (f64, u64),
+    error_sum: f64,
+    /// Chunks of refinement, and how many of them in the background.
+    chunks: u64,
+    background: u64,
+}
+
+impl Results {
+    fn extra(&self) -> Extra {
+        vec![
+            ("error", Value::from(self.last.0)),
+            ("cells", Value::from(self.last.1)),
+            ("mean_error", Value::from(self.error_sum / self.jobs.max(1) as f64)),
+            ("in_background", rounded(self.background as f64 / self.chunks.max(1) as f64)),
+        ]
+    }
+}
+
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let stop = stop_flag()?;
     let mut releases = Releases::begin(args.period)?;
     let mut progress = Progress::new("anytime", &args.common);
-    let (mut jobs, mut error_sum, mut last, mut refined) = (0u64, 0.0, (0.0, 0), 0u64);
-    let extra = |last: (f64, u64), mean: f64, refined: u64| {
-        vec![
-            ("error", Value::from(last.0)),
-            ("cells", Value::from(last.1)),
-            ("mean_error", Value::from(mean)),
-            ("refined", Value::from(refined)),
-        ]
-    };
+    let mut results = Results::default();
     while !stop.load(Ordering::Relaxed) && !progress.over() {
         if !releases.wait(&stop)? {
             break;
         }
         let mut integral = Integral::mandatory(args.cells);
         releases.done()?;
-        while !stop.load(Ordering::Relaxed) && integral.cells < FINEST && releases.spare()? {
+        while !stop.load(Ordering::Relaxed) && integral.cells < FINEST && releases.spare() {
             integral.refine();
+            results.chunks += 1;
+            results.background += u64::from(releases.in_background());
         }
-        jobs += 1;
-        refined += u64::from(integral.cells > args.cells);
-        error_sum += integral.error();
-        last = (integral.error(), integral.cells);
-        let mean = error_sum / jobs as f64;
-        progress.look(|| jobs, || extra(last, mean, refined))?;
+        results.jobs += 1;
+        results.error_sum += integral.error();
+        results.last = (integral.error(), integral.cells);
+        progress.look(|| results.jobs, || results.extra())?;
     }
-    progress.last(jobs, extra(last, error_sum / jobs.max(1) as f64, refined))
+    progress.last(results.jobs, results.extra())
 }
 
 #[cfg(test)]

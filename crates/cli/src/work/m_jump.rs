@@ -48,12 +48,13 @@ impl MJump {
     /// Writes every 8 KB from `offset` bytes on.
     fn column(&mut self, offset: usize) -> u64 {
         let mut register = self.value;
-        // Odd, so that a product is never zero; unknown to the compiler, so that none is left out.
+        // Unknown to the compiler, so that no multiplication is done beforehand.
         let factor: u32 = black_box(3);
         for word in self.array[offset / 4..].iter_mut().step_by(JUMP / 4) {
             *word = register;
             for _ in 0..self.delay {
-                register = register.wrapping_mul(factor);
+                // The exclusive or keeps the compiler from merging several multiplications.
+                register = register.wrapping_mul(factor) ^ 2;
             }
         }
         self.value = self.value.wrapping_add(2);

@@ -11,6 +11,8 @@ mod periodic;
 mod releases;
 mod spin;
 
+pub(crate) use pace::stop_flag;
+
 use crate::failure::{Answer, Outcome};
 use maracas_core::Duration;
 

@@ -66,7 +66,7 @@ pub(super) fn drive<K: Kernel>(
 }
 
 /// A flag that SIGTERM and SIGINT raise.
-pub(super) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
+pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
         signal_hook::flag::register(signal, Arc::clone(&stop))

@@ -1,4 +1,5 @@
 //! What the tests of the command line share: a scratch directory and the real binary.
+#![allow(dead_code, reason = "every test binary uses its part")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -18,16 +18,19 @@ pub(crate) enum Token {
     Bell,
     /// The mailbox has a request.
     Mail,
+    /// The guardian died.
+    Guardian,
 }
 
 impl Token {
     const fn word(self) -> u64 {
         match self {
-            Self::Budget(vcpu) => 4 + vcpu.0 as u64,
+            Self::Budget(vcpu) => 5 + vcpu.0 as u64,
             Self::Records => 0,
             Self::Alarm => 1,
             Self::Bell => 2,
             Self::Mail => 3,
+            Self::Guardian => 4,
         }
     }
     const fn of(word: u64) -> Self {
@@ -36,7 +39,8 @@ impl Token {
             1 => Self::Alarm,
             2 => Self::Bell,
             3 => Self::Mail,
-            vcpu => Self::Budget(VcpuId((vcpu - 4) as u32)),
+            4 => Self::Guardian,
+            vcpu => Self::Budget(VcpuId((vcpu - 5) as u32)),
         }
     }
 }

@@ -103,6 +103,14 @@ fn free(groups: &str, run: Identity) -> Result<(), String> {
     Ok(())
 }
 
+/// What to call a VCPU that was given no name: its program and its first thread's number.
+pub(super) fn name_of(members: &Members) -> String {
+    let tid = members.tids.first().copied().unwrap_or(members.pid);
+    let program = fs::read_to_string(format!("/proc/{tid}/comm")).unwrap_or_default();
+    let kept = program.chars().filter(|c| !c.is_control() && *c != '/').collect::<String>();
+    format!("{kept}-{tid}")
+}
+
 fn threads(pid: i32) -> io::Result<Vec<i32>> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task"))?;
     Ok(tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()).collect())
@@ -134,6 +142,7 @@ mod tests {
         assert!(why.contains("not user 65534's"), "{why}");
         let mine = members(Asked::Process(own), 0, run).unwrap();
         assert_eq!(mine.pid, own as i32);
+        assert!(name_of(&Members { tids: vec![], ..mine.clone() }).ends_with(&format!("-{own}")));
         assert!(mine.tids.contains(&(own as i32)));
     }
 }

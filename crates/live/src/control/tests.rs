@@ -1,1 +1,284 @@
 use super::*;
+use maracas_core::control::{Frames, MAX_BODY, Message};
+use maracas_core::{Duration, Job};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU32;
+use std::time;
+
+/// Stands in for a running system; what it was told is kept for the test to read.
+#[derive(Clone, Default)]
+struct Fake(Arc<Told>);
+
+#[derive(Default)]
+struct Told {
+    created: AtomicU32,
+    done: Mutex<Vec<(JobId, Instant)>>,
+}
+
+const NOW: Instant = Instant::from_ticks(5_000);
+
+impl Served for Fake {
+    fn now(&self) -> Instant {
+        NOW
+    }
+    fn create(&self, name: &str, vcpu: Vcpu, of: &Members) -> Result<(VcpuId, CoreId), Refusal> {
+        assert_eq!((name, of.tids.len()), ("camera", 1));
+        if vcpu.colors > 0 {
+            let reason = "no colours here".to_string();
+            return Err(Refusal::NotAdmitted(maracas_core::admission::NotAdmitted {
+                reason,
+                closest: None,
+            }));
+        }
+        Ok((VcpuId(self.0.created.fetch_add(1, Ordering::SeqCst)), CoreId(0)))
+    }
+    fn set(&self, vcpu: VcpuId, _: Reservation) -> Result<CoreId, Refusal> {
+        Err(Refusal::Unknown(vcpu))
+    }
+    fn destroy(&self, _: VcpuId) -> Result<(), Refusal> {
+        Ok(())
+    }
+    fn list(&self) -> Result<Vec<VcpuStatus>, Refusal> {
+        let status = |id: u32| VcpuStatus {
+            id: VcpuId(id),
+            name: "x".repeat(200),
+            reservation: Reservation::implicit(Duration::from_millis(1), Duration::from_millis(9)),
+            core: CoreId(0),
+            mode: None,
+            foreground: Duration::ZERO,
+            background: Duration::ZERO,
+            threads: 1,
+        };
+        Ok((0..100).map(status).collect())
+    }
+    fn completed(&self, job: JobId, at: Instant) {
+        self.0.done.lock().unwrap().push((job, at));
+    }
+}
+
+/// A server of its own for each test, in a directory of its own.
+fn serve() -> (Server, Fake) {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::SeqCst);
+    let name = format!("maracas-control-{}-{number}.sock", std::process::id());
+    let fake = Fake::default();
+    (Server::start_at(env::temp_dir().join(name), fake.clone(), "p-edf").unwrap(), fake)
+}
+
+struct Caller {
+    stream: UnixStream,
+    frames: Frames,
+}
+
+impl Caller {
+    fn silent(server: &Server) -> Self {
+        let stream = UnixStream::connect(server.path()).unwrap();
+        stream.set_read_timeout(Some(time::Duration::from_secs(10))).unwrap();
+        Self { stream, frames: Frames::new() }
+    }
+    fn new(server: &Server) -> Self {
+        let mut caller = Self::silent(server);
+        let reply = caller.ask(&Request::Hello { version: VERSION });
+        assert!(matches!(reply, Some(Reply::Hello { version: VERSION, .. })), "{reply:?}");
+        caller
+    }
+    fn say(&mut self, request: &Request) {
+        let mut frame = Vec::new();
+        request.write(&mut frame).unwrap();
+        self.stream.write_all(&frame).unwrap();
+    }
+    /// The next reply, or `None` where the server has closed.
+    fn hear(&mut self) -> Option<Reply> {
+        let mut piece = [0; 4096];
+        loop {
+            if let Some(reply) = self.frames.take().unwrap() {
+                return Some(reply);
+            }
+            match self.stream.read(&mut piece) {
+                Ok(0) | Err(_) => return None,
+                Ok(length) => self.frames.extend(&piece[..length]),
+            }
+        }
+    }
+    fn ask(&mut self, request: &Request) -> Option<Reply> {
+        self.say(request);
+        self.hear()
+    }
+    fn error(&mut self, request: &Request) -> String {
+        match self.ask(request) {
+            Some(Reply::Error(why)) => why,
+            other => panic!("{request:?} was answered by {other:?}"),
+        }
+    }
+}
+
+fn camera() -> NewVcpu {
+    // SAFETY: cannot fail.
+    let tid = unsafe { libc::gettid() }.unsigned_abs();
+    let members = words::Members::Thread(tid);
+    let new = NewVcpu::new(Duration::from_millis(2), Duration::from_millis(10), members);
+    NewVcpu { name: "camera".into(), ..new }
+}
+
+fn job(vcpu: u32, index: u32) -> Job {
+    let id = JobId { vcpu: VcpuId(vcpu), index };
+    Job { id, release: Instant::ZERO, deadline: NOW }
+}
+
+#[test]
+fn requests_are_answered_in_order() {
+    let (server, _) = serve();
+    let mut caller = Caller::new(&server);
+    // All at once, in one write: no answer may be waited for that is already there.
+    let refused = NewVcpu { colors: 1, ..camera() };
+    let mut bytes = Vec::new();
+    for request in [Request::Create(camera()), Request::Create(refused), Request::List] {
+        request.write(&mut bytes).unwrap();
+    }
+    caller.stream.write_all(&bytes).unwrap();
+    let created = Reply::Created { vcpu: VcpuId(0), core: CoreId(0) };
+    assert_eq!(caller.hear(), Some(created));
+    let Some(Reply::Refused(why)) = caller.hear() else { panic!("no refusal") };
+    assert_eq!(why.text, "no colours here");
+    assert!(matches!(caller.hear(), Some(Reply::Vcpus(list)) if list.len() == 100));
+    let zero = Reservation::implicit(Duration::ZERO, Duration::ZERO);
+    let why = caller.error(&Request::Set { vcpu: VcpuId(0), reservation: zero });
+    assert!(why.contains("period 0"), "{why}");
+    let fine = camera().reservation;
+    let why = caller.error(&Request::Set { vcpu: VcpuId(7), reservation: fine });
+    assert!(why.contains("no vcpu7"), "{why}");
+    let path = server.path().to_path_buf();
+    drop(server);
+    assert_eq!(caller.hear(), None, "the end of the server must be seen");
+    assert!(!path.exists(), "the socket must be removed");
+}
+
+#[test]
+fn nonsense_is_answered_and_shut_out() {
+    let (server, _) = serve();
+    let why = Caller::silent(&server).error(&Request::List);
+    assert_eq!(why, "say hello first");
+    let why = Caller::silent(&server).error(&Request::Hello { version: 99 });
+    assert!(why.contains("version 99"), "{why}");
+    for bytes in [&u32::MAX.to_le_bytes()[..], &[3, 0, 0, 0, 200, 200, 200], &[0, 0, 0, 0]] {
+        let mut caller = Caller::silent(&server);
+        caller.stream.write_all(bytes).unwrap();
+        assert!(matches!(caller.hear(), Some(Reply::Error(_))), "{bytes:?}");
+        assert_eq!(caller.hear(), None, "{bytes:?} must end the connection");
+    }
+    Caller::new(&server);
+}
+
+#[test]
+fn half_messages_and_slow_readers_hold_up_nobody() {
+    let (server, _) = serve();
+    let mut half = Caller::silent(&server);
+    half.stream.write_all(&(MAX_BODY as u32).to_le_bytes()).unwrap();
+    half.stream.write_all(&[7; 100]).unwrap();
+    // Never reads; each answer has 20 kB.
+    let deaf = Caller::new(&server);
+    deaf.stream.set_nonblocking(true).unwrap();
+    let mut frame = Vec::new();
+    Request::List.write(&mut frame).unwrap();
+    let mut asked = 0;
+    let end = time::Instant::now() + time::Duration::from_millis(300);
+    while time::Instant::now() < end && asked < 100_000 {
+        asked += usize::from((&deaf.stream).write_all(&frame).is_ok());
+    }
+    assert!(asked < 100_000, "the server read on although nobody read its answers");
+    let mut caller = Caller::new(&server);
+    for _ in 0..10 {
+        assert!(matches!(caller.ask(&Request::List), Some(Reply::Vcpus(_))));
+    }
+}
+
+#[test]
+fn the_client_silent_longest_makes_room() {
+    let (server, _) = serve();
+    let mut callers: Vec<Caller> = (0..CLIENTS).map(|_| Caller::new(&server)).collect();
+    let jobs = callers[0].ask(&Request::Jobs { vcpu: VcpuId(5) });
+    assert_eq!(jobs, Some(Reply::Done));
+    Caller::new(&server);
+    assert_eq!(callers[1].hear(), None, "the oldest without jobs must leave");
+    server.gate().release(&job(5, 0));
+    assert_eq!(callers[0].hear(), Some(Reply::Job(job(5, 0))), "who has jobs stays");
+}
+
+#[test]
+fn releases_come_in_order_before_and_after_the_program_does() {
+    let (server, fake) = serve();
+    let gate = server.gate();
+    (0..10).for_each(|index| gate.release(&job(5, index)));
+    let mut caller = Caller::new(&server);
+    assert_eq!(caller.ask(&Request::Jobs { vcpu: VcpuId(5) }), Some(Reply::Done));
+    (10..20).for_each(|index| gate.release(&job(5, index)));
+    for index in 0..20 {
+        assert_eq!(caller.hear(), Some(Reply::Job(job(5, index))));
+    }
+    gate.release(&job(6, 0));
+    caller.say(&Request::JobDone { job: job(5, 0).id, at: Instant::from_ticks(7) });
+    caller.say(&Request::JobDone { job: job(5, 1).id, at: Instant::NEVER });
+    let why = caller.error(&Request::List);
+    assert!(why.contains("for the jobs of vcpu5 alone"), "{why}");
+    let done = fake.0.done.lock().unwrap().clone();
+    // A time that has not come yet is taken for now.
+    assert_eq!(done, [(job(5, 0).id, Instant::from_ticks(7)), (job(5, 1).id, NOW)]);
+    assert_eq!(server.lost_releases(), 0);
+}
+
+#[test]
+fn a_full_socket_delays_releases_and_never_the_agent() {
+    let (server, _) = serve();
+    let gate = server.gate();
+    let mut caller = Caller::new(&server);
+    assert_eq!(caller.ask(&Request::Jobs { vcpu: VcpuId(1) }), Some(Reply::Done));
+    let start = time::Instant::now();
+    (0..5_000).for_each(|index| gate.release(&job(1, index)));
+    assert!(start.elapsed() < time::Duration::from_secs(5), "releasing must not wait");
+    let mut last = None;
+    caller.stream.set_read_timeout(Some(time::Duration::from_millis(500))).unwrap();
+    while let Some(Reply::Job(job)) = caller.hear() {
+        assert!(last < Some(job.id.index), "{} came after {last:?}", job.id.index);
+        last = Some(job.id.index);
+    }
+    assert!(last > Some(100), "only {last:?} came");
+}
+
+#[test]
+fn another_user_reads_one_refusal() {
+    // SAFETY: cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("skipped: needs root to become another user");
+        return;
+    }
+    let (server, _) = serve();
+    let path = server.path().to_path_buf();
+    let mut command = Command::new("true");
+    command.stdout(Stdio::piped());
+    // SAFETY: system calls on buffers of the stack.
+    unsafe {
+        command.pre_exec(move || {
+            if libc::setgid(65_534) != 0 || libc::setuid(65_534) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let mut stream = UnixStream::connect(&path)?;
+            let mut piece = [0; 512];
+            let length = stream.read(&mut piece)?;
+            // Shut out: nothing follows, whatever is asked.
+            let _ = stream.write_all(&[1, 0, 0, 0, 4]);
+            let rest = stream.read(&mut [0; 8]).unwrap_or(0);
+            assert_eq!(rest, 0);
+            libc::write(1, piece.as_ptr().cast(), length);
+            Ok(())
+        });
+    }
+    let output = command.output().unwrap();
+    let Ok(Reply::Error(why)) = Reply::read(&output.stdout[4..]) else { panic!("{output:?}") };
+    let expected = "user 65534 may not control this run; ask as root or as the starting user";
+    assert_eq!(why, expected);
+    Caller::new(&server);
+}

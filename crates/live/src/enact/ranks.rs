@@ -4,7 +4,7 @@
 //! order a VCPU is raised to the same priority for ever, and a raise is one call a thread.
 
 use crate::machine::vcpu::{Live, Post};
-use maracas_core::contract::Line;
+use maracas_core::contract::{Grant, Line};
 
 /// Above all foreground; agents, the runtime and the guardian stand higher (98, 97, 99).
 const CEILING: u8 = 81;
@@ -12,33 +12,66 @@ const CEILING: u8 = 81;
 const LOWEST: u8 = 10;
 
 /// Gives every body that is wanted in the foreground a priority in the order of the line.
-pub(super) fn assign(line: &Line, bodies: &mut [Box<Live>]) {
+pub(super) fn assign(line: &Line, bodies: &mut [Live]) {
     let wanted = |body: &Live| matches!(body.want, Post::Foreground(_));
-    let mut rest = bodies.iter().filter(|body| wanted(body)).count();
-    let mut above = CEILING;
-    for (place, grant) in line.foreground.iter().enumerate() {
-        let Some(index) = bodies.iter().position(|body| body.id == grant.vcpu && wanted(body))
-        else {
-            continue;
-        };
-        rest -= 1;
-        // Room for those who come after; beyond 70 entries the last share one priority.
-        let least = LOWEST.saturating_add(u8::try_from(rest).unwrap_or(u8::MAX)).min(above);
-        let held = bodies[index].last_priority;
-        let priority = if held < above && held >= least {
-            held
-        } else {
-            let later = &line.foreground[place + 1..];
-            let below = later
-                .iter()
-                .filter_map(|grant| bodies.iter().find(|body| body.id == grant.vcpu))
-                .filter(|body| wanted(body) && body.last_priority < above)
-                .map(|body| body.last_priority)
-                .max();
-            let middle = below.unwrap_or(LOWEST).midpoint(above);
-            middle.clamp(least, above.saturating_sub(1).max(least))
-        };
+    let place =
+        |grant: &Grant| bodies.iter().position(|body| body.id == grant.vcpu && wanted(body));
+    let order: Vec<usize> = line.foreground.iter().filter_map(place).collect();
+    let held: Vec<u8> = order.iter().map(|index| bodies[*index].last_priority).collect();
+    let mut given = Vec::with_capacity(held.len());
+    assign_in_order(&held, &mut given);
+    for (index, priority) in order.into_iter().zip(given) {
         bodies[index].want = Post::Foreground(priority);
+    }
+}
+
+/// Priorities by place, given those that were held (0 = none yet).
+fn assign_in_order(held: &[u8], given: &mut Vec<u8>) {
+    let mut above = CEILING;
+    for (place, &own) in held.iter().enumerate() {
+        // Room for those who come after; beyond 71 entries the last share one priority.
+        let rest = u8::try_from(held.len() - place - 1).unwrap_or(u8::MAX);
+        let most = above.saturating_sub(1).max(LOWEST);
+        let least = LOWEST.saturating_add(rest).min(most);
+        let priority = if (least..=most).contains(&own) {
+            own
+        } else {
+            let later = held[place + 1..].iter().filter(|later| **later < above);
+            let below = later.max().copied().unwrap_or(0).max(LOWEST);
+            below.midpoint(above).clamp(least, most)
+        };
+        given.push(priority);
         above = priority;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Priorities held, places in the line, and what comes out.
+    fn assigned(held: &[u8]) -> Vec<u8> {
+        let mut given = Vec::new();
+        assign_in_order(held, &mut given);
+        given
+    }
+
+    #[test]
+    fn whoever_fits_keeps_his_priority() {
+        assert_eq!(assigned(&[0, 0, 0]), [45, 27, 18]);
+        assert_eq!(assigned(&[45, 27, 18]), [45, 27, 18]);
+        assert_eq!(assigned(&[45, 18]), [45, 18], "who leaves disturbs nobody");
+        assert_eq!(assigned(&[45, 0, 27, 18]), [45, 36, 27, 18], "who comes goes between");
+        assert_eq!(assigned(&[27, 45, 18]), [27, 22, 18], "only who stands wrong changes");
+    }
+
+    #[test]
+    fn the_order_is_strict_as_long_as_there_is_room() {
+        let many = assigned(&[0; 70]);
+        assert!(many.windows(2).all(|pair| pair[0] > pair[1]), "{many:?}");
+        assert!(many.iter().all(|priority| (LOWEST..CEILING).contains(priority)));
+        let too_many = assigned(&[0; 90]);
+        assert!(too_many.windows(2).all(|pair| pair[0] >= pair[1]), "{too_many:?}");
+        assert!(too_many.iter().all(|priority| (LOWEST..CEILING).contains(priority)));
     }
 }

@@ -22,6 +22,9 @@ use maracas_core::contract::{End, Mode, Stint, Usage};
 use maracas_core::{Duration, Event, Instant, VcpuId};
 use std::collections::{HashMap, VecDeque};
 
+/// Service without a record that is not worth a stint of its own: a few switches' worth.
+const SWITCHES_NS: u64 = 20_000;
+
 /// The machine changed how a body is held; takes its place among the records by its time.
 #[derive(Debug)]
 pub(super) struct Change {
@@ -31,6 +34,8 @@ pub(super) struct Change {
     pub(super) mode: Mode,
     pub(super) meter_ns: u64,
     pub(super) end: End,
+    /// The mode that begins.
+    pub(super) next: Mode,
     /// Whether it is frozen from now on.
     pub(super) frozen: bool,
 }
@@ -50,7 +55,7 @@ struct Open {
 /// What the records of a core have told so far.
 #[derive(Debug)]
 pub(super) struct Tracker {
-    switches: Switches,
+    switches: Option<Switches>,
     pub(super) changes: VecDeque<Change>,
     /// Whose thread is whose.
     pub(super) owners: HashMap<i32, VcpuId>,
@@ -59,7 +64,7 @@ pub(super) struct Tracker {
 }
 
 impl Tracker {
-    pub(super) fn new(switches: Switches) -> Self {
+    pub(super) fn new(switches: Option<Switches>) -> Self {
         Self {
             switches,
             changes: VecDeque::with_capacity(256),
@@ -73,10 +78,13 @@ impl Tracker {
 impl Core {
     /// Reads all records and turns them into events in the outbox.
     pub(crate) fn drain(&mut self) {
+        if self.read_clocks() {
+            return;
+        }
         // A bound, so that a storm of switches cannot keep the agent here: the rest comes next time.
         for _ in 0..16_384 {
             if self.tracker.peeked.is_none() {
-                self.tracker.peeked = self.tracker.switches.next();
+                self.tracker.peeked = self.tracker.switches.as_mut().and_then(Switches::next);
             }
             let record_at = self.tracker.peeked.map(|record| self.clock.instant(record.at_ns()));
             match (self.tracker.changes.front(), record_at) {
@@ -99,11 +107,11 @@ impl Core {
         let Some(vcpu) = self.tracker.open.as_ref().map(|open| open.vcpu) else { return };
         let Some(body) = self.body(vcpu) else { return };
         let result = body.settle();
-        let (mode, frozen) = (body.mode(), body.trapped);
+        let (mode, frozen) = (body.read_mode, body.trapped);
         let meter_ns = body.meter(mode).ticks();
         self.report(result, maracas_core::contract::Refused::Sample);
         let at = self.clock.now();
-        let change = Change { at, vcpu, mode, meter_ns, end: End::Metered, frozen };
+        let change = Change { at, vcpu, mode, meter_ns, end: End::Metered, next: mode, frozen };
         self.tracker.changes.push_back(change);
     }
 
@@ -138,7 +146,7 @@ impl Core {
         if body.trapped {
             return;
         }
-        let (woke, mode) = (!body.is_runnable(), body.mode());
+        let (woke, mode) = (!body.is_runnable(), body.read_mode);
         if let Some(thread) = body.thread(tid) {
             thread.runnable = true;
         }
@@ -146,8 +154,14 @@ impl Core {
             Some(open) if open.vcpu == vcpu => open.in_at = Some(at),
             Some(_) | None => {
                 self.close(None, End::Preempted);
-                let open =
-                    Open { vcpu, mode, from: at, in_at: Some(at), last_out: at, ran: Duration::ZERO };
+                let open = Open {
+                    vcpu,
+                    mode,
+                    from: at,
+                    in_at: Some(at),
+                    last_out: at,
+                    ran: Duration::ZERO,
+                };
                 self.tracker.open = Some(open);
             }
         }
@@ -181,6 +195,7 @@ impl Core {
         let (vcpu, at) = (change.vcpu, change.at);
         let Some(index) = self.index(vcpu) else { return };
         self.bodies[index].trapped = change.frozen;
+        self.bodies[index].read_mode = change.next;
         let on_core = self.tracker.open.as_ref().filter(|open| open.vcpu == vcpu);
         match on_core.map(|open| open.in_at) {
             Some(in_at) => {
@@ -188,14 +203,17 @@ impl Core {
                 // On the core all along, or only read: it goes on at once.
                 let goes_on = in_at.is_some() || change.end == End::Metered;
                 if goes_on && !change.frozen {
-                    let mode = self.bodies[index].mode();
+                    let mode = change.next;
                     let in_at = in_at.map(|_| at);
                     let open =
                         Open { vcpu, mode, from: at, in_at, last_out: at, ran: Duration::ZERO };
                     self.tracker.open = Some(open);
                 }
             }
-            None => self.settle_last(index, change.mode, change.meter_ns),
+            None => {
+                self.settle_last(index, change.mode, change.meter_ns);
+                self.tell_rest(index, &change);
+            }
         }
     }
 }
@@ -237,6 +255,24 @@ impl Core {
         let exact_ns = (service_ns + more).saturating_sub(less);
         *told_ns = *told_ns - service_ns + exact_ns;
         stint.usage.service = Duration::from_nanos(exact_ns);
+    }
+
+    /// Tells what no record told of, as one stint before the change: records may be lost, and a
+    /// policy that never hears of service would wait for ever for the mark to be reached.
+    fn tell_rest(&mut self, index: usize, change: &Change) {
+        let core = self.id;
+        let body = &mut self.bodies[index];
+        let told_ns = &mut body.told_ns[change.mode as usize];
+        let rest_ns = change.meter_ns.saturating_sub(*told_ns);
+        // What switching in and out costs is told with the next stint.
+        if rest_ns < SWITCHES_NS && change.end != End::MarkReached || rest_ns == 0 {
+            return;
+        }
+        *told_ns += rest_ns;
+        let usage = Usage { service: Duration::from_nanos(rest_ns), ..Usage::default() };
+        let from = Instant::from_ticks(change.at.ticks().saturating_sub(rest_ns));
+        let (vcpu, mode, to, end) = (change.vcpu, change.mode, change.at, change.end);
+        self.outbox.push((to, Event::Ran(Stint { vcpu, core, mode, from, to, usage, end })));
     }
 
     /// Makes the told stints of all bodies that are off the core equal to their meters.

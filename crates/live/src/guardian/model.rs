@@ -3,7 +3,8 @@
 //! What can go wrong here goes wrong between two system calls, so the model's steps are system
 //! calls, in the order of [`Protocol::REAL`]. The repair itself is driven by that very order
 //! ([`super::restore`]). Runtime and guardian may die before any step; programs may fork, and end,
-//! before any step. Another order is another [`Protocol`]: the tests show that wrong ones are
+//! before any step, and the brake, a thread of its own, may freeze or thaw a group before any step
+//! of anything but that VCPU's end. Another order is another [`Protocol`]: the tests show that wrong ones are
 //! found out.
 //!
 //! # What is checked
@@ -14,6 +15,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::{Deref, DerefMut};
 
 /// The most VCPUs that a search takes; three show every way in which they can be interleaved on
@@ -58,10 +60,6 @@ pub enum Operation {
     Demote,
     /// Foreground to waiting, frozen.
     Park,
-    /// Its core's background door closes.
-    Freeze,
-    /// The door opens.
-    Thaw,
     /// To another core.
     Migrate,
     /// The VCPU ends, or is told to.
@@ -128,7 +126,8 @@ pub struct Protocol {
     pub close: &'static [Close],
     /// Whether children of a raised thread start as `SCHED_OTHER` (`SCHED_RESET_ON_FORK`).
     pub reset_on_fork: bool,
-    /// Whether [`Repair::Demote`] reads the list of threads again until it finds none raised.
+    /// Whether [`Repair::Demote`] reads the list of threads again until it finds none raised and
+    /// none gone (which may have borne a raised child since: found by this search).
     pub demote_until_quiet: bool,
 }
 
@@ -165,8 +164,6 @@ impl Protocol {
             (Operation::Promote, _) => self.promote,
             (Operation::Demote, _) => &[Step::Demote],
             (Operation::Park, _) => self.park,
-            (Operation::Freeze, _) => &[Step::Freeze],
-            (Operation::Thaw, _) => &[Step::Thaw],
             (Operation::Migrate, _) => self.migrate,
             (Operation::Stop, Member::Program) => self.stop_program,
             (Operation::Stop, Member::Client) => self.stop_client,
@@ -284,6 +281,34 @@ pub struct Found {
     pub counterexample: Option<(Vec<String>, String)>,
 }
 
+/// Mixes words by multiplication (Fibonacci hashing: Knuth, The Art of Computer Programming 3,
+/// 6.4). The states are no adversary's, and a search hashes ten for each that it keeps.
+#[derive(Clone, Copy, Default)]
+struct Mix(u64);
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+    fn write_u8(&mut self, word: u8) {
+        self.write_u64(u64::from(word));
+    }
+    fn write_isize(&mut self, word: isize) {
+        self.write_u64(word as u64);
+    }
+    fn write_usize(&mut self, word: usize) {
+        self.write_u64(word as u64);
+    }
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
 /// How far the search goes.
 #[derive(Clone, Debug)]
 pub struct Scope {
@@ -293,6 +318,8 @@ pub struct Scope {
     pub cores: usize,
     /// Whether the guardian may find the heartbeat lost while the runtime lives.
     pub hangs: bool,
+    /// Whether `clean` may be run beside a guardian that is alive.
+    pub rivals: bool,
     /// How many guardians may die, one after another.
     pub guardians: u8,
     /// How many runs of `clean` may die before one comes through.
@@ -302,7 +329,8 @@ pub struct Scope {
 /// Searches every state that can be reached, in breadth.
 pub fn search(protocol: &Protocol, scope: &Scope) -> Found {
     let start = State::start(scope);
-    let mut numbers = HashMap::from([(start, 0usize)]);
+    let mut numbers = HashMap::<State, usize, BuildHasherDefault<Mix>>::default();
+    numbers.insert(start, 0);
     let mut states = vec![(start, 0usize, Label::RuntimeDies)];
     let mut arrows: Vec<(usize, usize)> = Vec::new();
     let mut next = 0;
@@ -374,7 +402,7 @@ impl Repairer {
 impl State {
     fn start(scope: &Scope) -> Self {
         let vcpu = |member: Member| Vcpu {
-            member: member,
+            member,
             doing: None,
             enrolled: false,
             stopped: false,

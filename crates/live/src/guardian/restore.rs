@@ -4,21 +4,26 @@
 use super::Charge;
 use super::model::{Protocol, Repair};
 use crate::host::Identity;
-use crate::host::cgroup::{Hierarchies, Remains, Repaired};
+use crate::host::cgroup::{Hierarchies, Remains};
 use crate::host::sched::{self, KernelPolicy};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io, thread, time};
 
 /// The directory of all runs in a hierarchy, as [`crate::host::cgroup`] lays it out.
 const HOUSE: &str = "maracas";
 
-/// How often threads are read and demoted again until none is raised. Children of raised threads
-/// start unraised, so a second pass finds nothing; more are for threads with rights of their own.
-const PASSES: usize = 100;
+/// How often threads are read and demoted again until none is raised and none gone. Children of
+/// raised threads start unraised, so a second pass finds nothing; ten are for threads with rights
+/// of their own, and keep a program that forks all the time from holding up the rest.
+const PASSES: usize = 10;
 
-/// How often killing, releasing and removing are tried: a starting program may enter a group
-/// after it was emptied, and a killed one takes some milliseconds to be gone.
-const TRIES: u32 = 20;
+/// How often releasing and removing are tried, each with the half second of patience that
+/// [`Remains::repair`] has with a busy group.
+const TRIES: u32 = 10;
+
+/// How long programs are killed again and again; usually they are gone after some milliseconds.
+const KILLING: time::Duration = time::Duration::from_secs(1);
 
 /// What a repair did.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,25 +34,34 @@ pub struct Restored {
     pub demoted: usize,
     /// Groups thawed.
     pub thawed: usize,
-    /// What was killed, released and removed in the control groups.
-    pub groups: Repaired,
+    /// Processes killed.
+    pub killed: BTreeSet<i32>,
+    /// Processes moved back where they came from.
+    pub released: BTreeSet<i32>,
+    /// Control groups removed.
+    pub groups: usize,
     /// Files removed.
     pub files: Vec<PathBuf>,
 }
 
+impl Restored {
+    /// Whether threads or processes were touched, not only empty groups and files removed.
+    pub fn touched_anyone(&self) -> bool {
+        let processes = !self.killed.is_empty() || !self.released.is_empty();
+        self.demoted > 0 || self.thawed > 0 || processes
+    }
+}
+
 impl fmt::Display for Restored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Repaired { killed, released, groups } = &self.groups;
+        let Self { run, demoted, thawed, killed, released, groups, files } = self;
         write!(
             f,
-            "run {}: demoted {} threads, thawed {} groups, killed {} processes, released {}, \
-             removed {groups} groups and {} files",
-            self.run,
-            self.demoted,
-            self.thawed,
+            "run {run}: demoted {demoted} threads, thawed {thawed} groups, killed {} processes, \
+             released {}, removed {groups} groups and {} files",
             killed.len(),
             released.len(),
-            self.files.len(),
+            files.len(),
         )
     }
 }
@@ -57,20 +71,24 @@ impl fmt::Display for Restored {
 /// # Errors
 /// The obstacle that stayed after every try, named; everything that could be done was done.
 pub fn restore(hierarchies: &Hierarchies, charge: &Charge) -> io::Result<Restored> {
+    let (hosts, run) = (hierarchies, charge.run);
     let mut done = Restored {
-        run: charge.run,
+        run,
         demoted: 0,
         thawed: 0,
-        groups: Repaired::default(),
+        killed: BTreeSet::new(),
+        released: BTreeSet::new(),
+        groups: 0,
         files: Vec::new(),
     };
     for station in Protocol::REAL.repair {
         match station {
-            Repair::Demote => done.demoted += demote(hierarchies, charge.run),
-            Repair::Thaw => done.thawed += thaw(hierarchies, charge.run),
-            Repair::Kill => done.groups = groups(hierarchies, charge.run)?,
-            // Both are inside the step before: programs and clients live in subtrees of their own.
-            Repair::MoveBack | Repair::RemoveGroups => {}
+            Repair::Demote => done.demoted += demote(hosts, run),
+            Repair::Thaw => done.thawed += thaw(hosts, run),
+            Repair::Kill => kill(hosts, run, &mut done),
+            Repair::MoveBack => release(hosts, run, &mut done)?,
+            // Inside the two steps before: programs and clients have subtrees of their own.
+            Repair::RemoveGroups => {}
             Repair::Forget => {
                 let removed = charge.files.iter().filter(|file| fs::remove_file(file).is_ok());
                 done.files.extend(removed.cloned());
@@ -91,26 +109,26 @@ pub fn relieve(hierarchies: &Hierarchies, run: Identity) {
     }
 }
 
-/// Takes every thread of the run back to `SCHED_OTHER`, until a pass finds none raised. Returns
-/// how many were.
+/// Takes every thread of the run back to `SCHED_OTHER`, until a pass finds none raised and none
+/// gone. Returns how many were raised.
 fn demote(hierarchies: &Hierarchies, run: Identity) -> usize {
     let mut demoted = 0;
     for _ in 0..PASSES {
-        let mut raised = 0;
+        let (mut raised, mut gone) = (0, false);
         for dir in directories(hierarchies, run) {
-            let list = fs::read_to_string(dir.join("cgroup.threads"))
-                .or_else(|_| fs::read_to_string(dir.join("tasks")))
-                .unwrap_or_default();
-            for tid in list.lines().filter_map(|line| line.parse().ok()) {
-                let policy = sched::policy_of(tid);
-                if !matches!(policy, Ok(KernelPolicy::Other) | Err(_)) {
-                    // A thread that is gone, or not ours to change, must not hold up the others.
-                    raised += usize::from(sched::set_other(tid).is_ok());
+            let tids = [dir.join("cgroup.threads"), dir.join("tasks")];
+            for tid in tids.iter().flat_map(|file| numbers(file)) {
+                match sched::policy_of(tid) {
+                    Ok(KernelPolicy::Other) => {}
+                    // A thread that is not ours to change must not hold up the others.
+                    Ok(_) => raised += usize::from(sched::set_other(tid).is_ok()),
+                    // It may have borne a raised child since the list was read.
+                    Err(_) => gone = true,
                 }
             }
         }
         demoted += raised;
-        if raised == 0 {
+        if raised == 0 && !gone {
             break;
         }
     }
@@ -133,32 +151,66 @@ fn thaw(hierarchies: &Hierarchies, run: Identity) -> usize {
     thawed
 }
 
-/// Kills what the run had started, releases its clients and removes its groups; begins anew, from
-/// the first station, where a group turns out not to be empty.
-fn groups(hierarchies: &Hierarchies, run: Identity) -> io::Result<Repaired> {
-    let mut total = Repaired::default();
+/// Kills what the run had started and removes its groups, again and again until they are gone: a
+/// program that was just being started may enter its group after the kill. Where the kernel has no
+/// `cgroup.kill` nothing is done; [`Remains::repair`] kills one by one then.
+fn kill(hierarchies: &Hierarchies, run: Identity, done: &mut Restored) {
+    let patience = time::Instant::now() + KILLING;
+    loop {
+        let mut dirs = directories(hierarchies, run);
+        dirs.retain(|dir| is_program(dir));
+        let killable = dirs.iter().any(|dir| dir.join("cgroup.kill").exists());
+        if !killable || time::Instant::now() > patience {
+            return;
+        }
+        for dir in dirs {
+            done.killed.extend(numbers(&dir.join("cgroup.procs")));
+            let switch = dir.join("cgroup.kill");
+            // What fails here is gone already, or tried again.
+            let _ = if switch.exists() { fs::write(switch, "1") } else { Ok(()) };
+            done.groups += usize::from(fs::remove_dir(dir).is_ok());
+        }
+        thread::sleep(time::Duration::from_micros(500));
+    }
+}
+
+/// Whether a group is one of programs that the run started: directly below the run's directory.
+fn is_program(dir: &Path) -> bool {
+    let name = |dir: &Path| Some(dir.file_name()?.to_str()?.to_string());
+    let below_run = dir.parent().and_then(name).as_deref().is_some_and(is_run);
+    below_run && name(dir).is_some_and(|name| name.starts_with("vcpu-"))
+}
+
+fn is_run(name: &str) -> bool {
+    Identity::parse(name).is_some()
+}
+
+/// Releases the run's clients and removes what is left of its tree; begins anew where a group
+/// turns out not to be empty.
+fn release(hierarchies: &Hierarchies, run: Identity, done: &mut Restored) -> io::Result<()> {
     let mut last = Ok(());
     for _ in 0..TRIES {
-        let Some(remains) = Remains::find(hierarchies).into_iter().find(|r| r.runtime == run)
-        else {
-            return Ok(total);
-        };
+        let remains = Remains::find(hierarchies).into_iter().find(|remains| remains.runtime == run);
+        let Some(remains) = remains else { return Ok(()) };
         match remains.repair() {
-            Ok(repaired) => add(&mut total, repaired),
+            Ok(repaired) => {
+                done.killed.extend(repaired.killed);
+                done.released.extend(repaired.released);
+                done.groups += repaired.groups;
+            }
             Err(error) => {
                 last = Err(error);
-                thread::sleep(time::Duration::from_millis(1));
                 relieve(hierarchies, run);
+                thread::sleep(time::Duration::from_millis(1));
             }
         }
     }
-    last.map(|()| total)
+    last
 }
 
-fn add(total: &mut Repaired, more: Repaired) {
-    total.killed.extend(more.killed);
-    total.released.extend(more.released);
-    total.groups += more.groups;
+fn numbers(file: &Path) -> Vec<i32> {
+    let list = fs::read_to_string(file).unwrap_or_default();
+    list.lines().filter_map(|line| line.parse().ok()).collect()
 }
 
 /// Every directory of the run, in every hierarchy, parents first.

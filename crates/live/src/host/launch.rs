@@ -15,10 +15,13 @@
 //! | change the kernel's scheduling | `/proc/sys`, `/proc/irq`, `sysrq-trigger` read-only |
 //! | regain rights by setuid or file capabilities | the bounding set, `no_new_privs` |
 //!
-//! It keeps what ordinary programs run by root need ([`KEPT`]). One door stays open to a program
-//! that runs as the runtime's own user: the kernel lets a user change the affinity and lower the
-//! policy and the limits of all his processes, the runtime's among them. Give hostile programs a
-//! user of their own ([`Command::user`]), which closes it.
+//! | lower the runtime's class, affinity | the kernel asks for all rights that the target holds |
+//! | lower the runtime's limits | a system call filter: no `prlimit` on other processes |
+//! | gain all rights in a user namespace | the same filter: no new user namespaces |
+//!
+//! It keeps what ordinary programs run by root need ([`KEPT`]). What no fence around a process
+//! closes: asking a service of the host that runs as root to start something for it. Programs
+//! that are not trusted that far get a user of their own ([`Command::user`]).
 
 mod child;
 mod fence;
@@ -35,7 +38,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
+pub(in crate::host) use child::{Forked, fork};
 pub use fence::KEPT;
+pub(in crate::host) use fence::trial as seal_trial;
 
 /// Where a program's standard output and error go. Its standard input is always empty.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -130,9 +135,10 @@ pub fn resolve(command: &Command) -> io::Result<PathBuf> {
     }
     let own = env::var_os("PATH").unwrap_or_default();
     let search = command.env.get(&OsString::from("PATH")).unwrap_or(&own);
-    env::split_paths(search).map(|dir| dir.join(path)).find(|file| is_program(file)).ok_or_else(|| {
-        not_found(format!("{}: no such program on PATH", path.display()))
-    })
+    env::split_paths(search)
+        .map(|dir| dir.join(path))
+        .find(|file| is_program(file))
+        .ok_or_else(|| not_found(format!("{}: no such program on PATH", path.display())))
 }
 
 /// Starts a program in its group, confined to its core, as `SCHED_OTHER`, and returns once all is
@@ -146,9 +152,8 @@ pub fn spawn(command: &Command, group: &Group, core: HardwareCore) -> io::Result
     let plan = child::Preparation::new(command, &program, group, core)?;
     let (gate_read, gate_write) = pipe()?;
     let (status_read, status_write) = pipe()?;
-    let forked = child::fork(group.dir_fd(), || {
-        plan.run(gate_read.as_raw_fd(), status_write.as_raw_fd())
-    })?;
+    let forked =
+        child::fork(group.dir_fd(), || plan.run(gate_read.as_raw_fd(), status_write.as_raw_fd()))?;
     // Our copies must go, or a child that dies would never be noticed.
     drop((gate_read, status_write));
     let pidfd = match forked.pidfd {

@@ -58,6 +58,13 @@ impl Identity {
             .is_ok_and(|stat| start_of(&stat) == Some(self.start) && !is_zombie(&stat))
     }
 
+    /// Whether it runs no more of its own code: gone, or being killed. Between the two may lie a
+    /// second, where its ordinary threads get no core to end on.
+    pub fn is_doomed(&self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid));
+        stat.map_or(true, |stat| start_of(&stat) != Some(self.start) || is_doomed(&stat))
+    }
+
     /// Reads `"<pid>-<start>"`, the form in which directories carry an identity.
     pub fn parse(text: &str) -> Option<Identity> {
         let (pid, start) = text.split_once('-')?;
@@ -83,6 +90,16 @@ fn start_of(stat: &str) -> Option<u64> {
 
 fn is_zombie(stat: &str) -> bool {
     matches!(after_name(stat).next(), Some("Z" | "X"))
+}
+
+fn is_doomed(stat: &str) -> bool {
+    // Fields 9 and 31 of proc_pid_stat(5): the flags (PF_EXITING of include/linux/sched.h), and the
+    // signals that wait for the first thread; a SIGKILL waits for every thread.
+    const PF_EXITING: u64 = 4;
+    const SIGKILL: u64 = 1 << (libc::SIGKILL - 1);
+    let mut words = after_name(stat).skip(6).map(|word| word.parse().unwrap_or(0));
+    let (flags, signals) = (words.next().unwrap_or(0), words.nth(21).unwrap_or(0));
+    is_zombie(stat) || flags & PF_EXITING != 0 || signals & SIGKILL != 0
 }
 
 fn bad_data(what: impl fmt::Display) -> io::Error {

@@ -154,8 +154,7 @@ fn parse_memory(meminfo: &str) -> Option<u64> {
 fn tick_hz() -> Option<u32> {
     let mut resolution = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a structure of our own.
-    let result =
-        unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut resolution) };
+    let result = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut resolution) };
     let ns = u32::try_from(resolution.tv_nsec).ok().filter(|ns| result == 0 && *ns > 1)?;
     Some((1_000_000_000 + ns / 2) / ns)
 }

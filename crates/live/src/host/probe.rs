@@ -1,1 +1,220 @@
-//! probe, being written.
+//! What works on this host, found out by trying each call on throw-away threads, processes and
+//! groups; nothing of them is left afterwards. Call it before the runtime creates its own tree.
+
+mod subject;
+mod tries;
+
+use super::HardwareCore;
+use super::cgroup::{Hierarchies, Tree};
+use super::platform::Platform;
+use maracas_core::VcpuId;
+use std::{fmt, io};
+
+/// One thing that the live machine would like to do.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Capability {
+    /// Raise a thread to `SCHED_FIFO`, inside one of our groups.
+    Fifo,
+    /// Stop and start a group.
+    Freezer,
+    /// Stop and start a single process by signal.
+    StopSignal,
+    /// Kill a group as a whole.
+    GroupKill,
+    /// Bind a group to a core against its will.
+    Cpuset,
+    /// Close the ways out of a VCPU to a started program.
+    Seal,
+    /// Overflow of a thread's time, kernel time included.
+    ThreadBudget,
+    /// Overflow of a thread's time, kernel time left out.
+    UserBudget,
+    /// Overflow of a whole group's time on a core.
+    GroupBudget,
+    /// Records of every switch in and out.
+    SwitchRecords,
+    /// Lock memory.
+    MemoryLock,
+    /// Watch a process by descriptor.
+    Pidfd,
+    /// Timers without slack.
+    TimerSlack,
+    /// `SCHED_DEADLINE`, for comparison only.
+    Deadline,
+    /// Facts that nobody can change from here.
+    Cores,
+    /// The kernel's cap on real-time time.
+    RealtimeThrottle,
+    /// The kernel's reserve for fair tasks.
+    FairServer,
+    /// Preemption model and tick.
+    Preemption,
+    /// Time that a hypervisor took.
+    Steal,
+}
+
+/// Whether a capability is there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Tried, and it works.
+    Works,
+    /// Tried, and refused.
+    Missing,
+    /// Not a thing to have or lack: a fact to know.
+    Fact,
+}
+
+/// What was found out about one capability.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finding {
+    /// Which.
+    pub capability: Capability,
+    /// Whether it is there.
+    pub state: State,
+    /// How that was proved, or the kernel's refusal.
+    pub proof: String,
+    /// What would enable it; empty when it works.
+    pub remedy: &'static str,
+    /// What is done without it; empty when nothing is lost.
+    pub fallback: &'static str,
+}
+
+/// The ladder of live operation, best first. Each rung is used by default when those above are out
+/// of reach.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Rung {
+    /// Budgets by overflow with kernel time, background by freezer.
+    Full,
+    /// No overflow with kernel time: timer at the earliest exhaustion plus counter.
+    NoPerfmon,
+    /// No freezer: the background is left to the kernel's fair class.
+    NoFreezer,
+    /// No `SCHED_FIFO`: stop and continue signals, best effort, errors of milliseconds.
+    NoFifo,
+    /// Nothing to hold a program with: only `sim` and `check`.
+    SimulationOnly,
+}
+
+/// How long the freezer took with a spinning process, in nanoseconds, medians.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Latency {
+    /// From the call to the last instruction.
+    pub freeze_ns: u64,
+    /// From the call to the first instruction.
+    pub thaw_ns: u64,
+}
+
+/// Everything that was found out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Capabilities {
+    /// The machine.
+    pub platform: Platform,
+    /// One finding for each capability, in the order of [`Capability`].
+    pub findings: Vec<Finding>,
+    /// The freezer's latency, where it works.
+    pub freezer: Option<Latency>,
+}
+
+impl Capabilities {
+    /// Tries everything, on the first two of `cores`. Takes about 100 ms.
+    ///
+    /// # Errors
+    /// When not even the platform can be read, or `cores` is empty.
+    pub fn probe(cores: &[HardwareCore]) -> io::Result<Capabilities> {
+        let platform = Platform::detect()?;
+        let core = *cores.last().ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidInput, "no core to probe: give at least one")
+        })?;
+        let tree = Tree::create(&Hierarchies::read()?)?;
+        // A VCPU number that no scenario reaches.
+        let group = tree.vcpu(VcpuId(u32::MAX))?;
+        let mut bench = tries::Bench::new(&platform, &tree, &group, core, cores)?;
+        let findings = tries::TABLE.iter().map(|row| row.find(&mut bench)).collect();
+        let freezer = bench.latency;
+        drop(bench);
+        group.kill()?;
+        group.remove()?;
+        match tree.remove() {
+            // A tree of this process that is in use stays.
+            Err(error) if super::os_code(&error) == Some(libc::EBUSY) => {}
+            result => result?,
+        }
+        Ok(Capabilities { platform, findings, freezer })
+    }
+
+    /// Whether a capability was found to work.
+    pub fn has(&self, capability: Capability) -> bool {
+        let mut found = self.findings.iter().filter(|found| found.capability == capability);
+        found.any(|found| found.state == State::Works)
+    }
+
+    /// The highest rung of the ladder that this host reaches.
+    pub fn rung(&self) -> Rung {
+        rung(|capability| self.has(capability))
+    }
+
+    /// One line for each missing capability that costs something, with its next-best fallback.
+    pub fn missing(&self) -> impl Iterator<Item = String> {
+        let missing = self.findings.iter().filter(|found| found.state == State::Missing);
+        missing
+            .filter(|found| !found.fallback.is_empty())
+            .map(|found| format!("no {} ({}): {}", found.capability, found.proof, found.fallback))
+    }
+}
+
+/// The ladder: the worst thing missing decides.
+fn rung(has: impl Fn(Capability) -> bool) -> Rung {
+    let any_stop = has(Capability::Freezer) || has(Capability::StopSignal);
+    if !has(Capability::Fifo) {
+        return if any_stop { Rung::NoFifo } else { Rung::SimulationOnly };
+    }
+    if !has(Capability::Freezer) {
+        return Rung::NoFreezer;
+    }
+    if has(Capability::ThreadBudget) && has(Capability::GroupBudget) {
+        return Rung::Full;
+    }
+    Rung::NoPerfmon
+}
+
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Capability::Fifo => "SCHED_FIFO",
+            Capability::Freezer => "group freezer",
+            Capability::StopSignal => "stop signal",
+            Capability::GroupKill => "group kill",
+            Capability::Cpuset => "cpuset",
+            Capability::Seal => "sealed programs",
+            Capability::ThreadBudget => "thread budget event",
+            Capability::UserBudget => "user-time budget event",
+            Capability::GroupBudget => "group budget event",
+            Capability::SwitchRecords => "switch records",
+            Capability::MemoryLock => "locked memory",
+            Capability::Pidfd => "pidfd",
+            Capability::TimerSlack => "timer slack",
+            Capability::Deadline => "SCHED_DEADLINE",
+            Capability::Cores => "usable cores",
+            Capability::RealtimeThrottle => "real-time throttle",
+            Capability::FairServer => "fair server",
+            Capability::Preemption => "preemption",
+            Capability::Steal => "steal",
+        })
+    }
+}
+
+impl fmt::Display for Rung {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Rung::Full => "full: budget events with kernel time, SCHED_FIFO foreground, freezer",
+            Rung::NoPerfmon => "no perfmon: timer at the earliest exhaustion plus counter",
+            Rung::NoFreezer => "no freezer: background left to the kernel's fair class",
+            Rung::NoFifo => "no SCHED_FIFO: stop signals, best effort, errors of milliseconds",
+            Rung::SimulationOnly => "simulation only",
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/probe.rs"]
+mod tests;

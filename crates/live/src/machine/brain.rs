@@ -1,12 +1,12 @@
 //! The policy and everything that is said to it. Whoever holds it decides for all cores.
 
 use super::demand::Demand;
-use super::handle::{JobGate, Mailbox, Refusal, Request, VcpuStatus};
+use super::handle::{Ended, JobGate, Mailbox, Refusal, Request, VcpuStatus};
 use super::vcpu::Live;
 use crate::agent::lock;
 use crate::enact::Core;
 use crate::journal::Scribe;
-use maracas_core::contract::{Errand, Observer, Refused, decide};
+use maracas_core::contract::{Errand, Mode, Observer, Refused, decide};
 use maracas_core::journal::Record;
 use maracas_core::{
     CoreId, CoreSet, Event, Instant, JobId, Plan, Policy, Reservation, System, Vcpu, VcpuId,
@@ -46,7 +46,7 @@ pub(crate) struct Brain<'a> {
     /// What the policy is told in this round, before it is.
     events: Vec<(Instant, Event)>,
     /// Bodies of VCPUs that ended, for whoever waits to dispose of them.
-    destroyed: Vec<(VcpuId, SyncSender<Result<Option<Box<Live>>, Refusal>>)>,
+    destroyed: Vec<(VcpuId, SyncSender<Ended>)>,
     fed: bool,
 }
 
@@ -90,8 +90,9 @@ impl<'a> Brain<'a> {
             self.cores.iter().for_each(|core| lock(core).meter_running());
         }
         self.fed = false;
-        let stirred = self.listen();
+        self.listen();
         self.requests_and_releases(now);
+        let stirred = self.stirred();
         if self.fed || !asleep {
             // Read again: what was fed may carry later instants than `now` at the beginning.
             let now = self.mailbox.clock.now();
@@ -106,21 +107,24 @@ impl<'a> Brain<'a> {
         self.wake_up(own);
     }
 
-    /// Reads the records of all cores and tells the policy; returns the cores on which something
-    /// changed that the law depends on.
-    fn listen(&mut self) -> CoreSet {
-        let mut stirred = CoreSet::EMPTY;
+    /// Reads the records of all cores and tells the policy.
+    fn listen(&mut self) {
         for core in self.cores {
             let mut core = lock(core);
             core.drain();
-            if std::mem::take(&mut core.stirred) {
-                stirred.insert(core.id);
-            }
             std::mem::swap(&mut core.outbox, &mut self.events);
             drop(core);
             self.feed();
         }
-        stirred
+    }
+
+    /// The cores on which something changed that the law depends on, since this was asked last.
+    fn stirred(&self) -> CoreSet {
+        let stirred = |core: &Mutex<Core>| {
+            let mut core = lock(core);
+            std::mem::take(&mut core.stirred).then_some(core.id)
+        };
+        self.cores.iter().filter_map(stirred).collect()
     }
 
     fn feed(&mut self) {
@@ -142,16 +146,44 @@ impl<'a> Brain<'a> {
         self.mailbox.take(&mut requests);
         requests.drain(..).for_each(|request| self.serve(request, now));
         self.requests = requests;
+        self.presume_complete(now);
         for known in self.known.values_mut() {
             let Some(demand) = &mut known.demand else { continue };
+            let mut released = false;
             while let Some(event) = demand.next_event(now) {
-                if let (Event::Released(job), Some(gate)) = (&event.1, &self.gate) {
-                    gate.release(job);
+                if let Event::Released(job) = &event.1 {
+                    released = true;
+                    if let Some(gate) = &self.gate {
+                        gate.release(job);
+                    }
                 }
                 self.events.push(event);
             }
+            if let Some(seat) = known.seat.filter(|_| released && demand.is_silent())
+                && let Some(body) = lock(&self.cores[usize::from(seat.0)]).body(known.vcpu.id)
+            {
+                let meter = body.meter(Mode::Foreground);
+                body.look_at = Some(meter + demand.cost());
+            }
         }
         self.feed();
+    }
+
+    /// Ends the jobs of silent programs that have received C.
+    fn presume_complete(&mut self, now: Instant) {
+        for known in self.known.values_mut() {
+            let Some(demand) = known.demand.as_mut().filter(|demand| demand.is_silent()) else {
+                continue;
+            };
+            let Some(seat) = known.seat else { continue };
+            let mut core = lock(&self.cores[usize::from(seat.0)]);
+            let Some(body) = core.body(known.vcpu.id) else { continue };
+            if body.look_at.is_some_and(|at| body.meter(Mode::Foreground) >= at) {
+                body.look_at = None;
+                let done = demand.presume_complete();
+                self.events.extend(done.map(|job| (now, Event::Completed(job))));
+            }
+        }
     }
 
     fn serve(&mut self, request: Request, now: Instant) {
@@ -172,21 +204,16 @@ impl<'a> Brain<'a> {
                 }
                 None => drop(reply.try_send(Err(Refusal::Unknown(id)))),
             },
-            Request::Attach(body) => self.attach(body, now),
+            Request::Attach(body) => self.attach(*body, now),
             Request::Hold { id, reply } => {
-                self.with_body(id, |core, index| {
-                    core.bodies[index].holds += 1;
-                    core.judge();
-                    core.starts();
-                });
+                self.brakes(|count| count + 1);
                 let _ = reply.try_send(self.place(id));
             }
+            Request::Unhold => self.brakes(|count| count.saturating_sub(1)),
             Request::Rescan(id) => {
                 self.with_body(id, |core, index| {
                     core.rescan(index);
-                    let body = &mut core.bodies[index];
-                    body.holds = body.holds.saturating_sub(1);
-                    body.suppose_runnable();
+                    core.bodies[index].suppose_runnable();
                 });
                 self.tell(now, &Event::Woke { vcpu: id, on_behalf: None, exact: true });
             }
@@ -199,8 +226,17 @@ impl<'a> Brain<'a> {
                 }
             }
             Request::List { reply } => drop(reply.try_send(self.list())),
-            Request::Completed(job) => self.completed(job, now),
+            Request::Completed { job, at } => self.completed(job, at.min(now)),
             Request::Gate(gate) => self.gate = Some(gate),
+        }
+    }
+
+    /// Changes on all cores how many ask that nothing be frozen.
+    fn brakes(&mut self, change: impl Fn(u32) -> u32) {
+        for core in self.cores {
+            let mut core = lock(core);
+            core.without_brakes = change(core.without_brakes);
+            core.stirred = true;
         }
     }
 
@@ -217,17 +253,18 @@ impl<'a> Brain<'a> {
     }
 
     /// A body arrives: on the core where the plan has its VCPU.
-    fn attach(&mut self, body: Box<Live>, now: Instant) {
+    fn attach(&mut self, body: Live, now: Instant) {
         let id = body.id;
-        let (home, place) = (self.plan.home(id), self.place(id));
+        let place = self.place(id);
         let Some(known) = self.known.get_mut(&id) else { return };
         known.seat = Some(place);
         known.demand = Demand::new(&known.vcpu, now);
         let mut core = lock(&self.cores[place.0 as usize]);
-        core.seat(body, home.is_some());
+        core.seat(body);
         if let Some(index) = core.index(id) {
             core.rescan(index);
             core.bodies[index].suppose_runnable();
+            core.bodies[index].reset_clocks();
         }
         core.stirred = true;
         drop(core);
@@ -294,8 +331,7 @@ impl Brain<'_> {
         let body = lock(&self.cores[from.0 as usize]).unseat(vcpu);
         if let Some(body) = body {
             known.seat = Some(to);
-            let confined = self.plan.home(vcpu) == Some(to);
-            lock(&self.cores[to.0 as usize]).seat(body, confined);
+            lock(&self.cores[to.0 as usize]).seat(body);
         }
     }
 
@@ -308,13 +344,16 @@ impl Brain<'_> {
                 self.known.remove(id);
             } else if let (Ok(_), Some(known)) = (verdict, self.known.get_mut(id)) {
                 known.vcpu.reservation = asked.reservation;
+                if let Some(demand) = &mut known.demand {
+                    demand.change(asked.reservation);
+                }
             }
             let _ = asked.reply.try_send(verdict.clone().map_err(Refusal::NotAdmitted));
         }
         while let Some((id, reply)) = self.destroyed.pop() {
             let seat = self.known.remove(&id).and_then(|known| known.seat);
             let body = seat.and_then(|core| lock(&self.cores[core.0 as usize]).unseat(id));
-            let _ = reply.try_send(Ok(body));
+            let _ = reply.try_send(Ok(body.map(Box::new)));
         }
     }
 
@@ -333,11 +372,11 @@ impl Brain<'_> {
         }
     }
 
-    fn completed(&mut self, job: JobId, now: Instant) {
+    fn completed(&mut self, job: JobId, at: Instant) {
         let known = self.known.get_mut(&job.vcpu);
         let demand = known.and_then(|known| known.demand.as_mut());
         if demand.is_some_and(|demand| demand.complete(job.index)) {
-            self.tell(now, &Event::Completed(job));
+            self.tell(at, &Event::Completed(job));
         }
     }
 

@@ -5,7 +5,8 @@ use maracas_core::{Arrival, Duration, Event, Instant, Job, JobId, Reservation, V
 /// The jobs of one VCPU.
 ///
 /// A VCPU whose programs never report an end of a job is taken as always runnable in its present
-/// job, which ends with the next release: otherwise unfinished jobs would pile up in the policy.
+/// job, which ends when it has received C, and with the next release at the latest: otherwise a
+/// program that knows nothing of jobs would hold its core for ever under a job policy.
 #[derive(Debug)]
 pub(crate) struct Demand {
     vcpu: VcpuId,
@@ -55,12 +56,20 @@ impl Demand {
     }
     /// A program says that this job is done; `false` where that cannot be. Jobs end in order.
     pub(crate) fn complete(&mut self, index: u32) -> bool {
+        self.heard |= index < self.released;
         let right = index == self.completed && self.completed < self.released;
-        if right {
-            self.completed += 1;
-            self.heard = true;
-        }
+        self.completed += u32::from(right);
         right
+    }
+    /// Ends the present job of a silent program, which has received C.
+    pub(crate) fn presume_complete(&mut self) -> Option<JobId> {
+        let presumed = !self.heard && self.completed < self.released;
+        self.completed += u32::from(presumed);
+        presumed.then(|| JobId { vcpu: self.vcpu, index: self.completed - 1 })
+    }
+    /// C, as a job of a silent program may receive it.
+    pub(crate) const fn cost(&self) -> Duration {
+        self.reservation.budget
     }
     /// The reservation was changed; the next release stays where it is.
     pub(crate) const fn change(&mut self, reservation: Reservation) {
@@ -98,9 +107,13 @@ mod tests {
         };
         assert_eq!(seen, [job(0, 20), Event::Completed(id(0)), job(1, 30)]);
         assert!(demand.is_silent());
+        assert_eq!(demand.presume_complete(), Some(id(1)));
+        assert_eq!(demand.presume_complete(), None);
+        assert!(demand.next_event(Instant::ZERO + ms(40)).is_some());
         assert!(!demand.complete(0), "job 0 has ended already");
-        assert!(demand.complete(1));
-        assert!(!demand.is_silent());
+        assert!(!demand.is_silent(), "but the program has spoken");
+        assert_eq!(demand.presume_complete(), None);
+        assert!(demand.complete(2));
         assert!(!demand.complete(2), "job 2 was not released");
     }
 }

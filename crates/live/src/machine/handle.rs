@@ -4,14 +4,17 @@
 //! calling thread waits for the answer. The agents only ever try the mailbox's lock, so a caller
 //! that is preempted while it holds it delays nobody but itself.
 
+use super::Means;
 use super::vcpu::Live;
-use crate::clock::Clock;
-use crate::host::cgroup::{Client, Group, Tree};
 use crate::agent::wait::Bell;
+use crate::clock::Clock;
+use crate::host::HardwareCore;
+use crate::host::cgroup::{Client, Group, Tree};
 use maracas_core::admission::NotAdmitted;
 use maracas_core::contract::Mode;
 use maracas_core::{CoreId, Duration, Instant, Job, JobId, Reservation, Vcpu, VcpuId};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -93,21 +96,44 @@ pub struct Members {
 
 /// One request to the agents; the answer goes back through its sender.
 pub(crate) enum Request {
-    Create { name: String, vcpu: Vcpu, reply: SyncSender<Result<CoreId, Refusal>> },
-    Set { id: VcpuId, reservation: Reservation, reply: SyncSender<Result<CoreId, Refusal>> },
+    Create {
+        name: String,
+        vcpu: Vcpu,
+        reply: SyncSender<Result<CoreId, Refusal>>,
+    },
+    Set {
+        id: VcpuId,
+        reservation: Reservation,
+        reply: SyncSender<Result<CoreId, Refusal>>,
+    },
     /// A VCPU that was admitted gets its body.
     Attach(Box<Live>),
     /// Its threads changed in ways that no record tells: look again, and count this as a wake.
     Rescan(VcpuId),
-    /// A program is about to be started in it: it must not be frozen until the next `Rescan`.
-    /// Answers on which core it is.
-    Hold { id: VcpuId, reply: SyncSender<CoreId> },
+    /// A program is about to be started in it: nothing may be frozen until `Unhold`. Answers on
+    /// which core the VCPU is.
+    Hold {
+        id: VcpuId,
+        reply: SyncSender<CoreId>,
+    },
+    Unhold,
     /// Ends a VCPU; its body comes back, at rest, to be disposed of.
-    Destroy { id: VcpuId, reply: SyncSender<Result<Option<Box<Live>>, Refusal>> },
-    List { reply: SyncSender<Vec<VcpuStatus>> },
-    Completed(JobId),
+    Destroy {
+        id: VcpuId,
+        reply: SyncSender<Ended>,
+    },
+    List {
+        reply: SyncSender<Vec<VcpuStatus>>,
+    },
+    Completed {
+        job: JobId,
+        at: Instant,
+    },
     Gate(Arc<dyn JobGate>),
 }
+
+/// The body of a VCPU that ended, if it had one.
+pub(crate) type Ended = Result<Option<Box<Live>>, Refusal>;
 
 /// Where requests wait for the agents, and what threads beside the agents share.
 pub(crate) struct Mailbox {
@@ -118,7 +144,11 @@ pub(crate) struct Mailbox {
     /// Wakes the keeper of the programs.
     pub(super) keeper: Bell,
     pub(crate) clock: Clock,
-    pub(crate) tree: Tree,
+    /// Until the run's end, which handles may outlive.
+    tree: Mutex<Option<Tree>>,
+    /// The kernel's number of each core.
+    pub(crate) cores: Vec<HardwareCore>,
+    pub(crate) means: Means,
     /// Foreign processes that were taken in, by process number, and the groups inside them.
     clients: Mutex<BTreeMap<i32, Client>>,
     bound: Mutex<BTreeMap<VcpuId, (i32, Arc<Group>)>>,
@@ -126,7 +156,13 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    pub(crate) fn new(tree: Tree, clock: Clock, first_id: u32) -> io::Result<Self> {
+    pub(crate) fn new(
+        tree: Tree,
+        cores: Vec<HardwareCore>,
+        means: Means,
+        clock: Clock,
+        first_id: u32,
+    ) -> io::Result<Self> {
         Ok(Self {
             queue: Mutex::new(Vec::with_capacity(64)),
             bell: Bell::new()?,
@@ -134,7 +170,9 @@ impl Mailbox {
             stopping: AtomicBool::new(false),
             keeper: Bell::new()?,
             clock,
-            tree,
+            tree: Mutex::new(Some(tree)),
+            cores,
+            means,
             clients: Mutex::default(),
             bound: Mutex::default(),
             ended: Mutex::default(),
@@ -144,6 +182,28 @@ impl Mailbox {
     pub(crate) fn post(&self, request: Request) {
         lock(&self.queue).push(request);
         self.bell.ring();
+    }
+    /// Makes something in the run's control groups.
+    pub(super) fn in_tree<T>(&self, make: impl FnOnce(&Tree) -> io::Result<T>) -> io::Result<T> {
+        let tree = lock(&self.tree);
+        make(tree.as_ref().ok_or_else(|| io::Error::other(Refusal::Ending))?)
+    }
+    /// Removes the run's control groups, which must be empty.
+    pub(super) fn remove_tree(&self) -> io::Result<()> {
+        lock(&self.tree).take().map_or(Ok(()), Tree::remove)
+    }
+    /// Posts a request and waits for its answer.
+    fn ask<T>(&self, request: impl FnOnce(SyncSender<T>) -> Request) -> Result<T, Refusal> {
+        let (reply, answer) = sync_channel(1);
+        self.post(request(reply));
+        answer.recv_timeout(PATIENCE).map_err(|_| Refusal::Ending)
+    }
+    /// Changes control groups for `id`, given its core, while nothing is frozen.
+    pub(super) fn held<T>(&self, id: VcpuId, act: impl FnOnce(CoreId) -> T) -> Result<T, Refusal> {
+        let core = self.ask(|reply| Request::Hold { id, reply })?;
+        let done = act(core);
+        self.post(Request::Unhold);
+        Ok(done)
     }
     /// Takes all requests; `false` where a caller holds the lock now (it will ring).
     pub(crate) fn take(&self, into: &mut Vec<Request>) -> bool {
@@ -243,11 +303,11 @@ impl Handle {
     ) -> Result<(VcpuId, CoreId), Refusal> {
         let id = VcpuId(self.mailbox.next_id.fetch_add(1, Ordering::Relaxed));
         let (name, vcpu) = (name.to_string(), Vcpu { id, ..vcpu });
-        let reservation = vcpu.reservation;
         let core = self.ask(|reply| Request::Create { name: name.clone(), vcpu, reply })??;
-        match self.bind(id, members) {
+        let hardware = self.mailbox.cores[usize::from(core.0)];
+        match self.mailbox.held(id, |_| self.bind(id, members, hardware)).and_then(|bound| bound) {
             Ok(group) => {
-                let live = Live::new(id, name, reservation, group);
+                let live = Live::new(id, name, group, hardware, None, self.mailbox.means);
                 self.mailbox.post(Request::Attach(Box::new(live)));
                 Ok((id, core))
             }
@@ -287,7 +347,12 @@ impl Handle {
     /// The program says that it received all the service that this job needs. Wrong or repeated
     /// ids are ignored.
     pub fn completed(&self, job: JobId) {
-        self.mailbox.post(Request::Completed(job));
+        self.completed_at(job, self.now());
+    }
+
+    /// Like [`Handle::completed`], with the instant at which the program said so.
+    pub fn completed_at(&self, job: JobId, at: Instant) {
+        self.mailbox.post(Request::Completed { job, at });
     }
 
     /// Binds one more thread to a VCPU that [`Handle::create`] made.
@@ -295,8 +360,11 @@ impl Handle {
     /// # Errors
     /// Where the VCPU is unknown or the thread cannot be moved.
     pub fn adopt_thread(&self, id: VcpuId, tid: i32) -> Result<(), Refusal> {
-        let bound = lock(&self.mailbox.bound);
-        bound.get(&id).ok_or(Refusal::Unknown(id))?.1.add_thread(tid)?;
+        self.mailbox.held(id, |_| {
+            let bound = lock(&self.mailbox.bound);
+            let (_, group) = bound.get(&id).ok_or(Refusal::Unknown(id))?;
+            group.add_thread(tid).map_err(Refusal::from)
+        })??;
         self.mailbox.post(Request::Rescan(id));
         Ok(())
     }
@@ -312,14 +380,22 @@ impl Handle {
     }
 
     /// Moves the members into a new group. Their process is taken in with its first VCPU.
-    fn bind(&self, id: VcpuId, members: &Members) -> Result<Arc<Group>, Refusal> {
+    fn bind(
+        &self,
+        id: VcpuId,
+        members: &Members,
+        core: HardwareCore,
+    ) -> Result<Arc<Group>, Refusal> {
         let mut clients = lock(&self.mailbox.clients);
-        if !clients.contains_key(&members.pid) {
-            clients.insert(members.pid, self.mailbox.tree.adopt(members.pid)?);
-        }
-        let client = &clients[&members.pid];
+        let client = match clients.entry(members.pid) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(self.mailbox.in_tree(|tree| tree.adopt(members.pid))?),
+        };
         let group = client.vcpu(id)?;
-        if let Err(error) = members.tids.iter().try_for_each(|tid| group.add_thread(*tid)) {
+        let mut tids = members.tids.iter();
+        let moved =
+            group.confine(core).and_then(|()| tids.try_for_each(|tid| group.add_thread(*tid)));
+        if let Err(error) = moved {
             client.dismiss(group)?;
             return Err(error.into());
         }
@@ -329,9 +405,7 @@ impl Handle {
     }
 
     fn ask<T>(&self, request: impl FnOnce(SyncSender<T>) -> Request) -> Result<T, Refusal> {
-        let (reply, answer) = sync_channel(1);
-        self.mailbox.post(request(reply));
-        answer.recv_timeout(PATIENCE).map_err(|_| Refusal::Ending)
+        self.mailbox.ask(request)
     }
 }
 

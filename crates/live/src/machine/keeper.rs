@@ -1,13 +1,15 @@
 //! Programs: starting them, noticing their ends, ending them. Done by the thread that called
-//! `run`, which is not real-time: starting a program is long and must delay nobody.
+//! `run`, which stands between the programs and the agents in priority.
 
 use super::handle::{Mailbox, Request};
 use super::vcpu::Live;
 use super::{Error, Launch, Setup};
 use crate::agent::wait::{Alarm, Poll, Token, wait};
+use crate::guardian::Guardian;
 use crate::host::cgroup::Group;
 use crate::host::launch::{self, Child, Exit};
-use maracas_core::{Duration, Instant, Reservation, VcpuId};
+use crate::host::sched;
+use maracas_core::{Duration, Instant, VcpuId};
 use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -16,10 +18,12 @@ use std::time;
 
 /// How long a program has from SIGTERM to SIGKILL.
 const GRACE: time::Duration = time::Duration::from_millis(200);
+/// The keeper's real-time priority: above all programs, so that a run ends when it should, and so
+/// that they cannot preempt it while it forks. A fork holds our memory map, for which an agent must
+/// wait then: both were seen blocked for 900 ms.
+const PRIORITY: u8 = 97;
 /// How often a VCPU whose programs have ended is looked at for children that live on.
 const PATROL: Duration = Duration::from_millis(100);
-/// How long the agents may take to answer: seconds only where they are gone.
-const PATIENCE: time::Duration = time::Duration::from_secs(5);
 
 /// One program and where it is in its life.
 struct Program<'a> {
@@ -46,25 +50,35 @@ pub(super) struct Keeper<'a> {
     mailbox: &'a Mailbox,
     programs: Vec<Program<'a>>,
     homes: BTreeMap<VcpuId, Home>,
+    guardian: Option<&'a mut Guardian>,
     poll: Poll,
     alarm: Alarm,
 }
 
 impl<'a> Keeper<'a> {
-    pub(super) fn new(setup: &'a Setup, mailbox: &'a Mailbox) -> Result<Self, Error> {
+    pub(super) fn new(
+        setup: &'a Setup,
+        mailbox: &'a Mailbox,
+        guardian: Option<&'a mut Guardian>,
+    ) -> Result<Self, Error> {
         let host = |error| Error::Host("create an epoll", error);
         let (poll, alarm) = (Poll::new().map_err(host)?, Alarm::new().map_err(host)?);
         poll.add(mailbox.keeper.fd(), Token::Bell).map_err(host)?;
         poll.add(alarm.fd(), Token::Alarm).map_err(host)?;
+        if let Some(guardian) = &guardian {
+            poll.add(guardian.watch().as_raw_fd(), Token::Guardian).map_err(host)?;
+        }
         let program = |launch| Program { launch, life: Life::Waiting };
         let programs = setup.programs.iter().map(program).collect();
-        Ok(Self { setup, mailbox, programs, homes: BTreeMap::new(), poll, alarm })
+        Ok(Self { setup, mailbox, programs, homes: BTreeMap::new(), guardian, poll, alarm })
     }
 
     /// Keeps the programs until the run is over.
     pub(super) fn keep(&mut self) -> Result<(), Error> {
         let end = self.setup.duration.map_or(Instant::NEVER, |length| Instant::ZERO + length);
         let mut ready = Vec::with_capacity(64);
+        // Refused only where nothing else is at real-time priority either.
+        let _ = sched::set_fifo(0, PRIORITY, true);
         loop {
             let now = self.mailbox.clock.now();
             self.start_due(now)?;
@@ -82,7 +96,19 @@ impl<'a> Keeper<'a> {
             wait(self.poll.fd(), &mut ready).map_err(host)?;
             self.alarm.hush();
             self.mailbox.keeper.hush();
+            if ready.contains(&Token::Guardian) {
+                self.replace_guardian()?;
+            }
         }
+    }
+
+    /// Without a guardian nothing may stay at real-time priority: where no other comes to stand,
+    /// the run ends in order.
+    fn replace_guardian(&mut self) -> Result<(), Error> {
+        let Some(guardian) = &mut self.guardian else { return Ok(()) };
+        let host = |error| Error::Host("keep a guardian", error);
+        guardian.revive().map_err(host)?;
+        self.poll.add(guardian.watch().as_raw_fd(), Token::Guardian).map_err(host)
     }
 
     fn start_due(&mut self, now: Instant) -> Result<(), Error> {
@@ -91,8 +117,7 @@ impl<'a> Keeper<'a> {
             if matches!(program.life, Life::Waiting) && program.launch.start <= now {
                 let launch = program.launch;
                 let started = self.start(launch, index as u32);
-                let child =
-                    started.map_err(|error| Error::Start(launch.name.clone(), error))?;
+                let child = started.map_err(|error| Error::Start(launch.name.clone(), error))?;
                 self.programs[index].life = child.map_or(Life::Ended(None), Life::Running);
             }
         }
@@ -104,23 +129,23 @@ impl<'a> Keeper<'a> {
         let id = launch.vcpu;
         let first = !self.homes.contains_key(&id);
         if first {
-            let group = Arc::new(self.mailbox.tree.vcpu(id)?);
+            let group = Arc::new(self.mailbox.in_tree(|tree| tree.vcpu(id))?);
             self.homes.insert(id, Home { group, left: false });
         }
         let home = &self.homes[&id];
         if home.left {
             return Ok(None);
         }
-        // A frozen group would never let the new program report.
-        let (reply, held) = sync_channel(1);
-        self.mailbox.post(Request::Hold { id, reply });
-        let place = held.recv_timeout(PATIENCE).map_err(|_| std::io::ErrorKind::TimedOut)?;
-        let core = self.setup.cores[usize::from(place.0)];
-        let mut child = launch::spawn(&launch.command, &home.group, core)?;
+        let group = Arc::clone(&home.group);
+        let spawned = self.mailbox.held(id, |place| {
+            let core = self.setup.cores[usize::from(place.0)];
+            launch::spawn(&launch.command, &group, core).map(|child| (child, core))
+        });
+        let (mut child, core) = spawned.map_err(std::io::Error::other)??;
         self.poll.add(child.pidfd.as_raw_fd(), Token::Budget(VcpuId(index)))?;
         if first {
-            let (name, reservation) = self.described(id);
-            let live = Live::new(id, name, reservation, Arc::clone(&home.group));
+            let (name, means) = (self.name(id), self.mailbox.means);
+            let live = Live::new(id, name, group, core, Some(child.pid), means);
             self.mailbox.post(Request::Attach(Box::new(live)));
         } else {
             self.mailbox.post(Request::Rescan(id));
@@ -129,13 +154,10 @@ impl<'a> Keeper<'a> {
         Ok(Some(child))
     }
 
-    fn described(&self, id: VcpuId) -> (String, Reservation) {
-        let system = &self.setup.system;
-        let place = system.vcpus.iter().position(|vcpu| vcpu.id == id);
+    fn name(&self, id: VcpuId) -> String {
+        let place = self.setup.system.vcpus.iter().position(|vcpu| vcpu.id == id);
         let name = place.and_then(|place| self.setup.names.get(place)).cloned();
-        let zero = Reservation::implicit(Duration::ZERO, Duration::ZERO);
-        let reservation = place.map_or(zero, |place| system.vcpus[place].reservation);
-        (name.unwrap_or_else(|| id.to_string()), reservation)
+        name.unwrap_or_else(|| id.to_string())
     }
 
     /// Asks programs whose time is over to end; what does not listen ends with the run.
@@ -199,6 +221,7 @@ impl<'a> Keeper<'a> {
 
     /// Ends everything; the agents are gone and all threads released. Tells how each program ended.
     pub(super) fn end(mut self, trouble: &mut Vec<String>) -> Vec<(String, Option<Exit>)> {
+        let _ = sched::set_other(0);
         let running = |program: &Program<'_>| matches!(program.life, Life::Running(_));
         for program in &self.programs {
             if let Life::Running(child) = &program.life {
@@ -221,6 +244,8 @@ impl<'a> Keeper<'a> {
         }
         for program in &mut self.programs {
             if let Life::Running(child) = &program.life {
+                // Where there is no group that could be killed.
+                signal(child, libc::SIGKILL);
                 let _ = child.wait();
                 program.life = Life::Ended(None);
             }

@@ -1,12 +1,13 @@
 //! The body of a VCPU: its threads, its group, its meter, and how it is held at present.
 
+use crate::enact::brake::Brake;
 use crate::host::HardwareCore;
 use crate::host::cgroup::Group;
 use crate::host::sched;
-use crate::machine::VcpuStatus;
+use crate::machine::{Means, VcpuStatus};
 use crate::perf::Budget;
 use maracas_core::contract::Mode;
-use maracas_core::{CoreId, Duration, Reservation, VcpuId};
+use maracas_core::{CoreId, Duration, VcpuId};
 use std::io;
 use std::sync::Arc;
 
@@ -53,16 +54,16 @@ struct Seat {
 pub(crate) struct Live {
     pub(crate) id: VcpuId,
     pub(crate) name: String,
-    pub(crate) reservation: Reservation,
-    pub(crate) group: Arc<Group>,
+    pub(crate) brake: Arc<Brake>,
+    group: Arc<Group>,
     pub(crate) threads: Vec<Thread>,
     pub(crate) post: Post,
     /// What the machine law says it should be; set by `Core::judge`.
     pub(crate) want: Post,
-    /// A program of it is being started: it must not be frozen meanwhile.
-    pub(crate) holds: u32,
     /// Frozen as far as the records have been read: its threads run into the trap, no more.
     pub(crate) trapped: bool,
+    /// The mode as far as the records have been read.
+    pub(crate) read_mode: Mode,
     /// What the policy has been told of the meters.
     pub(crate) told_ns: [u64; 2],
     /// Where in the core's outbox its last closed stint stands.
@@ -70,6 +71,17 @@ pub(crate) struct Live {
     meter_ns: [u64; 2],
     seats: Vec<Option<Seat>>,
     core: Option<CoreId>,
+    means: Means,
+    /// The program in it, if we started one; it stands for all where no group lists them.
+    root: Option<i32>,
+    /// The clocks that are read where there are no events, and what they read last: of the
+    /// processes in it or, where only single threads are in it, of those.
+    clocks: Vec<(i32, u64)>,
+    /// To which core its group is confined.
+    confined: HardwareCore,
+    /// The foreground reading at which the agent shall look whatever the mark: there a job of a
+    /// silent program ends.
+    pub(crate) look_at: Option<Duration>,
     /// The thread that is raised first next time, so that threads share the budget.
     turn: usize,
     /// Which priority it had last; used again where it still fits.
@@ -78,28 +90,36 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// A body at rest, on no core yet.
+    /// A body at rest, on no core yet; `confined` is where its group is confined to, and `root` the
+    /// program in it if we started one.
     pub(crate) fn new(
         id: VcpuId,
         name: String,
-        reservation: Reservation,
         group: Arc<Group>,
+        confined: HardwareCore,
+        root: Option<i32>,
+        means: Means,
     ) -> Self {
         Self {
             id,
             name,
-            reservation,
+            brake: Arc::new(Brake::new(Arc::clone(&group), root.filter(|_| !means.freezer))),
             group,
             threads: Vec::with_capacity(64),
             post: Post::Watched,
             want: Post::Watched,
-            holds: 0,
             trapped: false,
+            read_mode: Mode::Background,
             told_ns: [0; 2],
             last_closed: None,
             meter_ns: [0; 2],
             seats: Vec::new(),
             core: None,
+            means,
+            root,
+            clocks: Vec::new(),
+            confined,
+            look_at: None,
             turn: 0,
             last_priority: 0,
             scratch: Vec::with_capacity(64),
@@ -117,10 +137,6 @@ impl Live {
     pub(crate) const fn meter(&self, mode: Mode) -> Duration {
         Duration::from_nanos(self.meter_ns[mode as usize])
     }
-    /// Service of `mode` that the policy has not been told of.
-    pub(crate) const fn untold_ns(&self, mode: Mode) -> u64 {
-        self.meter_ns[mode as usize].saturating_sub(self.told_ns[mode as usize])
-    }
     /// Whether any of its threads has something to run, as far as seen.
     pub(crate) fn is_runnable(&self) -> bool {
         self.threads.iter().any(|thread| thread.runnable)
@@ -131,31 +147,30 @@ impl Live {
     }
 
     /// Goes to `core`, of which the kernel's number is `hardware`: it must be at rest. `event` is
-    /// told of a new budget event there.
+    /// told of a new budget event there. Moving a cpuset costs 22 us (p50), an affinity 4 us; but a
+    /// program can change its own affinity and not its cpuset.
     pub(crate) fn sit(
         &mut self,
         core: CoreId,
         hardware: HardwareCore,
-        confined: bool,
         event: impl FnOnce(i32) -> io::Result<()>,
     ) -> io::Result<()> {
         let index = core.0 as usize;
         if self.seats.len() <= index {
             self.seats.resize_with(index + 1, || None);
         }
-        if self.seats[index].is_none() {
+        if self.seats[index].is_none() && self.means.events {
             let group = self.group.dir_fd().ok_or(io::ErrorKind::Unsupported)?;
             let budget = Budget::open(group, hardware.0)?;
             event(budget.fd())?;
             self.seats[index] = Some(Seat { budget, seen_ns: 0, armed_ns: None });
         }
         self.core = Some(core);
-        if confined {
-            return self.group.confine(hardware);
+        if self.confined != hardware {
+            self.group.confine(hardware)?;
+            self.confined = hardware;
         }
-        self.threads.iter().try_for_each(|thread| {
-            sched::unless_gone(sched::set_affinity(thread.tid, hardware))
-        })
+        Ok(())
     }
 
     /// Brings the meters up to date: what was counted since the last time belongs to the present
@@ -166,12 +181,70 @@ impl Live {
             let count = seat.budget.count()?;
             self.meter_ns[mode] += count.saturating_sub(seat.seen_ns);
             seat.seen_ns = count;
+        } else if !self.means.events {
+            self.meter_ns[mode] += self.read_clocks();
         }
         Ok(())
     }
 
+    /// What its clocks have gained since they were read last.
+    fn read_clocks(&mut self) -> u64 {
+        let whole = self.root.is_some();
+        let mut gained = 0;
+        for (pid, seen_ns) in &mut self.clocks {
+            let now_ns = if whole { process_ns(*pid) } else { thread_ns(*pid) };
+            let now_ns = now_ns.unwrap_or(*seen_ns).max(*seen_ns);
+            gained += now_ns - *seen_ns;
+            *seen_ns = now_ns;
+        }
+        gained
+    }
+    /// Which clocks there are; a new one counts from its thread's birth. What one gains between the
+    /// last reading and its end is lost: up to a millisecond.
+    fn find_clocks(&mut self) -> io::Result<()> {
+        let mut pids = std::mem::take(&mut self.scratch);
+        let result = match self.root {
+            Some(root) if self.group.path().is_none() => {
+                pids.clear();
+                pids.push(root);
+                Ok(())
+            }
+            Some(_) => self.group.processes(&mut pids),
+            None => self.group.threads(&mut pids),
+        };
+        self.clocks.retain(|(pid, _)| pids.contains(pid));
+        for pid in &pids {
+            if self.clocks.iter().all(|(known, _)| known != pid) {
+                self.clocks.push((*pid, 0));
+            }
+        }
+        self.scratch = pids;
+        result
+    }
+    /// Forgets what the clocks read before the machine took over.
+    pub(crate) fn reset_clocks(&mut self) {
+        if !self.means.events {
+            self.read_clocks();
+        }
+    }
+    /// The program that stands for all, if the host cannot list the group.
+    fn whole(&self) -> Option<i32> {
+        self.root.filter(|_| self.group.path().is_none())
+    }
+    /// Believes that all of it is blocked, until its clocks move.
+    pub(crate) fn suppose_blocked(&mut self) {
+        self.threads.iter_mut().for_each(|thread| thread.runnable = false);
+    }
+    /// Service of `mode` that the policy has not been told of.
+    pub(crate) const fn untold_ns(&self, mode: Mode) -> u64 {
+        self.meter_ns[mode as usize].saturating_sub(self.told_ns[mode as usize])
+    }
+
     /// Lets the budget event fire when the present mode's meter reads `until`.
     pub(crate) fn arm(&mut self, until: Duration) -> io::Result<()> {
+        let meter = self.meter(self.mode());
+        let look = self.look_at.filter(|at| self.mode() == Mode::Foreground && *at > meter);
+        let until = look.map_or(until, |at| at.min(until));
         // While the mode lasts, count and meter differ by a constant.
         let rest = until.ticks().saturating_sub(self.meter_ns[self.mode() as usize]);
         self.arm_after(rest)
@@ -208,6 +281,9 @@ impl Live {
     /// Raises all threads. Another thread comes first each time, since the first in the queue of a
     /// priority runs until it blocks.
     pub(crate) fn raise(&mut self, priority: u8) -> io::Result<()> {
+        if !self.means.fifo {
+            return Ok(());
+        }
         let count = self.threads.len();
         self.turn += usize::from(self.threads.iter().any(|thread| thread.priority != priority));
         for i in 0..count {
@@ -248,7 +324,14 @@ impl Live {
     /// Asks the kernel which threads there are.
     pub(crate) fn rescan(&mut self) -> io::Result<()> {
         let mut tids = std::mem::take(&mut self.scratch);
-        let result = self.group.threads(&mut tids);
+        let result = match self.whole() {
+            Some(root) => {
+                tids.clear();
+                tids.push(root);
+                Ok(())
+            }
+            None => self.group.threads(&mut tids),
+        };
         if result.is_ok() {
             self.threads.retain(|thread| tids.contains(&thread.tid));
             for tid in &tids {
@@ -256,6 +339,9 @@ impl Live {
             }
         }
         self.scratch = tids;
+        if !self.means.events {
+            self.find_clocks()?;
+        }
         result
     }
 
@@ -277,15 +363,32 @@ impl Live {
         loop {
             let before = self.threads.len();
             self.rescan()?;
-            self.threads.iter_mut().for_each(|thread| thread.priority = u8::MAX);
+            let raised = if self.means.fifo { u8::MAX } else { 0 };
+            self.threads.iter_mut().for_each(|thread| thread.priority = raised);
             self.demote()?;
             self.rescan()?;
             if self.threads.len() <= before {
                 break;
             }
         }
-        self.group.thaw()
+        self.brake.release()
     }
+}
+
+/// The processor time of a whole process, by the kernel's own numbering of such clocks
+/// (CPUCLOCK_SCHED in include/linux/posix-timers.h). Those of foreign threads cannot be read so.
+fn process_ns(pid: i32) -> Option<u64> {
+    let clock = (!pid << 3) | 2;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills the structure that we give.
+    let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    (result == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// The processor time of one thread: the first number of its `schedstat`.
+fn thread_ns(tid: i32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;
+    text.split_whitespace().next()?.parse().ok()
 }
 
 fn seat(seats: &mut [Option<Seat>], core: Option<CoreId>) -> Option<&mut Seat> {

@@ -1,6 +1,6 @@
 //! The ring of switch, fork and exit records of one core.
 
-use super::{Ring, abi, attributes, check, open, page_bytes, sys};
+use super::{Ring, abi, attributes, open, page_bytes};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -72,12 +72,6 @@ impl Switches {
     pub(crate) fn fd(&self) -> i32 {
         self.file.as_raw_fd()
     }
-    /// Stops recording, for good.
-    pub(crate) fn stop(&self) -> io::Result<()> {
-        // SAFETY: the descriptor is an event of ours.
-        check(unsafe { sys::ioctls::DISABLE(self.fd(), 0) })
-    }
-
     /// Takes the next record that concerns us, if there is one.
     pub(crate) fn next(&mut self) -> Option<Record> {
         loop {
@@ -126,7 +120,8 @@ enum Field {
 
 /// Reads one record; `None` for kinds that do not concern us and for the idle thread.
 fn parse(bytes: &[u8; LONGEST]) -> Option<Record> {
-    let word = |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let word =
+        |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
     let misc = u32::from(u16::from_ne_bytes([bytes[4], bytes[5]]));
     match word(0) {

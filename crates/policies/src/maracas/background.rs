@@ -89,9 +89,16 @@ impl Interval {
         self.chosen = None;
         self.last_foreground = Some(vcpu);
     }
-    /// `vcpu` blocked, left or used up its slice: if it was chosen, another must be.
+    /// `vcpu` lost the core to the foreground. The next one is chosen now, so that the right one
+    /// begins when the core returns to the background, however late the next decision comes.
+    pub(super) fn interrupt(&mut self, vcpu: VcpuId) {
+        self.chosen.take_if(|chosen| *chosen == vcpu);
+    }
+    /// `vcpu` blocked, left or used up its slice: if it was chosen, another must be, and it has
+    /// no claim to be kept any more.
     pub(super) fn drop(&mut self, vcpu: VcpuId) {
         self.chosen.take_if(|chosen| *chosen == vcpu);
+        self.last_foreground.take_if(|last| *last == vcpu);
     }
     /// Whom the interval belongs to.
     pub(super) const fn chosen(&self) -> Option<VcpuId> {

@@ -21,7 +21,7 @@
 //! The sporadic server is the corrected one. Admission offers two further tests. VCPUs that demand
 //! a core are placed before the others. A VCPU that arrives starts with the least BGT of its core:
 //! from zero it would take all surplus time for long. Deadlines before the period's end give
-//! deadline-monotonic order. A rotation of background time within an interval is offered.
+//! deadline-monotonic order. Under `admission = "rta"` I/O VCPUs keep their declared period. A rotation of background time within an interval is offered.
 
 mod background;
 mod place;
@@ -30,7 +30,7 @@ use crate::parts::jobs::ByVcpu;
 use crate::parts::pibs::Pibs;
 use crate::parts::priority::{self, ADMISSION};
 use crate::parts::sporadic::Sporadic;
-use crate::parts::table::{Family, Table};
+use crate::parts::table::{Family, Table, Test};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -73,6 +73,7 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
     let mut policy = Maracas {
         rule: Rule::chosen(params),
         slice: params.time(&SLICE),
+        inherits: priority::chosen(params, &ADMISSION) != Test::Rta,
         table,
         states: ByVcpu::default(),
         locals: alloc::vec![Local::default(); system.cores.len()],
@@ -215,13 +216,22 @@ impl State {
     }
     /// Smaller goes first in the foreground: RM order, by the inherited period for I/O.
     fn urgency(&self) -> (Duration, VcpuId) {
-        (self.deadline.min(self.server.period()), self.id)
+        let period = self.server.period();
+        let span = match self.server {
+            Server::Sporadic(_) => self.deadline.min(period),
+            Server::Pibs { .. } => period,
+        };
+        (span, self.id)
     }
     fn intensity(&self) -> Intensity {
         Intensity { requests: self.requests, service: self.foreground + self.background }
     }
     fn wake(&mut self, at: Instant, served: Option<Duration>) {
-        self.server.wake(at, served, !self.runnable);
+        // If it is runnable as far as is known, either nothing changed or its block is not told
+        // yet: what it used before must be charged before a sporadic server learns of the wake.
+        if !self.runnable || matches!(self.server, Server::Pibs { .. }) {
+            self.server.wake(at, served, !self.runnable);
+        }
         self.runnable = true;
         self.woken = self.woken.max(at);
     }
@@ -243,6 +253,7 @@ impl State {
     /// It blocked at `at`; told late, it may have woken since. True if it sleeps.
     fn block(&mut self, at: Instant) -> bool {
         if at < self.woken {
+            self.server.wake(self.woken, Some(self.server.period()), false);
             return false;
         }
         self.runnable = false;
@@ -291,6 +302,9 @@ impl Local {
 struct Maracas {
     rule: Rule,
     slice: Option<Duration>,
+    /// Whether I/O VCPUs inherit periods. Response times are exact for fixed priorities only: at an
+    /// inherited period an I/O VCPU would delay VCPUs whose test did not count it.
+    inherits: bool,
     table: Table,
     states: ByVcpu<State>,
     locals: Vec<Local>,
@@ -309,7 +323,9 @@ impl Policy for Maracas {
             Event::Woke { vcpu, on_behalf, exact: _ } => {
                 // An inexact wake comes with the later instant of the switch: budgets then come
                 // back later, never earlier.
-                let served = on_behalf.and_then(|id| Some(self.states.get(id)?.server.period()));
+                let served = on_behalf
+                    .filter(|_| self.inherits)
+                    .and_then(|id| Some(self.states.get(id)?.server.period()));
                 self.with(*vcpu, |state| state.wake(at, served));
             }
             Event::Arrived(vcpu) => self.arrive(vcpu, at),
@@ -359,6 +375,10 @@ impl Maracas {
             End::Blocked | End::Exited => true,
             End::Preempted | End::MarkReached | End::Moved | End::Metered => false,
         };
+        if !state.runnable {
+            // Its wake was not told: it came when the stint began, at the latest.
+            state.wake(stint.from, None);
+        }
         match stint.mode {
             Mode::Foreground => {
                 state.foreground += service;
@@ -368,8 +388,12 @@ impl Maracas {
             Mode::Background => {
                 state.background += service;
                 state.bgt += service;
-                if stint.end == End::MarkReached {
-                    interval.drop(stint.vcpu);
+                // Surplus time costs nothing, but the server must learn of the block.
+                state.server.charge(Duration::ZERO, blocked);
+                match stint.end {
+                    End::MarkReached => interval.drop(stint.vcpu),
+                    End::Preempted => interval.interrupt(stint.vcpu),
+                    End::Blocked | End::Exited | End::Moved | End::Metered => {}
                 }
             }
         }

@@ -68,7 +68,11 @@ fn sticky_keeps_who_ran_and_then_takes_who_is_expected_first() {
     assert_eq!(schedule(&machine), "acbbBB");
     machine.sleep(1); // Expected: vcpu0 at 10, vcpu2 at 16.
     run(&mut machine, 2);
-    assert_eq!(schedule(&machine), "acbbBBAA");
+    machine.wake(1); // It blocked, so it is not "the one that just ran" any more.
+    run(&mut machine, 1);
+    machine.sleep(0); // Expected: vcpu2 at 16, vcpu1 at 22.
+    run(&mut machine, 1);
+    assert_eq!(schedule(&machine), "acbbBBAAAC");
 }
 
 #[test]
@@ -131,6 +135,13 @@ fn a_job_wakes_its_vcpu_at_its_release() {
         machine.tick();
     }
     assert_eq!(machine.models[0].finished, [5, 15]);
+    // What it saved while it slept does not come back early: used at 28, back at 38.
+    while machine.now < 28 {
+        machine.tick();
+    }
+    machine.release(0, 4, 60);
+    run(&mut machine, 14);
+    assert_eq!(&schedule(&machine)[24..], "....aa........aa..");
 }
 
 #[test]
@@ -165,4 +176,148 @@ fn a_refused_newcomer_gets_the_closest_core_s_numbers() {
     let text = alloc::format!("{}", verdict.as_ref().unwrap_err());
     assert!(text.contains("ll: 0.900000 of 0.828427 (refused)"), "{text}");
     assert!(text.contains("capacity: 0.900000 of 1.000000 (ok)"), "{text}");
+}
+
+/// One core whose policy is told events by hand; the plan after each.
+struct Told {
+    policy: Box<dyn Policy>,
+    plan: Plan,
+}
+
+impl Told {
+    fn new(vcpus: &[(u64, u64)]) -> Self {
+        let ticks = Duration::from_ticks;
+        let vcpus = (0..).zip(vcpus).map(|(id, &(c, t))| Vcpu::new(id, ticks(c), ticks(t)));
+        let system = System::new(1, vcpus.collect());
+        let policy = (ENTRY.build)(&system, &Params::new()).unwrap_or_else(|v| panic!("{v:?}"));
+        Self { policy, plan: Plan::new(1) }
+    }
+    fn woke(&mut self, at: u64, vcpu: u32) {
+        let event = Event::Woke { vcpu: VcpuId(vcpu), on_behalf: None, exact: true };
+        self.policy.on_event(Instant::from_ticks(at), &event);
+    }
+    fn ran(&mut self, vcpu: u32, mode: Mode, from: u64, to: u64, end: End) {
+        let at = Instant::from_ticks;
+        let (from, to) = (at(from), at(to));
+        let usage = maracas_core::contract::Usage { service: to - from, ..Default::default() };
+        let stint = Stint { vcpu: VcpuId(vcpu), core: CoreId(0), mode, from, to, usage, end };
+        self.policy.on_event(to, &Event::Ran(stint));
+    }
+    /// Decides at `now`: foreground (id, mark), background order, and when to ask again.
+    fn plan(&mut self, now: u64) -> (Vec<(u32, u64)>, Vec<u32>, u64) {
+        maracas_core::contract::decide(&mut *self.policy, Instant::from_ticks(now), &mut self.plan);
+        let line = self.plan.line(CoreId(0));
+        let foreground = line.foreground.iter().map(|g| (g.vcpu.0, g.until.0.ticks())).collect();
+        let background = line.background.iter().map(|g| g.vcpu.0).collect();
+        (foreground, background, self.plan.wake.ticks())
+    }
+}
+
+#[test]
+fn sleepers_with_budget_ask_for_no_wake_and_spent_ones_do() {
+    let never = Instant::NEVER.ticks();
+    let mut told = Told::new(&[(2, 10)]);
+    assert_eq!(told.plan(0).2, never);
+    told.woke(3, 0);
+    assert_eq!(told.plan(3).2, never);
+    told.ran(0, Mode::Foreground, 3, 4, End::Blocked);
+    assert_eq!(told.plan(4), (alloc::vec![(0, 2)], alloc::vec![0], never));
+    told.woke(6, 0);
+    assert_eq!(told.plan(6).2, 13); // A second chunk comes while it may still run.
+    told.ran(0, Mode::Foreground, 6, 7, End::Blocked);
+    assert_eq!(told.plan(7).2, 13); // Spent, asleep: its wake may be hidden.
+    assert_eq!(told.plan(13), (alloc::vec![(0, 3)], alloc::vec![0], never));
+}
+
+#[test]
+fn a_block_told_after_the_wake_that_followed_it_changes_nothing() {
+    let mut told = Told::new(&[(2, 10), (2, 10)]);
+    told.woke(0, 0);
+    told.woke(0, 1);
+    told.plan(0);
+    told.ran(0, Mode::Foreground, 0, 2, End::MarkReached);
+    told.ran(1, Mode::Foreground, 2, 4, End::MarkReached);
+    told.ran(1, Mode::Background, 4, 7, End::Preempted);
+    told.woke(9, 0);
+    told.ran(0, Mode::Background, 7, 8, End::Blocked);
+    // Both are runnable, and vcpu0 has less background time.
+    assert_eq!(told.plan(9).1, [0, 1]);
+    told.ran(0, Mode::Background, 9, 10, End::Blocked);
+    assert_eq!(told.plan(10).1, [1, 0]);
+}
+
+#[test]
+fn a_wake_told_before_the_block_brings_no_chunk_early() {
+    let mut told = Told::new(&[(4, 10)]);
+    told.woke(0, 0);
+    told.plan(0);
+    told.ran(0, Mode::Foreground, 0, 3, End::Blocked);
+    told.woke(5, 0);
+    told.plan(5);
+    // It ran in [5, 6) and blocked, but that is told after the next wake.
+    told.woke(9, 0);
+    assert_eq!(told.plan(9), (alloc::vec![(0, 4)], alloc::vec![0], 10));
+    told.ran(0, Mode::Foreground, 5, 6, End::Blocked);
+    assert_eq!(told.plan(9), (alloc::vec![(0, 4)], alloc::vec![0], 10));
+    assert_eq!(told.plan(10).0, [(0, 7)]);
+    // A wake of who is awake changes nothing: the chunk of 10 comes back at 20, not at 21.
+    told.woke(11, 0);
+    told.ran(0, Mode::Foreground, 10, 13, End::MarkReached);
+    assert_eq!(told.plan(20).0, [(0, 11)]);
+}
+
+#[test]
+fn a_stint_of_a_sleeper_is_a_wake_at_its_beginning() {
+    let mut told = Told::new(&[(2, 10)]);
+    told.plan(0);
+    told.ran(0, Mode::Foreground, 9, 11, End::MarkReached);
+    // Charged to a chunk of instant 0 it would come back at 10: 4 ticks in [9, 13).
+    assert_eq!(told.plan(11), (alloc::vec![(0, 2)], alloc::vec![0], 19));
+}
+
+#[test]
+fn the_next_one_stands_first_before_the_core_returns_to_the_background() {
+    let mut told = Told::new(&[(2, 10), (2, 10)]);
+    told.woke(0, 0);
+    told.woke(0, 1);
+    told.plan(0);
+    told.ran(0, Mode::Foreground, 0, 2, End::MarkReached);
+    told.ran(1, Mode::Foreground, 2, 4, End::MarkReached);
+    assert_eq!(told.plan(4).1, [0, 1]);
+    told.ran(0, Mode::Background, 4, 10, End::Preempted);
+    // The foreground begins; should the decision at its end come late, vcpu1 runs meanwhile.
+    assert_eq!(told.plan(10).1, [1, 0]);
+}
+
+#[test]
+fn an_io_vcpu_keeps_the_period_with_which_response_times_count_it() {
+    let ticks = Duration::from_ticks;
+    let mut io = Vcpu::new(2, ticks(50), ticks(1000));
+    io.role = Role::Io;
+    let others = [Vcpu::new(0, ticks(40), ticks(100)), Vcpu::new(1, ticks(60), ticks(140))];
+    let system = System::new(1, others.into_iter().chain([io]).collect());
+    let policy = (ENTRY.build)(&system, &with(&[("admission", "rta")]));
+    let mut policy = policy.unwrap_or_else(|v| panic!("{v:?}"));
+    let mut plan = Plan::new(1);
+    let woke = Event::Woke { vcpu: VcpuId(2), on_behalf: Some(VcpuId(0)), exact: true };
+    policy.on_event(Instant::ZERO, &woke);
+    maracas_core::contract::decide(&mut *policy, Instant::ZERO, &mut plan);
+    // Between the two at period 100 it would cost vcpu1 5 of its 60.
+    let order = plan.line(CoreId(0)).foreground.iter().map(|grant| grant.vcpu.0);
+    assert!(order.eq([0, 1, 2]));
+}
+
+#[test]
+fn a_late_stint_is_charged_to_its_own_chunk() {
+    let mut told = Told::new(&[(4, 10)]);
+    told.woke(0, 0);
+    told.plan(0);
+    // It ran in [0, 4); the report comes at 12, after two decisions.
+    assert_eq!(told.plan(10).0, [(0, 4)]);
+    told.ran(0, Mode::Foreground, 0, 4, End::MarkReached);
+    assert_eq!(told.plan(12), (alloc::vec![(0, 8)], alloc::vec![0], Instant::NEVER.ticks()));
+    // An overrun by 3 is debt: the next mark lies at 12, of which 11 are used.
+    told.ran(0, Mode::Foreground, 12, 19, End::MarkReached);
+    assert_eq!(told.plan(19), (alloc::vec![(0, 11)], alloc::vec![0], 23));
+    assert_eq!(told.plan(23).0, [(0, 12)]);
 }

@@ -71,7 +71,12 @@ pub(crate) fn gfb(vcpus: &[Vcpu], cores: usize) -> TestResult {
 }
 
 fn demand_by_deadline(vcpu: &Vcpu) -> Exact {
-    if vcpu.reservation.deadline < vcpu.reservation.period { density(vcpu) } else { demand(vcpu) }
+    let r = &vcpu.reservation;
+    match vcpu.role {
+        _ if r.deadline >= r.period => demand(vcpu),
+        Role::Io => demand(vcpu).times(Exact::from(Rate::of(r.period, r.deadline))),
+        Role::Main | Role::Monitor | Role::Migration => density(vcpu),
+    }
 }
 
 /// n(2^(1/n) - 1) in parts per billion, rounded down: the greatest b with (1 + b/n)^n <= 2.
@@ -161,5 +166,7 @@ mod tests {
         let mut set = vcpus(&[(1, 10)]);
         set[0].role = Role::Io;
         assert_eq!(demand(&set[0]), Exact::new(19, 100));
+        set[0].reservation.deadline = Duration::from_ticks(5);
+        assert_eq!(demand_by_deadline(&set[0]), Exact::new(38, 100));
     }
 }

@@ -15,6 +15,11 @@ pub(crate) const ENFORCEMENT: ParamSpec = ParamSpec {
            at most C for each job released so far",
 };
 
+/// Whether jobs are cut.
+pub(crate) fn precise(params: &Params) -> bool {
+    params.choice(&ENFORCEMENT) == "precise"
+}
+
 /// What a task has before it. Job policies assume that jobs do not suspend themselves.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Backlog {
@@ -29,8 +34,8 @@ pub(crate) struct Backlog {
 
 impl Backlog {
     pub(crate) fn new(vcpu: &Vcpu, params: &Params) -> Self {
-        let precise = params.choice(&ENFORCEMENT) == "precise";
-        Self { budget: vcpu.reservation.budget, precise, ..Self::default() }
+        let budget = vcpu.reservation.budget;
+        Self { budget, precise: precise(params), ..Self::default() }
     }
     /// The budget that later releases bring.
     pub(crate) const fn set_budget(&mut self, budget: Duration) {
@@ -111,4 +116,25 @@ pub(crate) fn objection(vcpu: &Vcpu) -> Option<String> {
 /// The objections of a job policy to `system`, one for each VCPU without jobs.
 pub(crate) fn objections(system: &System) -> Vec<String> {
     system.vcpus.iter().filter_map(objection).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_completion_may_be_told_before_its_release() {
+        let vcpu = Vcpu::new(0, Duration::from_ticks(2), Duration::from_ticks(5)).periodic();
+        let mut backlog = Backlog::new(&vcpu, &Params::new());
+        let id = |index| JobId { vcpu: vcpu.id, index };
+        let at = Instant::from_ticks;
+        let job = |index| Job { id: id(index), release: at(0), deadline: at(u64::from(index) + 5) };
+        backlog.release(&job(0));
+        backlog.complete(id(1));
+        assert_eq!(backlog.deadline(), None);
+        backlog.release(&job(1));
+        assert_eq!(backlog.deadline(), None);
+        backlog.release(&job(2));
+        assert_eq!(backlog.deadline(), Some(at(7)));
+    }
 }

@@ -4,6 +4,7 @@ pub(crate) mod bounds;
 pub(crate) mod exact;
 pub(crate) mod jobs;
 pub(crate) mod pack;
+pub(crate) mod partitioned;
 pub(crate) mod pibs;
 pub(crate) mod priority;
 pub(crate) mod queue;

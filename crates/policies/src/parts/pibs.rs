@@ -35,8 +35,9 @@ impl Pibs {
     pub(crate) const fn period(&self) -> Duration {
         self.period
     }
-    const fn most(&self) -> Duration {
-        self.rate.floor_of(self.period)
+    /// C_max = UT, and at least a tick: a shorter inherited period must not starve the server.
+    fn most(&self) -> Duration {
+        self.rate.floor_of(self.period).max(Duration::from_ticks(1))
     }
 
     /// Work came at `now` for a VCPU of period `served`; `idle` where the server neither runs nor
@@ -49,6 +50,8 @@ impl Pibs {
             self.eligible = self.eligible.max(now);
         }
         let amount = self.most();
+        // Held at a longer period, it must not be spent in one go at a shorter one.
+        self.budget = self.budget.min(amount);
         match &mut self.replenishment {
             Some(chunk) => chunk.amount = amount,
             None if !self.budgeted => {
@@ -112,14 +115,12 @@ impl Pibs {
         Duration::from_ticks(u64::try_from(ticks).unwrap_or(u64::MAX / 4))
     }
 
-    /// Spec F.7 (6). An inherited period may shrink while an older, larger budget is held.
+    /// Spec F.7 (6).
     fn check(&self) {
-        let chunk = self.replenishment.map_or(Duration::ZERO, |chunk| chunk.amount);
-        assert!(
-            self.budget.is_zero() || chunk.is_zero() || self.budgeted,
-            "an unbudgeted server holds {} and is due {chunk}",
-            self.budget
-        );
+        let (budget, most) = (self.budget, self.most());
+        assert!(budget <= most, "the server holds {budget} of at most {most}");
+        let due = self.replenishment.map_or(Duration::ZERO, |chunk| chunk.amount);
+        assert!(due <= most, "{due} are due of at most {most}");
     }
 }
 
@@ -151,6 +152,30 @@ mod tests {
         assert_eq!(server.usable(), ticks(0));
         server.update(at(120));
         assert_eq!(server.usable(), ticks(2));
+    }
+
+    #[test]
+    fn a_period_too_short_for_a_tick_does_not_starve() {
+        let mut server = Pibs::new(Rate::new(1, 100), ticks(200), Instant::ZERO);
+        server.wake(at(0), ticks(50), true);
+        server.update(at(0));
+        assert_eq!(server.usable(), ticks(1));
+        server.charge(ticks(1), false);
+        assert_eq!(server.next(), Some(at(100)));
+    }
+
+    #[test]
+    fn a_block_in_the_background_ends_eligibility() {
+        let mut server = Pibs::new(Rate::new(1, 10), ticks(50), Instant::ZERO);
+        server.wake(at(0), ticks(50), true);
+        server.update(at(0));
+        server.charge(ticks(5), false);
+        server.charge(ticks(0), true);
+        // Awake again long after: one budget from now on, not one for each period slept.
+        server.wake(at(500), ticks(50), true);
+        server.update(at(500));
+        server.charge(ticks(5), false);
+        assert_eq!(server.next(), Some(at(550)));
     }
 
     #[test]

@@ -29,6 +29,9 @@ impl Queue {
     pub(crate) fn first(&self) -> Option<Key> {
         self.keys.first().copied()
     }
+    pub(crate) fn last(&self) -> Option<Key> {
+        self.keys.last().copied()
+    }
     /// Puts `key` in and says at which place.
     pub(crate) fn insert(&mut self, key: Key) -> usize {
         let place = self.keys.partition_point(|other| *other < key);

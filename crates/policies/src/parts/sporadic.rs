@@ -89,17 +89,19 @@ impl Sporadic {
         self.check();
     }
 
-    /// Replaces C and T at `now`. What was used of the old budget and has not come back yet is
-    /// held back from the new one until the last old chunk comes.
+    /// Replaces C and T at `now`. While some of the old budget is used and has not come back yet,
+    /// that much is held back from the new one until the last old chunk comes, and so is what the
+    /// new one adds: else a budget made small and great again would come back at once.
     pub(crate) fn change(&mut self, budget: Duration, period: Duration, now: Instant) {
-        let owed = (self.budget - self.usable(now)).min(budget);
-        let last = self.chunks.iter().map(|chunk| chunk.at).fold(now, Instant::max);
+        let usable = self.usable(now);
+        let owed = (self.budget - usable).min(budget);
+        let kept = if owed.is_zero() { budget } else { usable.min(budget - owed) };
+        let last = self.chunks.iter().map(|chunk| chunk.at).fold(now + kept, Instant::max);
         self.chunks.clear();
-        let chunks = [(now, budget - owed), (last, owed)];
+        let chunks = [(now, kept), (last, budget - kept)];
         let chunks = chunks.map(|(at, amount)| Chunk { at, amount });
         self.chunks.extend(chunks.into_iter().filter(|chunk| !chunk.amount.is_zero()));
         (self.budget, self.period) = (budget, period);
-        self.unblock(now);
         self.check();
     }
 

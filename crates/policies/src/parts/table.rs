@@ -269,3 +269,97 @@ impl Table {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::find;
+    use alloc::string::ToString;
+    use maracas_core::contract::decide;
+    use maracas_core::params::Params;
+    use maracas_core::{Duration, Event, Instant};
+
+    fn percent(id: u32, n: u64) -> Vcpu {
+        Vcpu::new(id, Duration::from_ticks(n), Duration::from_ticks(100)).periodic()
+    }
+    fn on(core: u16, vcpu: Vcpu) -> Vcpu {
+        Vcpu { pinned: Some(CoreId(core)), ..vcpu }
+    }
+    fn reason(verdict: &Verdict) -> String {
+        verdict.refused.iter().map(|(_, why)| why.reason.clone()).collect()
+    }
+
+    #[test]
+    fn demanded_cores_come_first() {
+        for name in ["maracas", "p-edf", "p-rm"] {
+            let entry = find(name).unwrap();
+            let vcpus = alloc::vec![percent(0, 50), percent(1, 50), on(0, percent(2, 60))];
+            let verdict = (entry.admit)(&System::new(2, vcpus), &Params::new());
+            assert_eq!(verdict.cores[0].vcpus, [VcpuId(2)], "{name}");
+            let vcpus = alloc::vec![on(1, percent(0, 60)), on(1, percent(1, 60))];
+            let verdict = (entry.admit)(&System::new(2, vcpus), &Params::new());
+            assert!(reason(&verdict).contains("on core1, which it demands"), "{name}");
+            let verdict =
+                (entry.admit)(&System::new(2, alloc::vec![on(7, percent(0, 1))]), &Params::new());
+            assert!(reason(&verdict).contains("the cores are core0 to core1"), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_no_policy_can_promise_is_refused_with_the_reason() {
+        for name in ["maracas", "p-edf", "p-rm", "g-edf"] {
+            let entry = find(name).unwrap();
+            let mut wrong = percent(0, 60);
+            wrong.reservation.deadline = Duration::from_ticks(50);
+            let verdict = (entry.admit)(&System::new(1, alloc::vec![wrong]), &Params::new());
+            let reason = reason(&verdict);
+            assert!(reason.contains("0 < C <= D <= T must be"), "{name}: {reason}");
+        }
+        let pinned = System::new(2, alloc::vec![on(1, percent(0, 10))]);
+        let verdict = (find("g-edf").unwrap().admit)(&pinned, &Params::new());
+        assert!(reason(&verdict).contains("global policy"));
+        let mut jobless = percent(3, 10);
+        jobless.arrival = maracas_core::Arrival::None;
+        for name in ["g-edf", "p-edf", "p-rm"] {
+            let system = System::new(1, alloc::vec![jobless.clone()]);
+            let verdict = (find(name).unwrap().admit)(&system, &Params::new());
+            assert!(verdict.objections[0].contains("vcpu3 has no jobs"), "{name}");
+        }
+    }
+
+    #[test]
+    fn capacity_decides_whatever_the_test_says() {
+        let mut system = System::new(1, alloc::vec![percent(0, 95)]);
+        for name in ["maracas", "p-edf", "p-rm", "g-edf"] {
+            let entry = find(name).unwrap();
+            system.capacity = Rate::ONE;
+            assert!((entry.admit)(&system, &Params::new()).accepted(), "{name}");
+            system.capacity = Rate::new(9, 10);
+            let verdict = (entry.admit)(&system, &Params::new());
+            let text = verdict.refused[0].1.to_string();
+            assert!(text.contains("capacity: 0.950000 of 0.900000 (refused)"), "{name}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_change_is_tested_on_the_vcpu_s_own_core() {
+        for name in ["maracas", "p-edf", "p-rm"] {
+            let system = System::new(2, alloc::vec![on(0, percent(0, 40)), on(0, percent(1, 30))]);
+            let policy = (find(name).unwrap().build)(&system, &Params::new());
+            let mut policy = policy.unwrap_or_else(|why| panic!("{name}: {why:?}"));
+            let mut plan = Plan::new(2);
+            let mut ask = |vcpu: Vcpu| {
+                policy.on_event(Instant::ZERO, &Event::Changed(vcpu));
+                decide(&mut *policy, Instant::ZERO, &mut plan);
+                plan.verdicts()[0].1.clone()
+            };
+            assert_eq!(ask(percent(1, 35)), Ok(CoreId(0)), "{name}");
+            let refused = ask(percent(1, 90)).unwrap_err();
+            let closest = refused.closest.unwrap();
+            assert_eq!(closest.vcpus, [VcpuId(0), VcpuId(1)], "{name}");
+            // The old 35 % stay: 45 % more would be the same sum as above.
+            assert_eq!(ask(percent(0, 45)), Ok(CoreId(0)), "{name}");
+            assert!(ask(percent(9, 1)).unwrap_err().reason.contains("not admitted"), "{name}");
+        }
+    }
+}

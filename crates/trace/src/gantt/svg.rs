@@ -12,6 +12,8 @@ const ROW: f64 = 44.0;
 const BAR: f64 = 20.0;
 const TOP: f64 = 18.0;
 const RIGHT: f64 = 20.0;
+/// Characters of a name that fit beside the plot.
+const NAME_MOST: usize = 18;
 
 /// Fills of VCPUs where rows are cores: the eight colours of Okabe and Ito (2008) but black, which
 /// readers with any colour vision tell apart.
@@ -51,7 +53,9 @@ impl Frame<'_> {
 pub(super) fn write(chart: &Chart, rows: Rows, out: &mut impl Write) -> io::Result<()> {
     let vcpus: Vec<VcpuId> = chart.vcpus().collect();
     let labels: Vec<String> = match rows {
-        Rows::Vcpus => vcpus.iter().map(|vcpu| chart.name(*vcpu).into()).collect(),
+        Rows::Vcpus => {
+            vcpus.iter().map(|vcpu| chart.name(*vcpu).chars().take(NAME_MOST).collect()).collect()
+        }
         Rows::Cores => (0..chart.cores).map(|core| format!("core{core}")).collect(),
     };
     let frame = Frame { chart, rows: labels.len() };

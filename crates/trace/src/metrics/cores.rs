@@ -64,7 +64,7 @@ impl CoreTime {
         if stint.from > self.busy_until {
             self.throttled += self.waited(self.busy_until, stint.from);
         }
-        self.busy[place(stint.mode)] += (stint.to - stint.from).ticks();
+        self.busy[place(stint.mode)] += stint.to.saturating_since(stint.from).ticks();
         if stint.mode == Mode::Background {
             self.background_service += stint.usage.service.ticks();
         }

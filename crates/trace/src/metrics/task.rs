@@ -4,9 +4,7 @@ use super::place;
 use super::windows::Windows;
 use crate::pieces::{Part, Splitter};
 use maracas_core::contract::{End, Mode, Stint};
-use maracas_core::{
-    Arrival, CoreId, CoreSet, Duration, Instant, Job, JobId, Reservation, Vcpu, VcpuId,
-};
+use maracas_core::{CoreId, CoreSet, Duration, Instant, Job, JobId, Reservation, Vcpu, VcpuId};
 use std::collections::VecDeque;
 
 /// One VCPU; durations in ticks.
@@ -24,8 +22,17 @@ pub(super) struct Task {
     pub(super) pieces: Pieces,
     pub(super) windows: Windows,
     demand: Demand,
-    change: Option<Reservation>,
+    asked: Option<Asked>,
     left: Option<Instant>,
+}
+
+/// What it asked of the policy and was not yet answered.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    /// To be let in.
+    Arrival,
+    /// To have this reservation in place of its own.
+    Change(Reservation),
 }
 
 /// Whether it has something to run.
@@ -42,8 +49,6 @@ enum Demand {
 /// Jobs as they are released and completed.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Jobs {
-    /// Its demand comes as jobs.
-    pub(super) any: bool,
     pub(super) released: u64,
     pub(super) completed: u64,
     pub(super) misses: u64,
@@ -86,36 +91,36 @@ impl Task {
             pieces: Pieces::default(),
             windows: Windows::default(),
             demand: Demand::NotYet,
-            change: None,
+            asked: None,
             left: None,
         }
     }
     /// Learns what it is promised.
     pub(super) fn introduce(&mut self, vcpu: &Vcpu) {
         self.present = true;
-        self.jobs.any = vcpu.arrival != Arrival::None;
         self.reservation = vcpu.reservation;
         self.windows.reserve(&vcpu.reservation, Instant::ZERO);
     }
     /// It asks to be admitted; until the verdict it counts as present.
     pub(super) fn arrived(&mut self, vcpu: &Vcpu) {
         self.introduce(vcpu);
-        self.change = Some(vcpu.reservation);
+        self.asked = Some(Asked::Arrival);
     }
     /// It asks for another reservation.
     pub(super) const fn asks_change(&mut self, vcpu: &Vcpu) {
-        self.change = Some(vcpu.reservation);
+        self.asked = Some(Asked::Change(vcpu.reservation));
     }
     /// The policy's verdict on what it asked.
     pub(super) fn answered(&mut self, now: Instant, admitted: bool) {
-        let Some(reservation) = self.change.take() else { return };
-        if reservation == self.reservation {
-            // An arrival (or a change of nothing): a VCPU refused at the door is not reported.
-            self.present = admitted || self.service != [0; 2];
-        } else if admitted {
-            self.windows.close_until(now, self.blocked_since());
-            self.reservation = reservation;
-            self.windows.reserve(&reservation, now);
+        match self.asked.take() {
+            // A VCPU that was turned away at the door is not reported.
+            Some(Asked::Arrival) => self.present = admitted,
+            Some(Asked::Change(reservation)) if admitted => {
+                self.windows.close_until(now, self.blocked_since());
+                self.reservation = reservation;
+                self.windows.reserve(&reservation, now);
+            }
+            Some(Asked::Change(_)) | None => {}
         }
     }
     /// It is gone.
@@ -139,10 +144,10 @@ impl Task {
     pub(super) fn finish(&mut self, end: Instant) {
         if self.left.is_none() {
             self.windows.close_until(end, self.blocked_since());
-            self.jobs.released -=
-                self.jobs.pending.iter().filter(|job| job.release >= end).count() as u64;
+            self.pieces.stopped(end, self.jobs.released > 0);
+            let not_yet = self.jobs.pending.iter().filter(|job| job.release >= end);
+            self.jobs.released -= not_yet.count() as u64;
             self.jobs.overdue(end);
-            self.pieces.stopped(end, self.jobs.any);
         }
     }
 
@@ -168,7 +173,7 @@ impl Task {
             self.windows.close_until(stint.from, None);
             self.windows.serve(stint.from, stint.to, stint.usage.service.ticks());
         }
-        self.pieces.ran(stint, self.jobs.any);
+        self.pieces.ran(stint, self.jobs.released > 0);
         if matches!(stint.end, End::Blocked | End::Exited) {
             match self.demand {
                 // The wake that ended this block was told before the block itself.
@@ -184,8 +189,8 @@ impl Task {
 
     #[inline]
     pub(super) fn released(&mut self, job: &Job) {
-        self.jobs.any = true;
         self.jobs.released += 1;
+        self.pieces.splitter.released(job.id.index, job.release);
         self.jobs.pending.push_back(*job);
     }
 
@@ -239,6 +244,8 @@ impl Pieces {
                     last.job_over = true;
                 }
             }
+            // What a VCPU with jobs does between them is nobody's preemption.
+            Part::Piece(None, ..) if has_jobs => {}
             Part::Piece(_, from, to) => self.piece(from, to, stint, has_jobs),
         });
         self.splitter = splitter;

@@ -61,6 +61,19 @@ fn one_stint_may_hold_the_end_of_a_job() {
 }
 
 #[test]
+fn work_between_jobs_is_no_job() {
+    // Anytime: the job ends at 3, its optional part runs in the background on core 1, is cut short
+    // twice, and gives way to the next job within a stint.
+    let mut story = one(true);
+    story.released(0, 0, 0, 10).completed(0, 0, 3).ran(FORE, (0, 4), MarkReached);
+    story.ran((0, 1, Background), (5, 6), Preempted).released(0, 1, 10, 20);
+    story.ran((0, 1, Background), (8, 11), Preempted).ran((0, 1, Foreground), (12, 14), Blocked);
+    story.completed(0, 1, 14);
+    // Job 1: [10, 11) and [12, 14), on another core than job 0.
+    assert_eq!(moves(&story.report(20)), [1, 0, 1]);
+}
+
+#[test]
 fn preemptions_without_jobs() {
     let mut story = one(false);
     story.woke(0, 0);
@@ -277,7 +290,8 @@ proptest! {
             let parts = core.foreground_ns + core.background_ns + core.throttled_ns + core.idle_ns;
             prop_assert_eq!(parts, end);
         }
-        let busy = |of: fn(&crate::report::CoreReport) -> u64| report.cores.iter().map(of).sum::<u64>();
-        prop_assert_eq!([busy(|c| c.foreground_ns), busy(|c| c.background_ns)], wall);
+        let foreground = report.cores.iter().map(|core| core.foreground_ns).sum::<u64>();
+        let background = report.cores.iter().map(|core| core.background_ns).sum::<u64>();
+        prop_assert_eq!([foreground, background], wall);
     }
 }

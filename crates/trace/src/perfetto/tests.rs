@@ -107,18 +107,23 @@ fn events(packets: &[(u64, Message)], track: &str) -> Vec<(u64, u64, String)> {
         .collect()
 }
 
-#[test]
-fn states_of_a_vcpu() {
-    let packets = figure_packets();
-    assert!(packets.iter().all(|(_, packet)| number(packet, 10) == Some(1)), "one sequence");
+/// The slices of a VCPU's track.
+fn slices(packets: &[(u64, Message)], track: &str) -> Vec<(String, u64, u64)> {
     let mut slices = Vec::new();
-    for (at, kind, name) in events(&packets, "VCPUs/hog (1us/20us)") {
+    for (at, kind, name) in events(packets, track) {
         match kind {
             1 => slices.push((name, at, 0)),
             2 => slices.last_mut().unwrap().2 = at,
             other => panic!("type {other}"),
         }
     }
+    slices
+}
+
+#[test]
+fn states_of_a_vcpu() {
+    let packets = figure_packets();
+    assert!(packets.iter().all(|(_, packet)| number(packet, 10) == Some(1)), "one sequence");
     let expected = [
         ("ready", 0, 2_000),
         ("foreground", 2_000, 3_000),
@@ -129,7 +134,11 @@ fn states_of_a_vcpu() {
         ("background", 21_000, 23_000),
         ("ready", 23_000, 24_000),
     ];
-    assert_eq!(slices, expected.map(|(name, from, to)| (name.to_string(), from, to)));
+    let drawn = slices(&packets, "VCPUs/hog (1us/20us)");
+    assert_eq!(drawn, expected.map(|(name, from, to)| (name.to_string(), from, to)));
+    let sort = slices(&packets, "VCPUs/sort (3us/10us)");
+    let idle: Vec<_> = sort.iter().filter(|(name, ..)| name == "idle").collect();
+    assert_eq!(idle, [&("idle".into(), 5_000, 10_000), &("idle".into(), 21_000, 24_000)]);
 }
 
 #[test]

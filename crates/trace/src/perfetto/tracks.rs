@@ -52,9 +52,9 @@ const fn priority(mode: Mode) -> u64 {
     }
 }
 
-/// Track ids: the kind above, the number of the VCPU or core below.
+/// Track ids: the number of the VCPU or core above, the kind below. Small numbers are few bytes.
 const fn uuid(kind: u64, number: u32) -> u64 {
-    kind << 32 | number as u64
+    (number as u64) << 3 | kind
 }
 const VCPUS: u64 = uuid(1, 0);
 const MEMORY: u64 = uuid(2, 0);
@@ -307,6 +307,9 @@ impl<W: Write> Listener for Tracks<W> {
         self.announce(wait.vcpu);
         let name = if wait.throttled.is_some() { "throttled" } else { "ready" };
         self.slice(states_of(wait.vcpu), wait.from, wait.to, name);
+    }
+    fn idle(&mut self, vcpu: VcpuId, from: Instant, to: Instant) {
+        self.slice(states_of(vcpu), from, to, "idle");
     }
     fn job(&mut self, job: &JobTrack, end: Option<Instant>) {
         let track = self.job_tracks(job.job.id.vcpu);

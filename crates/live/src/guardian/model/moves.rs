@@ -15,6 +15,7 @@ pub(super) enum Label {
     Begins(usize, Operation),
     Does(usize, Operation, Step),
     NotEmpty(usize),
+    Brakes(usize, bool),
     Forks(usize),
     ThreadEnds(usize),
     GuardianSees,
@@ -36,6 +37,8 @@ impl fmt::Display for Label {
             Self::Begins(vcpu, operation) => write!(f, "vcpu{vcpu}: {operation:?} begins"),
             Self::Does(vcpu, operation, step) => write!(f, "vcpu{vcpu}: {operation:?}: {step:?}"),
             Self::NotEmpty(vcpu) => write!(f, "vcpu{vcpu}: its group is not empty; again"),
+            Self::Brakes(vcpu, true) => write!(f, "vcpu{vcpu}: the brake freezes it"),
+            Self::Brakes(vcpu, false) => write!(f, "vcpu{vcpu}: the brake thaws it"),
             Self::Forks(vcpu) => write!(f, "vcpu{vcpu}: its thread forks"),
             Self::ThreadEnds(vcpu) => write!(f, "vcpu{vcpu}: its thread ends"),
             Self::GuardianSees => f.write_str("the guardian sees the runtime dead"),
@@ -66,7 +69,7 @@ impl Moves {
         }
         moves.programs(protocol, state);
         moves.guardian(protocol, scope, state);
-        moves.clean(protocol, state);
+        moves.clean(protocol, scope, state);
         moves
     }
 
@@ -80,6 +83,12 @@ impl Moves {
         self.add(Label::RuntimeDies, state, State::die);
         let busy = state.vcpus.iter().filter(|vcpu| vcpu.doing.is_some()).count();
         for (index, vcpu) in state.vcpus.iter().enumerate() {
+            let ending = vcpu.stopped || matches!(vcpu.doing, Some((Operation::Stop, _)));
+            if vcpu.group && !ending {
+                self.add(Label::Brakes(index, !vcpu.frozen), state, |after| {
+                    after.vcpus[index].frozen = !vcpu.frozen;
+                });
+            }
             if let Some((operation, at)) = vcpu.doing {
                 self.step(protocol, state, index, operation, at);
             } else if busy < scope.cores {
@@ -202,14 +211,18 @@ impl Moves {
         }
     }
 
-    fn clean(&mut self, protocol: &Protocol, state: &State) {
+    fn clean(&mut self, protocol: &Protocol, scope: &Scope, state: &State) {
         match state.clean {
             Repairer::Idle => {
                 if state.runtime != Runtime::Dead || !state.registered {
                     return;
                 }
-                // Nobody calls `clean` unless runtime and guardian both died; anyone may.
-                self.must |= state.guardian == Repairer::Dead;
+                // Somebody calls `clean` when runtime and guardian both died; anyone may before.
+                let due = state.guardian == Repairer::Dead;
+                self.must |= due;
+                if !due && !scope.rivals {
+                    return;
+                }
                 self.add(Label::CleanBegins, state, |after| {
                     after.clean = Repairer::begun(false);
                 });
@@ -246,7 +259,6 @@ fn choices(state: &State, vcpu: &Vcpu) -> Vec<Operation> {
             choices.extend([Operation::Demote, Operation::Park, Operation::Migrate]);
         } else {
             choices.push(Operation::Promote);
-            choices.push(if vcpu.frozen { Operation::Thaw } else { Operation::Freeze });
         }
     }
     choices
@@ -333,7 +345,8 @@ impl State {
                 rest[at] = false;
                 let thread = &mut vcpu.threads[at];
                 if here == Repair::Demote {
-                    again |= thread.raised();
+                    // One that has left may have borne a raised child after the list was read.
+                    again |= thread.raised() || !thread.inside();
                     thread.set(false);
                 } else {
                     thread.leave();

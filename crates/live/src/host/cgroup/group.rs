@@ -58,7 +58,11 @@ impl Group {
         members: Members,
         confinement: Confinement,
     ) -> io::Result<Group> {
-        dirs.make()?;
+        let opened = dirs.make().and_then(|()| Group::open(dirs.clone(), members, confinement));
+        opened.inspect_err(|_| drop(dirs.remove()))
+    }
+
+    fn open(dirs: Dirs, members: Members, confinement: Confinement) -> io::Result<Group> {
         let threaded = members == Members::Threads;
         if let (true, Some(v2)) = (threaded, &dirs.v2) {
             write_file(&v2.join("cgroup.type"), "threaded")?;
@@ -286,18 +290,24 @@ impl Client {
         let dirs = tree.child(&format!("client-{process}"));
         let (v2, cpuset) = hierarchies.origin(pid)?;
         let origin = Dirs { v2, freezer: None, cpuset };
+        let client = Client { process, dirs, confinement, origin };
+        client.take_in().inspect_err(|_| drop(client.dirs.remove()))?;
+        Ok(client)
+    }
+
+    fn take_in(&self) -> io::Result<()> {
+        let Client { process, dirs, origin, .. } = self;
         dirs.make()?;
         // Written before the move: at no instant is a client in our tree without its way back.
         if let Some(dir) = &dirs.v2 {
             mark(dir, ORIGIN, origin.v2.as_deref())?;
             mark(dir, ORIGIN_CPUSET, origin.cpuset.as_deref())?;
-            write_file(&dir.join("cgroup.procs"), &pid.to_string())?;
+            write_file(&dir.join("cgroup.procs"), &process.pid.to_string())?;
         }
-        let client = Client { process, dirs, confinement, origin };
-        if let (Confinement::CpusetV2, Some(dir)) = (confinement, &client.dirs.v2) {
+        if let (Confinement::CpusetV2, Some(dir)) = (self.confinement, &dirs.v2) {
             write_file(&dir.join("cgroup.subtree_control"), "+cpuset")?;
         }
-        Ok(client)
+        Ok(())
     }
 
     /// The process.
@@ -435,7 +445,9 @@ fn doors(dirs: &Dirs, threaded: bool) -> io::Result<Vec<File>> {
     };
     let places = [(&dirs.v2, false), (&dirs.freezer, true), (&dirs.cpuset, true)];
     let there = places.into_iter().filter_map(|(dir, v1)| Some(dir.as_ref()?.join(file(v1))));
-    there.map(|path| OpenOptions::new().write(true).open(&path).map_err(naming(path.display()))).collect()
+    there
+        .map(|path| OpenOptions::new().write(true).open(&path).map_err(naming(path.display())))
+        .collect()
 }
 
 fn open(path: &Path) -> io::Result<File> {

@@ -40,7 +40,10 @@ impl Hierarchy {
 
 /// A group's path below the mounted one; "/" when it lies outside of what we can see.
 fn below<'a>(group: &'a str, prefix: &str) -> &'a str {
-    group.strip_prefix(prefix).filter(|rest| rest.is_empty() || rest.starts_with('/')).unwrap_or("/")
+    group
+        .strip_prefix(prefix)
+        .filter(|rest| rest.is_empty() || rest.starts_with('/'))
+        .unwrap_or("/")
 }
 
 /// All hierarchies of a host: v1-only, v2-only or both beside each other.
@@ -68,7 +71,8 @@ impl Hierarchies {
         Ok(hierarchies)
     }
 
-    /// The hierarchies that `mountinfo` shows, for a process whose `/proc/<pid>/cgroup` is `groups`.
+    /// The hierarchies that `mountinfo` shows, for a process whose `/proc/<pid>/cgroup` is
+    /// `groups`.
     /// The first mount of a hierarchy counts. Of v2 the controllers stay empty: only its root's
     /// `cgroup.controllers` tells them.
     pub fn parse(mountinfo: &str, groups: &str) -> Hierarchies {

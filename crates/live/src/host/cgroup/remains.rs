@@ -123,7 +123,8 @@ fn release_client(dirs: &Dirs, done: &mut Repaired) -> io::Result<()> {
     };
     if origin.cpuset.is_none() {
         // The mark lives on v2 alone: without it the base of the cpuset hierarchy takes them.
-        origin.cpuset = dirs.cpuset.as_deref().and_then(|dir| dir.ancestors().nth(3)).map(Path::to_owned);
+        origin.cpuset =
+            dirs.cpuset.as_deref().and_then(|dir| dir.ancestors().nth(3)).map(Path::to_owned);
     }
     for group in named(dirs, "vcpu-") {
         group::release_threads(&group, dirs, &origin)?;
@@ -147,5 +148,7 @@ fn identity(dir: &Path) -> Option<Identity> {
 
 pub(super) fn children(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path())
+    entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path())
 }

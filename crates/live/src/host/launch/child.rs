@@ -66,7 +66,8 @@ impl Report {
     }
 
     pub(super) fn into_error(self) -> io::Error {
-        let words = STEPS.iter().find(|(step, _)| *step == self.step).map_or("", |(_, words)| words);
+        let words =
+            STEPS.iter().find(|(step, _)| *step == self.step).map_or("", |(_, words)| words);
         naming(words)(io::Error::from_raw_os_error(self.errno))
     }
 
@@ -137,6 +138,7 @@ impl Preparation {
     pub(super) fn run(&self, gate: RawFd, status: RawFd) -> ! {
         let step = match self.set_up() {
             Ok(seal) => {
+                close_others(gate.min(status), gate.max(status));
                 tell(status, Step::Ready, seal, 0);
                 // A gate that closes without a word means that the runtime died: then so do we.
                 if wait_at(gate) { self.execute() } else { leave(0) }
@@ -169,9 +171,7 @@ impl Preparation {
             let rights = self.give_up()?;
             // Landlock and the filter ask for no_new_privs, which the step before has set.
             let signals = self.fence.close_signals();
-            let rights = rights && self.fence.close_namespaces();
-            // Whatever was left open without the flag ends at the program's start.
-            libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
+            let rights = rights && self.fence.close_calls();
             let bit = |is: bool, bit: u8| if is { bit } else { 0 };
             Ok(bit(rights, RIGHTS)
                 | bit(files, FILES)
@@ -232,16 +232,16 @@ impl Preparation {
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 /// A process just born.
-pub(super) struct Forked {
-    pub(super) pid: i32,
-    pub(super) pidfd: Option<OwnedFd>,
+pub(in crate::host) struct Forked {
+    pub(in crate::host) pid: i32,
+    pub(in crate::host) pidfd: Option<OwnedFd>,
 }
 
 /// Forks, right into a v2 group where there is one; the new process runs `child` and ends.
 /// `child` makes system calls only.
 /// Kernels before 5.7 (and filters that forbid `clone3`) get a plain fork; the child joins its
 /// groups through the doors in any case.
-pub(super) fn fork(
+pub(in crate::host) fn fork(
     group: Option<BorrowedFd<'_>>,
     child: impl FnOnce(),
 ) -> io::Result<Forked> {
@@ -298,6 +298,23 @@ fn tell(status: RawFd, step: Step, seal: u8, errno: i32) {
     let bytes = [step as u8, seal, 0, 0, errno[0], errno[1], errno[2], errno[3]];
     // SAFETY: a buffer of our own; a reader that is gone changes nothing.
     unsafe { libc::write(status, bytes.as_ptr().cast(), REPORT) };
+}
+
+/// Closes all but input, output and the two given: also the far ends of our own pipes and of
+/// those of programs that wait beside us, or a dead runtime would not be noticed.
+fn close_others(low: RawFd, high: RawFd) {
+    /// Older kernels (before 5.9) lack the call; a runtime has fewer descriptors than this.
+    const MANY: RawFd = 4096;
+    for (first, last) in [(3, low - 1), (low + 1, high - 1), (high + 1, RawFd::MAX)] {
+        // SAFETY: plain arguments; closing what is not open does nothing.
+        unsafe {
+            if first <= last && libc::syscall(libc::SYS_close_range, first, last, 0) != 0 {
+                for fd in first..=last.min(MANY) {
+                    libc::close(fd);
+                }
+            }
+        }
+    }
 }
 
 fn wait_at(gate: RawFd) -> bool {

@@ -52,7 +52,7 @@ impl Fence {
     pub(super) fn new(mounts: &[PathBuf]) -> io::Result<Fence> {
         let outside = mounts.iter().filter(|mount| !mount.starts_with("/sys"));
         let mounts = outside.map(|mount| sys::c_path(mount)).collect::<io::Result<_>>()?;
-        Ok(Fence { mounts, filter: namespace_filter() })
+        Ok(Fence { mounts, filter: call_filter() })
     }
 
     /// Gives the process mounts of its own in which everything below /sys, control groups among
@@ -91,8 +91,8 @@ impl Fence {
     }
 
     /// No new user namespace: inside one it would hold every capability, could mount the control
-    /// groups from its own group on, and so rewrite its cpuset.
-    pub(super) fn close_namespaces(&self) -> bool {
+    /// groups from its own group on, and so rewrite its cpuset. No limits of other processes.
+    pub(super) fn close_calls(&self) -> bool {
         if self.filter.is_empty() {
             return false;
         }
@@ -102,6 +102,27 @@ impl Fence {
         };
         // SAFETY: the kernel copies the filter during the call.
         unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &program) == 0 }
+    }
+}
+
+/// Tries the whole fence in a throw-away process: which of rights, files and signals close.
+pub(in crate::host) fn trial(mounts: &[PathBuf]) -> io::Result<(bool, bool, bool)> {
+    let fence = Fence::new(mounts)?;
+    let child = super::fork(None, || {
+        let files = fence.close_files();
+        drop_bounding();
+        drop_capabilities();
+        // SAFETY: plain arguments; ends the throw-away process without running the parent's code.
+        unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+            let rights = rights_are_gone() && fence.close_calls();
+            let signals = fence.close_signals();
+            libc::_exit(i32::from(rights) | i32::from(files) << 1 | i32::from(signals) << 2)
+        }
+    })?;
+    match super::wait(child.pid, 0)? {
+        Some(super::Exit::Code(bits)) => Ok((bits & 1 != 0, bits & 2 != 0, bits & 4 != 0)),
+        _ => Err(io::Error::other("the trial process was killed")),
     }
 }
 
@@ -197,17 +218,18 @@ unsafe fn shadow(path: &CStr) -> bool {
     }
 }
 
-/// `AUDIT_ARCH_*` of `linux/audit.h` with the numbers of `clone` and `unshare` there.
+/// `AUDIT_ARCH_*` of `linux/audit.h` with the numbers of `clone`, `unshare`, `prlimit64` there.
 #[cfg(target_arch = "x86_64")]
-const CALLS: [(u32, u32, u32); 2] = [(0xC000_003E, 56, 272), (0x4000_0003, 120, 310)];
+const CALLS: [(u32, [u32; 3]); 2] = [(0xC000_003E, [56, 272, 302]), (0x4000_0003, [120, 310, 340])];
 #[cfg(target_arch = "aarch64")]
-const CALLS: [(u32, u32, u32); 2] = [(0xC000_00B7, 220, 97), (0x4000_0028, 120, 337)];
+const CALLS: [(u32, [u32; 3]); 2] = [(0xC000_00B7, [220, 97, 261]), (0x4000_0028, [120, 337, 369])];
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-const CALLS: [(u32, u32, u32); 0] = [];
+const CALLS: [(u32, [u32; 3]); 0] = [];
 
-/// Refuses `CLONE_NEWUSER`. `clone3` hides its flags behind a pointer, so it is "not implemented"
-/// and the C library falls back to `clone`. Every other call passes.
-fn namespace_filter() -> Vec<libc::sock_filter> {
+/// Refuses `CLONE_NEWUSER`, and `prlimit` on any process but the caller: the limits of the runtime
+/// are its own user's to lower, even to its death. `clone3` hides its flags behind a pointer, so
+/// it is "not implemented" and the C library falls back to `clone`. Every other call passes.
+fn call_filter() -> Vec<libc::sock_filter> {
     // seccomp_data: nr at 0, arch at 4, the low half of the first argument at 16.
     const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
     const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
@@ -221,17 +243,20 @@ fn namespace_filter() -> Vec<libc::sock_filter> {
     let op = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
     let refuse = |errno: i32| libc::SECCOMP_RET_ERRNO | errno as u32;
     let mut filter = Vec::new();
-    for (arch, clone, unshare) in CALLS {
+    for (arch, [clone, unshare, prlimit]) in CALLS {
         filter.extend([
             op(LOAD, 0, 0, 4),
-            op(EQUAL, 0, 10, arch),
+            op(EQUAL, 0, 13, arch),
             op(LOAD, 0, 0, 0),
             op(AND, 0, 0, !X32),
-            op(EQUAL, 5, 0, CLONE3),
-            op(EQUAL, 1, 0, clone),
-            op(EQUAL, 0, 4, unshare),
+            op(EQUAL, 8, 0, CLONE3),
+            op(EQUAL, 2, 0, clone),
+            op(EQUAL, 1, 0, unshare),
+            op(EQUAL, 2, 6, prlimit),
             op(LOAD, 0, 0, 16),
-            op(ANY_BIT, 0, 2, libc::CLONE_NEWUSER as u32),
+            op(ANY_BIT, 2, 4, libc::CLONE_NEWUSER as u32),
+            op(LOAD, 0, 0, 16),
+            op(EQUAL, 2, 0, 0),
             op(RETURN, 0, 0, refuse(libc::EPERM)),
             op(RETURN, 0, 0, refuse(libc::ENOSYS)),
             op(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),

@@ -132,8 +132,10 @@ fn a_cpuset_holds_even_against_root() {
 
 /// A foreign process with a second thread: `sleep` would have one only.
 fn two_threads() -> Child {
-    let script = "import threading,time\nthreading.Thread(target=lambda:[None for _ in iter(int,1)],\
-                  daemon=True).start()\ntime.sleep(60)";
+    let script = "import threading, time
+spin = lambda: [None for _ in iter(int, 1)]
+threading.Thread(target=spin, daemon=True).start()
+time.sleep(60)";
     Command::new("python3").args(["-c", script]).spawn().expect("python3 starts")
 }
 

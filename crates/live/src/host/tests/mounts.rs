@@ -8,7 +8,8 @@ const HYBRID: &str = "\
 34 31 0:31 / /sys/fs/cgroup/cpuset rw,relatime shared:1 master:2 - cgroup cgroup rw,cpuset
 40 31 0:37 / /sys/fs/cgroup/systemd rw,relatime - cgroup cgroup rw,xattr,name=systemd
 41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw";
-const HYBRID_GROUPS: &str = "9:name=systemd:/\n3:cpuset:/\n2:cpu,cpuacct:/user.slice\n0::/user.slice\n";
+const HYBRID_GROUPS: &str =
+    "9:name=systemd:/\n3:cpuset:/\n2:cpu,cpuacct:/user.slice\n0::/user.slice\n";
 
 #[test]
 fn a_hybrid_host_shows_both() {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::testing::Rng;
 use alloc::vec::Vec;
 
 fn ticks(n: u64) -> Duration {
@@ -75,21 +76,25 @@ fn a_changed_reservation_cannot_be_used_twice() {
     let mut server = server(4, 10);
     server.charge(ticks(3));
     server.change(ticks(6), ticks(20), at(5));
-    holds(&server, &[(5, 3), (10, 3)]);
+    holds(&server, &[(5, 1), (10, 5)]);
     server.change(ticks(2), ticks(20), at(6));
     holds(&server, &[(10, 2)]);
+    server.change(ticks(5), ticks(20), at(10));
+    holds(&server, &[(10, 5)]);
 }
 
-/// Splitmix64: the room draws no random numbers but in its tests.
-struct Rng(u64);
-impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
+#[test]
+fn a_budget_made_small_and_great_again_brings_nothing() {
+    let mut server = server(4, 10);
+    let mut used = 0;
+    for now in 0..10 {
+        let runs = !server.usable(at(now)).is_zero();
+        server.charge(ticks(u64::from(runs)));
+        used += u64::from(runs);
+        server.change(ticks(1), ticks(10), at(now + 1));
+        server.change(ticks(4), ticks(10), at(now + 1));
     }
+    assert!(used <= 4, "{used} of 4");
 }
 
 /// The true statements of spec F.4 on random use: delays by others, blocking, waking, reports in

@@ -4,12 +4,16 @@
 use maracas_core::contract::{Grant, Mark, Mode};
 use maracas_core::journal::{Header, Reader, Record};
 use maracas_core::params::Params;
-use maracas_core::{
-    CoreId, Duration, Event, Instant, Plan, Policy, Rate, System, Vcpu, VcpuId,
-};
+use maracas_core::{CoreId, Duration, Event, Instant, Plan, Policy, Rate, System, Vcpu, VcpuId};
 use maracas_live::host::HardwareCore;
 use maracas_live::host::launch::{Command, Output};
-use maracas_live::{Error, Launch, Machine, Outcome, Setup};
+use maracas_live::{Error, Launch, Machine, Means, Outcome, Setup};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A program that never sleeps.
+pub(crate) const SPIN: &str = "while :; do :; done";
 
 /// Time slice of the background in the tests' policy.
 const SLICE: Duration = Duration::from_millis(2);
@@ -64,7 +68,8 @@ impl Policy for Static {
             let core = Self::home(vcpu);
             plan.set_home(vcpu.id, Some(core));
             // An overrun is paid back in the next period, what was not used is lost.
-            let (had, mark) = (self.foreground[vcpu.id.0 as usize], &mut self.marks[vcpu.id.0 as usize]);
+            let (had, mark) =
+                (self.foreground[vcpu.id.0 as usize], &mut self.marks[vcpu.id.0 as usize]);
             if mark.0 != past {
                 let base = if had > mark.1 { mark.1 } else { had };
                 *mark = (past, base + budget);
@@ -137,21 +142,53 @@ pub(crate) fn header(setup: &Setup) -> Header {
     }
 }
 
+/// Waits until no other test of this process runs.
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    // A test that failed leaves nothing behind that this lock guards.
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Runs; gives the records and the outcome, or says why this host cannot.
 pub(crate) fn run(setup: Setup, policy: Box<dyn Policy>) -> Result<(Vec<Record>, Outcome), Error> {
-    let header = header(&setup);
+    run_with(setup, Means::FULL, policy)
+}
+
+/// Like [`run`] on a host that lets us do less.
+pub(crate) fn run_with(
+    setup: Setup,
+    means: Means,
+    policy: Box<dyn Policy>,
+) -> Result<(Vec<Record>, Outcome), Error> {
+    let _turn = turn();
     let mut bytes = Vec::new();
-    let machine = Machine::new(setup, policy, header)?;
+    let machine = machine(setup, means, policy)?;
     let outcome = machine.run(|piece| bytes.extend_from_slice(piece))?;
-    if let Ok(path) = std::env::var("MARACAS_TEST_JOURNAL") {
-        std::fs::write(path, &bytes).expect("the journal is written");
-    }
     let (_, reader) = Reader::open(&bytes).expect("the journal opens");
     let records: Result<Vec<_>, _> = reader.collect();
     Ok((records.expect("the journal reads to its end"), outcome))
 }
 
-/// Foreground service of `vcpu` in each of its periods but the first and the last.
+/// A machine; waits for a minute for the cores where another run of this host has them.
+pub(crate) fn machine(
+    setup: Setup,
+    means: Means,
+    policy: Box<dyn Policy>,
+) -> Result<Machine, Error> {
+    let patience = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    for core in &setup.cores {
+        let name = SocketAddr::from_abstract_name(format!("maracas-core-{core}"));
+        let name = name.expect("the name is short");
+        while UnixDatagram::bind_addr(&name).is_err() && std::time::Instant::now() < patience {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+    }
+    let header = header(&setup);
+    Machine::with_means(setup, means, policy, header)
+}
+
+/// Foreground service in microseconds of `vcpu` in each of its periods, without the first two in
+/// which it ran (its program was starting) and the last.
 pub(crate) fn per_period(records: &[Record], system: &System, vcpu: u32) -> Vec<f64> {
     let reservation = system.vcpus[vcpu as usize].reservation;
     let mut delivered: Vec<u64> = Vec::new();
@@ -165,8 +202,9 @@ pub(crate) fn per_period(records: &[Record], system: &System, vcpu: u32) -> Vec<
             delivered[period] += stint.usage.service.ticks();
         }
     }
-    let whole = &delivered[2.min(delivered.len())..delivered.len().saturating_sub(1)];
-    whole.iter().map(|ns| *ns as f64 / 1e3).collect()
+    delivered.pop();
+    let whole = delivered.iter().skip_while(|ns| **ns == 0).skip(2);
+    whole.map(|ns| *ns as f64 / 1e3).collect()
 }
 
 /// Total background service of `vcpu`, in seconds.

@@ -1,0 +1,306 @@
+//! A case on the live machine: what is prepared, watched and said around [`maracas_live`].
+
+use crate::case::{Case, host_cores};
+use crate::failure::Failure;
+use crate::output::{self, Pending};
+use crate::results::{Csv, Files};
+use crate::view::View;
+use maracas_core::contract::Policy;
+use maracas_core::journal::{Reader, Record, Recorder};
+use maracas_core::{Duration, Instant};
+use maracas_live::control::Server;
+use maracas_live::guardian::{Charge, Guardian};
+use maracas_live::host::Identity;
+use maracas_live::host::launch::{Command, Exit, Output, resolve};
+use maracas_live::host::platform::Platform;
+use maracas_live::host::probe::{Capabilities, Rung};
+
+use maracas_live::{Handle, Launch, Machine, Means, Outcome, Setup};
+use maracas_scenario::{Output as Destination, ProgramSpec, Scenario};
+use maracas_trace::{Metrics, Report, perfetto};
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+/// What the host must offer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum Require {
+    /// Whatever it offers; fallbacks are named
+    Any,
+    /// Everything; a missing capability is an error
+    Full,
+}
+
+/// What is to be run.
+///
+/// # Errors
+/// Where a program has no command or cannot be found, or the host's cores cannot be read.
+pub(crate) fn setup(case: &Case, duration: Option<Duration>) -> Result<Setup, Failure> {
+    let scenario = case.scenario.as_ref().ok_or_else(|| Failure::new("a scenario is needed"))?;
+    let programs: Result<Vec<_>, _> =
+        scenario.programs.iter().map(|program| launch(scenario, program)).collect();
+    let platform = Platform::detect().map_err(|error| Failure::about("this host", error))?;
+    let count = case.start.cores.len();
+    if platform.cores.len() < count {
+        let usable = host_cores()?;
+        return Err(Failure::new(format!("{count} cores are asked for; {usable} may be used")));
+    }
+    Ok(Setup {
+        system: case.start.clone(),
+        cores: platform.cores[..count].to_vec(),
+        names: case.start.vcpus.iter().map(|vcpu| case.name(vcpu.id)).collect(),
+        programs: programs?,
+        duration,
+    })
+}
+
+/// One program as the live machine takes it.
+fn launch(scenario: &Scenario, program: &ProgramSpec) -> Result<Launch, Failure> {
+    let given = program.command.as_ref().ok_or_else(|| {
+        let name = &program.name;
+        let why =
+            format!("{name} has no command and exists in simulation only; add command = [..]");
+        Failure::new(scenario.at_program(program, why))
+    })?;
+    let command = Command {
+        argv: given.argv.iter().map(Into::into).collect(),
+        dir: given.dir.clone(),
+        env: given.env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+        output: match &given.output {
+            Destination::Inherit => Output::Inherit,
+            Destination::Null => Output::Null,
+            Destination::File(path) => Output::File(path.clone()),
+        },
+        user: None,
+    };
+    resolve(&command)
+        .map_err(|error| Failure::new(scenario.at_program(program, error.to_string())))?;
+    let (name, vcpu) = (program.name.clone(), program.vcpu);
+    Ok(Launch { name, vcpu, command, start: program.start, stop: program.stop })
+}
+
+/// Cleans up after dead runs and looks at what the host offers: what the machine may use.
+///
+/// # Errors
+/// Where `require` asks for more than there is, or the policy needs what no live machine has.
+pub(crate) fn prepare(
+    case: &Case,
+    setup: &Setup,
+    require: Require,
+    talks: bool,
+) -> Result<Means, Failure> {
+    let cleaned = maracas_live::clean::clean();
+    let mut cleaned =
+        cleaned.map_err(|error| Failure::about("cleaning up after dead runs", error))?;
+    // Runs that live beside this one are nobody's news here; one on the same cores is an error
+    // of the machine's own.
+    cleaned.living.clear();
+    if talks && !cleaned.is_empty() {
+        cleaned.to_string().lines().for_each(output::note);
+    }
+    let found = Capabilities::probe(&setup.cores)
+        .map_err(|error| Failure::about("this host cannot be probed", error))?;
+    let missing: Vec<_> = found.missing().collect();
+    if require == Require::Full && (found.rung() != Rung::Full || !missing.is_empty()) {
+        let (rung, missing) = (found.rung(), missing.join("; "));
+        return Err(Failure::new(format!("--require full: this host offers {rung}; {missing}")));
+    }
+    if found.rung() == Rung::SimulationOnly {
+        let missing = missing.join("; ");
+        return Err(Failure::new(format!("this host can only simulate: {missing}")));
+    }
+    if talks {
+        missing.iter().for_each(|line| output::note(line));
+    }
+    let needs = case.entry.needs;
+    if needs.counters {
+        let name = case.entry.name;
+        return Err(Failure::new(format!("{name} needs memory counters, which are not read yet")));
+    }
+    if needs.visible_wakes && talks {
+        let name = case.entry.name;
+        output::note(&format!("{name} needs visible wakes; here they are seen at switch-in"));
+    }
+    Ok(Means::of(&found))
+}
+
+/// Runs to the end of the duration, of the programs, or until SIGINT or SIGTERM.
+///
+/// # Errors
+/// Where the host refuses what the machine stands on, a program cannot be started, or a file
+/// cannot be written.
+pub(crate) fn run(
+    case: &Case,
+    setup: Setup,
+    means: Means,
+    policy: Box<dyn Policy>,
+    files: Files,
+    talks: bool,
+) -> Result<Report, Failure> {
+    let mut setup = setup;
+    let stop = crate::work::stop_flag()?;
+    let socket = maracas_live::control::socket_path()
+        .map_err(|error| Failure::about("the control socket", error))?;
+    for program in &mut setup.programs {
+        let variable = maracas_core::control::SOCKET_VARIABLE;
+        program.command.env.insert(variable.into(), socket.clone().into());
+        let variable = maracas_core::control::VCPU_VARIABLE;
+        program.command.env.insert(variable.into(), program.vcpu.0.to_string().into());
+    }
+    let machine = Machine::with_means(setup, means, policy, case.header());
+    let machine = machine.map_err(Failure::new)?;
+    let machine = guarded(machine, vec![socket])?;
+    let handle = machine.handle();
+    let server = Server::start(handle.clone(), case.entry.name)
+        .map_err(|error| Failure::about("the control socket", error))?;
+    handle.set_gate(server.gate());
+    let mut stream = Stream::new(case, files, talks);
+    let over = AtomicBool::new(false);
+    let outcome = thread::scope(|scope| {
+        scope.spawn(|| heed(&stop, &over, &handle));
+        let outcome = machine.run(|piece| stream.take(piece));
+        over.store(true, Ordering::Relaxed);
+        outcome
+    });
+    drop(server);
+    let outcome = outcome.map_err(Failure::new)?;
+    let report = stream.finish(Instant::ZERO + outcome.duration)?;
+    if talks {
+        tell(case, &outcome);
+    }
+    Ok(report)
+}
+
+/// The machine under a guardian, which also removes `files` should this process die.
+///
+/// # Errors
+/// Where the guardian cannot be started.
+pub(crate) fn guarded(machine: Machine, files: Vec<PathBuf>) -> Result<Machine, Failure> {
+    let guardian = Identity::own()
+        .and_then(|run| Guardian::start(Charge { run, files }))
+        .map_err(|error| Failure::about("the guardian cannot be started", error))?;
+    Ok(machine.guarded_by(guardian))
+}
+
+/// Ends the run in order when the stop flag is raised.
+fn heed(stop: &AtomicBool, over: &AtomicBool, handle: &Handle) {
+    // Twenty looks a second: soon enough for a hand on Ctrl-C, nothing on the cores' budgets.
+    const PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
+    while !over.load(Ordering::Relaxed) {
+        if stop.load(Ordering::Relaxed) {
+            handle.stop();
+            return;
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// Says what users would want to know beside the table.
+fn tell(case: &Case, outcome: &Outcome) {
+    for (name, exit) in &outcome.programs {
+        match exit {
+            None | Some(Exit::Code(0)) => {}
+            Some(Exit::Code(code)) => output::note(&format!("{name} ended with code {code}")),
+            Some(Exit::Signal(signal)) => output::note(&format!("{name}: signal {signal}")),
+        }
+    }
+    for vcpu in &outcome.silent {
+        let name = case.name(*vcpu);
+        output::note(&format!(
+            "{name} never told the end of a job (maracas-client does); each was taken to last \
+             until the next release"
+        ));
+    }
+    outcome.trouble.iter().for_each(|text| output::note(text));
+}
+
+/// Takes in the journal as it comes: metrics always, files where they are asked for, a view while
+/// it goes on.
+struct Stream {
+    metrics: Metrics,
+    trace: Option<perfetto::Writer<Pending>>,
+    journal: Option<Pending>,
+    /// The lists, and the journal that they are drawn from.
+    csv: Option<(Csv, Vec<u8>)>,
+    view: Option<View>,
+    /// What the first piece begins with: the journal's magic and header.
+    prefix: Vec<u8>,
+    end: Option<Instant>,
+    failed: Option<String>,
+}
+
+impl Stream {
+    fn new(case: &Case, files: Files, talks: bool) -> Self {
+        let header = case.header();
+        Self {
+            metrics: Metrics::new(&header),
+            trace: files.trace.map(|file| perfetto::Writer::new(&header, file)),
+            journal: files.journal,
+            csv: files.csv.map(|csv| (csv, Vec::new())),
+            view: talks.then(View::new),
+            prefix: std::mem::take(Recorder::new(&header).bytes()),
+            end: None,
+            failed: None,
+        }
+    }
+
+    fn take(&mut self, piece: &[u8]) {
+        if let Some(journal) = &mut self.journal
+            && let Err(error) = journal.write_all(piece)
+        {
+            self.failed.get_or_insert_with(|| format!("--journal: {error}"));
+        }
+        if let Some((_, kept)) = &mut self.csv {
+            kept.extend_from_slice(piece);
+        }
+        // The first piece begins with the header, which is not news.
+        let prefix = std::mem::take(&mut self.prefix);
+        let records = piece.strip_prefix(&prefix[..]).unwrap_or(piece);
+        for record in Reader::piece(records) {
+            match record {
+                Ok(record) => self.record(&record),
+                Err(error) => {
+                    self.failed.get_or_insert_with(|| format!("the live journal: {error}"));
+                    return;
+                }
+            }
+        }
+        if let Some(view) = &mut self.view {
+            view.refresh(&self.metrics);
+        }
+    }
+
+    fn record(&mut self, record: &Record) {
+        if let Some(end) = self.metrics.record(record) {
+            self.end = Some(end);
+        }
+        if let Some(trace) = &mut self.trace {
+            trace.record(record);
+        }
+        if let Some(view) = &mut self.view {
+            view.saw(record);
+        }
+    }
+
+    fn finish(self, end: Instant) -> Result<Report, Failure> {
+        if let Some(mut view) = self.view {
+            view.clear();
+        }
+        if let Some(failed) = self.failed {
+            return Err(Failure::new(failed));
+        }
+        if let Some(journal) = self.journal {
+            journal.commit()?;
+        }
+        if let Some((csv, kept)) = self.csv {
+            csv.write(&kept)?;
+        }
+        let end = self.end.unwrap_or(end);
+        if let Some(trace) = self.trace {
+            let file = trace.finish(end).map_err(|error| Failure::about("--trace", error))?;
+            file.commit()?;
+        }
+        Ok(self.metrics.report(end))
+    }
+}

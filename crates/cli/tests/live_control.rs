@@ -1,0 +1,260 @@
+//! A running system is asked and changed: by `maracas vcpu`, and by programs that ask for a VCPU
+//! themselves. Other users are refused.
+//!
+//! Needs a host where budgets are enforced in full (`maracas doctor`), and for the last part root.
+
+mod common;
+mod live;
+
+use common::text;
+use live::{Run, Stage, Task};
+use maracas_client as client;
+use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+
+/// Under this variable this test program plays a client; its value says which.
+const PART: &str = "MARACAS_CLIENT";
+/// A user who did not start the run: nobody.
+const OTHER_USER: u32 = 65534;
+
+const SCENARIO: &str = r#"
+version = 1
+[platform]
+cores = 2
+[policy]
+name = "maracas"
+background = "off"
+[[program]]
+name = "first"
+command = ["maracas", "work", "spin"]
+output = "null"
+budget = "2ms"
+period = "10ms"
+core = 0
+[[program]]
+name = "second"
+command = ["maracas", "work", "spin"]
+output = "null"
+budget = "3ms"
+period = "10ms"
+core = 1
+"#;
+
+fn start(stage: &Stage, duration: &str) -> Run {
+    stage.scratch.write("control.toml", SCENARIO);
+    let run = stage.start(&["control.toml", "--json", "--duration", duration], &[]);
+    run.socket();
+    run
+}
+
+/// `maracas vcpu` with these words, about this run.
+fn vcpu(run: &Run, words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_maracas"))
+        .arg("vcpu")
+        .args(words)
+        .env("MARACAS_SOCKET", run.socket())
+        .output()
+        .unwrap()
+}
+
+/// The same with `--json`: the exit code and the answer.
+fn asked(run: &Run, words: &[&str]) -> (Option<i32>, Value) {
+    let output = vcpu(run, &[words, &["--json"]].concat());
+    let json = serde_json::from_slice(&output.stdout);
+    (output.status.code(), json.unwrap_or_else(|_| Value::String(text(&output.stderr))))
+}
+
+/// What `list` says of a VCPU; `None` where it is not there.
+fn listed(run: &Run, name: &str) -> Option<Value> {
+    let (code, list) = asked(run, &["list"]);
+    assert_eq!(code, Some(0), "{list}");
+    let vcpus = list["vcpus"].as_array().unwrap();
+    vcpus.iter().find(|state| state["name"] == name).cloned()
+}
+
+/// Ends a program that this test started.
+struct Guest(Child);
+
+impl Guest {
+    fn policy_and_group(&self) -> (String, String) {
+        let file = |name: &str| fs::read_to_string(format!("/proc/{}/{name}", self.0.id()));
+        let stat = file("stat").unwrap_or_default();
+        let policy = stat.rsplit(' ').nth(11).unwrap_or_default().to_string();
+        (policy, file("cgroup").unwrap_or_default())
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_running_process_gets_a_vcpu_keeps_it_and_goes_back() {
+    let Some(stage) = Stage::enter() else { return };
+    let mut run = start(&stage, "6s");
+    let spin = Command::new(env!("CARGO_BIN_EXE_maracas"))
+        .args(["work", "spin"])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let guest = Guest(spin);
+    let before = guest.policy_and_group();
+    let pid = guest.0.id().to_string();
+    let promise = ["--budget", "1ms", "--period", "10ms"];
+    let words = [&["create", "--pid", &pid, "--name", "guest", "--core", "0"], &promise[..]];
+    let (code, said) = asked(&run, &words.concat());
+    assert_eq!((code, &said["admitted"]), (Some(0), &Value::Bool(true)), "{said}");
+    // The list tells the meters, so that a rate can be taken between two lists.
+    thread::sleep(Duration::from_millis(300));
+    let used = || (Instant::now(), listed(&run, "guest").unwrap()["foreground_ns"].as_f64());
+    let (begin, first) = used();
+    thread::sleep(Duration::from_secs(2));
+    let (end, last) = used();
+    let rate = (last.unwrap() - first.unwrap()) / (end - begin).as_nanos() as f64;
+    eprintln!("guest by the list: {:.3} of a core, 0.1 promised", rate);
+    assert!((rate / 0.1 - 1.0).abs() < 0.05, "{rate}");
+
+    let twice = ["set", "guest", "--budget", "2ms", "--period", "10ms"];
+    let (code, said) = asked(&run, &twice);
+    assert_eq!((code, &said["admitted"]), (Some(0), &Value::Bool(true)), "{said}");
+    assert_eq!(listed(&run, "guest").unwrap()["budget_ns"], 2_000_000);
+    assert_eq!(vcpu(&run, &["destroy", "guest"]).status.code(), Some(0));
+    assert!(listed(&run, "guest").is_none());
+    // It is not ours to kill.
+    assert_eq!(guest.policy_and_group().0, before.0);
+    let output = vcpu(&run, &["destroy", "gues"]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    let report = run.report();
+    report.task("first").got_its_budget();
+    report.task("second").got_its_budget();
+    assert_eq!(guest.policy_and_group(), before, "it is as it was");
+}
+
+#[test]
+fn what_is_not_admitted_comes_back_with_the_numbers() {
+    let Some(stage) = Stage::enter() else { return };
+    let mut run = start(&stage, "2s");
+    let own = std::process::id().to_string();
+    let much = ["--budget", "7ms", "--period", "10ms"];
+    let create = [&["create", "--pid", &own, "--core", "0"], &much[..]].concat();
+    let set = [&["set", "first"], &["--budget", "9500us", "--period", "10ms"][..]].concat();
+    for words in [create, set] {
+        let (code, said) = asked(&run, &words);
+        assert_eq!(code, Some(1), "{words:?}: {said}");
+        assert_eq!(said["admitted"], false);
+        let numbers = said["numbers"].as_array().unwrap();
+        let failed = numbers.iter().find(|number| number["accepted"] == false);
+        let failed = failed.unwrap_or_else(|| panic!("no number says no: {said}"));
+        let (value, bound) = (failed["value"].as_u64(), failed["bound"].as_u64());
+        assert!(failed["test"].is_string() && value > bound && bound.is_some(), "{failed}");
+        eprintln!("refused: {}", said["reason"]);
+    }
+    // Nothing of it stays, and (C, T) that make no sense are another matter.
+    assert_eq!(asked(&run, &["list"]).1["vcpus"].as_array().unwrap().len(), 2);
+    let output = vcpu(&run, &["set", "first", "--budget", "3ms", "--period", "2ms"]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    run.report();
+}
+
+#[test]
+fn another_user_is_refused() {
+    let Some(stage) = Stage::enter() else { return };
+    // A path that everybody may reach, so that it is the runtime that refuses.
+    let binary = stage.file("maracas");
+    fs::copy(env!("CARGO_BIN_EXE_maracas"), &binary).unwrap();
+    for path in [stage.scratch.path(), &binary] {
+        fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let mut run = start(&stage, "2s");
+    let own = std::process::id().to_string();
+    let promise = ["--budget", "1ms", "--period", "10ms"];
+    let create = [&["create", "--pid", &own], &promise[..]].concat();
+    for words in [vec!["list"], create, vec!["destroy", "first"]] {
+        let output = Command::new(&binary)
+            .arg("vcpu")
+            .args(&words)
+            .env("MARACAS_SOCKET", run.socket())
+            .current_dir("/")
+            .uid(OTHER_USER)
+            .gid(OTHER_USER)
+            .output()
+            .unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{words:?}: {said}");
+        eprintln!("{words:?}: {}", said.trim_end());
+    }
+    assert_eq!(asked(&run, &["list"]).1["vcpus"].as_array().unwrap().len(), 2);
+    run.report();
+}
+
+#[test]
+fn a_program_that_asks_for_a_vcpu_gets_its_budget() {
+    if let Some(part) = env::var_os(PART) {
+        play(&part.to_string_lossy());
+        return;
+    }
+    let Some(stage) = Stage::enter() else { return };
+    let mut run = start(&stage, "6s");
+    for part in ["spin", "jobs"] {
+        let output = Command::new(env::current_exe().unwrap())
+            .args(["--exact", "a_program_that_asks_for_a_vcpu_gets_its_budget", "--nocapture"])
+            .env("MARACAS_SOCKET", run.socket())
+            .env(PART, part)
+            .output()
+            .unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{part}: {said}{}", text(&output.stdout));
+        eprint!("{said}");
+    }
+    let report = run.report();
+    let tasks = report.tasks();
+    let created = |task: &&Task<'_>| !["first", "second"].contains(&task.name());
+    let created: Vec<_> = tasks.iter().filter(created).collect();
+    assert_eq!(created.len(), 2, "{}", report.0);
+    created[0].got_its_budget();
+    assert!(created[1].ns("completed") >= 50.0, "{}", report.0);
+    assert_eq!(created[1].ns("misses"), 0.0, "{}", report.0);
+    report.task("first").got_its_budget();
+}
+
+/// The client's side.
+fn play(part: &str) {
+    let ms = client::Duration::from_millis;
+    match part {
+        "spin" => {
+            let vcpu = client::vcpu_create(ms(2), ms(10), 0).unwrap();
+            let (begin, mut looks, mut foreground) = (Instant::now(), 0_u32, 0_u32);
+            while begin.elapsed() < Duration::from_secs(2) {
+                looks += 1;
+                foreground += u32::from(client::mode() == client::Mode::Foreground);
+            }
+            client::vcpu_destroy().unwrap();
+            eprintln!("{vcpu}: {foreground} of {looks} looks in the foreground");
+            // Without background it runs on its budget or not at all, but for its last moments
+            // before it is stopped.
+            assert!(f64::from(foreground) > 0.9 * f64::from(looks));
+        }
+        "jobs" => {
+            client::task_create(ms(2), ms(10), 0).unwrap();
+            let mut last = None;
+            for _ in 0..60 {
+                let job = client::job_wait().unwrap();
+                assert!(last.is_none_or(|last| job.id.index > last), "in order");
+                last = Some(job.id.index);
+                let begin = Instant::now();
+                while begin.elapsed() < Duration::from_micros(500) {}
+                client::job_done().unwrap();
+            }
+            client::vcpu_destroy().unwrap();
+        }
+        other => panic!("no part {other}"),
+    }
+}

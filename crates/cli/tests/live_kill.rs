@@ -1,0 +1,276 @@
+//! Whatever is killed, and whenever: no thread stays at real-time priority, no group stays frozen,
+//! and nothing of the run is left on the host.
+//!
+//! Needs a host where budgets are enforced in full (`maracas doctor`). The runtime is killed at 12
+//! random instants, the guardian at 4 and both at 6; 50, 20 and 20 with `MARACAS_ACCEPTANCE=full`.
+//! The instants are drawn from a seed, `MARACAS_SEED`, and lie before, at and after the start.
+
+mod common;
+mod live;
+
+use common::text;
+use live::host::Leftovers;
+use live::{Run, Stage, median, sized, until};
+use std::time::{Duration, Instant};
+
+/// How long a repair may take, as a median, in milliseconds.
+const REPAIR_MS: f64 = 200.0;
+/// How long any repair may take on a host that is as busy as it likes.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The latest kill: by then everything has started and the late comers have come.
+const LATEST: Duration = Duration::from_millis(1200);
+
+/// Budgets and background of five programs on two cores: one forks all the time, one has threads,
+/// one does not listen to SIGTERM, two come and go. Groups are frozen and thawed every 2 ms.
+const RESERVATIONS: &str = r#"
+version = 1
+[platform]
+cores = 2
+[policy]
+name = "maracas"
+background = "fair"
+background_slice = "2ms"
+[[program]]
+name = "forks"
+command = ["sh", "-c", "while :; do /bin/true; done"]
+output = "null"
+budget = "2ms"
+period = "10ms"
+core = 0
+[[program]]
+name = "deaf"
+command = ["sh", "-c", "trap '' TERM; while :; do :; done"]
+output = "null"
+budget = "1ms"
+period = "5ms"
+core = 0
+[[program]]
+name = "threads"
+command = ["maracas", "work", "spin", "--threads", "4"]
+output = "null"
+budget = "4ms"
+period = "20ms"
+core = 1
+[[program]]
+name = "comes"
+command = ["maracas", "work", "spin"]
+output = "null"
+budget = "2ms"
+period = "10ms"
+core = 1
+start = "300ms"
+[[program]]
+name = "goes"
+command = ["sh", "-c", "trap '' TERM; while :; do :; done"]
+output = "null"
+budget = "2ms"
+period = "20ms"
+start = "150ms"
+stop = "450ms"
+"#;
+
+/// Three jobs on two cores under global EDF: they migrate all the time.
+const MIGRATIONS: &str = r#"
+version = 1
+[platform]
+cores = 2
+[policy]
+name = "g-edf"
+[[program]]
+name = "one"
+command = ["maracas", "work", "spin", "--threads", "2"]
+output = "null"
+budget = "2ms"
+period = "5ms"
+jobs = "periodic"
+[[program]]
+name = "two"
+command = ["sh", "-c", "trap '' TERM; while :; do :; done"]
+output = "null"
+budget = "3ms"
+period = "7ms"
+jobs = "periodic"
+[[program]]
+name = "three"
+command = ["sh", "-c", "while :; do /bin/true; done"]
+output = "null"
+budget = "5ms"
+period = "11ms"
+jobs = "periodic"
+"#;
+
+const SCENARIOS: [&str; 2] = ["reservations.toml", "migrations.toml"];
+
+/// Draws the instants: xorshift64 (G. Marsaglia, 2003), so that a seed gives them again.
+struct Dice(u64);
+
+impl Dice {
+    fn new(test: u64) -> Self {
+        let seed = std::env::var("MARACAS_SEED").ok().and_then(|seed| seed.parse().ok());
+        let seed: u64 = seed.unwrap_or(20);
+        eprintln!("MARACAS_SEED={seed}");
+        Self((seed << 8 | test) + 1)
+    }
+    fn below(&mut self, bound: Duration) -> Duration {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        Duration::from_micros(self.0 % bound.as_micros() as u64)
+    }
+    /// When to kill: every third time while the run starts.
+    fn instant(&mut self, round: usize) -> Duration {
+        let bound = if round.is_multiple_of(3) { LATEST / 6 } else { LATEST };
+        self.below(bound)
+    }
+}
+
+fn enter() -> Option<Stage> {
+    let stage = Stage::enter()?;
+    stage.scratch.write(SCENARIOS[0], RESERVATIONS);
+    stage.scratch.write(SCENARIOS[1], MIGRATIONS);
+    Some(stage)
+}
+
+fn start(stage: &Stage, round: usize, duration: &str) -> Run {
+    stage.start(&[SCENARIOS[round % 2], "--json", "--duration", duration], &[])
+}
+
+/// What the repairs took and what they found.
+#[derive(Default)]
+struct Tally {
+    repairs: Vec<f64>,
+    unguarded: usize,
+    raised: usize,
+    frozen: usize,
+}
+
+impl Tally {
+    fn note(&mut self, left: &Leftovers) {
+        self.raised += left.real_time.len();
+        self.frozen += left.frozen.len();
+    }
+    fn tell(&mut self, who: &str) {
+        let count = self.repairs.len();
+        let middle = median(&mut self.repairs);
+        let longest = self.repairs.last().copied().unwrap_or(f64::NAN);
+        let late = self.repairs.iter().filter(|took| **took > REPAIR_MS).count();
+        eprintln!(
+            "{who} killed {count} times: nothing left after {middle:.1} ms (median), {longest:.1} \
+             ms (longest), {late} times after more than {REPAIR_MS} ms; {} raised threads and {} \
+             frozen groups were seen on the way; {} kills came before a guardian stood",
+            self.raised, self.frozen, self.unguarded
+        );
+    }
+}
+
+/// Waits until nothing is left; how long that took, in milliseconds.
+fn cleared(run: &Run, since: Instant, why: &str) -> f64 {
+    let clear = until(PATIENCE, || run.host.leftovers().none());
+    assert!(clear.is_some(), "{why}: {:#?}\n{}", run.host.leftovers(), run.said());
+    since.elapsed().as_secs_f64() * 1e3
+}
+
+#[test]
+fn a_killed_runtime_leaves_nothing() {
+    let Some(stage) = enter() else { return };
+    let (mut dice, mut tally) = (Dice::new(1), Tally::default());
+    for round in 0..sized(50, 12) {
+        let mut run = start(&stage, round, "60s");
+        let when = dice.instant(round);
+        run.at(when);
+        assert!(!run.is_over(), "{}", run.said());
+        run.kill();
+        let since = Instant::now();
+        let guarded = run.host.guardian().is_some();
+        run.reap();
+        let why = format!("round {round}, killed after {when:?}, guarded: {guarded}");
+        tally.note(&run.host.leftovers());
+        if guarded {
+            tally.repairs.push(cleared(&run, since, &why));
+        } else {
+            // Too early for a guardian: then nothing was raised or frozen yet, and a guardian that
+            // was just being started leaves by itself.
+            std::thread::sleep(Duration::from_millis(200));
+            assert!(run.host.leftovers().harmless(), "{why}: {:?}", run.host.leftovers());
+            clean(&stage);
+            cleared(&run, since, &why);
+            tally.unguarded += 1;
+        }
+    }
+    tally.tell("runtime");
+    assert!(median(&mut tally.repairs) < REPAIR_MS);
+}
+
+#[test]
+fn a_killed_guardian_is_replaced_and_the_run_ends_in_order() {
+    let Some(stage) = enter() else { return };
+    let (mut dice, mut replaced, mut refused) = (Dice::new(2), Vec::new(), 0);
+    for round in 0..sized(20, 4) {
+        let mut run = start(&stage, round, "1500ms");
+        let stands = until(PATIENCE, || run.host.guardian().is_some());
+        assert!(stands.is_some(), "{}", run.said());
+        run.at(dice.instant(round));
+        let guardian = run.host.guardian().expect("a guardian");
+        kill(guardian.pid);
+        let since = Instant::now();
+        let mut new = false;
+        until(PATIENCE, || {
+            new = run.host.guardian().is_some_and(|new| new.pid != guardian.pid);
+            new || run.is_over()
+        });
+        if new {
+            replaced.push(since.elapsed().as_secs_f64() * 1e3);
+            run.finish();
+        } else {
+            // One that was killed before it stood: the run never began, and says why.
+            assert!(run.said().contains("guardian"), "round {round}: {}", run.said());
+            refused += 1;
+        }
+        cleared(&run, Instant::now(), "after the orderly end");
+    }
+    let (count, middle) = (replaced.len(), median(&mut replaced));
+    let longest = replaced.last().unwrap();
+    eprintln!(
+        "guardian killed {count} times: another after {middle:.1} ms (median), {longest:.1} ms \
+         (longest); {refused} times before it stood, and the run did not begin"
+    );
+    assert!(middle < REPAIR_MS);
+}
+
+#[test]
+fn after_runtime_and_guardian_are_killed_clean_leaves_nothing() {
+    let Some(stage) = enter() else { return };
+    let (mut dice, mut tally) = (Dice::new(3), Tally::default());
+    for round in 0..sized(20, 6) {
+        let mut run = start(&stage, round, "60s");
+        let when = dice.instant(round);
+        run.at(when);
+        // The guardian first, every second time; a new one that the runtime starts goes too.
+        let guardian = run.host.guardian().map(|guardian| guardian.pid);
+        let first = round.is_multiple_of(2);
+        guardian.filter(|_| first).into_iter().for_each(kill);
+        run.kill();
+        guardian.filter(|_| !first).into_iter().for_each(kill);
+        run.reap();
+        while let Some(guardian) = run.host.guardian() {
+            kill(guardian.pid);
+        }
+        tally.note(&run.host.leftovers());
+        let since = Instant::now();
+        clean(&stage);
+        let why = format!("round {round}, killed after {when:?}, guardian first: {first}");
+        tally.repairs.push(cleared(&run, since, &why));
+    }
+    tally.tell("runtime and guardian");
+    assert!(tally.raised > 0, "no kill fell where it matters");
+}
+
+fn clean(stage: &Stage) {
+    let output = stage.maracas(&["clean"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
+fn kill(pid: u32) {
+    // SAFETY: plain arguments. That it has ended already is no error.
+    unsafe { libc::kill(pid.cast_signed(), libc::SIGKILL) };
+}

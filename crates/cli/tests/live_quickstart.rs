@@ -1,0 +1,172 @@
+//! The quickstart as the README runs it: everybody gets what was promised, the simulator says so
+//! beforehand, the journal says so afterwards, and the host is as it was.
+//!
+//! Needs a host where budgets are enforced in full (`maracas doctor`). 5 s of quickstart, 10 s
+//! with `MARACAS_ACCEPTANCE=full`.
+
+mod common;
+mod live;
+
+use common::{Scratch, maracas, repository, text};
+use live::host::{Leftovers, Snapshot};
+use live::{Report, Stage, sized, until};
+use maracas_core::contract::{Event, Mode};
+use maracas_core::journal::{Reader, Record, Recorder};
+use maracas_core::{Duration, VcpuId};
+use serde_json::Value;
+use std::sync::OnceLock;
+use std::{fs, time};
+
+/// How far background time may be shared unevenly on a core.
+const BACKGROUND_SPREAD: f64 = 0.10;
+/// How far a predicted share of background time may be off.
+const BACKGROUND_PREDICTED: f64 = 0.05;
+/// How far a predicted foreground time may be off.
+const FOREGROUND_PREDICTED: f64 = 0.005;
+
+/// The quickstart, run live once for all tests here, and simulated for as long.
+struct Quickstart {
+    live: Report,
+    sim: Report,
+    journal: Vec<u8>,
+    before: Snapshot,
+    after: Snapshot,
+    left: Leftovers,
+}
+
+/// `None` where live runs cannot be tested; the line that says so was printed then.
+fn quickstart() -> Option<&'static Quickstart> {
+    static ONCE: OnceLock<Option<Quickstart>> = OnceLock::new();
+    ONCE.get_or_init(|| Stage::enter().map(|stage| play(&stage))).as_ref()
+}
+
+fn play(stage: &Stage) -> Quickstart {
+    let file = repository().join("examples/quickstart.toml");
+    let (file, length) = (file.to_str().unwrap(), sized("10s", "5s"));
+    let before = Snapshot::take();
+    let mut run = stage.start(&[file, "--duration", length, "--json", "--journal", "j"], &[]);
+    let live = run.report();
+    // What was killed with its group may be collected a moment later.
+    until(time::Duration::from_secs(1), || run.host.leftovers().none());
+    let sim = Report::of(&stage.maracas(&["sim", file, "--until", length, "--json"]));
+    let journal = fs::read(stage.file("j")).unwrap();
+    Quickstart { live, sim, journal, before, after: Snapshot::take(), left: run.host.leftovers() }
+}
+
+#[test]
+fn every_vcpu_gets_its_budget() {
+    let Some(Quickstart { live, .. }) = quickstart() else { return };
+    assert_eq!(live.0["lost_records"], 0);
+    let tasks = live.tasks();
+    assert!(tasks.len() >= 3, "at least three programs");
+    tasks.iter().for_each(live::Task::got_its_budget);
+}
+
+#[test]
+fn the_host_is_as_it_was() {
+    let Some(Quickstart { before, after, left, .. }) = quickstart() else { return };
+    assert!(left.none(), "{left:?}");
+    assert_eq!(after, before);
+}
+
+#[test]
+fn background_time_is_shared() {
+    let Some(Quickstart { live, .. }) = quickstart() else { return };
+    (0..2).for_each(|core| background_is_shared(live, core));
+}
+
+/// Background time of the VCPUs of `core`, each within ten percent of an equal part.
+fn background_is_shared(live: &Report, core: u64) {
+    let tasks = live.tasks();
+    let there: Vec<_> = tasks.iter().filter(|task| task.cores() == [core]).collect();
+    let times: Vec<f64> = there.iter().map(|task| task.ns("background_ns")).collect();
+    let equal = times.iter().sum::<f64>() / times.len() as f64;
+    for (task, time) in there.iter().zip(&times) {
+        let off = time / equal - 1.0;
+        eprintln!("core {core}, {}: background {:+.2} % off equal", task.name(), off * 100.0);
+        assert!(off.abs() < BACKGROUND_SPREAD, "{}: {time} of {equal} ns", task.name());
+    }
+}
+
+/// What the simulator said of every VCPU: its foreground time, and its part of the background
+/// time of its core.
+#[test]
+fn the_simulator_predicts_the_run() {
+    let Some(Quickstart { live, sim, .. }) = quickstart() else { return };
+    let mut wrong = Vec::new();
+    for task in live.tasks() {
+        let name = task.name();
+        let said = sim.task(name);
+        let foreground = task.ns("foreground_ns") / said.ns("foreground_ns") - 1.0;
+        let background = task.ns("background_share") / said.ns("background_share") - 1.0;
+        let line = format!(
+            "{name}: live against sim: foreground {:+.3} %, background share {:+.2} %",
+            foreground * 100.0,
+            background * 100.0
+        );
+        eprintln!("{line}");
+        if foreground.abs() >= FOREGROUND_PREDICTED || background.abs() >= BACKGROUND_PREDICTED {
+            wrong.push(line);
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn replay_is_exact_and_names_an_altered_event() {
+    let Some(Quickstart { journal, .. }) = quickstart() else { return };
+    let scratch = Scratch::new();
+    scratch.write("journal", journal);
+    let output = maracas(scratch.path(), &["replay", "journal"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+    eprintln!("{}", text(&output.stdout).trim_end());
+    for (what, alter) in ALTERATIONS {
+        let (altered, number) = altered(journal, *alter);
+        scratch.write("altered", &altered);
+        let output = maracas(scratch.path(), &["replay", "altered", "--json"]);
+        assert_eq!(output.status.code(), Some(1), "{what}: {}", text(&output.stderr));
+        let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let difference = &json["difference"];
+        assert_eq!(difference["event_record"], number, "{what}: {difference}");
+        let named = difference["event"].as_str().unwrap_or_default();
+        assert!(named.starts_with(what.split(' ').next().unwrap()), "{what}: {named}");
+    }
+}
+
+/// Ways to alter an event of which the very next decision must tell. `false`: not this one.
+type Alteration = fn(&mut Event) -> bool;
+const ALTERATIONS: &[(&str, Alteration)] =
+    &[("Ran for a millisecond more", runs_longer), ("Woke another", wakes_another)];
+
+fn runs_longer(event: &mut Event) -> bool {
+    let Event::Ran(stint) = event else { return false };
+    stint.usage.service = stint.usage.service + Duration::from_millis(1);
+    stint.mode == Mode::Foreground
+}
+
+fn wakes_another(event: &mut Event) -> bool {
+    let Event::Woke { vcpu, .. } = event else { return false };
+    *vcpu = VcpuId(vcpu.0 ^ 1);
+    true
+}
+
+/// The journal with one event altered, correctly encoded again, and the number of its record. It
+/// is one from the middle that a decision follows directly.
+fn altered(bytes: &[u8], alter: Alteration) -> (Vec<u8>, u64) {
+    let (header, reader) = Reader::open(bytes).unwrap();
+    let mut records: Vec<Record> = reader.map(Result::unwrap).collect();
+    let decided = |record: Option<&Record>| matches!(record, Some(Record::Planned(_)));
+    let middle = records.len() / 2;
+    let places = (middle..records.len()).chain(0..middle);
+    let found = places.into_iter().find_map(|place| {
+        let Record::Event { at, event } = &records[place] else { return None };
+        let (at, mut event) = (*at, event.clone());
+        (decided(records.get(place + 1)) && alter(&mut event))
+            .then_some((place, Record::Event { at, event }))
+    });
+    let (place, record) = found.expect("an event of this kind");
+    records[place] = record;
+    let mut recorder = Recorder::new(&header);
+    records.iter().for_each(|record| recorder.record(record));
+    (std::mem::take(recorder.bytes()), place as u64 + 1)
+}

@@ -1,0 +1,49 @@
+//! The ladder, and a real probe that leaves nothing behind.
+
+use super::*;
+use crate::host::doctor;
+use crate::host::snapshot::Snapshot;
+use crate::host::tests::turn;
+
+#[test]
+fn the_worst_missing_capability_decides_the_rung() {
+    let without = |missing: &[Capability]| rung(|capability| !missing.contains(&capability));
+    assert_eq!(without(&[]), Rung::Full);
+    assert_eq!(without(&[Capability::Deadline, Capability::Steal]), Rung::Full);
+    assert_eq!(without(&[Capability::ThreadBudget]), Rung::NoPerfmon);
+    assert_eq!(without(&[Capability::GroupBudget]), Rung::NoPerfmon);
+    assert_eq!(without(&[Capability::Freezer, Capability::GroupBudget]), Rung::NoFreezer);
+    assert_eq!(without(&[Capability::Fifo, Capability::Freezer]), Rung::NoFifo);
+    let bare = [Capability::Fifo, Capability::Freezer, Capability::StopSignal];
+    assert_eq!(without(&bare), Rung::SimulationOnly);
+}
+
+#[test]
+fn a_probe_finds_something_out_and_leaves_nothing() {
+    let _turn = turn();
+    let before = Snapshot::take().expect("readable");
+    let cores = Platform::detect().expect("readable").cores;
+    let begun = std::time::Instant::now();
+    let found = Capabilities::probe(&cores).expect("probed");
+    eprintln!("probed in {:?}: {}", begun.elapsed(), found.rung());
+    let report = doctor::report(&found);
+    eprintln!("{}", report.machine);
+    for row in &report.rows {
+        eprintln!("{:24} {:8} {} {}", row.capability, row.state, row.proof, row.fallback);
+    }
+    assert_eq!(found.findings.len(), tries::TABLE.len());
+    assert!(found.findings.iter().all(|finding| !finding.proof.is_empty()));
+    let lost = found.findings.iter().filter(|finding| finding.state == State::Missing);
+    assert!(lost.clone().all(|finding| !finding.fallback.is_empty()));
+    assert_eq!(found.missing().count(), lost.count());
+    assert!(found.has(Capability::StopSignal), "any process may stop its own child");
+    let own = crate::host::Identity::own().expect("alive").to_string();
+    let after = Snapshot::take().expect("readable");
+    assert_eq!(after.trees.get(&own), before.trees.get(&own));
+}
+
+#[test]
+fn no_core_is_refused() {
+    let error = Capabilities::probe(&[]).expect_err("nothing to probe");
+    assert_eq!(error.to_string(), "no core to probe: give at least one");
+}

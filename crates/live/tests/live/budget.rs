@@ -1,0 +1,142 @@
+//! Real programs with enforced budgets. Assertions are on means and medians only: single late
+//! periods are the host's (steal, unpreempted system calls), and are printed.
+
+use crate::support::{
+    SPIN, Static, background, per_period, run, run_with, setup, shell, summary, system,
+};
+use maracas_core::{Duration, Event, Instant, Plan, Policy};
+use maracas_live::{Error, Means};
+
+/// Runs or says why not.
+macro_rules! run_or_skip {
+    ($setup:expr, $policy:expr) => {
+        match run($setup, Box::new($policy)) {
+            Ok(run) => run,
+            Err(error) => return eprintln!("skipped: {error}"),
+        }
+    };
+}
+
+#[test]
+fn two_spinning_programs_get_their_budgets_and_share_the_rest() {
+    let system = system(1, &[(2_000, 10_000, 0), (3_000, 10_000, 0)]);
+    let programs = vec![shell(0, SPIN), shell(1, SPIN)];
+    let (records, outcome) = run_or_skip!(setup(&system, programs, 5), Static::new(&system));
+    assert_eq!(outcome.trouble, [""; 0]);
+    for (vcpu, budget_us) in [(0, 2_000.0), (1, 3_000.0)] {
+        let (mean, p50, p99) = summary(&per_period(&records, &system, vcpu), budget_us);
+        let share = background(&records, vcpu);
+        eprintln!(
+            "vcpu{vcpu}: mean {mean:.1} us, |off| p50 {p50:.1} p99 {p99:.1}, bg {share:.3} s"
+        );
+        assert!((mean / budget_us - 1.0).abs() < 0.005, "mean {mean} us of {budget_us} us");
+        assert!(p50 < 30.0, "median error {p50} us");
+    }
+    let (first, second) = (background(&records, 0), background(&records, 1));
+    assert!((first / second - 1.0).abs() < 0.1, "background {first} s and {second} s");
+}
+
+#[test]
+fn processes_of_one_vcpu_share_its_budget() {
+    let system = system(1, &[(2_000, 10_000, 0), (2_000, 10_000, 0)]);
+    let four = format!("for i in 1 2 3; do ({SPIN}) & done; {SPIN}");
+    let programs = vec![shell(0, &four), shell(1, SPIN)];
+    let (records, outcome) = run_or_skip!(setup(&system, programs, 5), Static::new(&system));
+    assert_eq!(outcome.trouble, [""; 0]);
+    for vcpu in [0, 1] {
+        let (mean, p50, p99) = summary(&per_period(&records, &system, vcpu), 2_000.0);
+        let share = background(&records, vcpu);
+        eprintln!(
+            "vcpu{vcpu}: mean {mean:.1} us, |off| p50 {p50:.1} p99 {p99:.1}, bg {share:.3} s"
+        );
+        assert!((mean / 2_000.0 - 1.0).abs() < 0.005, "mean {mean} us of 2000 us");
+        assert!(p50 < 30.0, "median error {p50} us");
+    }
+    let (first, second) = (background(&records, 0), background(&records, 1));
+    assert!((first / second - 1.0).abs() < 0.1, "background {first} s and {second} s");
+}
+
+#[test]
+fn surplus_time_is_used_while_the_background_head_sleeps() {
+    let system = system(1, &[(2_000, 10_000, 0), (2_000, 10_000, 0)]);
+    let programs = vec![shell(0, SPIN), shell(1, "while :; do sleep 0.003; done")];
+    let (records, outcome) = run_or_skip!(setup(&system, programs, 5), Static::new(&system));
+    assert_eq!(outcome.trouble, [""; 0]);
+    let (mean, p50, p99) = summary(&per_period(&records, &system, 0), 2_000.0);
+    let (spin, sleep) = (background(&records, 0), background(&records, 1));
+    eprintln!("mean {mean:.1} us, |off| p50 {p50:.1} p99 {p99:.1}, bg {spin:.3} s, {sleep:.3} s");
+    assert!((mean / 2_000.0 - 1.0).abs() < 0.005, "mean {mean} us of 2000 us");
+}
+
+#[test]
+fn without_events_budgets_are_kept_by_clocks_and_timers() {
+    let system = system(1, &[(2_000, 10_000, 0), (3_000, 10_000, 0)]);
+    let setup = setup(&system, vec![shell(0, SPIN), shell(1, SPIN)], 4);
+    let means = Means { events: false, ..Means::FULL };
+    let (records, outcome) = match run_with(setup, means, Box::new(Static::new(&system))) {
+        Ok(run) => run,
+        Err(error) => return eprintln!("skipped: {error}"),
+    };
+    assert_eq!(outcome.trouble, [""; 0]);
+    for (vcpu, budget_us) in [(0, 2_000.0), (1, 3_000.0)] {
+        let (mean, p50, p99) = summary(&per_period(&records, &system, vcpu), budget_us);
+        eprintln!("vcpu{vcpu}: mean {mean:.1} us, |off| p50 {p50:.1} p99 {p99:.1}");
+        // Periods in which the agent was late are not made up for, hence not 0.5 %.
+        assert!((mean / budget_us - 1.0).abs() < 0.05, "mean {mean} us of {budget_us} us");
+        assert!(p50 < 200.0, "median error {p50} us");
+    }
+}
+
+#[test]
+fn a_run_leaves_the_host_as_it_was() {
+    let system = system(1, &[(2_000, 10_000, 0), (2_000, 10_000, 0)]);
+    // One program that does not listen, and one whose child outlives it.
+    let deaf = format!("trap '' TERM; {SPIN}");
+    let orphan = format!("({SPIN}) & sleep 0.3");
+    let programs = vec![shell(0, &deaf), shell(1, &orphan)];
+    let (_, outcome) = run_or_skip!(setup(&system, programs, 1), Static::new(&system));
+    assert_eq!(outcome.trouble, [""; 0]);
+    assert_eq!(outcome.programs.len(), 2);
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("mounts are readable");
+    let hierarchies = mounts.lines().filter(|line| line.contains(" - cgroup"));
+    for root in hierarchies.filter_map(|line| line.split(' ').nth(4)) {
+        let house = std::path::Path::new(root).join("maracas");
+        let own = format!("{}-", std::process::id());
+        let rooms = std::fs::read_dir(house).into_iter().flatten().flatten();
+        let left = rooms.filter(|room| room.file_name().to_string_lossy().starts_with(&own));
+        assert_eq!(left.count(), 0, "a group of this run is left in {root}");
+    }
+}
+
+/// Works for half a second.
+struct Brittle(Static);
+
+impl Policy for Brittle {
+    fn on_event(&mut self, at: Instant, event: &Event) {
+        self.0.on_event(at, event);
+    }
+    fn plan(&mut self, now: Instant, plan: &mut Plan) {
+        assert!(now < Instant::ZERO + Duration::from_millis(500), "a bug of the policy's");
+        self.0.plan(now, plan);
+    }
+}
+
+#[test]
+fn a_policy_that_panics_ends_the_run_and_leaves_nobody_raised() {
+    let system = system(1, &[(2_000, 10_000, 0)]);
+    let marker = format!("maracas_test_{}=1; {SPIN}", std::process::id());
+    let setup = setup(&system, vec![shell(0, &marker)], 30);
+    let began = std::time::Instant::now();
+    match run(setup, Box::new(Brittle(Static::new(&system)))) {
+        Err(Error::Panicked(_)) => {}
+        Err(error) => return eprintln!("skipped: {error}"),
+        Ok(_) => panic!("the run went on without its policy"),
+    }
+    assert!(began.elapsed().as_secs() < 25, "it ended when the policy did");
+    let alive = std::fs::read_dir("/proc").expect("processes are listed").flatten().any(|entry| {
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let own = entry.file_name().to_string_lossy() == std::process::id().to_string();
+        !own && String::from_utf8_lossy(&line).contains(&marker)
+    });
+    assert!(!alive, "the program was ended with the run");
+}

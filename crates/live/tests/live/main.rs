@@ -1,0 +1,6 @@
+//! Real programs under the live machine. Where the host lacks the rights, a test says so and ends.
+//! One at a time: each takes core 0 and the one tree that a process may have.
+
+mod budget;
+mod handle;
+mod support;

@@ -1,0 +1,214 @@
+//! Partitioned policies for jobs: a line for each core, kept in the order of its pending jobs.
+
+use super::jobs::{self, Backlog, ByVcpu};
+use super::priority;
+use super::queue::{Key, Queue};
+use super::table::Table;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use maracas_core::contract::Grant;
+use maracas_core::params::Params;
+use maracas_core::{CoreId, CoreSet, Event, Instant, Plan, Policy, System, Vcpu, VcpuId};
+
+/// What orders the pending jobs of a core.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Order {
+    /// The absolute deadline; the running one first among equals, then the lower id.
+    Deadline,
+    /// The task's fixed priority ([`priority::of`]).
+    Fixed,
+}
+
+/// A policy that runs, on each core, the first pending job of those that `table` put there.
+pub(crate) fn build(
+    system: &System,
+    params: &Params,
+    table: Table,
+    order: Order,
+) -> Box<dyn Policy> {
+    let cores = system.cores.len();
+    let mut policy = Partitioned {
+        order,
+        params: params.clone(),
+        precise: jobs::precise(params),
+        tasks: ByVcpu::default(),
+        queues: alloc::vec![Queue::default(); cores],
+        running: alloc::vec![None; cores],
+        changed: Vec::new(),
+        gone: Vec::new(),
+        table,
+    };
+    for core in system.core_ids() {
+        for vcpu in policy.table.on(core) {
+            policy.tasks.insert(vcpu.id, Task::new(vcpu, core, params));
+        }
+    }
+    Box::new(policy)
+}
+
+struct Task {
+    backlog: Backlog,
+    core: CoreId,
+    /// Its priority where that is fixed, as a deadline counted from zero.
+    fixed: Instant,
+    /// Its entry in its core's queue.
+    queued: Option<Key>,
+    /// Whether it stands in `changed`.
+    changed: bool,
+}
+
+impl Task {
+    fn new(vcpu: &Vcpu, core: CoreId, params: &Params) -> Self {
+        let (fixed, _) = priority::of(vcpu);
+        Self {
+            backlog: Backlog::new(vcpu, params),
+            core,
+            fixed: Instant::ZERO + fixed,
+            queued: None,
+            changed: false,
+        }
+    }
+}
+
+struct Partitioned {
+    order: Order,
+    params: Params,
+    precise: bool,
+    table: Table,
+    tasks: ByVcpu<Task>,
+    queues: Vec<Queue>,
+    /// The head of each line at the last decision.
+    running: Vec<Option<VcpuId>>,
+    /// Tasks whose backlog changed since the last decision.
+    changed: Vec<VcpuId>,
+    /// Queue entries of tasks that left since.
+    gone: Vec<(CoreId, Key)>,
+}
+
+/// The tie value of a waiting job: only the running one wins ties, then the lower id.
+const WAITING: u64 = Key::RUNNING + 1;
+
+impl Policy for Partitioned {
+    fn on_event(&mut self, _at: Instant, event: &Event) {
+        match event {
+            Event::Released(job) => self.change(job.id.vcpu, |backlog| backlog.release(job)),
+            Event::Completed(id) => self.change(id.vcpu, |backlog| backlog.complete(*id)),
+            // Only enforcement looks at what was consumed.
+            Event::Ran(stint) if self.precise => {
+                let service = stint.usage.service;
+                self.change(stint.vcpu, |backlog| backlog.charge(service));
+            }
+            Event::Arrived(vcpu) => self.arrive(vcpu),
+            Event::Changed(vcpu) => {
+                if self.table.change(vcpu) {
+                    let budget = vcpu.reservation.budget;
+                    self.change(vcpu.id, |backlog| backlog.set_budget(budget));
+                    if let Some(task) = self.tasks.get_mut(vcpu.id) {
+                        task.fixed = Instant::ZERO + priority::of(vcpu).0;
+                    }
+                }
+            }
+            Event::Left(vcpu) => {
+                self.table.leave(*vcpu);
+                if let Some(task) = self.tasks.remove(*vcpu) {
+                    self.gone.extend(task.queued.map(|key| (task.core, key)));
+                }
+            }
+            Event::Ran(_)
+            | Event::Woke { .. }
+            | Event::AllowanceSpent { .. }
+            | Event::Sampled(_)
+            | Event::ErrandDone(_)
+            | Event::Failed { .. } => {}
+        }
+    }
+
+    fn plan(&mut self, _now: Instant, plan: &mut Plan) {
+        self.table.reply(plan);
+        let mut touched = CoreSet::EMPTY;
+        for (core, key) in self.gone.drain(..) {
+            let place = self.queues[core.0 as usize].remove(key);
+            plan.line_mut(core).foreground.remove(place);
+            touched.insert(core);
+        }
+        while let Some(vcpu) = self.changed.pop() {
+            touched = touched.union(self.requeue(vcpu, plan));
+        }
+        if self.order == Order::Deadline {
+            touched.iter().for_each(|core| self.crown(core, plan));
+        }
+        plan.wake = Instant::NEVER;
+    }
+}
+
+impl Partitioned {
+    fn arrive(&mut self, vcpu: &Vcpu) {
+        if let Some(reason) = jobs::objection(vcpu) {
+            self.table.refuse(vcpu.id, reason);
+        } else if let Some(core) = self.table.arrive(vcpu) {
+            self.tasks.insert(vcpu.id, Task::new(vcpu, core, &self.params));
+        }
+    }
+
+    #[inline]
+    fn change(&mut self, vcpu: VcpuId, act: impl FnOnce(&mut Backlog)) {
+        let Some(task) = self.tasks.get_mut(vcpu) else { return };
+        act(&mut task.backlog);
+        if !task.changed {
+            task.changed = true;
+            self.changed.push(vcpu);
+        }
+    }
+
+    /// Brings the task's place in queue and line in step with its backlog; the core if touched.
+    fn requeue(&mut self, vcpu: VcpuId, plan: &mut Plan) -> CoreSet {
+        let mut touched = CoreSet::EMPTY;
+        let Some(task) = self.tasks.get_mut(vcpu) else { return touched };
+        task.changed = false;
+        let queue = &mut self.queues[task.core.0 as usize];
+        let grant = Grant { vcpu, until: task.backlog.mark() };
+        let wanted = match self.order {
+            Order::Deadline => task.backlog.deadline(),
+            Order::Fixed => task.backlog.deadline().map(|_| task.fixed),
+        };
+        if task.queued.map(|key| key.deadline) == wanted {
+            if let Some(key) = task.queued {
+                let place = queue.place(key);
+                if plan.line(task.core).foreground[place] != grant {
+                    plan.line_mut(task.core).foreground[place] = grant;
+                }
+            }
+            return touched;
+        }
+        touched.insert(task.core);
+        let line = &mut plan.line_mut(task.core).foreground;
+        if let Some(key) = task.queued.take() {
+            line.remove(queue.remove(key));
+        }
+        if let Some(deadline) = wanted {
+            let key = Key { deadline, tie: WAITING, vcpu };
+            line.insert(queue.insert(key), grant);
+            task.queued = Some(key);
+        }
+        touched
+    }
+
+    /// Notes who runs on `core` now, and takes the right of way over ties from who ran before.
+    fn crown(&mut self, core: CoreId, plan: &mut Plan) {
+        let queue = &mut self.queues[core.0 as usize];
+        let first = queue.first().map(|key| key.vcpu);
+        let before = core::mem::replace(&mut self.running[core.0 as usize], first);
+        if let Some(task) = before.filter(|_| before != first).and_then(|v| self.tasks.get_mut(v))
+            && let Some(key) = task.queued.filter(|key| key.tie == Key::RUNNING)
+        {
+            let line = &mut plan.line_mut(core).foreground;
+            let grant = line.remove(queue.remove(key));
+            let key = Key { tie: WAITING, ..key };
+            line.insert(queue.insert(key), grant);
+            task.queued = Some(key);
+        }
+        if let Some(task) = first.and_then(|vcpu| self.tasks.get_mut(vcpu)) {
+            task.queued = queue.retie_first(Key::RUNNING);
+        }
+    }
+}
