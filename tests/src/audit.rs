@@ -1,6 +1,6 @@
 //! An observer that holds a run of the simulator to what every policy and machine must keep.
 
-use maracas_core::contract::{Claims, End, Grant, Mode, Observer, Stint};
+use maracas_core::contract::{Claims, End, Grant, Line, Mode, Observer, Stint};
 use maracas_core::{CoreId, Duration, Event, Instant, Plan, Reservation, Role, System, VcpuId};
 use maracas_sim::Outcome;
 
@@ -38,6 +38,8 @@ pub struct Auditor {
     cores: Vec<Instant>,
     known: Vec<Known>,
     wake: Instant,
+    /// Every core's line as it was last.
+    lines: Vec<Line>,
     wrong: Option<String>,
     /// When which VCPU became (true) or ceased to be (false) runnable.
     changes: Vec<(Instant, VcpuId, bool)>,
@@ -47,6 +49,20 @@ pub struct Auditor {
 }
 
 impl Auditor {
+    /// Machines and journals look at dirty cores only, so no other line may differ.
+    fn clean_lines_are_unchanged(&mut self, now: Instant, plan: &Plan) {
+        self.lines.resize(plan.cores(), Line::default());
+        for id in 0..plan.cores() {
+            let core = CoreId(id as u16);
+            if plan.dirty().contains(core) {
+                self.lines[id].clone_from(plan.line(core));
+            } else {
+                let same = self.lines[id] == *plan.line(core);
+                self.must(same, || format!("at {now}: {core} changed without being dirty"));
+            }
+        }
+    }
+
     /// An auditor of a run on `system`, whose decisions come late by at most `late`.
     #[must_use]
     pub fn new(system: &System, start: &System, claims: Claims, late: Duration) -> Self {
@@ -66,6 +82,7 @@ impl Auditor {
             cores: vec![Instant::ZERO; system.cores.len()],
             known,
             wake: Instant::ZERO,
+            lines: Vec::new(),
             wrong: None,
             changes: Vec::new(),
             stints: Vec::new(),
@@ -262,6 +279,11 @@ impl Observer for Auditor {
             format!("asked at {now}, more than {late} after the wake at {wake}")
         });
         self.wake = plan.wake;
+        self.clean_lines_are_unchanged(now, plan);
+        for &vcpu in plan.rehomed() {
+            let known = &mut self.known[vcpu.0 as usize];
+            known.core = known.core.or(plan.home(vcpu));
+        }
         for core in plan.dirty().iter() {
             let line = plan.line(core);
             for (mode, grants) in [&line.foreground, &line.background].into_iter().enumerate() {

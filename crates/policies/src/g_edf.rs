@@ -77,7 +77,7 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
         free: system.core_ids().collect(),
         stale: CoreSet::EMPTY,
         changed: Vec::new(),
-        homeless: Vec::new(),
+        coreless: Vec::new(),
     }))
 }
 
@@ -151,7 +151,7 @@ struct GEdf {
     /// Tasks whose backlog changed since the last decision.
     changed: Vec<VcpuId>,
     /// Jobs selected in this decision that have no core yet.
-    homeless: Vec<Key>,
+    coreless: Vec<Key>,
 }
 
 impl Policy for GEdf {
@@ -175,6 +175,10 @@ impl Policy for GEdf {
                 if self.table.change(vcpu) {
                     let budget = vcpu.reservation.budget;
                     self.change(vcpu.id, |backlog| backlog.set_budget(budget));
+                    let tie = tie(vcpu, &self.params);
+                    if let Some(task) = self.tasks.get_mut(vcpu.id) {
+                        task.tie = tie;
+                    }
                 }
             }
             Event::Left(vcpu) => {
@@ -276,7 +280,7 @@ impl GEdf {
         while free > 0
             && let Some(key) = self.waiting.pop()
         {
-            self.homeless.push(key);
+            self.coreless.push(key);
             free -= 1;
         }
         // Free cores are taken; from here on a waiting job must beat a running one. Jobs without
@@ -285,10 +289,10 @@ impl GEdf {
             && first.deadline < last.deadline
         {
             self.waiting.pop();
-            self.homeless.push(first);
+            self.coreless.push(first);
             self.displace(last);
         }
-        self.house();
+        self.assign_cores();
     }
 
     fn displace(&mut self, key: Key) {
@@ -298,18 +302,18 @@ impl GEdf {
         self.withdraw(place);
     }
 
-    fn house(&mut self) {
+    fn assign_cores(&mut self) {
         for turn in [Turn::LastCore, Turn::AnyCore] {
             let mut rest = 0;
-            for i in 0..self.homeless.len() {
-                let key = self.homeless[i];
+            for i in 0..self.coreless.len() {
+                let key = self.coreless[i];
                 let Some(task) = self.tasks.get_mut(key.vcpu) else { continue };
                 let core = match turn {
                     Turn::LastCore => task.last.filter(|core| self.free.contains(*core)),
                     Turn::AnyCore => self.free.iter().next(),
                 };
                 let Some(core) = core else {
-                    self.homeless[rest] = key;
+                    self.coreless[rest] = key;
                     rest += 1;
                     continue;
                 };
@@ -321,9 +325,9 @@ impl GEdf {
                 self.free.remove(core);
                 self.stale.insert(core);
             }
-            self.homeless.truncate(rest);
+            self.coreless.truncate(rest);
         }
-        assert!(self.homeless.is_empty(), "{:?} selected without a core", self.homeless);
+        assert!(self.coreless.is_empty(), "{:?} selected without a core", self.coreless);
     }
 }
 

@@ -7,7 +7,8 @@
 //! # How it works
 //! Core `id mod m` (or the pinned core) takes the VCPU to the end of its line. The first runnable
 //! one runs until its meter reaches the mark `meter + quantum` or it blocks; then it goes to the
-//! end of the line.
+//! end of the line. Nothing is promised, so all time is background time: the live machine raises
+//! only foreground grants to real-time priority.
 //! # Invariants
 //! The line of a core holds each of its VCPUs once. Between two VCPUs of a core that are always
 //! runnable, the service received differs by at most one quantum.
@@ -42,7 +43,7 @@ const PARAMS: &[ParamSpec] = &[QUANTUM];
 /// One VCPU in its core's line.
 struct Turn {
     vcpu: VcpuId,
-    /// Foreground service received so far.
+    /// Background service received so far.
     meter: Duration,
     /// Where its turn ends.
     until: Mark,
@@ -86,7 +87,8 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
 }
 
 fn host(vcpu: &Vcpu, cores: usize) -> CoreId {
-    vcpu.pinned.unwrap_or(CoreId((vcpu.id.0 as usize % cores) as u16))
+    let pinned = vcpu.pinned.filter(|core| usize::from(core.0) < cores);
+    pinned.unwrap_or(CoreId((vcpu.id.0 as usize % cores) as u16))
 }
 
 impl State {
@@ -155,7 +157,7 @@ impl Policy for State {
         for core in core::mem::take(&mut self.stale).iter() {
             let turns = self.lines[core.0 as usize].iter();
             let grants = turns.map(|turn| Grant { vcpu: turn.vcpu, until: turn.until });
-            let line = &mut plan.line_mut(core).foreground;
+            let line = &mut plan.line_mut(core).background;
             line.clear();
             line.extend(grants);
         }

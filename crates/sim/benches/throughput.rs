@@ -7,6 +7,9 @@
 //! * `log-uniform`: between 1 and 100 ms at 1 us grain (Emberson, Stafford, Davis, WATERS 2010), so
 //!   that they hardly ever do.
 //!
+//! Each policy runs with nothing observed (`counters`), with the journal, with the table that the
+//! command ends with, and with table, journal and Perfetto trace; the bytes go to a sink.
+//!
 //! `p-rm` runs with `admission = "none"`, since no test admits most such sets at 90 %.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -15,6 +18,7 @@ use maracas_core::journal::{Header, Recorder};
 use maracas_core::params::{Params, Value};
 use maracas_core::{Cost, Duration, Instant, Plan, Program, System, Vcpu, Workload};
 use maracas_sim::{Options, Outcome, run};
+use maracas_trace::{Metrics, perfetto::Writer};
 use std::hint::black_box;
 
 const HORIZON: Instant = Instant::from_ticks(10_000_000_000);
@@ -114,6 +118,23 @@ fn throughput(criterion: &mut Criterion) {
                     let mut journal = Journal(Recorder::new(&header(policy, &system)), 0);
                     simulate(policy, &system, &programs, &mut journal);
                     journal.1
+                });
+            });
+            group.bench_function(BenchmarkId::new(policy, "table"), |bencher| {
+                bencher.iter(|| {
+                    let mut metrics = Metrics::new(&header(policy, &system));
+                    simulate(policy, &system, &programs, &mut metrics);
+                    metrics.report(HORIZON)
+                });
+            });
+            group.bench_function(BenchmarkId::new(policy, "table, journal and trace"), |bencher| {
+                bencher.iter(|| {
+                    let header = header(policy, &system);
+                    let journal = Journal(Recorder::new(&header), 0);
+                    let trace = Writer::new(&header, std::io::sink());
+                    let mut all = (Metrics::new(&header), (journal, trace));
+                    simulate(policy, &system, &programs, &mut all);
+                    all.0.report(HORIZON)
                 });
             });
         }

@@ -14,14 +14,19 @@
 //! next chunk raises the mark. The background list holds all of them again, in the order of the
 //! rule (`background.rs`). New VCPUs go to the core that FIND_HOST_CPU names (`place.rs`).
 //! # Invariants
-//! Chunks of a server sum to C. Only foreground service is charged; background time never changes
-//! a budget. Replenishment instants come from chunk times, never from a late `now`. A chosen
-//! background VCPU is not overtaken before its core was in the foreground again.
+//! Chunks of a server sum to C. A newcomer's first budget, and what a change adds to one, waits
+//! until leavers that it does not fit beside would have had theirs back. Only foreground service is
+//! charged; background time never changes a budget. Replenishment instants come from chunk times,
+//! never from a late `now`. A chosen background VCPU is not overtaken before its core was in the
+//! foreground again.
 //! # Where we differ from the paper
 //! The sporadic server is the corrected one. Admission offers two further tests. VCPUs that demand
 //! a core are placed before the others. A VCPU that arrives starts with the least BGT of its core:
 //! from zero it would take all surplus time for long. Deadlines before the period's end give
-//! deadline-monotonic order. Under `admission = "rta"` I/O VCPUs keep their declared period. A rotation of background time within an interval is offered.
+//! deadline-monotonic order. Under `admission = "rta"` I/O VCPUs keep their declared period. In
+//! the bound by Liu and Layland n counts I/O VCPUs too. A PIBS server never holds more than UT of
+//! its present period, nor less than a tick when it is replenished. A rotation of background time
+//! within an interval is offered.
 
 mod background;
 mod place;
@@ -76,6 +81,7 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
         inherits: priority::chosen(params, &ADMISSION) != Test::Rta,
         table,
         states: ByVcpu::default(),
+        leavers: Vec::new(),
         locals: alloc::vec![Local::default(); system.cores.len()],
         stale: system.core_ids().collect(),
         grants: Vec::new(),
@@ -155,10 +161,17 @@ impl Server {
             Self::Pibs { server, .. } => server.next().filter(|at| *at > now),
         }
     }
-    fn change(&mut self, vcpu: &Vcpu, at: Instant) {
+    /// When all of the budget may be used, as far as use was reported.
+    fn last(&self) -> Option<Instant> {
+        match self {
+            Self::Sporadic(server) => server.last(),
+            Self::Pibs { server, .. } => server.next(),
+        }
+    }
+    fn change(&mut self, vcpu: &Vcpu, at: Instant, free: Instant) {
         let r = &vcpu.reservation;
         match self {
-            Self::Sporadic(server) => server.change(r.budget, r.period, at),
+            Self::Sporadic(server) => server.change(r.budget, r.period, at, free),
             Self::Pibs { server, declared } => {
                 *declared = r.period;
                 server.change(r.utilization(), r.period);
@@ -213,6 +226,11 @@ impl State {
             pending: VecDeque::new(),
             completed: 0,
         }
+    }
+    /// It leaves at `at`: until when its use counts. What it ran last may not be reported yet.
+    fn counts_until(&self, at: Instant) -> Instant {
+        let untold = if self.runnable { at + self.server.period() } else { at };
+        untold.max(self.server.last().unwrap_or(at))
     }
     /// Smaller goes first in the foreground: RM order, by the inherited period for I/O.
     fn urgency(&self) -> (Duration, VcpuId) {
@@ -307,6 +325,10 @@ struct Maracas {
     inherits: bool,
     table: Table,
     states: ByVcpu<State>,
+    /// Who left, and until when: as long as what it used would not have come back, its reservation
+    /// stands beside those of newcomers. Else coming and going would bring budgets at will. So with
+    /// the old reservation of who changed to a smaller one.
+    leavers: Vec<(Instant, CoreId, Vcpu)>,
     locals: Vec<Local>,
     /// Cores of which something was learnt since the last decision.
     stale: CoreSet,
@@ -330,13 +352,7 @@ impl Policy for Maracas {
             }
             Event::Arrived(vcpu) => self.arrive(vcpu, at),
             Event::Changed(vcpu) => self.change(vcpu, at),
-            Event::Left(vcpu) => {
-                self.table.leave(*vcpu);
-                if let Some(state) = self.states.remove(*vcpu) {
-                    self.locals[state.core.0 as usize].remove(*vcpu);
-                    self.stale.insert(state.core);
-                }
-            }
+            Event::Left(vcpu) => self.leave(*vcpu, at),
             Event::AllowanceSpent { .. }
             | Event::Sampled(_)
             | Event::ErrandDone(_)
@@ -407,22 +423,53 @@ impl Maracas {
 
     fn arrive(&mut self, vcpu: &Vcpu, at: Instant) {
         let Some(core) = self.table.arrive(vcpu) else { return };
+        let start = self.free(core, at);
         self.locals[core.0 as usize].add(vcpu.id);
-        self.states.insert(vcpu.id, State { newcomer: true, ..State::new(vcpu, core, at) });
+        self.states.insert(vcpu.id, State { newcomer: true, ..State::new(vcpu, core, start) });
         self.stale.insert(core);
     }
 
+    /// From when on those on `core` may use all their budgets: at once where they fit beside its
+    /// leavers too.
+    fn free(&mut self, core: CoreId, at: Instant) -> Instant {
+        self.leavers.retain(|(until, ..)| *until > at);
+        let here = self.leavers.iter().filter(|(_, host, _)| *host == core);
+        let beside: Vec<Vcpu> = here.clone().map(|(.., gone)| gone.clone()).collect();
+        let free = here.map(|(until, ..)| *until).max().unwrap_or(at);
+        if self.table.fits_all(core, &beside) { at } else { free }
+    }
+
+    fn leave(&mut self, id: VcpuId, at: Instant) {
+        let gone = self.table.get(id).cloned();
+        self.table.leave(id);
+        let (Some(state), Some(vcpu)) = (self.states.remove(id), gone) else { return };
+        self.locals[state.core.0 as usize].remove(id);
+        self.stale.insert(state.core);
+        self.leavers.retain(|(until, ..)| *until > at);
+        self.leavers.push((state.counts_until(at), state.core, vcpu));
+    }
+
     fn change(&mut self, vcpu: &Vcpu, at: Instant) {
-        let Some(state) = self.states.get_mut(vcpu.id).filter(|state| state.role == vcpu.role)
-        else {
+        let Some(state) = self.states.get(vcpu.id).filter(|state| state.role == vcpu.role) else {
             let reason = "is not admitted in this role; let a new VCPU arrive instead";
             return self.table.refuse(vcpu.id, alloc::format!("{} {reason}", vcpu.id));
         };
-        if self.table.change(vcpu) {
-            state.server.change(vcpu, at);
-            state.deadline = vcpu.reservation.deadline;
-            self.stale.insert(state.core);
+        let (core, until) = (state.core, state.counts_until(at));
+        let old = self.table.get(vcpu.id).cloned();
+        if !self.table.change(vcpu) {
+            return;
         }
+        let free = self.free(core, at);
+        self.with(vcpu.id, |state| {
+            state.server.change(vcpu, at, free);
+            state.deadline = vcpu.reservation.deadline;
+        });
+        // What it gives up is free for others when what it used of it would have come back.
+        let gives_up = |old: &Vcpu| {
+            let (old, new) = (&old.reservation, &vcpu.reservation);
+            old.budget > new.budget || old.period != new.period
+        };
+        self.leavers.extend(old.filter(gives_up).map(|old| (until, core, old)));
     }
 
     /// Makes the line of `core` as it shall be from `now` on.
@@ -453,7 +500,7 @@ impl Maracas {
 
     /// Gives newcomers the least BGT of their core, between two intervals: then all background
     /// time so far has been reported.
-    fn welcome(&mut self, core: CoreId) {
+    fn seed_newcomers(&mut self, core: CoreId) {
         let local = &self.locals[core.0 as usize];
         if local.interval.chosen().is_some() {
             return;
@@ -472,7 +519,7 @@ impl Maracas {
         if self.rule == Rule::Off {
             return;
         }
-        self.welcome(core);
+        self.seed_newcomers(core);
         let local = &mut self.locals[core.0 as usize];
         let new = local.interval.arrange(self.rule, &mut local.background, &self.states, now);
         let chosen = local.interval.chosen();

@@ -4,7 +4,8 @@
 //! Where we differ from the printed lines: `host` is undefined there where no core passes; we
 //! answer "none". An empty core would divide by zero; its slack per VCPU is infinite, as line 25
 //! takes it. Ties go to the lowest core, which the strict `>` of line 7 implies. VCPUs that carry
-//! the monitor and migrations do not count in the slack, but do in the test. All VCPUs bound to a
+//! the monitor and migrations do not count in the slack, but do in the test; I/O VCPUs count in
+//! both with the (2-U)U that they may consume. All VCPUs bound to a
 //! core count, blocked ones too: placement must not depend on who happens to sleep.
 
 use crate::parts::bounds;

@@ -247,6 +247,47 @@ fn a_block_told_after_the_wake_that_followed_it_changes_nothing() {
 }
 
 #[test]
+fn coming_and_going_takes_no_budget_from_who_stays() {
+    let mut machine = machine(&[("admission", "rta")], &[(6, 14)], &[0]);
+    for id in 1..=20 {
+        machine.arrive(Vcpu::new(id, Duration::from_ticks(4), Duration::from_ticks(10)));
+        run(&mut machine, 1);
+        machine.wake(id);
+        run(&mut machine, 3);
+        machine.remove(id);
+    }
+    assert!(machine.answers.iter().all(|(_, verdict)| verdict.is_ok()));
+    let schedule = schedule(&machine);
+    for period in schedule.as_bytes().chunks_exact(14) {
+        let got = period.iter().filter(|who| **who == b'a').count();
+        assert_eq!(got, 6, "{schedule}");
+    }
+}
+
+#[test]
+fn handing_a_reservation_round_takes_no_budget_from_who_stays() {
+    let ticks = Duration::from_ticks;
+    let mut vcpus = alloc::vec![(12, 28)];
+    vcpus.resize(8, (1, 200));
+    let awake: Vec<u32> = (0..8).collect();
+    let mut machine = machine(&[("admission", "rta")], &vcpus, &awake);
+    // Each in turn asks for (7, 20) for seven ticks and gives it back.
+    for turn in 0..40 {
+        let id = 1 + turn % 7;
+        machine.tell(CoreId(0), Event::Changed(Vcpu::new(id, ticks(7), ticks(20))));
+        run(&mut machine, 7);
+        machine.tell(CoreId(0), Event::Changed(Vcpu::new(id, ticks(1), ticks(200))));
+    }
+    run(&mut machine, 1);
+    assert!(machine.answers.iter().filter(|(_, verdict)| verdict.is_ok()).count() > 70);
+    let schedule = schedule(&machine);
+    for period in schedule.as_bytes().chunks_exact(28) {
+        let got = period.iter().filter(|who| **who == b'a').count();
+        assert!(got >= 12, "{schedule}");
+    }
+}
+
+#[test]
 fn a_wake_told_before_the_block_brings_no_chunk_early() {
     let mut told = Told::new(&[(4, 10)]);
     told.woke(0, 0);

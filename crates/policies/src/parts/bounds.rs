@@ -111,7 +111,7 @@ fn power_at_most_two(b: u128, n: usize) -> bool {
     power <= 2 << BITS
 }
 
-/// VCPUs by decreasing demand, ties by id: the order in which packings take them.
+/// VCPUs by decreasing density, ties by id: the order in which packings take them.
 pub(crate) fn heaviest_first(vcpus: &mut [Vcpu]) {
     vcpus.sort_by(|a, b| density(b).cmp(&density(a)).then(a.id.cmp(&b.id)));
 }

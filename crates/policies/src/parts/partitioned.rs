@@ -135,7 +135,7 @@ impl Policy for Partitioned {
             touched = touched.union(self.requeue(vcpu, plan));
         }
         if self.order == Order::Deadline {
-            touched.iter().for_each(|core| self.crown(core, plan));
+            touched.iter().for_each(|core| self.promote_earliest(core, plan));
         }
         plan.wake = Instant::NEVER;
     }
@@ -194,7 +194,7 @@ impl Partitioned {
     }
 
     /// Notes who runs on `core` now, and takes the right of way over ties from who ran before.
-    fn crown(&mut self, core: CoreId, plan: &mut Plan) {
+    fn promote_earliest(&mut self, core: CoreId, plan: &mut Plan) {
         let queue = &mut self.queues[core.0 as usize];
         let first = queue.first().map(|key| key.vcpu);
         let before = core::mem::replace(&mut self.running[core.0 as usize], first);

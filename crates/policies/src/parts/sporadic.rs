@@ -56,6 +56,11 @@ impl Sporadic {
         self.chunks.iter().map(|chunk| chunk.at).find(|at| *at > now)
     }
 
+    /// When the last of the budget may be used.
+    pub(crate) fn last(&self) -> Option<Instant> {
+        self.chunks.back().map(|chunk| chunk.at)
+    }
+
     /// Charges `used` from the first chunk on; an overrun goes on with future chunks.
     pub(crate) fn charge(&mut self, used: Duration) {
         let mut rest = used;
@@ -91,12 +96,21 @@ impl Sporadic {
 
     /// Replaces C and T at `now`. While some of the old budget is used and has not come back yet,
     /// that much is held back from the new one until the last old chunk comes, and so is what the
-    /// new one adds: else a budget made small and great again would come back at once.
-    pub(crate) fn change(&mut self, budget: Duration, period: Duration, now: Instant) {
+    /// new one adds: else a budget made small and great again would come back at once. What the new
+    /// one adds does not come before `free` either.
+    pub(crate) fn change(
+        &mut self,
+        budget: Duration,
+        period: Duration,
+        now: Instant,
+        free: Instant,
+    ) {
         let usable = self.usable(now);
         let owed = (self.budget - usable).min(budget);
-        let kept = if owed.is_zero() { budget } else { usable.min(budget - owed) };
+        let whole = owed.is_zero() && free <= now;
+        let kept = if whole { budget } else { usable.min(budget - owed) };
         let last = self.chunks.iter().map(|chunk| chunk.at).fold(now + kept, Instant::max);
+        let last = last.max(free);
         self.chunks.clear();
         let chunks = [(now, kept), (last, budget - kept)];
         let chunks = chunks.map(|(at, amount)| Chunk { at, amount });

@@ -83,7 +83,7 @@ impl Table {
         let mut refused = Vec::new();
         for vcpu in pinned.into_iter().chain(free) {
             match self.admit(&vcpu) {
-                Ok(core) => self.owe_home(vcpu.id, Some(core)),
+                Ok(core) => self.note_home(vcpu.id, Some(core)),
                 Err(why) => refused.push((vcpu.id, why)),
             }
         }
@@ -103,6 +103,17 @@ impl Table {
     pub(crate) fn fits(&self, core: CoreId, vcpu: &Vcpu) -> bool {
         self.accepted(&self.with(core.0 as usize, vcpu))
     }
+    /// Whether they accept those on `core` with all of `others`.
+    pub(crate) fn fits_all(&self, core: CoreId, others: &[Vcpu]) -> bool {
+        let mut vcpus = self.on(core).to_vec();
+        vcpus.extend_from_slice(others);
+        vcpus.sort_by_key(priority::of);
+        self.accepted(&vcpus)
+    }
+    /// The admitted VCPU of this id.
+    pub(crate) fn get(&self, vcpu: VcpuId) -> Option<&Vcpu> {
+        self.find(vcpu).map(|(list, place)| &self.bound[list][place])
+    }
     /// Sum of the utilizations on `core`.
     pub(crate) fn load(&self, core: CoreId) -> Exact {
         bounds::total(self.on(core), bounds::demand)
@@ -113,7 +124,7 @@ impl Table {
         let verdict = self.admit(vcpu);
         let core = verdict.as_ref().ok().copied();
         self.verdicts.push((vcpu.id, verdict));
-        self.owe_home(vcpu.id, core);
+        self.note_home(vcpu.id, core);
         core
     }
     /// Answers a request that cannot be granted for another reason than a test's.
@@ -124,7 +135,7 @@ impl Table {
     pub(crate) fn leave(&mut self, vcpu: VcpuId) -> Option<CoreId> {
         let (list, place) = self.find(vcpu)?;
         self.bound[list].remove(place);
-        self.owe_home(vcpu, None);
+        self.note_home(vcpu, None);
         Some(CoreId(list as u16))
     }
     /// Answers [`maracas_core::Event::Changed`]: the VCPU stays on its core with the new
@@ -156,7 +167,7 @@ impl Table {
         }
     }
 
-    fn owe_home(&mut self, vcpu: VcpuId, home: Option<CoreId>) {
+    fn note_home(&mut self, vcpu: VcpuId, home: Option<CoreId>) {
         if self.family != Family::GlobalEdf {
             self.homes.push((vcpu, home));
         }
