@@ -3,6 +3,15 @@
 use std::fs;
 use std::path::Path;
 
+/// Lower-case words that no module can have (the Rust reference, "Keywords"), and crates in scope.
+const KEYWORDS: &[&str] = &[
+    "abstract", "alloc", "as", "async", "await", "become", "box", "break", "const", "continue",
+    "core", "crate", "do", "dyn", "else", "enum", "extern", "false", "final", "fn", "for", "gen",
+    "if", "impl", "in", "let", "loop", "macro", "match", "mod", "move", "mut", "override", "parts",
+    "priv", "pub", "ref", "return", "self", "static", "std", "struct", "super", "trait", "true",
+    "try", "type", "typeof", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
+];
+
 /// The line in the register above which new words go.
 const ANCHOR: &str = "// new-policy:";
 
@@ -16,10 +25,15 @@ pub(crate) fn create(root: &Path, name: &str) -> Result<String, String> {
         return Err(format!("`{name}`: a policy's name is lower-case words joined by `-`"));
     }
     let module = name.replace('-', "_");
+    if KEYWORDS.contains(&module.as_str()) {
+        return Err(format!("`{name}` is a word of the language; choose another"));
+    }
     let source = root.join("crates/policies/src");
     let file = source.join(format!("{module}.rs"));
-    if file.exists() || source.join(&module).exists() {
-        return Err(format!("`{name}` exists: {}", file.display()));
+    for taken in [&file, &source.join(&module)] {
+        if taken.exists() {
+            return Err(format!("`{name}` exists: {}", taken.display()));
+        }
     }
     let register = source.join("lib.rs");
     let text = fs::read_to_string(&register).map_err(|e| format!("{}: {e}", register.display()))?;
@@ -66,6 +80,7 @@ mod tests {
     fn bad_and_taken_names_are_refused() {
         let root = crate::root();
         assert!(create(&root, "Fancy").unwrap_err().contains("lower-case"));
+        assert!(create(&root, "self").unwrap_err().contains("word of the language"));
         assert!(create(&root, "p-edf").unwrap_err().contains("exists"));
     }
 }

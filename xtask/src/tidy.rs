@@ -231,6 +231,20 @@ fn documents_name_what_exists() {
     none(&problems);
 }
 
+/// CONTRIBUTING.md ends at round-robin: whatever code it shows stands in that file.
+#[test]
+fn the_guide_ends_at_round_robin() {
+    let guide = fs::read_to_string(crate::root().join("CONTRIBUTING.md")).unwrap();
+    let file = crate::root().join("crates/policies/src/round_robin.rs");
+    let policy = fs::read_to_string(file).unwrap();
+    let there: BTreeSet<&str> = policy.lines().collect();
+    let blocks: Vec<&str> = guide.split("```rust\n").skip(1).collect();
+    assert!(blocks.len() >= 6, "only {} code blocks", blocks.len());
+    let shown = blocks.iter().flat_map(|block| block.split("```").next().unwrap().lines());
+    let missing = shown.filter(|line| !there.contains(line));
+    none(&missing.map(|line| format!("not in round_robin.rs: {line}")).collect::<Vec<_>>());
+}
+
 /// The project speaks of the project alone.
 #[test]
 fn no_machine_paths() {

@@ -50,8 +50,7 @@ pub(crate) struct Case {
     /// The platform with all VCPUs, later ones too.
     pub(crate) system: System,
     /// The same with those VCPUs alone that are there at the start: what the policy is built for
-    /// and what the verdict is about. Later ones are judged when they arrive; live, all are there
-    /// from the start, whenever their programs begin.
+    /// and what the verdict is about. Later ones are judged when they arrive.
     pub(crate) start: System,
     /// The name of every VCPU, by its id.
     pub(crate) names: Vec<String>,
@@ -122,11 +121,7 @@ impl Case {
             file: scenario.file.clone(),
             entry,
             params,
-            start: match machine {
-                Machine::Sim => maracas_sim::at_start(&system, &programs),
-                // The live machine reserves for later programs from the start.
-                Machine::Live => system.clone(),
-            },
+            start: maracas_sim::at_start(&system, &programs),
             system,
             names: scenario.vcpus.iter().map(|vcpu| vcpu.name.clone()).collect(),
             programs,
@@ -169,6 +164,11 @@ impl Case {
     /// The name of a VCPU.
     pub(crate) fn name(&self, vcpu: VcpuId) -> String {
         self.names.get(vcpu.0 as usize).cloned().unwrap_or_else(|| vcpu.to_string())
+    }
+
+    /// Whether a VCPU is there from the start.
+    pub(crate) fn is_at_start(&self, vcpu: VcpuId) -> bool {
+        self.start.vcpus.iter().any(|first| first.id == vcpu)
     }
 
     /// What was assumed where the file is silent.

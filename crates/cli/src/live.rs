@@ -7,7 +7,7 @@ use crate::results::{Csv, Files};
 use crate::view::View;
 use maracas_core::contract::Policy;
 use maracas_core::journal::{Reader, Record, Recorder};
-use maracas_core::{Duration, Instant};
+use maracas_core::{Duration, Instant, Vcpu};
 use maracas_live::control::Server;
 use maracas_live::guardian::{Charge, Guardian};
 use maracas_live::host::Identity;
@@ -41,7 +41,8 @@ pub(crate) fn setup(case: &Case, duration: Option<Duration>) -> Result<Setup, Fa
     let programs: Result<Vec<_>, _> =
         scenario.programs.iter().map(|program| launch(scenario, program)).collect();
     let platform = Platform::detect().map_err(|error| Failure::about("this host", error))?;
-    let count = case.start.cores.len();
+    let (count, scheduled) = (case.start.cores.len(), |vcpu: &Vcpu| !case.is_at_start(vcpu.id));
+    let later = case.system.vcpus.iter().filter(|vcpu| scheduled(vcpu));
     if platform.cores.len() < count {
         let usable = host_cores()?;
         return Err(Failure::new(format!("{count} cores are asked for; {usable} may be used")));
@@ -50,8 +51,10 @@ pub(crate) fn setup(case: &Case, duration: Option<Duration>) -> Result<Setup, Fa
         system: case.start.clone(),
         cores: platform.cores[..count].to_vec(),
         names: case.start.vcpus.iter().map(|vcpu| case.name(vcpu.id)).collect(),
+        later: later.map(|vcpu| (case.name(vcpu.id), vcpu.clone())).collect(),
         programs: programs?,
         duration,
+        serve: scenario.run.serve,
     })
 }
 
@@ -135,13 +138,13 @@ pub(crate) fn run(
     setup: Setup,
     means: Means,
     policy: Box<dyn Policy>,
+    guarded: Guarded,
     files: Files,
     talks: bool,
 ) -> Result<Report, Failure> {
     let mut setup = setup;
     let stop = crate::work::stop_flag()?;
-    let socket = maracas_live::control::socket_path()
-        .map_err(|error| Failure::about("the control socket", error))?;
+    let Guarded { guardian, socket } = guarded;
     for program in &mut setup.programs {
         let variable = maracas_core::control::SOCKET_VARIABLE;
         program.command.env.insert(variable.into(), socket.clone().into());
@@ -149,12 +152,19 @@ pub(crate) fn run(
         program.command.env.insert(variable.into(), program.vcpu.0.to_string().into());
     }
     let machine = Machine::with_means(setup, means, policy, case.header());
-    let machine = machine.map_err(Failure::new)?;
-    let machine = guarded(machine, vec![socket])?;
+    let machine = machine.map_err(Failure::new)?.guarded_by(guardian);
     let handle = machine.handle();
-    let server = Server::start(handle.clone(), case.entry.name)
-        .map_err(|error| Failure::about("the control socket", error))?;
-    handle.set_gate(server.gate());
+    let machine = match Server::start(handle.clone(), case.entry.name) {
+        Ok(server) => {
+            handle.set_gate(server.gate());
+            machine.served_by(server)
+        }
+        Err(error) => {
+            // That nothing could be served is what is to be said.
+            let _ = machine.abandon();
+            return Err(Failure::about("the control socket", error));
+        }
+    };
     let mut stream = Stream::new(case, files, talks);
     let over = AtomicBool::new(false);
     let outcome = thread::scope(|scope| {
@@ -163,24 +173,35 @@ pub(crate) fn run(
         over.store(true, Ordering::Relaxed);
         outcome
     });
-    drop(server);
     let outcome = outcome.map_err(Failure::new)?;
     let report = stream.finish(Instant::ZERO + outcome.duration)?;
+    for (vcpu, why) in &outcome.refused {
+        output::note(&format!("{} was refused when it arrived: {why}", case.name(*vcpu)));
+    }
     if talks {
         tell(case, &outcome);
     }
     Ok(report)
 }
 
-/// The machine under a guardian, which also removes `files` should this process die.
+/// A guardian that stands before anything is done to the host: whenever this process dies from
+/// here on, it puts everything right and removes the socket.
+pub(crate) struct Guarded {
+    pub(crate) guardian: Guardian,
+    socket: PathBuf,
+}
+
+/// Starts the guardian of this process.
 ///
 /// # Errors
-/// Where the guardian cannot be started.
-pub(crate) fn guarded(machine: Machine, files: Vec<PathBuf>) -> Result<Machine, Failure> {
+/// Where it cannot be started.
+pub(crate) fn guard() -> Result<Guarded, Failure> {
+    let socket = maracas_live::control::socket_path()
+        .map_err(|error| Failure::about("the control socket", error))?;
     let guardian = Identity::own()
-        .and_then(|run| Guardian::start(Charge { run, files }))
+        .and_then(|run| Guardian::start(Charge { run, files: vec![socket.clone()] }))
         .map_err(|error| Failure::about("the guardian cannot be started", error))?;
-    Ok(machine.guarded_by(guardian))
+    Ok(Guarded { guardian, socket })
 }
 
 /// Ends the run in order when the stop flag is raised.

@@ -17,6 +17,7 @@ mod live;
 mod observe;
 mod output;
 mod results;
+mod source;
 mod verdict;
 mod view;
 mod work;
@@ -59,7 +60,9 @@ fn refuse(error: &clap::Error) -> Outcome {
     // What is wrong and the tips; usage and "for more information" are in --help.
     let text = text.to_string();
     let kept = text.lines().take_while(|line| !line.starts_with("Usage:"));
-    let kept: Vec<_> = kept.filter(|line| !line.starts_with("For more")).collect();
+    // The tip to pass an unknown option "as a value" fits none of our commands.
+    let told = |line: &&str| !line.starts_with("For more") && !line.contains("' as a value, use '");
+    let kept: Vec<_> = kept.filter(told).collect();
     let line = kept.join("\n").replace("\n\n  tip: ", "; ").replace("\n  tip: ", "; ");
     Err(Failure::new(line.strip_prefix("error: ").unwrap_or(&line)))
 }

@@ -34,7 +34,17 @@ pub(crate) fn line(text: &str) -> Result<(), Failure> {
 /// Says something beside the result: a warning, a fallback taken. One line on standard error.
 pub(crate) fn note(text: &str) {
     // A closed standard error leaves nobody to tell.
-    let _ = writeln!(io::stderr(), "maracas: {text}");
+    let _ = writeln!(io::stderr(), "maracas: {}", without_numbers(text));
+}
+
+/// `text` without the numbers that the standard library adds to the system's words.
+fn without_numbers(text: &str) -> String {
+    let mut pieces = text.split(" (os error ");
+    let mut plain = pieces.next().unwrap_or_default().to_string();
+    for piece in pieces {
+        plain += piece.split_once(')').map_or(piece, |(_, rest)| rest);
+    }
+    plain
 }
 
 /// Writes a live view to standard error.
@@ -74,6 +84,56 @@ pub(crate) fn paint(paint: Paint, text: &str) -> String {
         Paint::Strong => "1",
     };
     format!("\x1b[{code}m{text}\x1b[0m")
+}
+
+/// Holds the files that are written apart from each other and from those that are read, however
+/// their paths are spelled. `written` gives each its option.
+///
+/// # Errors
+/// Where one file would be destroyed by another.
+pub(crate) fn keep_apart(
+    read: &[(&str, &Path)],
+    written: &[(&str, PathBuf)],
+) -> Result<(), Failure> {
+    for (place, (option, path)) in written.iter().enumerate() {
+        let Some(spot) = Spot::of(path) else { continue };
+        let same = |other: &Path| Spot::of(other).as_ref() == Some(&spot);
+        if let Some((what, _)) = read.iter().find(|(_, other)| same(other)) {
+            let path = path.display();
+            let line = format!("{option} {path} is the {what} itself; name another file");
+            return Err(Failure::new(line));
+        }
+        if let Some((other, _)) = written[..place].iter().find(|(_, other)| same(other)) {
+            return Err(Failure::new(format!("{other} and {option} name the same file; name two")));
+        }
+    }
+    Ok(())
+}
+
+/// One file, whatever its path is.
+#[derive(PartialEq, Eq)]
+enum Spot {
+    /// Device and inode of a file that is there.
+    Inode(u64, u64),
+    /// Where a file will be.
+    Path(PathBuf),
+}
+
+impl Spot {
+    /// `None` for what writing does not destroy (`/dev/null`, a pipe) and for what cannot be
+    /// written anyway.
+    fn of(path: &Path) -> Option<Self> {
+        use std::os::unix::fs::MetadataExt;
+        match fs::metadata(path) {
+            Ok(meta) => meta.is_file().then(|| Self::Inode(meta.dev(), meta.ino())),
+            Err(_) => {
+                let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+                let parent = parent.unwrap_or(Path::new("."));
+                let parent = fs::canonicalize(parent).unwrap_or_else(|_| parent.to_path_buf());
+                Some(Self::Path(parent.join(path.file_name()?)))
+            }
+        }
+    }
 }
 
 /// A file that appears under its name only when [`Pending::commit`] is called. It is opened at
@@ -191,6 +251,7 @@ pub(crate) fn leave_nothing_at_signals() -> Result<(), Failure> {
             for path in under_way().iter() {
                 let _ = fs::remove_file(path);
             }
+            note("interrupted; nothing was written");
             // As a shell reports a program that a signal ended.
             std::process::exit(128 + signal);
         }
@@ -257,6 +318,13 @@ impl Bar {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_carry_no_error_numbers() {
+        assert_eq!(without_numbers("x: Not found (os error 2); y"), "x: Not found; y");
+        assert_eq!(without_numbers("x (os error 2) y (os error 13)"), "x y");
+        assert_eq!(without_numbers("plain (text)"), "plain (text)");
+    }
 
     #[test]
     fn a_file_appears_whole_or_not_at_all() {

@@ -5,6 +5,7 @@ use crate::case::Case;
 use crate::failure::Failure;
 use crate::output::{self, Pending};
 use maracas_trace::{Report, csv, table};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The options that `sim` and `run` share.
@@ -22,7 +23,8 @@ pub(crate) struct Wanted {
     /// Write a trace that Perfetto opens (ui.perfetto.dev)
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// Write jobs.csv and pieces.csv, one line per job and per piece of a job, into a directory
+    /// Write jobs.csv and pieces.csv, one line per job and per piece of a job, into a directory,
+    /// which is made where it is not there
     #[arg(long, value_name = "DIR")]
     pub(crate) csv: Option<PathBuf>,
 }
@@ -35,16 +37,41 @@ pub(crate) struct Files {
     pub(crate) csv: Option<Csv>,
 }
 
+/// Names of the lists.
+const JOBS: &str = "jobs.csv";
+const PIECES: &str = "pieces.csv";
+
 /// Two lists for spreadsheets, drawn from a whole journal.
 pub(crate) struct Csv {
     jobs: Pending,
     pieces: Pending,
+    /// Last, so that files under way are gone before it is looked at.
+    made: Made,
+}
+
+/// A directory that was made for the lists; where none were written, it goes again.
+struct Made(Option<PathBuf>);
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            // Fails where there is something in it, and shall.
+            let _ = fs::remove_dir(path);
+        }
+    }
 }
 
 impl Csv {
     fn create(directory: &Path) -> Result<Self, Failure> {
-        let jobs = Pending::create(&directory.join("jobs.csv"))?;
-        Ok(Self { jobs, pieces: Pending::create(&directory.join("pieces.csv"))? })
+        let made = Made((!directory.exists()).then(|| directory.to_path_buf()));
+        if made.0.is_some() {
+            fs::create_dir(directory).map_err(|error| {
+                let why = format_args!("the directory cannot be made: {error}");
+                Failure::about(directory.display(), why)
+            })?;
+        }
+        let jobs = Pending::create(&directory.join(JOBS))?;
+        Ok(Self { jobs, pieces: Pending::create(&directory.join(PIECES))?, made })
     }
     /// Writes both lists.
     ///
@@ -55,19 +82,25 @@ impl Csv {
             .and_then(|()| csv::pieces(journal, &mut self.pieces))
             .map_err(|error| Failure::about("--csv", error))?;
         self.jobs.commit()?;
-        self.pieces.commit()
+        self.pieces.commit()?;
+        drop(self.made);
+        Ok(())
     }
 }
 
 impl Wanted {
-    /// Opens what was asked for.
+    /// Opens what was asked for, given what is read: what it is and its path.
     ///
     /// # Errors
-    /// Where a path cannot be written, or is asked for twice.
-    pub(crate) fn open(&self) -> Result<Files, Failure> {
-        if self.journal.is_some() && self.journal == self.trace {
-            return Err(Failure::new("--journal and --trace name the same file; name two"));
+    /// Where a path cannot be written, is asked for twice, or is the one that is read.
+    pub(crate) fn open(&self, read: (&str, &Path)) -> Result<Files, Failure> {
+        let mut written = Vec::new();
+        written.extend(self.journal.clone().map(|path| ("--journal", path)));
+        written.extend(self.trace.clone().map(|path| ("--trace", path)));
+        for list in [JOBS, PIECES] {
+            written.extend(self.csv.as_ref().map(|directory| ("--csv", directory.join(list))));
         }
+        output::keep_apart(&[read], &written)?;
         Ok(Files {
             journal: Pending::maybe(self.journal.as_ref())?,
             trace: Pending::maybe(self.trace.as_ref())?,

@@ -26,7 +26,12 @@ fn commands() -> Vec<(String, Vec<String>)> {
                 .map(str::to_string)
                 .or_else(|| snippet.strip_prefix("maracas ").map(str::to_string));
             let Some(snippet) = snippet.filter(|s| !s.contains('\n')) else { continue };
-            let words: Vec<String> = snippet.split_whitespace().map(String::from).collect();
+            let command = snippet.split(" | ").next().unwrap_or_default();
+            let words: Vec<String> = command
+                .split_whitespace()
+                .take_while(|word| *word != "|")
+                .map(String::from)
+                .collect();
             if !words.is_empty() {
                 found.push((document.to_string(), words));
             }
@@ -42,7 +47,7 @@ fn filled(word: &str) -> String {
         "FILE" | "examples/quickstart.toml" => root.join("examples/quickstart.toml"),
         "examples/periodic.toml" => root.join("examples/periodic.toml"),
         "FILE.csv" => return "tasks.csv".into(),
-        "NAME" => return "p-edf".into(),
+        "NAME" | "$policy" => return "p-edf".into(),
         "M" => return "2".into(),
         other => return other.into(),
     }

@@ -89,10 +89,11 @@ impl fmt::Display for TestResult {
             }
             Measure::Responses(list) => {
                 write!(f, "{}:", self.test)?;
-                for (vcpu, response, deadline) in list {
+                for (place, (vcpu, response, deadline)) in list.iter().enumerate() {
+                    let comma = if place == 0 { "" } else { "," };
                     match response {
-                        Some(r) => write!(f, " {vcpu} {r} of {deadline},")?,
-                        None => write!(f, " {vcpu} beyond {deadline},")?,
+                        Some(r) => write!(f, "{comma} {vcpu} {r} of {deadline}")?,
+                        None => write!(f, "{comma} {vcpu} beyond {deadline}")?,
                     }
                 }
                 write!(f, " ({sign})")

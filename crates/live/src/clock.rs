@@ -2,29 +2,37 @@
 //! switch records use the same clock, so no two clocks are ever compared.
 
 use maracas_core::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Translates between the kernel's monotonic nanoseconds and the machine's instants.
-#[derive(Clone, Copy, Debug)]
+/// Clones tell the same time.
+#[derive(Clone, Debug)]
 pub(crate) struct Clock {
-    start_ns: u64,
+    start_ns: Arc<AtomicU64>,
 }
 
 impl Clock {
     /// A clock that reads zero now.
     pub(crate) fn start() -> Self {
-        Self { start_ns: monotonic_ns() }
+        Self { start_ns: Arc::new(AtomicU64::new(monotonic_ns())) }
+    }
+    /// Reads zero now, as do all clones. Preparations do not count as part of a run.
+    pub(crate) fn restart(&self) {
+        self.start_ns.store(monotonic_ns(), Ordering::Relaxed);
     }
     /// Time since the start.
-    pub(crate) fn now(self) -> Instant {
+    pub(crate) fn now(&self) -> Instant {
         self.instant(monotonic_ns())
     }
     /// The instant of a kernel time stamp; what lies before the start counts as the start.
-    pub(crate) const fn instant(self, monotonic_ns: u64) -> Instant {
-        Instant::from_ticks(monotonic_ns.saturating_sub(self.start_ns))
+    pub(crate) fn instant(&self, monotonic_ns: u64) -> Instant {
+        Instant::from_ticks(monotonic_ns.saturating_sub(self.start_ns.load(Ordering::Relaxed)))
     }
     /// The kernel's time of an instant, for timers.
-    pub(crate) const fn monotonic_ns(self, at: Instant) -> u64 {
-        at.saturating_add(Duration::from_ticks(self.start_ns)).ticks()
+    pub(crate) fn monotonic_ns(&self, at: Instant) -> u64 {
+        let start = Duration::from_ticks(self.start_ns.load(Ordering::Relaxed));
+        at.saturating_add(start).ticks()
     }
 }
 

@@ -12,7 +12,8 @@
 //!   `EINTR`), with a *tripwire*: its budget event fires after [20 us](crate::machine::vcpu) of
 //!   service, and the agent freezes it or, where it stands before the head, the head.
 //!
-//! Where the head itself blocks, the agent sees it when it next looks: at the latest after [`WATCH`].
+//! Where the head itself blocks, the agent sees it when it next looks: after [`WATCH`] at the
+//! latest.
 
 pub(crate) mod brake;
 mod clocks;
@@ -305,6 +306,7 @@ impl Core {
             result = result.and(body.settle());
         }
         body.post = post;
+        body.frozen_from = mode;
         let frozen = post == Post::Frozen;
         if frozen {
             result = result.and(body.disarm());

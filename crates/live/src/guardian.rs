@@ -149,8 +149,13 @@ impl Guardian {
         Ok(())
     }
 
-    /// Lets the guardian go: the run has ended in order and left nothing.
-    pub fn goodbye(mut self) {
+    /// Lets the guardian go: the run has ended in order and left nothing. Dropping it does the
+    /// same.
+    pub fn goodbye(self) {}
+}
+
+impl Drop for Guardian {
+    fn drop(&mut self) {
         // A guardian that is gone already needs no goodbye.
         let _ = self.line.write_all(&[GOODBYE]);
         let _ = self.child.wait();

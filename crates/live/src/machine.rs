@@ -10,6 +10,7 @@ pub use handle::{Handle, JobGate, Members, Refusal, VcpuStatus};
 
 use crate::agent::{Council, lock};
 use crate::clock::Clock;
+use crate::control::Server;
 use crate::enact::Core;
 use crate::guardian::Guardian;
 use crate::host::cgroup::{Hierarchies, Tree};
@@ -20,7 +21,8 @@ use crate::journal::{Header, Ring, Scribe};
 use brain::Brain;
 use handle::Mailbox;
 use keeper::Keeper;
-use maracas_core::{CoreId, Duration, Instant, Policy, System, VcpuId};
+use maracas_core::admission::NotAdmitted;
+use maracas_core::{CoreId, Duration, Instant, Policy, System, Vcpu, VcpuId};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -55,10 +57,24 @@ pub struct Setup {
     pub cores: Vec<HardwareCore>,
     /// Names of the first VCPUs, by their place in `system.vcpus`.
     pub names: Vec<String>,
+    /// VCPUs that come later, with their names: the policy is asked about each when its first
+    /// program is to start, and what it refuses is not started.
+    pub later: Vec<(String, Vcpu)>,
     /// What runs on them.
     pub programs: Vec<Launch>,
     /// When the run ends; `None` = when the last program has ended or [`Handle::stop`] is called.
     pub duration: Option<Duration>,
+    /// Stays for VCPUs that others create when its own programs, if any, have ended.
+    pub serve: bool,
+}
+
+impl Setup {
+    /// All VCPUs of the setup with their names: the first ones, then the later ones.
+    fn vcpus(&self) -> impl Iterator<Item = (&Vcpu, Option<&str>)> {
+        let names = self.names.iter().map(|name| Some(name.as_str()));
+        let first = self.system.vcpus.iter().zip(names.chain(std::iter::repeat(None)));
+        first.chain(self.later.iter().map(|(name, vcpu)| (vcpu, Some(name.as_str()))))
+    }
 }
 
 /// What the host lets the machine do. Each thing that is missing has its next best.
@@ -71,7 +87,8 @@ pub struct Means {
     /// there is no FIFO either, programs are stopped by signals.
     pub freezer: bool,
     /// Budget events and switch records. Without them the threads' clocks are read at the earliest
-    /// exhaustion and every millisecond, and blocks and wakes are guessed from their standing still.
+    /// exhaustion and every millisecond, and blocks and wakes are guessed from their standing
+    /// still.
     pub events: bool,
 }
 
@@ -97,6 +114,8 @@ pub struct Outcome {
     pub duration: Duration,
     /// How every program ended; `None` where it was ended by us at the end of the run.
     pub programs: Vec<(String, Option<Exit>)>,
+    /// VCPUs that the policy refused when they arrived, and why; their programs were not started.
+    pub refused: Vec<(VcpuId, NotAdmitted)>,
     /// VCPUs with jobs of which no program ever reported an end: every one of their jobs was taken
     /// to end when it had received C, and with the next release at the latest.
     pub silent: Vec<VcpuId>,
@@ -140,6 +159,7 @@ pub struct Machine {
     mailbox: Arc<Mailbox>,
     cores: Vec<Mutex<Core>>,
     guardian: Option<Guardian>,
+    server: Option<Server>,
     /// Held as long as the run lasts, and let go by the kernel however it ends.
     claims: Vec<UnixDatagram>,
 }
@@ -169,18 +189,18 @@ impl Machine {
         let claims = claims?;
         let clock = Clock::start();
         let open = |(id, core): (usize, &HardwareCore)| {
-            Core::open(CoreId(id as u16), *core, clock, means).map(Mutex::new)
+            Core::open(CoreId(id as u16), *core, clock.clone(), means).map(Mutex::new)
         };
         let cores: Result<Vec<_>, _> = setup.cores.iter().enumerate().map(open).collect();
         let cores = cores.map_err(host("record context switches (CAP_PERFMON)"))?;
-        let first = setup.system.vcpus.iter().map(|vcpu| vcpu.id.0 + 1).max().unwrap_or(0);
+        let first = setup.vcpus().map(|(vcpu, _)| vcpu.id.0 + 1).max().unwrap_or(0);
         let hierarchies = Hierarchies::read().map_err(host("find the control groups"))?;
         // Last, since from here on something would be left behind.
         let tree = Tree::create(&hierarchies).map_err(host("create control groups"))?;
         let mailbox = Mailbox::new(tree, setup.cores.clone(), means, clock, first)
             .map_err(host("create an eventfd"))?;
         let mailbox = Arc::new(mailbox);
-        Ok(Self { setup, policy, header, mailbox, cores, guardian: None, claims })
+        Ok(Self { setup, policy, header, mailbox, cores, guardian: None, server: None, claims })
     }
 
     /// Gives back what was taken hold of, for a system that is not run after all.
@@ -188,14 +208,26 @@ impl Machine {
     /// # Errors
     /// Where a control group cannot be removed.
     pub fn abandon(self) -> io::Result<()> {
-        self.mailbox.remove_tree()
+        self.mailbox.close();
+        let removed = self.mailbox.remove_tree();
+        drop(self.server);
+        drop(self.guardian);
+        removed
     }
 
-    /// Puts the run under a guardian, which must have been started since [`Machine::new`]. It is
-    /// told goodbye at the run's end.
+    /// Puts the run under a guardian. It must have been started before [`Machine::new`], so that
+    /// no instant is left at which a death would leave groups behind; it is told goodbye last.
     #[must_use]
     pub fn guarded_by(mut self, guardian: Guardian) -> Self {
         self.guardian = Some(guardian);
+        self
+    }
+
+    /// Ends this service with the run, before the guardian hears goodbye: its socket is one of the
+    /// things that the guardian would have to remove.
+    #[must_use]
+    pub fn served_by(mut self, server: Server) -> Self {
+        self.server = Some(server);
         self
     }
 
@@ -211,11 +243,12 @@ impl Machine {
     /// # Errors
     /// Where a program could not be started or the runtime failed.
     pub fn run(self, sink: impl FnMut(&[u8]) + Send) -> Result<Outcome, Error> {
-        let Self { setup, policy, header, mailbox, cores, mut guardian, claims } = self;
+        let Self { setup, policy, header, mailbox, cores, mut guardian, server, claims } = self;
         // Page faults in an agent would be delays; where memory cannot be locked it runs without.
         // SAFETY: plain arguments.
         let locked = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } == 0;
         let ring = Ring::new();
+        mailbox.clock.restart();
         let scribe = Scribe::new(&header, &ring);
         let brain = Brain::new(policy, &setup.system, &setup.names, scribe, &cores, &mailbox);
         let council =
@@ -234,10 +267,11 @@ impl Machine {
         }
         drop(council);
         drop(cores);
+        // Whoever asks from here on hears that the system is ending.
+        mailbox.close();
+        drop(server);
         let removed = mailbox.remove_tree();
-        if let Some(guardian) = guardian {
-            guardian.goodbye();
-        }
+        drop(guardian);
         drop(claims);
         let mut outcome = result?;
         outcome.trouble.extend(removed.err().map(|error| error.to_string()));
@@ -288,12 +322,13 @@ fn oversee(
         }
     }
     mailbox.close();
+    let refused = std::mem::take(&mut keeper.refused);
     let programs = keeper.end(&mut trouble);
     if poisoned {
         return Err(Error::Panicked("an agent panicked".to_string()));
     }
     result?;
-    Ok(Outcome { duration, programs, silent, trouble })
+    Ok(Outcome { duration, programs, refused, silent, trouble })
 }
 
 /// Starts the agent and the brake thread of `core`.

@@ -25,7 +25,7 @@ use maracas_core::{CoreId, CoreSet, Duration, Instant, System, Vcpu, VcpuId};
 pub(crate) const ENTRY: Entry = Entry {
     name: "round-robin",
     paper: "Kleinrock, Analysis of a Time-Shared Processor, NRLQ 1964",
-    summary: "The VCPUs of a core take turns, a quantum each; promises nothing.",
+    summary: "the VCPUs of a core take turns, a quantum each; promises nothing",
     params: PARAMS,
     needs: Needs { jobs: false, visible_wakes: false, counters: false },
     claims: Claims { partitioned: true, work_conserving: true, no_miss_when_admitted: false },
@@ -36,7 +36,7 @@ pub(crate) const ENTRY: Entry = Entry {
 const QUANTUM: ParamSpec = ParamSpec {
     name: "quantum",
     kind: Kind::Time("10ms"),
-    help: "Time on the core before the next VCPU has its turn.",
+    help: "time on the core before the next VCPU has its turn",
 };
 const PARAMS: &[ParamSpec] = &[QUANTUM];
 

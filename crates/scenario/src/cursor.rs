@@ -230,6 +230,10 @@ impl<'a> Field<'a> {
         }
         Ok(duration)
     }
+    /// True or false.
+    pub(crate) fn flag(&self) -> Result<bool, Error> {
+        self.value().as_bool().ok_or_else(|| self.mismatch("true or false"))
+    }
     /// A length of time above zero.
     pub(crate) fn positive(&self) -> Result<Duration, Error> {
         let duration = self.duration()?;

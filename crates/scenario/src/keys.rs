@@ -26,7 +26,7 @@ pub static PLATFORM: Keys = closed("[platform]", &["cores"]);
 /// `[policy]`: every other key is a parameter of the policy.
 pub static POLICY: Keys = Keys { table: "[policy]", keys: &["name"], open: true };
 /// `[run]`
-pub static RUN: Keys = closed("[run]", &["duration", "seed"]);
+pub static RUN: Keys = closed("[run]", &["duration", "seed", "serve"]);
 /// `[overheads]`
 pub static OVERHEADS: Keys =
     closed("[overheads]", &["context_switch", "migration", "decision", "release"]);

@@ -33,7 +33,7 @@ pub(crate) fn scenario(text: &str, file: &str) -> Result<Scenario, Error> {
     let policy = policy(&root, &mut places)?;
     let run = run(&root)?;
     let overheads = overheads(&root)?;
-    let names = vcpu::Names::collect(&root)?;
+    let names = vcpu::Names::collect(&root, run.serve)?;
     let mut vcpus = vcpu::vcpus(&root, &names, platform.cores)?;
     let programs = program::programs(&root, &names, &mut vcpus, run.duration)?;
     let assumptions = assumptions(&vcpus, &programs);
@@ -113,12 +113,15 @@ fn param(field: &Field<'_>) -> Result<Value, Error> {
 }
 
 fn run(root: &Table<'_>) -> Result<Run, Error> {
-    let mut run = Run { duration: None, seed: 1 };
+    let mut run = Run { duration: None, seed: 1, serve: false };
     if let Some(table) = root.table("run", &keys::RUN)? {
         run.duration = table.get("duration").map(|field| field.positive()).transpose()?;
         if let Some(field) = table.get("seed") {
             // TOML's integers end there.
             run.seed = field.whole(0..=i64::MAX as u64)?;
+        }
+        if let Some(field) = table.get("serve") {
+            run.serve = field.flag()?;
         }
     }
     Ok(run)

@@ -53,6 +53,9 @@ pub struct Run {
     pub duration: Option<Duration>,
     /// Seed of everything that is drawn at random; 1 where the file says nothing.
     pub seed: u64,
+    /// Whether a live run stays for VCPUs that are created while it runs, when its own programs
+    /// have ended or there are none.
+    pub serve: bool,
 }
 
 /// What the simulator charges to whoever causes it; zero where the file says nothing.

@@ -19,6 +19,10 @@ pub struct Chart {
     ticks_per_ns: u64,
     cores: u16,
     names: Vec<String>,
+    /// Where the journal ends.
+    end: Instant,
+    /// Those with a row whatever they did: the VCPUs of the start and those that ran.
+    shown: Vec<VcpuId>,
     bars: Vec<Bar>,
     arrows: Vec<Arrow>,
 }
@@ -101,13 +105,24 @@ impl Chart {
             ticks_per_ns: header.system.ticks_per_ns.max(1),
             cores: header.system.cores.len() as u16,
             names: Vec::new(),
+            end: Instant::ZERO,
+            shown: header.system.vcpus.iter().map(|vcpu| vcpu.id).collect(),
             bars: Vec::new(),
             arrows: Vec::new(),
         };
         let (mut chart, end) = Follower::journal(journal, blank)?;
         chart.to = chart.to.min(end).max(from);
+        chart.end = end;
         chart.arrows.retain(|arrow| arrow.at <= chart.to);
+        let shown = std::mem::take(&mut chart.shown);
+        chart.arrows.retain(|arrow| shown.contains(&arrow.vcpu));
+        chart.bars.retain(|bar| shown.contains(&bar.vcpu));
+        chart.shown = shown;
         Ok(chart)
+    }
+    /// Where the journal ends: nothing is drawn from there on.
+    pub const fn journal_end(&self) -> Instant {
+        self.end
     }
     /// Writes the chart as text.
     ///
@@ -127,9 +142,15 @@ impl Chart {
     fn name(&self, vcpu: VcpuId) -> &str {
         self.names.get(vcpu.0 as usize).map_or("", String::as_str)
     }
-    /// All VCPUs that are named, by id.
+    /// All VCPUs that have a row, by id. One that was refused and never ran has none.
     fn vcpus(&self) -> impl Iterator<Item = VcpuId> {
-        (0..).zip(&self.names).filter(|(_, name)| !name.is_empty()).map(|(id, _)| VcpuId(id))
+        let named = (0..).zip(&self.names).filter(|(_, name)| !name.is_empty());
+        named.map(|(id, _)| VcpuId(id)).filter(|id| self.shown.contains(id))
+    }
+    /// Those that are drawn on some core, by id.
+    fn on_cores(&self) -> impl Iterator<Item = VcpuId> {
+        let drawn = |id: &VcpuId| self.bars.iter().any(|bar| bar.vcpu == *id && bar.core.is_some());
+        self.vcpus().filter(drawn)
     }
     fn show_vcpu(&mut self, vcpu: VcpuId, name: Option<&str>) {
         let index = vcpu.0 as usize;
@@ -189,6 +210,9 @@ impl Listener for Chart {
             Mode::Background => State::Background,
         };
         let (vcpu, core) = (span.vcpu, Some(span.core));
+        if !self.shown.contains(&vcpu) {
+            self.shown.push(vcpu);
+        }
         self.bar(Bar { vcpu, core, state, from: span.from, to: span.to });
     }
     fn wait(&mut self, wait: &Wait) {

@@ -1,6 +1,6 @@
 //! The table that every run ends with.
 
-use crate::report::{CoreReport, Report, TaskReport};
+use crate::report::{CoreReport, Delivered, Report, TaskReport};
 use std::fmt::Write as _;
 use std::io;
 
@@ -72,12 +72,15 @@ struct Row {
 
 fn row(task: &TaskReport) -> Row {
     let delivered = &task.delivered;
-    let mean = match (delivered.mean_ns, delivered.mean_of_all_ns) {
+    let judged = is_judged(delivered);
+    let mean = match (delivered.mean_ns.filter(|_| judged), delivered.mean_of_all_ns) {
         (Some(mean), _) => time(mean),
         (None, Some(mean)) => format!("{}*", time(mean)),
         (None, None) => "-".into(),
     };
-    let optional = |ns: Option<u64>| ns.map_or_else(|| "-".into(), |ns| time(ns as f64));
+    let error = |ns: Option<u64>| {
+        ns.filter(|_| judged).map_or_else(|| "-".into(), |ns| time(ns as f64))
+    };
     let promised = if task.period_ns == 0 {
         "-".into()
     } else {
@@ -88,8 +91,8 @@ fn row(task: &TaskReport) -> Row {
             task.name.clone(),
             promised,
             mean,
-            optional(delivered.error_p50_ns),
-            optional(delivered.error_p99_ns),
+            error(delivered.error_p50_ns),
+            error(delivered.error_p99_ns),
             time(task.foreground_ns as f64),
             time(task.background_ns as f64),
             percent(task.share),
@@ -97,9 +100,15 @@ fn row(task: &TaskReport) -> Row {
             task.migrations.to_string(),
             if task.jobs == 0 { "-".into() } else { task.misses.to_string() },
         ],
-        off: delivered.error_p99_ns.is_some_and(|error| error > task.budget_ns / 100),
+        off: judged && delivered.error_p99_ns.is_some_and(|error| error > task.budget_ns / 100),
         missed: task.misses > 0,
     }
+}
+
+/// Whether the periods that are judged stand for all: half of them at least. Fewer are chance, such
+/// as the one in which a late job filled the whole period.
+const fn is_judged(delivered: &Delivered) -> bool {
+    delivered.periods > 0 && delivered.periods >= delivered.periods_without_demand
 }
 
 /// Chooses the gap between columns and cuts the names so that a line fits `width`.
@@ -140,7 +149,7 @@ fn footnotes(report: &Report, out: &mut impl io::Write) -> io::Result<()> {
     let left_out: Vec<String> = report
         .tasks
         .iter()
-        .filter(|task| task.delivered.periods > 0 && task.delivered.periods_without_demand > 0)
+        .filter(|task| is_judged(&task.delivered) && task.delivered.periods_without_demand > 0)
         .map(|task| {
             let delivered = &task.delivered;
             let all = delivered.periods + delivered.periods_without_demand;
@@ -153,12 +162,14 @@ fn footnotes(report: &Report, out: &mut impl io::Write) -> io::Result<()> {
             writeln!(out, "{line}")?;
         }
     }
-    if report
-        .tasks
-        .iter()
-        .any(|task| task.delivered.mean_ns.is_none() && task.delivered.mean_of_all_ns.is_some())
-    {
-        writeln!(out, "* it blocked in every period (its jobs were done): mean over all of them")?;
+    let starred = |task: &&TaskReport| {
+        !is_judged(&task.delivered) && task.delivered.mean_of_all_ns.is_some()
+    };
+    let starred: Vec<_> = report.tasks.iter().filter(starred).collect();
+    if !starred.is_empty() {
+        let with_jobs = starred.iter().all(|task| task.jobs > 0);
+        let why = if with_jobs { " (its jobs were done)" } else { "" };
+        writeln!(out, "* blocked in most of its periods{why}: mean over all of them, no errors")?;
     }
     Ok(())
 }

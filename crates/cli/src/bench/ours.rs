@@ -41,8 +41,9 @@ pub(super) fn measure(
     setup.cores = vec![HardwareCore(bench.core as u32)];
     let policy = (case.entry.build)(&case.start, &case.params)
         .map_err(|_| Failure::new("the policy refuses the target"))?;
+    let guardian = live::guard()?.guardian;
     let machine = Machine::new(setup, policy, case.header()).map_err(Failure::new)?;
-    let machine = live::guarded(machine, Vec::new())?;
+    let machine = machine.guarded_by(guardian);
     let handle = machine.handle();
     let noise = Spin::start(bench.core)?;
     let mut journal = Vec::new();

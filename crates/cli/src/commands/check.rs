@@ -1,12 +1,13 @@
 //! `maracas check`: would it be admitted?
 
-use crate::case::{Case, Machine, Overrides};
+use crate::case::{Machine, Overrides};
 use crate::failure::{Answer, Outcome};
+use crate::live;
 use crate::output;
+use crate::source::Source;
 use crate::verdict;
 use maracas_core::System;
 use maracas_scenario::suggest;
-use std::path::PathBuf;
 
 /// Say whether a scenario would be admitted, with every test's numbers
 ///
@@ -15,8 +16,8 @@ use std::path::PathBuf;
 /// Example: maracas check examples/quickstart.toml --machine live --suggest
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// The scenario
-    file: PathBuf,
+    #[command(flatten)]
+    source: Source,
     /// For which machine
     #[arg(long, value_enum, default_value_t = Machine::Sim)]
     machine: Machine,
@@ -31,7 +32,11 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Outcome {
-    let case = Case::read(&args.file, args.machine, &args.overrides)?;
+    let case = args.source.case(args.machine, &args.overrides)?;
+    if args.machine == Machine::Live {
+        // Whatever `run` would refuse in the programs is refused here.
+        live::setup(&case, None)?;
+    }
     let verdict = verdict::of(&case);
     let suggestions = match &case.scenario {
         Some(scenario) if args.suggest && !verdict.accepted() => {
@@ -46,8 +51,8 @@ pub(super) fn run(args: &Args) -> Outcome {
         json["suggestions"] = suggestions.into();
         output::line(&format!("{json:#}"))?;
     } else {
-        for assumption in case.assumptions() {
-            output::line(&format!("note: {assumption}"))?;
+        if args.machine == Machine::Sim {
+            case.assumptions().iter().for_each(|text| output::note(text));
         }
         output::print(&verdict::text(&case, &verdict))?;
         if args.suggest && !verdict.accepted() {

@@ -36,6 +36,10 @@ pub(super) fn run(args: &Args) -> Outcome {
     let mut command = super::definition().disable_help_subcommand(true);
     command.build();
     match &args.directory {
+        Some(directory) if !directory.is_dir() => {
+            let why = "make the directory first; help of one command: maracas sim --help";
+            return Err(Failure::about(directory.display(), why));
+        }
         Some(directory) => write_pages(directory, &command, "maracas")?,
         None => output::print(&page(command)?)?,
     }

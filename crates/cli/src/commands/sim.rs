@@ -5,11 +5,11 @@ use crate::failure::{Answer, Failure, Outcome};
 use crate::observe::Watch;
 use crate::output;
 use crate::results;
+use crate::source::Source;
 use crate::verdict;
 use maracas_core::{Duration, Instant};
 use maracas_sim::{Options, Overheads};
 use maracas_trace::Report;
-use std::path::PathBuf;
 
 /// Simulate a scenario or a bare task set
 ///
@@ -19,17 +19,13 @@ use std::path::PathBuf;
 /// Example: maracas sim --taskset tasks.csv --cores 4 --policy g-edf --until 10s --json
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// The scenario
-    #[arg(conflicts_with = "taskset")]
-    file: Option<PathBuf>,
-    /// A task set in place of a scenario: CSV with columns cost_us and period_us and, where
-    /// wanted, deadline_us and offset_us
-    #[arg(long, value_name = "FILE")]
-    taskset: Option<PathBuf>,
+    #[command(flatten)]
+    source: Source,
     #[command(flatten)]
     overrides: Overrides,
     /// How long to simulate; without it, the scenario's duration or 10s
-    #[arg(long, value_name = "TIME", value_parser = crate::args::positive)]
+    #[arg(long, visible_alias = "duration", value_name = "TIME")]
+    #[arg(value_parser = crate::args::positive)]
     until: Option<Duration>,
     /// Seed of everything random, in place of the scenario's
     #[arg(long)]
@@ -48,16 +44,10 @@ pub(crate) struct Args {
 pub(super) const DEFAULT_UNTIL: Duration = Duration::from_secs(10);
 
 pub(super) fn run(args: &Args) -> Outcome {
-    let mut case = match (&args.file, &args.taskset) {
-        (Some(file), _) => Case::read(file, Machine::Sim, &args.overrides)?,
-        (None, Some(file)) => Case::tasks(file, &args.overrides)?,
-        (None, None) => {
-            return Err(Failure::new("name a scenario, or a task set with --taskset FILE"));
-        }
-    };
+    let mut case = args.source.case(Machine::Sim, &args.overrides)?;
     case.seed = args.seed.unwrap_or(case.seed);
     output::leave_nothing_at_signals()?;
-    let files = args.results.open()?;
+    let files = args.results.open(args.source.named()?)?;
     let mut options = options(&case, args.until);
     options.late = args.late.unwrap_or(Duration::ZERO);
     options.hidden_wakes = args.hidden_wakes;

@@ -1,7 +1,8 @@
 //! Places in a foreground line become real-time priorities.
 //!
-//! Only the order counts, so whoever holds a priority that still fits keeps it: under rate-monotonic
-//! order a VCPU is raised to the same priority for ever, and a raise is one call a thread.
+//! Only the order counts, so whoever holds a priority that still fits keeps it: under
+//! rate-monotonic order a VCPU is raised to the same priority for ever, and a raise is one call a
+//! thread.
 
 use crate::machine::vcpu::{Live, Post};
 use maracas_core::contract::{Grant, Line};

@@ -81,7 +81,7 @@ impl Core {
         if self.read_clocks() {
             return;
         }
-        // A bound, so that a storm of switches cannot keep the agent here: the rest comes next time.
+        // A bound, so that a storm of switches cannot keep the agent here: the rest comes later.
         for _ in 0..16_384 {
             if self.tracker.peeked.is_none() {
                 self.tracker.peeked = self.tracker.switches.as_mut().and_then(Switches::next);

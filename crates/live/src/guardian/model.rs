@@ -4,8 +4,8 @@
 //! calls, in the order of [`Protocol::REAL`]. The repair itself is driven by that very order
 //! ([`super::restore`]). Runtime and guardian may die before any step; programs may fork, and end,
 //! before any step, and the brake, a thread of its own, may freeze or thaw a group before any step
-//! of anything but that VCPU's end. Another order is another [`Protocol`]: the tests show that wrong ones are
-//! found out.
+//! of anything but that VCPU's end. Another order is another [`Protocol`]: the tests show that
+//! wrong ones are found out.
 //!
 //! # What is checked
 //! 1. *Quiet end*: where nothing more must happen, no thread has real-time priority, no group is
@@ -13,9 +13,6 @@
 //!    lives on outside. `clean` must run only after a guardian died; it may run at any time.
 //! 2. *Repair ends*: once the runtime is dead no sequence of steps goes round in a circle.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::{Deref, DerefMut};
 
 /// The most VCPUs that a search takes; three show every way in which they can be interleaved on
@@ -281,34 +278,6 @@ pub struct Found {
     pub counterexample: Option<(Vec<String>, String)>,
 }
 
-/// Mixes words by multiplication (Fibonacci hashing: Knuth, The Art of Computer Programming 3,
-/// 6.4). The states are no adversary's, and a search hashes ten for each that it keeps.
-#[derive(Clone, Copy, Default)]
-struct Mix(u64);
-
-impl Hasher for Mix {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-    fn write_u8(&mut self, word: u8) {
-        self.write_u64(u64::from(word));
-    }
-    fn write_isize(&mut self, word: isize) {
-        self.write_u64(word as u64);
-    }
-    fn write_usize(&mut self, word: usize) {
-        self.write_u64(word as u64);
-    }
-    fn write_u64(&mut self, word: u64) {
-        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-}
-
 /// How far the search goes.
 #[derive(Clone, Debug)]
 pub struct Scope {
@@ -329,8 +298,8 @@ pub struct Scope {
 /// Searches every state that can be reached, in breadth.
 pub fn search(protocol: &Protocol, scope: &Scope) -> Found {
     let start = State::start(scope);
-    let mut numbers = HashMap::<State, usize, BuildHasherDefault<Mix>>::default();
-    numbers.insert(start, 0);
+    let mut known = Known::new();
+    known.number(&start, 0);
     let mut states = vec![(start, 0usize, Label::RuntimeDies)];
     let mut arrows: Vec<(usize, usize)> = Vec::new();
     let mut next = 0;
@@ -345,13 +314,10 @@ pub fn search(protocol: &Protocol, scope: &Scope) -> Found {
         }
         for (label, successor) in moves.list {
             let dead = state.runtime == Runtime::Dead;
-            let number = match numbers.entry(successor) {
-                Entry::Occupied(known) => *known.get(),
-                Entry::Vacant(place) => {
-                    states.push((*place.key(), next, label));
-                    *place.insert(states.len() - 1)
-                }
-            };
+            let (number, is_new) = known.number(&successor, states.len());
+            if is_new {
+                states.push((successor, next, label));
+            }
             if dead {
                 arrows.push((next, number));
             }
@@ -422,7 +388,7 @@ impl State {
             runtime: Runtime::Alive,
             guardian: Repairer::Idle,
             clean: Repairer::Idle,
-            // The run's tree is the first thing that it makes, before the guardian starts.
+            // The guardian stands first; then the run's tree is made, before any VCPU.
             registered: true,
             guardians: scope.guardians,
             cleans: scope.cleans,
@@ -452,5 +418,7 @@ impl State {
     }
 }
 
+mod known;
 mod moves;
+use known::Known;
 use moves::{Label, Moves};

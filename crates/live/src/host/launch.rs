@@ -142,7 +142,9 @@ pub fn resolve(command: &Command) -> io::Result<PathBuf> {
 }
 
 /// Starts a program in its group, confined to its core, as `SCHED_OTHER`, and returns once all is
-/// set and the program waits for [`Child::release`]. Call it from a thread that is not real-time.
+/// set and the program waits for [`Child::release`]. A fork holds the caller's memory map, for
+/// which an agent of the same process may have to wait: call it from a thread that no program can
+/// preempt meanwhile (an agent was seen blocked for 900 ms by one that was not real-time).
 ///
 /// # Errors
 /// `NotFound` for an unknown program; else the step that failed, and nothing runs on.

@@ -48,6 +48,10 @@ pub(crate) struct Brain<'a> {
     /// Bodies of VCPUs that ended, for whoever waits to dispose of them.
     destroyed: Vec<(VcpuId, SyncSender<Ended>)>,
     fed: bool,
+    /// How many ask that nothing be frozen or moved.
+    held: u32,
+    /// Moves were put off meanwhile.
+    behind: bool,
 }
 
 impl<'a> Brain<'a> {
@@ -78,6 +82,8 @@ impl<'a> Brain<'a> {
             events: Vec::with_capacity(4096),
             destroyed: Vec::new(),
             fed: false,
+            held: 0,
+            behind: false,
         }
     }
 
@@ -233,6 +239,7 @@ impl<'a> Brain<'a> {
 
     /// Changes on all cores how many ask that nothing be frozen.
     fn brakes(&mut self, change: impl Fn(u32) -> u32) {
+        self.held = change(self.held);
         for core in self.cores {
             let mut core = lock(core);
             core.without_brakes = change(core.without_brakes);
@@ -292,9 +299,18 @@ impl Brain<'_> {
         }
     }
 
-    /// Brings every body to the core where the plan has its VCPU.
+    /// Brings every body to the core where the plan has its VCPU. Not while a program is being
+    /// started: that holds the lock which confining a group to a core takes, perhaps while our own
+    /// foreground keeps it off the cores, and nobody would enforce budgets until it has one (a
+    /// second was measured). What was put off is done with the next decision after.
     fn moves(&mut self) {
-        for to in self.plan.dirty().iter() {
+        if self.held > 0 {
+            self.behind = true;
+            return;
+        }
+        let all = std::mem::take(&mut self.behind);
+        let cores = (0..self.plan.cores() as u16).map(CoreId).filter(|_| all).collect();
+        for to in self.plan.dirty().union(cores).iter() {
             for place in 0.. {
                 let line = self.plan.line(to);
                 let grant = line.foreground.iter().chain(&line.background).nth(place);

@@ -141,6 +141,8 @@ pub(crate) struct Mailbox {
     bell: Bell,
     next_id: AtomicU32,
     stopping: AtomicBool,
+    /// The agents are gone.
+    closed: AtomicBool,
     /// Wakes the keeper of the programs.
     pub(super) keeper: Bell,
     pub(crate) clock: Clock,
@@ -168,6 +170,7 @@ impl Mailbox {
             bell: Bell::new()?,
             next_id: AtomicU32::new(first_id),
             stopping: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
             keeper: Bell::new()?,
             clock,
             tree: Mutex::new(Some(tree)),
@@ -178,10 +181,14 @@ impl Mailbox {
             ended: Mutex::default(),
         })
     }
-    /// Puts a request in and rings.
+    /// Puts a request in and rings. A late one is dropped, and with it the way of its answer.
     pub(crate) fn post(&self, request: Request) {
-        lock(&self.queue).push(request);
-        self.bell.ring();
+        let mut queue = lock(&self.queue);
+        if !self.closed.load(Ordering::Acquire) {
+            queue.push(request);
+            drop(queue);
+            self.bell.ring();
+        }
     }
     /// Makes something in the run's control groups.
     pub(super) fn in_tree<T>(&self, make: impl FnOnce(&Tree) -> io::Result<T>) -> io::Result<T> {
@@ -197,6 +204,11 @@ impl Mailbox {
         let (reply, answer) = sync_channel(1);
         self.post(request(reply));
         answer.recv_timeout(PATIENCE).map_err(|_| Refusal::Ending)
+    }
+    /// Asks the policy about a VCPU that arrives: the core where it begins.
+    pub(super) fn arrive(&self, name: &str, vcpu: &Vcpu) -> Result<CoreId, Refusal> {
+        let (name, vcpu) = (name.to_string(), vcpu.clone());
+        self.ask(|reply| Request::Create { name, vcpu, reply })?
     }
     /// Changes control groups for `id`, given its core, while nothing is frozen.
     pub(super) fn held<T>(&self, id: VcpuId, act: impl FnOnce(CoreId) -> T) -> Result<T, Refusal> {
@@ -228,34 +240,66 @@ impl Mailbox {
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
-    /// Drops the requests that nobody will answer any more: their callers hear [`Refusal::Ending`].
+    /// Drops the requests that nobody will answer any more: their callers hear [`Refusal::Ending`],
+    /// and so does whoever asks later.
     pub(crate) fn close(&self) {
         self.stopping.store(true, Ordering::Release);
-        lock(&self.queue).clear();
+        let mut queue = lock(&self.queue);
+        self.closed.store(true, Ordering::Release);
+        queue.clear();
     }
 }
 
 impl Mailbox {
-    /// Lets the threads of a VCPU that ended go where they came from; where the runtime started
-    /// them, its keeper ends them.
+    /// Ends a VCPU and lets its threads go.
+    pub(super) fn destroy(&self, id: VcpuId) -> Result<(), Refusal> {
+        let live = self.ask(|reply| Request::Destroy { id, reply })??;
+        // Moving threads holds locks of the kernel that freezing takes.
+        let held = self.ask(|reply| Request::Hold { id, reply }).is_ok();
+        let dismissed = self.dismiss(id, live);
+        if held {
+            self.post(Request::Unhold);
+        }
+        dismissed
+    }
+    /// Lets the threads of a VCPU that ended go where they came from, their process too if that
+    /// was its last one; where the runtime started them, its keeper ends them.
     fn dismiss(&self, id: VcpuId, live: Option<Box<Live>>) -> Result<(), Refusal> {
         if let Some(mut live) = live {
             live.release()?;
         }
-        match lock(&self.bound).remove(&id) {
-            Some((pid, group)) => {
-                if let (Some(client), Some(group)) =
-                    (lock(&self.clients).get(&pid), Arc::into_inner(group))
-                {
-                    client.dismiss(group)?;
-                }
-            }
-            None => {
-                lock(&self.ended).push(id);
-                self.keeper.ring();
-            }
+        let mut clients = lock(&self.clients);
+        let mut bound = lock(&self.bound);
+        let Some((pid, group)) = bound.remove(&id) else {
+            lock(&self.ended).push(id);
+            self.keeper.ring();
+            return Ok(());
+        };
+        let last = bound.values().all(|(other, _)| *other != pid);
+        drop(bound);
+        if let (Some(client), Some(group)) = (clients.get(&pid), Arc::into_inner(group)) {
+            client.dismiss(group)?;
+        }
+        if last && let Some(client) = clients.remove(&pid) {
+            client.release()?;
         }
         Ok(())
+    }
+    /// Whether threads of foreign processes are bound.
+    pub(super) fn has_guests(&self) -> bool {
+        !lock(&self.bound).is_empty()
+    }
+    /// Ends the VCPUs whose foreign threads have all ended.
+    pub(super) fn end_deserted(&self) {
+        let is_empty = |group: &Group| group.is_populated().is_ok_and(|populated| !populated);
+        let bound = lock(&self.bound);
+        let empty = bound.iter().filter(|(_, (_, group))| is_empty(group));
+        let empty: Vec<_> = empty.map(|(id, _)| *id).collect();
+        drop(bound);
+        for id in empty {
+            // Somebody else may have ended it meanwhile; what is left, the run's end removes.
+            let _ = self.destroy(id);
+        }
     }
     /// VCPUs that somebody ended and whose programs the keeper shall end.
     pub(super) fn ended(&self) -> Vec<VcpuId> {
@@ -263,9 +307,8 @@ impl Mailbox {
     }
     /// Lets all foreign processes go; the agents are gone already.
     pub(super) fn dismiss_all(&self) -> Result<(), Refusal> {
-        while let Some((id, _)) = lock(&self.bound).first_key_value().map(|(id, b)| (*id, b.0)) {
-            self.dismiss(id, None)?;
-        }
+        let bound: Vec<_> = lock(&self.bound).keys().copied().collect();
+        bound.into_iter().try_for_each(|id| self.dismiss(id, None))?;
         while let Some((_, client)) = lock(&self.clients).pop_first() {
             client.release()?;
         }
@@ -302,13 +345,15 @@ impl Handle {
         members: &Members,
     ) -> Result<(VcpuId, CoreId), Refusal> {
         let id = VcpuId(self.mailbox.next_id.fetch_add(1, Ordering::Relaxed));
-        let (name, vcpu) = (name.to_string(), Vcpu { id, ..vcpu });
-        let core = self.ask(|reply| Request::Create { name: name.clone(), vcpu, reply })??;
+        let core = self.mailbox.arrive(name, &Vcpu { id, ..vcpu })?;
         let hardware = self.mailbox.cores[usize::from(core.0)];
         match self.mailbox.held(id, |_| self.bind(id, members, hardware)).and_then(|bound| bound) {
             Ok(group) => {
-                let live = Live::new(id, name, group, hardware, None, self.mailbox.means);
+                let (name, means) = (name.to_string(), self.mailbox.means);
+                let live = Live::new(id, name, group, hardware, None, means);
                 self.mailbox.post(Request::Attach(Box::new(live)));
+                // From now on the keeper looks whether the threads live.
+                self.mailbox.keeper.ring();
                 Ok((id, core))
             }
             Err(refusal) => {
@@ -332,8 +377,7 @@ impl Handle {
     /// # Errors
     /// Where it is unknown.
     pub fn destroy(&self, id: VcpuId) -> Result<(), Refusal> {
-        let live = self.ask(|reply| Request::Destroy { id, reply })??;
-        self.mailbox.dismiss(id, live)
+        self.mailbox.destroy(id)
     }
 
     /// All VCPUs, by increasing id.

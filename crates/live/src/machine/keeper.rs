@@ -1,7 +1,7 @@
 //! Programs: starting them, noticing their ends, ending them. Done by the thread that called
 //! `run`, which stands between the programs and the agents in priority.
 
-use super::handle::{Mailbox, Request};
+use super::handle::{Mailbox, Refusal, Request};
 use super::vcpu::Live;
 use super::{Error, Launch, Setup};
 use crate::agent::wait::{Alarm, Poll, Token, wait};
@@ -9,8 +9,10 @@ use crate::guardian::Guardian;
 use crate::host::cgroup::Group;
 use crate::host::launch::{self, Child, Exit};
 use crate::host::sched;
+use maracas_core::admission::NotAdmitted;
 use maracas_core::{Duration, Instant, VcpuId};
 use std::collections::BTreeMap;
+use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -22,7 +24,8 @@ const GRACE: time::Duration = time::Duration::from_millis(200);
 /// that they cannot preempt it while it forks. A fork holds our memory map, for which an agent must
 /// wait then: both were seen blocked for 900 ms.
 const PRIORITY: u8 = 97;
-/// How often a VCPU whose programs have ended is looked at for children that live on.
+/// How often a VCPU whose programs have ended is looked at for children that live on, and one of
+/// a foreign process for threads that live on.
 const PATROL: Duration = Duration::from_millis(100);
 
 /// One program and where it is in its life.
@@ -40,7 +43,7 @@ enum Life {
 /// The group of a VCPU whose programs we start.
 struct Home {
     group: Arc<Group>,
-    /// It has left, or was never admitted: nothing more is started in it.
+    /// It has left: nothing more is started in it.
     left: bool,
 }
 
@@ -50,6 +53,8 @@ pub(super) struct Keeper<'a> {
     mailbox: &'a Mailbox,
     programs: Vec<Program<'a>>,
     homes: BTreeMap<VcpuId, Home>,
+    /// VCPUs that were refused when they arrived.
+    pub(super) refused: Vec<(VcpuId, NotAdmitted)>,
     guardian: Option<&'a mut Guardian>,
     poll: Poll,
     alarm: Alarm,
@@ -70,22 +75,27 @@ impl<'a> Keeper<'a> {
         }
         let program = |launch| Program { launch, life: Life::Waiting };
         let programs = setup.programs.iter().map(program).collect();
-        Ok(Self { setup, mailbox, programs, homes: BTreeMap::new(), guardian, poll, alarm })
+        let (homes, refused) = (BTreeMap::new(), Vec::new());
+        Ok(Self { setup, mailbox, programs, homes, refused, guardian, poll, alarm })
     }
 
     /// Keeps the programs until the run is over.
     pub(super) fn keep(&mut self) -> Result<(), Error> {
-        let end = self.setup.duration.map_or(Instant::NEVER, |length| Instant::ZERO + length);
+        // Counted from when the first programs begin: making them ready is no part of it.
+        let mut end = Instant::NEVER;
         let mut ready = Vec::with_capacity(64);
         // Refused only where nothing else is at real-time priority either.
         let _ = sched::set_fifo(0, PRIORITY, true);
         loop {
             let now = self.mailbox.clock.now();
             self.start_due(now)?;
+            if let Some(length) = self.setup.duration.filter(|_| end == Instant::NEVER) {
+                end = self.mailbox.clock.now().saturating_add(length);
+            }
             self.stop_due(now);
             self.collect();
             let over = self.setup.duration.is_none()
-                && !self.programs.is_empty()
+                && !self.setup.serve
                 && self.programs.iter().all(|program| matches!(program.life, Life::Ended(_)));
             if over || now >= end || self.mailbox.is_stopping() {
                 return Ok(());
@@ -111,53 +121,86 @@ impl<'a> Keeper<'a> {
         self.poll.add(guardian.watch().as_raw_fd(), Token::Guardian).map_err(host)
     }
 
+    /// Starts what is due: first all are made ready, which takes milliseconds each, then all begin.
+    /// What is to start together does so, and nobody's beginning is disturbed.
     fn start_due(&mut self, now: Instant) -> Result<(), Error> {
+        let mut ready = Vec::new();
         for index in 0..self.programs.len() {
             let program = &self.programs[index];
             if matches!(program.life, Life::Waiting) && program.launch.start <= now {
                 let launch = program.launch;
-                let started = self.start(launch, index as u32);
-                let child = started.map_err(|error| Error::Start(launch.name.clone(), error))?;
-                self.programs[index].life = child.map_or(Life::Ended(None), Life::Running);
+                let made = self.make_ready(launch, index as u32);
+                let made = made.map_err(|error| Error::Start(launch.name.clone(), error))?;
+                self.programs[index].life = match made {
+                    Some((child, request)) => {
+                        ready.push((index, request));
+                        Life::Running(child)
+                    }
+                    None => Life::Ended(None),
+                };
+            }
+        }
+        for (index, request) in ready {
+            self.mailbox.post(request);
+            let Program { launch, life } = &mut self.programs[index];
+            if let Life::Running(child) = life {
+                child.release().map_err(|error| Error::Start(launch.name.clone(), error))?;
             }
         }
         Ok(())
     }
 
-    /// Starts one program; `None` where its VCPU is gone.
-    fn start(&mut self, launch: &Launch, index: u32) -> std::io::Result<Option<Child>> {
+    /// Whether the VCPU is there; the policy is asked about one that arrives now.
+    fn is_admitted(&mut self, id: VcpuId) -> io::Result<bool> {
+        if let Some(home) = self.homes.get(&id) {
+            return Ok(!home.left);
+        }
+        if self.refused.iter().any(|(refused, _)| *refused == id) {
+            return Ok(false);
+        }
+        let mut later = self.setup.later.iter();
+        let Some((name, vcpu)) = later.find(|(_, vcpu)| vcpu.id == id) else { return Ok(true) };
+        match self.mailbox.arrive(name, vcpu) {
+            Ok(_) => Ok(true),
+            Err(Refusal::NotAdmitted(why)) => {
+                self.refused.push((id, why));
+                Ok(false)
+            }
+            Err(refusal) => Err(io::Error::other(refusal)),
+        }
+    }
+
+    /// A program that waits before its first instruction, and how the agents are told of it; `None`
+    /// where its VCPU is gone or was refused.
+    fn make_ready(&mut self, launch: &Launch, index: u32) -> io::Result<Option<(Child, Request)>> {
         let id = launch.vcpu;
+        if !self.is_admitted(id)? {
+            return Ok(None);
+        }
         let first = !self.homes.contains_key(&id);
         if first {
             let group = Arc::new(self.mailbox.in_tree(|tree| tree.vcpu(id))?);
             self.homes.insert(id, Home { group, left: false });
         }
-        let home = &self.homes[&id];
-        if home.left {
-            return Ok(None);
-        }
-        let group = Arc::clone(&home.group);
+        let group = Arc::clone(&self.homes[&id].group);
         let spawned = self.mailbox.held(id, |place| {
             let core = self.setup.cores[usize::from(place.0)];
             launch::spawn(&launch.command, &group, core).map(|child| (child, core))
         });
-        let (mut child, core) = spawned.map_err(std::io::Error::other)??;
+        let (child, core) = spawned.map_err(io::Error::other)??;
         self.poll.add(child.pidfd.as_raw_fd(), Token::Budget(VcpuId(index)))?;
-        if first {
+        let request = if first {
             let (name, means) = (self.name(id), self.mailbox.means);
-            let live = Live::new(id, name, group, core, Some(child.pid), means);
-            self.mailbox.post(Request::Attach(Box::new(live)));
+            Request::Attach(Box::new(Live::new(id, name, group, core, Some(child.pid), means)))
         } else {
-            self.mailbox.post(Request::Rescan(id));
-        }
-        child.release()?;
-        Ok(Some(child))
+            Request::Rescan(id)
+        };
+        Ok(Some((child, request)))
     }
 
     fn name(&self, id: VcpuId) -> String {
-        let place = self.setup.system.vcpus.iter().position(|vcpu| vcpu.id == id);
-        let name = place.and_then(|place| self.setup.names.get(place)).cloned();
-        name.unwrap_or_else(|| id.to_string())
+        let named = self.setup.vcpus().find(|(vcpu, _)| vcpu.id == id).and_then(|(_, name)| name);
+        named.map_or_else(|| id.to_string(), str::to_string)
     }
 
     /// Asks programs whose time is over to end; what does not listen ends with the run.
@@ -182,12 +225,13 @@ impl<'a> Keeper<'a> {
                 Life::Ended(_) => Instant::NEVER,
             });
         }
-        let lingering = self.homes.keys().any(|id| self.is_over(*id));
+        let lingering = self.homes.keys().any(|id| self.is_over(*id)) || self.mailbox.has_guests();
         if lingering { next.min(now.saturating_add(PATROL)) } else { next }
     }
 
     /// Notes which programs have ended, and lets VCPUs leave of which nothing is left.
     fn collect(&mut self) {
+        self.mailbox.end_deserted();
         for id in self.mailbox.ended() {
             if let Some(home) = self.homes.get_mut(&id) {
                 home.left = true;

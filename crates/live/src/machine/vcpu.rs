@@ -60,6 +60,8 @@ pub(crate) struct Live {
     pub(crate) post: Post,
     /// What the machine law says it should be; set by `Core::judge`.
     pub(crate) want: Post,
+    /// The mode in which it was when it was frozen last.
+    pub(crate) frozen_from: Mode,
     /// Frozen as far as the records have been read: its threads run into the trap, no more.
     pub(crate) trapped: bool,
     /// The mode as far as the records have been read.
@@ -108,6 +110,7 @@ impl Live {
             threads: Vec::with_capacity(64),
             post: Post::Watched,
             want: Post::Watched,
+            frozen_from: Mode::Background,
             trapped: false,
             read_mode: Mode::Background,
             told_ns: [0; 2],
@@ -126,11 +129,14 @@ impl Live {
         }
     }
 
-    /// The mode in which its service counts now: whatever it gets without budget is surplus.
+    /// The mode in which its service counts now: whatever it gets without budget is surplus. What
+    /// its threads take to stop when they are frozen (1 us each) belongs to the mode that was
+    /// stopped, or many threads would live beyond their budget: 160 got a tenth more.
     pub(crate) const fn mode(&self) -> Mode {
         match self.post {
             Post::Foreground(_) => Mode::Foreground,
-            Post::Background | Post::Watched | Post::Frozen => Mode::Background,
+            Post::Background | Post::Watched => Mode::Background,
+            Post::Frozen => self.frozen_from,
         }
     }
     /// Its meter of `mode`, as of the last [`Live::settle`].

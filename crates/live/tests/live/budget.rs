@@ -2,7 +2,7 @@
 //! periods are the host's (steal, unpreempted system calls), and are printed.
 
 use crate::support::{
-    SPIN, Static, background, per_period, run, run_with, setup, shell, summary, system,
+    SPIN, Static, background, per_period, run, run_with, setup, shell, summary, system, turn,
 };
 use maracas_core::{Duration, Event, Instant, Plan, Policy};
 use maracas_live::{Error, Means};
@@ -97,6 +97,8 @@ fn a_run_leaves_the_host_as_it_was() {
     let (_, outcome) = run_or_skip!(setup(&system, programs, 1), Static::new(&system));
     assert_eq!(outcome.trouble, [""; 0]);
     assert_eq!(outcome.programs.len(), 2);
+    // The tests of this process share the name of their tree.
+    let _turn = turn();
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("mounts are readable");
     let hierarchies = mounts.lines().filter(|line| line.contains(" - cgroup"));
     for root in hierarchies.filter_map(|line| line.split(' ').nth(4)) {

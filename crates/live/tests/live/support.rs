@@ -124,8 +124,10 @@ pub(crate) fn setup(system: &System, programs: Vec<Launch>, seconds: u64) -> Set
         system: system.clone(),
         cores: (0..system.cores.len() as u32).map(HardwareCore).collect(),
         names: system.vcpus.iter().map(|vcpu| format!("v{}", vcpu.id.0)).collect(),
+        later: Vec::new(),
         programs,
         duration: Some(Duration::from_secs(seconds)),
+        serve: false,
     }
 }
 

@@ -106,8 +106,8 @@ impl<T> ByVcpu<T> {
 pub(crate) fn objection(vcpu: &Vcpu) -> Option<String> {
     (vcpu.arrival == Arrival::None).then(|| {
         alloc::format!(
-            "{} has no jobs (no arrival pattern), but this policy orders jobs by their deadlines \
-             or periods; give it periodic or sporadic jobs, or use the policy maracas",
+            "{} has no jobs, and this policy orders jobs; add jobs = \"periodic\" (or \
+             \"sporadic\") to its program, or use the policy maracas",
             vcpu.id
         )
     })

@@ -29,10 +29,20 @@ pub(super) struct Names(BTreeMap<String, Named>);
 
 impl Names {
     /// Reads the names only, since a VCPU may be named above its table.
-    pub(super) fn collect(root: &Table<'_>) -> Result<Self, Error> {
+    ///
+    /// # Errors
+    /// Where there are none, unless the run serves others; and whatever is wrong with a name.
+    pub(super) fn collect(root: &Table<'_>, serves: bool) -> Result<Self, Error> {
         let mut names = BTreeMap::<String, (Named, usize)>::new();
         let mut next = 0;
-        for (table, is_program) in tables(root)? {
+        let tables = tables(root)?;
+        if tables.is_empty() && !serves {
+            return Err(root.error(
+                "the scenario has no programs; add a [[program]] table, or `serve = true` to \
+                 [run] for programs that ask while it runs",
+            ));
+        }
+        for (table, is_program) in tables {
             let field = table.need("name", "\"camera\"")?;
             let name = checked_name(&field)?;
             let shares = if is_program { table.get("vcpu") } else { None };
@@ -80,9 +90,6 @@ fn tables<'a>(root: &Table<'a>) -> Result<Vec<(Table<'a>, bool)>, Error> {
     let vcpus = root.tables("vcpu", &keys::VCPU)?.into_iter().map(|table| (table, false));
     let programs = root.tables("program", &keys::PROGRAM)?.into_iter().map(|table| (table, true));
     let mut all: Vec<_> = vcpus.chain(programs).collect();
-    if all.is_empty() {
-        return Err(root.error("the scenario has no programs; add a [[program]] table"));
-    }
     all.sort_by_key(|(table, _)| table.at());
     Ok(all)
 }

@@ -197,7 +197,9 @@ fn legend(frame: &Frame, rows: Rows, vcpus: &[VcpuId], svg: &mut String) {
             item(path("arrow miss", "M6 -11 V2 l-3 -5 m3 5 l3 -5"), "missed");
         }
         Rows::Cores => {
-            for (place, vcpu) in vcpus.iter().enumerate() {
+            let drawn: Vec<_> = frame.chart.on_cores().collect();
+            let drawn = |(_, vcpu): &(usize, &VcpuId)| drawn.contains(vcpu);
+            for (place, vcpu) in vcpus.iter().enumerate().filter(drawn) {
                 item(square(FILLS[place % FILLS.len()]), frame.chart.name(*vcpu));
             }
             item(square("url(#h0)"), "hatched: background");

@@ -37,7 +37,7 @@ core0  BBaaaaaaaaaaAAAAAAAA
 core1  ccccxxxxccccBBBBBBBB
        ------------+-------
                    10us
-Aa spin  Bb sort  Cc hog  (upper case: foreground, x throttled)
+Aa spin  Bb sort  Cc hog  (upper case: foreground, lower case: background, x throttled)
 ";
     let drawn = text(&chart, style);
     assert_eq!(drawn, expected);

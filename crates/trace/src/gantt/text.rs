@@ -128,7 +128,7 @@ fn letter(place: usize) -> char {
 /// What ran longest in each cell; a throttle shows where nothing ran.
 fn core_row(chart: &Chart, core: u16, grid: &Grid, glyphs: &Glyphs) -> String {
     let mut shown = vec![(0, ' '); grid.cells];
-    for (place, vcpu) in chart.vcpus().enumerate() {
+    for (place, vcpu) in chart.on_cores().enumerate() {
         let mut times = vec![[0; 4]; grid.cells];
         let here = |bar: &&Bar| bar.vcpu == vcpu && bar.core.is_some_and(|at| at.0 == core);
         for bar in chart.bars.iter().filter(here) {
@@ -198,13 +198,17 @@ fn legend(chart: &Chart, rows: Rows, glyphs: &Glyphs, out: &mut impl Write) -> i
             )
         }
         Rows::Cores => {
-            let named = chart.vcpus().enumerate().map(|(place, vcpu)| {
+            let named = chart.on_cores().enumerate().map(|(place, vcpu)| {
                 let letter = letter(place);
                 format!("{}{letter} {}", letter.to_ascii_uppercase(), chart.name(vcpu))
             });
             let named: Vec<String> = named.collect();
             let throttled = glyphs.states[State::Throttled as usize];
-            writeln!(out, "{}  (upper case: foreground, {throttled} throttled)", named.join("  "))
+            writeln!(
+                out,
+                "{}  (upper case: foreground, lower case: background, {throttled} throttled)",
+                named.join("  ")
+            )
         }
     }
 }

@@ -4,7 +4,9 @@ use super::place;
 use super::windows::Windows;
 use crate::pieces::{Part, Splitter};
 use maracas_core::contract::{End, Mode, Stint};
-use maracas_core::{CoreId, CoreSet, Duration, Instant, Job, JobId, Reservation, Vcpu, VcpuId};
+use maracas_core::{
+    Arrival, CoreId, CoreSet, Duration, Instant, Job, JobId, Reservation, Vcpu, VcpuId,
+};
 use std::collections::VecDeque;
 
 /// One VCPU; durations in ticks.
@@ -22,6 +24,8 @@ pub(super) struct Task {
     pub(super) pieces: Pieces,
     pub(super) windows: Windows,
     demand: Demand,
+    /// Its demand comes as jobs: its periods begin at the first release.
+    by_jobs: bool,
     asked: Option<Asked>,
     left: Option<Instant>,
 }
@@ -91,6 +95,7 @@ impl Task {
             pieces: Pieces::default(),
             windows: Windows::default(),
             demand: Demand::NotYet,
+            by_jobs: false,
             asked: None,
             left: None,
         }
@@ -99,6 +104,7 @@ impl Task {
     pub(super) fn introduce(&mut self, vcpu: &Vcpu) {
         self.present = true;
         self.reservation = vcpu.reservation;
+        self.by_jobs = vcpu.arrival != Arrival::None;
         self.windows.reserve(&vcpu.reservation, Instant::ZERO);
     }
     /// It asks to be admitted; until the verdict it counts as present.
@@ -157,7 +163,9 @@ impl Task {
             Demand::Runnable(_) => return,
             Demand::NotYet => {
                 self.present = true;
-                self.windows.begin(at);
+                if !self.by_jobs {
+                    self.windows.begin(at);
+                }
             }
             Demand::Blocked(since) => self.windows.woke(since, at),
         }
@@ -190,6 +198,9 @@ impl Task {
     #[inline]
     pub(super) fn released(&mut self, job: &Job) {
         self.jobs.released += 1;
+        if self.by_jobs {
+            self.windows.begin(job.release);
+        }
         self.pieces.splitter.released(job.id.index, job.release);
         self.jobs.pending.push_back(*job);
     }

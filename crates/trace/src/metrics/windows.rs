@@ -9,8 +9,11 @@ use maracas_core::{Duration, Instant, Reservation};
 pub(super) struct Windows {
     budget: u64,
     period: Duration,
-    /// The first instant of the open period; `None` until the VCPU first has something to run.
+    /// The first instant of the open period; `None` until the VCPU first has something to
+    /// run, or its first job.
     open: Option<Instant>,
+    /// Where the first period began; service before it is in none.
+    begun: Instant,
     delivered: u64,
     lacking: bool,
     delivered_sum: u128,
@@ -34,7 +37,7 @@ impl Windows {
     /// The VCPU has something to run for the first time.
     pub(super) fn begin(&mut self, at: Instant) {
         if self.open.is_none() && !self.period.is_zero() {
-            self.open = Some(at);
+            (self.open, self.begun) = (Some(at), at);
         }
     }
     /// It was blocked until now and is no longer.
@@ -65,16 +68,19 @@ impl Windows {
     /// Foreground service, spread evenly over `[from, to)`.
     #[inline]
     pub(super) fn serve(&mut self, from: Instant, to: Instant, service: u64) {
-        let mut given = 0;
-        if let Some(start) = self.open {
-            let mut end = start.saturating_add(self.period);
-            while end < to {
-                let by_end = consumed_by(service, from, to, end);
-                self.delivered += by_end - given;
-                given = by_end;
-                self.close_until(end, None);
-                end = end.saturating_add(self.period);
-            }
+        let Some(start) = self.open else { return };
+        if to <= self.begun {
+            return;
+        }
+        let early = from < self.begun;
+        let mut given = if early { consumed_by(service, from, to, self.begun) } else { 0 };
+        let mut end = start.saturating_add(self.period);
+        while end < to {
+            let by_end = consumed_by(service, from, to, end);
+            self.delivered += by_end - given;
+            given = by_end;
+            self.close_until(end, None);
+            end = end.saturating_add(self.period);
         }
         self.delivered += service - given;
     }

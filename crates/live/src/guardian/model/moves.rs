@@ -62,7 +62,7 @@ pub(super) struct Moves {
 
 impl Moves {
     pub(super) fn of(protocol: &Protocol, scope: &Scope, state: &State) -> Self {
-        let mut moves = Self { list: Vec::new(), must: false };
+        let mut moves = Self { list: Vec::with_capacity(24), must: false };
         if state.runtime != Runtime::Dead {
             moves.must = true;
             moves.runtime(protocol, scope, state);
