@@ -60,15 +60,20 @@ const LARGEST: u64 = 4 << 30;
 pub(crate) type Outcome = Result<Answer, Failure>;
 
 /// ` (did you mean "x"?)` where a known word is near, else nothing.
+/// Of several that are equally near, all.
 pub(crate) fn did_you_mean<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
     // Two edits, or a third of a long word: farther words are seldom what was meant.
     let reach = (word.len() / 3).max(2);
-    known
+    let near: Vec<_> = known
         .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
         .filter(|(distance, _)| *distance <= reach)
-        .min()
-        .map(|(_, candidate)| format!("; did you mean \"{candidate}\"?"))
-        .unwrap_or_default()
+        .collect();
+    let Some(least) = near.iter().map(|(distance, _)| *distance).min() else {
+        return String::new();
+    };
+    let nearest = near.iter().filter(|(distance, _)| *distance == least);
+    let quoted: Vec<_> = nearest.map(|(_, candidate)| format!("\"{candidate}\"")).collect();
+    format!("; did you mean {}?", quoted.join(" or "))
 }
 
 #[cfg(test)]
@@ -84,6 +89,8 @@ mod tests {
     fn near_words_are_suggested_and_far_ones_not() {
         let known = || ["p-edf", "g-edf", "p-rm", "maracas"].into_iter();
         assert_eq!(did_you_mean("maraca", known()), "; did you mean \"maracas\"?");
+        let both = "; did you mean \"p-edf\" or \"g-edf\"?";
+        assert_eq!(did_you_mean("edf", known()), both);
         assert_eq!(did_you_mean("round-robin", known()), "");
     }
 }

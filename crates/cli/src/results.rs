@@ -2,6 +2,7 @@
 //! lists.
 
 use crate::case::Case;
+use crate::commands::policies::default_of;
 use crate::failure::Failure;
 use crate::output::{self, Pending};
 use maracas_trace::{Report, csv, table};
@@ -125,6 +126,7 @@ impl Wanted {
         let fail = |error: &dyn std::fmt::Display| Failure::about("report", error);
         if self.json {
             let mut json = serde_json::to_value(report).map_err(|error| fail(&error))?;
+            add_defaults(&mut json["params"], &report.policy);
             if let Some(host) = host {
                 json["host"] = host.into();
             }
@@ -133,6 +135,18 @@ impl Wanted {
         let mut text = Vec::new();
         table::write(report, style(), &mut text).map_err(|error| fail(&error))?;
         output::print(&String::from_utf8_lossy(&text))
+    }
+}
+
+/// Adds to the parameters that were given the defaults of those that were not.
+fn add_defaults(params: &mut serde_json::Value, policy: &str) {
+    let Some(entry) = maracas_policies::find(policy) else { return };
+    for param in entry.params {
+        if let Some(default) = default_of(param.kind)
+            && params[param.name].is_null()
+        {
+            params[param.name] = default.into();
+        }
     }
 }
 

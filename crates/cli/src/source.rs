@@ -56,7 +56,7 @@ impl Source {
 /// Where the name ends in `.csv`.
 pub(crate) fn refuse_taskset(file: &Path) -> Result<(), Failure> {
     if file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv")) {
-        let why = "this is no scenario; a task set goes to --taskset (of sim, check or gantt)";
+        let why = "this is no scenario; a task set goes to --taskset (of sim or check)";
         return Err(Failure::about(file.display(), why));
     }
     Ok(())

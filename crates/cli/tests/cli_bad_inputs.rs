@@ -111,56 +111,77 @@ fn duplicate_names() {
     expect_refusal("duplicate names", &scratch, &["check", "s.toml"], "s.toml:14:");
 }
 
+/// What is wrong, the arguments, and what the one line must say.
+const COMMAND_LINES: &[(&str, &[&str], &str)] = &[
+    ("no command", &[], "--help"),
+    ("unknown command", &["chek", "s.toml"], "'check'"),
+    ("unknown option", &["sim", "s.toml", "--util", "1s"], "--until"),
+    ("no file", &["check"], "<FILE>"),
+    ("a task set as scenario", &["check", "t.csv"], "--taskset"),
+    ("a task set as scenario", &["sim", "t.csv"], "--taskset"),
+    ("a task set as scenario", &["run", "t.csv"], "--taskset"),
+    ("a task set as scenario", &["gantt", "t.csv"], "--taskset"),
+    ("a task set live", &["check", "--taskset", "t.csv", "--machine", "live"], "simulated"),
+    ("missing file", &["check", "nowhere.toml"], "nowhere.toml"),
+    ("a directory", &["check", "."], "."),
+    ("not text", &["check", "binary"], "UTF-8"),
+    ("unknown policy", &["sim", "s.toml", "--policy", "p-edff"], "\"p-edf\""),
+    ("unknown policy to explain", &["policies", "g-edff"], "\"g-edf\""),
+    ("parameter without value", &["sim", "s.toml", "--set", "background"], "name=value"),
+    ("unknown parameter", &["sim", "s.toml", "--set", "backgroud=fair"], "\"background\""),
+    ("bad parameter", &["sim", "s.toml", "--set", "background=fairer"], "one of"),
+    ("zero cores", &["sim", "s.toml", "--cores", "0"], "0 cores"),
+    ("negative cores", &["sim", "s.toml", "--cores=-1"], "-1"),
+    ("bad duration", &["sim", "s.toml", "--until", "10"], "unit"),
+    ("zero duration", &["sim", "s.toml", "--until", "0s"], "longer"),
+    ("bad seed", &["sim", "s.toml", "--seed", "x"], "x"),
+    ("bad lateness", &["sim", "s.toml", "--late", "often"], "often"),
+    ("unwritable journal", &["sim", "s.toml", "--journal", "no/such/j"], "no/such/j"),
+    ("unwritable trace", &["sim", "s.toml", "--trace", "no/such/t"], "no/such/t"),
+    ("unwritable SVG", &["gantt", "s.toml", "--svg", "no/such/x.svg"], "no/such/x.svg"),
+    ("a directory as journal", &["sim", "s.toml", "--journal", "."], "directory"),
+    ("one file twice", &["sim", "s.toml", "--journal", "x", "--trace", "x"], "two"),
+    ("one file by two paths", &["sim", "s.toml", "--journal", "x", "--trace", "./x"], "two"),
+    ("the journal is a list", &["sim", "s.toml", "--journal", "jobs.csv", "--csv", "."], "two"),
+    ("journal over scenario", &["sim", "s.toml", "--journal", "s.toml"], "scenario itself"),
+    ("trace over scenario", &["sim", "s.toml", "--trace", "./s.toml"], "scenario itself"),
+    ("a hard link", &["sim", "s.toml", "--journal", "hard.toml"], "scenario itself"),
+    ("a symbolic link", &["sim", "s.toml", "--journal", "soft.toml"], "scenario itself"),
+    ("live journal over scenario", &["run", "l.toml", "--journal", "l.toml"], "itself"),
+    ("picture over scenario", &["gantt", "s.toml", "--svg", "s.toml"], "scenario itself"),
+    ("list over task set", LIST_OVER_TASK_SET, "task set itself"),
+    ("lists below nothing", &["sim", "s.toml", "--csv", "no/such"], "no/such"),
+    ("a missing live program", &["check", "p.toml", "--machine", "live"], "no-such-program"),
+    ("nothing to change", &["vcpu", "set", "a"], "--budget"),
+    ("no such run", &["vcpu", "list", "--run", "1"], "process 1"),
+    ("an option of another", &["sim", "s.toml", "--svg", "x"], "--svg"),
+    ("an empty span", &["gantt", "s.toml", "--from", "2s", "--to", "1s"], "after"),
+    ("neither file nor task set", &["sim"], "--taskset"),
+    ("file and task set", &["sim", "s.toml", "--taskset", "t.csv"], "--taskset"),
+    ("task set without policy", &["sim", "--taskset", "t.csv", "--cores", "1"], "--policy"),
+    ("task set without cores", &["sim", "--taskset", "t.csv", "--policy", "p-edf"], "--cores"),
+    ("bad machine", &["check", "s.toml", "--machine", "moon"], "moon"),
+    ("too many live cores", &["check", "s.toml", "--machine", "live", "--cores", "128"], "128"),
+    ("no journal", &["replay", "s.toml"], "not a maracas journal"),
+    ("missing journal", &["replay", "nowhere"], "nowhere"),
+    ("bad size", &["work", "hog", "--size", "2 miles"], "MB"),
+    ("no threads", &["work", "spin", "--threads", "0"], "0"),
+    ("zero report", &["work", "spin", "--report", "0s"], "longer"),
+    ("program without command", &["run", "s.toml"], "command"),
+    ("missing program", &["run", "p.toml"], "no-such-program"),
+    ("unwritable live journal", &["run", "l.toml", "--journal", "no/such/j"], "no/such/j"),
+    ("bad requirement", &["run", "l.toml", "--require", "most"], "most"),
+    ("negative duration", &["run", "l.toml", "--duration=-5s"], "-5s"),
+    ("budget above period", &vcpu("20ms", "10ms"), "20ms"),
+    ("tiny period", &vcpu("1us", "2us"), "2us"),
+    ("nothing to run on it", &["vcpu", "create", "--budget", "1ms", "--period", "10ms"], "--pid"),
+    ("no seconds", &["bench", "enforce", "--seconds", "0"], "0"),
+    ("unknown shell", &["completions", "dos"], "dos"),
+    ("no directory for pages", &["man", "no/such"], "make the directory"),
+];
+
 #[test]
 fn bad_command_lines() {
-    let cases: &[(&str, &[&str], &str)] = &[
-        ("no command", &[], "--help"),
-        ("unknown command", &["chek", "s.toml"], "'check'"),
-        ("unknown option", &["sim", "s.toml", "--util", "1s"], "--until"),
-        ("no file", &["check"], "<FILE>"),
-        ("missing file", &["check", "nowhere.toml"], "nowhere.toml"),
-        ("a directory", &["check", "."], "."),
-        ("not text", &["check", "binary"], "UTF-8"),
-        ("unknown policy", &["sim", "s.toml", "--policy", "p-edff"], "\"p-edf\""),
-        ("unknown policy to explain", &["policies", "g-edff"], "\"g-edf\""),
-        ("parameter without value", &["sim", "s.toml", "--set", "background"], "name=value"),
-        ("unknown parameter", &["sim", "s.toml", "--set", "backgroud=fair"], "\"background\""),
-        ("bad parameter", &["sim", "s.toml", "--set", "background=fairer"], "one of"),
-        ("zero cores", &["sim", "s.toml", "--cores", "0"], "0 cores"),
-        ("negative cores", &["sim", "s.toml", "--cores=-1"], "-1"),
-        ("bad duration", &["sim", "s.toml", "--until", "10"], "unit"),
-        ("zero duration", &["sim", "s.toml", "--until", "0s"], "longer"),
-        ("bad seed", &["sim", "s.toml", "--seed", "x"], "x"),
-        ("bad lateness", &["sim", "s.toml", "--late", "often"], "often"),
-        ("unwritable journal", &["sim", "s.toml", "--journal", "no/such/j"], "no/such/j"),
-        ("unwritable trace", &["sim", "s.toml", "--trace", "no/such/t"], "no/such/t"),
-        ("unwritable SVG", &["gantt", "s.toml", "--svg", "no/such/x.svg"], "no/such/x.svg"),
-        ("a directory as journal", &["sim", "s.toml", "--journal", "."], "directory"),
-        ("one file twice", &["sim", "s.toml", "--journal", "x", "--trace", "x"], "two"),
-        ("an empty span", &["gantt", "s.toml", "--from", "2s", "--to", "1s"], "after"),
-        ("neither file nor task set", &["sim"], "--taskset"),
-        ("file and task set", &["sim", "s.toml", "--taskset", "t.csv"], "--taskset"),
-        ("task set without policy", &["sim", "--taskset", "t.csv", "--cores", "1"], "--policy"),
-        ("task set without cores", &["sim", "--taskset", "t.csv", "--policy", "p-edf"], "--cores"),
-        ("bad machine", &["check", "s.toml", "--machine", "moon"], "moon"),
-        ("too many live cores", &["check", "s.toml", "--machine", "live", "--cores", "128"], "128"),
-        ("no journal", &["replay", "s.toml"], "not a maracas journal"),
-        ("missing journal", &["replay", "nowhere"], "nowhere"),
-        ("bad size", &["work", "hog", "--size", "2 miles"], "MB"),
-        ("no threads", &["work", "spin", "--threads", "0"], "0"),
-        ("zero report", &["work", "spin", "--report", "0s"], "longer"),
-        ("program without command", &["run", "s.toml"], "command"),
-        ("missing program", &["run", "p.toml"], "no-such-program"),
-        ("unwritable live journal", &["run", "l.toml", "--journal", "no/such/j"], "no/such/j"),
-        ("bad requirement", &["run", "l.toml", "--require", "most"], "most"),
-        ("negative duration", &["run", "l.toml", "--duration=-5s"], "-5s"),
-        ("budget above period", &vcpu("20ms", "10ms"), "20ms"),
-        ("tiny period", &vcpu("1us", "2us"), "2us"),
-        ("nothing to run on it", &vcpu("1ms", "10ms")[..6], "--pid"),
-        ("no seconds", &["bench", "enforce", "--seconds", "0"], "0"),
-        ("unknown shell", &["completions", "dos"], "dos"),
-        ("no directory for pages", &["man", "no/such"], "no/such"),
-    ];
     let scratch = Scratch::new();
     scratch.write("s.toml", GOOD);
     let with_command = |program: &str| {
@@ -169,11 +190,51 @@ fn bad_command_lines() {
     scratch.write("p.toml", with_command("no-such-program"));
     scratch.write("l.toml", with_command("true"));
     scratch.write("t.csv", TASKS);
+    std::fs::create_dir(scratch.path().join("in")).unwrap();
+    scratch.write("in/jobs.csv", TASKS);
+    std::fs::hard_link(scratch.path().join("s.toml"), scratch.path().join("hard.toml")).unwrap();
+    std::os::unix::fs::symlink("s.toml", scratch.path().join("soft.toml")).unwrap();
     scratch.write("binary", [0xff, 0xfe, 0x00]);
-    for (name, arguments, wanted) in cases {
+    for (name, arguments, wanted) in COMMAND_LINES {
         expect_refusal(name, &scratch, arguments, wanted);
     }
+    assert_eq!(std::fs::read_to_string(scratch.path().join("s.toml")).unwrap(), GOOD);
+    assert_eq!(std::fs::read_to_string(scratch.path().join("in/jobs.csv")).unwrap(), TASKS);
 }
+
+/// A simulation whose task set stands where a list would.
+const LIST_OVER_TASK_SET: &[&str] =
+    &["sim", "--taskset", "in/jobs.csv", "--policy", "p-edf", "--cores", "1", "--csv", "in"];
+
+/// Beyond the end of a journal there is nothing to draw.
+#[test]
+fn beyond_the_end_of_a_journal() {
+    let scratch = Scratch::new();
+    scratch.write("s.toml", GOOD);
+    let output = maracas(scratch.path(), &["sim", "s.toml", "--journal", "j", "--quiet"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    expect_refusal("beyond the end", &scratch, &["gantt", "j", "--from", "1s"], "ends at 50ms");
+}
+
+/// The directory for lists is made, and stays away where nothing is written into it.
+#[test]
+fn the_directory_for_lists() {
+    let scratch = Scratch::new();
+    scratch.write("s.toml", GOOD);
+    scratch.write("bad.toml", GOOD.replace("2ms", "10ms").replace("[[program]]", TWICE));
+    let refused = maracas(scratch.path(), &["sim", "bad.toml", "--csv", "lists"]);
+    assert_eq!(refused.status.code(), Some(1), "{}", text(&refused.stderr));
+    assert!(!scratch.path().join("lists").exists());
+    let output = maracas(scratch.path(), &["sim", "s.toml", "--csv", "lists", "--duration", "9ms"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    for name in ["lists/jobs.csv", "lists/pieces.csv"] {
+        assert!(scratch.path().join(name).is_file(), "{name}");
+    }
+}
+
+/// A second program that leaves no room for the first.
+const TWICE: &str = "[[program]]\nname = \"b\"\nbudget = \"9ms\"\nperiod = \"10ms\"\n\
+                     workload = { kind = \"busy\" }\n[[program]]";
 
 /// A command line that asks for a VCPU.
 const fn vcpu<'a>(budget: &'a str, period: &'a str) -> [&'a str; 8] {

@@ -35,6 +35,15 @@ fn arrivals(journal: &[u8]) -> BTreeMap<String, u64> {
     found
 }
 
+/// On what it ran, as the journal says.
+fn host(journal: &[u8]) -> String {
+    let (_, mut reader) = Reader::open(journal).unwrap();
+    match reader.next() {
+        Some(Ok(Record::Note { key, text, .. })) if key == "host" => text,
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
 fn the_arrivals_example_does_what_its_comment_says() {
     let Some(stage) = Stage::enter() else { return };
@@ -53,6 +62,7 @@ fn the_arrivals_example_does_what_its_comment_says() {
     let arrived = arrivals(&journal);
     eprintln!("arrived after so many ms: {arrived:?}");
     assert_eq!(arrived.len(), 2, "`first` is there from the start");
+    assert!(host(&journal).contains("cores"), "on what it ran: {}", host(&journal));
     for (name, due) in [("second", 1_000), ("shared", 2_500)] {
         assert!((due..due + 50).contains(&arrived[name]), "{name} arrived at {arrived:?}");
     }

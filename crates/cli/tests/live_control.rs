@@ -195,6 +195,33 @@ fn another_user_is_refused() {
 }
 
 #[test]
+fn a_program_inside_has_no_say_over_its_neighbours() {
+    let Some(stage) = Stage::enter() else { return };
+    let (maracas, said) = (env!("CARGO_BIN_EXE_maracas"), stage.file("said.txt"));
+    let script = format!(
+        "{maracas} vcpu list; echo list $?; {maracas} vcpu destroy first; echo destroy $?; \
+         {maracas} vcpu set second --budget 1ms --period 10ms; echo set $?; \
+         {maracas} vcpu create --pid $$ --budget 1ms --period 10ms; echo create $?; \
+         exec {maracas} work spin"
+    );
+    let hostile = format!(
+        "[[program]]\nname = \"hostile\"\ncommand = [\"sh\", \"-c\", \"{script}\"]\n\
+         output = {:?}\nbudget = \"2ms\"\nperiod = \"10ms\"\ncore = 1\n",
+        said.display()
+    );
+    stage.scratch.write("inside.toml", format!("{SCENARIO}{hostile}"));
+    let mut run = stage.start(&["inside.toml", "--json", "--duration", "5s"], &[]);
+    let report = run.report();
+    report.task("first").got_its_budget();
+    let said = fs::read_to_string(said).unwrap();
+    for line in ["list 0", "destroy 2", "set 2", "create 2"] {
+        assert!(said.lines().any(|said| said == line), "{line}: {said}");
+    }
+    let refusals = said.matches("a program that was started on vcpu2 may not").count();
+    assert_eq!(refusals, 3, "{said}");
+}
+
+#[test]
 fn a_program_that_asks_for_a_vcpu_gets_its_budget() {
     if let Some(part) = env::var_os(PART) {
         play(&part.to_string_lossy());

@@ -43,6 +43,14 @@ impl Connection {
         Self::open_at(&find::socket()?)
     }
 
+    /// Connects to the run whose process is `pid`.
+    ///
+    /// # Errors
+    /// Where there is none, or as [`Connection::open_at`].
+    pub fn open_run(pid: u32) -> Result<Self, Error> {
+        Self::open_at(&find::socket_of(pid)?)
+    }
+
     /// Connects to the run whose socket is `path`.
     ///
     /// # Errors

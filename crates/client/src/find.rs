@@ -2,26 +2,52 @@
 
 use crate::Error;
 use maracas_core::control::{DIRECTORY, SOCKET_VARIABLE, SUFFIX};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
+
+/// The socket of the run whose process is `pid`.
+pub(crate) fn socket_of(pid: u32) -> Result<PathBuf, Error> {
+    let prefix = format!("{pid}-");
+    let of_run = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix))
+    };
+    all().into_iter().find(of_run).ok_or(Error::NoSuchRun(pid))
+}
 
 /// The socket that the environment names, else that of the only living run.
 pub(crate) fn socket() -> Result<PathBuf, Error> {
     if let Some(path) = env::var_os(SOCKET_VARIABLE) {
         return Ok(path.into());
     }
-    let own = env::var_os("XDG_RUNTIME_DIR").map(|own| Path::new(&own).join("maracas"));
-    let mut found = Vec::new();
-    for directory in own.into_iter().chain([PathBuf::from(DIRECTORY)]) {
-        found.extend(living(&directory));
-    }
-    found.sort();
-    found.dedup();
+    let mut found = all();
     match found.len() {
         0 => Err(Error::NoRun),
         1 => Ok(found.swap_remove(0)),
         _ => Err(Error::SeveralRuns(found)),
     }
+}
+
+/// The sockets of all living runs that may be ours, sorted.
+fn all() -> Vec<PathBuf> {
+    let mut found: Vec<_> = directories().iter().flat_map(|path| living(path)).collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// Where sockets may be: for root's runs, and where this user's runs put theirs.
+fn directories() -> Vec<PathBuf> {
+    // SAFETY: cannot fail.
+    let user = unsafe { libc::geteuid() };
+    let mut directories = vec![PathBuf::from(DIRECTORY)];
+    directories.extend(env::var_os("XDG_RUNTIME_DIR").map(|own| Path::new(&own).join("maracas")));
+    directories.push(PathBuf::from(format!("/run/user/{user}/maracas")));
+    // Anyone can make a directory of this name: only our own is trusted, and no link.
+    let last = PathBuf::from(format!("/tmp/maracas-{user}"));
+    let ours = fs::symlink_metadata(&last).is_ok_and(|meta| meta.is_dir() && meta.uid() == user);
+    directories.extend(ours.then_some(last));
+    directories
 }
 
 fn living(directory: &Path) -> Vec<PathBuf> {

@@ -51,6 +51,8 @@ use std::{fmt, io};
 pub enum Error {
     /// No run of this host can be found.
     NoRun,
+    /// No run with this process can be found.
+    NoSuchRun(u32),
     /// There are several runs; which one is meant must be said.
     SeveralRuns(Vec<PathBuf>),
     /// The socket cannot be reached, or broke.
@@ -69,6 +71,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoRun => write!(f, "no run is alive here; start one with `maracas run`"),
+            Self::NoSuchRun(pid) => write!(f, "no run with process {pid} is alive here"),
             Self::SeveralRuns(paths) => {
                 write!(f, "several runs are alive; set MARACAS_SOCKET to one of:")?;
                 paths.iter().try_for_each(|path| write!(f, " {}", path.display()))

@@ -17,6 +17,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use wait::{Bell, Token, wait};
 
+/// How many decisions an agent takes in a row, where others keep bringing news, before it looks
+/// after its own core again: 60 to 200 us.
+const ROUNDS: usize = 4;
+
 /// What all agents share.
 pub(crate) struct Council<'a> {
     pub(crate) cores: &'a [Mutex<Core>],
@@ -108,10 +112,15 @@ impl<'a> Council<'a> {
         }
     }
 
-    /// Decides, unless another does: then that one will look again.
+    /// Decides, unless another does: then that one will look again. Where the news do not end the
+    /// next core's agent goes on, for who decides does not enforce.
     fn consult(&self, core: CoreId) {
         self.unseen.store(true, Ordering::SeqCst);
-        while self.unseen.load(Ordering::SeqCst) {
+        for _ in 0..ROUNDS {
+            if !self.unseen.load(Ordering::SeqCst) {
+                return;
+            }
+            self.beat(core);
             match self.brain.try_lock() {
                 Ok(mut brain) => {
                     self.unseen.store(false, Ordering::SeqCst);
@@ -121,6 +130,10 @@ impl<'a> Council<'a> {
                 // Another agent panicked in there: the run is ending.
                 Err(TryLockError::Poisoned(_)) => return,
             }
+        }
+        if self.unseen.load(Ordering::SeqCst) {
+            let next = (usize::from(core.0) + 1) % self.bells.len();
+            self.bells[next].ring();
         }
     }
 

@@ -7,8 +7,10 @@
 //! sockets (`gate`).
 //!
 //! A client is root or the starting user, by the kernel's word; another gets one refusal and is
-//! shut out. A client that sends half a message is waited for without holding up others, one that
-//! sends nonsense is told so and shut out, one that does not read its replies is not read from.
+//! shut out. A program that a run started has the rights of its user, but not the say over its
+//! neighbours: it may see the list and have its own jobs (`peer`). A client that sends half a
+//! message is waited for without holding up others, one that sends nonsense is told so and shut
+//! out, one that does not read its replies is not read from.
 
 mod connection;
 mod gate;
@@ -19,13 +21,14 @@ use crate::machine::{Handle, JobGate, Members, Refusal, VcpuStatus};
 use connection::{Connection, Next};
 use gate::{Gate, Waiting, ring};
 use maracas_core::control::{
-    self as words, NewVcpu, Reply, Request, VERSION, VcpuState, check_reservation,
+    self as words, Message, NewVcpu, Reply, Request, VERSION, VcpuState, check_reservation,
 };
 use maracas_core::{CoreId, Instant, JobId, Reservation, Vcpu, VcpuId};
+use peer::{Peer, Place};
 use std::fs::{self, File, Permissions};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::os::unix::net::UnixListener;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,15 +39,31 @@ pub(crate) use words::SUFFIX;
 
 /// Clients at once. Beyond that the one that has been silent longest must leave.
 const CLIENTS: usize = 64;
+/// Who knocks is heard this often a turn.
+const KNOCKS: usize = 16;
 
 /// Where the sockets of this user's runs are.
 pub fn directory() -> PathBuf {
     // SAFETY: cannot fail.
     let root = unsafe { libc::geteuid() } == 0;
     match env::var_os("XDG_RUNTIME_DIR") {
-        Some(own) if !root => Path::new(&own).join("maracas"),
-        _ => PathBuf::from(words::DIRECTORY),
+        _ if root => PathBuf::from(words::DIRECTORY),
+        Some(own) => Path::new(&own).join("maracas"),
+        None => without_environment(),
     }
+}
+
+/// Where a user's sockets are when the environment does not say: what a login would have named,
+/// if it is there and the user's own, else a directory of his own below `/tmp`.
+fn without_environment() -> PathBuf {
+    // SAFETY: cannot fail.
+    let user = unsafe { libc::geteuid() };
+    let runtime = PathBuf::from(format!("/run/user/{user}"));
+    let own = |meta: fs::Metadata| meta.is_dir() && meta.uid() == user;
+    if fs::symlink_metadata(&runtime).is_ok_and(own) {
+        return runtime.join("maracas");
+    }
+    PathBuf::from(format!("/tmp/maracas-{user}"))
 }
 
 /// The path of this process' socket. The guardian is told of it before it exists.
@@ -178,9 +197,7 @@ impl Drop for Server {
 }
 
 fn listen(path: &Path) -> io::Result<UnixListener> {
-    if let Some(directory) = path.parent() {
-        fs::DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
-    }
+    path.parent().map_or(Ok(()), make_directory)?;
     // The path carries our own number and start: what is there is nobody else's.
     let _ = fs::remove_file(path);
     let listener = UnixListener::bind(path)?;
@@ -190,11 +207,40 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
+/// Makes the directory of sockets, if it is not there.
+pub(crate) fn make_directory(directory: &Path) -> io::Result<()> {
+    // Below /tmp anyone may have made it first, and may look into it.
+    let private = directory.parent() == Some(Path::new("/tmp"));
+    let mode = if private { 0o700 } else { 0o755 };
+    fs::DirBuilder::new().recursive(true).mode(mode).create(directory)?;
+    if private { must_be_ours(directory) } else { Ok(()) }
+}
+
+/// Refuses a directory that another user made, that others may enter, or that is a link.
+fn must_be_ours(directory: &Path) -> io::Result<()> {
+    let meta = fs::symlink_metadata(directory)?;
+    // SAFETY: cannot fail.
+    let user = unsafe { libc::geteuid() };
+    if meta.is_dir() && meta.uid() == user && meta.mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    let path = directory.display();
+    Err(io::Error::other(format!("{path} is not this user's alone; set XDG_RUNTIME_DIR")))
+}
+
 fn monotonic_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel fills the structure that we give; the clock exists on every Linux.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Says why somebody is not let in; a socket so new takes the whole sentence, or it is lost.
+fn say(stream: &UnixStream, refusal: String) {
+    let mut frame = Vec::new();
+    if Reply::Error(refusal).write(&mut frame).is_ok() && stream.set_nonblocking(true).is_ok() {
+        let _ = io::Write::write(&mut &*stream, &frame);
+    }
 }
 
 fn be_nice() {
@@ -252,15 +298,22 @@ impl<R: Served> Desk<R> {
         });
     }
 
-    /// Lets new clients in, or tells them why not.
+    /// Lets new clients in, or tells them why not; those leave at once and take nobody's place.
+    /// A few a turn, so that whoever knocks all the time does not keep the others waiting.
     fn admit(&mut self, listener: &UnixListener) {
-        while let Ok((stream, _)) = listener.accept() {
-            let Ok(user) = peer::user_of(&stream) else { continue };
-            let Ok(mut client) = Connection::new(stream, user, self.turn) else { continue };
-            if let Err(refusal) = self.allowed.check(user) {
-                client.reply(&Reply::Error(refusal));
-                client.linger();
-            }
+        for _ in 0..KNOCKS {
+            let Ok((stream, _)) = listener.accept() else { return };
+            let peer = Peer::of(&stream, self.identity);
+            let peer = peer.map_err(|_| "who asks must live until it is answered".to_string());
+            let peer = peer.and_then(|peer| self.allowed.check(peer.user).map(|()| peer));
+            let peer = match peer {
+                Ok(peer) => peer,
+                Err(refusal) => {
+                    say(&stream, refusal);
+                    continue;
+                }
+            };
+            let Ok(client) = Connection::new(stream, peer, self.turn) else { continue };
             if self.clients.len() == CLIENTS {
                 self.make_room();
             }
@@ -268,10 +321,13 @@ impl<R: Served> Desk<R> {
         }
     }
 
-    /// The client that has been silent longest leaves; programs with jobs only if there is no
-    /// other.
+    /// The client that has been silent longest leaves: of programs inside first, so that they
+    /// cannot keep others out; of those with jobs only if there is no other.
     fn make_room(&mut self) {
-        let silent = |client: &&Connection| (client.seat().is_some(), client.heard());
+        let silent = |client: &&Connection| {
+            let outside = client.peer().place == Place::Outside;
+            (client.seat().is_some(), outside, client.heard())
+        };
         let Some(socket) = self.clients.iter().min_by_key(silent).map(AsRawFd::as_raw_fd) else {
             return;
         };
@@ -321,13 +377,16 @@ impl<R: Served> Desk<R> {
 
     fn answer(&mut self, at: usize, request: Request) -> Option<Reply> {
         let client = &mut self.clients[at];
-        let (user, seat) = (client.user(), client.seat());
+        let (peer, seat) = (client.peer(), client.seat());
         if let Request::Hello { version } = request {
             return Some(self.hello(at, version));
         }
         if !client.greeted() {
             client.linger();
             return Some(Reply::Error("say hello first".into()));
+        }
+        if let Err(refusal) = peer.place.may(&request) {
+            return Some(Reply::Error(refusal));
         }
         if let Request::JobDone { job, at: when } = request {
             if seat == Some(job.vcpu) {
@@ -343,7 +402,7 @@ impl<R: Served> Desk<R> {
         }
         Some(match request {
             Request::Hello { .. } | Request::JobDone { .. } => Reply::Done,
-            Request::Create(new) => self.create(&new, user),
+            Request::Create(new) => self.create(&new, peer.user),
             Request::Set { vcpu, reservation } => self.set(vcpu, reservation),
             Request::Destroy { vcpu } => match self.run.destroy(vcpu) {
                 Ok(()) => Reply::Done,

@@ -15,6 +15,7 @@
 //! Where the head itself blocks, the agent sees it when it next looks: after [`WATCH`] at the
 //! latest.
 
+pub(crate) mod births;
 pub(crate) mod brake;
 mod clocks;
 mod ranks;
@@ -22,13 +23,14 @@ mod stints;
 
 use crate::agent::wait::{Alarm, Poll, Token};
 use crate::clock::Clock;
-use crate::host::HardwareCore;
+use crate::host::{HardwareCore, sys};
 use crate::machine::Means;
 use crate::machine::vcpu::{Live, Post};
 use crate::perf::Switches;
 use brake::Brakes;
 use maracas_core::contract::{End, Grant, Line, Mark, Mode, Refused};
 use maracas_core::{CoreId, Duration, Event, Instant, VcpuId};
+use ranks::Ranks;
 use std::io;
 use std::sync::Arc;
 use stints::{Change, Tracker};
@@ -64,6 +66,7 @@ pub(crate) struct Core {
     /// The first thing that the host refused.
     pub(crate) trouble: Option<io::Error>,
     look_at: Instant,
+    ranks: Ranks,
     means: Means,
     /// When the clocks were read last, where there are no events.
     looked_at: Instant,
@@ -79,6 +82,7 @@ impl Core {
         clock: Clock,
         means: Means,
     ) -> io::Result<Self> {
+        sys::open_many();
         let switches = means.events.then(|| Switches::open(hardware.0)).transpose()?;
         let (poll, alarm) = (Poll::new()?, Alarm::new()?);
         if let Some(switches) = &switches {
@@ -101,6 +105,7 @@ impl Core {
             wake_at: Instant::NEVER,
             trouble: None,
             look_at: Instant::NEVER,
+            ranks: Ranks::default(),
             tracker: Tracker::new(switches),
             clock,
         })
@@ -115,17 +120,23 @@ impl Core {
     pub(crate) fn seat(&mut self, mut body: Live) {
         let (id, poll) = (body.id, &self.poll);
         let result = body.sit(self.id, self.hardware, |fd| poll.add(fd, Token::Budget(id)));
-        for thread in &body.threads {
-            self.tracker.owners.insert(thread.tid, id);
-        }
+        let moved = result.as_ref().is_ok_and(|moved| *moved);
+        body.relisted = true;
         self.bodies.push(body);
-        self.report(result, Refused::Move(id));
+        let index = self.bodies.len() - 1;
+        self.own_threads(index);
+        self.report(result.map(drop), Refused::Move(id));
+        if moved {
+            // Neither core's records told whose were born or died on the way.
+            self.rescan(index);
+        }
     }
 
     /// Gives a body away, at rest: demoted, and frozen as it was.
     pub(crate) fn unseat(&mut self, vcpu: VcpuId) -> Option<Live> {
         let index = self.bodies.iter().position(|body| body.id == vcpu)?;
         self.change(index, Post::Watched, End::Moved);
+        self.hear_leaving(index);
         self.drain();
         let mut body = self.bodies.swap_remove(index);
         let result = body.disarm();
@@ -140,11 +151,15 @@ impl Core {
     /// The events of these VCPUs fired: stops who is spent, at once. `look` at all that may run
     /// where no event told (the alarm rang).
     pub(crate) fn enforce(&mut self, fired: &[VcpuId], look: bool) {
+        if look {
+            self.hear_again();
+        }
         for index in 0..self.bodies.len() {
             let body = &mut self.bodies[index];
             let has_fired = fired.contains(&body.id);
+            let mut armed_ns = None;
             if has_fired {
-                body.fired();
+                armed_ns = body.fired();
                 // It ran just now, whatever the last record said.
                 if !body.is_runnable() {
                     body.suppose_runnable();
@@ -153,7 +168,15 @@ impl Core {
             let may_run = matches!(body.post, Post::Foreground(_) | Post::Background);
             if has_fired || look && may_run {
                 let (id, result) = (body.id, body.settle());
+                let is_birth = has_fired && armed_ns.is_none_or(|at_ns| !body.has_reached(at_ns));
                 self.report(result, Refused::Stop(id));
+                if is_birth {
+                    self.hear_birth(index);
+                }
+                // It ran though we know of nobody in it.
+                if has_fired && self.bodies[index].threads.is_empty() {
+                    self.rescan(index);
+                }
             }
         }
         self.judge();
@@ -163,7 +186,7 @@ impl Core {
 
     /// What the machine law wants each body to be now.
     pub(crate) fn judge(&mut self) {
-        let brakes = self.without_brakes == 0;
+        let (id, brakes) = (self.id, self.without_brakes == 0);
         for body in &mut self.bodies {
             let frozen = brakes && body.is_runnable();
             body.want = if frozen { Post::Frozen } else { Post::Watched };
@@ -173,6 +196,7 @@ impl Core {
         for grant in &line.foreground {
             if let Some(body) = self.body(grant.vcpu)
                 && body.meter(Mode::Foreground) < grant.until.0
+                && body.may_be_raised(id)
             {
                 body.want = Post::Foreground(0);
                 // Without priorities only the first may run, and the law is kept by stopping.
@@ -195,7 +219,7 @@ impl Core {
             }
         }
         self.line = line;
-        ranks::assign(&self.line, &mut self.bodies);
+        self.ranks.assign(&self.line, &mut self.bodies);
     }
 }
 
@@ -228,9 +252,11 @@ impl Core {
             if let want @ Post::Foreground(_) = self.bodies[index].want {
                 self.start(index, want, grant.until);
                 let body = &self.bodies[index];
-                if grant.until != Mark::NEVER && self.look_at == Instant::NEVER {
+                let first = self.look_at == Instant::NEVER;
+                if grant.until != Mark::NEVER && (first || body.is_runnable()) {
                     let rest = grant.until.0.saturating_sub(body.meter(Mode::Foreground));
-                    self.look_at = now.saturating_add(rest).saturating_add(BACKSTOP);
+                    let spent_at = now.saturating_add(rest);
+                    self.look_at = self.look_at.min(spent_at.saturating_add(BACKSTOP));
                 }
             }
         }
@@ -252,6 +278,7 @@ impl Core {
         }
         self.line = line;
         self.look_by_clock(now);
+        self.look_for_the_deaf(now);
         self.set_alarm();
     }
 
@@ -278,6 +305,7 @@ impl Core {
             Post::Frozen => Ok(()),
         };
         let id = body.id;
+        self.own_threads(index);
         self.report(armed, Refused::Start(id));
     }
 
@@ -311,6 +339,8 @@ impl Core {
         if frozen {
             result = result.and(body.disarm());
         }
+        self.own_threads(index);
+        let body = &self.bodies[index];
         if mode != body.mode() || frozen != (was == Post::Frozen) {
             let meter_ns = body.meter(mode).ticks();
             let at = self.clock.now();

@@ -22,7 +22,7 @@ pub mod model;
 pub mod restore;
 
 use crate::host::cgroup::Hierarchies;
-use crate::host::{Identity, sched};
+use crate::host::{Identity, sched, sys};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -112,6 +112,7 @@ impl Guardian {
         program: PathBuf,
         arguments: Vec<OsString>,
     ) -> io::Result<Self> {
+        sys::keep_children();
         let hearts = Hearts::new()?;
         let (child, line, pidfd) = spawn(&charge, &program, &arguments, &hearts)?;
         Ok(Self { charge, program, arguments, hearts, lives: LIVES, child, line, pidfd })
@@ -185,22 +186,37 @@ fn spawn(
         });
     }
     let mut child = command.spawn()?;
+    let pid = child.id() as i32;
+    let pidfd = sys::pidfd_open(pid).map_err(|error| {
+        end(&mut child);
+        unwatched("it", &error)
+    })?;
+    // Raised from here: a thread that raises itself may be starved before it gets to it, and one
+    // that starts as an ordinary thread beside a busy run took 300 ms to stand. Refused where we
+    // are in a v1 cpu group, which it leaves first. Without the right to do so nothing else of the
+    // run is at real-time priority either.
+    let _ = sched::set_fifo(pid, PRIORITY, false);
     // The command keeps the guardian's end open, which would hide its end of file.
     drop(command);
     line.set_read_timeout(Some(STARTUP))?;
     let mut byte = [0];
     let heard = line.read_exact(&mut byte);
     if heard.is_err() || byte != [READY] {
-        let _ = child.kill();
-        let _ = child.wait();
+        end(&mut child);
         return Err(io::Error::other("the guardian did not come to stand"));
     }
-    let pid = child.id() as i32;
-    // Raised from here: a thread that raises itself may be starved before it gets to it. Without
-    // the right to do so nothing else of the run is at real-time priority either.
     let _ = sched::set_fifo(pid, PRIORITY, false);
-    let pidfd = pidfd_open(pid)?;
     Ok((child, line, pidfd))
+}
+
+fn unwatched(whom: &str, error: &io::Error) -> io::Error {
+    io::Error::other(format!("cannot watch {whom} (pidfd_open): {error}; see `maracas doctor`"))
+}
+
+/// Ends a guardian that does not stand.
+fn end(child: &mut Child) {
+    let _ = child.kill();
+    let _ = child.wait();
 }
 
 /// One counter an agent, in memory that runtime and guardian share.
@@ -301,7 +317,7 @@ fn guard(arguments: Vec<OsString>) -> io::Result<Option<restore::Restored>> {
     let hierarchies = Hierarchies::read()?;
     stand_apart(&hierarchies);
     let charge = Charge { run, files };
-    let mut watch = Watch { hierarchies, charge, hearts, seen: [NOT_YET; HEARTS], moved: None };
+    let mut watch = Watch { hierarchies, charge, hearts, pulse: Pulse::new(Instant::now()) };
     // The line to the runtime is our standard input, which is a socket and goes both ways.
     // SAFETY: nobody else in this process uses standard input.
     let line = unsafe { UnixStream::from_raw_fd(0) };
@@ -332,19 +348,22 @@ struct Watch {
     hierarchies: Hierarchies,
     charge: Charge,
     hearts: Hearts,
-    seen: [u64; HEARTS],
-    /// When all watched hearts had moved for the last time.
-    moved: Option<Instant>,
+    pulse: Pulse,
 }
 
 impl Watch {
     fn stay(&mut self, mut line: UnixStream) -> io::Result<Option<restore::Restored>> {
-        let pidfd = pidfd_open(self.charge.run.pid);
+        let pidfd = match sys::pidfd_open(self.charge.run.pid) {
+            Ok(pidfd) => Some(pidfd),
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => None,
+            // It may live: whoever cannot watch it must neither stand here nor touch it.
+            Err(error) => return Err(unwatched("the runtime", &error)),
+        };
         // Gone already, or the number is somebody else's by now.
-        let alive = pidfd.is_ok() && self.charge.run.is_alive();
+        let alive = pidfd.is_some() && self.charge.run.is_alive();
         // A runtime that has died meanwhile cannot hear it, and needs us all the more.
         let _ = line.write_all(&[READY]);
-        let Some(pidfd) = pidfd.ok().filter(|_| alive) else { return self.restore() };
+        let Some(pidfd) = pidfd.filter(|_| alive) else { return self.restore() };
         let mut goodbye = false;
         let mut heard = Some(line);
         loop {
@@ -368,40 +387,38 @@ impl Watch {
             }
             // A runtime that is being killed does not end before its ordinary threads get a core
             // to end on, and what it left raised may hold all of them for a second.
-            if self.heart_stopped() || self.charge.run.is_doomed() {
+            let stopped = self.pulse.stopped(self.hearts.counters(), Instant::now());
+            if stopped || self.charge.run.is_doomed() {
                 restore::relieve(&self.hierarchies, self.charge.run);
             }
         }
     }
 
     fn restore(&self) -> io::Result<Option<restore::Restored>> {
-        restore::restore(&self.hierarchies, &self.charge).map(Some)
-    }
-
-    /// Whether some agent's heart has stood still for too long.
-    fn heart_stopped(&mut self) -> bool {
-        let now = Instant::now();
-        let mut still = false;
-        for (counter, seen) in self.hearts.counters().iter().zip(&mut self.seen) {
-            let count = counter.load(Ordering::Relaxed);
-            still |= count == *seen && count != NOT_YET && count != AT_REST;
-            *seen = count;
-        }
-        if !still {
-            self.moved = Some(now);
-        }
-        let since = *self.moved.get_or_insert(now);
-        now.duration_since(since) > PATIENCE
+        let restored = restore::restore(&self.hierarchies, &self.charge)?;
+        Ok(Some(restored).filter(restore::Restored::touched_anything))
     }
 }
 
-fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
-    // SAFETY: plain arguments; the kernel returns a new descriptor that nobody else owns.
-    unsafe {
-        match libc::syscall(libc::SYS_pidfd_open, pid, 0) {
-            -1 => Err(io::Error::last_os_error()),
-            fd => Ok(OwnedFd::from_raw_fd(fd as i32)),
+/// What each heart had counted when it was last seen to have moved, and when that was.
+struct Pulse([(u64, Instant); HEARTS]);
+
+impl Pulse {
+    const fn new(now: Instant) -> Self {
+        Self([(NOT_YET, now); HEARTS])
+    }
+
+    /// Whether some agent's heart has stood still for too long.
+    fn stopped(&mut self, counters: &[AtomicU64; HEARTS], now: Instant) -> bool {
+        let mut stopped = false;
+        for (counter, (seen, since)) in counters.iter().zip(&mut self.0) {
+            let count = counter.load(Ordering::Relaxed);
+            if count != *seen || count == NOT_YET || count == AT_REST {
+                (*seen, *since) = (count, now);
+            }
+            stopped |= now.duration_since(*since) > PATIENCE;
         }
+        stopped
     }
 }
 
@@ -420,4 +437,31 @@ fn poll(fds: [i32; 2], timeout: Duration) -> io::Result<[bool; 2]> {
         };
     }
     Ok(set.map(|entry| entry.revents != 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_heart_is_looked_at_for_itself() {
+        let hearts = Hearts::new().unwrap();
+        let begin = Instant::now();
+        let mut pulse = Pulse::new(begin);
+        let mut stopped = |look: u32| pulse.stopped(hearts.counters(), begin + LOOK * look);
+        hearts.beat(0);
+        hearts.beat(1);
+        // At no look have both moved, and yet both beat.
+        for look in 1..40 {
+            hearts.beat(look as usize % 2);
+            assert!(!stopped(look), "{look}");
+        }
+        for look in 40..60 {
+            hearts.beat(1);
+            // The first was seen to move at look 38; a second are eight looks.
+            assert_eq!(stopped(look), look > 46, "{look}");
+        }
+        hearts.rest(0);
+        assert!(!stopped(60), "an agent that has ended is not waited for");
+    }
 }

@@ -1,6 +1,7 @@
 //! Machine 2: real commands on VCPUs of a stock Linux host, under any policy.
 
 pub(crate) mod brain;
+mod claim;
 mod demand;
 pub mod handle;
 mod keeper;
@@ -15,16 +16,17 @@ use crate::enact::Core;
 use crate::guardian::Guardian;
 use crate::host::cgroup::{Hierarchies, Tree};
 use crate::host::launch::{Command, Exit};
-use crate::host::probe::{Capabilities, Capability};
-use crate::host::{HardwareCore, sched};
+use crate::host::platform::Platform;
+use crate::host::probe::{Capabilities, Capability, EVENTS};
+use crate::host::{HardwareCore, sched, sys};
 use crate::journal::{Header, Ring, Scribe};
 use brain::Brain;
+use claim::Claim;
 use handle::Mailbox;
 use keeper::Keeper;
 use maracas_core::admission::NotAdmitted;
+use maracas_core::journal::Record;
 use maracas_core::{CoreId, Duration, Instant, Policy, System, Vcpu, VcpuId};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -98,11 +100,10 @@ impl Means {
 
     /// What the probe found.
     pub fn of(found: &Capabilities) -> Self {
-        let events = [Capability::GroupBudget, Capability::SwitchRecords];
         Self {
             fifo: found.has(Capability::Fifo),
             freezer: found.has(Capability::Freezer),
-            events: events.into_iter().all(|event| found.has(event)),
+            events: EVENTS.into_iter().all(|event| found.has(event)),
         }
     }
 }
@@ -128,8 +129,9 @@ pub struct Outcome {
 pub enum Error {
     /// The host refused something without which nothing runs: what, and its answer.
     Host(&'static str, io::Error),
-    /// Another run manages this core: neither could keep what it promises.
-    Taken(HardwareCore),
+    /// Another run manages this core, that of this process if it is known: neither could keep what
+    /// it promises.
+    Taken(HardwareCore, Option<u32>),
     /// A program could not be started.
     Start(String, io::Error),
     /// An agent panicked; all threads were released.
@@ -140,9 +142,11 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Host(what, error) => write!(f, "cannot {what}: {error}; see `maracas doctor`"),
-            Self::Taken(core) => {
-                let way_out = "end that run or choose other cores";
-                write!(f, "core {core} is managed by another run; {way_out}")
+            Self::Taken(core, Some(run)) => {
+                write!(f, "core {core} is managed by run {run}; end it first")
+            }
+            Self::Taken(core, None) => {
+                write!(f, "core {core} is managed by another run; end it first")
             }
             Self::Start(name, error) => write!(f, "program \"{name}\" cannot be started: {error}"),
             Self::Panicked(why) => write!(f, "the runtime failed and released everything: {why}"),
@@ -161,7 +165,7 @@ pub struct Machine {
     guardian: Option<Guardian>,
     server: Option<Server>,
     /// Held as long as the run lasts, and let go by the kernel however it ends.
-    claims: Vec<UnixDatagram>,
+    claims: Vec<Claim>,
 }
 
 impl Machine {
@@ -185,7 +189,8 @@ impl Machine {
         header: Header,
     ) -> Result<Self, Error> {
         let host = |what| move |error| Error::Host(what, error);
-        let claims: Result<_, _> = setup.cores.iter().map(|core| claim(*core)).collect();
+        sys::keep_children();
+        let claims: Result<_, _> = setup.cores.iter().map(|core| Claim::take(*core)).collect();
         let claims = claims?;
         let clock = Clock::start();
         let open = |(id, core): (usize, &HardwareCore)| {
@@ -249,14 +254,16 @@ impl Machine {
         let locked = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } == 0;
         let ring = Ring::new();
         mailbox.clock.restart();
-        let scribe = Scribe::new(&header, &ring);
+        let mut scribe = Scribe::new(&header, &ring);
+        scribe.recorder.record(&host_note());
         let brain = Brain::new(policy, &setup.system, &setup.names, scribe, &cores, &mailbox);
         let council =
             Council::new(&cores, brain, mailbox.bell(), guardian.as_ref().map(Guardian::hearts))
                 .map_err(|error| Error::Host("create an eventfd", error))?;
         let result = thread::scope(|scope| {
             let writer = scope.spawn(|| ring.drain(sink));
-            let result = oversee(&council, &setup, &mailbox, &mut guardian);
+            // The writer ends with the ring, so nothing may pass that by.
+            let result = caught(|| oversee(&council, &setup, &mailbox, &mut guardian));
             ring.close();
             writer.thread().unpark();
             result
@@ -279,13 +286,10 @@ impl Machine {
     }
 }
 
-/// Makes a core ours: an abstract socket of its name, which nobody else can have meanwhile.
-fn claim(core: HardwareCore) -> Result<UnixDatagram, Error> {
-    let name = SocketAddr::from_abstract_name(format!("maracas-core-{core}"));
-    match name.and_then(|name| UnixDatagram::bind_addr(&name)) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(Error::Taken(core)),
-        result => result.map_err(|error| Error::Host("claim a core", error)),
-    }
+/// On what it ran, for whoever reads the journal elsewhere.
+fn host_note() -> Record {
+    let text = Platform::detect().map_or_else(|error| error.to_string(), |host| host.to_string());
+    Record::Note { at: Instant::ZERO, key: "host".to_string(), vcpu: None, text }
 }
 
 /// Starts the agents, keeps the programs, and takes everything down again.
@@ -298,8 +302,11 @@ fn oversee(
     let mut keeper = Keeper::new(setup, mailbox, guardian.as_mut())?;
     let result = thread::scope(|scope| {
         let mut cores = setup.system.core_ids();
-        let started = cores.try_for_each(|core| start_agent(scope, council, mailbox, core));
-        let result = started.and_then(|()| keeper.keep());
+        // The scope waits for the agents, which nobody would stop any more after a panic.
+        let result = caught(|| {
+            cores.try_for_each(|core| start_agent(scope, council, mailbox, core))?;
+            keeper.keep()
+        });
         council.stop();
         result
     });
@@ -329,6 +336,15 @@ fn oversee(
     }
     result?;
     Ok(Outcome { duration, programs, refused, silent, trouble })
+}
+
+/// Makes an error of a panic, so that what must follow does follow.
+fn caught<T>(act: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
+        Err(Error::Panicked(text.to_string()))
+    })
 }
 
 /// Starts the agent and the brake thread of `core`.

@@ -13,9 +13,10 @@
 //! * A job due at or before the end and unfinished at its deadline is a **miss**.
 //! * **Delivered**: foreground service in each of the VCPU's own periods `[s + kT, s + (k+1)T)`,
 //!   where `s` is the first instant at which it had something to run, for a VCPU with jobs its
-//!   first release (again after its reservation was changed). Only whole periods count. Periods in which it was blocked at any instant are
-//!   counted apart as without full demand, and are not in the errors `|delivered - C|`: nobody can
-//!   deliver what is not asked for. A stint's service is spread evenly over it.
+//!   first release (again after its reservation was changed). Only whole periods count. Periods
+//!   in which it was blocked at any instant are counted apart as without full demand, and are not
+//!   in the errors `|delivered - C|`: nobody can deliver what is not asked for. A stint's service
+//!   is spread evenly over it.
 //! * A core is **throttled** while nothing ran on it, a VCPU that stands on its line could have
 //!   run, and the only hindrance was the closed background door or the spent allowance.
 //!

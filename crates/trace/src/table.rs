@@ -78,9 +78,8 @@ fn row(task: &TaskReport) -> Row {
         (None, Some(mean)) => format!("{}*", time(mean)),
         (None, None) => "-".into(),
     };
-    let error = |ns: Option<u64>| {
-        ns.filter(|_| judged).map_or_else(|| "-".into(), |ns| time(ns as f64))
-    };
+    let error =
+        |ns: Option<u64>| ns.filter(|_| judged).map_or_else(|| "-".into(), |ns| time(ns as f64));
     let promised = if task.period_ns == 0 {
         "-".into()
     } else {
@@ -162,9 +161,8 @@ fn footnotes(report: &Report, out: &mut impl io::Write) -> io::Result<()> {
             writeln!(out, "{line}")?;
         }
     }
-    let starred = |task: &&TaskReport| {
-        !is_judged(&task.delivered) && task.delivered.mean_of_all_ns.is_some()
-    };
+    let starred =
+        |task: &&TaskReport| !is_judged(&task.delivered) && task.delivered.mean_of_all_ns.is_some();
     let starred: Vec<_> = report.tasks.iter().filter(starred).collect();
     if !starred.is_empty() {
         let with_jobs = starred.iter().all(|task| task.jobs > 0);

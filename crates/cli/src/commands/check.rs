@@ -53,6 +53,8 @@ pub(super) fn run(args: &Args) -> Outcome {
     } else {
         if args.machine == Machine::Sim {
             case.assumptions().iter().for_each(|text| output::note(text));
+        } else {
+            verdict::note_fine_reservations(&case);
         }
         output::print(&verdict::text(&case, &verdict))?;
         if args.suggest && !verdict.accepted() {

@@ -5,6 +5,7 @@ use crate::case::{Case, Machine, Overrides};
 use crate::failure::{Answer, Failure, Outcome, bytes_of};
 use crate::observe::Watch;
 use crate::output::{self, Pending};
+use crate::source::refuse_taskset;
 use crate::{results, verdict};
 use maracas_core::{Duration, Instant};
 use maracas_trace::gantt::{Chart, Rows, TextStyle};
@@ -52,11 +53,15 @@ pub(super) fn run(args: &Args) -> Outcome {
         return Err(Failure::new(format!("--to {to} must lie after --from {from}")));
     }
     output::leave_nothing_at_signals()?;
-    let svg = Pending::maybe(args.svg.as_ref())?;
     let bytes = bytes_of(&args.file)?;
+    let what = if bytes.starts_with(JOURNAL) { "journal" } else { "scenario" };
+    let written: Vec<_> = args.svg.iter().map(|path| ("--svg", path.clone())).collect();
+    output::keep_apart(&[(what, &args.file)], &written)?;
+    let svg = Pending::maybe(args.svg.as_ref())?;
     let journal = if bytes.starts_with(JOURNAL) {
         bytes
     } else {
+        refuse_taskset(&args.file)?;
         let case = Case::read(&args.file, Machine::Sim, &Overrides::default())?;
         let options = sim::options(&case, Some(to.saturating_since(Instant::ZERO)));
         match sim::simulate(&case, &options, Watch::keeping(&case))? {
@@ -66,6 +71,10 @@ pub(super) fn run(args: &Args) -> Outcome {
     };
     let fail = |why: &dyn std::fmt::Display| Failure::about(args.file.display(), why);
     let chart = Chart::from_journal(&journal, from, Some(to)).map_err(|error| fail(&error))?;
+    let end = chart.journal_end();
+    if from >= end {
+        return Err(fail(&format_args!("the journal ends at {end}; --from {from} is beyond")));
+    }
     let rows = if args.cores { Rows::Cores } else { Rows::Vcpus };
     if let Some(mut file) = svg {
         chart.write_svg(rows, &mut file).map_err(|error| Failure::about("--svg", error))?;

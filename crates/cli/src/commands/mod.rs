@@ -7,7 +7,7 @@ mod completions;
 mod doctor;
 mod gantt;
 mod man;
-mod policies;
+pub(crate) mod policies;
 mod replay;
 mod run;
 mod sim;

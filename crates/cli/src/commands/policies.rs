@@ -72,16 +72,27 @@ fn explain(entry: &Entry) -> String {
     text
 }
 
+/// What holds where nobody sets a parameter, as it would be written; `None` where nothing does.
+pub(crate) fn default_of(kind: Kind) -> Option<String> {
+    match kind {
+        Kind::Choice(words) => words.first().map(ToString::to_string),
+        Kind::Time("") => None,
+        Kind::Time(default) => Some(default.to_string()),
+        Kind::Whole(default, ..) => Some(default.to_string()),
+        Kind::Fraction(num, den) => Some(format!("{num}/{den}")),
+        Kind::Flag(default) => Some(default.to_string()),
+    }
+}
+
 /// The default and what else may be said.
 fn values(kind: Kind) -> String {
+    let default = default_of(kind).unwrap_or_else(|| "none".into());
     match kind {
-        Kind::Choice(words) => {
-            format!("{} (one of: {})", words.first().unwrap_or(&"none"), words.join(", "))
-        }
-        Kind::Time("") => "none (a duration such as 2ms)".to_string(),
-        Kind::Time(default) => format!("{default} (a duration)"),
-        Kind::Whole(default, least, most) => format!("{default} (from {least} to {most})"),
-        Kind::Fraction(num, den) => format!("{num}/{den} (a fraction such as 1/2 or 0.5)"),
-        Kind::Flag(default) => format!("{default} (true or false)"),
+        Kind::Choice(words) => format!("{default} (one of: {})", words.join(", ")),
+        Kind::Time("") => format!("{default} (a duration such as 2ms)"),
+        Kind::Time(_) => format!("{default} (a duration)"),
+        Kind::Whole(_, least, most) => format!("{default} (from {least} to {most})"),
+        Kind::Fraction(..) => format!("{default} (a fraction such as 1/2 or 0.5)"),
+        Kind::Flag(_) => format!("{default} (true or false)"),
     }
 }

@@ -42,6 +42,9 @@ pub(super) fn run(args: &Args) -> Outcome {
     let Ok(policy) = (case.entry.build)(&case.start, &case.params) else {
         return verdict::refuse(&case, args.results.json);
     };
+    if args.results.talks() {
+        verdict::note_fine_reservations(&case);
+    }
     let guarded = live::guard()?;
     let means = live::prepare(&case, &setup, args.require, args.results.talks())?;
     let report = live::run(&case, setup, means, policy, guarded, files, args.results.talks())?;

@@ -3,10 +3,13 @@
 use crate::args;
 use crate::failure::{Answer, Failure, Outcome};
 use crate::output;
-use maracas_client::{Connection, Error, Members, NewVcpu, Reservation, VcpuId, VcpuState};
+use maracas_client::{
+    Connection, Error, Greeting, Members, NewVcpu, Reservation, VcpuId, VcpuState,
+};
 use maracas_core::contract::Mode;
 use maracas_core::{Arrival, CoreId, Duration};
 use serde_json::json;
+use std::path::PathBuf;
 
 /// What to do with the VCPUs of the running system.
 #[derive(clap::Subcommand, Debug)]
@@ -21,9 +24,9 @@ pub(crate) enum Vcpu {
     ///
     /// Example: maracas vcpu list --json
     List(List),
-    /// Change the budget and the period of a VCPU
+    /// Change the budget or the period of a VCPU; what is not named stays
     ///
-    /// Example: maracas vcpu set video --budget 5ms --period 20ms
+    /// Example: maracas vcpu set video --budget 5ms
     Set(Set),
     /// Remove a VCPU; programs that the run started on it are ended
     ///
@@ -67,6 +70,9 @@ pub(crate) struct Create {
     /// The answer as JSON
     #[arg(long)]
     json: bool,
+    /// The run that is meant, by its process, where several are alive
+    #[arg(long, value_name = "PID")]
+    run: Option<u32>,
 }
 
 #[derive(clap::Args, Debug)]
@@ -74,23 +80,39 @@ pub(crate) struct List {
     /// The list as JSON
     #[arg(long)]
     json: bool,
+    /// The run that is meant, by its process, where several are alive
+    #[arg(long, value_name = "PID")]
+    run: Option<u32>,
 }
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Set {
     /// The VCPU's name or number
     vcpu: String,
-    #[command(flatten)]
-    promise: Promise,
+    /// C; without it, the present one
+    #[arg(long, value_name = "TIME", value_parser = args::positive)]
+    budget: Option<Duration>,
+    /// T; without it, the present one
+    #[arg(long, value_name = "TIME", value_parser = args::positive)]
+    period: Option<Duration>,
+    /// D, at most T; without it T where --period is given, else the present one
+    #[arg(long, value_name = "TIME", value_parser = args::positive)]
+    deadline: Option<Duration>,
     /// The answer as JSON
     #[arg(long)]
     json: bool,
+    /// The run that is meant, by its process, where several are alive
+    #[arg(long, value_name = "PID")]
+    run: Option<u32>,
 }
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Destroy {
     /// The VCPU's name or number
     vcpu: String,
+    /// The run that is meant, by its process, where several are alive
+    #[arg(long, value_name = "PID")]
+    run: Option<u32>,
 }
 
 pub(super) fn run(vcpu: &Vcpu) -> Outcome {
@@ -100,20 +122,42 @@ pub(super) fn run(vcpu: &Vcpu) -> Outcome {
         Vcpu::List(args) => list(args),
         Vcpu::Set(args) => set(args),
         Vcpu::Destroy(args) => {
-            let mut connection = connect()?;
-            let id = find(&mut connection, &args.vcpu)?;
+            let mut connection = connect(args.run)?;
+            let id = find(&mut connection, &args.vcpu)?.vcpu;
             connection.destroy(id).map_err(Failure::new)?;
             Ok(Answer::Yes)
         }
     }
 }
 
-fn connect() -> Result<Connection, Failure> {
-    Connection::open().map_err(Failure::new)
+/// Connects to the run of the process `run`, else to the one that is found.
+fn connect(run: Option<u32>) -> Result<Connection, Failure> {
+    run.map_or_else(Connection::open, Connection::open_run).map_err(|error| match error {
+        Error::SeveralRuns(paths) => {
+            // A socket is named after its run's process: `<pid>-<start>.sock`.
+            let pid = |path: &PathBuf| {
+                let name = path.file_name()?.to_string_lossy().into_owned();
+                Some(name.split_once('-')?.0.to_string())
+            };
+            let pids: Vec<_> = paths.iter().filter_map(pid).collect();
+            let pids = pids.join(", ");
+            Failure::new(format!("several runs are alive: {pids}; choose one with --run PID"))
+        }
+        error @ (Error::NoRun
+        | Error::NoSuchRun(_)
+        | Error::Socket(..)
+        | Error::Refused(_)
+        | Error::Said(_)
+        | Error::Frame(_)
+        | Error::OutOfTurn(_)) => Failure::new(error),
+    })
 }
 
-fn reservation(promise: &Promise) -> Result<Reservation, Failure> {
-    let Promise { budget, period, deadline } = *promise;
+fn reservation(
+    budget: Duration,
+    period: Duration,
+    deadline: Option<Duration>,
+) -> Result<Reservation, Failure> {
     let reservation = Reservation { budget, period, deadline: deadline.unwrap_or(period) };
     maracas_core::control::check_reservation(&reservation).map_err(Failure::new)?;
     Ok(reservation)
@@ -125,36 +169,49 @@ fn create(args: &Create) -> Outcome {
         (None, Some(tid)) => Members::Thread(tid),
         (None, None) => return Err(Failure::new("name what runs on it: --pid or --tid")),
     };
-    let mut new = NewVcpu::new(args.promise.budget, args.promise.period, members);
-    new.reservation = reservation(&args.promise)?;
+    let Promise { budget, period, deadline } = args.promise;
+    let mut new = NewVcpu::new(budget, period, members);
+    new.reservation = reservation(budget, period, deadline)?;
     new.name.clone_from(&args.name);
     new.pinned = args.core.map(CoreId);
     if args.jobs {
         new.arrival = Arrival::Periodic { offset: Duration::ZERO };
     }
     new.check().map_err(Failure::new)?;
-    let created = connect()?.create(&new);
-    answer(created.map(|(vcpu, core)| (Some(vcpu), core)), args.json)
+    let mut connection = connect(args.run)?;
+    let created = connection.create(&new);
+    answer(created, connection.greeting().pid, args.json)
 }
 
 fn set(args: &Set) -> Outcome {
-    let reservation = reservation(&args.promise)?;
-    let mut connection = connect()?;
-    let id = find(&mut connection, &args.vcpu)?;
-    let core = connection.set(id, reservation);
-    answer(core.map(|core| (Some(id), core)), args.json)
+    if args.budget.or(args.period).or(args.deadline).is_none() {
+        return Err(Failure::new("name what changes: --budget, --period or --deadline"));
+    }
+    if let (Some(budget), Some(period)) = (args.budget, args.period) {
+        reservation(budget, period, args.deadline)?;
+    }
+    let mut connection = connect(args.run)?;
+    let state = find(&mut connection, &args.vcpu)?;
+    let old = state.reservation;
+    let kept = if args.period.is_none() { Some(old.deadline) } else { None };
+    let new = reservation(
+        args.budget.unwrap_or(old.budget),
+        args.period.unwrap_or(old.period),
+        args.deadline.or(kept),
+    )?;
+    let core = connection.set(state.vcpu, new);
+    answer(core.map(|core| (state.vcpu, core)), connection.greeting().pid, args.json)
 }
 
 /// Shows what admission said.
-fn answer(result: Result<(Option<VcpuId>, CoreId), Error>, as_json: bool) -> Outcome {
+fn answer(result: Result<(VcpuId, CoreId), Error>, run: u32, as_json: bool) -> Outcome {
     match result {
         Ok((vcpu, core)) => {
-            let number = vcpu.map(|vcpu| vcpu.0);
             output::line(&if as_json {
-                json!({ "admitted": true, "vcpu": number, "core": core.0 }).to_string()
+                let (vcpu, core) = (vcpu.0, core.0);
+                json!({ "admitted": true, "vcpu": vcpu, "core": core, "pid": run }).to_string()
             } else {
-                let vcpu = vcpu.map_or_else(String::new, |vcpu| format!("{vcpu} on "));
-                format!("admitted: {vcpu}{core}")
+                format!("admitted: {vcpu} on {core} in run {run}")
             })?;
             Ok(Answer::Yes)
         }
@@ -174,9 +231,10 @@ fn answer(result: Result<(Option<VcpuId>, CoreId), Error>, as_json: bool) -> Out
                 .collect();
             let text = &refusal.text;
             output::line(&if as_json {
-                json!({ "admitted": false, "reason": text, "numbers": numbers }).to_string()
+                json!({ "admitted": false, "reason": text, "numbers": numbers, "pid": run })
+                    .to_string()
             } else {
-                format!("refused: {text}")
+                format!("refused by run {run}: {text}")
             })?;
             Ok(Answer::No)
         }
@@ -185,7 +243,7 @@ fn answer(result: Result<(Option<VcpuId>, CoreId), Error>, as_json: bool) -> Out
 }
 
 fn list(args: &List) -> Outcome {
-    let mut connection = connect()?;
+    let mut connection = connect(args.run)?;
     let vcpus = connection.list().map_err(Failure::new)?;
     if args.json {
         let greeting = connection.greeting();
@@ -195,7 +253,9 @@ fn list(args: &List) -> Outcome {
         return Ok(Answer::Yes);
     }
     let width = vcpus.iter().map(|state| state.name.chars().count()).max().unwrap_or(0).max(4);
-    let mut text = format!(
+    let Greeting { pid, policy, .. } = connection.greeting();
+    let mut text = format!("run {pid}, policy {policy}\n");
+    text += &format!(
         "{:>4}  {:width$}  {:>16}  {:>6}  {:>7}  {:10}  {:>12}  {:>12}\n",
         "vcpu", "name", "C/T", "core", "threads", "mode", "foreground", "background"
     );
@@ -242,12 +302,12 @@ fn state_json(state: &VcpuState) -> serde_json::Value {
 }
 
 /// The VCPU of this name, else of this number.
-fn find(connection: &mut Connection, word: &str) -> Result<VcpuId, Failure> {
+fn find(connection: &mut Connection, word: &str) -> Result<VcpuState, Failure> {
     let vcpus = connection.list().map_err(Failure::new)?;
     let number: Option<u32> = word.parse().ok();
     let named = vcpus.iter().find(|state| state.name == word);
     let found = named.or_else(|| vcpus.iter().find(|state| Some(state.vcpu.0) == number));
-    found.map(|state| state.vcpu).ok_or_else(|| {
+    found.cloned().ok_or_else(|| {
         let near = crate::failure::did_you_mean(word, vcpus.iter().map(|s| s.name.as_str()));
         Failure::new(format!("there is no VCPU \"{word}\"{near} (`maracas vcpu list` shows all)"))
     })

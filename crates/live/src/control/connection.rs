@@ -1,5 +1,6 @@
 //! One client's connection: bytes in, frames out, never waiting for either.
 
+use super::peer::Peer;
 use maracas_core::VcpuId;
 use maracas_core::control::{FrameError, Frames, Message, Reply, Request};
 use std::io::{self, ErrorKind, Read, Write};
@@ -13,7 +14,7 @@ const PIECE: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: UnixStream,
-    user: u32,
+    peer: Peer,
     frames: Frames,
     /// Replies that the socket did not take yet.
     unsent: Vec<u8>,
@@ -38,11 +39,11 @@ pub(super) enum Next {
 }
 
 impl Connection {
-    pub(super) fn new(stream: UnixStream, user: u32, turn: u64) -> io::Result<Self> {
+    pub(super) fn new(stream: UnixStream, peer: Peer, turn: u64) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self {
             stream,
-            user,
+            peer,
             frames: Frames::new(),
             unsent: Vec::new(),
             greeted: false,
@@ -52,8 +53,8 @@ impl Connection {
         })
     }
 
-    pub(super) const fn user(&self) -> u32 {
-        self.user
+    pub(super) const fn peer(&self) -> Peer {
+        self.peer
     }
     pub(super) const fn greeted(&self) -> bool {
         self.greeted

@@ -1,27 +1,108 @@
 //! Who asks, and what is his.
 
-use crate::host::Identity;
+use crate::host::{Identity, sys};
 use crate::machine::Members;
-use maracas_core::control::Members as Asked;
-use std::os::fd::AsRawFd;
+use maracas_core::control::{Members as Asked, Request};
+use maracas_core::{JobId, VcpuId};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::{env, fs, io};
 
-/// The user at the other end of a socket, as the kernel vouches for him.
-pub(super) fn user_of(stream: &UnixStream) -> io::Result<u32> {
-    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the kernel fills at most `length` bytes of a structure of our own.
-    let result = unsafe {
-        libc::getsockopt(
-            stream.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut peer).cast(),
-            &raw mut length,
-        )
-    };
-    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(peer.uid) }
+/// Who is at the other end of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Peer {
+    pub(super) user: u32,
+    pub(super) place: Place,
+}
+
+/// Where a process stands towards a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Started outside of any run.
+    Outside,
+    /// Started by a run: on this VCPU if the run is ours.
+    Inside(Option<VcpuId>),
+}
+
+impl Peer {
+    /// As the kernel vouches for him: the user that connected, and where his process stands now.
+    ///
+    /// # Errors
+    /// When the process has ended, so that nobody can say where it stood.
+    pub(super) fn of(stream: &UnixStream, run: Identity) -> io::Result<Peer> {
+        let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+        option(stream, libc::SO_PEERCRED, &mut peer)?;
+        // Numbers are reused: the descriptor says afterwards whether this one was its own all
+        // along. One taken at the connecting (Linux 6.5) is certain, one opened now nearly so.
+        let mut fd: RawFd = -1;
+        let pidfd = match option(stream, SO_PEERPIDFD, &mut fd) {
+            // SAFETY: a new descriptor that nobody else owns.
+            Ok(()) => unsafe { OwnedFd::from_raw_fd(fd) },
+            Err(_) => sys::pidfd_open(peer.pid)?,
+        };
+        let groups = fs::read_to_string(format!("/proc/{}/cgroup", peer.pid))?;
+        let mut end = libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one structure of our own; a pidfd is readable once its process has ended.
+        if unsafe { libc::poll(&raw mut end, 1, 0) } != 0 {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        Ok(Peer { user: peer.uid, place: Place::of(&groups, run) })
+    }
+}
+
+/// Of `asm-generic/socket.h`, where all hosts that we run on have it.
+const SO_PEERPIDFD: i32 = 77;
+
+fn option<T>(stream: &UnixStream, name: i32, value: &mut T) -> io::Result<()> {
+    let mut length = size_of::<T>() as libc::socklen_t;
+    let (socket, into) = (stream.as_raw_fd(), std::ptr::from_mut(value).cast());
+    // SAFETY: the kernel fills at most `length` bytes of a value of our own.
+    let result = unsafe { libc::getsockopt(socket, libc::SOL_SOCKET, name, into, &raw mut length) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+impl Place {
+    /// By the process' groups (`/proc/<pid>/cgroup`).
+    fn of(groups: &str, run: Identity) -> Place {
+        let mut started = placed(groups).filter(|(_, group)| !group.starts_with("client-"));
+        started.next().map_or(Place::Outside, |(owner, group)| {
+            let number = group.strip_prefix("vcpu-").and_then(|number| number.parse().ok());
+            Place::Inside(number.filter(|_| owner == run).map(VcpuId))
+        })
+    }
+
+    /// What a program that a run started may ask: to be greeted, the list, and its own jobs.
+    ///
+    /// # Errors
+    /// The refusal of anything else.
+    pub(super) fn may(self, request: &Request) -> Result<(), String> {
+        let Place::Inside(own) = self else { return Ok(()) };
+        let what = match request {
+            Request::Hello { .. } | Request::List => return Ok(()),
+            Request::Jobs { vcpu } | Request::JobDone { job: JobId { vcpu, .. }, .. } => {
+                if own == Some(*vcpu) {
+                    return Ok(());
+                }
+                format!("have the jobs of {vcpu}")
+            }
+            Request::Create(_) => "create VCPUs".to_string(),
+            Request::Set { vcpu, .. } => format!("change {vcpu}"),
+            Request::Destroy { vcpu } => format!("destroy {vcpu}"),
+        };
+        let whose = own.map_or("another run".to_string(), |own| own.to_string());
+        Err(format!("a program that was started on {whose} may not {what}; ask from outside"))
+    }
+}
+
+/// The groups of runs that these lines name: each run with the group below its directory.
+fn placed(groups: &str) -> impl Iterator<Item = (Identity, &str)> {
+    groups.lines().filter_map(|line| {
+        let parts: Vec<&str> = line.split('/').collect();
+        parts.windows(3).find_map(|parts| {
+            let run = Identity::parse(parts[1]).filter(|_| parts[0] == "maracas")?;
+            Some((run, parts[2]))
+        })
+    })
 }
 
 /// Who may ask: root and the starting user. Under sudo that is whoever called it.
@@ -69,6 +150,9 @@ pub(super) fn members(asked: Asked, uid: u32, run: Identity) -> Result<Members, 
         return Err(format!("there is no thread {number}"));
     };
     let pid = pid as i32;
+    if pid == run.pid || field("PPid:") == Some(i64::from(run.pid)) && names(pid, run) {
+        return Err(format!("process {pid} is the runtime or its guardian and needs no VCPU"));
+    }
     if uid != 0 && owner != i64::from(uid) {
         return Err(format!("thread {number} is not user {uid}'s; only its owner or root may ask"));
     }
@@ -83,12 +167,7 @@ pub(super) fn members(asked: Asked, uid: u32, run: Identity) -> Result<Members, 
 
 /// Whether a process in these groups (`/proc/<pid>/cgroup`) may get VCPUs of `run` for its threads.
 fn free(groups: &str, run: Identity) -> Result<(), String> {
-    for line in groups.lines() {
-        let mut parts = line.split('/').skip_while(|part| *part != "maracas").skip(1);
-        let (Some(owner), Some(group)) = (parts.next().and_then(Identity::parse), parts.next())
-        else {
-            continue;
-        };
+    for (owner, group) in placed(groups) {
         if owner != run {
             return Err(format!("belongs to the run of process {}; end that first", owner.pid));
         }
@@ -101,6 +180,12 @@ fn free(groups: &str, run: Identity) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Whether a process bears a run's identity among its arguments, as guardians do.
+fn names(pid: i32, run: Identity) -> bool {
+    let arguments = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    arguments.split('\0').any(|argument| argument == run.to_string())
 }
 
 /// What to call a VCPU that was given no name: its program and its first thread's number.
@@ -133,8 +218,33 @@ mod tests {
     }
 
     #[test]
+    fn programs_inside_may_ask_for_their_own_jobs_and_no_more() {
+        let run = Identity { pid: 4711, start: 88123 };
+        let place = |path: &str| Place::of(&format!("4:cpuset:/\n0::{path}\n"), run);
+        assert_eq!(place("/maracas/4711-88123/client-12-5/vcpu-4"), Place::Outside);
+        assert_eq!(place("/maracas/x.scope"), Place::Outside);
+        assert_eq!(place("/maracas/9-1/vcpu-4"), Place::Inside(None), "of another run");
+        let inside = place("/maracas/a/maracas/4711-88123/vcpu-3/made-by-it");
+        assert_eq!(inside, Place::Inside(Some(VcpuId(3))));
+        let vcpu = |vcpu: u32| Request::Jobs { vcpu: VcpuId(vcpu) };
+        for request in [Request::Hello { version: 1 }, Request::List, vcpu(3)] {
+            assert_eq!(inside.may(&request), Ok(()));
+        }
+        let destroy = Request::Destroy { vcpu: VcpuId(4) };
+        for request in [vcpu(4), destroy.clone(), Request::Destroy { vcpu: VcpuId(3) }] {
+            let why = inside.may(&request).unwrap_err();
+            assert!(why.starts_with("a program that was started on vcpu3 may not"), "{why}");
+            assert_eq!(Place::Outside.may(&request), Ok(()));
+        }
+        assert!(Place::Inside(None).may(&vcpu(3)).is_err());
+    }
+
+    #[test]
     fn threads_of_others_are_refused() {
-        let run = Identity { pid: 1, start: 0 };
+        let run = Identity::own().unwrap();
+        let why = members(Asked::Process(std::process::id()), 0, run).unwrap_err();
+        assert!(why.contains("the runtime or its guardian"), "{why}");
+        let run = Identity { pid: i32::MAX, start: 0 };
         let own = std::process::id();
         let why = members(Asked::Thread(u32::MAX), 0, run).unwrap_err();
         assert!(why.contains("no thread"), "{why}");

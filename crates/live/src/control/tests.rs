@@ -1,5 +1,5 @@
 use super::*;
-use maracas_core::control::{Frames, MAX_BODY, Message};
+use maracas_core::control::{Frames, MAX_BODY};
 use maracas_core::{Duration, Job};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -117,9 +117,8 @@ impl Caller {
 }
 
 fn camera() -> NewVcpu {
-    // SAFETY: cannot fail.
-    let tid = unsafe { libc::gettid() }.unsigned_abs();
-    let members = words::Members::Thread(tid);
+    // Somebody else, since the runtime itself is refused.
+    let members = words::Members::Thread(std::os::unix::process::parent_id());
     let new = NewVcpu::new(Duration::from_millis(2), Duration::from_millis(10), members);
     NewVcpu { name: "camera".into(), ..new }
 }
@@ -256,6 +255,7 @@ fn another_user_reads_one_refusal() {
         return;
     }
     let (server, _) = serve();
+    let mut full: Vec<Caller> = (0..CLIENTS).map(|_| Caller::new(&server)).collect();
     let path = server.path().to_path_buf();
     let mut command = Command::new("true");
     command.stdout(Stdio::piped());
@@ -280,5 +280,20 @@ fn another_user_reads_one_refusal() {
     let Ok(Reply::Error(why)) = Reply::read(&output.stdout[4..]) else { panic!("{output:?}") };
     let expected = "user 65534 may not control this run; ask as root or as the starting user";
     assert_eq!(why, expected);
-    Caller::new(&server);
+    let first = full[0].ask(&Request::List);
+    assert!(matches!(first, Some(Reply::Vcpus(_))), "nobody leaves for whom is not let in");
+}
+
+#[test]
+fn a_directory_below_tmp_must_be_ours_alone() {
+    use std::os::unix::fs::symlink;
+    let own = env::temp_dir().join(format!("maracas-ours-{}", std::process::id()));
+    fs::DirBuilder::new().mode(0o700).create(&own).unwrap();
+    assert!(must_be_ours(&own).is_ok());
+    let link = own.join("link");
+    symlink(&own, &link).unwrap();
+    assert!(must_be_ours(&link).is_err());
+    fs::set_permissions(&own, Permissions::from_mode(0o755)).unwrap();
+    assert!(must_be_ours(&own).unwrap_err().to_string().contains("XDG_RUNTIME_DIR"));
+    fs::remove_dir_all(&own).unwrap();
 }

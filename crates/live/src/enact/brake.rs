@@ -13,22 +13,44 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The brake of one VCPU: a state that is wanted, and one that is.
+/// A state that is wanted, and one that is.
+#[derive(Debug, Default)]
+struct Lever {
+    wanted: AtomicBool,
+    /// What the kernel was told last. Held over the telling, or of the brake threads of two cores,
+    /// where a VCPU moves, the slower would have the last word. Only brake threads take it.
+    engaged: Mutex<bool>,
+}
+
+impl Lever {
+    /// Tells the kernel by `set` until what is wanted is. After a refusal it is as it was.
+    fn act(&self, set: impl Fn(bool) -> io::Result<()>) -> io::Result<()> {
+        let mut engaged = self.engaged.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let wanted = self.wanted.load(Ordering::Acquire);
+            if *engaged == wanted {
+                return Ok(());
+            }
+            set(wanted)?;
+            *engaged = wanted;
+        }
+    }
+}
+
+/// The brake of one VCPU.
 #[derive(Debug)]
 pub(crate) struct Brake {
     group: Arc<Group>,
     /// The program whose process group is stopped by signals, where there is no freezer.
     signalled: Option<i32>,
-    wanted: AtomicBool,
-    engaged: AtomicBool,
+    lever: Lever,
     error: AtomicI32,
 }
 
 impl Brake {
     /// A released brake.
     pub(crate) fn new(group: Arc<Group>, signalled: Option<i32>) -> Self {
-        let (wanted, engaged) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { group, signalled, wanted, engaged, error: AtomicI32::new(0) }
+        Self { group, signalled, lever: Lever::default(), error: AtomicI32::new(0) }
     }
     /// What the host said when it last refused, if it did since this was asked last.
     pub(crate) fn refusal(&self) -> io::Result<()> {
@@ -37,10 +59,10 @@ impl Brake {
             error => Err(io::Error::from_raw_os_error(error)),
         }
     }
-    /// Releases the brake at once, whatever was posted: at the end, by the keeper.
+    /// Releases the brake at once, whatever was posted: at the end, by the keeper. A brake thread
+    /// that is engaging it at this moment sees afterwards that this is not wanted any more.
     pub(crate) fn release(&self) -> io::Result<()> {
-        self.wanted.store(false, Ordering::Release);
-        self.engaged.store(false, Ordering::Release);
+        self.lever.wanted.store(false, Ordering::Release);
         self.set(false)
     }
     fn set(&self, engaged: bool) -> io::Result<()> {
@@ -58,10 +80,7 @@ impl Brake {
         }
     }
     fn act(&self) {
-        let wanted = self.wanted.load(Ordering::Acquire);
-        if self.engaged.swap(wanted, Ordering::AcqRel) != wanted
-            && let Err(error) = self.set(wanted)
-        {
+        if let Err(error) = self.lever.act(|engaged| self.set(engaged)) {
             self.error.store(error.raw_os_error().unwrap_or(libc::EIO), Ordering::Relaxed);
         }
     }
@@ -83,7 +102,7 @@ impl Brakes {
     }
     /// Lets `brake` be engaged or released soon.
     pub(crate) fn post(&self, brake: &Arc<Brake>, engaged: bool) {
-        brake.wanted.store(engaged, Ordering::Release);
+        brake.lever.wanted.store(engaged, Ordering::Release);
         self.posted.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(brake));
         self.bell.ring();
     }
@@ -106,5 +125,49 @@ impl Brakes {
     pub(crate) fn stop(&self) {
         self.halt.store(true, Ordering::Release);
         self.bell.ring();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+    use std::{thread, time};
+
+    #[test]
+    fn of_two_brake_threads_the_slower_has_not_the_last_word() {
+        let (lever, told) = (Lever::default(), Mutex::new(Vec::new()));
+        let (begun, has_begun) = channel();
+        let set = |engaged: bool| {
+            if engaged {
+                begun.send(()).expect("somebody waits");
+                thread::sleep(time::Duration::from_millis(50));
+            }
+            told.lock().expect("nobody panicked").push(engaged);
+            Ok(())
+        };
+        lever.wanted.store(true, Ordering::Release);
+        thread::scope(|scope| {
+            scope.spawn(|| lever.act(set));
+            has_begun.recv().expect("the first thread engages it");
+            lever.wanted.store(false, Ordering::Release);
+            assert!(lever.act(set).is_ok());
+        });
+        assert_eq!(told.into_inner().expect("nobody panicked"), [true, false]);
+    }
+
+    #[test]
+    fn what_was_refused_is_told_again() {
+        let lever = Lever::default();
+        lever.wanted.store(true, Ordering::Release);
+        let refused = lever.act(|_| Err(io::ErrorKind::WouldBlock.into()));
+        assert!(refused.is_err());
+        let told = Mutex::new(Vec::new());
+        let again = lever.act(|engaged| {
+            told.lock().expect("nobody panicked").push(engaged);
+            Ok(())
+        });
+        assert!(again.is_ok());
+        assert_eq!(told.into_inner().expect("nobody panicked"), [true]);
     }
 }

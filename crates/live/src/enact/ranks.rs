@@ -12,22 +12,35 @@ const CEILING: u8 = 81;
 /// Below it stand priorities that other real-time programs of the host may use.
 const LOWEST: u8 = 10;
 
-/// Gives every body that is wanted in the foreground a priority in the order of the line.
-pub(super) fn assign(line: &Line, bodies: &mut [Live]) {
-    let wanted = |body: &Live| matches!(body.want, Post::Foreground(_));
-    let place =
-        |grant: &Grant| bodies.iter().position(|body| body.id == grant.vcpu && wanted(body));
-    let order: Vec<usize> = line.foreground.iter().filter_map(place).collect();
-    let held: Vec<u8> = order.iter().map(|index| bodies[*index].last_priority).collect();
-    let mut given = Vec::with_capacity(held.len());
-    assign_in_order(&held, &mut given);
-    for (index, priority) in order.into_iter().zip(given) {
-        bodies[index].want = Post::Foreground(priority);
+/// What [`Ranks::assign`] works with, kept so that no enforcement asks for memory.
+#[derive(Debug, Default)]
+pub(super) struct Ranks {
+    /// Who is wanted in the foreground, by their place in the line.
+    order: Vec<usize>,
+    held: Vec<u8>,
+    given: Vec<u8>,
+}
+
+impl Ranks {
+    /// Gives every body that is wanted in the foreground a priority in the order of the line.
+    pub(super) fn assign(&mut self, line: &Line, bodies: &mut [Live]) {
+        let wanted = |body: &Live| matches!(body.want, Post::Foreground(_));
+        let place =
+            |grant: &Grant| bodies.iter().position(|body| body.id == grant.vcpu && wanted(body));
+        self.order.clear();
+        self.order.extend(line.foreground.iter().filter_map(place));
+        self.held.clear();
+        self.held.extend(self.order.iter().map(|index| bodies[*index].last_priority));
+        assign_in_order(&self.held, &mut self.given);
+        for (index, priority) in self.order.iter().zip(&self.given) {
+            bodies[*index].want = Post::Foreground(*priority);
+        }
     }
 }
 
 /// Priorities by place, given those that were held (0 = none yet).
 fn assign_in_order(held: &[u8], given: &mut Vec<u8>) {
+    given.clear();
     let mut above = CEILING;
     for (place, &own) in held.iter().enumerate() {
         // Room for those who come after; beyond 71 entries the last share one priority.

@@ -17,6 +17,7 @@
 //! rest. The sum of what is told therefore always equals the meter.
 
 use super::Core;
+use crate::machine::vcpu::Post;
 use crate::perf::{Record, Switches};
 use maracas_core::contract::{End, Mode, Stint, Usage};
 use maracas_core::{Duration, Event, Instant, VcpuId};
@@ -121,19 +122,29 @@ impl Core {
             Record::Out { tid, preempted, .. } => self.switched_out(tid, at, preempted),
             Record::Fork { parent, child, .. } => {
                 if let Some(vcpu) = self.tracker.owners.get(&parent).copied() {
-                    self.tracker.owners.insert(child, vcpu);
-                    if let Some(body) = self.body(vcpu) {
+                    // Who was born before the last listing and is not in it has ended.
+                    if let Some(body) = self.body(vcpu)
+                        && body.listed_ns.0 <= record.at_ns()
+                    {
                         body.born(child);
+                        self.tracker.owners.insert(child, vcpu);
                     }
                     self.stirred = true;
                 }
             }
             Record::Exit { tid, .. } => {
                 self.switched_out(tid, at, false);
-                if let Some(vcpu) = self.tracker.owners.remove(&tid)
-                    && let Some(body) = self.body(vcpu)
-                {
-                    body.died(tid);
+                let Some(vcpu) = self.tracker.owners.get(&tid).copied() else { return };
+                // Listed after that end, the number lives: a thread took it by `exec`.
+                let lives = self.body(vcpu).is_some_and(|body| {
+                    let lives = body.listed_ns.1 > record.at_ns() && body.place(tid).is_ok();
+                    if !lives {
+                        body.died(tid);
+                    }
+                    lives
+                });
+                if !lives {
+                    self.tracker.owners.remove(&tid);
                 }
             }
             Record::Lost { .. } => self.start_over(at),
@@ -307,13 +318,25 @@ impl Core {
         }
     }
 
-    /// Learns the threads of a body anew.
+    /// Learns the threads of a body anew. Who is new there has no real-time priority unless the
+    /// body has: of what class he comes is not known.
     pub(crate) fn rescan(&mut self, index: usize) {
         let body = &mut self.bodies[index];
-        let (id, result) = (body.id, body.rescan());
-        for thread in &body.threads {
-            self.tracker.owners.insert(thread.tid, id);
+        let (id, mut result) = (body.id, body.rescan());
+        if !matches!(body.post, Post::Foreground(_)) {
+            result = result.and(body.demote());
         }
+        self.own_threads(index);
         self.report(result, maracas_core::contract::Refused::Start(id));
+    }
+
+    /// After the kernel was asked for the threads of a body: whose records are whose.
+    pub(super) fn own_threads(&mut self, index: usize) {
+        let body = &mut self.bodies[index];
+        if std::mem::take(&mut body.relisted) {
+            let owners = &mut self.tracker.owners;
+            owners.retain(|tid, owner| *owner != body.id || body.place(*tid).is_ok());
+            owners.extend(body.threads.iter().map(|thread| (thread.tid, body.id)));
+        }
     }
 }

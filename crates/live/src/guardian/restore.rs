@@ -45,6 +45,10 @@ pub struct Restored {
 }
 
 impl Restored {
+    /// Whether anything at all was to be put right.
+    pub fn touched_anything(&self) -> bool {
+        self.touched_anyone() || self.groups > 0 || !self.files.is_empty()
+    }
     /// Whether threads or processes were touched, not only empty groups and files removed.
     pub fn touched_anyone(&self) -> bool {
         let processes = !self.killed.is_empty() || !self.released.is_empty();
@@ -109,13 +113,14 @@ pub fn relieve(hierarchies: &Hierarchies, run: Identity) {
     }
 }
 
-/// Takes every thread of the run back to `SCHED_OTHER`, until a pass finds none raised and none
-/// gone. Returns how many were raised.
+/// Takes every thread of the run's VCPUs back to `SCHED_OTHER`, until a pass finds none raised and
+/// none gone. Returns how many were raised.
 fn demote(hierarchies: &Hierarchies, run: Identity) -> usize {
     let mut demoted = 0;
     for _ in 0..PASSES {
         let (mut raised, mut gone) = (0, false);
-        for dir in directories(hierarchies, run) {
+        let dirs = directories(hierarchies, run);
+        for dir in dirs.iter().filter(|dir| is_of_vcpu(dir)) {
             let tids = [dir.join("cgroup.threads"), dir.join("tasks")];
             for tid in tids.iter().flat_map(|file| numbers(file)) {
                 match sched::policy_of(tid) {
@@ -181,6 +186,13 @@ fn is_program(dir: &Path) -> bool {
     below_run && name(dir).is_some_and(|name| name.starts_with("vcpu-"))
 }
 
+/// Whether a group is a VCPU's or lies below one. A client's own group holds threads that have no
+/// VCPU: their priority is their own affair.
+fn is_of_vcpu(dir: &Path) -> bool {
+    let names = dir.iter().filter_map(|name| name.to_str());
+    names.skip_while(|name| !is_run(name)).any(|name| name.starts_with("vcpu-"))
+}
+
 fn is_run(name: &str) -> bool {
     Identity::parse(name).is_some()
 }
@@ -234,5 +246,20 @@ fn descend(dir: &Path, found: &mut Vec<PathBuf>) {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             descend(&entry.path(), found);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_threads_of_vcpus_are_demoted() {
+        let ours = |path: &str| is_of_vcpu(Path::new(path));
+        assert!(ours("/sys/fs/cgroup/maracas/4711-88/vcpu-3"));
+        assert!(ours("/sys/fs/cgroup/maracas/4711-88/vcpu-3/made-by-it"));
+        assert!(ours("/sys/fs/cgroup/maracas/4711-88/client-5-9/vcpu-4"));
+        assert!(!ours("/sys/fs/cgroup/maracas/4711-88/client-5-9"), "its other threads");
+        assert!(!ours("/vcpu-1/maracas/4711-88"));
     }
 }

@@ -119,7 +119,8 @@ impl Tree {
         let mut dirs = Dirs::default();
         let mut confinement = Confinement::Affinity;
         if let Some(v2) = &hierarchies.v2 {
-            dirs.v2 = claim(v2, &path, |dir| dir.join("cgroup.freeze").exists());
+            dirs.v2 =
+                claim(v2, &path, |dir| dir.join("cgroup.freeze").exists() && !is_invalid(dir));
         }
         if dirs.v2.is_none() {
             dirs.freezer = hierarchies.v1("freezer").and_then(|v1| claim(v1, &path, |_| true));
@@ -232,6 +233,20 @@ fn inherit_cpuset(dir: &Path) -> io::Result<()> {
     write_file(&dir.join("cpuset.sched_load_balance"), "0")
 }
 
+/// Whether a v2 group takes no processes, since a group above it holds some and hands controllers
+/// down.
+fn is_invalid(dir: &Path) -> bool {
+    let kind = fs::read_to_string(dir.join("cgroup.type"));
+    kind.is_ok_and(|kind| kind.trim() == "domain invalid")
+}
+
+/// Whether a v2 group has processes of its own. Every group below it would become invalid with
+/// the first controller that it hands down; only the root may do both, and has no type.
+fn is_inhabited(dir: &Path) -> bool {
+    let processes = fs::read_to_string(dir.join("cgroup.procs"));
+    dir.join("cgroup.type").exists() && !processes.is_ok_and(|pids| pids.is_empty())
+}
+
 /// Hands the cpuset controller of v2 down to the groups of a runtime's directory.
 fn enable_cpuset(dir: &Path) -> io::Result<()> {
     let house = dir.parent().unwrap_or(dir);
@@ -241,10 +256,15 @@ fn enable_cpuset(dir: &Path) -> io::Result<()> {
         if fs::read_to_string(&control)?.split_whitespace().any(|name| name == "cpuset") {
             continue;
         }
-        write_file(&control, "+cpuset")?;
+        if is_inhabited(level) {
+            let message = format!("{}: has processes of its own", level.display());
+            return Err(io::Error::other(message));
+        }
         if level == base {
+            // Before it is true, so that it cannot be forgotten half-way.
             sys::set_attribute(dir, ENABLED, "cpuset")?;
         }
+        write_file(&control, "+cpuset")?;
     }
     Ok(())
 }
@@ -280,4 +300,35 @@ fn remove_dir(dir: &Path) -> io::Result<()> {
 /// A list of cores as cpuset files write it.
 fn core_list(cores: &[HardwareCore]) -> String {
     cores.iter().map(HardwareCore::to_string).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Plain files stand in for a delegated subtree.
+    #[test]
+    fn a_group_with_processes_hands_no_controller_down() {
+        let base = std::env::temp_dir().join(format!("maracas-delegated-{}", std::process::id()));
+        let dir = base.join(HOUSE).join("1-1");
+        fs::create_dir_all(&dir).unwrap();
+        for level in [&base, &base.join(HOUSE), &dir] {
+            for (file, text) in
+                [("cgroup.subtree_control", ""), ("cgroup.procs", ""), ("cgroup.type", "domain\n")]
+            {
+                fs::write(level.join(file), text).unwrap();
+            }
+        }
+        fs::write(base.join("cgroup.procs"), "4711\n").unwrap();
+        let inhabited = enable_cpuset(&dir).unwrap_err().to_string();
+        let untouched = fs::read_to_string(base.join("cgroup.subtree_control")).unwrap();
+        // The root of a hierarchy has processes and hands controllers down all the same.
+        fs::remove_file(base.join("cgroup.type")).unwrap();
+        let root = is_inhabited(&base);
+        fs::write(dir.join("cgroup.type"), "domain invalid\n").unwrap();
+        let invalid = is_invalid(&dir);
+        fs::remove_dir_all(&base).unwrap();
+        assert!(inhabited.contains("has processes of its own"), "{inhabited}");
+        assert_eq!((untouched.as_str(), root, invalid), ("", false, true));
+    }
 }

@@ -12,6 +12,7 @@
 //! | remount, load code, new cpuset | no `CAP_SYS_ADMIN`, `SYS_MODULE`, `BPF`, `SYS_RAWIO`, ... |
 //! | reach writable files through `/proc/<pid>/root` | Landlock domain, no `CAP_SYS_PTRACE` |
 //! | kill or stop the runtime or its guardian | Landlock signal scope (Linux 6.12) |
+//! | lower a neighbour's class or priority | a system call filter: only those of the caller |
 //! | change the kernel's scheduling | `/proc/sys`, `/proc/irq`, `sysrq-trigger` read-only |
 //! | regain rights by setuid or file capabilities | the bounding set, `no_new_privs` |
 //!
@@ -40,7 +41,7 @@ use std::{env, fs};
 
 pub(in crate::host) use child::{Forked, fork};
 pub use fence::KEPT;
-pub(in crate::host) use fence::trial as seal_trial;
+pub(in crate::host) use fence::{Signals, trial as seal_trial};
 
 /// Where a program's standard output and error go. Its standard input is always empty.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -257,7 +258,7 @@ fn read_now(mut file: &File, into: &mut [u8]) -> io::Result<usize> {
     file.read(into)
 }
 
-fn wait(pid: i32, flags: i32) -> io::Result<Option<Exit>> {
+pub(in crate::host) fn wait(pid: i32, flags: i32) -> io::Result<Option<Exit>> {
     let mut status = 0;
     loop {
         // SAFETY: our own child, and a status of our own.

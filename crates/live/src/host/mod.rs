@@ -10,7 +10,7 @@ pub mod platform;
 pub mod probe;
 pub mod sched;
 pub mod snapshot;
-mod sys;
+pub(crate) mod sys;
 
 use std::{fmt, fs, io};
 
@@ -133,4 +133,4 @@ pub fn os_code(error: &io::Error) -> Option<i32> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

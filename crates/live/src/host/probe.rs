@@ -4,9 +4,9 @@
 mod subject;
 mod tries;
 
-use super::HardwareCore;
 use super::cgroup::{Hierarchies, Tree};
 use super::platform::Platform;
+use super::{HardwareCore, sys};
 use maracas_core::VcpuId;
 use std::{fmt, io};
 
@@ -25,10 +25,6 @@ pub enum Capability {
     Cpuset,
     /// Close the ways out of a VCPU to a started program.
     Seal,
-    /// Overflow of a thread's time, kernel time included.
-    ThreadBudget,
-    /// Overflow of a thread's time, kernel time left out.
-    UserBudget,
     /// Overflow of a whole group's time on a core.
     GroupBudget,
     /// Records of every switch in and out.
@@ -121,25 +117,39 @@ impl Capabilities {
     /// # Errors
     /// When not even the platform can be read, or `cores` is empty.
     pub fn probe(cores: &[HardwareCore]) -> io::Result<Capabilities> {
+        sys::keep_children();
         let platform = Platform::detect()?;
         let core = *cores.last().ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidInput, "no core to probe: give at least one")
         })?;
         let tree = Tree::create(&Hierarchies::read()?)?;
+        let tried = Self::try_all(&platform, &tree, core, cores);
+        // Whatever came of it, nothing is left.
+        let removed = match tree.remove() {
+            // A tree of this process that is in use stays.
+            Err(error) if super::os_code(&error) == Some(libc::EBUSY) => Ok(()),
+            result => result,
+        };
+        let (findings, freezer) = tried?;
+        removed.map(|()| Capabilities { platform, findings, freezer })
+    }
+
+    fn try_all(
+        platform: &Platform,
+        tree: &Tree,
+        core: HardwareCore,
+        cores: &[HardwareCore],
+    ) -> io::Result<(Vec<Finding>, Option<Latency>)> {
         // A VCPU number that no scenario reaches.
         let group = tree.vcpu(VcpuId(u32::MAX))?;
-        let mut bench = tries::Bench::new(&platform, &tree, &group, core, cores)?;
-        let findings = tries::TABLE.iter().map(|row| row.find(&mut bench)).collect();
-        let freezer = bench.latency;
-        drop(bench);
-        group.kill()?;
+        let tried = tries::Bench::new(platform, tree, &group, core, cores).map(|mut bench| {
+            let findings = tries::TABLE.iter().map(|row| row.find(&mut bench)).collect();
+            (findings, bench.latency)
+        });
+        let ended = group.kill();
         group.remove()?;
-        match tree.remove() {
-            // A tree of this process that is in use stays.
-            Err(error) if super::os_code(&error) == Some(libc::EBUSY) => {}
-            result => result?,
-        }
-        Ok(Capabilities { platform, findings, freezer })
+        let found = tried?;
+        ended.map(|()| found)
     }
 
     /// Whether a capability was found to work.
@@ -162,19 +172,23 @@ impl Capabilities {
     }
 }
 
+/// What budgets by overflow stand on; without one of them the machine uses none.
+pub(crate) const EVENTS: [Capability; 2] = [Capability::GroupBudget, Capability::SwitchRecords];
+
 /// The ladder: the worst thing missing decides.
 fn rung(has: impl Fn(Capability) -> bool) -> Rung {
     let any_stop = has(Capability::Freezer) || has(Capability::StopSignal);
+    // Ends of programs and of the runtime itself are noticed in no other way.
+    if !has(Capability::Pidfd) {
+        return Rung::SimulationOnly;
+    }
     if !has(Capability::Fifo) {
         return if any_stop { Rung::NoFifo } else { Rung::SimulationOnly };
     }
     if !has(Capability::Freezer) {
         return Rung::NoFreezer;
     }
-    if has(Capability::ThreadBudget) && has(Capability::GroupBudget) {
-        return Rung::Full;
-    }
-    Rung::NoPerfmon
+    if EVENTS.into_iter().all(has) { Rung::Full } else { Rung::NoPerfmon }
 }
 
 impl fmt::Display for Capability {
@@ -186,8 +200,6 @@ impl fmt::Display for Capability {
             Capability::GroupKill => "group kill",
             Capability::Cpuset => "cpuset",
             Capability::Seal => "sealed programs",
-            Capability::ThreadBudget => "thread budget event",
-            Capability::UserBudget => "user-time budget event",
             Capability::GroupBudget => "group budget event",
             Capability::SwitchRecords => "switch records",
             Capability::MemoryLock => "locked memory",

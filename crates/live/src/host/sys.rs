@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::OnceLock;
 
 /// Turns the kernel's -1 into the error that it stands for.
 pub(super) fn check(result: libc::c_long) -> io::Result<libc::c_long> {
@@ -12,12 +13,50 @@ pub(super) fn check(result: libc::c_long) -> io::Result<libc::c_long> {
 }
 
 /// A descriptor that watches one process; unlike a number it can never name another.
-pub(super) fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
+pub(crate) fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
     // SAFETY: plain arguments; the kernel returns a new descriptor that nobody else owns.
     unsafe {
         let fd = check(libc::syscall(libc::SYS_pidfd_open, pid, 0))?;
         Ok(OwnedFd::from_raw_fd(fd as i32))
     }
+}
+
+/// Lets us collect our children ourselves: where a starter left SIGCHLD ignored, the kernel throws
+/// their ends away, and nobody learns of them.
+pub(crate) fn keep_children() {
+    // SAFETY: structures of our own; a handler that somebody set stays.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGCHLD, std::ptr::null(), &raw mut action);
+        action.sa_flags &= !libc::SA_NOCLDWAIT;
+        if action.sa_sigaction == libc::SIG_IGN {
+            action.sa_sigaction = libc::SIG_DFL;
+        }
+        libc::sigaction(libc::SIGCHLD, &raw const action, std::ptr::null_mut());
+    }
+}
+
+/// What we could open before [`open_many`].
+static FILES_BEFORE: OnceLock<libc::rlimit> = OnceLock::new();
+
+/// Lets us open as many files as we may at most: every VCPU takes some on each core it was on, and
+/// one without its budget event is never raised.
+pub(crate) fn open_many() {
+    FILES_BEFORE.get_or_init(|| {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: structures of our own. A refusal leaves the limit as it is.
+        unsafe {
+            libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
+            let raised = libc::rlimit { rlim_cur: limit.rlim_max, ..limit };
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised);
+        }
+        limit
+    });
+}
+
+/// The limit of open files that programs shall have: ours before we raised it.
+pub(super) fn files_before() -> Option<&'static libc::rlimit> {
+    FILES_BEFORE.get()
 }
 
 /// Sends a signal; a process that is gone already is no error.
@@ -55,4 +94,30 @@ pub(super) fn attribute(path: &Path, name: &str) -> io::Result<String> {
     };
     value.truncate(check(length as libc::c_long)? as usize);
     String::from_utf8(value).map_err(|_| super::bad_data("extended attribute"))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::host::launch::{Exit, fork, wait};
+
+    #[test]
+    fn children_can_be_collected_where_their_ends_were_ignored() {
+        // In a process of its own: how a signal is taken is the whole process' affair.
+        let ignoring = fork(None, || {
+            // SAFETY: system calls on values of our own; both processes end here.
+            unsafe {
+                libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+                super::keep_children();
+                let child = libc::fork();
+                if child == 0 {
+                    libc::_exit(7);
+                }
+                let mut status = 0;
+                let collected = libc::waitpid(child, &raw mut status, 0) == child;
+                libc::_exit(if collected { libc::WEXITSTATUS(status) } else { 1 })
+            }
+        });
+        let exit = wait(ignoring.unwrap().pid, 0).unwrap();
+        assert_eq!(exit, Some(Exit::Code(7)));
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 static TURN: Mutex<()> = Mutex::new(());
 
 /// The right to touch the host's groups, one test at a time.
-pub(super) fn turn() -> MutexGuard<'static, ()> {
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -240,10 +240,12 @@ impl<'a> Keeper<'a> {
             }
         }
         for program in &mut self.programs {
-            if let Life::Running(child) = &program.life
-                && let Ok(Some(exit)) = child.try_wait()
-            {
-                program.life = Life::Ended(Some(exit));
+            let Life::Running(child) = &program.life else { continue };
+            match child.try_wait() {
+                Ok(None) => {}
+                Ok(exit) => program.life = Life::Ended(exit),
+                // Collected by somebody else: ended, and nobody can say how.
+                Err(_) => program.life = Life::Ended(None),
             }
         }
         let over: Vec<_> = self.homes.keys().copied().filter(|id| self.is_over(*id)).collect();
@@ -277,7 +279,7 @@ impl<'a> Keeper<'a> {
             std::thread::sleep(time::Duration::from_millis(2));
             for program in &mut self.programs {
                 if let Life::Running(child) = &program.life
-                    && let Ok(Some(_)) = child.try_wait()
+                    && !matches!(child.try_wait(), Ok(None))
                 {
                     program.life = Life::Ended(None);
                 }

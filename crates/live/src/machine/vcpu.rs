@@ -1,11 +1,13 @@
 //! The body of a VCPU: its threads, its group, its meter, and how it is held at present.
 
+use crate::agent::wait::Token;
+use crate::enact::births::Births;
 use crate::enact::brake::Brake;
 use crate::host::HardwareCore;
 use crate::host::cgroup::Group;
 use crate::host::sched;
 use crate::machine::{Means, VcpuStatus};
-use crate::perf::Budget;
+use crate::perf::{Budget, SHORTEST_NS};
 use maracas_core::contract::Mode;
 use maracas_core::{CoreId, Duration, VcpuId};
 use std::io;
@@ -14,6 +16,16 @@ use std::sync::Arc;
 /// Service that a VCPU may take before the machine looks whether it may run at all: what a wake
 /// that no record told of costs at most. The kernel's shortest overflow period, twice.
 const TRIPWIRE_NS: u64 = 2 * crate::perf::SHORTEST_NS;
+
+/// With more threads than this a VCPU is never raised: raising and lowering costs the agent 1 to
+/// 2 us a thread, twice a period, so that 256 take half a millisecond from everybody on the core.
+const MOST_RAISED: usize = 256;
+/// With so few it may be raised again. The distance makes a program that comes and goes across the
+/// bound pay for its way.
+const FEW_AGAIN: usize = MOST_RAISED / 2;
+/// How often the threads are asked for while numbers vanish under our hands. A second time is
+/// enough for a thread that changed its number by `exec`, since it is alone then.
+const LISTINGS: usize = 3;
 
 /// How a VCPU is held: what its threads and its group are set to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,8 +45,8 @@ pub(crate) enum Post {
 pub(crate) struct Thread {
     /// Its number.
     pub(crate) tid: i32,
-    /// Its real-time priority as we set it; 0 = `SCHED_OTHER`.
-    priority: u8,
+    /// Its real-time priority as we set it; 0 = `SCHED_OTHER`, `None` = we do not know.
+    priority: Option<u8>,
     /// Whether it had something to run when it was last seen. A wake is seen only when it is
     /// switched in.
     pub(crate) runnable: bool,
@@ -56,7 +68,15 @@ pub(crate) struct Live {
     pub(crate) name: String,
     pub(crate) brake: Arc<Brake>,
     group: Arc<Group>,
+    /// In the order of their numbers.
     pub(crate) threads: Vec<Thread>,
+    /// The monotonic times between which `threads` was read from the kernel last: births before the
+    /// first and ends before the second are in it already.
+    pub(crate) listed_ns: (u64, u64),
+    /// It was read since the core was told whose threads are whose.
+    pub(crate) relisted: bool,
+    /// It had too many threads to be raised, and has not few again.
+    crowded: bool,
     pub(crate) post: Post,
     /// What the machine law says it should be; set by `Core::judge`.
     pub(crate) want: Post,
@@ -68,6 +88,8 @@ pub(crate) struct Live {
     pub(crate) read_mode: Mode,
     /// What the policy has been told of the meters.
     pub(crate) told_ns: [u64; 2],
+    /// How its threads came and went lately.
+    pub(crate) births: Births,
     /// Where in the core's outbox its last closed stint stands.
     pub(crate) last_closed: Option<usize>,
     meter_ns: [u64; 2],
@@ -89,6 +111,7 @@ pub(crate) struct Live {
     /// Which priority it had last; used again where it still fits.
     pub(crate) last_priority: u8,
     scratch: Vec<i32>,
+    spare: Vec<Thread>,
 }
 
 impl Live {
@@ -108,12 +131,16 @@ impl Live {
             brake: Arc::new(Brake::new(Arc::clone(&group), root.filter(|_| !means.freezer))),
             group,
             threads: Vec::with_capacity(64),
+            listed_ns: (0, 0),
+            relisted: false,
+            crowded: false,
             post: Post::Watched,
             want: Post::Watched,
             frozen_from: Mode::Background,
             trapped: false,
             read_mode: Mode::Background,
             told_ns: [0; 2],
+            births: Births::default(),
             last_closed: None,
             meter_ns: [0; 2],
             seats: Vec::new(),
@@ -126,6 +153,7 @@ impl Live {
             turn: 0,
             last_priority: 0,
             scratch: Vec::with_capacity(64),
+            spare: Vec::with_capacity(64),
         }
     }
 
@@ -154,13 +182,14 @@ impl Live {
 
     /// Goes to `core`, of which the kernel's number is `hardware`: it must be at rest. `event` is
     /// told of a new budget event there. Moving a cpuset costs 22 us (p50), an affinity 4 us; but a
-    /// program can change its own affinity and not its cpuset.
+    /// program can change its own affinity and not its cpuset. Tells whether its group was moved:
+    /// threads may have come and gone meanwhile.
     pub(crate) fn sit(
         &mut self,
         core: CoreId,
         hardware: HardwareCore,
         event: impl FnOnce(i32) -> io::Result<()>,
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         let index = core.0 as usize;
         if self.seats.len() <= index {
             self.seats.resize_with(index + 1, || None);
@@ -171,12 +200,23 @@ impl Live {
             event(budget.fd())?;
             self.seats[index] = Some(Seat { budget, seen_ns: 0, armed_ns: None });
         }
-        self.core = Some(core);
-        if self.confined != hardware {
+        let moved = self.confined != hardware;
+        if moved {
             self.group.confine(hardware)?;
             self.confined = hardware;
         }
-        Ok(())
+        // What it took on the old core until it was moved is on the old meter.
+        let settled = self.settle();
+        self.core = Some(core);
+        settled.map(|()| moved)
+    }
+
+    /// Whether it may be raised on `core`: only where it is metered, or nothing would end it, and
+    /// only while raising it costs little.
+    pub(crate) fn may_be_raised(&mut self, core: CoreId) -> bool {
+        let bound = if self.crowded { FEW_AGAIN } else { MOST_RAISED };
+        self.crowded = self.threads.len() > bound;
+        self.core == Some(core) && !self.crowded
     }
 
     /// Brings the meters up to date: what was counted since the last time belongs to the present
@@ -277,59 +317,104 @@ impl Live {
         seat.armed_ns = None;
         seat.budget.disarm()
     }
-    /// The event fired: it must be armed anew, however much is left.
-    pub(crate) fn fired(&mut self) {
-        if let Some(seat) = seat(&mut self.seats, self.core) {
-            seat.armed_ns = None;
-        }
+    /// The event fired: it must be armed anew, however much is left. Tells for which count it was
+    /// armed.
+    pub(crate) fn fired(&mut self) -> Option<u64> {
+        seat(&mut self.seats, self.core)?.armed_ns.take()
+    }
+    /// Whether the count is where the event was to fire, as of the last settling; it may fire a
+    /// little early.
+    pub(crate) fn has_reached(&mut self, armed_ns: u64) -> bool {
+        let seat = seat(&mut self.seats, self.core);
+        seat.is_none_or(|seat| seat.seen_ns + SHORTEST_NS >= armed_ns)
+    }
+    /// How much is left until the event fires, as of the last settling.
+    pub(crate) fn armed_rest_ns(&self) -> u64 {
+        let seat = self.core.and_then(|core| self.seats.get(usize::from(core.0))?.as_ref());
+        let armed = seat.and_then(|seat| Some(seat.armed_ns?.saturating_sub(seat.seen_ns)));
+        armed.unwrap_or(u64::MAX)
+    }
+    /// Its event on its present core, and by which word it is waited for.
+    pub(crate) fn event(&self) -> Option<(i32, Token)> {
+        let seat = self.seats.get(usize::from(self.core?.0))?.as_ref()?;
+        Some((seat.budget.fd(), Token::Budget(self.id)))
     }
 
     /// Raises all threads. Another thread comes first each time, since the first in the queue of a
     /// priority runs until it blocks.
     pub(crate) fn raise(&mut self, priority: u8) -> io::Result<()> {
-        if !self.means.fifo {
-            return Ok(());
-        }
-        let count = self.threads.len();
-        self.turn += usize::from(self.threads.iter().any(|thread| thread.priority != priority));
-        for i in 0..count {
-            let thread = &mut self.threads[(self.turn + i) % count];
-            if thread.priority != priority {
-                sched::unless_gone(sched::set_fifo(thread.tid, priority, true))?;
-                thread.priority = priority;
-            }
-        }
-        Ok(())
+        let changes = |thread: &Thread| thread.priority != Some(priority);
+        self.turn = self.turn.wrapping_add(usize::from(self.threads.iter().any(changes)));
+        self.set_class(priority)
     }
 
     /// Takes real-time priority from all threads.
     pub(crate) fn demote(&mut self) -> io::Result<()> {
-        for thread in self.threads.iter_mut().filter(|thread| thread.priority != 0) {
-            sched::unless_gone(sched::set_other(thread.tid))?;
-            thread.priority = 0;
-        }
-        Ok(())
+        self.set_class(0)
     }
 
-    /// Adds a thread that the records told of; `false` where it was known.
-    pub(crate) fn born(&mut self, tid: i32) -> bool {
-        let new = self.threads.iter().all(|thread| thread.tid != tid);
-        if new {
-            self.threads.push(Thread { tid, priority: 0, runnable: true });
+    /// Sets all threads to `priority`, 0 = `SCHED_OTHER`; does what it can and tells the first
+    /// refusal.
+    ///
+    /// A number that vanished says little: a thread that calls `exec` takes its leader's number and
+    /// keeps its class, and no record tells of it. So the kernel is asked who is there, and every
+    /// one of them is set, whatever we believed of it.
+    fn set_class(&mut self, priority: u8) -> io::Result<()> {
+        if !self.means.fifo {
+            return Ok(());
         }
-        new
+        let mut result = Ok(());
+        for _ in 0..LISTINGS {
+            let (mut vanished, count) = (false, self.threads.len());
+            for i in 0..count {
+                let thread = &mut self.threads[self.turn.wrapping_add(i) % count];
+                if thread.priority == Some(priority) {
+                    continue;
+                }
+                let set = match priority {
+                    0 => sched::set_other(thread.tid),
+                    raised => sched::set_fifo(thread.tid, raised, true),
+                };
+                thread.priority = set.is_ok().then_some(priority);
+                match set {
+                    Err(error) if sched::gone(&error) => vanished = true,
+                    set => result = result.and(set),
+                }
+            }
+            if !vanished {
+                break;
+            }
+            result = result.and(self.rescan());
+            self.threads.iter_mut().for_each(|thread| thread.priority = None);
+        }
+        result
+    }
+
+    /// Adds a thread that a record told of: it was born without real-time priority.
+    pub(crate) fn born(&mut self, tid: i32) {
+        if let Err(place) = self.place(tid) {
+            self.threads.insert(place, Thread { tid, priority: Some(0), runnable: true });
+        }
     }
     /// Forgets a thread.
     pub(crate) fn died(&mut self, tid: i32) {
-        self.threads.retain(|thread| thread.tid != tid);
+        if let Ok(place) = self.place(tid) {
+            self.threads.remove(place);
+        }
     }
     /// The thread of this number.
     pub(crate) fn thread(&mut self, tid: i32) -> Option<&mut Thread> {
-        self.threads.iter_mut().find(|thread| thread.tid == tid)
+        let place = self.place(tid).ok()?;
+        self.threads.get_mut(place)
+    }
+    /// Where the thread of this number is, or would be.
+    pub(crate) fn place(&self, tid: i32) -> Result<usize, usize> {
+        self.threads.binary_search_by_key(&tid, |thread| thread.tid)
     }
     /// Asks the kernel which threads there are.
     pub(crate) fn rescan(&mut self) -> io::Result<()> {
         let mut tids = std::mem::take(&mut self.scratch);
+        let begin_ns = monotonic_ns();
         let result = match self.whole() {
             Some(root) => {
                 tids.clear();
@@ -339,10 +424,14 @@ impl Live {
             None => self.group.threads(&mut tids),
         };
         if result.is_ok() {
-            self.threads.retain(|thread| tids.contains(&thread.tid));
-            for tid in &tids {
-                self.born(*tid);
-            }
+            tids.sort_unstable();
+            let mut known = std::mem::take(&mut self.threads);
+            let mut threads = std::mem::take(&mut self.spare);
+            merge(&known, &tids, &mut threads);
+            known.clear();
+            (self.threads, self.spare) = (threads, known);
+            self.listed_ns = (begin_ns, monotonic_ns());
+            self.relisted = true;
         }
         self.scratch = tids;
         if !self.means.events {
@@ -364,21 +453,41 @@ impl Live {
     }
 
     /// Leaves every thread that exists as the kernel would have it without us. Repeats until no
-    /// thread was born meanwhile.
+    /// thread was born meanwhile. Does every step, whichever is refused, and tells the first
+    /// refusal.
     pub(crate) fn release(&mut self) -> io::Result<()> {
+        let mut result = Ok(());
         loop {
             let before = self.threads.len();
-            self.rescan()?;
-            let raised = if self.means.fifo { u8::MAX } else { 0 };
-            self.threads.iter_mut().for_each(|thread| thread.priority = raised);
-            self.demote()?;
-            self.rescan()?;
+            result = result.and(self.rescan());
+            self.threads.iter_mut().for_each(|thread| thread.priority = None);
+            result = result.and(self.demote());
+            result = result.and(self.rescan());
             if self.threads.len() <= before {
                 break;
             }
         }
-        self.brake.release()
+        result.and(self.brake.release())
     }
+}
+
+/// The threads numbered `tids` into `threads`, with what is known of them; both are in order.
+fn merge(known: &[Thread], tids: &[i32], threads: &mut Vec<Thread>) {
+    threads.clear();
+    let mut known = known.iter().peekable();
+    for &tid in tids {
+        while known.next_if(|thread| thread.tid < tid).is_some() {}
+        let same = known.next_if(|thread| thread.tid == tid).copied();
+        threads.push(same.unwrap_or(Thread { tid, priority: None, runnable: true }));
+    }
+}
+
+/// The kernel's clock of records.
+fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills the structure that we give.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// The processor time of a whole process, by the kernel's own numbering of such clocks
@@ -399,4 +508,53 @@ fn thread_ns(tid: i32) -> Option<u64> {
 
 fn seat(seats: &mut [Option<Seat>], core: Option<CoreId>) -> Option<&mut Seat> {
     seats.get_mut(core?.0 as usize)?.as_mut()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::cgroup::{Hierarchies, Tree};
+
+    #[test]
+    fn a_listing_keeps_what_is_known_and_forgets_who_is_gone() {
+        let thread = |tid, priority| Thread { tid, priority, runnable: false };
+        let known = [thread(3, Some(45)), thread(7, Some(0)), thread(9, Some(45))];
+        let mut merged = vec![thread(1, None)];
+        merge(&known, &[2, 3, 9, 12], &mut merged);
+        let told: Vec<_> = merged.iter().map(|t| (t.tid, t.priority, t.runnable)).collect();
+        let all = [(2, None, true), (3, Some(45), false), (9, Some(45), false), (12, None, true)];
+        assert_eq!(told, all);
+    }
+
+    #[test]
+    fn only_who_is_metered_and_no_crowd_is_raised() {
+        let _turn = crate::host::tests::turn();
+        let tree = Hierarchies::read().and_then(|hierarchies| Tree::create(&hierarchies));
+        let tree = match tree {
+            Ok(tree) => tree,
+            Err(error) => return eprintln!("skipped: {error}"),
+        };
+        let (core, hardware) = (CoreId(0), HardwareCore(0));
+        let group = Arc::new(tree.vcpu(VcpuId(0)).expect("a group"));
+        let mut body =
+            Live::new(VcpuId(0), String::new(), Arc::clone(&group), hardware, None, Means::FULL);
+        let refused = body.sit(core, hardware, |_| Err(io::ErrorKind::PermissionDenied.into()));
+        let unmetered = body.may_be_raised(core);
+        let seated = body.sit(core, hardware, |_| Ok(()));
+        let mut with = |threads: i32| {
+            body.threads.clear();
+            (1..=threads).for_each(|tid| body.born(tid));
+            (body.may_be_raised(core), body.may_be_raised(CoreId(1)))
+        };
+        let crowd = [256, 257, 200, 128].map(&mut with);
+        drop(body);
+        Arc::into_inner(group).expect("nobody else has it").remove().expect("removed");
+        tree.remove().expect("the tree is removed");
+        assert!(refused.is_err() && !unmetered);
+        match seated {
+            Ok(moved) => assert!(!moved),
+            Err(error) => return eprintln!("skipped: {error}"),
+        }
+        assert_eq!(crowd, [(true, false), (false, false), (false, false), (true, false)]);
+    }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 #[test]
 fn a_budget_event_counts_what_its_group_runs() {
+    let _turn = crate::host::tests::turn();
     let group = Hierarchies::read()
         .and_then(|hierarchies| Tree::create(&hierarchies))
         .and_then(|tree| Ok((tree.vcpu(VcpuId(0))?, tree)));

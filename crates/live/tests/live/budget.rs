@@ -6,6 +6,7 @@ use crate::support::{
 };
 use maracas_core::{Duration, Event, Instant, Plan, Policy};
 use maracas_live::{Error, Means};
+use std::os::unix::process::CommandExt;
 
 /// Runs or says why not.
 macro_rules! run_or_skip {
@@ -141,4 +142,95 @@ fn a_policy_that_panics_ends_the_run_and_leaves_nobody_raised() {
         !own && String::from_utf8_lossy(&line).contains(&marker)
     });
     assert!(!alive, "the program was ended with the run");
+}
+
+#[test]
+fn a_crowd_is_not_raised_and_takes_nobodys_time() {
+    let system = system(1, &[(3_000, 10_000, 0), (4_000, 10_000, 0)]);
+    let crowd = format!("i=0; while [ $i -lt 300 ]; do sleep 60 & i=$((i+1)); done; {SPIN}");
+    let programs = vec![shell(0, &crowd), shell(1, SPIN)];
+    let (records, outcome) = run_or_skip!(setup(&system, programs, 5), Static::new(&system));
+    assert_eq!(outcome.trouble, [""; 0]);
+    let (mean, p50, p99) = summary(&per_period(&records, &system, 1), 4_000.0);
+    let crowd = per_period(&records, &system, 0);
+    let share = background(&records, 0);
+    eprintln!(
+        "neighbour: mean {mean:.1} us, |off| p50 {p50:.1} p99 {p99:.1}; the crowd was raised in \
+         {} periods, bg {share:.3} s",
+        crowd.len()
+    );
+    assert!((mean / 4_000.0 - 1.0).abs() < 0.005, "mean {mean} us of 4000 us");
+    assert!(crowd.len() < 300, "raised in {} of 500 periods", crowd.len());
+    assert!(share > 0.2, "{share} s of surplus time");
+}
+
+/// Under this variable this test program is a thread that calls `exec` while it is raised.
+const EXEC: &str = "MARACAS_TEST_EXEC";
+
+/// A thread that is not its process's first waits until it is raised, and becomes a shell: it takes
+/// the number of the first thread and keeps its class, and the kernel records neither.
+fn become_a_shell() {
+    let thread = std::thread::spawn(|| {
+        // SAFETY: a plain question of the calling thread.
+        while unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK == 0 {}
+        let marker = format!("maracas_test_exec={}; {SPIN}", std::env::var(EXEC).expect("set"));
+        panic!("{}", std::process::Command::new("sh").args(["-c", &marker]).exec());
+    });
+    thread.join().expect("the shell goes on in its place");
+}
+
+/// How often the shell of run `marker` is there, and how often at real-time priority then.
+fn sample_classes(marker: &str) -> (u32, u32) {
+    let is_shell = |pid: &i32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(marker)
+    };
+    let (mut seen, mut raised, mut shell) = (0, 0, None);
+    for _ in 0..700 {
+        std::thread::sleep(std::time::Duration::from_micros(5_300));
+        if shell.is_none() {
+            let entries = std::fs::read_dir("/proc").expect("processes are listed").flatten();
+            let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+            shell = pids.filter(|pid| *pid != std::process::id() as i32).find(is_shell);
+        }
+        if let Some(Ok(class)) = shell.map(maracas_live::host::sched::policy_of) {
+            seen += 1;
+            raised += u32::from(class != maracas_live::host::sched::KernelPolicy::Other);
+        }
+    }
+    (seen, raised)
+}
+
+#[test]
+fn a_thread_that_calls_exec_stays_within_its_budget() {
+    if std::env::var_os(EXEC).is_some() {
+        return become_a_shell();
+    }
+    let system = system(1, &[(3_500, 10_000, 0), (9_000, 20_000, 0)]);
+    let own = std::env::current_exe().expect("this program has a path");
+    let mut program = shell(0, "");
+    let name = "budget::a_thread_that_calls_exec_stays_within_its_budget";
+    program.command.argv = vec![own.into(), "--exact".into(), name.into()];
+    let run_id = std::process::id().to_string();
+    program.command.env.insert(EXEC.into(), run_id.clone().into());
+    let setup = setup(&system, vec![program, shell(1, SPIN)], 4);
+    let (run, (seen, raised)) = std::thread::scope(|scope| {
+        let samples = scope.spawn(|| sample_classes(&format!("maracas_test_exec={run_id}")));
+        let run = run(setup, Box::new(Static::new(&system)));
+        (run, samples.join().expect("the samples are taken"))
+    });
+    let (records, outcome) = match run {
+        Ok(run) => run,
+        Err(error) => return eprintln!("skipped: {error}"),
+    };
+    assert_eq!(outcome.trouble, [""; 0]);
+    let (mean, p50, _) = summary(&per_period(&records, &system, 1), 9_000.0);
+    let own = summary(&per_period(&records, &system, 0), 3_500.0).0;
+    eprintln!(
+        "neighbour: mean {mean:.1} us, |off| p50 {p50:.1}; mean of who called exec {own:.1} us; \
+         raised in {raised} of {seen} samples"
+    );
+    assert!((mean / 9_000.0 - 1.0).abs() < 0.005, "mean {mean} us of 9000 us");
+    assert!(seen > 100, "the shell was seen {seen} times only");
+    assert!(raised * 2 < seen, "raised in {raised} of {seen} samples, with 35 % of the core");
 }

@@ -8,8 +8,6 @@ use maracas_core::{CoreId, Duration, Event, Instant, Plan, Policy, Rate, System,
 use maracas_live::host::HardwareCore;
 use maracas_live::host::launch::{Command, Output};
 use maracas_live::{Error, Launch, Machine, Means, Outcome, Setup};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A program that never sleeps.
@@ -179,9 +177,9 @@ pub(crate) fn machine(
 ) -> Result<Machine, Error> {
     let patience = std::time::Instant::now() + std::time::Duration::from_secs(60);
     for core in &setup.cores {
-        let name = SocketAddr::from_abstract_name(format!("maracas-core-{core}"));
-        let name = name.expect("the name is short");
-        while UnixDatagram::bind_addr(&name).is_err() && std::time::Instant::now() < patience {
+        let path = maracas_live::control::directory().join(format!("core-{core}"));
+        let taken = || std::fs::File::open(&path).is_ok_and(|file| file.try_lock_shared().is_err());
+        while taken() && std::time::Instant::now() < patience {
             std::thread::sleep(std::time::Duration::from_millis(100));
         }
     }

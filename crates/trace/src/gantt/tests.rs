@@ -92,3 +92,15 @@ fn svg_shows_every_state() {
     assert_eq!(picture.matches("class=\"arrow\"").count(), 3 + 2);
     assert_eq!(picture.matches("class=\"arrow miss\"").count(), 1 + 1);
 }
+
+#[test]
+fn who_was_refused_and_never_ran_has_no_row() {
+    let mut story = figure();
+    let newcomer = crate::testkit::vcpu(3, 1_000, 10_000);
+    story.event(5_000, maracas_core::contract::Event::Arrived(newcomer)).named(3, "newcomer");
+    story.woke(3, 5_000);
+    let chart = Chart::from_journal(&story.journal(24_000), t(0), None).unwrap();
+    assert!(!text(&chart, TextStyle::default()).contains("newcomer"));
+    assert!(!svg(&chart, Rows::Vcpus).contains("newcomer"));
+    assert_eq!(chart.journal_end(), t(24_000));
+}

@@ -295,3 +295,16 @@ proptest! {
         prop_assert_eq!([foreground, background], wall);
     }
 }
+
+#[test]
+fn periods_of_jobs_begin_at_the_first_release() {
+    // It starts up from 0 on and gets its first job at 7: what ran before is in no period.
+    let mut story = one(true);
+    story.woke(0, 0).ran(FORE, (0, 3), Metered).released(0, 0, 7, 17);
+    story.ran(FORE, (3, 11), Blocked).completed(0, 0, 11);
+    story.released(0, 1, 17, 27).ran(FORE, (17, 27), Metered);
+    let delivered = story.report(30).tasks[0].delivered.clone();
+    // [7, 17) got 4 and blocked; [17, 27) got 10 and did not.
+    assert_eq!((delivered.periods, delivered.periods_without_demand), (1, 1));
+    assert_eq!((delivered.mean_ns, delivered.mean_of_all_ns), (Some(10.0), Some(7.0)));
+}

@@ -37,7 +37,10 @@ fn it_fits_and_says_what_is_wrong() {
     let plain = text(&report, Style { color: false, width: Some(100) });
     assert!(plain.lines().all(|line| line.chars().count() <= 100), "{plain}");
     assert!(plain.contains("a name that is longer … "), "{plain}");
-    assert!(plain.contains("6.5us*") && plain.contains("* blocked in most of its periods (its"), "{plain}");
+    assert!(
+        plain.contains("6.5us*") && plain.contains("* blocked in most of its periods (its"),
+        "{plain}"
+    );
     assert!(plain.contains("2 journal records were lost"), "{plain}");
     assert!(!plain.contains('\x1b'));
     let colored = text(&report, Style { color: true, width: None });
@@ -49,4 +52,17 @@ fn times_have_four_digits() {
     let shown = [0.0, 0.4, 7.0, 999.0, 1_000.0, 9_998_000.0, 12_345_678.0, 100e6, 999_960.0, 61e9];
     let expected = ["0", "0", "7ns", "999ns", "1us", "9.998ms", "12.35ms", "100ms", "1ms", "61s"];
     assert_eq!(shown.map(time), expected);
+}
+
+#[test]
+fn few_judged_periods_do_not_stand_for_all() {
+    let mut report = figure().report(24_000);
+    let delivered = &mut report.tasks[1].delivered;
+    (delivered.periods, delivered.periods_without_demand) = (1, 2);
+    let of_jobs = text(&report, Style::default());
+    assert!(of_jobs.contains("6.5us*        -        -"), "{of_jobs}");
+    assert!(of_jobs.contains("* blocked in most of its periods (its jobs were done)"), "{of_jobs}");
+    report.tasks[1].jobs = 0;
+    let of_none = text(&report, Style::default());
+    assert!(of_none.contains("* blocked in most of its periods: mean"), "{of_none}");
 }

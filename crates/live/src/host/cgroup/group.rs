@@ -248,17 +248,24 @@ impl Group {
         self.doors.iter().map(AsRawFd::as_raw_fd)
     }
 
-    /// Kills every process of the group, frozen or not, and returns at once; a frozen v1 group is
-    /// thawed, or the signal would wait.
+    /// Kills every process of the group, frozen or not, and returns at once; without the kernel's
+    /// switch for it (before Linux 5.14) when they are gone, the group thawed.
     ///
     /// # Errors
-    /// `InvalidInput` for a client's threads: those are released, never killed.
+    /// What lives on after half a second; `InvalidInput` for a client's threads: those are
+    /// released, never killed.
     pub fn kill(&self) -> io::Result<()> {
         if self.members == Members::Threads {
             let message = "a client's threads are released, not killed";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         self.dirs.each().next().map_or(Ok(()), |dir| kill_all(dir))
+    }
+
+    /// Kills as [`Group::kill`] does where the kernel has no switch for it.
+    #[cfg(test)]
+    pub(in crate::host) fn kill_by_list(&self) -> io::Result<()> {
+        self.dirs.each().next().map_or(Ok(()), |dir| kill_each(dir))
     }
 
     /// Removes the group, waiting up to 500 ms for killed processes to be gone.
@@ -403,25 +410,67 @@ fn thaw_dirs(dirs: &Dirs) -> io::Result<()> {
 }
 
 /// Kills every process of a group by its directory, by the group's own switch where there is one.
+///
+/// # Errors
+/// Without the switch (before Linux 5.14): what lives on after half a second.
 pub(super) fn kill_all(dir: &Path) -> io::Result<()> {
     if dir.join("cgroup.kill").exists() {
         return write_file(&dir.join("cgroup.kill"), "1");
     }
-    let freezer = dir.join("freezer.state");
+    kill_each(dir)
+}
+
+/// Kills one process after the other. A group whose processes have children all the time is
+/// stopped first, or the children would be missed for ever.
+fn kill_each(dir: &Path) -> io::Result<()> {
+    let brakes = [("cgroup.freeze", "1", "0"), ("freezer.state", "FROZEN", "THAWED")];
+    let brake = brakes.into_iter().find(|(file, ..)| dir.join(file).exists());
     let mut pids = Vec::new();
-    // A group that forks while we kill is read again until it is empty or stays as it is.
     let patience = time::Instant::now() + time::Duration::from_millis(500);
     loop {
-        numbers(&open_read(&dir.join("cgroup.procs"))?, &mut pids)?;
-        if pids.is_empty() || time::Instant::now() > patience {
+        if let Some((file, stop, _)) = brake {
+            write_file(&dir.join(file), stop)?;
+            await_frozen(dir);
+        }
+        let killed = processes_below(dir, &mut pids)
+            .and_then(|()| pids.iter().try_for_each(|pid| sys::kill(*pid, libc::SIGKILL)));
+        // In v1 the signal waits until then; in v2 nothing may stay frozen either.
+        if let Some((file, _, go)) = brake {
+            write_file(&dir.join(file), go)?;
+        }
+        killed?;
+        if pids.is_empty() {
             return Ok(());
         }
-        pids.iter().try_for_each(|pid| sys::kill(*pid, libc::SIGKILL))?;
-        if freezer.exists() {
-            write_file(&freezer, "THAWED")?;
+        if time::Instant::now() > patience {
+            let message = format!("{}: processes {pids:?} outlive their kill", dir.display());
+            return Err(io::Error::new(io::ErrorKind::TimedOut, message));
         }
         thread::sleep(time::Duration::from_millis(1));
     }
+}
+
+/// Waits until a group told to freeze has stopped. Not for ever: a thread inside the kernel stops
+/// on its way out only, and has no children before.
+fn await_frozen(dir: &Path) {
+    let patience = time::Instant::now() + time::Duration::from_millis(20);
+    let state = |file: &str| std::fs::read_to_string(dir.join(file)).unwrap_or_default();
+    let frozen =
+        || state("cgroup.events").contains("frozen 1") || state("freezer.state") == "FROZEN\n";
+    while !frozen() && time::Instant::now() < patience {
+        thread::sleep(time::Duration::from_micros(100));
+    }
+}
+
+/// The processes of a group and of all groups below it.
+fn processes_below(dir: &Path, pids: &mut Vec<i32>) -> io::Result<()> {
+    numbers(&open_read(&dir.join("cgroup.procs"))?, pids)?;
+    let mut below = Vec::new();
+    for group in super::remains::children(dir) {
+        processes_below(&group, &mut below)?;
+        pids.append(&mut below);
+    }
+    Ok(())
 }
 
 /// A thread that has ended, or is ending, need not be moved.

@@ -170,7 +170,7 @@ impl Preparation {
             self.connect()?;
             let rights = self.give_up()?;
             // Landlock and the filter ask for no_new_privs, which the step before has set.
-            let signals = self.fence.close_signals();
+            let signals = self.fence.close_signals() == fence::Signals::Shut;
             let rights = rights && self.fence.close_calls();
             let bit = |is: bool, bit: u8| if is { bit } else { 0 };
             Ok(bit(rights, RIGHTS)
@@ -205,6 +205,10 @@ impl Preparation {
             let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
             for limit in [libc::RLIMIT_RTPRIO, libc::RLIMIT_NICE] {
                 let result = libc::prlimit(0, limit, &raw const none, ptr::null_mut());
+                ok(result.into(), Step::Limits)?;
+            }
+            if let Some(limit) = sys::files_before() {
+                let result = libc::prlimit(0, libc::RLIMIT_NOFILE, limit, ptr::null_mut());
                 ok(result.into(), Step::Limits)?;
             }
             fence::drop_bounding();

@@ -70,28 +70,29 @@ impl Fence {
     }
 
     /// Only processes that it started itself can be signalled, traced or inspected by it.
-    /// Landlock's signal scope, ABI 6 (Linux 6.12).
-    pub(super) fn close_signals(&self) -> bool {
-        /// `struct landlock_ruleset_attr`.
-        #[repr(C)]
-        struct Ruleset {
-            handled_access_fs: u64,
-            handled_access_net: u64,
-            scoped: u64,
+    pub(super) fn close_signals(&self) -> Signals {
+        let scoped = Ruleset { handled_access_fs: 0, handled_access_net: 0, scoped: SCOPE_SIGNAL };
+        let whole = size_of::<Ruleset>();
+        if restrict(&scoped, whole, false) {
+            return Signals::Shut;
         }
-        const LANDLOCK_SCOPE_SIGNAL: u64 = 1 << 1;
-        let rules =
-            Ruleset { handled_access_fs: 0, handled_access_net: 0, scoped: LANDLOCK_SCOPE_SIGNAL };
-        // SAFETY: a structure of our own; an older kernel refuses the field that it lacks.
-        unsafe {
-            let size = size_of::<Ruleset>();
-            let set = libc::syscall(libc::SYS_landlock_create_ruleset, &raw const rules, size, 0);
-            set >= 0 && libc::syscall(libc::SYS_landlock_restrict_self, set, 0) == 0
+        // An older kernel refuses the field that it lacks. Any domain keeps others from being
+        // inspected; the least that one must handle is moving files between directories, which is
+        // allowed everywhere at once where it can be (5.19), or making block devices, which these
+        // programs have no right to anyway (then files cannot be moved between directories).
+        let handles = |access| Ruleset { handled_access_fs: access, ..Ruleset::default() };
+        let first = size_of::<u64>();
+        if restrict(&handles(ACCESS_REFER), first, true)
+            || restrict(&handles(ACCESS_MAKE_BLOCK), first, false)
+        {
+            return Signals::Inspection;
         }
+        Signals::Open
     }
 
     /// No new user namespace: inside one it would hold every capability, could mount the control
-    /// groups from its own group on, and so rewrite its cpuset. No limits of other processes.
+    /// groups from its own group on, and so rewrite its cpuset. No limits and no scheduling of
+    /// other processes.
     pub(super) fn close_calls(&self) -> bool {
         if self.filter.is_empty() {
             return false;
@@ -105,8 +106,67 @@ impl Fence {
     }
 }
 
-/// Tries the whole fence in a throw-away process: which of rights, files and signals close.
-pub(in crate::host) fn trial(mounts: &[PathBuf]) -> io::Result<(bool, bool, bool)> {
+/// How far other processes are out of a program's reach.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::host) enum Signals {
+    /// It can neither inspect nor signal them: Landlock's signal scope, ABI 6 (Linux 6.12).
+    Shut,
+    /// It cannot inspect them: Landlock before that (Linux 5.13).
+    Inspection,
+    /// Nothing is closed.
+    Open,
+}
+
+/// `struct landlock_ruleset_attr`; a shorter size leaves the later fields out.
+#[repr(C)]
+#[derive(Default)]
+struct Ruleset {
+    handled_access_fs: u64,
+    handled_access_net: u64,
+    scoped: u64,
+}
+
+/// `struct landlock_path_beneath_attr`.
+#[repr(C, packed)]
+struct Beneath {
+    allowed_access: u64,
+    parent_fd: i32,
+}
+
+/// Of `linux/landlock.h`.
+const SCOPE_SIGNAL: u64 = 1 << 1;
+const ACCESS_MAKE_BLOCK: u64 = 1 << 11;
+const ACCESS_REFER: u64 = 1 << 13;
+const RULE_PATH_BENEATH: libc::c_long = 1;
+
+/// Puts the process into a Landlock domain of these rules, with `size` bytes of them; what they
+/// handle may be allowed below the root, which is everywhere.
+fn restrict(rules: &Ruleset, size: usize, allow: bool) -> bool {
+    let none = 0 as libc::c_long;
+    // SAFETY: structures of our own; new descriptors, closed when the program is executed.
+    unsafe {
+        let rules_at = std::ptr::from_ref(rules);
+        let set = libc::syscall(libc::SYS_landlock_create_ruleset, rules_at, size, none);
+        if set < 0 {
+            return false;
+        }
+        let allowed = !allow || {
+            let root = libc::open(c"/".as_ptr(), libc::O_PATH | libc::O_CLOEXEC);
+            let rule = Beneath { allowed_access: rules.handled_access_fs, parent_fd: root };
+            let (call, kind) = (libc::SYS_landlock_add_rule, RULE_PATH_BENEATH);
+            let added = libc::syscall(call, set, kind, &raw const rule, none) == 0;
+            libc::close(root);
+            added
+        };
+        let done = allowed && libc::syscall(libc::SYS_landlock_restrict_self, set, none) == 0;
+        libc::close(set as i32);
+        done
+    }
+}
+
+/// Tries the whole fence in a throw-away process: whether rights and files close, and how
+/// far signals do.
+pub(in crate::host) fn trial(mounts: &[PathBuf]) -> io::Result<(bool, bool, Signals)> {
     let fence = Fence::new(mounts)?;
     let child = super::fork(None, || {
         let files = fence.close_files();
@@ -116,12 +176,23 @@ pub(in crate::host) fn trial(mounts: &[PathBuf]) -> io::Result<(bool, bool, bool
         unsafe {
             libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
             let rights = rights_are_gone() && fence.close_calls();
-            let signals = fence.close_signals();
-            libc::_exit(i32::from(rights) | i32::from(files) << 1 | i32::from(signals) << 2)
+            let signals = match fence.close_signals() {
+                Signals::Shut => 0,
+                Signals::Inspection => 4,
+                Signals::Open => 8,
+            };
+            libc::_exit(i32::from(rights) | i32::from(files) << 1 | signals)
         }
     })?;
     match super::wait(child.pid, 0)? {
-        Some(super::Exit::Code(bits)) => Ok((bits & 1 != 0, bits & 2 != 0, bits & 4 != 0)),
+        Some(super::Exit::Code(bits)) => {
+            let signals = match bits & 12 {
+                0 => Signals::Shut,
+                4 => Signals::Inspection,
+                _ => Signals::Open,
+            };
+            Ok((bits & 1 != 0, bits & 2 != 0, signals))
+        }
         _ => Err(io::Error::other("the trial process was killed")),
     }
 }
@@ -218,19 +289,63 @@ unsafe fn shadow(path: &CStr) -> bool {
     }
 }
 
-/// `AUDIT_ARCH_*` of `linux/audit.h` with the numbers of `clone`, `unshare`, `prlimit64` there.
-#[cfg(target_arch = "x86_64")]
-const CALLS: [(u32, [u32; 3]); 2] = [(0xC000_003E, [56, 272, 302]), (0x4000_0003, [120, 310, 340])];
-#[cfg(target_arch = "aarch64")]
-const CALLS: [(u32, [u32; 3]); 2] = [(0xC000_00B7, [220, 97, 261]), (0x4000_0028, [120, 337, 369])];
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-const CALLS: [(u32, [u32; 3]); 0] = [];
+/// The numbers of the calls that the filter looks at, on one architecture.
+struct Calls {
+    /// `AUDIT_ARCH_*` of `linux/audit.h`.
+    arch: u32,
+    clone: u32,
+    unshare: u32,
+    setpriority: u32,
+    /// Calls whose first argument is the process that they concern, 0 for the caller:
+    /// `prlimit64`, `sched_setparam`, `sched_setscheduler`, `sched_setattr`.
+    on_process: [u32; 4],
+}
 
-/// Refuses `CLONE_NEWUSER`, and `prlimit` on any process but the caller: the limits of the runtime
-/// are its own user's to lower, even to its death. `clone3` hides its flags behind a pointer, so
-/// it is "not implemented" and the C library falls back to `clone`. Every other call passes.
+/// Both tables of a 64-bit kernel: its own, and that for 32-bit programs.
+#[cfg(target_arch = "x86_64")]
+const CALLS: [Calls; 2] = [
+    Calls {
+        arch: 0xC000_003E,
+        clone: 56,
+        unshare: 272,
+        setpriority: 141,
+        on_process: [302, 142, 144, 314],
+    },
+    Calls {
+        arch: 0x4000_0003,
+        clone: 120,
+        unshare: 310,
+        setpriority: 97,
+        on_process: [340, 154, 156, 351],
+    },
+];
+#[cfg(target_arch = "aarch64")]
+const CALLS: [Calls; 2] = [
+    Calls {
+        arch: 0xC000_00B7,
+        clone: 220,
+        unshare: 97,
+        setpriority: 140,
+        on_process: [261, 118, 119, 274],
+    },
+    Calls {
+        arch: 0x4000_0028,
+        clone: 120,
+        unshare: 337,
+        setpriority: 97,
+        on_process: [369, 154, 156, 380],
+    },
+];
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const CALLS: [Calls; 0] = [];
+
+/// Refuses `CLONE_NEWUSER`, and limits, policy and priority of any process but the caller: the
+/// limits of the runtime are its own user's to lower, even to its death, and so is the class of a
+/// neighbour's threads, which as `SCHED_IDLE` would never get what their VCPU receives. `clone3`
+/// hides its flags behind a pointer, so it is "not implemented" and the C library falls back to
+/// `clone`. Every other call passes.
 fn call_filter() -> Vec<libc::sock_filter> {
-    // seccomp_data: nr at 0, arch at 4, the low half of the first argument at 16.
+    // seccomp_data: nr at 0, arch at 4, the low halves of the first arguments at 16 and 24.
     const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
     const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
     const ANY_BIT: u32 = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
@@ -238,23 +353,37 @@ fn call_filter() -> Vec<libc::sock_filter> {
     const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
     /// The same number on every architecture.
     const CLONE3: u32 = 435;
+    /// Of `linux/resource.h`; the C libraries do not agree on its type.
+    const PRIO_PROCESS: u32 = 0;
     /// x32 calls are x86-64 calls with this bit.
     const X32: u32 = 0x4000_0000;
     let op = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
     let refuse = |errno: i32| libc::SECCOMP_RET_ERRNO | errno as u32;
     let mut filter = Vec::new();
-    for (arch, [clone, unshare, prlimit]) in CALLS {
+    for Calls { arch, clone, unshare, setpriority, on_process } in CALLS {
+        let [prlimit, param, policy, attributes] = on_process;
         filter.extend([
             op(LOAD, 0, 0, 4),
-            op(EQUAL, 0, 13, arch),
+            op(EQUAL, 0, 21, arch),
             op(LOAD, 0, 0, 0),
             op(AND, 0, 0, !X32),
-            op(EQUAL, 8, 0, CLONE3),
-            op(EQUAL, 2, 0, clone),
-            op(EQUAL, 1, 0, unshare),
-            op(EQUAL, 2, 6, prlimit),
+            op(EQUAL, 16, 0, CLONE3),
+            op(EQUAL, 6, 0, clone),
+            op(EQUAL, 5, 0, unshare),
+            op(EQUAL, 6, 0, setpriority),
+            op(EQUAL, 9, 0, prlimit),
+            op(EQUAL, 8, 0, param),
+            op(EQUAL, 7, 0, policy),
+            op(EQUAL, 6, 10, attributes),
+            // A new process or namespace: which flags?
             op(LOAD, 0, 0, 16),
-            op(ANY_BIT, 2, 4, libc::CLONE_NEWUSER as u32),
+            op(ANY_BIT, 6, 8, libc::CLONE_NEWUSER as u32),
+            // A nice value: of one process and not a group or user, and of which?
+            op(LOAD, 0, 0, 16),
+            op(EQUAL, 0, 4, PRIO_PROCESS),
+            op(LOAD, 0, 0, 24),
+            op(EQUAL, 4, 2, 0),
+            // Anything else: of which process?
             op(LOAD, 0, 0, 16),
             op(EQUAL, 2, 0, 0),
             op(RETURN, 0, 0, refuse(libc::EPERM)),
@@ -266,4 +395,49 @@ fn call_filter() -> Vec<libc::sock_filter> {
         filter.push(op(RETURN, 0, 0, refuse(libc::ENOSYS)));
     }
     filter
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::launch::{Exit, fork, wait};
+
+    #[test]
+    fn the_older_domains_hide_processes_and_let_files_be_moved() {
+        let base = std::env::temp_dir().join(format!("maracas-landlock-{}", std::process::id()));
+        let (from, to) = (base.join("a"), base.join("b"));
+        for dir in [&from, &to] {
+            std::fs::create_dir_all(dir).unwrap();
+        }
+        std::fs::write(from.join("file"), "").unwrap();
+        let (from, to) =
+            (sys::c_path(&from.join("file")).unwrap(), sys::c_path(&to.join("file")).unwrap());
+        let memory = sys::c_path(&PathBuf::from(format!("/proc/{}/mem", std::process::id())));
+        let memory = memory.unwrap();
+        let older = |access: u64, allow: bool| {
+            let child = fork(None, || {
+                let rules = Ruleset { handled_access_fs: access, ..Ruleset::default() };
+                // SAFETY: system calls on strings of our own; ends the throw-away process.
+                unsafe {
+                    libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+                    let there = libc::open(memory.as_ptr(), libc::O_RDONLY) >= 0;
+                    let shut = restrict(&rules, size_of::<u64>(), allow);
+                    let hidden = libc::open(memory.as_ptr(), libc::O_RDONLY) < 0;
+                    let moved = libc::rename(from.as_ptr(), to.as_ptr()) == 0;
+                    let bits = [there, shut, hidden, moved];
+                    let bits = bits.iter().rev().fold(0, |bits, bit| bits << 1 | i32::from(*bit));
+                    libc::_exit(bits)
+                }
+            });
+            wait(child.unwrap().pid, 0).unwrap()
+        };
+        let (block, refer) = (older(ACCESS_MAKE_BLOCK, false), older(ACCESS_REFER, true));
+        std::fs::remove_dir_all(base).unwrap();
+        if block == Some(Exit::Code(0b1001)) {
+            eprintln!("skipped: this kernel has no Landlock");
+            return;
+        }
+        // There before, a domain, hidden after; only the second lets the file be moved.
+        assert_eq!((block, refer), (Some(Exit::Code(0b0111)), Some(Exit::Code(0b1111))));
+    }
 }

@@ -3,7 +3,7 @@
 use super::subject::{Subject, now_ns};
 use super::{Capability, Finding, Latency, State};
 use crate::host::cgroup::{Confinement, Freezer, Group, Tree, cgroup_mounts};
-use crate::host::launch::{fork, seal_trial};
+use crate::host::launch::{Signals, fork, seal_trial};
 use crate::host::platform::Platform;
 use crate::host::sched::{self, KernelPolicy};
 use crate::host::{HardwareCore, sys};
@@ -90,7 +90,7 @@ const fn fact(capability: Capability, act: fn(&mut Bench<'_>) -> io::Result<Stri
 const PERFMON: &str = "root, CAP_PERFMON, or kernel.perf_event_paranoid below 2";
 
 /// All tries; the kill comes last among those that need the spinning subject.
-pub(super) const TABLE: [Try; 19] = [
+pub(super) const TABLE: [Try; 17] = [
     attempt(
         Capability::Fifo,
         fifo,
@@ -113,20 +113,8 @@ pub(super) const TABLE: [Try; 19] = [
     attempt(
         Capability::Seal,
         seal,
-        "root; Linux 6.12 with Landlock for the signal scope",
+        "root; Linux with Landlock, 5.13 against inspection, 6.12 against signals",
         "started programs keep what the proof names as open",
-    ),
-    attempt(
-        Capability::ThreadBudget,
-        |bench| overflow(bench.subject.pid, -1, 0, false),
-        PERFMON,
-        "timer at the earliest exhaustion plus counter, errors up to 200 us",
-    ),
-    attempt(
-        Capability::UserBudget,
-        |bench| overflow(bench.subject.pid, -1, 0, true),
-        PERFMON,
-        "reading the thread's run time from /proc",
     ),
     attempt(
         Capability::GroupBudget,
@@ -149,8 +137,8 @@ pub(super) const TABLE: [Try; 19] = [
     attempt(
         Capability::Pidfd,
         pidfd,
-        "Linux 5.3",
-        "process numbers checked with their start instants",
+        "Linux 5.3, and a system call filter that lets pidfd_open pass",
+        "simulation only",
     ),
     attempt(Capability::TimerSlack, timer_slack, "", "timers up to 50 us late without SCHED_FIFO"),
     attempt(
@@ -271,7 +259,13 @@ fn cpuset(bench: &mut Bench<'_>) -> io::Result<String> {
 
 fn seal(_: &mut Bench<'_>) -> io::Result<String> {
     let (rights, files, signals) = seal_trial(&cgroup_mounts()?)?;
-    let doors = [(rights, "its rights"), (files, "the group files"), (signals, "its signals")];
+    let inspection = signals != Signals::Open;
+    let doors = [
+        (rights, "its rights"),
+        (files, "the group files"),
+        (inspection, "the inspection of others"),
+        (signals == Signals::Shut, "signals to others"),
+    ];
     let open: Vec<&str> = doors.iter().filter(|door| !door.0).map(|door| door.1).collect();
     if open.is_empty() {
         return Ok("a process gave up its rights, the group files and foreign signals".to_owned());
@@ -282,7 +276,7 @@ fn seal(_: &mut Bench<'_>) -> io::Result<String> {
 fn group_budget(bench: &mut Bench<'_>) -> io::Result<String> {
     let dir = bench.group.dir_fd().ok_or_else(|| io::Error::other("needs cgroup v2"))?;
     let flags = u64::from(abi::PERF_FLAG_PID_CGROUP);
-    overflow(dir.as_raw_fd(), bench.core.0 as i32, flags, false)
+    overflow(dir.as_raw_fd(), bench.core.0 as i32, flags)
 }
 
 fn attributes(config: u32) -> abi::perf_event_attr {
@@ -300,7 +294,11 @@ struct Watched {
     ring: *mut libc::c_void,
 }
 
-const RING: usize = 2 * 4096;
+/// One page for the kernel's word and one for records, of whatever size pages have here.
+fn ring_bytes() -> usize {
+    // SAFETY: plain arguments; the answer is positive on every Linux.
+    2 * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize
+}
 
 impl Watched {
     fn open(attr: &mut abi::perf_event_attr, pid: i32, core: i32, flags: u64) -> io::Result<Self> {
@@ -310,7 +308,8 @@ impl Watched {
             let fd = perf::perf_event_open(attr, pid, core, -1, flags as libc::c_ulong);
             let file = File::from_raw_fd(sys::check(fd.into())? as i32);
             let protection = libc::PROT_READ | libc::PROT_WRITE;
-            let ring = libc::mmap(ptr::null_mut(), RING, protection, libc::MAP_SHARED, fd, 0);
+            let ring =
+                libc::mmap(ptr::null_mut(), ring_bytes(), protection, libc::MAP_SHARED, fd, 0);
             if ring == libc::MAP_FAILED {
                 return Err(io::Error::last_os_error());
             }
@@ -331,16 +330,15 @@ impl Watched {
 impl Drop for Watched {
     fn drop(&mut self) {
         // SAFETY: our own mapping.
-        unsafe { libc::munmap(self.ring, RING) };
+        unsafe { libc::munmap(self.ring, ring_bytes()) };
     }
 }
 
 /// Waits for the overflow of 1 ms of the spinning subject's time.
-fn overflow(pid: i32, core: i32, flags: u64, user_only: bool) -> io::Result<String> {
+fn overflow(pid: i32, core: i32, flags: u64) -> io::Result<String> {
     let mut attr = attributes(abi::PERF_COUNT_SW_TASK_CLOCK);
     attr.__bindgen_anon_1.sample_period = BUDGET_NS;
     attr.__bindgen_anon_2.wakeup_events = 1;
-    attr.set_exclude_kernel(u64::from(user_only));
     let event = Watched::open(&mut attr, pid, core, flags)?;
     if event.wakes() {
         Ok("an overflow after 1 ms of a spinning process woke us".to_owned())

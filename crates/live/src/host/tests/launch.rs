@@ -115,7 +115,8 @@ fn a_program_that_cannot_be_executed_says_why() {
 const HOSTILE: &str = r#"
 import ctypes, os, subprocess, sys
 libc = ctypes.CDLL(None, use_errno=True)
-runtime, core, other, points = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
+runtime, core, other, sibling = (int(word) for word in sys.argv[1:5])
+points = sys.argv[5:]
 def attempt(name, act):
     try:
         if act() is not False: print("OPEN", name, flush=True)
@@ -157,6 +158,15 @@ attempt("limits", lambda: resource.prlimit(runtime, resource.RLIMIT_NOFILE, (999
 attempt("runtime's affinity", lambda: os.sched_setaffinity(runtime, os.sched_getaffinity(runtime)))
 attempt("its policy", lambda: os.sched_setscheduler(runtime, os.SCHED_OTHER, os.sched_param(0)))
 attempt("its nice", lambda: os.setpriority(os.PRIO_PROCESS, runtime, 0))
+x86 = os.uname().machine == "x86_64"
+zero = ctypes.create_string_buffer(48)
+zero[0] = 48
+attempt("sibling's class", lambda: os.sched_setscheduler(sibling, os.SCHED_IDLE, os.sched_param(0)))
+attempt("sibling's parameter", lambda: os.sched_setparam(sibling, os.sched_param(0)))
+attempt("sibling's attributes", lambda: call(314 if x86 else 274, sibling, zero, 0))
+attempt("sibling's nice", lambda: os.setpriority(os.PRIO_PROCESS, sibling, 19))
+attempt("the group's nice", lambda: os.setpriority(os.PRIO_PGRP, sibling, 19))
+attempt("the user's nice", lambda: os.setpriority(os.PRIO_USER, 0, 19))
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 attempt("signal runtime", lambda: os.kill(runtime, 0))
 attempt("signal init", lambda: os.kill(1, 0))
@@ -178,6 +188,9 @@ if child == 0:
 os.waitpid(child, 0)
 sleeper = subprocess.Popen(["sleep", "60"]); sleeper.terminate(); sleeper.wait()
 os.chown(os.devnull, -1, -1)
+call(314 if x86 else 274, 0, zero, 0)
+os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+os.setpriority(os.PRIO_PROCESS, 0, 1)
 scratch = "/tmp/maracas-hostile-%d" % os.getpid()
 write(scratch, "x"); os.unlink(scratch)
 print("done", flush=True)
@@ -195,24 +208,34 @@ fn a_hostile_program_stays_inside() {
     let cores = Platform::detect().expect("readable").cores;
     let other = cores.get(1).map_or("-1".to_owned(), HardwareCore::to_string);
     let mut argv = vec!["python3".into(), "-c".into(), HOSTILE.into()];
+    let tree = Tree::create(&hierarchies).expect("a tree");
+    let group = tree.vcpu(VcpuId(7)).expect("a group");
+    let beside = tree.vcpu(VcpuId(8)).expect("another");
+    let mut sibling = spawn(&command(&["sleep", "60"]), &beside, cores[0]).expect("starts");
+    sibling.release().expect("released");
     argv.extend([std::process::id().to_string(), cores[0].to_string(), other]);
+    argv.push(sibling.pid.to_string());
     let points = crate::host::cgroup::cgroup_mounts().expect("readable");
     argv.extend(points.iter().map(|point| point.display().to_string()));
     let argv = argv.iter().map(OsString::from).collect();
     let hostile = Command { argv, ..Command::default() };
 
     let path = scratch("hostile");
-    let tree = Tree::create(&hierarchies).expect("a tree");
-    let group = tree.vcpu(VcpuId(7)).expect("a group");
     let inside = Command { output: Output::File(path.clone()), ..hostile };
     let mut child = spawn(&inside, &group, cores[0]).expect("starts");
+    let end = |sibling: Child, group: Group, tree: Tree| {
+        beside.kill().expect("kills");
+        sibling.wait().expect("collected");
+        beside.remove().expect("removed");
+        group.remove().expect("removed");
+        tree.remove().expect("removed");
+    };
     // It unmounts what it can: on a host where it could, it is never let go.
     let shut = child.seal.rights && child.seal.files;
     if !can("hostile", shut, "a host that lets us close rights and files") {
         group.kill().expect("kills");
         child.wait().expect("collected");
-        group.remove().expect("removed");
-        return tree.remove().expect("removed");
+        return end(sibling, group, tree);
     }
     child.release().expect("released");
     assert_eq!(child.wait().expect("collected"), Exit::Code(0));
@@ -232,6 +255,29 @@ fn a_hostile_program_stays_inside() {
     group.processes(&mut pids).expect("readable");
     assert_eq!(pids.len(), 1, "{pids:?}");
     group.kill().expect("kills");
+    end(sibling, group, tree);
+}
+
+/// A process that is never there for long: its child goes on in its place.
+const RELAY: &str = "import os\nwhile True:\n    if os.fork(): os._exit(0)";
+
+#[test]
+fn who_forks_all_the_time_is_killed_without_the_switch_too() {
+    let _turn = turn();
+    let python = std::process::Command::new("python3").arg("--version").output().is_ok();
+    let hierarchies = Hierarchies::read().expect("readable");
+    if !can("relay", is_root() && python && hierarchies.v2.is_some(), "root, v2 and python3") {
+        return;
+    }
+    let tree = Tree::create(&hierarchies).expect("a tree");
+    let group = tree.vcpu(VcpuId(9)).expect("a group");
+    let core = Platform::detect().expect("readable").cores[0];
+    let mut child = spawn(&command(&["python3", "-c", RELAY]), &group, core).expect("starts");
+    child.release().expect("released");
+    assert_eq!(child.wait().expect("collected"), Exit::Code(0), "it runs from child to child");
+    assert!(group.is_populated().expect("readable"));
+    group.kill_by_list().expect("kills");
+    assert!(!group.is_populated().expect("readable"));
     group.remove().expect("removed");
     tree.remove().expect("removed");
 }

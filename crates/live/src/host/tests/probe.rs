@@ -10,12 +10,13 @@ fn the_worst_missing_capability_decides_the_rung() {
     let without = |missing: &[Capability]| rung(|capability| !missing.contains(&capability));
     assert_eq!(without(&[]), Rung::Full);
     assert_eq!(without(&[Capability::Deadline, Capability::Steal]), Rung::Full);
-    assert_eq!(without(&[Capability::ThreadBudget]), Rung::NoPerfmon);
+    assert_eq!(without(&[Capability::SwitchRecords]), Rung::NoPerfmon);
     assert_eq!(without(&[Capability::GroupBudget]), Rung::NoPerfmon);
     assert_eq!(without(&[Capability::Freezer, Capability::GroupBudget]), Rung::NoFreezer);
     assert_eq!(without(&[Capability::Fifo, Capability::Freezer]), Rung::NoFifo);
     let bare = [Capability::Fifo, Capability::Freezer, Capability::StopSignal];
     assert_eq!(without(&bare), Rung::SimulationOnly);
+    assert_eq!(without(&[Capability::Pidfd]), Rung::SimulationOnly, "nobody's end is noticed");
 }
 
 #[test]

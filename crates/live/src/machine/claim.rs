@@ -1,0 +1,88 @@
+//! The right to a core: two runs on one core could not keep what they promise.
+
+use super::Error;
+use crate::control;
+use crate::host::HardwareCore;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// A core that is ours as long as this lives. It is a lock on a file beside the sockets, which
+/// nobody else may open and which the kernel lets go however the run ends.
+#[derive(Debug)]
+pub(super) struct Claim {
+    path: PathBuf,
+    _file: File,
+}
+
+impl Claim {
+    /// Makes a core ours.
+    ///
+    /// # Errors
+    /// [`Error::Taken`] with the run that has it; [`Error::Host`] where there can be no such file.
+    pub(super) fn take(core: HardwareCore) -> Result<Self, Error> {
+        Self::take_in(&control::directory(), core)
+    }
+
+    fn take_in(directory: &Path, core: HardwareCore) -> Result<Self, Error> {
+        let host = |error| Error::Host("claim a core", error);
+        control::make_directory(directory).map_err(host)?;
+        let path = directory.join(format!("core-{core}"));
+        loop {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).mode(0o600);
+            let mut file = options.custom_flags(libc::O_NOFOLLOW).open(&path).map_err(host)?;
+            if !lock(&file).map_err(host)? {
+                let mut text = String::new();
+                let _ = file.read_to_string(&mut text);
+                return Err(Error::Taken(core, text.trim().parse().ok()));
+            }
+            // Whoever had it may have removed the file after we opened it: then it is no lock.
+            let there = fs::metadata(&path).map(|meta| meta.ino()).ok();
+            if there == Some(file.metadata().map_err(host)?.ino()) {
+                let named = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
+                return named.map(|()| Self { path, _file: file }).map_err(host);
+            }
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // While it is still locked: nobody's later file is removed.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Whether the lock is ours now.
+fn lock(file: &File) -> io::Result<bool> {
+    // SAFETY: our own descriptor.
+    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    if error.kind() == io::ErrorKind::WouldBlock { Ok(false) } else { Err(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_core_has_one_run_which_the_refusal_names() {
+        let directory = std::env::temp_dir().join(format!("maracas-claim-{}", std::process::id()));
+        let core = HardwareCore(3);
+        let claim = Claim::take_in(&directory, core).unwrap();
+        let refusal = Claim::take_in(&directory, core).unwrap_err().to_string();
+        let run = std::process::id();
+        assert_eq!(refusal, format!("core 3 is managed by run {run}; end it first"));
+        let other = Claim::take_in(&directory, HardwareCore(4)).unwrap();
+        drop(claim);
+        // A file that a killed run left is nobody's.
+        fs::write(directory.join("core-3"), "1").unwrap();
+        drop((Claim::take_in(&directory, core).unwrap(), other));
+        fs::remove_dir(&directory).expect("nothing is left in it");
+    }
+}
