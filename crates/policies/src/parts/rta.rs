@@ -76,7 +76,7 @@ mod tests {
         let result = response_times(&set);
         assert_eq!(
             alloc::format!("{result}"),
-            "rta: vcpu0 5ns of 8ns, vcpu1 beyond 12ns, (refused)"
+            "rta: vcpu0 5ns of 8ns, vcpu1 beyond 12ns (refused)"
         );
     }
 }
