@@ -139,7 +139,10 @@ impl Auditor {
         known.free_from = to;
         known.meters[mode as usize] += usage.service;
         let (meter, granted) = (known.meters[mode as usize], known.granted[mode as usize]);
-        let runs_on = matches!(end, End::Preempted | End::MarkReached | End::Moved | End::Metered);
+        let runs_on = matches!(
+            end,
+            End::Preempted | End::MarkReached | End::MemorySpent | End::Moved | End::Metered
+        );
         if !runs_on {
             known.awake = false;
         }
@@ -287,7 +290,7 @@ impl Observer for Auditor {
         for core in plan.dirty().iter() {
             let line = plan.line(core);
             for (mode, grants) in [&line.foreground, &line.background].into_iter().enumerate() {
-                for Grant { vcpu, until } in grants {
+                for Grant { vcpu, until, .. } in grants {
                     if let Some(known) = self.known.get_mut(vcpu.0 as usize) {
                         known.granted[mode] = known.granted[mode].max(until.0);
                     }

@@ -5,10 +5,10 @@ use crate::case::Case;
 use crate::failure::Failure;
 use crate::output::{self, Pending};
 use crate::results::{Csv, Files};
-use maracas_core::contract::{Event, Observer, Plan};
+use maracas_core::contract::{Event, Figure, Observer, Plan};
 use maracas_core::journal::{Record, Recorder};
 use maracas_core::{Instant, VcpuId};
-use maracas_trace::{Metrics, Report, perfetto};
+use maracas_trace::{Metrics, Report, figure_note, perfetto};
 use std::io::Write;
 use std::time;
 
@@ -72,17 +72,23 @@ impl<'a> Watch<'a> {
     }
 
     /// Ends the journal, the trace and the lists and puts them in their places. Returns the report
-    /// and the journal's bytes, where they were kept.
+    /// and the journal's bytes, where they were kept. `figures` are the policy's own counts.
     ///
     /// # Errors
     /// Where a file cannot be written.
-    pub(crate) fn finish(mut self, end: Instant) -> Result<(Report, Vec<u8>), Failure> {
+    pub(crate) fn finish(
+        mut self,
+        end: Instant,
+        figures: &[Figure],
+    ) -> Result<(Report, Vec<u8>), Failure> {
         if let Some(progress) = &mut self.progress {
             progress.bar.clear();
         }
+        self.metrics.figures(figures);
         let report = self.metrics.report(end);
         let mut bytes = Vec::new();
         if let Some(journal) = &mut self.journal {
+            figures.iter().for_each(|figure| journal.record(&figure_note(end, figure)));
             journal.end(end);
             bytes = std::mem::take(journal.bytes());
         }

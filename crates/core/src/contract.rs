@@ -37,6 +37,21 @@ pub trait Policy: Send {
     /// Decide. May be called at any time; calling it again changes nothing. The policy's own last
     /// plan comes back untouched but for its dirty marks and verdicts, which [`decide`] clears.
     fn plan(&mut self, now: Instant, plan: &mut Plan);
+    /// What the policy counted of its own doings, for reports. Never a way to steer anything.
+    fn figures(&self) -> Vec<Figure> {
+        Vec::new()
+    }
+}
+
+/// Something that a policy counted of its own doings.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Figure {
+    /// What, as a word for tables, such as `underruns`.
+    pub name: &'static str,
+    /// On which core, where it is about one.
+    pub core: Option<CoreId>,
+    /// How many.
+    pub value: u64,
 }
 
 /// Asks `policy` for its plan: the only way a machine may call [`Policy::plan`].
@@ -69,7 +84,8 @@ pub enum Event {
         /// False where the wake was seen only when the VCPU was switched in.
         exact: bool,
     },
-    /// The core's memory meter reached its allowance; the core is closed.
+    /// The core's memory meter reached its allowance; the core is closed. Told after the `Ran` of
+    /// the stint that ended so.
     AllowanceSpent {
         /// Which core.
         core: CoreId,
@@ -131,6 +147,8 @@ pub enum End {
     Preempted,
     /// The meter reached the grant's mark.
     MarkReached,
+    /// The VCPU's memory meter reached the grant's memory mark.
+    MemorySpent,
     /// The VCPU was moved to another core.
     Moved,
     /// It goes on running; the machine only read the meters at a metered wake.
@@ -144,6 +162,8 @@ pub enum End {
 pub struct Usage {
     /// Time on the core as its meter charges it (costs of switching included).
     pub service: Duration,
+    /// References to the last-level cache.
+    pub references: u64,
     /// Memory reads (last-level cache misses).
     pub reads: u64,
     /// Memory writes (write-backs).
@@ -159,7 +179,7 @@ pub struct Sample {
     pub requests: u64,
     /// Sum over cycles of requests in the controller's queue.
     pub occupancy: u64,
-    /// Requests by core (m_i of MARACAS, section IV).
+    /// Requests by core, reads and write-backs (m_i of MARACAS, section IV).
     pub by_core: Vec<u64>,
 }
 
@@ -208,13 +228,24 @@ impl fmt::Debug for Mark {
     }
 }
 
-/// Leave to run while the VCPU's meter of this mode is below `until`.
+/// Leave to run while the VCPU's meter of this mode is below `until` and its memory meter below
+/// `memory`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grant {
     /// Who may run.
     pub vcpu: VcpuId,
     /// Up to which meter reading.
     pub until: Mark,
+    /// Up to which reading of its memory meter (reads of memory, in any mode and on any core);
+    /// `u64::MAX` = never ends so.
+    pub memory: u64,
+}
+
+impl Grant {
+    /// Leave to run until `until`, however much memory it uses.
+    pub const fn new(vcpu: VcpuId, until: Mark) -> Self {
+        Self { vcpu, until, memory: u64::MAX }
+    }
 }
 
 /// What one core may do until the next decision. The order of the entries is their priority.
@@ -226,8 +257,8 @@ pub struct Line {
     pub background: Vec<Grant>,
     /// Whether surplus time may be used at all (MARACAS, IS_BG_SCHED). False throttles the core.
     pub background_allowed: bool,
-    /// Cumulative reading of the core's memory meter at which the core closes (MemGuard);
-    /// `u64::MAX` = never.
+    /// Cumulative reading of the core's memory meter (reads of memory by whoever ran there) at
+    /// which the core closes (MemGuard); `u64::MAX` = never.
     pub allowance: u64,
 }
 
@@ -250,7 +281,9 @@ pub struct Plan {
     homes: Vec<Option<CoreId>>,
     rehomed: Vec<VcpuId>,
     verdicts: Vec<(VcpuId, Result<CoreId, NotAdmitted>)>,
-    /// Work for a carrier VCPU; stays until [`Event::ErrandDone`] and the policy's next plan.
+    /// Work for a carrier VCPU. The machine begins it when it sees it and always answers: by
+    /// [`Event::ErrandDone`], before which a sample comes as [`Event::Sampled`], or by
+    /// [`Event::Failed`]. Whatever stands here after the policy's next plan is a new errand.
     pub errand: Option<(VcpuId, Errand)>,
     /// When to ask again at the latest; [`Instant::NEVER`] = only after events.
     pub wake: Instant,
@@ -434,11 +467,19 @@ pub struct Entry {
     pub needs: Needs,
     /// What it claims.
     pub claims: Claims,
+    /// The carrier VCPUs that it needs besides the user's (roles `Monitor` and `Migration`), with
+    /// ids from the given one on. Whoever makes a system for this policy adds them to it.
+    pub carriers: fn(&System, &Params, VcpuId) -> Vec<Vcpu>,
     /// Says whether the system would be admitted, with every test's numbers. Parameters have
     /// passed [`Params::check`].
     pub admit: fn(&System, &Params) -> Verdict,
     /// Builds the policy, or refuses with the verdict of `admit`.
     pub build: Build,
+}
+
+/// For a policy that sends nobody on errands.
+pub const fn no_carriers(_: &System, _: &Params, _: VcpuId) -> Vec<Vcpu> {
+    Vec::new()
 }
 
 /// How a policy comes to be.
@@ -451,7 +492,7 @@ mod tests {
     #[test]
     fn audit_finds_a_vcpu_on_two_lines() {
         let mut plan = Plan::new(2);
-        let grant = Grant { vcpu: VcpuId(3), until: Mark::NEVER };
+        let grant = Grant::new(VcpuId(3), Mark::NEVER);
         plan.line_mut(CoreId(0)).foreground.push(grant);
         plan.line_mut(CoreId(0)).background.push(grant);
         assert_eq!(plan.audit(), Ok(()));

@@ -15,6 +15,11 @@ pub trait Readings {
     fn runnable(&self, vcpu: VcpuId) -> bool;
     /// The VCPU's meter of `mode`: cumulative service in that mode, on all cores.
     fn meter(&self, vcpu: VcpuId, mode: Mode) -> Duration;
+    /// The VCPU's memory meter: cumulative reads of memory, on all cores. A machine without such
+    /// a meter reads 0, so that no memory mark is ever reached there.
+    fn memory(&self, _vcpu: VcpuId) -> u64 {
+        0
+    }
 }
 
 /// What a core runs.
@@ -26,6 +31,8 @@ pub struct Running {
     pub mode: Mode,
     /// Until its meter of that mode reads this.
     pub until: Mark,
+    /// Until its memory meter reads this; `u64::MAX` = never.
+    pub memory: u64,
 }
 
 /// The machine law for one core. `memory_meter` is the core's cumulative memory traffic.
@@ -50,8 +57,9 @@ fn first(grants: &[Grant], mode: Mode, readings: &impl Readings) -> Option<Runni
         .find(|grant| {
             readings.runnable(grant.vcpu)
                 && (grant.until == Mark::NEVER || readings.meter(grant.vcpu, mode) < grant.until.0)
+                && (grant.memory == u64::MAX || readings.memory(grant.vcpu) < grant.memory)
         })
-        .map(|grant| Running { vcpu: grant.vcpu, mode, until: grant.until })
+        .map(|grant| Running { vcpu: grant.vcpu, mode, until: grant.until, memory: grant.memory })
 }
 
 #[cfg(test)]
@@ -66,10 +74,13 @@ mod tests {
         fn meter(&self, _: VcpuId, mode: Mode) -> Duration {
             Duration::from_ticks(if mode == Mode::Foreground { 10 } else { 3 })
         }
+        fn memory(&self, _: VcpuId) -> u64 {
+            5
+        }
     }
 
     fn grant(vcpu: u32, until: u64) -> Grant {
-        Grant { vcpu: VcpuId(vcpu), until: Mark(Duration::from_ticks(until)) }
+        Grant::new(VcpuId(vcpu), Mark(Duration::from_ticks(until)))
     }
 
     #[test]
@@ -81,6 +92,11 @@ mod tests {
         };
         let run = |line: &Line, memory| next(line, memory, &Fixed).map(|r| (r.vcpu.0, r.mode));
         // vcpu0 is blocked, vcpu1 is spent (10 of 10), vcpu2 has one tick left.
+        assert_eq!(run(&line, 0), Some((2, Mode::Foreground)));
+        // It has read memory 5 times.
+        line.foreground[2].memory = 5;
+        assert_eq!(run(&line, 0), Some((1, Mode::Background)));
+        line.foreground[2].memory = 6;
         assert_eq!(run(&line, 0), Some((2, Mode::Foreground)));
         line.foreground.pop();
         assert_eq!(run(&line, 0), Some((1, Mode::Background)));

@@ -12,8 +12,10 @@ extern crate alloc;
 pub mod admission;
 pub mod contract;
 pub mod control;
+pub mod counters;
 pub mod dispatch;
 pub mod journal;
+pub mod memory;
 mod model;
 pub mod params;
 mod rate;
@@ -23,7 +25,8 @@ mod workload;
 
 pub use contract::{Event, Plan, Policy};
 pub use model::{
-    Arrival, Core, CoreId, CoreSet, Job, JobId, MAX_CORES, Reservation, Role, System, Vcpu, VcpuId,
+    Arrival, Core, CoreId, CoreSet, Criticality, Job, JobId, MAX_CORES, Reservation, Role, System,
+    Vcpu, VcpuId,
 };
 pub use rate::{PPB, Rate, gcd};
 pub use time::{Duration, Instant};

@@ -85,6 +85,16 @@ pub enum Role {
     Migration,
 }
 
+/// What may be done to a VCPU for the sake of others (MARACAS, section V.B).
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Criticality {
+    /// Nothing that is not planned for: its pages keep their colours while it stays on its core.
+    #[default]
+    High,
+    /// Its pages may be recoloured at run time, whatever that does to its timing.
+    Low,
+}
+
 /// The one schedulable thing: one or more threads with one meter, on at most one core at a time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Vcpu {
@@ -102,6 +112,10 @@ pub struct Vcpu {
     pub colors: u32,
     /// Share among equals where a policy weighs VCPUs; 1 where the user said nothing.
     pub weight: u32,
+    /// Memory bandwidth of its own in bytes per second, where a policy regulates it; 0 = none.
+    pub bandwidth: u64,
+    /// What may be done to it for the sake of others.
+    pub criticality: Criticality,
 }
 
 impl Vcpu {
@@ -115,6 +129,8 @@ impl Vcpu {
             pinned: None,
             colors: 0,
             weight: 1,
+            bandwidth: 0,
+            criticality: Criticality::High,
         }
     }
     /// The same VCPU with synchronous periodic jobs: a task.
@@ -130,6 +146,8 @@ impl Vcpu {
 pub struct Core {
     /// Its class on machines with uneven cores; cores of equal speed share a class.
     pub class: u8,
+    /// Its part of the last-level cache, one bit a page colour (or way); 0 = all of it.
+    pub colors: u64,
 }
 
 /// The platform and the VCPUs that are there from the start, as a policy's `build` sees them.

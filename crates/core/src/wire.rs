@@ -7,8 +7,8 @@ use crate::control::{Members, NewVcpu, Number, Refusal, Reply, Request, VcpuStat
 use crate::journal::{Decision, Header, Record};
 use crate::params::{Params, Value};
 use crate::{
-    Arrival, Core, CoreId, Duration, Instant, Job, JobId, MAX_CORES, Rate, Reservation, Role,
-    System, Vcpu, VcpuId,
+    Arrival, Core, CoreId, Criticality, Duration, Instant, Job, JobId, MAX_CORES, Rate,
+    Reservation, Role, System, Vcpu, VcpuId,
 };
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -109,7 +109,6 @@ as_u64! {
     Instant: |i| i.ticks(), |n| Some(Instant::from_ticks(n));
     Duration: |d| d.ticks(), |n| Some(Duration::from_ticks(n));
     Mark: |m| m.0.ticks(), |n| Some(Mark(Duration::from_ticks(n)));
-    Core: |c| u64::from(c.class), |n| u8::try_from(n).ok().map(|class| Core { class });
 }
 
 impl Wire for String {
@@ -207,12 +206,12 @@ fields! {
     JobId { vcpu, index }
     Job { id, release, deadline }
     Reservation { budget, period, deadline }
-    Vcpu { id, reservation, arrival, role, pinned, colors, weight }
+    Vcpu { id, reservation, arrival, role, pinned, colors, weight, bandwidth, criticality }
+    Core { class, colors }
     System { cores, vcpus, capacity, ticks_per_ns }
     Stint { vcpu, core, mode, from, to, usage, end }
-    Usage { service, reads, writes, instructions }
+    Usage { service, references, reads, writes, instructions }
     Sample { requests, occupancy, by_core }
-    Grant { vcpu, until }
     Line { foreground, background, background_allowed, allowance }
     Header { policy, params, system, names, machine, version, seed }
     Decision { now, lines, homes, errand, verdicts, wake, hash }
@@ -254,7 +253,9 @@ variants! {
     Arrival { 0 = Periodic { offset }, 1 = Sporadic, 2 = None }
     Role { 0 = Main, 1 = Io, 2 = Monitor, 3 = Migration }
     Mode { 0 = Foreground, 1 = Background }
-    End { 0 = Blocked, 1 = Preempted, 2 = MarkReached, 3 = Moved, 4 = Metered, 5 = Exited }
+    End { 0 = Blocked, 1 = Preempted, 2 = MarkReached, 3 = Moved, 4 = Metered, 5 = Exited,
+        6 = MemorySpent }
+    Criticality { 0 = High, 1 = Low }
     Errand { 0 = Sample, 1 = Move { vcpu, to, colors } }
     Refused { 0 = Start(vcpu), 1 = Stop(vcpu), 2 = Move(vcpu), 3 = Sample }
     Event {
@@ -274,6 +275,19 @@ variants! {
     Reply {
         0 = Hello { version, pid, policy, origin }, 1 = Created { vcpu, core },
         2 = Refused(refusal), 3 = Done, 4 = Vcpus(vcpus), 5 = Job(job), 6 = Error(text),
+    }
+}
+
+impl Wire for Grant {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.vcpu.put(out);
+        self.until.put(out);
+        // "Never" is what nearly every grant says: one byte instead of ten.
+        self.memory.wrapping_add(1).put(out);
+    }
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        let (vcpu, until) = <(VcpuId, Mark)>::take(from)?;
+        Some(Self { vcpu, until, memory: u64::take(from)?.wrapping_sub(1) })
     }
 }
 

@@ -23,7 +23,7 @@ use gate::{Gate, Waiting, ring};
 use maracas_core::control::{
     self as words, Message, NewVcpu, Reply, Request, VERSION, VcpuState, check_reservation,
 };
-use maracas_core::{CoreId, Instant, JobId, Reservation, Vcpu, VcpuId};
+use maracas_core::{CoreId, Criticality, Instant, JobId, Reservation, Vcpu, VcpuId};
 use peer::{Peer, Place};
 use std::fs::{self, File, Permissions};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -446,6 +446,8 @@ impl<R: Served> Desk<R> {
             pinned: new.pinned,
             colors: new.colors,
             weight: new.weight,
+            bandwidth: 0,
+            criticality: Criticality::High,
         };
         let name = if new.name.is_empty() { peer::name_of(&members) } else { new.name.clone() };
         match self.run.create(&name, vcpu, &members) {

@@ -25,7 +25,7 @@ use crate::parts::table::{Family, Table, Test};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use maracas_core::admission::Verdict;
-use maracas_core::contract::{Claims, Entry, Grant, Needs};
+use maracas_core::contract::{Claims, Entry, Grant, Needs, no_carriers};
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{CoreId, CoreSet, Event, Instant, Plan, Policy, System, Vcpu, VcpuId};
 
@@ -49,6 +49,7 @@ pub(crate) const ENTRY: Entry = Entry {
     needs: Needs { jobs: true, visible_wakes: false, counters: false },
     // Misses are excluded only with `admission = "gfb"`; claims hold for the defaults.
     claims: Claims { partitioned: false, work_conserving: true, no_miss_when_admitted: false },
+    carriers: no_carriers,
     admit,
     build,
 };
@@ -247,7 +248,7 @@ impl GEdf {
         let Some(task) = self.tasks.get_mut(vcpu) else { return };
         task.changed = false;
         let wanted = task.backlog.deadline();
-        let grant = Grant { vcpu, until: task.backlog.mark() };
+        let grant = Grant::new(vcpu, task.backlog.mark());
         let place = task.place;
         let present = match place {
             Place::Nowhere => None,
@@ -319,7 +320,7 @@ impl GEdf {
                 };
                 task.place = Place::On(core);
                 task.last = Some(core);
-                let grant = Grant { vcpu: key.vcpu, until: task.backlog.mark() };
+                let grant = Grant::new(key.vcpu, task.backlog.mark());
                 self.running[core.0 as usize] = Some(Slot { key, grant });
                 self.selected.insert(key);
                 self.free.remove(core);

@@ -25,7 +25,7 @@ use crate::parts::partitioned::{self, Order};
 use crate::parts::table::{Family, Table, Test};
 use alloc::boxed::Box;
 use maracas_core::admission::Verdict;
-use maracas_core::contract::{Claims, Entry, Needs};
+use maracas_core::contract::{Claims, Entry, Needs, no_carriers};
 use maracas_core::params::Params;
 use maracas_core::{Policy, System};
 
@@ -37,6 +37,7 @@ pub(crate) const ENTRY: Entry = Entry {
     params: &[PACKING, ENFORCEMENT],
     needs: Needs { jobs: true, visible_wakes: false, counters: false },
     claims: Claims { partitioned: true, work_conserving: true, no_miss_when_admitted: true },
+    carriers: no_carriers,
     admit,
     build,
 };

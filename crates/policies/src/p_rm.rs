@@ -27,7 +27,7 @@ use crate::parts::priority;
 use crate::parts::table::{Family, Table};
 use alloc::boxed::Box;
 use maracas_core::admission::Verdict;
-use maracas_core::contract::{Claims, Entry, Needs};
+use maracas_core::contract::{Claims, Entry, Needs, no_carriers};
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{Policy, System};
 
@@ -48,6 +48,7 @@ pub(crate) const ENTRY: Entry = Entry {
     params: &[PACKING, ADMISSION, ENFORCEMENT],
     needs: Needs { jobs: true, visible_wakes: false, counters: false },
     claims: Claims { partitioned: true, work_conserving: true, no_miss_when_admitted: true },
+    carriers: no_carriers,
     admit,
     build,
 };

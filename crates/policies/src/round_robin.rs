@@ -18,7 +18,9 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use maracas_core::admission::{CoreVerdict, Verdict};
-use maracas_core::contract::{Claims, End, Entry, Event, Grant, Mark, Needs, Plan, Policy, Stint};
+use maracas_core::contract::{
+    Claims, End, Entry, Event, Grant, Mark, Needs, Plan, Policy, Stint, no_carriers,
+};
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{CoreId, CoreSet, Duration, Instant, System, Vcpu, VcpuId};
 
@@ -29,6 +31,7 @@ pub(crate) const ENTRY: Entry = Entry {
     params: PARAMS,
     needs: Needs { jobs: false, visible_wakes: false, counters: false },
     claims: Claims { partitioned: true, work_conserving: true, no_miss_when_admitted: false },
+    carriers: no_carriers,
     admit,
     build,
 };
@@ -107,7 +110,7 @@ impl State {
         let line = &mut self.lines[stint.core.0 as usize];
         let Some(place) = line.iter().position(|turn| turn.vcpu == stint.vcpu) else { return };
         line[place].meter += stint.usage.service;
-        if matches!(stint.end, End::MarkReached | End::Blocked) {
+        if matches!(stint.end, End::MarkReached | End::MemorySpent | End::Blocked) {
             let mut turn = line.remove(place);
             turn.until = Mark(turn.meter + self.quantum);
             line.push(turn);
@@ -156,7 +159,7 @@ impl Policy for State {
         }
         for core in core::mem::take(&mut self.stale).iter() {
             let turns = self.lines[core.0 as usize].iter();
-            let grants = turns.map(|turn| Grant { vcpu: turn.vcpu, until: turn.until });
+            let grants = turns.map(|turn| Grant::new(turn.vcpu, turn.until));
             let line = &mut plan.line_mut(core).background;
             line.clear();
             line.extend(grants);

@@ -15,10 +15,10 @@ const fn at(n: u64) -> Instant {
     Instant::from_ticks(n)
 }
 fn grant(vcpu: u32, until: u64) -> Grant {
-    Grant { vcpu: VcpuId(vcpu), until: Mark(ticks(until)) }
+    Grant::new(VcpuId(vcpu), Mark(ticks(until)))
 }
 fn always(vcpu: u32) -> Grant {
-    Grant { vcpu: VcpuId(vcpu), until: Mark::NEVER }
+    Grant::new(VcpuId(vcpu), Mark::NEVER)
 }
 fn task(id: u32, budget: u64, period: u64) -> Vcpu {
     Vcpu::new(id, ticks(budget), ticks(period)).periodic()

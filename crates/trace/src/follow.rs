@@ -242,7 +242,7 @@ impl<L: Listener> Follower<L> {
         match span.end {
             End::Blocked => track.idle = Some(span.to),
             End::Exited => {}
-            End::Preempted | End::MarkReached | End::Moved | End::Metered => {
+            End::Preempted | End::MarkReached | End::MemorySpent | End::Moved | End::Metered => {
                 track.waiting = Some(span.to);
             }
         }
@@ -464,12 +464,9 @@ impl Budget {
 }
 
 fn added(a: &Usage, b: &Usage) -> Usage {
-    Usage {
-        service: a.service + b.service,
-        reads: a.reads + b.reads,
-        writes: a.writes + b.writes,
-        instructions: a.instructions + b.instructions,
-    }
+    let mut sum = *a;
+    sum.add(b);
+    sum
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@
 //!
 //! [`End::Metered`]: maracas_core::contract::End::Metered
 
+mod controller;
 mod cores;
 mod summary;
 mod task;
@@ -33,12 +34,24 @@ mod task;
 mod tests;
 mod windows;
 
+use self::controller::Totals;
 use self::cores::CoreTime;
 use self::task::Task;
 use crate::Report;
-use maracas_core::contract::{End, Event, Line, Mode, Observer, Plan, Stint};
+use crate::report::FigureReport;
+use maracas_core::contract::{End, Event, Figure, Line, Mode, Observer, Plan, Stint};
 use maracas_core::journal::{Header, JournalError, Reader, Record};
 use maracas_core::{CoreId, CoreSet, Instant, VcpuId};
+
+/// The key of the journal note that keeps one of the policy's own figures ([`figure_note`]).
+const FIGURE: &str = "figure";
+
+/// The journal record that keeps one of the policy's own figures.
+#[must_use]
+pub fn figure_note(at: Instant, figure: &Figure) -> Record {
+    let (key, text) = (FIGURE.to_string(), FigureReport::of(figure).to_string());
+    Record::Note { at, key, vcpu: None, text }
+}
 
 /// Counts while a machine runs (as its [`Observer`]) or while a journal is read
 /// ([`Metrics::record`]); both ways give the same report.
@@ -51,6 +64,8 @@ pub struct Metrics {
     closed: CoreSet,
     decisions: u64,
     lost_records: u64,
+    controller: Totals,
+    figures: Vec<FigureReport>,
 }
 
 impl Metrics {
@@ -63,6 +78,8 @@ impl Metrics {
             closed: CoreSet::EMPTY,
             decisions: 0,
             lost_records: 0,
+            controller: Totals::default(),
+            figures: Vec::new(),
         };
         for (place, vcpu) in header.system.vcpus.iter().enumerate() {
             let task = metrics.task(vcpu.id);
@@ -77,6 +94,11 @@ impl Metrics {
     /// Names a VCPU that arrived while the machine runs.
     pub fn name(&mut self, vcpu: VcpuId, name: &str) {
         self.task(vcpu).name = name.into();
+    }
+
+    /// Takes in what the policy counted of its own doings, at the end of the run.
+    pub fn figures(&mut self, figures: &[Figure]) {
+        self.figures.extend(figures.iter().map(FigureReport::of));
     }
 
     /// Takes in one journal record. Returns the instant of the end, where this was the last.
@@ -95,6 +117,9 @@ impl Metrics {
             Record::Gap(lost) => self.lost_records += lost,
             Record::Note { key, vcpu: Some(vcpu), text, .. } if key == "name" => {
                 self.name(*vcpu, text);
+            }
+            Record::Note { key, text, .. } if key == FIGURE => {
+                self.figures.extend(FigureReport::read(text));
             }
             Record::Note { .. } => {}
             Record::End(at) => return Some(*at),
@@ -189,7 +214,8 @@ impl Observer for Metrics {
             Event::Arrived(vcpu) => self.task(vcpu.id).arrived(vcpu),
             Event::Changed(vcpu) => self.task(vcpu.id).asks_change(vcpu),
             Event::Left(vcpu) => self.task(*vcpu).left(at),
-            Event::Sampled(_) | Event::ErrandDone(_) | Event::Failed { .. } => {}
+            Event::Sampled(sample) => self.controller.sampled(sample),
+            Event::ErrandDone(_) | Event::Failed { .. } => {}
         }
     }
 

@@ -6,10 +6,11 @@
 //! is described by [`SCHEMA`] (`report.schema.json`); within one [`FORMAT`] fields are only added.
 
 use crate::metrics::Metrics;
+use maracas_core::contract::Figure;
 use maracas_core::journal::JournalError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io;
+use std::{fmt, io};
 
 /// Version of the JSON format. Readers should refuse a higher one.
 pub const FORMAT: u32 = 1;
@@ -42,6 +43,91 @@ pub struct Report {
     pub tasks: Vec<TaskReport>,
     /// The cores, by id.
     pub cores: Vec<CoreReport>,
+    /// What the memory controller counted; `null` where nothing sampled it.
+    #[serde(default)]
+    pub controller: Option<ControllerReport>,
+    /// What the policy counted of its own doings.
+    #[serde(default)]
+    pub figures: Vec<FigureReport>,
+}
+
+/// What a VCPU did in one mode, by the counters' names. All 0 where the machine cannot count.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct Counts {
+    /// Instructions retired.
+    pub instructions: u64,
+    /// References to the last-level cache.
+    pub references: u64,
+    /// References that it did not answer: reads of memory.
+    pub misses: u64,
+    /// Write-backs to memory.
+    pub writes: u64,
+}
+
+impl Counts {
+    /// Misses by references; `None` without references.
+    pub fn miss_ratio(&self) -> Option<f64> {
+        (self.references > 0).then(|| self.misses as f64 / self.references as f64)
+    }
+    /// The sum of two modes.
+    #[must_use]
+    pub const fn plus(&self, other: &Self) -> Self {
+        Self {
+            instructions: self.instructions + other.instructions,
+            references: self.references + other.references,
+            misses: self.misses + other.misses,
+            writes: self.writes + other.writes,
+        }
+    }
+}
+
+/// What the memory controller counted, summed over all samples.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ControllerReport {
+    /// How often it was sampled.
+    pub samples: u64,
+    /// Requests that it took, reads and write-backs, from cores and devices.
+    pub requests: u64,
+    /// Sum over cycles of requests in its queue.
+    pub occupancy: u64,
+    /// Requests that the cores' own counters saw.
+    pub requests_by_cores: u64,
+    /// Average latency: occupancy by requests; `null` without requests.
+    pub latency_mean_cycles: Option<f64>,
+    /// The same of the sample where it was highest.
+    pub latency_max_cycles: Option<f64>,
+}
+
+/// Something that the policy counted of its own doings.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FigureReport {
+    /// What.
+    pub name: String,
+    /// On which core, where it is about one.
+    pub core: Option<u16>,
+    /// How many.
+    pub value: u64,
+}
+
+impl FigureReport {
+    pub(crate) fn of(figure: &Figure) -> Self {
+        let core = figure.core.map(|core| core.0);
+        Self { name: figure.name.into(), core, value: figure.value }
+    }
+    /// Reads what `Display` wrote.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        let (name, core, value) = (words.next()?, words.next()?, words.next()?);
+        let core = if core == "-" { None } else { Some(core.parse().ok()?) };
+        Some(Self { name: name.into(), core, value: value.parse().ok()? })
+    }
+}
+
+impl fmt::Display for FigureReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let core = self.core.map_or_else(|| "-".into(), |core| core.to_string());
+        write!(f, "{} {core} {}", self.name, self.value)
+    }
 }
 
 /// Sums over all VCPUs.
@@ -110,6 +196,12 @@ pub struct TaskReport {
     pub cores: Vec<u16>,
     /// Delivery period by period.
     pub delivered: Delivered,
+    /// What it did on budget.
+    #[serde(default)]
+    pub foreground: Counts,
+    /// What it did on surplus time.
+    #[serde(default)]
+    pub background: Counts,
 }
 
 /// Foreground service in each of the VCPU's own whole periods. Figures are `null` where there is
@@ -149,6 +241,9 @@ pub struct CoreReport {
     pub idle_ns: u64,
     /// Calls of the policy that changed this core's line.
     pub decisions: u64,
+    /// Requests to memory by whoever ran here.
+    #[serde(default)]
+    pub requests: u64,
 }
 
 impl Report {

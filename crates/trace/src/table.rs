@@ -1,5 +1,7 @@
 //! The table that every run ends with.
 
+mod memory;
+
 use crate::report::{CoreReport, Delivered, Report, TaskReport};
 use std::fmt::Write as _;
 use std::io;
@@ -45,7 +47,8 @@ pub fn write(report: &Report, style: Style, out: &mut impl io::Write) -> io::Res
             *width = (*width).max(cell.chars().count());
         }
     }
-    let gap = fit(&mut widths, usize::from(style.width.unwrap_or(WIDTH)));
+    let columns = usize::from(style.width.unwrap_or(WIDTH));
+    let gap = fit(&mut widths, columns);
     writeln!(out, "{}", paint.bold(&line(&HEAD.map(String::from), &widths, gap, |_, text| text)))?;
     for row in &rows {
         let painted = line(&row.cells, &widths, gap, |column, text| match column {
@@ -59,6 +62,7 @@ pub fn write(report: &Report, style: Style, out: &mut impl io::Write) -> io::Res
     for core in &report.cores {
         writeln!(out, "{}", core_line(core, report.duration_ns))?;
     }
+    memory::write(report, paint, columns, out)?;
     closing(report, out)
 }
 
@@ -111,18 +115,19 @@ const fn is_judged(delivered: &Delivered) -> bool {
 }
 
 /// Chooses the gap between columns and cuts the names so that a line fits `width`.
-fn fit(widths: &mut [usize; 11], width: usize) -> usize {
+fn fit(widths: &mut [usize], width: usize) -> usize {
     let cells: usize = widths.iter().sum();
-    let gap = if cells + 2 * (HEAD.len() - 1) <= width { 2 } else { 1 };
-    let excess = (cells + gap * (HEAD.len() - 1)).saturating_sub(width);
+    let gaps = widths.len() - 1;
+    let gap = if cells + 2 * gaps <= width { 2 } else { 1 };
+    let excess = (cells + gap * gaps).saturating_sub(width);
     widths[0] = widths[0].saturating_sub(excess).max(NAME_LEAST);
     gap
 }
 
 /// One line: the first cell to the left, all others to the right.
 fn line(
-    cells: &[String; 11],
-    widths: &[usize; 11],
+    cells: &[String],
+    widths: &[usize],
     gap: usize,
     paint: impl Fn(usize, String) -> String,
 ) -> String {
@@ -258,6 +263,7 @@ fn percent(fraction: f64) -> String {
 }
 
 /// ANSI colours, or none.
+#[derive(Clone, Copy)]
 struct Paint(bool);
 
 impl Paint {

@@ -158,7 +158,7 @@ fn undirtied(plan: &Plan) -> Plan {
 
 /// Leave for `vcpu` to run until its meter reads `until`.
 pub(crate) const fn grant(vcpu: u32, until: u64) -> Grant {
-    Grant { vcpu: VcpuId(vcpu), until: Mark(Duration::from_ticks(until)) }
+    Grant::new(VcpuId(vcpu), Mark(Duration::from_ticks(until)))
 }
 
 /// Two cores, three VCPUs: `spin` without jobs (C = 4, T = 10), `sort` with jobs (3, 10) of which
@@ -171,6 +171,7 @@ pub(crate) fn figure() -> Story {
     let mut story = Story::new(2, vcpus);
     let memory = |service: u64| Usage {
         service: Duration::from_ticks(service),
+        references: 60,
         reads: 30,
         writes: 10,
         instructions: 9,

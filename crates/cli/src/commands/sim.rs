@@ -75,7 +75,7 @@ pub(super) fn simulate(
             output::note(&format!("{} was refused when it arrived: {why}", case.name(*vcpu)));
         }
     }
-    watch.finish(outcome.end).map(Some)
+    watch.finish(outcome.end, &policy.figures()).map(Some)
 }
 
 /// How `case` is to be simulated, on time and with every wake visible.

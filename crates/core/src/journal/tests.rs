@@ -33,6 +33,7 @@ fn sample() -> (Vec<u8>, Vec<Record>) {
         to: Instant::from_ticks(70_000),
         usage: Usage {
             service: Duration::from_ticks(69_700),
+            references: 20,
             reads: 9,
             writes: 4,
             instructions: 1,
@@ -40,7 +41,7 @@ fn sample() -> (Vec<u8>, Vec<Record>) {
         end: End::Preempted,
     };
     let mut plan = Plan::new(2);
-    plan.line_mut(CoreId(1)).foreground.push(Grant { vcpu: VcpuId(0), until: Mark::NEVER });
+    plan.line_mut(CoreId(1)).foreground.push(Grant::new(VcpuId(0), Mark::NEVER));
     plan.set_home(VcpuId(0), Some(CoreId(1)));
     plan.answer(VcpuId(0), Ok(CoreId(1)));
     let at = Instant::from_ticks(70_000);
@@ -92,7 +93,7 @@ fn every_cut_and_every_flipped_bit_is_noticed() {
 
 #[test]
 fn the_hash_follows_the_plan_not_its_history() {
-    let grant = |vcpu| Grant { vcpu: VcpuId(vcpu), until: Mark::NEVER };
+    let grant = |vcpu| Grant::new(VcpuId(vcpu), Mark::NEVER);
     let mut straight = Plan::new(2);
     straight.line_mut(CoreId(0)).foreground.push(grant(1));
     let mut detour = Plan::new(2);

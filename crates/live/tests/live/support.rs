@@ -72,7 +72,7 @@ impl Policy for Static {
                 let base = if had > mark.1 { mark.1 } else { had };
                 *mark = (past, base + budget);
             }
-            let grant = Grant { vcpu: vcpu.id, until: Mark(mark.1) };
+            let grant = Grant::new(vcpu.id, Mark(mark.1));
             plan.line_mut(core).foreground.push(grant);
         }
         for core in self.system.core_ids() {
@@ -86,8 +86,8 @@ impl Policy for Static {
             if let Some((first, until)) = *head {
                 order.retain(|vcpu| *vcpu != first);
                 let background = &mut plan.line_mut(core).background;
-                background.push(Grant { vcpu: first, until: Mark(until) });
-                background.extend(order.iter().map(|v| Grant { vcpu: *v, until: Mark::NEVER }));
+                background.push(Grant::new(first, Mark(until)));
+                background.extend(order.iter().map(|v| Grant::new(*v, Mark::NEVER)));
             }
         }
     }

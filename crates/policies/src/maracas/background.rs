@@ -4,7 +4,7 @@
 //! foreground. One VCPU is chosen when it begins and kept until it ends, blocks or has used up its
 //! slice; whoever wakes meanwhile stands behind it.
 
-use super::State;
+use super::vcpu::State;
 use crate::parts::jobs::ByVcpu;
 use core::cmp::Ordering;
 use maracas_core::params::{Kind, ParamSpec, Params};

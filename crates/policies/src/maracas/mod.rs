@@ -30,22 +30,21 @@
 
 mod background;
 mod place;
+mod vcpu;
 
 use crate::parts::jobs::ByVcpu;
-use crate::parts::pibs::Pibs;
 use crate::parts::priority::{self, ADMISSION};
-use crate::parts::sporadic::Sporadic;
 use crate::parts::table::{Family, Table, Test};
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use background::{BACKGROUND, Intensity, Interval, Rule};
+use background::{BACKGROUND, Rule};
 use maracas_core::admission::Verdict;
-use maracas_core::contract::{Claims, End, Entry, Grant, Mark, Mode, Needs, Stint};
+use maracas_core::contract::{Claims, End, Entry, Grant, Mark, Mode, Needs, Stint, no_carriers};
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{
-    CoreId, CoreSet, Duration, Event, Instant, Job, JobId, Plan, Policy, Role, System, Vcpu, VcpuId,
+    CoreId, CoreSet, Duration, Event, Instant, Plan, Policy, System, Vcpu, VcpuId,
 };
+use vcpu::{Local, State};
 
 const SLICE: ParamSpec = ParamSpec {
     name: "background_slice",
@@ -62,6 +61,7 @@ pub(crate) const ENTRY: Entry = Entry {
     params: &[ADMISSION, BACKGROUND, SLICE],
     needs: Needs { jobs: false, visible_wakes: false, counters: false },
     claims: Claims { partitioned: true, work_conserving: true, no_miss_when_admitted: true },
+    carriers: no_carriers,
     admit,
     build,
 };
@@ -104,217 +104,6 @@ fn placed(system: &System, params: &Params) -> (Table, Verdict) {
         verdict.objections.push(objection.into());
     }
     (table, verdict)
-}
-
-/// The two kinds of servers behind one face.
-#[derive(Clone, Debug)]
-enum Server {
-    Sporadic(Sporadic),
-    Pibs { server: Pibs, declared: Duration },
-}
-
-impl Server {
-    fn new(vcpu: &Vcpu, at: Instant) -> Self {
-        let r = &vcpu.reservation;
-        match vcpu.role {
-            Role::Main | Role::Monitor | Role::Migration => {
-                Self::Sporadic(Sporadic::new(r.budget, r.period, at))
-            }
-            Role::Io => {
-                Self::Pibs { server: Pibs::new(r.utilization(), r.period, at), declared: r.period }
-            }
-        }
-    }
-    const fn period(&self) -> Duration {
-        match self {
-            Self::Sporadic(server) => server.period(),
-            Self::Pibs { server, .. } => server.period(),
-        }
-    }
-    fn wake(&mut self, at: Instant, served: Option<Duration>, idle: bool) {
-        match self {
-            Self::Sporadic(server) => server.unblock(at),
-            Self::Pibs { server, declared } => server.wake(at, served.unwrap_or(*declared), idle),
-        }
-    }
-    fn charge(&mut self, used: Duration, blocked: bool) {
-        match self {
-            Self::Sporadic(server) => server.charge(used),
-            Self::Pibs { server, .. } => server.charge(used, blocked),
-        }
-    }
-    fn update(&mut self, now: Instant) {
-        match self {
-            Self::Sporadic(_) => {}
-            Self::Pibs { server, .. } => server.update(now),
-        }
-    }
-    fn usable(&self, now: Instant) -> Duration {
-        match self {
-            Self::Sporadic(server) => server.usable(now),
-            Self::Pibs { server, .. } => server.usable(),
-        }
-    }
-    fn next(&self, now: Instant) -> Option<Instant> {
-        match self {
-            Self::Sporadic(server) => server.next(now),
-            Self::Pibs { server, .. } => server.next().filter(|at| *at > now),
-        }
-    }
-    /// When all of the budget may be used, as far as use was reported.
-    fn last(&self) -> Option<Instant> {
-        match self {
-            Self::Sporadic(server) => server.last(),
-            Self::Pibs { server, .. } => server.next(),
-        }
-    }
-    fn change(&mut self, vcpu: &Vcpu, at: Instant, free: Instant) {
-        let r = &vcpu.reservation;
-        match self {
-            Self::Sporadic(server) => server.change(r.budget, r.period, at, free),
-            Self::Pibs { server, declared } => {
-                *declared = r.period;
-                server.change(r.utilization(), r.period);
-            }
-        }
-    }
-}
-
-/// What is known of one VCPU.
-#[derive(Clone, Debug)]
-struct State {
-    id: VcpuId,
-    core: CoreId,
-    role: Role,
-    server: Server,
-    /// D, where that lies before the period's end.
-    deadline: Duration,
-    /// Its meters, as far as they were reported.
-    foreground: Duration,
-    background: Duration,
-    /// Background CPU time for the fair rule.
-    bgt: Duration,
-    /// It arrived at run time and has no BGT yet.
-    newcomer: bool,
-    requests: u64,
-    /// Where its background grant ends while it is the chosen one.
-    slice_end: Mark,
-    /// Whether it has something to run, as far as is known.
-    runnable: bool,
-    woken: Instant,
-    /// Releases of uncompleted jobs.
-    pending: VecDeque<(u32, Instant)>,
-    completed: u32,
-}
-
-impl State {
-    fn new(vcpu: &Vcpu, core: CoreId, at: Instant) -> Self {
-        Self {
-            id: vcpu.id,
-            core,
-            role: vcpu.role,
-            server: Server::new(vcpu, at),
-            deadline: vcpu.reservation.deadline,
-            foreground: Duration::ZERO,
-            background: Duration::ZERO,
-            bgt: Duration::ZERO,
-            newcomer: false,
-            requests: 0,
-            slice_end: Mark::NEVER,
-            runnable: false,
-            woken: Instant::ZERO,
-            pending: VecDeque::new(),
-            completed: 0,
-        }
-    }
-    /// It leaves at `at`: until when its use counts. What it ran last may not be reported yet.
-    fn counts_until(&self, at: Instant) -> Instant {
-        let untold = if self.runnable { at + self.server.period() } else { at };
-        untold.max(self.server.last().unwrap_or(at))
-    }
-    /// Smaller goes first in the foreground: RM order, by the inherited period for I/O.
-    fn urgency(&self) -> (Duration, VcpuId) {
-        let period = self.server.period();
-        let span = match self.server {
-            Server::Sporadic(_) => self.deadline.min(period),
-            Server::Pibs { .. } => period,
-        };
-        (span, self.id)
-    }
-    fn intensity(&self) -> Intensity {
-        Intensity { requests: self.requests, service: self.foreground + self.background }
-    }
-    fn wake(&mut self, at: Instant, served: Option<Duration>) {
-        // If it is runnable as far as is known, either nothing changed or its block is not told
-        // yet: what it used before must be charged before a sporadic server learns of the wake.
-        if !self.runnable || matches!(self.server, Server::Pibs { .. }) {
-            self.server.wake(at, served, !self.runnable);
-        }
-        self.runnable = true;
-        self.woken = self.woken.max(at);
-    }
-    fn release(&mut self, job: &Job) {
-        if job.id.index < self.completed {
-            return;
-        }
-        self.pending.push_back((job.id.index, job.release));
-        if !self.runnable {
-            self.wake(job.release, None);
-        }
-    }
-    fn complete(&mut self, id: JobId) {
-        self.completed = self.completed.max(id.index + 1);
-        while self.pending.front().is_some_and(|(index, _)| *index < self.completed) {
-            self.pending.pop_front();
-        }
-    }
-    /// It blocked at `at`; told late, it may have woken since. True if it sleeps.
-    fn block(&mut self, at: Instant) -> bool {
-        if at < self.woken {
-            self.server.wake(self.woken, Some(self.server.period()), false);
-            return false;
-        }
-        self.runnable = false;
-        if let Some(&(_, release)) = self.pending.iter().find(|(_, release)| *release >= at) {
-            self.wake(release, None);
-        }
-        !self.runnable
-    }
-}
-
-/// What is known of one core.
-#[derive(Clone, Debug)]
-struct Local {
-    /// Its VCPUs in RM order.
-    foreground: Vec<VcpuId>,
-    /// Its VCPUs in the order of the background rule.
-    background: Vec<VcpuId>,
-    interval: Interval,
-    /// When its line must be looked at again.
-    next: Instant,
-}
-
-impl Default for Local {
-    fn default() -> Self {
-        Self {
-            foreground: Vec::new(),
-            background: Vec::new(),
-            interval: Interval::default(),
-            next: Instant::NEVER,
-        }
-    }
-}
-
-impl Local {
-    fn add(&mut self, vcpu: VcpuId) {
-        self.foreground.push(vcpu);
-        self.background.push(vcpu);
-    }
-    fn remove(&mut self, vcpu: VcpuId) {
-        self.foreground.retain(|other| *other != vcpu);
-        self.background.retain(|other| *other != vcpu);
-        self.interval.drop(vcpu);
-    }
 }
 
 struct Maracas {
@@ -389,7 +178,9 @@ impl Maracas {
         state.requests += stint.usage.reads + stint.usage.writes;
         let blocked = match stint.end {
             End::Blocked | End::Exited => true,
-            End::Preempted | End::MarkReached | End::Moved | End::Metered => false,
+            End::Preempted | End::MarkReached | End::MemorySpent | End::Moved | End::Metered => {
+                false
+            }
         };
         if !state.runnable {
             // Its wake was not told: it came when the stint began, at the latest.
@@ -407,7 +198,7 @@ impl Maracas {
                 // Surplus time costs nothing, but the server must learn of the block.
                 state.server.charge(Duration::ZERO, blocked);
                 match stint.end {
-                    End::MarkReached => interval.drop(stint.vcpu),
+                    End::MarkReached | End::MemorySpent => interval.drop(stint.vcpu),
                     End::Preempted => interval.interrupt(stint.vcpu),
                     End::Blocked | End::Exited | End::Moved | End::Metered => {}
                 }
@@ -490,7 +281,7 @@ impl Maracas {
         self.grants.extend(local.foreground.iter().filter_map(|id| {
             let state = states.get(*id)?;
             let until = Mark(state.foreground + state.server.usable(now));
-            Some(Grant { vcpu: *id, until })
+            Some(Grant::new(*id, until))
         }));
         if plan.line(core).foreground != self.grants {
             plan.line_mut(core).foreground.clone_from(&self.grants);
@@ -533,7 +324,7 @@ impl Maracas {
         self.grants.extend(local.background.iter().filter_map(|id| {
             let state = self.states.get(*id)?;
             let until = if chosen == Some(*id) { state.slice_end } else { Mark::NEVER };
-            Some(Grant { vcpu: *id, until })
+            Some(Grant::new(*id, until))
         }));
         if plan.line(core).background != self.grants {
             plan.line_mut(core).background.clone_from(&self.grants);

@@ -1,6 +1,7 @@
 use super::*;
 use crate::testing::{Machine, Manners, with};
 use alloc::string::String;
+use maracas_core::Role;
 
 /// One core with VCPUs (C, T), all of them there at 0 and busy if `awake` says so.
 fn machine(params: &[(&str, &str)], vcpus: &[(u64, u64)], awake: &[u32]) -> Machine {
@@ -153,7 +154,7 @@ fn an_io_vcpu_inherits_the_period_that_it_serves() {
     let mut policy = (ENTRY.build)(&system, &Params::new()).unwrap_or_else(|v| panic!("{v:?}"));
     let mut plan = Plan::new(1);
     let grants = |plan: &Plan| plan.line(CoreId(0)).foreground.clone();
-    let grant = |id, mark| Grant { vcpu: VcpuId(id), until: Mark(ticks(mark)) };
+    let grant = |id, mark| Grant::new(VcpuId(id), Mark(ticks(mark)));
     let at = Instant::from_ticks;
     let woke = Event::Woke { vcpu: VcpuId(1), on_behalf: Some(VcpuId(0)), exact: true };
     policy.on_event(at(3), &woke);

@@ -166,7 +166,7 @@ impl Partitioned {
         let Some(task) = self.tasks.get_mut(vcpu) else { return touched };
         task.changed = false;
         let queue = &mut self.queues[task.core.0 as usize];
-        let grant = Grant { vcpu, until: task.backlog.mark() };
+        let grant = Grant::new(vcpu, task.backlog.mark());
         let wanted = match self.order {
             Order::Deadline => task.backlog.deadline(),
             Order::Fixed => task.backlog.deadline().map(|_| task.fixed),

@@ -4,7 +4,7 @@ use crate::cursor::{Field, Table};
 use crate::error::{Error, did_you_mean, quoted};
 use crate::keys;
 use crate::scenario::{VcpuSpec, check_pin};
-use maracas_core::{Arrival, CoreId, Duration, Reservation, Role, Vcpu, VcpuId};
+use maracas_core::{Arrival, CoreId, Criticality, Duration, Reservation, Role, Vcpu, VcpuId};
 use std::collections::BTreeMap;
 
 /// The longest name, so that tables keep their columns and a name can be part of a file name.
@@ -146,6 +146,8 @@ fn vcpu(
         pinned: pin.map(|field| core(&field, cores)).transpose()?,
         colors: whole("colors", 0..=MOST_COLORS, 0)? as u32,
         weight: whole("weight", WEIGHTS, 1)? as u32,
+        bandwidth: 0,
+        criticality: Criticality::High,
     };
     let location = |offset| table.source.location(offset);
     Ok(VcpuSpec {

@@ -14,6 +14,8 @@ pub(super) struct CoreTime {
     /// Background time as the VCPUs' meters charged it.
     pub(super) background_service: u64,
     throttled: u64,
+    /// Requests to memory by whoever ran here.
+    pub(super) requests: u64,
     busy_until: Instant,
     /// Calls of `plan` that changed the core's line.
     pub(super) decisions: u64,
@@ -65,6 +67,7 @@ impl CoreTime {
             self.throttled += self.waited(self.busy_until, stint.from);
         }
         self.busy[place(stint.mode)] += stint.to.saturating_since(stint.from).ticks();
+        self.requests += stint.usage.reads + stint.usage.writes;
         if stint.mode == Mode::Background {
             self.background_service += stint.usage.service.ticks();
         }

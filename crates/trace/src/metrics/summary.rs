@@ -2,9 +2,11 @@
 
 use super::Metrics;
 use super::cores::CoreTime;
+use super::place;
 use super::task::Task;
-use crate::report::{CoreReport, Delivered, FORMAT, Report, TaskReport, Total};
+use crate::report::{CoreReport, Counts, Delivered, FORMAT, Report, TaskReport, Total};
 use maracas_core::Instant;
+use maracas_core::contract::{Mode, Usage};
 use maracas_core::params::Value;
 
 pub(super) fn report(metrics: &Metrics, end: Instant) -> Report {
@@ -37,6 +39,8 @@ pub(super) fn report(metrics: &Metrics, end: Instant) -> Report {
         total: total(&tasks, metrics.decisions),
         tasks,
         cores,
+        controller: metrics.controller.report(),
+        figures: metrics.figures.clone(),
     }
 }
 
@@ -72,7 +76,7 @@ fn ratio(part: u64, whole: u64) -> f64 {
 
 fn task_report(task: &Task, cores: &[CoreTime], scale: &Scale) -> TaskReport {
     let (jobs, pieces) = (&task.jobs, &task.pieces);
-    let [foreground, background] = task.service;
+    let [foreground, background] = task.used.map(|used| used.service.ticks());
     let around: u64 = task.cores.iter().map(|core| cores[core.0 as usize].background_service).sum();
     let finished = jobs.completed.max(1) as f64;
     TaskReport {
@@ -96,6 +100,17 @@ fn task_report(task: &Task, cores: &[CoreTime], scale: &Scale) -> TaskReport {
         background_share: ratio(background, around),
         cores: task.cores.iter().map(|core| core.0).collect(),
         delivered: delivered(task, scale),
+        foreground: counted(&task.used[place(Mode::Foreground)]),
+        background: counted(&task.used[place(Mode::Background)]),
+    }
+}
+
+const fn counted(used: &Usage) -> Counts {
+    Counts {
+        instructions: used.instructions,
+        references: used.references,
+        misses: used.reads,
+        writes: used.writes,
     }
 }
 
@@ -127,6 +142,7 @@ fn core_report(core: u16, time: &CoreTime, end: Instant, scale: &Scale) -> CoreR
         throttled_ns: scale.ns(throttled),
         idle_ns: scale.ns(idle),
         decisions: time.decisions,
+        requests: time.requests,
     }
 }
 

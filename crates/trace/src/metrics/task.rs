@@ -3,7 +3,7 @@
 use super::place;
 use super::windows::Windows;
 use crate::pieces::{Part, Splitter};
-use maracas_core::contract::{End, Mode, Stint};
+use maracas_core::contract::{End, Mode, Stint, Usage};
 use maracas_core::{
     Arrival, CoreId, CoreSet, Duration, Instant, Job, JobId, Reservation, Vcpu, VcpuId,
 };
@@ -17,8 +17,8 @@ pub(super) struct Task {
     pub(super) reservation: Reservation,
     /// False for ids that no event named, and for VCPUs that were refused.
     pub(super) present: bool,
-    /// Foreground and background service.
-    pub(super) service: [u64; 2],
+    /// What it used in the foreground and in the background.
+    pub(super) used: [Usage; 2],
     pub(super) cores: CoreSet,
     pub(super) jobs: Jobs,
     pub(super) pieces: Pieces,
@@ -89,7 +89,7 @@ impl Task {
             name: id.to_string(),
             reservation: Reservation::implicit(Duration::ZERO, Duration::ZERO),
             present: false,
-            service: [0; 2],
+            used: [Usage::default(); 2],
             cores: CoreSet::EMPTY,
             jobs: Jobs::default(),
             pieces: Pieces::default(),
@@ -176,7 +176,7 @@ impl Task {
     pub(super) fn ran(&mut self, stint: &Stint) {
         self.woke(stint.from);
         self.cores.insert(stint.core);
-        self.service[place(stint.mode)] += stint.usage.service.ticks();
+        self.used[place(stint.mode)].add(&stint.usage);
         if stint.mode == Mode::Foreground {
             self.windows.close_until(stint.from, None);
             self.windows.serve(stint.from, stint.to, stint.usage.service.ticks());
@@ -290,7 +290,7 @@ impl Pieces {
 /// more to run.
 const fn was_preempted(end: End) -> bool {
     match end {
-        End::Preempted | End::MarkReached => true,
+        End::Preempted | End::MarkReached | End::MemorySpent => true,
         End::Blocked | End::Moved | End::Metered | End::Exited => false,
     }
 }

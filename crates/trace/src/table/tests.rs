@@ -17,6 +17,9 @@ hog     1us/20us        1us        0        0     1us     7us  33.3%        2   
 periods left out of delivered and err, as the VCPU was blocked in them: spin 1 of 2, sort 1 of 2
 core0   foreground  37.5%  background  20.8%  idle  41.7%  throttled   0.0%  decisions 2
 core1   foreground  58.3%  background  29.2%  idle   4.2%  throttled   8.3%  decisions 3
+memory  Minst foregr  Minst backgr  references  miss ratio   read  written
+spin             0.0           0.0          60       50.0%  1.9kB    0.6kB
+controller: 2.6kB in 40 requests, latency 2.2 cycles (highest 2.2 cycles), 1 time sampled
 24us of maracas, 2 jobs, 1 miss, 3 decisions
 ";
     assert_eq!(text(&figure().report(24_000), Style::default()), expected);

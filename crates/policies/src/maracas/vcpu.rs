@@ -1,0 +1,220 @@
+//! What is known of the VCPUs, and of the cores that they stand on.
+
+use super::background::{Intensity, Interval};
+use crate::parts::pibs::Pibs;
+use crate::parts::sporadic::Sporadic;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use maracas_core::contract::Mark;
+use maracas_core::{CoreId, Duration, Instant, Job, JobId, Role, Vcpu, VcpuId};
+
+/// The two kinds of servers behind one face.
+#[derive(Clone, Debug)]
+pub(super) enum Server {
+    Sporadic(Sporadic),
+    Pibs { server: Pibs, declared: Duration },
+}
+
+impl Server {
+    pub(super) fn new(vcpu: &Vcpu, at: Instant) -> Self {
+        let r = &vcpu.reservation;
+        match vcpu.role {
+            Role::Main | Role::Monitor | Role::Migration => {
+                Self::Sporadic(Sporadic::new(r.budget, r.period, at))
+            }
+            Role::Io => {
+                Self::Pibs { server: Pibs::new(r.utilization(), r.period, at), declared: r.period }
+            }
+        }
+    }
+    pub(super) const fn period(&self) -> Duration {
+        match self {
+            Self::Sporadic(server) => server.period(),
+            Self::Pibs { server, .. } => server.period(),
+        }
+    }
+    pub(super) fn wake(&mut self, at: Instant, served: Option<Duration>, idle: bool) {
+        match self {
+            Self::Sporadic(server) => server.unblock(at),
+            Self::Pibs { server, declared } => server.wake(at, served.unwrap_or(*declared), idle),
+        }
+    }
+    pub(super) fn charge(&mut self, used: Duration, blocked: bool) {
+        match self {
+            Self::Sporadic(server) => server.charge(used),
+            Self::Pibs { server, .. } => server.charge(used, blocked),
+        }
+    }
+    pub(super) fn update(&mut self, now: Instant) {
+        match self {
+            Self::Sporadic(_) => {}
+            Self::Pibs { server, .. } => server.update(now),
+        }
+    }
+    pub(super) fn usable(&self, now: Instant) -> Duration {
+        match self {
+            Self::Sporadic(server) => server.usable(now),
+            Self::Pibs { server, .. } => server.usable(),
+        }
+    }
+    pub(super) fn next(&self, now: Instant) -> Option<Instant> {
+        match self {
+            Self::Sporadic(server) => server.next(now),
+            Self::Pibs { server, .. } => server.next().filter(|at| *at > now),
+        }
+    }
+    /// When all of the budget may be used, as far as use was reported.
+    pub(super) fn last(&self) -> Option<Instant> {
+        match self {
+            Self::Sporadic(server) => server.last(),
+            Self::Pibs { server, .. } => server.next(),
+        }
+    }
+    pub(super) fn change(&mut self, vcpu: &Vcpu, at: Instant, free: Instant) {
+        let r = &vcpu.reservation;
+        match self {
+            Self::Sporadic(server) => server.change(r.budget, r.period, at, free),
+            Self::Pibs { server, declared } => {
+                *declared = r.period;
+                server.change(r.utilization(), r.period);
+            }
+        }
+    }
+}
+
+/// What is known of one VCPU.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    pub(super) id: VcpuId,
+    pub(super) core: CoreId,
+    pub(super) role: Role,
+    pub(super) server: Server,
+    /// D, where that lies before the period's end.
+    pub(super) deadline: Duration,
+    /// Its meters, as far as they were reported.
+    pub(super) foreground: Duration,
+    pub(super) background: Duration,
+    /// Background CPU time for the fair rule.
+    pub(super) bgt: Duration,
+    /// It arrived at run time and has no BGT yet.
+    pub(super) newcomer: bool,
+    pub(super) requests: u64,
+    /// Where its background grant ends while it is the chosen one.
+    pub(super) slice_end: Mark,
+    /// Whether it has something to run, as far as is known.
+    pub(super) runnable: bool,
+    pub(super) woken: Instant,
+    /// Releases of uncompleted jobs.
+    pub(super) pending: VecDeque<(u32, Instant)>,
+    pub(super) completed: u32,
+}
+
+impl State {
+    pub(super) fn new(vcpu: &Vcpu, core: CoreId, at: Instant) -> Self {
+        Self {
+            id: vcpu.id,
+            core,
+            role: vcpu.role,
+            server: Server::new(vcpu, at),
+            deadline: vcpu.reservation.deadline,
+            foreground: Duration::ZERO,
+            background: Duration::ZERO,
+            bgt: Duration::ZERO,
+            newcomer: false,
+            requests: 0,
+            slice_end: Mark::NEVER,
+            runnable: false,
+            woken: Instant::ZERO,
+            pending: VecDeque::new(),
+            completed: 0,
+        }
+    }
+    /// It leaves at `at`: until when its use counts. What it ran last may not be reported yet.
+    pub(super) fn counts_until(&self, at: Instant) -> Instant {
+        let untold = if self.runnable { at + self.server.period() } else { at };
+        untold.max(self.server.last().unwrap_or(at))
+    }
+    /// Smaller goes first in the foreground: RM order, by the inherited period for I/O.
+    pub(super) fn urgency(&self) -> (Duration, VcpuId) {
+        let period = self.server.period();
+        let span = match self.server {
+            Server::Sporadic(_) => self.deadline.min(period),
+            Server::Pibs { .. } => period,
+        };
+        (span, self.id)
+    }
+    pub(super) fn intensity(&self) -> Intensity {
+        Intensity { requests: self.requests, service: self.foreground + self.background }
+    }
+    pub(super) fn wake(&mut self, at: Instant, served: Option<Duration>) {
+        // If it is runnable as far as is known, either nothing changed or its block is not told
+        // yet: what it used before must be charged before a sporadic server learns of the wake.
+        if !self.runnable || matches!(self.server, Server::Pibs { .. }) {
+            self.server.wake(at, served, !self.runnable);
+        }
+        self.runnable = true;
+        self.woken = self.woken.max(at);
+    }
+    pub(super) fn release(&mut self, job: &Job) {
+        if job.id.index < self.completed {
+            return;
+        }
+        self.pending.push_back((job.id.index, job.release));
+        if !self.runnable {
+            self.wake(job.release, None);
+        }
+    }
+    pub(super) fn complete(&mut self, id: JobId) {
+        self.completed = self.completed.max(id.index + 1);
+        while self.pending.front().is_some_and(|(index, _)| *index < self.completed) {
+            self.pending.pop_front();
+        }
+    }
+    /// It blocked at `at`; told late, it may have woken since. True if it sleeps.
+    pub(super) fn block(&mut self, at: Instant) -> bool {
+        if at < self.woken {
+            self.server.wake(self.woken, Some(self.server.period()), false);
+            return false;
+        }
+        self.runnable = false;
+        if let Some(&(_, release)) = self.pending.iter().find(|(_, release)| *release >= at) {
+            self.wake(release, None);
+        }
+        !self.runnable
+    }
+}
+
+/// What is known of one core.
+#[derive(Clone, Debug)]
+pub(super) struct Local {
+    /// Its VCPUs in RM order.
+    pub(super) foreground: Vec<VcpuId>,
+    /// Its VCPUs in the order of the background rule.
+    pub(super) background: Vec<VcpuId>,
+    pub(super) interval: Interval,
+    /// When its line must be looked at again.
+    pub(super) next: Instant,
+}
+
+impl Default for Local {
+    fn default() -> Self {
+        Self {
+            foreground: Vec::new(),
+            background: Vec::new(),
+            interval: Interval::default(),
+            next: Instant::NEVER,
+        }
+    }
+}
+
+impl Local {
+    pub(super) fn add(&mut self, vcpu: VcpuId) {
+        self.foreground.push(vcpu);
+        self.background.push(vcpu);
+    }
+    pub(super) fn remove(&mut self, vcpu: VcpuId) {
+        self.foreground.retain(|other| *other != vcpu);
+        self.background.retain(|other| *other != vcpu);
+        self.interval.drop(vcpu);
+    }
+}
