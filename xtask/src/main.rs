@@ -53,6 +53,8 @@ fn ci() -> Result<(), String> {
     policies_are_formatted()?;
     cargo(&["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"])?;
     cargo(&["test", "--workspace", "--no-fail-fast"])?;
+    // docs/results.md against every experiment: minutes of simulated time, so optimized.
+    cargo(&["test", "--release", "--package", "maracas-reproduce", "--test", "document"])?;
     cargo(&["doc", "--workspace", "--no-deps"])
 }
 

@@ -5,9 +5,9 @@
 use crate::failure::{Failure, did_you_mean};
 use maracas_core::contract::Entry;
 use maracas_core::journal::Header;
+use maracas_core::memory::Memory;
 use maracas_core::params::{Params, Value};
-use maracas_core::{MAX_CORES, Program, Rate, System, VcpuId};
-use maracas_policies::ENTRIES;
+use maracas_core::{MAX_CORES, Program, Rate, Role, System, Vcpu, VcpuId};
 use maracas_scenario::Scenario;
 use maracas_scenario::taskset::TaskSet;
 use std::path::Path;
@@ -47,15 +47,19 @@ pub(crate) struct Case {
     pub(crate) scenario: Option<Scenario>,
     pub(crate) entry: &'static Entry,
     pub(crate) params: Params,
-    /// The platform with all VCPUs, later ones too.
+    /// The platform with all VCPUs, later ones and the policy's carriers too.
     pub(crate) system: System,
     /// The same with those VCPUs alone that are there at the start: what the policy is built for
     /// and what the verdict is about. Later ones are judged when they arrive.
     pub(crate) start: System,
     /// The name of every VCPU, by its id.
     pub(crate) names: Vec<String>,
+    /// How many of them, the last ones, carry the policy's errands.
+    pub(crate) carriers: usize,
     /// The threads to simulate.
     pub(crate) programs: Vec<Program>,
+    /// The memory to simulate, where the scenario has some.
+    pub(crate) memory: Option<Memory>,
     pub(crate) machine: Machine,
     pub(crate) seed: u64,
 }
@@ -69,7 +73,10 @@ pub(crate) fn policy(name: &str) -> Result<&'static Entry, Failure> {
 }
 
 fn unknown_policy(name: &str) -> String {
-    let near = did_you_mean(name, ENTRIES.iter().map(|entry| entry.name));
+    if let Some(hint) = maracas_policies::hint(name) {
+        return format!("unknown policy \"{name}\"; {hint}");
+    }
+    let near = did_you_mean(name, maracas_policies::all().map(|entry| entry.name));
     format!("unknown policy \"{name}\"{near} (`maracas policies` lists them)")
 }
 
@@ -115,20 +122,66 @@ impl Case {
             .check(entry.params)
             .map_err(|(name, why)| Failure::new(scenario.at_param(&name, why)))?;
         set_params(&mut params, entry, &overrides.set)?;
-        let system = system(&scenario, machine, overrides.cores)?;
+        let mut system = system(&scenario, machine, overrides.cores)?;
         let programs = scenario.sim_programs();
-        Ok(Self {
+        let mut names = scenario.vcpus.iter().map(|vcpu| vcpu.name.clone()).collect();
+        let carriers = add_carriers(entry, &params, &mut system, &mut names);
+        let case = Self {
             file: scenario.file.clone(),
             entry,
             params,
             start: maracas_sim::at_start(&system, &programs),
             system,
-            names: scenario.vcpus.iter().map(|vcpu| vcpu.name.clone()).collect(),
+            names,
+            carriers,
             programs,
+            memory: scenario.sim_memory(),
             machine,
             seed: scenario.run.seed,
             scenario: Some(scenario),
-        })
+        };
+        if machine == Machine::Live {
+            case.refuse_what_is_simulated_only()?;
+        }
+        Ok(case)
+    }
+
+    /// Says which of the policy's parameters ask for errands, or that the policy itself asks for
+    /// counters: the live machine has neither.
+    fn refuse_what_is_simulated_only(&self) -> Result<(), Failure> {
+        let refuse = |why: &str| match &self.scenario {
+            Some(scenario) => Failure::new(scenario.at_policy(why)),
+            None => Failure::new(why),
+        };
+        let name = self.entry.name;
+        if self.entry.needs.counters {
+            let plain = name.rsplit('+').next().filter(|plain| *plain != name);
+            let instead = plain.map_or(String::new(), |plain| format!("take {plain}, or "));
+            return Err(refuse(&format!(
+                "policy {name} needs memory counters, which the live machine does not read yet; \
+                 {instead}simulate it with `maracas sim`"
+            )));
+        }
+        if self.carriers == 0 {
+            return Ok(());
+        }
+        let (system, first) = (self.without_carriers(), self.first_carrier());
+        let causes = self.params.iter().filter(|(cause, _)| {
+            let mut without = Params::new();
+            let others = self.params.iter().filter(|(other, _)| other != cause);
+            others.for_each(|(other, value)| without.set(other, value.clone()));
+            (self.entry.carriers)(&system, &without, first).len() < self.carriers
+        });
+        let causes: Vec<_> = causes.map(|(cause, _)| format!("`{cause}`")).collect();
+        let (causes, verb) = match causes.as_slice() {
+            [] => (name.to_string(), "asks"),
+            [one] => (one.clone(), "asks"),
+            several => (several.join(" and "), "ask"),
+        };
+        Err(refuse(&format!(
+            "policy {name}: {causes} {verb} for errands (sampling memory, moving VCPUs), which the \
+             live machine does not do yet; leave it out, or simulate it with `maracas sim`"
+        )))
     }
 
     /// The case of a bare task set, simulated.
@@ -146,16 +199,20 @@ impl Case {
         }
         let (entry, mut params) = (policy(name)?, Params::new());
         set_params(&mut params, entry, &overrides.set)?;
-        let (system, programs) = (set.system(cores), set.programs());
+        let (mut system, programs) = (set.system(cores), set.programs());
+        let mut names = (1..=set.tasks.len()).map(|number| format!("task{number}")).collect();
+        let carriers = add_carriers(entry, &params, &mut system, &mut names);
         Ok(Self {
             file: file.display().to_string(),
             scenario: None,
             entry,
             params,
             start: maracas_sim::at_start(&system, &programs),
-            names: (1..=set.tasks.len()).map(|number| format!("task{number}")).collect(),
+            names,
+            carriers,
             system,
             programs,
+            memory: None,
             machine: Machine::Sim,
             seed: 1,
         })
@@ -164,6 +221,25 @@ impl Case {
     /// The name of a VCPU.
     pub(crate) fn name(&self, vcpu: VcpuId) -> String {
         self.names.get(vcpu.0 as usize).cloned().unwrap_or_else(|| vcpu.to_string())
+    }
+
+    /// [`Case::start`] without the policy's carriers: what the user wrote.
+    pub(crate) fn without_carriers(&self) -> System {
+        let mut system = self.start.clone();
+        let first = self.first_carrier();
+        system.vcpus.retain(|vcpu| vcpu.id < first);
+        system
+    }
+    /// The id after those of the user's VCPUs.
+    fn first_carrier(&self) -> VcpuId {
+        VcpuId((self.names.len() - self.carriers) as u32)
+    }
+    /// `system`, which has none, with the carriers that the policy needs there.
+    pub(crate) fn with_carriers(&self, system: &System) -> System {
+        let mut system = system.clone();
+        let carriers = (self.entry.carriers)(&system, &self.params, self.first_carrier());
+        system.vcpus.extend(carriers);
+        system
     }
 
     /// Whether a VCPU is there from the start.
@@ -193,6 +269,35 @@ impl Case {
                 Machine::Live => 0,
             },
         }
+    }
+}
+
+/// Adds the VCPUs that carry the policy's errands, and their names. Says how many there are.
+fn add_carriers(
+    entry: &Entry,
+    params: &Params,
+    system: &mut System,
+    names: &mut Vec<String>,
+) -> usize {
+    let carriers = (entry.carriers)(system, params, VcpuId(names.len() as u32));
+    let count = carriers.len();
+    for carrier in carriers {
+        let mut name = carrier_name(&carrier);
+        while names.contains(&name) {
+            name.push('_');
+        }
+        names.push(name);
+        system.vcpus.push(carrier);
+    }
+    count
+}
+
+fn carrier_name(carrier: &Vcpu) -> String {
+    let place = carrier.pinned.map_or(String::new(), |core| format!("-{core}"));
+    match carrier.role {
+        Role::Monitor => "monitor".into(),
+        Role::Migration => format!("migration{place}"),
+        Role::Main | Role::Io => format!("carrier{place}"),
     }
 }
 

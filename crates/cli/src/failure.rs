@@ -54,7 +54,7 @@ pub(crate) fn bytes_of(path: &Path) -> Result<Vec<u8>, Failure> {
 }
 
 /// No journal is larger: some hours of a busy machine. Keeps `/dev/zero` from eating the memory.
-const LARGEST: u64 = 4 << 30;
+pub(crate) const LARGEST: u64 = 4 << 30;
 
 /// The result of a command.
 pub(crate) type Outcome = Result<Answer, Failure>;

@@ -86,7 +86,7 @@ fn launch(scenario: &Scenario, program: &ProgramSpec) -> Result<Launch, Failure>
 /// Cleans up after dead runs and looks at what the host offers: what the machine may use.
 ///
 /// # Errors
-/// Where `require` asks for more than there is, or the policy needs what no live machine has.
+/// Where `require` asks for more than there is.
 pub(crate) fn prepare(
     case: &Case,
     setup: &Setup,
@@ -117,10 +117,6 @@ pub(crate) fn prepare(
         missing.iter().for_each(|line| output::note(line));
     }
     let needs = case.entry.needs;
-    if needs.counters {
-        let name = case.entry.name;
-        return Err(Failure::new(format!("{name} needs memory counters, which are not read yet")));
-    }
     if needs.visible_wakes && talks {
         let name = case.entry.name;
         output::note(&format!("{name} needs visible wakes; here they are seen at switch-in"));

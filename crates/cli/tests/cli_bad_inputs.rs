@@ -67,6 +67,46 @@ const EDITS: &[Edit] = &[
     ("no program", "[[program]]", "[[programs]]", "program"),
 ];
 
+/// The same on [`GOOD`] with the memory of the paper's machine.
+const MEMORY_EDITS: &[Edit] = &[
+    ("unknown preset", "i5-2500k", "i5-2400", "i5-2500k"),
+    ("colours beyond the cache", "2500k\"\n", "2500k\"\ncolors = [8, 8, 8, 9]\n", "33"),
+    ("ways beyond the cache", "2500k\"\n", "2500k\"\nways = [4, 4, 4, 1]\n", "13"),
+    ("colours and ways", "2500k\"\n", "2500k\"\nways = [1]\ncolors = [1]\n", "both"),
+    ("colours of other cores", "2500k\"\n", "2500k\"\ncolors = [8, 8]\n", "there are 4"),
+    ("a size without its power", "[policy]", "[platform.cache]\nsize = \"6MB\"\n[policy]", "MiB"),
+    ("zero timing", "[policy]", "[platform.dram]\ntck = \"0ns\"\n[policy]", "above zero"),
+    ("zero clocks", "[policy]", "[platform.dram]\ntrp = 0\n[policy]", "`trp` is 0"),
+    ("nothing but refresh", "[policy]", "[platform.dram]\ntrefi = 9\n[policy]", "`trfc`"),
+    ("unknown model", "\"m_jump\"", "\"m_jmp\"", "`m_jump`"),
+    ("unknown pattern", "\"m_jump\"", "{ pattern = \"zig\" }", "bankp"),
+    ("hits in no time", "\"m_jump\"", "{ model = \"hog\", think = \"0ns\" }", "think"),
+    ("negative delay", "\"m_jump\"", "{ model = \"hog\", delay = \"-1ns\" }", "-1ns"),
+    ("not a number", "\"m_jump\"", "{ model = \"hog\", outstanding = nan }", "nan"),
+    ("an empty phase", "\"m_jump\"", "{ model = \"hog\", phases = [{ run = \"0s\" }] }", "run"),
+    ("a rising curve", "\"m_jump\"", "{ curve = [[\"1KiB\", 0.1], [\"2KiB\", 1]] }", "rise"),
+    ("a need beyond the cache", "memory = ", "colors = 33\nmemory = ", "33"),
+    ("bandwidth without unit", "memory = ", "bandwidth = \"200\"\nmemory = ", "unit"),
+    ("unknown criticality", "memory = ", "criticality = \"mid\"\nmemory = ", "\"mid\""),
+    ("device without bandwidth", "[run]", "[[device]]\nname = \"d\"\n[run]", "bandwidth"),
+    ("memguard around nothing", "\"maracas\"", "\"memguard\"", "memguard+maracas"),
+    ("memguard around nobody", "\"maracas\"", "\"memguard+maraca\"", "\"memguard+maracas\""),
+    (
+        "an empty list",
+        "\"maracas\"",
+        "\"memguard+maracas\"\nbandwidth = []",
+        "`bandwidth` is an empty list",
+    ),
+    (
+        "a bandwidth in a list without unit",
+        "\"maracas\"",
+        "\"memguard+maracas\"\nbandwidth = [\"1GB/s\", \"2\"]",
+        "unit",
+    ),
+    ("unknown way to throttle", "\"maracas\"", "\"maracas\"\nthrottle = \"on\"", "latency"),
+    ("negative cost", "[run]", "[overheads]\nlock = \"-1us\"\n[run]", "-1us"),
+];
+
 /// Runs one case and holds it to the rules.
 fn expect_refusal(name: &str, scratch: &Scratch, arguments: &[&str], wanted: &str) {
     let before = scratch.names();
@@ -101,6 +141,85 @@ fn bad_scenarios() {
         expect_refusal(name, &scratch, &outputs, wanted);
     }
     assert!(EDITS.len() >= 38);
+}
+
+#[test]
+fn bad_memory_systems() {
+    let good = GOOD.replacen("cores = 1", "preset = \"i5-2500k\"", 1) + "memory = \"m_jump\"\n";
+    let scratch = Scratch::new();
+    scratch.write("s.toml", &good);
+    let output = maracas(scratch.path(), &["sim", "s.toml", "--quiet"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    for (name, from, to, wanted) in MEMORY_EDITS {
+        assert!(good.contains(from), "{name}: {from} is not in the good scenario");
+        scratch.write("s.toml", good.replacen(from, to, 1));
+        expect_refusal(name, &scratch, &["check", "s.toml"], wanted);
+        let outputs = ["sim", "s.toml", "--journal", "j", "--trace", "t", "--quiet"];
+        expect_refusal(name, &scratch, &outputs, wanted);
+        expect_refusal(name, &scratch, &["colors", "s.toml"], wanted);
+    }
+    scratch.write("s.toml", GOOD);
+    expect_refusal("no memory to split", &scratch, &["colors", "s.toml"], "no memory");
+    let bare = good.replacen("i5-2500k", "ddr3-1333", 1);
+    scratch.write("s.toml", bare.replacen("preset", "cores = 2\npreset", 1));
+    expect_refusal("no cache to split", &scratch, &["colors", "s.toml"], "[platform.cache]");
+    let few = ["colors", "s.toml", "--ways"];
+    let cache = "[platform.cache]\nsize = \"1MiB\"\nways = 2\n[policy]";
+    scratch.write("s.toml", good.replacen("[policy]", cache, 1).replacen("slices", "", 1));
+    expect_refusal("more cores than ways", &scratch, &few, "4 cores");
+}
+
+#[test]
+fn what_the_live_machine_does_not_do_yet() {
+    let scratch = Scratch::new();
+    let throttled = "name = \"maracas\"\nthrottle = \"latency\"";
+    scratch.write("s.toml", GOOD.replacen("name = \"maracas\"", throttled, 1));
+    let expect = |arguments: &[&str], wanted: &str| {
+        expect_refusal("live", &scratch, arguments, wanted);
+    };
+    expect(&["run", "s.toml", "--journal", "j"], "s.toml:5:8: policy maracas: `throttle` asks");
+    expect(&["check", "s.toml", "--machine", "live"], "`throttle`");
+    let both = ["run", "s.toml", "--set", "balance=vlb"];
+    expect(&both, "`balance` and `throttle` ask");
+    let guarded = ["run", "s.toml", "--policy", "memguard+p-rm"];
+    expect(&guarded, "take p-rm, or simulate it");
+}
+
+#[test]
+fn bad_mixes() {
+    let good = "[platform]\npreset = \"p4080\"\n[[requestor]]\npattern = \"jump\"\n";
+    let scratch = Scratch::new();
+    scratch.write("m.toml", good);
+    assert_eq!(maracas(scratch.path(), &["memory", "m.toml"]).status.code(), Some(0));
+    for (name, from, to, wanted) in [
+        ("unknown preset", "p4080", "p40", "p4080"),
+        ("unknown pattern", "\"jump\"", "\"jmp\"", "`jump`"),
+        ("no pattern", "pattern = \"jump\"", "", "pattern"),
+        ("no memory", "preset = \"p4080\"", "cores = 2", "[platform]"),
+        ("no requestor", "[[requestor]]\npattern = \"jump\"\n", "", "[[requestor]]"),
+        ("negative think", "\"jump\"", "\"jump\"\nthink = \"-1ns\"", "-1ns"),
+        ("zero outstanding", "\"jump\"", "\"jump\"\noutstanding = 0", "0.001"),
+        ("not a number", "\"jump\"", "\"jump\"\nwritebacks = nan", "nan"),
+        ("malformed TOML", "[platform]", "[platform", "m.toml:1:"),
+    ] {
+        scratch.write("m.toml", good.replacen(from, to, 1));
+        expect_refusal(name, &scratch, &["memory", "m.toml"], wanted);
+        expect_refusal(name, &scratch, &["memory", "m.toml", "--json"], wanted);
+    }
+    expect_refusal("missing file", &scratch, &["memory", "no.toml"], "no.toml");
+    expect_refusal("missing file", &scratch, &["memory", "--json", "no.json"], "no.json");
+    for (name, json, wanted) in [
+        ("malformed JSON", "{", "not valid JSON"),
+        ("NaN", "{\"W\": NaN}", "not valid JSON"),
+        ("a field is missing", "{\"preset\": \"p4080\"}", "requestors"),
+        ("a list in a list", "[[]]", "[0] must be an object"),
+        ("unknown preset", "{\"preset\": \"p40\", \"requestors\": []}", "p4080"),
+    ] {
+        scratch.write("m.json", json);
+        expect_refusal(name, &scratch, &["memory", "--json", "m.json"], wanted);
+    }
+    scratch.write("m.json", vec![b'['; 1 << 20]);
+    expect_refusal("too deep", &scratch, &["memory", "--json", "m.json"], "recursion");
 }
 
 #[test]
@@ -299,7 +418,7 @@ fn bad_journals() {
 
     // Magic, length of the header (one or two bytes), then the format version: raised by one, with
     // the header's checksum made to fit.
-    scratch.write("j", with_version(&good, 2));
+    scratch.write("j", with_next_version(&good));
     expect_refusal("other version", &scratch, &["replay", "j"], "version");
 
     scratch.write("j", &good[..8]);
@@ -308,8 +427,8 @@ fn bad_journals() {
     expect_refusal("empty journal", &scratch, &["replay", "j"], "not a maracas journal");
 }
 
-/// The journal with another format version, every checksum right.
-fn with_version(journal: &[u8], version: u8) -> Vec<u8> {
+/// The journal with the next format version, every checksum right.
+fn with_next_version(journal: &[u8]) -> Vec<u8> {
     let mut journal = journal.to_vec();
     let (mut at, mut length, mut shift) = (8, 0usize, 0);
     loop {
@@ -320,7 +439,7 @@ fn with_version(journal: &[u8], version: u8) -> Vec<u8> {
             break;
         }
     }
-    journal[at] = version;
+    journal[at] += 1;
     // FNV-1a, 64 bits, of which the lower 32 are kept.
     let sum = journal[at..at + length].iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)

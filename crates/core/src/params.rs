@@ -30,6 +30,19 @@ pub enum Kind {
     Fraction(u64, u64),
     /// Yes or no, with the default.
     Flag(bool),
+    /// Values of one kind separated by commas, at most so many; none where the user said nothing.
+    List(Item, usize),
+}
+
+/// What a [`Kind::List`] holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Item {
+    /// Bandwidths as [`parse_bandwidth`] reads them.
+    Bandwidth,
+    /// Whole numbers up to this.
+    Whole(u64),
+    /// Some of these words.
+    Word(&'static [&'static str]),
 }
 
 /// A value as the user wrote it.
@@ -124,6 +137,35 @@ impl Params {
             _ => false,
         }
     }
+    /// The items of a [`Kind::List`], as written; none where nothing was given.
+    pub fn list(&self, spec: &ParamSpec) -> Vec<String> {
+        match self.given.get(spec.name) {
+            Some(Value::Text(text)) => items(text).map(ToString::to_string).collect(),
+            Some(Value::Whole(n)) => alloc::vec![n.to_string()],
+            Some(Value::Flag(_)) | None => Vec::new(),
+        }
+    }
+}
+
+/// The items of a list as text.
+fn items(text: &str) -> impl Iterator<Item = &str> {
+    let items = text.split(',').map(str::trim);
+    items.take(if text.trim().is_empty() { 0 } else { usize::MAX })
+}
+
+impl Item {
+    fn accepts(self, item: &str) -> Result<(), String> {
+        match self {
+            Self::Bandwidth => match parse_bandwidth(item) {
+                Ok(_) => Ok(()),
+                Err(why) => Err(format!("\"{item}\" {why}")),
+            },
+            Self::Whole(most) if item.parse::<u64>().is_ok_and(|n| n <= most) => Ok(()),
+            Self::Whole(most) => Err(format!("\"{item}\" is no whole number from 0 to {most}")),
+            Self::Word(words) if words.contains(&item) => Ok(()),
+            Self::Word(words) => Err(format!("\"{item}\" is none of: {}", words.join(", "))),
+        }
+    }
 }
 
 impl Kind {
@@ -155,6 +197,17 @@ impl Kind {
             (Self::Fraction(..), _) => "must be a fraction such as \"1/2\" or \"0.5\"".into(),
             (Self::Flag(_), Value::Flag(_)) => return Ok(()),
             (Self::Flag(_), _) => "must be true or false".into(),
+            (Self::List(item, most), Value::Text(text)) => {
+                let count = items(text).count();
+                if count > *most {
+                    return Err(format!("has {count} values; at most {most} may be"));
+                }
+                return items(text).try_for_each(|one| item.accepts(one));
+            }
+            (Self::List(item @ Item::Whole(_), _), Value::Whole(n)) => {
+                return item.accepts(&n.to_string());
+            }
+            (Self::List(..), _) => "must be text: values separated by commas".into(),
         };
         Err(expected)
     }
@@ -172,6 +225,44 @@ pub fn parse_fraction(text: &str) -> Option<Rate> {
     let whole: u64 = whole.parse().ok()?;
     let fraction: u64 = fraction.parse().ok()?;
     Some(Rate::new(whole.checked_mul(den)?.checked_add(fraction)?, den))
+}
+
+/// Units of bandwidth: powers of 1000, as datasheets count, and of 1024, as the MemGuard module
+/// does, whose "MB" are MiB.
+const BANDWIDTHS: [(&str, u64); 7] = [
+    ("B/s", 1),
+    ("kB/s", 1_000),
+    ("MB/s", 1_000_000),
+    ("GB/s", 1_000_000_000),
+    ("KiB/s", 1 << 10),
+    ("MiB/s", 1 << 20),
+    ("GiB/s", 1 << 30),
+];
+
+/// Reads `"200MB/s"`, `"1.2GB/s"` or `"1200MiB/s"` as bytes per second, exactly; `"none"` is 0.
+///
+/// # Errors
+/// Says what is wrong with the text: no number, no or unknown unit, no whole number of bytes, or
+/// more than 64 bits hold.
+pub fn parse_bandwidth(text: &str) -> Result<u64, &'static str> {
+    const LARGE: &str = "is more than 64 bits hold";
+    let text = text.trim();
+    if text == "none" {
+        return Ok(0);
+    }
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let Some(number) = parse_fraction(number) else {
+        return Err("must be a bandwidth such as \"200MB/s\", or \"none\"");
+    };
+    let Some((_, scale)) = BANDWIDTHS.iter().find(|(known, _)| *known == unit.trim()) else {
+        return Err("needs a unit: B/s, kB/s, MB/s, GB/s (powers of 1000) or KiB/s, MiB/s, GiB/s");
+    };
+    let bytes = u128::from(number.num()) * u128::from(*scale);
+    if !bytes.is_multiple_of(u128::from(number.den())) {
+        return Err("is no whole number of bytes per second");
+    }
+    u64::try_from(bytes / u128::from(number.den())).map_err(|_| LARGE)
 }
 
 #[cfg(test)]
@@ -194,5 +285,58 @@ mod tests {
         params.set("rule", Value::Text("fairer".into()));
         let (name, why) = params.check(&[RULE, IDLE]).unwrap_err();
         assert_eq!((name.as_str(), why.as_str()), ("rule", "must be one of: fair, sticky"));
+    }
+
+    #[test]
+    fn bandwidths_are_read_exactly() {
+        for (text, bytes) in [
+            ("1000MB/s", 1_000_000_000),
+            ("1200MiB/s", 1200 << 20),
+            ("1.3 GB/s", 1_300_000_000),
+            ("0.5KiB/s", 512),
+            ("64B/s", 64),
+            ("none", 0),
+        ] {
+            assert_eq!(parse_bandwidth(text), Ok(bytes), "{text}");
+        }
+        for (text, why) in [
+            ("5", "unit"),
+            ("5MB", "unit"),
+            ("5 mb/s", "unit"),
+            ("", "must be a bandwidth"),
+            ("-5MB/s", "must be a bandwidth"),
+            ("1.5B/s", "whole number"),
+            ("99999999999GiB/s", "64 bits"),
+        ] {
+            let error = parse_bandwidth(text).unwrap_err();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn lists_are_checked_item_by_item() {
+        let list = |item| ParamSpec { name: "list", kind: Kind::List(item, 3), help: "" };
+        let check = |item, text: &str| {
+            let mut params = Params::new();
+            params.set("list", Value::Text(text.into()));
+            let verdict = params.check(&[list(item)]).map_err(|(_, why)| why);
+            verdict.map(|()| params.list(&list(item)).join("|"))
+        };
+        let kinds = Item::Word(&["soft", "hard"]);
+        assert_eq!(check(kinds, " soft,hard ").as_deref(), Ok("soft|hard"));
+        assert_eq!(check(kinds, "  ").as_deref(), Ok(""));
+        assert_eq!(check(kinds, "soft,"), Err("\"\" is none of: soft, hard".into()));
+        assert_eq!(check(Item::Bandwidth, "1MB/s, none, 2MB/s").as_deref(), Ok("1MB/s|none|2MB/s"));
+        assert_eq!(
+            check(Item::Whole(9), "1,10").unwrap_err(),
+            "\"10\" is no whole number from 0 to 9"
+        );
+        let mut params = Params::new();
+        params.set("list", Value::Whole(7));
+        assert_eq!(params.check(&[list(Item::Whole(9))]), Ok(()));
+        assert_eq!(params.list(&list(Item::Whole(9))), ["7"]);
+        assert!(params.check(&[list(kinds)]).is_err());
+        assert!(check(Item::Whole(9), "1,2,3,4").unwrap_err().contains("4 values"));
+        assert!(Params::new().list(&list(kinds)).is_empty());
     }
 }

@@ -6,6 +6,11 @@ use alloc::vec::Vec;
 use maracas_core::contract::Entry;
 use maracas_core::{CoreId, Duration, Event, Role, System, Vcpu, VcpuId};
 
+/// Migrations that cost a tick, and samples likewise.
+const VLB: (&str, &str) = ("balance", "vlb");
+const CHEAP: [(&str, &str); 2] = [("lock_cost", "0ns"), ("struct_cost", "1ns")];
+const SAMPLE: (&str, &str) = ("monitor_budget", "1ns");
+
 /// Parameters under which each policy is tried; a policy not named here: the defaults.
 const VARIANTS: &[(&str, &[(&str, &str)])] = &[
     ("g-edf", &[("ties", "reverse-index"), ("enforcement", "precise")]),
@@ -14,6 +19,10 @@ const VARIANTS: &[(&str, &[(&str, &str)])] = &[
     ("maracas", &[("background", "light"), ("background_slice", "2ns")]),
     ("maracas", &[("background", "off"), ("admission", "hyperbolic")]),
     ("maracas", &[("background", "fair"), ("background_slice", "3ns")]),
+    ("maracas", &[("throttle", "latency"), ("mem_period", "20ns"), ("monitor_budget", "1ns")]),
+    ("maracas", &[VLB, CHEAP[0], CHEAP[1], ("migration_period", "20ns")]),
+    ("maracas", &[VLB, CHEAP[0], CHEAP[1], ("moves", "0"), ("admission", "rta")]),
+    ("maracas", &[VLB, CHEAP[0], CHEAP[1], ("throttle", "watch"), ("mem_period", "30ns"), SAMPLE]),
     ("p-edf", &[("packing", "wfd"), ("enforcement", "precise")]),
     ("p-edf", &[("packing", "bfd")]),
     ("p-rm", &[("packing", "wfd"), ("admission", "rta"), ("enforcement", "precise")]),
@@ -43,7 +52,9 @@ fn random_system(rng: &mut Rng, entry: &Entry, params: &[(&str, &str)]) -> Syste
     let mut vcpus: Vec<Vcpu> = (0..n).map(|id| random_vcpu(rng, id, entry.needs.jobs)).collect();
     loop {
         (0..).zip(&mut vcpus).for_each(|(id, vcpu)| vcpu.id = VcpuId(id));
-        let system = System::new(cores, vcpus.clone());
+        let mut system = System::new(cores, vcpus.clone());
+        let carriers = (entry.carriers)(&system, &with(params), VcpuId(vcpus.len() as u32));
+        system.vcpus.extend(carriers);
         let verdict = (entry.admit)(&system, &with(params));
         assert!(verdict.objections.is_empty(), "{:?}", verdict.objections);
         let Some((refused, _)) = verdict.refused.first() else { return system };
@@ -59,13 +70,16 @@ struct Life {
     next_release: u64,
 }
 
-fn try_hard(entry: &Entry, params: &[(&str, &str)], seed: u64) {
+pub(crate) fn try_hard(entry: &Entry, params: &[(&str, &str)], seed: u64) {
     let mut rng = Rng(seed);
     let system = random_system(&mut rng, entry, params);
     let manners = if seed.is_multiple_of(3) { Manners::PERFECT } else { Manners::HOSTILE };
     let mut machine = Machine::new(entry, &with(params), &system, manners);
     machine.rng = Rng(seed ^ 0x5eed);
-    let mut lives: Vec<Life> = system.vcpus.into_iter().map(|vcpu| life(vcpu, 0, true)).collect();
+    // Carriers live by their errands alone.
+    let lives_freely = |vcpu: &Vcpu| matches!(vcpu.role, Role::Main | Role::Io);
+    let vcpus = system.vcpus.into_iter().map(|vcpu| (lives_freely(&vcpu), vcpu));
+    let mut lives: Vec<Life> = vcpus.map(|(admitted, vcpu)| life(vcpu, 0, admitted)).collect();
     for now in 0..250 {
         for one in &mut lives {
             live(&mut machine, one, &mut rng, now);

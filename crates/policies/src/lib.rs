@@ -3,22 +3,27 @@
 //! `ls` is the menu: one file a policy, named by the word that users write (`g_edf.rs` is
 //! `g-edf`), registered by one word in this file; what several of them share stands in `parts`.
 //! Here stands no clock, no I/O, no randomness, no float and no unsafe code, and no policy looks
-//! into another's file. This crate may import `maracas-core` only.
+//! into another's file. MemGuard is a policy around a policy: every other one is registered a second
+//! time as `memguard+NAME`. This crate may import `maracas-core` only.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(clippy::float_arithmetic)]
 
 extern crate alloc;
 
+mod memguard;
 mod parts;
 
-use maracas_core::contract::Entry;
+use maracas_core::contract::{Claims, Entry, Needs};
+use maracas_core::params::ParamSpec;
 
 macro_rules! policies {
     ($($module:ident)*) => {
         $(mod $module;)*
-        /// Every policy, in the order of its name.
+        /// Every policy by itself, in the order of its name.
         pub static ENTRIES: &[Entry] = &[$($module::ENTRY),*];
+        /// Every policy with MemGuard around it, in the same order.
+        pub static WRAPPED: &[Entry] = &[$(memguard::register::around!($module::ENTRY)),*];
     };
 }
 
@@ -31,9 +36,21 @@ policies! {
     round_robin
 }
 
+/// Every policy that users may name: by itself, then with MemGuard around it.
+pub fn all() -> impl Iterator<Item = &'static Entry> + Clone {
+    ENTRIES.iter().chain(WRAPPED)
+}
+
 /// The policy that users call `name`.
 pub fn find(name: &str) -> Option<&'static Entry> {
-    ENTRIES.iter().find(|entry| entry.name == name)
+    all().find(|entry| entry.name == name)
+}
+
+/// What a user may have meant by a name that [`find`] does not know, where that is no misspelling.
+pub fn hint(name: &str) -> Option<&'static str> {
+    (name.trim_end_matches('+') == "memguard").then_some(
+        "memguard goes around another policy: write memguard+NAME, such as memguard+maracas",
+    )
 }
 
 #[cfg(test)]
@@ -47,9 +64,14 @@ mod tests {
     #[test]
     fn names_are_sorted_and_found() {
         assert!(ENTRIES.windows(2).all(|pair| pair[0].name < pair[1].name));
-        for entry in ENTRIES {
+        for entry in all() {
             assert_eq!(find(entry.name).map(|found| found.name), Some(entry.name));
         }
-        assert!(find("no-such-policy").is_none());
+        assert_eq!(WRAPPED.len(), ENTRIES.len());
+        for unknown in ["no-such-policy", "memguard", "memguard+no-such-policy"] {
+            assert!(find(unknown).is_none());
+        }
+        assert!(hint("memguard").is_some_and(|hint| hint.contains("memguard+maracas")));
+        assert!(hint("memgard").is_none());
     }
 }

@@ -7,7 +7,9 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use maracas_core::admission::NotAdmitted;
-use maracas_core::contract::{End, Entry, Mark, Mode, Stint, Usage, decide};
+use maracas_core::contract::{
+    End, Entry, Errand, Mark, Mode, Refused, Sample, Stint, Usage, decide,
+};
 use maracas_core::dispatch::{self, Readings, Running};
 use maracas_core::params::{Params, Value};
 use maracas_core::{
@@ -43,11 +45,15 @@ pub(crate) struct Manners {
     pub(crate) metered: u64,
     /// A tick past a mark.
     pub(crate) overrun: u64,
+    /// An errand that fails.
+    pub(crate) failing: u64,
 }
 
 impl Manners {
-    pub(crate) const PERFECT: Self = Self { silent: 0, late: 0, extra: 0, metered: 0, overrun: 0 };
-    pub(crate) const HOSTILE: Self = Self { silent: 3, late: 3, extra: 4, metered: 5, overrun: 6 };
+    pub(crate) const PERFECT: Self =
+        Self { silent: 0, late: 0, extra: 0, metered: 0, overrun: 0, failing: 0 };
+    pub(crate) const HOSTILE: Self =
+        Self { silent: 3, late: 3, extra: 4, metered: 5, overrun: 6, failing: 5 };
 }
 
 #[derive(Clone, Default)]
@@ -98,6 +104,12 @@ pub(crate) struct Machine {
     cores: Vec<Option<Run>>,
     pub(crate) answers: Vec<(VcpuId, Result<CoreId, NotAdmitted>)>,
     outboxes: Vec<VecDeque<(u64, Event)>>,
+    /// Who is away, until the answer was told, and the ticks that are left to do.
+    errand: Option<(VcpuId, Errand, u64)>,
+    /// Ticks of a carrier's time that every errand takes, above 0.
+    pub(crate) errand_cost: u64,
+    /// Errands that were done, and when.
+    pub(crate) errands: Vec<(u64, Errand)>,
     /// By tick, who ran on each core, and how.
     pub(crate) trace: Vec<Vec<Option<(u32, Mode)>>>,
 }
@@ -117,6 +129,9 @@ impl Machine {
             cores: alloc::vec![None; system.cores.len()],
             answers: Vec::new(),
             outboxes: alloc::vec![VecDeque::new(); system.cores.len()],
+            errand: None,
+            errand_cost: 1,
+            errands: Vec::new(),
             trace: Vec::new(),
         }
     }
@@ -200,6 +215,9 @@ impl Machine {
             let core = filled[self.rng.below(filled.len() as u64) as usize];
             if let Some((at, event)) = self.outboxes[core].pop_front() {
                 self.policy.on_event(Instant::from_ticks(at), &event);
+                if matches!(event, Event::ErrandDone(_) | Event::Failed { .. }) {
+                    self.errand = None;
+                }
             }
             told = true;
         }
@@ -210,6 +228,7 @@ impl Machine {
         decide(&mut *self.policy, now, &mut self.plan);
         assert_eq!(self.plan.audit(), Ok(()));
         let before = self.plan.clone();
+        self.begin_errand();
         self.answers.extend_from_slice(before.verdicts());
         for vcpu in (0..self.models.len() as u32).map(VcpuId) {
             self.models[vcpu.0 as usize].home = self.plan.home(vcpu).unwrap_or_default();
@@ -217,10 +236,49 @@ impl Machine {
         decide(&mut *self.policy, now, &mut self.plan);
         assert!(self.plan.dirty().is_empty(), "a second call changed {:?}", self.plan.dirty());
         assert!(self.plan.verdicts().is_empty() && self.plan.rehomed().is_empty());
-        assert_eq!(self.plan.wake, before.wake);
+        assert_eq!((self.plan.wake, self.plan.errand), (before.wake, before.errand));
         for core in (0..self.cores.len() as u16).map(CoreId) {
             assert_eq!(self.plan.line(core), before.line(core));
         }
+    }
+
+    /// Sends the carrier where the policy wants an errand. What stands in the plan while one is
+    /// away is that one.
+    fn begin_errand(&mut self) {
+        if let Some((carrier, errand, _)) = self.errand {
+            assert_eq!(self.plan.errand, Some((carrier, errand)), "one errand at a time");
+        } else if let Some((carrier, errand)) = self.plan.errand {
+            self.errand = Some((carrier, errand, self.errand_cost));
+            self.wake(carrier.0);
+        }
+    }
+
+    /// The carrier that runs on `core` did its errand, or could not.
+    fn end_errand(&mut self, core: usize) {
+        let Some((carrier, errand, _)) = self.errand else { return };
+        self.models[carrier.0 as usize].awake = false;
+        self.stop(core, End::Blocked);
+        let core = CoreId(core as u16);
+        let what = match errand {
+            Errand::Sample => Refused::Sample,
+            Errand::Move { vcpu, .. } => Refused::Move(vcpu),
+        };
+        if self.rng.one_in(self.manners.failing) {
+            return self.tell(core, Event::Failed { core, what });
+        }
+        self.errands.push((self.now, errand));
+        if errand == Errand::Sample {
+            let sample = self.counted();
+            self.tell(core, Event::Sampled(sample));
+        }
+        self.tell(core, Event::ErrandDone(errand));
+    }
+
+    /// Any counts at all.
+    fn counted(&mut self) -> Sample {
+        let by_core = (0..self.cores.len()).map(|_| self.rng.below(100)).collect();
+        let requests = self.rng.below(200);
+        Sample { requests, occupancy: requests * self.rng.below(360), by_core }
     }
 
     fn lawful(&self, core: usize) -> Option<Running> {
@@ -276,6 +334,13 @@ impl Machine {
                 model.finished.push(self.now);
                 model.misses += u64::from(self.now > deadline);
                 self.tell(CoreId(core as u16), Event::Completed(JobId { vcpu, index }));
+            }
+            if let Some((_, _, left)) = self.errand.as_mut().filter(|(one, ..)| *one == vcpu) {
+                *left -= 1;
+                if *left == 0 {
+                    self.end_errand(core);
+                    continue;
+                }
             }
             if !self.models[vcpu.0 as usize].runnable() {
                 self.stop(core, End::Blocked);
@@ -345,7 +410,8 @@ pub(crate) fn periodic(
 pub(crate) fn with(params: &[(&str, &str)]) -> Params {
     let mut given = Params::new();
     for (name, value) in params {
-        given.set(name, Value::Text((*value).into()));
+        let text = || Value::Text((*value).into());
+        given.set(name, value.parse().map_or_else(|_| text(), Value::Whole));
     }
     given
 }

@@ -1,5 +1,7 @@
 //! A typed cursor over a parsed TOML document in which every key and value knows its place.
 
+mod units;
+
 use crate::error::{Error, Source, did_you_mean, quoted};
 use crate::keys::Keys;
 use maracas_core::Duration;
@@ -239,6 +241,16 @@ impl<'a> Field<'a> {
         let duration = self.duration()?;
         if duration.is_zero() {
             return Err(self.error(format!("{} must be above zero, such as \"20ms\"", self.key)));
+        }
+        Ok(duration)
+    }
+    /// A length of time in which memory can be seen to do something: a microsecond or more. What
+    /// changes faster is for a mean rate, and would only make the simulation slow.
+    pub(crate) fn noticeable(&self) -> Result<Duration, Error> {
+        let duration = self.positive()?;
+        if duration < Duration::from_micros(1) {
+            let key = self.key;
+            return Err(self.error(format!("{key} {duration} is shorter than 1us; lengthen it")));
         }
         Ok(duration)
     }

@@ -19,28 +19,103 @@ const fn closed(table: &'static str, keys: &'static [&'static str]) -> Keys {
 /// The top of the file.
 pub static ROOT: Keys = closed(
     "the scenario",
-    &["version", "platform", "policy", "run", "overheads", "vcpu", "program"],
+    &["version", "platform", "policy", "run", "overheads", "device", "vcpu", "program"],
 );
 /// `[platform]`
-pub static PLATFORM: Keys = closed("[platform]", &["cores"]);
+pub static PLATFORM: Keys =
+    closed("[platform]", &["cores", "preset", "mhz", "colors", "ways", "dram", "cache"]);
+/// `[platform.dram]`
+pub static DRAM: Keys = closed(
+    "[platform.dram]",
+    &[
+        "tck",
+        "cl",
+        "trcd",
+        "trp",
+        "tras",
+        "trfc",
+        "trefi",
+        "twr",
+        "twtr",
+        "cwl",
+        "burst",
+        "channels",
+        "ranks",
+        "banks",
+        "conflict_latency",
+        "conflict_service",
+    ],
+);
+/// `[platform.cache]`
+pub static CACHE: Keys = closed(
+    "[platform.cache]",
+    &["size", "ways", "slices", "colors", "replacement", "cores_per_cache"],
+);
+/// `[[device]]`
+pub static DEVICE: Keys =
+    closed("[[device]]", &["name", "pattern", "bandwidth", "writes", "outstanding", "on", "off"]);
 /// `[policy]`: every other key is a parameter of the policy.
 pub static POLICY: Keys = Keys { table: "[policy]", keys: &["name"], open: true };
 /// `[run]`
 pub static RUN: Keys = closed("[run]", &["duration", "seed", "serve"]);
 /// `[overheads]`
-pub static OVERHEADS: Keys =
-    closed("[overheads]", &["context_switch", "migration", "decision", "release"]);
+pub static OVERHEADS: Keys = closed(
+    "[overheads]",
+    &[
+        "context_switch",
+        "migration",
+        "decision",
+        "release",
+        "sample",
+        "lock",
+        "structure",
+        "page_copy",
+    ],
+);
 /// `[[vcpu]]`
 pub static VCPU: Keys = closed(
     "[[vcpu]]",
-    &["name", "budget", "period", "deadline", "core", "colors", "weight", "kind", "jobs", "offset"],
+    &[
+        "name",
+        "budget",
+        "period",
+        "deadline",
+        "core",
+        "colors",
+        "weight",
+        "bandwidth",
+        "criticality",
+        "kind",
+        "jobs",
+        "offset",
+    ],
 );
 /// `[[program]]`
 pub static PROGRAM: Keys = closed(
     "[[program]]",
     &[
-        "name", "command", "dir", "env", "output", "vcpu", "budget", "period", "deadline", "core",
-        "colors", "weight", "kind", "jobs", "offset", "workload", "threads", "start", "stop",
+        "name",
+        "command",
+        "dir",
+        "env",
+        "output",
+        "vcpu",
+        "budget",
+        "period",
+        "deadline",
+        "core",
+        "colors",
+        "weight",
+        "bandwidth",
+        "criticality",
+        "kind",
+        "jobs",
+        "offset",
+        "workload",
+        "memory",
+        "threads",
+        "start",
+        "stop",
     ],
 );
 /// `env` of a program: every key is a variable.
@@ -61,6 +136,49 @@ pub static WORKLOAD_KINDS: [(&str, Keys); 5] = [
     ("anytime", closed("workload kind anytime", &["kind", "mandatory", "optional"])),
 ];
 
-/// All tables, for tests and documents.
-pub static TABLES: [&Keys; 10] =
-    [&ROOT, &PLATFORM, &POLICY, &RUN, &OVERHEADS, &VCPU, &PROGRAM, &ENV, &COST, &WORKLOAD];
+/// `memory` of a program.
+pub static MEMORY: Keys = closed(
+    "`memory`",
+    &[
+        "model",
+        "delay",
+        "pattern",
+        "think",
+        "outstanding",
+        "writebacks",
+        "instructions",
+        "working_set",
+        "reuse",
+        "curve",
+        "phases",
+    ],
+);
+/// A phase of `memory`.
+pub static PHASE: Keys = closed(
+    "a phase",
+    &[
+        "run",
+        "model",
+        "delay",
+        "pattern",
+        "think",
+        "outstanding",
+        "writebacks",
+        "instructions",
+        "working_set",
+        "reuse",
+        "curve",
+    ],
+);
+
+/// The top of a file for `maracas memory`.
+pub static MIX: Keys = closed("the mix", &["platform", "requestor"]);
+/// `[[requestor]]` of such a file.
+pub static REQUESTOR: Keys =
+    closed("[[requestor]]", &["pattern", "think", "outstanding", "writebacks"]);
+
+/// All tables of a scenario, for tests and documents.
+pub static TABLES: [&Keys; 15] = [
+    &ROOT, &PLATFORM, &DRAM, &CACHE, &POLICY, &RUN, &OVERHEADS, &DEVICE, &VCPU, &PROGRAM, &ENV,
+    &COST, &WORKLOAD, &MEMORY, &PHASE,
+];

@@ -1,9 +1,11 @@
 //! Scenario files: what a user writes about a system, read into what the machines take.
 //!
-//! Here stand the TOML reader ([`Scenario`]), the task-set table ([`taskset`]) and the search for
-//! the smallest change that would be admitted ([`suggest`]). Here never stands a policy, a machine
-//! or a schedulability test: what a policy's parameters mean and whether a system is admitted is
-//! asked of others. This crate imports `maracas-core` and a TOML parser only.
+//! Here stand the TOML reader ([`Scenario`]), the platforms and programs that it knows by name
+//! ([`presets`], data files under `data/`), the mix of memory requestors ([`mix`]), the task-set
+//! table ([`taskset`]) and the search for the smallest change that would be admitted ([`suggest`]).
+//! Here never stands a policy, a machine or a schedulability test: what a policy's parameters mean
+//! and whether a system is admitted is asked of others. This crate imports `maracas-core` and a
+//! TOML parser only.
 //!
 //! Every error is one line with file, line and column, and says the way out ([`Error`]). The
 //! reference for users is `docs/scenario.md`, the JSON Schema is `scenario.schema.json`; tests hold
@@ -13,6 +15,8 @@
 mod cursor;
 mod error;
 pub mod keys;
+pub mod mix;
+pub mod presets;
 mod read;
 mod scenario;
 pub mod suggest;
@@ -20,5 +24,6 @@ pub mod taskset;
 
 pub use error::{Error, Location};
 pub use scenario::{
-    Command, Output, Overheads, Platform, PolicySpec, ProgramSpec, Run, Scenario, VcpuSpec,
+    Command, Output, Overheads, Platform, PlatformMemory, PolicySpec, ProgramSpec, Run, Scenario,
+    VcpuSpec,
 };

@@ -1,5 +1,7 @@
 //! From the text of a scenario file to a checked [`Scenario`].
 
+pub(crate) mod memory;
+pub(crate) mod platform;
 mod program;
 mod vcpu;
 mod workload;
@@ -7,11 +9,10 @@ mod workload;
 use crate::cursor::{Field, Table};
 use crate::error::{Error, Source, quoted};
 use crate::keys;
-use crate::scenario::{
-    Overheads, Places, Platform, PolicySpec, ProgramSpec, Run, Scenario, VcpuSpec,
-};
+use crate::scenario::{Overheads, Places, PolicySpec, ProgramSpec, Run, Scenario, VcpuSpec};
 use maracas_core::params::{Params, Value};
-use maracas_core::{Arrival, Duration, MAX_CORES};
+use maracas_core::{Arrival, Duration};
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// The version of the format that this reader knows.
@@ -19,26 +20,46 @@ const VERSION: u64 = 1;
 
 pub(crate) fn scenario(text: &str, file: &str) -> Result<Scenario, Error> {
     let source = Source { file, text };
-    let document = DeTable::parse(text).map_err(|error| {
-        let span = error.span().unwrap_or_default();
-        let there = text.get(span.clone()).unwrap_or_default();
-        source.error(span.start, malformed(error.message(), there))
-    })?;
+    let document = document(source)?;
     let entries = document.get_ref();
     check_version(source, entries)?;
     let root = Table::new(source, entries, 0, &keys::ROOT)?;
 
     let mut places = Places::default();
-    let platform = platform(&root, &mut places)?;
+    let platform = platform::platform(&root, &mut places)?;
+    let devices = platform::devices(&root, &platform)?;
     let policy = policy(&root, &mut places)?;
     let run = run(&root)?;
     let overheads = overheads(&root)?;
     let names = vcpu::Names::collect(&root, run.serve)?;
-    let mut vcpus = vcpu::vcpus(&root, &names, platform.cores)?;
-    let programs = program::programs(&root, &names, &mut vcpus, run.duration)?;
-    let assumptions = assumptions(&vcpus, &programs);
+    let mut vcpus = vcpu::vcpus(&root, &names, &platform)?;
+    let programs = program::programs(&root, &names, &mut vcpus, &run, &platform)?;
+    let mut assumptions = assumptions(&vcpus, &programs);
+    if platform.memory.is_some() {
+        assumptions.extend(without_memory(&programs));
+    }
     let file = file.into();
-    Ok(Scenario { file, platform, policy, run, overheads, vcpus, programs, assumptions, places })
+    Ok(Scenario {
+        file,
+        platform,
+        devices,
+        policy,
+        run,
+        overheads,
+        vcpus,
+        programs,
+        assumptions,
+        places,
+    })
+}
+
+/// The text as a TOML document.
+pub(crate) fn document<'a>(source: Source<'a>) -> Result<Spanned<DeTable<'a>>, Error> {
+    DeTable::parse(source.text).map_err(|error| {
+        let span = error.span().unwrap_or_default();
+        let there = source.text.get(span.clone()).unwrap_or_default();
+        source.error(span.start, malformed(error.message(), there))
+    })
 }
 
 fn malformed(why: &str, what: &str) -> String {
@@ -70,16 +91,6 @@ fn check_version(source: Source<'_>, entries: &DeTable<'_>) -> Result<(), Error>
     Err(source.error(at, message))
 }
 
-fn platform(root: &Table<'_>, places: &mut Places) -> Result<Platform, Error> {
-    let Some(table) = root.table("platform", &keys::PLATFORM)? else {
-        return Ok(Platform::default());
-    };
-    places.cores = root.source.location(table.at());
-    let Some(field) = table.get("cores") else { return Ok(Platform::default()) };
-    places.cores = root.source.location(field.at());
-    Ok(Platform { cores: Some(field.whole(1..=MAX_CORES as u64)? as usize) })
-}
-
 fn policy(root: &Table<'_>, places: &mut Places) -> Result<PolicySpec, Error> {
     let mut spec = PolicySpec { name: "maracas".into(), params: Params::new() };
     let Some(table) = root.table("policy", &keys::POLICY)? else { return Ok(spec) };
@@ -106,10 +117,31 @@ fn param(field: &Field<'_>) -> Result<Value, Error> {
                 field.error(format!("`{}` is {n}, too large for 64 bits; lower it", field.key))
             })
         }
-        DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => {
-            Err(field.mismatch("a string, a number, true or false"))
+        DeValue::Array(_) => joined(field),
+        DeValue::Datetime(_) | DeValue::Table(_) => {
+            Err(field.mismatch("a string, a number, true or false, or a list of such"))
         }
     }
+}
+
+/// A list, one value for each core, as the text that a policy reads.
+fn joined(field: &Field<'_>) -> Result<Value, Error> {
+    let elements = field.elements("a list")?;
+    if elements.is_empty() {
+        let line = format!("`{}` is an empty list; give it a value or drop it", field.key);
+        return Err(field.error(line));
+    }
+    let words = elements.iter().map(|element| match element.value() {
+        DeValue::String(text) => Ok(text.to_string()),
+        DeValue::Float(x) => Ok(x.as_str().to_owned()),
+        DeValue::Integer(n) => Ok(n.as_str().to_owned()),
+        DeValue::Boolean(_) | DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => {
+            let (key, found) = (element.key, element.found());
+            let line = format!("`{key}` must hold strings or numbers, not {found}; correct it");
+            Err(element.error(line))
+        }
+    });
+    Ok(Value::Text(words.collect::<Result<Vec<_>, _>>()?.join(", ")))
 }
 
 fn run(root: &Table<'_>) -> Result<Run, Error> {
@@ -137,7 +169,20 @@ fn overheads(root: &Table<'_>) -> Result<Overheads, Error> {
         migration: duration("migration")?,
         decision: duration("decision")?,
         release: duration("release")?,
+        sample: duration("sample")?,
+        lock: duration("lock")?,
+        structure: duration("structure")?,
+        page_copy: duration("page_copy")?,
     })
+}
+
+/// Beside programs that use memory, what the others do to it is part of the result.
+fn without_memory(programs: &[ProgramSpec]) -> Option<String> {
+    let silent = programs.iter().filter(|program| program.memory.is_none());
+    let names: Vec<_> = silent.map(|program| program.name.as_str()).collect();
+    let verb = if names.len() == 1 { "has" } else { "have" };
+    let names = (!names.is_empty() && names.len() < programs.len()).then(|| names.join(", "))?;
+    Some(format!("{names} {verb} no `memory`: simulated as touching none"))
 }
 
 fn assumptions(vcpus: &[VcpuSpec], programs: &[ProgramSpec]) -> Vec<String> {

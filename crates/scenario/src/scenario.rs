@@ -1,6 +1,7 @@
 //! What a scenario file says, read and checked.
 
 use crate::error::{Error, Location, read_text};
+use maracas_core::memory::{Cache, Device, Dram, Memory, Partition, Profile, color_range};
 use maracas_core::params::Params;
 use maracas_core::{CoreId, Duration, Instant, MAX_CORES, Program, System, Vcpu, VcpuId, Workload};
 use std::collections::BTreeMap;
@@ -15,6 +16,8 @@ pub struct Scenario {
     pub file: String,
     /// The machine.
     pub platform: Platform,
+    /// What uses its memory besides the cores.
+    pub devices: Vec<Device>,
     /// The policy and its parameters.
     pub policy: PolicySpec,
     /// How long, and with which seed.
@@ -35,6 +38,24 @@ pub struct Scenario {
 pub struct Platform {
     /// Cores that the scenario manages; `None` = those of the machine at hand.
     pub cores: Option<usize>,
+    /// Its memory; `None` = the scenario says nothing of memory, and every program runs at full
+    /// speed.
+    pub memory: Option<PlatformMemory>,
+}
+
+/// The memory of a machine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PlatformMemory {
+    /// Cycles of the clock in which occupancy is counted, per microsecond.
+    pub cycles_per_us: u64,
+    /// DRAM and bus.
+    pub dram: Dram,
+    /// The last-level cache, if there is one.
+    pub cache: Option<Cache>,
+    /// By what it is split.
+    pub partition: Partition,
+    /// How many colours or ways each core has, one beside the other; empty = all cores share all.
+    pub shares: Vec<u32>,
 }
 
 /// Which policy, and with what.
@@ -69,6 +90,14 @@ pub struct Overheads {
     pub decision: Duration,
     /// The interrupt of one release.
     pub release: Duration,
+    /// Reading the memory counters once.
+    pub sample: Duration,
+    /// E_lock: taking the lock of one core's queue (MARACAS, section V).
+    pub lock: Duration,
+    /// E_struct: moving a VCPU's structures from one core to another.
+    pub structure: Duration,
+    /// E_page: copying one page to another colour.
+    pub page_copy: Duration,
 }
 
 /// A VCPU of the file.
@@ -101,6 +130,8 @@ pub struct ProgramSpec {
     pub command: Option<Command>,
     /// The model as written; `None` = see [`Scenario::assumptions`].
     pub workload: Option<Workload>,
+    /// What it does to memory; `None` = it touches none.
+    pub memory: Option<Profile>,
     /// Threads of the model, each with this workload; 1 where the file says nothing.
     pub threads: u32,
     /// When it starts.
@@ -143,6 +174,8 @@ pub(crate) struct Places {
     /// The value of every parameter.
     pub(crate) params: BTreeMap<String, Location>,
     pub(crate) cores: Location,
+    /// How the cache is split.
+    pub(crate) shares: Location,
 }
 
 impl Scenario {
@@ -177,7 +210,32 @@ impl Scenario {
                 check_pin(core, cores).map_err(|message| Error::new(&self.file, at, message))?;
             }
         }
-        Ok(System::new(cores, self.vcpus.iter().map(|spec| spec.vcpu.clone()).collect()))
+        let vcpus = self.vcpus.iter().map(|spec| spec.vcpu.clone()).collect();
+        let mut system = System::new(cores, vcpus);
+        if let Some(memory) = &self.platform.memory {
+            let masks = memory
+                .core_masks(cores)
+                .map_err(|message| Error::new(&self.file, self.places.shares, message))?;
+            for (core, mask) in system.cores.iter_mut().zip(masks) {
+                core.colors = mask;
+            }
+        }
+        Ok(system)
+    }
+    /// The memory to simulate, its programs in the order of [`Scenario::sim_programs`]; `None`
+    /// where the scenario says nothing of memory.
+    pub fn sim_memory(&self) -> Option<Memory> {
+        let memory = self.platform.memory.as_ref()?;
+        let each =
+            |spec: &ProgramSpec| std::iter::repeat_n(spec.memory.clone(), spec.threads as usize);
+        Some(Memory {
+            cycles_per_us: memory.cycles_per_us,
+            dram: memory.dram,
+            cache: memory.cache,
+            partition: memory.partition,
+            devices: self.devices.clone(),
+            programs: self.programs.iter().flat_map(each).collect(),
+        })
     }
     /// The threads to simulate: every program as often as it has threads.
     pub fn sim_programs(&self) -> Vec<Program> {
@@ -228,6 +286,75 @@ impl Scenario {
     pub fn at_program(&self, program: &ProgramSpec, why: impl Into<String>) -> Error {
         Error::new(&self.file, program.at, why)
     }
+}
+
+impl PlatformMemory {
+    /// How many parts the cache can be split into: colours or ways; 0 without a cache.
+    pub fn parts(&self) -> u32 {
+        self.cache.map_or(0, |cache| match self.partition {
+            Partition::Colors => cache.colors,
+            Partition::Ways => cache.ways,
+        })
+    }
+    /// The word for its parts.
+    pub const fn part_word(&self) -> &'static str {
+        match self.partition {
+            Partition::Colors => "colours",
+            Partition::Ways => "ways",
+        }
+    }
+    /// The most parts that one core has; `None` without a cache.
+    pub fn largest_share(&self) -> Option<u32> {
+        self.cache.map(|_| self.shares.iter().copied().max().unwrap_or(self.parts()))
+    }
+    /// The part of the cache that each of `cores` cores has, one bit a colour or way; all 0 where
+    /// they share all of it.
+    ///
+    /// # Errors
+    /// Where the shares are not for so many cores, or more than there is.
+    pub fn core_masks(&self, cores: usize) -> Result<Vec<u64>, String> {
+        let Some(cache) = self.cache.filter(|_| !self.shares.is_empty()) else {
+            return Ok(vec![0; cores]);
+        };
+        self.check_shares(&cache, cores)?;
+        let mut first = 0;
+        let mask = |(core, count): (usize, &u32)| {
+            if starts_a_cache(&cache, core) {
+                first = 0;
+            }
+            let mask = color_range(first, *count);
+            first += count;
+            mask.ok_or_else(|| {
+                format!("core {core}: only 64 {} can be told apart", self.part_word())
+            })
+        };
+        self.shares.iter().enumerate().map(mask).collect()
+    }
+    /// Whether the shares fit the cache and the cores; else what to say.
+    pub(crate) fn check_shares(&self, cache: &Cache, cores: usize) -> Result<(), String> {
+        let word = self.part_word();
+        if self.shares.len() != cores {
+            let given = self.shares.len();
+            return Err(format!(
+                "{given} cores are given {word} and there are {cores}; list one number for each"
+            ));
+        }
+        let (mut sum, parts) = (0, self.parts());
+        for (core, share) in self.shares.iter().enumerate() {
+            sum = if starts_a_cache(cache, core) { *share } else { sum + share };
+            if sum > parts {
+                return Err(format!(
+                    "the cores are given {sum} {word} and the cache has {parts}; lower them"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether `core` is the first of those that share a cache.
+const fn starts_a_cache(cache: &Cache, core: usize) -> bool {
+    cache.cores_per_cache != 0 && core.is_multiple_of(cache.cores_per_cache as usize)
 }
 
 impl VcpuSpec {

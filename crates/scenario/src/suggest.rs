@@ -147,10 +147,11 @@ pub fn changes(system: &System, admits: &dyn Fn(&System) -> bool) -> Vec<Change>
         found.extend(longer_period(vcpu.id, vcpu.reservation.period, &works));
     }
     let from = system.cores.len();
-    found.extend(
-        bisect(from as u64, MAX_CORES as u64, |to| works(&Change::Cores { from, to: to as usize }))
-            .map(|to| Change::Cores { from, to: to as usize }),
-    );
+    // Where the cache is split, a core more would need a part of it, which nobody has named.
+    if system.cores.iter().all(|core| core.colors == 0) {
+        let cores = |to| Change::Cores { from, to: to as usize };
+        found.extend(bisect(from as u64, MAX_CORES as u64, |to| works(&cores(to))).map(cores));
+    }
     if found.is_empty() {
         let scaled = |less| Change::AllBudgets { permille: 1000 - less };
         found.extend(bisect(0, 999, |less| works(&scaled(less))).map(scaled));

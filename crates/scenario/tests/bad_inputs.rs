@@ -1,6 +1,7 @@
 //! Everything that can be wrong with an input has its own sentence at its own place.
 
 use maracas_scenario::Scenario;
+use maracas_scenario::mix::Mix;
 use maracas_scenario::taskset::TaskSet;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,14 @@ const PROGRAM: &str =
     "version = 1\n[[program]]\nname = \"a\"\nbudget = \"2ms\"\nperiod = \"10ms\"\n";
 const BUSY: &str = "version = 1\n[[program]]\nname = \"a\"\nbudget = \"2ms\"\nperiod = \"10ms\"\n\
                     workload = { kind = \"busy\" }\n";
+
+const PRESET: &str = "version = 1\n[platform]\npreset = \"i5-2500k\"\n";
+const MEMORY: &str = "version = 1\nplatform = { preset = \"i5-2500k\" }\n[[program]]\n\
+                      name = \"a\"\nbudget = \"2ms\"\nperiod = \"10ms\"\n\
+                      workload = { kind = \"busy\" }\n";
+const DRAM: &str = "version = 1\n[platform]\nmhz = 3300\n[platform.dram]\ntck = \"1.5ns\"\ncl = 9\n\
+                    trcd = 9\ntrp = 9\ntras = 24\ntrfc = 174\ntrefi = 5200\ntwr = 10\ntwtr = 5\n\
+                    cwl = 7\n";
 
 /// An input as it stands in the table, the same written out, and what should be said.
 struct Case {
@@ -29,6 +38,8 @@ fn table(name: &str) -> (PathBuf, String, Vec<Case>) {
         if let Some(expected) = line.strip_prefix("=>") {
             let text = written.replace("@model\n", MODEL);
             let text = text.replace("@program\n", PROGRAM).replace("@busy\n", BUSY);
+            let text = text.replace("@preset\n", PRESET).replace("@memory\n", MEMORY);
+            let text = text.replace("@dram\n", DRAM);
             let expected = expected.trim().to_owned();
             cases.push(Case { written: std::mem::take(&mut written), text, expected });
         } else if !(line.is_empty() && written.is_empty()) {
@@ -71,6 +82,16 @@ fn check(name: &str, least: usize, read: impl Fn(&str) -> Option<maracas_scenari
 #[test]
 fn bad_scenarios_are_refused_with_their_own_sentence() {
     check("bad_scenarios.txt", 100, |text| Scenario::parse(text, "x").err());
+}
+
+#[test]
+fn bad_memory_is_refused_with_its_own_sentence() {
+    check("bad_memory.txt", 60, |text| Scenario::parse(text, "x").err());
+}
+
+#[test]
+fn bad_mixes_are_refused_with_their_own_sentence() {
+    check("bad_mixes.txt", 15, |text| Mix::parse(text, "x").err());
 }
 
 #[test]

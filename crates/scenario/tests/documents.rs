@@ -1,7 +1,7 @@
 //! The reference document, the JSON Schema, the examples and the reader say the same.
 
 use maracas_scenario::keys::{self, Keys, TABLES};
-use maracas_scenario::{Error, Scenario};
+use maracas_scenario::{Error, Scenario, presets};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -131,6 +131,14 @@ fn the_schema_refuses_what_the_reader_refuses() {
         ("command = [\"true\"]", "workload = { kind = \"busy\", cost = \"1ms\" }"),
         ("command = [\"true\"]", "workload = { kind = \"periodic\" }"),
         ("command = [\"true\"]", "workload = { kind = \"busy\" }\noutput = \"null\""),
+        ("version = 1", "version = 1\nplatform = { preset = \"i5\" }"),
+        ("version = 1", "version = 1\nplatform = { mhz = 3300 }"),
+        ("version = 1", "version = 1\nplatform = { preset = \"p4080\", colors = [0] }"),
+        ("version = 1", "version = 1\nplatform = { preset = \"p4080\", cache = { size = 6 } }"),
+        ("command = [\"true\"]", "command = [\"true\"]\nmemory = \"m_jmp\""),
+        ("command = [\"true\"]", "command = [\"true\"]\nmemory = { pattern = \"zigzag\" }"),
+        ("command = [\"true\"]", "command = [\"true\"]\ncriticality = \"some\""),
+        ("command = [\"true\"]", "command = [\"true\"]\nbandwidth = \"1 GB\""),
     ] {
         let bad = good.replace(from, to);
         assert!(!valid(&bad), "the schema accepts\n{bad}");
@@ -162,7 +170,18 @@ fn the_schema_has_the_keys_of_the_reader() {
     ] {
         expect(&schema["properties"][name], keys);
     }
+    let platform = &schema["properties"]["platform"]["properties"];
+    expect(&platform["dram"], &keys::DRAM);
+    expect(&platform["cache"], &keys::CACHE);
+    let names: Vec<_> = presets::platforms().collect();
+    assert_eq!(platform["preset"]["enum"], Value::from(names));
     let definitions = &schema["$defs"];
+    expect(&definitions["device"], &keys::DEVICE);
+    expect(&definitions["memory"]["oneOf"][1], &keys::MEMORY);
+    expect(&definitions["phase"], &keys::PHASE);
+    let mut names: Vec<_> = presets::workloads().collect();
+    names.sort_unstable();
+    assert_eq!(definitions["memory"]["oneOf"][0]["enum"], Value::from(names));
     expect(&definitions["vcpu"], &keys::VCPU);
     expect(&definitions["program"], &keys::PROGRAM);
     expect(&definitions["program"]["properties"]["env"], &keys::ENV);
@@ -189,5 +208,8 @@ fn every_key_stands_in_the_reference() {
     }
     for (kind, _) in &keys::WORKLOAD_KINDS {
         assert!(document.contains(&format!("`\"{kind}\"`")), "workload kind {kind}");
+    }
+    for name in presets::platforms().chain(presets::workloads()) {
+        assert!(document.contains(&format!("`\"{name}\"`")), "{name}");
     }
 }

@@ -11,6 +11,8 @@
 //! 3. With all these events delivered: one decision, if one is due. It is enacted, first all
 //!    stops, then all starts. A stop is an event itself, so the policy is asked again until a
 //!    plan stops nobody.
+//! 4. With a memory model: where other programs run than before, or the model changes by itself,
+//!    speeds are resolved anew ([`memory`]).
 //!
 //! # What observers may rely on
 //! * A [`Stint`](maracas_core::contract::Stint) is told when it ends, or at a metered wake, or at
@@ -21,7 +23,13 @@
 //!   same instant, the completion wins.
 //! * A VCPU's stint ends with `Blocked` only when it has nothing at all to run: a VCPU that goes
 //!   on after its last job (an anytime program's optional part, a second program) is not blocked.
-//! * A stint ends with `Preempted` also where its VCPU goes on in the other mode by a decision.
+//! * A stint ends with `Preempted` also where its VCPU goes on in the other mode by a decision, and
+//!   where its core's memory meter reaches the allowance. `AllowanceSpent` follows, once for each
+//!   allowance that is spent, be it when the meter reaches it or when a plan sets it.
+//! * Marks of memory meters and allowances take effect at the first tick at which the integer meter
+//!   has reached them.
+//! * `ErrandDone` and `Sampled` come before the `Ran` of the carrier's stint, as `Completed` does.
+//!   `Sampled` holds what the controller counted since the one before, up to that tick.
 //! * One block goes untold: that of a waiting VCPU whose only ready program departs, while others
 //!   stay. No stint ends there.
 //!
@@ -33,6 +41,19 @@
 //! An anytime program's job is its mandatory part. The optional part starts at its completion,
 //! unless the next job waits already, and lasts `optional` of service at most; the next release
 //! cuts it short.
+//!
+//! # Memory
+//! Without a model ([`run`]) every program progresses by the time that it runs, counters stay at
+//! zero, and nothing can be sampled. With one ([`run_with`] and [`memory::SharedMemory`]) a piece of
+//! work is time at the program's reference speed: alone on an idle memory with the whole cache to
+//! itself. Time that a core spends on charged overheads causes no traffic.
+//!
+//! # Errands
+//! VCPUs with the roles Monitor and Migration are carriers: they are in the system from the start,
+//! have no programs, and wake when the plan gives them an errand. The errand is a piece of work by
+//! the table of [`Overheads`], at least one tick; when it is done its effect sets in at once: the
+//! counters are read, or the moved VCPU's pages have their new colours. Where the moved VCPU runs is
+//! what the plan's lines say, before and after. One errand is under way at a time.
 //!
 //! # Randomness
 //! Every program has its own stream for its costs and another for its sleeps and events, every
@@ -80,12 +101,7 @@ impl Options {
             seed: 0,
             late: Duration::ZERO,
             hidden_wakes: false,
-            overheads: Overheads {
-                context_switch: Duration::ZERO,
-                migration: Duration::ZERO,
-                decision: Duration::ZERO,
-                release: Duration::ZERO,
-            },
+            overheads: Overheads::FREE,
             audit: false,
         }
     }
@@ -110,6 +126,10 @@ pub struct Outcome {
     pub end: Instant,
     /// Time in which each core ran no VCPU.
     pub idle: Vec<Duration>,
+    /// What the memory controller counted; `None` without a memory model.
+    pub memory: Option<memory::MemoryTotals>,
+    /// What the memory model had to do.
+    pub effort: memory::Effort,
     /// The policy's answers to arrivals.
     pub admissions: Vec<(VcpuId, Result<CoreId, NotAdmitted>)>,
 }
@@ -132,8 +152,9 @@ fn arrival(vcpu: VcpuId, programs: &[Program]) -> Instant {
 /// hears of the later ones by [`maracas_core::Event::Arrived`], and they run where it says yes.
 ///
 /// # Panics
-/// Where a program names a VCPU that is not in the system, or works on jobs on a VCPU whose
-/// arrival is `None`; where the policy breaks the contract ([`maracas_core::contract`]).
+/// Where a program names a VCPU that is not in the system, or one that carries errands, or works on
+/// jobs on a VCPU whose arrival is `None`; where the policy breaks the contract
+/// ([`maracas_core::contract`]).
 pub fn run<O: Observer>(
     system: &System,
     programs: &[Program],

@@ -1,17 +1,21 @@
 //! The loop: one instant after another, what happened, the law, and the decision. The law is
-//! enacted in `law`, the policy spoken to in `decision`.
+//! enacted in `law`, the policy spoken to in `decision`; `memory` holds the memory meters and asks
+//! the contention model, `errand` has carriers do what the policy sent them for.
 
 mod decision;
+mod errand;
 mod law;
+mod memory;
 
 use crate::agenda::{Agenda, Kind};
-use crate::memory::Contention;
+use crate::memory::{Contention, MemoryTotals, Resident};
 use crate::rng::{Purpose, Stream};
 use crate::workload::{Demands, Done, NONE, Standing, Start};
 use crate::{Options, Outcome};
 use maracas_core::contract::{End, Errand, Event, Mark, Mode, Observer};
 use maracas_core::dispatch::{Readings, Running};
 use maracas_core::{CoreId, CoreSet, Duration, Instant, Plan, Policy, Program, System, VcpuId};
+use memory::MemoryMeter;
 
 /// One core and what runs on it.
 #[derive(Clone, Copy, Debug)]
@@ -50,9 +54,11 @@ pub(crate) struct Machine<'a, O, C> {
     choices: Vec<Option<Running>>,
     /// VCPUs that the enactment at hand takes from one core to another; scratch.
     moving: Vec<u32>,
-    /// Who runs where, for the contention model; scratch.
-    residents: Vec<Option<VcpuId>>,
-    /// Whether the set of running VCPUs changed since the contention model was asked.
+    /// By core.
+    meters: Vec<MemoryMeter>,
+    /// Who ran where when the contention model was last asked.
+    residents: Vec<Option<Resident>>,
+    /// Whether the set of running programs may have changed since.
     set_changed: bool,
     plan: Plan,
     /// When the next decision is taken.
@@ -64,8 +70,10 @@ pub(crate) struct Machine<'a, O, C> {
     /// Events that happened and are not told yet; used only where decisions come late.
     inbox: Vec<(Instant, Event)>,
     lateness: Stream,
-    /// The errand last answered.
+    /// The errand under way.
     errand: Option<(VcpuId, Errand)>,
+    /// What the memory controller had counted at the last sample.
+    sampled: MemoryTotals,
     outcome: Outcome,
 }
 
@@ -100,6 +108,7 @@ impl<'a, O: Observer, C: Contention> Machine<'a, O, C> {
             nexts: vec![Instant::NEVER; count],
             choices: vec![None; count],
             moving: Vec::new(),
+            meters: vec![MemoryMeter::NEW; count],
             residents: vec![None; if C::CONTENDS { count } else { 0 }],
             set_changed: false,
             plan: Plan::new(count),
@@ -109,6 +118,7 @@ impl<'a, O: Observer, C: Contention> Machine<'a, O, C> {
             inbox: Vec::new(),
             lateness: Stream::new(options.seed, Purpose::Lateness, 0, 0),
             errand: None,
+            sampled: MemoryTotals::default(),
             outcome: Outcome::default(),
         }
     }
@@ -116,7 +126,10 @@ impl<'a, O: Observer, C: Contention> Machine<'a, O, C> {
     pub(crate) fn run(mut self) -> Outcome {
         loop {
             let on_cores = self.nexts.iter().copied().min().unwrap_or(Instant::NEVER);
-            let now = on_cores.min(self.agenda.next()).min(self.due);
+            let mut now = on_cores.min(self.agenda.next()).min(self.due);
+            if C::CONTENDS {
+                now = now.min(self.contention.next_change()).max(self.now);
+            }
             if now >= self.options.until {
                 break;
             }
@@ -135,7 +148,7 @@ impl<'a, O: Observer, C: Contention> Machine<'a, O, C> {
             if self.due <= now {
                 self.take_decision();
             }
-            if C::CONTENDS && self.set_changed {
+            if C::CONTENDS && (self.set_changed || self.contention.next_change() <= now) {
                 self.resolve_contention();
             }
         }
@@ -153,6 +166,8 @@ impl<'a, O: Observer, C: Contention> Machine<'a, O, C> {
         self.deliver();
         let now = self.now;
         self.outcome.end = now;
+        self.outcome.effort = self.contention.effort();
+        self.outcome.memory = self.contention.totals(now).cloned();
         for demand in self.demands.iter() {
             self.outcome.missed += demand.overdue(now);
         }
@@ -183,10 +198,13 @@ impl<'a, O: Observer, C: Contention> Machine<'a, O, C> {
             if until != Mark::NEVER && self.demands.meter(VcpuId(vcpu), mode) >= until.0 {
                 self.stop(core, End::MarkReached);
                 concerned.insert(CoreId(core as u16));
+            } else if let Some(end) = self.memory_end(core) {
+                self.stop(core, end);
+                concerned.insert(CoreId(core as u16));
             } else {
                 self.retime(core);
                 assert!(
-                    self.nexts[core] > self.now,
+                    self.nexts[core] > self.now || C::CONTENDS && self.set_changed,
                     "core{core} makes no progress at {}",
                     self.now
                 );
@@ -199,7 +217,10 @@ impl<'a, O: Observer, C: Contention> Machine<'a, O, C> {
             Done::Plain => {}
             Done::Sleep(thread, until) => self.agenda.push(until, Kind::Wake, thread),
             Done::Job => self.complete_jobs(vcpu, core),
+            Done::Errand => self.finish_errand(core),
         }
+        // Another program of the VCPU may go on.
+        self.set_changed = true;
     }
 
     fn complete_jobs(&mut self, vcpu: u32, core: usize) {
@@ -272,6 +293,8 @@ impl<'a, O: Observer, C: Contention> Machine<'a, O, C> {
         }
         let place = self.place_of(vcpu);
         let leaves = self.demands.depart(thread);
+        self.contention.leave(thread);
+        self.set_changed = true;
         self.complete_jobs(vcpu, place);
         if on != NONE && (leaves || !self.demands.of(vcpu).runnable()) {
             self.stop(on as usize, if leaves { End::Exited } else { End::Blocked });
@@ -313,7 +336,8 @@ impl<'a, O: Observer, C: Contention> Machine<'a, O, C> {
         if was_runnable {
             return;
         }
-        if self.options.hidden_wakes {
+        // A carrier is woken by the machine itself, which knows what it does.
+        if self.options.hidden_wakes && !self.demands.of(vcpu).carries() {
             self.demands.of_mut(vcpu).hidden = Some(on_behalf);
         } else {
             let woke = Event::Woke { vcpu: VcpuId(vcpu), on_behalf, exact: true };

@@ -1,6 +1,10 @@
 //! The machine by hand-worked schedules, under policies that do nothing but hold a line.
 
-use crate::memory::Contention;
+mod errands;
+mod memory;
+mod swarm;
+
+use crate::memory::{Contention, MemoryTotals, Progress, Resident};
 use crate::{Options, Outcome, Overheads, at_start, run, run_with};
 use maracas_core::contract::{Event, Grant, Line, Mark, Observer};
 use maracas_core::{
@@ -406,15 +410,29 @@ struct Halves(usize);
 
 impl Contention for Halves {
     const CONTENDS: bool = true;
-    fn resolve(&mut self, running: &[Option<VcpuId>]) {
+    fn resolve(&mut self, _: Instant, running: &[Option<Resident>]) {
         self.0 = running.iter().flatten().count().max(1);
     }
-    fn work_in(&self, _: CoreId, time: Duration) -> Duration {
-        ticks(time.ticks() / self.0 as u64)
+    fn next_change(&self) -> Instant {
+        Instant::NEVER
+    }
+    fn advance(&mut self, _: CoreId, time: Duration) -> Progress {
+        Progress { work: ticks(time.ticks() / self.0 as u64), ..Progress::default() }
     }
     fn time_for(&self, _: CoreId, work: Duration) -> Duration {
         work * self.0 as u64
     }
+    fn time_to_read(&self, _: CoreId, _: u64) -> Duration {
+        Duration::MAX
+    }
+    fn totals(&mut self, _: Instant) -> Option<&MemoryTotals> {
+        None
+    }
+    fn pages_to_copy(&self, _: u32, _: u64) -> u64 {
+        0
+    }
+    fn recolor(&mut self, _: Instant, _: u32, _: u64) {}
+    fn leave(&mut self, _: u32) {}
 }
 
 #[test]

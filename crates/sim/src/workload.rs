@@ -7,7 +7,7 @@ use crate::rng::{Purpose, Stream};
 use maracas_core::contract::Mode;
 use maracas_core::dispatch::Readings;
 use maracas_core::{
-    Arrival, Cost, Duration, Instant, Job, JobId, Program, System, Vcpu, VcpuId, Workload,
+    Arrival, Cost, Duration, Instant, Job, JobId, Program, Role, System, Vcpu, VcpuId, Workload,
 };
 use std::collections::VecDeque;
 
@@ -72,6 +72,8 @@ pub(crate) struct Demand {
     /// Programs that have not departed.
     staying: u32,
     meters: [Duration; 2],
+    /// Reads of memory, in any mode and on any core.
+    pub(crate) memory: u64,
     releasing: bool,
     released: u32,
     completed: u32,
@@ -119,6 +121,8 @@ pub(crate) enum Done {
     Job,
     /// The program (given) sleeps until then.
     Sleep(u32, Instant),
+    /// It was an errand.
+    Errand,
 }
 
 impl Readings for Demands {
@@ -129,6 +133,10 @@ impl Readings for Demands {
     #[inline]
     fn meter(&self, vcpu: VcpuId, mode: Mode) -> Duration {
         self.vcpus[vcpu.0 as usize].meters[mode as usize]
+    }
+    #[inline]
+    fn memory(&self, vcpu: VcpuId) -> u64 {
+        self.vcpus[vcpu.0 as usize].memory
     }
 }
 
@@ -158,6 +166,13 @@ impl Demands {
             threads.push(Thread::new(program, demand.threads.len() as u32, seed));
             demand.threads.push(id as u32);
             demand.staying += u32::from(program.arrive < program.depart);
+        }
+        for demand in vcpus.iter_mut().filter(|demand| demand.carries()) {
+            let id = demand.vcpu.id;
+            assert!(demand.threads.is_empty(), "{id} carries errands and can run no program");
+            demand.threads.push(threads.len() as u32);
+            threads.push(Thread::new(&Program::new(id, Workload::Busy), 0, seed));
+            threads[demand.threads[0] as usize].state = State::Blocked;
         }
         Self { vcpus, threads }
     }
@@ -213,6 +228,17 @@ impl Demands {
             demand.standing = Standing::Asking;
         }
         first
+    }
+    /// The program of a runnable VCPU that runs when the VCPU does.
+    #[inline]
+    pub(crate) fn current(&self, vcpu: u32) -> u32 {
+        self.of(vcpu).current
+    }
+    /// Sends a carrier that waits for one on an errand.
+    pub(crate) fn send(&mut self, carrier: u32, work: Duration) {
+        let thread = self.of(carrier).threads[0];
+        self.threads[thread as usize].left = work.max(Duration::from_ticks(1));
+        self.enqueue(thread);
     }
     /// The next program of an admitted VCPU that arrived and has not started.
     pub(crate) fn held(&self, vcpu: u32) -> Option<u32> {
@@ -340,6 +366,7 @@ impl Demands {
         let thread = demand.current;
         let own = &mut self.threads[thread as usize];
         let (more, done) = match own.workload {
+            Workload::Busy if demand.carries() => (false, Done::Errand),
             Workload::Busy => (true, Done::Plain),
             Workload::RunSleep { sleep, .. } => {
                 (false, Done::Sleep(thread, now.saturating_add(own.gaps.draw(sleep))))
@@ -441,6 +468,7 @@ impl Demand {
             threads: Vec::new(),
             staying: 0,
             meters: [Duration::ZERO; 2],
+            memory: 0,
             releasing: false,
             released: 0,
             completed: 0,
@@ -452,6 +480,17 @@ impl Demand {
             stamp: 0,
             hidden: None,
         }
+    }
+    /// Whether it runs errands, and nothing else.
+    pub(crate) const fn carries(&self) -> bool {
+        match self.vcpu.role {
+            Role::Monitor | Role::Migration => true,
+            Role::Main | Role::Io => false,
+        }
+    }
+    /// Its programs, by their place among all.
+    pub(crate) fn programs(&self) -> &[u32] {
+        &self.threads
     }
     #[inline]
     pub(crate) const fn runnable(&self) -> bool {

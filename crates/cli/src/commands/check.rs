@@ -40,8 +40,11 @@ pub(super) fn run(args: &Args) -> Outcome {
     let verdict = verdict::of(&case);
     let suggestions = match &case.scenario {
         Some(scenario) if args.suggest && !verdict.accepted() => {
-            let admits = |system: &System| (case.entry.admit)(system, &case.params).accepted();
-            let changes = suggest::changes(&case.start, &admits);
+            let admits = |system: &System| {
+                let system = case.with_carriers(system);
+                (case.entry.admit)(&system, &case.params).accepted()
+            };
+            let changes = suggest::changes(&case.without_carriers(), &admits);
             changes.iter().take(SUGGESTIONS).map(|change| scenario.describe(change)).collect()
         }
         Some(_) | None => Vec::new(),

@@ -3,12 +3,15 @@
 mod bench;
 mod check;
 mod clean;
+mod colors;
 mod completions;
 mod doctor;
 mod gantt;
 mod man;
+mod memory;
 pub(crate) mod policies;
 mod replay;
+mod reproduce;
 mod run;
 mod sim;
 mod vcpu;
@@ -40,8 +43,11 @@ enum Command {
     Sim(sim::Args),
     Run(run::Args),
     Replay(replay::Args),
+    Reproduce(reproduce::Args),
     Gantt(gantt::Args),
     Policies(policies::Args),
+    Memory(memory::Args),
+    Colors(colors::Args),
     Doctor(doctor::Args),
     Clean(clean::Args),
     /// Create, list, change or destroy VCPUs of a running `maracas run`
@@ -80,8 +86,11 @@ pub(crate) fn run(cli: &Cli) -> Outcome {
         Command::Sim(args) => sim::run(args),
         Command::Run(args) => run::run(args),
         Command::Replay(args) => replay::run(args),
+        Command::Reproduce(args) => reproduce::run(args),
         Command::Gantt(args) => gantt::run(args),
         Command::Policies(args) => policies::run(args),
+        Command::Memory(args) => memory::run(args),
+        Command::Colors(args) => colors::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Clean(args) => clean::run(args),
         Command::Vcpu(args) => vcpu::run(args),

@@ -4,7 +4,7 @@ use crate::case;
 use crate::failure::{Answer, Outcome};
 use crate::output::{self, Paint, paint};
 use maracas_core::contract::Entry;
-use maracas_core::params::Kind;
+use maracas_core::params::{Item, Kind};
 use maracas_policies::ENTRIES;
 
 /// List the policies, or explain one
@@ -27,13 +27,23 @@ pub(super) fn run(args: &Args) -> Outcome {
 
 fn menu() -> String {
     let width = ENTRIES.iter().map(|entry| entry.name.len()).max().unwrap_or(0);
-    ENTRIES
-        .iter()
-        .map(|entry| {
-            let name = paint(Paint::Strong, &format!("{:width$}", entry.name));
-            format!("{name}  {}\n{:width$}  {}\n", entry.summary, "", entry.paper)
-        })
-        .collect()
+    let line = |name: &str, summary: &str, paper: &str| {
+        let name = paint(Paint::Strong, &format!("{name:width$}"));
+        format!("{name}  {summary}\n{:width$}  {paper}\n", "")
+    };
+    let mut text: String =
+        ENTRIES.iter().map(|entry| line(entry.name, entry.summary, entry.paper)).collect();
+    // The wrapped ones are all alike; one line stands for them.
+    let wrapped = maracas_policies::all().filter(|entry| entry.name.contains('+'));
+    let names: Vec<_> = wrapped.map(|entry| entry.name).collect();
+    if !names.is_empty() {
+        text += &format!(
+            "\n{}  one of them within memory bandwidth reservations: {}\n",
+            paint(Paint::Strong, "memguard+NAME"),
+            names.join(", ")
+        );
+    }
+    text
 }
 
 fn explain(entry: &Entry) -> String {
@@ -81,6 +91,7 @@ pub(crate) fn default_of(kind: Kind) -> Option<String> {
         Kind::Whole(default, ..) => Some(default.to_string()),
         Kind::Fraction(num, den) => Some(format!("{num}/{den}")),
         Kind::Flag(default) => Some(default.to_string()),
+        Kind::List(..) => None,
     }
 }
 
@@ -94,5 +105,14 @@ fn values(kind: Kind) -> String {
         Kind::Whole(_, least, most) => format!("{default} (from {least} to {most})"),
         Kind::Fraction(..) => format!("{default} (a fraction such as 1/2 or 0.5)"),
         Kind::Flag(_) => format!("{default} (true or false)"),
+        Kind::List(Item::Bandwidth, 1) => format!("{default} (a bandwidth such as 200MB/s)"),
+        Kind::List(item, most) => {
+            let of = match item {
+                Item::Bandwidth => "bandwidths such as 200MB/s".to_string(),
+                Item::Whole(greatest) => format!("whole numbers up to {greatest}"),
+                Item::Word(words) => format!("words of: {}", words.join(", ")),
+            };
+            format!("{default} (up to {most} {of}, separated by commas)")
+        }
     }
 }

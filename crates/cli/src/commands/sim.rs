@@ -8,6 +8,7 @@ use crate::results;
 use crate::source::Source;
 use crate::verdict;
 use maracas_core::{Duration, Instant};
+use maracas_sim::memory::SharedMemory;
 use maracas_sim::{Options, Overheads};
 use maracas_trace::Report;
 
@@ -68,8 +69,14 @@ pub(super) fn simulate(
     mut watch: Watch<'_>,
 ) -> Result<Option<(Report, Vec<u8>)>, Failure> {
     let Ok(mut policy) = (case.entry.build)(&case.start, &case.params) else { return Ok(None) };
-    let (system, programs) = (&case.system, &case.programs);
-    let outcome = maracas_sim::run(system, programs, policy.as_mut(), options, &mut watch);
+    let (system, programs, policy) = (&case.system, &case.programs, policy.as_mut());
+    let outcome = match &case.memory {
+        Some(memory) => {
+            let shared = SharedMemory::new(system, memory);
+            maracas_sim::run_with(system, programs, policy, options, &mut watch, shared)
+        }
+        None => maracas_sim::run(system, programs, policy, options, &mut watch),
+    };
     for (vcpu, answer) in &outcome.admissions {
         if let Err(why) = answer {
             output::note(&format!("{} was refused when it arrived: {why}", case.name(*vcpu)));
@@ -90,6 +97,10 @@ pub(super) fn options(case: &Case, until: Option<Duration>) -> Options {
             migration: overheads.migration,
             decision: overheads.decision,
             release: overheads.release,
+            sample: overheads.sample,
+            lock: overheads.lock,
+            structure: overheads.structure,
+            page_copy: overheads.page_copy,
         },
         ..Options::new(Instant::ZERO.saturating_add(until.unwrap_or(DEFAULT_UNTIL)))
     }

@@ -68,7 +68,7 @@ pub(super) struct Intensity {
 
 impl Intensity {
     /// Exactly, by cross-multiplying; who never ran has no requests per service yet.
-    fn compare(self, other: Self) -> Ordering {
+    pub(super) fn compare(self, other: Self) -> Ordering {
         let times = |requests: u64, service: Duration| {
             u128::from(requests) * u128::from(service.ticks().max(1))
         };

@@ -3,22 +3,25 @@
 //!
 //! # Paper
 //! Y. Ye, R. West, J. Zhang, Z. Cheng. "MARACAS: A Real-Time Multicore VCPU Scheduling
-//! Framework." RTSS 2016, <https://hdl.handle.net/2144/27916>. Sections II.A, III and V.A
-//! (placement).
+//! Framework." RTSS 2016, <https://hdl.handle.net/2144/27916>. Sections II.A, III, IV and V.
 //! # Model
-//! VCPUs (C, T) whose threads run, block and wake as they like, with jobs or without. A VCPU never
-//! leaves its core. I/O VCPUs are PIBS servers at the period of the VCPU that they serve.
+//! VCPUs (C, T) whose threads run, block and wake as they like, with jobs or without. A VCPU leaves
+//! its core only by a migration VCPU's errand (`balance = "vlb"`). I/O VCPUs are PIBS servers at
+//! the period of the VCPU that they serve.
 //! # How it works
 //! Each VCPU is a sporadic server. A core's foreground list holds all its VCPUs in RM order, each
 //! with the mark `foreground meter + budget usable now`; a spent VCPU is thus skipped until its
 //! next chunk raises the mark. The background list holds all of them again, in the order of the
-//! rule (`background.rs`). New VCPUs go to the core that FIND_HOST_CPU names (`place.rs`).
+//! rule (`background.rs`). New VCPUs go to the core that FIND_HOST_CPU names (`place.rs`). While
+//! the memory bus is contended, some cores lose their background (`throttle.rs`). VCPUs move so
+//! that slack per VCPU is even (`balance.rs`), to cores with the colours that they require
+//! (`color.rs`).
 //! # Invariants
 //! Chunks of a server sum to C. A newcomer's first budget, and what a change adds to one, waits
 //! until leavers that it does not fit beside would have had theirs back. Only foreground service is
 //! charged; background time never changes a budget. Replenishment instants come from chunk times,
 //! never from a late `now`. A chosen background VCPU is not overtaken before its core was in the
-//! foreground again.
+//! foreground again. Foreground is never throttled. A migration costs a VCPU one period at most.
 //! # Where we differ from the paper
 //! The sporadic server is the corrected one. Admission offers two further tests. VCPUs that demand
 //! a core are placed before the others. A VCPU that arrives starts with the least BGT of its core:
@@ -29,7 +32,11 @@
 //! within an interval is offered.
 
 mod background;
+mod balance;
+mod color;
+mod errands;
 mod place;
+mod throttle;
 mod vcpu;
 
 use crate::parts::jobs::ByVcpu;
@@ -38,12 +45,15 @@ use crate::parts::table::{Family, Table, Test};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use background::{BACKGROUND, Rule};
+use balance::Balance;
 use maracas_core::admission::Verdict;
-use maracas_core::contract::{Claims, End, Entry, Grant, Mark, Mode, Needs, Stint, no_carriers};
+use maracas_core::contract::{Claims, End, Entry, Errand, Figure, Grant, Mark, Mode, Needs, Stint};
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{
     CoreId, CoreSet, Duration, Event, Instant, Plan, Policy, System, Vcpu, VcpuId,
 };
+use errands::Errands;
+use throttle::Monitor;
 use vcpu::{Local, State};
 
 const SLICE: ParamSpec = ParamSpec {
@@ -58,13 +68,46 @@ pub(crate) const ENTRY: Entry = Entry {
     paper: "Ye, West, Zhang and Cheng, MARACAS: A Real-Time Multicore VCPU Scheduling Framework, \
             RTSS 2016",
     summary: "guaranteed budgets in rate-monotonic order on each core, surplus time by rule",
-    params: &[ADMISSION, BACKGROUND, SLICE],
+    params: &[
+        ADMISSION,
+        BACKGROUND,
+        SLICE,
+        throttle::THROTTLE,
+        throttle::MAX_LATENCY,
+        throttle::MAX_REQUESTS,
+        throttle::MEM_PERIOD,
+        throttle::IDLE_MEM,
+        throttle::MIN_REQUESTS,
+        throttle::HOLD,
+        throttle::MONITOR_BUDGET,
+        throttle::PUBLISHED,
+        balance::BALANCE,
+        balance::MOVES,
+        balance::MIN_INTERVAL,
+        balance::IMBALANCE,
+        balance::LOCK_COST,
+        balance::STRUCT_COST,
+        balance::PAGE_COST,
+        balance::PAGES_MAX,
+        balance::MIGRATION_BUDGET,
+        balance::MIGRATION_PERIOD,
+        color::COLORS,
+        color::RECOLOR,
+        color::COLOR_LINES,
+    ],
     needs: Needs { jobs: false, visible_wakes: false, counters: false },
     claims: Claims { partitioned: true, work_conserving: true, no_miss_when_admitted: true },
-    carriers: no_carriers,
+    carriers,
     admit,
     build,
 };
+
+fn carriers(system: &System, params: &Params, first: VcpuId) -> Vec<Vcpu> {
+    let mut carriers: Vec<Vcpu> = throttle::carrier(params, first).into_iter().collect();
+    let next = VcpuId(first.0 + carriers.len() as u32);
+    carriers.extend(balance::carriers(system, params, next));
+    carriers
+}
 
 fn admit(system: &System, params: &Params) -> Verdict {
     placed(system, params).1
@@ -85,11 +128,14 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
         locals: alloc::vec![Local::default(); system.cores.len()],
         stale: system.core_ids().collect(),
         grants: Vec::new(),
+        errands: Errands::default(),
+        monitor: Monitor::chosen(system, params),
+        balance: Balance::chosen(system, params),
     };
     for core in system.core_ids() {
         for vcpu in policy.table.on(core) {
             policy.states.insert(vcpu.id, State::new(vcpu, core, Instant::ZERO));
-            policy.locals[core.0 as usize].add(vcpu.id);
+            policy.locals[core.0 as usize].add(vcpu.id, vcpu.role);
         }
     }
     Ok(Box::new(policy))
@@ -97,12 +143,15 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
 
 fn placed(system: &System, params: &Params) -> (Table, Verdict) {
     let test = priority::chosen(params, &ADMISSION);
-    let mut table = Table::new(system, Family::FixedPriority, test, place::find_host);
+    let table = Table::new(system, Family::FixedPriority, test, place::find_host);
+    let mut table = table.demanding(color::demand(params));
     let mut verdict = table.fill(system, false);
     if params.time(&SLICE).is_some_and(Duration::is_zero) {
         let objection = "background_slice is 0; leave it empty or give a time above 0";
         verdict.objections.push(objection.into());
     }
+    verdict.objections.extend(throttle::objections(system, params));
+    verdict.objections.extend(balance::objections(system, params));
     (table, verdict)
 }
 
@@ -114,19 +163,32 @@ struct Maracas {
     inherits: bool,
     table: Table,
     states: ByVcpu<State>,
-    /// Who left, and until when: as long as what it used would not have come back, its reservation
-    /// stands beside those of newcomers. Else coming and going would bring budgets at will. So with
-    /// the old reservation of who changed to a smaller one.
-    leavers: Vec<(Instant, CoreId, Vcpu)>,
+    leavers: Vec<Leaver>,
     locals: Vec<Local>,
     /// Cores of which something was learnt since the last decision.
     stale: CoreSet,
     /// Room for a line being made.
     grants: Vec<Grant>,
+    errands: Errands,
+    monitor: Option<Monitor>,
+    balance: Option<Balance>,
+}
+
+/// Who left a core: as long as what it used would not have come back, its reservation stands beside
+/// those of newcomers. Else coming and going would bring budgets at will. So with the old
+/// reservation of who changed to a smaller one.
+#[derive(Clone, Debug)]
+struct Leaver {
+    until: Instant,
+    core: CoreId,
+    vcpu: Vcpu,
 }
 
 impl Policy for Maracas {
     fn on_event(&mut self, at: Instant, event: &Event) {
+        if let Some(monitor) = &mut self.monitor {
+            monitor.on_event(at, event);
+        }
         match event {
             Event::Ran(stint) => self.ran(stint),
             Event::Released(job) => self.with(job.id.vcpu, |state| state.release(job)),
@@ -142,10 +204,19 @@ impl Policy for Maracas {
             Event::Arrived(vcpu) => self.arrive(vcpu, at),
             Event::Changed(vcpu) => self.change(vcpu, at),
             Event::Left(vcpu) => self.leave(*vcpu, at),
-            Event::AllowanceSpent { .. }
-            | Event::Sampled(_)
-            | Event::ErrandDone(_)
-            | Event::Failed { .. } => {}
+            Event::ErrandDone(errand) => {
+                if self.errands.done(errand)
+                    && let Errand::Move { vcpu, to, colors } = *errand
+                {
+                    self.moved(vcpu, to, colors, at);
+                }
+            }
+            Event::Failed { what, .. } => {
+                if let Some(Errand::Move { .. }) = self.errands.failed(what) {
+                    self.not_moved();
+                }
+            }
+            Event::AllowanceSpent { .. } | Event::Sampled(_) => {}
         }
     }
 
@@ -159,21 +230,39 @@ impl Policy for Maracas {
             wake = wake.min(self.locals[core.0 as usize].next);
         }
         self.stale = CoreSet::EMPTY;
-        plan.wake = wake;
+        let tick = self.throttle(now, plan);
+        let rest = self.rebalance(now);
+        plan.wake = wake.min(tick).min(rest).min(self.monitor.as_ref().map_or(wake, Monitor::next));
+        plan.wake_metered = tick == plan.wake && tick != Instant::NEVER;
+        self.errands.show(plan);
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let mut figures = self.monitor.as_ref().map(Monitor::figures).unwrap_or_default();
+        figures.extend(self.balance.iter().flat_map(Balance::figures));
+        figures
     }
 }
 
 impl Maracas {
     fn with(&mut self, vcpu: VcpuId, act: impl FnOnce(&mut State)) {
         if let Some(state) = self.states.get_mut(vcpu) {
+            let was_runnable = state.runnable;
             act(state);
             self.stale.insert(state.core);
+            if let Some(balance) = &mut self.balance {
+                balance.learn(state, was_runnable);
+            }
         }
     }
 
     fn ran(&mut self, stint: &Stint) {
         let Some(state) = self.states.get_mut(stint.vcpu) else { return };
-        let interval = &mut self.locals[state.core.0 as usize].interval;
+        // Where its core's door was closed, it is still the chosen one when that opens again.
+        let throttled = self.monitor.as_ref().is_some_and(|m| m.is_closed(state.core));
+        let was_runnable = state.runnable;
+        // Told late, it may have moved since.
+        let interval = &mut self.locals[stint.core.0 as usize].interval;
         let service = stint.usage.service;
         state.requests += stint.usage.reads + stint.usage.writes;
         let blocked = match stint.end {
@@ -190,7 +279,10 @@ impl Maracas {
             Mode::Foreground => {
                 state.foreground += service;
                 state.server.charge(service, blocked);
-                interval.end(stint.vcpu);
+                // An errand is nobody's turn: who just ran is still who ran before it.
+                if !priority::carries_errands(state.role) {
+                    interval.end(stint.vcpu);
+                }
             }
             Mode::Background => {
                 state.background += service;
@@ -199,34 +291,40 @@ impl Maracas {
                 state.server.charge(Duration::ZERO, blocked);
                 match stint.end {
                     End::MarkReached | End::MemorySpent => interval.drop(stint.vcpu),
-                    End::Preempted => interval.interrupt(stint.vcpu),
-                    End::Blocked | End::Exited | End::Moved | End::Metered => {}
+                    End::Preempted if !throttled => interval.interrupt(stint.vcpu),
+                    End::Preempted
+                    | End::Blocked | End::Exited | End::Moved | End::Metered => {}
                 }
             }
         }
         if !blocked {
             state.runnable = true;
         } else if state.block(stint.to) {
-            interval.drop(stint.vcpu);
+            self.locals[state.core.0 as usize].interval.drop(stint.vcpu);
         }
         self.stale.insert(state.core);
+        if let Some(balance) = &mut self.balance {
+            balance.ran(stint);
+            balance.learn(state, was_runnable);
+        }
     }
 
     fn arrive(&mut self, vcpu: &Vcpu, at: Instant) {
         let Some(core) = self.table.arrive(vcpu) else { return };
         let start = self.free(core, at);
-        self.locals[core.0 as usize].add(vcpu.id);
+        self.locals[core.0 as usize].add(vcpu.id, vcpu.role);
         self.states.insert(vcpu.id, State { newcomer: true, ..State::new(vcpu, core, start) });
         self.stale.insert(core);
+        self.unsettle(core);
     }
 
     /// From when on those on `core` may use all their budgets: at once where they fit beside its
     /// leavers too.
     fn free(&mut self, core: CoreId, at: Instant) -> Instant {
-        self.leavers.retain(|(until, ..)| *until > at);
-        let here = self.leavers.iter().filter(|(_, host, _)| *host == core);
-        let beside: Vec<Vcpu> = here.clone().map(|(.., gone)| gone.clone()).collect();
-        let free = here.map(|(until, ..)| *until).max().unwrap_or(at);
+        self.leavers.retain(|leaver| leaver.until > at);
+        let here = self.leavers.iter().filter(|leaver| leaver.core == core);
+        let beside: Vec<Vcpu> = here.clone().map(|leaver| leaver.vcpu.clone()).collect();
+        let free = here.map(|leaver| leaver.until).max().unwrap_or(at);
         if self.table.fits_all(core, &beside) { at } else { free }
     }
 
@@ -236,8 +334,11 @@ impl Maracas {
         let (Some(state), Some(vcpu)) = (self.states.remove(id), gone) else { return };
         self.locals[state.core.0 as usize].remove(id);
         self.stale.insert(state.core);
-        self.leavers.retain(|(until, ..)| *until > at);
-        self.leavers.push((state.counts_until(at), state.core, vcpu));
+        self.leavers.retain(|leaver| leaver.until > at);
+        self.leavers.push(Leaver { until: state.counts_until(at), core: state.core, vcpu });
+        if let Some(balance) = &mut self.balance {
+            balance.left(&state);
+        }
     }
 
     fn change(&mut self, vcpu: &Vcpu, at: Instant) {
@@ -250,6 +351,7 @@ impl Maracas {
         if !self.table.change(vcpu) {
             return;
         }
+        self.unsettle(core);
         let free = self.free(core, at);
         self.with(vcpu.id, |state| {
             state.server.change(vcpu, at, free);
@@ -260,21 +362,46 @@ impl Maracas {
             let (old, new) = (&old.reservation, &vcpu.reservation);
             old.budget > new.budget || old.period != new.period
         };
-        self.leavers.extend(old.filter(gives_up).map(|old| (until, core, old)));
+        let leaver = |vcpu| Leaver { until, core, vcpu };
+        self.leavers.extend(old.filter(gives_up).map(leaver));
+    }
+
+    /// Orders samples, opens and closes the cores' background; when to ask again, with the meters
+    /// of what runs.
+    fn throttle(&mut self, now: Instant, plan: &mut Plan) -> Instant {
+        let Some(monitor) = &mut self.monitor else { return Instant::NEVER };
+        if let Some(carrier) = monitor.order(now) {
+            self.errands.sample(carrier);
+        }
+        let cores = (0..self.locals.len() as u16).map(CoreId);
+        let in_background = |core: &CoreId| self.locals[core.0 as usize].in_background;
+        let (closed, tick) = monitor.close(cores.clone().filter(in_background).collect(), now);
+        for core in cores {
+            let allowed = !closed.contains(core);
+            if plan.line(core).background_allowed != allowed {
+                plan.line_mut(core).background_allowed = allowed;
+            }
+        }
+        tick
     }
 
     /// Makes the line of `core` as it shall be from `now` on.
     fn refresh(&mut self, core: CoreId, now: Instant, plan: &mut Plan) {
         let local = &mut self.locals[core.0 as usize];
         local.next = Instant::NEVER;
+        let (mut waits, mut on_budget) = (false, false);
         for id in &local.foreground {
             let Some(state) = self.states.get_mut(*id) else { continue };
             state.server.update(now);
+            let spent = state.server.usable(now).is_zero();
             // A sleeper with budget left needs no look at its next chunk before it wakes.
-            if state.runnable || state.server.usable(now).is_zero() {
+            if state.runnable || spent {
                 local.next = local.next.min(state.server.next(now).unwrap_or(Instant::NEVER));
             }
+            on_budget |= state.runnable && !spent;
+            waits |= state.runnable && !priority::carries_errands(state.role);
         }
+        local.in_background = waits && !on_budget && self.rule != Rule::Off;
         let states = &self.states;
         local.foreground.sort_unstable_by_key(|id| states.get(*id).map(State::urgency));
         self.grants.clear();
@@ -290,7 +417,7 @@ impl Maracas {
     }
 
     /// Gives newcomers the least BGT of their core, between two intervals: then all background
-    /// time so far has been reported.
+    /// time so far has been reported. (Row 13 of the table in `throttle.rs`.)
     fn seed_newcomers(&mut self, core: CoreId) {
         let local = &self.locals[core.0 as usize];
         if local.interval.chosen().is_some() {

@@ -5,13 +5,15 @@
 //! answer "none". An empty core would divide by zero; its slack per VCPU is infinite, as line 25
 //! takes it. Ties go to the lowest core, which the strict `>` of line 7 implies. VCPUs that carry
 //! the monitor and migrations do not count in the slack, but do in the test; I/O VCPUs count in
-//! both with the (2-U)U that they may consume. All VCPUs bound to a
-//! core count, blocked ones too: placement must not depend on who happens to sleep.
+//! both with the (2-U)U that they may consume. All VCPUs bound to a core count, blocked ones too:
+//! placement must not depend on who happens to sleep. The test includes the page colours that a
+//! VCPU requires (`color.rs`).
 
 use crate::parts::bounds;
 use crate::parts::exact::Exact;
+use crate::parts::priority;
 use crate::parts::table::Table;
-use maracas_core::{CoreId, Role, Vcpu};
+use maracas_core::{CoreId, Vcpu};
 
 /// Slack per VCPU of a core, SPV.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -22,16 +24,39 @@ pub(crate) enum Spv {
     Infinite,
 }
 
-/// SPV of `core`: (1 - sum of U) / v over its application VCPUs (section V.A).
-pub(crate) fn spv(table: &Table, core: CoreId) -> Spv {
-    let counted = |vcpu: &&Vcpu| matches!(vcpu.role, Role::Main | Role::Io);
-    let vcpus = table.on(core).iter().filter(counted);
-    let (mut sum, mut v) = (Exact::ZERO, 0);
-    for vcpu in vcpus {
-        sum = sum.plus(bounds::demand(vcpu));
-        v += 1;
+/// What the VCPUs that count on a core ask of it together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    sum: Exact,
+    vcpus: usize,
+}
+
+impl Load {
+    /// Of those among `vcpus` that run programs.
+    pub(crate) fn of<'a>(vcpus: impl IntoIterator<Item = &'a Vcpu>) -> Self {
+        let vcpus = vcpus.into_iter().filter(|vcpu| !priority::carries_errands(vcpu.role));
+        vcpus.fold(Self { sum: Exact::ZERO, vcpus: 0 }, Self::with)
     }
-    if v == 0 { Spv::Infinite } else { Spv::Finite(Exact::ONE.minus(sum).over(v)) }
+    /// With one more.
+    pub(crate) fn with(self, vcpu: &Vcpu) -> Self {
+        Self { sum: self.sum.plus(bounds::demand(vcpu)), vcpus: self.vcpus + 1 }
+    }
+    /// Without one of them. Sums too fine to be exact lose too much, which makes a core look
+    /// emptier: a move from it then looks worse than it is.
+    pub(crate) fn without(self, vcpu: &Vcpu) -> Self {
+        Self { sum: self.sum.minus(bounds::demand(vcpu)), vcpus: self.vcpus - 1 }
+    }
+    /// How many.
+    pub(crate) const fn vcpus(self) -> usize {
+        self.vcpus
+    }
+    /// SPV: (1 - sum of U) / v (section V.A).
+    pub(crate) fn spv(self) -> Spv {
+        match self.vcpus {
+            0 => Spv::Infinite,
+            v => Spv::Finite(Exact::ONE.minus(self.sum).over(v)),
+        }
+    }
 }
 
 /// FIND_HOST_CPU: where `new_vcpu` shall live.
@@ -46,7 +71,7 @@ pub(crate) fn find_host(table: &Table, new_vcpu: &Vcpu) -> Option<CoreId> {
             continue;
         }
         // Algorithm 2, line 7.
-        let slack = spv(table, core);
+        let slack = Load::of(table.on(core)).spv();
         if slack > max {
             max = slack;
             host = Some(core);
@@ -84,7 +109,7 @@ mod tests {
     #[test]
     fn ten_and_thirty_percent_leave_thirty_each() {
         let table = table(1, alloc::vec![percent(0, 10), percent(1, 30)]);
-        assert_eq!(spv(&table, CoreId(0)), finite(30, 100));
+        assert_eq!(Load::of(table.on(CoreId(0))).spv(), finite(30, 100));
     }
 
     #[test]
@@ -96,7 +121,7 @@ mod tests {
         }
         let mut table = table(4, vcpus);
         let slack = [finite(14, 100), finite(45, 100), finite(90, 100), Spv::Infinite];
-        assert!(table.cores().map(|core| spv(&table, core)).eq(slack));
+        assert!(table.cores().map(|core| Load::of(table.on(core)).spv()).eq(slack));
         assert_eq!(table.arrive(&percent(10, 60)), Some(CoreId(3)));
         assert_eq!(table.arrive(&percent(11, 60)), Some(CoreId(2)));
         // 45 % on core1 is the most, and 60 % beside 10 % passes with three VCPUs.
@@ -107,7 +132,7 @@ mod tests {
     #[test]
     fn a_full_core_is_no_host() {
         let table = table(1, alloc::vec![percent(0, 100)]);
-        assert_eq!(spv(&table, CoreId(0)), finite(0, 1));
+        assert_eq!(Load::of(table.on(CoreId(0))).spv(), finite(0, 1));
         assert_eq!(find_host(&table, &percent(1, 1)), None);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::background::{Intensity, Interval};
 use crate::parts::pibs::Pibs;
+use crate::parts::priority;
 use crate::parts::sporadic::Sporadic;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -61,6 +62,21 @@ impl Server {
         match self {
             Self::Sporadic(server) => server.next(now),
             Self::Pibs { server, .. } => server.next().filter(|at| *at > now),
+        }
+    }
+    /// From when on what is usable now counts as used late.
+    pub(super) fn first(&self) -> Option<Instant> {
+        match self {
+            Self::Sporadic(server) => server.first(),
+            Self::Pibs { server, .. } => Some(server.eligible()),
+        }
+    }
+    /// It begins on another core: what it saved here may not come back there at once (spec G.3,
+    /// row 13).
+    pub(super) fn moved(&mut self, at: Instant) {
+        match self {
+            Self::Sporadic(server) => server.unblock(at),
+            Self::Pibs { server, .. } => server.moved(at),
         }
     }
     /// When all of the budget may be used, as far as use was reported.
@@ -129,15 +145,23 @@ impl State {
             completed: 0,
         }
     }
+    /// Whether it could have run on its budget before `now` and still has some of that.
+    pub(super) fn waits_with_budget(&self, now: Instant) -> bool {
+        self.runnable
+            && !self.server.usable(now).is_zero()
+            && self.server.first().is_some_and(|first| first < now)
+    }
     /// It leaves at `at`: until when its use counts. What it ran last may not be reported yet.
     pub(super) fn counts_until(&self, at: Instant) -> Instant {
         let untold = if self.runnable { at + self.server.period() } else { at };
         untold.max(self.server.last().unwrap_or(at))
     }
-    /// Smaller goes first in the foreground: RM order, by the inherited period for I/O.
+    /// Smaller goes first in the foreground: RM order, by the inherited period for I/O; carriers of
+    /// errands above all.
     pub(super) fn urgency(&self) -> (Duration, VcpuId) {
         let period = self.server.period();
         let span = match self.server {
+            Server::Sporadic(_) if priority::carries_errands(self.role) => Duration::ZERO,
             Server::Sporadic(_) => self.deadline.min(period),
             Server::Pibs { .. } => period,
         };
@@ -194,6 +218,8 @@ pub(super) struct Local {
     pub(super) interval: Interval,
     /// When its line must be looked at again.
     pub(super) next: Instant,
+    /// Whether it is in background mode: somebody waits, and nobody on a budget.
+    pub(super) in_background: bool,
 }
 
 impl Default for Local {
@@ -203,14 +229,18 @@ impl Default for Local {
             background: Vec::new(),
             interval: Interval::default(),
             next: Instant::NEVER,
+            in_background: false,
         }
     }
 }
 
 impl Local {
-    pub(super) fn add(&mut self, vcpu: VcpuId) {
+    /// Carriers of errands have no surplus time.
+    pub(super) fn add(&mut self, vcpu: VcpuId, role: Role) {
         self.foreground.push(vcpu);
-        self.background.push(vcpu);
+        if !priority::carries_errands(role) {
+            self.background.push(vcpu);
+        }
     }
     pub(super) fn remove(&mut self, vcpu: VcpuId) {
         self.foreground.retain(|other| *other != vcpu);

@@ -2,8 +2,9 @@
 //! products are exact fractions, roots are found by whole-number search.
 
 use super::exact::Exact;
+use super::priority;
 use maracas_core::admission::{Measure, TestResult};
-use maracas_core::{PPB, Rate, Role, Vcpu};
+use maracas_core::{Duration, PPB, Rate, Role, Vcpu};
 
 /// What `vcpu` asks of a core in the long run: C/T, and (2-U)U for an I/O VCPU, which may consume
 /// that much in a window of one period (spec F.6).
@@ -22,7 +23,7 @@ pub(crate) fn density(vcpu: &Vcpu) -> Exact {
 }
 
 /// The sum of what `of` says of each VCPU.
-pub(crate) fn total(vcpus: &[Vcpu], of: fn(&Vcpu) -> Exact) -> Exact {
+pub(crate) fn total(vcpus: &[Vcpu], of: impl Fn(&Vcpu) -> Exact) -> Exact {
     vcpus.iter().fold(Exact::ZERO, |sum, vcpu| sum.plus(of(vcpu)))
 }
 
@@ -41,16 +42,18 @@ pub(crate) fn capacity(vcpus: &[Vcpu], capacity: Rate, cores: usize) -> TestResu
 /// parts per billion, the sum rounded up and the bound down. For deadlines before the period's
 /// end the densities take the place of the utilizations.
 pub(crate) fn liu_layland(vcpus: &[Vcpu]) -> TestResult {
-    let value = total(vcpus, demand_by_deadline).ppb_up();
+    let shortest = shortest(vcpus);
+    let value = total(vcpus, |vcpu| demand_by_deadline(vcpu, shortest)).ppb_up();
     let bound = liu_layland_ppb(vcpus.len());
     TestResult { test: "ll", measure: Measure::Ratio { value, bound }, accepted: value <= bound }
 }
 
 /// Bini, Buttazzo and Buttazzo, IEEE ToC 2003: the product of (U + 1) is at most 2.
 pub(crate) fn hyperbolic(vcpus: &[Vcpu]) -> TestResult {
-    let product = vcpus
-        .iter()
-        .fold(Exact::ONE, |product, vcpu| product.times(demand_by_deadline(vcpu).plus(Exact::ONE)));
+    let shortest = shortest(vcpus);
+    let product = vcpus.iter().fold(Exact::ONE, |product, vcpu| {
+        product.times(demand_by_deadline(vcpu, shortest).plus(Exact::ONE))
+    });
     ratio("hyperbolic", product, Exact::whole(2))
 }
 
@@ -70,12 +73,25 @@ pub(crate) fn gfb(vcpus: &[Vcpu], cores: usize) -> TestResult {
     ratio("gfb", total(vcpus, density), bound)
 }
 
-fn demand_by_deadline(vcpu: &Vcpu) -> Exact {
+/// The least deadline or period among those that stand in rate-monotonic order.
+fn shortest(vcpus: &[Vcpu]) -> Duration {
+    let ordered = vcpus.iter().filter(|vcpu| !priority::carries_errands(vcpu.role));
+    let spans = ordered.map(|vcpu| vcpu.reservation.deadline.min(vcpu.reservation.period));
+    spans.min().unwrap_or(Duration::MAX)
+}
+
+/// The bounds hold for rate-monotonic order, above which carriers stand. One with the shortest
+/// period of its core would stand there by right and take no less of any window, so it counts as
+/// if it had that period.
+fn demand_by_deadline(vcpu: &Vcpu, shortest: Duration) -> Exact {
     let r = &vcpu.reservation;
     match vcpu.role {
+        Role::Monitor | Role::Migration => {
+            Exact::from(Rate::of(r.budget, r.deadline.min(r.period).min(shortest)))
+        }
         _ if r.deadline >= r.period => demand(vcpu),
         Role::Io => demand(vcpu).times(Exact::from(Rate::of(r.period, r.deadline))),
-        Role::Main | Role::Monitor | Role::Migration => density(vcpu),
+        Role::Main => density(vcpu),
     }
 }
 
@@ -167,6 +183,20 @@ mod tests {
         set[0].role = Role::Io;
         assert_eq!(demand(&set[0]), Exact::new(19, 100));
         set[0].reservation.deadline = Duration::from_ticks(5);
-        assert_eq!(demand_by_deadline(&set[0]), Exact::new(38, 100));
+        assert_eq!(demand_by_deadline(&set[0], Duration::MAX), Exact::new(38, 100));
+    }
+
+    #[test]
+    fn carriers_count_as_if_they_had_the_shortest_period() {
+        let mut set = vcpus(&[(1, 1000), (4, 10), (6, 15)]);
+        set[0].role = Role::Monitor;
+        let value = |result: TestResult| match result.measure {
+            Measure::Ratio { value, .. } => value,
+            Measure::Responses(_) => 0,
+        };
+        // 1/10 + 4/10 + 6/15, 1.1 x 1.4 x 1.4, and in the long run 1/1000 + 4/10 + 6/15.
+        assert_eq!(value(liu_layland(&set)), 900_000_000);
+        assert_eq!(value(hyperbolic(&set)), 2_156_000_000);
+        assert_eq!(value(capacity(&set, Rate::ONE, 1)), 801_000_000);
     }
 }

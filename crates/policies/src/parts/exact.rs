@@ -151,7 +151,12 @@ impl Ord for Exact {
 }
 
 const fn gcd(mut a: u128, mut b: u128) -> u128 {
+    const WORD: u128 = u64::MAX as u128;
     while b != 0 {
+        if a <= WORD && b <= WORD {
+            // Nearly always, and several times as fast.
+            return maracas_core::gcd(a as u64, b as u64) as u128;
+        }
         (a, b) = (b, a % b);
     }
     if a == 0 { 1 } else { a }

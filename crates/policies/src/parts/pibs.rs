@@ -74,6 +74,15 @@ impl Pibs {
     pub(crate) const fn usable(&self) -> Duration {
         self.budget
     }
+    /// From when on what it may use counts.
+    pub(crate) const fn eligible(&self) -> Instant {
+        self.eligible
+    }
+    /// It begins on another core at `now`, where it may not use what it saved here and have that
+    /// back at once.
+    pub(crate) fn moved(&mut self, now: Instant) {
+        self.eligible = self.eligible.max(now);
+    }
     /// When the replenishment is due.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.replenishment.map(|chunk| chunk.at)

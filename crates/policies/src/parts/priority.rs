@@ -2,7 +2,7 @@
 
 use super::table::Test;
 use maracas_core::params::{Kind, ParamSpec, Params};
-use maracas_core::{Duration, Vcpu, VcpuId};
+use maracas_core::{Duration, Role, Vcpu, VcpuId};
 
 /// Parameter: the test that decides on each core.
 pub(crate) const ADMISSION: ParamSpec = ParamSpec {
@@ -24,7 +24,18 @@ pub(crate) fn chosen(params: &Params, spec: &ParamSpec) -> Test {
 }
 
 /// Rate-monotonic order, deadline-monotonic where a deadline lies before the period's end; ties
-/// by id. Smaller is more urgent.
+/// by id. Smaller is more urgent. Above this order stand the carriers of errands.
 pub(crate) fn of(vcpu: &Vcpu) -> (Duration, VcpuId) {
-    (vcpu.reservation.deadline.min(vcpu.reservation.period), vcpu.id)
+    let r = &vcpu.reservation;
+    let span = if carries_errands(vcpu.role) { Duration::ZERO } else { r.deadline.min(r.period) };
+    (span, vcpu.id)
+}
+
+/// Whether a VCPU of this role runs errands and nothing else: it has the highest priority of its
+/// core and no surplus time (MARACAS, section V; for the monitor likewise).
+pub(crate) const fn carries_errands(role: Role) -> bool {
+    match role {
+        Role::Monitor | Role::Migration => true,
+        Role::Main | Role::Io => false,
+    }
 }

@@ -56,6 +56,10 @@ impl Sporadic {
         self.chunks.iter().map(|chunk| chunk.at).find(|at| *at > now)
     }
 
+    /// When the first of the budget may be used.
+    pub(crate) fn first(&self) -> Option<Instant> {
+        self.chunks.front().map(|chunk| chunk.at)
+    }
     /// When the last of the budget may be used.
     pub(crate) fn last(&self) -> Option<Instant> {
         self.chunks.back().map(|chunk| chunk.at)

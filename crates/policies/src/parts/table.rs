@@ -7,7 +7,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use maracas_core::admission::{CoreVerdict, NotAdmitted, TestResult, Verdict};
-use maracas_core::{CoreId, Plan, Rate, System, Vcpu, VcpuId};
+use maracas_core::{Core, CoreId, Plan, Rate, System, Vcpu, VcpuId};
 
 /// The test that decides, besides the capacity that always does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,15 +40,24 @@ pub(crate) enum Family {
 /// Picks the core of a VCPU that demands none; `None` where it fits nowhere.
 pub(crate) type FindHost = fn(&Table, &Vcpu) -> Option<CoreId>;
 
+/// What a policy demands of a VCPU's core besides the tests.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Demand {
+    /// Whether the core meets it beside those that are bound there.
+    pub(crate) met: fn(&Table, CoreId, &Vcpu) -> bool,
+    /// Why no core does, with the numbers and the way out.
+    pub(crate) refusal: fn(&Table, &Vcpu) -> String,
+}
+
 /// The admitted VCPUs of each core, and the replies that the next plan owes.
 #[derive(Debug)]
 pub(crate) struct Table {
     family: Family,
     test: Test,
     find_host: FindHost,
+    demand: Option<Demand>,
     capacity: Rate,
-    /// Cores of the platform.
-    width: usize,
+    cores: Vec<Core>,
     /// By core, each in priority order; one list for all cores where the policy is global.
     bound: Vec<Vec<Vcpu>>,
     verdicts: Vec<(VcpuId, Result<CoreId, NotAdmitted>)>,
@@ -63,12 +72,19 @@ impl Table {
             family,
             test,
             find_host,
+            demand: None,
             capacity: system.capacity,
-            width,
+            cores: system.cores.clone(),
             bound: (0..lists).map(|_| Vec::new()).collect(),
             verdicts: Vec::new(),
             homes: Vec::new(),
         }
+    }
+
+    /// The same table with a demand on every core that takes a VCPU.
+    pub(crate) const fn demanding(mut self, demand: Demand) -> Self {
+        self.demand = Some(demand);
+        self
     }
 
     /// Admits the VCPUs of `system`: those that demand a core first, then the others, heaviest
@@ -95,13 +111,21 @@ impl Table {
     pub(crate) fn on(&self, core: CoreId) -> &[Vcpu] {
         &self.bound[core.0 as usize]
     }
+    /// What `core` is.
+    pub(crate) fn core(&self, core: CoreId) -> &Core {
+        &self.cores[core.0 as usize]
+    }
     /// All cores with a list of their own.
     pub(crate) fn cores(&self) -> impl Iterator<Item = CoreId> + use<> {
         (0..self.bound.len() as u16).map(CoreId)
     }
-    /// Whether the deciding test and the capacity accept `vcpu` besides those on `core`.
+    /// Whether `core` meets the policy's demand, and the deciding test and the capacity accept
+    /// `vcpu` besides those there.
     pub(crate) fn fits(&self, core: CoreId, vcpu: &Vcpu) -> bool {
-        self.accepted(&self.with(core.0 as usize, vcpu))
+        self.meets(core, vcpu) && self.accepted(&self.with(core.0 as usize, vcpu))
+    }
+    fn meets(&self, core: CoreId, vcpu: &Vcpu) -> bool {
+        self.demand.is_none_or(|demand| (demand.met)(self, core, vcpu))
     }
     /// Whether they accept those on `core` with all of `others`.
     pub(crate) fn fits_all(&self, core: CoreId, others: &[Vcpu]) -> bool {
@@ -137,6 +161,17 @@ impl Table {
         self.bound[list].remove(place);
         self.note_home(vcpu, None);
         Some(CoreId(list as u16))
+    }
+    /// Moves `vcpu` to `to`; false where it does not fit there, which changes nothing.
+    pub(crate) fn migrate(&mut self, vcpu: VcpuId, to: CoreId) -> bool {
+        let Some((list, place)) = self.find(vcpu) else { return false };
+        let vcpu = self.bound[list].remove(place);
+        let fits = vcpu.pinned.is_none_or(|pin| pin == to) && self.fits(to, &vcpu);
+        if fits {
+            self.note_home(vcpu.id, Some(to));
+        }
+        self.put(if fits { to.0 as usize } else { list }, vcpu);
+        fits
     }
     /// Answers [`maracas_core::Event::Changed`]: the VCPU stays on its core with the new
     /// reservation, or keeps the old one. True where the new one holds.
@@ -228,7 +263,7 @@ impl Table {
                  a partitioned policy"
             ));
         }
-        let width = self.width;
+        let width = self.cores.len();
         (core.0 as usize >= width)
             .then(|| format!("{id} demands {core}, but the cores are core0 to core{}", width - 1))
     }
@@ -239,6 +274,12 @@ impl Table {
             (Some(core), _) => format!("on {core}, which it demands"),
             (None, _) => String::from("on any core"),
         };
+        let mut cores = self.cores().filter(|core| vcpu.pinned.is_none_or(|pin| pin == *core));
+        if let Some(demand) = self.demand
+            && cores.all(|core| !self.meets(core, vcpu))
+        {
+            return NotAdmitted { reason: (demand.refusal)(self, vcpu), closest: None };
+        }
         let reason = format!(
             "{id} ({} every {}) does not fit {place}; lower a budget, lengthen a period or add \
              cores",
@@ -269,7 +310,7 @@ impl Table {
         self.run(Test::Capacity, vcpus).accepted && self.run(self.test, vcpus).accepted
     }
     fn run(&self, test: Test, vcpus: &[Vcpu]) -> TestResult {
-        let cores = if self.family == Family::GlobalEdf { self.width } else { 1 };
+        let cores = if self.family == Family::GlobalEdf { self.cores.len() } else { 1 };
         match test {
             Test::Capacity => bounds::capacity(vcpus, self.capacity, cores),
             Test::Edf => bounds::edf(vcpus),

@@ -1,11 +1,13 @@
 //! Programs: `[[program]]` tables.
 
+use super::memory::profile;
 use super::vcpu::Names;
 use super::workload::workload;
 use crate::cursor::{Field, Table};
 use crate::error::Error;
 use crate::keys;
-use crate::scenario::{Command, Output, ProgramSpec, VcpuSpec};
+use crate::scenario::{Command, Output, Platform, ProgramSpec, Run, VcpuSpec};
+use maracas_core::memory::Profile;
 use maracas_core::{Arrival, Duration, Instant, VcpuId};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,20 +17,32 @@ use std::path::PathBuf;
 const MOST_THREADS: u64 = 1024;
 
 /// Keys that describe a VCPU and so cannot stand beside `vcpu`.
-const VCPU_KEYS: [&str; 9] =
-    ["budget", "period", "deadline", "core", "colors", "weight", "kind", "jobs", "offset"];
+const VCPU_KEYS: [&str; 11] = [
+    "budget",
+    "period",
+    "deadline",
+    "core",
+    "colors",
+    "weight",
+    "bandwidth",
+    "criticality",
+    "kind",
+    "jobs",
+    "offset",
+];
 
 /// The programs in the order of the file. Gives jobs to the VCPUs whose programs work on jobs.
 pub(super) fn programs(
     root: &Table<'_>,
     names: &Names,
     vcpus: &mut [VcpuSpec],
-    duration: Option<Duration>,
+    run: &Run,
+    platform: &Platform,
 ) -> Result<Vec<ProgramSpec>, Error> {
     let tables = root.tables("program", &keys::PROGRAM)?;
     let programs = tables
         .iter()
-        .map(|table| program(table, names, vcpus, duration))
+        .map(|table| program(table, names, vcpus, (run, platform)))
         .collect::<Result<Vec<_>, _>>()?;
     for spec in vcpus.iter_mut() {
         let id = spec.vcpu.id;
@@ -59,7 +73,7 @@ fn program(
     table: &Table<'_>,
     names: &Names,
     vcpus: &[VcpuSpec],
-    duration: Option<Duration>,
+    (run, platform): (&Run, &Platform),
 ) -> Result<ProgramSpec, Error> {
     let name = table.need("name", "\"camera\"")?;
     let vcpu = own_vcpu(table, names, &name)?;
@@ -75,10 +89,22 @@ fn program(
         )));
     }
     let threads = table.get("threads").map_or(Ok(1), |field| field.whole(1..=MOST_THREADS))?;
-    let (start, stop) = presence(table, duration)?;
+    let (start, stop) = presence(table, run.duration)?;
     let at = table.source.location(table.at());
     let threads = threads as u32;
-    Ok(ProgramSpec { name: name.into(), vcpu, command, workload, threads, start, stop, at })
+    let memory = memory(table, platform)?;
+    Ok(ProgramSpec { name: name.into(), vcpu, command, workload, memory, threads, start, stop, at })
+}
+
+fn memory(table: &Table<'_>, platform: &Platform) -> Result<Option<Profile>, Error> {
+    let Some(field) = table.get("memory") else { return Ok(None) };
+    if platform.memory.is_none() {
+        return Err(field.key_error(
+            "the program uses memory, and [platform] has none; add preset = \"i5-2500k\" or \
+             [platform.dram]",
+        ));
+    }
+    profile(&field).map(Some)
 }
 
 /// The VCPU that the program shares, or its own.

@@ -3,7 +3,7 @@
 use crate::cursor::{Field, Table};
 use crate::error::{Error, did_you_mean, quoted};
 use crate::keys;
-use crate::scenario::{VcpuSpec, check_pin};
+use crate::scenario::{Platform, VcpuSpec, check_pin};
 use maracas_core::{Arrival, CoreId, Criticality, Duration, Reservation, Role, Vcpu, VcpuId};
 use std::collections::BTreeMap;
 
@@ -94,7 +94,7 @@ fn tables<'a>(root: &Table<'a>) -> Result<Vec<(Table<'a>, bool)>, Error> {
     Ok(all)
 }
 
-fn checked_name<'a>(field: &Field<'a>) -> Result<&'a str, Error> {
+pub(super) fn checked_name<'a>(field: &Field<'a>) -> Result<&'a str, Error> {
     let name = field.text("\"camera\"")?;
     let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.len() > LONGEST_NAME {
@@ -116,12 +116,12 @@ fn checked_name<'a>(field: &Field<'a>) -> Result<&'a str, Error> {
 pub(super) fn vcpus(
     root: &Table<'_>,
     names: &Names,
-    cores: Option<usize>,
+    platform: &Platform,
 ) -> Result<Vec<VcpuSpec>, Error> {
     tables(root)?
         .into_iter()
         .filter(|(table, is_program)| !is_program || table.get("vcpu").is_none())
-        .map(|(table, is_program)| vcpu(&table, is_program, names, cores))
+        .map(|(table, is_program)| vcpu(&table, is_program, names, platform))
         .collect()
 }
 
@@ -129,7 +129,7 @@ fn vcpu(
     table: &Table<'_>,
     is_program: bool,
     names: &Names,
-    cores: Option<usize>,
+    platform: &Platform,
 ) -> Result<VcpuSpec, Error> {
     let name = checked_name(&table.need("name", "\"camera\"")?)?;
     let role = role(table)?;
@@ -138,16 +138,19 @@ fn vcpu(
         table.get(key).map_or(Ok(default), |field: Field<'_>| field.whole(range))
     };
     let pin = table.get("core");
+    let criticalities = [("high", Criticality::High), ("low", Criticality::Low)];
     let vcpu = Vcpu {
         id: names.id(name),
         reservation: reservation(table, &budget, &period)?,
         arrival: arrival(table)?,
         role,
-        pinned: pin.map(|field| core(&field, cores)).transpose()?,
-        colors: whole("colors", 0..=MOST_COLORS, 0)? as u32,
+        pinned: pin.map(|field| core(&field, platform.cores)).transpose()?,
+        colors: colors(table, platform)?,
         weight: whole("weight", WEIGHTS, 1)? as u32,
-        bandwidth: 0,
-        criticality: Criticality::High,
+        bandwidth: table.get("bandwidth").map_or(Ok(0), |field| field.bandwidth())?,
+        criticality: table
+            .get("criticality")
+            .map_or(Ok(Criticality::High), |field| field.word(&criticalities))?,
     };
     let location = |offset| table.source.location(offset);
     Ok(VcpuSpec {
@@ -159,6 +162,20 @@ fn vcpu(
         jobs_at: table.get("jobs").or(table.get("offset")).map(|field| location(field.key_at())),
         core_at: pin.map(|field| location(field.at())),
     })
+}
+
+/// The colours (or ways) that it needs, of those that the cache has.
+fn colors(table: &Table<'_>, platform: &Platform) -> Result<u32, Error> {
+    let Some(field) = table.get("colors") else { return Ok(0) };
+    let colors = field.whole(0..=MOST_COLORS)? as u32;
+    let Some(memory) = &platform.memory else { return Ok(colors) };
+    match memory.largest_share() {
+        Some(most) if colors > most => Err(field.error(format!(
+            "`colors` is {colors}, and no core has more than {most} {} of the cache; lower it",
+            memory.part_word()
+        ))),
+        Some(_) | None => Ok(colors),
+    }
 }
 
 fn role(table: &Table<'_>) -> Result<Role, Error> {

@@ -3,8 +3,11 @@
 use super::Machine;
 use crate::memory::Contention;
 use crate::workload::{NONE, Standing};
-use maracas_core::contract::{Errand, Event, Observer, Refused, decide};
+use maracas_core::contract::{Event, Observer, decide};
 use maracas_core::{CoreId, CoreSet, Duration};
+
+/// How many failing errands and spent allowances a policy may answer at one instant.
+const ANSWERS: usize = 1_000;
 
 impl<O: Observer, C: Contention> Machine<'_, O, C> {
     /// Tells the policy of an event that happens now; where decisions come late, by the next one.
@@ -46,9 +49,10 @@ impl<O: Observer, C: Contention> Machine<'_, O, C> {
         if self.plan.wake <= self.now && self.plan.wake_metered {
             self.meter();
         }
-        // Within one instant every core can stop one stint, every VCPU be seen to wake or be
-        // answered once, and one errand fail.
-        let most = self.cores.len() + 3 * self.demands.len() + 3;
+        // Within one instant every core can stop one stint, and every VCPU be seen to wake or be
+        // answered once. Only errands that fail and allowances that are spent already can go on
+        // for ever, where the policy answers each by the next.
+        let most = self.cores.len() + 3 * self.demands.len() + ANSWERS;
         for _ in 0..most {
             self.deliver();
             self.told = false;
@@ -58,7 +62,7 @@ impl<O: Observer, C: Contention> Machine<'_, O, C> {
             let mut concerned = self.plan.dirty();
             self.take_lines();
             self.take_answers(&mut concerned);
-            self.take_errand();
+            self.take_errand(&mut concerned);
             self.apply_law(concerned);
             self.charge(self.decider, self.options.overheads.decision);
             if !self.told {
@@ -106,23 +110,6 @@ impl<O: Observer, C: Contention> Machine<'_, O, C> {
                 demand.standing = if admitted { Standing::In } else { Standing::Out };
                 self.start_programs(vcpu.0, concerned);
             }
-        }
-    }
-
-    /// Answers a new errand. There is nothing to sample and nothing to recolour without a memory
-    /// model, so every errand fails, by name.
-    pub(super) fn take_errand(&mut self) {
-        if self.plan.errand == self.errand {
-            return;
-        }
-        self.errand = self.plan.errand;
-        if let Some((carrier, errand)) = self.errand {
-            let core = self.place_of(carrier.0);
-            let what = match errand {
-                Errand::Sample => Refused::Sample,
-                Errand::Move { vcpu, .. } => Refused::Move(vcpu),
-            };
-            self.tell(core, Event::Failed { core: CoreId(core as u16), what });
         }
     }
 }

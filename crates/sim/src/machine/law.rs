@@ -23,12 +23,12 @@ impl<O: Observer, C: Contention> Machine<'_, O, C> {
         for id in cores.iter() {
             let core = id.0 as usize;
             self.settle(core);
-            // No model with memory traffic exists yet, so every core's memory meter reads 0.
-            let choice = next(self.plan.line(id), 0, &self.demands);
+            let choice = next(self.plan.line(id), self.meters[core].reads, &self.demands);
             let Core { running, mode, .. } = self.cores[core];
             match choice {
                 Some(run) if run.vcpu.0 == running && run.mode == mode => {
                     self.cores[core].until = run.until;
+                    self.meters[core].until = run.memory;
                     self.retime(core);
                 }
                 None if running == NONE => {}
@@ -42,9 +42,16 @@ impl<O: Observer, C: Contention> Machine<'_, O, C> {
                 }
             }
         }
-        if changed.is_empty() {
-            return;
+        if !changed.is_empty() {
+            self.switch(changed);
         }
+        if C::CONTENDS {
+            self.tell_spent(cores);
+        }
+    }
+
+    /// Has `changed` cores run what was chosen for them.
+    fn switch(&mut self, changed: CoreSet) {
         for id in changed.iter() {
             let vcpu = self.cores[id.0 as usize].running;
             if vcpu != NONE {
@@ -60,19 +67,6 @@ impl<O: Observer, C: Contention> Machine<'_, O, C> {
         }
     }
 
-    pub(super) fn resolve_contention(&mut self) {
-        self.set_changed = false;
-        for core in 0..self.cores.len() {
-            self.settle(core);
-            let running = self.cores[core].running;
-            self.residents[core] = (running != NONE).then_some(VcpuId(running));
-        }
-        self.contention.resolve(&self.residents);
-        for core in 0..self.cores.len() {
-            self.retime(core);
-        }
-    }
-
     pub(super) fn start(&mut self, core: usize, run: Running) {
         let now = self.now;
         let demand = self.demands.of_mut(run.vcpu.0);
@@ -85,6 +79,7 @@ impl<O: Observer, C: Contention> Machine<'_, O, C> {
         own.idle += now - own.idle_since;
         own.running = run.vcpu.0;
         (own.mode, own.until) = (run.mode, run.until);
+        self.meters[core].until = run.memory;
         (own.from, own.synced) = (now, now);
         own.switched = own.resident != (run.vcpu.0, now);
         own.start_cost = Duration::ZERO;
@@ -134,7 +129,7 @@ impl<O: Observer, C: Contention> Machine<'_, O, C> {
             mode,
             from,
             to: self.now,
-            usage: Usage { service: self.now - from, ..Usage::default() },
+            usage: Usage { service: self.now - from, ..self.take_counts(core) },
             end,
         };
         self.tell(core, Event::Ran(stint));
@@ -164,16 +159,19 @@ impl<O: Observer, C: Contention> Machine<'_, O, C> {
         }
         let time = self.now - own.synced;
         let productive = self.now.saturating_since(own.stalled.max(own.synced));
-        let work = self.contention.work_in(CoreId(core as u16), productive);
+        let (running, mode) = (own.running, own.mode);
         own.synced = self.now;
-        self.demands.serve(own.running, own.mode, time, work);
+        let work = self.progress(core, productive);
+        self.demands.serve(running, mode, time, work);
     }
 
-    /// Computes anew when the running VCPU ends its piece or reaches its mark. It must be settled.
+    /// Computes anew when the running VCPU ends its piece or reaches a mark, or the core's memory
+    /// meter its allowance. It must be settled.
     #[inline]
     pub(super) fn retime(&mut self, core: usize) {
         let own = &self.cores[core];
-        if own.running == NONE {
+        // Where other programs run than before, speeds are stale until they are resolved anew.
+        if own.running == NONE || C::CONTENDS && self.set_changed {
             return;
         }
         let left = self.demands.left(own.running);
@@ -185,6 +183,9 @@ impl<O: Observer, C: Contention> Machine<'_, O, C> {
         if own.until != Mark::NEVER {
             let meter = self.demands.meter(VcpuId(own.running), own.mode);
             next = next.min(self.now.saturating_add(own.until.0.saturating_sub(meter)));
+        }
+        if C::CONTENDS {
+            next = next.min(self.memory_due(core));
         }
         self.nexts[core] = next;
     }

@@ -1,22 +1,87 @@
 //! The seam for models of shared memory: what the running VCPUs do to each other's speed.
 //!
-//! One file a model. A model turns the set of running VCPUs into speeds; between two changes of
-//! that set every VCPU progresses linearly.
+//! One file a model. A model turns the set of running programs into speeds and counts; between two
+//! changes, of that set or of the model's own, every program progresses linearly.
+//!
+//! * [`NoContention`]: everything runs at full speed and touches no memory.
+//! * [`SharedMemory`]: the DRAM law (`dram`) and the last-level cache (`cache`), coupled.
 
+pub mod cache;
+mod controller;
+mod count;
+mod devices;
+pub mod dram;
 mod none;
+mod program;
+mod shared;
+mod solutions;
 
+pub use controller::MemoryTotals;
 pub use none::NoContention;
+pub use shared::SharedMemory;
 
-use maracas_core::{CoreId, Duration, VcpuId};
+use maracas_core::contract::Usage;
+use maracas_core::{CoreId, Duration, Instant, VcpuId};
+
+/// What runs on a core.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Resident {
+    /// Which VCPU.
+    pub vcpu: VcpuId,
+    /// Which of the run's programs, by its place among them; carriers on an errand come after the
+    /// last.
+    pub program: u32,
+}
+
+/// What the program on a core came to in some time.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Progress {
+    /// Work done, at most the time.
+    pub work: Duration,
+    /// What was counted; `service` stays zero, since time is the machine's to charge.
+    pub counted: Usage,
+}
+
+/// What a model had to do, for benches.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Effort {
+    /// How often speeds were resolved: other programs ran, or the model changed by itself.
+    pub changes: u64,
+    /// Sets of requestors for which the DRAM law was solved.
+    pub solves: u64,
+    /// Sets whose solution was known.
+    pub known: u64,
+}
 
 /// A contention model.
+///
+/// The machine calls [`Contention::advance`] for every running core up to an instant before it
+/// calls anything that takes this instant.
 pub trait Contention {
     /// False lets the machine leave out all of it: progress equals time.
     const CONTENDS: bool;
-    /// The running set changed: who runs on which core, by core.
-    fn resolve(&mut self, running: &[Option<VcpuId>]);
-    /// The work that the VCPU on `core` does in `time`, rounded down.
-    fn work_in(&self, core: CoreId, time: Duration) -> Duration;
-    /// The time that the VCPU on `core` needs for `work`, rounded up.
+    /// Something changed by `now`: who runs on which core, by core, or the model by itself.
+    fn resolve(&mut self, now: Instant, running: &[Option<Resident>]);
+    /// When the model changes by itself next and wants to be asked again.
+    fn next_change(&self) -> Instant;
+    /// Lets the program on `core` progress for `time`. However a time is split, the sums of what
+    /// is handed out are the same.
+    fn advance(&mut self, core: CoreId, time: Duration) -> Progress;
+    /// The least time in which [`Contention::advance`] would hand out `work`.
     fn time_for(&self, core: CoreId, work: Duration) -> Duration;
+    /// The least time in which [`Contention::advance`] would count `reads` of memory.
+    fn time_to_read(&self, core: CoreId, reads: u64) -> Duration;
+    /// What the memory controller counted from the start up to `now`; `None` = there is none.
+    fn totals(&mut self, now: Instant) -> Option<&MemoryTotals>;
+    /// What it had to do so far.
+    fn effort(&self) -> Effort {
+        Effort::default()
+    }
+    /// Pages that must be copied to give `program` these page colours.
+    fn pages_to_copy(&self, program: u32, colors: u64) -> u64;
+    /// `program` has these page colours (or ways) from `now` on; 0 = as before. The model wants to
+    /// be asked again at once where that changes anything.
+    fn recolor(&mut self, now: Instant, program: u32, colors: u64);
+    /// `program` is gone for good.
+    fn leave(&mut self, program: u32);
 }

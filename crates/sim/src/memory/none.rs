@@ -1,7 +1,8 @@
 //! No contention: a VCPU progresses by the time that it runs.
 
-use super::Contention;
-use maracas_core::{CoreId, Duration, VcpuId};
+use super::{Contention, MemoryTotals, Progress, Resident};
+use maracas_core::contract::Usage;
+use maracas_core::{CoreId, Duration, Instant};
 
 /// Every core at full speed, whatever runs beside it.
 #[derive(Clone, Copy, Debug)]
@@ -9,13 +10,28 @@ pub struct NoContention;
 
 impl Contention for NoContention {
     const CONTENDS: bool = false;
-    fn resolve(&mut self, _: &[Option<VcpuId>]) {}
+    fn resolve(&mut self, _: Instant, _: &[Option<Resident>]) {}
+    fn next_change(&self) -> Instant {
+        Instant::NEVER
+    }
     #[inline]
-    fn work_in(&self, _: CoreId, time: Duration) -> Duration {
-        time
+    fn advance(&mut self, _: CoreId, time: Duration) -> Progress {
+        Progress { work: time, counted: Usage::default() }
     }
     #[inline]
     fn time_for(&self, _: CoreId, work: Duration) -> Duration {
         work
     }
+    #[inline]
+    fn time_to_read(&self, _: CoreId, _: u64) -> Duration {
+        Duration::MAX
+    }
+    fn totals(&mut self, _: Instant) -> Option<&MemoryTotals> {
+        None
+    }
+    fn pages_to_copy(&self, _: u32, _: u64) -> u64 {
+        0
+    }
+    fn recolor(&mut self, _: Instant, _: u32, _: u64) {}
+    fn leave(&mut self, _: u32) {}
 }

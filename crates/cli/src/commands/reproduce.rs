@@ -1,0 +1,188 @@
+//! `maracas reproduce`: the papers' experiments, run again.
+
+use crate::failure::{Answer, Failure, Outcome, did_you_mean};
+use crate::output;
+use maracas_reproduce::document::{self, FIGURES};
+use maracas_reproduce::{Experiment, Findings, Lab, Setup};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Instant;
+
+/// Run the papers' experiments again and set our numbers beside theirs
+///
+/// Each experiment is a set of scenarios in the simulator; it gives tables, figures and, line by
+/// line, what of the paper's pattern holds. The same bytes each time.
+///
+/// Example: maracas reproduce maracas-table2
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Experiments by name, `all` of them, or `list` for what there is
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+    /// Write CSV, SVG, and every scenario as a file that `maracas sim` takes, a folder for each
+    /// experiment
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Parameter sets, where an experiment draws them, in place of its own number
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    seeds: Option<u16>,
+    /// Scenarios to simulate at once; without it, one for each core of this host
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
+    /// Compare with a document, such as docs/results.md, and the figures beside it; exits 1 where
+    /// they differ
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["write", "seeds"])]
+    check: Option<PathBuf>,
+    /// Write the results into a document, between their marks, and the figures beside it
+    #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
+    write: Option<PathBuf>,
+    /// Tables and verdicts as JSON in place of text
+    #[arg(long)]
+    json: bool,
+    /// No progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+pub(super) fn run(args: &Args) -> Outcome {
+    if args.names.iter().any(|name| name == "list") {
+        return list(args.json);
+    }
+    let chosen = chosen(&args.names)?;
+    let document = args.check.as_ref().or(args.write.as_ref());
+    let mut text = document.map(|path| read(path)).transpose()?;
+    output::leave_nothing_at_signals()?;
+    let bar = Mutex::new((output::Bar::new("reproduce"), Instant::now()));
+    let progress = |done: usize, known: usize| {
+        if let (false, Ok(mut bar)) = (args.quiet, bar.lock()) {
+            let elapsed = bar.1.elapsed();
+            bar.0.show(done as f64 / known.max(1) as f64, elapsed);
+        }
+    };
+    let jobs = match args.jobs {
+        Some(jobs) => usize::from(jobs),
+        None => crate::case::host_cores()?,
+    };
+    let lab = Lab::new(jobs, args.seeds.map(usize::from), &progress);
+    let (mut stale, mut found) = (Vec::new(), BTreeMap::new());
+    for experiment in chosen {
+        let fail = |why| Failure::about(experiment.name, why);
+        let findings = (experiment.run)(&lab).map_err(fail)?;
+        if let Ok(mut bar) = bar.lock() {
+            bar.0.clear();
+        }
+        let setups = lab.take_setups();
+        if let Some(folder) = &args.out {
+            write_folder(&folder.join(experiment.name), experiment, &findings, &setups)?;
+        }
+        match (&args.check, &args.write, &mut text) {
+            (Some(path), _, Some(text)) => {
+                let figure = |name: &str| fs::read_to_string(beside(path, name)).ok();
+                stale.extend(document::stale(text, experiment, &findings, &figure));
+            }
+            (None, Some(path), Some(text)) => {
+                let part = findings.markdown(experiment, Some(FIGURES));
+                *text = document::with_part(text, experiment.name, &part);
+                write_figures(&beside(path, ""), experiment, &findings)?;
+            }
+            (..) if args.json => {}
+            (..) => output::line(&findings.markdown(experiment, None))?,
+        }
+        found.insert(experiment.name, findings);
+    }
+    if let (Some(path), Some(text)) = (&args.write, &text) {
+        output::write_file(path, text)?;
+    }
+    if args.json {
+        let json = serde_json::to_value(&found).map_err(|why| Failure::about("--json", why))?;
+        output::line(&format!("{json:#}"))?;
+    }
+    stale.iter().for_each(|line| output::note(line));
+    if let (Some(path), true, false) = (&args.check, stale.is_empty(), args.json) {
+        let (path, count) = (path.display(), found.len());
+        output::line(&format!("{path}: {count} experiments are as it says"))?;
+    }
+    Ok(if stale.is_empty() { Answer::Yes } else { Answer::No })
+}
+
+/// Prints what there is.
+fn list(json: bool) -> Outcome {
+    let all = maracas_reproduce::experiments();
+    if json {
+        let all: Vec<_> = all
+            .map(|it| {
+                serde_json::json!({
+                    "name": it.name, "title": it.title, "summary": it.summary,
+                    "source": it.source, "kind": it.kind.word(), "free": it.free,
+                })
+            })
+            .collect();
+        return output::line(&format!("{:#}", serde_json::Value::Array(all))).map(|()| Answer::Yes);
+    }
+    let width = maracas_reproduce::experiments().map(|it| it.name.len()).max().unwrap_or(0);
+    for it in all {
+        let kind = it.kind.word();
+        output::line(&format!("{:<width$}  {kind:<10}  {}: {}", it.name, it.title, it.source))?;
+    }
+    Ok(Answer::Yes)
+}
+
+/// The experiments of these names, each once, in the order of the papers.
+fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>, Failure> {
+    let all = || maracas_reproduce::experiments();
+    for name in names.iter().filter(|name| *name != "all") {
+        if maracas_reproduce::find(name).is_none() {
+            let near = did_you_mean(name, all().map(|it| it.name));
+            let line = format!("unknown experiment \"{name}\"{near}");
+            return Err(Failure::new(line + " (`maracas reproduce list` lists them)"));
+        }
+    }
+    let named = |it: &&Experiment| names.iter().any(|name| name == "all" || name == it.name);
+    Ok(all().filter(named).collect())
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    fs::read_to_string(path)
+        .map_err(|error| Failure::about(path.display(), format_args!("cannot be read: {error}")))
+}
+
+/// A figure of the document at `path`; the folder of all of them where `name` is empty.
+fn beside(path: &Path, name: &str) -> PathBuf {
+    path.with_file_name(FIGURES).join(name)
+}
+
+fn folder(path: &Path) -> Result<(), Failure> {
+    let fail = |error| {
+        Failure::about(path.display(), format_args!("the directory cannot be made: {error}"))
+    };
+    fs::create_dir_all(path).map_err(fail)
+}
+
+fn write_figures(path: &Path, it: &Experiment, findings: &Findings) -> Result<(), Failure> {
+    folder(path)?;
+    let mut figures = findings.figures.iter();
+    figures
+        .try_for_each(|figure| output::write_file(&path.join(figure.file(it.name)), &figure.svg()))
+}
+
+/// Everything of one experiment: text, tables, figures, scenarios.
+fn write_folder(
+    path: &Path,
+    it: &Experiment,
+    findings: &Findings,
+    setups: &[Setup],
+) -> Result<(), Failure> {
+    write_figures(path, it, findings)?;
+    output::write_file(&path.join("README.md"), &findings.markdown(it, Some(".")))?;
+    for table in &findings.tables {
+        output::write_file(&path.join(table.file(it.name)), &table.csv())?;
+    }
+    let scenarios = path.join("scenarios");
+    folder(&scenarios)?;
+    let mut setups = setups.iter();
+    setups.try_for_each(|setup| {
+        output::write_file(&scenarios.join(format!("{}.toml", setup.name)), &setup.text)
+    })
+}

@@ -1,0 +1,462 @@
+//! VCPU load balancing: surplus time per VCPU is evened out across cores by moving VCPUs, one at a
+//! time, on the time of migration VCPUs (MARACAS, section V and Algorithm 2).
+//!
+//! Every core has a migration VCPU (C_m, T_m) above its rate-monotonic order. When a VCPU blocks
+//! or leaves, that of the core with the smallest SPV is activated; when one wakes, that of its own
+//! core. It runs REBALANCE, and each move that this decides on is an errand of the migration VCPU,
+//! in which the machine moves the VCPU and, on a partitioned cache, copies its pages to frames of
+//! the destination's colours. Until then the VCPU stands on its old core, but does not run there:
+//! the migration VCPU does.
+//!
+//! A release of a job is a wake where its VCPU slept, and a completion is a block where nothing is
+//! left to do: the event is what counts, not its cause. Being out of budget is neither.
+//!
+//! # Where we differ from the printed lines (code: `rebalance.rs`, `place.rs`, here)
+//!
+//! | # | printed | problem | here | in |
+//! |---|---|---|---|---|
+//! | 1 | `host`, line 12 | undefined if no core passes | none: no migration | `find_host` |
+//! | 2 | SPV of an empty core | divides by zero | infinite | `Load::spv` |
+//! | 3 | `host` may be the source | it is tested beside itself | never the source | `find_host` |
+//! | 4 | imbalance below 0 | moves to the fuller core | return | `find_host`, `next` |
+//! | 5 | lines 41 and 44 | leave SPVs as if moved | local to each turn | `next` |
+//! | 6 | the loop moves many | the text says one | `moves`, 1 a time | `next` |
+//! | 7 | order of line 29 | is not said | by decreasing U (slides) | `candidates` |
+//! | 8 | RMS bound | with the migration VCPU? | yes, n + 1 | `carriers` |
+//! | 9 | blocked VCPUs | in SPV, in the test? | in the test only | `counted` |
+//! | 10 | migration VCPUs | in SPV, in the test? | in the test only | `Load::of` |
+//! | 11 | two locks | in which order? | the machine's: by core | `lock_cost` |
+//! | 12 | budget at hand meanwhile | may come late once | others first; counted | `candidates` |
+//! | 13 | budget saved before | a burst there | as after a block | `Server::moved` |
+//! | 14 | a running VCPU | none: its core is taken | as printed | `moved` |
+//! | 15 | any imbalance counts | churn | `imbalance`, 0 = printed | `beyond` |
+//! | 16 | "enough colours" | shared or summed? | `colors` | `color.rs` |
+//! | 17 | colours of a set | is not said | the user's to require | `color.rs` |
+//!
+//! Pinned VCPUs are never moved, I/O VCPUs are. The reservation of one who left a core, by moving
+//! too, stands there in the test until what it used would have come back: so a VCPU that is moved
+//! may use its budget at once, and takes none from those whom it joins.
+
+mod rebalance;
+
+use super::color::{self, Palette, Recoloring};
+use super::place::Load;
+use super::vcpu::State;
+use super::{Leaver, Maracas};
+use crate::parts::exact::Exact;
+use crate::parts::priority;
+use alloc::string::String;
+use alloc::vec::Vec;
+use maracas_core::contract::{Errand, Figure, Stint};
+use maracas_core::params::{Kind, ParamSpec, Params};
+use maracas_core::{CoreId, CoreSet, Duration, Instant, Role, System, Vcpu, VcpuId};
+pub(super) use rebalance::Scene;
+use rebalance::{Rebalance, counted};
+
+pub(super) const BALANCE: ParamSpec = ParamSpec {
+    name: "balance",
+    kind: Kind::Choice(&["static", "vlb"]),
+    help: "whether VCPUs move between cores (MARACAS, Algorithm 2): static = each stays where \
+           FIND_HOST_CPU put it, vlb = slack per VCPU is evened out; on cores with page colours \
+           that is the paper's cache-aware scheduling",
+};
+
+pub(super) const MOVES: ParamSpec = ParamSpec {
+    name: "moves",
+    kind: Kind::Whole(1, 0, 1_000_000),
+    help: "VCPUs that one activation of a migration VCPU may move; 1 is the paper's (section V), \
+           0 = as many as Algorithm 2 finds",
+};
+
+pub(super) const MIN_INTERVAL: ParamSpec = ParamSpec {
+    name: "min_interval",
+    kind: Kind::Time(""),
+    help: "least time from one migration to the next in the whole system (MARACAS, section V); \
+           empty = none, as in the paper's experiments",
+};
+
+pub(super) const IMBALANCE: ParamSpec = ParamSpec {
+    name: "imbalance",
+    kind: Kind::Fraction(0, 1),
+    help: "difference of slack per VCPU up to which two cores count as even; 0 is the paper's",
+};
+
+pub(super) const LOCK_COST: ParamSpec = ParamSpec {
+    name: "lock_cost",
+    kind: Kind::Time("5us"),
+    help: "E_lock: worst time to lock a core's queue; the paper gives none, 5us is ours: about \
+           what reaching another core takes",
+};
+
+pub(super) const STRUCT_COST: ParamSpec = ParamSpec {
+    name: "struct_cost",
+    kind: Kind::Time("10us"),
+    help: "E_struct: worst time to move a VCPU from queue to queue, with the decision; the paper \
+           gives none, 10us is ours",
+};
+
+pub(super) const PAGE_COST: ParamSpec = ParamSpec {
+    name: "page_cost",
+    kind: Kind::Time("2us"),
+    help: "E_page: worst time to copy a page to a frame of another colour; the paper gives none, \
+           2us is ours: 4 KiB read and written at 4 GB/s",
+};
+
+pub(super) const PAGES_MAX: ParamSpec = ParamSpec {
+    name: "pages_max",
+    kind: Kind::Whole(512, 0, 1_000_000_000),
+    help: "P_max: pages that the greatest program may have; 512 = 2 MiB, the greatest working set \
+           in section VI",
+};
+
+pub(super) const MIGRATION_BUDGET: ParamSpec = ParamSpec {
+    name: "migration_budget",
+    kind: Kind::Time(""),
+    help: "C_m of each core's migration VCPU, at least 2 lock_cost + struct_cost, and pages_max \
+           page_cost more where cores have colours (MARACAS, section V); empty = just that",
+};
+
+pub(super) const MIGRATION_PERIOD: ParamSpec = ParamSpec {
+    name: "migration_period",
+    kind: Kind::Time("100ms"),
+    help: "T_m of each core's migration VCPU; the paper gives none, 100ms is the period of all \
+           VCPUs in its section VI.C",
+};
+
+/// Whether VCPUs move at all.
+fn on(params: &Params) -> bool {
+    params.choice(&BALANCE) == "vlb"
+}
+
+/// What a migration may cost: 2 E_lock + E_struct, and P_max E_page on a partitioned cache.
+fn cost(system: &System, params: &Params) -> Duration {
+    let time = |spec| params.time(spec).unwrap_or_default();
+    let copies = if colored(system) { params.whole(&PAGES_MAX) } else { 0 };
+    time(&LOCK_COST) * 2 + time(&STRUCT_COST) + time(&PAGE_COST) * copies
+}
+
+fn colored(system: &System) -> bool {
+    color::partitioned(system.cores.iter().map(|core| core.colors))
+}
+
+/// The migration VCPUs, one pinned to each core, with ids from `first` on.
+pub(super) fn carriers(system: &System, params: &Params, first: VcpuId) -> Vec<Vcpu> {
+    if !on(params) {
+        return Vec::new();
+    }
+    let least = cost(system, params).max(Duration::from_ticks(1));
+    let budget = params.time(&MIGRATION_BUDGET).unwrap_or(least);
+    let period = params.time(&MIGRATION_PERIOD).unwrap_or_default();
+    let ids = first.0..;
+    let carrier = |(id, core)| Vcpu {
+        role: Role::Migration,
+        pinned: Some(core),
+        ..Vcpu::new(id, budget, period)
+    };
+    ids.zip(system.core_ids()).map(carrier).collect()
+}
+
+fn carrier_of(system: &System, core: CoreId) -> Option<&Vcpu> {
+    let here = |vcpu: &&Vcpu| vcpu.role == Role::Migration && vcpu.pinned == Some(core);
+    system.vcpus.iter().find(here)
+}
+
+/// What is wrong with the parameters, or missing in the system for them.
+pub(super) fn objections(system: &System, params: &Params) -> Vec<String> {
+    let mut objections = Vec::new();
+    if !on(params) {
+        if params.choice(&color::RECOLOR) != "off" {
+            objections.push("recolor = low needs the migration VCPUs of balance = vlb".into());
+        }
+        return objections;
+    }
+    let least = cost(system, params);
+    for core in system.core_ids() {
+        match carrier_of(system, core) {
+            None => objections.push(alloc::format!(
+                "balance = vlb needs a VCPU of role migration on {core}; add the policy's carriers \
+                 to the system, or set balance = static"
+            )),
+            Some(carrier) if carrier.reservation.budget < least => {
+                let time = |spec| params.time(spec).unwrap_or_default();
+                let (lock, put) = (time(&LOCK_COST), time(&STRUCT_COST));
+                let copies = match (colored(system), params.whole(&PAGES_MAX)) {
+                    (false, _) => String::new(),
+                    (true, pages) => alloc::format!(" + {pages} x {}", time(&PAGE_COST)),
+                };
+                return alloc::vec![alloc::format!(
+                    "migration_budget is {}, but a migration may cost 2 x {lock} + {put}{copies} = \
+                     {least}; give it at least that, or lower pages_max, page_cost, lock_cost or \
+                     struct_cost",
+                    carrier.reservation.budget
+                )];
+            }
+            Some(_) => {}
+        }
+    }
+    objections
+}
+
+const fn recoloring((vcpu, core, colors): Recoloring) -> (CoreId, Errand) {
+    (core, Errand::Move { vcpu, to: core, colors })
+}
+
+/// Who is to be activated, and what came of it.
+#[derive(Debug)]
+pub(super) struct Balance {
+    /// By core, its migration VCPU.
+    carriers: Vec<VcpuId>,
+    /// Moves in one activation; `u64::MAX` = all that are found.
+    moves: u64,
+    min_interval: Duration,
+    imbalance: Exact,
+    /// Cores whose migration VCPU a wake activates, and whether a block or an end activates one.
+    woken: CoreSet,
+    blocked: bool,
+    /// The paper's pending event counter: events of which the last was not handled yet.
+    pending: u64,
+    active: Option<Rebalance>,
+    palette: Palette,
+    /// By core, what its runnable VCPUs ask for, and where that must be summed up again.
+    loads: Vec<Load>,
+    outdated: CoreSet,
+    /// Whether anything happened since colours were last looked at. Not after a failure: nothing
+    /// is tried again before the next event.
+    unsettled: bool,
+    /// No migration begins before.
+    rest_until: Instant,
+    moved: u64,
+    recolored: u64,
+    refused: u64,
+    late_periods: u64,
+    pending_most: u64,
+}
+
+impl Balance {
+    /// `None` where nobody moves. The parameters met no objection.
+    pub(super) fn chosen(system: &System, params: &Params) -> Option<Self> {
+        if !on(params) {
+            return None;
+        }
+        let carriers = system.core_ids().map(|core| Some(carrier_of(system, core)?.id));
+        Some(Self {
+            carriers: carriers.collect::<Option<_>>()?,
+            moves: match params.whole(&MOVES) {
+                0 => u64::MAX,
+                moves => moves,
+            },
+            min_interval: params.time(&MIN_INTERVAL).unwrap_or_default(),
+            imbalance: Exact::from(params.fraction(&IMBALANCE)),
+            woken: CoreSet::EMPTY,
+            blocked: false,
+            pending: 0,
+            active: None,
+            palette: Palette::chosen(system, params),
+            loads: alloc::vec![Load::of([]); system.cores.len()],
+            outdated: CoreSet::EMPTY,
+            unsettled: true,
+            rest_until: Instant::ZERO,
+            moved: 0,
+            recolored: 0,
+            refused: 0,
+            late_periods: 0,
+            pending_most: 0,
+        })
+    }
+
+    /// Something was learnt of a VCPU that was runnable, or not: did it wake or block?
+    pub(super) fn learn(&mut self, state: &State, was_runnable: bool) {
+        if priority::carries_errands(state.role) || state.runnable == was_runnable {
+            return;
+        }
+        if state.runnable {
+            self.woken.insert(state.core);
+        } else {
+            self.blocked = true;
+        }
+        self.pending += 1;
+        self.unsettle(state.core);
+    }
+    /// A VCPU ran.
+    pub(super) fn ran(&mut self, stint: &Stint) {
+        self.palette.ran(stint);
+    }
+    /// A VCPU left.
+    pub(super) fn left(&mut self, state: &State) {
+        self.palette.forget(state.id);
+        if !priority::carries_errands(state.role) {
+            self.blocked = true;
+            self.pending += 1;
+            self.unsettle(state.core);
+        }
+    }
+    /// The VCPUs of `core` are others, or ask for something else.
+    const fn unsettle(&mut self, core: CoreId) {
+        self.outdated.insert(core);
+        self.unsettled = true;
+    }
+
+    /// Who must give back colours, and on which core.
+    fn give_back(&mut self, scene: &Scene<'_>) -> Option<(CoreId, Errand)> {
+        self.unsettled.then(|| self.palette.give_back(scene)).flatten().map(recoloring)
+    }
+    /// Who may borrow colours. While nobody may, it is asked again: who uses the memory shows as
+    /// time goes on.
+    fn lend(&mut self, scene: &Scene<'_>) -> Option<(CoreId, Errand)> {
+        let unsettled = core::mem::take(&mut self.unsettled) && self.palette.lends();
+        let borrower = unsettled.then(|| self.palette.lend(scene)).flatten();
+        self.unsettled = borrower.is_some() || unsettled && self.palette.lender(scene).is_some();
+        borrower.map(recoloring)
+    }
+
+    /// The next move that the activations, one after the other, decide on, and from where.
+    fn next(&mut self, scene: &Scene<'_>) -> Option<(CoreId, Errand)> {
+        loop {
+            if let Some(active) = &mut self.active {
+                if let Some(vcpu) = active.next(scene) {
+                    let (src, to) = (active.src, active.dst);
+                    let colors = scene.table.core(to).colors;
+                    return Some((src, Errand::Move { vcpu, to, colors }));
+                }
+                self.active = None;
+            }
+            let src = if let Some(core) = self.woken.iter().next() {
+                self.woken.remove(core);
+                core
+            } else if self.blocked {
+                self.blocked = false;
+                scene.fullest()
+            } else {
+                return None;
+            };
+            if self.woken.is_empty() && !self.blocked {
+                self.pending = 0;
+            }
+            self.active = Rebalance::begin(scene, src, self.moves);
+        }
+    }
+
+    pub(super) fn figures(&self) -> Vec<Figure> {
+        let figures = [
+            ("moves", self.moved),
+            ("recolourings", self.recolored),
+            ("refused moves", self.refused),
+            ("late periods", self.late_periods),
+            ("pending events at most", self.pending_most),
+        ];
+        figures.map(|(name, value)| Figure { name, core: None, value }).into()
+    }
+}
+
+impl Maracas {
+    /// Sends a migration VCPU on its errand where a move is worth it; when to ask again.
+    pub(super) fn rebalance(&mut self, now: Instant) -> Instant {
+        let Some(balance) = &mut self.balance else { return Instant::NEVER };
+        if !self.errands.free() {
+            balance.pending_most = balance.pending_most.max(balance.pending);
+            return Instant::NEVER;
+        }
+        let mut loads = core::mem::take(&mut balance.loads);
+        for core in core::mem::take(&mut balance.outdated).iter() {
+            loads[core.0 as usize] = Load::of(counted(&self.table, &self.states, core));
+        }
+        let scene = Scene {
+            table: &self.table,
+            states: &self.states,
+            leavers: &self.leavers,
+            loads: &loads,
+            imbalance: balance.imbalance,
+            now,
+        };
+        let rests = now < balance.rest_until;
+        let order = balance.give_back(&scene).or_else(|| {
+            if rests { None } else { balance.next(&scene).or_else(|| balance.lend(&scene)) }
+        });
+        balance.loads = loads;
+        if let Some((src, errand)) = order {
+            self.errands.send(balance.carriers[src.0 as usize], errand);
+        }
+        let waits = balance.pending > 0 || balance.active.is_some() || balance.unsettled;
+        if rests && waits { balance.rest_until } else { Instant::NEVER }
+    }
+
+    /// A VCPU came to `core`, or asks for something else there.
+    pub(super) const fn unsettle(&mut self, core: CoreId) {
+        if let Some(balance) = &mut self.balance {
+            balance.unsettle(core);
+        }
+    }
+
+    /// The machine did not move whom it should: nothing changed, and nothing is tried again before
+    /// the next event.
+    pub(super) fn not_moved(&mut self) {
+        if let Some(balance) = &mut self.balance {
+            balance.refused += 1;
+            balance.active = None;
+            balance.unsettled = false;
+        }
+    }
+
+    /// The machine moved a VCPU at `at`: from now on it stands on the core `to`, unless others came
+    /// there meanwhile beside whom it no longer fits.
+    pub(super) fn moved(&mut self, vcpu: VcpuId, to: CoreId, colors: u64, at: Instant) {
+        let Some(balance) = &mut self.balance else { return };
+        balance.rest_until = at + balance.min_interval;
+        let Some(from) = self.states.get(vcpu).map(|state| state.core) else { return };
+        if colors != 0 {
+            balance.palette.gave(vcpu, self.table.core(from).colors, colors);
+            balance.unsettled = true;
+        }
+        if from == to {
+            balance.recolored += 1;
+            return;
+        }
+        let fits = |vcpu: &Vcpu| rebalance::test(&self.table, &self.leavers, at, to, vcpu);
+        let Some(gone) = self.table.get(vcpu).cloned().filter(fits) else {
+            // What was recoloured for the other core must be recoloured back.
+            self.not_moved();
+            return self.unsettle(from);
+        };
+        if !self.table.migrate(vcpu, to) {
+            return self.not_moved();
+        }
+        self.settle(gone, from, to, at);
+    }
+
+    /// Puts a VCPU that was on `from` onto the line of `to`.
+    fn settle(&mut self, vcpu: Vcpu, from: CoreId, to: CoreId, at: Instant) {
+        let id = vcpu.id;
+        let least = |core: CoreId| {
+            let here = self.locals[core.0 as usize].background.iter();
+            let states = here.filter_map(|id| self.states.get(*id));
+            states.filter(|state| !state.newcomer).map(|state| state.bgt).min()
+        };
+        let (left_behind, met) = (least(from), least(to));
+        let (Some(state), Some(balance)) = (self.states.get_mut(id), &mut self.balance) else {
+            return;
+        };
+        balance.moved += 1;
+        balance.palette.forget(id);
+        balance.unsettle(from);
+        balance.unsettle(to);
+        balance.late_periods += u64::from(state.waits_with_budget(at));
+        // Spec G.2, row 13: it is as far behind the others there as it was here.
+        if let (Some(left_behind), Some(met), false) = (left_behind, met, state.newcomer) {
+            state.bgt = (state.bgt + met).saturating_sub(left_behind);
+        }
+        // Here again, it counts by itself.
+        let back = |leaver: &Leaver| leaver.core == to && leaver.vcpu.id == id;
+        self.leavers.retain(|leaver| leaver.until > at && !back(leaver));
+        self.leavers.push(Leaver { until: state.counts_until(at), core: from, vcpu });
+        state.server.moved(at);
+        state.core = to;
+        let role = state.role;
+        self.locals[from.0 as usize].remove(id);
+        self.locals[to.0 as usize].add(id, role);
+        self.stale.insert(from);
+        self.stale.insert(to);
+    }
+}
+
+#[cfg(test)]
+mod tests;

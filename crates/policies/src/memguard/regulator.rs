@@ -1,0 +1,235 @@
+//! The cores' regulators: allotments, prediction, donation, reclaim, spare bandwidth, statistics.
+
+use super::settings::{Reserved, Settings, Spare};
+use alloc::vec::Vec;
+use maracas_core::CoreId;
+use maracas_core::contract::Figure;
+
+/// Underrun errors by size, (Q - used) / Q.
+const ERROR_SIZES: [&str; 10] = [
+    "underrun errors to 10%",
+    "underrun errors to 20%",
+    "underrun errors to 30%",
+    "underrun errors to 40%",
+    "underrun errors to 50%",
+    "underrun errors to 60%",
+    "underrun errors to 70%",
+    "underrun errors to 80%",
+    "underrun errors to 90%",
+    "underrun errors to 100%",
+];
+
+/// What a regulator counted.
+#[derive(Clone, Default, Debug)]
+struct Counts {
+    periods: u64,
+    underruns: u64,
+    errors: u64,
+    sizes: [u64; 10],
+    donated: u64,
+    reclaimed: u64,
+    throttled: u64,
+}
+
+/// One core's regulator.
+#[derive(Clone, Debug)]
+pub(super) struct Core {
+    reserved: Reserved,
+    /// Reading of the core's meter at which the period began: `used = meter - base`.
+    pub(super) base: u64,
+    /// q: what it may use of this period as things stand.
+    pub(super) allotted: u64,
+    /// What it is predicted to use in the next period; `None` = no history yet.
+    predicted: Option<u64>,
+    pub(super) throttled: bool,
+    /// It donated too much and could not get it back in this period.
+    pub(super) underrun: bool,
+    counts: Counts,
+}
+
+impl Core {
+    fn new(reserved: Reserved) -> Self {
+        Self {
+            reserved,
+            base: 0,
+            allotted: reserved.quota,
+            predicted: None,
+            throttled: false,
+            underrun: false,
+            counts: Counts::default(),
+        }
+    }
+
+    const fn mark(&self) -> u64 {
+        self.base.saturating_add(self.allotted)
+    }
+
+    /// A period ended in which it used so much.
+    fn record(&mut self, used: u64, newest: u64) {
+        let quota = self.reserved.quota;
+        self.counts.periods += 1;
+        if self.underrun && used < quota {
+            let missed = quota - used;
+            self.counts.errors += 1;
+            self.counts.sizes[(u128::from(missed) * 10 / u128::from(quota)).min(9) as usize] += 1;
+            // D.4: nothing is donated in the next period.
+            self.predicted = Some(quota + missed);
+            return;
+        }
+        let before = self.predicted.unwrap_or(used);
+        // Rounded up: rounding never makes a core donate what it uses.
+        self.predicted = Some((before * (newest - 1) + used).div_ceil(newest));
+    }
+
+    /// Takes its budget for a new period; returns what it donates.
+    fn begin(&mut self, base: u64) -> u64 {
+        self.base = base;
+        (self.throttled, self.underrun) = (false, false);
+        let Reserved { quota, soft } = self.reserved;
+        self.allotted = match self.predicted {
+            // One request stays: only by using it does a core show that it wants more.
+            Some(predicted) if soft => quota.min(predicted.max(1)),
+            Some(_) | None => quota,
+        };
+        self.counts.donated += quota - self.allotted;
+        quota - self.allotted
+    }
+
+    /// Overflow: it used so much, which is at least its allotment.
+    fn overflow(&mut self, used: u64, pool: &mut u64, q_min: u64) {
+        let Reserved { quota, soft } = self.reserved;
+        if soft && *pool > 0 {
+            let wanted = if used < quota { quota - self.allotted } else { q_min };
+            let taken = wanted.min(*pool);
+            *pool -= taken;
+            self.allotted += taken;
+            self.counts.reclaimed += taken;
+        } else if used < quota {
+            self.underrun = true;
+            self.counts.underruns += 1;
+            self.allotted = quota;
+        } else {
+            self.throttled = true;
+            self.counts.throttled += 1;
+        }
+    }
+
+    fn figures(&self, core: CoreId, figures: &mut Vec<Figure>) {
+        let Counts { periods, underruns, errors, sizes, donated, reclaimed, throttled } =
+            self.counts;
+        let named = [
+            ("regulated periods", periods),
+            ("underruns", underruns),
+            ("underrun errors", errors),
+            ("donated requests", donated),
+            ("reclaimed requests", reclaimed),
+            ("throttled periods", throttled),
+        ];
+        let named = named.into_iter().chain(ERROR_SIZES.into_iter().zip(sizes));
+        figures.extend(named.map(|(name, value)| Figure { name, core: Some(core), value }));
+    }
+}
+
+/// All cores' regulators and what they share.
+#[derive(Clone, Debug)]
+pub(super) struct Regulator {
+    /// By core; `None` = not regulated.
+    pub(super) cores: Vec<Option<Core>>,
+    /// Every core's memory meter, as far as it was told.
+    meters: Vec<u64>,
+    /// G: what was donated in this period and not reclaimed.
+    pub(super) pool: u64,
+    /// Nobody is regulated until the next period.
+    pub(super) sharing: bool,
+    /// How often spare bandwidth was given away.
+    pub(super) phases: u64,
+    newest: u64,
+    q_min: u64,
+    spare: Spare,
+}
+
+impl Regulator {
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self {
+            cores: settings.cores.iter().map(|reserved| reserved.map(Core::new)).collect(),
+            meters: alloc::vec![0; settings.cores.len()],
+            pool: 0,
+            sharing: false,
+            phases: 0,
+            newest: settings.newest,
+            q_min: settings.q_min,
+            spare: settings.spare,
+        }
+    }
+
+    /// Whether any core is regulated.
+    pub(super) fn regulates(&self) -> bool {
+        self.cores.iter().any(Option::is_some)
+    }
+
+    /// Reads of memory were told of `core`.
+    pub(super) fn count(&mut self, core: CoreId, reads: u64) {
+        self.meters[core.0 as usize] += reads;
+    }
+
+    /// Reading of the core's meter at which it closes.
+    pub(super) fn mark(&self, core: CoreId) -> u64 {
+        match &self.cores[core.0 as usize] {
+            Some(core) if !self.sharing => core.mark(),
+            Some(_) | None => u64::MAX,
+        }
+    }
+
+    /// A new period begins (D.2, PERIOD START). Where it begins early, because all active cores
+    /// used their budgets, the others' shortened period says nothing of what they need.
+    pub(super) fn start_period(&mut self, early: bool) {
+        self.pool = 0;
+        let sharing = core::mem::take(&mut self.sharing);
+        for (core, meter) in self.cores.iter_mut().zip(&self.meters) {
+            let Some(core) = core else { continue };
+            // Beyond its mark it owes to the new period.
+            let base = if sharing { *meter } else { core.mark().min(*meter) };
+            if !early || core.throttled {
+                core.record(base - core.base, self.newest);
+            }
+            self.pool += core.begin(base);
+        }
+    }
+
+    /// Deals with every core that used its allotment (D.2, OVERFLOW).
+    pub(super) fn overflow(&mut self) {
+        if self.sharing {
+            return;
+        }
+        for (core, meter) in self.cores.iter_mut().zip(&self.meters) {
+            let Some(core) = core else { continue };
+            while !core.throttled && *meter >= core.mark() {
+                core.overflow(*meter - core.base, &mut self.pool, self.q_min);
+            }
+        }
+    }
+
+    /// Deals with spare bandwidth if all active cores are throttled (D.3). True if a new period
+    /// shall begin at once.
+    pub(super) fn spare(&mut self, active: impl Fn(CoreId) -> bool) -> bool {
+        if self.sharing || self.spare == Spare::Off {
+            return false;
+        }
+        let regulated = (0..).map(CoreId).zip(&self.cores);
+        let mut regulated = regulated.filter_map(|(id, core)| Some((id, core.as_ref()?)));
+        let used_up = regulated.clone().any(|(_, core)| core.throttled)
+            && regulated.all(|(id, core)| core.throttled || !active(id));
+        self.phases += u64::from(used_up);
+        self.sharing = used_up && self.spare == Spare::Share;
+        used_up && self.spare == Spare::Proportional
+    }
+
+    pub(super) fn figures(&self, figures: &mut Vec<Figure>) {
+        for (id, core) in (0..).map(CoreId).zip(&self.cores) {
+            if let Some(core) = core {
+                core.figures(id, figures);
+            }
+        }
+        figures.push(Figure { name: "spare phases", core: None, value: self.phases });
+    }
+}

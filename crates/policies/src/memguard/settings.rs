@@ -1,0 +1,226 @@
+//! What users say to MemGuard, read for one system, and what is wrong with it.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use maracas_core::memory::LINE_BYTES;
+use maracas_core::params::{Item, Kind, ParamSpec, Params, parse_bandwidth};
+use maracas_core::{CoreId, Duration, MAX_CORES, System};
+
+pub(super) const BANDWIDTH: ParamSpec = ParamSpec {
+    name: "bandwidth",
+    kind: Kind::List(Item::Bandwidth, MAX_CORES),
+    help: "bandwidth reserved for each core: one value for all, or one a core, such as \
+           \"1000MiB/s, 200MiB/s, none\" (the MemGuard module's MB are MiB); empty = none",
+};
+pub(super) const WEIGHTS: ParamSpec = ParamSpec {
+    name: "weights",
+    kind: Kind::List(Item::Whole(1_000_000), MAX_CORES),
+    help: "shares of r_min in place of bandwidth: one weight a core, such as \"1, 2, 4, 8\"; 0 = \
+           not regulated",
+};
+pub(super) const R_MIN: ParamSpec = ParamSpec {
+    name: "r_min",
+    kind: Kind::List(Item::Bandwidth, 1),
+    help: "guaranteed bandwidth of the memory, which the reservations together may not exceed; \
+           empty = not checked",
+};
+pub(super) const RESERVATION: ParamSpec = ParamSpec {
+    name: "reservation",
+    kind: Kind::List(Item::Word(&["soft", "hard"]), MAX_CORES),
+    help: "one word for all cores, or one a core; soft (default): donates what it is predicted \
+           not to use; hard: never donates nor reclaims",
+};
+// Yun et al. 2013, section IV: 1 ms.
+pub(super) const PERIOD: ParamSpec = ParamSpec {
+    name: "period",
+    kind: Kind::Time("1ms"),
+    help: "regulation period; the default is the paper's",
+};
+pub(super) const PREDICTOR: ParamSpec = ParamSpec {
+    name: "predictor",
+    kind: Kind::Choice(&["ewma", "ewma-1/4", "last"]),
+    help: "what a core is predicted to use: moving average with weight 1/2 (the paper's) or 1/4 \
+           on the newest period, or what it used last",
+};
+pub(super) const RECLAIM: ParamSpec = ParamSpec {
+    name: "reclaim",
+    kind: Kind::Flag(true),
+    help: "whether soft reservations donate and reclaim; without it all are hard",
+};
+// 1000 transactions in the authors' module of 2013.
+pub(super) const Q_MIN: ParamSpec = ParamSpec {
+    name: "q_min",
+    kind: Kind::Whole(1000, 1, 1_000_000_000),
+    help: "memory requests that a core reclaims at once beyond its own reservation; the default is \
+           the authors' module's",
+};
+pub(super) const SPARE: ParamSpec = ParamSpec {
+    name: "spare",
+    kind: Kind::Choice(&["off", "share", "proportional"]),
+    help: "once all active cores used their budgets: off: they wait for the next period; share: \
+           nobody is regulated until then; proportional: a new period begins at once",
+};
+
+pub(super) const PARAMS: &[ParamSpec] =
+    &[BANDWIDTH, WEIGHTS, R_MIN, RESERVATION, PERIOD, PREDICTOR, RECLAIM, Q_MIN, SPARE];
+
+/// What is done with bandwidth beyond the reservations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Spare {
+    Off,
+    Share,
+    Proportional,
+}
+
+/// A core's reservation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Reserved {
+    /// Q: requests a period.
+    pub(super) quota: u64,
+    /// Whether it donates and reclaims.
+    pub(super) soft: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    /// By core; `None` = not regulated.
+    pub(super) cores: Vec<Option<Reserved>>,
+    pub(super) period: Duration,
+    ticks_per_s: u128,
+    /// The newest sample counts 1 in so many.
+    pub(super) newest: u64,
+    pub(super) q_min: u64,
+    pub(super) spare: Spare,
+}
+
+impl Settings {
+    /// Requests that `bandwidth` bytes per second are in one period, rounded down; at most 2^48,
+    /// more than any memory serves, so that sums over cores stay within 64 bits.
+    pub(super) fn requests(&self, bandwidth: u64) -> u64 {
+        let bytes = u128::from(bandwidth) * u128::from(self.period.ticks());
+        (bytes / (self.ticks_per_s * u128::from(LINE_BYTES))).min(1 << 48) as u64
+    }
+
+    /// Reads parameters that have passed their check, and says what is wrong with them here.
+    pub(super) fn read(system: &System, params: &Params) -> (Self, Vec<String>) {
+        let mut wrong = Vec::new();
+        let period = params.time(&PERIOD).filter(|period| !period.is_zero());
+        if period.is_none() {
+            wrong.push("period is 0; give a time above 0, such as \"1ms\"".into());
+        }
+        let mut settings = Self {
+            cores: Vec::new(),
+            period: period.unwrap_or(Duration::from_ticks(1)) * system.ticks_per_ns,
+            ticks_per_s: 1_000_000_000 * u128::from(system.ticks_per_ns),
+            newest: match params.choice(&PREDICTOR) {
+                "last" => 1,
+                "ewma-1/4" => 4,
+                _ => 2,
+            },
+            q_min: params.whole(&Q_MIN),
+            spare: match params.choice(&SPARE) {
+                "share" => Spare::Share,
+                "proportional" => Spare::Proportional,
+                _ => Spare::Off,
+            },
+        };
+        let bandwidths = bandwidths(system, params, &mut wrong);
+        let kinds = each(&RESERVATION, system, params, &mut wrong);
+        let soft = |core: usize| {
+            params.flag(&RECLAIM) && kinds.get(core).is_none_or(|kind| kind != "hard")
+        };
+        let reserve = |core| {
+            let bandwidth: u64 = bandwidths.get(core).copied().unwrap_or(0);
+            let quota = settings.requests(bandwidth);
+            (bandwidth > 0).then_some(Reserved { quota, soft: soft(core) })
+        };
+        settings.cores = (0..system.cores.len()).map(reserve).collect();
+        if wrong.is_empty() {
+            settings.too_small(system, &bandwidths, &mut wrong);
+        }
+        (settings, wrong)
+    }
+
+    /// Whoever gets less than one request a period would never run.
+    fn too_small(&self, system: &System, bandwidths: &[u64], wrong: &mut Vec<String>) {
+        let cores = (0..).zip(bandwidths).map(|(core, b)| (CoreId(core).to_string(), *b));
+        let vcpus = system.vcpus.iter().map(|vcpu| (vcpu.id.to_string(), vcpu.bandwidth));
+        let mut all = cores.chain(vcpus);
+        if let Some((who, bandwidth)) = all.find(|(_, b)| *b > 0 && self.requests(*b) == 0) {
+            let shown = shown(bandwidth);
+            wrong.push(format!(
+                "bandwidth of {who} is {shown}, less than one request of {LINE_BYTES} bytes in a \
+                 period; raise it or the period"
+            ));
+        }
+    }
+}
+
+/// The reserved bandwidth of each core in bytes per second, 0 = none; empty where nothing is.
+fn bandwidths(system: &System, params: &Params, wrong: &mut Vec<String>) -> Vec<u64> {
+    let read = |item: &String| parse_bandwidth(item).unwrap_or(0);
+    let r_min = params.list(&R_MIN).first().map_or(0, read);
+    let bandwidths: Vec<u64> = each(&BANDWIDTH, system, params, wrong).iter().map(read).collect();
+    let weights: Vec<u64> = each(&WEIGHTS, system, params, wrong)
+        .iter()
+        .map(|weight| weight.parse().unwrap_or(0))
+        .collect();
+    if !weights.is_empty() {
+        if !bandwidths.is_empty() {
+            wrong.push("bandwidth and weights are both given; leave out one of them".into());
+        } else if r_min == 0 {
+            wrong.push("weights share r_min, and none is given; add r_min = \"1200MB/s\"".into());
+        }
+        // D.3: B_i = r_min w_i / sum of w.
+        let sum: u64 = weights.iter().sum();
+        let share = |weight| u128::from(r_min) * u128::from(weight) / u128::from(sum.max(1));
+        return weights.into_iter().map(|weight| share(weight) as u64).collect();
+    }
+    let sum: u128 = bandwidths.iter().map(|bandwidth| u128::from(*bandwidth)).sum();
+    if r_min > 0 && sum > u128::from(r_min) {
+        let sum = u64::try_from(sum).unwrap_or(u64::MAX);
+        let (sum, most, over) = (shown(sum), shown(r_min), shown(sum - r_min));
+        wrong.push(format!(
+            "reserved bandwidths are {sum} together and exceed r_min = {most} by {over}; lower one"
+        ));
+    }
+    bandwidths
+}
+
+/// The items of a list, one for each core.
+fn each(
+    spec: &ParamSpec,
+    system: &System,
+    params: &Params,
+    wrong: &mut Vec<String>,
+) -> Vec<String> {
+    let (items, cores) = (params.list(spec), system.cores.len());
+    match items.len() {
+        1 => alloc::vec![items[0].clone(); cores],
+        n if n == 0 || n == cores => items,
+        n => {
+            wrong.push(format!(
+                "{} has {n} values and the system {cores} cores; give one value for all or one a \
+                 core",
+                spec.name
+            ));
+            Vec::new()
+        }
+    }
+}
+
+/// A bandwidth in the largest unit in which it is a whole number.
+fn shown(bandwidth: u64) -> String {
+    let units = [
+        ("GB/s", 1_000_000_000),
+        ("GiB/s", 1 << 30),
+        ("MB/s", 1_000_000),
+        ("MiB/s", 1 << 20),
+        ("kB/s", 1_000),
+        ("KiB/s", 1 << 10),
+    ];
+    let whole = units.iter().find(|(_, scale)| bandwidth.is_multiple_of(*scale));
+    let (unit, scale) = whole.unwrap_or(&("B/s", 1));
+    format!("{}{unit}", bandwidth / scale)
+}

@@ -1,0 +1,153 @@
+//! The wrapper as such: what it passes on, and what it is registered as.
+
+use super::*;
+use crate::{WRAPPED, hostile};
+use maracas_core::VcpuId;
+use maracas_core::admission::NotAdmitted;
+use maracas_core::contract::{Claims, End, Errand, Mark, Mode, Needs, Stint, Usage, no_carriers};
+
+/// Grants one VCPU everything, refuses changes, wants to be woken once, and counts what it hears.
+#[derive(Default)]
+struct Spy {
+    heard: u64,
+    changes: Vec<VcpuId>,
+}
+
+const SPY: Entry = Entry {
+    name: "spy",
+    paper: "none",
+    summary: "for tests",
+    params: &[],
+    needs: Needs { jobs: false, visible_wakes: false, counters: false },
+    claims: Claims { partitioned: true, work_conserving: true, no_miss_when_admitted: true },
+    carriers: no_carriers,
+    admit: |_, _| Verdict::default(),
+    build: |_, _| Ok(Box::new(Spy::default())),
+};
+
+impl Policy for Spy {
+    fn on_event(&mut self, _: Instant, event: &Event) {
+        self.heard += 1;
+        if let Event::Changed(vcpu) = event {
+            self.changes.push(vcpu.id);
+        }
+    }
+    fn plan(&mut self, now: Instant, plan: &mut Plan) {
+        if plan.line(CoreId(0)).foreground.is_empty() {
+            plan.line_mut(CoreId(0)).foreground.push(Grant::new(VcpuId(0), Mark::NEVER));
+            plan.set_home(VcpuId(0), Some(CoreId(1)));
+            plan.errand = Some((VcpuId(7), Errand::Sample));
+        }
+        for vcpu in self.changes.drain(..) {
+            plan.answer(vcpu, Err(NotAdmitted { reason: "no".into(), closest: None }));
+        }
+        plan.wake = if now.ticks() < 25 { Instant::from_ticks(25) } else { Instant::NEVER };
+    }
+    fn figures(&self) -> Vec<Figure> {
+        alloc::vec![Figure { name: "heard", core: None, value: self.heard }]
+    }
+}
+
+fn ran(core: u16, to: u64, reads: u64) -> Event {
+    let usage = Usage { reads, ..Usage::default() };
+    let to = Instant::from_ticks(to);
+    let (vcpu, core, mode) = (VcpuId(0), CoreId(core), Mode::Foreground);
+    Event::Ran(Stint { vcpu, core, mode, from: Instant::ZERO, to, usage, end: End::Preempted })
+}
+
+fn around_spy(pairs: &[(&str, &str)], bandwidth: u64) -> (MemGuard, Plan) {
+    let mut vcpu = rig::busy_vcpu(0);
+    vcpu.bandwidth = bandwidth;
+    let system = System::new(2, alloc::vec![vcpu]);
+    let policy = MemGuard::around(&SPY, &system, &given(pairs));
+    (policy.unwrap_or_else(|why| panic!("{why:?}")), Plan::new(2))
+}
+
+fn ask(policy: &mut MemGuard, now: u64, plan: &mut Plan) {
+    decide(policy, Instant::from_ticks(now), plan);
+}
+
+#[test]
+fn all_but_spent_allowances_is_passed_on_and_every_answer_back() {
+    let pairs = [("bandwidth", "none, 19.2GB/s"), ("period", "10ns")];
+    let (mut policy, mut plan) = around_spy(&pairs, 12_800_000_000);
+    ask(&mut policy, 0, &mut plan);
+    let line = plan.line(CoreId(0));
+    assert_eq!((line.foreground[0].memory, line.allowance), (2, u64::MAX));
+    assert_eq!(plan.line(CoreId(1)).allowance, 3);
+    assert_eq!((plan.home(VcpuId(0)), plan.rehomed()), (Some(CoreId(1)), &[VcpuId(0)][..]));
+    assert_eq!(plan.errand, Some((VcpuId(7), Errand::Sample)));
+    assert_eq!((plan.wake, plan.wake_metered), (Instant::from_ticks(10), true));
+
+    let at = Instant::from_ticks(4);
+    policy.on_event(at, &ran(1, 4, 3));
+    policy.on_event(at, &Event::AllowanceSpent { core: CoreId(1) });
+    let mut changed = rig::busy_vcpu(0);
+    changed.bandwidth = 64_000_000_000;
+    policy.on_event(at, &Event::Changed(changed));
+    assert_eq!(figure_of(&policy, "heard"), 2);
+    ask(&mut policy, 4, &mut plan);
+    assert_eq!(plan.verdicts().len(), 1);
+    assert_eq!(plan.line(CoreId(0)).foreground[0].memory, 2, "what was refused counts for nothing");
+
+    ask(&mut policy, 20, &mut plan);
+    // Its three reads were one too many: one is owed.
+    assert_eq!(plan.line(CoreId(0)).foreground[0].memory, 4);
+    assert_eq!(plan.line(CoreId(1)).allowance, 6);
+    assert_eq!((plan.wake, plan.wake_metered), (Instant::from_ticks(25), false));
+    ask(&mut policy, 25, &mut plan);
+    assert_eq!((plan.wake, plan.wake_metered), (Instant::from_ticks(30), true));
+}
+
+fn figure_of(policy: &MemGuard, name: &str) -> u64 {
+    policy.figures().iter().find(|figure| figure.name == name).unwrap().value
+}
+
+#[test]
+fn periods_begin_at_nominal_instants_however_late_the_decision() {
+    let pairs = [
+        ("bandwidth", "none, 19.2GB/s"),
+        ("reservation", "hard"),
+        ("period", "10ns"),
+        ("spare", "proportional"),
+    ];
+    let (mut policy, mut plan) = around_spy(&pairs, 0);
+    ask(&mut policy, 0, &mut plan);
+    ask(&mut policy, 17, &mut plan);
+    assert_eq!(policy.cores_next, Instant::from_ticks(20));
+    ask(&mut policy, 43, &mut plan);
+    assert_eq!(policy.cores_next, Instant::from_ticks(50));
+    assert_eq!(figure_of(&policy, "regulated periods"), 2, "of missed periods one is replenished");
+    // All is used up at 44; whenever that is heard, the next period begins then.
+    policy.on_event(Instant::from_ticks(44), &ran(1, 44, 3));
+    ask(&mut policy, 48, &mut plan);
+    assert_eq!(policy.cores_next, Instant::from_ticks(54));
+    assert_eq!(plan.line(CoreId(1)).allowance, 6);
+    // Told again, or asked again, nothing changes.
+    policy.on_event(Instant::from_ticks(44), &Event::AllowanceSpent { core: CoreId(1) });
+    let before = plan.clone();
+    ask(&mut policy, 49, &mut plan);
+    assert_eq!((plan.line(CoreId(1)), plan.wake), (before.line(CoreId(1)), before.wake));
+}
+
+#[test]
+fn wrapped_policies_pass_the_hostile_machine() {
+    for entry in WRAPPED {
+        for seed in 0..40 {
+            hostile::try_hard(entry, &[], seed);
+            let pairs = [("bandwidth", "6.4GB/s"), ("period", "10ns")];
+            hostile::try_hard(entry, &pairs, seed);
+        }
+    }
+}
+
+#[test]
+fn entries_say_what_they_are() {
+    let entry = find("memguard+maracas").unwrap();
+    let inner = find("maracas").unwrap();
+    assert!(entry.needs.counters && entry.claims.partitioned && !entry.claims.work_conserving);
+    assert!(entry.summary.ends_with(inner.summary) && entry.paper.ends_with(inner.paper));
+    assert_eq!(entry.params[0].name, "bandwidth");
+    assert_eq!(entry.params.last().map(|p| p.name), inner.params.last().map(|p| p.name));
+    assert_eq!(entry.params.len(), settings::PARAMS.len() + inner.params.len());
+}

@@ -1,0 +1,124 @@
+//! What is known of the VCPUs: whether they have something to run, their meters, and the memory
+//! budgets of those that have one.
+
+use alloc::vec::Vec;
+use maracas_core::contract::{End, Mode, Stint};
+use maracas_core::dispatch::Readings;
+use maracas_core::{Duration, Instant, VcpuId};
+
+/// One VCPU, as far as it was told.
+#[derive(Clone, Default, Debug)]
+struct Known {
+    /// When it had something to run for the last time, and when nothing.
+    awake: Option<Instant>,
+    asleep: Option<Instant>,
+    meters: [Duration; 2],
+    /// Reads of memory.
+    memory: u64,
+    /// Reads a period; 0 = as many as it likes.
+    quota: u64,
+    /// `memory` when its period began.
+    base: u64,
+}
+
+impl Known {
+    const fn mark(&self) -> u64 {
+        if self.quota == 0 { u64::MAX } else { self.base.saturating_add(self.quota) }
+    }
+}
+
+/// All VCPUs, by id.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Vcpus {
+    known: Vec<Known>,
+    /// Budgets that were asked for and not yet answered by the inner policy.
+    asked: Vec<(VcpuId, u64)>,
+}
+
+impl Vcpus {
+    fn of(&mut self, vcpu: VcpuId) -> &mut Known {
+        let index = vcpu.0 as usize;
+        if self.known.len() <= index {
+            self.known.resize_with(index + 1, Known::default);
+        }
+        &mut self.known[index]
+    }
+
+    pub(super) fn woke(&mut self, vcpu: VcpuId, at: Instant) {
+        let known = self.of(vcpu);
+        known.awake = known.awake.max(Some(at));
+    }
+    pub(super) fn ran(&mut self, stint: &Stint) {
+        let known = self.of(stint.vcpu);
+        known.meters[stint.mode as usize] += stint.usage.service;
+        known.memory += stint.usage.reads;
+        match stint.end {
+            End::Blocked | End::Exited => known.asleep = known.asleep.max(Some(stint.to)),
+            End::Preempted | End::MarkReached | End::MemorySpent | End::Moved | End::Metered => {
+                known.awake = known.awake.max(Some(stint.to));
+            }
+        }
+    }
+    pub(super) fn left(&mut self, vcpu: VcpuId) {
+        let known = self.of(vcpu);
+        (known.awake, known.quota) = (None, 0);
+        self.asked.retain(|(asking, _)| *asking != vcpu);
+    }
+
+    /// It asks for so many reads a period, 0 = no limit.
+    pub(super) fn ask(&mut self, vcpu: VcpuId, quota: u64) {
+        self.asked.push((vcpu, quota));
+    }
+    /// What it asked for first was granted or refused. True if its mark changed.
+    pub(super) fn answered(&mut self, vcpu: VcpuId, granted: bool) -> bool {
+        let place = self.asked.iter().position(|(asking, _)| *asking == vcpu);
+        let Some((_, quota)) = place.map(|place| self.asked.remove(place)) else { return false };
+        granted && self.limit(vcpu, quota)
+    }
+    /// Gives it so many reads a period, 0 = no limit. True if its mark changed.
+    pub(super) fn limit(&mut self, vcpu: VcpuId, quota: u64) -> bool {
+        let known = self.of(vcpu);
+        let before = known.mark();
+        if known.quota == 0 {
+            known.base = known.memory;
+        }
+        // What it read while that was allowed is not owed.
+        known.base = known.base.max(known.memory.saturating_sub(quota));
+        known.quota = quota;
+        known.mark() != before
+    }
+    /// Whether anyone has a budget.
+    pub(super) fn any_limited(&self) -> bool {
+        self.known.iter().any(|known| known.quota > 0)
+    }
+    /// Everyone's budget anew. Reads beyond a mark are owed to the new period. True if a mark
+    /// changed.
+    pub(super) fn replenish(&mut self) -> bool {
+        let mut changed = false;
+        for known in self.known.iter_mut().filter(|known| known.quota > 0) {
+            let base = known.mark().min(known.memory);
+            changed |= base != known.base;
+            known.base = base;
+        }
+        changed
+    }
+    /// Reading of its memory meter up to which it may run.
+    pub(super) fn mark(&self, vcpu: VcpuId) -> u64 {
+        self.known.get(vcpu.0 as usize).map_or(u64::MAX, Known::mark)
+    }
+}
+
+impl Readings for Vcpus {
+    /// Told late, an event may be overtaken by later ones: the latest word counts, and of two of
+    /// one instant the wake.
+    fn runnable(&self, vcpu: VcpuId) -> bool {
+        let known = self.known.get(vcpu.0 as usize);
+        known.is_some_and(|known| known.awake.is_some() && known.awake >= known.asleep)
+    }
+    fn meter(&self, vcpu: VcpuId, mode: Mode) -> Duration {
+        self.known.get(vcpu.0 as usize).map_or(Duration::ZERO, |known| known.meters[mode as usize])
+    }
+    fn memory(&self, vcpu: VcpuId) -> u64 {
+        self.known.get(vcpu.0 as usize).map_or(0, |known| known.memory)
+    }
+}

@@ -1,0 +1,85 @@
+//! Where experiments run their scenarios.
+
+use crate::{Error, Run, pool};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A scenario to be run: the text of a file that `maracas sim` runs just as well.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Setup {
+    /// What it is called within its experiment; also the stem of its file.
+    pub name: String,
+    /// TOML, as `docs/scenario.md` says.
+    pub text: String,
+}
+
+impl Setup {
+    /// A scenario.
+    pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { name: name.into(), text: text.into() }
+    }
+}
+
+/// Runs scenarios, several at once, and remembers them.
+pub struct Lab<'a> {
+    jobs: usize,
+    seeds: Option<usize>,
+    progress: &'a (dyn Fn(usize, usize) + Sync),
+    begun: AtomicUsize,
+    done: AtomicUsize,
+    setups: Mutex<Vec<Setup>>,
+}
+
+impl<'a> Lab<'a> {
+    /// A lab of `jobs` threads. `seeds` takes the place of the number of seeds that an experiment
+    /// would take. `progress` hears of every run that is over: how many are, of how many that are
+    /// known to come.
+    pub fn new(
+        jobs: usize,
+        seeds: Option<usize>,
+        progress: &'a (dyn Fn(usize, usize) + Sync),
+    ) -> Self {
+        Self {
+            jobs,
+            seeds,
+            progress,
+            begun: AtomicUsize::new(0),
+            done: AtomicUsize::new(0),
+            setups: Mutex::new(Vec::new()),
+        }
+    }
+    /// How many seeds an experiment shall take that by itself takes `usual`.
+    pub fn seeds(&self, usual: usize) -> usize {
+        self.seeds.unwrap_or(usual).max(1)
+    }
+    /// Runs all of them; the runs come in the order of the scenarios.
+    ///
+    /// # Errors
+    /// The first that cannot be read or is refused, by its name.
+    pub fn run(&self, setups: &[Setup]) -> Result<Vec<Run>, Error> {
+        self.setups().extend_from_slice(setups);
+        self.begun.fetch_add(setups.len(), Ordering::Relaxed);
+        let done = || {
+            let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+            (self.progress)(done, self.begun.load(Ordering::Relaxed));
+        };
+        pool::map(setups, self.jobs, &done, Run::of).into_iter().collect()
+    }
+    /// Runs one.
+    ///
+    /// # Errors
+    /// As [`Lab::run`].
+    pub fn run_one(&self, setup: Setup) -> Result<Run, Error> {
+        let mut runs = self.run(&[setup])?;
+        runs.pop().ok_or_else(|| Error("one scenario gives one run".into()))
+    }
+    /// Every scenario that was run since the last call, in order.
+    pub fn take_setups(&self) -> Vec<Setup> {
+        std::mem::take(&mut *self.setups())
+    }
+
+    fn setups(&self) -> std::sync::MutexGuard<'_, Vec<Setup>> {
+        // A list is whole whatever happened to the thread that held it.
+        self.setups.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}

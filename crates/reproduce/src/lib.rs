@@ -1,0 +1,146 @@
+//! The papers' experiments, run again: every table and figure with the published numbers beside
+//! ours.
+//!
+//! Here stand the experiments, one file each, and what they share: scenarios that are run
+//! ([`Lab`]), tables, verdicts and figures ([`findings`], [`figure`]), statistics ([`stats`]) and
+//! the generated parts of a document ([`document`]). Here never stands a policy, a machine or a
+//! model: an experiment is a list of scenario files, which `maracas sim` runs just as well, and
+//! what is read off their reports. No clock, no file, no output either: whoever calls writes.
+//!
+//! This room stands above `policies`, `sim`, `scenario` and `trace`, which it imports, and below
+//! the command line.
+//!
+//! # An experiment
+//! * *Calibrates* where a free parameter was fitted to the published numbers that it is then held
+//!   against; *predicts* where nothing was.
+//! * The same bytes each time: seeds are part of the scenarios, and results do not depend on how
+//!   many threads run them.
+//! * A number that is not met is shown with the reason; nothing is tuned beyond what
+//!   [`Experiment::free`] says.
+#![forbid(unsafe_code)]
+
+pub mod document;
+pub mod figure;
+pub mod findings;
+mod lab;
+mod maracas;
+mod memguard;
+mod pool;
+mod run;
+pub mod stats;
+
+pub use findings::Findings;
+pub use lab::{Lab, Setup};
+pub use run::Run;
+
+use std::fmt;
+
+/// One experiment of a paper.
+#[derive(Clone, Copy, Debug)]
+pub struct Experiment {
+    /// The word users write: the paper and its figure or table.
+    pub name: &'static str,
+    /// What it is about, in a few words.
+    pub title: &'static str,
+    /// What is done and measured, in sentences.
+    pub summary: &'static str,
+    /// Paper, figure or table, section.
+    pub source: &'static str,
+    /// Whether anything was fitted to what it is held against.
+    pub kind: Kind,
+    /// What the paper leaves open and we chose or fitted, with the values.
+    pub free: &'static str,
+    /// Runs it.
+    pub run: fn(&Lab<'_>) -> Result<Findings, Error>,
+}
+
+/// Whether anything was fitted to the numbers that an experiment is held against.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Something was: agreement shows that the model can say it.
+    Calibrates,
+    /// Nothing was: agreement is evidence.
+    Predicts,
+}
+
+impl Kind {
+    /// The word in documents.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Calibrates => "calibrates",
+            Self::Predicts => "predicts",
+        }
+    }
+}
+
+/// The experiments of each paper.
+const PAPERS: &[&[Experiment]] = &[maracas::EXPERIMENTS, memguard::EXPERIMENTS];
+
+/// Every experiment, in the order of the papers.
+pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
+    PAPERS.iter().copied().flatten()
+}
+
+/// The experiment of this name.
+pub fn find(name: &str) -> Option<&'static Experiment> {
+    experiments().find(|experiment| experiment.name == name)
+}
+
+/// Why an experiment could not be run, in one line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Error(pub String);
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn experiments_have_names_of_their_own_and_say_what_they_are() {
+        for (place, experiment) in experiments().enumerate() {
+            let named = |name: &str| experiments().position(|other| other.name == name);
+            assert_eq!(named(experiment.name), Some(place), "{} is there twice", experiment.name);
+            assert!(experiment.summary.ends_with('.'), "{}", experiment.name);
+            assert!(!experiment.source.is_empty() && !experiment.free.is_empty());
+        }
+        assert!(find("maracas-fig4").is_some() && find("fig4").is_none());
+    }
+
+    #[test]
+    fn every_experiment_of_the_maracas_paper_is_there() {
+        // Spec G.5: X1 to X7, Figures 2 and 5, the background rules, MEM_PERIOD and DMA.
+        let wanted = [
+            "fig2", "fig4", "table2", "fig5", "fig6", "fig7", "fig8", "fig9", "fig10", "rules",
+            "period", "dma",
+        ];
+        for name in wanted {
+            assert!(find(&format!("maracas-{name}")).is_some(), "{name} is missing");
+        }
+    }
+
+    #[test]
+    fn every_experiment_of_the_memguard_slides_is_there() {
+        let wanted = [
+            "rmin",
+            "slowdown",
+            "isolation",
+            "reclaim",
+            "spare",
+            "rmin-sweep",
+            "reservation",
+            "weights",
+            "underrun",
+            "maracas",
+        ];
+        for name in wanted {
+            assert!(find(&format!("memguard-{name}")).is_some(), "{name} is missing");
+        }
+    }
+}

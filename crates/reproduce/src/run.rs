@@ -1,0 +1,162 @@
+//! One scenario, simulated.
+
+use crate::{Error, Setup};
+use maracas_core::journal::Header;
+use maracas_core::memory::LINE_BYTES;
+use maracas_core::{Instant, VcpuId};
+use maracas_scenario::Scenario;
+use maracas_sim::memory::SharedMemory;
+use maracas_sim::{Options, Outcome, Overheads};
+use maracas_trace::report::{Counts, TaskReport};
+use maracas_trace::{Metrics, Report};
+
+/// What a scenario came to.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// What was observed: the report that `maracas sim` prints.
+    pub report: Report,
+    /// What the simulator counted.
+    pub outcome: Outcome,
+}
+
+impl Run {
+    /// Simulates `setup` as `maracas sim` does.
+    ///
+    /// # Errors
+    /// Where it cannot be read, names no policy, or is refused.
+    pub fn of(setup: &Setup) -> Result<Self, Error> {
+        let fail = |why: &dyn std::fmt::Display| Error(format!("{}: {why}", setup.name));
+        let scenario = Scenario::parse(&setup.text, &setup.name).map_err(|why| fail(&why))?;
+        let name = &scenario.policy.name;
+        let entry = maracas_policies::find(name)
+            .ok_or_else(|| fail(&format_args!("there is no policy \"{name}\"")))?;
+        let params = &scenario.policy.params;
+        params.check(entry.params).map_err(|(name, why)| fail(&format_args!("{name}: {why}")))?;
+        let cores = scenario.platform.cores.ok_or_else(|| fail(&"it names no cores"))?;
+        let mut system = scenario.system(cores).map_err(|why| fail(&why))?;
+        let first = VcpuId(system.vcpus.len() as u32);
+        system.vcpus.extend((entry.carriers)(&system, params, first));
+        let programs = scenario.sim_programs();
+        let start = maracas_sim::at_start(&system, &programs);
+        let mut policy = (entry.build)(&start, params)
+            .map_err(|verdict| fail(&format_args!("refused: {}", verdict.objections.join("; "))))?;
+        let names = start.vcpus.iter().map(|vcpu| name_of(&scenario, vcpu.id)).collect();
+        let header = Header {
+            policy: entry.name.to_string(),
+            params: params.clone(),
+            system: start.clone(),
+            names,
+            machine: "sim".into(),
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            seed: scenario.run.seed,
+        };
+        let mut metrics = Metrics::new(&header);
+        for vcpu in system.vcpus.iter().filter(|vcpu| !start.vcpus.contains(vcpu)) {
+            metrics.name(vcpu.id, &name_of(&scenario, vcpu.id));
+        }
+        let options = options(&scenario).ok_or_else(|| fail(&"it names no duration"))?;
+        let policy = policy.as_mut();
+        let outcome = match scenario.sim_memory() {
+            Some(memory) => {
+                let model = SharedMemory::new(&system, &memory);
+                maracas_sim::run_with(&system, &programs, policy, &options, &mut metrics, model)
+            }
+            None => maracas_sim::run(&system, &programs, policy, &options, &mut metrics),
+        };
+        if let Some((vcpu, Err(why))) =
+            outcome.admissions.iter().find(|(_, answer)| answer.is_err())
+        {
+            let vcpu = name_of(&scenario, *vcpu);
+            return Err(fail(&format_args!("{vcpu} was refused when it arrived: {why}")));
+        }
+        metrics.figures(&policy.figures());
+        Ok(Self { report: metrics.report(outcome.end), outcome })
+    }
+
+    /// The report of a VCPU.
+    ///
+    /// # Panics
+    /// Where the scenario has none of this name: the experiment is wrong.
+    pub fn task(&self, name: &str) -> &TaskReport {
+        let found = self.report.tasks.iter().find(|task| task.name == name);
+        found.unwrap_or_else(|| panic!("no VCPU is called {name}"))
+    }
+    /// What a VCPU did on budget.
+    ///
+    /// # Panics
+    /// As [`Run::task`].
+    pub fn foreground(&self, name: &str) -> Counts {
+        self.task(name).foreground
+    }
+    /// What a VCPU did on surplus time.
+    ///
+    /// # Panics
+    /// As [`Run::task`].
+    pub fn background(&self, name: &str) -> Counts {
+        self.task(name).background
+    }
+    /// What a VCPU did in both modes.
+    ///
+    /// # Panics
+    /// As [`Run::task`].
+    pub fn all(&self, name: &str) -> Counts {
+        self.foreground(name).plus(&self.background(name))
+    }
+    /// Mean latency of all requests in cycles, as the memory controller's counters say.
+    pub fn latency(&self) -> f64 {
+        let memory = self.outcome.memory.as_ref().filter(|counted| counted.requests > 0);
+        memory.map_or(0.0, |counted| counted.occupancy as f64 / counted.requests as f64)
+    }
+    /// All requests that the controller took, from cores and devices.
+    pub fn requests(&self) -> f64 {
+        self.outcome.memory.as_ref().map_or(0.0, |counted| counted.requests as f64)
+    }
+    /// Requests that the cores' own counters saw.
+    pub fn requests_by_cores(&self) -> f64 {
+        let by_core = self.outcome.memory.iter().flat_map(|counted| &counted.by_core);
+        by_core.map(|requests| *requests as f64).sum()
+    }
+    /// Bytes of all requests, in 1e9.
+    pub fn traffic_gb(&self) -> f64 {
+        self.requests() * LINE_BYTES as f64 / 1e9
+    }
+    /// How long the run lasted, in seconds.
+    pub fn seconds(&self) -> f64 {
+        self.report.duration_ns as f64 / 1e9
+    }
+    /// The sum of what the policy counted under `name`.
+    pub fn figure(&self, name: &str) -> u64 {
+        let figures = self.report.figures.iter().filter(|figure| figure.name == name);
+        figures.map(|figure| figure.value).sum()
+    }
+    /// How long all cores together were throttled, in seconds.
+    pub fn throttled_s(&self) -> f64 {
+        self.report.cores.iter().map(|core| core.throttled_ns as f64 / 1e9).sum()
+    }
+}
+
+/// A VCPU's name; a carrier's is its number.
+fn name_of(scenario: &Scenario, vcpu: VcpuId) -> String {
+    let named = scenario.vcpus.get(vcpu.0 as usize);
+    named.map_or_else(|| vcpu.to_string(), |spec| spec.name.clone())
+}
+
+/// How the scenario says that it is to be simulated.
+fn options(scenario: &Scenario) -> Option<Options> {
+    let charged = scenario.overheads;
+    let until = Instant::ZERO.saturating_add(scenario.run.duration?);
+    Some(Options {
+        seed: scenario.run.seed,
+        overheads: Overheads {
+            context_switch: charged.context_switch,
+            migration: charged.migration,
+            decision: charged.decision,
+            release: charged.release,
+            sample: charged.sample,
+            lock: charged.lock,
+            structure: charged.structure,
+            page_copy: charged.page_copy,
+        },
+        ..Options::new(until)
+    })
+}

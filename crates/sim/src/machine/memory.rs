@@ -1,0 +1,141 @@
+//! Memory meters and the contention model: who runs goes in, speeds and counts come out.
+
+use super::Machine;
+use crate::memory::{Contention, Resident};
+use crate::workload::NONE;
+use maracas_core::contract::{End, Event, Observer, Usage};
+use maracas_core::dispatch::Readings;
+use maracas_core::{CoreId, CoreSet, Duration, Instant, VcpuId};
+
+/// A core's memory meter and what it is held against.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MemoryMeter {
+    /// Reads of memory by whoever ran here.
+    pub(super) reads: u64,
+    /// The memory mark of the VCPU that runs.
+    pub(super) until: u64,
+    /// The allowance that was last told as spent.
+    told: u64,
+    /// What the running stint counted so far.
+    counted: Usage,
+}
+
+impl MemoryMeter {
+    pub(super) const NEW: Self = Self {
+        reads: 0,
+        until: u64::MAX,
+        told: u64::MAX,
+        counted: Usage {
+            service: Duration::ZERO,
+            references: 0,
+            reads: 0,
+            writes: 0,
+            instructions: 0,
+        },
+    };
+}
+
+impl<O: Observer, C: Contention> Machine<'_, O, C> {
+    /// Lets the program on `core` progress for `time`, counts what it does to memory, and returns
+    /// its work.
+    #[inline]
+    pub(super) fn progress(&mut self, core: usize, time: Duration) -> Duration {
+        if !C::CONTENDS {
+            return time;
+        }
+        let progress = self.contention.advance(CoreId(core as u16), time);
+        let meter = &mut self.meters[core];
+        meter.reads += progress.counted.reads;
+        meter.counted.add(&progress.counted);
+        self.demands.of_mut(self.cores[core].running).memory += progress.counted.reads;
+        progress.work
+    }
+
+    /// What the stint that ends counted; the next begins at nothing.
+    #[inline]
+    pub(super) fn take_counts(&mut self, core: usize) -> Usage {
+        if C::CONTENDS { std::mem::take(&mut self.meters[core].counted) } else { Usage::default() }
+    }
+
+    /// When a memory meter reaches what it is held against: the core's its allowance, or the
+    /// running VCPU's its mark. The core must be settled.
+    #[inline]
+    pub(super) fn memory_due(&self, core: usize) -> Instant {
+        let meter = &self.meters[core];
+        let allowance = self.plan.line(CoreId(core as u16)).allowance;
+        let own = &self.cores[core];
+        let mut left = u64::MAX;
+        if allowance != u64::MAX {
+            left = allowance.saturating_sub(meter.reads);
+        }
+        if meter.until != u64::MAX {
+            let read = self.demands.memory(VcpuId(own.running));
+            left = left.min(meter.until.saturating_sub(read));
+        }
+        if left == u64::MAX {
+            return Instant::NEVER;
+        }
+        let time = self.contention.time_to_read(CoreId(core as u16), left);
+        self.now.max(own.stalled).saturating_add(time)
+    }
+
+    /// Whether the running VCPU must stop because a memory meter is where it may not go beyond.
+    #[inline]
+    pub(super) fn memory_end(&self, core: usize) -> Option<End> {
+        if !C::CONTENDS {
+            return None;
+        }
+        let meter = &self.meters[core];
+        if meter.until != u64::MAX
+            && self.demands.memory(VcpuId(self.cores[core].running)) >= meter.until
+        {
+            return Some(End::MemorySpent);
+        }
+        let allowance = self.plan.line(CoreId(core as u16)).allowance;
+        (meter.reads >= allowance).then_some(End::Preempted)
+    }
+
+    /// Tells of each of `cores` whose meter is at its allowance or beyond, once an allowance.
+    pub(super) fn tell_spent(&mut self, cores: CoreSet) {
+        for id in cores.iter() {
+            let allowance = self.plan.line(id).allowance;
+            let meter = &mut self.meters[id.0 as usize];
+            if allowance == u64::MAX || meter.reads < allowance {
+                // Open again: should it be closed by the same allowance, that is news.
+                meter.told = u64::MAX;
+            } else if meter.told != allowance {
+                meter.told = allowance;
+                self.tell(id.0 as usize, Event::AllowanceSpent { core: id });
+            }
+        }
+    }
+
+    /// Asks the contention model anew where other programs run than before, or it wants to be.
+    pub(super) fn resolve_contention(&mut self) {
+        self.set_changed = false;
+        let mut same = self.contention.next_change() > self.now;
+        for core in 0..self.cores.len() {
+            self.settle(core);
+            let running = self.cores[core].running;
+            let resident = (running != NONE).then(|| Resident {
+                vcpu: VcpuId(running),
+                program: self.demands.current(running),
+            });
+            same &= self.residents[core] == resident;
+            self.residents[core] = resident;
+        }
+        if !same {
+            self.contention.resolve(self.now, &self.residents);
+        }
+        for core in 0..self.cores.len() {
+            self.retime(core);
+        }
+    }
+
+    /// Brings every counter up to now.
+    pub(super) fn settle_all(&mut self) {
+        for core in 0..self.cores.len() {
+            self.settle(core);
+        }
+    }
+}

@@ -1,0 +1,446 @@
+//! A region of a cache: colours (or ways) that the same parts of the cache have in common. Here is
+//! who holds how much of one, and how that moves.
+//!
+//! While a region fills up, by dose (lines that came), its sets keep S = kept(T) lines of the T
+//! that ever came; a line that finds its set full overwrites another of the set. With constant
+//! rates of coming lines, a_i the share of program i, this is
+//!
+//! ```text
+//! dE_i/dT = a_i - (1 - dS/dT) E_i / S
+//! E_i(T)  = a_i S(T) + (E_i(T0) - a_i S(T0)) exp(worn(T0) - worn(T))
+//! ```
+//!
+//! which is E_i += m_i dt while all sets have room, and when none has, E -> E* + (E0 - E*)
+//! exp(-M dt / P) as of West, Zaroo, Waldspurger and Zhang ("Online Cache Modeling for Commodity
+//! Multicore Processors", 2010). In between some sets are full already: the binomial of [`Sets`].
+//!
+//! Under random replacement all lines of a region are alike. Under LRU the region is a stack of
+//! lines by age, of which the upper T_k keep kept(T_k), and what comes pushes all of it down. On top
+//! is what those who run have used since they were switched in, shared by them as above; below, what
+//! programs used when they ran before and have not used since, by the time of that.
+
+use super::sets::Sets;
+use maracas_core::memory::Replacement;
+use std::cell::Cell;
+
+/// A program holds what it can within this many lines: lines are whole.
+const HALF_A_LINE: f64 = 0.5;
+/// Layers that a stack may have before some of one program become one: enough that each holds a
+/// small share of the region.
+const LAYERS: usize = 24;
+
+/// What one running program brings into a region.
+#[derive(Clone, Debug)]
+pub(super) struct Inflow {
+    pub(super) program: usize,
+    /// Lines per nanosecond.
+    pub(super) rate: f64,
+    /// The share of its lines that it uses again per nanosecond.
+    pub(super) reuse: f64,
+    /// Lines of its working set that fall here.
+    pub(super) wanted: f64,
+    /// Lines of them that it can hold at most, alone. What it misses beyond replaces its own.
+    pub(super) limit: f64,
+}
+
+/// A region.
+#[derive(Clone, Debug)]
+pub(super) struct Region {
+    /// In which of the caches.
+    pub(super) cache: usize,
+    /// Its colours (or ways).
+    pub(super) bits: u64,
+    pub(super) lines: f64,
+    /// In how many sets these lines stand.
+    pub(super) sets: f64,
+    /// Lines held, by program.
+    pub(super) held: Vec<f64>,
+    /// By program: the share of its misses that fell here when it was asked for last.
+    pub(super) missed: Vec<Cell<f64>>,
+    /// LRU: who used how many lines last in one go, the latest first.
+    stack: Vec<Layer>,
+    /// LRU: how many layers on top are those of programs that run.
+    top: usize,
+}
+
+/// Lines of a program that it used last while it ran once.
+#[derive(Clone, Copy, Debug)]
+struct Layer {
+    program: usize,
+    lines: f64,
+}
+
+/// Where a region stands on the curve of its sets, seen by the programs that run.
+struct Stand {
+    /// Lines of those who share evictions.
+    total: f64,
+    trials: f64,
+    /// Lines per nanosecond that come.
+    inflow: f64,
+    /// Those who run hold together what they can: they take lines from each other alone, in those
+    /// sets on which more of their lines fall than these have ways.
+    crowded: bool,
+    /// Only lines used since their programs were switched in share evictions.
+    young: bool,
+}
+
+impl Stand {
+    /// The share of coming lines that overwrite another, per line of those who share evictions.
+    fn taken(&self, sets: &Sets) -> f64 {
+        match (self.total > 0.0, self.crowded) {
+            (false, _) => 0.0,
+            (true, true) => 1.0 / self.total,
+            (true, false) => (1.0 - sets.room(self.trials)).max(0.0) / self.total,
+        }
+    }
+}
+
+impl Region {
+    pub(super) fn new(cache: usize, bits: u64, programs: usize) -> Self {
+        let (held, missed) = (vec![0.0; programs], vec![Cell::new(0.0); programs]);
+        Self { cache, bits, lines: 0.0, sets: 0.0, held, missed, stack: Vec::new(), top: 0 }
+    }
+
+    /// The part of this region within `bits`, with its share of everybody's lines.
+    pub(super) fn part(&self, bits: u64) -> Self {
+        let bits = self.bits & bits;
+        let share = f64::from(bits.count_ones()) / f64::from(self.bits.count_ones());
+        let mut part = Self { bits, ..self.clone() };
+        part.held.iter_mut().for_each(|lines| *lines *= share);
+        part.missed.iter_mut().for_each(|missed| *missed.get_mut() *= share);
+        part.stack.iter_mut().for_each(|layer| layer.lines *= share);
+        part
+    }
+
+    /// `program` has no lines here any more.
+    pub(super) fn empty(&mut self, program: usize) {
+        self.held[program] = 0.0;
+        self.stack.iter_mut().filter(|layer| layer.program == program).for_each(|layer| {
+            layer.lines = 0.0;
+        });
+    }
+
+    pub(super) fn occupied(&self) -> f64 {
+        self.held.iter().sum()
+    }
+
+    /// For LRU: `time` passes in which programs use their lines again.
+    fn used(&mut self, time: f64, inflows: &[Inflow]) {
+        for inflow in inflows {
+            let program = inflow.program;
+            let place = self.stack[..self.top].iter().position(|layer| layer.program == program);
+            if let Some(place) = place {
+                self.stack[..=place].rotate_right(1);
+            } else {
+                self.stack.insert(0, Layer { program, lines: 0.0 });
+                self.top += 1;
+            }
+        }
+        self.top = inflows.len();
+        let (top, below) = self.stack.split_at_mut(self.top);
+        for layer in below {
+            let Some(at) = top.iter().position(|other| other.program == layer.program) else {
+                continue;
+            };
+            // The first of `inflows` came to the front first.
+            let stays = layer.lines * (-inflows[inflows.len() - 1 - at].reuse * time).exp();
+            let stays = if stays < HALF_A_LINE { 0.0 } else { stays };
+            top[at].lines += layer.lines - stays;
+            layer.lines = stays;
+        }
+        self.tidy();
+    }
+
+    /// Keeps the stack short: without empty layers, and with few for each program.
+    fn tidy(&mut self) {
+        let mut place = 0;
+        let top = self.top;
+        self.stack.retain(|layer| {
+            place += 1;
+            place <= top || layer.lines > 0.0
+        });
+        while self.stack.len() > LAYERS.max(2 * self.held.len()) {
+            // The two of one program that hold least together become one, as old as the older.
+            let below = self.top..self.stack.len();
+            let next = |at: usize| {
+                let same = |other: &usize| self.stack[*other].program == self.stack[at].program;
+                (at + 1..self.stack.len()).find(same).map(|other| (at, other))
+            };
+            let lines =
+                |(one, other): &(usize, usize)| self.stack[*one].lines + self.stack[*other].lines;
+            let pairs = below.filter_map(next);
+            let Some((one, other)) = pairs.min_by(|a, b| lines(a).total_cmp(&lines(b))) else {
+                return;
+            };
+            self.stack[other].lines += self.stack[one].lines;
+            self.stack.remove(one);
+        }
+    }
+
+    fn together(&self, inflows: &[Inflow]) -> f64 {
+        inflows.iter().map(|inflow| self.held[inflow.program]).sum()
+    }
+    /// What those who run can hold together.
+    fn together_at_most(&self, sets: &Sets, inflows: &[Inflow]) -> f64 {
+        let wanted: f64 = inflows.iter().map(|inflow| inflow.wanted).sum();
+        sets.kept(sets.trials_of(wanted / self.sets)) * self.sets
+    }
+    /// Lines of a running program among which evictions are shared.
+    fn sharing(&self, young: bool, inflow: &Inflow) -> f64 {
+        if !young {
+            return self.held[inflow.program];
+        }
+        let mut top = self.stack[..self.top].iter();
+        top.find(|layer| layer.program == inflow.program).map_or(0.0, |layer| layer.lines)
+    }
+    fn holds_all(&self, inflow: &Inflow) -> bool {
+        self.held[inflow.program] + HALF_A_LINE >= inflow.limit
+    }
+
+    /// Nothing comes that would change anything.
+    fn rests(&self, inflows: &[Inflow]) -> bool {
+        inflows.iter().all(|inflow| inflow.rate <= 0.0 || self.holds_all(inflow))
+    }
+
+    /// Where the region stands. Who holds all it can brings no more than others take from it, so
+    /// `inflows` are cut to that.
+    fn stand(&self, sets: &Sets, replacement: Replacement, inflows: &mut [Inflow]) -> Stand {
+        let together = self.together(inflows);
+        let crowded = together + HALF_A_LINE >= self.together_at_most(sets, inflows);
+        let young = replacement == Replacement::Lru && !crowded;
+        let total = match replacement {
+            _ if crowded => together,
+            Replacement::Random => self.occupied(),
+            Replacement::Lru => inflows.iter().map(|inflow| self.sharing(young, inflow)).sum(),
+        };
+        let trials = sets.trials(total / self.sets);
+        let mut stand = Stand { total, trials, inflow: 0.0, crowded, young };
+        let taken = stand.taken(sets);
+        let (mut others, mut replaced) = (0.0, 0.0);
+        for inflow in inflows.iter() {
+            if self.holds_all(inflow) {
+                replaced += self.sharing(young, inflow) * taken;
+            } else {
+                others += inflow.rate;
+            }
+        }
+        // They replace also what they take from each other: R = replaced (others + R).
+        let loss = if others > 0.0 { others / (1.0 - replaced).max(f64::EPSILON) } else { 0.0 };
+        for inflow in inflows.iter_mut().filter(|inflow| self.holds_all(inflow)) {
+            inflow.rate = inflow.rate.min(self.sharing(young, inflow) * taken * loss);
+        }
+        stand.inflow = inflows.iter().map(|inflow| inflow.rate).sum();
+        stand
+    }
+
+    /// Lets `time` nanoseconds pass.
+    pub(super) fn advance(
+        &mut self,
+        sets: &Sets,
+        replacement: Replacement,
+        time: f64,
+        inflows: &mut [Inflow],
+    ) {
+        if time <= 0.0 {
+            return;
+        }
+        if replacement == Replacement::Lru {
+            self.used(time, inflows);
+        }
+        if self.rests(inflows) {
+            return;
+        }
+        let mut left = time;
+        // Each stretch but the last ends where one program, or all, have come to hold all they can.
+        for stretch in 0..=inflows.len() + 1 {
+            let stand = self.stand(sets, replacement, inflows);
+            if stand.inflow <= 0.0 {
+                return;
+            }
+            let full = if stretch <= inflows.len() {
+                self.first_full(sets, &stand, left, inflows)
+            } else {
+                left
+            };
+            self.pass(sets, replacement, &stand, full, inflows);
+            left -= full;
+            if left <= 0.0 {
+                return;
+            }
+        }
+    }
+
+    /// By what share a line is still there after `time`, and how many there then are.
+    fn after(&self, sets: &Sets, stand: &Stand, time: f64) -> (f64, f64) {
+        if stand.crowded {
+            return ((-stand.inflow * time / stand.total).exp(), stand.total);
+        }
+        let later = stand.trials + sets.trials_of(stand.inflow * time / self.sets);
+        ((sets.worn(stand.trials) - sets.worn(later)).exp(), sets.kept(later) * self.sets)
+    }
+    /// Lines of a running program then, of those that share evictions.
+    fn sharing_after(&self, stand: &Stand, (stays, total): (f64, f64), inflow: &Inflow) -> f64 {
+        let share = inflow.rate / stand.inflow;
+        share * total + (self.sharing(stand.young, inflow) - share * stand.total) * stays
+    }
+
+    /// When the first program, or all together, come to hold all they can; `time` at the latest.
+    fn first_full(&self, sets: &Sets, stand: &Stand, time: f64, inflows: &[Inflow]) -> f64 {
+        let at_most = self.together_at_most(sets, inflows);
+        let over = |time: f64| {
+            let after = self.after(sets, stand, time);
+            let mut together = 0.0;
+            inflows.iter().any(|inflow| {
+                let mine = self.sharing(stand.young, inflow);
+                let others = self.held[inflow.program] - mine;
+                let held = others + self.sharing_after(stand, after, inflow);
+                together += held;
+                held > inflow.limit && !self.holds_all(inflow)
+            }) || together > at_most && !stand.crowded
+        };
+        if !over(time) {
+            return time;
+        }
+        let (mut low, mut high) = (0.0, time);
+        while (high - low) * stand.inflow > HALF_A_LINE / 2.0 {
+            let middle = (low + high) / 2.0;
+            if over(middle) { high = middle } else { low = middle }
+        }
+        high
+    }
+
+    /// Lets `time` pass in which no program comes to hold all it can.
+    fn pass(
+        &mut self,
+        sets: &Sets,
+        replacement: Replacement,
+        stand: &Stand,
+        time: f64,
+        inflows: &[Inflow],
+    ) {
+        let after = self.after(sets, stand, time);
+        for inflow in inflows {
+            let mine = self.sharing(stand.young, inflow);
+            let (held, others) = (self.held[inflow.program], self.held[inflow.program] - mine);
+            let later = others + self.sharing_after(stand, after, inflow);
+            self.held[inflow.program] = later.clamp(0.0, inflow.limit.max(held));
+        }
+        match replacement {
+            Replacement::Lru => {
+                let more = sets.trials_of(stand.inflow * time / self.sets);
+                self.sink(sets, stand, more, after.0);
+            }
+            Replacement::Random if stand.crowded => {}
+            Replacement::Random => {
+                let runs = |program| inflows.iter().any(|inflow| inflow.program == program);
+                for (program, held) in self.held.iter_mut().enumerate() {
+                    *held *= if *held > 0.0 && !runs(program) { after.0 } else { 1.0 };
+                }
+            }
+        }
+    }
+
+    /// All below the top sinks by so many trials; in a crowd those who run only lose lines to each
+    /// other, of which the share `stays` is left. On top is what they then hold besides.
+    fn sink(&mut self, sets: &Sets, stand: &Stand, more: f64, stays: f64) {
+        let (top, below) = self.stack.split_at_mut(self.top);
+        let mut above = stand.total;
+        let mut kept_above = sets.kept(stand.trials + more) * self.sets;
+        for on_top in top.iter_mut() {
+            let own = below.iter().filter(|layer| layer.program == on_top.program);
+            let below = own.map(|layer| layer.lines).sum::<f64>();
+            on_top.lines = (self.held[on_top.program] - below).max(0.0);
+        }
+        for layer in below {
+            let on_top = top.iter_mut().find(|other| other.program == layer.program);
+            let lines = if stand.crowded {
+                layer.lines * if on_top.is_some() { stays } else { 1.0 }
+            } else {
+                above += layer.lines;
+                let kept = sets.kept(sets.trials(above / self.sets) + more) * self.sets;
+                let lines = (kept - kept_above).clamp(0.0, layer.lines);
+                kept_above = kept;
+                lines
+            };
+            match on_top {
+                Some(on_top) if stand.crowded => on_top.lines += layer.lines - lines,
+                Some(_) | None => {
+                    let held = &mut self.held[layer.program];
+                    *held = (*held - (layer.lines - lines)).max(0.0);
+                }
+            }
+            layer.lines = lines;
+        }
+    }
+
+    /// Where things go from here; `inflows` are cut to what comes.
+    pub(super) fn flow(
+        &self,
+        sets: &Sets,
+        replacement: Replacement,
+        inflows: &mut [Inflow],
+    ) -> Flow {
+        if self.rests(inflows) {
+            return Flow::NONE;
+        }
+        let stand = self.stand(sets, replacement, inflows);
+        let (lines, free) = match stand.crowded {
+            true => (stand.total, 0.0),
+            false => (self.lines, (self.lines - stand.total).max(0.0)),
+        };
+        let taken = stand.taken(sets) * stand.inflow;
+        Flow { inflow: stand.inflow, taken, lines, free, young: stand.young }
+    }
+}
+
+/// How lines come and go in a region at present.
+pub(super) struct Flow {
+    /// Lines per nanosecond that come.
+    inflow: f64,
+    /// The share of the lines that share evictions that goes per nanosecond.
+    taken: f64,
+    /// Lines that are replaced, and those of them that nobody who runs holds.
+    lines: f64,
+    free: f64,
+    young: bool,
+}
+
+impl Flow {
+    const NONE: Self = Self { inflow: 0.0, taken: 0.0, lines: 0.0, free: 0.0, young: false };
+
+    /// What it means for a program of the region.
+    pub(super) fn drift(&self, region: &Region, program: &Inflow) -> Drift {
+        if self.inflow <= 0.0 {
+            return Drift::NONE;
+        }
+        Drift {
+            gain: program.rate - region.sharing(self.young, program) * self.taken,
+            turnover: self.lines / self.inflow,
+            filling: self.free / self.inflow,
+        }
+    }
+}
+
+/// Where a program's lines go from here, at present rates.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Drift {
+    /// Lines that it gains per nanosecond.
+    pub(super) gain: f64,
+    /// Nanoseconds in which as many lines come as there are.
+    pub(super) turnover: f64,
+    /// Nanoseconds in which as many lines come as those who run do not hold.
+    pub(super) filling: f64,
+}
+
+impl Drift {
+    /// Nothing comes.
+    pub(super) const NONE: Self =
+        Self { gain: 0.0, turnover: f64::INFINITY, filling: f64::INFINITY };
+
+    /// The drift in two regions at once: the quicker one decides when to look again.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.gain += other.gain;
+        self.turnover = self.turnover.min(other.turnover);
+        self.filling = self.filling.min(other.filling);
+    }
+}

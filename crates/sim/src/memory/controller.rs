@@ -1,0 +1,102 @@
+//! What the memory controller counts: requests as they come in, and its queue in every cycle.
+
+use super::count::WHOLE;
+use maracas_core::Duration;
+use maracas_core::contract::Sample;
+
+/// What the memory controller counted of a whole run.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct MemoryTotals {
+    /// Requests that it took: reads and write-backs.
+    pub requests: u64,
+    /// Sum over cycles of requests in its queue.
+    pub occupancy: u64,
+    /// Lines read, by cores and devices.
+    pub reads: u64,
+    /// Lines written, by cores and devices.
+    pub writes: u64,
+    /// Requests by core. Those of devices are in none.
+    pub by_core: Vec<u64>,
+}
+
+impl MemoryTotals {
+    /// What was counted since `earlier`, as a monitor reads it.
+    pub(crate) fn since(&self, earlier: &Self) -> Sample {
+        let by_core = self.by_core.iter().enumerate();
+        Sample {
+            requests: self.requests - earlier.requests,
+            occupancy: self.occupancy - earlier.occupancy,
+            by_core: by_core
+                .map(|(core, now)| now - earlier.by_core.get(core).copied().unwrap_or(0))
+                .collect(),
+        }
+    }
+}
+
+/// The counters of the memory controller.
+#[derive(Clone, Debug)]
+pub(super) struct Controller {
+    totals: MemoryTotals,
+    /// Occupancy in units of 2^-48.
+    queued: u128,
+}
+
+impl Controller {
+    pub(super) fn new(cores: usize) -> Self {
+        let totals = MemoryTotals { by_core: vec![0; cores], ..MemoryTotals::default() };
+        Self { totals, queued: 0 }
+    }
+    /// Requests came in, from a core or from a device.
+    #[inline]
+    pub(super) fn take(&mut self, core: Option<usize>, reads: u64, writes: u64) {
+        self.totals.requests += reads + writes;
+        self.totals.reads += reads;
+        self.totals.writes += writes;
+        if let Some(core) = core {
+            self.totals.by_core[core] += reads + writes;
+        }
+    }
+    /// For `time`, `length` units of 2^-48 requests stood in the queue, counted per cycle: times
+    /// the cycles of a tick.
+    #[inline]
+    pub(super) const fn queue(&mut self, length: u64, time: Duration) {
+        self.queued += length as u128 * time.ticks() as u128;
+    }
+    pub(super) fn totals(&mut self) -> &MemoryTotals {
+        self.totals.occupancy = (self.queued / u128::from(WHOLE)) as u64;
+        &self.totals
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn occupancy_adds_up_the_queue_in_every_cycle() {
+        // MARACAS, Figure 3: r1 in the queue during [0, 2), r2 and r3 during [1, 5). One tick is
+        // one cycle.
+        let mut controller = Controller::new(2);
+        let cycles = Duration::from_ticks;
+        controller.take(Some(0), 1, 0);
+        controller.queue(WHOLE, cycles(1));
+        controller.take(Some(1), 1, 1);
+        controller.queue(3 * WHOLE, cycles(1));
+        let first = controller.totals().clone();
+        controller.queue(2 * WHOLE, cycles(3));
+        let totals = controller.totals();
+        assert_eq!((totals.occupancy, totals.requests), (10, 3));
+        let sample = totals.since(&MemoryTotals::default());
+        assert!(sample.latency_reaches(3) && !sample.latency_reaches(4), "10/3 cycles");
+        assert_eq!((sample.by_core, totals.reads, totals.writes), (vec![1, 2], 2, 1));
+        assert_eq!(totals.since(&first).occupancy, 6);
+    }
+
+    #[test]
+    fn devices_are_seen_by_the_controller_alone() {
+        let mut controller = Controller::new(1);
+        controller.take(None, 5, 2);
+        let totals = controller.totals();
+        assert_eq!((totals.requests, &totals.by_core[..]), (7, &[0][..]));
+    }
+}

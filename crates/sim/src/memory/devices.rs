@@ -1,0 +1,129 @@
+//! Requestors that are no cores: when they are active, and what they ask of memory.
+
+use super::controller::Controller;
+use super::count::{Count, fixed};
+use super::dram::{Law, Requestor};
+use super::solutions::{Entry, Kind, Solutions};
+use maracas_core::memory::Device;
+use maracas_core::{Duration, Instant};
+
+/// A device at work. At every moment it is on or off.
+#[derive(Clone, Debug)]
+struct Active {
+    entry: Entry,
+    writebacks: f64,
+    on: Duration,
+    off: Duration,
+    active: bool,
+    reads: Count,
+    writes: Count,
+    /// In the controller's queue: requests times cycles per tick, in units of 2^-48.
+    queued: u64,
+}
+
+/// All devices.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Devices(Vec<Active>);
+
+impl Devices {
+    /// Those that ever ask for anything.
+    pub(super) fn new(devices: &[Device], law: &Law, solutions: &mut Solutions) -> Self {
+        let busy = devices.iter().filter(|device| {
+            device.reads_per_s > 0 && device.outstanding_milli > 0 && !device.on.is_zero()
+        });
+        Self(busy.map(|device| Active::new(device, law, solutions)).collect())
+    }
+
+    /// Up to which instant each device stays as it is at `now`; turns them on and off.
+    pub(super) fn turn(&mut self, now: Instant) -> Instant {
+        let mut next = Instant::NEVER;
+        for device in &mut self.0 {
+            if device.off.is_zero() {
+                continue;
+            }
+            let round = device.on + device.off;
+            let place = now.ticks() % round.ticks();
+            device.active = place < device.on.ticks();
+            let edge = if device.active { device.on } else { round };
+            next = next.min(now.saturating_add(edge - Duration::from_ticks(place)));
+        }
+        next
+    }
+
+    /// The active ones, as requestors.
+    pub(super) fn entries(&self) -> impl Iterator<Item = Entry> {
+        self.0.iter().filter(|device| device.active).map(|device| device.entry)
+    }
+
+    /// Sets the pace of the active ones: `solved` gives reads per ns and latency.
+    pub(super) fn pace(
+        &mut self,
+        solved: impl Fn(Entry) -> (f64, f64),
+        ns_per_tick: f64,
+        cycles_per_tick: f64,
+    ) {
+        for device in self.0.iter_mut().filter(|device| device.active) {
+            let (reads, latency) = solved(device.entry);
+            device.reads.rate = fixed(reads * ns_per_tick);
+            device.writes.rate = fixed(reads * device.writebacks * ns_per_tick);
+            let requests = reads * (1.0 + device.writebacks);
+            device.queued = fixed(requests * latency * cycles_per_tick);
+        }
+    }
+
+    /// Lets `time` pass at this pace.
+    pub(super) fn pass(&mut self, time: Duration, controller: &mut Controller) {
+        for device in self.0.iter_mut().filter(|device| device.active) {
+            controller.take(None, device.reads.pass(time), device.writes.pass(time));
+            controller.queue(device.queued, time);
+        }
+    }
+}
+
+impl Active {
+    fn new(device: &Device, law: &Law, solutions: &mut Solutions) -> Self {
+        let writebacks = device.writes_milli as f64 / 1e3;
+        let kind = Kind {
+            pattern: device.pattern,
+            outstanding: device.outstanding_milli as f64 / 1e3,
+            writebacks,
+            think_ns: 0.0,
+        };
+        let think_ns = think_for(device.reads_per_s as f64 / 1e9, kind, law);
+        let number = solutions.intern(Kind { think_ns, ..kind });
+        Self {
+            entry: Solutions::entry(number, 1.0).expect("a device always misses"),
+            writebacks,
+            on: device.on,
+            off: device.off,
+            active: true,
+            reads: Count::default(),
+            writes: Count::default(),
+            queued: 0,
+        }
+    }
+}
+
+/// Z such that a requestor alone on an idle memory reads so many lines per ns; 0 where it cannot.
+///
+/// What it reads is 1 / (Z + L/W), and L moves little with Z: a few steps of putting Z where this L
+/// wants it suffice.
+fn think_for(reads_per_ns: f64, kind: Kind, law: &Law) -> f64 {
+    let mut think_ns = 1.0 / reads_per_ns;
+    let mut solved = Vec::with_capacity(1);
+    for _ in 0..50 {
+        let alone = Requestor {
+            pattern: kind.pattern,
+            outstanding: kind.outstanding,
+            think_ns,
+            writebacks: kind.writebacks,
+        };
+        law.solve(&[alone], &mut solved);
+        let better = (1.0 / reads_per_ns - solved[0].latency_ns / kind.outstanding).max(0.0);
+        if (better - think_ns).abs() <= 1e-6 * think_ns {
+            return better;
+        }
+        think_ns = better;
+    }
+    think_ns
+}

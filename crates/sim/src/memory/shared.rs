@@ -1,0 +1,373 @@
+//! Shared memory: cache and DRAM coupled.
+//!
+//! The cache says how often each running program misses, with what it holds at present; the DRAM
+//! law says how long these misses take beside each other. Hence each one's pace:
+//!
+//! ```text
+//! references per ns = 1 / (think + m L / W)        m: misses per reference, L: latency, W: MLP
+//! reads = m references,   writes = wb reads,   instructions = references * (instructions each)
+//! ```
+//!
+//! The law is linear in what a program is described by: Z = think / m is the time per miss in which
+//! it waits for no read.
+//!
+//! # Speed
+//! A program's work is time at its reference speed: alone on an otherwise idle memory, missing as
+//! seldom as it can with the whole cache to itself. Its speed is its references per ns over those;
+//! it never exceeds 1. Phases last for so much work.
+//!
+//! # When things change
+//! When other programs run, when the cache's contents have moved noticeably, when a phase ends, when
+//! a device begins or pauses. In between, all rates are constant and everything is counted in
+//! integers of 2^-48, so no count depends on how time is split.
+//!
+//! # Colours
+//! A program gets pages of the colours of the core on which it first runs, and keeps them wherever
+//! it goes until it is recoloured. Ways stay with the cores.
+
+use super::cache::CacheModel;
+use super::controller::Controller;
+use super::count::fixed;
+use super::devices::Devices;
+use super::dram::Law;
+use super::program::{Phase, Tenant};
+use super::solutions::{Entry, Kind, Solutions};
+use super::{Contention, Effort, MemoryTotals, Progress, Resident};
+use maracas_core::memory::{Memory, MemoryUse, Partition, Profile, color_range};
+use maracas_core::{CoreId, Duration, Instant, System};
+
+/// The machine's memory system with all that uses it.
+pub struct SharedMemory {
+    ns_per_tick: f64,
+    cycles_per_ns: f64,
+    /// By program; `None` = it touches no memory.
+    tenants: Vec<Option<Tenant>>,
+    cores: Vec<Seat>,
+    cache: Option<CacheModel>,
+    /// Whether programs keep the colours of their first core.
+    keeps_colors: bool,
+    /// Every page colour of the cache; 0 = it is not split by colours.
+    palette: u64,
+    devices: Devices,
+    solutions: Solutions,
+    controller: Controller,
+    /// Up to when cache and devices are accounted.
+    since: Instant,
+    next: Instant,
+    /// Programs that are gone; their lines are given up at the next change.
+    gone: Vec<u32>,
+    /// The set of requestors; scratch.
+    set: Vec<Entry>,
+    /// What the cache is told: core, program, misses per ns; scratch.
+    misses: Vec<(usize, usize, f64)>,
+    changes: u64,
+}
+
+/// A core and who sits there.
+#[derive(Clone, Copy, Debug)]
+struct Seat {
+    /// Its part of the cache.
+    colors: u64,
+    /// The program that uses memory there.
+    program: Option<u32>,
+    /// Its requestor, if it misses at all.
+    entry: Option<Entry>,
+    miss_ratio: f64,
+    /// What its pace was computed from: program, phase, miss ratio and latency.
+    paced: Option<(u32, usize, f64, f64)>,
+    /// In the controller's queue: requests times cycles per tick, in units of 2^-48.
+    queued: u64,
+    /// Lines read since the last change.
+    reads: u64,
+}
+
+impl SharedMemory {
+    /// The memory system `memory` on the cores of `system`. Programs are known by their place among
+    /// those of the run; who comes after the last of `memory.programs` touches no memory.
+    ///
+    /// # Panics
+    /// Where a program has a profile without phases.
+    #[must_use]
+    pub fn new(system: &System, memory: &Memory) -> Self {
+        let colors: Vec<u64> = system.cores.iter().map(|core| core.colors).collect();
+        let programs = memory.programs.len();
+        let cache = memory
+            .cache
+            .as_ref()
+            .map(|cache| CacheModel::new(cache, memory.partition, &colors, programs));
+        let law = Law::new(&memory.dram);
+        let mut solutions = Solutions::new(law.clone());
+        let devices = Devices::new(&memory.devices, &law, &mut solutions);
+        let palette = match (&memory.cache, memory.partition) {
+            (Some(cache), Partition::Colors) => {
+                color_range(0, cache.colors.min(u64::BITS)).unwrap_or(0)
+            }
+            (Some(_), Partition::Ways) | (None, _) => 0,
+        };
+        let keeps_colors = palette != 0 && colors.iter().any(|colors| colors & palette != 0);
+        let mut model = Self {
+            ns_per_tick: 1.0 / system.ticks_per_ns as f64,
+            cycles_per_ns: memory.cycles_per_us as f64 / 1e3,
+            tenants: Vec::new(),
+            cores: colors.iter().map(|colors| Seat::new(*colors)).collect(),
+            cache,
+            keeps_colors,
+            palette,
+            devices,
+            solutions,
+            controller: Controller::new(colors.len()),
+            since: Instant::ZERO,
+            next: Instant::ZERO,
+            gone: Vec::new(),
+            set: Vec::new(),
+            misses: Vec::new(),
+            changes: 0,
+        };
+        let tenants = memory.programs.iter();
+        model.tenants = tenants.map(|use_| use_.as_ref().map(|use_| model.tenant(use_))).collect();
+        model
+    }
+}
+
+impl Seat {
+    const fn new(colors: u64) -> Self {
+        Self {
+            colors,
+            program: None,
+            entry: None,
+            miss_ratio: 0.0,
+            paced: None,
+            queued: 0,
+            reads: 0,
+        }
+    }
+}
+
+fn kind_of(memory: &MemoryUse) -> Kind {
+    Kind {
+        pattern: memory.pattern,
+        outstanding: memory.outstanding_milli.max(1) as f64 / 1e3,
+        writebacks: memory.writebacks_milli as f64 / 1e3,
+        think_ns: memory.think_ps as f64 / 1e3,
+    }
+}
+
+impl SharedMemory {
+    fn tenant(&mut self, profile: &Profile) -> Tenant {
+        let phases = profile.phases.iter().map(|(work, memory)| {
+            let kind = self.solutions.intern(kind_of(memory));
+            let best = self.cache.as_ref().map_or(1.0, |cache| cache.best_miss_ratio(memory, 0));
+            let latency = Solutions::entry(kind, best)
+                .map_or(0.0, |alone| self.solutions.of(&[alone])[0].latency_ns);
+            Phase::new(*work, memory, kind, (best, latency))
+        });
+        Tenant::new(phases.collect(), profile.pages())
+    }
+
+    fn tenant_on(&self, core: CoreId) -> Option<&Tenant> {
+        let program = self.cores[core.0 as usize].program?;
+        self.tenants[program as usize].as_ref()
+    }
+
+    /// Accounts cache and devices up to `now`, with what was read meanwhile.
+    fn pass(&mut self, now: Instant) {
+        let time = now.saturating_since(self.since);
+        if time.is_zero() {
+            return;
+        }
+        self.since = now;
+        self.devices.pass(time, &mut self.controller);
+        let ns = time.ticks() as f64 * self.ns_per_tick;
+        self.misses.clear();
+        for (core, seat) in self.cores.iter_mut().enumerate() {
+            let reads = std::mem::take(&mut seat.reads);
+            if let Some(program) = seat.program {
+                self.misses.push((core, program as usize, reads as f64 / ns));
+            }
+        }
+        if let Some(cache) = &mut self.cache {
+            cache.advance(ns, &self.misses);
+        }
+    }
+
+    /// Gives up what departed programs held.
+    fn clear_out(&mut self) {
+        for program in self.gone.drain(..) {
+            if let Some(cache) = &mut self.cache {
+                cache.drop_program(program as usize);
+            }
+        }
+    }
+
+    /// Seats who runs, each with what it does now and how often it misses.
+    fn seat(&mut self, running: &[Option<Resident>]) {
+        self.set.clear();
+        for (core, resident) in running.iter().enumerate() {
+            let seat = &mut self.cores[core];
+            (seat.program, seat.entry) = (None, None);
+            let Some(program) = resident.map(|resident| resident.program) else { continue };
+            let Some(Some(tenant)) = self.tenants.get_mut(program as usize) else { continue };
+            seat.program = Some(program);
+            tenant.turn();
+            seat.miss_ratio = match &mut self.cache {
+                None => 1.0,
+                Some(cache) => {
+                    if tenant.colors == 0 && self.palette != 0 {
+                        let own = seat.colors & self.palette;
+                        tenant.colors = if own == 0 { self.palette } else { own };
+                        if self.keeps_colors {
+                            cache.recolor(program as usize, tenant.colors);
+                        }
+                    }
+                    cache.miss_ratio(program as usize, &tenant.phase().memory, core)
+                }
+            };
+            seat.entry = Solutions::entry(tenant.phase().kind, seat.miss_ratio);
+            self.set.extend(seat.entry);
+        }
+        self.set.extend(self.devices.entries());
+        self.set.sort_unstable();
+    }
+
+    /// Sets everyone's pace by the law.
+    fn pace(&mut self) {
+        let Self { set, solutions, tenants, .. } = self;
+        let solved = solutions.of(set);
+        let cycles_per_tick = self.cycles_per_ns * self.ns_per_tick;
+        let answer = |entry: Entry| {
+            let place = set.binary_search(&entry).expect("every entry is in the set");
+            // Equal entries are equal requestors: whichever answer is found is everyone's.
+            (solved[place].reads_per_ns, solved[place].latency_ns)
+        };
+        for seat in &mut self.cores {
+            let Some(program) = seat.program else {
+                seat.paced = None;
+                continue;
+            };
+            let Some(tenant) = &mut tenants[program as usize] else { continue };
+            let (miss_ratio, latency) = match seat.entry {
+                Some(entry) => (seat.miss_ratio, answer(entry).1),
+                None => (0.0, 0.0),
+            };
+            let basis = Some((program, tenant.place(), miss_ratio, latency));
+            if seat.paced == basis {
+                continue;
+            }
+            seat.paced = basis;
+            let phase = tenant.phase();
+            let references = phase.references_per_ns(miss_ratio, latency);
+            let requests = references * miss_ratio * (1.0 + phase.writebacks);
+            seat.queued = fixed(requests * latency * cycles_per_tick);
+            tenant.pace(references, miss_ratio, self.ns_per_tick);
+        }
+        self.devices.pace(answer, self.ns_per_tick, cycles_per_tick);
+    }
+
+    /// When cache or phases change at this pace.
+    fn changes_in(&mut self) -> Duration {
+        let mut next = Duration::MAX;
+        self.misses.clear();
+        for (core, seat) in self.cores.iter().enumerate() {
+            let Some(program) = seat.program else { continue };
+            let Some(tenant) = &self.tenants[program as usize] else { continue };
+            next = next.min(tenant.phase_ends_in());
+            // Who misses nothing at present may lose lines to the others.
+            let per_ns = tenant.read_rate() / self.ns_per_tick;
+            self.misses.push((core, program as usize, per_ns));
+        }
+        if let (Some(cache), false) = (&self.cache, self.misses.is_empty()) {
+            let ns = cache.next_change_ns(&self.misses).max(SOONEST_NS);
+            // Beyond what fits, the cast stays at the longest duration.
+            next = next.min(Duration::from_ticks((ns / self.ns_per_tick).ceil() as u64));
+        }
+        next
+    }
+}
+
+/// The cache is not looked at again before this: the time of some 150 misses in a row, less than
+/// any program reloads in.
+const SOONEST_NS: f64 = 10_000.0;
+
+impl Contention for SharedMemory {
+    const CONTENDS: bool = true;
+
+    fn resolve(&mut self, now: Instant, running: &[Option<Resident>]) {
+        self.changes += 1;
+        self.pass(now);
+        self.clear_out();
+        let edge = self.devices.turn(now);
+        self.seat(running);
+        self.pace();
+        self.next = edge.min(now.saturating_add(self.changes_in()));
+    }
+
+    fn next_change(&self) -> Instant {
+        self.next
+    }
+
+    #[inline]
+    fn advance(&mut self, core: CoreId, time: Duration) -> Progress {
+        let seat = &mut self.cores[core.0 as usize];
+        let tenant = seat.program.and_then(|program| self.tenants[program as usize].as_mut());
+        let Some(tenant) = tenant else {
+            return Progress { work: time, ..Progress::default() };
+        };
+        let progress = tenant.advance(time);
+        seat.reads += progress.counted.reads;
+        self.controller.take(
+            Some(core.0 as usize),
+            progress.counted.reads,
+            progress.counted.writes,
+        );
+        self.controller.queue(seat.queued, time);
+        progress
+    }
+
+    #[inline]
+    fn time_for(&self, core: CoreId, work: Duration) -> Duration {
+        self.tenant_on(core).map_or(work, |tenant| tenant.time_for(work))
+    }
+
+    #[inline]
+    fn time_to_read(&self, core: CoreId, reads: u64) -> Duration {
+        self.tenant_on(core).map_or(Duration::MAX, |tenant| tenant.time_to_read(reads))
+    }
+
+    fn totals(&mut self, now: Instant) -> Option<&MemoryTotals> {
+        self.pass(now);
+        Some(self.controller.totals())
+    }
+
+    fn effort(&self) -> Effort {
+        let Solutions { solves, hits, .. } = self.solutions;
+        Effort { changes: self.changes, solves, known: hits }
+    }
+
+    fn pages_to_copy(&self, program: u32, colors: u64) -> u64 {
+        let tenant = self.tenants.get(program as usize).and_then(Option::as_ref);
+        let colors = colors & self.palette;
+        // A program that never ran has no pages yet.
+        let moves = |tenant: &&Tenant| tenant.colors != 0 && tenant.colors != colors;
+        if colors == 0 { 0 } else { tenant.filter(moves).map_or(0, |tenant| tenant.pages) }
+    }
+
+    fn recolor(&mut self, now: Instant, program: u32, colors: u64) {
+        self.pass(now);
+        let colors = if self.palette == 0 { colors } else { colors & self.palette };
+        let Some(Some(tenant)) = self.tenants.get_mut(program as usize) else { return };
+        if colors == 0 || tenant.colors == colors {
+            return;
+        }
+        tenant.colors = colors;
+        if let Some(cache) = &mut self.cache {
+            cache.recolor(program as usize, colors);
+            self.next = now;
+        }
+    }
+
+    fn leave(&mut self, program: u32) {
+        if self.tenants.get(program as usize).is_some_and(Option::is_some) {
+            self.gone.push(program);
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Random systems under a policy that sets everything at random: nothing may break, and every
+//! count must be somebody's.
+
+use super::memory::{Told, cache, memory, simulate_with, strides, walk};
+use super::*;
+use crate::rng::{Purpose, Stream};
+use maracas_core::Role;
+use maracas_core::contract::Errand;
+
+const MS: u64 = 1_000_000;
+
+/// Draws a new line for every core, and an errand now and then.
+struct Reckless {
+    dice: Stream,
+    vcpus: u32,
+    carrier: u32,
+    reads: Vec<u64>,
+    seen: Vec<u64>,
+}
+
+impl Reckless {
+    fn roll(&mut self, end: u64) -> u64 {
+        self.dice.uniform(ticks(0), ticks(end - 1)).ticks()
+    }
+    fn grant(&mut self, vcpu: u32) -> Grant {
+        let memory = self.seen[vcpu as usize] + self.roll(4_000);
+        let limited = self.roll(2) == 0;
+        Grant { memory: if limited { memory } else { u64::MAX }, ..always(vcpu) }
+    }
+}
+
+impl Policy for Reckless {
+    fn on_event(&mut self, _: Instant, event: &Event) {
+        if let Event::Ran(stint) = event {
+            self.reads[stint.core.0 as usize] += stint.usage.reads;
+            self.seen[stint.vcpu.0 as usize] += stint.usage.reads;
+        }
+    }
+    fn plan(&mut self, now: Instant, plan: &mut Plan) {
+        if now < plan.wake && plan.wake != Instant::NEVER {
+            plan.errand = None;
+            return;
+        }
+        let mut order: Vec<u32> = (0..self.vcpus).filter(|vcpu| *vcpu != self.carrier).collect();
+        for place in (1..order.len()).rev() {
+            order.swap(place, self.roll(place as u64 + 1) as usize);
+        }
+        for core in 0..plan.cores() {
+            let own: Vec<_> = order.iter().skip(core).step_by(plan.cores()).copied().collect();
+            let mut foreground: Vec<_> = own.iter().take(2).map(|id| self.grant(*id)).collect();
+            if core == 0 {
+                foreground.insert(0, always(self.carrier));
+            }
+            let background = own.iter().skip(1).map(|id| self.grant(*id)).collect();
+            let allowance = self.reads[core] + self.roll(20_000);
+            let allowance = if self.roll(2) == 0 { allowance } else { u64::MAX };
+            let background_allowed = self.roll(4) > 0;
+            *plan.line_mut(CoreId(core as u16)) =
+                Line { foreground, background, background_allowed, allowance };
+        }
+        let errand = match self.roll(4) {
+            0 => Some(Errand::Sample),
+            1 => {
+                let (vcpu, colors) = (VcpuId(self.roll(6) as u32), self.roll(1 << 20));
+                Some(Errand::Move { vcpu, to: CoreId(0), colors })
+            }
+            _ => None,
+        };
+        plan.errand = errand.map(|errand| (VcpuId(self.carrier), errand));
+        plan.wake = now + ticks(1 + self.roll(MS));
+        plan.wake_metered = self.roll(2) == 0;
+    }
+}
+
+fn case(seed: u64) -> (Outcome, Told) {
+    let mut dice = Stream::new(seed, Purpose::Gap, 1, 1);
+    let carrier = Vcpu { role: Role::Monitor, ..server(5) };
+    let mut vcpus: Vec<_> = (0..5).map(server).collect();
+    vcpus[0] = task(0, MS, 3 * MS);
+    let system = System::new(3, vcpus.into_iter().chain([carrier]).collect());
+    let mut leaving = busy(2);
+    leaving.depart = at(20 * MS + seed);
+    let programs = [job(0, MS), busy(1), leaving, run_sleep(3, MS / 5, MS / 9), busy(4), busy(1)];
+    let uses = [walk(300), strides(), walk(2_000), strides(), walk(64)];
+    let mut memory = memory(uses.into_iter().map(Some).chain([None]).collect());
+    memory.cache = Some(maracas_core::memory::Cache {
+        cores_per_cache: dice.uniform(ticks(0), ticks(2)).ticks() as u32,
+        ..cache()
+    });
+    let tick = ticks(777);
+    let options = Options {
+        seed,
+        late: if seed.is_multiple_of(2) { ticks(0) } else { ticks(9_000) },
+        hidden_wakes: seed.is_multiple_of(3),
+        overheads: Overheads {
+            context_switch: tick,
+            migration: tick,
+            release: tick,
+            sample: tick,
+            ..Overheads::FREE
+        },
+        ..Options::new(at(40 * MS))
+    };
+    let policy = &mut Reckless {
+        dice: Stream::new(seed, Purpose::Gap, 7, 7),
+        vcpus: 6,
+        carrier: 5,
+        reads: vec![0; 3],
+        seen: vec![0; 6],
+    };
+    simulate_with(&system, &programs, &memory, policy, options)
+}
+
+#[test]
+fn whatever_is_planned_counts_add_up_and_two_runs_are_the_same() {
+    let (mut spent, mut sampled) = (0, 0);
+    for seed in 0..24 {
+        let (outcome, told) = case(seed);
+        let totals = outcome.memory.clone().expect("there is a memory model");
+        for core in 0..3u16 {
+            let usage = told.sum(|stint| stint.core == CoreId(core));
+            assert_eq!(usage.reads + usage.writes, totals.by_core[core as usize], "seed {seed}");
+        }
+        let all = told.sum(|_| true);
+        assert_eq!((all.reads, all.writes), (totals.reads, totals.writes), "seed {seed}");
+        assert!(all.reads > 10_000, "seed {seed}: {all:?}");
+        let (again, same) = case(seed);
+        assert!(outcome == again && told.log.0 == same.log.0, "seed {seed}");
+        spent += told.log.0.matches("AllowanceSpent").count();
+        sampled += told.log.0.matches("Sampled").count();
+    }
+    assert!(spent > 100 && sampled > 100, "{spent} {sampled}");
+}
