@@ -1,6 +1,6 @@
 //! An observer that holds a run of the simulator to what every policy and machine must keep.
 
-use maracas_core::contract::{Claims, End, Grant, Line, Mode, Observer, Stint};
+use maracas_core::contract::{Claims, End, Errand, Grant, Line, Mode, Observer, Refused, Stint};
 use maracas_core::{CoreId, Duration, Event, Instant, Plan, Reservation, Role, System, VcpuId};
 use maracas_sim::Outcome;
 
@@ -8,12 +8,18 @@ use maracas_sim::Outcome;
 #[derive(Clone, Default, Debug)]
 struct Known {
     reservation: Option<Reservation>,
-    /// Whether it is a main VCPU; I/O VCPUs have another bound (spec F.6).
-    main: bool,
+    /// Whether it is a sporadic server; I/O VCPUs have another bound (spec F.6).
+    sporadic: bool,
+    /// Whether it carries errands and nothing else.
+    carries: bool,
     there: bool,
     since: Instant,
     free_from: Instant,
     core: Option<CoreId>,
+    /// The core that it left last on an errand, and when.
+    before: Option<(CoreId, Instant)>,
+    /// When it came to its core on an errand, and what it had used in the foreground.
+    came: Option<(Instant, Duration)>,
     meters: [Duration; 2],
     /// The furthest mark ever granted, by mode.
     granted: [Duration; 2],
@@ -46,6 +52,11 @@ pub struct Auditor {
     stints: Vec<Stint>,
     /// VCPUs whose foreground service must keep to a sporadic server's bound.
     servers: bool,
+    /// The errand under way, and since when; and the last one, and until when.
+    errand: Option<(VcpuId, Errand, Instant)>,
+    carried: Option<(VcpuId, Instant, Instant)>,
+    /// A move that was done since the last decision, and when.
+    moved: Option<(VcpuId, CoreId, Instant)>,
 }
 
 impl Auditor {
@@ -71,7 +82,8 @@ impl Auditor {
         for vcpu in &system.vcpus {
             let known = &mut known[vcpu.id.0 as usize];
             known.reservation = Some(vcpu.reservation);
-            known.main = vcpu.role == Role::Main;
+            known.sporadic = vcpu.role != Role::Io;
+            known.carries = matches!(vcpu.role, Role::Monitor | Role::Migration);
         }
         for vcpu in &start.vcpus {
             known[vcpu.id.0 as usize].there = true;
@@ -87,6 +99,9 @@ impl Auditor {
             changes: Vec::new(),
             stints: Vec::new(),
             servers: false,
+            errand: None,
+            carried: None,
+            moved: None,
         }
     }
     /// Holds every VCPU's foreground service to at most C by ceil(t/T) since it was admitted: a
@@ -134,8 +149,10 @@ impl Auditor {
         self.must(free <= from, || format!("{core} was busy until {free}, yet {stint:?}"));
         self.cores[core.0 as usize] = to;
         let known = &mut self.known[vcpu.0 as usize];
-        let (there, free, first) = (known.there, known.free_from, known.core.get_or_insert(core));
-        let moved = *first != core;
+        let (there, free, home) = (known.there, known.free_from, *known.core.get_or_insert(core));
+        // It goes on where it was until the decision that learns of its move.
+        let left = known.before.is_some_and(|(left, when)| left == core && from < when);
+        let moved = home != core && !left;
         known.free_from = to;
         known.meters[mode as usize] += usage.service;
         let (meter, granted) = (known.meters[mode as usize], known.granted[mode as usize]);
@@ -153,7 +170,10 @@ impl Auditor {
         if self.claims.partitioned {
             self.must(!moved, || format!("{vcpu} changed core, though partitioned: {stint:?}"));
         }
-        if self.servers && known.main && mode == Mode::Foreground {
+        if known.carries {
+            self.carries(stint);
+        }
+        if self.servers && known.sporadic && mode == Mode::Foreground {
             self.check_server(&known, stint);
         }
         self.stints.push(*stint);
@@ -167,6 +187,59 @@ impl Auditor {
         self.must(used <= budget * windows, || {
             format!("{stint:?}: {used} of foreground in {windows} periods of {budget}/{period}")
         });
+        // What it saved before it moved does not come back at once (spec G.3, row 13).
+        let Some((came, before)) = known.came else { return };
+        let windows = stint.to.saturating_since(came).ticks().div_ceil(period.ticks());
+        let used = used.saturating_sub(before);
+        self.must(used <= budget * windows, || {
+            format!(
+                "{stint:?}: {used} of foreground since it moved at {came}, of {budget}/{period}"
+            )
+        });
+    }
+
+    /// A carrier runs on its errands only.
+    fn carries(&mut self, stint: &Stint) {
+        let under_way = self.errand.map(|(carrier, _, begun)| (carrier, begun, stint.to));
+        let carried = under_way.filter(|(carrier, ..)| *carrier == stint.vcpu).or(self.carried);
+        let on_errand = carried.is_some_and(|(carrier, begun, done)| {
+            carrier == stint.vcpu && begun <= stint.from && stint.to <= done
+        });
+        self.must(on_errand, || format!("{stint:?} of a carrier that is not sent: {carried:?}"));
+    }
+
+    /// An errand was answered: done or, where `failed`, not.
+    fn answered(&mut self, at: Instant, failed: bool, what: impl Fn(&Errand) -> bool) {
+        let sent = self.errand.take();
+        let right = sent.is_some_and(|(_, errand, _)| what(&errand));
+        self.must(right, || format!("an answer at {at} that nobody waits for; sent was {sent:?}"));
+        let Some((carrier, errand, begun)) = sent else { return };
+        self.carried = Some((carrier, begun, at));
+        if let (Errand::Move { vcpu, to, .. }, false) = (errand, failed) {
+            self.moved = Some((vcpu, to, at));
+        }
+    }
+
+    /// Homes change by an answered move only.
+    fn rehomed(&mut self, now: Instant, plan: &Plan) {
+        let moved = self.moved.take();
+        for &vcpu in plan.rehomed() {
+            let known = &mut self.known[vcpu.0 as usize];
+            let (Some(home), old) = (plan.home(vcpu), known.core) else { continue };
+            known.core = Some(home);
+            let Some(old) = old.filter(|old| *old != home) else { continue };
+            known.before = Some((old, now));
+            if let Some((_, _, at)) = moved {
+                // Moved while it waits: what it uses before this decision counts as used there.
+                known.came = Some((at, known.meters[Mode::Foreground as usize]));
+            }
+            let moved = moved.map(|(vcpu, to, _)| (vcpu, to));
+            if self.claims.partitioned {
+                self.must(moved == Some((vcpu, home)), || {
+                    format!("{vcpu} is sent from {old} to {home} at {now}, after {moved:?}")
+                });
+            }
+        }
     }
 
     /// Notes whether the VCPU is runnable from now on.
@@ -262,12 +335,19 @@ impl Observer for Auditor {
                 self.known[vcpu.0 as usize].there = false;
                 *vcpu
             }
+            Event::ErrandDone(done) => return self.answered(at, false, |sent| sent == done),
+            Event::Failed { what, .. } => {
+                return self.answered(at, true, |sent| match (what, sent) {
+                    (Refused::Sample, Errand::Sample) => true,
+                    (Refused::Move(moved), Errand::Move { vcpu, .. }) => moved == vcpu,
+                    (Refused::Sample | Refused::Move(_), _) => false,
+                    (Refused::Start(_) | Refused::Stop(_), _) => false,
+                });
+            }
             Event::Arrived(_)
             | Event::AllowanceSpent { .. }
             | Event::Sampled(_)
-            | Event::Changed(_)
-            | Event::ErrandDone(_)
-            | Event::Failed { .. } => return,
+            | Event::Changed(_) => return,
         };
         self.job(at, event);
         self.note(at, touched);
@@ -283,9 +363,13 @@ impl Observer for Auditor {
         });
         self.wake = plan.wake;
         self.clean_lines_are_unchanged(now, plan);
-        for &vcpu in plan.rehomed() {
-            let known = &mut self.known[vcpu.0 as usize];
-            known.core = known.core.or(plan.home(vcpu));
+        self.rehomed(now, plan);
+        if let Some((carrier, errand, begun)) = self.errand {
+            let awake = self.known[carrier.0 as usize].awake;
+            self.must(awake, || format!("{carrier} never went on its {errand:?} of {begun}"));
+        }
+        if let (None, Some((carrier, errand))) = (self.errand, plan.errand) {
+            self.errand = Some((carrier, errand, now));
         }
         for core in plan.dirty().iter() {
             let line = plan.line(core);

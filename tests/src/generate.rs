@@ -1,5 +1,9 @@
 //! Random systems, small enough that instants coincide often.
 
+mod memory;
+
+pub use memory::memory_for;
+
 use maracas_core::{
     Arrival, Cost, Duration, Instant, Program, Role, System, Vcpu, VcpuId, Workload,
 };
@@ -76,13 +80,26 @@ const PERIODS: [u64; 10] = [4, 5, 6, 8, 10, 12, 15, 20, 24, 30];
 /// Tick lengths of those periods' unit: from "everything at the finest grain" to milliseconds.
 const UNITS: [u64; 4] = [1, 7, 1_000, 1_000_000];
 
+/// The same for systems with memory: below a microsecond nothing is seen of it.
+const MEMORY_UNITS: [u64; 3] = [1_000, 10_000, 100_000];
+
 /// Draws a system.
 #[must_use]
 pub fn generate(seed: u64, mix: Mix) -> RandomSystem {
+    draw(seed, mix, &UNITS)
+}
+
+/// Draws a system whose periods are long enough for memory to matter, for [`memory_for`].
+#[must_use]
+pub fn generate_slow(seed: u64, mix: Mix) -> RandomSystem {
+    draw(seed, mix, &MEMORY_UNITS)
+}
+
+fn draw(seed: u64, mix: Mix, units: &[u64]) -> RandomSystem {
     let mut dice = Dice::new(seed);
     let cores = dice.between(1, 4) as usize;
     let count = dice.between(1, 3 * cores as u64 + 1);
-    let unit = dice.pick(&UNITS);
+    let unit = dice.pick(units);
     let mut left = mix.load * cores as u64;
     let (mut vcpus, mut programs) = (Vec::new(), Vec::new());
     for id in 0..count as u32 {

@@ -2,13 +2,21 @@
 //! swarm. It may import every room; nothing imports it.
 
 mod audit;
+mod follow;
 mod generate;
+mod guard_audit;
+mod maracas_audit;
+mod memory_audit;
+mod params;
 mod swarm;
 mod wrappers;
 
 pub use audit::Auditor;
-pub use generate::{Dice, Mix, RandomSystem, generate};
-pub use swarm::{Case, Faults, check, swarm_case};
+pub use generate::{Dice, Mix, RandomSystem, generate, generate_slow, memory_for};
+pub use guard_audit::GuardAudit;
+pub use maracas_audit::MaracasAudit;
+pub use memory_audit::MemoryAudit;
+pub use swarm::{Case, Faults, check, check_counting, swarm_case};
 pub use wrappers::{DepthOne, Nagging};
 
 use maracas_core::contract::{Entry, Observer, Policy, Stint};
@@ -60,7 +68,7 @@ impl Observer for Schedule {
             && (last.vcpu, last.mode, last.to) == (stint.vcpu, stint.mode, stint.from)
         {
             last.to = stint.to;
-            last.usage.service += stint.usage.service;
+            last.usage.add(&stint.usage);
             return;
         }
         // Why a piece ended depends on the decisions; where and when it lay does not.

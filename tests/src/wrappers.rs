@@ -1,6 +1,6 @@
 //! Policies around policies, that change nothing which may be seen.
 
-use maracas_core::contract::{End, Event, Grant, Line, Mode, Policy};
+use maracas_core::contract::{End, Event, Figure, Grant, Line, Mode, Policy};
 use maracas_core::{CoreId, Duration, Instant, Plan, VcpuId};
 
 /// Asks the policy again and again, at once and at instants when nothing happened, and holds it to
@@ -47,6 +47,9 @@ impl Policy for Nagging {
             (plan.wake, plan.wake_metered) = (extra, false);
         }
     }
+    fn figures(&self) -> Vec<Figure> {
+        self.inner.figures()
+    }
 }
 
 /// Cuts every line to what it would run now: its first runnable, unspent entry, as far as the
@@ -57,6 +60,7 @@ pub struct DepthOne {
     plan: Plan,
     runnable: Vec<bool>,
     meters: Vec<[Duration; 2]>,
+    memory: Vec<u64>,
 }
 
 impl DepthOne {
@@ -68,13 +72,16 @@ impl DepthOne {
             plan: Plan::new(cores),
             runnable: vec![false; vcpus],
             meters: vec![[Duration::ZERO; 2]; vcpus],
+            memory: vec![0; vcpus],
         }
     }
 
     fn first(&self, grants: &[Grant], mode: Mode) -> Vec<Grant> {
         let unspent = |grant: &&Grant| {
             let vcpu = grant.vcpu.0 as usize;
-            self.runnable[vcpu] && self.meters[vcpu][mode as usize] < grant.until.0
+            self.runnable[vcpu]
+                && self.meters[vcpu][mode as usize] < grant.until.0
+                && self.memory[vcpu] < grant.memory
         };
         grants.iter().find(unspent).copied().into_iter().collect()
     }
@@ -97,6 +104,7 @@ impl Policy for DepthOne {
         match event {
             Event::Ran(stint) => {
                 self.meters[stint.vcpu.0 as usize][stint.mode as usize] += stint.usage.service;
+                self.memory[stint.vcpu.0 as usize] += stint.usage.reads;
                 if matches!(stint.end, End::Blocked | End::Exited) {
                     self.set(stint.vcpu, false);
                 }

@@ -3,51 +3,59 @@
 use maracas_core::Duration;
 use maracas_core::contract::Entry;
 use maracas_core::journal::{Header, Recorder};
-use maracas_core::params::Params;
-use maracas_policies::ENTRIES;
-use maracas_sim::{Options, Outcome, Overheads, run};
-use maracas_tests::{Case, Mix, RandomSystem, build, generate};
+use maracas_sim::{Outcome, Overheads};
+use maracas_tests::{Case, Faults, Mix, generate};
 
 fn journal(case: &Case) -> Option<(Vec<u8>, Outcome)> {
-    let mut policy = build(case.entry, &case.random)?;
-    let RandomSystem { system, programs } = &case.random;
+    let mut policy = case.policy()?;
     let mut recorder = Recorder::new(&Header {
         policy: case.entry.name.into(),
-        params: Params::new(),
-        system: system.clone(),
+        params: case.params.clone(),
+        system: case.system(),
         names: Vec::new(),
         machine: "sim".into(),
         version: String::new(),
         seed: case.seed,
     });
-    let tick = Duration::from_ticks(1);
-    let options = Options {
-        seed: case.seed,
+    let outcome = case.run(&mut *policy, &mut recorder);
+    recorder.end(outcome.end);
+    Some((std::mem::take(recorder.bytes()), outcome))
+}
+
+/// The case with every fault at once.
+fn faulty(mut case: Case, tick: Duration) -> Case {
+    case.faults = Faults {
         late: tick * 3,
         overheads: Overheads {
             context_switch: tick,
             migration: tick,
             decision: tick,
             release: tick,
+            sample: tick,
+            lock: tick,
+            structure: tick,
+            page_copy: tick,
         },
-        ..Options::new(case.until)
+        ..Faults::default()
     };
-    let outcome = run(system, programs, &mut *policy, &options, &mut recorder);
-    recorder.end(outcome.end);
-    Some((std::mem::take(recorder.bytes()), outcome))
+    case
 }
 
 #[test]
 fn twice_the_same_bytes() {
-    for entry in ENTRIES.iter().filter(|entry| !entry.needs.counters) {
+    for entry in maracas_policies::all() {
         let mut compared = 0;
-        for seed in 0..40 {
+        for seed in 0..20 {
             let jobs_only = entry.needs.jobs;
             let mix = Mix { jobs_only, changes: true, unruly: true, load: 60 };
-            let case = Case::new(entry, generate(seed, mix), seed);
-            let once = journal(&case);
-            assert_eq!(once, journal(&case), "seed {seed}:\n{case}");
-            compared += u64::from(once.is_some());
+            let plain = Case::new(entry, generate(seed, mix), seed);
+            let memory = Case::with_memory(entry, seed, mix).with_random_params(seed);
+            let unit = Duration::from_ticks(memory.until.ticks() / 2_000 + 1);
+            for case in [faulty(plain, Duration::from_ticks(1)), faulty(memory, unit)] {
+                let once = journal(&case);
+                assert!(once == journal(&case), "seed {seed}:\n{case}");
+                compared += u64::from(once.is_some());
+            }
         }
         assert!(compared >= 10, "{} accepted only {compared} of 40 systems", entry.name);
     }

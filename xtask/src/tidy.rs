@@ -19,6 +19,10 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("client", &["maracas-core"]),
     ("trace", &["maracas-core"]),
     ("scenario", &["maracas-core"]),
+    (
+        "reproduce",
+        &["maracas-core", "maracas-policies", "maracas-scenario", "maracas-sim", "maracas-trace"],
+    ),
 ];
 
 /// The headings that open a policy file, in order.

@@ -2,7 +2,11 @@
 //! system that the policy is asked about. The same for every command, so that `check` judges what
 //! `sim` and `run` will do.
 
+mod agreement;
+mod limits;
+
 use crate::failure::{Failure, did_you_mean};
+use maracas_core::admission::Verdict;
 use maracas_core::contract::Entry;
 use maracas_core::journal::Header;
 use maracas_core::memory::Memory;
@@ -62,6 +66,12 @@ pub(crate) struct Case {
     pub(crate) memory: Option<Memory>,
     pub(crate) machine: Machine,
     pub(crate) seed: u64,
+    /// What the policy says of `start`.
+    pub(crate) verdict: Verdict,
+    /// Names of the parameters that the command line gave.
+    set: Vec<String>,
+    /// What users should know: what was assumed, what is not kept, what is left aside.
+    notes: Vec<String>,
 }
 
 /// The policy of this name.
@@ -118,15 +128,14 @@ impl Case {
                 (entry, scenario.policy.params.clone())
             }
         };
-        params
-            .check(entry.params)
+        check_params(&params, entry)
             .map_err(|(name, why)| Failure::new(scenario.at_param(&name, why)))?;
         set_params(&mut params, entry, &overrides.set)?;
         let mut system = system(&scenario, machine, overrides.cores)?;
         let programs = scenario.sim_programs();
         let mut names = scenario.vcpus.iter().map(|vcpu| vcpu.name.clone()).collect();
         let carriers = add_carriers(entry, &params, &mut system, &mut names);
-        let case = Self {
+        let mut case = Self {
             file: scenario.file.clone(),
             entry,
             params,
@@ -138,50 +147,25 @@ impl Case {
             memory: scenario.sim_memory(),
             machine,
             seed: scenario.run.seed,
+            verdict: Verdict::default(),
+            set: overrides.set.iter().map(|(name, _)| name.clone()).collect(),
+            notes: Vec::new(),
             scenario: Some(scenario),
         };
-        if machine == Machine::Live {
-            case.refuse_what_is_simulated_only()?;
+        case.judge()?;
+        match machine {
+            Machine::Sim => {
+                case.refuse_impossible_devices()?;
+                case.refuse_disagreement()?;
+                let assumed = case.scenario.iter().flat_map(|it| it.assumptions.clone());
+                case.notes = assumed.chain(case.of_memory()).chain(case.unkept()).collect();
+            }
+            Machine::Live => {
+                case.refuse_what_is_simulated_only()?;
+                case.notes.extend(case.left_aside());
+            }
         }
         Ok(case)
-    }
-
-    /// Says which of the policy's parameters ask for errands, or that the policy itself asks for
-    /// counters: the live machine has neither.
-    fn refuse_what_is_simulated_only(&self) -> Result<(), Failure> {
-        let refuse = |why: &str| match &self.scenario {
-            Some(scenario) => Failure::new(scenario.at_policy(why)),
-            None => Failure::new(why),
-        };
-        let name = self.entry.name;
-        if self.entry.needs.counters {
-            let plain = name.rsplit('+').next().filter(|plain| *plain != name);
-            let instead = plain.map_or(String::new(), |plain| format!("take {plain}, or "));
-            return Err(refuse(&format!(
-                "policy {name} needs memory counters, which the live machine does not read yet; \
-                 {instead}simulate it with `maracas sim`"
-            )));
-        }
-        if self.carriers == 0 {
-            return Ok(());
-        }
-        let (system, first) = (self.without_carriers(), self.first_carrier());
-        let causes = self.params.iter().filter(|(cause, _)| {
-            let mut without = Params::new();
-            let others = self.params.iter().filter(|(other, _)| other != cause);
-            others.for_each(|(other, value)| without.set(other, value.clone()));
-            (self.entry.carriers)(&system, &without, first).len() < self.carriers
-        });
-        let causes: Vec<_> = causes.map(|(cause, _)| format!("`{cause}`")).collect();
-        let (causes, verb) = match causes.as_slice() {
-            [] => (name.to_string(), "asks"),
-            [one] => (one.clone(), "asks"),
-            several => (several.join(" and "), "ask"),
-        };
-        Err(refuse(&format!(
-            "policy {name}: {causes} {verb} for errands (sampling memory, moving VCPUs), which the \
-             live machine does not do yet; leave it out, or simulate it with `maracas sim`"
-        )))
     }
 
     /// The case of a bare task set, simulated.
@@ -202,7 +186,7 @@ impl Case {
         let (mut system, programs) = (set.system(cores), set.programs());
         let mut names = (1..=set.tasks.len()).map(|number| format!("task{number}")).collect();
         let carriers = add_carriers(entry, &params, &mut system, &mut names);
-        Ok(Self {
+        let mut case = Self {
             file: file.display().to_string(),
             scenario: None,
             entry,
@@ -215,7 +199,26 @@ impl Case {
             memory: None,
             machine: Machine::Sim,
             seed: 1,
-        })
+            verdict: Verdict::default(),
+            set: overrides.set.iter().map(|(name, _)| name.clone()).collect(),
+            notes: Vec::new(),
+        };
+        case.judge()?;
+        case.notes.extend(case.of_memory());
+        Ok(case)
+    }
+
+    /// Asks the policy. Its objection to the value of a parameter is bad input and no verdict.
+    fn judge(&mut self) -> Result<(), Failure> {
+        self.verdict = (self.entry.admit)(&self.start, &self.params);
+        for objection in &self.verdict.objections {
+            let end = objection.find(|c: char| c != '_' && !c.is_ascii_alphanumeric());
+            let (word, why) = objection.split_at(end.unwrap_or(objection.len()));
+            if self.entry.params.iter().any(|param| param.name == word) {
+                return Err(self.bad_param(word, why.trim_start()));
+            }
+        }
+        Ok(())
     }
 
     /// The name of a VCPU.
@@ -247,9 +250,23 @@ impl Case {
         self.start.vcpus.iter().any(|first| first.id == vcpu)
     }
 
-    /// What was assumed where the file is silent.
+    /// What was assumed where the file is silent, and what the file asks for that the policy or
+    /// the machine does not keep.
     pub(crate) fn assumptions(&self) -> &[String] {
-        self.scenario.as_ref().map_or(&[], |scenario| &scenario.assumptions)
+        &self.notes
+    }
+
+    /// What is wrong with the value of a parameter, at the place where it was given.
+    pub(crate) fn bad_param(&self, name: &str, why: &str) -> Failure {
+        if self.set.iter().any(|set| set == name) {
+            return Failure::new(format!("--set: `{name}` {why}"));
+        }
+        match &self.scenario {
+            Some(scenario) if scenario.policy.name == self.entry.name => {
+                Failure::new(scenario.at_param(name, why))
+            }
+            Some(_) | None => Failure::new(format!("policy {}: `{name}` {why}", self.entry.name)),
+        }
     }
 
     /// The header of this case's journal.
@@ -306,10 +323,21 @@ fn set_params(params: &mut Params, entry: &Entry, set: &[(String, Value)]) -> Re
     for (name, value) in set {
         params.set(name, value.clone());
     }
-    params.check(entry.params).map_err(|(name, why)| {
-        let near = did_you_mean(&name, entry.params.iter().map(|param| param.name));
-        Failure::new(format!("--set {name}: {why}{near}"))
-    })
+    check_params(params, entry)
+        .map_err(|(name, why)| Failure::new(format!("--set: `{name}` {why}")))
+}
+
+/// Checks what was given against what the policy takes; an error names the parameter and says
+/// what is wrong, and of one that there is not, which was meant.
+fn check_params(params: &Params, entry: &Entry) -> Result<(), (String, String)> {
+    let known = || entry.params.iter().map(|param| param.name);
+    if let Some((name, _)) = params.iter().find(|(name, _)| known().all(|other| other != *name)) {
+        let (policy, near) = (entry.name, did_you_mean(name, known()));
+        let why =
+            format!("is no parameter of {policy}{near} (`maracas policies {policy}` lists all)");
+        return Err((name.to_string(), why));
+    }
+    params.check(entry.params)
 }
 
 /// The system on the cores that the user or the file names, or else on this host's.

@@ -8,7 +8,10 @@ use crate::results::{Csv, Files};
 use maracas_core::contract::{Event, Figure, Observer, Plan};
 use maracas_core::journal::{Record, Recorder};
 use maracas_core::{Instant, VcpuId};
-use maracas_trace::{Metrics, Report, figure_note, perfetto};
+use maracas_sim::Outcome;
+use maracas_sim::memory::MemoryTotals;
+use maracas_trace::report::{DeviceReport, MemoryReport};
+use maracas_trace::{Metrics, Report, figure_note, memory_note, perfetto};
 use std::io::Write;
 use std::time;
 
@@ -78,16 +81,20 @@ impl<'a> Watch<'a> {
     /// Where a file cannot be written.
     pub(crate) fn finish(
         mut self,
-        end: Instant,
+        outcome: &Outcome,
         figures: &[Figure],
     ) -> Result<(Report, Vec<u8>), Failure> {
         if let Some(progress) = &mut self.progress {
             progress.bar.clear();
         }
+        let end = outcome.end;
+        let memory = outcome.memory.as_ref().map(|totals| self.counted(totals));
+        memory.iter().for_each(|counted| self.metrics.memory(counted));
         self.metrics.figures(figures);
         let report = self.metrics.report(end);
         let mut bytes = Vec::new();
         if let Some(journal) = &mut self.journal {
+            memory.iter().for_each(|counted| journal.record(&memory_note(end, counted)));
             figures.iter().for_each(|figure| journal.record(&figure_note(end, figure)));
             journal.end(end);
             bytes = std::mem::take(journal.bytes());
@@ -105,6 +112,26 @@ impl<'a> Watch<'a> {
             csv.write(&bytes)?;
         }
         Ok((report, bytes))
+    }
+
+    /// What the simulated memory controller counted, as the report has it.
+    fn counted(&self, totals: &MemoryTotals) -> MemoryReport {
+        let devices = self.case.memory.iter().flat_map(|memory| &memory.devices);
+        MemoryReport {
+            requests: totals.requests,
+            occupancy: totals.occupancy,
+            reads: totals.reads,
+            writes: totals.writes,
+            requests_by_cores: totals.by_core.iter().sum(),
+            devices: devices
+                .zip(&totals.by_device)
+                .map(|(device, requests)| DeviceReport {
+                    name: device.name.clone(),
+                    requests: *requests,
+                })
+                .collect(),
+            ..MemoryReport::default()
+        }
     }
 
     fn flush(&mut self) {

@@ -155,6 +155,9 @@ impl Pending {
         let fail = |error: &dyn std::fmt::Display| {
             Failure::about(path.display(), format_args!("cannot be written: {error}"))
         };
+        if path == Path::new("-") {
+            return Err(fail(&"standard output is for the report; name a file, or ./-"));
+        }
         let special = match fs::metadata(path) {
             Ok(meta) if meta.is_dir() => return Err(fail(&"it is a directory; name a file")),
             Ok(meta) => !meta.is_file(),
@@ -237,6 +240,17 @@ fn under_way() -> MutexGuard<'static, Vec<PathBuf>> {
     UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Directories that go with the files under way in them.
+static MADE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Where a signal ends the program, `directory` goes too if it is empty then. For one that will be
+/// made; one that is there stays.
+pub(crate) fn remove_if_empty_at_signals(directory: &Path) {
+    if !directory.exists() {
+        MADE.lock().unwrap_or_else(PoisonError::into_inner).push(directory.to_path_buf());
+    }
+}
+
 /// From here on SIGINT and SIGTERM end the program without leaving half-written files. For
 /// commands that compute and cannot be stopped in order.
 ///
@@ -250,6 +264,10 @@ pub(crate) fn leave_nothing_at_signals() -> Result<(), Failure> {
         if let Some(signal) = signals.forever().next() {
             for path in under_way().iter() {
                 let _ = fs::remove_file(path);
+            }
+            for path in MADE.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+                // Fails where there is something in it, and shall.
+                let _ = fs::remove_dir(path);
             }
             note("interrupted; nothing was written");
             // As a shell reports a program that a signal ended.

@@ -24,8 +24,8 @@ pub(crate) struct Wanted {
     /// Write a trace that Perfetto opens (ui.perfetto.dev)
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// Write jobs.csv and pieces.csv, one line per job and per piece of a job, into a directory,
-    /// which is made where it is not there
+    /// Write jobs.csv, pieces.csv and samples.csv, one line per job, per piece of a job and per
+    /// sample of memory, into a directory, which is made where it is not there
     #[arg(long, value_name = "DIR")]
     pub(crate) csv: Option<PathBuf>,
 }
@@ -41,11 +41,13 @@ pub(crate) struct Files {
 /// Names of the lists.
 const JOBS: &str = "jobs.csv";
 const PIECES: &str = "pieces.csv";
+const SAMPLES: &str = "samples.csv";
 
-/// Two lists for spreadsheets, drawn from a whole journal.
+/// Lists for spreadsheets, drawn from a whole journal.
 pub(crate) struct Csv {
     jobs: Pending,
     pieces: Pending,
+    samples: Pending,
     /// Last, so that files under way are gone before it is looked at.
     made: Made,
 }
@@ -72,18 +74,21 @@ impl Csv {
             })?;
         }
         let jobs = Pending::create(&directory.join(JOBS))?;
-        Ok(Self { jobs, pieces: Pending::create(&directory.join(PIECES))?, made })
+        let pieces = Pending::create(&directory.join(PIECES))?;
+        Ok(Self { jobs, pieces, samples: Pending::create(&directory.join(SAMPLES))?, made })
     }
-    /// Writes both lists.
+    /// Writes all lists.
     ///
     /// # Errors
     /// Where the journal cannot be read or a file cannot be written.
     pub(crate) fn write(mut self, journal: &[u8]) -> Result<(), Failure> {
         csv::jobs(journal, &mut self.jobs)
             .and_then(|()| csv::pieces(journal, &mut self.pieces))
+            .and_then(|()| csv::samples(journal, &mut self.samples))
             .map_err(|error| Failure::about("--csv", error))?;
         self.jobs.commit()?;
         self.pieces.commit()?;
+        self.samples.commit()?;
         drop(self.made);
         Ok(())
     }
@@ -98,7 +103,7 @@ impl Wanted {
         let mut written = Vec::new();
         written.extend(self.journal.clone().map(|path| ("--journal", path)));
         written.extend(self.trace.clone().map(|path| ("--trace", path)));
-        for list in [JOBS, PIECES] {
+        for list in [JOBS, PIECES, SAMPLES] {
             written.extend(self.csv.as_ref().map(|directory| ("--csv", directory.join(list))));
         }
         output::keep_apart(&[read], &written)?;
@@ -126,7 +131,7 @@ impl Wanted {
         let fail = |error: &dyn std::fmt::Display| Failure::about("report", error);
         if self.json {
             let mut json = serde_json::to_value(report).map_err(|error| fail(&error))?;
-            add_defaults(&mut json["params"], &report.policy);
+            json["params"] = params(report);
             if let Some(host) = host {
                 json["host"] = host.into();
             }
@@ -138,16 +143,20 @@ impl Wanted {
     }
 }
 
-/// Adds to the parameters that were given the defaults of those that were not.
-fn add_defaults(params: &mut serde_json::Value, policy: &str) {
-    let Some(entry) = maracas_policies::find(policy) else { return };
-    for param in entry.params {
-        if let Some(default) = default_of(param.kind)
-            && params[param.name].is_null()
-        {
-            params[param.name] = default.into();
-        }
+/// All parameters of the policy in the order in which it names them: as given, or the default; ""
+/// where there is neither.
+fn params(report: &Report) -> serde_json::Value {
+    let entry = maracas_policies::find(&report.policy);
+    let mut params = serde_json::Map::new();
+    for param in entry.iter().flat_map(|entry| entry.params) {
+        let default = || default_of(param.kind).unwrap_or_default();
+        let value = report.params.get(param.name).cloned().unwrap_or_else(default);
+        params.insert(param.name.into(), value.into());
     }
+    let unknown = report.params.iter().filter(|(name, _)| !params.contains_key(*name));
+    let unknown: Vec<_> = unknown.collect();
+    params.extend(unknown.into_iter().map(|(name, value)| (name.clone(), value.clone().into())));
+    params.into()
 }
 
 /// How tables look here.

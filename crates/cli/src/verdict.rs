@@ -7,11 +7,6 @@ use maracas_core::admission::{CoreVerdict, Measure, NotAdmitted, Ppb, TestResult
 use maracas_core::{Duration, Rate, Vcpu, VcpuId};
 use serde_json::{Value, json};
 
-/// Asks the policy.
-pub(crate) fn of(case: &Case) -> Verdict {
-    (case.entry.admit)(&case.start, &case.params)
-}
-
 /// Below these the host's own error of 10 to 20 us is a great part of what is promised
 /// (docs/guarantees.md, "What is assumed").
 const LEAST: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(2));
@@ -36,7 +31,7 @@ pub(crate) fn note_fine_reservations(case: &Case) {
 /// # Errors
 /// Where standard output is gone.
 pub(crate) fn refuse(case: &Case, as_json: bool) -> Outcome {
-    show(case, &of(case), as_json)?;
+    show(case, &case.verdict, as_json)?;
     Ok(Answer::No)
 }
 
@@ -204,6 +199,7 @@ pub(crate) fn to_json(case: &Case, verdict: &Verdict) -> Value {
         "refused": refused,
         "later": later(case),
         "objections": verdict.objections,
+        "notes": case.assumptions(),
     })
 }
 

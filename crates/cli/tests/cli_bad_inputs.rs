@@ -105,7 +105,87 @@ const MEMORY_EDITS: &[Edit] = &[
     ),
     ("unknown way to throttle", "\"maracas\"", "\"maracas\"\nthrottle = \"on\"", "latency"),
     ("negative cost", "[run]", "[overheads]\nlock = \"-1us\"\n[run]", "-1us"),
+    ("a fraction of nothing", "\"maracas\"", "\"maracas\"\nidle_mem = \"1/0\"", "s.toml:6:12: "),
+    ("not a parameter", "\"maracas\"", "\"maracas\"\nidle_me = 1", "did you mean \"idle_mem\"?"),
+    ("a burst of seven", "[policy]", "[platform.dram]\nburst = 7\n[policy]", "power of two"),
+    (
+        "a device with a program's name",
+        "[run]",
+        "[[device]]\nname = \"a\"\npattern = \"seq\"\n\
+      bandwidth = \"1GB/s\"\n[run]",
+        "`a` is taken",
+    ),
+    (
+        "a device beyond the bus",
+        "[run]",
+        "[[device]]\nname = \"d\"\npattern = \"seq\"\n\
+      bandwidth = \"90GB/s\"\n[run]",
+        "s.toml:9:13: device d asks for 90000MB/s and would read ",
+    ),
 ];
+
+/// Values that each stand alone and that the policy cannot work with: its parameters, and where
+/// the line points.
+const COMBINATIONS: &[(&str, &str)] = &[
+    ("maracas\"\nthrottle = \"rate", "s.toml:6:12: policy maracas: `throttle` = rate needs"),
+    ("maracas\"\nthrottle = \"watch\"\nidle_mem = \"3/2", "s.toml:7:12: "),
+    ("maracas\"\nthrottle = \"watch\"\nmem_period = \"0s", "s.toml:7:14: "),
+    ("maracas\"\nbackground_slice = \"0s", "s.toml:6:20: "),
+    ("maracas\"\nrecolor = \"low", "s.toml:6:11: "),
+    ("round-robin\"\nquantum = \"0s", "s.toml:6:11: "),
+    ("memguard+maracas\"\nbandwidth = \"1MB/s, 2MB/s", "s.toml:6:13: "),
+    (
+        "memguard+maracas\"\nr_min = \"1GB/s\"\nbandwidth = \"1MB/s\"\nweights = \"1",
+        "s.toml:7:13: ",
+    ),
+    ("memguard+maracas\"\nweights = \"1", "s.toml:6:11: "),
+    ("memguard+maracas\"\nperiod = \"0s", "s.toml:6:10: "),
+];
+
+#[test]
+fn parameters_that_cannot_work_are_bad_input_and_no_refusal() {
+    let good = GOOD.replacen("cores = 1", "preset = \"i5-2500k\"", 1) + "memory = \"m_jump\"\n";
+    let scratch = Scratch::new();
+    for (params, place) in COMBINATIONS {
+        scratch.write("s.toml", good.replacen("maracas", params, 1));
+        for command in ["check", "sim", "colors"] {
+            expect_refusal(params, &scratch, &[command, "s.toml"], place);
+        }
+    }
+    scratch.write("s.toml", &good);
+    let set = ["check", "s.toml", "--set", "throttle=watch", "--set", "idle_mem=3/2"];
+    expect_refusal("--set", &scratch, &set, "--set: `idle_mem` is 3/2");
+    let over = ["check", "s.toml", "--policy", "memguard+p-rm", "--set", "q_min=0"];
+    expect_refusal("out of range", &scratch, &over, "--set: `q_min` is 0, must lie between");
+    // What admission says no to stays an answer.
+    let much = "memguard+p-rm\"\nr_min = \"1GB/s\"\nbandwidth = \"1GB/s";
+    let jobs = "period = \"10ms\"\njobs = \"periodic\"";
+    let much = good.replacen("maracas", much, 1).replacen("period = \"10ms\"", jobs, 1);
+    scratch.write(
+        "s.toml",
+        much.replacen("kind = \"busy\"", "kind = \"periodic\", cost = \"1ms\"", 1),
+    );
+    let output = maracas(scratch.path(), &["check", "s.toml"]);
+    let shown = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{shown}{}", text(&output.stderr));
+    assert!(shown.ends_with("refused\n"), "{shown}");
+}
+
+#[test]
+fn near_names_are_offered_for_unknown_ones_only() {
+    let scratch = Scratch::new();
+    scratch.write("s.toml", GOOD);
+    let said = |set: &str| {
+        let output = maracas(scratch.path(), &["check", "s.toml", "--set", set]);
+        assert_eq!(output.status.code(), Some(2));
+        text(&output.stderr)
+    };
+    assert!(!said("max_latency=0").contains("did you mean"));
+    assert!(!said("idle_mem=1/0").contains("did you mean"));
+    assert!(said("max_latenci=1").contains("did you mean \"max_latency\"?"));
+    let far = said("zzzzzzzz=1");
+    assert!(far.contains("`maracas policies maracas` lists all") && far.len() < 160, "{far}");
+}
 
 /// Runs one case and holds it to the rules.
 fn expect_refusal(name: &str, scratch: &Scratch, arguments: &[&str], wanted: &str) {
@@ -177,12 +257,30 @@ fn what_the_live_machine_does_not_do_yet() {
     let expect = |arguments: &[&str], wanted: &str| {
         expect_refusal("live", &scratch, arguments, wanted);
     };
-    expect(&["run", "s.toml", "--journal", "j"], "s.toml:5:8: policy maracas: `throttle` asks");
+    let samples = "s.toml:6:12: policy maracas: `throttle` samples memory counters";
+    expect(&["run", "s.toml", "--journal", "j"], samples);
     expect(&["check", "s.toml", "--machine", "live"], "`throttle`");
     let both = ["run", "s.toml", "--set", "balance=vlb"];
-    expect(&both, "`balance` and `throttle` ask");
+    expect(&both, "`throttle` samples memory counters and `balance` moves VCPUs");
     let guarded = ["run", "s.toml", "--policy", "memguard+p-rm"];
     expect(&guarded, "take p-rm, or simulate it");
+    let with = |line: &str| {
+        let program = GOOD.replacen("workload = ", "command = [\"true\"]\nworkload = ", 1);
+        scratch.write(
+            "s.toml",
+            program.replacen("[policy]", "preset = \"i5-2500k\"\n[policy]", 1) + line,
+        );
+    };
+    with("colors = 4\n");
+    expect(&["run", "s.toml"], "s.toml:15:10: a asks for a part of the cache");
+    expect(&["check", "s.toml", "--machine", "live"], "drop `colors`");
+    with("bandwidth = \"1GB/s\"\n");
+    expect(&["run", "s.toml"], "s.toml:15:13: a asks for memory bandwidth");
+    with("criticality = \"low\"\n");
+    let output = maracas(scratch.path(), &["check", "s.toml", "--machine", "live"]);
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert!(told.contains("leaves aside") && told.contains("the criticality of a"), "{told}");
 }
 
 #[test]
@@ -218,6 +316,11 @@ fn bad_mixes() {
         scratch.write("m.json", json);
         expect_refusal(name, &scratch, &["memory", "--json", "m.json"], wanted);
     }
+    expect_refusal("JSON as TOML", &scratch, &["memory", "m.json"], "with --json");
+    expect_refusal("JSON as TOML", &scratch, &["memory", "-"], "with --json");
+    scratch.write("m.json", "{\"preset\": \"p4080\", \"preset\": \"ddr3-1333\"}");
+    let twice = ["memory", "--json", "m.json"];
+    expect_refusal("a key twice", &scratch, &twice, "\"preset\" stands twice");
     scratch.write("m.json", vec![b'['; 1 << 20]);
     expect_refusal("too deep", &scratch, &["memory", "--json", "m.json"], "recursion");
 }
@@ -258,6 +361,7 @@ const COMMAND_LINES: &[(&str, &[&str], &str)] = &[
     ("unwritable journal", &["sim", "s.toml", "--journal", "no/such/j"], "no/such/j"),
     ("unwritable trace", &["sim", "s.toml", "--trace", "no/such/t"], "no/such/t"),
     ("unwritable SVG", &["gantt", "s.toml", "--svg", "no/such/x.svg"], "no/such/x.svg"),
+    ("standard output as trace", &["sim", "s.toml", "--trace", "-"], "./-"),
     ("a directory as journal", &["sim", "s.toml", "--journal", "."], "directory"),
     ("one file twice", &["sim", "s.toml", "--journal", "x", "--trace", "x"], "two"),
     ("one file by two paths", &["sim", "s.toml", "--journal", "x", "--trace", "./x"], "two"),

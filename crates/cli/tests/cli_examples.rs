@@ -202,11 +202,12 @@ fn an_interrupted_simulation_leaves_no_file() {
     let child = std::process::Command::new(env!("CARGO_BIN_EXE_maracas"))
         .args(["sim", "--taskset", "t.csv", "--cores", "1", "--policy", "p-edf"])
         .args(["--until", "3600s", "--quiet", "--journal", "j", "--trace", "t"])
+        .args(["--csv", "lists"])
         .current_dir(scratch.path())
         .spawn()
         .unwrap();
     std::thread::sleep(std::time::Duration::from_millis(500));
-    assert_eq!(scratch.names().len(), 3, "{:?}", scratch.names());
+    assert_eq!(scratch.names().len(), 4, "{:?}", scratch.names());
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(128 + 15));
@@ -221,7 +222,7 @@ fn charts_traces_and_lists_are_written() {
     let words = ["sim", file, "--quiet", "--journal", "j", "--trace", "t", "--csv", "."];
     let output = maracas(scratch.path(), &words);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert_eq!(scratch.names(), ["j", "jobs.csv", "pieces.csv", "t"]);
+    assert_eq!(scratch.names(), ["j", "jobs.csv", "pieces.csv", "samples.csv", "t"]);
     let jobs = std::fs::read_to_string(scratch.path().join("jobs.csv")).unwrap();
     // 2 s of periods 10, 20, 50 and 100 ms.
     assert_eq!(jobs.lines().count(), 1 + 200 + 100 + 40 + 20);

@@ -63,7 +63,11 @@ fn a_mix_is_the_same_from_toml_from_json_and_from_standard_input() {
 
     let table = text(&maracas(scratch.path(), &["memory", "m.toml"]).stdout);
     assert!(table.contains("jump") && table.contains("GB/s"), "{table}");
-    assert_eq!(table.lines().count(), 4, "{table}");
+    // 64 bytes in 3 x 9 clocks of 1.5 ns and a burst of 6 ns.
+    assert!(
+        table.ends_with("r_min 1376MB/s from the timings: all requests new rows of one bank\n")
+    );
+    assert_eq!(table.lines().count(), 5, "{table}");
 }
 
 /// What a data file says of a program's bandwidth alone: `# Reads 1.6 GB/s alone on ...`.
@@ -126,6 +130,33 @@ fn swept() -> String {
     SWEPT.to_string() + &scans.collect::<String>()
 }
 
+fn instructions(vcpu: &Value, when: &str) -> f64 {
+    number(&vcpu[when]["instructions"])
+}
+
+#[test]
+fn who_loses_by_a_split_is_named_and_what_is_asked_for_is_kept_in_ways() {
+    let scratch = Scratch::new();
+    let asking = swept().replacen("memory = \"mwalk\"", "memory = \"mwalk\"\ncolors = 8", 1);
+    scratch.write("s.toml", asking);
+    let proposal = json(scratch.path(), &["colors", "s.toml", "--ways", "--json"]);
+    // 8 of 32 colours are 3 of 12 ways.
+    assert!(proposal["vcpus"][0]["minimum"].as_u64() >= Some(3), "{proposal}");
+    assert!(proposal["split"][0].as_u64() >= Some(3), "{proposal}");
+
+    let example = repository().join("examples/colors.toml");
+    let words = ["colors", example.to_str().unwrap(), "--policy", "round-robin", "--json"];
+    let proposal = json(scratch.path(), &words);
+    let shown = text(&maracas(scratch.path(), &words[..4]).stdout);
+    for vcpu in proposal["vcpus"].as_array().unwrap() {
+        let (name, change) = (vcpu["name"].as_str().unwrap(), number(&vcpu["change"]));
+        let named = shown.contains(&format!("{name} loses by it: "));
+        assert_eq!(named, change < -0.01, "{name} {change}: {shown}");
+    }
+    assert!(shown.contains("loses by it"), "{shown}");
+    assert!(shown.lines().skip(1).all(|line| line.chars().count() <= 80), "{shown}");
+}
+
 #[test]
 fn a_proposed_split_keeps_its_word_when_it_is_pasted() {
     let scratch = Scratch::new();
@@ -142,7 +173,16 @@ fn a_proposed_split_keeps_its_word_when_it_is_pasted() {
         let split: Vec<u64> =
             proposal["split"].as_array().unwrap().iter().filter_map(Value::as_u64).collect();
         assert_eq!(split.iter().sum::<u64>(), proposal["parts"].as_u64().unwrap());
-        assert!(split[0] >= walk["needs"].as_u64().unwrap(), "{proposal}");
+        let needs = walk["needs"].as_u64().unwrap();
+        assert!(split[0] >= needs && needs > 1, "{proposal}");
+        // It is proposed as the least that it may get, and costs nobody anything here.
+        assert_eq!(
+            (walk["minimum"].as_u64(), proposal["toml"][1]["at"].as_str()),
+            (Some(needs), Some("walk"))
+        );
+        assert_eq!(proposal["toml"][1]["line"], format!("colors = {needs}"));
+        let change = instructions(walk, "after") / instructions(walk, "before") - 1.0;
+        assert!((number(&walk["change"]) - change).abs() < 1e-9 && change > 0.1, "{proposal}");
 
         let line = proposal["toml"][0]["line"].as_str().unwrap();
         let pasted = swept().replacen("\"i5-2500k\"", &format!("\"i5-2500k\"\n{line}"), 1);

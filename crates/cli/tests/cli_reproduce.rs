@@ -23,6 +23,7 @@ fn tables_figures_and_scenarios_are_written_and_the_scenarios_run() {
     let output = maracas(scratch.path(), &["reproduce", "maracas-table2", "--out", "out"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("E1 traffic (GB)"));
+    assert!(text(&output.stderr).contains("out/maracas-table2 holds "), "{}", text(&output.stderr));
     let folder = scratch.path().join("out/maracas-table2");
     let csv = std::fs::read_to_string(folder.join("maracas-table2.csv")).unwrap();
     assert_eq!(csv.lines().count(), 10, "nine numbers and the headings");
@@ -48,6 +49,10 @@ fn a_document_is_written_and_checked() {
     let path = scratch.path().join("results.md");
     let written = std::fs::read_to_string(&path).unwrap();
     assert!(written.starts_with("# By hand\n") && written.contains("figures/maracas-table2.svg"));
+    std::fs::remove_file(scratch.path().join("figures/maracas-table2.svg")).unwrap();
+    let output = reproduce("--check");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("figures/maracas-table2.svg is missing"));
     scratch.write("results.md", written.replacen("E1 traffic", "E1 trafic", 1));
     let output = reproduce("--check");
     assert_eq!(output.status.code(), Some(1));

@@ -58,7 +58,8 @@ pub struct Verdict {
     /// VCPUs that fit nowhere.
     pub refused: Vec<(VcpuId, NotAdmitted)>,
     /// Why the system as a whole cannot be run by this policy (a job policy given VCPUs without
-    /// jobs, say); empty where it can.
+    /// jobs, say); empty where it can. One that begins with the name of a parameter says that its
+    /// value cannot be: bad input, wherever the value came from.
     pub objections: Vec<String>,
 }
 

@@ -283,7 +283,8 @@ pub struct Plan {
     verdicts: Vec<(VcpuId, Result<CoreId, NotAdmitted>)>,
     /// Work for a carrier VCPU. The machine begins it when it sees it and always answers: by
     /// [`Event::ErrandDone`], before which a sample comes as [`Event::Sampled`], or by
-    /// [`Event::Failed`]. Whatever stands here after the policy's next plan is a new errand.
+    /// [`Event::Failed`]. Until then it is one errand, however often it is planned; what stands
+    /// here in the first plan after the answer is a new one.
     pub errand: Option<(VcpuId, Errand)>,
     /// When to ask again at the latest; [`Instant::NEVER`] = only after events.
     pub wake: Instant,
@@ -448,7 +449,8 @@ pub struct Claims {
     /// No core idles while an admitted VCPU is runnable anywhere (global), or on that core
     /// (partitioned).
     pub work_conserving: bool,
-    /// No admitted task set misses a deadline when every job stays within its budget.
+    /// No admitted task set misses a deadline when every job stays within its budget. With default
+    /// parameters: what an option gives up is said where it stands.
     pub no_miss_when_admitted: bool,
 }
 

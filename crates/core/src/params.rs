@@ -217,8 +217,8 @@ impl Kind {
 pub fn parse_fraction(text: &str) -> Option<Rate> {
     let text = text.trim();
     if let Some((num, den)) = text.split_once('/') {
-        let den: u64 = den.trim().parse().ok()?;
-        return (den > 0).then_some(Rate::new(num.trim().parse().ok()?, den));
+        let (num, den): (u64, u64) = (num.trim().parse().ok()?, den.trim().parse().ok()?);
+        return (den > 0).then(|| Rate::new(num, den));
     }
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let den = 10u64.checked_pow(u32::try_from(fraction.len()).ok()?)?;
@@ -285,6 +285,17 @@ mod tests {
         params.set("rule", Value::Text("fairer".into()));
         let (name, why) = params.check(&[RULE, IDLE]).unwrap_err();
         assert_eq!((name.as_str(), why.as_str()), ("rule", "must be one of: fair, sticky"));
+    }
+
+    #[test]
+    fn fractions_without_a_value_are_no_fractions() {
+        for text in ["1/0", "0/0", " 1 / 0 ", "1/", "/2", "1/-2", "-1/2", "nan", "1e3", ""] {
+            assert_eq!(parse_fraction(text), None, "{text}");
+            let mut params = Params::new();
+            params.set("idle", Value::Text(text.into()));
+            assert!(params.check(&[IDLE]).unwrap_err().1.contains("must be a fraction"), "{text}");
+        }
+        assert_eq!(parse_fraction(" 0 / 5 "), Some(Rate::ZERO));
     }
 
     #[test]

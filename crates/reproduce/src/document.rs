@@ -35,8 +35,10 @@ pub fn stale(
     }
     for drawn in &findings.figures {
         let name = drawn.file(experiment.name);
-        if figure(&name) != Some(drawn.svg()) {
-            stale.push(format!("{FIGURES}/{name} differs"));
+        match figure(&name) {
+            None => stale.push(format!("{FIGURES}/{name} is missing")),
+            Some(old) if old != drawn.svg() => stale.push(format!("{FIGURES}/{name} differs")),
+            Some(_) => {}
         }
     }
     stale
@@ -74,6 +76,7 @@ pub fn with_part(document: &str, name: &str, text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figure::{Drawing, Figure};
 
     #[test]
     fn what_is_stale_is_named() {
@@ -88,6 +91,21 @@ mod tests {
         assert!(
             told[0].starts_with("maracas-fig4 differs, first at: ") && told[0].contains("Old.")
         );
+    }
+
+    #[test]
+    fn a_figure_that_is_gone_is_not_one_that_differs() {
+        let experiment = crate::find("maracas-fig4").unwrap();
+        let drawing = Drawing::Bars { axis: "s".into(), groups: Vec::new(), series: Vec::new() };
+        let drawn = Figure { name: String::new(), title: "It".into(), drawing };
+        let findings = Findings { figures: vec![drawn.clone()], ..Findings::default() };
+        let text = with_part("", "maracas-fig4", &findings.markdown(experiment, Some(FIGURES)));
+        let stale = |figure: Option<String>| {
+            super::stale(&text, experiment, &findings, &|_| figure.clone()).join(", ")
+        };
+        assert_eq!(stale(None), "figures/maracas-fig4.svg is missing");
+        assert_eq!(stale(Some("old".into())), "figures/maracas-fig4.svg differs");
+        assert_eq!(stale(Some(drawn.svg())), "");
     }
 
     #[test]

@@ -163,7 +163,7 @@ fn heights(values: impl Iterator<Item = f64>, legend: usize, bars: bool) -> Rang
         true if grounded => 0.0,
         true | false => start,
     };
-    floor..end + (end - floor) * (0.05 + 0.06 * legend as f64)
+    floor..end + (end - floor) * (0.06 + 0.065 * legend as f64)
 }
 
 fn bars(

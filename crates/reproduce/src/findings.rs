@@ -81,7 +81,13 @@ pub struct Table {
 
 impl Table {
     /// A table without rows.
+    ///
+    /// # Panics
+    /// Where two columns have one name: readers of the CSV go by them.
     pub fn new(name: &str, title: &str, columns: &[&str]) -> Self {
+        for (place, column) in columns.iter().enumerate() {
+            assert!(!columns[..place].contains(column), "{title}: {column} is there twice");
+        }
         let columns = columns.iter().map(|column| (*column).to_string()).collect();
         Self { name: name.into(), title: title.into(), columns, rows: Vec::new() }
     }

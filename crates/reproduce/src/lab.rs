@@ -33,7 +33,8 @@ pub struct Lab<'a> {
 impl<'a> Lab<'a> {
     /// A lab of `jobs` threads. `seeds` takes the place of the number of seeds that an experiment
     /// would take. `progress` hears of every run that is over: how many are, of how many that are
-    /// known to come.
+    /// known to come. Both grow, experiment after experiment; what an experiment will still ask
+    /// for after these is not known.
     pub fn new(
         jobs: usize,
         seeds: Option<usize>,

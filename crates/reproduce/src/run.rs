@@ -13,7 +13,8 @@ use maracas_trace::{Metrics, Report};
 /// What a scenario came to.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// What was observed: the report that `maracas sim` prints.
+    /// What was observed: the report that `maracas sim` prints, but for `memory`, of which
+    /// `outcome` holds the counts.
     pub report: Report,
     /// What the simulator counted.
     pub outcome: Outcome,
@@ -159,4 +160,46 @@ fn options(scenario: &Scenario) -> Option<Options> {
         },
         ..Options::new(until)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "version = 1\n[platform]\ncores = 1\n[run]\nduration = \"1s\"\n\
+                        [[program]]\nname = \"a\"\nbudget = \"2ms\"\nperiod = \"10ms\"\n\
+                        workload = { kind = \"busy\" }\n";
+
+    #[test]
+    fn a_scenario_runs_with_or_without_memory() {
+        let plain = Run::of(&Setup::new("plain", GOOD)).unwrap();
+        assert_eq!((plain.seconds(), plain.latency(), plain.requests()), (1.0, 0.0, 0.0));
+        let task = plain.task("a");
+        assert_eq!((task.foreground_ns, task.background_ns), (200_000_000, 800_000_000));
+        let memory = GOOD.replace("cores = 1", "preset = \"i5-2500k\"") + "memory = \"m_jump\"\n";
+        let run = Run::of(&Setup::new("memory", memory)).unwrap();
+        assert!(run.latency() > 100.0 && run.traffic_gb() > 0.1, "{}", run.latency());
+        assert_eq!(run.requests(), run.requests_by_cores());
+        let all = run.all("a").misses + run.all("a").writes;
+        assert_eq!(run.requests(), all as f64);
+    }
+
+    #[test]
+    fn what_cannot_run_is_told_with_the_scenario_s_name() {
+        let told = |from: &str, to: &str| {
+            let text = GOOD.replace(from, to);
+            Run::of(&Setup::new("it", text)).expect_err("it cannot run").0
+        };
+        assert_eq!(told("duration = \"1s\"\n", ""), "it: it names no duration");
+        assert_eq!(told("cores = 1\n", ""), "it: it names no cores");
+        let policy = told("[run]", "[policy]\nname = \"nobody\"\n[run]");
+        assert_eq!(policy, "it: there is no policy \"nobody\"");
+        assert!(told("version = 1", "version = 99").starts_with("it: it:1:"));
+        let refused = told(
+            "[[program]]",
+            "[[vcpu]]\nname = \"b\"\nbudget = \"9ms\"\n\
+                                          period = \"10ms\"\n[[program]]",
+        );
+        assert!(refused.starts_with("it: refused: "), "{refused}");
+    }
 }

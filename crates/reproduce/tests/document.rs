@@ -8,7 +8,14 @@ use maracas_reproduce::{Lab, experiments};
 use std::path::PathBuf;
 
 /// Experiments of a few short runs.
-const QUICK: [&str; 3] = ["maracas-table2", "maracas-fig2", "maracas-fig4"];
+const QUICK: [&str; 6] = [
+    "maracas-table2",
+    "maracas-fig2",
+    "maracas-fig4",
+    "maracas-fig5",
+    "maracas-dma",
+    "maracas-printed",
+];
 
 fn docs() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs")

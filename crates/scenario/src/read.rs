@@ -27,7 +27,7 @@ pub(crate) fn scenario(text: &str, file: &str) -> Result<Scenario, Error> {
 
     let mut places = Places::default();
     let platform = platform::platform(&root, &mut places)?;
-    let devices = platform::devices(&root, &platform)?;
+    let devices = platform::devices(&root, &platform, &mut places)?;
     let policy = policy(&root, &mut places)?;
     let run = run(&root)?;
     let overheads = overheads(&root)?;

@@ -115,6 +115,10 @@ pub struct VcpuSpec {
     pub period_at: Location,
     /// Where its pin stands, if it has one.
     pub core_at: Option<Location>,
+    /// Where its colours are asked for, if they are.
+    pub colors_at: Option<Location>,
+    /// Where its memory bandwidth is asked for, if it is.
+    pub bandwidth_at: Option<Location>,
     /// Where its jobs are asked for, if they are.
     pub(crate) jobs_at: Option<Location>,
 }
@@ -176,6 +180,8 @@ pub(crate) struct Places {
     pub(crate) cores: Location,
     /// How the cache is split.
     pub(crate) shares: Location,
+    /// The bandwidth of every device.
+    pub(crate) devices: Vec<Location>,
 }
 
 impl Scenario {
@@ -277,6 +283,17 @@ impl Scenario {
     /// An error at the policy's name: no such policy, or it refuses the system.
     pub fn at_policy(&self, why: impl Into<String>) -> Error {
         Error::new(&self.file, self.places.policy, why)
+    }
+    /// An error at the bandwidth of the device with this place among all.
+    ///
+    /// # Panics
+    /// Where there is no such device.
+    pub fn at_device(&self, place: usize, why: impl Into<String>) -> Error {
+        self.at(self.places.devices[place], why)
+    }
+    /// An error at a place of this file.
+    pub fn at(&self, at: Location, why: impl Into<String>) -> Error {
+        Error::new(&self.file, at, why)
     }
     /// An error at the table of a VCPU.
     pub fn at_vcpu(&self, id: VcpuId, why: impl Into<String>) -> Error {

@@ -44,16 +44,16 @@
 //!
 //! # Memory
 //! Without a model ([`run`]) every program progresses by the time that it runs, counters stay at
-//! zero, and nothing can be sampled. With one ([`run_with`] and [`memory::SharedMemory`]) a piece of
-//! work is time at the program's reference speed: alone on an idle memory with the whole cache to
-//! itself. Time that a core spends on charged overheads causes no traffic.
+//! zero, and nothing can be sampled. With one ([`run_with`] and [`memory::SharedMemory`]) a piece
+//! of work is time at the program's reference speed: alone on an idle memory with the whole cache
+//! to itself. Time that a core spends on charged overheads causes no traffic.
 //!
 //! # Errands
 //! VCPUs with the roles Monitor and Migration are carriers: they are in the system from the start,
 //! have no programs, and wake when the plan gives them an errand. The errand is a piece of work by
 //! the table of [`Overheads`], at least one tick; when it is done its effect sets in at once: the
-//! counters are read, or the moved VCPU's pages have their new colours. Where the moved VCPU runs is
-//! what the plan's lines say, before and after. One errand is under way at a time.
+//! counters are read, or the moved VCPU's pages have their new colours. Where the moved VCPU runs
+//! is what the plan's lines say, before and after. One errand is under way at a time.
 //!
 //! # Randomness
 //! Every program has its own stream for its costs and another for its sleeps and events, every

@@ -1,4 +1,4 @@
-//! Lists for spreadsheets and scripts: one line per job, or one per piece.
+//! Lists for spreadsheets and scripts: one line per job, per piece, or per sample of memory.
 //!
 //! Times are nanoseconds. The jobs' first nine columns are those of LITMUS^RT's `st-job-stats`:
 //! task, job, period, response, miss flag, lateness, tardiness, forced completion (always 0: a late
@@ -7,8 +7,9 @@
 
 use crate::TraceError;
 use crate::follow::{Follower, JobTrack, Listener, Piece};
-use maracas_core::contract::Mode;
-use maracas_core::journal::Header;
+use crate::report::latency;
+use maracas_core::contract::{Event, Mode, Sample};
+use maracas_core::journal::{Header, Reader, Record};
 use maracas_core::{Instant, Vcpu, VcpuId};
 use std::io::{self, Write};
 
@@ -31,6 +32,32 @@ pub fn jobs(journal: &[u8], mut out: impl Write) -> Result<(), TraceError> {
 pub fn pieces(journal: &[u8], mut out: impl Write) -> Result<(), TraceError> {
     writeln!(out, "task,job,core,mode,from_ns,to_ns,service_ns")?;
     finish(Follower::journal(journal, |header| Pieces { list: List::new(header, out) })?.0.list)
+}
+
+/// Writes one line per sample of the memory controller: what it counted since the one before.
+///
+/// # Errors
+/// Where the journal cannot be read or `out` cannot be written.
+pub fn samples(journal: &[u8], mut out: impl Write) -> Result<(), TraceError> {
+    let (header, reader) = Reader::open(journal)?;
+    write!(out, "time_ns,requests,occupancy,latency_cycles")?;
+    for core in header.system.core_ids() {
+        write!(out, ",requests_{core}")?;
+    }
+    writeln!(out)?;
+    let ticks_per_ns = header.system.ticks_per_ns.max(1);
+    for record in reader {
+        if let Record::Event { at, event: Event::Sampled(sample) } = record? {
+            let Sample { requests, occupancy, by_core } = sample;
+            let latency =
+                latency(occupancy, requests).map_or_else(String::new, |it| it.to_string());
+            write!(out, "{},{requests},{occupancy},{latency}", at.ticks() / ticks_per_ns)?;
+            by_core.iter().try_for_each(|requests| write!(out, ",{requests}"))?;
+            writeln!(out)?;
+        }
+    }
+    out.flush()?;
+    Ok(())
 }
 
 fn finish(list: List<impl Write>) -> Result<(), TraceError> {

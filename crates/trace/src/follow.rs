@@ -1,8 +1,11 @@
 //! Follows a run and tells a listener what happened as whole things: runs, waits, jobs, budgets.
 //! The trace, the chart and the lists are listeners.
 
+use crate::metrics::has_memory_marks;
 use crate::pieces::{Part, Splitter, consumed_by};
-use maracas_core::contract::{End, Event, Line, Mark, Mode, Observer, Plan, Sample, Stint, Usage};
+use maracas_core::contract::{
+    End, Event, Grant, Line, Mark, Mode, Observer, Plan, Sample, Stint, Usage,
+};
 use maracas_core::journal::{Header, JournalError, Reader, Record};
 use maracas_core::{CoreId, Duration, Instant, Job, JobId, Vcpu, VcpuId};
 use std::collections::VecDeque;
@@ -27,7 +30,7 @@ pub(crate) struct Wait {
     pub(crate) from: Instant,
     pub(crate) to: Instant,
     /// The core that kept it out: it would have had to run in the background and the door was
-    /// closed, or the allowance was spent.
+    /// closed, the allowance was spent, or its own memory meter stood at its mark.
     pub(crate) throttled: Option<CoreId>,
 }
 
@@ -114,6 +117,8 @@ struct Track {
     jobs: VecDeque<JobTrack>,
     job_over: Instant,
     budget: Budget,
+    /// Its memory meter.
+    reads: u64,
 }
 
 /// The foreground meter against its mark.
@@ -225,6 +230,7 @@ impl<L: Listener> Follower<L> {
         let Self { vcpus, listener, .. } = self;
         let track = &mut vcpus[vcpu.0 as usize];
         track.budget.charge(stint, listener);
+        track.reads += stint.usage.reads;
         track.held = Some(span);
         track.waiting = None;
         if stint.end != End::Metered {
@@ -334,7 +340,10 @@ impl<L: Listener> Follower<L> {
             self.track(grant.vcpu).budget.granted(now, grant.until);
         }
         let door = &mut self.lines[index];
-        let matters = door.matters() || !line.background_allowed || line.allowance != u64::MAX;
+        let matters = door.matters()
+            || !line.background_allowed
+            || line.allowance != u64::MAX
+            || has_memory_marks(line);
         door.spent &= line.allowance <= door.line.allowance;
         if matters {
             let old = std::mem::replace(&mut door.line, line.clone());
@@ -361,7 +370,7 @@ impl<L: Listener> Follower<L> {
             // It is blocked: what the door did in the meantime will not matter.
             track.kept_out_changes.clear();
         }
-        let closed = door.matters() && door.keeps_out(vcpu, track.budget.meter);
+        let closed = door.matters() && door.keeps_out(vcpu, track.budget.meter, track.reads);
         let kept_out = closed.then_some(core);
         let last = track.kept_out_changes.back().map_or(track.kept_out, |(_, last)| *last);
         if last != kept_out {
@@ -408,17 +417,19 @@ impl<L: Listener> Observer for Follower<L> {
 }
 
 impl Door {
-    const fn matters(&self) -> bool {
-        self.spent || !self.line.background_allowed || self.line.allowance != u64::MAX
+    fn matters(&self) -> bool {
+        self.spent
+            || !self.line.background_allowed
+            || self.line.allowance != u64::MAX
+            || has_memory_marks(&self.line)
     }
-    fn keeps_out(&self, vcpu: VcpuId, meter: u64) -> bool {
-        let in_foreground = self
-            .line
-            .foreground
-            .iter()
-            .any(|grant| grant.vcpu == vcpu && grant.until.0.ticks() > meter);
-        let in_background = self.line.background.iter().any(|grant| grant.vcpu == vcpu);
-        if self.spent {
+    fn keeps_out(&self, vcpu: VcpuId, meter: u64, reads: u64) -> bool {
+        let own = |grants: &[Grant]| grants.iter().copied().find(|grant| grant.vcpu == vcpu);
+        let foreground = own(&self.line.foreground).filter(|it| it.until.0.ticks() > meter);
+        let background = own(&self.line.background);
+        let (in_foreground, in_background) = (foreground.is_some(), background.is_some());
+        let held = foreground.or(background).is_some_and(|grant| reads >= grant.memory);
+        if self.spent || held {
             in_foreground || in_background
         } else {
             !self.line.background_allowed && in_background && !in_foreground

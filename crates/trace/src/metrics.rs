@@ -18,7 +18,11 @@
 //!   in the errors `|delivered - C|`: nobody can deliver what is not asked for. A stint's service
 //!   is spread evenly over it.
 //! * A core is **throttled** while nothing ran on it, a VCPU that stands on its line could have
-//!   run, and the only hindrance was the closed background door or the spent allowance.
+//!   run, and the only hindrance was the closed background door, the spent allowance, or that the
+//!   VCPU's memory meter stood at its mark.
+//! * A VCPU with a bandwidth of its own is **held** from the end of a stint at which its memory
+//!   meter stood at its mark until a line lets it read on, whether others ran on the core meanwhile
+//!   or not.
 //!
 //! The machine must report running stints when the run ends ([`End::Metered`]): what is not
 //! reported is not counted. Service that is reported late, after the period it belongs to was
@@ -36,9 +40,10 @@ mod windows;
 
 use self::controller::Totals;
 use self::cores::CoreTime;
+pub(crate) use self::cores::has_memory_marks;
 use self::task::Task;
 use crate::Report;
-use crate::report::FigureReport;
+use crate::report::{FigureReport, MemoryReport};
 use maracas_core::contract::{End, Event, Figure, Line, Mode, Observer, Plan, Stint};
 use maracas_core::journal::{Header, JournalError, Reader, Record};
 use maracas_core::{CoreId, CoreSet, Instant, VcpuId};
@@ -53,6 +58,15 @@ pub fn figure_note(at: Instant, figure: &Figure) -> Record {
     Record::Note { at, key, vcpu: None, text }
 }
 
+/// The key of the journal note that keeps what the memory controller counted ([`memory_note`]).
+const MEMORY: &str = "memory";
+
+/// The journal record that keeps what the memory controller counted of the whole run.
+#[must_use]
+pub fn memory_note(at: Instant, counted: &MemoryReport) -> Record {
+    Record::Note { at, key: MEMORY.to_string(), vcpu: None, text: counted.to_string() }
+}
+
 /// Counts while a machine runs (as its [`Observer`]) or while a journal is read
 /// ([`Metrics::record`]); both ways give the same report.
 #[derive(Clone, Debug)]
@@ -60,10 +74,11 @@ pub struct Metrics {
     header: Header,
     tasks: Vec<Task>,
     cores: Vec<CoreTime>,
-    /// Cores whose door is closed: only these ask who waits.
+    /// Cores whose door may keep somebody out: only these ask who waits.
     closed: CoreSet,
     decisions: u64,
     lost_records: u64,
+    memory: Option<MemoryReport>,
     controller: Totals,
     figures: Vec<FigureReport>,
 }
@@ -78,6 +93,7 @@ impl Metrics {
             closed: CoreSet::EMPTY,
             decisions: 0,
             lost_records: 0,
+            memory: None,
             controller: Totals::default(),
             figures: Vec::new(),
         };
@@ -101,6 +117,12 @@ impl Metrics {
         self.figures.extend(figures.iter().map(FigureReport::of));
     }
 
+    /// Takes in what the memory controller counted of the whole run, at its end. The mean latency
+    /// is worked out from the counts.
+    pub fn memory(&mut self, counted: &MemoryReport) {
+        self.memory = Some(counted.with_latency());
+    }
+
     /// Takes in one journal record. Returns the instant of the end, where this was the last.
     pub fn record(&mut self, record: &Record) -> Option<Instant> {
         match record {
@@ -120,6 +142,11 @@ impl Metrics {
             }
             Record::Note { key, text, .. } if key == FIGURE => {
                 self.figures.extend(FigureReport::read(text));
+            }
+            Record::Note { key, text, .. } if key == MEMORY => {
+                if let Some(counted) = MemoryReport::read(text) {
+                    self.memory(&counted);
+                }
             }
             Record::Note { .. } => {}
             Record::End(at) => return Some(*at),
@@ -158,7 +185,7 @@ impl Metrics {
     fn ran(&mut self, stint: &Stint) {
         core_time(&mut self.cores, stint.core).ran(stint);
         self.task(stint.vcpu).ran(stint);
-        if matches!(stint.end, End::Blocked | End::Exited) && !self.closed.is_empty() {
+        if stint.end != End::Metered && !self.closed.is_empty() {
             self.review_closed(stint.to);
         }
     }
@@ -170,14 +197,27 @@ impl Metrics {
         }
     }
 
+    fn left(&mut self, vcpu: VcpuId, at: Instant) {
+        self.task(vcpu).left(at);
+        if !self.closed.is_empty() {
+            self.review_closed(at);
+        }
+    }
+
     fn line_changed(&mut self, now: Instant, core: CoreId, line: &Line) {
+        core_time(&mut self.cores, core).decisions += 1;
+        let has_marks = has_memory_marks(line);
+        if has_marks {
+            for grant in line.foreground.iter().chain(&line.background) {
+                self.task(grant.vcpu).granted(now, grant);
+            }
+        }
         let time = core_time(&mut self.cores, core);
-        time.decisions += 1;
-        let may_close = !line.background_allowed || line.allowance != u64::MAX;
+        let may_close = !line.background_allowed || line.allowance != u64::MAX || has_marks;
         if may_close || self.closed.contains(core) {
             time.door.line_changed(line);
             self.closed.remove(core);
-            if time.door.is_closed() {
+            if time.door.may_keep_out() {
                 self.closed.insert(core);
             }
             time.review(now, &self.tasks);
@@ -213,8 +253,8 @@ impl Observer for Metrics {
             Event::AllowanceSpent { core } => self.allowance_spent(at, *core),
             Event::Arrived(vcpu) => self.task(vcpu.id).arrived(vcpu),
             Event::Changed(vcpu) => self.task(vcpu.id).asks_change(vcpu),
-            Event::Left(vcpu) => self.task(*vcpu).left(at),
-            Event::Sampled(sample) => self.controller.sampled(sample),
+            Event::Left(vcpu) => self.left(*vcpu, at),
+            Event::Sampled(sample) => self.controller.sampled(at, sample),
             Event::ErrandDone(_) | Event::Failed { .. } => {}
         }
     }

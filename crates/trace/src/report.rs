@@ -43,7 +43,11 @@ pub struct Report {
     pub tasks: Vec<TaskReport>,
     /// The cores, by id.
     pub cores: Vec<CoreReport>,
-    /// What the memory controller counted; `null` where nothing sampled it.
+    /// What the memory controller counted of the whole run; `null` where the machine models or
+    /// measures none.
+    #[serde(default)]
+    pub memory: Option<MemoryReport>,
+    /// What the policy's monitor sampled of it; `null` where nothing sampled it.
     #[serde(default)]
     pub controller: Option<ControllerReport>,
     /// What the policy counted of its own doings.
@@ -81,11 +85,65 @@ impl Counts {
     }
 }
 
+/// What the memory controller counted from the start of the run to its end.
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
+pub struct MemoryReport {
+    /// Requests that it took, reads and write-backs, from cores and devices.
+    pub requests: u64,
+    /// Sum over cycles of requests in its queue.
+    pub occupancy: u64,
+    /// Average latency: occupancy by requests; `null` without requests.
+    pub latency_mean_cycles: Option<f64>,
+    /// Lines read.
+    pub reads: u64,
+    /// Lines written.
+    pub writes: u64,
+    /// Requests by the cores.
+    pub requests_by_cores: u64,
+    /// Requests by each device.
+    pub devices: Vec<DeviceReport>,
+}
+
+/// What a requestor that is no core asked of memory.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct DeviceReport {
+    /// Its name.
+    pub name: String,
+    /// Its requests, reads and writes.
+    pub requests: u64,
+}
+
+/// Average latency in cycles; `None` without requests.
+pub(crate) fn latency(occupancy: u64, requests: u64) -> Option<f64> {
+    (requests > 0).then(|| occupancy as f64 / requests as f64)
+}
+
+impl MemoryReport {
+    /// The same with the mean latency that its counts say.
+    pub(crate) fn with_latency(&self) -> Self {
+        Self { latency_mean_cycles: latency(self.occupancy, self.requests), ..self.clone() }
+    }
+    /// Reads what `Display` wrote, but for the latency.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+}
+
+impl fmt::Display for MemoryReport {
+    /// As JSON on one line: a device's name may hold anything.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
+    }
+}
+
 /// What the memory controller counted, summed over all samples.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ControllerReport {
     /// How often it was sampled.
     pub samples: u64,
+    /// Over how long: from the start of the run to the last sample.
+    #[serde(default)]
+    pub sampled_ns: u64,
     /// Requests that it took, reads and write-backs, from cores and devices.
     pub requests: u64,
     /// Sum over cycles of requests in its queue.
@@ -116,8 +174,9 @@ impl FigureReport {
     }
     /// Reads what `Display` wrote.
     pub(crate) fn read(text: &str) -> Option<Self> {
-        let mut words = text.split(' ');
-        let (name, core, value) = (words.next()?, words.next()?, words.next()?);
+        // The name comes first and may hold blanks.
+        let mut words = text.rsplitn(3, ' ');
+        let (value, core, name) = (words.next()?, words.next()?, words.next()?);
         let core = if core == "-" { None } else { Some(core.parse().ok()?) };
         Some(Self { name: name.into(), core, value: value.parse().ok()? })
     }
@@ -196,6 +255,9 @@ pub struct TaskReport {
     pub cores: Vec<u16>,
     /// Delivery period by period.
     pub delivered: Delivered,
+    /// Time in which its own memory bandwidth was used up and kept it from running.
+    #[serde(default)]
+    pub held_ns: u64,
     /// What it did on budget.
     #[serde(default)]
     pub foreground: Counts,

@@ -58,9 +58,9 @@ pub fn write(report: &Report, style: Style, out: &mut impl io::Write) -> io::Res
         });
         writeln!(out, "{painted}")?;
     }
-    footnotes(report, out)?;
+    footnotes(report, columns, out)?;
     for core in &report.cores {
-        writeln!(out, "{}", core_line(core, report.duration_ns))?;
+        writeln!(out, "{}", core_line(core, report.duration_ns, columns))?;
     }
     memory::write(report, paint, columns, out)?;
     closing(report, out)
@@ -146,10 +146,13 @@ fn shortened(name: &str, width: usize) -> String {
     if name.chars().count() <= width {
         return name.into();
     }
-    name.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+    // Names often differ at their ends alone: `migration-core0`.
+    let kept = width.saturating_sub(1);
+    let end = name.chars().count() - kept / 2;
+    name.chars().take(kept - kept / 2).chain(['…']).chain(name.chars().skip(end)).collect()
 }
 
-fn footnotes(report: &Report, out: &mut impl io::Write) -> io::Result<()> {
+fn footnotes(report: &Report, columns: usize, out: &mut impl io::Write) -> io::Result<()> {
     let left_out: Vec<String> = report
         .tasks
         .iter()
@@ -162,7 +165,7 @@ fn footnotes(report: &Report, out: &mut impl io::Write) -> io::Result<()> {
         .collect();
     if !left_out.is_empty() {
         let text = "periods left out of delivered and err, as the VCPU was blocked in them: ";
-        for line in wrapped(text, &left_out) {
+        for line in wrapped(text, &left_out, columns) {
             writeln!(out, "{line}")?;
         }
     }
@@ -177,13 +180,13 @@ fn footnotes(report: &Report, out: &mut impl io::Write) -> io::Result<()> {
     Ok(())
 }
 
-/// `text` and the comma-separated items, in lines of at most [`WIDTH`] where items allow.
-fn wrapped(text: &str, items: &[String]) -> Vec<String> {
+/// `text` and the comma-separated items, in lines of at most `columns` where items allow.
+fn wrapped(text: &str, items: &[String], columns: usize) -> Vec<String> {
     let mut lines = vec![text.to_string()];
     for (place, item) in items.iter().enumerate() {
         let comma = if place + 1 < items.len() { ", " } else { "" };
         let last = lines.len() - 1;
-        if lines[last].chars().count() + item.chars().count() + 1 > usize::from(WIDTH) {
+        if lines[last].chars().count() + item.chars().count() + 1 > columns {
             lines.push("  ".into());
         }
         let last = lines.len() - 1;
@@ -193,18 +196,23 @@ fn wrapped(text: &str, items: &[String]) -> Vec<String> {
     lines.iter().map(|line| line.trim_end().to_string()).collect()
 }
 
-fn core_line(core: &CoreReport, duration_ns: u64) -> String {
+fn core_line(core: &CoreReport, duration_ns: u64, columns: usize) -> String {
     let part =
         |ns: u64| percent(if duration_ns == 0 { 0.0 } else { ns as f64 / duration_ns as f64 });
-    format!(
-        "core{:<3} foreground {:>6}  background {:>6}  idle {:>6}  throttled {:>6}  decisions {}",
-        core.core,
-        part(core.foreground_ns),
-        part(core.background_ns),
-        part(core.idle_ns),
-        part(core.throttled_ns),
-        core.decisions
-    )
+    let line = |foreground: &str, background: &str, gap: &str| {
+        format!(
+            "core{:<3} {foreground} {:>6}{gap}{background} {:>6}{gap}idle {:>6}{gap}\
+             throttled {:>6}{gap}decisions {}",
+            core.core,
+            part(core.foreground_ns),
+            part(core.background_ns),
+            part(core.idle_ns),
+            part(core.throttled_ns),
+            core.decisions
+        )
+    };
+    let full = line("foreground", "background", "  ");
+    if full.len() <= columns { full } else { line("foregr", "backgr", " ") }
 }
 
 fn closing(report: &Report, out: &mut impl io::Write) -> io::Result<()> {

@@ -1,12 +1,13 @@
 //! Hand-made runs for tests.
 
-use crate::{Metrics, Report};
-use maracas_core::contract::{End, Event, Grant, Mark, Mode, Observer, Plan, Stint, Usage};
+use crate::report::{DeviceReport, MemoryReport};
+use crate::{Metrics, Report, figure_note, memory_note};
+use maracas_core::contract::{End, Event, Figure, Grant, Mark, Mode, Observer, Plan, Stint, Usage};
 use maracas_core::journal::{Header, Record, Recorder};
 use maracas_core::params::{Params, Value};
 use maracas_core::{CoreId, Duration, Instant, Job, JobId, System, Vcpu, VcpuId};
 
-pub(crate) use End::{Blocked, Exited, MarkReached, Metered, Moved, Preempted};
+pub(crate) use End::{Blocked, Exited, MarkReached, MemorySpent, Metered, Moved, Preempted};
 pub(crate) use Mode::{Background, Foreground};
 
 /// What a machine might have told, in order.
@@ -14,6 +15,9 @@ pub(crate) struct Story {
     pub(crate) header: Header,
     steps: Vec<Step>,
     plan: Plan,
+    /// What the controller and the policy counted, told at the end.
+    pub(crate) memory: Option<MemoryReport>,
+    pub(crate) figures: Vec<Figure>,
 }
 
 enum Step {
@@ -44,7 +48,13 @@ impl Story {
             version: "0.1.0".into(),
             seed: 7,
         };
-        Self { header, steps: Vec::new(), plan: Plan::new(cores) }
+        Self {
+            header,
+            steps: Vec::new(),
+            plan: Plan::new(cores),
+            memory: None,
+            figures: Vec::new(),
+        }
     }
     pub(crate) fn event(&mut self, at: u64, event: Event) -> &mut Self {
         self.steps.push(Step::Event(t(at), event));
@@ -117,6 +127,8 @@ impl Story {
                 metrics.name(*vcpu, name);
             }
         }
+        self.memory.iter().for_each(|counted| metrics.memory(counted));
+        metrics.figures(&self.figures);
         metrics.report(t(end))
     }
     pub(crate) fn journal(&self, end: u64) -> Vec<u8> {
@@ -133,6 +145,8 @@ impl Story {
                 }),
             }
         }
+        self.memory.iter().for_each(|it| recorder.record(&memory_note(t(end), it)));
+        self.figures.iter().for_each(|it| recorder.record(&figure_note(t(end), it)));
         recorder.end(t(end));
         std::mem::take(recorder.bytes())
     }
@@ -208,5 +222,23 @@ pub(crate) fn figure() -> Story {
     story.ran((0, 0, Foreground), (10 * us, 14 * us), Blocked);
     story.ran((1, 1, Foreground), (10 * us, 21 * us), Blocked).completed(1, 1, 21 * us);
     story.ran((2, 1, Background), (21 * us, 23 * us), Metered);
+    story.memory = Some(MemoryReport {
+        requests: 50,
+        occupancy: 120,
+        reads: 38,
+        writes: 12,
+        requests_by_cores: 40,
+        devices: vec![DeviceReport { name: "network card".into(), requests: 10 }],
+        ..MemoryReport::default()
+    });
+    let figure = |name, core: Option<u16>, value| Figure { name, core: core.map(CoreId), value };
+    story.figures = vec![
+        figure("throttle steps up", None, 3),
+        figure("errors to 10%", Some(0), 0),
+        figure("errors to 20%", Some(0), 0),
+        figure("errors to 10%", Some(1), 4),
+        figure("errors to 20%", Some(1), 0),
+        figure("moves", None, 0),
+    ];
     story
 }

@@ -37,7 +37,7 @@ pub(super) fn run(args: &Args) -> Outcome {
         // Whatever `run` would refuse in the programs is refused here.
         live::setup(&case, None)?;
     }
-    let verdict = verdict::of(&case);
+    let verdict = &case.verdict;
     let suggestions = match &case.scenario {
         Some(scenario) if args.suggest && !verdict.accepted() => {
             let admits = |system: &System| {
@@ -50,16 +50,15 @@ pub(super) fn run(args: &Args) -> Outcome {
         Some(_) | None => Vec::new(),
     };
     if args.json {
-        let mut json = verdict::to_json(&case, &verdict);
+        let mut json = verdict::to_json(&case, verdict);
         json["suggestions"] = suggestions.into();
         output::line(&format!("{json:#}"))?;
     } else {
-        if args.machine == Machine::Sim {
-            case.assumptions().iter().for_each(|text| output::note(text));
-        } else {
+        case.assumptions().iter().for_each(|text| output::note(text));
+        if args.machine == Machine::Live {
             verdict::note_fine_reservations(&case);
         }
-        output::print(&verdict::text(&case, &verdict))?;
+        output::print(&verdict::text(&case, verdict))?;
         if args.suggest && !verdict.accepted() {
             output::print(&listed(&suggestions))?;
         }

@@ -10,7 +10,7 @@ use crate::source::refuse_taskset;
 use crate::verdict;
 use maracas_core::contract::{Event, Observer, Plan, Usage};
 use maracas_core::memory::{Cache, Partition};
-use maracas_core::{Duration, Instant};
+use maracas_core::{CoreId, Duration, Instant};
 use maracas_scenario::{PlatformMemory, Scenario};
 use maracas_sim::memory::SharedMemory;
 use serde_json::{Value, json};
@@ -21,9 +21,10 @@ use std::path::PathBuf;
 ///
 /// Simulates the scenario; finds the split with which the references that each core made wait
 /// least for misses, and the least number of colours that each VCPU needs; simulates that too; and
-/// prints the lines to paste. What the scenario says that a VCPU needs is kept. The proposal looks
-/// at each program alone in its part; what VCPUs of one core do to each other shows in the
-/// simulation.
+/// prints the lines to paste. What the scenario says that a VCPU needs is kept, in ways as many as
+/// hold as much. The proposal looks at each program alone in its part; what VCPUs of one core do to
+/// each other shows in the simulation. The sum over all VCPUs counts, so that one may lose for the
+/// sake of others: it is named, and keeps its part where the scenario gives it `colors`.
 ///
 /// Example: maracas colors examples/colors.toml
 #[derive(clap::Args, Debug)]
@@ -63,28 +64,24 @@ pub(super) fn run(args: &Args) -> Outcome {
         return verdict::refuse(&case, args.json);
     };
     let needs = split::needs(&case, &cache, memory.partition, args.tolerance);
-    let said = said(&scenario, memory.partition);
+    let said = said(&scenario, &cache, memory.partition);
     let shares = split::shares(&case, &cache, (memory.partition, &said), &before)
         .map_err(|why| Failure::about(args.file.display(), why))?;
-    let most = shares.iter().copied().max().unwrap_or(0);
-    let wanted = needs.iter().zip(&said).map(|(need, said)| need.fits_in(most).max(*said));
-    let wanted: Vec<_> = wanted.collect();
-    let plain = changed(&scenario, &memory, &shares, &said);
-    let asking = changed(&scenario, &memory, &shares, &wanted);
-    // The VCPUs' needs steer where they are placed, which helps under some policies only.
-    let mut best: Option<(bool, Counts)> = None;
-    for (asks, scenario) in [(false, plain), (true, asking)] {
+    let wanted = wanted(&case, &shares, &needs, &said);
+    // The VCPUs' needs steer where they are placed: they are asked for unless that does harm.
+    let mut best: Option<(Vec<u32>, Counts)> = None;
+    for minimums in [wanted, said] {
+        let scenario = changed(&scenario, &memory, &shares, &minimums);
         let case = Case::of(scenario, Machine::Sim, &args.overrides)?;
         let Some(after) = simulated(&case, args.until) else { continue };
         if best.as_ref().is_none_or(|(_, best)| after.instructions() > best.instructions()) {
-            best = Some((asks, after));
+            best = Some((minimums, after));
         }
     }
-    let Some((asks, after)) = best else {
+    let Some((minimums, after)) = best else {
         let why = "the policy refuses the scenario with its cache split; take another policy";
         return Err(Failure::about(args.file.display(), why));
     };
-    let minimums = if asks { wanted } else { said };
     let found = Found { case, cache, memory, parts, needs, shares, minimums, before, after };
     if args.json {
         output::line(&format!("{:#}", found.json()))?;
@@ -106,10 +103,28 @@ fn with_cache(args: &Args, scenario: &Scenario) -> Result<(PlatformMemory, Cache
     Ok((PlatformMemory { partition, shares: Vec::new(), ..memory.clone() }, cache))
 }
 
-/// What the scenario says that each VCPU needs, in the parts that are asked for; 0 = nothing.
-fn said(scenario: &Scenario, partition: Partition) -> Vec<u32> {
-    let same = scenario.platform.memory.as_ref().is_some_and(|it| it.partition == partition);
-    scenario.vcpus.iter().map(|spec| if same { spec.vcpu.colors } else { 0 }).collect()
+/// What the scenario says that each VCPU needs, in the parts that are asked for: as many as hold
+/// as much; 0 = nothing.
+fn said(scenario: &Scenario, cache: &Cache, partition: Partition) -> Vec<u32> {
+    let written = scenario.platform.memory.as_ref().map_or(partition, |it| it.partition);
+    let (old, new) = (split::parts(cache, written), split::parts(cache, partition));
+    let converted = |count: u32| u64::from(count) * u64::from(new);
+    let each = scenario.vcpus.iter().map(|spec| converted(spec.vcpu.colors));
+    each.map(|count| count.div_ceil(u64::from(old)) as u32).collect()
+}
+
+/// What each VCPU shall ask for: what it needs, where a core that it may be on can hold that and
+/// the policy heeds it, and never less than the scenario says.
+fn wanted(case: &Case, shares: &[u32], needs: &[Needs], said: &[u32]) -> Vec<u32> {
+    if !case.keeps("colors") {
+        return said.to_vec();
+    }
+    let largest = shares.iter().copied().max().unwrap_or(0);
+    let most = |pinned: Option<CoreId>| {
+        pinned.map_or(largest, |core| shares.get(core.0 as usize).copied().unwrap_or(0))
+    };
+    let each = case.system.vcpus.iter().zip(needs).zip(said);
+    each.map(|((vcpu, need), said)| need.fits_in(most(vcpu.pinned)).max(*said)).collect()
 }
 
 /// The scenario with its cache split so, and VCPUs that need so much of it.
@@ -174,6 +189,18 @@ fn miss_ratio(usage: &Usage) -> Option<f64> {
     (usage.references > 0).then(|| usage.reads as f64 / usage.references as f64)
 }
 
+/// By which share `after` is more than `before`; `None` where that was nothing.
+fn change(before: u64, after: u64) -> Option<f64> {
+    (before > 0).then(|| after as f64 / before as f64 - 1.0)
+}
+
+fn percent(change: Option<f64>) -> String {
+    change.map_or("-".into(), |change| format!("{:+.1} %", change * 100.0))
+}
+
+/// Whoever loses more is warned; less comes from where the simulation ends.
+const LOSS: f64 = -0.01;
+
 /// The proposal with what it brings.
 struct Found {
     case: Case,
@@ -197,6 +224,10 @@ impl Found {
             Partition::Ways => "ways",
         }
     }
+    /// By which share of its instructions a VCPU does more; `None` where it did none before.
+    fn change(&self, vcpu: usize) -> Option<f64> {
+        change(self.before.of(vcpu).instructions, self.after.of(vcpu).instructions)
+    }
     /// The VCPUs that use memory, by their place.
     fn users(&self) -> impl Iterator<Item = usize> {
         (0..self.needs.len()).filter(|vcpu| self.needs[*vcpu] != Needs::NoMemory)
@@ -208,10 +239,7 @@ impl Found {
         let mut lines = vec![(platform, format!("{} = [{list}]", self.key()))];
         let written = |vcpu: usize| self.case.system.vcpus[vcpu].colors;
         for vcpu in self.users().filter(|vcpu| self.minimums[*vcpu] != written(*vcpu)) {
-            let line = match self.minimums[vcpu] {
-                0 => "# colors = ...: drop it".into(),
-                least => format!("colors = {least}"),
-            };
+            let line = format!("colors = {}", self.minimums[vcpu]);
             lines.push((self.case.names[vcpu].clone(), line));
         }
         lines
@@ -230,8 +258,8 @@ impl Found {
         let longest = self.users().map(|vcpu| self.case.names[vcpu].len()).max().unwrap_or(0);
         let width = longest.max("total".len());
         let head = format!(
-            "{:width$}  {:>5}  {:>19}  {:>21}",
-            "", "needs", "misses / reference", "million instructions"
+            "{:width$}  {:>5}  {:>19}  {:>21}  {:>8}",
+            "", "needs", "misses / reference", "million instructions", "change"
         );
         text += &(paint(Paint::Strong, &head) + "\n");
         text += &format!(
@@ -242,27 +270,34 @@ impl Found {
             let (before, after) = (self.before.of(vcpu), self.after.of(vcpu));
             let ratio = |usage| miss_ratio(usage).map_or("-".into(), |ratio| format!("{ratio:.4}"));
             text += &format!(
-                "{:width$}  {:>5}  {:>9} {:>9}  {:>10} {:>10}\n",
+                "{:width$}  {:>5}  {:>9} {:>9}  {:>10} {:>10}  {:>8}\n",
                 self.case.names[vcpu],
                 self.needs[vcpu].to_string(),
                 ratio(&before),
                 ratio(&after),
                 before.instructions / 1_000_000,
                 after.instructions / 1_000_000,
+                percent(self.change(vcpu)),
             );
         }
         let (before, after) = (self.before.instructions(), self.after.instructions());
         text += &format!(
-            "{:width$}  {:>5}  {:>9} {:>9}  {:>10} {:>10}\n",
+            "{:width$}  {:>5}  {:>9} {:>9}  {:>10} {:>10}  {:>8}\n",
             "total",
             "",
             "",
             "",
             before / 1_000_000,
-            after / 1_000_000
+            after / 1_000_000,
+            percent(change(before, after)),
         );
         if after <= before {
             return text + "this split brings nothing here; leave the cache as it is\n";
+        }
+        for vcpu in self.users().filter(|vcpu| self.change(*vcpu).is_some_and(|it| it < LOSS)) {
+            let (name, lost) = (&self.case.names[vcpu], percent(self.change(vcpu)));
+            text += &paint(Paint::Bad, &format!("{name} loses by it: {lost}; "));
+            text += "`colors = N` in its table keeps a part for it\n";
         }
         text += "add to the scenario:\n";
         for (place, line) in self.lines() {
@@ -285,6 +320,7 @@ impl Found {
                 "name": self.case.names[vcpu],
                 "needs": self.needs[vcpu].count(),
                 "minimum": self.minimums[vcpu],
+                "change": self.change(vcpu),
                 "before": counts(&self.before.of(vcpu)),
                 "after": counts(&self.after.of(vcpu)),
             })

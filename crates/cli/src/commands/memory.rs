@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 mod input;
+mod strict;
 
 /// Solve a static mix of memory requestors: reads per second, latency and occupancy of each
 ///
@@ -18,7 +19,8 @@ mod input;
 /// {"preset": "ddr3-1333", "requestors": [{"pattern": "jump", "W": 2, "Z_ns": 3.1, "wb": 0}]} gives
 /// {"requestors": [{"read_Mps", "read_lat_ns", "occupancy"}], "total_GBps", "read_lat_ns"}, and a
 /// list of such a list. GB = 1e9 bytes; total_GBps counts reads and writes of 64 bytes; read_lat_ns
-/// is the mean over reads, from the controller to the last data.
+/// is the mean over reads, from the controller to the last data. The table ends with r_min, the
+/// bandwidth that MemGuard may reserve, as it follows from the platform's timings.
 ///
 /// Example: maracas memory mix.toml
 #[derive(clap::Args, Debug)]
@@ -33,6 +35,10 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args) -> Outcome {
     let is_toml = args.file.extension().is_some_and(|extension| extension == "toml");
+    let is_json = args.file.extension().is_some_and(|extension| extension == "json");
+    if !args.json && (is_json || args.file == Path::new("-")) {
+        return Err(Failure::about(args.file.display(), "JSON is read with --json; add it"));
+    }
     if !args.json || is_toml {
         let mix = Mix::read(&args.file).map_err(Failure::new)?;
         let requestors = requestors(&mix);
@@ -78,7 +84,8 @@ impl Answered {
     fn to(memory: &Dram, requestors: &[Requestor]) -> Self {
         let mut each = Vec::new();
         Law::new(memory).solve(requestors, &mut each);
-        let total = dram::bytes_per_ns(requestors, &each);
+        // A sum of nothing is -0.
+        let total = dram::bytes_per_ns(requestors, &each) + 0.0;
         let latency = dram::mean_read_latency_ns(&each);
         Self { each, total, latency }
     }
@@ -119,9 +126,11 @@ impl Answered {
             );
         }
         let cycles = self.latency * mix.memory.cycles_per_us as f64 / 1e3;
-        text + &format!(
+        text += &format!(
             "total {:.2} GB/s, reads and writes; mean read latency {:.1} ns ({cycles:.0} cycles)\n",
             self.total, self.latency
-        )
+        );
+        let r_min = mix.memory.dram.guaranteed_bandwidth() / 1_000_000;
+        text + &format!("r_min {r_min}MB/s from the timings: all requests new rows of one bank\n")
     }
 }

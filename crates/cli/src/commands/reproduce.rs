@@ -13,7 +13,8 @@ use std::time::Instant;
 /// Run the papers' experiments again and set our numbers beside theirs
 ///
 /// Each experiment is a set of scenarios in the simulator; it gives tables, figures and, line by
-/// line, what of the paper's pattern holds. The same bytes each time.
+/// line, what of the paper's pattern holds. The same bytes each time. `all` of them take about a
+/// minute and a half of one core.
 ///
 /// Example: maracas reproduce maracas-table2
 #[derive(clap::Args, Debug)]
@@ -54,11 +55,10 @@ pub(super) fn run(args: &Args) -> Outcome {
     let document = args.check.as_ref().or(args.write.as_ref());
     let mut text = document.map(|path| read(path)).transpose()?;
     output::leave_nothing_at_signals()?;
-    let bar = Mutex::new((output::Bar::new("reproduce"), Instant::now()));
+    let far = Mutex::new(Far::new(chosen.len()));
     let progress = |done: usize, known: usize| {
-        if let (false, Ok(mut bar)) = (args.quiet, bar.lock()) {
-            let elapsed = bar.1.elapsed();
-            bar.0.show(done as f64 / known.max(1) as f64, elapsed);
+        if let (false, Ok(mut far)) = (args.quiet, far.lock()) {
+            far.show(done, known);
         }
     };
     let jobs = match args.jobs {
@@ -70,12 +70,17 @@ pub(super) fn run(args: &Args) -> Outcome {
     for experiment in chosen {
         let fail = |why| Failure::about(experiment.name, why);
         let findings = (experiment.run)(&lab).map_err(fail)?;
-        if let Ok(mut bar) = bar.lock() {
-            bar.0.clear();
+        if let Ok(mut far) = far.lock() {
+            far.next();
         }
         let setups = lab.take_setups();
         if let Some(folder) = &args.out {
-            write_folder(&folder.join(experiment.name), experiment, &findings, &setups)?;
+            let folder = folder.join(experiment.name);
+            write_folder(&folder, experiment, &findings, &setups)?;
+            if !args.quiet {
+                let count = setups.len();
+                output::note(&format!("{} holds {count} scenarios and more", folder.display()));
+            }
         }
         match (&args.check, &args.write, &mut text) {
             (Some(path), _, Some(text)) => {
@@ -107,6 +112,41 @@ pub(super) fn run(args: &Args) -> Outcome {
     Ok(if stale.is_empty() { Answer::Yes } else { Answer::No })
 }
 
+/// How far all experiments are together, each with the same weight.
+struct Far {
+    bar: output::Bar,
+    started: Instant,
+    experiments: usize,
+    over: usize,
+    /// Runs that were over, as the lab counts them, when this experiment began, and now.
+    before: usize,
+    now: usize,
+    /// As was shown last: an experiment that goes on to more runs than it was known to have does
+    /// not take anything back.
+    share: f64,
+}
+
+impl Far {
+    fn new(experiments: usize) -> Self {
+        let (bar, started) = (output::Bar::new("reproduce"), Instant::now());
+        Self { bar, started, experiments, over: 0, before: 0, now: 0, share: 0.0 }
+    }
+    /// So many runs are over, of so many that are known.
+    fn show(&mut self, done: usize, known: usize) {
+        self.now = self.now.max(done);
+        let own = (self.now - self.before) as f64 / (known - self.before).max(1) as f64;
+        // What an experiment knows of is not all that it will run.
+        let share = (self.over as f64 + 0.99 * own) / self.experiments.max(1) as f64;
+        self.share = self.share.max(share);
+        self.bar.show(self.share, self.started.elapsed());
+    }
+    /// An experiment is over.
+    fn next(&mut self) {
+        (self.over, self.before) = (self.over + 1, self.now);
+        self.bar.clear();
+    }
+}
+
 /// Prints what there is.
 fn list(json: bool) -> Outcome {
     let all = maracas_reproduce::experiments();
@@ -121,10 +161,10 @@ fn list(json: bool) -> Outcome {
             .collect();
         return output::line(&format!("{:#}", serde_json::Value::Array(all))).map(|()| Answer::Yes);
     }
-    let width = maracas_reproduce::experiments().map(|it| it.name.len()).max().unwrap_or(0);
     for it in all {
         let kind = it.kind.word();
-        output::line(&format!("{:<width$}  {kind:<10}  {}: {}", it.name, it.title, it.source))?;
+        let text = format!("{}  {kind}  {}", it.name, it.title);
+        output::line(&format!("{text}\n    {}\n    free: {}", it.source, it.free))?;
     }
     Ok(Answer::Yes)
 }
@@ -185,4 +225,25 @@ fn write_folder(
     setups.try_for_each(|setup| {
         output::write_file(&scenarios.join(format!("{}.toml", setup.name)), &setup.text)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_never_goes_back_and_ends_with_the_last_experiment() {
+        let mut far = Far::new(2);
+        let mut seen = Vec::new();
+        // The first experiment asks for two runs, then for six more; the second for one.
+        for (done, known) in [(1, 2), (2, 2), (3, 8), (2, 8), (8, 8)] {
+            far.show(done, known);
+            seen.push(far.share);
+        }
+        far.next();
+        far.show(9, 9);
+        seen.push(far.share);
+        assert!(seen.windows(2).all(|pair| pair[0] <= pair[1]), "{seen:?}");
+        assert!(seen[4] < 0.5 && (0.99..1.0).contains(&seen[5]), "{seen:?}");
+    }
 }

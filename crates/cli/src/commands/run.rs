@@ -4,7 +4,7 @@ use crate::case::{Case, Machine, Overrides};
 use crate::failure::{Answer, Outcome};
 use crate::live::{self, Require};
 use crate::source::refuse_taskset;
-use crate::{output, results, verdict};
+use crate::{results, verdict};
 use maracas_core::Duration;
 use maracas_live::host::platform::Platform;
 use std::path::PathBuf;
@@ -42,12 +42,8 @@ pub(super) fn run(args: &Args) -> Outcome {
     let Ok(policy) = (case.entry.build)(&case.start, &case.params) else {
         return verdict::refuse(&case, args.results.json);
     };
+    args.results.say_assumptions(&case);
     if args.results.talks() {
-        if case.system.cores.iter().any(|core| core.colors != 0) {
-            output::note(
-                "the live machine does not split the cache yet; its split is simulated only",
-            );
-        }
         verdict::note_fine_reservations(&case);
     }
     let guarded = live::guard()?;

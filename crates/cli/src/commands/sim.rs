@@ -48,6 +48,9 @@ pub(super) fn run(args: &Args) -> Outcome {
     let mut case = args.source.case(Machine::Sim, &args.overrides)?;
     case.seed = args.seed.unwrap_or(case.seed);
     output::leave_nothing_at_signals()?;
+    if let Some(directory) = &args.results.csv {
+        output::remove_if_empty_at_signals(directory);
+    }
     let files = args.results.open(args.source.named()?)?;
     let mut options = options(&case, args.until);
     options.late = args.late.unwrap_or(Duration::ZERO);
@@ -82,7 +85,7 @@ pub(super) fn simulate(
             output::note(&format!("{} was refused when it arrived: {why}", case.name(*vcpu)));
         }
     }
-    watch.finish(outcome.end, &policy.figures()).map(Some)
+    watch.finish(&outcome, &policy.figures()).map(Some)
 }
 
 /// How `case` is to be simulated, on time and with every wake visible.

@@ -6,7 +6,7 @@
 //! core. It runs REBALANCE, and each move that this decides on is an errand of the migration VCPU,
 //! in which the machine moves the VCPU and, on a partitioned cache, copies its pages to frames of
 //! the destination's colours. Until then the VCPU stands on its old core, but does not run there:
-//! the migration VCPU does.
+//! the migration VCPU does. A check that moves nobody takes none of its time.
 //!
 //! A release of a job is a wake where its VCPU slept, and a completion is a block where nothing is
 //! left to do: the event is what counts, not its cause. Being out of budget is neither.
@@ -20,38 +20,48 @@
 //! | 3 | `host` may be the source | it is tested beside itself | never the source | `find_host` |
 //! | 4 | imbalance below 0 | moves to the fuller core | return | `find_host`, `next` |
 //! | 5 | lines 41 and 44 | leave SPVs as if moved | local to each turn | `next` |
-//! | 6 | the loop moves many | the text says one | `moves`, 1 a time | `next` |
+//! | 6 | the loop moves many | the text says one a T_m | `moves` in each T_m of a core | `left` |
 //! | 7 | order of line 29 | is not said | by decreasing U (slides) | `candidates` |
 //! | 8 | RMS bound | with the migration VCPU? | yes, n + 1 | `carriers` |
 //! | 9 | blocked VCPUs | in SPV, in the test? | in the test only | `counted` |
 //! | 10 | migration VCPUs | in SPV, in the test? | in the test only | `Load::of` |
 //! | 11 | two locks | in which order? | the machine's: by core | `lock_cost` |
-//! | 12 | budget at hand meanwhile | may come late once | others first; counted | `candidates` |
+//! | 12 | budget at hand meanwhile | comes late | others first; not twice | `candidates` |
 //! | 13 | budget saved before | a burst there | as after a block | `Server::moved` |
 //! | 14 | a running VCPU | none: its core is taken | as printed | `moved` |
-//! | 15 | any imbalance counts | churn | `imbalance`, 0 = printed | `beyond` |
+//! | 15 | any imbalance counts | churn | `imbalance`, 0 = printed; rows 6, 12 | `beyond` |
 //! | 16 | "enough colours" | shared or summed? | `colors` | `color.rs` |
 //! | 17 | colours of a set | is not said | the user's to require | `color.rs` |
+//! | 18 | pending events | what does each do? | one REBALANCE each | `take` |
+//! | 19 | the budget C_m | used up, T_m passes half-way | goes when it pays | `has_budget` |
+//! | 20 | a move takes time | others come and go | weighed again when done | `is_worth` |
+//! | 21 | a refusal by who left | the event is lost | asked again later | `in_vain` |
 //!
 //! Pinned VCPUs are never moved, I/O VCPUs are. The reservation of one who left a core, by moving
-//! too, stands there in the test until what it used would have come back: so a VCPU that is moved
-//! may use its budget at once, and takes none from those whom it joins.
+//! too, stands there in the test until what it used would have come back and nobody waits who may
+//! have waited for it: so a VCPU that is moved may use its budget at once, and takes none from
+//! those whom it joins. What it waited with counts from the move on (row 13), so its present period
+//! may be late by one, and all later ones with it. It is not moved again before it has used C, or
+//! T has passed, since: no budget is late by two moves.
 
+mod activations;
 mod rebalance;
 
 use super::color::{self, Palette, Recoloring};
 use super::place::Load;
 use super::vcpu::State;
-use super::{Leaver, Maracas};
+use super::{Leaver, Maracas, time};
 use crate::parts::exact::Exact;
 use crate::parts::priority;
+use activations::Activations;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use maracas_core::contract::{Errand, Figure, Stint};
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{CoreId, CoreSet, Duration, Instant, Role, System, Vcpu, VcpuId};
 pub(super) use rebalance::Scene;
-use rebalance::{Rebalance, counted};
+use rebalance::{Fit, Rebalance, counted, evens_out};
 
 pub(super) const BALANCE: ParamSpec = ParamSpec {
     name: "balance",
@@ -64,8 +74,9 @@ pub(super) const BALANCE: ParamSpec = ParamSpec {
 pub(super) const MOVES: ParamSpec = ParamSpec {
     name: "moves",
     kind: Kind::Whole(1, 0, 1_000_000),
-    help: "VCPUs that one activation of a migration VCPU may move; 1 is the paper's (section V), \
-           0 = as many as Algorithm 2 finds",
+    help: "VCPUs that a core's migration VCPU may move in one of its periods, which begins with \
+           the first; 1 is the paper's (section V), 0 = as many as Algorithm 2 finds and \
+           migration_budget pays for",
 };
 
 pub(super) const MIN_INTERVAL: ParamSpec = ParamSpec {
@@ -130,7 +141,7 @@ fn on(params: &Params) -> bool {
 
 /// What a migration may cost: 2 E_lock + E_struct, and P_max E_page on a partitioned cache.
 fn cost(system: &System, params: &Params) -> Duration {
-    let time = |spec| params.time(spec).unwrap_or_default();
+    let time = |spec| time(system, params, spec).unwrap_or_default();
     let copies = if colored(system) { params.whole(&PAGES_MAX) } else { 0 };
     time(&LOCK_COST) * 2 + time(&STRUCT_COST) + time(&PAGE_COST) * copies
 }
@@ -145,8 +156,8 @@ pub(super) fn carriers(system: &System, params: &Params, first: VcpuId) -> Vec<V
         return Vec::new();
     }
     let least = cost(system, params).max(Duration::from_ticks(1));
-    let budget = params.time(&MIGRATION_BUDGET).unwrap_or(least);
-    let period = params.time(&MIGRATION_PERIOD).unwrap_or_default();
+    let budget = time(system, params, &MIGRATION_BUDGET).unwrap_or(least);
+    let period = time(system, params, &MIGRATION_PERIOD).unwrap_or_default();
     let ids = first.0..;
     let carrier = |(id, core)| Vcpu {
         role: Role::Migration,
@@ -204,17 +215,9 @@ const fn recoloring((vcpu, core, colors): Recoloring) -> (CoreId, Errand) {
 /// Who is to be activated, and what came of it.
 #[derive(Debug)]
 pub(super) struct Balance {
-    /// By core, its migration VCPU.
-    carriers: Vec<VcpuId>,
-    /// Moves in one activation; `u64::MAX` = all that are found.
-    moves: u64,
+    activations: Activations,
     min_interval: Duration,
     imbalance: Exact,
-    /// Cores whose migration VCPU a wake activates, and whether a block or an end activates one.
-    woken: CoreSet,
-    blocked: bool,
-    /// The paper's pending event counter: events of which the last was not handled yet.
-    pending: u64,
     active: Option<Rebalance>,
     palette: Palette,
     /// By core, what its runnable VCPUs ask for, and where that must be summed up again.
@@ -229,7 +232,6 @@ pub(super) struct Balance {
     recolored: u64,
     refused: u64,
     late_periods: u64,
-    pending_most: u64,
 }
 
 impl Balance {
@@ -239,17 +241,15 @@ impl Balance {
             return None;
         }
         let carriers = system.core_ids().map(|core| Some(carrier_of(system, core)?.id));
+        let moves = match params.whole(&MOVES) {
+            0 => u64::MAX,
+            moves => moves,
+        };
+        let carriers: Vec<VcpuId> = carriers.collect::<Option<_>>()?;
         Some(Self {
-            carriers: carriers.collect::<Option<_>>()?,
-            moves: match params.whole(&MOVES) {
-                0 => u64::MAX,
-                moves => moves,
-            },
-            min_interval: params.time(&MIN_INTERVAL).unwrap_or_default(),
+            activations: Activations::new(&carriers, moves, cost(system, params)),
+            min_interval: time(system, params, &MIN_INTERVAL).unwrap_or_default(),
             imbalance: Exact::from(params.fraction(&IMBALANCE)),
-            woken: CoreSet::EMPTY,
-            blocked: false,
-            pending: 0,
             active: None,
             palette: Palette::chosen(system, params),
             loads: alloc::vec![Load::of([]); system.cores.len()],
@@ -260,7 +260,6 @@ impl Balance {
             recolored: 0,
             refused: 0,
             late_periods: 0,
-            pending_most: 0,
         })
     }
 
@@ -270,11 +269,10 @@ impl Balance {
             return;
         }
         if state.runnable {
-            self.woken.insert(state.core);
+            self.activations.woke(state.core);
         } else {
-            self.blocked = true;
+            self.activations.blocked();
         }
-        self.pending += 1;
         self.unsettle(state.core);
     }
     /// A VCPU ran.
@@ -285,8 +283,7 @@ impl Balance {
     pub(super) fn left(&mut self, state: &State) {
         self.palette.forget(state.id);
         if !priority::carries_errands(state.role) {
-            self.blocked = true;
-            self.pending += 1;
+            self.activations.blocked();
             self.unsettle(state.core);
         }
     }
@@ -306,33 +303,32 @@ impl Balance {
         let unsettled = core::mem::take(&mut self.unsettled) && self.palette.lends();
         let borrower = unsettled.then(|| self.palette.lend(scene)).flatten();
         self.unsettled = borrower.is_some() || unsettled && self.palette.lender(scene).is_some();
-        borrower.map(recoloring)
+        borrower.map(recoloring).filter(|(core, _)| self.activations.has_budget(scene, *core))
     }
 
     /// The next move that the activations, one after the other, decide on, and from where.
     fn next(&mut self, scene: &Scene<'_>) -> Option<(CoreId, Errand)> {
         loop {
             if let Some(active) = &mut self.active {
+                if !self.activations.has_budget(scene, active.src) {
+                    return None;
+                }
                 if let Some(vcpu) = active.next(scene) {
                     let (src, to) = (active.src, active.dst);
                     let colors = scene.table.core(to).colors;
                     return Some((src, Errand::Move { vcpu, to, colors }));
                 }
+                if !active.found {
+                    self.activations.in_vain(scene, active.src);
+                }
                 self.active = None;
             }
-            let src = if let Some(core) = self.woken.iter().next() {
-                self.woken.remove(core);
-                core
-            } else if self.blocked {
-                self.blocked = false;
-                scene.fullest()
-            } else {
-                return None;
-            };
-            if self.woken.is_empty() && !self.blocked {
-                self.pending = 0;
+            scene.later.set(Instant::NEVER);
+            let (src, moves) = self.activations.take(scene)?;
+            self.active = Rebalance::begin(scene, src, moves);
+            if self.active.is_none() {
+                self.activations.in_vain(scene, src);
             }
-            self.active = Rebalance::begin(scene, src, self.moves);
         }
     }
 
@@ -342,7 +338,7 @@ impl Balance {
             ("recolourings", self.recolored),
             ("refused moves", self.refused),
             ("late periods", self.late_periods),
-            ("pending events at most", self.pending_most),
+            ("pending events at most", self.activations.most()),
         ];
         figures.map(|(name, value)| Figure { name, core: None, value }).into()
     }
@@ -353,9 +349,10 @@ impl Maracas {
     pub(super) fn rebalance(&mut self, now: Instant) -> Instant {
         let Some(balance) = &mut self.balance else { return Instant::NEVER };
         if !self.errands.free() {
-            balance.pending_most = balance.pending_most.max(balance.pending);
+            balance.activations.wait();
             return Instant::NEVER;
         }
+        balance.activations.begin(now);
         let mut loads = core::mem::take(&mut balance.loads);
         for core in core::mem::take(&mut balance.outdated).iter() {
             loads[core.0 as usize] = Load::of(counted(&self.table, &self.states, core));
@@ -367,17 +364,24 @@ impl Maracas {
             loads: &loads,
             imbalance: balance.imbalance,
             now,
+            later: Cell::new(Instant::NEVER),
         };
         let rests = now < balance.rest_until;
-        let order = balance.give_back(&scene).or_else(|| {
-            if rests { None } else { balance.next(&scene).or_else(|| balance.lend(&scene)) }
-        });
+        let order = match balance.give_back(&scene) {
+            Some(order) => balance.activations.has_budget(&scene, order.0).then_some(order),
+            None if rests => None,
+            None => balance.next(&scene).or_else(|| balance.lend(&scene)),
+        };
         balance.loads = loads;
+        balance.activations.wait();
         if let Some((src, errand)) = order {
-            self.errands.send(balance.carriers[src.0 as usize], errand);
+            self.errands.send(balance.activations.carrier(src), errand);
+            return Instant::NEVER;
         }
-        let waits = balance.pending > 0 || balance.active.is_some() || balance.unsettled;
-        if rests && waits { balance.rest_until } else { Instant::NEVER }
+        let pending = balance.activations.pending() > 0;
+        let waits = pending || balance.active.is_some() || balance.unsettled;
+        let rested = if rests && waits { balance.rest_until } else { Instant::NEVER };
+        rested.min(balance.activations.next())
     }
 
     /// A VCPU came to `core`, or asks for something else there.
@@ -411,8 +415,8 @@ impl Maracas {
             balance.recolored += 1;
             return;
         }
-        let fits = |vcpu: &Vcpu| rebalance::test(&self.table, &self.leavers, at, to, vcpu);
-        let Some(gone) = self.table.get(vcpu).cloned().filter(fits) else {
+        let Some(gone) = self.table.get(vcpu).cloned().filter(|v| self.is_worth(v, from, to, at))
+        else {
             // What was recoloured for the other core must be recoloured back.
             self.not_moved();
             return self.unsettle(from);
@@ -421,6 +425,16 @@ impl Maracas {
             return self.not_moved();
         }
         self.settle(gone, from, to, at);
+    }
+
+    /// Whether a move that was decided on is still good when it is done: others may have come,
+    /// gone, woken or blocked since.
+    fn is_worth(&self, vcpu: &Vcpu, from: CoreId, to: CoreId, at: Instant) -> bool {
+        let load = |core| Load::of(counted(&self.table, &self.states, core));
+        let imbalance = self.balance.as_ref().map_or(Exact::ZERO, |balance| balance.imbalance);
+        self.states.get(vcpu.id).is_some_and(|state| state.runnable)
+            && evens_out(imbalance, load(from), load(to), vcpu)
+            && rebalance::test(&self.table, &self.leavers, at, to, vcpu) == Fit::Yes
     }
 
     /// Puts a VCPU that was on `from` onto the line of `to`.
@@ -432,6 +446,9 @@ impl Maracas {
             states.filter(|state| !state.newcomer).map(|state| state.bgt).min()
         };
         let (left_behind, met) = (least(from), least(to));
+        let carrier = self.balance.as_ref().map(|balance| balance.activations.carrier(from));
+        let carrier = carrier.and_then(|id| self.states.get(id));
+        let period = carrier.map(|state| state.server.period()).unwrap_or_default();
         let (Some(state), Some(balance)) = (self.states.get_mut(id), &mut self.balance) else {
             return;
         };
@@ -439,22 +456,29 @@ impl Maracas {
         balance.palette.forget(id);
         balance.unsettle(from);
         balance.unsettle(to);
-        balance.late_periods += u64::from(state.waits_with_budget(at));
+        balance.activations.moved(from, at, period);
+        if state.waits_with_budget(at) {
+            balance.late_periods += 1;
+            let used = state.foreground + vcpu.reservation.budget;
+            state.delayed = Some((used, at + state.server.period()));
+        }
         // Spec G.2, row 13: it is as far behind the others there as it was here.
         if let (Some(left_behind), Some(met), false) = (left_behind, met, state.newcomer) {
             state.bgt = (state.bgt + met).saturating_sub(left_behind);
         }
         // Here again, it counts by itself.
         let back = |leaver: &Leaver| leaver.core == to && leaver.vcpu.id == id;
-        self.leavers.retain(|leaver| leaver.until > at && !back(leaver));
-        self.leavers.push(Leaver { until: state.counts_until(at), core: from, vcpu });
+        let counts_until = state.counts_until(at);
         state.server.moved(at);
+        state.begins = None;
         state.core = to;
         let role = state.role;
         self.locals[from.0 as usize].remove(id);
         self.locals[to.0 as usize].add(id, role);
         self.stale.insert(from);
         self.stale.insert(to);
+        self.leavers.retain(|leaver| !back(leaver));
+        self.remember(vcpu, from, counts_until, at);
     }
 }
 

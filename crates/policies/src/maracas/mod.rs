@@ -18,10 +18,12 @@
 //! (`color.rs`).
 //! # Invariants
 //! Chunks of a server sum to C. A newcomer's first budget, and what a change adds to one, waits
-//! until leavers that it does not fit beside would have had theirs back. Only foreground service is
-//! charged; background time never changes a budget. Replenishment instants come from chunk times,
-//! never from a late `now`. A chosen background VCPU is not overtaken before its core was in the
-//! foreground again. Foreground is never throttled. A migration costs a VCPU one period at most.
+//! until leavers that it does not fit beside would have had theirs back, and nobody waits who may
+//! have waited for them. Only foreground service is charged; background time never changes a
+//! budget. Replenishment instants come from chunk times, never from a late `now`. A chosen
+//! background VCPU is not overtaken before its core was in the foreground again. Foreground is
+//! never throttled. Each migration may make one period of a VCPU late, and none makes late what
+//! another did: however often a VCPU moves, 3T hold a whole budget.
 //! # Where we differ from the paper
 //! The sporadic server is the corrected one. Admission offers two further tests. VCPUs that demand
 //! a core are placed before the others. A VCPU that arrives starts with the least BGT of its core:
@@ -46,15 +48,13 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use background::{BACKGROUND, Rule};
 use balance::Balance;
+use errands::Errands;
 use maracas_core::admission::Verdict;
 use maracas_core::contract::{Claims, End, Entry, Errand, Figure, Grant, Mark, Mode, Needs, Stint};
 use maracas_core::params::{Kind, ParamSpec, Params};
-use maracas_core::{
-    CoreId, CoreSet, Duration, Event, Instant, Plan, Policy, System, Vcpu, VcpuId,
-};
-use errands::Errands;
+use maracas_core::{CoreId, CoreSet, Duration, Event, Instant, Plan, Policy, System, Vcpu, VcpuId};
 use throttle::Monitor;
-use vcpu::{Local, State};
+use vcpu::{Local, Server, State};
 
 const SLICE: ParamSpec = ParamSpec {
     name: "background_slice",
@@ -103,7 +103,7 @@ pub(crate) const ENTRY: Entry = Entry {
 };
 
 fn carriers(system: &System, params: &Params, first: VcpuId) -> Vec<Vcpu> {
-    let mut carriers: Vec<Vcpu> = throttle::carrier(params, first).into_iter().collect();
+    let mut carriers: Vec<Vcpu> = throttle::carrier(system, params, first).into_iter().collect();
     let next = VcpuId(first.0 + carriers.len() as u32);
     carriers.extend(balance::carriers(system, params, next));
     carriers
@@ -120,7 +120,7 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
     }
     let mut policy = Maracas {
         rule: Rule::chosen(params),
-        slice: params.time(&SLICE),
+        slice: time(system, params, &SLICE),
         inherits: priority::chosen(params, &ADMISSION) != Test::Rta,
         table,
         states: ByVcpu::default(),
@@ -139,6 +139,11 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
         }
     }
     Ok(Box::new(policy))
+}
+
+/// A time that the user gave, in the system's ticks.
+fn time(system: &System, params: &Params, spec: &ParamSpec) -> Option<Duration> {
+    params.time(spec).map(|time| time * system.ticks_per_ns)
 }
 
 fn placed(system: &System, params: &Params) -> (Table, Verdict) {
@@ -174,12 +179,18 @@ struct Maracas {
     balance: Option<Balance>,
 }
 
-/// Who left a core: as long as what it used would not have come back, its reservation stands beside
-/// those of newcomers. Else coming and going would bring budgets at will. So with the old
+/// Who left a core: its reservation stands beside those of newcomers as long as what it used would
+/// not have come back. Else coming and going would bring budgets at will. So with the old
 /// reservation of who changed to a smaller one.
+///
+/// It stands longer where somebody stays who may have waited for it: such a busy window of at most
+/// a period may hold what the leaver used and all that a newcomer uses after it. All of those end
+/// when the core has nobody on a budget.
 #[derive(Clone, Debug)]
 struct Leaver {
     until: Instant,
+    /// When what it used would have come back.
+    back: Instant,
     core: CoreId,
     vcpu: Vcpu,
 }
@@ -292,8 +303,7 @@ impl Maracas {
                 match stint.end {
                     End::MarkReached | End::MemorySpent => interval.drop(stint.vcpu),
                     End::Preempted if !throttled => interval.interrupt(stint.vcpu),
-                    End::Preempted
-                    | End::Blocked | End::Exited | End::Moved | End::Metered => {}
+                    End::Preempted | End::Blocked | End::Exited | End::Moved | End::Metered => {}
                 }
             }
         }
@@ -313,7 +323,8 @@ impl Maracas {
         let Some(core) = self.table.arrive(vcpu) else { return };
         let start = self.free(core, at);
         self.locals[core.0 as usize].add(vcpu.id, vcpu.role);
-        self.states.insert(vcpu.id, State { newcomer: true, ..State::new(vcpu, core, start) });
+        let state = State::new(vcpu, core, start);
+        self.states.insert(vcpu.id, State { newcomer: true, begins: Some(start), ..state });
         self.stale.insert(core);
         self.unsettle(core);
     }
@@ -334,11 +345,18 @@ impl Maracas {
         let (Some(state), Some(vcpu)) = (self.states.remove(id), gone) else { return };
         self.locals[state.core.0 as usize].remove(id);
         self.stale.insert(state.core);
-        self.leavers.retain(|leaver| leaver.until > at);
-        self.leavers.push(Leaver { until: state.counts_until(at), core: state.core, vcpu });
+        self.remember(vcpu, state.core, state.counts_until(at), at);
         if let Some(balance) = &mut self.balance {
             balance.left(&state);
         }
+    }
+
+    /// `vcpu`, which left `core` at `at` and is not in the table there, counts on.
+    fn remember(&mut self, vcpu: Vcpu, core: CoreId, back: Instant, at: Instant) {
+        self.leavers.retain(|leaver| leaver.until > at);
+        let here = self.table.on(core).iter().filter(|vcpu| !priority::carries_errands(vcpu.role));
+        let longest = here.map(|vcpu| vcpu.reservation.period).max().unwrap_or_default();
+        self.leavers.push(Leaver { until: back.max(at + longest), back, core, vcpu });
     }
 
     fn change(&mut self, vcpu: &Vcpu, at: Instant) {
@@ -346,7 +364,7 @@ impl Maracas {
             let reason = "is not admitted in this role; let a new VCPU arrive instead";
             return self.table.refuse(vcpu.id, alloc::format!("{} {reason}", vcpu.id));
         };
-        let (core, until) = (state.core, state.counts_until(at));
+        let (core, back) = (state.core, state.counts_until(at));
         let old = self.table.get(vcpu.id).cloned();
         if !self.table.change(vcpu) {
             return;
@@ -356,14 +374,16 @@ impl Maracas {
         self.with(vcpu.id, |state| {
             state.server.change(vcpu, at, free);
             state.deadline = vcpu.reservation.deadline;
+            state.begins = None;
         });
         // What it gives up is free for others when what it used of it would have come back.
         let gives_up = |old: &Vcpu| {
             let (old, new) = (&old.reservation, &vcpu.reservation);
             old.budget > new.budget || old.period != new.period
         };
-        let leaver = |vcpu| Leaver { until, core, vcpu };
-        self.leavers.extend(old.filter(gives_up).map(leaver));
+        if let Some(old) = old.filter(gives_up) {
+            self.remember(old, core, back, at);
+        }
     }
 
     /// Orders samples, opens and closes the cores' background; when to ask again, with the meters
@@ -402,7 +422,10 @@ impl Maracas {
             waits |= state.runnable && !priority::carries_errands(state.role);
         }
         local.in_background = waits && !on_budget && self.rule != Rule::Off;
-        let states = &self.states;
+        if !on_budget && self.rests(core, now) {
+            return self.refresh(core, now, plan);
+        }
+        let (local, states) = (&mut self.locals[core.0 as usize], &self.states);
         local.foreground.sort_unstable_by_key(|id| states.get(*id).map(State::urgency));
         self.grants.clear();
         self.grants.extend(local.foreground.iter().filter_map(|id| {
@@ -414,6 +437,30 @@ impl Maracas {
             plan.line_mut(core).foreground.clone_from(&self.grants);
         }
         self.refresh_background(core, now, plan);
+    }
+
+    /// Nobody on `core` is on a budget: whoever waited for those who left has what it waited for,
+    /// so newcomers need not. True where that changes when one begins.
+    fn rests(&mut self, core: CoreId, now: Instant) -> bool {
+        let leavers = self.leavers.iter_mut().filter(|leaver| leaver.core == core);
+        leavers.for_each(|leaver| leaver.until = leaver.until.min(leaver.back));
+        let waits = |state: &State| state.begins.is_some_and(|begins| begins > now);
+        let here = &self.locals[core.0 as usize].foreground;
+        if !here.iter().any(|id| self.states.get(*id).is_some_and(waits)) {
+            return false;
+        }
+        let free = self.free(core, now);
+        let mut changed = false;
+        for vcpu in self.table.on(core) {
+            let Some(state) = self.states.get_mut(vcpu.id).filter(|state| waits(state)) else {
+                continue;
+            };
+            if state.begins.is_some_and(|begins| free < begins) {
+                (state.server, state.begins) = (Server::new(vcpu, free), Some(free));
+                changed = true;
+            }
+        }
+        changed
     }
 
     /// Gives newcomers the least BGT of their core, between two intervals: then all background

@@ -363,3 +363,40 @@ fn a_late_stint_is_charged_to_its_own_chunk() {
     assert_eq!(told.plan(19), (alloc::vec![(0, 11)], alloc::vec![0], 23));
     assert_eq!(told.plan(23).0, [(0, 12)]);
 }
+
+/// VCPU 0, (10, 20), comes first; 1, (50, 101), waits for it; 2, (50, 100), comes at 51, when 0 has
+/// left at 50. All are always busy.
+fn a_newcomer_after_a_leaver(stays: &[(u64, u64)]) -> Machine {
+    let params = [("admission", "rta"), ("background", "off")];
+    let vcpus: Vec<_> = [(10, 20)].iter().chain(stays).copied().collect();
+    let awake: Vec<u32> = (0..vcpus.len() as u32).collect();
+    let mut machine = machine(&params, &vcpus, &awake);
+    run(&mut machine, 50);
+    machine.remove(0);
+    run(&mut machine, 1);
+    let newcomer = vcpus.len() as u32;
+    machine.arrive(Vcpu::new(newcomer, Duration::from_ticks(50), Duration::from_ticks(100)));
+    run(&mut machine, 1);
+    assert!(machine.answers[0].1.is_ok());
+    machine.wake(newcomer);
+    run(&mut machine, 400);
+    machine
+}
+
+#[test]
+fn who_waited_for_a_leaver_does_not_wait_for_a_newcomer_too() {
+    let machine = a_newcomer_after_a_leaver(&[(50, 101)]);
+    let schedule = schedule(&machine);
+    // 30 of the leaver, and 50 of the newcomer, would leave it 21 of its 50 before 101.
+    let got = schedule[..101].bytes().filter(|who| *who == b'b').count();
+    assert_eq!(got, 50, "{schedule}");
+    // It has them at 80, where the core idles: then the newcomer need not wait on.
+    assert_eq!(schedule.find('c'), Some(80), "{schedule}");
+    assert_eq!(&schedule[80..130], "c".repeat(50));
+}
+
+#[test]
+fn a_newcomer_that_fits_beside_a_leaver_begins_at_once() {
+    let machine = a_newcomer_after_a_leaver(&[]);
+    assert_eq!(schedule(&machine).find('b'), Some(52));
+}

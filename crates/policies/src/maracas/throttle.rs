@@ -30,7 +30,9 @@
 //! | 11 | uncore events | do not know cores | m of the cores' counters | `monitor` |
 //! | 12 | "a dedicated VCPU" | which, where? | core 0, above RM order | `carrier` |
 //! | 13 | a newcomer's BGT | from 0 it takes all surplus | its core's least | `seed_newcomers` |
+//! | 14 | counts of a MEM_PERIOD | a sample is late, or none came | scaled to one | `monitor` |
 
+use super::time;
 use alloc::string::String;
 use alloc::vec::Vec;
 use maracas_core::contract::{Figure, Mode, Refused, Sample, Stint};
@@ -113,10 +115,13 @@ pub(super) fn objections(system: &System, params: &Params) -> Vec<String> {
     }
     let budget = params.time(&MONITOR_BUDGET).unwrap_or_default();
     let period = params.time(&MEM_PERIOD).unwrap_or_default();
-    if budget.is_zero() || budget > half(period) {
+    if period.is_zero() {
+        objections.push("mem_period is 0; give a time above 0, such as \"2s\"".into());
+    } else if budget.is_zero() {
+        objections.push("monitor_budget is 0; give a time above 0, such as \"50us\"".into());
+    } else if budget > half(period) {
         objections.push(alloc::format!(
-            "monitor_budget is {budget} and mem_period {period}; a budget above 0 of at most half \
-             a mem_period must be"
+            "monitor_budget is {budget}, more than half of mem_period = {period}; lower it"
         ));
     }
     if params.fraction(&IDLE_MEM) > Rate::ONE {
@@ -141,12 +146,12 @@ pub(super) fn objections(system: &System, params: &Params) -> Vec<String> {
 /// Row 12: the VCPU whose time MONITOR takes, on core 0, above the RM order, never in background.
 /// Its period is half of MEM_PERIOD, so that what a sample used is back before the next one even
 /// where a decision came late.
-pub(super) fn carrier(params: &Params, id: VcpuId) -> Option<Vcpu> {
+pub(super) fn carrier(system: &System, params: &Params, id: VcpuId) -> Option<Vcpu> {
     if params.choice(&THROTTLE) == "off" {
         return None;
     }
-    let budget = params.time(&MONITOR_BUDGET).unwrap_or_default();
-    let period = half(params.time(&MEM_PERIOD).unwrap_or_default());
+    let budget = time(system, params, &MONITOR_BUDGET).unwrap_or_default();
+    let period = half(time(system, params, &MEM_PERIOD).unwrap_or_default());
     let vcpu = Vcpu::new(id.0, budget, period);
     Some(Vcpu { role: Role::Monitor, pinned: Some(CoreId(0)), ..vcpu })
 }
@@ -162,9 +167,8 @@ pub(super) struct Monitor {
     period: Duration,
     /// The next k * MEM_PERIOD, nominal.
     next: Instant,
-    /// Of which k a sample was last ordered, and last came.
-    ordered: u64,
-    sampled: u64,
+    /// When the last sample came.
+    sampled: Instant,
     /// Whether the last order is unanswered.
     waiting: bool,
     samples: u64,
@@ -182,13 +186,12 @@ impl Monitor {
             _ => return None,
         };
         let carrier = system.vcpus.iter().find(|vcpu| vcpu.role == Role::Monitor)?.id;
-        let period = params.time(&MEM_PERIOD)?;
+        let period = time(system, params, &MEM_PERIOD)?;
         Some(Self {
             carrier,
             period,
             next: Instant::ZERO.saturating_add(period),
-            ordered: 0,
-            sampled: 0,
+            sampled: Instant::ZERO,
             waiting: false,
             samples: 0,
             failed: 0,
@@ -196,6 +199,7 @@ impl Monitor {
                 min_requests: params.whole(&MIN_REQUESTS),
                 hold: params.whole(&HOLD),
                 published: params.flag(&PUBLISHED),
+                tick: TICK * system.ticks_per_ns,
                 ..Throttle::new(metric, params.fraction(&IDLE_MEM), system.cores.len())
             },
         })
@@ -206,18 +210,17 @@ impl Monitor {
         self.next
     }
 
-    /// Whom to send for a sample now: once for each k * MEM_PERIOD; those passed unasked are
-    /// skipped.
+    /// Whom to send for a sample now: once for each k * MEM_PERIOD; those passed unasked, or while
+    /// the last one is still on its way, are skipped.
     pub(super) fn order(&mut self, now: Instant) -> Option<VcpuId> {
         if now < self.next {
             return None;
         }
-        self.failed += u64::from(self.waiting);
-        self.waiting = true;
-        self.ordered = now.ticks() / self.period.ticks();
-        let next = (self.ordered + 1).saturating_mul(self.period.ticks());
+        let next = (now.ticks() / self.period.ticks() + 1).saturating_mul(self.period.ticks());
         self.next = Instant::from_ticks(next);
-        Some(self.carrier)
+        let goes = !self.waiting;
+        self.waiting = true;
+        goes.then_some(self.carrier)
     }
 
     /// Learns from the answers to orders, and from what ran in the background. An answer that no
@@ -227,10 +230,11 @@ impl Monitor {
             Event::Sampled(sample) if self.waiting => {
                 self.waiting = false;
                 self.samples += 1;
-                // After failures the counters hold more than one period.
-                let periods = (self.ordered - self.sampled).max(1);
-                self.sampled = self.ordered;
-                self.throttle.monitor(at, sample, periods);
+                // Row 14: after failures the counters hold more than one period, after a late
+                // sample less.
+                let elapsed = at.saturating_since(self.sampled).max(Duration::from_ticks(1));
+                self.sampled = self.sampled.max(at);
+                self.throttle.monitor(at, sample, Rate::of(self.period, elapsed));
             }
             Event::Failed { what: Refused::Sample, .. } if self.waiting => {
                 self.waiting = false;
@@ -276,6 +280,11 @@ impl Monitor {
     }
 }
 
+fn scaled(count: u64, scale: Rate) -> u64 {
+    let product = u128::from(count) * u128::from(scale.num()) / u128::from(scale.den());
+    u64::try_from(product).unwrap_or(u64::MAX)
+}
+
 /// What stands for contention.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Metric {
@@ -295,6 +304,7 @@ struct Throttle {
     min_requests: u64,
     hold: u64,
     published: bool,
+    tick: Duration,
     /// k.
     num_throttle: usize,
     /// R_high: the largest R_cur since throttling began.
@@ -330,6 +340,7 @@ impl Throttle {
             min_requests: 0,
             hold: 0,
             published: false,
+            tick: TICK,
             num_throttle: 0,
             r_high: 0,
             mem_weight: alloc::vec![0; cores],
@@ -352,10 +363,10 @@ impl Throttle {
         self.bg_vtime.len()
     }
 
-    /// MONITOR, with what was counted in the last `periods` MEM_PERIODs until `at`.
-    fn monitor(&mut self, at: Instant, sample: &Sample, periods: u64) {
+    /// MONITOR, with what was counted until `at`; `scale` times that makes a MEM_PERIOD.
+    fn monitor(&mut self, at: Instant, sample: &Sample, scale: Rate) {
         // Algorithm 1, lines 2 and 3. Row 11: m_i is what core i's own counters saw.
-        let m = |core: usize| sample.by_core.get(core).map_or(0, |m| m / periods);
+        let m = |core: usize| sample.by_core.get(core).map_or(0, |m| scaled(*m, scale));
         for core in 0..self.cores() {
             self.mem_weight[core] = m(core);
         }
@@ -369,7 +380,7 @@ impl Throttle {
             self.r_high = self.r_high.max(r_cur);
         }
         // Algorithm 1, lines 4 to 15. Row 2: high latency never lowers k. Row 8: one step a period.
-        let contended = self.is_contended(sample, r_cur, periods);
+        let contended = self.is_contended(sample, r_cur, scale);
         if contended && self.num_throttle < self.cores() {
             self.step_up(r_cur);
         } else if (self.published || !contended)
@@ -392,11 +403,11 @@ impl Throttle {
 
     /// Whether the metric reaches its limit. Row 4: latency is 0 on an idle bus. Row 9: too few
     /// requests have none that counts.
-    fn is_contended(&self, sample: &Sample, r_cur: u64, periods: u64) -> bool {
+    fn is_contended(&self, sample: &Sample, r_cur: u64, scale: Rate) -> bool {
         match self.metric {
             Metric::None => false,
             Metric::Latency(max) => {
-                sample.requests / periods >= self.min_requests && sample.latency_reaches(max)
+                scaled(sample.requests, scale) >= self.min_requests && sample.latency_reaches(max)
             }
             Metric::Rate(max) => r_cur >= max,
         }
@@ -500,7 +511,8 @@ impl Throttle {
         if self.published || !some || !uses {
             return Instant::NEVER;
         }
-        Instant::from_ticks((now.ticks() / TICK.ticks() + 1).saturating_mul(TICK.ticks()))
+        let tick = self.tick.ticks();
+        Instant::from_ticks((now.ticks() / tick + 1).saturating_mul(tick))
     }
 }
 

@@ -105,6 +105,8 @@ pub(super) struct State {
     pub(super) core: CoreId,
     pub(super) role: Role,
     pub(super) server: Server,
+    /// It arrived at run time: from when on it has its budget.
+    pub(super) begins: Option<Instant>,
     /// D, where that lies before the period's end.
     pub(super) deadline: Duration,
     /// Its meters, as far as they were reported.
@@ -117,6 +119,9 @@ pub(super) struct State {
     pub(super) requests: u64,
     /// Where its background grant ends while it is the chosen one.
     pub(super) slice_end: Mark,
+    /// It moved while it waited with budget: where its foreground meter stands when it has used
+    /// C since, and the instant T after.
+    pub(super) delayed: Option<(Duration, Instant)>,
     /// Whether it has something to run, as far as is known.
     pub(super) runnable: bool,
     pub(super) woken: Instant,
@@ -132,6 +137,7 @@ impl State {
             core,
             role: vcpu.role,
             server: Server::new(vcpu, at),
+            begins: None,
             deadline: vcpu.reservation.deadline,
             foreground: Duration::ZERO,
             background: Duration::ZERO,
@@ -139,6 +145,7 @@ impl State {
             newcomer: false,
             requests: 0,
             slice_end: Mark::NEVER,
+            delayed: None,
             runnable: false,
             woken: Instant::ZERO,
             pending: VecDeque::new(),
@@ -150,6 +157,11 @@ impl State {
         self.runnable
             && !self.server.usable(now).is_zero()
             && self.server.first().is_some_and(|first| first < now)
+    }
+    /// Until when it may not move: a move delayed what it waited with, which another would again.
+    pub(super) fn stays_until(&self, now: Instant) -> Option<Instant> {
+        let (used, until) = self.delayed?;
+        (self.foreground < used && now < until).then_some(until)
     }
     /// It leaves at `at`: until when its use counts. What it ran last may not be reported yet.
     pub(super) fn counts_until(&self, at: Instant) -> Instant {

@@ -16,24 +16,46 @@
 //! Reached, the core reclaims from G; if it can not, and used less than Q, it gets Q back (an
 //! underrun); else it stays closed until the next period: throttled. Once all active cores are
 //! throttled, `spare` decides. An active core is one that would run something now were it not
-//! closed: the machine law applied to its line.
+//! closed: the machine law applied to its line. An active core that is not regulated has no budget
+//! to use up, so beside it there is no spare bandwidth.
+//!
+//! Where `foreground` is given, surplus time leaves to the foreground what that has not used of it
+//! yet, and the last request of Q in any case: its grants get memory marks to that effect. There it
+//! reclaims as a core does; if it gets nothing, it waits for the next period while the core stays
+//! open. What was kept from it counts as used. Else all time is alike, as in the paper, and so it
+//! is under a policy without a foreground, such as round-robin.
 //! A VCPU with a bandwidth of its own gets the memory mark `base + quota` on its grants, anew in
-//! each period; it neither donates nor reclaims.
+//! each period; it neither donates nor reclaims. At its mark the inner policy takes it for blocked
+//! (`vcpus.rs`), and so do load balancers.
+//!
 //! Each period begins with a metered wake at its nominal instant. The inner policy hears of
-//! everything but spent allowances; its lines, homes, verdicts and errands are passed on as they
-//! are, and where nothing is reserved, so is the whole plan.
+//! everything but spent allowances and memory marks; its lines, homes, verdicts and errands are
+//! passed on as they are, and where nothing is reserved, so is the whole plan.
 //! # Invariants
-//! While there is no underrun, q of all cores and G sum to Q of all cores. Without reclaim no core
-//! reads more than Q in a period, or more than k Q in k periods if a machine stops it late: what
-//! goes beyond a mark is owed to the next period. A hard core with demand gets at least Q in each
-//! period, less what it owes. Periods begin at k P, or P apart from an early one, however late the
-//! machine is; what was read between the nominal instant and a late decision is the old period's,
-//! and of several periods missed only one is replenished.
+//! While there is no underrun, q of all cores and G sum to Q of all cores. Without reclaim and
+//! `spare` no core reads more than Q in a period, or more than k Q in k periods if a machine stops
+//! it late: what goes beyond a mark is owed to the next period. Surplus time alone never throttles
+//! a core with `foreground`, where decisions come on time. Periods begin at k P, or P apart from an
+//! early one, however late the machine is; what was read between the nominal instant and a late
+//! decision is the old period's, and of several periods missed only one is replenished.
+//! # What is given, and when
+//! A hard core with demand all the time gets Q in each period, less what it owes, if the memory
+//! serves that: the sum of Q is at most what it serves at worst (r_min), every core that runs
+//! anyone is regulated, the others are hard too or not in an underrun, and there are only reads: no
+//! write-backs, no devices. A core without a limit beside an r_min is refused, unless nobody may
+//! run there; the rest cannot be seen from here. In a window of P that holds the end of one period
+//! and the begin of the next a core may read 2 Q.
+//!
+//! Admission counts time alone. A core whose Q one VCPU has used is closed to the others too, for
+//! up to P each time, carriers of errands too, and whoever was admitted may be late by that. Where
+//! that must not be, `foreground` holds surplus time off, and those who read on their budgets get
+//! bandwidths of their own, which sum to less than the core's.
 //! # Where we differ from the paper
-//! A prediction keeps at least one request, since a closed core shows no demand, and is rounded
-//! up. The average begins with the first sample. A period that proportional sharing cut short
-//! records only the cores that used it up. Weights share r_min among all cores that have one,
-//! busy or not. Reads alone are regulated, as in the paper; the module regulates write-backs too.
+//! A prediction keeps at least one request, since a closed core shows no demand, and is rounded up.
+//! The average begins with the first sample. A period that proportional sharing cut short records
+//! only the cores that used it up, and underruns. Weights share r_min among all cores that have
+//! one, busy or not. Reads alone are regulated, as in the paper; the module regulates write-backs
+//! too.
 
 pub(crate) mod register;
 mod regulator;
@@ -43,9 +65,10 @@ mod vcpus;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use maracas_core::admission::Verdict;
-use maracas_core::contract::{Entry, Figure, Grant, decide};
+use maracas_core::contract::{End, Entry, Figure, Grant, Mode, Stint, decide};
+use maracas_core::dispatch::{self, Readings};
 use maracas_core::params::Params;
-use maracas_core::{CoreId, Duration, Event, Instant, Plan, Policy, System, dispatch};
+use maracas_core::{CoreId, CoreSet, Duration, Event, Instant, Job, JobId, Plan, Policy, System};
 use regulator::Regulator;
 use settings::Settings;
 use vcpus::Vcpus;
@@ -107,58 +130,104 @@ impl MemGuard {
         })
     }
 
-    /// Begins the periods that are due. True if a VCPU's mark changed.
-    fn begin_periods(&mut self, now: Instant) -> bool {
+    /// Begins the periods that are due. When the VCPUs' period began, if one did.
+    fn begin_periods(&mut self, now: Instant) -> Option<Instant> {
         let period = self.settings.period;
         if self.cores_next <= now {
             self.cores_next = next(self.cores_next, period, now);
             self.regulator.start_period(false);
         }
+        if self.vcpus_next > now {
+            return None;
+        }
+        self.vcpus_next = next(self.vcpus_next, period, now);
+        self.vcpus.replenish();
+        Some(self.vcpus_next - period)
+    }
+
+    /// Asks the inner policy, after it was told of the VCPUs whose memory marks rose, and again
+    /// where its verdicts raise some. Returns the cores whose lines it changed.
+    fn ask(&mut self, now: Instant, plan: &mut Plan) -> CoreSet {
+        let began = self.begin_periods(now);
+        let mut risen = self.vcpus.risen(began.unwrap_or(self.told));
+        let mut fresh = CoreSet::EMPTY;
+        loop {
+            for (at, event) in risen {
+                self.inner.on_event(at, &event);
+            }
+            decide(&mut *self.inner, now, &mut self.plan);
+            self.plan.dirty().iter().for_each(|core| fresh.insert(core));
+            for &vcpu in self.plan.rehomed() {
+                plan.set_home(vcpu, self.plan.home(vcpu));
+            }
+            for (vcpu, verdict) in self.plan.verdicts() {
+                self.vcpus.answered(*vcpu, verdict.is_ok());
+                plan.answer(*vcpu, verdict.clone());
+            }
+            risen = self.vcpus.risen(self.told);
+            if risen.is_empty() {
+                break;
+            }
+        }
         if !self.vcpus.any_limited() {
             self.vcpus_next = Instant::NEVER;
         } else if self.vcpus_next == Instant::NEVER {
-            self.vcpus_next = next(Instant::ZERO, period, now);
-        } else if self.vcpus_next <= now {
-            self.vcpus_next = next(self.vcpus_next, period, now);
-            return self.vcpus.replenish();
+            self.vcpus_next = next(Instant::ZERO, self.settings.period, now);
         }
-        false
+        fresh
+    }
+
+    /// Whether surplus time on `core` leaves something to the foreground. Under a policy that
+    /// promises nothing all time is surplus time, and there is nobody to leave it to.
+    fn keeps(&self, core: CoreId) -> bool {
+        self.regulator.keeps(core) && !self.plan.line(core).foreground.is_empty()
+    }
+
+    /// In which mode `core` would run someone now were it not closed.
+    fn active(&self, core: CoreId) -> Option<Mode> {
+        let run = dispatch::next(self.plan.line(core), 0, &self.vcpus)?;
+        Some(if self.keeps(core) { run.mode } else { Mode::Foreground })
     }
 
     /// Overflows and spare bandwidth, until there is nothing left to do.
-    fn regulate(&mut self, now: Instant, plan: &Plan) {
-        let regulator = &mut self.regulator;
-        regulator.overflow();
-        while regulator.spare(|core| dispatch::next(plan.line(core), 0, &self.vcpus).is_some()) {
+    fn regulate(&mut self, now: Instant) {
+        let active: Vec<_> =
+            (0..self.plan.cores() as u16).map(|core| self.active(CoreId(core))).collect();
+        let active = |core: CoreId| active[core.0 as usize];
+        self.regulator.overflow(active);
+        while self.regulator.spare(active) {
             // The period begins when the last core used its budget, not when we learnt of it.
             self.cores_next = next(self.told, self.settings.period, now);
-            regulator.start_period(true);
-            regulator.overflow();
+            self.regulator.start_period(true);
+            self.regulator.overflow(active);
         }
     }
 
-    /// Takes over the lines that the inner policy changed; sets memory marks there, and everywhere
-    /// if any moved.
-    fn copy_lines(&self, marks_moved: bool, plan: &mut Plan) {
-        let memory = |grant: &Grant| grant.memory.min(self.vcpus.mark(grant.vcpu));
+    /// Takes over the lines of `fresh` cores, and sets the memory marks that moved.
+    fn copy_lines(&self, fresh: CoreSet, plan: &mut Plan) {
         for core in (0..plan.cores() as u16).map(CoreId) {
             let (inner, outer) = (self.plan.line(core), plan.line(core));
-            let fresh = self.plan.dirty().contains(core);
-            let differs = |(inner, outer): (&Grant, &Grant)| outer.memory != memory(inner);
-            let stale = marks_moved && !fresh && {
-                let mut lists = inner.foreground.iter().zip(&outer.foreground);
-                lists.any(differs) || inner.background.iter().zip(&outer.background).any(differs)
+            let left = if self.keeps(core) { self.regulator.surplus(core) } else { u64::MAX };
+            let foreground = |grant: &Grant| grant.memory.min(self.vcpus.mark(grant.vcpu));
+            let background = |grant: &Grant| {
+                foreground(grant).min(self.vcpus.memory(grant.vcpu).saturating_add(left))
             };
-            if !fresh && !stale {
+            let stale = || {
+                let mut lists = inner.foreground.iter().zip(&outer.foreground);
+                lists.any(|(inner, outer)| outer.memory != foreground(inner)) || {
+                    let mut lists = inner.background.iter().zip(&outer.background);
+                    lists.any(|(inner, outer)| outer.memory != background(inner))
+                }
+            };
+            if !fresh.contains(core) && !stale() {
                 continue;
             }
             let line = plan.line_mut(core);
             line.foreground.clone_from(&inner.foreground);
             line.background.clone_from(&inner.background);
             line.background_allowed = inner.background_allowed;
-            for grant in line.foreground.iter_mut().chain(&mut line.background) {
-                grant.memory = memory(grant);
-            }
+            line.foreground.iter_mut().for_each(|grant| grant.memory = foreground(grant));
+            line.background.iter_mut().for_each(|grant| grant.memory = background(grant));
         }
     }
 
@@ -169,6 +238,16 @@ impl MemGuard {
                 plan.line_mut(core).allowance = allowance;
             }
         }
+    }
+
+    /// A VCPU ran: how its stint ended for the inner policy.
+    fn ran(&mut self, stint: &Stint) -> End {
+        self.regulator.count(stint.core, stint.mode, stint.usage.reads);
+        let end = self.vcpus.ran(stint);
+        // Surplus time used its part of the core's budget: that is the core's affair, and not the
+        // VCPU's.
+        let surplus = end == End::MemorySpent && stint.mode == Mode::Background;
+        if surplus && self.regulator.keeps(stint.core) { End::Preempted } else { end }
     }
 }
 
@@ -188,11 +267,15 @@ impl Policy for MemGuard {
         self.told = self.told.max(at);
         match event {
             Event::Ran(stint) => {
-                self.regulator.count(stint.core, stint.usage.reads);
-                self.vcpus.ran(stint);
+                let end = self.ran(stint);
+                return self.inner.on_event(at, &Event::Ran(Stint { end, ..*stint }));
             }
-            Event::Released(job) => self.vcpus.woke(job.id.vcpu, at),
-            Event::Woke { vcpu, .. } => self.vcpus.woke(*vcpu, at),
+            Event::Released(Job { id: JobId { vcpu, .. }, .. }) | Event::Woke { vcpu, .. } => {
+                self.vcpus.woke(*vcpu, at);
+                if self.vcpus.hold(*vcpu, at, event) {
+                    return;
+                }
+            }
             Event::Arrived(vcpu) | Event::Changed(vcpu) => {
                 self.vcpus.ask(vcpu.id, quota(&self.settings, vcpu.bandwidth));
             }
@@ -209,21 +292,12 @@ impl Policy for MemGuard {
     }
 
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
-        decide(&mut *self.inner, now, &mut self.plan);
-        let mut marks_moved = false;
-        for (vcpu, verdict) in self.plan.verdicts() {
-            marks_moved |= self.vcpus.answered(*vcpu, verdict.is_ok());
-            plan.answer(*vcpu, verdict.clone());
-        }
-        marks_moved |= self.begin_periods(now);
-        self.copy_lines(marks_moved, plan);
+        let fresh = self.ask(now, plan);
         if self.regulator.regulates() {
-            self.regulate(now, plan);
+            self.regulate(now);
         }
+        self.copy_lines(fresh, plan);
         self.set_allowances(plan);
-        for &vcpu in self.plan.rehomed() {
-            plan.set_home(vcpu, self.plan.home(vcpu));
-        }
         plan.errand = self.plan.errand;
         let period = self.cores_next.min(self.vcpus_next);
         plan.wake = period.min(self.plan.wake);

@@ -3,7 +3,7 @@
 use super::settings::{Reserved, Settings, Spare};
 use alloc::vec::Vec;
 use maracas_core::CoreId;
-use maracas_core::contract::Figure;
+use maracas_core::contract::{Figure, Mode};
 
 /// Underrun errors by size, (Q - used) / Q.
 const ERROR_SIZES: [&str; 10] = [
@@ -42,6 +42,10 @@ pub(super) struct Core {
     /// What it is predicted to use in the next period; `None` = no history yet.
     predicted: Option<u64>,
     pub(super) throttled: bool,
+    /// Surplus time used all but what is kept for the foreground; it waits for the next period.
+    pub(super) surplus_closed: bool,
+    /// What the foreground used of this period.
+    foreground: u64,
     /// It donated too much and could not get it back in this period.
     pub(super) underrun: bool,
     counts: Counts,
@@ -55,6 +59,8 @@ impl Core {
             allotted: reserved.quota,
             predicted: None,
             throttled: false,
+            surplus_closed: false,
+            foreground: 0,
             underrun: false,
             counts: Counts::default(),
         }
@@ -64,9 +70,22 @@ impl Core {
         self.base.saturating_add(self.allotted)
     }
 
+    /// What surplus time leaves to the foreground now. While it is short of what it donated it
+    /// shows what it needs, as everybody does; and it may always begin, since until it reads
+    /// nobody knows that it will.
+    fn kept(&self) -> u64 {
+        let Reserved { quota, foreground, .. } = self.reserved;
+        if foreground == 0 || self.allotted < quota {
+            return 0;
+        }
+        foreground.saturating_sub(self.foreground).max(1).min(quota - 1)
+    }
+
     /// A period ended in which it used so much.
     fn record(&mut self, used: u64, newest: u64) {
         let quota = self.reserved.quota;
+        // What was kept from surplus time was not left unused for want of demand.
+        let used = if self.surplus_closed { used.max(self.allotted) } else { used };
         self.counts.periods += 1;
         if self.underrun && used < quota {
             let missed = quota - used;
@@ -84,8 +103,9 @@ impl Core {
     /// Takes its budget for a new period; returns what it donates.
     fn begin(&mut self, base: u64) -> u64 {
         self.base = base;
-        (self.throttled, self.underrun) = (false, false);
-        let Reserved { quota, soft } = self.reserved;
+        (self.throttled, self.underrun, self.surplus_closed) = (false, false, false);
+        self.foreground = 0;
+        let Reserved { quota, soft, .. } = self.reserved;
         self.allotted = match self.predicted {
             // One request stays: only by using it does a core show that it wants more.
             Some(predicted) if soft => quota.min(predicted.max(1)),
@@ -95,9 +115,15 @@ impl Core {
         quota - self.allotted
     }
 
-    /// Overflow: it used so much, which is at least its allotment.
-    fn overflow(&mut self, used: u64, pool: &mut u64, q_min: u64) {
-        let Reserved { quota, soft } = self.reserved;
+    /// Whether whoever would run in this mode waits for the next period.
+    const fn is_closed(&self, mode: Mode) -> bool {
+        self.throttled || self.surplus_closed && matches!(mode, Mode::Background)
+    }
+
+    /// Overflow by whoever runs in `mode`: it used so much, with what is kept from it, which is at
+    /// least its allotment.
+    fn overflow(&mut self, mode: Mode, used: u64, pool: &mut u64, q_min: u64) {
+        let Reserved { quota, soft, .. } = self.reserved;
         if soft && *pool > 0 {
             let wanted = if used < quota { quota - self.allotted } else { q_min };
             let taken = wanted.min(*pool);
@@ -109,8 +135,11 @@ impl Core {
             self.counts.underruns += 1;
             self.allotted = quota;
         } else {
-            self.throttled = true;
-            self.counts.throttled += 1;
+            self.counts.throttled += u64::from(!self.surplus_closed);
+            match mode {
+                Mode::Foreground => self.throttled = true,
+                Mode::Background => self.surplus_closed = true,
+            }
         }
     }
 
@@ -167,9 +196,16 @@ impl Regulator {
         self.cores.iter().any(Option::is_some)
     }
 
+    /// Whether surplus time leaves anything of `core` to the foreground.
+    pub(super) fn keeps(&self, core: CoreId) -> bool {
+        self.cores[core.0 as usize].as_ref().is_some_and(|core| core.reserved.foreground > 0)
+    }
     /// Reads of memory were told of `core`.
-    pub(super) fn count(&mut self, core: CoreId, reads: u64) {
+    pub(super) fn count(&mut self, core: CoreId, mode: Mode, reads: u64) {
         self.meters[core.0 as usize] += reads;
+        if let (Some(core), Mode::Foreground) = (&mut self.cores[core.0 as usize], mode) {
+            core.foreground += reads;
+        }
     }
 
     /// Reading of the core's meter at which it closes.
@@ -180,8 +216,19 @@ impl Regulator {
         }
     }
 
+    /// What surplus time may still read on the core; `u64::MAX` = as much as it likes.
+    pub(super) fn surplus(&self, core: CoreId) -> u64 {
+        let meter = self.meters[core.0 as usize];
+        match &self.cores[core.0 as usize] {
+            Some(core) if !self.sharing && core.is_closed(Mode::Background) => 0,
+            Some(core) if !self.sharing => core.mark().saturating_sub(meter + core.kept()),
+            Some(_) | None => u64::MAX,
+        }
+    }
+
     /// A new period begins (D.2, PERIOD START). Where it begins early, because all active cores
-    /// used their budgets, the others' shortened period says nothing of what they need.
+    /// used their budgets, the others' shortened period says nothing of what they need, unless
+    /// they did not get back what they had donated.
     pub(super) fn start_period(&mut self, early: bool) {
         self.pool = 0;
         let sharing = core::mem::take(&mut self.sharing);
@@ -189,36 +236,43 @@ impl Regulator {
             let Some(core) = core else { continue };
             // Beyond its mark it owes to the new period.
             let base = if sharing { *meter } else { core.mark().min(*meter) };
-            if !early || core.throttled {
+            if !early || core.is_closed(Mode::Background) || core.underrun {
                 core.record(base - core.base, self.newest);
             }
             self.pool += core.begin(base);
         }
     }
 
-    /// Deals with every core that used its allotment (D.2, OVERFLOW).
-    pub(super) fn overflow(&mut self) {
+    /// Deals with every core that used its allotment (D.2, OVERFLOW), or whose surplus time used
+    /// its part. `active` says in which mode a core would run someone now were it not closed.
+    pub(super) fn overflow(&mut self, active: impl Fn(CoreId) -> Option<Mode>) {
         if self.sharing {
             return;
         }
-        for (core, meter) in self.cores.iter_mut().zip(&self.meters) {
+        for ((id, core), meter) in (0..).map(CoreId).zip(&mut self.cores).zip(&self.meters) {
             let Some(core) = core else { continue };
-            while !core.throttled && *meter >= core.mark() {
-                core.overflow(*meter - core.base, &mut self.pool, self.q_min);
+            let runs = active(id).unwrap_or(Mode::Foreground);
+            loop {
+                let mode = if *meter >= core.mark() { Mode::Foreground } else { runs };
+                let kept = if mode == Mode::Background { core.kept() } else { 0 };
+                if core.is_closed(mode) || *meter + kept < core.mark() {
+                    break;
+                }
+                core.overflow(mode, *meter - core.base + kept, &mut self.pool, self.q_min);
             }
         }
     }
 
     /// Deals with spare bandwidth if all active cores are throttled (D.3). True if a new period
-    /// shall begin at once.
-    pub(super) fn spare(&mut self, active: impl Fn(CoreId) -> bool) -> bool {
+    /// shall begin at once. An active core without a budget has not used one up.
+    pub(super) fn spare(&mut self, active: impl Fn(CoreId) -> Option<Mode>) -> bool {
         if self.sharing || self.spare == Spare::Off {
             return false;
         }
-        let regulated = (0..).map(CoreId).zip(&self.cores);
-        let mut regulated = regulated.filter_map(|(id, core)| Some((id, core.as_ref()?)));
-        let used_up = regulated.clone().any(|(_, core)| core.throttled)
-            && regulated.all(|(id, core)| core.throttled || !active(id));
+        let waits = |core: &Option<Core>, mode| core.as_ref().is_some_and(|it| it.is_closed(mode));
+        let mut cores = (0..).map(CoreId).zip(&self.cores);
+        let used_up = self.cores.iter().any(|core| waits(core, Mode::Background))
+            && cores.all(|(id, core)| active(id).is_none_or(|mode| waits(core, mode)));
         self.phases += u64::from(used_up);
         self.sharing = used_up && self.spare == Spare::Share;
         used_up && self.spare == Spare::Proportional

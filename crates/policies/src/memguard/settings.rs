@@ -1,5 +1,6 @@
 //! What users say to MemGuard, read for one system, and what is wrong with it.
 
+use crate::parts::priority::carries_errands;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -62,8 +63,16 @@ pub(super) const SPARE: ParamSpec = ParamSpec {
            nobody is regulated until then; proportional: a new period begins at once",
 };
 
+pub(super) const FOREGROUND: ParamSpec = ParamSpec {
+    name: "foreground",
+    kind: Kind::List(Item::Bandwidth, MAX_CORES),
+    help: "what of each core's bandwidth surplus time may not use, nor ever the last request, so \
+           that it never closes the core: one value for all, or one a core; empty = nothing, as \
+           in the paper",
+};
+
 pub(super) const PARAMS: &[ParamSpec] =
-    &[BANDWIDTH, WEIGHTS, R_MIN, RESERVATION, PERIOD, PREDICTOR, RECLAIM, Q_MIN, SPARE];
+    &[BANDWIDTH, WEIGHTS, R_MIN, RESERVATION, PERIOD, PREDICTOR, RECLAIM, Q_MIN, SPARE, FOREGROUND];
 
 /// What is done with bandwidth beyond the reservations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,6 +89,8 @@ pub(super) struct Reserved {
     pub(super) quota: u64,
     /// Whether it donates and reclaims.
     pub(super) soft: bool,
+    /// Requests a period that surplus time leaves to the foreground; 0 = it counts as any other.
+    pub(super) foreground: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -130,14 +141,20 @@ impl Settings {
         let soft = |core: usize| {
             params.flag(&RECLAIM) && kinds.get(core).is_none_or(|kind| kind != "hard")
         };
+        let foregrounds = foregrounds(system, params, &bandwidths, &mut wrong);
         let reserve = |core| {
-            let bandwidth: u64 = bandwidths.get(core).copied().unwrap_or(0);
-            let quota = settings.requests(bandwidth);
-            (bandwidth > 0).then_some(Reserved { quota, soft: soft(core) })
+            let of = |list: &[u64]| list.get(core).copied().unwrap_or(0);
+            let quota = settings.requests(of(&bandwidths));
+            let foreground = match of(&foregrounds) {
+                0 => 0,
+                kept => settings.requests(kept).max(1),
+            };
+            (of(&bandwidths) > 0).then_some(Reserved { quota, soft: soft(core), foreground })
         };
         settings.cores = (0..system.cores.len()).map(reserve).collect();
         if wrong.is_empty() {
             settings.too_small(system, &bandwidths, &mut wrong);
+            wrong.extend(unlimited(system, params, &settings.cores));
         }
         (settings, wrong)
     }
@@ -186,6 +203,54 @@ fn bandwidths(system: &System, params: &Params, wrong: &mut Vec<String>) -> Vec<
         ));
     }
     bandwidths
+}
+
+/// What of its bandwidth each core keeps for the foreground; empty where nothing is said.
+fn foregrounds(
+    system: &System,
+    params: &Params,
+    bandwidths: &[u64],
+    wrong: &mut Vec<String>,
+) -> Vec<u64> {
+    let read = |item: &String| parse_bandwidth(item).unwrap_or(0);
+    let kept: Vec<u64> = each(&FOREGROUND, system, params, wrong).iter().map(read).collect();
+    // One value for all is about those cores that have a reservation.
+    let all = params.list(&FOREGROUND).len() == 1;
+    for (core, kept) in kept.iter().enumerate() {
+        let reserved = bandwidths.get(core).copied().unwrap_or(0);
+        if *kept > reserved && !(all && reserved == 0 && bandwidths.iter().any(|b| *b > 0)) {
+            let (kept, reserved) = (shown(*kept), shown(reserved));
+            wrong.push(format!(
+                "foreground of core{core} is {kept} and its bandwidth {reserved}; lower the one \
+                 or raise the other"
+            ));
+            break;
+        }
+    }
+    kept
+}
+
+/// With an r_min somebody counts on getting his part in each period. Whoever reads beside that
+/// without limit takes it.
+pub(super) fn unlimited(
+    system: &System,
+    params: &Params,
+    cores: &[Option<Reserved>],
+) -> Option<String> {
+    if params.list(&R_MIN).is_empty() || cores.iter().all(Option::is_none) {
+        return None;
+    }
+    let open = (0..).map(CoreId).zip(cores).filter(|(_, core)| core.is_none());
+    let comes = |core: CoreId| {
+        let mut users = system.vcpus.iter().filter(|vcpu| !carries_errands(vcpu.role));
+        users.find(|vcpu| vcpu.pinned.is_none_or(|pinned| pinned == core))
+    };
+    let (core, vcpu) = open.filter_map(|(core, _)| Some((core, comes(core)?))).next()?;
+    Some(format!(
+        "{} may run on {core}, which has no limit, so no reservation is sure of its part of r_min; \
+         give {core} a bandwidth, pin the VCPU elsewhere, or leave out r_min",
+        vcpu.id
+    ))
 }
 
 /// The items of a list, one for each core.

@@ -1,5 +1,6 @@
 //! The vectors of the specification, its invariants on random traces, and the wrapper as such.
 
+mod maracas;
 mod rig;
 mod traces;
 mod wrapper;
@@ -131,6 +132,37 @@ fn a_core_with_nothing_to_run_does_not_hold_up_spare_bandwidth() {
     let recorded = |rig: &Rig, core| figure(rig, "regulated periods", Some(core));
     assert_eq!((recorded(&early, 0), recorded(&early, 1)), (2, 0));
     assert_eq!(standing(&early), ([2, 10].to_vec(), 0), "core1 has no history yet");
+}
+
+#[test]
+fn an_active_core_without_a_budget_holds_up_spare_bandwidth() {
+    for spare in ["share", "proportional"] {
+        let pairs = [("bandwidth", "none, 12.8GB/s"), ("spare", spare)];
+        let mut rig = vector(&pairs, &[&[], &[1, 2, 3, 4, 13, 14, 15]]);
+        rig.run_through(9);
+        assert_eq!(figure(&rig, "spare phases", None), 0, "core0 may read as much as it likes");
+        assert_eq!(rig.served, [(1, 1), (2, 1)]);
+        rig.run_through(11);
+        rig.sleep(0);
+        rig.run_through(19);
+        assert!(figure(&rig, "spare phases", None) > 0);
+        assert!(rig.served.len() > 4);
+    }
+}
+
+#[test]
+fn an_error_is_recorded_where_its_period_is_cut_short() {
+    let pairs = [("bandwidth", "19.2GB/s"), ("q_min", "2"), ("spare", "proportional")];
+    let mut rig = vector(&pairs, &[&[3, 15, 16], &[4, 5, 11, 12, 13, 14, 15]]);
+    rig.run_through(15);
+    assert!(throttled(&rig)[1] && !throttled(&rig)[0]);
+    // core0 took back what it had donated, and sleeps: one of three is missed.
+    rig.run_through(16);
+    rig.sleep(0);
+    rig.run_through(17);
+    assert_eq!(figure(&rig, "spare phases", None), 1);
+    assert_eq!(figure(&rig, "underruns", Some(0)), 1);
+    assert_eq!(figure(&rig, "underrun errors", Some(0)), 1);
 }
 
 #[test]
@@ -272,6 +304,16 @@ fn what_is_wrong_is_said_in_one_line_with_numbers() {
         (&[("bandwidth", "1GB/s, 2GB/s, 3GB/s")][..], "bandwidth has 3 values and the system 2"),
         (&[("reservation", "soft, hard, soft")], "reservation has 3 values"),
         (&[("weights", "1, 2")], "add r_min"),
+        (&[("weights", "1, 0"), ("r_min", "1GB/s")], "vcpu0 may run on core1, which has no limit"),
+        (
+            &[("bandwidth", "none, 1GB/s"), ("r_min", "1GB/s")],
+            "give core0 a bandwidth, pin the VCPU elsewhere, or leave out r_min",
+        ),
+        (
+            &[("bandwidth", "1GB/s, 2GB/s"), ("foreground", "1.5GB/s")],
+            "foreground of core0 is 1500MB/s and its bandwidth 1GB/s",
+        ),
+        (&[("foreground", "1GB/s")], "foreground of core0 is 1GB/s and its bandwidth 0GB/s"),
         (&[("weights", "1"), ("bandwidth", "1MB/s")], "leave out one"),
         (&[("bandwidth", "63kB/s")], "bandwidth of core0 is 63kB/s, less than one request"),
         (&[("period", "999us")], "bandwidth of vcpu0 is 64kB/s, less than one request"),

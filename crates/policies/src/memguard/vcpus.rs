@@ -1,10 +1,15 @@
 //! What is known of the VCPUs: whether they have something to run, their meters, and the memory
 //! budgets of those that have one.
+//!
+//! A VCPU at its memory mark can not run, however runnable the machine finds it. A server that
+//! kept its budget meanwhile would use it beside the next one and take twice what its neighbours
+//! were promised that it takes. So the inner policy is told that it blocked, hears of no wake and
+//! no release of it meanwhile, and of a wake when its mark rises.
 
 use alloc::vec::Vec;
 use maracas_core::contract::{End, Mode, Stint};
 use maracas_core::dispatch::Readings;
-use maracas_core::{Duration, Instant, VcpuId};
+use maracas_core::{Duration, Event, Instant, VcpuId};
 
 /// One VCPU, as far as it was told.
 #[derive(Clone, Default, Debug)]
@@ -19,11 +24,18 @@ struct Known {
     quota: u64,
     /// `memory` when its period began.
     base: u64,
+    /// Since when the inner policy waits to hear that it may go on.
+    stopped: Option<Instant>,
+    /// Its wakes and releases since then.
+    held: Vec<Event>,
 }
 
 impl Known {
     const fn mark(&self) -> u64 {
         if self.quota == 0 { u64::MAX } else { self.base.saturating_add(self.quota) }
+    }
+    const fn at_mark(&self) -> bool {
+        self.memory >= self.mark()
     }
 }
 
@@ -48,20 +60,55 @@ impl Vcpus {
         let known = self.of(vcpu);
         known.awake = known.awake.max(Some(at));
     }
-    pub(super) fn ran(&mut self, stint: &Stint) {
+    /// It ran; returns how the stint ended for the inner policy.
+    pub(super) fn ran(&mut self, stint: &Stint) -> End {
         let known = self.of(stint.vcpu);
         known.meters[stint.mode as usize] += stint.usage.service;
         known.memory += stint.usage.reads;
         match stint.end {
-            End::Blocked | End::Exited => known.asleep = known.asleep.max(Some(stint.to)),
+            End::Blocked | End::Exited => {
+                known.asleep = known.asleep.max(Some(stint.to));
+                stint.end
+            }
             End::Preempted | End::MarkReached | End::MemorySpent | End::Moved | End::Metered => {
                 known.awake = known.awake.max(Some(stint.to));
+                if !known.at_mark() {
+                    return stint.end;
+                }
+                known.stopped = known.stopped.max(Some(stint.to));
+                End::Blocked
             }
         }
     }
+    /// It woke or had a release. True if it is at its mark: then the inner policy shall hear of
+    /// that when it may go on.
+    pub(super) fn hold(&mut self, vcpu: VcpuId, at: Instant, event: &Event) -> bool {
+        let known = self.of(vcpu);
+        if known.at_mark() {
+            known.stopped = known.stopped.max(Some(at));
+            known.held.push(event.clone());
+        }
+        known.at_mark()
+    }
+    /// What the inner policy shall hear of those whose marks rose at `rise`: that they woke, and
+    /// what was held.
+    pub(super) fn risen(&mut self, rise: Instant) -> Vec<(Instant, Event)> {
+        let mut told = Vec::new();
+        for (id, known) in (0..).map(VcpuId).zip(&mut self.known) {
+            let Some(since) = known.stopped.filter(|_| !known.at_mark()) else { continue };
+            let at = since.max(rise);
+            known.stopped = None;
+            if !known.held.iter().any(|event| matches!(event, Event::Woke { .. })) {
+                told.push((at, Event::Woke { vcpu: id, on_behalf: None, exact: true }));
+            }
+            told.extend(known.held.drain(..).map(|event| (at, event)));
+        }
+        told
+    }
     pub(super) fn left(&mut self, vcpu: VcpuId) {
         let known = self.of(vcpu);
-        (known.awake, known.quota) = (None, 0);
+        (known.awake, known.quota, known.stopped) = (None, 0, None);
+        known.held.clear();
         self.asked.retain(|(asking, _)| *asking != vcpu);
     }
 
@@ -110,10 +157,12 @@ impl Vcpus {
 
 impl Readings for Vcpus {
     /// Told late, an event may be overtaken by later ones: the latest word counts, and of two of
-    /// one instant the wake.
+    /// one instant the wake. Nobody runs at its memory mark.
     fn runnable(&self, vcpu: VcpuId) -> bool {
         let known = self.known.get(vcpu.0 as usize);
-        known.is_some_and(|known| known.awake.is_some() && known.awake >= known.asleep)
+        known.is_some_and(|known| {
+            known.awake.is_some() && known.awake >= known.asleep && !known.at_mark()
+        })
     }
     fn meter(&self, vcpu: VcpuId, mode: Mode) -> Duration {
         self.known.get(vcpu.0 as usize).map_or(Duration::ZERO, |known| known.meters[mode as usize])

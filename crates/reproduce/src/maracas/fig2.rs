@@ -74,11 +74,11 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
         &[
             "t/T (%)",
             "equal: requests in 2 s (1e6)",
-            "latency (cycles)",
-            "instructions a CPU second (1e6)",
+            "equal: latency (cycles)",
+            "equal: instructions a CPU second (1e6)",
             "different: requests in 2 s (1e6)",
-            "latency (cycles) ",
-            "instructions a CPU second (1e6) ",
+            "different: latency (cycles)",
+            "different: instructions a CPU second (1e6)",
         ],
     );
     for (place, part) in PARTS.iter().enumerate() {

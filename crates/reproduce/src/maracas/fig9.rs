@@ -90,8 +90,9 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
     let runs = lab.run(&setups)?;
     let ratios: Vec<Vec<f64>> =
         runs.chunks(3).map(|three| three.iter().map(miss_ratio).collect()).collect();
-    let columns = ["set", "share (%)", "c0 (%)", "c6 (%)", "core of mwalk: share", "c0", "c6"];
-    let mut table = Table::new("", "LLC misses per reference of mwalk", &columns);
+    let columns = ["set", "share (%)", "c0 (%)", "c6 (%)", "core, share", "core, c0", "core, c6"];
+    let mut table =
+        Table::new("", "LLC misses per reference of mwalk, and the cores that it ran on", &columns);
     for (set, (three, ratio)) in runs.chunks(3).zip(&ratios).enumerate() {
         let mut row = vec![Cell::Text(format!("t{set}"))];
         row.extend(ratio.iter().map(|value| Cell::Number(value * 100.0, 1)));

@@ -89,9 +89,17 @@ fn program(name: &str, (budget, period): (f64, f64), core: Option<u32>, memory: 
     )
 }
 
-/// A duration in whole microseconds.
+/// A duration to the microsecond, in the unit that fits.
 fn ms(milliseconds: f64) -> String {
-    format!("{}us", (milliseconds * 1000.0).round() as u64)
+    in_units(milliseconds, ["ms", "us"])
+}
+
+/// `value` in the first unit where it is whole, else to the thousandth in the second.
+fn in_units(value: f64, [unit, thousandth]: [&str; 2]) -> String {
+    match (value * 1000.0).round() as u64 {
+        whole if whole.is_multiple_of(1000) => format!("{}{unit}", whole / 1000),
+        parts => format!("{parts}{thousandth}"),
+    }
 }
 
 /// `m_jump` with a delay before each store, in nanoseconds.
@@ -99,7 +107,7 @@ fn m_jump(delay_ns: f64) -> String {
     if delay_ns == 0.0 {
         return "\"m_jump\"".into();
     }
-    format!("{{ model = \"m_jump\", delay = \"{}ps\" }}", (delay_ns * 1000.0).round() as u64)
+    format!("{{ model = \"m_jump\", delay = \"{}\" }}", in_units(delay_ns, ["ns", "ps"]))
 }
 
 /// The three tasks of Table II and Figures 5 and 6 on cores 0 to 2, task1 and task2 with `delay_ns`

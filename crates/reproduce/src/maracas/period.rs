@@ -62,13 +62,13 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
     let columns = [
         "MEM_PERIOD (ms)",
         "steady: task3 (1e8)",
-        "all (1e8)",
-        "latency (cycles)",
-        "throttled (s)",
+        "steady: all (1e8)",
+        "steady: latency (cycles)",
+        "steady: throttled (s)",
         "bursts: task3 (1e8)",
-        "all (1e8) ",
-        "latency (cycles) ",
-        "throttled (s) ",
+        "bursts: all (1e8)",
+        "bursts: latency (cycles)",
+        "bursts: throttled (s)",
     ];
     let mut table = Table::new("", "Five minutes by MEM_PERIOD", &columns);
     for (place, period) in PERIODS_MS.iter().enumerate() {

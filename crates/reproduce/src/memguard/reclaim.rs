@@ -1,7 +1,7 @@
 //! The effect of reclaim.
 
 use super::spec::{self, RECLAIM, STAND_INS};
-use super::{gain, met};
+use super::{RUNS, gain, met};
 use crate::findings::{Findings, Table, Verdict, number};
 use crate::{Error, Experiment, Kind, Lab};
 
@@ -36,6 +36,7 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
     let least = foregrounds.iter().copied().fold(f64::INFINITY, f64::min);
     Ok(Findings {
         notes: vec![
+            RUNS.into(),
             STAND_INS.into(),
             format!(
                 "By arithmetic means the background would have {} and the foreground {}.",

@@ -1,6 +1,6 @@
 //! The effect of the background's reservation.
 
-use super::{BACKGROUND, FOREGROUND, HARD, ipc, model, setup};
+use super::{BACKGROUND, FOREGROUND, HARD, RUNS, ipc, model, setup};
 use crate::figure::{Drawing, Figure, Line};
 use crate::findings::{Cell, Findings, Table, Verdict, number};
 use crate::{Error, Experiment, Kind, Lab, Setup};
@@ -60,7 +60,7 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
         Line::new(*name, along.zip(levels.iter().copied()).collect())
     };
     Ok(Findings {
-        notes: vec!["One GB/s is 1000 MiB/s here.".into()],
+        notes: vec![RUNS.into(), "One GB/s is 1000 MiB/s here.".into()],
         tables: vec![table],
         figures: vec![Figure {
             name: String::new(),

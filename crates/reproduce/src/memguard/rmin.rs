@@ -1,6 +1,6 @@
 //! The guaranteed bandwidth r_min.
 
-use super::{PLATFORM, model, read_gb, setup};
+use super::{PLATFORM, RUNS, model, read_gb, setup};
 use crate::figure::{Drawing, Figure};
 use crate::findings::{Cell, Findings, Table, Verdict, number, percent};
 use crate::stats::relative;
@@ -76,11 +76,15 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
     }
     let lbm = read_gb(&runs[8], 0);
     Ok(Findings {
-        notes: vec![format!(
-            "The slides' sum leaves out tRAS and refresh; with them a bank gives a new row every \
-             57.5 ns. A program that spreads over banks gets more: lbm alone reads {} GB/s.",
-            number(lbm, 2)
-        )],
+        notes: vec![
+            RUNS.into(),
+            format!(
+                "The slides' sum leaves out tRAS and refresh; with tRAS a bank gives a new row \
+                 every 57.5 ns. A program that spreads over banks gets more: lbm alone reads {} \
+                 GB/s.",
+                number(lbm, 2)
+            ),
+        ],
         figures: vec![Figure {
             name: String::new(),
             title: "Worst-case bandwidth of DDR2-800 5-5-5".into(),

@@ -1,6 +1,6 @@
 //! The effect of r_min on four cores.
 
-use super::{HARD, ipc, model, read_gb, rmin, setup};
+use super::{HARD, RUNS, ipc, model, read_gb, rmin, setup};
 use crate::figure::{Drawing, Figure, Line};
 use crate::findings::{Cell, Findings, Table, Verdict, number};
 use crate::{Error, Experiment, Kind, Lab, Run};
@@ -94,7 +94,10 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
         ],
     };
     Ok(Findings {
-        notes: vec!["One GB/s of r_min is 1000 MiB/s here, throughput is in 1e9 bytes.".into()],
+        notes: vec![
+            RUNS.into(),
+            "One GB/s of r_min is 1000 MiB/s here, throughput is in 1e9 bytes.".into(),
+        ],
         tables: vec![table],
         figures: vec![Figure {
             name: String::new(),

@@ -1,6 +1,6 @@
 //! Slowdown with one co-runner.
 
-use super::{BACKGROUND, FOREGROUND, ipc, model, read_gb, setup};
+use super::{BACKGROUND, FOREGROUND, RUNS, ipc, model, read_gb, setup};
 use crate::figure::{Drawing, Figure};
 use crate::findings::{Cell, Findings, Table, Verdict, number, percent};
 use crate::stats::relative;
@@ -65,7 +65,7 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
         slowdowns.push(slowdown);
     }
     Ok(Findings {
-        notes: Vec::new(),
+        notes: vec![RUNS.into()],
         figures: vec![Figure {
             name: String::new(),
             title: "Slowdown beside lbm on another cache".into(),

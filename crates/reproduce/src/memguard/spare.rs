@@ -1,7 +1,7 @@
 //! The effect of spare sharing, alone and with reclaim.
 
 use super::spec::{self, BOTH, Gain, RECLAIM, SPARE, STAND_INS};
-use super::{gain, met};
+use super::{RUNS, gain, met};
 use crate::findings::{Findings, Table, Verdict, number, percent};
 use crate::{Error, Experiment, Kind, Lab};
 
@@ -45,6 +45,7 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
     }
     Ok(Findings {
         notes: vec![
+            RUNS.into(),
             STAND_INS.into(),
             "The slides do not say what spare sharing is compared with: reservations only, or \
              reclaim; both are shown."
@@ -71,10 +72,10 @@ fn verdicts(gains: &[Vec<Gain>], spare: Gain, both: Gain) -> Vec<Verdict> {
     let foregrounds = gains.iter().map(|modes| modes[0].foreground);
     let foregrounds: Vec<f64> = foregrounds.filter(|it| *it > 1.005).map(gain).collect();
     let gained = foregrounds.iter().sum::<f64>() / foregrounds.len().max(1) as f64;
-    let few = "Spare bandwidth begins only where the foreground uses up 1.0 GB/s, and what it gains \
-               is at most its own bandwidth over that, 1.6 times for lbm. In our models few use it \
-               up, and the mean is taken over all 29; the slides' axis for foregrounds goes up to \
-               3.0, which the bandwidths that they print do not explain.";
+    let few = "Spare bandwidth begins only where the foreground uses up 1.0 GB/s, and what it \
+               gains is at most its own bandwidth over that, 1.6 times for lbm. In our models few \
+               use it up, and the mean is taken over all 29; the slides' axis for foregrounds goes \
+               up to 3.0, which the bandwidths that they print do not explain.";
     let gives = "The foreground gains little by spare sharing, as above, and pays for reclaim.";
     let least = gains.iter().map(|it| it[0].foreground.min(it[0].background));
     let least = least.fold(f64::INFINITY, f64::min);

@@ -8,8 +8,8 @@ use crate::stats::{Mean, geometric_mean};
 use crate::{Error, Lab};
 
 /// The axis of the slides' charts from left to right: number, benchmark, and the model that stands
-/// for it. Ten of the 29 have no model; each is stood for by the next one to its left, which uses no
-/// less of the memory.
+/// for it. Ten of the 29 have no model; each is stood for by the next one to its left, which uses
+/// no less of the memory. The order is read from the text of the slides, where it is garbled.
 const AXIS: [(&str, &str, &str); 29] = [
     ("470", "lbm", "lbm"),
     ("437", "leslie3d", "leslie3d"),
@@ -43,9 +43,9 @@ const AXIS: [(&str, &str, &str); 29] = [
 ];
 
 /// What is said of [`AXIS`] in documents.
-pub(super) const STAND_INS: &str = "Ten of the 29 benchmarks have no model and are stood for by the next one to the left on the \
-     slides' axis, which runs from much memory traffic to little; means are geometric, as the \
-     last bar there.";
+pub(super) const STAND_INS: &str = "Ten of the 29 benchmarks have no model and are stood for by \
+     the next one to the left on the slides' axis, which runs from much memory traffic to little; \
+     means are geometric, as the last bar there.";
 
 /// The models, each once, in the order of the axis.
 pub(super) fn models() -> Vec<&'static str> {

@@ -1,6 +1,6 @@
 //! Underrun errors of reclaim.
 
-use super::{BACKGROUND, FOREGROUND, RESERVED, counted, model, setup, spec};
+use super::{BACKGROUND, FOREGROUND, RESERVED, RUNS, counted, model, setup, spec};
 use crate::figure::{Drawing, Figure};
 use crate::findings::{Cell, Findings, Table, Verdict, number};
 use crate::{Error, Experiment, Kind, Lab, Run};
@@ -110,6 +110,7 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
     });
     Ok(Findings {
         notes: vec![
+            RUNS.into(),
             "lbm in the background, at 0.2 GB/s, always uses what it has.".into(),
             format!("Phases in ms: {}.", phases.collect::<Vec<_>>().join("; ")),
         ],

@@ -1,6 +1,6 @@
 //! Weights 1:2:4:8.
 
-use super::{model, read_gb, setup};
+use super::{RUNS, model, read_gb, setup};
 use crate::figure::{Drawing, Figure};
 use crate::findings::{Cell, Findings, Table, Verdict, number, percent};
 use crate::stats::relative;
@@ -70,7 +70,7 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
     let series =
         SPARE.iter().zip(&shares).map(|(spare, it)| (format!("spare {spare}"), it.read.to_vec()));
     Ok(Findings {
-        notes: vec!["What counts as published are the weights.".into()],
+        notes: vec![RUNS.into(), "What counts as published are the weights.".into()],
         figures: vec![Figure {
             name: String::new(),
             title: "lbm on four cores with weights 1:2:4:8".into(),

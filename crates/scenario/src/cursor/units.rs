@@ -99,13 +99,14 @@ impl Field<'_> {
     fn decimal(&self, scale: u64, places: &str, range: RangeInclusive<u64>) -> Result<u64, Error> {
         let bound = |scaled: &u64| *scaled as f64 / scale as f64;
         let (least, most) = (bound(range.start()), bound(range.end()));
-        let text = self
+        let written = self
             .number()
             .ok_or_else(|| self.mismatch(format!("a number from {least} to {most}")))?;
-        let (text, negative) = text.strip_prefix('-').map_or((text, false), |text| (text, true));
+        let (text, negative) =
+            written.strip_prefix('-').map_or((written, false), |text| (text, true));
         let out = || {
-            let found = self.found();
-            self.error(format!("`{}` is {found}; it must lie from {least} to {most}", self.key))
+            let key = self.key;
+            self.error(format!("`{key}` is {written}; it must lie from {least} to {most}"))
         };
         match scaled(text, u128::from(scale)) {
             Ok(value) if negative && value > 0 => Err(out()),
@@ -114,10 +115,9 @@ impl Field<'_> {
                 value.ok_or_else(out)
             }
             Err(_) => {
-                let found = self.found();
                 let key = self.key;
                 Err(self.error(format!(
-                    "`{key}` is {found}; write it plainly, with at most {places} decimals"
+                    "`{key}` is {written}; write it plainly, with at most {places} decimals"
                 )))
             }
         }

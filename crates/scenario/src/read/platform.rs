@@ -117,7 +117,10 @@ fn dram(table: &Table<'_>, base: Option<Dram>) -> Result<Dram, Error> {
         write_recovery: clocks("twr", "10", |it| it.write_recovery)?,
         write_to_read: clocks("twtr", "5", |it| it.write_to_read)?,
         cas_write: clocks("cwl", "7", |it| it.cas_write)?,
-        burst_transfers: count("burst", 64, 8, |it| it.burst_transfers)?,
+        burst_transfers: match table.get("burst") {
+            Some(field) => transfers(&field)?,
+            None => base.as_ref().map_or(8, |it| it.burst_transfers),
+        },
         channels: count("channels", 64, 1, |it| it.channels)?,
         ranks: count("ranks", 64, 1, |it| it.ranks)?,
         banks: count("banks", 64, 8, |it| it.banks)?,
@@ -132,6 +135,18 @@ fn dram(table: &Table<'_>, base: Option<Dram>) -> Result<Dram, Error> {
         )));
     }
     Ok(dram)
+}
+
+/// Transfers that bring one line: a bus is a power of two of bytes wide, and at most a line.
+fn transfers(field: &Field<'_>) -> Result<u32, Error> {
+    let transfers = field.whole(1..=LINE_BYTES)? as u32;
+    if !transfers.is_power_of_two() {
+        return Err(field.error(format!(
+            "`burst` is {transfers}; a line of {LINE_BYTES} B takes a power of two, such as 8 \
+             transfers of 8 B"
+        )));
+    }
+    Ok(transfers)
 }
 
 fn cache(table: &Table<'_>, base: Option<Cache>) -> Result<Cache, Error> {
@@ -220,13 +235,21 @@ fn shared(
 }
 
 /// The devices in the order of the file.
-pub(super) fn devices(root: &Table<'_>, platform: &Platform) -> Result<Vec<Device>, Error> {
+pub(super) fn devices(
+    root: &Table<'_>,
+    platform: &Platform,
+    places: &mut Places,
+) -> Result<Vec<Device>, Error> {
     let tables = root.tables("device", &keys::DEVICE)?;
     if let (Some(first), None) = (tables.first(), &platform.memory) {
         return Err(first.error(
             "a device uses memory, and [platform] has none; add preset = \"i5-2500k\" or \
              [platform.dram]",
         ));
+    }
+    for table in &tables {
+        let at = table.get("bandwidth").map_or(table.at(), |field| field.at());
+        places.devices.push(root.source.location(at));
     }
     tables.iter().map(device).collect()
 }

@@ -55,9 +55,16 @@ impl Names {
                 }
             };
             if let Some((_, first)) = names.insert(name.into(), (named, field.at())) {
-                let line = root.source.location(first).line;
-                let message = format!("the name `{name}` is taken by line {line}; choose another");
-                return Err(field.error(message));
+                return Err(taken(&field, name, first, root));
+            }
+        }
+        let mut devices = BTreeMap::new();
+        for table in root.tables("device", &keys::DEVICE)? {
+            let field = table.need("name", "\"network\"")?;
+            let name = checked_name(&field)?;
+            let owner = names.get(name).map(|(_, first)| *first);
+            if let Some(first) = owner.or_else(|| devices.insert(name, field.at())) {
+                return Err(taken(&field, name, first, root));
             }
         }
         Ok(Self(names.into_iter().map(|(name, (named, _))| (name, named)).collect()))
@@ -83,6 +90,12 @@ impl Names {
             Named::Sharer(_) => unreachable!("{name} has no VCPU of its own"),
         }
     }
+}
+
+/// A name that stands at the offset `first` already.
+fn taken(field: &Field<'_>, name: &str, first: usize, root: &Table<'_>) -> Error {
+    let line = root.source.location(first).line;
+    field.error(format!("the name `{name}` is taken by line {line}; choose another"))
 }
 
 /// All `[[vcpu]]` and `[[program]]` tables in the order of the file.
@@ -161,6 +174,8 @@ fn vcpu(
         period_at: location(period.at()),
         jobs_at: table.get("jobs").or(table.get("offset")).map(|field| location(field.key_at())),
         core_at: pin.map(|field| location(field.at())),
+        colors_at: table.get("colors").map(|field| location(field.at())),
+        bandwidth_at: table.get("bandwidth").map(|field| location(field.at())),
     })
 }
 

@@ -23,12 +23,13 @@ impl<O: Observer, C: Contention> Machine<'_, O, C> {
         for id in cores.iter() {
             let core = id.0 as usize;
             self.settle(core);
-            let choice = next(self.plan.line(id), self.meters[core].reads, &self.demands);
+            let read = if C::CONTENDS { self.meters[core].reads } else { 0 };
+            let choice = next(self.plan.line(id), read, &self.demands);
             let Core { running, mode, .. } = self.cores[core];
             match choice {
                 Some(run) if run.vcpu.0 == running && run.mode == mode => {
                     self.cores[core].until = run.until;
-                    self.meters[core].until = run.memory;
+                    self.set_memory_mark(core, run.memory);
                     self.retime(core);
                 }
                 None if running == NONE => {}
@@ -51,6 +52,7 @@ impl<O: Observer, C: Contention> Machine<'_, O, C> {
     }
 
     /// Has `changed` cores run what was chosen for them.
+    #[inline]
     fn switch(&mut self, changed: CoreSet) {
         for id in changed.iter() {
             let vcpu = self.cores[id.0 as usize].running;
@@ -75,11 +77,11 @@ impl<O: Observer, C: Contention> Machine<'_, O, C> {
         self.set_changed = true;
         let migrates = demand.last != NONE && demand.last != core as u32;
         let hidden = demand.hidden.take();
+        self.set_memory_mark(core, run.memory);
         let own = &mut self.cores[core];
         own.idle += now - own.idle_since;
         own.running = run.vcpu.0;
         (own.mode, own.until) = (run.mode, run.until);
-        self.meters[core].until = run.memory;
         (own.from, own.synced) = (now, now);
         own.switched = own.resident != (run.vcpu.0, now);
         own.start_cost = Duration::ZERO;

@@ -51,6 +51,14 @@ impl<O: Observer, C: Contention> Machine<'_, O, C> {
         progress.work
     }
 
+    /// Holds the VCPU that runs on `core` against this reading of its memory meter.
+    #[inline]
+    pub(super) fn set_memory_mark(&mut self, core: usize, until: u64) {
+        if C::CONTENDS {
+            self.meters[core].until = until;
+        }
+    }
+
     /// What the stint that ends counted; the next begins at nothing.
     #[inline]
     pub(super) fn take_counts(&mut self, core: usize) -> Usage {

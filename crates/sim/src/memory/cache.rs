@@ -17,26 +17,29 @@
 //! # How well
 //! Against a cache that looks up every address (the tests; 6 MB, 12 ways, 4 slices, 32 colours):
 //! miss ratios alone within 0.03; lines lost to another's pass within 2 %; miss ratios of two
-//! programs taking turns within 0.07 (a walk) and 0.11 (what runs beside it); of four at once within
-//! 0.04 under random replacement, within 0.13 under LRU, where lines used often stay longer than
-//! here.
+//! programs taking turns within 0.07 (a walk) and 0.11 (what runs beside it); of four at once
+//! within 0.04 under random replacement, within 0.13 under LRU, where lines used often stay longer
+//! than here.
 
 mod region;
 mod sets;
 
+use libm::log;
 use maracas_core::memory::{Cache, LINE_BYTES, MemoryUse, Partition, Replacement, Reuse};
 use region::{Drift, Inflow, Region};
 use sets::Sets;
 use std::cell::{Cell, RefCell};
+use std::mem::{Discriminant, discriminant};
 
 /// Miss ratios hold until a program's lines have moved by this share of what it can hold. A reload
 /// misses every line once, whatever the steps, which only decide how soon: so a few will do.
 const MOVE: f64 = 0.25;
-/// They hold for ever where the lines go no further than this share of what it can hold: twice the
-/// width of a [`level`].
+/// They hold for ever where the lines go no further than this share of what it can hold, nor its
+/// miss ratio further than this: twice the width of a [`level`].
 const NEAR: f64 = 1.0 / 32.0;
-/// Sets count as filled up where less than this share of all lines is left to those who run.
-const NEARLY_FULL: f64 = 0.05;
+/// Sets count as filled up where less than this share of all lines is left to those who run: most
+/// sets are full then, and it is of no use to wait for the last.
+const NEARLY_FULL: f64 = 0.15;
 /// Over how much of what it can hold the slope of a program's miss ratio is taken.
 const SLOPE: f64 = 1.0 / 64.0;
 
@@ -84,6 +87,12 @@ struct Steady {
     told: f64,
     /// And per miss, what share of its lines it used again.
     reuse: f64,
+    /// Up to so many lines it misses always.
+    always: f64,
+    /// Near its balance: by how much fewer lines come per nanosecond for each line that it gains.
+    follows: f64,
+    /// For which working set and reuse this is; `None` where it must be found anew each time.
+    of: Option<(u64, Discriminant<Reuse>)>,
 }
 
 impl Steady {
@@ -97,6 +106,9 @@ impl Steady {
         slope: 0.0,
         told: 1.0,
         reuse: 0.0,
+        always: 0.0,
+        follows: 0.0,
+        of: None,
     };
 }
 
@@ -149,19 +161,25 @@ impl CacheModel {
     /// it held before it changed its ways counts as held.
     #[must_use]
     pub fn miss_ratio(&self, program: usize, use_: &MemoryUse, core: usize) -> f64 {
-        let mut steady = self.steady_in(use_, self.colors_of(program, core));
+        let part = self.colors_of(program, core);
+        let mut steady = self.steady[program].get();
+        if steady.part != part || steady.of.is_none() || steady.of != key(use_) {
+            steady = self.steady_in(use_, part);
+        }
         let held = self.resident(program, core).min(steady.limit);
         let ratio = self.ratio_with(use_, &steady, held);
         let less = (held - SLOPE * steady.limit).max(0.0);
         steady.slope = (self.ratio_with(use_, &steady, less) - ratio) / (held - less).max(1.0);
         steady.told = ratio_of(level(ratio));
         steady.reuse = (1.0 / steady.told - 1.0) / held.max(1.0);
+        steady.follows = 0.0;
         self.steady[program].set(steady);
         // It misses what it lacks: most where others have taken most.
         for region in self.regions.iter().filter(|region| self.is_of(region, program, core)) {
             let share = region.lines / steady.lines;
             let lacks = (steady.wanted * share - region.held[program]).max(0.0);
             let missed = lacks / (steady.wanted - held);
+            region.told[program].set(region.held[program]);
             region.missed[program].set(if missed.is_finite() { missed.min(1.0) } else { share });
         }
         steady.told
@@ -314,7 +332,9 @@ impl CacheModel {
             Reuse::Cyclic => (working_set, fits, sets.same_order(trials)),
             Reuse::Curve(points) => (working_set, fits, curve(points, fits * LINE_BYTES as f64)),
         };
-        Steady { part, lines, wanted, limit, ratio, slope: 0.0, told: ratio, reuse: 0.0 }
+        let always = if use_.reuse == Reuse::Cyclic { sets.always * wanted } else { 0.0 };
+        let of = key(use_);
+        Steady { part, lines, wanted, limit, ratio, told: ratio, always, of, ..Steady::UNKNOWN }
     }
 
     /// Whether `program` brings lines into `region` when it runs on `core`.
@@ -359,6 +379,8 @@ impl CacheModel {
                 rate: misses * missed_here,
                 // Who misses nothing uses all of its lines all the time.
                 reuse: if steady.told > 0.0 { misses * steady.reuse } else { f64::INFINITY },
+                unused: 1.0,
+                follows: steady.follows,
                 wanted: of(steady.wanted),
                 limit: of(steady.limit).min(region.lines),
             });
@@ -367,31 +389,67 @@ impl CacheModel {
 
     /// After how many nanoseconds the lines of a program have moved far enough.
     fn time_to_move(&self, (core, program, misses): (usize, usize, f64), drift: &Drift) -> f64 {
-        let steady = self.steady[program].get();
+        let mut steady = self.steady[program].get();
+        steady.follows = 0.0;
+        self.steady[program].set(steady);
         if drift.turnover.is_infinite() || steady.wanted.is_infinite() {
             return f64::INFINITY;
         }
         let limit = steady.limit.min(self.lines);
-        let far = MOVE * limit;
-        // Who is about to hold all it can is looked at when it does.
-        let lacks = (limit - self.resident(program, core)).max(NEAR / 4.0 * limit);
-        let target = if drift.gain > 0.0 { far.min(lacks) } else { far };
-        if drift.filling > NEARLY_FULL * drift.turnover {
-            // As long as sets fill up gains only fall, and losses grow from little.
-            let full = if drift.gain > 0.0 { drift.filling } else { drift.filling / 2.0 };
-            return (target / drift.gain.abs()).min(full);
-        }
-        // At these rates it comes to E* in the end. But as its lines move so do its misses, and they
-        // lead it to where both agree, nearer by this factor (a step of Newton's).
-        let star = drift.gain.abs() * drift.turnover;
-        if star <= NEAR * limit {
+        let held = self.resident(program, core);
+        // Who misses always does so whatever it loses, and until it holds enough.
+        let unheard = if steady.told < 1.0 { 0.0 } else { steady.always - held };
+        if unheard > 0.0 && (drift.gain < 0.0 || steady.always >= limit) {
             return f64::INFINITY;
         }
         let references = if steady.told > 0.0 { misses / steady.told } else { 0.0 };
-        let reach = star / (1.0 + steady.slope * references * drift.turnover);
-        let step = reach.max(1.0).min(target);
-        -drift.turnover * (1.0 - step / star).max(f64::EPSILON).ln()
+        let follows = steady.slope * references;
+        // At these rates it comes to E* in the end. But as its lines move so do its misses, and
+        // they lead it to where both agree, nearer by this factor (a step of Newton's).
+        let nearer = |follows: f64| 1.0 / (1.0 + follows * drift.turnover);
+        let balance = nearer(follows * (1.0 - drift.own));
+        let lacks = limit - held;
+        let near = |gain: f64, tolerance: f64| {
+            let star = gain.abs() * drift.turnover;
+            let reach = star * balance;
+            // Who comes to hold all it can has no balance to stay at before.
+            let balanced = gain < 0.0 || reach < 0.75 * lacks || star <= NEAR * limit;
+            balanced && reach <= NEAR * limit && reach * steady.slope <= tolerance
+        };
+        // Who is about to hold all it can is looked at when it does.
+        let far = (MOVE * limit).max(unheard);
+        let soon = far.min(lacks.max(NEAR / 4.0 * limit));
+        let target = |gain: f64| if gain > 0.0 { soon } else { far };
+        let step = |gain: f64| {
+            let star = gain.abs() * drift.turnover;
+            let step = (star * nearer(follows)).max(1.0).min(target(gain));
+            -drift.turnover * log((1.0 - step / star).max(f64::EPSILON))
+        };
+        if near(drift.gain, 2.0 * NEAR) {
+            steady.follows = follows;
+            self.steady[program].set(steady);
+            return if !near(drift.gain, NEAR) {
+                (4.0 * drift.turnover * balance).max(drift.filling)
+            } else if near(drift.full, NEAR) {
+                f64::INFINITY
+            } else {
+                // It loses no lines, or few, until sets are full.
+                drift.filling.max(step(drift.full))
+            };
+        }
+        if drift.filling > NEARLY_FULL * drift.turnover {
+            // As long as sets fill up gains only fall, and losses grow from little.
+            let full = if drift.gain > 0.0 { drift.filling } else { drift.filling / 2.0 };
+            return (target(drift.gain) / drift.gain.abs()).min(full);
+        }
+        step(drift.gain)
     }
+}
+
+/// What tells apart how programs reuse their lines; curves only by all of their points.
+fn key(use_: &MemoryUse) -> Option<(u64, Discriminant<Reuse>)> {
+    let curve = matches!(use_.reuse, Reuse::Curve(_));
+    (!curve).then(|| (use_.working_set, discriminant(&use_.reuse)))
 }
 
 /// Binary digits of a miss ratio that count after its first: steps of 1/64 from a half to 1, finer

@@ -17,6 +17,8 @@ pub struct MemoryTotals {
     pub writes: u64,
     /// Requests by core. Those of devices are in none.
     pub by_core: Vec<u64>,
+    /// Requests by device, in the order of [`maracas_core::memory::Memory::devices`].
+    pub by_device: Vec<u64>,
 }
 
 impl MemoryTotals {
@@ -42,19 +44,27 @@ pub(super) struct Controller {
 }
 
 impl Controller {
-    pub(super) fn new(cores: usize) -> Self {
-        let totals = MemoryTotals { by_core: vec![0; cores], ..MemoryTotals::default() };
+    pub(super) fn new(cores: usize, devices: usize) -> Self {
+        let (by_core, by_device) = (vec![0; cores], vec![0; devices]);
+        let totals = MemoryTotals { by_core, by_device, ..MemoryTotals::default() };
         Self { totals, queued: 0 }
     }
-    /// Requests came in, from a core or from a device.
+    /// Requests came in from a core.
     #[inline]
-    pub(super) fn take(&mut self, core: Option<usize>, reads: u64, writes: u64) {
+    pub(super) fn take(&mut self, core: usize, reads: u64, writes: u64) {
+        self.count(reads, writes);
+        self.totals.by_core[core] += reads + writes;
+    }
+    /// Requests came in from a device.
+    pub(super) fn take_from_device(&mut self, device: usize, reads: u64, writes: u64) {
+        self.count(reads, writes);
+        self.totals.by_device[device] += reads + writes;
+    }
+    #[inline]
+    const fn count(&mut self, reads: u64, writes: u64) {
         self.totals.requests += reads + writes;
         self.totals.reads += reads;
         self.totals.writes += writes;
-        if let Some(core) = core {
-            self.totals.by_core[core] += reads + writes;
-        }
     }
     /// For `time`, `length` units of 2^-48 requests stood in the queue, counted per cycle: times
     /// the cycles of a tick.
@@ -76,11 +86,11 @@ mod tests {
     fn occupancy_adds_up_the_queue_in_every_cycle() {
         // MARACAS, Figure 3: r1 in the queue during [0, 2), r2 and r3 during [1, 5). One tick is
         // one cycle.
-        let mut controller = Controller::new(2);
+        let mut controller = Controller::new(2, 0);
         let cycles = Duration::from_ticks;
-        controller.take(Some(0), 1, 0);
+        controller.take(0, 1, 0);
         controller.queue(WHOLE, cycles(1));
-        controller.take(Some(1), 1, 1);
+        controller.take(1, 1, 1);
         controller.queue(3 * WHOLE, cycles(1));
         let first = controller.totals().clone();
         controller.queue(2 * WHOLE, cycles(3));
@@ -94,9 +104,10 @@ mod tests {
 
     #[test]
     fn devices_are_seen_by_the_controller_alone() {
-        let mut controller = Controller::new(1);
-        controller.take(None, 5, 2);
+        let mut controller = Controller::new(1, 2);
+        controller.take_from_device(1, 5, 2);
         let totals = controller.totals();
         assert_eq!((totals.requests, &totals.by_core[..]), (7, &[0][..]));
+        assert_eq!(totals.by_device, [0, 7]);
     }
 }

@@ -10,6 +10,8 @@ use maracas_core::{Duration, Instant};
 /// A device at work. At every moment it is on or off.
 #[derive(Clone, Debug)]
 struct Active {
+    /// Its place among all devices.
+    place: usize,
     entry: Entry,
     writebacks: f64,
     on: Duration,
@@ -28,10 +30,10 @@ pub(super) struct Devices(Vec<Active>);
 impl Devices {
     /// Those that ever ask for anything.
     pub(super) fn new(devices: &[Device], law: &Law, solutions: &mut Solutions) -> Self {
-        let busy = devices.iter().filter(|device| {
+        let busy = devices.iter().enumerate().filter(|(_, device)| {
             device.reads_per_s > 0 && device.outstanding_milli > 0 && !device.on.is_zero()
         });
-        Self(busy.map(|device| Active::new(device, law, solutions)).collect())
+        Self(busy.map(|(place, device)| Active::new(place, device, law, solutions)).collect())
     }
 
     /// Up to which instant each device stays as it is at `now`; turns them on and off.
@@ -74,14 +76,15 @@ impl Devices {
     /// Lets `time` pass at this pace.
     pub(super) fn pass(&mut self, time: Duration, controller: &mut Controller) {
         for device in self.0.iter_mut().filter(|device| device.active) {
-            controller.take(None, device.reads.pass(time), device.writes.pass(time));
+            let (reads, writes) = (device.reads.pass(time), device.writes.pass(time));
+            controller.take_from_device(device.place, reads, writes);
             controller.queue(device.queued, time);
         }
     }
 }
 
 impl Active {
-    fn new(device: &Device, law: &Law, solutions: &mut Solutions) -> Self {
+    fn new(place: usize, device: &Device, law: &Law, solutions: &mut Solutions) -> Self {
         let writebacks = device.writes_milli as f64 / 1e3;
         let kind = Kind {
             pattern: device.pattern,
@@ -92,6 +95,7 @@ impl Active {
         let think_ns = think_for(device.reads_per_s as f64 / 1e9, kind, law);
         let number = solutions.intern(Kind { think_ns, ..kind });
         Self {
+            place,
             entry: Solutions::entry(number, 1.0).expect("a device always misses"),
             writebacks,
             on: device.on,

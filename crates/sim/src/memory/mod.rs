@@ -47,6 +47,8 @@ pub struct Progress {
 pub struct Effort {
     /// How often speeds were resolved: other programs ran, or the model changed by itself.
     pub changes: u64,
+    /// How often of these only because the cache's contents had moved.
+    pub looks: u64,
     /// Sets of requestors for which the DRAM law was solved.
     pub solves: u64,
     /// Sets whose solution was known.

@@ -17,13 +17,14 @@
 //! it never exceeds 1. Phases last for so much work.
 //!
 //! # When things change
-//! When other programs run, when the cache's contents have moved noticeably, when a phase ends, when
-//! a device begins or pauses. In between, all rates are constant and everything is counted in
+//! When other programs run, when the cache's contents have moved noticeably, when a phase ends,
+//! when a device begins or pauses. In between, all rates are constant and everything is counted in
 //! integers of 2^-48, so no count depends on how time is split.
 //!
 //! # Colours
 //! A program gets pages of the colours of the core on which it first runs, and keeps them wherever
-//! it goes until it is recoloured. Ways stay with the cores.
+//! it goes until it is recoloured. Ways stay with the cores. Copying pages to other colours takes
+//! the migration VCPU's time, but adds nothing to the traffic of the memory.
 
 use super::cache::CacheModel;
 use super::controller::Controller;
@@ -33,7 +34,7 @@ use super::dram::Law;
 use super::program::{Phase, Tenant};
 use super::solutions::{Entry, Kind, Solutions};
 use super::{Contention, Effort, MemoryTotals, Progress, Resident};
-use maracas_core::memory::{Memory, MemoryUse, Partition, Profile, color_range};
+use maracas_core::memory::{Memory, MemoryUse, Partition, Profile, Reuse, color_range};
 use maracas_core::{CoreId, Duration, Instant, System};
 
 /// The machine's memory system with all that uses it.
@@ -61,6 +62,9 @@ pub struct SharedMemory {
     /// What the cache is told: core, program, misses per ns; scratch.
     misses: Vec<(usize, usize, f64)>,
     changes: u64,
+    /// Changes because the cache's contents have moved, and when that is next.
+    looks: u64,
+    look: Instant,
 }
 
 /// A core and who sits there.
@@ -73,6 +77,8 @@ struct Seat {
     /// Its requestor, if it misses at all.
     entry: Option<Entry>,
     miss_ratio: f64,
+    /// For whom the cache was asked for it: program, phase and lines held then.
+    asked: Option<(u32, usize, f64)>,
     /// What its pace was computed from: program, phase, miss ratio and latency.
     paced: Option<(u32, usize, f64, f64)>,
     /// In the controller's queue: requests times cycles per tick, in units of 2^-48.
@@ -115,13 +121,15 @@ impl SharedMemory {
             palette,
             devices,
             solutions,
-            controller: Controller::new(colors.len()),
+            controller: Controller::new(colors.len(), memory.devices.len()),
             since: Instant::ZERO,
             next: Instant::ZERO,
             gone: Vec::new(),
             set: Vec::new(),
             misses: Vec::new(),
             changes: 0,
+            looks: 0,
+            look: Instant::NEVER,
         };
         let tenants = memory.programs.iter();
         model.tenants = tenants.map(|use_| use_.as_ref().map(|use_| model.tenant(use_))).collect();
@@ -129,13 +137,30 @@ impl SharedMemory {
     }
 }
 
+/// Where the lines that a program holds have moved by less than this share, its miss ratio is the
+/// one told last.
+const SAME_LINES: f64 = 1.0 / 1_024.0;
+
 impl Seat {
+    /// The miss ratio of the program that sits here.
+    fn ask(&mut self, cache: &CacheModel, program: u32, tenant: &Tenant, core: usize) -> f64 {
+        let held = cache.lines_held(program as usize);
+        if let Some((who, phase, before)) = self.asked
+            && (who, phase) == (program, tenant.place())
+            && (held - before).abs() <= SAME_LINES * before
+        {
+            return self.miss_ratio;
+        }
+        self.asked = Some((program, tenant.place(), held));
+        cache.miss_ratio(program as usize, &tenant.phase().memory, core)
+    }
     const fn new(colors: u64) -> Self {
         Self {
             colors,
             program: None,
             entry: None,
             miss_ratio: 0.0,
+            asked: None,
             paced: None,
             queued: 0,
             reads: 0,
@@ -205,8 +230,11 @@ impl SharedMemory {
         for (core, resident) in running.iter().enumerate() {
             let seat = &mut self.cores[core];
             (seat.program, seat.entry) = (None, None);
-            let Some(program) = resident.map(|resident| resident.program) else { continue };
-            let Some(Some(tenant)) = self.tenants.get_mut(program as usize) else { continue };
+            let program = resident.map_or(u32::MAX, |resident| resident.program);
+            let Some(Some(tenant)) = self.tenants.get_mut(program as usize) else {
+                seat.asked = None;
+                continue;
+            };
             seat.program = Some(program);
             tenant.turn();
             seat.miss_ratio = match &mut self.cache {
@@ -219,7 +247,7 @@ impl SharedMemory {
                             cache.recolor(program as usize, tenant.colors);
                         }
                     }
-                    cache.miss_ratio(program as usize, &tenant.phase().memory, core)
+                    seat.ask(cache, program, tenant, core)
                 }
             };
             seat.entry = Solutions::entry(tenant.phase().kind, seat.miss_ratio);
@@ -263,42 +291,50 @@ impl SharedMemory {
         self.devices.pace(answer, self.ns_per_tick, cycles_per_tick);
     }
 
-    /// When cache or phases change at this pace.
-    fn changes_in(&mut self) -> Duration {
-        let mut next = Duration::MAX;
+    /// In what time a phase ends at this pace, and when the cache is looked at again.
+    fn changes_in(&mut self) -> [Duration; 2] {
+        let mut phase_ends = Duration::MAX;
+        let (mut reuses, mut fills) = (false, false);
         self.misses.clear();
         for (core, seat) in self.cores.iter().enumerate() {
             let Some(program) = seat.program else { continue };
             let Some(tenant) = &self.tenants[program as usize] else { continue };
-            next = next.min(tenant.phase_ends_in());
+            phase_ends = phase_ends.min(tenant.phase_ends_in());
             // Who misses nothing at present may lose lines to the others.
             let per_ns = tenant.read_rate() / self.ns_per_tick;
             self.misses.push((core, program as usize, per_ns));
+            reuses |= tenant.phase().memory.reuse != Reuse::Stream;
+            fills |= per_ns > 0.0;
         }
-        if let (Some(cache), false) = (&self.cache, self.misses.is_empty()) {
-            let ns = cache.next_change_ns(&self.misses).max(SOONEST_NS);
-            // Beyond what fits, the cast stays at the longest duration.
-            next = next.min(Duration::from_ticks((ns / self.ns_per_tick).ceil() as u64));
+        let mut look = Duration::MAX;
+        if let (Some(cache), true) = (&self.cache, reuses && fills) {
+            let ns = cache.next_change_ns(&self.misses).clamp(SOONEST_NS, LATEST_NS);
+            look = Duration::from_ticks((ns / self.ns_per_tick).ceil() as u64);
         }
-        next
+        [phase_ends, look]
     }
 }
 
 /// The cache is not looked at again before this: the time of some 150 misses in a row, less than
 /// any program reloads in.
 const SOONEST_NS: f64 = 10_000.0;
+/// ... and again after this, where it seems to be at rest: misses told within a level or two are
+/// then told anew. A hundred looks a second cost nothing.
+const LATEST_NS: f64 = 10_000_000.0;
 
 impl Contention for SharedMemory {
     const CONTENDS: bool = true;
 
     fn resolve(&mut self, now: Instant, running: &[Option<Resident>]) {
         self.changes += 1;
+        self.looks += u64::from(now == self.look);
         self.pass(now);
         self.clear_out();
         let edge = self.devices.turn(now);
         self.seat(running);
         self.pace();
-        self.next = edge.min(now.saturating_add(self.changes_in()));
+        let [phase, look] = self.changes_in().map(|time| now.saturating_add(time));
+        (self.next, self.look) = (edge.min(phase).min(look), look);
     }
 
     fn next_change(&self) -> Instant {
@@ -314,11 +350,7 @@ impl Contention for SharedMemory {
         };
         let progress = tenant.advance(time);
         seat.reads += progress.counted.reads;
-        self.controller.take(
-            Some(core.0 as usize),
-            progress.counted.reads,
-            progress.counted.writes,
-        );
+        self.controller.take(core.0 as usize, progress.counted.reads, progress.counted.writes);
         self.controller.queue(seat.queued, time);
         progress
     }
@@ -340,7 +372,7 @@ impl Contention for SharedMemory {
 
     fn effort(&self) -> Effort {
         let Solutions { solves, hits, .. } = self.solutions;
-        Effort { changes: self.changes, solves, known: hits }
+        Effort { changes: self.changes, looks: self.looks, solves, known: hits }
     }
 
     fn pages_to_copy(&self, program: u32, colors: u64) -> u64 {
@@ -361,6 +393,7 @@ impl Contention for SharedMemory {
         tenant.colors = colors;
         if let Some(cache) = &mut self.cache {
             cache.recolor(program as usize, colors);
+            self.cores.iter_mut().for_each(|seat| seat.asked = None);
             self.next = now;
         }
     }

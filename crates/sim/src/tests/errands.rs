@@ -153,16 +153,21 @@ fn what_cannot_be_done_fails_by_name() {
 
 #[test]
 fn a_free_errand_still_goes_through_its_carrier() {
-    let mut sender = Sender::new(lines(), vec![(10, 2, moved(0)), (11, 2, moved(0))]);
-    let mut log = Log::default();
-    run(&system(), &[], &mut sender, &Options::new(at(50)), &mut log);
-    let done = "ErrandDone(Move { vcpu: vcpu0, to: core1, colors: 0 })";
-    assert_eq!(
-        log.0.trim_end(),
-        format!(
-            "10:wakev2 11:{done} 11:v2@0[10,11)Blocked 11:wakev2 12:{done} 12:v2@0[11,12)Blocked"
-        )
-    );
+    // Whose wake is seen even where others' are not: the machine woke it itself.
+    for hidden_wakes in [false, true] {
+        let mut sender = Sender::new(lines(), vec![(10, 2, moved(0)), (11, 2, moved(0))]);
+        let mut log = Log::default();
+        let options = Options { hidden_wakes, ..Options::new(at(50)) };
+        run(&system(), &[], &mut sender, &options, &mut log);
+        let done = "ErrandDone(Move { vcpu: vcpu0, to: core1, colors: 0 })";
+        assert_eq!(
+            log.0.trim_end(),
+            format!(
+                "10:wakev2 11:{done} 11:v2@0[10,11)Blocked \
+                 11:wakev2 12:{done} 12:v2@0[11,12)Blocked"
+            )
+        );
+    }
 }
 
 #[test]

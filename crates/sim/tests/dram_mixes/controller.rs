@@ -67,6 +67,16 @@ pub(crate) struct Got {
     pub(crate) latency_ns: f64,
 }
 
+impl Got {
+    /// From sums over so many ns to means.
+    fn averaged(self, ns: f64) -> Self {
+        Self {
+            latency_ns: self.latency_ns / self.reads_per_ns.max(1.0),
+            reads_per_ns: self.reads_per_ns / ns,
+        }
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Place {
     rank: usize,
@@ -380,9 +390,5 @@ pub(crate) fn simulate(cores: &[Core], ns: f64, seed: u64) -> Vec<Got> {
         }
         controller.clock += 1;
     }
-    for got in &mut got {
-        got.latency_ns /= got.reads_per_ns.max(1.0);
-        got.reads_per_ns /= ns;
-    }
-    got
+    got.into_iter().map(|got| got.averaged(ns)).collect()
 }

@@ -32,6 +32,12 @@ sort,0,0,foreground,4000,5000,1000
 sort,1,1,foreground,10000,21000,11000
 ";
     assert_eq!(pieces, expected);
+    let samples = text(|out| super::samples(&figure().journal(24_000), out));
+    let expected = "\
+time_ns,requests,occupancy,latency_cycles,requests_core0,requests_core1
+8000,40,90,2.25,40,0
+";
+    assert_eq!(samples, expected);
 }
 
 #[test]

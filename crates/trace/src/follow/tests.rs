@@ -123,3 +123,22 @@ fn a_spent_allowance_throttles_all() {
     ];
     assert_eq!(told, expected);
 }
+
+#[test]
+fn a_vcpu_at_its_memory_mark_is_throttled() {
+    let marked = |memory| Grant { memory, ..grant(0, u64::MAX) };
+    let mut story = story(vec![marked(100)], vec![]);
+    let usage = Usage { service: Duration::from_ticks(2), reads: 100, ..Usage::default() };
+    story.ran_with((0, 0, Foreground), (0, 2), usage, MemorySpent);
+    story.planned(5, |plan| plan.line_mut(CoreId(0)).foreground = vec![marked(200)]);
+    story.ran((0, 0, Foreground), (6, 7), Preempted);
+    let told: Vec<_> = diary(&story, 8).into_iter().filter(|line| line.contains('-')).collect();
+    let expected = [
+        "vcpu0 Foreground on core0 0-2",
+        "vcpu0 throttled 2-5",
+        "vcpu0 ready 5-6",
+        "vcpu0 Foreground on core0 6-7",
+        "vcpu0 ready 7-8",
+    ];
+    assert_eq!(told, expected);
+}

@@ -1,12 +1,15 @@
 //! What the memory controller counted, as the monitor sampled it.
 
-use crate::report::ControllerReport;
+use crate::report::{ControllerReport, latency};
+use maracas_core::Instant;
 use maracas_core::contract::Sample;
 
 /// Sums over all samples.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Totals {
     samples: u64,
+    /// When the last one was taken.
+    last: Instant,
     requests: u64,
     occupancy: u64,
     by_cores: u64,
@@ -15,8 +18,9 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    pub(super) fn sampled(&mut self, sample: &Sample) {
+    pub(super) fn sampled(&mut self, at: Instant, sample: &Sample) {
         self.samples += 1;
+        self.last = at;
         self.requests += sample.requests;
         self.occupancy += sample.occupancy;
         self.by_cores += sample.by_cores();
@@ -28,12 +32,10 @@ impl Totals {
         }
     }
     /// `None` where nothing was sampled.
-    pub(super) fn report(&self) -> Option<ControllerReport> {
-        let latency = |occupancy: u64, requests: u64| {
-            (requests > 0).then(|| occupancy as f64 / requests as f64)
-        };
+    pub(super) fn report(&self, ticks_per_ns: u64) -> Option<ControllerReport> {
         (self.samples > 0).then(|| ControllerReport {
             samples: self.samples,
+            sampled_ns: self.last.ticks() / ticks_per_ns,
             requests: self.requests,
             occupancy: self.occupancy,
             requests_by_cores: self.by_cores,
@@ -50,13 +52,14 @@ mod tests {
     #[test]
     fn latency_is_occupancy_by_requests_over_all_samples() {
         let mut totals = Totals::default();
-        assert_eq!(totals.report(), None);
-        for (occupancy, requests) in [(10, 3), (0, 0), (90, 10)] {
-            totals.sampled(&Sample { requests, occupancy, by_core: vec![requests] });
+        assert_eq!(totals.report(1), None);
+        for (at, occupancy, requests) in [(20, 10, 3), (40, 0, 0), (60, 90, 10)] {
+            let at = Instant::from_ticks(at);
+            totals.sampled(at, &Sample { requests, occupancy, by_core: vec![requests] });
         }
-        let report = totals.report().unwrap();
+        let report = totals.report(10).unwrap();
         assert_eq!((report.samples, report.requests, report.occupancy), (3, 13, 100));
         assert_eq!(report.latency_mean_cycles, Some(100.0 / 13.0));
-        assert_eq!(report.latency_max_cycles, Some(9.0));
+        assert_eq!((report.latency_max_cycles, report.sampled_ns), (Some(9.0), 6));
     }
 }

@@ -2,8 +2,8 @@
 
 use super::place;
 use super::task::Task;
+use maracas_core::Instant;
 use maracas_core::contract::{Grant, Line, Mode, Stint};
-use maracas_core::{Instant, VcpuId};
 use std::collections::VecDeque;
 
 /// The time of one core, in ticks.
@@ -20,7 +20,7 @@ pub(super) struct CoreTime {
     /// Calls of `plan` that changed the core's line.
     pub(super) decisions: u64,
     pub(super) door: Door,
-    /// Since when somebody waits at the closed door, and past such waits that may yet overlap a
+    /// Since when somebody is kept out, and past such waits that may yet overlap a
     /// gap between stints.
     waiting_since: Option<Instant>,
     waits: VecDeque<(Instant, Instant)>,
@@ -33,31 +33,45 @@ pub(super) struct Door {
     allowance: u64,
     /// The allowance was spent.
     pub(super) spent: bool,
-    foreground: Vec<VcpuId>,
-    background: Vec<VcpuId>,
+    /// Some grant ends at a reading of its VCPU's memory meter.
+    has_memory_marks: bool,
+    foreground: Vec<Grant>,
+    background: Vec<Grant>,
 }
 
 impl Door {
-    pub(super) const fn is_closed(&self) -> bool {
-        self.background_closed || self.spent
+    /// Whether it keeps anybody out, or may do so without a further word.
+    pub(super) const fn may_keep_out(&self) -> bool {
+        self.background_closed || self.spent || self.has_memory_marks
     }
     pub(super) fn line_changed(&mut self, line: &Line) {
         self.background_closed = !line.background_allowed;
         self.spent &= line.allowance <= self.allowance;
         self.allowance = line.allowance;
-        let copy = |to: &mut Vec<VcpuId>, from: &[Grant]| {
-            to.clear();
-            to.extend(from.iter().map(|grant| grant.vcpu));
-        };
-        copy(&mut self.foreground, &line.foreground);
-        copy(&mut self.background, &line.background);
+        self.has_memory_marks = has_memory_marks(line);
+        self.foreground.clone_from(&line.foreground);
+        self.background.clone_from(&line.background);
     }
+    /// Whether somebody would run by the machine law, were it not for memory or the closed door.
     fn keeps_out(&self, tasks: &[Task]) -> bool {
-        let waits = |ids: &[VcpuId]| {
-            ids.iter().any(|id| tasks.get(id.0 as usize).is_some_and(Task::is_runnable))
+        let waits = |grants: &[Grant], mode: Mode, closed: bool| {
+            grants.iter().any(|grant| {
+                tasks.get(grant.vcpu.0 as usize).is_some_and(|task| {
+                    task.is_runnable()
+                        && task.used[place(mode)].service < grant.until.0
+                        && (closed || task.has_spent(grant))
+                })
+            })
         };
-        (self.is_closed() && waits(&self.background)) || (self.spent && waits(&self.foreground))
+        waits(&self.foreground, Mode::Foreground, self.spent)
+            || waits(&self.background, Mode::Background, self.spent || self.background_closed)
     }
+}
+
+/// Whether some grant ends at a reading of its VCPU's memory meter.
+pub(crate) fn has_memory_marks(line: &Line) -> bool {
+    let mut grants = line.foreground.iter().chain(&line.background);
+    grants.any(|grant| grant.memory != u64::MAX)
 }
 
 impl CoreTime {
@@ -77,7 +91,7 @@ impl CoreTime {
         }
     }
 
-    /// Looks again whether the closed door keeps somebody out.
+    /// Looks again whether somebody is kept out.
     pub(super) fn review(&mut self, now: Instant, tasks: &[Task]) {
         let waiting = self.door.keeps_out(tasks);
         if waiting {

@@ -39,7 +39,8 @@ pub(super) fn report(metrics: &Metrics, end: Instant) -> Report {
         total: total(&tasks, metrics.decisions),
         tasks,
         cores,
-        controller: metrics.controller.report(),
+        memory: metrics.memory.clone(),
+        controller: metrics.controller.report(ticks_per_ns),
         figures: metrics.figures.clone(),
     }
 }
@@ -100,6 +101,7 @@ fn task_report(task: &Task, cores: &[CoreTime], scale: &Scale) -> TaskReport {
         background_share: ratio(background, around),
         cores: task.cores.iter().map(|core| core.0).collect(),
         delivered: delivered(task, scale),
+        held_ns: scale.ns(task.held.ticks()),
         foreground: counted(&task.used[place(Mode::Foreground)]),
         background: counted(&task.used[place(Mode::Background)]),
     }

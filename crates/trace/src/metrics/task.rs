@@ -3,7 +3,7 @@
 use super::place;
 use super::windows::Windows;
 use crate::pieces::{Part, Splitter};
-use maracas_core::contract::{End, Mode, Stint, Usage};
+use maracas_core::contract::{End, Grant, Mode, Stint, Usage};
 use maracas_core::{
     Arrival, CoreId, CoreSet, Duration, Instant, Job, JobId, Reservation, Vcpu, VcpuId,
 };
@@ -28,6 +28,12 @@ pub(super) struct Task {
     by_jobs: bool,
     asked: Option<Asked>,
     left: Option<Instant>,
+    /// Reads of memory were promised to it, and it may do no more of them.
+    limited: bool,
+    /// Since when its memory meter stands at its mark.
+    held_since: Option<Instant>,
+    /// How long it was held so.
+    pub(super) held: Duration,
 }
 
 /// What it asked of the policy and was not yet answered.
@@ -35,8 +41,8 @@ pub(super) struct Task {
 enum Asked {
     /// To be let in.
     Arrival,
-    /// To have this reservation in place of its own.
-    Change(Reservation),
+    /// To have this reservation in place of its own, and whether it limits reads of memory.
+    Change { reservation: Reservation, limited: bool },
 }
 
 /// Whether it has something to run.
@@ -98,12 +104,16 @@ impl Task {
             by_jobs: false,
             asked: None,
             left: None,
+            limited: false,
+            held_since: None,
+            held: Duration::ZERO,
         }
     }
     /// Learns what it is promised.
     pub(super) fn introduce(&mut self, vcpu: &Vcpu) {
         self.present = true;
         self.reservation = vcpu.reservation;
+        self.limited = vcpu.bandwidth > 0;
         self.by_jobs = vcpu.arrival != Arrival::None;
         self.windows.reserve(&vcpu.reservation, Instant::ZERO);
     }
@@ -114,27 +124,46 @@ impl Task {
     }
     /// It asks for another reservation.
     pub(super) const fn asks_change(&mut self, vcpu: &Vcpu) {
-        self.asked = Some(Asked::Change(vcpu.reservation));
+        let (reservation, limited) = (vcpu.reservation, vcpu.bandwidth > 0);
+        self.asked = Some(Asked::Change { reservation, limited });
     }
     /// The policy's verdict on what it asked.
     pub(super) fn answered(&mut self, now: Instant, admitted: bool) {
         match self.asked.take() {
             // A VCPU that was turned away at the door is not reported.
             Some(Asked::Arrival) => self.present = admitted,
-            Some(Asked::Change(reservation)) if admitted => {
+            Some(Asked::Change { reservation, limited }) if admitted => {
+                self.limited = limited;
                 self.windows.close_until(now, self.blocked_since());
                 self.reservation = reservation;
                 self.windows.reserve(&reservation, now);
             }
-            Some(Asked::Change(_)) | None => {}
+            Some(Asked::Change { .. }) | None => {}
         }
     }
     /// It is gone.
     pub(super) fn left(&mut self, at: Instant) {
+        self.let_go(at);
         self.windows.close_until(at, self.blocked_since());
         self.jobs.overdue(at);
         self.demand = Demand::Blocked(at);
         self.left = Some(at);
+    }
+    /// Whether its memory meter is where this grant ends.
+    pub(super) const fn has_spent(&self, grant: &Grant) -> bool {
+        grant.memory != u64::MAX && self.used[0].reads + self.used[1].reads >= grant.memory
+    }
+    /// A line has this grant for it from `now` on.
+    pub(super) fn granted(&mut self, now: Instant, grant: &Grant) {
+        if !self.has_spent(grant) {
+            self.let_go(now);
+        }
+    }
+    /// Its memory meter is below its mark again.
+    fn let_go(&mut self, now: Instant) {
+        if let Some(since) = self.held_since.take() {
+            self.held += now.saturating_since(since);
+        }
     }
     pub(super) const fn is_runnable(&self) -> bool {
         matches!(self.demand, Demand::Runnable(_))
@@ -149,6 +178,7 @@ impl Task {
     /// Brings periods and jobs up to the end of the run (or of its own stay).
     pub(super) fn finish(&mut self, end: Instant) {
         if self.left.is_none() {
+            self.let_go(end);
             self.windows.close_until(end, self.blocked_since());
             self.pieces.stopped(end, self.jobs.released > 0);
             let not_yet = self.jobs.pending.iter().filter(|job| job.release >= end);
@@ -175,6 +205,10 @@ impl Task {
     #[inline]
     pub(super) fn ran(&mut self, stint: &Stint) {
         self.woke(stint.from);
+        self.let_go(stint.from);
+        if stint.end == End::MemorySpent && self.limited {
+            self.held_since = Some(stint.to);
+        }
         self.cores.insert(stint.core);
         self.used[place(stint.mode)].add(&stint.usage);
         if stint.mode == Mode::Foreground {

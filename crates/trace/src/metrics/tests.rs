@@ -217,6 +217,49 @@ fn a_spent_allowance_throttles_the_foreground_too() {
 }
 
 #[test]
+fn a_vcpu_at_its_own_memory_mark_is_held_and_throttles_an_idle_core() {
+    let limited = maracas_core::Vcpu { bandwidth: 6_400, ..vcpu(0, 4, 10) };
+    let mut story = Story::new(1, vec![limited, vcpu(1, 2, 10)]);
+    let marked = |memory| {
+        move |plan: &mut maracas_core::Plan| {
+            let line = plan.line_mut(CoreId(0));
+            line.foreground = vec![grant(0, 4), grant(1, 2)];
+            line.foreground[0].memory = memory;
+        }
+    };
+    let usage = Usage { service: Duration::from_ticks(1), reads: 100, ..Usage::default() };
+    story.woke(0, 0).woke(1, 0).planned(0, marked(100));
+    // At its mark from 1 on; the other runs until 3, then nobody until the mark moves at 8.
+    story.ran_with(FORE, (0, 1), usage, MemorySpent).ran((1, 0, Foreground), (1, 3), MarkReached);
+    story.planned(8, marked(200)).ran(FORE, (8, 9), Preempted);
+    let report = story.report(9);
+    let core = &report.cores[0];
+    assert_eq!([core.foreground_ns, core.throttled_ns, core.idle_ns], [4, 5, 0]);
+    assert_eq!([report.tasks[0].held_ns, report.tasks[1].held_ns], [7, 0]);
+    // Held again, up to the end.
+    story.ran_with(FORE, (9, 11), usage, MemorySpent);
+    let report = story.report(14);
+    assert_eq!([report.cores[0].throttled_ns, report.tasks[0].held_ns], [8, 10]);
+    // It has nothing to run: nobody is kept out.
+    story.event(14, Event::Left(VcpuId(0)));
+    let report = story.report(20);
+    assert_eq!([report.cores[0].throttled_ns, report.tasks[0].held_ns], [8, 10]);
+}
+
+#[test]
+fn the_whole_run_s_memory_and_the_figures_are_kept_in_the_journal() {
+    let report = figure().report(24_000);
+    let memory = report.memory.clone().unwrap();
+    assert_eq!((memory.requests, memory.latency_mean_cycles), (50, Some(2.4)));
+    assert_eq!((memory.devices[0].name.as_str(), memory.devices[0].requests), ("network card", 10));
+    let sampled = report.controller.as_ref().unwrap();
+    assert_eq!((sampled.requests, sampled.sampled_ns), (40, 8_000));
+    let first = &report.figures[0];
+    assert_eq!((first.name.as_str(), first.core, first.value), ("throttle steps up", None, 3));
+    assert_eq!((report.figures[3].core, report.figures[3].value), (Some(1), 4));
+}
+
+#[test]
 fn arrivals_verdicts_and_changes() {
     let mut story = one(false);
     let refusal =

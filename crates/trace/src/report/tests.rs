@@ -27,6 +27,9 @@ fn the_json_keeps_to_its_schema() {
         };
         described(&json, &schema);
         described(&json["total"], &schema["properties"]["total"]);
+        for part in ["memory", "controller"].iter().filter(|part| json[part].is_object()) {
+            described(&json[part], &schema["properties"][part]);
+        }
         for (list, items) in [("tasks", "tasks"), ("cores", "cores")] {
             for item in json[list].as_array().unwrap() {
                 described(item, &schema["properties"][items]["items"]);

@@ -1,7 +1,7 @@
 //! What the run did to memory, below the table of times.
 
-use super::{Paint, fit, line};
-use crate::report::{Counts, Report, TaskReport};
+use super::{Paint, counted, fit, line, time, wrapped};
+use crate::report::{ControllerReport, Counts, FigureReport, MemoryReport, Report, TaskReport};
 use std::io;
 
 const HEAD: [&str; 7] =
@@ -17,8 +17,8 @@ pub(super) fn write(
     columns: usize,
     out: &mut impl io::Write,
 ) -> io::Result<()> {
-    let counted = |task: &&TaskReport| task.foreground.plus(&task.background) != Counts::default();
-    let rows: Vec<[String; 7]> = report.tasks.iter().filter(counted).map(row).collect();
+    let used = |task: &&TaskReport| task.foreground.plus(&task.background) != Counts::default();
+    let rows: Vec<[String; 7]> = report.tasks.iter().filter(used).map(row).collect();
     if !rows.is_empty() {
         let mut widths = HEAD.map(str::len);
         for row in &rows {
@@ -33,8 +33,18 @@ pub(super) fn write(
             writeln!(out, "{}", line(row, &widths, gap, |_, text| text))?;
         }
     }
-    controller(report, out)?;
-    figures(report, out)
+    let mut list = |(text, items): (String, Vec<String>)| {
+        wrapped(&text, &items, columns).iter().try_for_each(|line| writeln!(out, "{line}"))
+    };
+    let held = report.tasks.iter().filter(|task| task.held_ns > 0);
+    let held: Vec<_> =
+        held.map(|task| format!("{} {}", task.name, time(task.held_ns as f64))).collect();
+    if !held.is_empty() {
+        list(("held by their own bandwidth: ".into(), held))?;
+    }
+    report.memory.as_ref().map(controller).into_iter().try_for_each(&mut list)?;
+    report.controller.as_ref().map(sampled).into_iter().try_for_each(&mut list)?;
+    figures(&report.figures).into_iter().try_for_each(list)
 }
 
 fn row(task: &TaskReport) -> [String; 7] {
@@ -61,40 +71,88 @@ fn bytes(lines: u64) -> String {
     }
 }
 
-fn controller(report: &Report, out: &mut impl io::Write) -> io::Result<()> {
-    let Some(controller) = &report.controller else { return Ok(()) };
-    let cycles = |latency: Option<f64>| {
-        latency.map_or_else(|| "-".into(), |cycles| format!("{cycles:.1} cycles"))
-    };
-    writeln!(
-        out,
-        "controller: {} in {} requests, latency {} (highest {}), {} sampled",
-        bytes(controller.requests),
-        controller.requests,
-        cycles(controller.latency_mean_cycles),
-        cycles(controller.latency_max_cycles),
-        super::counted(controller.samples, "time")
-    )
+/// What the controller counted of the whole run.
+fn controller(memory: &MemoryReport) -> (String, Vec<String>) {
+    let part = |requests: u64| 100.0 * requests as f64 / memory.requests.max(1) as f64;
+    let mut items = vec![
+        format!("{} read", bytes(memory.reads)),
+        format!("{} written", bytes(memory.writes)),
+        counted(memory.requests, "request"),
+        format!("latency {}", cycles(memory.latency_mean_cycles)),
+        format!("cores {:.1}%", part(memory.requests_by_cores)),
+    ];
+    let devices = memory.devices.iter();
+    items.extend(devices.map(|device| format!("{} {:.1}%", device.name, part(device.requests))));
+    ("controller: ".into(), items)
 }
 
-fn figures(report: &Report, out: &mut impl io::Write) -> io::Result<()> {
-    let mut names: Vec<&str> = Vec::new();
-    for figure in report.figures.iter().filter(|figure| figure.value > 0) {
-        if !names.contains(&figure.name.as_str()) {
-            names.push(&figure.name);
+/// What the policy's monitor saw of it.
+fn sampled(controller: &ControllerReport) -> (String, Vec<String>) {
+    let items = vec![
+        format!(
+            "{} over {}",
+            counted(controller.samples, "time"),
+            time(controller.sampled_ns as f64)
+        ),
+        counted(controller.requests, "request"),
+        format!("latency {}", cycles(controller.latency_mean_cycles)),
+        format!("highest {}", cycles(controller.latency_max_cycles)),
+    ];
+    ("sampled: ".into(), items)
+}
+
+fn cycles(latency: Option<f64>) -> String {
+    latency.map_or_else(|| "-".into(), |cycles| format!("{cycles:.1} cycles"))
+}
+
+/// The policy's own figures: one line a name, or a row of names that differ in a percentage.
+fn figures(figures: &[FigureReport]) -> Vec<(String, Vec<String>)> {
+    let mut rows: Vec<&str> = Vec::new();
+    for figure in figures.iter().filter(|figure| figure.value > 0) {
+        if !rows.contains(&row_of(&figure.name)) {
+            rows.push(row_of(&figure.name));
         }
     }
-    for name in names {
-        let own = report.figures.iter().filter(|figure| figure.name == name && figure.value > 0);
-        let parts: Vec<String> = own
-            .map(|figure| match figure.core {
-                Some(core) => format!("core{core} {}", figure.value),
-                None => figure.value.to_string(),
-            })
-            .collect();
-        writeln!(out, "{name}: {}", parts.join(", "))?;
+    rows.into_iter()
+        .map(|row| {
+            let own = figures.iter().filter(|figure| row_of(&figure.name) == row);
+            let own: Vec<&FigureReport> = own.collect();
+            (titled(row, &own), by_core(&own))
+        })
+        .collect()
+}
+
+/// What a figure's name shares with those of its row: all but a percentage at its end.
+fn row_of(name: &str) -> &str {
+    name.rsplit_once(' ').filter(|(_, last)| last.ends_with('%')).map_or(name, |(row, _)| row)
+}
+
+fn titled(row: &str, figures: &[&FigureReport]) -> String {
+    let percentage = |figure: &FigureReport| figure.name[row.len()..].trim_start().to_string();
+    match (figures.first(), figures.last()) {
+        (Some(first), Some(last)) if first.name != last.name => {
+            format!("{row} {}..{}: ", percentage(first), percentage(last))
+        }
+        (Some(one), _) => format!("{}: ", one.name),
+        (None, _) => format!("{row}: "),
     }
-    Ok(())
+}
+
+/// The values core by core, without cores where all are 0.
+fn by_core(figures: &[&FigureReport]) -> Vec<String> {
+    let mut cores: Vec<Option<u16>> = Vec::new();
+    for figure in figures.iter().filter(|figure| figure.value > 0) {
+        if !cores.contains(&figure.core) {
+            cores.push(figure.core);
+        }
+    }
+    let values = |core: &Option<u16>| {
+        let own = figures.iter().filter(|figure| figure.core == *core);
+        let values: Vec<String> = own.map(|figure| figure.value.to_string()).collect();
+        let values = values.join(" ");
+        core.map_or_else(|| values.clone(), |core| format!("core{core} {values}"))
+    };
+    cores.iter().map(values).collect()
 }
 
 #[cfg(test)]

@@ -19,7 +19,11 @@ core0   foreground  37.5%  background  20.8%  idle  41.7%  throttled   0.0%  dec
 core1   foreground  58.3%  background  29.2%  idle   4.2%  throttled   8.3%  decisions 3
 memory  Minst foregr  Minst backgr  references  miss ratio   read  written
 spin             0.0           0.0          60       50.0%  1.9kB    0.6kB
-controller: 2.6kB in 40 requests, latency 2.2 cycles (highest 2.2 cycles), 1 time sampled
+controller: 2.4kB read, 0.8kB written, 50 requests, latency 2.4 cycles, cores 80.0%,
+  network card 20.0%
+sampled: 1 time over 8us, 40 requests, latency 2.2 cycles, highest 2.2 cycles
+throttle steps up: 3
+errors to 10%..20%: core1 4 0
 24us of maracas, 2 jobs, 1 miss, 3 decisions
 ";
     assert_eq!(text(&figure().report(24_000), Style::default()), expected);
@@ -37,15 +41,24 @@ fn it_fits_and_says_what_is_wrong() {
         task.preemptions = 1_234_567;
     }
     report.lost_records = 2;
+    report.tasks[2].name = "migration-core7".into();
+    report.tasks[2].held_ns = 7_000;
     let plain = text(&report, Style { color: false, width: Some(100) });
     assert!(plain.lines().all(|line| line.chars().count() <= 100), "{plain}");
-    assert!(plain.contains("a name that is longer … "), "{plain}");
+    assert!(plain.contains("a name that… to show it "), "{plain}");
     assert!(
         plain.contains("6.5us*") && plain.contains("* blocked in most of its periods (its"),
         "{plain}"
     );
     assert!(plain.contains("2 journal records were lost"), "{plain}");
     assert!(!plain.contains('\x1b'));
+    assert!(plain.contains("held by their own bandwidth: migration-core7 7us\n"), "{plain}");
+    let narrow = text(&figure().report(24_000), Style { color: false, width: Some(80) });
+    assert!(narrow.lines().skip(4).all(|line| line.chars().count() <= 80), "{narrow}");
+    assert_eq!(
+        [6, 8, 15].map(|width| shortened("migration-core7", width)),
+        ["mig…e7", "migr…re7", "migration-core7"]
+    );
     let colored = text(&report, Style { color: true, width: None });
     assert!(colored.contains("\x1b[31m     1\x1b[0m"), "the miss is red: {colored}");
 }

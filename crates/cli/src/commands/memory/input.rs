@@ -1,6 +1,7 @@
 //! The JSON that `maracas memory --json` takes: a mix, or a list of mixes.
 
 use super::Answered;
+use super::strict::Strict;
 use crate::failure::{Failure, LARGEST, did_you_mean};
 use maracas_core::MAX_CORES;
 use maracas_scenario::{mix, presets};
@@ -30,7 +31,8 @@ pub(super) fn from_stdin() -> Result<Vec<u8>, Failure> {
 /// # Errors
 /// What is wrong, after where in the input it stands.
 pub(super) fn answer(bytes: &[u8]) -> Result<Value, String> {
-    let input = serde_json::from_slice(bytes).map_err(|why| format!("not valid JSON: {why}"))?;
+    let Strict(input) =
+        serde_json::from_slice(bytes).map_err(|why| format!("not valid JSON: {why}"))?;
     match &input {
         Value::Array(mixes) => {
             let each = mixes.iter().enumerate();
@@ -153,7 +155,7 @@ mod tests {
         assert_eq!(list, Value::from(vec![single.clone(), single]));
         assert_eq!(answer(b"[]").expect("no mixes"), Value::Array(Vec::new()));
         let nobody = answer(br#"{"preset": "p4080", "requestors": []}"#).expect("nobody");
-        assert_eq!((&nobody["total_GBps"], &nobody["read_lat_ns"]), (&0.0.into(), &0.0.into()));
+        assert_eq!(nobody.to_string(), r#"{"requestors":[],"total_GBps":0.0,"read_lat_ns":0.0}"#);
     }
 
     #[test]
@@ -200,6 +202,8 @@ mod tests {
             let separator = if expected.starts_with('.') { "" } else { " " };
             assert_eq!(with(requestor), format!("{at}{separator}{expected}"));
         }
+        let twice = refused(r#"[{"preset": "p4080", "preset": "ddr3-1333"}]"#);
+        assert!(twice.contains("\"preset\" stands twice at line 1"), "{twice}");
         assert!(refused("{\"W\": NaN}").starts_with("not valid JSON: expected value"));
         assert!(refused("[1e999]").starts_with("not valid JSON: number out of range"));
         assert!(refused("").starts_with("not valid JSON: EOF"));

@@ -10,6 +10,7 @@ use crate::parts::jobs::ByVcpu;
 use crate::parts::priority;
 use crate::parts::table::Table;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::cmp::Reverse;
 use maracas_core::{CoreId, Instant, Vcpu, VcpuId};
 
@@ -22,6 +23,8 @@ pub(in crate::maracas) struct Scene<'a> {
     pub(in crate::maracas) loads: &'a [Load],
     pub(in crate::maracas) imbalance: Exact,
     pub(in crate::maracas) now: Instant,
+    /// When the first of the reasons ends that kept a VCPU from moving and that time alone ends.
+    pub(in crate::maracas) later: Cell<Instant>,
 }
 
 /// The VCPUs on `core` that count in its SPV: they run programs, and have something to run, in
@@ -37,23 +40,51 @@ pub(in crate::maracas) fn counted<'a>(
     })
 }
 
-/// The schedulability test with the demand for colours, beside those who left at `now` too.
+/// What the schedulability test with the demand for colours says, beside those who left at `now`
+/// too.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::maracas) enum Fit {
+    Yes,
+    No,
+    /// Only those who left are in the way, the first of them until then.
+    Later(Instant),
+}
+
 pub(in crate::maracas) fn test(
     table: &Table,
     leavers: &[Leaver],
     now: Instant,
     core: CoreId,
     vcpu: &Vcpu,
-) -> bool {
+) -> Fit {
+    if !table.fits(core, vcpu) {
+        return Fit::No;
+    }
     let counts =
         |leaver: &&Leaver| leaver.core == core && leaver.until > now && leaver.vcpu.id != vcpu.id;
-    let beside = leavers.iter().filter(counts).map(|leaver| leaver.vcpu.clone());
-    let mut beside: Vec<Vcpu> = beside.collect();
-    table.fits(core, vcpu)
-        && (beside.is_empty() || {
-            beside.push(vcpu.clone());
-            table.fits_all(core, &beside)
-        })
+    let counted = leavers.iter().filter(counts);
+    let mut beside: Vec<Vcpu> = counted.clone().map(|leaver| leaver.vcpu.clone()).collect();
+    let Some(first) = counted.map(|leaver| leaver.until).min() else { return Fit::Yes };
+    beside.push(vcpu.clone());
+    if table.fits_all(core, &beside) { Fit::Yes } else { Fit::Later(first) }
+}
+
+/// Whether `more` is above `less` by more than the threshold.
+fn beyond(imbalance: Exact, more: Spv, less: Spv) -> bool {
+    match (more, less) {
+        (Spv::Finite(more), Spv::Finite(less)) => more > less.plus(imbalance),
+        (Spv::Infinite, Spv::Finite(_)) => true,
+        (Spv::Finite(_) | Spv::Infinite, Spv::Infinite) => false,
+    }
+}
+
+/// Whether moving `vcpu`, which counts in `src`, to `dst` still evens out: what was decided before
+/// the migration VCPU ran is asked again when it has.
+pub(in crate::maracas) fn evens_out(imbalance: Exact, src: Load, dst: Load, vcpu: &Vcpu) -> bool {
+    let (src_spv, dst_spv) = (src.spv(), dst.spv());
+    src.vcpus() > 1
+        && beyond(imbalance, dst_spv, src_spv)
+        && !overshoots(src_spv, dst_spv, src.without(vcpu).spv(), dst.with(vcpu).spv())
 }
 
 impl Scene<'_> {
@@ -70,16 +101,21 @@ impl Scene<'_> {
     pub(in crate::maracas) fn fullest(&self) -> CoreId {
         self.table.cores().min_by_key(|core| self.spv(*core)).unwrap_or_default()
     }
-    /// Whether `more` is above `less` by more than the threshold.
     fn beyond(&self, more: Spv, less: Spv) -> bool {
-        match (more, less) {
-            (Spv::Finite(more), Spv::Finite(less)) => more > less.plus(self.imbalance),
-            (Spv::Infinite, Spv::Finite(_)) => true,
-            (Spv::Finite(_) | Spv::Infinite, Spv::Infinite) => false,
-        }
+        beyond(self.imbalance, more, less)
     }
     fn test(&self, core: CoreId, vcpu: &Vcpu) -> bool {
-        test(self.table, self.leavers, self.now, core, vcpu)
+        match test(self.table, self.leavers, self.now, core, vcpu) {
+            Fit::Yes => true,
+            Fit::No => false,
+            Fit::Later(at) => {
+                self.ask_again(at);
+                false
+            }
+        }
+    }
+    fn ask_again(&self, at: Instant) {
+        self.later.set(self.later.get().min(at));
     }
 
     /// FIND_HOST_CPU as REBALANCE uses it: never `src`, and only where `src` has less slack.
@@ -97,10 +133,19 @@ impl Scene<'_> {
     }
 
     /// Whom REBALANCE may move from `src`, in its order: who holds no budget that it waited with
-    /// first (row 12), then by decreasing U (row 7), then by id.
+    /// first (row 12), then by decreasing U (row 7), then by id. Nobody whom a move delays already.
     fn candidates(&self, src: CoreId) -> Vec<&Vcpu> {
+        let stays = |id| self.states.get(id).and_then(|state| state.stays_until(self.now));
         let free = self.counted(src).filter(|vcpu| vcpu.pinned.is_none());
-        let mut candidates: Vec<&Vcpu> = free.collect();
+        let mut candidates: Vec<&Vcpu> = free
+            .filter(|vcpu| match stays(vcpu.id) {
+                Some(until) => {
+                    self.ask_again(until);
+                    false
+                }
+                None => true,
+            })
+            .collect();
         let late = |id| self.states.get(id).is_some_and(|state| state.waits_with_budget(self.now));
         candidates
             .sort_by_cached_key(|vcpu| (late(vcpu.id), Reverse(bounds::demand(vcpu)), vcpu.id));
@@ -118,6 +163,8 @@ pub(in crate::maracas) struct Rebalance {
     tried: Vec<VcpuId>,
     /// Moves that it may still make.
     left: u64,
+    /// Whether it decided on any.
+    pub(super) found: bool,
 }
 
 impl Rebalance {
@@ -130,7 +177,7 @@ impl Rebalance {
         let candidates = scene.candidates(src);
         let least = candidates.iter().min_by_key(|vcpu| (bounds::demand(vcpu), vcpu.id))?;
         let dst = scene.find_host(least, src)?;
-        Some(Self { src, dst, tried: Vec::new(), left: moves })
+        Some(Self { src, dst, tried: Vec::new(), left: moves, found: false })
     }
 
     /// Whom to move from src to dst now.
@@ -158,6 +205,7 @@ impl Rebalance {
                 continue;
             }
             self.left -= 1;
+            self.found = true;
             return Some(vcpu.id);
         }
         None

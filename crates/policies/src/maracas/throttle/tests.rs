@@ -44,7 +44,7 @@ fn monitor_vector() {
     let mut throttle = throttle(Metric::Latency(180));
     for (row, (occupancy, requests, k, r_high)) in rows.into_iter().enumerate() {
         let by_core = [requests / 2, requests / 2, 0, 0];
-        throttle.monitor(Instant::ZERO, &sample(occupancy, requests, &by_core), 1);
+        throttle.monitor(Instant::ZERO, &sample(occupancy, requests, &by_core), Rate::ONE);
         assert_eq!((throttle.num_throttle, throttle.r_high), (k, r_high), "row {row}");
     }
     assert_eq!((throttle.most, throttle.ups, throttle.downs, throttle.oscillations), (2, 2, 2, 0));
@@ -57,7 +57,7 @@ fn the_example_of_figure_3() {
     let queue = sample(occupancy, 3, &[1, 1, 1]);
     for (limit, k) in [(3, 1), (4, 0)] {
         let mut throttle = throttle(Metric::Latency(limit));
-        throttle.monitor(Instant::ZERO, &queue, 1);
+        throttle.monitor(Instant::ZERO, &queue, Rate::ONE);
         assert_eq!(throttle.num_throttle, k);
     }
 }
@@ -72,7 +72,7 @@ fn latency_sees_a_device_that_the_rate_of_the_cores_does_not() {
     ] {
         let mut throttle = throttle(metric);
         let k = seen.map(|seen| {
-            throttle.monitor(Instant::ZERO, seen, 1);
+            throttle.monitor(Instant::ZERO, seen, Rate::ONE);
             throttle.num_throttle
         });
         assert_eq!(k, ks, "{metric:?}");
@@ -80,29 +80,31 @@ fn latency_sees_a_device_that_the_rate_of_the_cores_does_not() {
 }
 
 #[test]
-fn a_sample_of_two_periods_counts_as_two_of_half() {
+fn counts_of_another_time_are_scaled_to_a_period() {
     let mut throttle = throttle(Metric::Rate(1000));
-    throttle.monitor(Instant::ZERO, &sample(0, 0, &[999, 999, 0, 0]), 2);
+    throttle.monitor(Instant::ZERO, &sample(0, 0, &[999, 999, 0, 0]), Rate::new(1, 2));
     assert_eq!(throttle.num_throttle, 0);
-    throttle.monitor(Instant::ZERO, &sample(0, 0, &[1000, 1000, 0, 0]), 2);
+    throttle.monitor(Instant::ZERO, &sample(0, 0, &[1000, 1000, 0, 0]), Rate::new(1, 2));
     assert_eq!((throttle.num_throttle, throttle.r_high), (1, 1000));
+    throttle.monitor(Instant::ZERO, &sample(0, 0, &[300, 0, 0, 0]), Rate::new(10, 3));
+    assert_eq!((throttle.num_throttle, throttle.mem_weight[0]), (2, 1000));
 }
 
 #[test]
 fn hold_waits_and_few_requests_are_no_contention() {
     let mut throttle = Throttle { hold: 2, min_requests: 10, ..throttle(Metric::Latency(180)) };
-    throttle.monitor(Instant::ZERO, &sample(9 * 500, 9, &[9]), 1);
+    throttle.monitor(Instant::ZERO, &sample(9 * 500, 9, &[9]), Rate::ONE);
     assert_eq!(throttle.num_throttle, 0);
-    throttle.monitor(Instant::ZERO, &sample(500 * 500, 500, &[500]), 1);
+    throttle.monitor(Instant::ZERO, &sample(500 * 500, 500, &[500]), Rate::ONE);
     let quiet = sample(0, 100, &[100]);
     let loud = sample(0, 300, &[300]);
     let seen = [&quiet, &quiet, &loud, &quiet, &quiet, &quiet];
     let k = seen.map(|seen| {
-        throttle.monitor(Instant::ZERO, seen, 1);
+        throttle.monitor(Instant::ZERO, seen, Rate::ONE);
         throttle.num_throttle
     });
     assert_eq!(k, [1, 1, 1, 1, 1, 0]);
-    throttle.monitor(Instant::ZERO, &sample(500 * 500, 500, &[500]), 1);
+    throttle.monitor(Instant::ZERO, &sample(500 * 500, 500, &[500]), Rate::ONE);
     assert_eq!(throttle.oscillations, 1);
 }
 
@@ -145,7 +147,7 @@ fn as_printed_no_core_runs_once_one_is_throttled() {
     assert!(throttle.close(all()).is_empty());
     for k in 1..=N {
         let seen = sample(200 * 1000, 1000, &[400, 300, 200, 100]);
-        throttle.monitor(Instant::ZERO, &seen, 1);
+        throttle.monitor(Instant::ZERO, &seen, Rate::ONE);
         assert_eq!(throttle.num_throttle, k);
         // All v are 0, nobody runs, and so they stay.
         for _ in 0..10 {
@@ -156,8 +158,8 @@ fn as_printed_no_core_runs_once_one_is_throttled() {
     // Row 2: with k = n and high latency the printed lines lower k, ours do not.
     let seen = sample(400 * 200, 400, &[400, 0, 0, 0]);
     let mut ours = Throttle { published: false, ..throttle.clone() };
-    throttle.monitor(Instant::ZERO, &seen, 1);
-    ours.monitor(Instant::ZERO, &seen, 1);
+    throttle.monitor(Instant::ZERO, &seen, Rate::ONE);
+    ours.monitor(Instant::ZERO, &seen, Rate::ONE);
     assert_eq!((throttle.num_throttle, ours.num_throttle), (N - 1, N));
 }
 
@@ -165,14 +167,14 @@ fn as_printed_no_core_runs_once_one_is_throttled() {
 fn equals_take_turns_by_period() {
     let mut throttle = throttle(Metric::Latency(180));
     let seen = sample(200 * 1000, 1000, &[250; N]);
-    throttle.monitor(Instant::ZERO, &seen, 1);
+    throttle.monitor(Instant::ZERO, &seen, Rate::ONE);
     let high = sample(190 * 1000, 1000, &[250; N]);
     let mut first: Vec<CoreSet> = Vec::new();
-    throttle.monitor(Instant::ZERO, &high, 1);
-    throttle.monitor(Instant::ZERO, &high, 1);
+    throttle.monitor(Instant::ZERO, &high, Rate::ONE);
+    throttle.monitor(Instant::ZERO, &high, Rate::ONE);
     for _ in 0..N {
         // k = 3: one is open.
-        throttle.monitor(Instant::ZERO, &sample(0, 1000, &[250; N]), 1);
+        throttle.monitor(Instant::ZERO, &sample(0, 1000, &[250; N]), Rate::ONE);
         first.push(throttle.close(all()));
     }
     let ever_open = all().iter().filter(|core| first.iter().any(|closed| !closed.contains(*core)));
@@ -182,7 +184,7 @@ fn equals_take_turns_by_period() {
 #[test]
 fn background_before_the_sample_is_not_counted() {
     let mut throttle = throttle(Metric::Latency(180));
-    throttle.monitor(Instant::from_ticks(100), &sample(190, 1, &[1; N]), 1);
+    throttle.monitor(Instant::from_ticks(100), &sample(190, 1, &[1; N]), Rate::ONE);
     throttle.ran(&stint(0, 0, 100));
     throttle.ran(&stint(1, 40, 70));
     throttle.ran(&Stint { mode: Mode::Foreground, ..stint(2, 200, 50) });
@@ -222,7 +224,7 @@ fn any_samples_and_stints() {
 fn monitored(throttle: &mut Throttle, at: u64, seen: &Sample) {
     let (before, high_before) = (throttle.num_throttle, throttle.r_high);
     let n = throttle.cores();
-    throttle.monitor(Instant::from_ticks(at), seen, 1);
+    throttle.monitor(Instant::from_ticks(at), seen, Rate::ONE);
     let k = throttle.num_throttle;
     let r_cur = seen.by_core.iter().take(n).sum::<u64>();
     let high = if before > 0 { high_before.max(r_cur) } else { r_cur };
@@ -243,8 +245,8 @@ fn monitored(throttle: &mut Throttle, at: u64, seen: &Sample) {
 
 #[test]
 fn samples_are_due_at_nominal_instants_however_late_the_decision() {
-    let vcpus = alloc::vec![carrier(&with(&[("throttle", "latency")]), VcpuId(0)).unwrap()];
-    let system = System::new(2, vcpus);
+    let mut system = System::new(2, Vec::new());
+    system.vcpus.extend(carrier(&system, &with(&[("throttle", "latency")]), VcpuId(0)));
     let params = with(&[("throttle", "latency"), ("mem_period", "100ns")]);
     let mut monitor = Monitor::chosen(&system, &params).unwrap();
     let at = Instant::from_ticks;
@@ -265,14 +267,17 @@ fn samples_are_due_at_nominal_instants_however_late_the_decision() {
     assert_eq!((monitor.samples, monitor.failed), (1, 1));
     let state = |t: &Throttle| (t.num_throttle, t.r_high, t.turn, t.bg_vtime.clone());
     assert_eq!(state(&monitor.throttle), state(&before));
-    // The next sample holds the traffic of four periods.
+    // The next sample holds the traffic of 370 ticks.
     assert_eq!(monitor.order(at(500)), Some(VcpuId(0)));
     monitor.on_event(at(510), &high);
-    assert_eq!((monitor.throttle.num_throttle, monitor.throttle.r_high), (2, 600));
-    assert_eq!(monitor.throttle.mem_weight, [75, 75]);
-    // No answer at all is a failure.
+    assert_eq!(monitor.throttle.mem_weight, [81, 81]);
+    // One that comes after the next was due is one sample, of both periods.
     assert_eq!(monitor.order(at(600)), Some(VcpuId(0)));
-    assert_eq!((monitor.order(at(700)), monitor.failed), (Some(VcpuId(0)), 2));
+    assert_eq!((monitor.order(at(700)), monitor.next()), (None, at(800)));
+    monitor.on_event(at(710), &high);
+    assert_eq!(monitor.throttle.mem_weight, [150, 150]);
+    assert_eq!((monitor.samples, monitor.failed), (3, 1));
+    assert_eq!(monitor.order(at(800)), Some(VcpuId(0)));
 }
 
 #[test]
@@ -288,6 +293,8 @@ fn the_monitor_s_vcpu_is_part_of_its_core_s_admission() {
         (VcpuId(1), Role::Monitor, Some(CoreId(0)))
     );
     assert_eq!((monitor.reservation.budget, monitor.reservation.period), (ms(1), ms(1000)));
+    let scaled = System { ticks_per_ns: 7, ..system.clone() };
+    assert_eq!((ENTRY.carriers)(&scaled, &params, VcpuId(1))[0].reservation.period, ms(7000));
     system.vcpus.extend(carriers);
     // 1/100, as if it had the shortest period, and 82/100 are 83 %, of 82.8 % for two.
     let verdict = (ENTRY.admit)(&system, &params);
@@ -313,10 +320,10 @@ fn what_cannot_work_is_refused_with_the_way_out() {
     assert_eq!(objections(&[("throttle", "off"), ("mem_period", "0s")], false), "");
     for (params, word) in [
         ([("throttle", "rate"), ("hold", "")], "needs max_requests above 0"),
-        ([("throttle", "latency"), ("mem_period", "0s")], "mem_period 0ns"),
-        ([("throttle", "latency"), ("mem_period", "")], "mem_period 0ns"),
-        ([("throttle", "latency"), ("mem_period", "60us")], "at most half a mem_period"),
-        ([("throttle", "watch"), ("monitor_budget", "0s")], "a budget above 0"),
+        ([("throttle", "latency"), ("mem_period", "0s")], "mem_period is 0"),
+        ([("throttle", "latency"), ("mem_period", "")], "mem_period is 0"),
+        ([("throttle", "latency"), ("mem_period", "60us")], "more than half of mem_period"),
+        ([("throttle", "watch"), ("monitor_budget", "0s")], "monitor_budget is 0"),
         ([("throttle", "watch"), ("idle_mem", "3/2")], "idle_mem is 3/2"),
     ] {
         let text = objections(&params, true);

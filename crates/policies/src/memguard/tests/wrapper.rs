@@ -48,11 +48,11 @@ impl Policy for Spy {
     }
 }
 
-fn ran(core: u16, to: u64, reads: u64) -> Event {
+fn ran(core: u16, to: u64, reads: u64, end: End) -> Event {
     let usage = Usage { reads, ..Usage::default() };
     let to = Instant::from_ticks(to);
     let (vcpu, core, mode) = (VcpuId(0), CoreId(core), Mode::Foreground);
-    Event::Ran(Stint { vcpu, core, mode, from: Instant::ZERO, to, usage, end: End::Preempted })
+    Event::Ran(Stint { vcpu, core, mode, from: Instant::ZERO, to, usage, end })
 }
 
 fn around_spy(pairs: &[(&str, &str)], bandwidth: u64) -> (MemGuard, Plan) {
@@ -80,7 +80,7 @@ fn all_but_spent_allowances_is_passed_on_and_every_answer_back() {
     assert_eq!((plan.wake, plan.wake_metered), (Instant::from_ticks(10), true));
 
     let at = Instant::from_ticks(4);
-    policy.on_event(at, &ran(1, 4, 3));
+    policy.on_event(at, &ran(1, 4, 3, End::Preempted));
     policy.on_event(at, &Event::AllowanceSpent { core: CoreId(1) });
     let mut changed = rig::busy_vcpu(0);
     changed.bandwidth = 64_000_000_000;
@@ -119,7 +119,8 @@ fn periods_begin_at_nominal_instants_however_late_the_decision() {
     assert_eq!(policy.cores_next, Instant::from_ticks(50));
     assert_eq!(figure_of(&policy, "regulated periods"), 2, "of missed periods one is replenished");
     // All is used up at 44; whenever that is heard, the next period begins then.
-    policy.on_event(Instant::from_ticks(44), &ran(1, 44, 3));
+    // Its VCPU then sleeps, so that core0, which has no budget, is not active.
+    policy.on_event(Instant::from_ticks(44), &ran(1, 44, 3, End::Blocked));
     ask(&mut policy, 48, &mut plan);
     assert_eq!(policy.cores_next, Instant::from_ticks(54));
     assert_eq!(plan.line(CoreId(1)).allowance, 6);

@@ -15,11 +15,12 @@
 //! Multicore Processors", 2010). In between some sets are full already: the binomial of [`Sets`].
 //!
 //! Under random replacement all lines of a region are alike. Under LRU the region is a stack of
-//! lines by age, of which the upper T_k keep kept(T_k), and what comes pushes all of it down. On top
-//! is what those who run have used since they were switched in, shared by them as above; below, what
-//! programs used when they ran before and have not used since, by the time of that.
+//! lines by age, of which the upper T_k keep kept(T_k), and what comes pushes all of it down. On
+//! top is what those who run have used since they were switched in, shared by them as above; below,
+//! what programs used when they ran before and have not used since, by the time of that.
 
 use super::sets::Sets;
+use libm::{exp, expm1};
 use maracas_core::memory::Replacement;
 use std::cell::Cell;
 
@@ -35,8 +36,12 @@ pub(super) struct Inflow {
     pub(super) program: usize,
     /// Lines per nanosecond.
     pub(super) rate: f64,
-    /// The share of its lines that it uses again per nanosecond.
+    /// The share of its lines that it uses again per nanosecond, and of those that it does not in
+    /// the time that passes.
     pub(super) reuse: f64,
+    pub(super) unused: f64,
+    /// By how much fewer lines come per nanosecond for each line that it gains here.
+    pub(super) follows: f64,
     /// Lines of its working set that fall here.
     pub(super) wanted: f64,
     /// Lines of them that it can hold at most, alone. What it misses beyond replaces its own.
@@ -57,6 +62,8 @@ pub(super) struct Region {
     pub(super) held: Vec<f64>,
     /// By program: the share of its misses that fell here when it was asked for last.
     pub(super) missed: Vec<Cell<f64>>,
+    /// By program: the lines that it held here then.
+    pub(super) told: Vec<Cell<f64>>,
     /// LRU: who used how many lines last in one go, the latest first.
     stack: Vec<Layer>,
     /// LRU: how many layers on top are those of programs that run.
@@ -97,8 +104,9 @@ impl Stand {
 
 impl Region {
     pub(super) fn new(cache: usize, bits: u64, programs: usize) -> Self {
-        let (held, missed) = (vec![0.0; programs], vec![Cell::new(0.0); programs]);
-        Self { cache, bits, lines: 0.0, sets: 0.0, held, missed, stack: Vec::new(), top: 0 }
+        let none = || vec![Cell::new(0.0); programs];
+        let (held, missed, told) = (vec![0.0; programs], none(), none());
+        Self { cache, bits, lines: 0.0, sets: 0.0, held, missed, told, stack: Vec::new(), top: 0 }
     }
 
     /// The part of this region within `bits`, with its share of everybody's lines.
@@ -108,6 +116,7 @@ impl Region {
         let mut part = Self { bits, ..self.clone() };
         part.held.iter_mut().for_each(|lines| *lines *= share);
         part.missed.iter_mut().for_each(|missed| *missed.get_mut() *= share);
+        part.told.iter_mut().for_each(|told| *told.get_mut() *= share);
         part.stack.iter_mut().for_each(|layer| layer.lines *= share);
         part
     }
@@ -125,8 +134,9 @@ impl Region {
     }
 
     /// For LRU: `time` passes in which programs use their lines again.
-    fn used(&mut self, time: f64, inflows: &[Inflow]) {
-        for inflow in inflows {
+    fn used(&mut self, time: f64, inflows: &mut [Inflow]) {
+        for inflow in inflows.iter_mut() {
+            inflow.unused = exp(-inflow.reuse * time);
             let program = inflow.program;
             let place = self.stack[..self.top].iter().position(|layer| layer.program == program);
             if let Some(place) = place {
@@ -143,7 +153,7 @@ impl Region {
                 continue;
             };
             // The first of `inflows` came to the front first.
-            let stays = layer.lines * (-inflows[inflows.len() - 1 - at].reuse * time).exp();
+            let stays = layer.lines * inflows[inflows.len() - 1 - at].unused;
             let stays = if stays < HALF_A_LINE { 0.0 } else { stays };
             top[at].lines += layer.lines - stays;
             layer.lines = stays;
@@ -253,7 +263,10 @@ impl Region {
         let mut left = time;
         // Each stretch but the last ends where one program, or all, have come to hold all they can.
         for stretch in 0..=inflows.len() + 1 {
-            let stand = self.stand(sets, replacement, inflows);
+            let mut stand = self.stand(sets, replacement, inflows);
+            if stretch == 0 && inflows.iter().any(|inflow| inflow.follows > 0.0) {
+                self.follow(sets, &mut stand, left, inflows);
+            }
             if stand.inflow <= 0.0 {
                 return;
             }
@@ -270,13 +283,33 @@ impl Region {
         }
     }
 
+    /// Who is near its balance stays there: its misses fall as its lines grow, and it brings what
+    /// it misses on average of `time`. With k = `follows`, x = lines since it was told its misses:
+    /// dx/dt = gain - k x (1 - own) - loss x, where `own` of its lines replace others of it.
+    fn follow(&self, sets: &Sets, stand: &mut Stand, time: f64, inflows: &mut [Inflow]) {
+        let loss = stand.taken(sets) * stand.inflow;
+        for inflow in inflows.iter_mut().filter(|inflow| inflow.follows > 0.0) {
+            if self.holds_all(inflow) {
+                continue;
+            }
+            let since = self.held[inflow.program] - self.told[inflow.program].get();
+            let gain = inflow.rate - self.sharing(stand.young, inflow) * loss;
+            let own = self.sharing(stand.young, inflow) * stand.taken(sets);
+            let pull = inflow.follows * (1.0 - own) + loss;
+            let way = (gain - inflow.follows * since) / pull;
+            let mean = way * (1.0 + expm1(-pull * time) / (pull * time));
+            inflow.rate = (inflow.rate - inflow.follows * (since + mean)).max(0.0);
+        }
+        stand.inflow = inflows.iter().map(|inflow| inflow.rate).sum();
+    }
+
     /// By what share a line is still there after `time`, and how many there then are.
     fn after(&self, sets: &Sets, stand: &Stand, time: f64) -> (f64, f64) {
         if stand.crowded {
-            return ((-stand.inflow * time / stand.total).exp(), stand.total);
+            return (exp(-stand.inflow * time / stand.total), stand.total);
         }
         let later = stand.trials + sets.trials_of(stand.inflow * time / self.sets);
-        ((sets.worn(stand.trials) - sets.worn(later)).exp(), sets.kept(later) * self.sets)
+        (exp(sets.worn(stand.trials) - sets.worn(later)), sets.kept(later) * self.sets)
     }
     /// Lines of a running program then, of those that share evictions.
     fn sharing_after(&self, stand: &Stand, (stays, total): (f64, f64), inflow: &Inflow) -> f64 {
@@ -413,8 +446,11 @@ impl Flow {
         if self.inflow <= 0.0 {
             return Drift::NONE;
         }
+        let sharing = region.sharing(self.young, program);
         Drift {
-            gain: program.rate - region.sharing(self.young, program) * self.taken,
+            gain: program.rate - sharing * self.taken,
+            own: sharing * self.taken / self.inflow,
+            full: program.rate - sharing * self.inflow / self.lines,
             turnover: self.lines / self.inflow,
             filling: self.free / self.inflow,
         }
@@ -426,6 +462,10 @@ impl Flow {
 pub(super) struct Drift {
     /// Lines that it gains per nanosecond.
     pub(super) gain: f64,
+    /// The same as soon as no set has room.
+    pub(super) full: f64,
+    /// The share of its coming lines that replace others of its own.
+    pub(super) own: f64,
     /// Nanoseconds in which as many lines come as there are.
     pub(super) turnover: f64,
     /// Nanoseconds in which as many lines come as those who run do not hold.
@@ -435,11 +475,13 @@ pub(super) struct Drift {
 impl Drift {
     /// Nothing comes.
     pub(super) const NONE: Self =
-        Self { gain: 0.0, turnover: f64::INFINITY, filling: f64::INFINITY };
+        Self { gain: 0.0, full: 0.0, own: 0.0, turnover: f64::INFINITY, filling: f64::INFINITY };
 
     /// The drift in two regions at once: the quicker one decides when to look again.
     pub(super) fn add(&mut self, other: &Self) {
         self.gain += other.gain;
+        self.full += other.full;
+        self.own = self.own.max(other.own);
         self.turnover = self.turnover.min(other.turnover);
         self.filling = self.filling.min(other.filling);
     }

@@ -5,6 +5,7 @@
 //! sends that line to each slice alike. So the lines for a set are Binomial(trials, 1 / slices)
 //! with `trials` = pages per colour. It is the same where lines belong to several programs.
 
+use libm::{exp, log};
 use maracas_core::memory::Replacement;
 
 /// Beyond this many slices the binomial is a Poisson distribution in all but name, and the tables
@@ -32,7 +33,12 @@ pub(super) struct Sets {
     crowd: Vec<f64>,
     /// By trials: how often a scan misses.
     scan: Vec<f64>,
+    /// A scan of which no more than this share is resident misses always.
+    pub(super) always: f64,
 }
+
+/// What rounds to missing always.
+const ALWAYS: f64 = 1.0 - 1.0 / 128.0;
 
 impl Sets {
     pub(super) fn new(ways: u32, slices: u32, replacement: Replacement) -> Self {
@@ -64,8 +70,15 @@ impl Sets {
         let lines = |n: usize| n as f64 * chance;
         let share = |(n, kept): (usize, &f64)| if n == 0 { 1.0 } else { kept / lines(n) };
         let crowd = kept.iter().enumerate().map(share).collect();
-        let mut sets = Self { ways, chance, kept, worn, replacement, crowd, scan: Vec::new() };
+        let mut sets =
+            Self { ways, chance, kept, worn, replacement, crowd, scan: Vec::new(), always: 0.0 };
         sets.scan = sets.scans();
+        let (mut low, mut high) = (0.0, 1.0);
+        while high - low > FULL {
+            let middle = (low + high) / 2.0;
+            if sets.scan_with(middle) >= ALWAYS { low = middle } else { high = middle }
+        }
+        sets.always = low;
         sets
     }
 
@@ -88,7 +101,7 @@ impl Sets {
     /// `next` lines, where q = (next - at) / lines is the share of them that finds room.
     fn wear(at: f64, next: f64, lines: f64) -> f64 {
         let room = (next - at) / lines;
-        if room > 1e-6 { (1.0 - room) / room * (next / at).ln() } else { (1.0 - room) * lines / at }
+        if room > 1e-6 { (1.0 - room) / room * log(next / at) } else { (1.0 - room) * lines / at }
     }
 
     pub(super) fn ways(&self) -> u32 {
@@ -181,7 +194,7 @@ impl Sets {
 /// goes: one survives if none of the misses on the others, until it is used again, has overwritten
 /// it, m = 1 - (1 - 1/ways)^(m (lines - 1)).
 fn scan_of_set(lines: f64, ways: u32) -> f64 {
-    overwritten(-(1.0 - 1.0 / f64::from(ways)).ln() * (lines - 1.0))
+    overwritten(-log(1.0 - 1.0 / f64::from(ways)) * (lines - 1.0))
 }
 
 /// The larger solution of m = 1 - exp(-m x): the miss ratio of a scan in the same order under
@@ -197,7 +210,7 @@ pub(super) fn overwritten(x: f64) -> f64 {
     // From the right of the root of a convex function Newton's steps never pass it.
     let mut m = 1.0;
     for _ in 0..64 {
-        let survive = (-m * x).exp();
+        let survive = exp(-m * x);
         let step = (m - 1.0 + survive) / (1.0 - x * survive);
         m -= step;
         if step < 1e-6 {
@@ -266,7 +279,7 @@ mod tests {
         assert_eq!((overwritten(0.0), overwritten(1.0)), (0.0, 0.0));
         for x in [1.01, 1.5, 3.0, 20.0] {
             let m = overwritten(x);
-            assert!((1.0 - (-m * x).exp() - m).abs() < 1e-5 && m > 0.0, "{x} {m}");
+            assert!((1.0 - exp(-m * x) - m).abs() < 1e-5 && m > 0.0, "{x} {m}");
         }
     }
 }

@@ -48,7 +48,8 @@ impl Cores {
     fn scene(&self) -> Scene<'_> {
         let (table, states, now) = (&self.table, &self.states, Instant::ZERO);
         let (loads, imbalance) = (&self.loads, Exact::ZERO);
-        Scene { table, states, leavers: &[], loads, imbalance, now }
+        let later = Cell::new(Instant::NEVER);
+        Scene { table, states, leavers: &[], loads, imbalance, now, later }
     }
     /// REBALANCE(src) to its end: who moved where.
     fn rebalance(&mut self, src: u16, moves: u64) -> Vec<(u32, u16)> {
@@ -197,7 +198,8 @@ fn every_move_evens_out_and_rebalancing_the_fullest_core_stops() {
 #[test]
 fn who_left_a_core_counts_there_until_its_budget_would_be_back() {
     let cores = vector();
-    let gone = Leaver { until: Instant::ZERO + millis(50), core: CoreId(3), vcpu: percent(9, 65) };
+    let until = Instant::ZERO + millis(50);
+    let gone = Leaver { until, back: until, core: CoreId(3), vcpu: percent(9, 65) };
     let tests = |now| {
         let leavers = [gone.clone()];
         let scene = Scene { leavers: &leavers, now: Instant::ZERO + millis(now), ..cores.scene() };

@@ -231,3 +231,28 @@ fn a_curve_is_read_by_what_is_held() {
     assert_eq!(curve(&points, 1.5 * MB as f64), 0.3);
     assert_eq!(curve(&[], 0.0), 1.0);
 }
+
+/// A walk that fills its part beside a stream loses lines as soon as sets are full: without slices
+/// all at once, else some before others. It is looked at in time either way.
+#[test]
+fn a_walk_beside_a_stream_loses_lines_once_sets_are_full() {
+    for replacement in BOTH {
+        for slices in [1, 4] {
+            let cache = Cache { slices, ..i5(replacement) };
+            let mut model = CacheModel::new(&cache, Partition::Colors, &[part(0, 8); 2], 2);
+            let (walk, hog) = (program(MB / 2, Reuse::Random), program(64 * MB, Reuse::Stream));
+            run(&mut model, &[(0, 0, &walk, 0.1)], 1e8);
+            let full = (model.lines_in(part(0, 8)) - model.lines_held(0)) / 0.05;
+            let who = [(0, 0, &walk, 0.01), (1, 1, &hog, 0.05)];
+            let looks = run(&mut model, &who, 0.999 * full);
+            assert!(slices > 1 || model.lines_held(0) > 8000.0, "{}", model.lines_held(0));
+            let more = run(&mut model, &who, 1e8 - full);
+            // It brings 0.01 m a ns of the 0.05 + 0.01 m, and holds that share of 24576 lines.
+            let held = model.lines_held(0);
+            let ratio = 1.0 - held / 8192.0;
+            let expected = 24_576.0 * ratio / (ratio + 5.0);
+            near(&format!("{replacement:?} {slices}"), held, expected, 0.06 * 8192.0);
+            assert!(looks < 20 && more < 40, "{looks} and {more} looks");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What VCPUs ask for beyond their time, and who says that it is not kept.
+
+mod common;
+
+use common::{Scratch, maracas, text};
+
+/// A VCPU that asks for everything.
+const ASKING: &str = r#"version = 1
+[platform]
+preset = "i5-2500k"
+[policy]
+name = "maracas"
+[run]
+duration = "50ms"
+[[program]]
+name = "a"
+budget = "2ms"
+period = "10ms"
+colors = 4
+bandwidth = "100MB/s"
+criticality = "low"
+workload = { kind = "busy" }
+memory = "m_jump"
+"#;
+
+#[test]
+fn what_a_policy_does_not_keep_is_said() {
+    let scratch = Scratch::new();
+    scratch.write("s.toml", ASKING);
+    let notes = |command: &str, policy: &str| {
+        let output = maracas(scratch.path(), &[command, "s.toml", "--policy", policy]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stderr)
+    };
+    for command in ["check", "sim"] {
+        let told = notes(command, "round-robin");
+        for (key, instead) in [
+            ("colors", "maracas"),
+            ("bandwidth", "memguard+round-robin"),
+            ("criticality", "maracas"),
+        ] {
+            let line = format!(
+                "maracas: a: policy round-robin does not keep `{key}`; take {instead}, or drop it\n"
+            );
+            assert!(told.contains(&line), "{command}: {told}");
+        }
+        let told = notes(command, "maracas");
+        assert!(told.contains("`bandwidth`") && !told.contains("`colors`"), "{told}");
+        assert!(!notes(command, "memguard+maracas").contains("does not keep"));
+    }
+    let output = maracas(scratch.path(), &["check", "s.toml", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(json["notes"][0].as_str().unwrap().contains("`bandwidth`"), "{json}");
+}

@@ -1,0 +1,293 @@
+//! MemGuard around every policy, on the simulator.
+
+use maracas_core::contract::{Figure, Observer};
+use maracas_core::memory::{Dram, Memory, MemoryUse, Partition, Pattern, Profile, Reuse};
+use maracas_core::params::{Params, Value};
+use maracas_core::{
+    CoreId, Duration, Event, Instant, Plan, Program, System, Vcpu, VcpuId, Workload,
+};
+use maracas_policies::{ENTRIES, WRAPPED};
+use maracas_sim::memory::SharedMemory;
+use maracas_sim::{Options, run, run_with};
+use maracas_tests::{Case, Dice, Faults, Mix, RandomSystem, Schedule, build_with, check, generate};
+
+/// All that a policy heard and answered.
+#[derive(PartialEq, Debug, Default)]
+struct Heard {
+    events: Vec<(Instant, Event)>,
+    plans: Vec<(Instant, Plan)>,
+}
+
+impl Observer for Heard {
+    fn event(&mut self, at: Instant, event: &Event) {
+        self.events.push((at, event.clone()));
+    }
+    fn planned(&mut self, now: Instant, plan: &Plan) {
+        self.plans.push((now, plan.clone()));
+    }
+}
+
+/// A run of `case`; `None` where the policy refuses.
+fn observed<O: Observer + Default>(case: &Case) -> Option<O> {
+    let mut policy = build_with(case.entry, &case.random, &case.params)?;
+    let RandomSystem { system, programs } = &case.random;
+    let options = Options { seed: case.seed, ..Options::new(case.until) };
+    let mut observer = O::default();
+    run(system, programs, &mut *policy, &options, &mut observer);
+    Some(observer)
+}
+
+const UNRULY: Mix = Mix { jobs_only: false, changes: true, unruly: true, load: 70 };
+
+fn mixes(jobs_only: bool) -> impl Iterator<Item = Mix> {
+    let mixes = [Mix::tasks(90), Mix::programs(65), UNRULY];
+    mixes.into_iter().map(move |mix| Mix { jobs_only: mix.jobs_only || jobs_only, ..mix })
+}
+
+#[test]
+fn without_reservations_every_event_and_plan_is_the_inner_policy_s() {
+    for (inner, wrapped) in ENTRIES.iter().zip(WRAPPED) {
+        let mut compared = 0;
+        for seed in 0..40 {
+            for mix in mixes(inner.needs.jobs) {
+                let alone = Case::new(inner, generate(seed, mix), seed);
+                let around = Case::new(wrapped, generate(seed, mix), seed);
+                let alone: Option<Heard> = observed(&alone);
+                let around = observed(&around);
+                assert!(alone == around, "{} differs, seed {seed}, {mix:?}", wrapped.name);
+                compared += u32::from(alone.is_some());
+            }
+        }
+        assert!(compared >= 10, "{} accepted only {compared} systems", inner.name);
+    }
+}
+
+/// Programs that never touch memory are never in MemGuard's way: its periods show in what is
+/// told, not in the schedule.
+#[test]
+fn reservations_leave_the_schedule_of_programs_without_memory_as_it_is() {
+    for (inner, wrapped) in ENTRIES.iter().zip(WRAPPED) {
+        let mut compared = 0;
+        for seed in 0..15 {
+            for mix in mixes(inner.needs.jobs) {
+                let alone = Case::new(inner, generate(seed, mix), seed);
+                let mut around = Case::new(wrapped, generate(seed, mix), seed);
+                let period = format!("{}ns", around.until.ticks() / 200 + 1);
+                around.params =
+                    given(&[("bandwidth", "64GB/s"), ("period", &period), ("spare", "share")]);
+                let Some(alone) = observed::<Schedule>(&alone) else { continue };
+                assert_eq!(Some(alone), observed(&around), "seed {seed}:\n{around}");
+                let verdict = check(&around).map(|outcome| outcome.is_some());
+                assert_eq!(verdict, Ok(true), "seed {seed}:\n{around}");
+                compared += 1;
+            }
+        }
+        assert!(compared >= 5, "{} accepted only {compared} systems", inner.name);
+    }
+}
+
+#[test]
+fn wrapped_policies_keep_the_contract_late_nagged_and_with_hidden_wakes() {
+    for entry in WRAPPED {
+        let mut accepted = 0;
+        for seed in 0..40 {
+            for mix in mixes(entry.needs.jobs) {
+                let mut case = Case::new(entry, generate(seed, mix), seed);
+                let unit = case.until.ticks() / 500 + 1;
+                let (period, unit) = (format!("{}ns", 3 * unit), Duration::from_ticks(unit));
+                case.params = given(&[("bandwidth", "64GB/s"), ("period", &period)]);
+                case.faults = Faults {
+                    late: unit * (seed % 6),
+                    hidden_wakes: seed % 2 == 1 && !entry.needs.visible_wakes,
+                    nag: Some(unit),
+                    ..Faults::default()
+                };
+                match check(&case) {
+                    Ok(outcome) => accepted += u32::from(outcome.is_some()),
+                    Err(why) => panic!("seed {seed}: {why}\n{case}"),
+                }
+            }
+        }
+        assert!(accepted >= 10, "{} accepted only {accepted} systems", entry.name);
+    }
+}
+
+fn given(pairs: &[(&str, &str)]) -> Params {
+    let mut params = Params::new();
+    for (name, value) in pairs {
+        params.set(name, Value::Text((*value).into()));
+    }
+    params
+}
+
+/// DDR3-1333 without a cache under programs that never compute, one on each core.
+fn hogs(cores: usize, dice: &mut Dice) -> (System, Vec<Program>, Memory) {
+    let ms = Duration::from_millis;
+    let vcpus = (0..cores as u32).map(|id| {
+        let mut vcpu = Vcpu::new(id, ms(2), ms(10));
+        vcpu.pinned = Some(CoreId(id as u16));
+        vcpu
+    });
+    let system = System::new(cores, vcpus.collect());
+    let programs = system.vcpus.iter().map(|vcpu| Program::new(vcpu.id, Workload::Busy)).collect();
+    let patterns = [Pattern::Jump, Pattern::Random, Pattern::Sequential];
+    let mut profile = || {
+        Some(Profile::steady(MemoryUse {
+            pattern: dice.pick(&patterns),
+            instructions_milli: 10_000,
+            think_ps: dice.between(0, 20_000),
+            outstanding_milli: dice.between(1_000, 6_000),
+            writebacks_milli: dice.between(0, 1_000),
+            working_set: 64 << 20,
+            reuse: Reuse::Stream,
+        }))
+    };
+    let memory = Memory {
+        cycles_per_us: 3_300,
+        dram: DDR3_1333,
+        cache: None,
+        partition: Partition::Colors,
+        devices: Vec::new(),
+        programs: (0..cores).map(|_| profile()).collect(),
+    };
+    (system, programs, memory)
+}
+
+/// JEDEC DDR3-1333H (9-9-9), 2 Gb parts, one channel with one rank.
+const DDR3_1333: Dram = Dram {
+    clock_ps: 1500,
+    cas: 9,
+    activate: 9,
+    precharge: 9,
+    row_active: 24,
+    refresh: 107,
+    refresh_interval: 5200,
+    write_recovery: 10,
+    write_to_read: 5,
+    cas_write: 7,
+    burst_transfers: 8,
+    channels: 1,
+    ranks: 1,
+    banks: 8,
+    conflict_latency_ps: 0,
+    conflict_service_ps: 0,
+};
+
+/// Reads by core and millisecond; with MemGuard's default period no stint lies in two of them.
+#[derive(Default)]
+struct Reads(Vec<Vec<u64>>);
+
+impl Observer for Reads {
+    fn event(&mut self, _: Instant, event: &Event) {
+        let Event::Ran(stint) = event else { return };
+        let (core, ms) = (usize::from(stint.core.0), (stint.from.ticks() / 1_000_000) as usize);
+        assert!(stint.to.ticks() <= (ms as u64 + 1) * 1_000_000, "{stint:?} lies in two periods");
+        self.0.resize(self.0.len().max(core + 1), Vec::new());
+        let own = &mut self.0[core];
+        own.resize(own.len().max(ms + 1), 0);
+        own[ms] += stint.usage.reads;
+    }
+    fn planned(&mut self, _: Instant, _: &Plan) {}
+}
+
+fn simulate<O: Observer + Default>(
+    name: &str,
+    params: &Params,
+    (system, programs, memory): &(System, Vec<Program>, Memory),
+    ms: u64,
+) -> (O, Vec<Figure>) {
+    let entry = maracas_policies::find(name).expect("every policy is wrapped");
+    assert_eq!(params.check(entry.params), Ok(()));
+    let mut policy = (entry.build)(system, params).expect("the system is small");
+    let until = Instant::ZERO + Duration::from_millis(ms);
+    let options = Options { audit: true, ..Options::new(until) };
+    let (mut observer, model) = (O::default(), SharedMemory::new(system, memory));
+    run_with(system, programs, &mut *policy, &options, &mut observer, model);
+    (observer, policy.figures())
+}
+
+#[test]
+fn hard_cores_read_exactly_their_budget_in_every_period() {
+    for seed in 0..20 {
+        let mut dice = Dice::new(seed);
+        let cores = dice.between(1, 4) as usize;
+        let case = hogs(cores, &mut dice);
+        // Together less than what one channel serves at its worst (r_min is about 1.2 GB/s).
+        let rates: Vec<u64> = (0..cores).map(|_| dice.between(10, 250)).collect();
+        let bandwidths: Vec<String> = rates.iter().map(|rate| format!("{rate}MB/s")).collect();
+        let params = given(&[("bandwidth", &bandwidths.join(", ")), ("reservation", "hard")]);
+        for name in ["memguard+round-robin", "memguard+maracas"] {
+            let (reads, figures): (Reads, _) = simulate(name, &params, &case, 30);
+            for (core, rate) in rates.iter().enumerate() {
+                let quota = rate * 1_000_000 / 1_000 / 64;
+                assert_eq!(reads.0[core], vec![quota; 30], "{name}, seed {seed}, core{core}");
+            }
+            let throttled = figures.iter().filter(|figure| figure.name == "throttled periods");
+            assert!(throttled.map(|figure| figure.value).all(|count| count >= 29), "{figures:?}");
+        }
+    }
+}
+
+#[test]
+fn weights_hold_under_contention_and_spare_bandwidth_goes_by_them() {
+    let mut case = hogs(4, &mut Dice::new(3));
+    let same = case.2.programs[0].clone();
+    case.2.programs.fill(same);
+    let total = |spare| {
+        let params = given(&[("weights", "1, 2, 4, 8"), ("r_min", "600MB/s"), ("spare", spare)]);
+        let (Sums(reads), _) = simulate("memguard+maracas", &params, &case, 200);
+        let total: u64 = reads.iter().sum();
+        for (reads, weight) in reads.iter().zip([1, 2, 4, 8]) {
+            let off = (reads * 15).abs_diff(total * weight);
+            assert!(off * 100 <= total * weight * 2, "{spare}: {reads} of {total} for {weight}");
+        }
+        total
+    };
+    // 600 MB/s are 9375 requests a millisecond.
+    let (off, proportional) = (total("off"), total("proportional"));
+    assert!((9_370 * 200..=9_375 * 200).contains(&off), "{off}");
+    assert!(proportional > 2 * off, "{proportional} requests are hardly more than {off}");
+}
+
+/// MARACAS throttles surplus time where latency is high, MemGuard holds every core to its
+/// reservation: both at once.
+#[test]
+fn memguard_and_latency_throttling_combine() {
+    let (mut system, programs, memory) = hogs(4, &mut Dice::new(5));
+    let mut params = given(&[
+        ("throttle", "latency"),
+        ("mem_period", "10ms"),
+        ("bandwidth", "none, 640MB/s, 640MB/s, none"),
+        ("reservation", "hard"),
+    ]);
+    params.set("max_latency", Value::Whole(120));
+    let entry = maracas_policies::find("memguard+maracas").expect("maracas is registered");
+    let carriers = (entry.carriers)(&system, &params, VcpuId(4));
+    assert!(!carriers.is_empty());
+    system.vcpus.extend(carriers);
+    let case = (system, programs, memory);
+    let (reads, figures): (Reads, _) = simulate("memguard+maracas", &params, &case, 200);
+    for core in 1..3 {
+        // 640 MB/s are 10000 requests a millisecond.
+        assert!(reads.0[core].iter().all(|reads| *reads <= 10_000), "{:?}", reads.0[core]);
+    }
+    let value = |name: &str| {
+        let named = figures.iter().filter(|figure| figure.name == name);
+        named.map(|figure| figure.value).sum::<u64>()
+    };
+    assert!(value("regulated periods") == 2 * 199, "{figures:?}");
+    assert!(value("throttle steps up") > 0 && value("throttled periods") > 0, "{figures:?}");
+}
+
+/// Reads by core.
+#[derive(Default)]
+struct Sums([u64; 4]);
+
+impl Observer for Sums {
+    fn event(&mut self, _: Instant, event: &Event) {
+        if let Event::Ran(stint) = event {
+            self.0[usize::from(stint.core.0)] += stint.usage.reads;
+        }
+    }
+    fn planned(&mut self, _: Instant, _: &Plan) {}
+}
