@@ -27,6 +27,10 @@ const VARIANTS: &[(&str, &[(&str, &str)])] = &[
     ("p-edf", &[("packing", "bfd")]),
     ("p-rm", &[("packing", "wfd"), ("admission", "rta"), ("enforcement", "precise")]),
     ("p-rm", &[("admission", "none")]),
+    ("qps", &[("packing", "wfd"), ("enforcement", "none")]),
+    ("qps", &[("packing", "bfd"), ("split", "fixed"), ("master", "fixed")]),
+    ("run", &[("packing", "wfd"), ("enforcement", "none")]),
+    ("run", &[("packing", "bfd"), ("rounding", "tolerate"), ("enforcement", "precise")]),
 ];
 
 fn random_vcpu(rng: &mut Rng, id: u32, jobs: bool) -> Vcpu {

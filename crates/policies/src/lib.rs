@@ -13,6 +13,7 @@ extern crate alloc;
 
 mod memguard;
 mod parts;
+pub mod tree;
 
 use maracas_core::contract::{Claims, Entry, Needs};
 use maracas_core::params::ParamSpec;
@@ -33,8 +34,13 @@ policies! {
     maracas
     p_edf
     p_rm
+    qps
     round_robin
+    run
 }
+
+pub use qps::{ExecutionSet, SetItem, processor_hierarchy};
+pub use run::run_tree;
 
 /// Every policy that users may name: by itself, then with MemGuard around it.
 pub fn all() -> impl Iterator<Item = &'static Entry> + Clone {

@@ -30,6 +30,10 @@ pub(crate) struct Backlog {
     granted: Duration,
     used: Duration,
     precise: bool,
+    /// Whether budget that a job leaves unused is lost, so that no later job can overrun on it.
+    expires: bool,
+    /// The last release at which unused budget was lost.
+    opened: Instant,
 }
 
 impl Backlog {
@@ -37,11 +41,21 @@ impl Backlog {
         let budget = vcpu.reservation.budget;
         Self { budget, precise: precise(params), ..Self::default() }
     }
+    /// A backlog whose jobs are each cut at C, whatever earlier ones left unused.
+    pub(crate) fn cut(vcpu: &Vcpu) -> Self {
+        let budget = vcpu.reservation.budget;
+        Self { budget, precise: true, expires: true, ..Self::default() }
+    }
     /// The budget that later releases bring.
     pub(crate) const fn set_budget(&mut self, budget: Duration) {
         self.budget = budget;
     }
     pub(crate) fn release(&mut self, job: &Job) {
+        if self.expires && self.pending.is_empty() {
+            // An overrun stays a debt.
+            self.granted = self.granted.min(self.used);
+            self.opened = job.release;
+        }
         if job.id.index >= self.completed {
             self.pending.push_back((job.id.index, job.deadline));
         }
@@ -56,12 +70,26 @@ impl Backlog {
     pub(crate) fn charge(&mut self, service: Duration) {
         self.used += service;
     }
+    /// Charges a stint that ended at `to`; whether the next job's standing changed.
+    pub(crate) fn charge_stint(&mut self, to: Instant, service: Duration) -> bool {
+        let (deadline, mark) = (self.deadline(), self.mark());
+        if self.expires && to <= self.opened {
+            // Told late: earlier jobs' service is not paid from the budget of the present one.
+            self.granted += service;
+        }
+        self.charge(service);
+        (deadline, mark) != (self.deadline(), self.mark())
+    }
     /// The deadline of the job that is next to run; `None` where nothing may run.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         if self.precise && self.used >= self.granted {
             return None;
         }
         self.pending.front().map(|(_, deadline)| *deadline)
+    }
+    /// Whether a job is pending that has used up its budget.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.precise && self.used >= self.granted && !self.pending.is_empty()
     }
     /// Up to where the task's foreground meter may run.
     pub(crate) const fn mark(&self) -> Mark {
@@ -121,6 +149,34 @@ pub(crate) fn objections(system: &System) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_job_leaves_unused_is_lost_and_an_overrun_is_not_forgiven() {
+        let vcpu = Vcpu::new(0, Duration::from_ticks(2), Duration::from_ticks(5)).periodic();
+        let mut backlog = Backlog::cut(&vcpu);
+        let (at, ticks) = (Instant::from_ticks, Duration::from_ticks);
+        let id = |index| JobId { vcpu: vcpu.id, index };
+        let job = |index: u32, release| Job {
+            id: id(index),
+            release: at(release),
+            deadline: at(release + 5),
+        };
+        backlog.release(&job(0, 0));
+        assert_eq!(backlog.mark(), Mark(ticks(2)));
+        assert!(!backlog.charge_stint(at(1), ticks(1)));
+        backlog.complete(id(0));
+        // One tick was left; the meter reads 1.
+        backlog.release(&job(1, 5));
+        assert_eq!(backlog.mark(), Mark(ticks(3)));
+        // A stint of the first job, told late, raises the mark with the meter.
+        assert!(backlog.charge_stint(at(2), ticks(1)));
+        assert_eq!(backlog.mark(), Mark(ticks(4)));
+        // Cut at 4, and one tick past it.
+        assert!(backlog.charge_stint(at(8), ticks(3)));
+        assert_eq!(backlog.deadline(), None);
+        backlog.release(&job(2, 10));
+        assert_eq!((backlog.deadline(), backlog.mark()), (Some(at(10)), Mark(ticks(6))));
+    }
 
     #[test]
     fn a_completion_may_be_told_before_its_release() {

@@ -3,6 +3,7 @@
 pub(crate) mod bounds;
 pub(crate) mod exact;
 pub(crate) mod jobs;
+pub(crate) mod local;
 pub(crate) mod occupancy;
 pub(crate) mod pack;
 pub(crate) mod partitioned;

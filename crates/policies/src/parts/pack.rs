@@ -1,6 +1,7 @@
 //! Bin packing: which core takes the next VCPU. VCPUs are taken heaviest first.
 
 use super::table::{FindHost, Table};
+use alloc::vec::Vec;
 use core::cmp::Reverse;
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{CoreId, Vcpu};
@@ -20,6 +21,77 @@ pub(crate) fn chosen(params: &Params) -> FindHost {
         "wfd" => worst_fit,
         _ => first_fit,
     }
+}
+
+/// Which bin takes the next item.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fit {
+    /// The first that it fits into.
+    First,
+    /// The fullest.
+    Best,
+    /// The emptiest.
+    Worst,
+}
+
+/// The fit that the user chose by `spec`, whose words are those of [`PACKING`].
+pub(crate) fn fit(params: &Params, spec: &ParamSpec) -> Fit {
+    match params.choice(spec) {
+        "bfd" => Fit::Best,
+        "wfd" => Fit::Worst,
+        _ => Fit::First,
+    }
+}
+
+/// Packs items of these `sizes`, each at most `capacity`, by decreasing size, equal ones in order;
+/// the items of each bin, bins in the order in which they were opened. First and best fit open a
+/// bin when none takes an item. Worst fit begins with `least` bins and starts anew with one more
+/// when an item fits nowhere.
+pub(crate) fn bins(sizes: &[u128], capacity: u128, fit: Fit, least: usize) -> Vec<Vec<usize>> {
+    let mut order: Vec<usize> = (0..sizes.len()).collect();
+    order.sort_by_key(|item| Reverse(sizes[*item]));
+    let mut count = if fit == Fit::Worst { least } else { 0 };
+    loop {
+        if let Some(mut bins) = packed(sizes, &order, capacity, fit, count) {
+            bins.retain(|bin| !bin.is_empty());
+            return bins;
+        }
+        count += 1;
+    }
+}
+
+/// `None` where worst fit needs more than `count` bins.
+fn packed(
+    sizes: &[u128],
+    order: &[usize],
+    capacity: u128,
+    fit: Fit,
+    count: usize,
+) -> Option<Vec<Vec<usize>>> {
+    let mut bins: Vec<Vec<usize>> = alloc::vec![Vec::new(); count];
+    let mut loads = alloc::vec![0; count];
+    for &item in order {
+        let size = sizes[item];
+        assert!(size <= capacity, "an item of {size} does not fit a bin of {capacity}");
+        let mut fitting = (0..bins.len()).filter(|bin| loads[*bin] + size <= capacity);
+        let found = match fit {
+            Fit::First => fitting.next(),
+            Fit::Best => fitting.min_by_key(|bin| Reverse(loads[*bin])),
+            Fit::Worst => fitting.min_by_key(|bin| loads[*bin]),
+        };
+        let bin = match found {
+            Some(bin) => bin,
+            None if fit == Fit::Worst => return None,
+            None => {
+                bins.push(Vec::new());
+                loads.push(0);
+                bins.len() - 1
+            }
+        };
+        bins[bin].push(item);
+        loads[bin] += size;
+    }
+    Some(bins)
 }
 
 fn fitting(table: &Table, vcpu: &Vcpu) -> impl Iterator<Item = CoreId> {
@@ -71,6 +143,27 @@ mod tests {
         assert_eq!(packed(2, &set, first_fit), "01100");
         assert_eq!(packed(2, &set, best_fit), "01101");
         assert_eq!(packed(2, &[70, 70, 31], best_fit), "01-");
+    }
+
+    #[test]
+    fn bins_open_as_the_fit_says() {
+        let text = |fit, least| {
+            let bins = bins(&[30, 70, 65, 32, 3], 100, fit, least);
+            let letter = |item: &usize| char::from(b'a' + *item as u8);
+            let words = bins.iter().map(|bin| bin.iter().map(letter).collect());
+            let words: Vec<String> = words.collect();
+            words.join(" ")
+        };
+        // By size: b 70, c 65, d 32, a 30, e 3. After d the bins hold 70 and 97.
+        assert_eq!(text(Fit::First, 9), "ba cde");
+        assert_eq!(text(Fit::Best, 9), "ba cde");
+        assert_eq!(text(Fit::Worst, 1), "ba cde");
+        assert_eq!(text(Fit::Worst, 3), "b c dae");
+        // Three of two thirds do not fit two bins; empty bins are left away.
+        for fit in [Fit::First, Fit::Best, Fit::Worst] {
+            assert_eq!(super::bins(&[2, 2, 2], 3, fit, 2).len(), 3);
+        }
+        assert_eq!(super::bins(&[2], 3, Fit::Worst, 4), [[0]]);
     }
 
     #[test]

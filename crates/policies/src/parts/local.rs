@@ -1,0 +1,159 @@
+//! EDF queues that are not bound to a core: each is one core's line while it is selected there, and
+//! keeps the line aside while it is not.
+
+use super::jobs::Backlog;
+use super::queue::{Key, Queue};
+use alloc::vec::Vec;
+use maracas_core::contract::{Grant, Mark};
+use maracas_core::{CoreId, Plan, VcpuId};
+
+/// The tie value of a waiting job: only the running one wins ties, then the lower id.
+const WAITING: u64 = Key::RUNNING + 1;
+
+/// The pending jobs of some tasks, earliest deadline first, and where they may run.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Local {
+    queue: Queue,
+    /// The line, entry by entry like `queue`, while no core has it.
+    aside: Vec<Grant>,
+    /// Tasks that may use surplus time only, in the order in which they came to that, while no
+    /// core has the line.
+    surplus: Vec<Grant>,
+    core: Option<CoreId>,
+    last: Option<CoreId>,
+    /// The head of the line at the last decision in which it was selected.
+    running: Option<VcpuId>,
+}
+
+impl Local {
+    /// A queue that is the line of `core`, if any, from the start.
+    pub(crate) fn on(core: Option<CoreId>) -> Self {
+        Self { core, last: core, ..Self::default() }
+    }
+    /// The core whose line it is.
+    pub(crate) const fn core(&self) -> Option<CoreId> {
+        self.core
+    }
+    /// The core whose line it was last.
+    pub(crate) const fn last(&self) -> Option<CoreId> {
+        self.last
+    }
+
+    /// Makes it the line of `core`, whose line must be empty.
+    pub(crate) fn select(&mut self, core: CoreId, plan: &mut Plan) {
+        self.core = Some(core);
+        self.last = self.core;
+        self.swap(core, plan);
+    }
+    /// Takes the line from its core, if one has it; that core.
+    pub(crate) fn deselect(&mut self, plan: &mut Plan) -> Option<CoreId> {
+        let core = self.core.take()?;
+        self.swap(core, plan);
+        Some(core)
+    }
+    /// Exchanges what is aside with what stands on the line of `core`; one of them is empty.
+    fn swap(&mut self, core: CoreId, plan: &mut Plan) {
+        let line = plan.line(core);
+        if !self.aside.is_empty() || !line.foreground.is_empty() {
+            core::mem::swap(&mut self.aside, &mut plan.line_mut(core).foreground);
+        }
+        if !self.surplus.is_empty() || !plan.line(core).background.is_empty() {
+            core::mem::swap(&mut self.surplus, &mut plan.line_mut(core).background);
+        }
+    }
+
+    fn line<'a>(&'a mut self, plan: &'a mut Plan) -> &'a mut Vec<Grant> {
+        match self.core {
+            Some(core) => &mut plan.line_mut(core).foreground,
+            None => &mut self.aside,
+        }
+    }
+
+    /// Brings the place of `vcpu` in step with its backlog. `queued` is its entry; whether the
+    /// order changed.
+    pub(crate) fn requeue(
+        &mut self,
+        vcpu: VcpuId,
+        backlog: &Backlog,
+        queued: &mut Option<Key>,
+        plan: &mut Plan,
+    ) -> bool {
+        let wanted = backlog.deadline();
+        let grant = Grant::new(vcpu, backlog.mark());
+        if queued.map(|key| key.deadline) == wanted {
+            if let Some(key) = *queued {
+                let place = self.queue.place(key);
+                let line = self.core.map_or(&self.aside, |core| &plan.line(core).foreground);
+                if line[place] != grant {
+                    self.line(plan)[place] = grant;
+                }
+            }
+            return false;
+        }
+        self.withdraw(queued, plan);
+        if let Some(deadline) = wanted {
+            let key = Key { deadline, tie: WAITING, vcpu };
+            let place = self.queue.insert(key);
+            self.line(plan).insert(place, grant);
+            *queued = Some(key);
+        }
+        true
+    }
+
+    /// Lets `vcpu` use surplus time, or no longer.
+    pub(crate) fn allow_surplus(&mut self, vcpu: VcpuId, allowed: bool, plan: &mut Plan) {
+        let list = self.core.map_or(&self.surplus, |core| &plan.line(core).background);
+        let place = list.iter().position(|grant| grant.vcpu == vcpu);
+        if place.is_some() == allowed {
+            return;
+        }
+        let list = match self.core {
+            Some(core) => &mut plan.line_mut(core).background,
+            None => &mut self.surplus,
+        };
+        match place {
+            Some(place) => _ = list.remove(place),
+            None => list.push(Grant::new(vcpu, Mark::NEVER)),
+        }
+    }
+
+    /// Takes an entry out.
+    pub(crate) fn withdraw(&mut self, queued: &mut Option<Key>, plan: &mut Plan) {
+        if let Some(key) = queued.take() {
+            let place = self.queue.remove(key);
+            self.line(plan).remove(place);
+        }
+    }
+
+    /// Notes who is first; `None` while it is not selected.
+    pub(crate) fn turn(&mut self) -> Option<Turn> {
+        self.core?;
+        let first = self.queue.first().map(|key| key.vcpu);
+        let before = core::mem::replace(&mut self.running, first);
+        Some(Turn { before: before.filter(|_| before != first), first })
+    }
+    /// Takes the right of way over ties from who ran before: `queued` is its entry.
+    pub(crate) fn demote(&mut self, queued: &mut Option<Key>, plan: &mut Plan) {
+        if let Some(key) = queued.filter(|key| key.tie == Key::RUNNING) {
+            let waiting = Key { tie: WAITING, ..key };
+            let (from, to) = (self.queue.remove(key), self.queue.insert(waiting));
+            let line = self.line(plan);
+            let grant = line.remove(from);
+            line.insert(to, grant);
+            *queued = Some(waiting);
+        }
+    }
+    /// Gives the right of way over ties to who is first; its entry.
+    pub(crate) fn promote(&mut self) -> Option<Key> {
+        self.queue.retie_first(Key::RUNNING)
+    }
+}
+
+/// Who is first on a line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    /// Who was first before, where that was another.
+    pub(crate) before: Option<VcpuId>,
+    /// Who is now.
+    pub(crate) first: Option<VcpuId>,
+}

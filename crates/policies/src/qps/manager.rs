@@ -1,0 +1,143 @@
+//! The manager: which sets are in QPS mode, how their items are split, and their budgets.
+//!
+//! A set is in QPS mode while all its items are active. Its windows reach from deadline to deadline
+//! of its items; all instants are nominal, however late the decision.
+
+use super::offline::Item;
+use super::{Class, Phase, Qps, Split, Window};
+use maracas_core::Instant;
+
+impl Qps {
+    /// Brings the modes and windows of a hierarchy up to `now`, hosted sets before their hosts.
+    pub(super) fn manage(&mut self, hierarchy: usize, now: Instant) {
+        for place in 0..self.hierarchies[hierarchy].sets.len() {
+            let set = self.hierarchies[hierarchy].sets[place];
+            let own = &self.sets[set];
+            if own.excess == 0 || own.window.as_ref().is_some_and(|window| now < window.end) {
+                continue;
+            }
+            self.renew(set, now);
+        }
+    }
+
+    /// A major set has no window, or its window has ended: opens the next one, or goes by EDF.
+    fn renew(&mut self, set: usize, now: Instant) {
+        let ended = self.sets[set].window.take();
+        if let Some(window) = &ended {
+            self.counts.short_windows += u64::from(window.left != [0; 3]);
+        }
+        let Some((latest_release, deadline)) = self.outlook(set, now) else {
+            if ended.is_some() {
+                self.counts.mode_changes += 1;
+                self.requeue_master(set);
+            }
+            return;
+        };
+        // All items were active all the time, or the last one became so after the window's end.
+        let window = match ended {
+            Some(window) if latest_release <= window.end => {
+                let start = window.end;
+                Window { start, end: deadline, ..window }
+            }
+            _ => {
+                self.counts.mode_changes += 1 + u64::from(ended.is_some());
+                let load_of_a = self.split(set, latest_release);
+                Window {
+                    start: latest_release,
+                    end: deadline,
+                    load_of_a,
+                    left: [0; 3],
+                    last: None,
+                    phase: Phase::Waiting,
+                }
+            }
+        };
+        self.open(set, window);
+    }
+
+    /// Budgets for a new window: classes A and B each alone, and both in parallel. Together the
+    /// first two and the last fill the set's core exactly; where budgets are no whole ticks, class
+    /// B bears the rounding (spec A.6).
+    fn open(&mut self, set: usize, mut window: Window) {
+        let (from, to) = (window.start, window.end);
+        let (both, exact) = self.grid.service(self.sets[set].excess, from, to);
+        let (whole_core, _) = self.grid.service(self.grid.capacity, from, to);
+        let (load_of_a, exact_a) = self.grid.service(window.load_of_a, from, to);
+        let alone = whole_core.saturating_sub(both);
+        let a = load_of_a.saturating_sub(both).min(alone);
+        let b = alone.saturating_sub(a);
+        let length = (to - from).ticks() as i64;
+        let overload = window.left.iter().any(|left| left.abs() > length);
+        for (left, budget) in window.left.iter_mut().zip([a, b, both]) {
+            // What cannot be made good within a window is given up.
+            *left = if overload { 0 } else { *left } + budget.ticks() as i64;
+        }
+        self.counts.windows += 1;
+        self.counts.rounded_windows += u64::from(!(exact && exact_a));
+        self.sets[set].window = Some(window);
+        self.requeue_master(set);
+    }
+
+    /// The latest release and the earliest deadline of the items, where all are active.
+    fn outlook(&self, set: usize, now: Instant) -> Option<(Instant, Instant)> {
+        let mut outlook = (Instant::ZERO, Instant::NEVER);
+        for member in &self.sets[set].members {
+            let (release, deadline) = self.activity(member.item)?;
+            if deadline <= now {
+                return None;
+            }
+            outlook = (outlook.0.max(release), outlook.1.min(deadline));
+        }
+        Some(outlook)
+    }
+
+    /// When the item's present job was released and is due. A master's job is its set's window.
+    pub(super) fn activity(&self, item: Item) -> Option<(Instant, Instant)> {
+        match item {
+            Item::Task(vcpu) => self.tasks.get(vcpu).map(|task| (task.release, task.deadline)),
+            Item::Master(guest) => {
+                self.sets[guest].window.as_ref().map(|window| (window.start, window.end))
+            }
+        }
+    }
+
+    /// Divides the items of a set that enters QPS mode at `now` into two classes, and says what
+    /// class A asks for.
+    ///
+    /// Only the items that begin a job right now are sure to have had their fluid share; of the
+    /// others only all together, because they had a core to themselves. So those are never parted
+    /// (spec B.4). Where all begin together, any split will do.
+    fn split(&mut self, set: usize, now: Instant) -> u64 {
+        let fresh = |qps: &Self, item| qps.activity(item).is_some_and(|(from, _)| from == now);
+        let all = self.sets[set].members.iter().all(|member| fresh(self, member.item));
+        let (mut load, mut count) = (0, 0);
+        let half = self.sets[set].rate.div_ceil(2);
+        let last = self.sets[set].members.len() - 1;
+        for place in 0..=last {
+            let member = self.sets[set].members[place];
+            let in_a = match self.manner.split {
+                Split::Halves if all => load < half && place < last,
+                Split::Single if all => count < 1,
+                Split::Halves | Split::Single => fresh(self, member.item),
+                Split::Fixed => load < half && place < last,
+            };
+            if in_a {
+                load += member.rate;
+                count += 1;
+            }
+            self.set_class(member.item, if in_a { Class::A } else { Class::B });
+        }
+        load
+    }
+
+    fn set_class(&mut self, item: Item, class: Class) {
+        match item {
+            Item::Task(vcpu) => {
+                if let Some(task) = self.tasks.get_mut(vcpu) {
+                    task.class = class;
+                }
+            }
+            Item::Master(guest) => self.sets[guest].class = class,
+        }
+    }
+}

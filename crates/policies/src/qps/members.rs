@@ -1,0 +1,178 @@
+//! The tasks of the sets: their jobs and budgets, and how they come, change and go.
+
+use super::offline::{Item, density};
+use super::{Class, Member, Qps, dense_vcpu};
+use crate::parts::jobs;
+use alloc::format;
+use maracas_core::{Duration, Instant, Job, Vcpu, VcpuId};
+
+/// A task and its present job, which is the last one released. It is active from the job's release
+/// to its deadline, whether the job is complete or not. An earlier job that is late keeps its own
+/// deadline while it has budget; what overran goes on with the present job's deadline and budget.
+#[derive(Clone, Debug)]
+pub(super) struct Task {
+    pub(super) set: usize,
+    /// In which class of its set it is.
+    pub(super) class: Class,
+    pub(super) release: Instant,
+    pub(super) deadline: Instant,
+    /// The deadline of an earlier job that is not complete, and where its budget ends.
+    late: Option<(Instant, Duration)>,
+    /// Jobs below these indexes are released and complete. A completion may be told before its
+    /// release.
+    released: u32,
+    completed: u32,
+    budget: Duration,
+    used: Duration,
+    /// Up to where its meter may run.
+    pub(super) until: Duration,
+    /// The deadline by which it stands in its set's queue.
+    pub(super) queued: Option<Instant>,
+    /// Whether it stands in the list of changed tasks.
+    pub(super) changed: bool,
+}
+
+impl Task {
+    pub(super) const fn new(vcpu: &Vcpu, set: usize) -> Self {
+        Self {
+            set,
+            class: Class::A,
+            release: Instant::ZERO,
+            deadline: Instant::ZERO,
+            late: None,
+            released: 0,
+            completed: 0,
+            budget: vcpu.reservation.budget,
+            used: Duration::ZERO,
+            until: Duration::ZERO,
+            queued: None,
+            changed: false,
+        }
+    }
+    const fn pending(&self) -> bool {
+        self.completed < self.released
+    }
+    /// A job of C: what earlier jobs did not need is lost, what they took too much is paid back.
+    pub(super) fn release(&mut self, job: &Job, precise: bool) {
+        let pending = self.pending();
+        if pending && self.late.is_none() && self.used < self.until {
+            self.late = Some((self.deadline, self.until));
+        }
+        if precise {
+            let spent = if pending { self.until } else { self.until.min(self.used) };
+            self.until = spent + self.budget;
+        } else {
+            self.until = Duration::MAX;
+        }
+        self.released = self.released.max(job.id.index + 1);
+        (self.release, self.deadline) = (job.release, job.deadline);
+    }
+    pub(super) fn complete(&mut self, index: u32) {
+        self.completed = self.completed.max(index + 1);
+        self.late = None;
+    }
+    pub(super) fn charge(&mut self, service: Duration) {
+        self.used += service;
+    }
+    /// The deadline by which it shall stand in its set's queue.
+    pub(super) fn wanted(&self, precise: bool) -> Option<Instant> {
+        let may_run = self.pending() && !(precise && self.used >= self.until);
+        let late = self.late.filter(|(_, until)| self.used < *until);
+        may_run.then_some(late.map_or(self.deadline, |(deadline, _)| deadline))
+    }
+}
+
+/// Whether the table would not refuse the reservation for its form.
+fn well_formed(vcpu: &Vcpu) -> bool {
+    let r = &vcpu.reservation;
+    !r.budget.is_zero() && r.budget <= r.deadline && r.deadline <= r.period
+}
+
+impl Qps {
+    /// Admits a task into the first minor set where it fits.
+    pub(super) fn arrive(&mut self, vcpu: &Vcpu, at: Instant) {
+        if let Some(reason) = jobs::objection(vcpu) {
+            return self.table.refuse(vcpu.id, reason);
+        }
+        let vcpu = &dense_vcpu(vcpu);
+        if !well_formed(vcpu) {
+            _ = self.table.arrive(vcpu);
+            return;
+        }
+        let rate = self.grid.up(density(vcpu));
+        let Some(set) = (0..self.sets.len()).find(|set| self.has_room(*set, rate, at)) else {
+            let (id, budget, span) = (vcpu.id, vcpu.reservation.budget, vcpu.reservation.deadline);
+            let reason = format!(
+                "{id} ({budget} every {span}) fits on no core beside its set, and sets are packed \
+                 before the start only; let it be there from the start"
+            );
+            return self.table.refuse(id, reason);
+        };
+        if self.table.arrive(vcpu).is_some() {
+            self.sets[set].members.push(Member { item: Item::Task(vcpu.id), rate });
+            self.sets[set].rate += rate;
+            self.tasks.insert(vcpu.id, Task::new(vcpu, set));
+        }
+    }
+
+    /// Whether a set is minor and stays so with `rate` more.
+    fn has_room(&mut self, set: usize, rate: u64, at: Instant) -> bool {
+        let own = &mut self.sets[set];
+        own.reserved.retain(|(_, until)| at < *until);
+        let reserved: u64 = own.reserved.iter().map(|(rate, _)| rate).sum();
+        own.excess == 0 && own.rate + reserved + rate <= self.grid.capacity
+    }
+
+    /// Gives a task of a minor set another reservation, where there is room for the greater of the
+    /// old and the new one.
+    pub(super) fn alter(&mut self, vcpu: &Vcpu, at: Instant) {
+        let id = vcpu.id;
+        let vcpu = &dense_vcpu(vcpu);
+        let known = self.tasks.get(id).map(|task| (task.set, task.deadline));
+        let Some((set, deadline)) = known.filter(|_| well_formed(vcpu)) else {
+            // The table says why not.
+            _ = self.table.change(vcpu);
+            return;
+        };
+        let rate = self.grid.up(density(vcpu));
+        let places = self.sets[set].members.iter();
+        let place = places.take_while(|member| member.item != Item::Task(id)).count();
+        let old = self.sets[set].members[place].rate;
+        if !self.has_room(set, rate.saturating_sub(old), at) {
+            let core = self.sets[set].core;
+            let reason = format!(
+                "{id} cannot change to {} every {}: the set of {core} has no room, and sets are \
+                 packed before the start only; start anew with the change",
+                vcpu.reservation.budget, vcpu.reservation.deadline
+            );
+            return self.table.refuse(id, reason);
+        }
+        if self.table.change(vcpu) {
+            let own = &mut self.sets[set];
+            own.members[place].rate = rate;
+            own.rate = own.rate - old + rate;
+            if rate < old && at < deadline {
+                own.reserved.push((old - rate, deadline));
+            }
+            let budget = vcpu.reservation.budget;
+            self.change(id, |task| task.budget = budget);
+        }
+    }
+
+    /// Takes a task out of its set. Its rate is free once its last job's deadline has passed; a
+    /// major set keeps it, and is never in QPS mode again.
+    pub(super) fn leave(&mut self, vcpu: VcpuId) {
+        self.table.leave(vcpu);
+        let Some(mut task) = self.tasks.remove(vcpu) else { return };
+        let own = &mut self.sets[task.set];
+        _ = super::requeue(&mut own.queue, Item::Task(vcpu), &mut task.queued, None);
+        self.hierarchies[own.hierarchy].dirty = true;
+        if own.excess == 0
+            && let Some(place) = own.members.iter().position(|m| m.item == Item::Task(vcpu))
+        {
+            let Member { rate, .. } = own.members.remove(place);
+            own.rate -= rate;
+            own.reserved.push((rate, task.deadline));
+        }
+    }
+}

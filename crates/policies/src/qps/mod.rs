@@ -1,0 +1,521 @@
+//! Quasi-partitioned scheduling: EDF on every core, and where a core is asked for more than it
+//! has, servers that lend the excess of its tasks to another one.
+//!
+//! # Paper
+//! E. Massa, G. Lima, P. Regnier, G. Levin, S. Brandt. "Quasi-partitioned scheduling: optimality
+//! and adaptation in multiprocessor real-time systems." Real-Time Systems 52(5), 2016, DOI
+//! 10.1007/s11241-016-9251-6; first "Outstanding paper: Optimal and Adaptive Multiprocessor
+//! Real-Time Scheduling: The Quasi-Partitioning Approach", ECRTS 2014.
+//! # Model
+//! Periodic (with or without offsets) and sporadic tasks that do not suspend themselves, each for
+//! one core at most and together for no more than all cores. A task with a deadline before its
+//! period's end counts as a sporadic one with that period.
+//! # How it works
+//! Off line, tasks are packed one set a core; where no core has room, a set is overpacked and
+//! becomes *major*: what it asks for beyond its core, the excess, is the rate of its *master*,
+//! which is packed again like a task (`offline`). On line, a major set whose items are all active
+//! is in QPS mode (`manager`): its items are split into two classes that share its core in turn,
+//! and whenever another core runs the master, both classes run in parallel, one there and one here
+//! (`dispatch`). As soon as an item is inactive the set needs no more than its core and goes by
+//! EDF. Lines hold the chosen class's pending tasks by deadline. Sets that share no master stand
+//! in hierarchies of their own, which never look at each other.
+//!
+//! Ties: the last chosen item of a class or set, then masters before tasks, then lower ids.
+//! # Invariants
+//! The slave runs exactly when the master runs. The classes of a set are never on one core and
+//! no task is in both. A set is in QPS mode exactly when all its items are active, and the rates
+//! of the active items of another one fit its core. In each window a class is offered its rate
+//! times the window's length. Without major sets no task migrates.
+//! # Where we differ from the paper
+//! Which items form the two classes is decided anew when a set enters QPS mode: those that begin
+//! a job at that instant against all others. A split fixed off line misses deadlines of sporadic
+//! tasks (`split = "fixed"` shows it).
+//!
+//! Budgets are whole ticks. Where rate times window is a whole number for all windows (periods,
+//! deadlines, offsets and sporadic releases are multiples of the least common denominator of all
+//! rates), no job of an admitted set is late. Elsewhere budgets are rounded without drift (what
+//! a window misses or takes too much is made good in the next), and slack that there is serves as a
+//! reserve of eight ticks a job. On full cores a job may still end late: by five ticks at most in
+//! 2000 sets, half of them full, at about a million ticks a period. So "no miss" means there "late
+//! by less than eight ticks"; at less than a few hundred ticks a period by tens of ticks. The
+//! figure `rounded windows` counts the windows in which that was so; a finer tick avoids it.
+//!
+//! Jobs that overrun are cut at C and go on with the next job's budget and deadline, so that no
+//! other task suffers (`enforcement = "none"` lets them run on, as in the paper). Tasks that
+//! arrive while the system runs are admitted into cores with minor sets where they fit; sets are
+//! never packed anew. A major set that a task leaves stays in EDF mode for ever.
+
+mod dispatch;
+mod manager;
+mod members;
+mod offline;
+mod queue;
+mod tree;
+
+use crate::parts::jobs::{self, ByVcpu};
+use crate::parts::table::{Family, Table, Test};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use maracas_core::admission::{NotAdmitted, Verdict};
+use maracas_core::contract::{Claims, Entry, Figure, Grant, Mark, Needs, no_carriers};
+use maracas_core::params::{Kind, ParamSpec, Params};
+use maracas_core::{
+    CoreId, Duration, Event, Instant, Job, JobId, Plan, Policy, System, Vcpu, VcpuId,
+};
+use members::Task;
+use offline::{Blueprint, Fit, Grid, Item};
+use queue::{Key, requeue};
+pub use tree::{ExecutionSet, SetItem, processor_hierarchy};
+
+const PACKING: ParamSpec = ParamSpec {
+    name: "packing",
+    kind: Kind::Choice(&["ffd", "bfd", "wfd"]),
+    help: "which core's set takes the next item, by decreasing rate: ffd = the first where it \
+           fits, bfd = the fullest, wfd = the emptiest; where it fits nowhere, the emptiest is \
+           overpacked",
+};
+const SPLIT: ParamSpec = ParamSpec {
+    name: "split",
+    kind: Kind::Choice(&["halves", "single", "fixed"]),
+    help: "how a set whose items all begin a job together is split: halves = until half of the \
+           load, single = its heaviest item against the others; otherwise new jobs against old \
+           ones. fixed = halves for ever, which misses deadlines of sporadic tasks",
+};
+const MASTER: ParamSpec = ParamSpec {
+    name: "master",
+    kind: Kind::Choice(&["keep", "fixed"]),
+    help: "which class a running master serves: keep = the one that did not have its set's core \
+           last, fixed = class A",
+};
+const WORK_CONSERVING: ParamSpec = ParamSpec {
+    name: "work_conserving",
+    kind: Kind::Flag(true),
+    help: "whether a class may use what the other one leaves idle of its set's core",
+};
+const ENFORCEMENT: ParamSpec = ParamSpec {
+    name: "enforcement",
+    kind: Kind::Choice(&["precise", "none"]),
+    help: "whether jobs are cut when they overrun: precise = at C, the rest waits for the next \
+           job's budget; none = they run on and may make others late",
+};
+
+pub(crate) const ENTRY: Entry = Entry {
+    name: "qps",
+    paper: "Massa, Lima, Regnier, Levin and Brandt, Quasi-partitioned scheduling: optimality and \
+            adaptation in multiprocessor real-time systems, Real-Time Systems 2016",
+    summary: "quasi-partitioned EDF: cores lend their excess to each other; optimal, also for \
+              sporadic tasks",
+    params: &[PACKING, SPLIT, MASTER, WORK_CONSERVING, ENFORCEMENT],
+    needs: Needs { jobs: true, visible_wakes: false, counters: false },
+    // Misses are excluded only where budgets are whole ticks: see the head of this file.
+    claims: Claims { partitioned: false, work_conserving: false, no_miss_when_admitted: false },
+    carriers: no_carriers,
+    admit,
+    build,
+};
+
+fn admit(system: &System, _: &Params) -> Verdict {
+    judged(system).1
+}
+
+fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
+    Ok(Box::new(Qps::new(system, params)?))
+}
+
+/// All cores are judged as one, by densities.
+fn judged(system: &System) -> (Table, Verdict) {
+    let mut table = Table::new(system, Family::GlobalEdf, Test::Capacity, |_, _| None);
+    let mut dense = system.clone();
+    dense.vcpus = system.vcpus.iter().map(dense_vcpu).collect();
+    let mut verdict = table.fill(&dense, false);
+    verdict.objections = jobs::objections(system);
+    if verdict.accepted() {
+        let too_heavy = |vcpu: &&Vcpu| offline::density(vcpu) > system.capacity;
+        for vcpu in system.vcpus.iter().filter(too_heavy) {
+            let (id, rate, share) = (vcpu.id, offline::density(vcpu), system.capacity);
+            let reason = alloc::format!(
+                "{id} asks for {rate} of a core, but at most {share} of each may be used; lower \
+                 its budget"
+            );
+            verdict.refused.push((id, NotAdmitted { reason, closest: None }));
+        }
+    }
+    (table, verdict)
+}
+
+/// The sporadic task that a task with an early deadline is.
+fn dense_vcpu(vcpu: &Vcpu) -> Vcpu {
+    let mut dense = vcpu.clone();
+    let reservation = &mut dense.reservation;
+    if reservation.budget <= reservation.deadline && reservation.deadline <= reservation.period {
+        reservation.period = reservation.deadline;
+    }
+    dense
+}
+
+fn packed(grid: &Grid, system: &System, params: &Params) -> Vec<Blueprint> {
+    let fit = match params.choice(&PACKING) {
+        "bfd" => Fit::Best,
+        "wfd" => Fit::Worst,
+        _ => Fit::First,
+    };
+    let rate = |vcpu: &Vcpu| (vcpu.id, grid.down(offline::density(vcpu)));
+    offline::hierarchy(grid, system.vcpus.iter().map(rate), system.cores.len(), fit)
+}
+
+/// One of the two parts of a major set's items.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Class {
+    A,
+    B,
+}
+
+impl Class {
+    const fn other(self) -> Self {
+        match self {
+            Self::A => Self::B,
+            Self::B => Self::A,
+        }
+    }
+    const fn index(self) -> usize {
+        match self {
+            Self::A => 0,
+            Self::B => 1,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Split {
+    Halves,
+    Single,
+    Fixed,
+}
+
+/// What the parameters say.
+#[derive(Clone, Copy, Debug)]
+struct Manner {
+    split: Split,
+    fixed_master: bool,
+    work_conserving: bool,
+    precise: bool,
+    /// Whether all of a core may be used: then a set in QPS mode never lets its core wait.
+    whole_cores: bool,
+}
+
+/// Place of the budget of master and slave among a window's budgets, after those of the classes.
+const BOTH: usize = 2;
+
+/// What a set in QPS mode does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Nothing, until its master runs.
+    Waiting,
+    /// One class runs on the set's core.
+    Alone(Class),
+    /// The master runs: class `away` on the core `on`, the other class on the set's core.
+    Parallel { away: Class, on: CoreId },
+}
+
+impl Phase {
+    const fn budget(self) -> Option<usize> {
+        match self {
+            Self::Waiting => None,
+            Self::Alone(class) => Some(class.index()),
+            Self::Parallel { .. } => Some(BOTH),
+        }
+    }
+    const fn is_parallel(self) -> bool {
+        matches!(self, Self::Parallel { .. })
+    }
+}
+
+/// A stretch of QPS mode between two deadlines of a set's items.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Window {
+    start: Instant,
+    end: Instant,
+    /// What class A asks for, in parts of the grid.
+    load_of_a: u64,
+    /// Ticks that are left of the budgets of class A alone, class B alone, and both in parallel.
+    /// At the window's end they are zero, unless decisions come late or budgets are rounded: then
+    /// the next window begins with what was missed and what was taken too much.
+    left: [i64; 3],
+    /// The class that had the set's core to itself last.
+    last: Option<Class>,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Member {
+    item: Item,
+    rate: u64,
+}
+
+/// An execution set and its core.
+#[derive(Debug)]
+struct Set {
+    core: CoreId,
+    hierarchy: usize,
+    host: Option<usize>,
+    members: Vec<Member>,
+    rate: u64,
+    excess: u64,
+    /// Rates of tasks that left a minor set, and until when they still count.
+    reserved: Vec<(u64, Instant)>,
+    /// The items that have work left.
+    queue: Vec<Key>,
+    /// The item chosen last, by class; in EDF mode the first of the two.
+    heads: [Option<Key>; 2],
+    window: Option<Window>,
+    /// The class of this set's master in its host.
+    class: Class,
+    /// The deadline by which the master stands in its host's queue.
+    queued: Option<Instant>,
+    /// The core that the host gives to the master.
+    lent_core: Option<CoreId>,
+}
+
+/// Sets that share masters, directly or not.
+#[derive(Default, Debug)]
+struct Hierarchy {
+    /// Each set before its host.
+    sets: Vec<usize>,
+    dirty: bool,
+    /// Up to when its budgets are charged.
+    synced: Instant,
+    wake: Instant,
+}
+
+/// Whose pending tasks a core runs: those of one class, or all of a set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Source {
+    set: usize,
+    class: Option<Class>,
+}
+
+#[derive(Default, Debug)]
+struct Counts {
+    mode_changes: u64,
+    windows: u64,
+    rounded_windows: u64,
+    short_windows: u64,
+}
+
+struct Qps {
+    grid: Grid,
+    manner: Manner,
+    table: Table,
+    tasks: ByVcpu<Task>,
+    sets: Vec<Set>,
+    hierarchies: Vec<Hierarchy>,
+    /// By core.
+    sources: Vec<Option<Source>>,
+    /// Tasks of which something changed since the last decision.
+    changed: Vec<VcpuId>,
+    /// A line under construction.
+    scratch: Vec<Grant>,
+    counts: Counts,
+}
+
+impl Qps {
+    fn new(system: &System, params: &Params) -> Result<Self, Verdict> {
+        let (table, verdict) = judged(system);
+        if !verdict.accepted() {
+            return Err(verdict);
+        }
+        let grid = Grid::of(system);
+        let mut sets = packed(&grid, system, params);
+        if !grid.exact {
+            let find = |id| system.vcpus.iter().find(|vcpu| vcpu.id == id);
+            let deadline = |id| find(id).map_or(Duration::MAX, |vcpu| vcpu.reservation.deadline);
+            offline::reserve(&grid, &mut sets, deadline);
+        }
+        Ok(Self::of(table, system, params, grid, sets))
+    }
+
+    /// The policy over the given sets.
+    fn of(
+        table: Table,
+        system: &System,
+        params: &Params,
+        grid: Grid,
+        sets: Vec<Blueprint>,
+    ) -> Self {
+        let mut qps = Self {
+            grid,
+            manner: Manner {
+                split: match params.choice(&SPLIT) {
+                    "single" => Split::Single,
+                    "fixed" => Split::Fixed,
+                    _ => Split::Halves,
+                },
+                fixed_master: params.choice(&MASTER) == "fixed",
+                work_conserving: params.flag(&WORK_CONSERVING),
+                precise: params.choice(&ENFORCEMENT) == "precise",
+                whole_cores: grid.capacity == grid.parts,
+            },
+            table,
+            tasks: ByVcpu::default(),
+            sources: alloc::vec![None; sets.len()],
+            sets: Vec::with_capacity(sets.len()),
+            hierarchies: Vec::new(),
+            changed: Vec::new(),
+            scratch: Vec::new(),
+            counts: Counts::default(),
+        };
+        qps.found_hierarchies(sets);
+        for vcpu in &system.vcpus {
+            let holds = |set: &Set| set.members.iter().any(|m| m.item == Item::Task(vcpu.id));
+            if let Some(set) = qps.sets.iter().position(holds) {
+                qps.tasks.insert(vcpu.id, Task::new(vcpu, set));
+            }
+        }
+        qps
+    }
+
+    /// Sets up what the blueprints say. Hosts come after their guests, so hierarchies are found
+    /// from the last set back.
+    fn found_hierarchies(&mut self, blueprints: Vec<Blueprint>) {
+        let mut of = alloc::vec![0; blueprints.len()];
+        for (place, own) in blueprints.iter().enumerate().rev() {
+            of[place] = own.host.map_or_else(
+                || {
+                    self.hierarchies.push(Hierarchy { dirty: true, ..Hierarchy::default() });
+                    self.hierarchies.len() - 1
+                },
+                |host| of[host],
+            );
+        }
+        for (place, own) in blueprints.into_iter().enumerate() {
+            self.hierarchies[of[place]].sets.push(place);
+            let members = own.items.into_iter().map(|(item, rate)| Member { item, rate });
+            self.sets.push(Set {
+                core: own.core,
+                hierarchy: of[place],
+                host: own.host,
+                members: members.collect(),
+                rate: own.rate,
+                excess: own.excess,
+                reserved: Vec::new(),
+                queue: Vec::new(),
+                heads: [None; 2],
+                window: None,
+                class: Class::A,
+                queued: None,
+                lent_core: None,
+            });
+        }
+    }
+
+    /// Brings a task's place in its set's queue in step with its job.
+    fn requeue_task(&mut self, vcpu: VcpuId) {
+        let Some(task) = self.tasks.get_mut(vcpu) else { return };
+        task.changed = false;
+        let set = &mut self.sets[task.set];
+        let wanted = task.wanted(self.manner.precise);
+        requeue(&mut set.queue, Item::Task(vcpu), &mut task.queued, wanted);
+        self.hierarchies[set.hierarchy].dirty = true;
+    }
+
+    /// The same for a set's master, whose job is what is left of its window's budget.
+    fn requeue_master(&mut self, set: usize) {
+        let own = &self.sets[set];
+        let Some(host) = own.host else { return };
+        let with_budget = own.window.as_ref().filter(|window| window.left[BOTH] > 0);
+        let wanted = with_budget.map(|window| window.end);
+        let mut queued = own.queued;
+        requeue(&mut self.sets[host].queue, Item::Master(set), &mut queued, wanted);
+        self.sets[set].queued = queued;
+    }
+}
+
+impl Policy for Qps {
+    fn on_event(&mut self, at: Instant, event: &Event) {
+        match event {
+            Event::Released(job) => self.released(job),
+            Event::Completed(id) => self.completed(*id),
+            // Only enforcement looks at what was consumed.
+            Event::Ran(stint) if self.manner.precise => {
+                let service = stint.usage.service;
+                self.change(stint.vcpu, |task| task.charge(service));
+            }
+            Event::Arrived(vcpu) => self.arrive(vcpu, at),
+            Event::Changed(vcpu) => self.alter(vcpu, at),
+            Event::Left(vcpu) => self.leave(*vcpu),
+            Event::Ran(_)
+            | Event::Woke { .. }
+            | Event::AllowanceSpent { .. }
+            | Event::Sampled(_)
+            | Event::ErrandDone(_)
+            | Event::Failed { .. } => {}
+        }
+    }
+
+    fn plan(&mut self, now: Instant, plan: &mut Plan) {
+        self.table.reply(plan);
+        while let Some(vcpu) = self.changed.pop() {
+            self.requeue_task(vcpu);
+        }
+        let mut wake = Instant::NEVER;
+        for hierarchy in 0..self.hierarchies.len() {
+            let own = &self.hierarchies[hierarchy];
+            if own.dirty || own.wake <= now {
+                self.charge(hierarchy, now);
+                self.manage(hierarchy, now);
+                self.hierarchies[hierarchy].wake = self.dispatch(hierarchy, now);
+                self.hierarchies[hierarchy].dirty = false;
+                self.write_lines(hierarchy, plan);
+            }
+            wake = wake.min(self.hierarchies[hierarchy].wake);
+        }
+        plan.wake = wake;
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let Counts { mode_changes, windows, rounded_windows, short_windows } = self.counts;
+        let figure = |name, value| Figure { name, core: None, value };
+        let mut levels = alloc::vec![0; self.sets.len()];
+        for (place, set) in self.sets.iter().enumerate() {
+            if let Some(host) = set.host {
+                levels[host] = levels[host].max(levels[place] + 1);
+            }
+        }
+        alloc::vec![
+            figure("hierarchy levels", levels.into_iter().max().unwrap_or(0)),
+            figure("mode changes", mode_changes),
+            figure("windows", windows),
+            figure("rounded windows", rounded_windows),
+            figure("short windows", short_windows),
+        ]
+    }
+}
+
+impl Qps {
+    fn released(&mut self, job: &Job) {
+        let precise = self.manner.precise;
+        self.change(job.id.vcpu, |task| task.release(job, precise));
+    }
+    fn completed(&mut self, id: JobId) {
+        self.change(id.vcpu, |task| task.complete(id.index));
+    }
+    #[inline]
+    fn change(&mut self, vcpu: VcpuId, act: impl FnOnce(&mut Task)) {
+        let Some(task) = self.tasks.get_mut(vcpu) else { return };
+        act(task);
+        if !task.changed {
+            task.changed = true;
+            self.changed.push(vcpu);
+        }
+    }
+}
+
+impl Task {
+    /// Where its grants end.
+    const fn mark(&self) -> Mark {
+        Mark(self.until)
+    }
+}
+
+#[cfg(test)]
+mod tests;

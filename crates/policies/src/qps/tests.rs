@@ -1,0 +1,228 @@
+//! The worked examples of the specification, and what QPS promises on random sets.
+
+mod random;
+mod rig;
+
+use super::ENTRY;
+use super::offline::{Blueprint, Item};
+use super::tree::{SetItem, processor_hierarchy};
+use crate::testing::{Machine, Manners, periodic, with};
+use alloc::string::String;
+use alloc::vec::Vec;
+use maracas_core::params::Params;
+use maracas_core::{Arrival, CoreId, Duration, Rate, System, Vcpu, VcpuId};
+use rig::{Rig, Source};
+
+fn tasks(list: &[(u64, u64)]) -> Vec<Vcpu> {
+    let ticks = Duration::from_ticks;
+    (0..).zip(list).map(|(id, &(c, t))| Vcpu::new(id, ticks(c), ticks(t)).periodic()).collect()
+}
+
+/// The sets as text: core, rate, excess where major, items (`a` = vcpu0, `M0` = master of set 0).
+fn sets(cores: usize, list: &[(u64, u64)], params: &[(&str, &str)]) -> Vec<String> {
+    let system = System::new(cores, tasks(list));
+    let described = processor_hierarchy(&system, &with(params)).unwrap();
+    let item = |item: &SetItem| match item {
+        SetItem::Task(vcpu, _) => String::from(char::from(b'a' + vcpu.0 as u8)),
+        SetItem::Master(set, _) => alloc::format!("M{set}"),
+    };
+    let text = described.iter().map(|set| {
+        let items: Vec<String> = set.items.iter().map(item).collect();
+        let excess = if set.excess == Rate::ZERO {
+            String::new()
+        } else {
+            alloc::format!(" x={}", set.excess)
+        };
+        alloc::format!("{} U={}{excess} {} L{}", set.core, set.rate, items.join(" "), set.level)
+    });
+    text.collect()
+}
+
+#[test]
+fn vector_b1() {
+    let set = [(2, 3); 3];
+    assert_eq!(sets(2, &set, &[]), ["core0 U=4/3 x=1/3 a c L0", "core1 U=1 b M0 L1"]);
+    let machine = periodic(&ENTRY, &[], 2, &set, 6);
+    assert_eq!([machine.schedule(0), machine.schedule(1)], ["caccca", "abbabb"]);
+}
+
+#[test]
+fn vector_b2() {
+    let set = [(3, 4); 4];
+    let expected = ["core0 U=3/2 x=1/2 a d L0", "core1 U=5/4 x=1/4 b M0 L1", "core2 U=1 c M1 L2"];
+    assert_eq!(sets(3, &set, &[]), expected);
+    let machine = periodic(&ENTRY, &[], 3, &set, 8);
+    let schedule = [0, 1, 2].map(|core| machine.schedule(core));
+    assert_eq!(schedule, ["daddddda", "abbaaabb", "bcccbccc"]);
+}
+
+#[test]
+fn vector_b3() {
+    let set = [(3, 5); 5];
+    let expected = ["core0 U=6/5 x=1/5 a d L0", "core1 U=6/5 x=1/5 b e L0", "core2 U=1 c M0 M1 L1"];
+    assert_eq!(sets(3, &set, &[]), expected);
+    let machine = periodic(&ENTRY, &[], 3, &set, 5);
+    let schedule = [0, 1, 2].map(|core| machine.schedule(core));
+    assert_eq!(schedule, ["daadd", "bbbee", "aeccc"]);
+}
+
+/// Runs jobs of C released at the given instants, all scaled, until `until`.
+fn sporadic(
+    params: &[(&str, &str)],
+    cores: usize,
+    scale: u64,
+    list: &[(u64, u64)],
+    releases: &[&[u64]],
+    until: u64,
+) -> Machine {
+    let scaled: Vec<(u64, u64)> = list.iter().map(|(c, t)| (c * scale, t * scale)).collect();
+    let mut vcpus = tasks(&scaled);
+    vcpus.iter_mut().for_each(|vcpu| vcpu.arrival = Arrival::Sporadic);
+    let system = System::new(cores, vcpus);
+    let mut machine = Machine::new(&ENTRY, &with(params), &system, Manners::PERFECT);
+    while machine.now < until * scale {
+        for (id, instants) in (0..).zip(releases) {
+            let (c, t) = scaled[id as usize];
+            if instants.iter().any(|at| at * scale == machine.now) {
+                machine.release(id, c, machine.now + t);
+            }
+        }
+        machine.tick();
+    }
+    machine
+}
+
+/// Three ticks are one unit of time.
+#[test]
+fn vector_b4() {
+    let releases: [&[u64]; 3] = [&[0, 3, 6, 10], &[0, 3, 6, 9], &[1, 4, 8]];
+    let machine = sporadic(&[], 2, 3, &[(2, 3); 3], &releases, 12);
+    assert_eq!(machine.schedule(0), "aaaccaaacaaaccaaa.aacaaacccccc.aaaaa");
+    assert_eq!(machine.schedule(1), "bbbbbbcc.cbbbbbbcccbbbbbba.bbbabbb..");
+    assert_eq!(machine.models.iter().map(|model| model.misses).sum::<u64>(), 0);
+    // Back to EDF at 7, 9 (and 3 times into QPS mode before) and 11: six changes by 12.
+    let figures = machine.policy.figures();
+    let figure = |name| figures.iter().find(|figure| figure.name == name).map(|f| f.value);
+    assert_eq!(figure("mode changes"), Some(6));
+    assert_eq!(figure("hierarchy levels"), Some(1));
+    assert_eq!((figure("rounded windows"), figure("short windows")), (Some(0), Some(0)));
+}
+
+/// Spec B.4: the split of a set that enters QPS mode must not part what was pending.
+#[test]
+fn a_fixed_split_misses_and_the_dynamic_one_does_not() {
+    // All rates are whole twentieths.
+    const SCALE: u64 = 20;
+    let list = [(8, 20, 27), (50, 100, 0), (27, 60, 0), (13, 20, 0)];
+    let rate = |id: usize| list[id].0 * SCALE / list[id].1;
+    let task = |id: usize| (Item::Task(VcpuId(id as u32)), rate(id));
+    let excess = rate(0) + rate(1) + rate(2) - SCALE;
+    let set = |core, items: Vec<(Item, u64)>, excess, host| {
+        let rate = items.iter().map(|(_, rate)| rate).sum();
+        Blueprint { core: CoreId(core), items, rate, excess, host }
+    };
+    let late = |split| {
+        let sets = alloc::vec![
+            set(0, alloc::vec![task(0), task(1), task(2)], excess, Some(1)),
+            set(1, alloc::vec![task(3), (Item::Master(0), excess)], 0, None),
+        ];
+        let source = |(c, t, first): &(u64, u64, u64)| {
+            let releases = (0..).map(|k| first + k * t).take_while(|at| *at < 300);
+            let jobs = releases.map(|at| (at * SCALE, c * SCALE)).collect();
+            Source { budget: c * SCALE, period: t * SCALE, jobs }
+        };
+        let sources = list.iter().map(source).collect();
+        let system = System { ticks_per_ns: SCALE, ..System::new(2, Vec::new()) };
+        let rig = Rig::packed(system, sources, &[("split", split)], Some(sets));
+        rig.run(240 * SCALE).late
+    };
+    assert_eq!(late("halves"), []);
+    assert_eq!(late("single"), []);
+    // The second task misses at 100 and the first at 107.
+    assert_eq!(late("fixed")[..2], [(1, 100 * SCALE), (0, 107 * SCALE)]);
+}
+
+#[test]
+fn the_packings_differ() {
+    let set = [(1, 2), (2, 5), (3, 10), (3, 10)];
+    assert_eq!(sets(2, &set, &[])[0], "core0 U=9/10 a b L0");
+    assert_eq!(sets(2, &set, &[("packing", "wfd")])[0], "core0 U=4/5 a d L0");
+    let set = [(6, 10), (5, 10), (4, 10), (3, 10)];
+    assert_eq!(sets(2, &set, &[("packing", "bfd")])[0], "core0 U=1 a c L0");
+}
+
+/// Where packing finds room for all, nothing but partitioned EDF is left.
+#[test]
+fn without_major_sets_it_is_partitioned_edf() {
+    let set = [(1, 2), (1, 3), (1, 6), (2, 4), (3, 6)];
+    let qps = periodic(&ENTRY, &[], 2, &set, 24);
+    let edf = periodic(crate::find("p-edf").unwrap(), &[], 2, &set, 24);
+    assert_eq!([qps.schedule(0), qps.schedule(1)], [edf.schedule(0), edf.schedule(1)]);
+}
+
+/// Two tasks share a core that both need; one always wants more than it may have.
+#[test]
+fn an_overrun_harms_nobody_else() {
+    let system = System::new(1, tasks(&[(2, 4), (2, 4)]));
+    for (params, harmless) in [(&[][..], true), (&[("enforcement", "none")][..], false)] {
+        let mut machine = Machine::new(&ENTRY, &with(params), &system, Manners::PERFECT);
+        while machine.now < 60 {
+            if machine.now.is_multiple_of(4) {
+                machine.release(0, 3, machine.now + 4);
+                machine.release(1, 2, machine.now + 4);
+            }
+            machine.tick();
+        }
+        assert_eq!(machine.models[1].misses == 0, harmless, "{params:?}");
+        assert!(machine.models[0].misses > 0 || !harmless);
+    }
+}
+
+#[test]
+fn refusals_say_why() {
+    let refused = |list: &[(u64, u64)]| {
+        (ENTRY.admit)(&System::new(2, tasks(list)), &Params::new()).refused.len()
+    };
+    assert_eq!(refused(&[(2, 3), (2, 3), (2, 3)]), 0);
+    assert_eq!(refused(&[(2, 3), (2, 3), (2, 3), (1, 1_000_000_007)]), 1);
+    let mut system = System::new(2, tasks(&[(2, 3), (2, 3), (2, 3)]));
+    system.vcpus[1].arrival = Arrival::None;
+    let verdict = (ENTRY.admit)(&system, &Params::new());
+    assert!(verdict.objections[0].contains("vcpu1 has no jobs"), "{verdict:?}");
+    // Live, a tenth of each core is not ours.
+    let mut system = System::new(2, tasks(&[(19, 20), (1, 20)]));
+    system.capacity = Rate::new(9, 10);
+    let verdict = (ENTRY.admit)(&system, &Params::new());
+    assert!(verdict.refused[0].1.reason.contains("vcpu0 asks for 19/20 of a core"), "{verdict:?}");
+    // An early deadline counts as a short period: 2/2 + 2/2 + 1/3.
+    let mut system = System::new(2, tasks(&[(2, 3), (2, 3), (1, 3)]));
+    for vcpu in &mut system.vcpus[..2] {
+        vcpu.reservation.deadline = Duration::from_ticks(2);
+    }
+    assert_eq!((ENTRY.admit)(&system, &Params::new()).refused.len(), 1);
+}
+
+#[test]
+fn newcomers_enter_minor_sets_only() {
+    let set = [(2, 3); 4];
+    let expected = ["core0 U=4/3 x=1/3 a d L0", "core1 U=1 b M0 L1", "core2 U=2/3 c L0"];
+    assert_eq!(sets(3, &set, &[]), expected);
+    let system = System::new(3, tasks(&set));
+    let mut machine = Machine::new(&ENTRY, &with(&[]), &system, Manners::PERFECT);
+    let ticks = Duration::from_ticks;
+    // 2/3 + 1/2 is too much for core2, 2/3 + 1/4 is not, and then 1/4 more is.
+    for (id, c, admitted) in [(4, 2, false), (5, 1, true), (6, 1, false)] {
+        machine.arrive(Vcpu::new(id, ticks(c), ticks(4)).periodic());
+        machine.tick();
+        let (vcpu, verdict) = machine.answers.pop().unwrap();
+        assert_eq!((vcpu.0, verdict.is_ok()), (id, admitted), "{verdict:?}");
+    }
+    while machine.now < 60 {
+        for (id, c, t) in [(0, 2, 3), (1, 2, 3), (2, 2, 3), (3, 2, 3), (5, 1, 4)] {
+            if machine.now.is_multiple_of(t * 3) {
+                machine.release(id, c * 3, machine.now + t * 3);
+            }
+        }
+        machine.tick();
+    }
+}

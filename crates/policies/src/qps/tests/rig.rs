@@ -1,0 +1,340 @@
+//! An exact machine that knows the inside of QPS: from event to event, it holds the policy to the
+//! invariants of the specification (B.8) at every instant.
+
+use crate::qps::offline::{Blueprint, Grid, Item};
+use crate::qps::{BOTH, Class, Phase, Qps, Window, judged};
+use crate::testing::with;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use maracas_core::contract::{End, Mode, Stint, Usage, decide};
+use maracas_core::{
+    Arrival, CoreId, Duration, Event, Instant, Job, JobId, Plan, Policy, System, Vcpu, VcpuId,
+};
+
+/// One task and all its jobs to come.
+pub(super) struct Source {
+    pub(super) budget: u64,
+    pub(super) period: u64,
+    /// Release and work of each job.
+    pub(super) jobs: VecDeque<(u64, u64)>,
+}
+
+#[derive(Clone, Default)]
+struct Task {
+    /// Index, work left, deadline.
+    pending: VecDeque<(u32, u64, u64)>,
+    released: u32,
+    /// When the last job was released and is due.
+    active: (u64, u64),
+    core: Option<usize>,
+}
+
+/// What was seen of a set's window.
+#[derive(Clone, Copy)]
+struct Seen {
+    window: Window,
+    /// Time that was offered to class A, class B, and both in parallel.
+    offered: [u64; 3],
+}
+
+/// What a run came to.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Tally {
+    pub(super) jobs: u64,
+    /// Task and deadline of each late job.
+    pub(super) late: Vec<(usize, u64)>,
+    pub(super) preemptions: u64,
+    pub(super) migrations: u64,
+    pub(super) decisions: u64,
+    pub(super) mode_changes: u64,
+    pub(super) majors: u64,
+    pub(super) level: u64,
+    /// The latest completion after its deadline.
+    pub(super) tardiness: u64,
+}
+
+pub(super) struct Rig {
+    pub(super) qps: Qps,
+    plan: Plan,
+    now: u64,
+    sources: Vec<Source>,
+    tasks: Vec<Task>,
+    /// Who runs on each core since when.
+    running: Vec<Option<(usize, u64)>>,
+    seen: Vec<Option<Seen>>,
+    /// Whether all budgets are whole ticks, so that B.8 holds to the last one.
+    exact: bool,
+    pub(super) tally: Tally,
+}
+
+impl Rig {
+    pub(super) fn new(system: System, sources: Vec<Source>, params: &[(&str, &str)]) -> Self {
+        Self::packed(system, sources, params, None)
+    }
+
+    /// On the platform of `system`, with the given sets or those that the off-line phase makes.
+    pub(super) fn packed(
+        mut system: System,
+        sources: Vec<Source>,
+        params: &[(&str, &str)],
+        sets: Option<Vec<Blueprint>>,
+    ) -> Self {
+        let ticks = Duration::from_ticks;
+        system.vcpus = (0..)
+            .zip(&sources)
+            .map(|(id, task)| Vcpu::new(id, ticks(task.budget), ticks(task.period)))
+            .map(|vcpu| Vcpu { arrival: Arrival::Sporadic, ..vcpu })
+            .collect();
+        let cores = system.cores.len();
+        let params = &with(params);
+        let qps = match sets {
+            Some(sets) => Qps::of(judged(&system).0, &system, params, Grid::of(&system), sets),
+            None => Qps::new(&system, params).unwrap_or_else(|why| panic!("{why:?}")),
+        };
+        let mut rig = Self {
+            plan: Plan::new(cores),
+            now: 0,
+            tasks: alloc::vec![Task::default(); sources.len()],
+            sources,
+            running: alloc::vec![None; cores],
+            seen: alloc::vec![None; qps.sets.len()],
+            exact: qps.grid.exact,
+            tally: Tally::default(),
+            qps,
+        };
+        rig.is_quasi_partition(cores);
+        rig
+    }
+
+    /// B.8.2, and that the parts fit together.
+    fn is_quasi_partition(&mut self, cores: usize) {
+        let mut levels = alloc::vec![0; self.qps.sets.len()];
+        assert_eq!(self.qps.sets.len(), cores);
+        for (place, set) in self.qps.sets.iter().enumerate() {
+            assert_eq!(set.rate, set.members.iter().map(|member| member.rate).sum::<u64>());
+            assert_eq!(set.excess, set.rate.saturating_sub(self.qps.grid.capacity));
+            assert!(set.members.iter().all(|member| member.rate >= set.excess), "{set:?}");
+            assert_eq!(set.excess > 0, set.host.is_some());
+            if let Some(host) = set.host {
+                let master = |rate| super::super::Member { item: Item::Master(place), rate };
+                assert!(self.qps.sets[host].members.contains(&master(set.excess)));
+                levels[host] = levels[host].max(levels[place] + 1);
+            }
+            self.tally.majors += u64::from(set.excess > 0);
+        }
+        self.tally.level = levels.into_iter().max().unwrap_or(0);
+    }
+
+    pub(super) fn run(mut self, until: u64) -> Tally {
+        while self.now < until {
+            self.completions_and_releases();
+            self.decide_and_switch();
+            let next = self.next_event().min(until);
+            self.pass(next - self.now);
+        }
+        for (id, task) in self.tasks.iter().enumerate() {
+            let late = task.pending.iter().filter(|(_, _, deadline)| *deadline < until);
+            self.tally.late.extend(late.map(|(_, _, deadline)| (id, *deadline)));
+        }
+        for figure in self.qps.figures() {
+            match figure.name {
+                "mode changes" => self.tally.mode_changes = figure.value,
+                "rounded windows" | "short windows" if self.exact => {
+                    assert_eq!(figure.value, 0, "{}", figure.name);
+                }
+                _ => {}
+            }
+        }
+        self.tally
+    }
+
+    fn tell(&mut self, event: &Event) {
+        self.qps.on_event(Instant::from_ticks(self.now), event);
+    }
+
+    fn completions_and_releases(&mut self) {
+        for core in 0..self.running.len() {
+            let Some((id, _)) = self.running[core] else { continue };
+            let Some((index, 0, deadline)) = self.tasks[id].pending.front().copied() else {
+                continue;
+            };
+            self.stop(core, End::Blocked);
+            self.tasks[id].pending.pop_front();
+            if self.now > deadline {
+                self.tally.late.push((id, deadline));
+            }
+            self.tally.tardiness = self.tally.tardiness.max(self.now.saturating_sub(deadline));
+            self.tell(&Event::Completed(JobId { vcpu: VcpuId(id as u32), index }));
+        }
+        for id in 0..self.sources.len() {
+            let due = |(release, _): &mut (u64, u64)| *release == self.now;
+            let Some((release, work)) = self.sources[id].jobs.pop_front_if(due) else { continue };
+            let deadline = release + self.sources[id].period;
+            let task = &mut self.tasks[id];
+            let index = task.released;
+            task.released += 1;
+            task.active = (release, deadline);
+            task.pending.push_back((index, work, deadline));
+            self.tally.jobs += 1;
+            let id = JobId { vcpu: VcpuId(id as u32), index };
+            let (release, deadline) = (Instant::from_ticks(release), Instant::from_ticks(deadline));
+            self.tell(&Event::Released(Job { id, release, deadline }));
+        }
+    }
+
+    fn stop(&mut self, core: usize, end: End) {
+        let Some((id, from)) = self.running[core].take() else { return };
+        self.tally.preemptions += u64::from(end == End::Preempted);
+        let service = Duration::from_ticks(self.now - from);
+        if service.is_zero() {
+            return;
+        }
+        self.tell(&Event::Ran(Stint {
+            vcpu: VcpuId(id as u32),
+            core: CoreId(core as u16),
+            mode: Mode::Foreground,
+            from: Instant::from_ticks(from),
+            to: Instant::from_ticks(self.now),
+            usage: Usage { service, ..Usage::default() },
+            end,
+        }));
+    }
+
+    fn decide_and_switch(&mut self) {
+        loop {
+            decide(&mut self.qps, Instant::from_ticks(self.now), &mut self.plan);
+            self.tally.decisions += 1;
+            assert_eq!(self.plan.audit(), Ok(()), "at {}", self.now);
+            let chosen: Vec<_> = (0..self.running.len()).map(|core| self.lawful(core)).collect();
+            let mut stopped = false;
+            for (core, chosen) in chosen.iter().enumerate() {
+                if self.running[core].is_some_and(|(id, _)| *chosen != Some(id)) {
+                    self.stop(core, End::Preempted);
+                    stopped = true;
+                }
+            }
+            if stopped {
+                continue;
+            }
+            for (core, id) in chosen.into_iter().enumerate() {
+                if let (None, Some(id)) = (self.running[core], id) {
+                    self.running[core] = Some((id, self.now));
+                    let before = self.tasks[id].core.replace(core);
+                    let moved = before.is_some_and(|before| before != core);
+                    self.tally.migrations += u64::from(moved);
+                }
+            }
+            return self.holds();
+        }
+    }
+
+    fn lawful(&self, core: usize) -> Option<usize> {
+        let line = self.plan.line(CoreId(core as u16));
+        let mut ids = line.foreground.iter().map(|grant| grant.vcpu.0 as usize);
+        ids.find(|id| !self.tasks[*id].pending.is_empty())
+    }
+
+    fn next_event(&self) -> u64 {
+        let work = |(id, _): (usize, u64)| self.tasks[id].pending[0].1;
+        let ends = self.running.iter().flatten().map(|run| self.now + work(*run));
+        let releases = self.sources.iter().filter_map(|task| task.jobs.front());
+        let releases = releases.map(|(release, _)| *release);
+        ends.chain(releases).chain([self.plan.wake.ticks()]).min().unwrap_or(u64::MAX)
+    }
+
+    fn pass(&mut self, time: u64) {
+        for (id, _) in self.running.iter().flatten() {
+            self.tasks[*id].pending[0].1 -= time;
+        }
+        for (set, seen) in self.seen.iter_mut().enumerate() {
+            let Some(seen) = seen else { continue };
+            let Some(window) = &self.qps.sets[set].window else { continue };
+            match window.phase {
+                Phase::Waiting => {}
+                Phase::Alone(class) => seen.offered[class.index()] += time,
+                Phase::Parallel { .. } => seen.offered[BOTH] += time,
+            }
+        }
+        self.now += time;
+    }
+
+    /// The invariants of B.8 at this instant.
+    fn holds(&mut self) {
+        for set in 0..self.qps.sets.len() {
+            if self.qps.sets[set].excess > 0 {
+                self.modes_follow_activity(set);
+                self.slave_runs_with_master(set);
+                self.windows_are_served(set);
+            }
+        }
+    }
+
+    fn is_active(&self, item: Item) -> bool {
+        match item {
+            Item::Task(vcpu) => {
+                let (release, deadline) = self.tasks[vcpu.0 as usize].active;
+                release <= self.now && self.now < deadline
+            }
+            Item::Master(guest) => self.qps.sets[guest].window.is_some(),
+        }
+    }
+
+    /// B.8.5.
+    fn modes_follow_activity(&self, set: usize) {
+        let own = &self.qps.sets[set];
+        let active = own.members.iter().filter(|member| self.is_active(member.item));
+        let load: u64 = active.clone().map(|member| member.rate).sum();
+        let all = active.count() == own.members.len();
+        assert_eq!(own.window.is_some(), all, "set {set} at {}", self.now);
+        assert!(all || load <= self.qps.grid.capacity, "set {set} at {}", self.now);
+    }
+
+    /// B.8.3: the master is the first choice on a core of its host exactly in parallel phases.
+    fn slave_runs_with_master(&self, set: usize) {
+        let own = &self.qps.sets[set];
+        let Some(host) = own.host.map(|host| &self.qps.sets[host]) else { return };
+        let leads = |class: Option<Class>| {
+            let head = host.heads[class.map_or(0, Class::index)];
+            head.is_some_and(|key| key.item == Item::Master(set))
+        };
+        let lent = match host.window.map(|window| window.phase) {
+            None => leads(None).then_some(host.core),
+            Some(Phase::Waiting) => None,
+            Some(Phase::Alone(class)) => leads(Some(class)).then_some(host.core),
+            Some(Phase::Parallel { away, on }) => match leads(Some(away)) {
+                true => Some(on),
+                false => leads(Some(away.other())).then_some(host.core),
+            },
+        };
+        let parallel = own.window.and_then(|window| match window.phase {
+            Phase::Parallel { on, .. } => Some(on),
+            Phase::Waiting | Phase::Alone(_) => None,
+        });
+        assert_eq!(lent, parallel, "set {set} at {}", self.now);
+        assert!(lent != Some(own.core));
+    }
+
+    /// B.8.4: a window that ended offered each class its rate times the window's length.
+    fn windows_are_served(&mut self, set: usize) {
+        let own = &self.qps.sets[set];
+        let window = own.window;
+        let Some(seen) = self.seen[set] else {
+            return self.seen[set] = window.map(|window| Seen { window, offered: [0; 3] });
+        };
+        if window.is_some_and(|window| window.start == seen.window.start) {
+            return;
+        }
+        let length = (seen.window.end - seen.window.start).ticks();
+        assert!(!self.exact || seen.window.end.ticks() == self.now, "set {set}");
+        let parts = u128::from(self.qps.grid.parts);
+        let fluid = |rate: u64| u128::from(rate) * u128::from(length);
+        let [a, b, both] = seen.offered;
+        let a_due = fluid(seen.window.load_of_a);
+        let b_due = fluid(own.rate - seen.window.load_of_a);
+        for (offered, due) in [(a + both, a_due), (b + both, b_due), (both, fluid(own.excess))] {
+            let exactly = u128::from(offered) * parts == due;
+            assert!(!self.exact || exactly, "set {set} at {}: {offered}", self.now);
+        }
+        self.seen[set] = window.map(|window| Seen { window, offered: [0; 3] });
+    }
+}

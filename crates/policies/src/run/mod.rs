@@ -1,0 +1,439 @@
+//! RUN: the multiprocessor problem is reduced to uniprocessor ones, which EDF solves; optimal for
+//! periodic tasks with implicit deadlines.
+//!
+//! # Paper
+//! P. Regnier, G. Lima, E. Massa, G. Levin, S. Brandt. "RUN: Optimal Multiprocessor Real-Time
+//! Scheduling via Reduction to Uniprocessor." RTSS 2011, DOI 10.1109/RTSS.2011.17. Packing, filling
+//! and the assignment of cores as D. Compagnin, E. Mezzetti, T. Vardanega, "Putting RUN into
+//! Practice: Implementation and Evaluation", ECRTS 2014.
+//! # Model
+//! Periodic tasks with offsets and implicit deadlines, all there from the start, U <= m; jobs
+//! migrate and do not suspend themselves.
+//! # How it works
+//! Off-line (`reduce`): tasks are packed into servers of rate at most 1, idle time fills the
+//! largest servers first, every server that is not full is replaced by its dual of rate 1 - rate,
+//! and the duals are packed again, until all servers are unit roots. Each root with its tree is a
+//! subsystem with cores of its own. On-line (`select`): at each deadline of a server its dual gets
+//! the budget rate x window; a running server picks a dual by EDF, and a primal runs exactly when
+//! its dual does not. A selected server of level 0 lends its queue of jobs to a core as that
+//! core's line. Equal deadlines: who was picked or ran last, then the order of the tree (duals) or
+//! the lower id (tasks). Cores: servers that stay selected keep theirs, others take their last one
+//! if it is free, else the lowest free one of the subsystem.
+//! # Invariants
+//! At every instant as many servers of level 0 are selected as their subsystem has cores. Where
+//! budgets are whole ticks, every dual's is spent when its window closes.
+//! # Where we differ from the paper
+//! Time is in ticks. Where a budget is no whole number of them, budgets are rounded cumulatively:
+//! no drift, but a server may lag by a few ticks. With `rounding = "refuse"` such a set is
+//! admitted only where that much idle time can be reserved for every server concerned, and "no
+//! miss" is strict; with "tolerate" as much of a job's work may be undone at its deadline as the
+//! figure `rounding ticks` says. Budgets follow from nominal releases: a late decision shifts what
+//! runs and loses no budget. A job that needs more than C harms no task of another server; those of
+//! its own are kept safe by `enforcement`: it loses its place at C, and budget that a job leaves
+//! unused is lost.
+
+mod reduce;
+mod select;
+#[cfg(test)]
+mod tests;
+
+use crate::parts::bounds;
+use crate::parts::exact::Exact;
+use crate::parts::jobs::{self, Backlog, ByVcpu};
+use crate::parts::local::Local;
+use crate::parts::pack::{self, PACKING};
+use crate::parts::queue::Key;
+use crate::parts::table::{Family, Table, Test};
+use crate::tree::Tree;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use maracas_core::admission::{NotAdmitted, Verdict};
+use maracas_core::contract::{Claims, Entry, Figure, Mode, Needs, no_carriers};
+use maracas_core::params::{Kind, ParamSpec, Params};
+use maracas_core::{Arrival, CoreSet, Event, Instant, Plan, Policy, System, Vcpu, VcpuId};
+use reduce::Reduction;
+use select::Subsystem;
+
+const PACK: ParamSpec = ParamSpec {
+    name: "packing",
+    kind: PACKING.kind,
+    help: "which server takes the next task or dual, by decreasing rate: ffd = the first that \
+           fits, bfd = the fullest, wfd = the emptiest of as few as possible, at first as many as \
+           there are cores (Compagnin et al. 2014)",
+};
+const ROUNDING: ParamSpec = ParamSpec {
+    name: "rounding",
+    kind: Kind::Choice(&["refuse", "tolerate"]),
+    help: "sets whose budgets are no whole ticks and that leave no idle time to make up for it: \
+           refuse them, or tolerate that jobs end late",
+};
+const ENFORCEMENT: ParamSpec = ParamSpec {
+    name: "enforcement",
+    kind: Kind::Choice(&["surplus", "precise", "none"]),
+    help: "what becomes of a job that needs more than C: surplus = it goes on where its server \
+           leaves time idle, and in the next job's time; precise = in the next job's time only; \
+           none (the textbook) = as if C were enough, so that it may harm its server's tasks",
+};
+
+pub(crate) const ENTRY: Entry = Entry {
+    name: "run",
+    paper: "Regnier, Lima, Massa, Levin and Brandt, RUN: Optimal Multiprocessor Real-Time \
+            Scheduling via Reduction to Uniprocessor, RTSS 2011",
+    summary: "RUN: optimal for periodic tasks, by servers, their duals and EDF; few migrations",
+    params: &[PACK, ROUNDING, ENFORCEMENT],
+    needs: Needs { jobs: true, visible_wakes: false, counters: false },
+    claims: Claims { partitioned: false, work_conserving: false, no_miss_when_admitted: true },
+    carriers: no_carriers,
+    admit,
+    build,
+};
+
+/// The reduction tree of RUN for `system`: what the policy `run` would carry out.
+///
+/// # Errors
+/// The verdict, where the policy would not admit the system.
+pub fn run_tree(system: &System, params: &Params) -> Result<Tree, Verdict> {
+    match judged(system, params) {
+        (_, verdict, Some(reduction)) if verdict.accepted() => Ok(reduction.tree),
+        (_, verdict, _) => Err(verdict),
+    }
+}
+
+fn admit(system: &System, params: &Params) -> Verdict {
+    judged(system, params).1
+}
+
+/// The table of the admitted, the verdict, and the reduction where everything is admitted.
+fn judged(system: &System, params: &Params) -> (Table, Verdict, Option<Reduction>) {
+    let mut table = Table::new(system, Family::GlobalEdf, Test::Capacity, |_, _| None);
+    let refusals = system.vcpus.iter().filter_map(|vcpu| Some((vcpu.id, refusal(system, vcpu)?)));
+    let refusals: Vec<_> = refusals.collect();
+    let mut possible = system.clone();
+    possible.vcpus.retain(|vcpu| refusals.iter().all(|(id, _)| *id != vcpu.id));
+    let mut verdict = table.fill(&possible, false);
+    let refused = |(vcpu, reason)| (vcpu, NotAdmitted { reason, closest: None });
+    verdict.refused.extend(refusals.into_iter().map(refused));
+    verdict.objections = jobs::objections(system);
+    verdict.objections.extend(system.vcpus.iter().filter_map(objection));
+    // Global EDF's own test says nothing here.
+    for core in verdict
+        .cores
+        .iter_mut()
+        .chain(verdict.refused.iter_mut().filter_map(|(_, refused)| refused.closest.as_mut()))
+    {
+        core.tests.retain(|result| result.test == "capacity");
+    }
+    if !verdict.accepted() {
+        return (table, verdict, None);
+    }
+    let tasks = reduce::tasks(system);
+    let reduction =
+        reduce::reduce(&tasks, system.cores.len(), system.capacity, pack::fit(params, &PACK));
+    if params.choice(&ROUNDING) == "refuse" && !reduction.tolerance.is_zero() {
+        verdict.refused.extend(too_fine(system, &reduction));
+    }
+    (table, verdict, Some(reduction))
+}
+
+/// Why RUN cannot run a VCPU with such jobs at all.
+fn objection(vcpu: &Vcpu) -> Option<String> {
+    let period = vcpu.reservation.period;
+    (vcpu.arrival == Arrival::Sporadic).then(|| {
+        format!(
+            "{} is sporadic, its jobs at least T = {period} apart, and RUN fixes its servers' \
+             deadlines beforehand; write jobs = \"periodic\", or use the policy qps or g-edf",
+            vcpu.id
+        )
+    })
+}
+
+/// Why RUN cannot keep this VCPU's deadlines.
+fn refusal(system: &System, vcpu: &Vcpu) -> Option<String> {
+    let (id, r) = (vcpu.id, &vcpu.reservation);
+    if !r.budget.is_zero() && r.budget <= r.deadline && r.deadline < r.period {
+        return Some(format!(
+            "{id} has D = {} before the end of its period T = {}, and RUN is for implicit \
+             deadlines; leave the deadline away, or use the policy p-edf or g-edf",
+            r.deadline, r.period
+        ));
+    }
+    (r.budget <= r.period && r.utilization() > system.capacity).then(|| {
+        format!(
+            "{id} asks for {} of a core, of which {} may be used; lower its budget {} or lengthen \
+             its period {}",
+            r.utilization(),
+            system.capacity,
+            r.budget,
+            r.period
+        )
+    })
+}
+
+/// Refuses the lightest task of a set that leaves no time in reserve for rounding.
+fn too_fine(system: &System, reduction: &Reduction) -> Option<(VcpuId, NotAdmitted)> {
+    let load = |vcpu: &Vcpu| Exact::from(vcpu.reservation.utilization());
+    let lightest = system.vcpus.iter().min_by_key(|vcpu| load(vcpu))?;
+    let scale = reduction.scale.map_or_else(String::new, |scale| {
+        format!("scale time by {scale} (that many ticks for one), ")
+    });
+    let reason = format!(
+        "{} does not fit beside the others, whose servers need budgets of parts of a tick and no \
+         time is left to make up for rounding (up to {} ticks a job); {scale}lower a budget, or \
+         set rounding = \"tolerate\"",
+        lightest.id,
+        reduction.tolerance.ticks(),
+    );
+    let capacity = bounds::capacity(&system.vcpus, system.capacity, system.cores.len());
+    let vcpus = system.vcpus.iter().map(|vcpu| vcpu.id).collect();
+    let tests = alloc::vec![capacity];
+    let closest = maracas_core::admission::CoreVerdict { core: None, vcpus, tests };
+    Some((lightest.id, NotAdmitted { reason, closest: Some(closest) }))
+}
+
+fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
+    let (table, verdict, reduction) = judged(system, params);
+    match reduction {
+        Some(reduction) if verdict.accepted() => {
+            Ok(Box::new(Run::new(system, params, table, &reduction)))
+        }
+        Some(_) | None => Err(verdict),
+    }
+}
+
+struct Task {
+    backlog: Backlog,
+    /// The place of its server.
+    server: usize,
+    queued: Option<Key>,
+    /// Whether it stands in `changed`.
+    changed: bool,
+}
+
+/// A server of level 0.
+struct Server {
+    jobs: Local,
+    /// Whether it stands in `touched`.
+    touched: bool,
+}
+
+/// A subsystem that was reduced: its virtual schedule, and who takes part in it.
+struct Reduced {
+    schedule: Subsystem,
+    /// The place of its first server; the others follow in the order of the tree.
+    first: usize,
+    cores: CoreSet,
+    free: CoreSet,
+}
+
+struct Run {
+    table: Table,
+    /// Whether jobs are cut at C.
+    precise: bool,
+    /// Whether they may then use idle time.
+    surplus: bool,
+    tasks: ByVcpu<Task>,
+    servers: Vec<Server>,
+    reduced: Vec<Reduced>,
+    /// Tasks whose backlog changed since the last decision.
+    changed: Vec<VcpuId>,
+    /// Tasks that left since.
+    gone: Vec<(VcpuId, Task)>,
+    /// Servers whose order changed in this decision, or who were selected in it.
+    touched: Vec<usize>,
+    tree_updates: u64,
+    rounding: u64,
+}
+
+impl Run {
+    fn new(system: &System, params: &Params, table: Table, reduction: &Reduction) -> Self {
+        let mut run = Self {
+            table,
+            precise: params.choice(&ENFORCEMENT) != "none",
+            surplus: params.choice(&ENFORCEMENT) == "surplus",
+            tasks: ByVcpu::default(),
+            servers: Vec::new(),
+            reduced: Vec::new(),
+            changed: Vec::new(),
+            gone: Vec::new(),
+            touched: Vec::new(),
+            tree_updates: 0,
+            rounding: reduction.tolerance.ticks(),
+        };
+        let tasks = reduce::tasks(system);
+        let task = |vcpu| &tasks[tasks.partition_point(|task| task.vcpu < vcpu)];
+        for (subsystem, exact) in reduction.tree.subsystems.iter().zip(&reduction.exact) {
+            let first = run.servers.len();
+            // A unit server of level 0 is partitioned EDF on its core.
+            let unit = subsystem.root.level == 0;
+            for leaf in reduce::leaves(&subsystem.root) {
+                for vcpu in leaf.tasks() {
+                    let Some(vcpu) = system.vcpus.iter().find(|one| one.id == vcpu) else {
+                        continue;
+                    };
+                    run.tasks.insert(vcpu.id, run.task(vcpu, run.servers.len()));
+                }
+                let core = subsystem.cores.first().filter(|_| unit).copied();
+                run.servers.push(Server { jobs: Local::on(core), touched: false });
+            }
+            if !unit {
+                let cores: CoreSet = subsystem.cores.iter().copied().collect();
+                let schedule = Subsystem::new(subsystem, *exact, task);
+                run.reduced.push(Reduced { schedule, first, cores, free: cores });
+            }
+        }
+        run
+    }
+
+    fn task(&self, vcpu: &Vcpu, server: usize) -> Task {
+        let none = Params::new();
+        let backlog = if self.precise { Backlog::cut(vcpu) } else { Backlog::new(vcpu, &none) };
+        Task { backlog, server, queued: None, changed: false }
+    }
+}
+
+impl Policy for Run {
+    fn on_event(&mut self, _at: Instant, event: &Event) {
+        match event {
+            Event::Released(job) => self.change(job.id.vcpu, |backlog| {
+                backlog.release(job);
+                true
+            }),
+            Event::Completed(id) => self.change(id.vcpu, |backlog| {
+                backlog.complete(*id);
+                true
+            }),
+            // Only enforcement looks at what was consumed.
+            Event::Ran(stint) if self.precise && stint.mode == Mode::Foreground => self
+                .change(stint.vcpu, |backlog| backlog.charge_stint(stint.to, stint.usage.service)),
+            Event::Arrived(vcpu) | Event::Changed(vcpu) => {
+                let r = vcpu.reservation;
+                let reason = format!(
+                    "RUN packs all tasks before the start, so {} ({} every {}) cannot come or \
+                     change later; have it there from the start, or use a policy that admits at \
+                     run time, such as g-edf or p-edf",
+                    vcpu.id, r.budget, r.period
+                );
+                self.table.refuse(vcpu.id, reason);
+            }
+            Event::Left(vcpu) => {
+                // Its server goes on, and its time is idle.
+                self.table.leave(*vcpu);
+                self.gone.extend(self.tasks.remove(*vcpu).map(|task| (*vcpu, task)));
+            }
+            Event::Ran(_)
+            | Event::Woke { .. }
+            | Event::AllowanceSpent { .. }
+            | Event::Sampled(_)
+            | Event::ErrandDone(_)
+            | Event::Failed { .. } => {}
+        }
+    }
+
+    fn plan(&mut self, now: Instant, plan: &mut Plan) {
+        self.table.reply(plan);
+        while let Some((vcpu, mut task)) = self.gone.pop() {
+            let jobs = &mut self.servers[task.server].jobs;
+            jobs.withdraw(&mut task.queued, plan);
+            jobs.allow_surplus(vcpu, false, plan);
+            self.touch(task.server);
+        }
+        while let Some(vcpu) = self.changed.pop() {
+            let Some(task) = self.tasks.get_mut(vcpu) else { continue };
+            task.changed = false;
+            let jobs = &mut self.servers[task.server].jobs;
+            let reordered = jobs.requeue(vcpu, &task.backlog, &mut task.queued, plan);
+            if self.surplus {
+                jobs.allow_surplus(vcpu, task.backlog.is_spent(), plan);
+            }
+            if reordered {
+                let server = task.server;
+                self.touch(server);
+            }
+        }
+        let mut wake = Instant::NEVER;
+        for place in 0..self.reduced.len() {
+            let schedule = &mut self.reduced[place].schedule;
+            if schedule.next() <= now {
+                self.tree_updates += 1;
+                if schedule.advance(now) {
+                    self.assign_cores(place, plan);
+                }
+            }
+            wake = wake.min(self.reduced[place].schedule.next());
+        }
+        while let Some(server) = self.touched.pop() {
+            self.servers[server].touched = false;
+            self.note_first(server, plan);
+        }
+        plan.wake = wake;
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let figure = |name, value| Figure { name, core: None, value };
+        alloc::vec![
+            figure("tree updates", self.tree_updates),
+            figure("rounding ticks", self.rounding),
+        ]
+    }
+}
+
+impl Run {
+    #[inline]
+    fn change(&mut self, vcpu: VcpuId, act: impl FnOnce(&mut Backlog) -> bool) {
+        let Some(task) = self.tasks.get_mut(vcpu) else { return };
+        if act(&mut task.backlog) && !task.changed {
+            task.changed = true;
+            self.changed.push(vcpu);
+        }
+    }
+
+    fn touch(&mut self, server: usize) {
+        if !self.servers[server].touched {
+            self.servers[server].touched = true;
+            self.touched.push(server);
+        }
+    }
+
+    /// Brings the lines of a subsystem in step with what is selected.
+    fn assign_cores(&mut self, place: usize, plan: &mut Plan) {
+        let Reduced { schedule, first, cores, free } = &mut self.reduced[place];
+        let servers = &mut self.servers[*first..];
+        for (server, on) in servers.iter_mut().zip(schedule.selected()) {
+            if !on && let Some(core) = server.jobs.deselect(plan) {
+                free.insert(core);
+            }
+        }
+        for any in [false, true] {
+            for (at, on) in (0..).zip(schedule.selected()) {
+                let Server { jobs, touched } = &mut servers[at];
+                if !on || jobs.core().is_some() {
+                    continue;
+                }
+                let last = jobs.last().filter(|core| free.contains(*core));
+                let core = if any { free.iter().next() } else { last };
+                let Some(core) = core else { continue };
+                free.remove(core);
+                jobs.select(core, plan);
+                if !*touched {
+                    *touched = true;
+                    self.touched.push(*first + at);
+                }
+            }
+        }
+        assert!(free.is_empty(), "{free:?} of {cores:?} have no server");
+    }
+
+    /// Notes who runs first on a selected server's line, for ties to come.
+    fn note_first(&mut self, server: usize, plan: &mut Plan) {
+        let jobs = &mut self.servers[server].jobs;
+        let Some(turn) = jobs.turn() else { return };
+        if let Some(task) = turn.before.and_then(|vcpu| self.tasks.get_mut(vcpu)) {
+            jobs.demote(&mut task.queued, plan);
+        }
+        if let Some(task) = turn.first.and_then(|vcpu| self.tasks.get_mut(vcpu)) {
+            task.queued = jobs.promote();
+        }
+    }
+}

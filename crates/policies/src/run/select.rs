@@ -1,0 +1,218 @@
+//! The on-line phase of one subsystem: which servers of level 0 are selected, and until when.
+//!
+//! Tasks are periodic, so the deadlines of all servers are known, and with them the whole virtual
+//! schedule: [`Subsystem::advance`] goes through its nominal instants up to now. A late decision
+//! thus shifts what runs, and never a budget.
+
+#[cfg(test)]
+mod tests;
+
+use super::reduce::Task;
+use crate::tree;
+use alloc::vec::Vec;
+use core::ops::Range;
+use maracas_core::{Instant, Rate};
+
+/// A server of the tree, merged with its dual in the level above (the root has none).
+#[derive(Clone, Debug)]
+struct Node {
+    /// The nodes whose duals it serves, in the order in which they were packed; none at level 0.
+    children: Range<usize>,
+    /// The rate of its dual.
+    dual: Rate,
+    /// The end of its window, and its dual's.
+    deadline: u64,
+    /// Until its dual has run this long since the start, it has budget in this window. A reading
+    /// of a meter like [`maracas_core::contract::Mark`]: rounding never adds up.
+    mark: u64,
+    /// How long its dual has run since the start.
+    used: u64,
+    /// Whether it runs. Its dual runs exactly when it does not, as far as their parent runs.
+    on: bool,
+    /// The node whose dual it picked last.
+    picked: Option<usize>,
+    /// At level 0: the places of its tasks.
+    tasks: Range<usize>,
+}
+
+/// The next release of a task, at which its current job, or the dummy job before its offset, has
+/// its deadline.
+#[derive(Clone, Copy, Debug)]
+struct Release {
+    next: u64,
+    period: u64,
+}
+
+/// The virtual schedule of one subsystem whose tree was reduced at least once.
+#[derive(Clone, Debug)]
+pub(super) struct Subsystem {
+    /// Breadth first: the root, and at last the servers of level 0.
+    nodes: Vec<Node>,
+    first_leaf: usize,
+    releases: Vec<Release>,
+    /// How many servers of level 0 run at any instant.
+    cores: usize,
+    /// Whether every budget is a whole number of ticks.
+    exact: bool,
+    /// Up to when duals are charged.
+    clock: u64,
+    /// When the next window opens or the next budget is spent.
+    next: u64,
+}
+
+impl Subsystem {
+    /// The subsystem at the start, before anything is selected. `task` finds a task.
+    pub(super) fn new<'a>(
+        subsystem: &tree::Subsystem,
+        exact: bool,
+        task: impl Fn(maracas_core::VcpuId) -> &'a Task,
+    ) -> Self {
+        let mut shown: Vec<&tree::Node> = alloc::vec![&subsystem.root];
+        let (mut nodes, mut releases) = (Vec::new(), Vec::new());
+        let mut first_leaf = 0;
+        while nodes.len() < shown.len() {
+            let node = shown[nodes.len()];
+            let from = (shown.len(), releases.len());
+            if node.level == 0 {
+                releases.extend(node.tasks().into_iter().map(|vcpu| {
+                    let Task { offset, period, .. } = *task(vcpu);
+                    Release { next: offset, period }
+                }));
+            } else {
+                shown.extend(node.children.iter().flat_map(|dual| &dual.children));
+                first_leaf = nodes.len() + 1;
+            }
+            nodes.push(Node {
+                children: from.0..shown.len(),
+                dual: Rate::new(node.rate.den() - node.rate.num(), node.rate.den()),
+                deadline: 0,
+                mark: 0,
+                used: 0,
+                on: false,
+                picked: None,
+                tasks: from.1..releases.len(),
+            });
+        }
+        nodes[0].on = true;
+        Self { nodes, first_leaf, releases, cores: subsystem.cores.len(), exact, clock: 0, next: 0 }
+    }
+
+    /// The next instant at which [`Subsystem::advance`] has something to do.
+    pub(super) const fn next(&self) -> Instant {
+        Instant::from_ticks(self.next)
+    }
+    /// Whether each server of level 0 is selected, in the order of the tree.
+    pub(super) fn selected(&self) -> impl Iterator<Item = bool> {
+        self.nodes[self.first_leaf..].iter().map(|leaf| leaf.on)
+    }
+
+    /// Goes on to `now`; whether anything else is selected than before.
+    pub(super) fn advance(&mut self, now: Instant) -> bool {
+        let mut changed = false;
+        while self.next <= now.ticks() && self.next != u64::MAX {
+            let at = self.next;
+            self.charge(at);
+            if self.nodes[0].deadline == at {
+                self.open_windows(at);
+            }
+            changed |= self.select();
+        }
+        changed
+    }
+
+    /// Every picked dual of a running server ran since the last instant.
+    fn charge(&mut self, at: u64) {
+        let time = at - self.clock;
+        self.clock = at;
+        for server in 0..self.first_leaf {
+            if let Node { on: true, picked: Some(child), .. } = self.nodes[server] {
+                self.nodes[child].used += time;
+            }
+        }
+    }
+
+    /// RUN's rule for deadlines and budgets: every server whose deadline is `at` gets the earliest
+    /// of its clients' next deadlines, and its dual the budget for the time until then.
+    fn open_windows(&mut self, at: u64) {
+        for place in (0..self.nodes.len()).rev() {
+            if self.nodes[place].deadline != at {
+                continue;
+            }
+            let Node { ref children, ref tasks, mark, used, .. } = self.nodes[place];
+            assert!(
+                !self.exact || mark == used,
+                "node {place} used {used} of {mark} when its window closes at {at}"
+            );
+            let deadline = if place < self.first_leaf {
+                self.nodes[children.clone()].iter().map(|child| child.deadline).min()
+            } else {
+                let own = &mut self.releases[tasks.clone()];
+                for task in own.iter_mut().filter(|task| task.next == at) {
+                    task.next = at.saturating_add(task.period);
+                }
+                own.iter().map(|task| task.next).min()
+            };
+            let node = &mut self.nodes[place];
+            node.deadline = deadline.unwrap_or(u64::MAX);
+            node.mark = share(node.dual, node.deadline);
+        }
+    }
+
+    /// SELECT from the root down: a running server picks one of its duals, whose primal stops; all
+    /// other primals run, and all under a server that does not run.
+    fn select(&mut self) -> bool {
+        let (mut changed, mut running) = (false, 0);
+        let mut next = self.nodes[0].deadline;
+        for server in 0..self.first_leaf {
+            let on = self.nodes[server].on;
+            if on {
+                let child = self.pick(server);
+                self.nodes[server].picked = Some(child);
+                let Node { mark, used, .. } = self.nodes[child];
+                // The last one picked goes on where rounding leaves nobody a budget.
+                let left = if mark > used { mark - used } else { u64::MAX };
+                next = next.min(self.clock.saturating_add(left));
+            }
+            let Node { ref children, picked, .. } = self.nodes[server];
+            for child in children.clone() {
+                let runs = !on || picked != Some(child);
+                let leaf = child >= self.first_leaf;
+                changed |= leaf && self.nodes[child].on != runs;
+                running += usize::from(leaf && runs);
+                self.nodes[child].on = runs;
+            }
+        }
+        assert_eq!(running, self.cores, "servers selected for so many cores at {}", self.clock);
+        self.next = next;
+        changed
+    }
+
+    /// EDF among the duals with budget; equal deadlines: the one picked last, then in the order
+    /// of the tree.
+    fn pick(&self, server: usize) -> usize {
+        let Node { ref children, picked, .. } = self.nodes[server];
+        let mut best: Option<usize> = None;
+        for child in children.clone() {
+            let Node { deadline, mark, used, .. } = self.nodes[child];
+            let beats = |best: usize| {
+                let other = self.nodes[best].deadline;
+                deadline < other || deadline == other && picked == Some(child)
+            };
+            if used < mark && best.is_none_or(beats) {
+                best = Some(child);
+            }
+        }
+        assert!(best.is_some() || !self.exact, "server {server} has no dual with budget left");
+        best.or(picked).unwrap_or(children.start)
+    }
+}
+
+/// The time that `rate` is due by `instant`, rounded down.
+fn share(rate: Rate, instant: u64) -> u64 {
+    let (num, den) = (rate.num(), rate.den());
+    match num.checked_mul(instant) {
+        Some(product) => product / den,
+        // A rate is at most 1, so the quotient fits.
+        None => (u128::from(num) * u128::from(instant) / u128::from(den)) as u64,
+    }
+}

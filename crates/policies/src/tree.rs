@@ -1,0 +1,78 @@
+//! What an off-line phase built, as plain data for whoever draws it: RUN's reduction tree, QPS's
+//! processor hierarchy.
+
+use alloc::vec::Vec;
+use maracas_core::{CoreId, Rate, VcpuId};
+
+/// The structure that an optimal scheduler made of a task set.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tree {
+    /// Independent parts, each with cores of its own, in order of their cores.
+    pub subsystems: Vec<Subsystem>,
+}
+
+/// One part of the task set and the cores that nobody else uses.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Subsystem {
+    /// Its cores.
+    pub cores: Vec<CoreId>,
+    /// What is above all else in it.
+    pub root: Node,
+}
+
+/// A task, a server or a set.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Node {
+    /// What it is.
+    pub kind: Kind,
+    /// How often the set was reduced before this came to be; 0 for what holds tasks.
+    pub level: u32,
+    /// The share of one core that it receives. What a server has above the sum of its children is
+    /// idle time that it was given.
+    pub rate: Rate,
+    /// What it serves, by decreasing rate where it was packed.
+    pub children: Vec<Self>,
+}
+
+/// What a node is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A task.
+    Task(VcpuId),
+    /// RUN: a server that runs its children by EDF.
+    Server,
+    /// RUN: runs exactly when its only child does not.
+    Dual,
+    /// QPS: an execution set with a dedicated core.
+    Set(CoreId),
+    /// QPS: the external server of its only child, a set, on the core of the set above.
+    Master,
+}
+
+impl Tree {
+    /// How many levels of reduction (RUN's p) or of hierarchy the deepest part has; 0 where the
+    /// task set is partitioned.
+    pub fn depth(&self) -> u32 {
+        self.subsystems.iter().map(|subsystem| subsystem.root.level).max().unwrap_or(0)
+    }
+}
+
+impl Node {
+    /// The tasks under it, in order.
+    pub fn tasks(&self) -> Vec<VcpuId> {
+        let mut tasks = Vec::new();
+        self.walk(&mut |node| {
+            if let Kind::Task(vcpu) = node.kind {
+                tasks.push(vcpu);
+            }
+        });
+        tasks
+    }
+    /// Shows every node to `see`, each before its children.
+    pub fn walk<'a>(&'a self, see: &mut impl FnMut(&'a Self)) {
+        see(self);
+        for child in &self.children {
+            child.walk(see);
+        }
+    }
+}
