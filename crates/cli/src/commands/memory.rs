@@ -13,9 +13,9 @@ mod strict;
 
 /// Solve a static mix of memory requestors: reads per second, latency and occupancy of each
 ///
-/// FILE.toml holds a [platform] as scenarios do and a [[requestor]] with `pattern`, `outstanding`,
-/// `think` and `writebacks` for each. With --json a JSON file (or - for standard input) is read and
-/// JSON is written:
+/// FILE.toml holds a `[platform]` as scenarios do and a `[[requestor]]` with `pattern`,
+/// `outstanding`, `think` and `writebacks` for each. With --json a JSON file (or - for standard
+/// input) is read and JSON is written:
 /// {"preset": "ddr3-1333", "requestors": [{"pattern": "jump", "W": 2, "Z_ns": 3.1, "wb": 0}]} gives
 /// {"requestors": [{"read_Mps", "read_lat_ns", "occupancy"}], "total_GBps", "read_lat_ns"}, and a
 /// list of such a list. GB = 1e9 bytes; total_GBps counts reads and writes of 64 bytes; read_lat_ns
