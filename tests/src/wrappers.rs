@@ -1,7 +1,9 @@
 //! Policies around policies, that change nothing which may be seen.
 
-use maracas_core::contract::{End, Event, Figure, Grant, Line, Mode, Policy};
-use maracas_core::{CoreId, Duration, Instant, Plan, VcpuId};
+use crate::follow::Followed;
+use maracas_core::contract::{Event, Figure, Grant, Line, Mode, Policy};
+use maracas_core::dispatch::Readings;
+use maracas_core::{CoreId, Duration, Instant, Plan};
 
 /// Asks the policy again and again, at once and at instants when nothing happened, and holds it to
 /// giving the same plan.
@@ -58,30 +60,21 @@ impl Policy for Nagging {
 pub struct DepthOne {
     inner: Box<dyn Policy>,
     plan: Plan,
-    runnable: Vec<bool>,
-    meters: Vec<[Duration; 2]>,
-    memory: Vec<u64>,
+    followed: Followed,
 }
 
 impl DepthOne {
-    /// Cuts the lines of `inner`, for a system with `vcpus` VCPUs on `cores` cores.
+    /// Cuts the lines of `inner`, for a system with `cores` cores.
     #[must_use]
-    pub fn new(inner: Box<dyn Policy>, cores: usize, vcpus: usize) -> Self {
-        Self {
-            inner,
-            plan: Plan::new(cores),
-            runnable: vec![false; vcpus],
-            meters: vec![[Duration::ZERO; 2]; vcpus],
-            memory: vec![0; vcpus],
-        }
+    pub fn new(inner: Box<dyn Policy>, cores: usize) -> Self {
+        Self { inner, plan: Plan::new(cores), followed: Followed::default() }
     }
 
     fn first(&self, grants: &[Grant], mode: Mode) -> Vec<Grant> {
         let unspent = |grant: &&Grant| {
-            let vcpu = grant.vcpu.0 as usize;
-            self.runnable[vcpu]
-                && self.meters[vcpu][mode as usize] < grant.until.0
-                && self.memory[vcpu] < grant.memory
+            self.followed.runnable(grant.vcpu)
+                && self.followed.meter(grant.vcpu, mode) < grant.until.0
+                && self.followed.memory(grant.vcpu) < grant.memory
         };
         grants.iter().find(unspent).copied().into_iter().collect()
     }
@@ -94,32 +87,11 @@ impl DepthOne {
         };
         Line { foreground, background, ..*line }
     }
-    fn set(&mut self, vcpu: VcpuId, runnable: bool) {
-        self.runnable[vcpu.0 as usize] = runnable;
-    }
 }
 
 impl Policy for DepthOne {
     fn on_event(&mut self, at: Instant, event: &Event) {
-        match event {
-            Event::Ran(stint) => {
-                self.meters[stint.vcpu.0 as usize][stint.mode as usize] += stint.usage.service;
-                self.memory[stint.vcpu.0 as usize] += stint.usage.reads;
-                if matches!(stint.end, End::Blocked | End::Exited) {
-                    self.set(stint.vcpu, false);
-                }
-            }
-            Event::Released(job) => self.set(job.id.vcpu, true),
-            Event::Woke { vcpu, .. } => self.set(*vcpu, true),
-            Event::Left(vcpu) => self.set(*vcpu, false),
-            Event::Completed(_)
-            | Event::AllowanceSpent { .. }
-            | Event::Sampled(_)
-            | Event::Arrived(_)
-            | Event::Changed(_)
-            | Event::ErrandDone(_)
-            | Event::Failed { .. } => {}
-        }
+        self.followed.event(event);
         self.inner.on_event(at, event);
     }
 

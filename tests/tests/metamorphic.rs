@@ -51,9 +51,7 @@ fn changes_nothing(memory: Option<Change<'_>>, mixes: &[Mix], seeds: u64, wrap: 
 }
 
 fn depth_one(policy: Box<dyn Policy>, case: &Case) -> Box<dyn Policy> {
-    let system = case.system();
-    let vcpus = system.vcpus.iter().map(|vcpu| vcpu.id.0 as usize + 1).max();
-    Box::new(DepthOne::new(policy, system.cores.len(), vcpus.unwrap_or(0)))
+    Box::new(DepthOne::new(policy, case.random.system.cores.len()))
 }
 
 fn nagged(policy: Box<dyn Policy>, case: &Case) -> Box<dyn Policy> {

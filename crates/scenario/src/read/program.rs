@@ -16,21 +16,6 @@ use std::path::PathBuf;
 /// the finger.
 const MOST_THREADS: u64 = 1024;
 
-/// Keys that describe a VCPU and so cannot stand beside `vcpu`.
-const VCPU_KEYS: [&str; 11] = [
-    "budget",
-    "period",
-    "deadline",
-    "core",
-    "colors",
-    "weight",
-    "bandwidth",
-    "criticality",
-    "kind",
-    "jobs",
-    "offset",
-];
-
 /// The programs in the order of the file. Gives jobs to the VCPUs whose programs work on jobs.
 pub(super) fn programs(
     root: &Table<'_>,
@@ -116,7 +101,9 @@ fn own_vcpu(table: &Table<'_>, names: &Names, name: &Field<'_>) -> Result<VcpuId
         ));
     }
     let (vcpu, _) = names.vcpu(&shared)?;
-    if let Some(own) = VCPU_KEYS.iter().find_map(|key| table.get(key)) {
+    // What describes a VCPU cannot stand beside `vcpu`; but for the name, which is the program's.
+    let of_vcpu = keys::VCPU.keys.iter().filter(|key| **key != "name");
+    if let Some(own) = of_vcpu.copied().find_map(|key| table.get(key)) {
         let shared = shared.text("\"camera\"")?;
         return Err(own.key_error(format!(
             "program {} shares VCPU {shared} and cannot have its own `{}`; drop one of the two",
