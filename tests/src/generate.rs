@@ -1,7 +1,9 @@
 //! Random systems, small enough that instants coincide often.
 
+mod exact;
 mod memory;
 
+pub use exact::{Exact, exact, off_the_grid};
 pub use memory::memory_for;
 
 use maracas_core::{

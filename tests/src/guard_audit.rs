@@ -117,7 +117,7 @@ impl GuardAudit {
         }
         Some(Self {
             cores,
-            period,
+            period: period * system.ticks_per_ns,
             spare: match given.word("spare").as_str() {
                 "share" => Spare::Share,
                 "proportional" => Spare::Proportional,

@@ -2,21 +2,31 @@
 //! swarm. It may import every room; nothing imports it.
 
 mod audit;
+mod case;
+mod check;
 mod follow;
 mod generate;
 mod guard_audit;
+mod lateness;
 mod maracas_audit;
 mod memory_audit;
 mod params;
 mod swarm;
+mod tree_audit;
 mod wrappers;
 
 pub use audit::Auditor;
-pub use generate::{Dice, Mix, RandomSystem, generate, generate_slow, memory_for};
+pub use case::{Case, Faults};
+pub use check::{Checked, check, check_counting};
+pub use generate::{
+    Dice, Exact, Mix, RandomSystem, exact, generate, generate_slow, memory_for, off_the_grid,
+};
 pub use guard_audit::GuardAudit;
+pub use lateness::{Late, Lateness};
 pub use maracas_audit::MaracasAudit;
 pub use memory_audit::MemoryAudit;
-pub use swarm::{Case, Faults, check, check_counting, swarm_case};
+pub use swarm::{Failure, Kind, Summary, Swarm, is_optimal};
+pub use tree_audit::TreeAudit;
 pub use wrappers::{DepthOne, Nagging};
 
 use maracas_core::contract::{Entry, Observer, Policy, Stint};

@@ -7,7 +7,7 @@ use maracas_core::{
 };
 use maracas_policies::ENTRIES;
 use maracas_sim::{Options, Overheads, run};
-use maracas_tests::{Case, Faults, Mix, RandomSystem, build, check, generate, swarm_case};
+use maracas_tests::{Case, Faults, Kind, Mix, RandomSystem, Swarm, build, check, generate};
 
 /// Runs every policy on `seeds` systems of each mix; fails with the case. Every policy that can run
 /// here must accept some of them, or nothing would be tested.
@@ -197,9 +197,9 @@ fn false_claims_are_found() {
 
 #[test]
 fn the_swarm_finds_nothing() {
-    for seed in 0..400 {
-        if let Err(why) = swarm_case(seed) {
-            panic!("{why}");
-        }
+    for (kind, seeds) in [(Kind::Programs, 400), (Kind::Heavy, 150), (Kind::Jobs, 600)] {
+        let swarm = Swarm { kind: Some(kind), policy: None };
+        let failure = (0..seeds).find_map(|seed| swarm.failure(seed));
+        assert!(failure.is_none(), "{}", failure.map_or_else(String::new, |f| f.to_string()));
     }
 }

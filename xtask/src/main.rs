@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout)] // A command-line tool speaks on stdout.
 
 mod new_policy;
+mod simso;
 #[cfg(test)]
 mod tidy;
 
@@ -11,8 +12,10 @@ use std::process::{Command, ExitCode};
 const HELP: &str = "\
 cargo xtask ci                  what CI runs: format, lints, tests, documents
 cargo xtask bench               the benchmarks (sim throughput, policies)
-cargo xtask swarm [ARGS]        random systems x policies x faults, until something breaks:
-                                  --cases N, --seconds N, or --seed N to repeat one case
+cargo xtask bench simso         the same task sets in SimSo, which pip installs, and in ours
+cargo xtask swarm [ARGS]        random systems x policies x faults on all cores, until something
+                                breaks: --cases N (or --sets N), --seconds N, or --seed N to repeat
+                                one case; --kind programs|heavy|jobs and --policy NAME narrow it
 cargo xtask new-policy NAME     writes crates/policies/src/NAME.rs and registers it
 ";
 
@@ -21,6 +24,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["ci"] => ci(),
+        ["bench", "simso"] => simso::bench(&root()),
         ["bench", rest @ ..] => cargo(&[&["bench", "--package", "maracas-sim"], rest].concat()),
         ["swarm", rest @ ..] => {
             let swarm = ["run", "--release", "--package", "maracas-tests", "--bin", "swarm", "--"];
@@ -55,6 +59,10 @@ fn ci() -> Result<(), String> {
     cargo(&["test", "--workspace", "--no-fail-fast"])?;
     // docs/results.md against every experiment: minutes of simulated time, so optimized.
     cargo(&["test", "--release", "--package", "maracas-reproduce", "--test", "document"])?;
+    // The optimal schedulers on 2000 sets each.
+    let optimal = ["--test", "run", "--test", "optimal", "--test", "baselines"];
+    cargo(&[&["test", "--release", "--package", "maracas-tests"], &optimal[..]].concat())?;
+    cargo(&["test", "--release", "--package", "maracas-policies", "--lib"])?;
     cargo(&["doc", "--workspace", "--no-deps"])
 }
 

@@ -20,8 +20,19 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("trace", &["maracas-core"]),
     ("scenario", &["maracas-core"]),
     (
-        "reproduce",
+        "sweep",
         &["maracas-core", "maracas-policies", "maracas-scenario", "maracas-sim", "maracas-trace"],
+    ),
+    (
+        "reproduce",
+        &[
+            "maracas-core",
+            "maracas-policies",
+            "maracas-scenario",
+            "maracas-sim",
+            "maracas-sweep",
+            "maracas-trace",
+        ],
     ),
 ];
 

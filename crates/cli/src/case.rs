@@ -3,6 +3,7 @@
 //! `sim` and `run` will do.
 
 mod agreement;
+mod exact;
 mod limits;
 
 use crate::failure::{Failure, did_you_mean};
@@ -13,7 +14,7 @@ use maracas_core::memory::Memory;
 use maracas_core::params::{Params, Value};
 use maracas_core::{MAX_CORES, Program, Rate, Role, System, Vcpu, VcpuId};
 use maracas_scenario::Scenario;
-use maracas_scenario::taskset::TaskSet;
+use maracas_scenario::formats::{self, Format};
 use std::path::Path;
 
 /// On which machine.
@@ -162,18 +163,23 @@ impl Case {
             }
             Machine::Live => {
                 case.refuse_what_is_simulated_only()?;
+                case.refuse_too_heavy();
                 case.notes.extend(case.left_aside());
             }
         }
         Ok(case)
     }
 
-    /// The case of a bare task set, simulated.
+    /// The case of a bare task set, simulated; of this format, or of the one it looks like.
     ///
     /// # Errors
     /// Whatever is wrong in the file or on the command line.
-    pub(crate) fn tasks(file: &Path, overrides: &Overrides) -> Result<Self, Failure> {
-        let set = TaskSet::read(file).map_err(Failure::new)?;
+    pub(crate) fn tasks(
+        file: &Path,
+        format: Option<Format>,
+        overrides: &Overrides,
+    ) -> Result<Self, Failure> {
+        let set = formats::read(file, format).map_err(Failure::new)?;
         let name = overrides.policy.as_deref().ok_or_else(|| {
             Failure::new("a task set needs --policy NAME (`maracas policies` lists them)")
         })?;
@@ -184,7 +190,7 @@ impl Case {
         let (entry, mut params) = (policy(name)?, Params::new());
         set_params(&mut params, entry, &overrides.set)?;
         let (mut system, programs) = (set.system(cores), set.programs());
-        let mut names = (1..=set.tasks.len()).map(|number| format!("task{number}")).collect();
+        let mut names = set.names();
         let carriers = add_carriers(entry, &params, &mut system, &mut names);
         let mut case = Self {
             file: file.display().to_string(),
@@ -201,9 +207,10 @@ impl Case {
             seed: 1,
             verdict: Verdict::default(),
             set: overrides.set.iter().map(|(name, _)| name.clone()).collect(),
-            notes: Vec::new(),
+            notes: set.notes.clone(),
         };
         case.judge()?;
+        case.take_finer_ticks(&set);
         case.notes.extend(case.of_memory());
         Ok(case)
     }

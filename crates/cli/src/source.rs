@@ -2,6 +2,8 @@
 
 use crate::case::{Case, Machine, Overrides};
 use crate::failure::Failure;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use maracas_scenario::formats::Format;
 use std::path::{Path, PathBuf};
 
 /// A scenario or a task set.
@@ -10,10 +12,18 @@ pub(crate) struct Source {
     /// The scenario
     #[arg(conflicts_with = "taskset")]
     file: Option<PathBuf>,
-    /// A task set in place of a scenario: CSV with columns cost_us and period_us and, where
-    /// wanted, deadline_us and offset_us; needs --policy and --cores
+    /// A task set in place of a scenario: CSV with columns cost_us and period_us (docs/formats.md
+    /// has the others), or what rt-app, SimSo or SchedCAT read; needs --policy and --cores
     #[arg(long, value_name = "FILE")]
     taskset: Option<PathBuf>,
+    /// Format of the task set, where its name and its beginning mislead
+    #[arg(long, requires = "taskset", value_parser = format())]
+    format: Option<Format>,
+}
+
+/// A format by its name.
+pub(crate) fn format() -> impl TypedValueParser<Value = Format> {
+    PossibleValuesParser::new(Format::ALL.map(Format::name)).try_map(|name| name.parse::<Format>())
 }
 
 impl Source {
@@ -41,7 +51,7 @@ impl Source {
     pub(crate) fn case(&self, machine: Machine, overrides: &Overrides) -> Result<Case, Failure> {
         match (self.named()?, machine) {
             (("scenario", file), _) => Case::read(file, machine, overrides),
-            ((_, file), Machine::Sim) => Case::tasks(file, overrides),
+            ((_, file), Machine::Sim) => Case::tasks(file, self.format, overrides),
             ((_, file), Machine::Live) => {
                 let why = "a task set names no programs and can be simulated only";
                 Err(Failure::about(file.display(), why))
@@ -53,10 +63,12 @@ impl Source {
 /// Says where a task set belongs if one stands in the place of a scenario.
 ///
 /// # Errors
-/// Where the name ends in `.csv`.
+/// Where the name ends in `.csv`, `.json` or `.xml`.
 pub(crate) fn refuse_taskset(file: &Path) -> Result<(), Failure> {
-    if file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv")) {
-        let why = "this is no scenario; a task set goes to --taskset (of sim or check)";
+    let extension = file.extension().unwrap_or_default();
+    if ["csv", "json", "xml"].iter().any(|known| extension.eq_ignore_ascii_case(known)) {
+        let why = "this is no scenario; a task set goes to --taskset (of sim, check or tree; gantt \
+                   draws the --journal of sim)";
         return Err(Failure::about(file.display(), why));
     }
     Ok(())

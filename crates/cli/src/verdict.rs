@@ -113,7 +113,8 @@ fn core_text(case: &Case, core: &CoreVerdict, indent: &str) -> String {
         text += &match case.start.vcpus.iter().find(|spec| spec.id == vcpu) {
             Some(spec) => {
                 let reservation = spec.reservation;
-                let (budget, period) = (reservation.budget, reservation.period);
+                let [budget, period] =
+                    [reservation.budget, reservation.period].map(|time| case.in_nanos(time));
                 format!(" {} ({budget} every {period})", case.name(vcpu))
             }
             None => format!(" {}", case.name(vcpu)),
@@ -136,12 +137,13 @@ fn test_text(case: &Case, test: &TestResult, indent: &str) -> String {
             format!("{:<10} {} of {}  {sign}", test.test, Ppb(*value), Ppb(*bound))
         }
         Measure::Responses(list) => {
+            let time = |ticks| shown(case.in_nanos(ticks));
             let each: Vec<_> = list
                 .iter()
                 .map(|(vcpu, response, deadline)| {
                     let response =
-                        response.map_or("beyond".to_string(), |r| format!("{} of", shown(r)));
-                    format!("{} {response} {}", case.name(*vcpu), shown(*deadline))
+                        response.map_or("beyond".to_string(), |r| format!("{} of", time(r)));
+                    format!("{} {response} {}", case.name(*vcpu), time(*deadline))
                 })
                 .collect();
             if each.len() <= IN_A_LINE {
@@ -223,8 +225,8 @@ fn test_json(case: &Case, test: &TestResult) -> Value {
             let each = |(vcpu, response, deadline): &(VcpuId, Option<Duration>, Duration)| {
                 json!({
                     "vcpu": case.name(*vcpu),
-                    "response_ns": response.map(Duration::ticks),
-                    "deadline_ns": deadline.ticks(),
+                    "response_ns": response.map(|time| case.in_nanos(time).ticks()),
+                    "deadline_ns": case.in_nanos(*deadline).ticks(),
                 })
             };
             let list: Vec<_> = list.iter().map(each).collect();

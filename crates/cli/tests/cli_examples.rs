@@ -33,7 +33,7 @@ fn commands(head: &str) -> Vec<(Vec<String>, String)> {
                 if !remark.is_empty() {
                     remark.push(word);
                 } else if word.starts_with("--") || word.ends_with(".toml") || takes_value {
-                    takes_value = ["--set", "--until", "--policy"].contains(&word);
+                    takes_value = ["--set", "--until", "--policy", "--machine"].contains(&word);
                     arguments.push(word.to_string());
                 } else {
                     remark.push(word);

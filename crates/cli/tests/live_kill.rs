@@ -99,7 +99,38 @@ period = "11ms"
 jobs = "periodic"
 "#;
 
-const SCENARIOS: [&str; 2] = ["reservations.toml", "migrations.toml"];
+/// Three workers under RUN: one of them goes on on the other core with each of its jobs, and is
+/// taken from its core while it has more to run.
+const WORKERS: &str = r#"
+version = 1
+[platform]
+cores = 2
+[policy]
+name = "run"
+[[program]]
+name = "one"
+command = ["maracas", "work", "periodic", "--cost", "4600us"]
+output = "null"
+budget = "5ms"
+period = "10ms"
+jobs = "periodic"
+[[program]]
+name = "two"
+command = ["maracas", "work", "spin", "--threads", "2"]
+output = "null"
+budget = "5ms"
+period = "10ms"
+jobs = "periodic"
+[[program]]
+name = "three"
+command = ["sh", "-c", "trap '' TERM; while :; do :; done"]
+output = "null"
+budget = "5ms"
+period = "10ms"
+jobs = "periodic"
+"#;
+
+const SCENARIOS: [&str; 3] = ["reservations.toml", "migrations.toml", "workers.toml"];
 
 /// Draws the instants: xorshift64 (G. Marsaglia, 2003), so that a seed gives them again.
 struct Dice(u64);
@@ -128,13 +159,16 @@ fn enter() -> Option<Stage> {
     let stage = Stage::enter()?;
     stage.scratch.write(SCENARIOS[0], RESERVATIONS);
     stage.scratch.write(SCENARIOS[1], MIGRATIONS);
+    stage.scratch.write(SCENARIOS[2], WORKERS);
     Some(stage)
 }
 
-/// A run that is as old as `when`. Where another's run has the cores, it is waited for.
+/// A run that is as old as `when`; the scenarios take turns, whichever third is killed early. Where
+/// another's run has the cores, it is waited for.
 fn run_until(stage: &Stage, round: usize, duration: &str, when: Duration) -> Run {
     loop {
-        let mut run = stage.start(&[SCENARIOS[round % 2], "--json", "--duration", duration], &[]);
+        let file = SCENARIOS[(round + round / 3) % SCENARIOS.len()];
+        let mut run = stage.start(&[file, "--json", "--duration", duration], &[]);
         run.at(when);
         if !run.is_over() {
             return run;

@@ -1,5 +1,5 @@
-//! A program that does nothing but start threads wakes the agent with each of them; that must not
-//! cost its neighbours anything.
+//! A program that does nothing but start threads wakes the agent with each of them, and so does one
+//! that asks the control socket without end; that must not cost its neighbours anything.
 //!
 //! Needs a host where budgets are enforced in full (`maracas doctor`).
 
@@ -7,6 +7,9 @@ mod common;
 mod live;
 
 use live::{Stage, until};
+use maracas_core::control::{Message, Request, SOCKET_VARIABLE, VERSION};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
@@ -51,6 +54,55 @@ fn a_storm_of_threads_costs_its_neighbours_nothing() {
     assert!(percent < MOST, "{percent} %");
 }
 
+/// It must get its own budget too: before, its questions kept the agent busy until the kernel's
+/// fair server took the core for 50 ms, in which it ran on nobody's account and was never raised
+/// again.
+#[test]
+fn a_flood_of_questions_costs_its_neighbours_nothing() {
+    if env::var_os(PART).is_some() {
+        flood();
+    }
+    let Some(stage) = Stage::enter() else { return };
+    let own = env::current_exe().unwrap();
+    let flood = format!("[\"{}\", \"--exact\", \"{FLOOD}\"]", own.display());
+    let text = format!(
+        "version = 1\n[platform]\ncores = 2\n[policy]\nname = \"maracas\"\nbackground = \"off\"\n\
+         [[program]]\nname = \"flood\"\ncommand = {flood}\nenv = {{ {PART} = \"1\" }}\n\
+         output = \"null\"\nbudget = \"3ms\"\nperiod = \"10ms\"\ncore = 0\n\
+         [[program]]\nname = \"neighbour\"\ncommand = [\"maracas\", \"work\", \"spin\"]\n\
+         output = \"null\"\nbudget = \"4ms\"\nperiod = \"10ms\"\ncore = 0\n"
+    );
+    stage.scratch.write("flood.toml", &text);
+    let report = stage.start(&["flood.toml", "--json", "--duration", "4s"], &[]).report();
+    let own = report.task("flood").ns("foreground_ns");
+    eprintln!("the flood had {own} ns");
+    assert!(own > 0.9 * 400.0 * 3e6, "{own} ns of 400 budgets of 3 ms");
+    report.task("neighbour").got_its_budget();
+}
+
+/// Asks for the list as fast as it can, on eight connections.
+fn flood() -> ! {
+    let (mut hello, mut lists) = (Vec::new(), Vec::new());
+    Request::Hello { version: VERSION }.write(&mut hello).unwrap();
+    (0..800).for_each(|_| Request::List.write(&mut lists).unwrap());
+    let open = |_| {
+        let mut socket = UnixStream::connect(env::var_os(SOCKET_VARIABLE).unwrap()).unwrap();
+        socket.write_all(&hello).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        socket
+    };
+    let mut sockets: Vec<UnixStream> = (0..8).map(open).collect();
+    let mut piece = [0; 1 << 16];
+    loop {
+        for socket in &mut sockets {
+            // Less than a page is taken whole or not at all.
+            let _ = socket.write(&lists);
+            while socket.read(&mut piece).is_ok_and(|length| length > 0) {}
+        }
+    }
+}
+
+const FLOOD: &str = "a_flood_of_questions_costs_its_neighbours_nothing";
 const TEST: &str = "a_storm_of_threads_costs_its_neighbours_nothing";
 
 /// What the run's agent has taken so far.

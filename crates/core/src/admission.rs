@@ -61,6 +61,11 @@ pub struct Verdict {
     /// jobs, say); empty where it can. One that begins with the name of a parameter says that its
     /// value cannot be: bad input, wherever the value came from.
     pub objections: Vec<String>,
+    /// How much of a job's work may be undone at its deadline though everything was admitted and
+    /// every job stays within its budget, because a policy's own budgets are rounded to whole
+    /// ticks; zero where they are whole. See
+    /// [`Claims::no_miss_when_admitted`](crate::contract::Claims::no_miss_when_admitted).
+    pub tolerance: Duration,
 }
 
 impl Verdict {

@@ -449,8 +449,10 @@ pub struct Claims {
     /// No core idles while an admitted VCPU is runnable anywhere (global), or on that core
     /// (partitioned).
     pub work_conserving: bool,
-    /// No admitted task set misses a deadline when every job stays within its budget. With default
-    /// parameters: what an option gives up is said where it stands.
+    /// No job of an admitted task set has more work undone at its deadline than the verdict's
+    /// [`tolerance`](Verdict::tolerance) says, which is nothing wherever budgets are whole ticks,
+    /// when every job stays within its budget. With default parameters: what an option gives up is
+    /// said where it stands.
     pub no_miss_when_admitted: bool,
 }
 

@@ -124,7 +124,9 @@ impl<'a> Council<'a> {
             match self.brain.try_lock() {
                 Ok(mut brain) => {
                     self.unseen.store(false, Ordering::SeqCst);
-                    brain.round(core);
+                    let called = brain.round(core);
+                    drop(brain);
+                    called.iter().for_each(|core| self.bells[usize::from(core.0)].ring());
                 }
                 Err(TryLockError::WouldBlock) => return,
                 // Another agent panicked in there: the run is ending.

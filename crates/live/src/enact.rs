@@ -18,6 +18,7 @@
 pub(crate) mod births;
 pub(crate) mod brake;
 mod clocks;
+mod dispatch;
 mod ranks;
 mod stints;
 
@@ -28,6 +29,7 @@ use crate::machine::Means;
 use crate::machine::vcpu::{Live, Post};
 use crate::perf::Switches;
 use brake::Brakes;
+use dispatch::Dispatches;
 use maracas_core::contract::{End, Grant, Line, Mark, Mode, Refused};
 use maracas_core::{CoreId, Duration, Event, Instant, VcpuId};
 use ranks::Ranks;
@@ -66,11 +68,14 @@ pub(crate) struct Core {
     /// The first thing that the host refused.
     pub(crate) trouble: Option<io::Error>,
     look_at: Instant,
+    /// When this core's own agent must look, whatever others do here meanwhile: it beats then.
+    pulse_at: Instant,
     ranks: Ranks,
     means: Means,
     /// When the clocks were read last, where there are no events.
     looked_at: Instant,
     tracker: Tracker,
+    dispatches: Dispatches,
     clock: Clock,
 }
 
@@ -105,8 +110,10 @@ impl Core {
             wake_at: Instant::NEVER,
             trouble: None,
             look_at: Instant::NEVER,
+            pulse_at: Instant::ZERO,
             ranks: Ranks::default(),
             tracker: Tracker::new(switches),
+            dispatches: Dispatches::default(),
             clock,
         })
     }
@@ -149,9 +156,15 @@ impl Core {
     }
 
     /// The events of these VCPUs fired: stops who is spent, at once. `look` at all that may run
-    /// where no event told (the alarm rang).
+    /// where no event told (the alarm rang). Called by this core's own agent alone.
     pub(crate) fn enforce(&mut self, fired: &[VcpuId], look: bool) {
         if look {
+            let now = self.clock.now();
+            self.pulse_at = now.saturating_add(PULSE);
+            if fired.is_empty() && now < self.look_at {
+                // It rang for a decision, or for the pulse: nobody's budget can be spent.
+                return self.set_alarm();
+            }
             self.hear_again();
         }
         for index in 0..self.bodies.len() {
@@ -160,6 +173,7 @@ impl Core {
             let mut armed_ns = None;
             if has_fired {
                 armed_ns = body.fired();
+                body.is_done = false;
                 // It ran just now, whatever the last record said.
                 if !body.is_runnable() {
                     body.suppose_runnable();
@@ -188,7 +202,8 @@ impl Core {
     pub(crate) fn judge(&mut self) {
         let (id, brakes) = (self.id, self.without_brakes == 0);
         for body in &mut self.bodies {
-            let frozen = brakes && body.is_runnable();
+            // Freezing who is about to block would wake him up again; the tripwire stands.
+            let frozen = brakes && body.is_runnable() && !body.is_done;
             body.want = if frozen { Post::Frozen } else { Post::Watched };
         }
         let line = std::mem::take(&mut self.line);
@@ -282,10 +297,12 @@ impl Core {
         self.set_alarm();
     }
 
-    /// Lets the agent of this core look at `look_at` or `wake_at`, whichever comes first.
+    /// Lets the agent of this core look at `look_at`, `wake_at` or `pulse_at`, whichever comes
+    /// first. The pulse stays where it is: an agent of another core that decides for this one many
+    /// times a second would put it off for ever, and the guardian takes an agent that does not
+    /// beat for dead.
     pub(crate) fn set_alarm(&mut self) {
-        let pulse = self.clock.now().saturating_add(PULSE);
-        let at = self.look_at.min(self.wake_at).min(pulse);
+        let at = self.look_at.min(self.wake_at).min(self.pulse_at);
         if let Err(error) = self.alarm.set(self.clock.monotonic_ns(at)) {
             self.trouble.get_or_insert(error);
         }
@@ -332,6 +349,7 @@ impl Core {
         result = result.and(body.brake.refusal());
         if !matches!(post, Post::Foreground(_)) {
             result = result.and(body.settle());
+            self.dispatches.stopped(id);
         }
         body.post = post;
         body.frozen_from = mode;

@@ -357,12 +357,12 @@ fn start_agent<'scope>(
     let own = lock(&council.cores[usize::from(core.0)]);
     let (hardware, brakes) = (own.hardware, Arc::clone(&own.brakes));
     drop(own);
+    let fifo = mailbox.means.fifo;
     let brake = move || {
         if brakes.live().is_err() {
             mailbox.stop();
         }
     };
-    let fifo = mailbox.means.fifo;
     start_real_time(scope, format!("brake-{core}"), hardware, fifo, brake)?;
     let agent = move || {
         let lived = catch_unwind(AssertUnwindSafe(|| council.live(core)));

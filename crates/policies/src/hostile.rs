@@ -28,6 +28,7 @@ const VARIANTS: &[(&str, &[(&str, &str)])] = &[
     ("p-rm", &[("packing", "wfd"), ("admission", "rta"), ("enforcement", "precise")]),
     ("p-rm", &[("admission", "none")]),
     ("qps", &[("packing", "wfd"), ("enforcement", "none")]),
+    ("qps", &[("packing", "wfd"), ("enforcement", "precise")]),
     ("qps", &[("packing", "bfd"), ("split", "fixed"), ("master", "fixed")]),
     ("run", &[("packing", "wfd"), ("enforcement", "none")]),
     ("run", &[("packing", "bfd"), ("rounding", "tolerate"), ("enforcement", "precise")]),

@@ -30,6 +30,7 @@ macro_rules! policies {
 
 policies! {
     // new-policy: one word a line, alphabetical.
+    dp_wrap
     g_edf
     maracas
     p_edf
@@ -37,9 +38,10 @@ policies! {
     qps
     round_robin
     run
+    u_edf
 }
 
-pub use qps::{ExecutionSet, SetItem, processor_hierarchy};
+pub use qps::qps_tree;
 pub use run::run_tree;
 
 /// Every policy that users may name: by itself, then with MemGuard around it.

@@ -2,7 +2,21 @@
 //! processor hierarchy.
 
 use alloc::vec::Vec;
-use maracas_core::{CoreId, Rate, VcpuId};
+use maracas_core::admission::Verdict;
+use maracas_core::params::Params;
+use maracas_core::{CoreId, Rate, System, VcpuId};
+
+/// Builds the tree of a policy; fails with the verdict where the policy would refuse the system.
+pub type Build = fn(&System, &Params) -> Result<Tree, Verdict>;
+
+/// The policies that have a tree, by the names that users write.
+pub static BUILDERS: &[(&str, Build)] = &[("qps", crate::qps_tree), ("run", crate::run_tree)];
+
+/// The tree that the policy `name` makes of `system`; `None` for a policy without one.
+pub fn of(name: &str, system: &System, params: &Params) -> Option<Result<Tree, Verdict>> {
+    let (_, build) = BUILDERS.iter().find(|(policy, _)| *policy == name)?;
+    Some(build(system, params))
+}
 
 /// The structure that an optimal scheduler made of a task set.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,10 +39,12 @@ pub struct Subsystem {
 pub struct Node {
     /// What it is.
     pub kind: Kind,
-    /// How often the set was reduced before this came to be; 0 for what holds tasks.
+    /// How often the task set was reduced before this came to be, or how deep masters stand within
+    /// masters below it; 0 for tasks and for what holds nothing but tasks.
     pub level: u32,
     /// The share of one core that it receives. What a server has above the sum of its children is
-    /// idle time that it was given.
+    /// idle time that it was given. A set below a master asks for more than its core: for what
+    /// the master receives.
     pub rate: Rate,
     /// What it serves, by decreasing rate where it was packed.
     pub children: Vec<Self>,
@@ -74,5 +90,27 @@ impl Node {
         for child in &self.children {
             child.walk(see);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use maracas_core::{Duration, Vcpu};
+
+    #[test]
+    fn policies_with_a_tree_are_policies_and_count_its_levels() {
+        let ticks = Duration::from_ticks;
+        let tasks = (0..3).map(|id| Vcpu::new(id, ticks(2), ticks(3)).periodic()).collect();
+        let (system, params) = (System::new(2, tasks), Params::new());
+        for (name, build) in BUILDERS {
+            let tree = of(name, &system, &params).map(Result::unwrap);
+            assert_eq!(tree, build(&system, &params).ok());
+            let entry = crate::find(name).unwrap();
+            let figures = (entry.build)(&system, &params).ok().unwrap().figures();
+            let levels = figures.iter().find(|figure| figure.name == "levels").unwrap().value;
+            assert_eq!(tree.map(|tree| tree.depth()), Some(levels as u32), "{name}");
+        }
+        assert_eq!(of("g-edf", &system, &params), None);
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::Experiment;
 use crate::figure::Figure;
+pub use crate::figure::number;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -51,13 +52,6 @@ impl Serialize for Cell {
             Self::Missing => serializer.serialize_none(),
         }
     }
-}
-
-/// `value` with `decimals` decimals, and no minus before a zero.
-pub fn number(value: f64, decimals: usize) -> String {
-    let text = format!("{value:.decimals$}");
-    let zero = text.chars().all(|c| matches!(c, '-' | '0' | '.'));
-    if zero { text.trim_start_matches('-').into() } else { text }
 }
 
 /// `fraction` as a percentage with its sign: `+3.1 %`.

@@ -1,6 +1,6 @@
 //! Where experiments run their scenarios.
 
-use crate::{Error, Run, pool};
+use crate::{Costs, Error, Run, pool};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -28,6 +28,7 @@ pub struct Lab<'a> {
     begun: AtomicUsize,
     done: AtomicUsize,
     setups: Mutex<Vec<Setup>>,
+    costs: Option<Costs>,
 }
 
 impl<'a> Lab<'a> {
@@ -47,7 +48,21 @@ impl<'a> Lab<'a> {
             begun: AtomicUsize::new(0),
             done: AtomicUsize::new(0),
             setups: Mutex::new(Vec::new()),
+            costs: None,
         }
+    }
+    /// The same with costs of scheduling primitives that were just measured.
+    #[must_use]
+    pub fn with_costs(mut self, costs: Costs) -> Self {
+        self.costs = Some(costs);
+        self
+    }
+    /// The costs of scheduling primitives: those given, else those recorded for the documents.
+    ///
+    /// # Errors
+    /// Where the recorded ones cannot be read.
+    pub fn costs(&self) -> Result<Costs, Error> {
+        self.costs.clone().map_or_else(Costs::recorded, Ok)
     }
     /// How many seeds an experiment shall take that by itself takes `usual`.
     pub fn seeds(&self, usual: usize) -> usize {
@@ -59,12 +74,17 @@ impl<'a> Lab<'a> {
     /// The first that cannot be read or is refused, by its name.
     pub fn run(&self, setups: &[Setup]) -> Result<Vec<Run>, Error> {
         self.setups().extend_from_slice(setups);
-        self.begun.fetch_add(setups.len(), Ordering::Relaxed);
+        self.map(setups, Run::of).into_iter().collect()
+    }
+    /// Does `work` on all of `items`, several at once; what comes out stands in their order. For
+    /// experiments on task sets, which are no scenarios.
+    pub fn map<T: Sync, R: Send>(&self, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+        self.begun.fetch_add(items.len(), Ordering::Relaxed);
         let done = || {
             let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
             (self.progress)(done, self.begun.load(Ordering::Relaxed));
         };
-        pool::map(setups, self.jobs, &done, Run::of).into_iter().collect()
+        pool::map(items, self.jobs, &done, work)
     }
     /// Runs one.
     ///

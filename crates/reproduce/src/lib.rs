@@ -7,8 +7,8 @@
 //! model: an experiment is a list of scenario files, which `maracas sim` runs just as well, and
 //! what is read off their reports. No clock, no file, no output either: whoever calls writes.
 //!
-//! This room stands above `policies`, `sim`, `scenario` and `trace`, which it imports, and below
-//! the command line.
+//! This room stands above `policies`, `sim`, `scenario`, `trace` and `sweep`, which it imports, and
+//! below the command line.
 //!
 //! # An experiment
 //! * *Calibrates* where a free parameter was fitted to the published numbers that it is then held
@@ -20,17 +20,18 @@
 #![forbid(unsafe_code)]
 
 pub mod document;
-pub mod figure;
+mod ecrts15;
 pub mod findings;
 mod lab;
 mod maracas;
 mod memguard;
 mod pool;
 mod run;
-pub mod stats;
 
+pub use ecrts15::Costs;
 pub use findings::Findings;
 pub use lab::{Lab, Setup};
+pub use maracas_sweep::{figure, stats};
 pub use run::Run;
 
 use std::fmt;
@@ -54,6 +55,13 @@ pub struct Experiment {
     pub run: fn(&Lab<'_>) -> Result<Findings, Error>,
 }
 
+impl Experiment {
+    /// The word for its paper, with which its name begins.
+    pub fn paper(&self) -> &'static str {
+        self.name.split('-').next().unwrap_or(self.name)
+    }
+}
+
 /// Whether anything was fitted to the numbers that an experiment is held against.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -74,7 +82,8 @@ impl Kind {
 }
 
 /// The experiments of each paper.
-const PAPERS: &[&[Experiment]] = &[maracas::EXPERIMENTS, memguard::EXPERIMENTS];
+const PAPERS: &[&[Experiment]] =
+    &[maracas::EXPERIMENTS, memguard::EXPERIMENTS, ecrts15::EXPERIMENTS];
 
 /// Every experiment, in the order of the papers.
 pub fn experiments() -> impl Iterator<Item = &'static Experiment> {

@@ -97,6 +97,11 @@ pub(crate) fn read_text(path: &Path) -> Result<String, Error> {
     })
 }
 
+/// `1 task`, `2 tasks`.
+pub(crate) fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
 /// What the user wrote, cut where it is too long to repeat.
 pub(crate) fn quoted(text: &str) -> String {
     const LONGEST: usize = 40;

@@ -12,7 +12,7 @@ pub struct Keys {
     pub open: bool,
 }
 
-const fn closed(table: &'static str, keys: &'static [&'static str]) -> Keys {
+pub(crate) const fn closed(table: &'static str, keys: &'static [&'static str]) -> Keys {
     Keys { table, keys, open: false }
 }
 

@@ -1,25 +1,31 @@
 //! Scenario files: what a user writes about a system, read into what the machines take.
 //!
 //! Here stand the TOML reader ([`Scenario`]), the platforms and programs that it knows by name
-//! ([`presets`], data files under `data/`), the mix of memory requestors ([`mix`]), the task-set
-//! table ([`taskset`]) and the search for the smallest change that would be admitted ([`suggest`]).
+//! ([`presets`], data files under `data/`), the mix of memory requestors ([`mix`]), sweep files
+//! ([`sweep`]), bare task sets ([`taskset`]), drawn at random ([`generate`]) or read and written in
+//! the formats of other tools ([`formats`]), and the search for the smallest change that would be
+//! admitted ([`suggest`]).
 //! Here never stands a policy, a machine or a schedulability test: what a policy's parameters mean
-//! and whether a system is admitted is asked of others. This crate imports `maracas-core` and a
-//! TOML parser only.
+//! and whether a system is admitted is asked of others. This crate imports `maracas-core` and
+//! parsers of TOML, JSON and XML only.
 //!
 //! Every error is one line with file, line and column, and says the way out ([`Error`]). The
 //! reference for users is `docs/scenario.md`, the JSON Schema is `scenario.schema.json`; tests hold
-//! both to [`keys::TABLES`].
+//! both to [`keys::TABLES`]. That of task sets and overhead tables is `docs/formats.md`, whose
+//! examples tests read.
 #![forbid(unsafe_code)]
 
 mod cursor;
 mod error;
+pub mod formats;
+pub mod generate;
 pub mod keys;
 pub mod mix;
 pub mod presets;
 mod read;
 mod scenario;
 pub mod suggest;
+pub mod sweep;
 pub mod taskset;
 
 pub use error::{Error, Location};

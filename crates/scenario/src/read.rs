@@ -106,7 +106,7 @@ fn policy(root: &Table<'_>, places: &mut Places) -> Result<PolicySpec, Error> {
     Ok(spec)
 }
 
-fn param(field: &Field<'_>) -> Result<Value, Error> {
+pub(crate) fn param(field: &Field<'_>) -> Result<Value, Error> {
     match field.value() {
         DeValue::String(text) => Ok(Value::Text(text.to_string())),
         DeValue::Boolean(flag) => Ok(Value::Flag(*flag)),
@@ -159,7 +159,7 @@ fn run(root: &Table<'_>) -> Result<Run, Error> {
     Ok(run)
 }
 
-fn overheads(root: &Table<'_>) -> Result<Overheads, Error> {
+pub(crate) fn overheads(root: &Table<'_>) -> Result<Overheads, Error> {
     let Some(table) = root.table("overheads", &keys::OVERHEADS)? else {
         return Ok(Overheads::default());
     };

@@ -1,6 +1,7 @@
 //! Everything that can be wrong with an input has its own sentence at its own place.
 
 use maracas_scenario::Scenario;
+use maracas_scenario::formats::{self, Format, overheads};
 use maracas_scenario::mix::Mix;
 use maracas_scenario::taskset::TaskSet;
 use std::collections::BTreeSet;
@@ -97,4 +98,24 @@ fn bad_mixes_are_refused_with_their_own_sentence() {
 #[test]
 fn bad_task_sets_are_refused_with_their_own_sentence() {
     check("bad_tasksets.txt", 18, |text| TaskSet::parse(text, "x").err());
+}
+
+#[test]
+fn bad_workloads_of_rt_app_are_refused_with_their_own_sentence() {
+    check("bad_rt_app.txt", 40, |text| formats::parse(text, "x", Format::RtApp).err());
+}
+
+#[test]
+fn bad_files_of_simso_are_refused_with_their_own_sentence() {
+    check("bad_simso.txt", 25, |text| formats::parse(text, "x", Format::SimSo).err());
+}
+
+#[test]
+fn bad_sets_of_schedcat_are_refused_with_their_own_sentence() {
+    check("bad_schedcat.txt", 18, |text| formats::parse(text, "x", Format::SchedCat).err());
+}
+
+#[test]
+fn bad_overhead_tables_are_refused_with_their_own_sentence() {
+    check("bad_overheads.txt", 14, |text| overheads::Table::parse(text, "x").err());
 }

@@ -7,6 +7,9 @@
 //! * `log-uniform`: between 1 and 100 ms at 1 us grain (Emberson, Stafford, Davis, WATERS 2010), so
 //!   that they hardly ever do.
 //!
+//! Where packing finds room for all, `run` and `qps` do what `p-edf` does. So they run once more at
+//! U = m exactly (`full`, automotive periods), where their servers are at work.
+//!
 //! Each policy runs with nothing observed (`counters`), with the journal, with the table that the
 //! command ends with, and with table, journal and Perfetto trace; the bytes go to a sink.
 //!
@@ -55,6 +58,30 @@ fn taskset(kind: &str, tasks: u32, cores: usize) -> (System, Vec<Program>) {
     (System::new(cores, vcpus.collect()), programs)
 }
 
+/// Automotive periods, and utilisations that are multiples of 1/1024 and sum to the cores. A tick
+/// here is such that every budget is a whole number of them.
+fn full_taskset(tasks: u32, cores: usize) -> (System, Vec<Program>) {
+    let mut state = 1;
+    let weights: Vec<f64> = (0..tasks).map(|_| 0.5 + uniform(&mut state)).collect();
+    let (all, sum) = (1_024 * cores as u64, weights.iter().sum::<f64>());
+    let mut shares: Vec<u64> =
+        weights.iter().map(|weight| (all as f64 * weight / sum) as u64).collect();
+    let missing = all - shares.iter().sum::<u64>();
+    shares.iter_mut().take(missing as usize).for_each(|share| *share += 1);
+    let vcpus = (0..tasks).zip(shares).map(|(id, share)| {
+        // A millisecond is 1024 * 1000 ticks.
+        let thousandths = period("automotive", id, &mut state).ticks() / 1_000;
+        let [budget, period] = [share, 1_024].map(|part| Duration::from_ticks(part * thousandths));
+        Vcpu::new(id, budget, period).periodic()
+    });
+    let vcpus: Vec<Vcpu> = vcpus.collect();
+    let program = |vcpu: &Vcpu| {
+        Program::new(vcpu.id, Workload::Periodic { cost: Cost::Fixed(vcpu.reservation.budget) })
+    };
+    let programs = vcpus.iter().map(program).collect();
+    (System::new(cores, vcpus), programs)
+}
+
 fn simulate<O: Observer>(
     policy: &str,
     system: &System,
@@ -99,47 +126,56 @@ fn header(policy: &str, system: &System) -> Header {
 }
 
 fn throughput(criterion: &mut Criterion) {
-    for (kind, tasks, cores) in [
-        ("automotive", 20, 4),
-        ("log-uniform", 20, 4),
-        ("automotive", 100, 16),
-        ("log-uniform", 100, 16),
-    ] {
-        let (system, programs) = taskset(kind, tasks, cores);
-        let mut group = criterion.benchmark_group(format!("{tasks} on {cores}, {kind}"));
-        for policy in ["p-edf", "g-edf", "p-rm"] {
-            let jobs = simulate(policy, &system, &programs, &mut ()).released;
-            group.throughput(Throughput::Elements(jobs));
-            group.bench_function(BenchmarkId::new(policy, "counters"), |bencher| {
-                bencher.iter(|| simulate(policy, &system, &programs, &mut ()));
-            });
-            group.bench_function(BenchmarkId::new(policy, "journal"), |bencher| {
-                bencher.iter(|| {
-                    let mut journal = Journal(Recorder::new(&header(policy, &system)), 0);
-                    simulate(policy, &system, &programs, &mut journal);
-                    journal.1
-                });
-            });
-            group.bench_function(BenchmarkId::new(policy, "table"), |bencher| {
-                bencher.iter(|| {
-                    let mut metrics = Metrics::new(&header(policy, &system));
-                    simulate(policy, &system, &programs, &mut metrics);
-                    metrics.report(HORIZON)
-                });
-            });
-            group.bench_function(BenchmarkId::new(policy, "table, journal and trace"), |bencher| {
-                bencher.iter(|| {
-                    let header = header(policy, &system);
-                    let journal = Journal(Recorder::new(&header), 0);
-                    let trace = Writer::new(&header, std::io::sink());
-                    let mut all = (Metrics::new(&header), (journal, trace));
-                    simulate(policy, &system, &programs, &mut all);
-                    all.0.report(HORIZON)
-                });
-            });
+    for (tasks, cores) in [(20, 4), (100, 16)] {
+        for kind in ["automotive", "log-uniform"] {
+            let set = taskset(kind, tasks, cores);
+            let policies = ["p-edf", "g-edf", "p-rm", "run", "qps"];
+            measure(criterion, &format!("{tasks} on {cores}, {kind}"), &set, &policies);
         }
-        group.finish();
+        let set = full_taskset(tasks, cores);
+        measure(criterion, &format!("{tasks} on {cores}, full"), &set, &["run", "qps"]);
     }
+}
+
+fn measure(
+    criterion: &mut Criterion,
+    name: &str,
+    (system, programs): &(System, Vec<Program>),
+    policies: &[&str],
+) {
+    let mut group = criterion.benchmark_group(name);
+    for policy in policies {
+        let jobs = simulate(policy, system, programs, &mut ()).released;
+        group.throughput(Throughput::Elements(jobs));
+        group.bench_function(BenchmarkId::new(*policy, "counters"), |bencher| {
+            bencher.iter(|| simulate(policy, system, programs, &mut ()));
+        });
+        group.bench_function(BenchmarkId::new(*policy, "journal"), |bencher| {
+            bencher.iter(|| {
+                let mut journal = Journal(Recorder::new(&header(policy, system)), 0);
+                simulate(policy, system, programs, &mut journal);
+                journal.1
+            });
+        });
+        group.bench_function(BenchmarkId::new(*policy, "table"), |bencher| {
+            bencher.iter(|| {
+                let mut metrics = Metrics::new(&header(policy, system));
+                simulate(policy, system, programs, &mut metrics);
+                metrics.report(HORIZON)
+            });
+        });
+        group.bench_function(BenchmarkId::new(*policy, "table, journal and trace"), |bencher| {
+            bencher.iter(|| {
+                let header = header(policy, system);
+                let journal = Journal(Recorder::new(&header), 0);
+                let trace = Writer::new(&header, std::io::sink());
+                let mut all = (Metrics::new(&header), (journal, trace));
+                simulate(policy, system, programs, &mut all);
+                all.0.report(HORIZON)
+            });
+        });
+    }
+    group.finish();
 }
 
 fn short() -> Criterion {

@@ -80,6 +80,8 @@ pub(crate) struct Demand {
     /// Releases of the jobs released and not completed.
     pending: VecDeque<Instant>,
     releases: Stream,
+    /// Sporadic jobs are released at whole nanoseconds, however finely an exact study divides time.
+    ticks_per_ns: u64,
     /// The core that it runs on; `NONE` = waits.
     pub(crate) on: u32,
     /// The core that it ran on last.
@@ -151,7 +153,9 @@ impl Demands {
             assert!(!vcpu.reservation.period.is_zero(), "{} has a period of zero", vcpu.id);
             let there = arrival(vcpu.id, programs) == Instant::ZERO;
             let standing = if there { Standing::In } else { Standing::Away };
-            vcpus[vcpu.id.0 as usize] = Demand::new(vcpu, standing, seed);
+            let demand = &mut vcpus[vcpu.id.0 as usize];
+            *demand = Demand::new(vcpu, standing, seed);
+            demand.ticks_per_ns = system.ticks_per_ns;
         }
         let mut threads = Vec::with_capacity(programs.len());
         for (id, program) in programs.iter().enumerate() {
@@ -474,6 +478,7 @@ impl Demand {
             completed: 0,
             pending: VecDeque::new(),
             releases: Stream::new(seed, Purpose::Release, vcpu.id.0, 0),
+            ticks_per_ns: 1,
             on: NONE,
             last: NONE,
             line: NONE,
@@ -513,9 +518,7 @@ impl Demand {
     fn first_release(&mut self) -> Duration {
         match self.vcpu.arrival {
             Arrival::Periodic { offset } => offset,
-            Arrival::Sporadic => {
-                self.releases.uniform(Duration::ZERO, self.vcpu.reservation.period)
-            }
+            Arrival::Sporadic => self.whole_ns(Duration::ZERO, self.vcpu.reservation.period),
             Arrival::None => unreachable!("job programs need a VCPU that releases jobs"),
         }
     }
@@ -524,9 +527,15 @@ impl Demand {
     fn next_gap(&mut self) -> Duration {
         let period = self.vcpu.reservation.period;
         if self.vcpu.arrival == Arrival::Sporadic {
-            self.releases.uniform(period, period * 2)
+            self.whole_ns(period, period * 2)
         } else {
             period
         }
+    }
+    /// A number of whole nanoseconds, uniform between `low` and `high`.
+    fn whole_ns(&mut self, low: Duration, high: Duration) -> Duration {
+        let ns = self.ticks_per_ns;
+        let [low, high] = [low.ticks().div_ceil(ns), high.ticks() / ns];
+        self.releases.uniform(Duration::from_ticks(low), Duration::from_ticks(high)) * ns
     }
 }

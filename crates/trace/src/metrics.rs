@@ -32,6 +32,7 @@
 
 mod controller;
 mod cores;
+mod dispatch;
 mod summary;
 mod task;
 #[cfg(test)]
@@ -41,6 +42,7 @@ mod windows;
 use self::controller::Totals;
 use self::cores::CoreTime;
 pub(crate) use self::cores::has_memory_marks;
+use self::dispatch::Dispatches;
 use self::task::Task;
 use crate::Report;
 use crate::report::{FigureReport, MemoryReport};
@@ -60,6 +62,10 @@ pub fn figure_note(at: Instant, figure: &Figure) -> Record {
 
 /// The key of the journal note that keeps what the memory controller counted ([`memory_note`]).
 const MEMORY: &str = "memory";
+
+/// The key of the journal note of a dispatch: the core, the latency in nanoseconds and, where it
+/// was measured only until everything had been set, `enacted`. The live machine writes them.
+const DISPATCH: &str = "dispatch";
 
 /// The journal record that keeps what the memory controller counted of the whole run.
 #[must_use]
@@ -81,6 +87,7 @@ pub struct Metrics {
     memory: Option<MemoryReport>,
     controller: Totals,
     figures: Vec<FigureReport>,
+    dispatches: Dispatches,
 }
 
 impl Metrics {
@@ -96,6 +103,7 @@ impl Metrics {
             memory: None,
             controller: Totals::default(),
             figures: Vec::new(),
+            dispatches: Dispatches::default(),
         };
         for (place, vcpu) in header.system.vcpus.iter().enumerate() {
             let task = metrics.task(vcpu.id);
@@ -148,6 +156,7 @@ impl Metrics {
                     self.memory(&counted);
                 }
             }
+            Record::Note { key, text, .. } if key == DISPATCH => self.dispatches.read(text),
             Record::Note { .. } => {}
             Record::End(at) => return Some(*at),
         }

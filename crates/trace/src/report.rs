@@ -53,6 +53,42 @@ pub struct Report {
     /// What the policy counted of its own doings.
     #[serde(default)]
     pub figures: Vec<FigureReport>,
+    /// How long dispatches took; `null` where none was measured, as in simulation.
+    #[serde(default)]
+    pub dispatch: Option<DispatchReport>,
+}
+
+/// How long it took from the nominal instant of what a decision answers until a thread of the VCPU
+/// that the decision put first on a core was switched in there.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DispatchReport {
+    /// How many were measured.
+    pub count: u64,
+    /// How many of them only until everything had been set, for want of switch records.
+    pub enacted: u64,
+    /// Median.
+    pub latency_p50_ns: u64,
+    /// 99th percentile, by nearest rank.
+    pub latency_p99_ns: u64,
+    /// The longest.
+    pub latency_max_ns: u64,
+    /// The same of each core on which there were any.
+    pub cores: Vec<CoreDispatchReport>,
+}
+
+/// How long dispatches took on one core.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CoreDispatchReport {
+    /// The core's number.
+    pub core: u16,
+    /// How many were measured.
+    pub count: u64,
+    /// Median.
+    pub latency_p50_ns: u64,
+    /// 99th percentile, by nearest rank.
+    pub latency_p99_ns: u64,
+    /// The longest.
+    pub latency_max_ns: u64,
 }
 
 /// What a VCPU did in one mode, by the counters' names. All 0 where the machine cannot count.

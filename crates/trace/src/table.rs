@@ -2,7 +2,7 @@
 
 mod memory;
 
-use crate::report::{CoreReport, Delivered, Report, TaskReport};
+use crate::report::{CoreDispatchReport, CoreReport, Delivered, Report, TaskReport};
 use std::fmt::Write as _;
 use std::io;
 
@@ -62,6 +62,7 @@ pub fn write(report: &Report, style: Style, out: &mut impl io::Write) -> io::Res
     for core in &report.cores {
         writeln!(out, "{}", core_line(core, report.duration_ns, columns))?;
     }
+    dispatches(report, columns, out)?;
     memory::write(report, paint, columns, out)?;
     closing(report, out)
 }
@@ -215,6 +216,25 @@ fn core_line(core: &CoreReport, duration_ns: u64, columns: usize) -> String {
     if full.len() <= columns { full } else { line("foregr", "backgr", " ") }
 }
 
+fn dispatches(report: &Report, columns: usize, out: &mut impl io::Write) -> io::Result<()> {
+    let Some(dispatch) = &report.dispatch else { return Ok(()) };
+    let said = |count, p50: u64, p99: u64| {
+        let (p50, p99) = (time(p50 as f64), time(p99 as f64));
+        format!("{} p50 {p50} p99 {p99}", counted(count, "dispatch"))
+    };
+    let all = said(dispatch.count, dispatch.latency_p50_ns, dispatch.latency_p99_ns);
+    let of = |core: &CoreDispatchReport| {
+        let said = said(core.count, core.latency_p50_ns, core.latency_p99_ns);
+        format!("core{} {said}", core.core)
+    };
+    let mut items = vec![all];
+    items.extend(dispatch.cores.iter().map(of));
+    if dispatch.enacted > 0 {
+        items.push(format!("{} of them measured up to the enactment only", dispatch.enacted));
+    }
+    wrapped("latency: ", &items, columns).iter().try_for_each(|line| writeln!(out, "{line}"))
+}
+
 fn closing(report: &Report, out: &mut impl io::Write) -> io::Result<()> {
     let total = &report.total;
     let mut text = format!("{} of {}", time(report.duration_ns as f64), report.policy);
@@ -236,6 +256,7 @@ fn counted(number: u64, what: &str) -> String {
     let plural = match (number, what.ends_with('s')) {
         (1, _) => "",
         (_, true) => "es",
+        _ if what.ends_with('h') => "es",
         (_, false) => "s",
     };
     format!("{number} {what}{plural}")

@@ -10,11 +10,14 @@
 mod deadline;
 mod groups;
 mod ours;
+pub(crate) mod primitives;
 mod quota;
 mod report;
 mod switches;
 mod target;
 mod windows;
+
+pub(crate) use primitives::{Args as PrimitivesArgs, primitives};
 
 use crate::failure::{Answer, Failure, Outcome};
 use crate::output;

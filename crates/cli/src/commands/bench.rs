@@ -7,10 +7,12 @@ use crate::failure::Outcome;
 #[derive(clap::Subcommand, Debug)]
 pub(crate) enum Bench {
     Enforce(bench::Args),
+    Primitives(bench::PrimitivesArgs),
 }
 
 pub(super) fn run(bench: &Bench) -> Outcome {
     match bench {
         Bench::Enforce(args) => bench::enforce(args),
+        Bench::Primitives(args) => bench::primitives(args),
     }
 }

@@ -7,6 +7,7 @@ use crate::observe::Watch;
 use crate::output::{self, Pending};
 use crate::source::refuse_taskset;
 use crate::{results, verdict};
+use maracas_core::journal::Reader;
 use maracas_core::{Duration, Instant};
 use maracas_trace::gantt::{Chart, Rows, TextStyle};
 use std::path::PathBuf;
@@ -70,8 +71,12 @@ pub(super) fn run(args: &Args) -> Outcome {
         }
     };
     let fail = |why: &dyn std::fmt::Display| Failure::about(args.file.display(), why);
-    let chart = Chart::from_journal(&journal, from, Some(to)).map_err(|error| fail(&error))?;
-    let end = chart.journal_end();
+    let (header, _) = Reader::open(&journal).map_err(|error| fail(&error))?;
+    let scale = header.system.ticks_per_ns.max(1);
+    let ticks = |at: Instant| Instant::from_ticks(at.ticks().saturating_mul(scale));
+    let chart = Chart::from_journal(&journal, ticks(from), Some(ticks(to)))
+        .map_err(|error| fail(&error))?;
+    let end = Instant::from_ticks(chart.journal_end().ticks() / scale);
     if from >= end {
         return Err(fail(&format_args!("the journal ends at {end}; --from {from} is beyond")));
     }

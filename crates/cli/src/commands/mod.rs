@@ -5,8 +5,10 @@ mod check;
 mod clean;
 mod colors;
 mod completions;
+mod convert;
 mod doctor;
 mod gantt;
+mod generate;
 mod man;
 mod memory;
 pub(crate) mod policies;
@@ -14,6 +16,8 @@ mod replay;
 mod reproduce;
 mod run;
 mod sim;
+mod sweep;
+mod tree;
 mod vcpu;
 
 use crate::failure::Outcome;
@@ -44,6 +48,10 @@ enum Command {
     Run(run::Args),
     Replay(replay::Args),
     Reproduce(reproduce::Args),
+    Sweep(sweep::Args),
+    Tree(tree::Args),
+    Generate(generate::Args),
+    Convert(convert::Args),
     Gantt(gantt::Args),
     Policies(policies::Args),
     Memory(memory::Args),
@@ -87,6 +95,10 @@ pub(crate) fn run(cli: &Cli) -> Outcome {
         Command::Run(args) => run::run(args),
         Command::Replay(args) => replay::run(args),
         Command::Reproduce(args) => reproduce::run(args),
+        Command::Sweep(args) => sweep::run(args),
+        Command::Tree(args) => tree::run(args),
+        Command::Generate(args) => generate::run(args),
+        Command::Convert(args) => convert::run(args),
         Command::Gantt(args) => gantt::run(args),
         Command::Policies(args) => policies::run(args),
         Command::Memory(args) => memory::run(args),

@@ -135,17 +135,23 @@ fn difference(theirs: &Decision, ours: &Decision) -> Option<String> {
         .or_else(|| differ("hash of the whole plan", &theirs.hash, &ours.hash))
 }
 
+/// An instant of the journal in nanoseconds.
+fn in_nanos(header: &Header, at: Instant) -> Instant {
+    Instant::from_ticks(at.ticks() / header.system.ticks_per_ns.max(1))
+}
+
 fn text(header: &Header, done: &Replayed) -> String {
     let Replayed { events, decisions, end, .. } = done;
-    let policy = &header.policy;
+    let (policy, end) = (&header.policy, in_nanos(header, *end));
     match &done.stop {
         None => format!("exact: {decisions} decisions of {policy} on {events} events until {end}"),
         Some(stop) => {
             let event = stop.event.as_ref().map_or("no event before it".to_string(), |event| {
                 let (number, at, event) = event;
+                let at = in_nanos(header, *at);
                 format!("the event before it is record {number} at {at}: {event:?}")
             });
-            let (record, at, what) = (stop.record, stop.at, &stop.what);
+            let (record, at, what) = (stop.record, in_nanos(header, stop.at), &stop.what);
             format!("differs at record {record}, at {at}: {what}; {event}")
         }
     }
@@ -155,10 +161,10 @@ fn to_json(header: &Header, done: &Replayed) -> String {
     let stop = done.stop.as_ref().map(|stop| {
         serde_json::json!({
             "record": stop.record,
-            "at_ns": stop.at.ticks(),
+            "at_ns": in_nanos(header, stop.at).ticks(),
             "what": stop.what,
             "event_record": stop.event.as_ref().map(|(number, ..)| number),
-            "event_at_ns": stop.event.as_ref().map(|(_, at, _)| at.ticks()),
+            "event_at_ns": stop.event.as_ref().map(|(_, at, _)| in_nanos(header, *at).ticks()),
             "event": stop.event.as_ref().map(|(.., event)| format!("{event:?}")),
         })
     });
@@ -169,7 +175,7 @@ fn to_json(header: &Header, done: &Replayed) -> String {
         "records": done.records,
         "events": done.events,
         "decisions": done.decisions,
-        "end_ns": done.end.ticks(),
+        "end_ns": in_nanos(header, done.end).ticks(),
         "difference": stop,
     });
     format!("{json:#}")

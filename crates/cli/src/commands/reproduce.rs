@@ -1,14 +1,18 @@
 //! `maracas reproduce`: the papers' experiments, run again.
 
+use crate::bench::primitives;
 use crate::failure::{Answer, Failure, Outcome, did_you_mean};
 use crate::output;
 use maracas_reproduce::document::{self, FIGURES};
-use maracas_reproduce::{Experiment, Findings, Lab, Setup};
+use maracas_reproduce::{Costs, Experiment, Findings, Lab, Setup};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Instant;
+
+/// The study that measures before it evaluates.
+const STUDY: &str = "ecrts15";
 
 /// Run the papers' experiments again and set our numbers beside theirs
 ///
@@ -19,7 +23,8 @@ use std::time::Instant;
 /// Example: maracas reproduce maracas-table2
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Experiments by name, `all` of them, or `list` for what there is
+    /// Experiments by name, all of a paper (`maracas`, `memguard`, `ecrts15`), `all`, or `list` for
+    /// what there is
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
     /// Write CSV, SVG, and every scenario as a file that `maracas sim` takes, a folder for each
@@ -39,12 +44,43 @@ pub(crate) struct Args {
     /// Write the results into a document, between their marks, and the figures beside it
     #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
     write: Option<PathBuf>,
+    /// Costs of scheduling primitives for the experiments of ecrts15: measured on this machine
+    /// (minutes), quickly and roughly, or those recorded for the documents. Without it, measured
+    /// where only experiments of ecrts15 are named, else recorded
+    #[arg(long, value_enum, conflicts_with_all = ["check", "write"])]
+    costs: Option<Origin>,
     /// Tables and verdicts as JSON in place of text
     #[arg(long)]
     json: bool,
     /// No progress
     #[arg(long, short)]
     quiet: bool,
+}
+
+/// Where costs of scheduling primitives come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Origin {
+    Measured,
+    Quick,
+    Recorded,
+}
+
+/// The costs to evaluate with, where they are not the recorded ones.
+fn costs(args: &Args, chosen: &[&Experiment]) -> Result<Option<Costs>, Failure> {
+    let needed = chosen.iter().any(|it| it.paper() == STUDY);
+    let document = args.check.is_some() || args.write.is_some();
+    let only = chosen.iter().all(|it| it.paper() == STUDY) && !document;
+    let usual = if only { Origin::Measured } else { Origin::Recorded };
+    let quick = match args.costs.unwrap_or(usual) {
+        Origin::Measured => false,
+        Origin::Quick => true,
+        Origin::Recorded => return Ok(None),
+    };
+    if !needed {
+        return Ok(None);
+    }
+    let (costs, locks) = primitives::for_the_study(quick)?;
+    Costs::parse(&costs, &locks).map(Some).map_err(Failure::new)
 }
 
 pub(super) fn run(args: &Args) -> Outcome {
@@ -65,7 +101,10 @@ pub(super) fn run(args: &Args) -> Outcome {
         Some(jobs) => usize::from(jobs),
         None => crate::case::host_cores()?,
     };
-    let lab = Lab::new(jobs, args.seeds.map(usize::from), &progress);
+    let mut lab = Lab::new(jobs, args.seeds.map(usize::from), &progress);
+    if let Some(costs) = costs(args, &chosen)? {
+        lab = lab.with_costs(costs);
+    }
     let (mut stale, mut found) = (Vec::new(), BTreeMap::new());
     for experiment in chosen {
         let fail = |why| Failure::about(experiment.name, why);
@@ -169,17 +208,22 @@ fn list(json: bool) -> Outcome {
     Ok(Answer::Yes)
 }
 
+/// Whether `experiment` is meant by `name`: its own, its paper's, or `all`.
+fn means(name: &str, experiment: &Experiment) -> bool {
+    name == "all" || name == experiment.name || name == experiment.paper()
+}
+
 /// The experiments of these names, each once, in the order of the papers.
 fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>, Failure> {
     let all = || maracas_reproduce::experiments();
-    for name in names.iter().filter(|name| *name != "all") {
-        if maracas_reproduce::find(name).is_none() {
-            let near = did_you_mean(name, all().map(|it| it.name));
+    for name in names {
+        if !all().any(|it| means(name, it)) {
+            let near = did_you_mean(name, all().flat_map(|it| [it.name, it.paper()]));
             let line = format!("unknown experiment \"{name}\"{near}");
             return Err(Failure::new(line + " (`maracas reproduce list` lists them)"));
         }
     }
-    let named = |it: &&Experiment| names.iter().any(|name| name == "all" || name == it.name);
+    let named = |it: &&Experiment| names.iter().any(|name| means(name, it));
     Ok(all().filter(named).collect())
 }
 

@@ -39,7 +39,8 @@ pub(super) fn run(args: &Args) -> Outcome {
     let duration = args.duration.or(case.scenario.as_ref().and_then(|s| s.run.duration));
     let setup = live::setup(&case, duration)?;
     let files = args.results.open(("scenario", &args.file))?;
-    let Ok(policy) = (case.entry.build)(&case.start, &case.params) else {
+    let built = (case.entry.build)(&case.start, &case.params);
+    let Some(policy) = built.ok().filter(|_| case.verdict.accepted()) else {
         return verdict::refuse(&case, args.results.json);
     };
     args.results.say_assumptions(&case);

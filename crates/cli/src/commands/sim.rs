@@ -1,5 +1,7 @@
 //! `maracas sim`: a scenario or a bare task set in the simulator.
 
+mod charges;
+
 use crate::case::{Case, Machine, Overrides};
 use crate::failure::{Answer, Failure, Outcome};
 use crate::observe::Watch;
@@ -38,6 +40,8 @@ pub(crate) struct Args {
     #[arg(long)]
     hidden_wakes: bool,
     #[command(flatten)]
+    measured: charges::Measured,
+    #[command(flatten)]
     results: results::Wanted,
 }
 
@@ -51,10 +55,12 @@ pub(super) fn run(args: &Args) -> Outcome {
     if let Some(directory) = &args.results.csv {
         output::remove_if_empty_at_signals(directory);
     }
-    let files = args.results.open(args.source.named()?)?;
     let mut options = options(&case, args.until);
     options.late = args.late.unwrap_or(Duration::ZERO);
     options.hidden_wakes = args.hidden_wakes;
+    args.measured.charge(&case, &mut options.overheads)?;
+    let options = charges::in_ticks(&case, options)?;
+    let files = args.results.open(args.source.named()?)?;
     args.results.say_assumptions(&case);
     let watch = Watch::new(&case, files);
     let watch = if args.results.talks() { watch.with_progress(options.until) } else { watch };

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::output;
 use maracas_client::{Connection, Error, Job, Jobs, Mode};
 use maracas_core::control::{SOCKET_VARIABLE, VCPU_VARIABLE};
-use maracas_core::{Duration, VcpuId};
+use maracas_core::{Duration, Instant, VcpuId};
 use rustix::thread::{ClockId, clock_nanosleep_absolute};
 use rustix::time::Timespec;
 use std::sync::Arc;
@@ -65,6 +65,9 @@ impl OwnClock {
 pub(super) struct FromRuntime {
     jobs: Jobs,
     job: Option<Job>,
+    /// When this program was there. Jobs that were released before paid for its start: it does no
+    /// work for them, or the first one would need more than its C and all later ones be late.
+    since: Instant,
     /// While set, SIGTERM ends the program at once: a wait for the next job would not notice.
     waiting: Arc<AtomicBool>,
     late: u64,
@@ -87,7 +90,8 @@ impl FromRuntime {
             signal_hook::flag::register_conditional_shutdown(signal, 0, condition)
                 .map_err(|error| Failure::about("a signal handler cannot be set", error))?;
         }
-        Ok(Some(Self { jobs, job: None, waiting, late: 0, worst_ns: 0 }))
+        let since = jobs.now();
+        Ok(Some(Self { jobs, job: None, since, waiting, late: 0, worst_ns: 0 }))
     }
     /// Waits for the next job; false where the run ends.
     fn wait(&mut self, stop: &AtomicBool) -> Result<bool, Failure> {
@@ -95,7 +99,11 @@ impl FromRuntime {
         if stop.load(Ordering::SeqCst) {
             return Ok(false);
         }
-        let job = self.jobs.wait();
+        let mut job = self.jobs.wait();
+        // The next wait tells the end of one that is passed over.
+        while job.as_ref().is_ok_and(|job| job.release < self.since) {
+            job = self.jobs.wait();
+        }
         self.waiting.store(false, Ordering::SeqCst);
         match job {
             Ok(job) => {

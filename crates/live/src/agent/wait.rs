@@ -58,9 +58,20 @@ impl Poll {
     }
     /// Waits for `fd` too; closing it ends that.
     pub(crate) fn add(&self, fd: RawFd, token: Token) -> io::Result<()> {
-        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: token.word() };
+        self.control(libc::EPOLL_CTL_ADD, fd, libc::EPOLLIN, token)
+    }
+    /// Waits for `fd` too, and not any more once it was ready.
+    pub(crate) fn add_once(&self, fd: RawFd, token: Token) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, fd, libc::EPOLLIN | libc::EPOLLONESHOT, token)
+    }
+    /// Waits once more for an `fd` that was added so.
+    pub(crate) fn once_more(&self, fd: RawFd, token: Token) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, fd, libc::EPOLLIN | libc::EPOLLONESHOT, token)
+    }
+    fn control(&self, act: i32, fd: RawFd, events: i32, token: Token) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: events as u32, u64: token.word() };
         // SAFETY: the event is ours and only read.
-        check(unsafe { libc::epoll_ctl(self.fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) })
+        check(unsafe { libc::epoll_ctl(self.fd(), act, fd, &raw mut event) })
     }
     /// Does not wait for `fd` any more. Masking its events would not do: the kernel wakes whoever
     /// waits, looks at the mask, and lets him sleep on (measured: 70,000 times a second).

@@ -4,10 +4,21 @@
 //! atomics. What cannot be sent so (nobody there yet, a full socket) goes through a bounded queue
 //! to the server's thread, and while any release of a VCPU is on that way the direct one is shut:
 //! a program sees its releases in order.
+//!
+//! The other way, the end of a job is a message like any other to the server, whose thread runs
+//! below the foreground. But a global policy waits for it, so each release buys one *hint*: a
+//! message of its program lets the server serve programs with jobs for one turn at a priority above
+//! the foreground, one request each. A program that sends more than it has jobs gains nothing by
+//! it, and one that is late with its jobs has [`CREDIT`] hints at most.
+//!
+//! Telling the kernel of a socket that has a hint to give takes a lock of the kernel, which agents
+//! take at every release. So the server takes it above the foreground only (`at_once`): preempted
+//! with it in hand it would hold up an agent, and with it the end of every budget.
 
+use crate::agent::wait::{Poll, Token, wait};
 use crate::machine::JobGate;
 use maracas_core::control::{Message, Reply};
-use maracas_core::{Job, VcpuId};
+use maracas_core::{Job, JobId, VcpuId};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -15,7 +26,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
@@ -25,6 +36,9 @@ const SEATS: usize = 1024;
 const QUEUE: usize = 1024;
 /// Releases kept for a VCPU whose program has not come yet; the oldest are dropped.
 const KEPT: usize = 64;
+/// Hints that a program may have bought and not used: one for the job that it is late with and one
+/// for that which was released meanwhile.
+const CREDIT: u32 = 2;
 /// Nobody there.
 const EMPTY: RawFd = -1;
 
@@ -35,12 +49,22 @@ struct Seat {
     users: AtomicU32,
     /// Releases of this VCPU on the slow way.
     backlog: AtomicU32,
+    /// Hints that it has bought.
+    credit: AtomicU32,
+    /// One more than the number of the last job that was released to it.
+    told: AtomicU32,
+    /// One more than the number of the last job whose end it told.
+    done: AtomicU32,
 }
 
 /// The gate: one side for the agents, one for the server.
 #[derive(Debug)]
 pub(super) struct Gate {
     seats: Vec<Seat>,
+    /// Sockets that have a hint to give.
+    hints: Poll,
+    /// A hint was given and not taken.
+    hinted: AtomicBool,
     slow: SyncSender<Job>,
     arrived: Mutex<Receiver<Job>>,
     bell: File,
@@ -54,11 +78,16 @@ impl Gate {
             socket: AtomicI32::new(EMPTY),
             users: AtomicU32::new(0),
             backlog: AtomicU32::new(0),
+            credit: AtomicU32::new(0),
+            told: AtomicU32::new(0),
+            done: AtomicU32::new(0),
         };
         Ok(Self {
             seats: std::iter::repeat_with(seat).take(SEATS).collect(),
             slow,
             arrived: Mutex::new(arrived),
+            hints: Poll::new()?,
+            hinted: AtomicBool::new(false),
             bell: bell()?,
             lost: AtomicU64::new(0),
         })
@@ -80,8 +109,63 @@ impl Gate {
 
     fn open(&self, vcpu: VcpuId, socket: &UnixStream) {
         if let Some(seat) = self.seat(vcpu) {
+            seat.credit.store(1, Ordering::SeqCst);
             seat.socket.store(socket.as_raw_fd(), Ordering::SeqCst);
+            // Without it the ends of its jobs are heard later, no more.
+            let _ = self.hints.add_once(socket.as_raw_fd(), Token::Budget(vcpu));
         }
+    }
+
+    /// Waits for hints and calls `hurry` at each, until `stop` is readable and `over` holds.
+    pub(super) fn usher(&self, stop: RawFd, over: impl Fn() -> bool, hurry: impl Fn()) {
+        let mut ready = Vec::with_capacity(64);
+        if self.hints.add(stop, Token::Bell).is_err() {
+            return;
+        }
+        while !over() && wait(self.hints.fd(), &mut ready).is_ok() {
+            let mut paid = false;
+            for token in &ready {
+                if let Token::Budget(vcpu) = token {
+                    let seat = self.seat(*vcpu);
+                    paid |= seat.is_some_and(|seat| update(&seat.credit, |n| n.checked_sub(1)));
+                }
+            }
+            if paid {
+                self.hinted.store(true, Ordering::SeqCst);
+                hurry();
+            }
+        }
+    }
+    /// A program that is told of a release has bought a hint by it.
+    fn buy(&self, seat: &Seat, vcpu: VcpuId, socket: RawFd) {
+        update(&seat.credit, |credit| Some(CREDIT.min(credit + 1)));
+        self.await_hint(vcpu, socket);
+    }
+    /// Whether a program that says that this job is done can be right, and says so the first time.
+    pub(super) fn is_owed(&self, job: JobId) -> bool {
+        let Some(seat) = self.seat(job.vcpu) else { return true };
+        let owed = job.index >= seat.done.load(Ordering::SeqCst)
+            && job.index < seat.told.load(Ordering::SeqCst);
+        if owed {
+            seat.done.store(job.index + 1, Ordering::SeqCst);
+        }
+        owed
+    }
+    /// Whether a program has a hint left.
+    pub(super) fn has_credit(&self, vcpu: VcpuId) -> bool {
+        self.seat(vcpu).is_some_and(|seat| seat.credit.load(Ordering::SeqCst) > 0)
+    }
+    /// Its next message gives it.
+    pub(super) fn await_hint(&self, vcpu: VcpuId, socket: RawFd) {
+        let _ = self.hints.once_more(socket, Token::Budget(vcpu));
+    }
+    /// Whether there is a hint that was not taken.
+    pub(super) fn is_hinted(&self) -> bool {
+        self.hinted.load(Ordering::SeqCst)
+    }
+    /// Takes the hint, if there is one.
+    pub(super) fn take_hint(&self) -> bool {
+        self.hinted.swap(false, Ordering::SeqCst)
     }
 
     /// Shuts the direct way; when it returns, no agent uses the socket any more.
@@ -101,6 +185,9 @@ impl Gate {
         seat.users.fetch_add(1, Ordering::SeqCst);
         let socket = seat.socket.load(Ordering::SeqCst);
         let sent = socket != EMPTY && send(socket, job);
+        if sent {
+            self.buy(seat, job.id.vcpu, socket);
+        }
         seat.users.fetch_sub(1, Ordering::SeqCst);
         sent
     }
@@ -109,6 +196,8 @@ impl Gate {
 impl JobGate for Gate {
     fn release(&self, job: &Job) {
         let seat = self.seat(job.id.vcpu);
+        // Before it is: the answer may be quick.
+        seat.inspect(|seat| seat.told.store(job.id.index.saturating_add(1), Ordering::SeqCst));
         if seat.is_some_and(|seat| self.direct(seat, job)) {
             return;
         }
@@ -120,6 +209,11 @@ impl JobGate for Gate {
         }
         ring(&self.bell);
     }
+}
+
+/// Changes a count, if `change` says so; whether it did.
+fn update(count: &AtomicU32, change: impl Fn(u32) -> Option<u32>) -> bool {
+    count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change).is_ok()
 }
 
 /// The server's side of the gate: releases that wait for their program.
@@ -165,7 +259,10 @@ impl Waiting {
                 return;
             }
             jobs.pop_front();
-            gate.seat(vcpu).inspect(|seat| _ = seat.backlog.fetch_sub(1, Ordering::SeqCst));
+            if let Some(seat) = gate.seat(vcpu) {
+                seat.backlog.fetch_sub(1, Ordering::SeqCst);
+                gate.buy(seat, vcpu, socket);
+            }
         }
         self.jobs.remove(&vcpu);
     }
@@ -220,4 +317,61 @@ pub(super) fn bell() -> io::Result<File> {
 /// Rings it; one that is full has been heard already.
 pub(super) fn ring(bell: &File) {
     let _ = (&mut &*bell).write(&1u64.to_ne_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use maracas_core::Instant;
+    use std::time::{Duration, Instant as Clock};
+
+    #[test]
+    fn each_release_buys_one_hint() {
+        let gate = Gate::new().expect("descriptors");
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        gate.open(VcpuId(1), &ours);
+        let (stop, over, hints) =
+            (bell().expect("a bell"), AtomicBool::new(false), AtomicU32::new(0));
+        let given = |wanted: u32| {
+            let end = Clock::now() + Duration::from_secs(2);
+            while hints.load(Ordering::SeqCst) < wanted && Clock::now() < end {
+                thread::sleep(Duration::from_millis(1));
+            }
+            // Whoever would give another has had time to.
+            thread::sleep(Duration::from_millis(20));
+            hints.load(Ordering::SeqCst)
+        };
+        let usher = || {
+            let give = || _ = hints.fetch_add(1, Ordering::SeqCst);
+            gate.usher(stop.as_raw_fd(), || over.load(Ordering::SeqCst), give);
+        };
+        let seen = thread::scope(|scope| {
+            scope.spawn(usher);
+            let sent: io::Result<()> = (0..3).try_for_each(|_| theirs.write_all(b"much ado"));
+            let first = given(1);
+            let id = JobId { vcpu: VcpuId(1), index: 0 };
+            gate.release(&Job { id, release: Instant::ZERO, deadline: Instant::NEVER });
+            let second = given(2);
+            let taken = [gate.is_hinted(), gate.take_hint(), gate.take_hint()];
+            over.store(true, Ordering::SeqCst);
+            ring(&stop);
+            (sent.is_ok(), first, second, taken)
+        });
+        assert_eq!(seen, (true, 1, 2, [true, true, false]));
+    }
+
+    #[test]
+    fn the_end_of_a_job_is_owed_once_and_after_its_release() {
+        let gate = Gate::new().expect("descriptors");
+        let id = |index| JobId { vcpu: VcpuId(1), index };
+        let release = |index| {
+            let (release, deadline) = (Instant::ZERO, Instant::NEVER);
+            gate.release(&Job { id: id(index), release, deadline });
+        };
+        release(0);
+        release(1);
+        let told = [2, 0, 0, 1, 0].map(|index| gate.is_owed(id(index)));
+        release(2);
+        assert_eq!((told, gate.is_owed(id(2))), ([false, true, false, true, false], true));
+    }
 }

@@ -1,7 +1,11 @@
+use super::place::must_be_ours;
 use super::*;
 use maracas_core::control::{Frames, MAX_BODY};
 use maracas_core::{Duration, Job};
+use std::env;
+use std::fs::Permissions;
 use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};

@@ -6,6 +6,10 @@
 //! 940 ms. So agents only post what shall be, and the brake thread, of the agents' priority and
 //! next in their queue, acts as soon as the agent sleeps. Where it must wait, background runs in
 //! the wrong order and a frozen VCPU begins late, but no budget is overrun.
+//!
+//! It never waits below the foreground, though a freeze could: when the runtime and its guardian
+//! are killed, a thread below foreground that nobody ends any more could not run to its own end,
+//! and neither the run's parent nor its hold on the cores would ever be free (seen).
 
 use crate::agent::wait::{Bell, Poll, Token, wait};
 use crate::host::cgroup::Group;
@@ -23,6 +27,12 @@ struct Lever {
 }
 
 impl Lever {
+    /// Wants it released; whether somebody must act for that.
+    fn let_go(&self) -> bool {
+        self.wanted.store(false, Ordering::Release);
+        // Taken: somebody is acting, perhaps on what was wanted before.
+        self.engaged.try_lock().map_or(true, |engaged| *engaged)
+    }
     /// Tells the kernel by `set` until what is wanted is. After a refusal it is as it was.
     fn act(&self, set: impl Fn(bool) -> io::Result<()>) -> io::Result<()> {
         let mut engaged = self.engaged.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,7 +112,11 @@ impl Brakes {
     }
     /// Lets `brake` be engaged or released soon.
     pub(crate) fn post(&self, brake: &Arc<Brake>, engaged: bool) {
-        brake.lever.wanted.store(engaged, Ordering::Release);
+        if engaged {
+            brake.lever.wanted.store(true, Ordering::Release);
+        } else if !brake.lever.let_go() {
+            return;
+        }
         self.posted.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(brake));
         self.bell.ring();
     }
@@ -154,6 +168,17 @@ mod tests {
             assert!(lever.act(set).is_ok());
         });
         assert_eq!(told.into_inner().expect("nobody panicked"), [true, false]);
+    }
+
+    #[test]
+    fn who_was_never_stopped_needs_nobody_to_let_him_go() {
+        let lever = Lever::default();
+        lever.wanted.store(true, Ordering::Release);
+        assert!(!lever.let_go(), "nobody has acted yet");
+        assert!(lever.act(|_| Err(io::ErrorKind::Other.into())).is_ok(), "and nobody has to now");
+        lever.wanted.store(true, Ordering::Release);
+        assert!(lever.act(|_| Ok(())).is_ok());
+        assert!(lever.let_go(), "the kernel was told to stop it");
     }
 
     #[test]

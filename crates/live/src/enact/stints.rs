@@ -74,9 +74,27 @@ impl Tracker {
             peeked: None,
         }
     }
+    /// Whose stint is open, its mode, and whether it is on the core at this moment, as far as the
+    /// records have been read.
+    pub(super) fn running(&self) -> Option<(VcpuId, Mode, bool)> {
+        self.open.as_ref().map(|open| (open.vcpu, open.mode, open.in_at.is_some()))
+    }
 }
 
 impl Core {
+    /// Whether a thread of this VCPU is on the core, as far as the records have been read.
+    pub(crate) fn is_running(&self, vcpu: VcpuId) -> bool {
+        self.tracker.running().is_some_and(|(on, _, now)| on == vcpu && now)
+    }
+
+    /// As if a record had told so.
+    #[cfg(test)]
+    pub(crate) fn suppose_running(&mut self, vcpu: VcpuId) {
+        let (at, ran) = (self.clock.now(), Duration::ZERO);
+        let mode = Mode::Foreground;
+        self.tracker.open = Some(Open { vcpu, mode, from: at, in_at: Some(at), last_out: at, ran });
+    }
+
     /// Reads all records and turns them into events in the outbox.
     pub(crate) fn drain(&mut self) {
         if self.read_clocks() {
@@ -100,6 +118,7 @@ impl Core {
             }
         }
         self.reconcile();
+        self.tell_trapped();
     }
 
     /// Reports the running stint without ending it, for a metered wake.
@@ -158,6 +177,8 @@ impl Core {
             return;
         }
         let (woke, mode) = (!body.is_runnable(), body.read_mode);
+        self.dispatches.switched_in(vcpu, at);
+        let Some(body) = self.body(vcpu) else { return };
         if let Some(thread) = body.thread(tid) {
             thread.runnable = true;
         }
@@ -284,6 +305,29 @@ impl Core {
         let from = Instant::from_ticks(change.at.ticks().saturating_sub(rest_ns));
         let (vcpu, mode, to, end) = (change.vcpu, change.mode, change.at, change.end);
         self.outbox.push((to, Event::Ran(Stint { vcpu, core, mode, from, to, usage, end })));
+    }
+
+    /// Tells what bodies took between their stop and the freeze, where that came late: what is
+    /// trapped has no records, and one that overran its next mark is not raised either, so nothing
+    /// else would ever tell of it.
+    fn tell_trapped(&mut self) {
+        if !self.tracker.changes.is_empty() {
+            return;
+        }
+        let (core, at) = (self.id, self.clock.now());
+        for body in self.bodies.iter_mut().filter(|body| body.trapped) {
+            let mode = body.read_mode;
+            let rest_ns = body.untold_ns(mode);
+            if rest_ns >= SWITCHES_NS {
+                body.told_ns[mode as usize] += rest_ns;
+                let service = Duration::from_nanos(rest_ns);
+                let usage = Usage { service, ..Usage::default() };
+                let from = Instant::from_ticks(at.ticks().saturating_sub(rest_ns));
+                let (vcpu, end) = (body.id, End::Preempted);
+                let stint = Stint { vcpu, core, mode, from, to: at, usage, end };
+                self.outbox.push((at, Event::Ran(stint)));
+            }
+        }
     }
 
     /// Makes the told stints of all bodies that are off the core equal to their meters.

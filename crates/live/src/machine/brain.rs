@@ -6,14 +6,47 @@ use super::vcpu::Live;
 use crate::agent::lock;
 use crate::enact::Core;
 use crate::journal::Scribe;
-use maracas_core::contract::{Errand, Mode, Observer, Refused, decide};
+use maracas_core::admission::NotAdmitted;
+use maracas_core::contract::{End, Errand, Mode, Observer, Refused, decide};
 use maracas_core::journal::Record;
 use maracas_core::{
-    CoreId, CoreSet, Event, Instant, JobId, Plan, Policy, Reservation, System, Vcpu, VcpuId,
+    CoreId, CoreSet, Event, Instant, Job, JobId, Plan, Policy, Rate, Reservation, System, Vcpu,
+    VcpuId,
 };
 use std::collections::BTreeMap;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
+
+/// Releases that wait for their VCPU to stand on a line; beyond, programs do not hear of them, and
+/// no memory is asked for.
+const UNHEARD: usize = 4096;
+/// Those of one VCPU; beyond, its oldest is forgotten. More than a program that lives ever has: one
+/// that ended leaves its VCPU with jobs that nobody will do.
+const UNHEARD_EACH: usize = 16;
+
+/// Whether an event is what a decision can answer, rather than how an earlier one worked out.
+const fn is_cause(event: &Event) -> bool {
+    match event {
+        Event::Released(_)
+        | Event::Completed(_)
+        | Event::AllowanceSpent { .. }
+        | Event::Sampled(_)
+        | Event::Arrived(_)
+        | Event::Left(_)
+        | Event::Changed(_) => true,
+        Event::Ran(stint) => matches!(stint.end, End::MarkReached | End::MemorySpent),
+        // A wake is seen when it is answered; where nothing was awake, nothing was decided.
+        Event::Woke { .. } | Event::ErrandDone(_) | Event::Failed { .. } => false,
+    }
+}
+
+/// The core on whose line a VCPU stands.
+fn on_line(plan: &Plan, vcpu: VcpuId) -> Option<CoreId> {
+    (0..plan.cores() as u16).map(CoreId).find(|core| {
+        let line = plan.line(*core);
+        line.foreground.iter().chain(&line.background).any(|grant| grant.vcpu == vcpu)
+    })
+}
 
 /// A VCPU that the policy knows.
 struct Known {
@@ -36,6 +69,8 @@ struct Asked {
 pub(crate) struct Brain<'a> {
     policy: Box<dyn Policy>,
     plan: Plan,
+    /// How much of one core may be given away, to one VCPU too.
+    capacity: Rate,
     pub(crate) scribe: Scribe<'a>,
     cores: &'a [Mutex<Core>],
     mailbox: &'a Mailbox,
@@ -45,6 +80,12 @@ pub(crate) struct Brain<'a> {
     requests: Vec<Request>,
     /// What the policy is told in this round, before it is.
     events: Vec<(Instant, Event)>,
+    /// Releases of which no program has heard, since its VCPU stood on no line yet.
+    unheard: Vec<Job>,
+    /// When the first of what this round's decision answers happened.
+    cause: Option<Instant>,
+    /// The same of an earlier decision that could not be carried out in full yet.
+    late_cause: Option<Instant>,
     /// Bodies of VCPUs that ended, for whoever waits to dispose of them.
     destroyed: Vec<(VcpuId, SyncSender<Ended>)>,
     fed: bool,
@@ -72,6 +113,7 @@ impl<'a> Brain<'a> {
         Self {
             policy,
             plan: Plan::new(system.cores.len()),
+            capacity: system.capacity,
             scribe,
             cores,
             mailbox,
@@ -80,6 +122,9 @@ impl<'a> Brain<'a> {
             asked: Vec::new(),
             requests: Vec::with_capacity(64),
             events: Vec::with_capacity(4096),
+            unheard: Vec::with_capacity(UNHEARD),
+            cause: None,
+            late_cause: None,
             destroyed: Vec::new(),
             fed: false,
             held: 0,
@@ -88,10 +133,13 @@ impl<'a> Brain<'a> {
     }
 
     /// One look at everything: requests, releases, records; then a decision, if any is due, and its
-    /// enactment. `own` is the core of the agent that looks.
-    pub(crate) fn round(&mut self, own: CoreId) {
+    /// enactment. `own` is the core of the agent that looks. The agents of the cores that it tells
+    /// shall look next: there runs what is to be moved.
+    pub(crate) fn round(&mut self, own: CoreId) -> CoreSet {
         let now = self.mailbox.clock.now();
         let asleep = self.plan.wake > now;
+        self.cause = (!asleep).then_some(self.plan.wake);
+        let mut called = CoreSet::EMPTY;
         if !asleep && self.plan.wake_metered {
             self.cores.iter().for_each(|core| lock(core).meter_running());
         }
@@ -103,14 +151,20 @@ impl<'a> Brain<'a> {
             // Read again: what was fed may carry later instants than `now` at the beginning.
             let now = self.mailbox.clock.now();
             decide(self.policy.as_mut(), now, &mut self.plan);
+            called = self.enact(stirred, own);
+            self.announce();
+            // Written down when it is done: whoever was dispatched need not wait for that.
             self.scribe.recorder.planned(now, &self.plan);
             self.scribe.flush();
-            self.enact(stirred);
             self.answer();
-        } else if !stirred.is_empty() {
-            self.enact(stirred);
+        } else {
+            if !stirred.is_empty() {
+                called = self.enact(stirred, own);
+            }
+            self.announce();
         }
         self.wake_up(own);
+        called
     }
 
     /// Reads the records of all cores and tells the policy.
@@ -119,6 +173,7 @@ impl<'a> Brain<'a> {
             let mut core = lock(core);
             core.drain();
             std::mem::swap(&mut core.outbox, &mut self.events);
+            core.dispatch_notes().for_each(|note| self.scribe.recorder.record(&note));
             drop(core);
             self.feed();
         }
@@ -145,6 +200,9 @@ impl<'a> Brain<'a> {
         self.policy.on_event(at, event);
         self.scribe.recorder.event(at, event);
         self.fed = true;
+        if is_cause(event) {
+            self.cause = Some(self.cause.map_or(at, |cause| cause.min(at)));
+        }
     }
 
     fn requests_and_releases(&mut self, now: Instant) {
@@ -159,17 +217,25 @@ impl<'a> Brain<'a> {
             while let Some(event) = demand.next_event(now) {
                 if let Event::Released(job) = &event.1 {
                     released = true;
-                    if let Some(gate) = &self.gate {
-                        gate.release(job);
+                    let mut own = self.unheard.iter().filter(|of| of.id.vcpu == job.id.vcpu);
+                    let oldest = own.next().map(|oldest| oldest.id);
+                    if own.count() >= UNHEARD_EACH - 1 {
+                        self.unheard.retain(|of| Some(of.id) != oldest);
+                    }
+                    if self.unheard.len() < UNHEARD {
+                        self.unheard.push(*job);
                     }
                 }
                 self.events.push(event);
             }
-            if let Some(seat) = known.seat.filter(|_| released && demand.is_silent())
+            if let Some(seat) = known.seat.filter(|_| released)
                 && let Some(body) = lock(&self.cores[usize::from(seat.0)]).body(known.vcpu.id)
             {
-                let meter = body.meter(Mode::Foreground);
-                body.look_at = Some(meter + demand.cost());
+                body.is_done = false;
+                if demand.is_silent() {
+                    let meter = body.meter(Mode::Foreground);
+                    body.look_at = Some(meter + demand.cost());
+                }
             }
         }
         self.feed();
@@ -225,6 +291,7 @@ impl<'a> Brain<'a> {
             }
             Request::Destroy { id, reply } => {
                 if self.known.contains_key(&id) {
+                    self.unheard.retain(|job| job.id.vcpu != id);
                     self.tell(now, &Event::Left(id));
                     self.destroyed.push((id, reply));
                 } else {
@@ -249,23 +316,35 @@ impl<'a> Brain<'a> {
 
     /// On which core a VCPU is, or is to begin.
     fn place(&self, id: VcpuId) -> CoreId {
-        let on_line = |core: &CoreId| {
-            let line = self.plan.line(*core);
-            line.foreground.iter().chain(&line.background).any(|grant| grant.vcpu == id)
-        };
         let seat = self.known.get(&id).and_then(|known| known.seat);
         let home = seat.or_else(|| self.plan.home(id));
-        let mut cores = (0..self.plan.cores() as u16).map(CoreId);
-        home.or_else(|| cores.find(on_line)).unwrap_or_default()
+        home.or_else(|| on_line(&self.plan, id)).unwrap_or_default()
+    }
+
+    /// Tells programs of their releases, each when its VCPU is on the core on whose line it
+    /// stands: one that woke before would run where it was, for a moment and at no priority, and
+    /// could not be moved there but by stopping it.
+    fn announce(&mut self) {
+        let Self { unheard, gate, plan, known, .. } = self;
+        unheard.retain(|job| {
+            let vcpu = job.id.vcpu;
+            let line = on_line(plan, vcpu);
+            let stands = line.is_some() && known.get(&vcpu).is_some_and(|it| it.seat == line);
+            if let Some(gate) = gate.as_ref().filter(|_| stands) {
+                gate.release(job);
+            }
+            !stands
+        });
     }
 
     /// A body arrives: on the core where the plan has its VCPU.
-    fn attach(&mut self, body: Live, now: Instant) {
+    fn attach(&mut self, mut body: Live, now: Instant) {
         let id = body.id;
         let place = self.place(id);
         let Some(known) = self.known.get_mut(&id) else { return };
         known.seat = Some(place);
         known.demand = Demand::new(&known.vcpu, now);
+        body.has_jobs = known.demand.is_some();
         let mut core = lock(&self.cores[place.0 as usize]);
         core.seat(body);
         if let Some(index) = core.index(id) {
@@ -281,14 +360,21 @@ impl<'a> Brain<'a> {
 
 // Enacting.
 impl Brain<'_> {
-    /// Makes the cores do what the plan says: all moves and stops, then all starts.
-    fn enact(&mut self, stirred: CoreSet) {
+    /// Makes the cores do what the plan says: all moves and stops, then all starts. Tells the cores
+    /// whose own agents must move what runs there.
+    fn enact(&mut self, stirred: CoreSet, own: CoreId) -> CoreSet {
+        let begun = self.mailbox.clock.now();
+        // The older one counts: what was put off has waited since then.
+        let cause = self.late_cause.take().or(self.cause);
         let dirty = self.plan.dirty();
         for core in dirty.iter() {
             lock(&self.cores[core.0 as usize]).line.clone_from(self.plan.line(core));
         }
-        self.moves();
-        let touched = dirty.union(stirred);
+        let called = self.moves(own);
+        if !called.is_empty() {
+            self.late_cause = cause;
+        }
+        let touched = dirty.union(stirred).union(called);
         for core in touched.iter() {
             let mut core = lock(&self.cores[core.0 as usize]);
             core.judge();
@@ -297,16 +383,21 @@ impl Brain<'_> {
         for core in touched.iter() {
             lock(&self.cores[core.0 as usize]).starts();
         }
+        for core in touched.iter() {
+            lock(&self.cores[core.0 as usize]).note_first(cause, begun);
+        }
+        called
     }
 
     /// Brings every body to the core where the plan has its VCPU. Not while a program is being
     /// started: that holds the lock which confining a group to a core takes, perhaps while our own
     /// foreground keeps it off the cores, and nobody would enforce budgets until it has one (a
     /// second was measured). What was put off is done with the next decision after.
-    fn moves(&mut self) {
+    fn moves(&mut self, own: CoreId) -> CoreSet {
+        let mut called = CoreSet::EMPTY;
         if self.held > 0 {
             self.behind = true;
-            return;
+            return called;
         }
         let all = std::mem::take(&mut self.behind);
         let cores = (0..self.plan.cores() as u16).map(CoreId).filter(|_| all).collect();
@@ -315,20 +406,20 @@ impl Brain<'_> {
                 let line = self.plan.line(to);
                 let grant = line.foreground.iter().chain(&line.background).nth(place);
                 let Some(vcpu) = grant.map(|grant| grant.vcpu) else { break };
-                self.bring(vcpu, to);
+                called = called.union(self.bring(vcpu, to, own));
             }
         }
         for place in 0..self.plan.rehomed().len() {
             let vcpu = self.plan.rehomed()[place];
             if let Some(to) = self.plan.home(vcpu) {
-                self.bring(vcpu, to);
+                called = called.union(self.bring(vcpu, to, own));
             }
         }
         if let Some((_, errand)) = self.plan.errand {
             let now = self.mailbox.clock.now();
             match errand {
                 Errand::Move { vcpu, to, .. } => {
-                    self.bring(vcpu, to);
+                    called = called.union(self.bring(vcpu, to, own));
                     self.events.push((now, Event::ErrandDone(errand)));
                 }
                 // No memory counters are read yet; the policy hears so and goes on without.
@@ -338,24 +429,46 @@ impl Brain<'_> {
                 }
             }
         }
+        called
     }
 
-    /// Stop before move: a thread that is queued moves ten times cheaper than one that runs.
-    fn bring(&mut self, vcpu: VcpuId, to: CoreId) {
-        let Some(known) = self.known.get_mut(&vcpu) else { return };
-        let Some(from) = known.seat.filter(|from| *from != to) else { return };
-        let body = lock(&self.cores[from.0 as usize]).unseat(vcpu);
+    /// Stop before move: a thread that is queued moves ten times cheaper than one that runs. What
+    /// runs on another core than ours would run on after it was demoted, if only on surplus time,
+    /// and the kernel would have to stop it for us; so it is left to the agent there, while which
+    /// is awake nothing else runs. Tells that core then.
+    fn bring(&mut self, vcpu: VcpuId, to: CoreId, own: CoreId) -> CoreSet {
+        let Some(known) = self.known.get_mut(&vcpu) else { return CoreSet::EMPTY };
+        let Some(from) = known.seat.filter(|from| *from != to) else { return CoreSet::EMPTY };
+        let mut there = lock(&self.cores[from.0 as usize]);
+        if from != own && there.is_running(vcpu) {
+            there.stirred = true;
+            drop(there);
+            lock(&self.cores[to.0 as usize]).stirred = true;
+            self.behind = true;
+            return CoreSet::EMPTY.union([from].into_iter().collect());
+        }
+        let body = there.unseat(vcpu);
+        drop(there);
         if let Some(body) = body {
             known.seat = Some(to);
             lock(&self.cores[to.0 as usize]).seat(body);
         }
+        CoreSet::EMPTY
     }
 
     /// Answers who asked for a verdict or for an end.
     fn answer(&mut self) {
+        let mut withdrawn = Vec::new();
         for (id, verdict) in self.plan.verdicts() {
             let Some(at) = self.asked.iter().position(|asked| asked.id == *id) else { continue };
             let asked = self.asked.swap_remove(at);
+            if let (Ok(_), Some(refusal)) = (verdict, self.too_heavy(*id, &asked.reservation)) {
+                let known = if asked.new { self.known.remove(id) } else { None };
+                let before = self.known.get(id).map(|known| Event::Changed(known.vcpu.clone()));
+                withdrawn.extend(known.map(|_| Event::Left(*id)).or(before));
+                let _ = asked.reply.try_send(Err(Refusal::NotAdmitted(refusal)));
+                continue;
+            }
             if verdict.is_err() && asked.new {
                 self.known.remove(id);
             } else if let (Ok(_), Some(known)) = (verdict, self.known.get_mut(id)) {
@@ -366,11 +479,22 @@ impl Brain<'_> {
             }
             let _ = asked.reply.try_send(verdict.clone().map_err(Refusal::NotAdmitted));
         }
+        let now = self.mailbox.clock.now();
+        withdrawn.iter().for_each(|event| self.tell(now, event));
         while let Some((id, reply)) = self.destroyed.pop() {
             let seat = self.known.remove(&id).and_then(|known| known.seat);
             let body = seat.and_then(|core| lock(&self.cores[core.0 as usize]).unseat(id));
             let _ = reply.try_send(Ok(body.map(Box::new)));
         }
+    }
+
+    /// What no policy may give away on this machine, whatever its own test says.
+    fn too_heavy(&self, id: VcpuId, asked: &Reservation) -> Option<NotAdmitted> {
+        let (rate, most) = (asked.utilization(), self.capacity);
+        let reason = || {
+            format!("{id} asks for {rate} of a core, of which {most} may be used; lower its budget")
+        };
+        (rate > most).then(|| NotAdmitted { reason: reason(), closest: None })
     }
 
     /// Lets the agent of `own` look again when the policy wants to be asked or a job is due.
@@ -389,11 +513,17 @@ impl Brain<'_> {
     }
 
     fn completed(&mut self, job: JobId, at: Instant) {
-        let known = self.known.get_mut(&job.vcpu);
-        let demand = known.and_then(|known| known.demand.as_mut());
-        if demand.is_some_and(|demand| demand.complete(job.index)) {
-            self.tell(at, &Event::Completed(job));
+        let Some(known) = self.known.get_mut(&job.vcpu) else { return };
+        let Some(demand) = &mut known.demand else { return };
+        if !demand.complete(job.index) {
+            return;
         }
+        if let Some(seat) = known.seat.filter(|_| !demand.is_pending())
+            && let Some(body) = lock(&self.cores[usize::from(seat.0)]).body(job.vcpu)
+        {
+            body.is_done = true;
+        }
+        self.tell(at, &Event::Completed(job));
     }
 
     fn with_body(&mut self, id: VcpuId, act: impl FnOnce(&mut Core, usize)) {
@@ -447,3 +577,6 @@ impl Brain<'_> {
         self.known.values().filter(silent).map(|known| known.vcpu.id).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -61,6 +61,10 @@ impl Demand {
         self.completed += u32::from(right);
         right
     }
+    /// Whether a released job has not ended.
+    pub(crate) const fn is_pending(&self) -> bool {
+        self.completed < self.released
+    }
     /// Ends the present job of a silent program, which has received C.
     pub(crate) fn presume_complete(&mut self) -> Option<JobId> {
         let presumed = !self.heard && self.completed < self.released;

@@ -73,6 +73,10 @@ pub(crate) struct Live {
     /// The monotonic times between which `threads` was read from the kernel last: births before the
     /// first and ends before the second are in it already.
     pub(crate) listed_ns: (u64, u64),
+    /// Its demand comes as jobs.
+    pub(crate) has_jobs: bool,
+    /// Its last job has just been told done: it is about to block, though no record says so yet.
+    pub(crate) is_done: bool,
     /// It was read since the core was told whose threads are whose.
     pub(crate) relisted: bool,
     /// It had too many threads to be raised, and has not few again.
@@ -132,6 +136,8 @@ impl Live {
             group,
             threads: Vec::with_capacity(64),
             listed_ns: (0, 0),
+            has_jobs: false,
+            is_done: false,
             relisted: false,
             crowded: false,
             post: Post::Watched,

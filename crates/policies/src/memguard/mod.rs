@@ -97,8 +97,9 @@ struct MemGuard {
     settings: Settings,
     regulator: Regulator,
     vcpus: Vcpus,
-    /// The latest instant of which anything was told.
-    told: Instant,
+    /// The latest instant at which anything happened: of which something was told, or for which
+    /// the inner policy or a period had waited.
+    latest: Instant,
     /// When the cores' next period begins.
     cores_next: Instant,
     /// When the VCPUs' next period begins.
@@ -123,7 +124,7 @@ impl MemGuard {
             plan: Plan::new(system.cores.len()),
             cores_next: if regulator.regulates() { first } else { Instant::NEVER },
             vcpus_next: if vcpus.any_limited() { first } else { Instant::NEVER },
-            told: Instant::ZERO,
+            latest: Instant::ZERO,
             settings,
             regulator,
             vcpus,
@@ -149,7 +150,7 @@ impl MemGuard {
     /// where its verdicts raise some. Returns the cores whose lines it changed.
     fn ask(&mut self, now: Instant, plan: &mut Plan) -> CoreSet {
         let began = self.begin_periods(now);
-        let mut risen = self.vcpus.risen(began.unwrap_or(self.told));
+        let mut risen = self.vcpus.risen(began.unwrap_or(self.latest));
         let mut fresh = CoreSet::EMPTY;
         loop {
             for (at, event) in risen {
@@ -164,7 +165,7 @@ impl MemGuard {
                 self.vcpus.answered(*vcpu, verdict.is_ok());
                 plan.answer(*vcpu, verdict.clone());
             }
-            risen = self.vcpus.risen(self.told);
+            risen = self.vcpus.risen(self.latest);
             if risen.is_empty() {
                 break;
             }
@@ -196,8 +197,9 @@ impl MemGuard {
         let active = |core: CoreId| active[core.0 as usize];
         self.regulator.overflow(active);
         while self.regulator.spare(active) {
-            // The period begins when the last core used its budget, not when we learnt of it.
-            self.cores_next = next(self.told, self.settings.period, now);
+            // The period begins when the last active core used its budget, or the last one that
+            // had not was left with nothing to run; not when we learnt of it.
+            self.cores_next = next(self.latest, self.settings.period, now);
             self.regulator.start_period(true);
             self.regulator.overflow(active);
         }
@@ -264,7 +266,7 @@ fn next(from: Instant, period: Duration, now: Instant) -> Instant {
 
 impl Policy for MemGuard {
     fn on_event(&mut self, at: Instant, event: &Event) {
-        self.told = self.told.max(at);
+        self.latest = self.latest.max(at);
         match event {
             Event::Ran(stint) => {
                 let end = self.ran(stint);
@@ -292,6 +294,9 @@ impl Policy for MemGuard {
     }
 
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
+        let waited_for = [self.plan.wake, self.cores_next, self.vcpus_next].into_iter();
+        let due = waited_for.filter(|wake| *wake <= now).max();
+        self.latest = self.latest.max(due.unwrap_or(Instant::ZERO));
         let fresh = self.ask(now, plan);
         if self.regulator.regulates() {
             self.regulate(now);

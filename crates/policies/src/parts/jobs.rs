@@ -20,10 +20,19 @@ pub(crate) fn precise(params: &Params) -> bool {
     params.choice(&ENFORCEMENT) == "precise"
 }
 
+/// A released and uncompleted job.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    index: u32,
+    deadline: Instant,
+    /// Up to which reading of the meter its own budget lasts.
+    until: Duration,
+}
+
 /// What a task has before it. Job policies assume that jobs do not suspend themselves.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Backlog {
-    pending: VecDeque<(u32, Instant)>,
+    pending: VecDeque<Pending>,
     /// Jobs below this index are complete. A completion may be told before its release.
     completed: u32,
     budget: Duration,
@@ -56,14 +65,15 @@ impl Backlog {
             self.granted = self.granted.min(self.used);
             self.opened = job.release;
         }
-        if job.id.index >= self.completed {
-            self.pending.push_back((job.id.index, job.deadline));
-        }
         self.granted += self.budget;
+        if job.id.index >= self.completed {
+            let (index, deadline) = (job.id.index, job.deadline);
+            self.pending.push_back(Pending { index, deadline, until: self.granted });
+        }
     }
     pub(crate) fn complete(&mut self, id: JobId) {
         self.completed = self.completed.max(id.index + 1);
-        while self.pending.front().is_some_and(|(index, _)| *index < self.completed) {
+        while self.pending.front().is_some_and(|job| job.index < self.completed) {
             self.pending.pop_front();
         }
     }
@@ -76,22 +86,36 @@ impl Backlog {
         if self.expires && to <= self.opened {
             // Told late: earlier jobs' service is not paid from the budget of the present one.
             self.granted += service;
+            self.pending.iter_mut().for_each(|job| job.until += service);
         }
         self.charge(service);
         (deadline, mark) != (self.deadline(), self.mark())
     }
-    /// The deadline of the job that is next to run; `None` where nothing may run.
+    /// What the task has used since the start, as far as was told.
+    pub(crate) const fn used(&self) -> Duration {
+        self.used
+    }
+    /// Up to which reading of its meter the task has budget, whether it is cut there or not.
+    pub(crate) const fn granted(&self) -> Duration {
+        self.granted
+    }
+    /// The job whose budget is next to be used: the first one, or where that is cut and goes on
+    /// at a later job's cost, that job.
+    fn payer(&self) -> Option<&Pending> {
+        self.pending.iter().find(|job| !self.precise || self.used < job.until)
+    }
+    /// The deadline by which the task is next to run; `None` where nothing may run. A job that was
+    /// cut at C has that of the job whose budget it uses: with its own, which is earlier, it would
+    /// harm others.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        if self.precise && self.used >= self.granted {
-            return None;
-        }
-        self.pending.front().map(|(_, deadline)| *deadline)
+        self.payer().map(|job| job.deadline)
     }
     /// Whether a job is pending that has used up its budget.
     pub(crate) fn is_spent(&self) -> bool {
         self.precise && self.used >= self.granted && !self.pending.is_empty()
     }
-    /// Up to where the task's foreground meter may run.
+    /// Up to where the task's foreground meter may run. Not only to the end of the present job's
+    /// budget: a task with more than one job waiting would lose time to every late decision.
     pub(crate) const fn mark(&self) -> Mark {
         if self.precise { Mark(self.granted) } else { Mark::NEVER }
     }
@@ -175,7 +199,8 @@ mod tests {
         assert!(backlog.charge_stint(at(8), ticks(3)));
         assert_eq!(backlog.deadline(), None);
         backlog.release(&job(2, 10));
-        assert_eq!((backlog.deadline(), backlog.mark()), (Some(at(10)), Mark(ticks(6))));
+        // Its own budget is used up: what it goes on with is the next job's.
+        assert_eq!((backlog.deadline(), backlog.mark()), (Some(at(15)), Mark(ticks(6))));
     }
 
     #[test]

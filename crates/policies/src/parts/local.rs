@@ -102,18 +102,9 @@ impl Local {
 
     /// Lets `vcpu` use surplus time, or no longer.
     pub(crate) fn allow_surplus(&mut self, vcpu: VcpuId, allowed: bool, plan: &mut Plan) {
-        let list = self.core.map_or(&self.surplus, |core| &plan.line(core).background);
-        let place = list.iter().position(|grant| grant.vcpu == vcpu);
-        if place.is_some() == allowed {
-            return;
-        }
-        let list = match self.core {
-            Some(core) => &mut plan.line_mut(core).background,
-            None => &mut self.surplus,
-        };
-        match place {
-            Some(place) => _ = list.remove(place),
-            None => list.push(Grant::new(vcpu, Mark::NEVER)),
+        match self.core {
+            Some(core) => allow_surplus(core, vcpu, allowed, plan),
+            None => stand(&mut self.surplus, vcpu, allowed),
         }
     }
 
@@ -146,6 +137,25 @@ impl Local {
     /// Gives the right of way over ties to who is first; its entry.
     pub(crate) fn promote(&mut self) -> Option<Key> {
         self.queue.retie_first(Key::RUNNING)
+    }
+}
+
+/// Lets `vcpu` use surplus time on `core`, after those who came to that before, or no longer.
+pub(crate) fn allow_surplus(core: CoreId, vcpu: VcpuId, allowed: bool, plan: &mut Plan) {
+    if stands(&plan.line(core).background, vcpu) != allowed {
+        stand(&mut plan.line_mut(core).background, vcpu, allowed);
+    }
+}
+
+fn stands(list: &[Grant], vcpu: VcpuId) -> bool {
+    list.iter().any(|grant| grant.vcpu == vcpu)
+}
+
+fn stand(list: &mut Vec<Grant>, vcpu: VcpuId, allowed: bool) {
+    if !allowed {
+        list.retain(|grant| grant.vcpu != vcpu);
+    } else if !stands(list, vcpu) {
+        list.push(Grant::new(vcpu, Mark::NEVER));
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod bounds;
 pub(crate) mod exact;
+pub(crate) mod fluid;
 pub(crate) mod jobs;
 pub(crate) mod local;
 pub(crate) mod occupancy;

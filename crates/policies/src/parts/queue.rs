@@ -26,6 +26,10 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
+    /// All keys, the most urgent first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Key> {
+        self.keys.iter().copied()
+    }
     pub(crate) fn first(&self) -> Option<Key> {
         self.keys.first().copied()
     }

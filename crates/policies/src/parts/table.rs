@@ -104,7 +104,7 @@ impl Table {
             }
         }
         let cores = (0..self.bound.len()).map(|list| self.judged(list, &self.bound[list]));
-        Verdict { cores: cores.collect(), refused, objections: Vec::new() }
+        Verdict { cores: cores.collect(), refused, ..Verdict::default() }
     }
 
     /// The VCPUs bound to `core`, in priority order.

@@ -37,8 +37,9 @@ impl Qps {
                 self.run_class(set, None, core);
                 continue;
             };
-            let late = self.late_class(set, now);
+            let (late, before) = (self.late_class(set, now), window.phase);
             window.choose(lent, late, self.manner);
+            self.sets[set].stale |= window.phase != before;
             match window.phase {
                 Phase::Waiting => self.sources[core.0 as usize] = None,
                 Phase::Alone(class) => self.run_class(set, Some(class), core),
@@ -67,6 +68,7 @@ impl Qps {
         {
             first = Some(before);
         }
+        self.sets[set].stale |= self.sets[set].heads[slot] != first;
         self.sets[set].heads[slot] = first;
         if let Some(Key { item: Item::Master(guest), .. }) = first {
             self.sets[guest].lent_core = Some(core);
@@ -93,9 +95,15 @@ impl Qps {
     pub(super) fn write_lines(&mut self, hierarchy: usize, plan: &mut Plan) {
         for place in 0..self.hierarchies[hierarchy].sets.len() {
             let core = self.sets[self.hierarchies[hierarchy].sets[place]].core;
+            let source = self.sources[core.0 as usize];
+            let stale = source.is_some_and(|source| self.sets[source.set].stale);
+            if !stale && self.written[core.0 as usize] == source {
+                continue;
+            }
+            self.written[core.0 as usize] = source;
             let mut line = core::mem::take(&mut self.scratch);
             line.clear();
-            if let Some(source) = self.sources[core.0 as usize] {
+            if let Some(source) = source {
                 self.extend(&mut line, source);
                 // Nobody else has a claim to a core on which a class runs alone.
                 if let Some(other) = self.idle_class(source, core) {
@@ -106,6 +114,10 @@ impl Qps {
                 plan.line_mut(core).foreground.clone_from(&line);
             }
             self.scratch = line;
+        }
+        for place in 0..self.hierarchies[hierarchy].sets.len() {
+            let set = self.hierarchies[hierarchy].sets[place];
+            self.sets[set].stale = false;
         }
     }
 

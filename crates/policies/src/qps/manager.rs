@@ -3,7 +3,7 @@
 //! A set is in QPS mode while all its items are active. Its windows reach from deadline to deadline
 //! of its items; all instants are nominal, however late the decision.
 
-use super::offline::Item;
+use super::offline::{Item, RESERVE};
 use super::{Class, Phase, Qps, Split, Window};
 use maracas_core::Instant;
 
@@ -63,14 +63,19 @@ impl Qps {
         let (both, exact) = self.grid.service(self.sets[set].excess, from, to);
         let (whole_core, _) = self.grid.service(self.grid.capacity, from, to);
         let (load_of_a, exact_a) = self.grid.service(window.load_of_a, from, to);
-        let alone = whole_core.saturating_sub(both);
-        let a = load_of_a.saturating_sub(both).min(alone);
-        let b = alone.saturating_sub(a);
+        let [whole_core, load_of_a, both] =
+            [whole_core, load_of_a, both].map(|service| service.ticks() as i64);
+        // Rounding may give a class less than both in parallel bring it: it owes the rest to later
+        // windows, where a limit at zero would let the difference add up.
+        let a = load_of_a - both;
+        let b = whole_core - both - a;
         let length = (to - from).ticks() as i64;
-        let overload = window.left.iter().any(|left| left.abs() > length);
+        let bearable = length.max(RESERVE.ticks() as i64);
+        let overload = window.left.iter().any(|left| left.abs() > bearable);
         for (left, budget) in window.left.iter_mut().zip([a, b, both]) {
-            // What cannot be made good within a window is given up.
-            *left = if overload { 0 } else { *left } + budget.ticks() as i64;
+            // What late decisions shifted is given up where a window cannot make it good; what
+            // rounding did never is.
+            *left = if overload { 0 } else { *left } + budget;
         }
         self.counts.windows += 1;
         self.counts.rounded_windows += u64::from(!(exact && exact_a));
@@ -113,6 +118,7 @@ impl Qps {
         let (mut load, mut count) = (0, 0);
         let half = self.sets[set].rate.div_ceil(2);
         let last = self.sets[set].members.len() - 1;
+        self.sets[set].stale = true;
         for place in 0..=last {
             let member = self.sets[set].members[place];
             let in_a = match self.manner.split {

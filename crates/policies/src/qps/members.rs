@@ -1,8 +1,8 @@
 //! The tasks of the sets: their jobs and budgets, and how they come, change and go.
 
 use super::offline::{Item, density};
-use super::{Class, Member, Qps, dense_vcpu};
-use crate::parts::jobs;
+use super::{Class, Member, Qps};
+use crate::parts::{fluid, jobs};
 use alloc::format;
 use maracas_core::{Duration, Instant, Job, Vcpu, VcpuId};
 
@@ -24,8 +24,12 @@ pub(super) struct Task {
     completed: u32,
     budget: Duration,
     used: Duration,
+    /// The last release before which all jobs were complete.
+    opened: Instant,
     /// Up to where its meter may run.
     pub(super) until: Duration,
+    /// The same as its set's lines show it.
+    pub(super) shown: Duration,
     /// The deadline by which it stands in its set's queue.
     pub(super) queued: Option<Instant>,
     /// Whether it stands in the list of changed tasks.
@@ -44,7 +48,9 @@ impl Task {
             completed: 0,
             budget: vcpu.reservation.budget,
             used: Duration::ZERO,
+            opened: Instant::ZERO,
             until: Duration::ZERO,
+            shown: Duration::ZERO,
             queued: None,
             changed: false,
         }
@@ -57,6 +63,9 @@ impl Task {
         let pending = self.pending();
         if pending && self.late.is_none() && self.used < self.until {
             self.late = Some((self.deadline, self.until));
+        }
+        if !pending {
+            self.opened = job.release;
         }
         if precise {
             let spent = if pending { self.until } else { self.until.min(self.used) };
@@ -71,12 +80,21 @@ impl Task {
         self.completed = self.completed.max(index + 1);
         self.late = None;
     }
-    pub(super) fn charge(&mut self, service: Duration) {
+    /// Charges a stint that ended at `to`. Where it is told after a later job's release, that job
+    /// does not pay for it.
+    pub(super) fn charge(&mut self, to: Instant, service: Duration) {
         self.used += service;
+        if to <= self.opened {
+            self.until += service;
+        }
+    }
+    /// Whether a job is pending that has used up its budget, where jobs are cut.
+    pub(super) fn is_spent(&self) -> bool {
+        self.pending() && self.used >= self.until
     }
     /// The deadline by which it shall stand in its set's queue.
     pub(super) fn wanted(&self, precise: bool) -> Option<Instant> {
-        let may_run = self.pending() && !(precise && self.used >= self.until);
+        let may_run = self.pending() && !(precise && self.is_spent());
         let late = self.late.filter(|(_, until)| self.used < *until);
         may_run.then_some(late.map_or(self.deadline, |(deadline, _)| deadline))
     }
@@ -94,7 +112,7 @@ impl Qps {
         if let Some(reason) = jobs::objection(vcpu) {
             return self.table.refuse(vcpu.id, reason);
         }
-        let vcpu = &dense_vcpu(vcpu);
+        let vcpu = &fluid::dense(vcpu);
         if !well_formed(vcpu) {
             _ = self.table.arrive(vcpu);
             return;
@@ -127,7 +145,7 @@ impl Qps {
     /// old and the new one.
     pub(super) fn alter(&mut self, vcpu: &Vcpu, at: Instant) {
         let id = vcpu.id;
-        let vcpu = &dense_vcpu(vcpu);
+        let vcpu = &fluid::dense(vcpu);
         let known = self.tasks.get(id).map(|task| (task.set, task.deadline));
         let Some((set, deadline)) = known.filter(|_| well_formed(vcpu)) else {
             // The table says why not.
@@ -164,8 +182,10 @@ impl Qps {
     pub(super) fn leave(&mut self, vcpu: VcpuId) {
         self.table.leave(vcpu);
         let Some(mut task) = self.tasks.remove(vcpu) else { return };
+        // It may stand behind its set's line.
+        self.changed.push(vcpu);
         let own = &mut self.sets[task.set];
-        _ = super::requeue(&mut own.queue, Item::Task(vcpu), &mut task.queued, None);
+        own.stale |= super::requeue(&mut own.queue, Item::Task(vcpu), &mut task.queued, None);
         self.hierarchies[own.hierarchy].dirty = true;
         if own.excess == 0
             && let Some(place) = own.members.iter().position(|m| m.item == Item::Task(vcpu))

@@ -4,13 +4,15 @@ mod random;
 mod rig;
 
 use super::ENTRY;
+use super::members::Task;
 use super::offline::{Blueprint, Item};
-use super::tree::{SetItem, processor_hierarchy};
+use super::tree::qps_tree;
 use crate::testing::{Machine, Manners, periodic, with};
+use crate::tree::{Kind, Node};
 use alloc::string::String;
 use alloc::vec::Vec;
 use maracas_core::params::Params;
-use maracas_core::{Arrival, CoreId, Duration, Rate, System, Vcpu, VcpuId};
+use maracas_core::{Arrival, CoreId, Duration, Instant, Job, JobId, Rate, System, Vcpu, VcpuId};
 use rig::{Rig, Source};
 
 fn tasks(list: &[(u64, u64)]) -> Vec<Vcpu> {
@@ -18,24 +20,36 @@ fn tasks(list: &[(u64, u64)]) -> Vec<Vcpu> {
     (0..).zip(list).map(|(id, &(c, t))| Vcpu::new(id, ticks(c), ticks(t)).periodic()).collect()
 }
 
-/// The sets as text: core, rate, excess where major, items (`a` = vcpu0, `M0` = master of set 0).
+/// The sets as text: core, rate, excess where major, items (`a` = vcpu0, `M0` = the master of
+/// core0's set).
 fn sets(cores: usize, list: &[(u64, u64)], params: &[(&str, &str)]) -> Vec<String> {
     let system = System::new(cores, tasks(list));
-    let described = processor_hierarchy(&system, &with(params)).unwrap();
-    let item = |item: &SetItem| match item {
-        SetItem::Task(vcpu, _) => String::from(char::from(b'a' + vcpu.0 as u8)),
-        SetItem::Master(set, _) => alloc::format!("M{set}"),
+    let tree = qps_tree(&system, &with(params)).unwrap();
+    let mut text = Vec::new();
+    for subsystem in &tree.subsystems {
+        let before = text.len();
+        describe(&subsystem.root, "", &mut text);
+        assert_eq!(text.len() - before, subsystem.cores.len());
+    }
+    text.sort();
+    text
+}
+
+fn describe(set: &Node, excess: &str, text: &mut Vec<String>) {
+    let item = |item: &Node| match item.kind {
+        Kind::Task(vcpu) => String::from(char::from(b'a' + vcpu.0 as u8)),
+        Kind::Master => {
+            let guest = &item.children[0];
+            describe(guest, &alloc::format!(" x={}", item.rate), text);
+            let Kind::Set(core) = guest.kind else { panic!("{guest:?} has no core") };
+            alloc::format!("M{}", core.0)
+        }
+        Kind::Server | Kind::Dual | Kind::Set(_) => panic!("a set holds {item:?}"),
     };
-    let text = described.iter().map(|set| {
-        let items: Vec<String> = set.items.iter().map(item).collect();
-        let excess = if set.excess == Rate::ZERO {
-            String::new()
-        } else {
-            alloc::format!(" x={}", set.excess)
-        };
-        alloc::format!("{} U={}{excess} {} L{}", set.core, set.rate, items.join(" "), set.level)
-    });
-    text.collect()
+    let items: Vec<String> = set.children.iter().map(item).collect();
+    let Kind::Set(core) = set.kind else { panic!("{set:?} has no core") };
+    let (rate, level) = (set.rate, set.level);
+    text.push(alloc::format!("{core} U={rate}{excess} {} L{level}", items.join(" ")));
 }
 
 #[test]
@@ -104,7 +118,7 @@ fn vector_b4() {
     let figures = machine.policy.figures();
     let figure = |name| figures.iter().find(|figure| figure.name == name).map(|f| f.value);
     assert_eq!(figure("mode changes"), Some(6));
-    assert_eq!(figure("hierarchy levels"), Some(1));
+    assert_eq!(figure("levels"), Some(1));
     assert_eq!((figure("rounded windows"), figure("short windows")), (Some(0), Some(0)));
 }
 
@@ -164,8 +178,9 @@ fn without_major_sets_it_is_partitioned_edf() {
 #[test]
 fn an_overrun_harms_nobody_else() {
     let system = System::new(1, tasks(&[(2, 4), (2, 4)]));
-    for (params, harmless) in [(&[][..], true), (&[("enforcement", "none")][..], false)] {
-        let mut machine = Machine::new(&ENTRY, &with(params), &system, Manners::PERFECT);
+    for (enforcement, harmless) in [("surplus", true), ("precise", true), ("none", false)] {
+        let params = with(&[("enforcement", enforcement)]);
+        let mut machine = Machine::new(&ENTRY, &params, &system, Manners::PERFECT);
         while machine.now < 60 {
             if machine.now.is_multiple_of(4) {
                 machine.release(0, 3, machine.now + 4);
@@ -173,9 +188,90 @@ fn an_overrun_harms_nobody_else() {
             }
             machine.tick();
         }
-        assert_eq!(machine.models[1].misses == 0, harmless, "{params:?}");
+        assert_eq!(machine.models[1].misses == 0, harmless, "{enforcement}");
         assert!(machine.models[0].misses > 0 || !harmless);
     }
+}
+
+/// Runs tasks whose jobs need the given work, all released every six ticks.
+fn overrun(enforcement: &str, cores: usize, list: &[(u64, u64)], work: &[u64]) -> Machine {
+    let system = System::new(cores, tasks(list));
+    let params = with(&[("enforcement", enforcement)]);
+    let mut machine = Machine::new(&ENTRY, &params, &system, Manners::PERFECT);
+    while machine.now < 60 {
+        if machine.now.is_multiple_of(6) {
+            for (id, work) in (0..).zip(work) {
+                machine.release(id, *work, machine.now + 6);
+            }
+        }
+        machine.tick();
+    }
+    machine
+}
+
+fn misses(machine: &Machine) -> Vec<u64> {
+    machine.models.iter().map(|model| model.misses).collect()
+}
+
+/// What overruns goes on where its set's core is idle, in EDF mode and in QPS mode, and on no other
+/// core: no job within its budget is late for that.
+#[test]
+fn an_overrun_takes_what_its_core_leaves_idle() {
+    let minor = |enforcement| overrun(enforcement, 1, &[(2, 6), (2, 6)], &[4, 2]);
+    assert!(misses(&minor("precise"))[0] > 0);
+    assert_eq!(misses(&minor("surplus")), [0, 0]);
+    assert_eq!(minor("surplus").schedule(0)[..6], *"aabbAA");
+    // Three tasks on two cores that they fill; one needs less, and leaves time idle.
+    let major = |enforcement, work: &[u64]| overrun(enforcement, 2, &[(4, 6); 3], work);
+    assert_eq!(sets(2, &[(4, 6); 3], &[])[0], "core0 U=4/3 x=1/3 a c L0");
+    for enforcement in ["surplus", "precise"] {
+        let machine = major(enforcement, &[5, 4, 4]);
+        let late = misses(&machine);
+        assert!(late[0] > 0 && late[1..] == [0, 0], "{enforcement}: {late:?}");
+    }
+    let late = misses(&major("precise", &[5, 4, 3]));
+    assert!(late[0] > 0 && late[1..] == [0, 0], "{late:?}");
+    let machine = major("surplus", &[5, 4, 3]);
+    assert_eq!(misses(&machine), [0, 0, 0], "{} {}", machine.schedule(0), machine.schedule(1));
+}
+
+/// The last stint of a job may be told after its completion and the next release: the next job does
+/// not pay for it.
+#[test]
+fn a_stint_told_late_costs_the_next_job_nothing() {
+    let ticks = Duration::from_ticks;
+    let system = System::new(1, tasks(&[(2, 4)]));
+    let mut task = Task::new(&system.vcpus[0], 0);
+    let job = |index| {
+        let (release, deadline) = (u64::from(index) * 4, u64::from(index) * 4 + 4);
+        let (release, deadline) = (Instant::from_ticks(release), Instant::from_ticks(deadline));
+        Job { id: JobId { vcpu: VcpuId(0), index }, release, deadline }
+    };
+    task.release(&job(0), true);
+    task.complete(0);
+    task.release(&job(1), true);
+    task.charge(Instant::from_ticks(4), ticks(2));
+    assert!(!task.is_spent());
+    assert_eq!(task.until, ticks(4));
+    task.charge(Instant::from_ticks(6), ticks(2));
+    assert!(task.is_spent());
+}
+
+/// A task that leaves while it waits for idle time gets none.
+#[test]
+fn who_left_gets_no_surplus_time() {
+    let system = System::new(1, tasks(&[(2, 12), (6, 12)]));
+    let mut machine = Machine::new(&ENTRY, &with(&[]), &system, Manners::PERFECT);
+    machine.release(0, 9, 12);
+    machine.release(1, 6, 12);
+    for _ in 0..8 {
+        machine.tick();
+    }
+    assert_eq!(machine.plan.line(CoreId(0)).background[0].vcpu, VcpuId(0));
+    machine.remove(0);
+    machine.tick();
+    machine.tick();
+    assert_eq!(machine.plan.line(CoreId(0)).background, []);
 }
 
 #[test]

@@ -29,8 +29,9 @@
 //! miss" is strict; with "tolerate" as much of a job's work may be undone at its deadline as the
 //! figure `rounding ticks` says. Budgets follow from nominal releases: a late decision shifts what
 //! runs and loses no budget. A job that needs more than C harms no task of another server; those of
-//! its own are kept safe by `enforcement`: it loses its place at C, and budget that a job leaves
-//! unused is lost.
+//! its own are kept safe by `enforcement`: it loses its place at C, and goes on by the deadline of
+//! the next job, whose budget it uses; that is seen when its stint ends, so that others may suffer
+//! once. Budget that a job leaves unused is lost.
 
 mod reduce;
 mod select;
@@ -39,11 +40,12 @@ mod tests;
 
 use crate::parts::bounds;
 use crate::parts::exact::Exact;
-use crate::parts::jobs::{self, Backlog, ByVcpu};
+use crate::parts::fluid;
+use crate::parts::jobs::{Backlog, ByVcpu};
 use crate::parts::local::Local;
 use crate::parts::pack::{self, PACKING};
 use crate::parts::queue::Key;
-use crate::parts::table::{Family, Table, Test};
+use crate::parts::table::Table;
 use crate::tree::Tree;
 use alloc::boxed::Box;
 use alloc::format;
@@ -107,24 +109,8 @@ fn admit(system: &System, params: &Params) -> Verdict {
 
 /// The table of the admitted, the verdict, and the reduction where everything is admitted.
 fn judged(system: &System, params: &Params) -> (Table, Verdict, Option<Reduction>) {
-    let mut table = Table::new(system, Family::GlobalEdf, Test::Capacity, |_, _| None);
-    let refusals = system.vcpus.iter().filter_map(|vcpu| Some((vcpu.id, refusal(system, vcpu)?)));
-    let refusals: Vec<_> = refusals.collect();
-    let mut possible = system.clone();
-    possible.vcpus.retain(|vcpu| refusals.iter().all(|(id, _)| *id != vcpu.id));
-    let mut verdict = table.fill(&possible, false);
-    let refused = |(vcpu, reason)| (vcpu, NotAdmitted { reason, closest: None });
-    verdict.refused.extend(refusals.into_iter().map(refused));
-    verdict.objections = jobs::objections(system);
+    let (table, mut verdict) = fluid::judged(system, |vcpu| refusal(system, vcpu));
     verdict.objections.extend(system.vcpus.iter().filter_map(objection));
-    // Global EDF's own test says nothing here.
-    for core in verdict
-        .cores
-        .iter_mut()
-        .chain(verdict.refused.iter_mut().filter_map(|(_, refused)| refused.closest.as_mut()))
-    {
-        core.tests.retain(|result| result.test == "capacity");
-    }
     if !verdict.accepted() {
         return (table, verdict, None);
     }
@@ -134,6 +120,7 @@ fn judged(system: &System, params: &Params) -> (Table, Verdict, Option<Reduction
     if params.choice(&ROUNDING) == "refuse" && !reduction.tolerance.is_zero() {
         verdict.refused.extend(too_fine(system, &reduction));
     }
+    verdict.tolerance = reduction.tolerance;
     (table, verdict, Some(reduction))
 }
 
@@ -159,16 +146,7 @@ fn refusal(system: &System, vcpu: &Vcpu) -> Option<String> {
             r.deadline, r.period
         ));
     }
-    (r.budget <= r.period && r.utilization() > system.capacity).then(|| {
-        format!(
-            "{id} asks for {} of a core, of which {} may be used; lower its budget {} or lengthen \
-             its period {}",
-            r.utilization(),
-            system.capacity,
-            r.budget,
-            r.period
-        )
-    })
+    fluid::too_heavy(id, r, system.capacity)
 }
 
 /// Refuses the lightest task of a set that leaves no time in reserve for rounding.
@@ -242,6 +220,7 @@ struct Run {
     gone: Vec<(VcpuId, Task)>,
     /// Servers whose order changed in this decision, or who were selected in it.
     touched: Vec<usize>,
+    levels: u64,
     tree_updates: u64,
     rounding: u64,
 }
@@ -258,6 +237,7 @@ impl Run {
             changed: Vec::new(),
             gone: Vec::new(),
             touched: Vec::new(),
+            levels: u64::from(reduction.tree.depth()),
             tree_updates: 0,
             rounding: reduction.tolerance.ticks(),
         };
@@ -373,6 +353,7 @@ impl Policy for Run {
     fn figures(&self) -> Vec<Figure> {
         let figure = |name, value| Figure { name, core: None, value };
         alloc::vec![
+            figure("levels", self.levels),
             figure("tree updates", self.tree_updates),
             figure("rounding ticks", self.rounding),
         ]

@@ -126,6 +126,15 @@ fn the_trees_of_vectors_a1_to_a5() {
     }
 }
 
+/// Idle time goes to the largest server first: so the first task gets a core for itself.
+#[test]
+fn idle_time_makes_unit_servers() {
+    let tree = run_tree(&system(3, &[(9, 10), (6, 10), (6, 10), (6, 10)]), &with(&[])).unwrap();
+    let trees: Vec<String> = tree.subsystems.iter().map(|one| text(&one.root)).collect();
+    let rest = "1(2/5*(3/5(t2)) 2/5*(3/5(t3)) 1/5*(4/5(t1)))";
+    assert_eq!(trees, ["1(t0)", rest]);
+}
+
 #[test]
 fn the_schedules_of_vectors_a1_to_a5() {
     for vector in VECTORS {
@@ -165,8 +174,10 @@ fn budgets_of_parts_of_a_tick_are_refused_or_tolerated() {
     assert!((ENTRY.admit)(&fine, &with(&tolerant)).accepted());
     let tasks = [(2, 3), (2, 4), (4, 6), (1, 6)];
     let machine = periodic(&ENTRY, &tolerant, 2, &tasks, 1200);
-    let late = Figure { name: "rounding ticks", core: None, value: 9 };
-    assert_eq!(machine.policy.figures()[1], late);
+    let figure = |name, value| Figure { name, core: None, value };
+    let figures = machine.policy.figures();
+    assert_eq!(figures[0], figure("levels", 1));
+    assert_eq!(figures[2], figure("rounding ticks", 9));
     // Every job is done in the end: no drift.
     for (model, (_, period)) in machine.models.iter().zip(tasks) {
         assert!(model.finished.len() as u64 >= 1200 / period - 2, "{:?}", model.finished.len());
@@ -185,7 +196,8 @@ fn idle_time_makes_up_for_rounding() {
     }
     let machine = periodic(&ENTRY, &[], 2, &set, 60_000);
     assert!(machine.models.iter().all(|model| model.misses == 0 && !model.finished.is_empty()));
-    assert_eq!(machine.policy.figures()[1].value, 0);
+    let late = Figure { name: "rounding ticks", core: None, value: 0 };
+    assert_eq!(machine.policy.figures()[2], late);
 }
 
 #[test]
@@ -263,6 +275,27 @@ fn an_overrun_harms_no_other_task() {
     // Idle time takes up the overrun at once.
     assert_eq!(misses("surplus", 1), [0, 0]);
     assert!(misses("precise", 1)[0] > 0 && misses("precise", 1)[1] == 0);
+}
+
+/// A job that was cut goes on by the deadline of the job whose budget it uses. What is left of
+/// that after its own budget is seen only when its stint ends: so much it may harm others once.
+#[test]
+fn a_single_overrun_harms_others_once_at_most() {
+    let set = [(10, 20), (4, 8)];
+    let system = system(1, &set);
+    let mut machine =
+        Machine::new(&ENTRY, &with(&[("enforcement", "precise")]), &system, Manners::PERFECT);
+    for now in 0..400 {
+        if now % 20 == 0 {
+            machine.release(0, if now == 0 { 20 } else { 10 }, now + 20);
+        }
+        if now % 8 == 0 {
+            machine.release(1, 4, now + 8);
+        }
+        machine.tick();
+    }
+    let [own, other] = [0, 1].map(|vcpu| machine.models[vcpu].misses);
+    assert!(own > 0 && other <= 1, "{own}, {other}");
 }
 
 /// Decisions that come late shift the schedule and lose no time.

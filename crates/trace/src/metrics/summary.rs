@@ -42,6 +42,7 @@ pub(super) fn report(metrics: &Metrics, end: Instant) -> Report {
         memory: metrics.memory.clone(),
         controller: metrics.controller.report(ticks_per_ns),
         figures: metrics.figures.clone(),
+        dispatch: metrics.dispatches.report(),
     }
 }
 

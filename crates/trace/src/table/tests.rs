@@ -30,6 +30,39 @@ errors to 10%..20%: core1 4 0
 }
 
 #[test]
+fn latencies_of_dispatches_have_a_line() {
+    let journal = figure().journal(24_000);
+    let (header, reader) = maracas_core::journal::Reader::open(&journal).unwrap();
+    let mut metrics = crate::Metrics::new(&header);
+    reader.for_each(|record| _ = metrics.record(&record.unwrap()));
+    for text in ["0 41000", "1 52000", "1 47500", "1 60000 enacted"] {
+        let (at, key) = (maracas_core::Instant::ZERO, "dispatch".to_string());
+        let vcpu = Some(maracas_core::VcpuId(0));
+        let note = maracas_core::journal::Record::Note { at, key, vcpu, text: text.into() };
+        assert_eq!(metrics.record(&note), None);
+    }
+    let report = metrics.report(maracas_core::Instant::from_ticks(24_000));
+    let shown = text(&report, Style::default());
+    let expected = "\
+latency: 4 dispatches p50 47.5us p99 60us, core0 1 dispatch p50 41us p99 41us,
+  core1 3 dispatches p50 52us p99 60us, 1 of them measured up to the enactment only
+memory";
+    assert!(shown.contains(expected), "{shown}");
+    let json = serde_json::to_value(&report).unwrap();
+    let schema: serde_json::Value = serde_json::from_str(crate::report::SCHEMA).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    assert!(
+        validator.is_valid(&json),
+        "{:?}",
+        validator.validate(&json).map_err(|e| e.to_string())
+    );
+    for key in json["dispatch"].as_object().unwrap().keys() {
+        let described = &schema["properties"]["dispatch"]["properties"][key]["description"];
+        assert!(described.is_string(), "{key}");
+    }
+}
+
+#[test]
 fn it_fits_and_says_what_is_wrong() {
     let mut report = figure().report(24_000);
     report.tasks[0].name = "a name that is longer than any terminal is willing to show it".into();

@@ -50,6 +50,8 @@ pub struct Group {
     dir: Option<OwnedFd>,
     /// Where a pid (or tid) is written to join, v2 first: one file a hierarchy.
     doors: Vec<File>,
+    /// Where the cores are written on which it may run, if a cpuset confines it.
+    cores: Option<File>,
 }
 
 impl Group {
@@ -82,7 +84,13 @@ impl Group {
         };
         let dir = dirs.v2.as_ref().map(File::open).transpose()?.map(OwnedFd::from);
         let doors = doors(&dirs, threaded)?;
-        Ok(Group { dirs, members, confinement, brake, tids, dir, doors })
+        let cpuset = match confinement {
+            Confinement::CpusetV1 => dirs.cpuset.as_ref(),
+            Confinement::CpusetV2 => dirs.v2.as_ref(),
+            Confinement::Affinity => None,
+        };
+        let cores = cpuset.map(|dir| open(&dir.join("cpuset.cpus"))).transpose()?;
+        Ok(Group { dirs, members, confinement, brake, tids, dir, doors, cores })
     }
 
     /// Stops every thread of the group: 4 us until the last instruction with v2, 60 us with v1.
@@ -211,13 +219,8 @@ impl Group {
     /// # Errors
     /// EINVAL for a core that is offline or not ours.
     pub fn confine(&self, core: HardwareCore) -> io::Result<()> {
-        let cpuset = match self.confinement {
-            Confinement::CpusetV1 => self.dirs.cpuset.as_ref(),
-            Confinement::CpusetV2 => self.dirs.v2.as_ref(),
-            Confinement::Affinity => None,
-        };
-        if let Some(dir) = cpuset {
-            return write_file(&dir.join("cpuset.cpus"), &core_list(&[core]));
+        if let Some(cores) = &self.cores {
+            return cores.write_all_at(core_list(&[core]).as_bytes(), 0);
         }
         let mut tids = Vec::new();
         match self.threads(&mut tids) {

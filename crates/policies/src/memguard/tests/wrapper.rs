@@ -131,6 +131,42 @@ fn periods_begin_at_nominal_instants_however_late_the_decision() {
     assert_eq!((plan.line(CoreId(1)), plan.wake), (before.line(CoreId(1)), before.wake));
 }
 
+/// Takes its VCPU off core0 by itself at 7.
+struct Leaver;
+
+impl Policy for Leaver {
+    fn on_event(&mut self, _: Instant, _: &Event) {}
+    fn plan(&mut self, now: Instant, plan: &mut Plan) {
+        let leaves = Instant::from_ticks(7);
+        let line = plan.line_mut(CoreId(0));
+        line.foreground.clear();
+        plan.wake = Instant::NEVER;
+        if now < leaves {
+            plan.line_mut(CoreId(0)).foreground.push(Grant::new(VcpuId(0), Mark::NEVER));
+            plan.wake = leaves;
+        }
+    }
+}
+
+/// No event tells that the last active core has nothing to run any more: the inner policy waited
+/// for that instant.
+#[test]
+fn a_period_begins_when_the_inner_policy_leaves_nobody_active() {
+    let entry = Entry { build: |_, _| Ok(Box::new(Leaver)), ..SPY };
+    let pairs = [("bandwidth", "none, 19.2GB/s"), ("period", "10ns"), ("spare", "proportional")];
+    for late in [0, 2] {
+        let system = System::new(2, alloc::vec![rig::busy_vcpu(0)]);
+        let policy = MemGuard::around(&entry, &system, &given(&pairs));
+        let (mut policy, mut plan) = (policy.unwrap_or_else(|why| panic!("{why:?}")), Plan::new(2));
+        ask(&mut policy, 0, &mut plan);
+        policy.on_event(Instant::from_ticks(4), &ran(1, 4, 3, End::Preempted));
+        ask(&mut policy, 4, &mut plan);
+        assert_eq!(policy.cores_next, Instant::from_ticks(10), "core0 is active");
+        ask(&mut policy, 7 + late, &mut plan);
+        assert_eq!(policy.cores_next, Instant::from_ticks(17));
+    }
+}
+
 #[test]
 fn wrapped_policies_pass_the_hostile_machine() {
     for entry in WRAPPED {

@@ -1,12 +1,14 @@
 //! An exact machine that knows the inside of QPS: from event to event, it holds the policy to the
 //! invariants of the specification (B.8) at every instant.
 
+use crate::parts::fluid;
 use crate::qps::offline::{Blueprint, Grid, Item};
-use crate::qps::{BOTH, Class, Phase, Qps, Window, judged};
+use crate::qps::{BOTH, Class, Phase, Qps, Window};
 use crate::testing::with;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use maracas_core::contract::{End, Mode, Stint, Usage, decide};
+use maracas_core::contract::{End, Mark, Mode, Stint, Usage, decide};
+use maracas_core::dispatch::{self, Readings, Running};
 use maracas_core::{
     Arrival, CoreId, Duration, Event, Instant, Job, JobId, Plan, Policy, System, Vcpu, VcpuId,
 };
@@ -27,6 +29,10 @@ struct Task {
     /// When the last job was released and is due.
     active: (u64, u64),
     core: Option<usize>,
+    /// Service on budget.
+    meter: u64,
+    /// Whether a job needed more than C.
+    overran: bool,
 }
 
 /// What was seen of a set's window.
@@ -51,6 +57,25 @@ pub(super) struct Tally {
     pub(super) level: u64,
     /// The latest completion after its deadline.
     pub(super) tardiness: u64,
+    /// The most work of a job that was undone at its deadline.
+    pub(super) undone: u64,
+    /// Tasks with jobs that needed more than C.
+    pub(super) overran: Vec<usize>,
+    /// Time in which such jobs used what a core left idle.
+    pub(super) surplus: u64,
+}
+
+struct World<'a>(&'a [Task]);
+
+impl Readings for World<'_> {
+    fn runnable(&self, vcpu: VcpuId) -> bool {
+        !self.0[vcpu.0 as usize].pending.is_empty()
+    }
+    fn meter(&self, vcpu: VcpuId, mode: Mode) -> Duration {
+        // Surplus time has no marks.
+        assert_eq!(mode, Mode::Foreground);
+        Duration::from_ticks(self.0[vcpu.0 as usize].meter)
+    }
 }
 
 pub(super) struct Rig {
@@ -59,8 +84,8 @@ pub(super) struct Rig {
     now: u64,
     sources: Vec<Source>,
     tasks: Vec<Task>,
-    /// Who runs on each core since when.
-    running: Vec<Option<(usize, u64)>>,
+    /// Who runs on each core, and since when.
+    running: Vec<Option<(Running, u64)>>,
     seen: Vec<Option<Seen>>,
     /// Whether all budgets are whole ticks, so that B.8 holds to the last one.
     exact: bool,
@@ -88,7 +113,13 @@ impl Rig {
         let cores = system.cores.len();
         let params = &with(params);
         let qps = match sets {
-            Some(sets) => Qps::of(judged(&system).0, &system, params, Grid::of(&system), sets),
+            Some(sets) => Qps::of(
+                fluid::judged_by_density(&system).0,
+                &system,
+                params,
+                Grid::of(&system),
+                sets,
+            ),
             None => Qps::new(&system, params).unwrap_or_else(|why| panic!("{why:?}")),
         };
         let mut rig = Self {
@@ -135,6 +166,7 @@ impl Rig {
         for (id, task) in self.tasks.iter().enumerate() {
             let late = task.pending.iter().filter(|(_, _, deadline)| *deadline < until);
             self.tally.late.extend(late.map(|(_, _, deadline)| (id, *deadline)));
+            self.tally.overran.extend(task.overran.then_some(id));
         }
         for figure in self.qps.figures() {
             match figure.name {
@@ -154,8 +186,12 @@ impl Rig {
 
     fn completions_and_releases(&mut self) {
         for core in 0..self.running.len() {
-            let Some((id, _)) = self.running[core] else { continue };
+            let Some((running, _)) = self.running[core] else { continue };
+            let id = running.vcpu.0 as usize;
             let Some((index, 0, deadline)) = self.tasks[id].pending.front().copied() else {
+                if self.is_spent(running) {
+                    self.stop(core, End::MarkReached);
+                }
                 continue;
             };
             self.stop(core, End::Blocked);
@@ -166,6 +202,12 @@ impl Rig {
             self.tally.tardiness = self.tally.tardiness.max(self.now.saturating_sub(deadline));
             self.tell(&Event::Completed(JobId { vcpu: VcpuId(id as u32), index }));
         }
+        for task in &self.tasks {
+            let due = |(_, _, deadline): &&(u32, u64, u64)| *deadline == self.now;
+            for (_, left, _) in task.pending.iter().filter(due) {
+                self.tally.undone = self.tally.undone.max(*left);
+            }
+        }
         for id in 0..self.sources.len() {
             let due = |(release, _): &mut (u64, u64)| *release == self.now;
             let Some((release, work)) = self.sources[id].jobs.pop_front_if(due) else { continue };
@@ -174,6 +216,7 @@ impl Rig {
             let index = task.released;
             task.released += 1;
             task.active = (release, deadline);
+            task.overran |= work > self.sources[id].budget;
             task.pending.push_back((index, work, deadline));
             self.tally.jobs += 1;
             let id = JobId { vcpu: VcpuId(id as u32), index };
@@ -182,17 +225,22 @@ impl Rig {
         }
     }
 
+    fn is_spent(&self, running: Running) -> bool {
+        let reads = Duration::from_ticks(self.tasks[running.vcpu.0 as usize].meter);
+        running.mode == Mode::Foreground && Mark(reads) >= running.until
+    }
+
     fn stop(&mut self, core: usize, end: End) {
-        let Some((id, from)) = self.running[core].take() else { return };
+        let Some((running, from)) = self.running[core].take() else { return };
         self.tally.preemptions += u64::from(end == End::Preempted);
         let service = Duration::from_ticks(self.now - from);
         if service.is_zero() {
             return;
         }
         self.tell(&Event::Ran(Stint {
-            vcpu: VcpuId(id as u32),
+            vcpu: running.vcpu,
             core: CoreId(core as u16),
-            mode: Mode::Foreground,
+            mode: running.mode,
             from: Instant::from_ticks(from),
             to: Instant::from_ticks(self.now),
             usage: Usage { service, ..Usage::default() },
@@ -205,10 +253,13 @@ impl Rig {
             decide(&mut self.qps, Instant::from_ticks(self.now), &mut self.plan);
             self.tally.decisions += 1;
             assert_eq!(self.plan.audit(), Ok(()), "at {}", self.now);
-            let chosen: Vec<_> = (0..self.running.len()).map(|core| self.lawful(core)).collect();
+            let world = World(&self.tasks);
+            let lawful = |core| dispatch::next(self.plan.line(CoreId(core)), 0, &world);
+            let chosen: Vec<_> = (0..self.running.len() as u16).map(lawful).collect();
             let mut stopped = false;
             for (core, chosen) in chosen.iter().enumerate() {
-                if self.running[core].is_some_and(|(id, _)| *chosen != Some(id)) {
+                let Some((before, _)) = self.running[core] else { continue };
+                if chosen.is_none_or(|now| (now.vcpu, now.mode) != (before.vcpu, before.mode)) {
                     self.stop(core, End::Preempted);
                     stopped = true;
                 }
@@ -216,9 +267,12 @@ impl Rig {
             if stopped {
                 continue;
             }
-            for (core, id) in chosen.into_iter().enumerate() {
-                if let (None, Some(id)) = (self.running[core], id) {
-                    self.running[core] = Some((id, self.now));
+            for (core, chosen) in chosen.into_iter().enumerate() {
+                let Some(running) = chosen else { continue };
+                let since = self.running[core].map_or(self.now, |(_, since)| since);
+                let starts = self.running[core].replace((running, since)).is_none();
+                if starts {
+                    let id = running.vcpu.0 as usize;
                     let before = self.tasks[id].core.replace(core);
                     let moved = before.is_some_and(|before| before != core);
                     self.tally.migrations += u64::from(moved);
@@ -228,23 +282,29 @@ impl Rig {
         }
     }
 
-    fn lawful(&self, core: usize) -> Option<usize> {
-        let line = self.plan.line(CoreId(core as u16));
-        let mut ids = line.foreground.iter().map(|grant| grant.vcpu.0 as usize);
-        ids.find(|id| !self.tasks[*id].pending.is_empty())
-    }
-
     fn next_event(&self) -> u64 {
-        let work = |(id, _): (usize, u64)| self.tasks[id].pending[0].1;
-        let ends = self.running.iter().flatten().map(|run| self.now + work(*run));
+        let ends = self.running.iter().flatten().map(|(running, _)| {
+            let task = &self.tasks[running.vcpu.0 as usize];
+            let foreground = running.mode == Mode::Foreground && running.until != Mark::NEVER;
+            let budget = running.until.0.ticks().saturating_sub(task.meter);
+            self.now + task.pending[0].1.min(if foreground { budget } else { u64::MAX })
+        });
         let releases = self.sources.iter().filter_map(|task| task.jobs.front());
         let releases = releases.map(|(release, _)| *release);
+        let pending = self.tasks.iter().flat_map(|task| &task.pending);
+        let deadlines = pending.map(|(_, _, deadline)| *deadline).filter(|due| *due > self.now);
+        let releases = releases.chain(deadlines);
         ends.chain(releases).chain([self.plan.wake.ticks()]).min().unwrap_or(u64::MAX)
     }
 
     fn pass(&mut self, time: u64) {
-        for (id, _) in self.running.iter().flatten() {
-            self.tasks[*id].pending[0].1 -= time;
+        for (running, _) in self.running.iter().flatten() {
+            let task = &mut self.tasks[running.vcpu.0 as usize];
+            task.pending[0].1 -= time;
+            match running.mode {
+                Mode::Foreground => task.meter += time,
+                Mode::Background => self.tally.surplus += time,
+            }
         }
         for (set, seen) in self.seen.iter_mut().enumerate() {
             let Some(seen) = seen else { continue };

@@ -25,7 +25,7 @@ const COLORS: [RGBColor; 7] = [
 /// A figure.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Figure {
-    /// What its file is called, after the experiment's name; empty for the only one.
+    /// What its file is called, after the name of the whole; empty for the only one.
     pub name: String,
     /// What it shows.
     pub title: String,
@@ -69,12 +69,15 @@ pub struct Line {
     pub points: Vec<(f64, f64)>,
     /// Whether it goes by the right axis.
     pub right: bool,
+    /// From where to where each point may as well lie (a confidence interval); empty where nothing
+    /// is said.
+    pub spread: Vec<(f64, f64)>,
 }
 
 impl Line {
     /// A line by the left axis.
     pub fn new(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
-        Self { name: name.into(), points, right: false }
+        Self { name: name.into(), points, right: false, spread: Vec::new() }
     }
     /// The same by the right axis.
     #[must_use]
@@ -82,21 +85,32 @@ impl Line {
         self.right = true;
         self
     }
+    /// The same with a confidence interval at every point.
+    #[must_use]
+    pub fn with_spread(mut self, spread: Vec<(f64, f64)>) -> Self {
+        self.spread = spread;
+        self
+    }
+    /// All heights that it reaches.
+    fn heights(&self) -> impl Iterator<Item = f64> {
+        let ends = self.spread.iter().flat_map(|(low, high)| [*low, *high]);
+        self.points.iter().map(|(_, y)| *y).chain(ends)
+    }
 }
 
 impl Figure {
-    /// The name of its file, in the figures of `experiment`.
-    pub fn file(&self, experiment: &str) -> String {
+    /// The name of its file, in the figures of `whole`: an experiment, say.
+    pub fn file(&self, whole: &str) -> String {
         if self.name.is_empty() {
-            format!("{experiment}.svg")
+            format!("{whole}.svg")
         } else {
-            format!("{experiment}-{}.svg", self.name)
+            format!("{whole}-{}.svg", self.name)
         }
     }
     /// As SVG.
     ///
     /// # Panics
-    /// Where a value is no number: the experiment is wrong.
+    /// Where a value is no number: whoever drew it is wrong.
     pub fn svg(&self) -> String {
         let mut text = String::new();
         let drawn = match &self.drawing {
@@ -125,6 +139,13 @@ impl Figure {
     }
 }
 
+/// `value` with so many decimals, and no minus before what is shown as zero.
+pub fn number(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
+    let zero = text.chars().all(|c| matches!(c, '-' | '0' | '.'));
+    if zero { text.trim_start_matches('-').into() } else { text }
+}
+
 /// A number at an axis, with no more digits than it needs.
 fn tick(value: f64) -> String {
     let digits = match value.abs() {
@@ -133,7 +154,7 @@ fn tick(value: f64) -> String {
         size if size >= 0.2 => 2,
         _ => 3,
     };
-    let text = crate::findings::number(value, digits);
+    let text = number(value, digits);
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
 }
 
@@ -238,7 +259,7 @@ fn lines(
     area.fill(&WHITE)?;
     let ys = |right: bool| {
         let chosen = lines.iter().filter(move |line| line.right == right);
-        let values = chosen.flat_map(|line| line.points.iter().map(|(_, y)| *y));
+        let values = chosen.flat_map(Line::heights);
         heights(values, lines.len(), false)
     };
     let xs = around(lines.iter().flat_map(|line| line.points.iter().map(|(x, _)| *x)));
@@ -269,9 +290,15 @@ fn lines(
         let color = COLORS[place % COLORS.len()];
         let path =
             LineSeries::new(line.points.iter().copied(), color.stroke_width(2)).point_size(3);
+        let whisker = |((x, _), (low, high)): (&(f64, f64), &(f64, f64))| {
+            PathElement::new([(*x, *low), (*x, *high)], color.mix(0.6))
+        };
+        let whiskers = line.points.iter().zip(&line.spread).map(whisker);
         let drawn = if line.right {
+            chart.draw_secondary_series(whiskers)?;
             chart.draw_secondary_series(path)?
         } else {
+            chart.draw_series(whiskers)?;
             chart.draw_series(path)?
         };
         drawn
@@ -331,6 +358,27 @@ mod tests {
         assert!(svg.matches("<rect").count() >= 8, "{svg}");
         assert!(svg.contains("Bars &lt;of&gt; two") && svg.contains("E2"));
         assert!(line_chart(true).svg().contains("<polyline"));
+    }
+
+    #[test]
+    fn confidence_intervals_are_whiskers_within_the_frame() {
+        let plain = Line::new("a", vec![(1.0, 5.0), (2.0, 6.0)]);
+        let figure = |line: Line| Figure {
+            name: String::new(),
+            title: String::new(),
+            drawing: Drawing::Lines {
+                along: String::new(),
+                logarithmic: false,
+                left: String::new(),
+                right: None,
+                lines: vec![line],
+            },
+        };
+        let lines = |figure: &Figure| figure.svg().matches("<polyline").count();
+        let with = figure(plain.clone().with_spread(vec![(5.0, 5.5), (5.5, 6.0)]));
+        assert_eq!(lines(&with), lines(&figure(plain.clone())) + 2);
+        let heights: Vec<f64> = plain.with_spread(vec![(1.0, 9.0)]).heights().collect();
+        assert_eq!(heights, [5.0, 6.0, 1.0, 9.0]);
     }
 
     #[test]

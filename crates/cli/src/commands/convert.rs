@@ -1,0 +1,79 @@
+//! `maracas convert`: task sets from one format to another.
+
+use crate::failure::{Answer, Failure, Outcome};
+use crate::output::{self, Pending};
+use crate::source;
+use maracas_core::{Arrival, Duration};
+use maracas_scenario::formats::{self, Format, Style};
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Read a task set in one format and write it in another
+///
+/// What the file says that a task set cannot mean, and what the other format cannot say, is told
+/// on standard error; docs/formats.md has every key.
+///
+/// Example: maracas convert workload.json --to csv -o tasks.csv
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// The task set: CSV, or what rt-app, SimSo or SchedCAT read
+    file: PathBuf,
+    /// Its format, where its name and its beginning mislead
+    #[arg(long, value_name = "FORMAT", value_parser = source::format())]
+    from: Option<Format>,
+    /// The format to write
+    #[arg(long, value_name = "FORMAT", value_parser = source::format())]
+    to: Format,
+    /// Write into a file, not to standard output
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Make all tasks periodic, from the start on, or sporadic
+    #[arg(long, value_enum)]
+    jobs: Option<Jobs>,
+    /// For rt-app: threads of SCHED_DEADLINE, each with its reservation
+    #[arg(long)]
+    deadline_class: bool,
+}
+
+/// How jobs come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Jobs {
+    /// One every period
+    Periodic,
+    /// A period apart at least
+    Sporadic,
+}
+
+pub(super) fn run(args: &Args) -> Outcome {
+    if args.deadline_class && args.to != Format::RtApp {
+        let why = format!("--deadline-class is for --to rt-app, not for {}; drop it", args.to);
+        return Err(Failure::new(why));
+    }
+    let written: Vec<_> = args.output.iter().map(|path| ("--output", path.clone())).collect();
+    output::keep_apart(&[("task set", &args.file)], &written)?;
+    let about = |text: &str| output::note(&format!("{}: {text}", args.file.display()));
+    let mut set = formats::read(&args.file, args.from).map_err(Failure::new)?;
+    set.notes.iter().for_each(|note| about(note));
+    for task in &mut set.tasks {
+        task.arrival = match (args.jobs, task.arrival) {
+            (Some(Jobs::Sporadic), _) => Arrival::Sporadic,
+            (Some(Jobs::Periodic), Arrival::Sporadic | Arrival::None) => {
+                Arrival::Periodic { offset: Duration::ZERO }
+            }
+            (Some(Jobs::Periodic), arrival @ Arrival::Periodic { .. }) | (None, arrival) => arrival,
+        };
+    }
+    let style = Style { deadline_class: args.deadline_class };
+    let file = formats::write(&set, args.to, style)
+        .map_err(|why| Failure::about(args.file.display(), why))?;
+    file.losses.iter().for_each(|loss| about(&format!("in {}: {loss}", args.to)));
+    let Some(path) = &args.output else {
+        output::print(&file.text)?;
+        return Ok(Answer::Yes);
+    };
+    output::leave_nothing_at_signals()?;
+    let mut out = Pending::create(path)?;
+    out.write_all(file.text.as_bytes()).map_err(|error| Failure::about(path.display(), error))?;
+    out.commit()?;
+    Ok(Answer::Yes)
+}

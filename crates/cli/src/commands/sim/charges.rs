@@ -1,0 +1,109 @@
+//! Overhead tables in the form of SchedCAT, as what the simulator charges.
+
+use crate::case::Case;
+use crate::failure::Failure;
+use crate::output;
+use maracas_core::{Duration, Instant};
+use maracas_scenario::formats::overheads::{Key, Table};
+use maracas_sim::{Options, Overheads};
+use std::path::PathBuf;
+
+/// Measured overheads in place of the scenario's.
+#[derive(clap::Args, Debug)]
+pub(super) struct Measured {
+    /// Charge what this table says for as many tasks as there are: CSV with a column TASK-COUNT and
+    /// columns RELEASE, SCHEDULE and CXS in microseconds, as SchedCAT reads it (docs/formats.md)
+    #[arg(long, value_name = "FILE")]
+    overheads: Option<PathBuf>,
+    /// Charge a migration what this table of cache delays says at most for --wss: CSV with a column
+    /// WSS and columns L1, L2, L3 and MEM in microseconds
+    #[arg(long, value_name = "FILE", requires = "wss")]
+    cpmd: Option<PathBuf>,
+    /// Working set of each task, in the unit of the table (SchedCAT: KiB)
+    #[arg(long, value_name = "SIZE", requires = "cpmd")]
+    wss: Option<u64>,
+}
+
+impl Measured {
+    /// Puts the tables' costs into `overheads`, and says what is not charged.
+    ///
+    /// # Errors
+    /// Whatever is wrong in a table, and where it is of the other kind.
+    pub(super) fn charge(&self, case: &Case, overheads: &mut Overheads) -> Result<(), Failure> {
+        if let Some(file) = &self.overheads {
+            let table = read(file, Key::TaskCount)?;
+            let tasks = case.without_carriers().vcpus.len() as u64;
+            let costs = table.at(tasks);
+            overheads.release = costs.release;
+            overheads.decision = costs.decision;
+            overheads.context_switch = costs.context_switch;
+            let about = |what: String| output::note(&format!("{}: {what}", file.display()));
+            if !table.covers(tasks) && table.rows.len() > 1 {
+                about(format!("{tasks} tasks lie outside its rows; costs are extrapolated"));
+            }
+            let left = table.uncharged().join(", ");
+            if !left.is_empty() {
+                about(format!("{left}: not charged by the simulator"));
+            }
+        }
+        if let (Some(file), Some(wss)) = (&self.cpmd, self.wss) {
+            let table = read(file, Key::WorkingSet)?;
+            overheads.migration = table.greatest(wss);
+            if !table.covers(wss) && table.rows.len() > 1 {
+                let what = format!("WSS {wss} lies outside its rows; the cost is extrapolated");
+                output::note(&format!("{}: {what}", file.display()));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read(file: &PathBuf, key: Key) -> Result<Table, Failure> {
+    let table = Table::read(file).map_err(Failure::new)?;
+    if table.key == key {
+        return Ok(table);
+    }
+    let (found, wanted) = (table.key.column(), key.column());
+    let option = match key {
+        Key::TaskCount => "--cpmd",
+        Key::WorkingSet => "--overheads",
+    };
+    let why = format!("its rows are by {found}, not by {wanted}; give it to {option}");
+    Err(Failure::about(file.display(), why))
+}
+
+/// Turns nanoseconds into the case's ticks.
+///
+/// # Errors
+/// Where the horizon is too long for them.
+pub(super) fn in_ticks(case: &Case, mut options: Options) -> Result<Options, Failure> {
+    let scale = case.system.ticks_per_ns;
+    if scale == 1 {
+        return Ok(options);
+    }
+    let longest = case.longest();
+    let ticks = |time: Duration| {
+        case.in_ticks(time).ok_or_else(|| {
+            Failure::new(format!(
+                "{time} is too long at {scale} ticks a nanosecond, which exact budgets need; \
+                 simulate at most {longest}"
+            ))
+        })
+    };
+    options.until = Instant::ZERO + ticks(options.until - Instant::ZERO)?;
+    options.late = ticks(options.late)?;
+    let o = &mut options.overheads;
+    for time in [
+        &mut o.context_switch,
+        &mut o.migration,
+        &mut o.decision,
+        &mut o.release,
+        &mut o.sample,
+        &mut o.lock,
+        &mut o.structure,
+        &mut o.page_copy,
+    ] {
+        *time = ticks(*time)?;
+    }
+    Ok(options)
+}

@@ -1,0 +1,180 @@
+//! `maracas sweep`: many task sets under many policies.
+
+mod text;
+
+use crate::failure::{Answer, Failure, Outcome};
+use crate::output::{self, Bar, Pending};
+use maracas_scenario::sweep::Sweep;
+use maracas_sweep::summary::{self, Rivalry, Standing};
+use maracas_sweep::{Finished, Ledger, Study, drawings, run, table};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
+
+/// Compare policies on many task sets
+///
+/// A sweep file says which sets are drawn, which policies run them and on how many cores. All
+/// policies run the same sets. The folder gets every run (runs.csv, runs.parquet), what came of it
+/// for every point with confidence intervals (points.csv), paired comparisons of the policies
+/// (pairs.csv) and figures. What is finished is kept at once: after an interruption the same
+/// command goes on, and the files come out the same, byte for byte, for any number of jobs.
+///
+/// Example: maracas sweep examples/sweeps/optimal.toml --out results
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// The sweep file (docs/sweep.md)
+    file: PathBuf,
+    /// Folder for results; made where there is none
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Task sets to run at once; without it, one for each core of this host
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
+    /// Points and pairs as JSON in place of the table
+    #[arg(long)]
+    json: bool,
+    /// No progress and no notes
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// The file in the folder that holds what is finished.
+const PROGRESS: &str = "sweep.progress";
+/// Every run, one a line.
+const RUNS: &str = "runs.csv";
+
+/// # Errors
+/// Where the folder holds runs that no sweep of ours left there.
+fn refuse_foreign(folder: &Path) -> Result<(), Failure> {
+    let foreign = folder.join(RUNS).exists() && !folder.join(PROGRESS).exists();
+    let why = format!("holds {RUNS} and no {PROGRESS}; name another directory, or move that file");
+    if foreign { Err(Failure::about(folder.display(), why)) } else { Ok(()) }
+}
+
+pub(super) fn run(args: &Args) -> Outcome {
+    let study = Study::of(&Sweep::read(&args.file).map_err(Failure::new)?).map_err(Failure::new)?;
+    let jobs = match args.jobs {
+        Some(jobs) => usize::from(jobs),
+        None => crate::case::host_cores()?,
+    };
+    let folder = args.out.display();
+    refuse_foreign(&args.out)?;
+    std::fs::create_dir_all(&args.out)
+        .map_err(|error| Failure::about(&folder, format_args!("cannot be made: {error}")))?;
+    let (items, contenders) = (study.items(), study.contenders.len());
+    let path = args.out.join(PROGRESS);
+    let opened = Ledger::open(&path, &study.meaning(), items, contenders);
+    let (ledger, found) = opened.map_err(Failure::new)?;
+    let known = found.iter().flatten().count();
+    if !args.quiet && known > 0 {
+        output::note(&match items - known {
+            0 => format!("{folder} holds all {items} sets"),
+            _ => format!("{folder} holds {known} of {items} sets; the others are run"),
+        });
+    }
+    keep_at_signals(&args.out, items)?;
+    let far = Mutex::new((Bar::new("sweep"), Instant::now()));
+    let progress = |done: usize| {
+        DONE.store(done, Ordering::Relaxed);
+        if let (false, Ok(mut far)) = (args.quiet, far.lock()) {
+            let elapsed = far.1.elapsed();
+            far.0.show(done as f64 / items as f64, elapsed);
+        }
+    };
+    let finished = run::all(&study, ledger, found, jobs, &progress);
+    if let Ok(mut far) = far.lock() {
+        far.0.clear();
+    }
+    let finished = finished.map_err(Failure::new)?;
+    WRITING.store(true, Ordering::Relaxed);
+    let standings = summary::standings(&study, &finished);
+    let rivalries = summary::rivalries(&study, &finished);
+    let figures = write(&args.out, &study, &finished, &standings, &rivalries)?;
+    if args.json {
+        output::line(&format!("{:#}", json(&study, &standings, &rivalries)))?;
+    } else {
+        output::print(&text::table(&study, &standings))?;
+    }
+    if !args.quiet {
+        let figures = match figures {
+            0 => "no figure (a line takes two points)".into(),
+            1 => "1 figure".into(),
+            _ => format!("{figures} figures"),
+        };
+        output::note(&format!(
+            "{folder} holds runs.csv, runs.parquet, points.csv, pairs.csv and {figures}"
+        ));
+    }
+    Ok(Answer::Yes)
+}
+
+/// Sets that are finished.
+static DONE: AtomicUsize = AtomicUsize::new(0);
+/// Whether all are, and files are written: that takes a moment and is not interrupted.
+static WRITING: AtomicBool = AtomicBool::new(false);
+
+/// From here on SIGINT and SIGTERM end the program with a line that says how to go on.
+fn keep_at_signals(folder: &Path, items: usize) -> Result<(), Failure> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let fail = |error| Failure::about("a signal handler cannot be set", error);
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).map_err(fail)?;
+    let folder = folder.display().to_string();
+    let wait = move || {
+        for signal in signals.forever() {
+            if !WRITING.load(Ordering::Relaxed) {
+                let done = DONE.load(Ordering::Relaxed);
+                if output::errors_on_terminal() {
+                    output::status("\r\x1b[K");
+                }
+                output::note(&format!(
+                    "interrupted; {folder} keeps {done} of {items} sets, and the same command goes \
+                     on from there"
+                ));
+                // As a shell reports a program that a signal ended.
+                std::process::exit(128 + signal);
+            }
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(wait).map_err(fail)?;
+    Ok(())
+}
+
+/// Writes everything; says how many figures there are.
+fn write(
+    folder: &Path,
+    study: &Study,
+    finished: &[Finished],
+    standings: &[Standing],
+    rivalries: &[Rivalry],
+) -> Result<usize, Failure> {
+    let file = |name: &str, fill: &dyn Fn(&mut Pending) -> Result<(), maracas_sweep::Error>| {
+        let path = folder.join(name);
+        let mut pending = Pending::create(&path)?;
+        let told =
+            |error| Failure::about(path.display(), format_args!("cannot be written: {error}"));
+        fill(&mut pending).map_err(told)?;
+        pending.commit()
+    };
+    let columns = summary::run_columns();
+    file(RUNS, &|out| table::csv(&columns, summary::run_rows(study, finished), out))?;
+    file("runs.parquet", &|out| table::parquet(&columns, summary::run_rows(study, finished), out))?;
+    let columns = summary::standing_columns();
+    file("points.csv", &|out| table::csv(&columns, summary::standing_rows(study, standings), out))?;
+    let columns = summary::rivalry_columns();
+    file("pairs.csv", &|out| table::csv(&columns, summary::rivalry_rows(study, rivalries), out))?;
+    let figures = drawings::figures(study, standings);
+    for figure in &figures {
+        output::write_file(&folder.join(format!("{}.svg", figure.name)), &figure.svg())?;
+    }
+    Ok(figures.len())
+}
+
+fn json(study: &Study, standings: &[Standing], rivalries: &[Rivalry]) -> serde_json::Value {
+    let points = summary::standing_rows(study, standings);
+    let pairs = summary::rivalry_rows(study, rivalries);
+    serde_json::json!({
+        "points": table::json(&summary::standing_columns(), points),
+        "pairs": table::json(&summary::rivalry_columns(), pairs),
+    })
+}

@@ -1,0 +1,137 @@
+//! How long a dispatch takes, measured.
+//!
+//! A *dispatch* is a decision that puts another VCPU first on a core. It begins at the instant of
+//! its cause (a nominal release, the policy's own nominal wake, the end that a program told, a
+//! reached mark) and ends when a thread of that VCPU is switched in there, by the kernel's own
+//! record. In between lie the timer, the agent's wake, the decision, the move, the raise and, where
+//! the VCPU waited frozen, its thaw. One that is overtaken by a later decision before it was
+//! switched in is none; what follows on a line by the machine law alone is none either.
+
+use super::Core;
+use crate::machine::vcpu::Post;
+use maracas_core::contract::Mode;
+use maracas_core::journal::Record;
+use maracas_core::{CoreId, Instant, VcpuId};
+
+/// The key of a dispatch among the notes of the journal. Its text is the core's number, the
+/// latency in nanoseconds, and `enacted` where there are no switch records and only the time until
+/// everything had been set is known.
+const KEY: &str = "dispatch";
+
+/// Who was put first on a core and has not been seen there yet.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    vcpu: VcpuId,
+    cause: Instant,
+    /// When the decision was enacted: a switch-in before is no answer to it.
+    enacted: Instant,
+}
+
+/// The dispatches of one core.
+#[derive(Debug, Default)]
+pub(crate) struct Dispatches {
+    /// Who is to run here by the last decision.
+    first: Option<VcpuId>,
+    pending: Option<Pending>,
+    /// Measured and not yet in the journal: when it ended, who, since when.
+    done: Vec<(Instant, VcpuId, Instant)>,
+}
+
+impl Dispatches {
+    /// Somebody else is first by a decision that was enacted at `enacted`.
+    fn begin(&mut self, vcpu: VcpuId, cause: Instant, enacted: Instant) {
+        self.pending = Some(Pending { vcpu, cause, enacted });
+    }
+    /// This VCPU may not run in the foreground any more.
+    pub(super) fn stopped(&mut self, vcpu: VcpuId) {
+        self.first = self.first.filter(|first| *first != vcpu);
+        self.pending = self.pending.filter(|pending| pending.vcpu != vcpu);
+    }
+    /// A thread of this VCPU was switched in.
+    pub(super) fn switched_in(&mut self, vcpu: VcpuId, at: Instant) {
+        let waited = |pending: &mut Pending| pending.vcpu == vcpu && at >= pending.enacted;
+        if let Some(pending) = self.pending.take_if(waited) {
+            self.done.push((at, vcpu, pending.cause));
+        }
+    }
+    /// Takes what was measured, as notes for the journal.
+    pub(crate) fn notes(&mut self, core: CoreId, seen: bool) -> impl Iterator<Item = Record> {
+        self.done.drain(..).map(move |(at, vcpu, cause)| {
+            let (core, latency_ns) = (core.0, at.saturating_since(cause).ticks());
+            let how = if seen { "" } else { " enacted" };
+            let text = format!("{core} {latency_ns}{how}");
+            Record::Note { at, key: KEY.to_string(), vcpu: Some(vcpu), text }
+        })
+    }
+}
+
+impl Core {
+    /// After a decision was enacted here: is it a dispatch? `cause` is when what it answers
+    /// happened, where that is known, and `begun` when its enactment began.
+    pub(crate) fn note_first(&mut self, cause: Option<Instant>, begun: Instant) {
+        let first = self.line.foreground.iter().find(|grant| {
+            let body = self.bodies.iter().find(|body| body.id == grant.vcpu);
+            // A VCPU with jobs that stands on a line has one, even if it has not heard of it yet.
+            body.is_some_and(|body| {
+                matches!(body.post, Post::Foreground(_)) && (body.has_jobs || body.is_runnable())
+            })
+        });
+        let first = first.map(|grant| grant.vcpu);
+        if first == self.dispatches.first {
+            return;
+        }
+        self.dispatches.first = first;
+        self.dispatches.pending = None;
+        let (Some(vcpu), Some(cause)) = (first, cause) else { return };
+        let running = self.tracker.running();
+        // The law had put it there before.
+        if running.is_some_and(|(on, mode, _)| on == vcpu && mode == Mode::Foreground) {
+            return;
+        }
+        self.dispatches.begin(vcpu, cause, begun);
+        // It is on the core already, on surplus time; or nobody would tell.
+        let stays = running.is_some_and(|(on, _, now)| on == vcpu && now);
+        if stays || !self.means.events {
+            self.dispatches.switched_in(vcpu, self.clock.now());
+        }
+    }
+
+    /// The dispatches that were measured since this was asked last.
+    pub(crate) fn dispatch_notes(&mut self) -> impl Iterator<Item = Record> {
+        self.dispatches.notes(self.id, self.means.events)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(us: u64) -> Instant {
+        Instant::from_ticks(us * 1000)
+    }
+
+    #[test]
+    fn a_dispatch_lasts_from_its_cause_to_the_first_switch_in_after_it_was_enacted() {
+        let mut dispatches = Dispatches::default();
+        dispatches.begin(VcpuId(3), at(100), at(120));
+        for (vcpu, when) in [(3, 110), (4, 130), (3, 140), (3, 150)] {
+            dispatches.switched_in(VcpuId(vcpu), at(when));
+        }
+        let notes: Vec<_> = dispatches.notes(CoreId(1), true).collect();
+        let (key, text) = ("dispatch".to_string(), "1 40000".to_string());
+        assert_eq!(notes, [Record::Note { at: at(140), key, vcpu: Some(VcpuId(3)), text }]);
+        assert_eq!(dispatches.notes(CoreId(1), true).count(), 0, "told once");
+    }
+
+    #[test]
+    fn one_that_is_overtaken_is_none() {
+        let mut dispatches = Dispatches::default();
+        dispatches.begin(VcpuId(3), at(100), at(120));
+        dispatches.begin(VcpuId(4), at(125), at(130));
+        dispatches.switched_in(VcpuId(3), at(140));
+        dispatches.switched_in(VcpuId(4), at(145));
+        let notes: Vec<_> = dispatches.notes(CoreId(0), false).collect();
+        let (key, text) = ("dispatch".to_string(), "0 20000 enacted".to_string());
+        assert_eq!(notes, [Record::Note { at: at(145), key, vcpu: Some(VcpuId(4)), text }]);
+    }
+}

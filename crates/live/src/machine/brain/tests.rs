@@ -1,0 +1,116 @@
+use super::*;
+use crate::clock::Clock;
+use crate::host::HardwareCore;
+use crate::host::cgroup::{Hierarchies, Tree};
+use crate::journal::Ring;
+use crate::machine::Means;
+use maracas_core::contract::{Grant, Mark};
+use maracas_core::journal::Header;
+use maracas_core::params::Params;
+use maracas_core::{Duration, Rate};
+use std::sync::atomic::{AtomicU16, Ordering};
+
+/// Puts the one VCPU first on the core that it is told.
+struct OnCore(Arc<AtomicU16>);
+
+impl Policy for OnCore {
+    fn on_event(&mut self, _: Instant, _: &Event) {}
+    fn plan(&mut self, now: Instant, plan: &mut Plan) {
+        let wanted = CoreId(self.0.load(Ordering::SeqCst));
+        for core in (0..plan.cores() as u16).map(CoreId) {
+            let line = plan.line_mut(core);
+            line.foreground.clear();
+            if core == wanted {
+                line.foreground.push(Grant {
+                    vcpu: VcpuId(0),
+                    until: Mark::NEVER,
+                    memory: u64::MAX,
+                });
+            }
+        }
+        // Asked at every look.
+        plan.wake = now + Duration::from_nanos(1);
+    }
+}
+
+/// Counts releases.
+#[derive(Default)]
+struct Heard(AtomicU16);
+
+impl JobGate for Heard {
+    fn release(&self, _: &Job) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// What the test sees of the brain: where the body is, whether anything is put off, and how many
+/// releases were told.
+fn seen(brain: &Brain, heard: &Heard) -> (Option<CoreId>, [bool; 2], bool, u16) {
+    let on = |core: &Mutex<Core>| lock(core).body(VcpuId(0)).is_some();
+    let bodies = [on(&brain.cores[0]), on(&brain.cores[1])];
+    let put_off = brain.behind && brain.late_cause.is_some();
+    (brain.known[&VcpuId(0)].seat, bodies, put_off, heard.0.load(Ordering::SeqCst))
+}
+
+#[test]
+fn what_runs_on_another_core_is_moved_by_the_agent_there_and_hears_of_its_release_then() {
+    let _turn = crate::host::tests::turn();
+    let tree = Hierarchies::read().and_then(|hierarchies| Tree::create(&hierarchies));
+    let tree = match tree {
+        Ok(tree) => tree,
+        Err(error) => return eprintln!("skipped: {error}"),
+    };
+    // No thread is raised, frozen or counted: only who sits where is looked at.
+    let means = Means { fifo: false, freezer: false, events: false };
+    let hardware = [HardwareCore(0), HardwareCore(1)];
+    let group = Arc::new(tree.vcpu(VcpuId(0)).expect("a group"));
+    let clock = Clock::start();
+    let open = |id: u16| Core::open(CoreId(id), hardware[usize::from(id)], clock.clone(), means);
+    let cores = [0, 1].map(|id| Mutex::new(open(id).expect("descriptors")));
+    let mailbox = Mailbox::new(tree, hardware.to_vec(), means, clock, 1).expect("an eventfd");
+    let (c, t) = (Duration::from_millis(5), Duration::from_secs(60));
+    let mut system = System::new(2, vec![Vcpu::new(0, c, t).periodic()]);
+    system.capacity = Rate::ONE;
+    let header = Header {
+        policy: "fixed".into(),
+        params: Params::new(),
+        system: system.clone(),
+        names: vec!["one".into()],
+        machine: "live".into(),
+        version: "test".into(),
+        seed: 0,
+    };
+    let (ring, place, heard) = (Ring::new(), Arc::new(AtomicU16::new(0)), Arc::<Heard>::default());
+    let policy = Box::new(OnCore(Arc::clone(&place)));
+    let scribe = Scribe::new(&header, &ring);
+    let mut brain = Brain::new(policy, &system, &header.names, scribe, &cores, &mailbox);
+    let mut body = Live::new(VcpuId(0), "one".into(), Arc::clone(&group), hardware[0], None, means);
+    body.suppose_runnable();
+    mailbox.post(Request::Gate(Arc::clone(&heard) as Arc<dyn JobGate>));
+    mailbox.post(Request::Attach(Box::new(body)));
+    let first = (brain.round(CoreId(0)), seen(&brain, &heard));
+
+    // A job that nobody has heard of, and a plan that wants it done on the other core.
+    let job = JobId { vcpu: VcpuId(0), index: 0 };
+    brain.unheard.push(Job { id: job, release: Instant::ZERO, deadline: Instant::NEVER });
+    brain.cause = Some(Instant::ZERO);
+    place.store(1, Ordering::SeqCst);
+    lock(&cores[0]).suppose_running(VcpuId(0));
+    let asked = (brain.round(CoreId(1)), seen(&brain, &heard));
+    // The same round on the core where it runs.
+    let moved = (brain.round(CoreId(0)), seen(&brain, &heard));
+    drop(brain);
+    drop(cores);
+    Arc::into_inner(group).expect("nobody else has it").remove().expect("removed");
+    mailbox.remove_tree().expect("the tree is removed");
+
+    let [zero, one] = [CoreId(0), CoreId(1)];
+    assert_eq!(first, (CoreSet::EMPTY, (Some(zero), [true, false], false, first.1.3)));
+    let there: CoreSet = [zero].into_iter().collect();
+    assert_eq!(
+        asked,
+        (there, (Some(zero), [true, false], true, first.1.3)),
+        "it stays and is told nothing"
+    );
+    assert_eq!(moved, (CoreSet::EMPTY, (Some(one), [false, true], false, first.1.3 + 1)));
+}

@@ -1,0 +1,499 @@
+//! DP-WRAP: between any two consecutive deadlines of the system every task gets its share of the
+//! time, wrapped around the cores; optimal for periodic tasks with implicit deadlines.
+//!
+//! # Paper
+//! G. Levin, S. Funk, C. Sadowski, I. Pye, S. Brandt. "DP-FAIR: A Simple Model for Understanding
+//! Optimal Multiprocessor Scheduling." ECRTS 2010. The wrap-around rule: R. McNaughton, "Scheduling
+//! with Deadlines and Loss Functions", Management Science 6(1), 1959.
+//! Shares in whole ticks: D. Zhu, X. Qi, D. Mosse, R. Melhem, "An Optimal Boundary Fair Scheduling
+//! Algorithm for Multiprocessor Real-Time Systems", JPDC 2011, in the order of PD2: J. H. Anderson,
+//! A. Srinivasan, "Mixed Pfair/ERfair Scheduling of Asynchronous Periodic Tasks", ECRTS 2001.
+//! # Model
+//! Periodic tasks with offsets and implicit deadlines, all there from the start, U <= m; jobs
+//! migrate and do not suspend themselves.
+//! # How it works
+//! A *slice* lies between two consecutive releases of any task, L ticks long. In it a task of rate
+//! u gets a chunk of u L. The chunks stand on a strip, by the task's id, and the strip is cut every
+//! L: each piece is one core's. A task on a cut runs at the end of the slice on one core and,
+//! before that, at its beginning on the next one. Every second slice is mirrored in time, so that
+//! who ran last on a core runs there first. A core's line is its piece of the strip, each grant up
+//! to where the task's chunk ends, so that cores go from chunk to chunk by themselves; a task on a
+//! cut changes lines when its first part is done. Equal claims to a tick, see below: the lower id.
+//! # Invariants
+//! At the end of a slice a task has had its rate times the time since its release, to within one
+//! tick, and exactly C at its deadline. At most m - 1 tasks migrate within a slice. No line lasts
+//! longer than its slice.
+//! # Where we differ from the paper
+//! Time is in ticks, and chunks are whole ones: u L rounded down so that nothing drifts, then one
+//! more tick for as many tasks as there is room, in the order in which Pfair scheduling would grant
+//! it. So nothing is missed, whatever the periods: in 30,000 sets with U = m and periods of 2 to 60
+//! ticks, half of them with offsets, nothing was; the figure `short slices` would count it. Chunks
+//! follow each other without a pause: time that a task leaves unused is taken at the end of the
+//! slice, not in its place. A late decision shifts what runs and loses none of it. A job that needs
+//! more than C harms nobody (`enforcement`). The extension to sporadic tasks is not built, since a
+//! release within a slice would cut all chunks anew, to parts of ticks.
+
+#[cfg(test)]
+mod tests;
+
+use crate::parts::fluid::{self, ENFORCEMENT};
+use crate::parts::jobs::{Backlog, ByVcpu};
+use crate::parts::table::Table;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use maracas_core::admission::Verdict;
+use maracas_core::contract::{Claims, Entry, Figure, Grant, Mark, Mode, Needs, no_carriers};
+use maracas_core::params::{ParamSpec, Params};
+use maracas_core::{
+    Arrival, CoreId, CoreSet, Duration, Event, Instant, Plan, Policy, System, Vcpu, VcpuId,
+};
+
+const PARAMS: &[ParamSpec] = &[ENFORCEMENT];
+
+pub(crate) const ENTRY: Entry = Entry {
+    name: "dp-wrap",
+    paper: "Levin, Funk, Sadowski, Pye and Brandt, DP-FAIR: A Simple Model for Understanding \
+            Optimal Multiprocessor Scheduling, ECRTS 2010",
+    summary: "DP-WRAP: every task's share between any two deadlines, wrapped around the cores; \
+              optimal for periodic tasks, with many switches",
+    params: PARAMS,
+    needs: Needs { jobs: true, visible_wakes: false, counters: false },
+    claims: Claims { partitioned: false, work_conserving: false, no_miss_when_admitted: true },
+    carriers: no_carriers,
+    admit,
+    build,
+};
+
+fn admit(system: &System, _: &Params) -> Verdict {
+    judged(system).1
+}
+
+fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
+    let (table, verdict) = judged(system);
+    if !verdict.accepted() {
+        return Err(verdict);
+    }
+    Ok(Box::new(DpWrap::new(table, system, params)))
+}
+
+fn judged(system: &System) -> (Table, Verdict) {
+    let (table, mut verdict) = fluid::judged(system, |vcpu| {
+        let (id, r) = (vcpu.id, &vcpu.reservation);
+        if !r.budget.is_zero() && r.budget <= r.deadline && r.deadline < r.period {
+            return Some(format!(
+                "{id} has D = {} before the end of its period T = {}, and DP-WRAP is for implicit \
+                 deadlines; leave the deadline away, or use the policy qps, u-edf or g-edf",
+                r.deadline, r.period
+            ));
+        }
+        fluid::too_heavy(id, r, system.capacity)
+    });
+    verdict.objections.extend(system.vcpus.iter().filter_map(objection));
+    (table, verdict)
+}
+
+/// Why DP-WRAP cannot run a VCPU with such jobs at all.
+fn objection(vcpu: &Vcpu) -> Option<String> {
+    (vcpu.arrival == Arrival::Sporadic).then(|| {
+        format!(
+            "{} is sporadic, its jobs at least T = {} apart, and DP-WRAP cuts time at releases \
+             known beforehand; write jobs = \"periodic\", or use the policy qps, u-edf or g-edf",
+            vcpu.id, vcpu.reservation.period
+        )
+    })
+}
+
+/// `budget * elapsed / period`: whole ticks, and what is left over in parts of the period.
+fn share(budget: u64, elapsed: u64, period: u64) -> (u64, u64) {
+    match budget.checked_mul(elapsed) {
+        Some(product) => (product / period, product % period),
+        None => {
+            let product = u128::from(budget) * u128::from(elapsed);
+            // `elapsed` is at most a few periods, so the quotient fits.
+            ((product / u128::from(period)) as u64, (product % u128::from(period)) as u64)
+        }
+    }
+}
+
+/// Where a task on a cut of the strip goes on within the slice.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    /// How much of the job's time is given when its first part ends.
+    until: u64,
+    to: CoreId,
+}
+
+struct Task {
+    vcpu: VcpuId,
+    backlog: Backlog,
+    cost: Duration,
+    /// What it gets in a period: C, where whole cores may be used.
+    budget: u64,
+    period: u64,
+    /// The release of its job in this slice, or its first one where that lies ahead.
+    release: u64,
+    /// How much of that job's time is given when the slice ends.
+    given: u64,
+    /// How much of it in this slice.
+    chunk: u64,
+    core: CoreId,
+    cut: Option<Cut>,
+    /// Whether it stands in `changed`.
+    changed: bool,
+    gone: bool,
+}
+
+impl Task {
+    fn new(vcpu: &Vcpu, system: &System) -> Self {
+        let r = &vcpu.reservation;
+        let release = match vcpu.arrival {
+            Arrival::Periodic { offset } => offset.ticks(),
+            Arrival::Sporadic | Arrival::None => 0,
+        };
+        Self {
+            vcpu: vcpu.id,
+            backlog: Backlog::cut(vcpu),
+            cost: r.budget,
+            budget: fluid::inflated(r.budget, system.capacity).ticks().min(r.period.ticks()),
+            period: r.period.ticks(),
+            release,
+            given: 0,
+            chunk: 0,
+            core: CoreId(0),
+            cut: None,
+            changed: false,
+            gone: false,
+        }
+    }
+    /// The meter's reading when so much of the job's time is given.
+    fn reading(&self, given: u64) -> Duration {
+        let granted = self.backlog.granted();
+        (granted.saturating_sub(self.cost) + Duration::from_ticks(given)).min(granted)
+    }
+    /// Where its part on its present core ends.
+    fn grant(&self) -> Grant {
+        let given = self.cut.map_or(self.given, |cut| cut.until);
+        Grant::new(self.vcpu, Mark(self.reading(given)))
+    }
+    /// Whether it must change cores now.
+    fn crosses(&self) -> bool {
+        self.cut.is_some_and(|cut| self.backlog.used() >= self.reading(cut.until))
+    }
+}
+
+/// The instants at which any job is released.
+struct Releases {
+    /// By task: the next one, and the period.
+    next: Vec<(u64, u64)>,
+}
+
+impl Releases {
+    /// The next one of all.
+    fn pop(&mut self) -> u64 {
+        let at = self.next.iter().map(|(next, _)| *next).min().unwrap_or(u64::MAX);
+        for (next, period) in self.next.iter_mut().filter(|(next, _)| *next == at) {
+            *next = next.saturating_add(*period);
+        }
+        at
+    }
+}
+
+/// A task's claim to the tick by which its share was rounded down: the lesser one goes first. The
+/// order is that of PD2 among Pfair subtasks, of which the tick is one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Claim {
+    /// When the task must have had the tick to be no tick behind its share.
+    deadline: u64,
+    /// Whether the next tick may be used only from that deadline on.
+    alone: bool,
+    /// Until when it would have to run all the time if it had the tick no sooner, as a distance
+    /// from the end of time: the later, the more urgent.
+    cascade: u64,
+    place: usize,
+}
+
+#[derive(Default)]
+struct Counts {
+    slices: u64,
+    cuts: u64,
+    rounded: u64,
+    short: u64,
+}
+
+struct DpWrap {
+    table: Table,
+    /// Whether jobs that used up C may use idle time.
+    surplus: bool,
+    /// By id, which is the order on the strip.
+    tasks: Vec<Task>,
+    places: ByVcpu<usize>,
+    releases: Releases,
+    /// The present slice.
+    start: u64,
+    end: u64,
+    mirrored: bool,
+    /// By core: who stands there, by place.
+    lines: Vec<Vec<usize>>,
+    /// Cores whose line may have changed since the last decision.
+    stale: CoreSet,
+    /// Tasks of which something changed since, by place.
+    changed: Vec<usize>,
+    claims: Vec<Claim>,
+    scratch: Vec<Grant>,
+    counts: Counts,
+}
+
+impl DpWrap {
+    fn new(table: Table, system: &System, params: &Params) -> Self {
+        let mut tasks: Vec<Task> =
+            system.vcpus.iter().map(|vcpu| Task::new(vcpu, system)).collect();
+        tasks.sort_by_key(|task| task.vcpu);
+        let mut places = ByVcpu::default();
+        for (place, task) in tasks.iter().enumerate() {
+            places.insert(task.vcpu, place);
+        }
+        let next = tasks.iter().map(|task| match task.release {
+            0 => (task.period, task.period),
+            offset => (offset, task.period),
+        });
+        Self {
+            table,
+            surplus: params.choice(&ENFORCEMENT) == "surplus",
+            places,
+            releases: Releases { next: next.collect() },
+            tasks,
+            start: 0,
+            end: 0,
+            // The first slice is not.
+            mirrored: true,
+            lines: alloc::vec![Vec::new(); system.cores.len()],
+            stale: CoreSet::EMPTY,
+            changed: Vec::new(),
+            claims: Vec::new(),
+            scratch: Vec::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    #[inline]
+    fn change(&mut self, vcpu: VcpuId, act: impl FnOnce(&mut Task) -> bool) {
+        let Some(place) = self.places.get(vcpu).copied() else { return };
+        let task = &mut self.tasks[place];
+        if act(task) && !task.changed {
+            task.changed = true;
+            self.changed.push(place);
+        }
+    }
+}
+
+impl Policy for DpWrap {
+    fn on_event(&mut self, _at: Instant, event: &Event) {
+        match event {
+            Event::Released(job) => self.change(job.id.vcpu, |task| {
+                task.backlog.release(job);
+                true
+            }),
+            Event::Completed(id) => self.change(id.vcpu, |task| {
+                task.backlog.complete(*id);
+                true
+            }),
+            Event::Ran(stint) if stint.mode == Mode::Foreground => {
+                self.change(stint.vcpu, |task| {
+                    task.backlog.charge_stint(stint.to, stint.usage.service) || task.crosses()
+                });
+            }
+            Event::Arrived(vcpu) | Event::Changed(vcpu) => {
+                let r = vcpu.reservation;
+                let reason = format!(
+                    "DP-WRAP cuts time at releases known before the start, so {} ({} every {}) \
+                     cannot come or change later; have it there from the start, or use a policy \
+                     that admits at run time, such as u-edf, g-edf or p-edf",
+                    vcpu.id, r.budget, r.period
+                );
+                self.table.refuse(vcpu.id, reason);
+            }
+            Event::Left(vcpu) => {
+                // Its share of the strip is free from the next slice on.
+                self.table.leave(*vcpu);
+                self.change(*vcpu, |task| {
+                    task.gone = true;
+                    true
+                });
+            }
+            Event::Ran(_)
+            | Event::Woke { .. }
+            | Event::AllowanceSpent { .. }
+            | Event::Sampled(_)
+            | Event::ErrandDone(_)
+            | Event::Failed { .. } => {}
+        }
+    }
+
+    fn plan(&mut self, now: Instant, plan: &mut Plan) {
+        self.table.reply(plan);
+        if self.end <= now.ticks() {
+            while self.end <= now.ticks() && self.end != u64::MAX {
+                self.open_slice();
+            }
+            self.lay_out();
+        }
+        while let Some(place) = self.changed.pop() {
+            let task = &mut self.tasks[place];
+            task.changed = false;
+            self.stale.insert(task.core);
+            if task.gone {
+                self.lines[task.core.0 as usize].retain(|other| *other != place);
+            } else {
+                self.cross(place);
+            }
+        }
+        self.write_lines(plan);
+        plan.wake = Instant::from_ticks(self.end);
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let figure = |name, value| Figure { name, core: None, value };
+        alloc::vec![
+            figure("slices", self.counts.slices),
+            figure("tasks on cuts", self.counts.cuts),
+            figure("rounded slices", self.counts.rounded),
+            figure("short slices", self.counts.short),
+        ]
+    }
+}
+
+impl DpWrap {
+    /// Goes on to the next slice and gives every task its chunk of it.
+    fn open_slice(&mut self) {
+        (self.start, self.end) = (self.end, self.releases.pop());
+        self.mirrored = !self.mirrored;
+        self.counts.slices += 1;
+        let length = self.end - self.start;
+        let mut room = length.saturating_mul(self.lines.len() as u64);
+        self.claims.clear();
+        for place in 0..self.tasks.len() {
+            let task = &mut self.tasks[place];
+            if self.start == task.release.saturating_add(task.period) {
+                (task.release, task.given) = (self.start, 0);
+            }
+            task.chunk = 0;
+            // The slice ends at the first release at the latest, or lies after it.
+            let Some(elapsed) = self.end.checked_sub(task.release).filter(|_| !task.gone) else {
+                continue;
+            };
+            let (whole, rest) = share(task.budget, elapsed, task.period);
+            let wanted = whole.saturating_sub(task.given);
+            task.chunk = wanted.min(room);
+            self.counts.short += u64::from(task.chunk < wanted);
+            task.given += task.chunk;
+            room -= task.chunk;
+            if rest > 0 && task.given == whole && task.chunk < length {
+                self.claims.push(Self::claim(task, place));
+            }
+        }
+        if self.claims.is_empty() {
+            return;
+        }
+        self.counts.rounded += 1;
+        if (room as u128) < self.claims.len() as u128 {
+            self.claims.sort_unstable();
+        }
+        for claim in self.claims.iter().take(usize::try_from(room).unwrap_or(usize::MAX)) {
+            self.tasks[claim.place].chunk += 1;
+            self.tasks[claim.place].given += 1;
+        }
+    }
+
+    /// The claim of `task`, which has its share rounded down and a part of a tick more is due.
+    fn claim(task: &Task, place: usize) -> Claim {
+        let Task { budget, period, release, given, .. } = *task;
+        let [budget, period] = [budget, period].map(u128::from);
+        let ticks = (u128::from(given) + 1) * period;
+        let deadline = ticks.div_ceil(budget);
+        let rest = period - budget;
+        // Anderson and Srinivasan: the group deadline of tasks with at least half a core.
+        let cascade = match 2 * budget >= period {
+            true => ((deadline * rest).div_ceil(period) * period).div_ceil(rest),
+            false => 0,
+        };
+        Claim {
+            deadline: release.saturating_add(deadline as u64),
+            alone: ticks.is_multiple_of(budget),
+            cascade: u64::MAX
+                - if cascade > 0 { release.saturating_add(cascade as u64) } else { 0 },
+            place,
+        }
+    }
+
+    /// Cuts the strip into one piece a core (McNaughton). Who stands on a cut runs first on the
+    /// core where its part lies at the beginning.
+    fn lay_out(&mut self) {
+        let length = self.end - self.start;
+        self.lines.iter_mut().for_each(Vec::clear);
+        let last = self.lines.len() - 1;
+        let (mut core, mut filled) = (0, 0);
+        for (place, task) in self.tasks.iter_mut().enumerate().filter(|(_, task)| !task.gone) {
+            if filled == length && core < last {
+                (core, filled) = (core + 1, 0);
+            }
+            task.cut = None;
+            task.core = CoreId(core as u16);
+            let room = length - filled;
+            if task.chunk > room && core < last {
+                let (next, beyond) = (CoreId(core as u16 + 1), task.chunk - room);
+                let (first, to, later) =
+                    if self.mirrored { (task.core, next, beyond) } else { (next, task.core, room) };
+                task.core = first;
+                task.cut = Some(Cut { until: task.given - later, to });
+                self.counts.cuts += 1;
+                (core, filled) = (core + 1, beyond);
+            } else {
+                filled += task.chunk.min(room);
+            }
+            self.lines[task.core.0 as usize].push(place);
+        }
+        if self.mirrored {
+            self.lines.iter_mut().for_each(|line| line.reverse());
+        }
+        for place in 0..self.tasks.len() {
+            self.cross(place);
+        }
+        self.stale = (0..self.lines.len() as u16).map(CoreId).collect();
+    }
+
+    /// Takes a task on a cut to its other core once its first part is done.
+    fn cross(&mut self, place: usize) {
+        let task = &mut self.tasks[place];
+        if !task.crosses() {
+            return;
+        }
+        let Some(cut) = task.cut.take() else { return };
+        let from = core::mem::replace(&mut task.core, cut.to);
+        self.lines[from.0 as usize].retain(|other| *other != place);
+        self.lines[cut.to.0 as usize].push(place);
+        self.stale.insert(from);
+        self.stale.insert(cut.to);
+    }
+
+    fn write_lines(&mut self, plan: &mut Plan) {
+        let mut grants = core::mem::take(&mut self.scratch);
+        for core in self.stale.iter() {
+            let tasks = || self.lines[core.0 as usize].iter().map(|place| &self.tasks[*place]);
+            grants.clear();
+            grants.extend(tasks().map(Task::grant));
+            if plan.line(core).foreground != grants {
+                plan.line_mut(core).foreground.clone_from(&grants);
+            }
+            grants.clear();
+            let spent = tasks().filter(|task| self.surplus && task.backlog.is_spent());
+            grants.extend(spent.map(|task| Grant::new(task.vcpu, Mark::NEVER)));
+            if plan.line(core).background != grants {
+                plan.line_mut(core).background.clone_from(&grants);
+            }
+        }
+        self.scratch = grants;
+        self.stale = CoreSet::EMPTY;
+    }
+}

@@ -1,0 +1,563 @@
+//! U-EDF: jobs in EDF order are allotted time on one core after the other, and wait there as under
+//! EDF; optimal for sporadic tasks without being fair.
+//!
+//! # Paper
+//! G. Nelissen, V. Berten, V. Nelis, J. Goossens, D. Milojevic. "U-EDF: An Unfair but Optimal
+//! Multiprocessor Scheduling Algorithm for Sporadic Tasks." ECRTS 2012, DOI 10.1109/ECRTS.2012.36.
+//! # Model
+//! Periodic (with or without offsets) and sporadic tasks that do not suspend themselves, U <= m;
+//! jobs may migrate at any instant. A task with a deadline before its period's end counts as a
+//! sporadic one with that period.
+//! # How it works
+//! At every release, all tasks are put in the order of their deadlines d (a task without a job in
+//! its period: d = now). On processor j = 1, 2, ... m a job is allotted as much of what it still
+//! needs as lies free there before its deadline: `d - now`, less what more urgent tasks are
+//! allotted there, less what their next jobs may need there from their own deadline on, less what
+//! the job is allotted on the processors before. The next jobs of a task need its rate, on the
+//! processors over which its rate lies when all rates stand one after the other in that order
+//! (`reserve`). Between releases each processor in turn chooses the most urgent job that has an
+//! allotment there and was not chosen by one before it (EDF-D). Processors are virtual: a job that
+//! stays chosen keeps its core, others take their last one if it is free, else the lowest free one.
+//! Equal deadlines: the lower id, in the allotment and in the choice.
+//! # Invariants
+//! What is allotted to a job is what it still may use. No job is chosen twice.
+//! # Where we differ from the paper
+//! Allotments are whole ticks. Where periods, deadlines, offsets and sporadic releases are
+//! multiples of the least common denominator of all rates, they are so by themselves and no job is
+//! late. Elsewhere they are rounded up, and where nothing is left for a job's last ticks it gets
+//! them where its rate ends. At 400 and more ticks a period that made no job late in 500 sets with
+//! U = m over six hyperperiods. At 4 to 200 ticks full cores lose time in that way and jobs are
+//! late by ever more in one of nine such sets; the figures `squeezed jobs` and `late jobs` count
+//! both. Where cores are not full, jobs are late by a tick at most. A job is cut at C and goes on
+//! with the next job's budget (`enforcement`). Jobs are allotted time anew also where a late
+//! machine left one without, and what is left of late jobs goes first.
+
+#[cfg(test)]
+mod tests;
+
+use crate::parts::fluid::{self, ENFORCEMENT};
+use crate::parts::jobs::{self, Backlog, ByVcpu};
+use crate::parts::queue::{Key, Queue};
+use crate::parts::table::Table;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use maracas_core::admission::Verdict;
+use maracas_core::contract::{Claims, Entry, Figure, Grant, Mark, Mode, Needs, no_carriers};
+use maracas_core::params::{ParamSpec, Params};
+use maracas_core::{
+    CoreId, CoreSet, Duration, Event, Instant, Job, Plan, Policy, Rate, System, Vcpu, VcpuId, gcd,
+};
+
+const PARAMS: &[ParamSpec] = &[ENFORCEMENT];
+/// Common denominators up to this are kept exactly; beyond, rates are rounded to multiples of its
+/// reciprocal, which is off by less than one tick in 146 years of nanoseconds.
+const FINEST: u64 = 1 << 62;
+
+pub(crate) const ENTRY: Entry = Entry {
+    name: "u-edf",
+    paper: "Nelissen, Berten, Nelis, Goossens and Milojevic, U-EDF: An Unfair but Optimal \
+            Multiprocessor Scheduling Algorithm for Sporadic Tasks, ECRTS 2012",
+    summary: "U-EDF: jobs by deadline are allotted time on one core after the other; optimal, also \
+              for sporadic tasks",
+    params: PARAMS,
+    needs: Needs { jobs: true, visible_wakes: false, counters: false },
+    // Misses are excluded only where allotments are whole ticks: see the head of this file.
+    claims: Claims { partitioned: false, work_conserving: false, no_miss_when_admitted: false },
+    carriers: no_carriers,
+    admit,
+    build,
+};
+
+fn admit(system: &System, _: &Params) -> Verdict {
+    fluid::judged_by_density(system).1
+}
+
+fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
+    let (table, verdict) = fluid::judged_by_density(system);
+    if !verdict.accepted() {
+        return Err(verdict);
+    }
+    Ok(Box::new(UEdf::new(table, system, params)))
+}
+
+struct Task {
+    backlog: Backlog,
+    /// C.
+    budget: Duration,
+    /// In parts of `UEdf::whole`.
+    rate: u64,
+    /// Its place in the order: the deadline of its last released job.
+    key: Key,
+    core: Option<CoreId>,
+    last: Option<CoreId>,
+    /// Since when it stands on its core.
+    since: Instant,
+    /// Up to when its service was told.
+    told: Instant,
+    /// The processor for which it was chosen last, while that allotment lasts, and up to where its
+    /// meter may run there.
+    place: Option<usize>,
+    until: Duration,
+    /// The sum of its allotments, in ticks.
+    allotted: u64,
+    /// Whether it stands in `changed`.
+    changed: bool,
+}
+
+impl Task {
+    fn new(vcpu: &Vcpu, rate: u64) -> Self {
+        Self {
+            backlog: Backlog::cut(vcpu),
+            budget: vcpu.reservation.budget,
+            rate,
+            key: Key { deadline: Instant::ZERO, tie: 0, vcpu: vcpu.id },
+            core: None,
+            last: None,
+            since: Instant::ZERO,
+            told: Instant::ZERO,
+            place: None,
+            until: Duration::ZERO,
+            allotted: 0,
+            changed: false,
+        }
+    }
+    fn is_pending(&self) -> bool {
+        self.backlog.deadline().is_some()
+    }
+    /// What its meter reads by now: what was told, and the time since then on its core, where its
+    /// allotment is not spent before that is told.
+    fn reading(&self, now: Instant) -> Duration {
+        let known = self.backlog.used();
+        if self.core.is_none() {
+            return known;
+        }
+        let running = known + now.saturating_since(self.since.max(self.told));
+        let unspent = self.until.saturating_sub(Duration::from_ticks(1));
+        known.max(running.min(unspent))
+    }
+    /// What it may still use.
+    fn left(&self, now: Instant) -> Duration {
+        self.backlog.granted().saturating_sub(self.reading(now))
+    }
+    /// What it may still use for jobs before the last one released.
+    fn late(&self, now: Instant) -> Duration {
+        match self.backlog.deadline() {
+            Some(deadline) if deadline < self.key.deadline => {
+                self.left(now).saturating_sub(self.budget)
+            }
+            Some(_) | None => Duration::ZERO,
+        }
+    }
+}
+
+/// Time that is allotted to a job on one processor.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    vcpu: VcpuId,
+    left: u64,
+}
+
+/// What is free on a processor before a deadline, while tasks take their shares of it in turn.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    /// In parts of `UEdf::whole` of a tick, before the deadline `at`; below zero where more is
+    /// taken than there is.
+    free: i128,
+    at: u64,
+    /// By how much it grows a tick of a later deadline.
+    growth: u64,
+}
+
+impl Room {
+    /// What is free before `deadline`, which lies not before the last one asked for.
+    fn before(&mut self, deadline: u64) -> i128 {
+        self.free += i128::from(deadline - self.at) * i128::from(self.growth);
+        self.at = deadline;
+        self.free
+    }
+    /// Whether nothing is free, before any deadline to come.
+    const fn is_full(&self) -> bool {
+        self.growth == 0 && self.free <= 0
+    }
+}
+
+/// `parts / whole`, rounded up; none where there are none.
+fn ticks_up(parts: i128, whole: u64) -> u64 {
+    match u64::try_from(parts) {
+        Ok(parts) => parts.div_ceil(whole),
+        Err(_) => u64::try_from(parts.max(0).unsigned_abs().div_ceil(u128::from(whole)))
+            .unwrap_or(u64::MAX),
+    }
+}
+
+#[derive(Default)]
+struct Counts {
+    allotments: u64,
+    squeezed: u64,
+    late: u64,
+}
+
+struct UEdf {
+    table: Table,
+    capacity: Rate,
+    /// Whether jobs that used up C may use idle time.
+    surplus: bool,
+    /// A core, in parts of the rates' common denominator.
+    whole: u64,
+    tasks: ByVcpu<Task>,
+    /// All tasks by the deadline of their last released job.
+    order: Queue,
+    rooms: Vec<Room>,
+    /// By processor, in the order of deadlines.
+    shares: Vec<Vec<Share>>,
+    /// By processor, who is chosen.
+    chosen: Vec<Option<VcpuId>>,
+    /// By core, who stands there.
+    running: Vec<Option<VcpuId>>,
+    /// By core, who may only use its idle time.
+    idlers: Vec<Vec<Grant>>,
+    /// Whether anything was released since the last allotment.
+    stale: bool,
+    /// Tasks of which something changed since the last decision.
+    changed: Vec<VcpuId>,
+    counts: Counts,
+}
+
+impl UEdf {
+    fn new(table: Table, system: &System, params: &Params) -> Self {
+        let mut own = Self {
+            table,
+            capacity: system.capacity,
+            surplus: params.choice(&ENFORCEMENT) == "surplus",
+            whole: 1,
+            tasks: ByVcpu::default(),
+            order: Queue::default(),
+            rooms: Vec::new(),
+            shares: alloc::vec![Vec::new(); system.cores.len()],
+            chosen: alloc::vec![None; system.cores.len()],
+            running: alloc::vec![None; system.cores.len()],
+            idlers: alloc::vec![Vec::new(); system.cores.len()],
+            stale: true,
+            changed: Vec::new(),
+            counts: Counts::default(),
+        };
+        let dens = system.vcpus.iter().map(|vcpu| own.rate(&fluid::dense(vcpu)).den());
+        let common = dens.into_iter().try_fold(1_u64, |one, den| {
+            (one / gcd(one, den)).checked_mul(den).filter(|one| *one <= FINEST)
+        });
+        own.whole = common.unwrap_or(FINEST);
+        system.vcpus.iter().for_each(|vcpu| own.insert(vcpu));
+        own
+    }
+
+    fn rate(&self, dense: &Vcpu) -> Rate {
+        let r = &dense.reservation;
+        Rate::of(fluid::inflated(r.budget, self.capacity).min(r.period), r.period)
+    }
+    /// Its rate in parts of `whole`.
+    fn parts(&self, vcpu: &Vcpu) -> u64 {
+        let rate = self.rate(&fluid::dense(vcpu));
+        (u128::from(rate.num()) * u128::from(self.whole) / u128::from(rate.den())) as u64
+    }
+    fn insert(&mut self, vcpu: &Vcpu) {
+        let task = Task::new(vcpu, self.parts(vcpu));
+        self.order.insert(task.key);
+        self.tasks.insert(vcpu.id, task);
+    }
+
+    #[inline]
+    fn change(&mut self, vcpu: VcpuId, act: impl FnOnce(&mut Task)) {
+        let Some(task) = self.tasks.get_mut(vcpu) else { return };
+        act(task);
+        if !task.changed {
+            task.changed = true;
+            self.changed.push(vcpu);
+        }
+    }
+
+    fn release(&mut self, job: &Job) {
+        let Some(task) = self.tasks.get_mut(job.id.vcpu) else { return };
+        self.order.remove(task.key);
+        task.key.deadline = task.key.deadline.max(job.deadline);
+        self.order.insert(task.key);
+        self.stale = true;
+        self.change(job.id.vcpu, |task| task.backlog.release(job));
+    }
+
+    fn leave(&mut self, vcpu: VcpuId) {
+        self.table.leave(vcpu);
+        let Some(task) = self.tasks.remove(vcpu) else { return };
+        self.order.remove(task.key);
+        if let Some(core) = task.core {
+            self.running[core.0 as usize] = None;
+        }
+        self.chosen.iter_mut().for_each(|chosen| _ = chosen.take_if(|one| *one == vcpu));
+        self.idlers.iter_mut().for_each(|idlers| idlers.retain(|grant| grant.vcpu != vcpu));
+        self.stale = true;
+    }
+}
+
+impl Policy for UEdf {
+    fn on_event(&mut self, _at: Instant, event: &Event) {
+        match event {
+            Event::Released(job) => self.release(job),
+            Event::Completed(id) => self.change(id.vcpu, |task| task.backlog.complete(*id)),
+            Event::Ran(stint) if stint.mode == Mode::Foreground => {
+                self.change(stint.vcpu, |task| {
+                    task.backlog.charge_stint(stint.to, stint.usage.service);
+                    task.told = task.told.max(stint.to);
+                });
+            }
+            Event::Arrived(vcpu) => {
+                if let Some(reason) = jobs::objection(vcpu) {
+                    self.table.refuse(vcpu.id, reason);
+                } else if let Some(reason) = self.too_heavy(vcpu) {
+                    self.table.refuse(vcpu.id, reason);
+                } else if self.table.arrive(&fluid::dense(vcpu)).is_some() {
+                    self.insert(vcpu);
+                    self.stale = true;
+                }
+            }
+            Event::Changed(vcpu) => {
+                if let Some(reason) = self.too_heavy(vcpu) {
+                    self.table.refuse(vcpu.id, reason);
+                } else if self.table.change(&fluid::dense(vcpu)) {
+                    let (budget, rate) = (vcpu.reservation.budget, self.parts(vcpu));
+                    self.change(vcpu.id, |task| {
+                        task.backlog.set_budget(budget);
+                        task.budget = budget;
+                        task.rate = rate;
+                    });
+                    self.stale = true;
+                }
+            }
+            Event::Left(vcpu) => self.leave(*vcpu),
+            Event::Ran(_)
+            | Event::Woke { .. }
+            | Event::AllowanceSpent { .. }
+            | Event::Sampled(_)
+            | Event::ErrandDone(_)
+            | Event::Failed { .. } => {}
+        }
+    }
+
+    fn plan(&mut self, now: Instant, plan: &mut Plan) {
+        self.table.reply(plan);
+        while let Some(vcpu) = self.changed.pop() {
+            let Some(task) = self.tasks.get_mut(vcpu) else { continue };
+            task.changed = false;
+            let told = task.backlog.used();
+            self.charge(vcpu, told);
+            let Some(task) = self.tasks.get(vcpu) else { continue };
+            self.stale |= task.is_pending() && task.allotted == 0;
+            self.note_idler(vcpu);
+        }
+        if core::mem::take(&mut self.stale) {
+            self.allot(now);
+        }
+        self.choose(now);
+        self.assign_cores(now);
+        self.write_lines(plan);
+        plan.wake = Instant::NEVER;
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let figure = |name, value| Figure { name, core: None, value };
+        alloc::vec![
+            figure("allotments", self.counts.allotments),
+            figure("squeezed jobs", self.counts.squeezed),
+            figure("late jobs", self.counts.late),
+        ]
+    }
+}
+
+impl UEdf {
+    fn too_heavy(&self, vcpu: &Vcpu) -> Option<alloc::string::String> {
+        fluid::too_heavy(vcpu.id, &vcpu.reservation, self.capacity)
+    }
+
+    /// Takes from the allotment for which a task was chosen last what its meter says.
+    fn charge(&mut self, vcpu: VcpuId, reading: Duration) {
+        let Some(task) = self.tasks.get_mut(vcpu) else { return };
+        let Some(place) = task.place else { return };
+        let own = |share: &&mut Share| share.vcpu == vcpu && share.left > 0;
+        let Some(share) = self.shares[place].iter_mut().find(own) else { return };
+        let left = task.until.saturating_sub(reading).ticks().min(share.left);
+        task.allotted -= share.left - left;
+        share.left = left;
+        if left == 0 {
+            task.place = None;
+        }
+    }
+
+    /// Allots to all jobs what they still may use, the most urgent first.
+    fn allot(&mut self, now: Instant) {
+        self.counts.allotments += 1;
+        let (now_ticks, whole) = (now.ticks(), self.whole);
+        let empty = Room { free: 0, at: now_ticks, growth: whole };
+        self.rooms.clear();
+        self.rooms.resize(self.shares.len(), empty);
+        self.shares.iter_mut().for_each(Vec::clear);
+        self.allot_late(now);
+        // Processors before this one have no time left, before any deadline.
+        let mut first = 0;
+        // Where on the processors the rates of the tasks so far end.
+        let mut end = 0;
+        for key in self.order.iter() {
+            let Some(task) = self.tasks.get_mut(key.vcpu) else { continue };
+            let deadline = key.deadline.ticks().max(now_ticks);
+            let mut wanted = if task.is_pending() { task.left(now).ticks() } else { 0 };
+            wanted -= task.allotted;
+            task.allotted += wanted;
+            let mut before = 0;
+            for (room, shares) in self.rooms.iter_mut().zip(&mut self.shares).skip(first) {
+                if wanted == 0 {
+                    break;
+                }
+                let free = ticks_up(room.before(deadline), whole).saturating_sub(before);
+                let left = free.min(wanted);
+                if left > 0 {
+                    shares.push(Share { vcpu: key.vcpu, left });
+                    room.free -= i128::from(left) * i128::from(whole);
+                    (wanted, before) = (wanted - left, before + left);
+                }
+            }
+            let last = self.rooms.len() - 1;
+            if wanted > 0 {
+                self.counts.squeezed += 1;
+                let place =
+                    (((end + u128::from(task.rate)) / u128::from(whole)) as usize).min(last);
+                squeeze(&mut self.shares[place], Share { vcpu: key.vcpu, left: wanted });
+                self.rooms[place].free -= i128::from(wanted) * i128::from(whole);
+            }
+            reserve(&mut self.rooms, whole, deadline, end, task.rate);
+            end += u128::from(task.rate);
+            while first < last && self.rooms[first].is_full() {
+                first += 1;
+            }
+        }
+    }
+
+    /// What is left of late jobs goes first, each where its rate begins.
+    fn allot_late(&mut self, now: Instant) {
+        let whole = self.whole;
+        let mut end = 0;
+        for key in self.order.iter() {
+            let Some(task) = self.tasks.get_mut(key.vcpu) else { continue };
+            (task.place, task.allotted) = (None, task.late(now).ticks());
+            if task.allotted > 0 {
+                self.counts.late += 1;
+                let place = ((end / u128::from(whole)) as usize).min(self.rooms.len() - 1);
+                self.shares[place].push(Share { vcpu: key.vcpu, left: task.allotted });
+                self.rooms[place].free -= i128::from(task.allotted) * i128::from(whole);
+            }
+            end += u128::from(task.rate);
+        }
+    }
+
+    /// EDF-D: each processor takes the most urgent job that has an allotment there and that none
+    /// before it took.
+    fn choose(&mut self, now: Instant) {
+        for place in 0..self.shares.len() {
+            let (before, rest) = self.chosen.split_at_mut(place);
+            let fits = |share: &&Share| {
+                share.left > 0
+                    && !before.contains(&Some(share.vcpu))
+                    && self.tasks.get(share.vcpu).is_some_and(Task::is_pending)
+            };
+            let share = self.shares[place].iter().find(fits).copied();
+            rest[0] = share.map(|share| share.vcpu);
+            let Some(share) = share else { continue };
+            let Some(task) = self.tasks.get(share.vcpu) else { continue };
+            if task.place == Some(place) {
+                continue;
+            }
+            let reading = task.reading(now);
+            self.charge(share.vcpu, reading);
+            if let Some(task) = self.tasks.get_mut(share.vcpu) {
+                task.place = Some(place);
+                task.until = reading + Duration::from_ticks(share.left);
+            }
+        }
+    }
+
+    /// Chosen jobs keep their cores; the others take their last one, else any.
+    fn assign_cores(&mut self, now: Instant) {
+        let mut free = CoreSet::EMPTY;
+        for (core, slot) in (0..).map(CoreId).zip(&mut self.running) {
+            let gone = slot.take_if(|vcpu| !self.chosen.contains(&Some(*vcpu)));
+            if let Some(task) = gone.and_then(|vcpu| self.tasks.get_mut(vcpu)) {
+                task.core = None;
+            }
+            if slot.is_none() {
+                free.insert(core);
+            }
+        }
+        for any in [false, true] {
+            for vcpu in self.chosen.iter().flatten() {
+                let Some(task) = self.tasks.get_mut(*vcpu) else { continue };
+                let last = task.last.filter(|core| free.contains(*core));
+                let core = if any { free.iter().next() } else { last };
+                let Some(core) = core.filter(|_| task.core.is_none()) else { continue };
+                free.remove(core);
+                task.since = now;
+                (task.core, task.last) = (Some(core), Some(core));
+                self.running[core.0 as usize] = Some(*vcpu);
+            }
+        }
+    }
+
+    /// A job that used up C may go on where the core on which it ran last is idle.
+    fn note_idler(&mut self, vcpu: VcpuId) {
+        let Some(task) = self.tasks.get(vcpu).filter(|_| self.surplus) else { return };
+        let core = task.last.unwrap_or_default();
+        let idlers = &mut self.idlers[core.0 as usize];
+        let place = idlers.iter().position(|grant| grant.vcpu == vcpu);
+        match (place, task.backlog.is_spent()) {
+            (None, true) => idlers.push(Grant::new(vcpu, Mark::NEVER)),
+            (Some(place), false) => _ = idlers.remove(place),
+            (None, false) | (Some(_), true) => {}
+        }
+    }
+
+    fn write_lines(&self, plan: &mut Plan) {
+        for (place, slot) in self.running.iter().enumerate() {
+            let core = CoreId(place as u16);
+            let task = slot.and_then(|vcpu| self.tasks.get(vcpu));
+            let grant = task.map(|task| Grant::new(task.key.vcpu, Mark(task.until)));
+            let line = plan.line(core);
+            if line.foreground.first() != grant.as_ref() {
+                let line = &mut plan.line_mut(core).foreground;
+                line.clear();
+                line.extend(grant);
+            }
+            if plan.line(core).background != self.idlers[place] {
+                plan.line_mut(core).background.clone_from(&self.idlers[place]);
+            }
+        }
+    }
+}
+
+/// Adds what no processor has free to a job's allotment on one, in the order of deadlines.
+fn squeeze(shares: &mut Vec<Share>, more: Share) {
+    match shares.last_mut().filter(|share| share.vcpu == more.vcpu) {
+        Some(share) => share.left += more.left,
+        None => shares.push(more),
+    }
+}
+
+/// Sets aside what the next jobs of a task with this rate may need from `deadline` on, where its
+/// rate lies if the rates before it reach to `end`.
+fn reserve(rooms: &mut [Room], whole: u64, deadline: u64, end: u128, rate: u64) {
+    let one = u128::from(whole);
+    let (from, to) = (end, end + u128::from(rate));
+    let first = (from / one) as usize;
+    for (place, room) in (first as u128..).zip(rooms.iter_mut().skip(first)) {
+        if to <= place * one {
+            break;
+        }
+        let part = to.min((place + 1) * one) - from.max(place * one);
+        room.before(deadline);
+        room.growth = room.growth.saturating_sub(part as u64);
+    }
+}

@@ -1,0 +1,158 @@
+//! What the slides say of the overhead per job, set beside ours.
+
+use super::{CLASSES, LOADS, Policy, QPS, RUN, Slopes, with_error};
+use crate::ecrts15::with_interval;
+use crate::findings::{Verdict, number};
+use crate::stats::{Mean, Share};
+
+/// The mean overhead of a policy over classes at one load; `None` where a class has no sets.
+fn at_load(policy: &Policy, load: u64) -> Option<f64> {
+    let means = (0..CLASSES.len()).map(|class| policy.overhead(class, load).map(|it| it.mean));
+    Some(means.sum::<Option<f64>>()? / CLASSES.len() as f64)
+}
+
+pub(super) fn verdicts(policies: &[Policy], slopes: &[Slopes; 2]) -> Vec<Verdict> {
+    let (run, qps) = (&policies[RUN], &policies[QPS]);
+    let over = |policy: &Policy, loads: &[u64]| {
+        loads.iter().filter_map(|load| at_load(policy, *load)).collect::<Vec<f64>>()
+    };
+    let shown = |values: &[f64]| {
+        values.iter().map(|value| number(*value, 2)).collect::<Vec<_>>().join(", ")
+    };
+    vec![
+        holds_on_the_other_half(policies),
+        flat(&over(run, &LOADS), &shown),
+        Verdict::new(
+            "QPS's overhead per job rises more with the load than RUN's does",
+            spread(&over(qps, &LOADS)) > spread(&over(run, &LOADS)),
+            format!(
+                "QPS {} us, a factor of {}",
+                shown(&over(qps, &LOADS)),
+                number(spread(&over(qps, &LOADS)), 1)
+            ),
+        ),
+        lower_loads(&over(run, &LOADS[..4]), &over(qps, &LOADS[..4]), &shown),
+        between(policies),
+        Verdict::new(
+            "QPS's overhead per job grows with the depth of its hierarchy",
+            [slopes[1].all, slopes[1].alike]
+                .iter()
+                .all(|it| it.is_some_and(|it| it.slope > it.half_width)),
+            format!(
+                "{} us per level over all {} sets; {} among sets of one class, load and periods",
+                slopes[1].all.as_ref().map_or("no slope".into(), with_error),
+                qps.evaluated.len(),
+                slopes[1].alike.as_ref().map_or("no slope".into(), with_error)
+            ),
+        ),
+        lighter_is_flatter(policies, RUN, "RUN's trees"),
+        lighter_is_flatter(policies, QPS, "QPS's hierarchies"),
+    ]
+}
+
+fn holds_on_the_other_half(policies: &[Policy]) -> Verdict {
+    let optimal = [RUN, QPS].map(|policy| &policies[policy]);
+    let runs = || optimal.iter().flat_map(|policy| &policy.evaluated);
+    let missing = || runs().filter(|it| it.most.missed > 0);
+    let missed = missing().count();
+    let sets = runs().count();
+    let share = Share::of(missed as u64, sets as u64);
+    Verdict::new(
+        "with the bounds of the first half RUN and QPS miss nothing on the second",
+        missed == 0 && sets > 0,
+        format!(
+            "{missed} of {sets} runs with a miss, 95 % interval {} to {} %; in {} of these a job \
+             was charged more than the bound, {} have a job shorter than the bound",
+            number(share.low * 100.0, 2),
+            number(share.high * 100.0, 2),
+            missing().filter(|it| it.exceeded).count(),
+            missing().filter(|it| it.short).count()
+        ),
+    )
+    .because(
+        "A bound that is the most that was seen is exceeded by a new set now and then; and a job \
+         whose C is less than the bound cannot be shortened by it: light ones, and the last one of \
+         a set, which was trimmed so that the load is met.",
+    )
+}
+
+/// How far the highest lies above the lowest, as a factor.
+fn spread(values: &[f64]) -> f64 {
+    let most = values.iter().copied().fold(f64::MIN, f64::max);
+    most / values.iter().copied().fold(f64::MAX, f64::min)
+}
+
+/// Overheads per job count as almost constant up to this factor; the slides name none.
+const ALMOST_CONSTANT: f64 = 1.5;
+
+fn flat(run: &[f64], shown: &dyn Fn(&[f64]) -> String) -> Verdict {
+    Verdict::new(
+        "RUN's overhead per job is almost constant over the load",
+        spread(run) <= ALMOST_CONSTANT,
+        format!("from 50 to 100 %: {} us, a factor of {}", shown(run), number(spread(run), 1)),
+    )
+    .because(
+        "Only sets that cannot be packed need a tree, and RUN's tree then costs it switches that \
+         it did not have before; the slides' implementation pays for its one lock and tree at \
+         every load.",
+    )
+}
+
+fn lower_loads(run: &[f64], qps: &[f64], shown: &dyn Fn(&[f64]) -> String) -> Verdict {
+    Verdict::new(
+        "at 50 to 80 % QPS costs a job less than RUN does",
+        !run.is_empty() && run.iter().zip(qps).all(|(run, qps)| qps < run),
+        format!("RUN {} us, QPS {} us", shown(run), shown(qps)),
+    )
+    .because(
+        "All but heavy tasks are partitioned there under both, RUN's by worst fit and QPS's by \
+         first fit; what is left between them is that and the cost of a decision.",
+    )
+}
+
+/// Where all four schedule sets of all classes.
+fn between(policies: &[Policy]) -> Verdict {
+    let all = |load: &u64| policies.iter().map(|it| at_load(it, *load)).collect::<Option<Vec<_>>>();
+    let rows: Vec<(u64, Vec<f64>)> =
+        LOADS.iter().filter_map(|load| Some((*load, all(load)?))).collect();
+    let between = |row: &[f64]| row[0] <= row[RUN] && row[RUN] <= row[1];
+    let shown = |(load, row): &(u64, Vec<f64>)| {
+        let [p, g, run] = [row[0], row[1], row[RUN]].map(|value| number(value, 2));
+        format!("{load} %: {p}, {run}, {g} us")
+    };
+    Verdict::new(
+        "RUN lies between P-EDF and G-EDF",
+        !rows.is_empty() && rows.iter().all(|(_, row)| between(row)),
+        format!("P-EDF, RUN, G-EDF at {}", rows.iter().map(shown).collect::<Vec<_>>().join("; ")),
+    )
+    .because(
+        "Where packing succeeds our RUN is P-EDF and costs what that costs: it has no global part \
+         to pay for. Means over the sets that each can schedule.",
+    )
+}
+
+/// Light tasks against heavy ones.
+fn lighter_is_flatter(policies: &[Policy], policy: usize, structures: &str) -> Verdict {
+    let depth = |class: &str, load: Option<u64>| {
+        let class = CLASSES.iter().position(|it| *it == class).unwrap_or_default();
+        let runs = policies[policy].of(class, load);
+        Mean::of(&runs.map(|run| run.depth as f64).collect::<Vec<_>>())
+    };
+    let [light, heavy] = ["light", "heavy"].map(|class| depth(class, None));
+    let full = ["light", "heavy"].map(|class| with_interval(&depth(class, Some(100)), 2));
+    Verdict::new(
+        format!("lighter tasks lead to less deep structures: {structures}"),
+        light.high() < heavy.low(),
+        format!(
+            "mean depth with light and heavy tasks, all loads: {} and {}; 100 %: {} and {}",
+            with_interval(&light, 2),
+            with_interval(&heavy, 2),
+            full[0],
+            full[1]
+        ),
+    )
+    .because(
+        "Below full load light tasks can be packed and heavy ones cannot. But no core of a full \
+         set is filled exactly, and then QPS overpacks the more levels the more tasks there are.",
+    )
+}

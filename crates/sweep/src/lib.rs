@@ -1,0 +1,44 @@
+//! Many task sets under many policies, compared on the same sets.
+//!
+//! Here stand one run of one set under one policy ([`trial`]), what a sweep runs ([`study`]) and
+//! how, so that nothing finished is lost ([`run`], [`ledger`]), what comes out ([`summary`], as
+//! tables, [`table`], and figures, [`drawings`]), and the statistics ([`stats`]) and drawings
+//! ([`figure`]) that others need too. Here never stands a policy, a machine, a generator of task
+//! sets or a terminal. This room stands above `policies`, `sim`, `scenario` and `trace`, which it
+//! imports, and below `reproduce` and the command line.
+#![forbid(unsafe_code)]
+
+pub mod drawings;
+pub mod figure;
+pub mod ledger;
+pub mod primitives;
+pub mod run;
+pub mod stats;
+pub mod study;
+pub mod summary;
+pub mod table;
+pub mod trial;
+
+pub use ledger::{Finished, Ledger};
+pub use study::{Contender, Point, Study};
+pub use trial::{Charge, Subject, Tally};
+
+use std::fmt;
+
+/// Why a sweep could not be run, in one line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Error(pub String);
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<maracas_scenario::Error> for Error {
+    fn from(error: maracas_scenario::Error) -> Self {
+        Self(error.to_string())
+    }
+}

@@ -1,0 +1,310 @@
+//! What a sweep runs: points, task sets, contenders.
+
+use crate::Error;
+use crate::trial::{self, Charge, Subject};
+use maracas_core::{Duration, Instant, PPB, Rate, Vcpu, VcpuId};
+use maracas_scenario::generate::{self, Recipe};
+use maracas_scenario::sweep::{Chosen, Count, MILLION, Sweep, Tasks};
+use maracas_scenario::taskset::TaskSet;
+use maracas_sim::Overheads;
+use std::borrow::Cow;
+use std::fmt::{self, Write};
+
+/// One place on the axes, with many task sets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Point {
+    /// Cores.
+    pub cores: usize,
+    /// The share of all cores that the tasks ask for, in millionths; `None` where sets come from
+    /// files.
+    pub utilization: Option<u32>,
+    /// Tasks of each set; `None` where that is left to the draw or the file.
+    pub tasks: Option<usize>,
+}
+
+/// A policy in the comparison.
+#[derive(Clone)]
+pub struct Contender {
+    /// What it is called in results.
+    pub label: String,
+    /// The policy.
+    pub subject: Subject,
+}
+
+/// Everything that a sweep runs. Items are numbered from 0: item i is set i / points of point
+/// i % points, so that the first items already say something of every point.
+#[derive(Clone)]
+pub struct Study {
+    /// The points: by cores, then tasks, then utilization, increasing.
+    pub points: Vec<Point>,
+    /// The policies, in the order of the file.
+    pub contenders: Vec<Contender>,
+    /// Task sets for each point.
+    pub sets: usize,
+    duration: Duration,
+    seed: u64,
+    margin: Duration,
+    overheads: Overheads,
+    source: Source,
+}
+
+#[derive(Clone)]
+enum Source {
+    Drawn(Recipe),
+    /// Names and sets.
+    Files(Vec<(String, TaskSet)>),
+}
+
+/// More runs are refused: their results are held in memory, some 100 bytes each.
+const MOST_RUNS: usize = 10_000_000;
+
+impl Study {
+    /// Finds the policies, checks their parameters, and checks that sets can be drawn for every
+    /// point, or reads them.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its place in the file and the way out.
+    pub fn of(sweep: &Sweep) -> Result<Self, Error> {
+        let contenders = sweep.policies.iter().map(|chosen| contender(sweep, chosen));
+        let contenders = contenders.collect::<Result<Vec<_>, _>>()?;
+        let source = match &sweep.tasks {
+            Tasks::Drawn { recipe, .. } => Source::Drawn(recipe.clone()),
+            Tasks::Files(files) => {
+                let read = |path: &std::path::PathBuf| {
+                    let set = TaskSet::read(path).map_err(|error| Error(error.to_string()))?;
+                    Ok::<_, Error>((path.display().to_string(), set))
+                };
+                Source::Files(files.iter().map(read).collect::<Result<_, _>>()?)
+            }
+        };
+        let study = Self {
+            points: points(sweep),
+            contenders,
+            sets: sweep.sets,
+            duration: sweep.duration,
+            seed: sweep.seed,
+            margin: sweep.margin,
+            overheads: overheads(&sweep.overheads),
+            source,
+        };
+        for point in &study.points {
+            if let Some(recipe) = study.recipe(point) {
+                let told = |why| sweep.at_tasks(format!("at {point}: {why}"));
+                recipe.check().map_err(told)?;
+            }
+        }
+        let runs = study.items().saturating_mul(study.contenders.len());
+        if runs > MOST_RUNS {
+            let line =
+                format!("{runs} runs are more than {MOST_RUNS}; lower `sets` or drop points");
+            return Err(sweep.at_tasks(line).into());
+        }
+        Ok(study)
+    }
+
+    /// How many items there are: sets of all points.
+    pub fn items(&self) -> usize {
+        self.points.len() * self.sets
+    }
+    /// The point of an item.
+    pub fn point(&self, item: usize) -> &Point {
+        &self.points[item % self.points.len()]
+    }
+    /// Which set of its point an item is, from 0.
+    pub fn set_number(&self, item: usize) -> usize {
+        item / self.points.len()
+    }
+    /// The file of an item, where sets come from files.
+    pub fn file(&self, item: usize) -> Option<&str> {
+        match &self.source {
+            Source::Files(files) => Some(&files[self.set_number(item)].0),
+            Source::Drawn(_) => None,
+        }
+    }
+    /// From what an item's set and its sporadic releases are drawn. It hangs on the sweep's seed,
+    /// the point and the number of the set alone, not on what other points there are; 53 bits, so
+    /// that tools that know floats only keep it.
+    pub fn seed(&self, item: usize) -> u64 {
+        let point = self.point(item);
+        let utilization = point.utilization.map_or(0, u64::from);
+        let parts = [point.cores as u64, utilization, point.tasks.unwrap_or(0) as u64];
+        let parts = parts.into_iter().chain([self.set_number(item) as u64]);
+        parts.fold(mixed(self.seed), |seed, part| mixed(seed ^ mixed(part))) >> 11
+    }
+    /// How the sets of a point are drawn, where they are.
+    pub fn recipe(&self, point: &Point) -> Option<Recipe> {
+        let Source::Drawn(recipe) = &self.source else { return None };
+        let share = u64::from(point.utilization.unwrap_or(MILLION));
+        let total = Rate::new(share * point.cores as u64, u64::from(MILLION));
+        Some(Recipe { total, tasks: point.tasks, ..recipe.clone() })
+    }
+    /// The task set of an item.
+    ///
+    /// # Errors
+    /// Where it cannot be drawn.
+    pub fn set(&self, item: usize) -> Result<Cow<'_, TaskSet>, Error> {
+        match &self.source {
+            Source::Files(files) => Ok(Cow::Borrowed(&files[self.set_number(item)].1)),
+            Source::Drawn(_) => {
+                let (point, seed) = (self.point(item), self.seed(item));
+                let told = |why| Error(format!("at {point}, seed {seed}: {why}"));
+                let recipe = self.recipe(point).ok_or_else(|| told("no recipe".into()))?;
+                recipe.draw(seed).map(Cow::Owned).map_err(told)
+            }
+        }
+    }
+    /// How an item's set is run.
+    pub fn charge(&self, item: usize) -> Charge {
+        Charge {
+            until: Instant::ZERO.saturating_add(self.duration),
+            seed: self.seed(item),
+            overheads: self.overheads,
+            bound: self.margin,
+        }
+    }
+
+    /// Everything that results hang on, line by line: two sweeps with the same lines give the same
+    /// results. Labels are not among it.
+    pub fn meaning(&self) -> String {
+        let mut text = String::new();
+        let version = env!("CARGO_PKG_VERSION");
+        let (counting, generator) = (trial::VERSION, generate::VERSION);
+        let Self { sets, duration, seed, margin, .. } = self;
+        // Writing into a string cannot fail.
+        let _ = writeln!(text, "maracas {version}, counting {counting}, generator {generator}");
+        let _ = writeln!(text, "sets {sets}, duration {duration}, seed {seed}, margin {margin}");
+        match &self.source {
+            Source::Drawn(recipe) => {
+                let recipe = Recipe { total: Rate::ONE, tasks: None, ..recipe.clone() };
+                let _ = writeln!(text, "tasks {recipe}");
+            }
+            Source::Files(files) => {
+                for (name, set) in files {
+                    let sum = checksum(format!("{:?}", set.tasks).as_bytes());
+                    let _ = writeln!(text, "tasks {name} {sum:016x}");
+                }
+            }
+        }
+        let points = checksum(format!("{:?}", self.points).as_bytes());
+        let axes = ["cores", "tasks", "utilization in millionths"].into_iter().zip([
+            values(&self.points, |point| Some(point.cores)),
+            values(&self.points, |point| point.tasks),
+            values(&self.points, |point| point.utilization),
+        ]);
+        let axes: Vec<_> = axes.map(|(name, values)| format!("{name} {values}")).collect();
+        let _ = writeln!(text, "{}; {} points {points:016x}", axes.join("; "), self.points.len());
+        let _ = writeln!(text, "{}", format!("{:?}", self.overheads).replace("0ns", "0"));
+        for Contender { subject, .. } in &self.contenders {
+            let _ = write!(text, "policy {}", subject.entry.name);
+            for (name, value) in subject.params.iter() {
+                let _ = write!(text, " {name}={value:?}");
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// What points have on an axis, each once, in their order.
+fn values<T: Ord + fmt::Display>(points: &[Point], of: fn(&Point) -> Option<T>) -> String {
+    let values: std::collections::BTreeSet<T> = points.iter().filter_map(of).collect();
+    let words: Vec<_> = values.iter().map(T::to_string).collect();
+    if words.is_empty() { "-".into() } else { words.join(" ") }
+}
+
+/// The last step of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): spreads every bit over all.
+const fn mixed(x: u64) -> u64 {
+    let x = x.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ (x >> 31)
+}
+
+/// FNV-1a (G. Fowler, L. C. Noll, K.-P. Vo), 64 bits: finds what was torn or mistyped.
+pub(crate) fn checksum(bytes: &[u8]) -> u64 {
+    let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3);
+    bytes.iter().fold(0xCBF2_9CE4_8422_2325, step)
+}
+
+fn points(sweep: &Sweep) -> Vec<Point> {
+    let Tasks::Drawn { utilization, count, .. } = &sweep.tasks else {
+        let point = |cores| Point { cores, utilization: None, tasks: None };
+        return sweep.cores.iter().copied().map(point).collect();
+    };
+    let mut points = Vec::new();
+    for cores in sweep.cores.iter().copied() {
+        let tasks = match count {
+            Count::Open => vec![None],
+            Count::Tasks(tasks) => tasks.iter().copied().map(Some).collect(),
+            Count::PerCore(tasks) => tasks.iter().map(|tasks| Some(tasks * cores)).collect(),
+        };
+        for tasks in tasks {
+            let point = |share: &u32| Point { cores, utilization: Some(*share), tasks };
+            points.extend(utilization.iter().map(point));
+        }
+    }
+    points
+}
+
+fn contender(sweep: &Sweep, chosen: &Chosen) -> Result<Contender, Error> {
+    let Some(entry) = maracas_policies::find(&chosen.name) else {
+        let names = maracas_policies::all().map(|entry| entry.name);
+        let hint = maracas_policies::hint(&chosen.name);
+        return Err(sweep.unknown_policy(chosen, names, hint).into());
+    };
+    let params = chosen.params.clone();
+    params
+        .check(entry.params)
+        .map_err(|(name, why)| sweep.at_param(chosen, &name, format!("`{name}` {why}")))?;
+    // What a policy holds against the value of a parameter is bad input, not a refused set.
+    for cores in &sweep.cores {
+        let task = Vcpu::new(0, Duration::from_millis(1), Duration::from_secs(1)).periodic();
+        let mut system = maracas_core::System::new(*cores, vec![task]);
+        system.vcpus.extend((entry.carriers)(&system, &params, VcpuId(1)));
+        for objection in (entry.admit)(&system, &params).objections {
+            let end = objection.find(|c: char| c != '_' && !c.is_ascii_alphanumeric());
+            let word = &objection[..end.unwrap_or(objection.len())];
+            if entry.params.iter().any(|param| param.name == word) {
+                return Err(sweep.at_param(chosen, word, objection.as_str()).into());
+            }
+        }
+    }
+    Ok(Contender { label: chosen.label.clone(), subject: Subject { entry, params } })
+}
+
+fn overheads(charged: &maracas_scenario::Overheads) -> Overheads {
+    Overheads {
+        context_switch: charged.context_switch,
+        migration: charged.migration,
+        decision: charged.decision,
+        release: charged.release,
+        sample: charged.sample,
+        lock: charged.lock,
+        structure: charged.structure,
+        page_copy: charged.page_copy,
+    }
+}
+
+/// The utilization of a set, all tasks together, in parts per billion of one core, each task's
+/// rounded down.
+pub fn load_ppb(set: &TaskSet) -> u64 {
+    let load = |task: &Vcpu| {
+        let utilization = task.reservation.utilization();
+        (u128::from(utilization.num()) * u128::from(PPB) / u128::from(utilization.den())) as u64
+    };
+    set.tasks.iter().map(load).sum()
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = |count: usize| if count == 1 { "" } else { "s" };
+        write!(f, "{} core{}", self.cores, plural(self.cores))?;
+        if let Some(tasks) = self.tasks {
+            write!(f, ", {tasks} task{}", plural(tasks))?;
+        }
+        if let Some(share) = self.utilization {
+            write!(f, ", utilization {}", f64::from(share) / f64::from(MILLION))?;
+        }
+        Ok(())
+    }
+}

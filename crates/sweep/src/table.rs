@@ -1,0 +1,308 @@
+//! Tables with typed columns, as CSV, Parquet and JSON.
+
+use crate::Error;
+use parquet::basic::{ConvertedType, Repetition, Type as Physical};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::types::Type;
+use std::io::Write;
+use std::sync::Arc;
+
+/// A column.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Column {
+    /// What it is called; `docs/sweep.md` says what it means.
+    pub name: String,
+    /// What it holds.
+    pub kind: Kind,
+    /// Whether a value may be missing.
+    pub optional: bool,
+}
+
+/// What a column holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Words: UTF-8.
+    Text,
+    /// Whole numbers below 2^63: 64-bit integers.
+    Whole,
+    /// Numbers: 64-bit floats.
+    Number,
+    /// Yes or no.
+    Flag,
+}
+
+/// A value.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Value {
+    /// Of a [`Kind::Text`].
+    Text(String),
+    /// Of a [`Kind::Whole`].
+    Whole(u64),
+    /// Of a [`Kind::Number`].
+    Number(f64),
+    /// Of a [`Kind::Flag`].
+    Flag(bool),
+    /// There is none.
+    Missing,
+}
+
+/// One value for each column.
+pub type Row = Vec<Value>;
+
+impl Column {
+    /// A column in which every value is there.
+    pub fn new(name: impl Into<String>, kind: Kind) -> Self {
+        Self { name: name.into(), kind, optional: false }
+    }
+    /// The same with values that may be missing.
+    #[must_use]
+    pub fn optional(self) -> Self {
+        Self { optional: true, ..self }
+    }
+}
+
+impl Value {
+    /// A number, or a missing value.
+    pub fn maybe<T>(value: Option<T>, of: impl FnOnce(T) -> Self) -> Self {
+        value.map_or(Self::Missing, of)
+    }
+    fn cell(&self) -> String {
+        match self {
+            Self::Text(text) if text.contains([',', '"', '\n', '\r']) => {
+                format!("\"{}\"", text.replace('"', "\"\""))
+            }
+            Self::Text(text) => text.clone(),
+            Self::Whole(number) => number.to_string(),
+            // The shortest digits that give the same float again.
+            Self::Number(number) => number.to_string(),
+            Self::Flag(flag) => flag.to_string(),
+            Self::Missing => String::new(),
+        }
+    }
+    /// As JSON.
+    pub fn json(&self) -> serde_json::Value {
+        match self {
+            Self::Text(text) => text.as_str().into(),
+            Self::Whole(number) => (*number).into(),
+            Self::Number(number) => (*number).into(),
+            Self::Flag(flag) => (*flag).into(),
+            Self::Missing => serde_json::Value::Null,
+        }
+    }
+}
+
+fn unwritten(error: impl std::fmt::Display) -> Error {
+    Error(error.to_string())
+}
+
+/// Writes comma-separated values with a header.
+///
+/// # Errors
+/// Where `out` takes no more.
+pub fn csv(
+    columns: &[Column],
+    rows: impl Iterator<Item = Row>,
+    out: &mut impl Write,
+) -> Result<(), Error> {
+    let names: Vec<_> = columns.iter().map(|column| column.name.as_str()).collect();
+    writeln!(out, "{}", names.join(",")).map_err(unwritten)?;
+    for row in rows {
+        let cells: Vec<_> = row.iter().map(Value::cell).collect();
+        writeln!(out, "{}", cells.join(",")).map_err(unwritten)?;
+    }
+    Ok(())
+}
+
+/// An array of objects, one for each row.
+pub fn json(columns: &[Column], rows: impl Iterator<Item = Row>) -> serde_json::Value {
+    let object = |row: Row| {
+        let names = columns.iter().map(|column| column.name.clone());
+        names.zip(row.iter().map(Value::json)).collect::<serde_json::Map<_, _>>()
+    };
+    rows.map(|row| serde_json::Value::Object(object(row))).collect()
+}
+
+/// Rows that are held in memory at once.
+const GROUP: usize = 1 << 16;
+
+/// Writes a Parquet file: one row group for each 65536 rows, not compressed.
+///
+/// # Errors
+/// Where `out` takes no more.
+///
+/// # Panics
+/// Where a value is not of its column's kind: whoever made the row is wrong.
+pub fn parquet(
+    columns: &[Column],
+    mut rows: impl Iterator<Item = Row>,
+    out: &mut (impl Write + Send),
+) -> Result<(), Error> {
+    let fields = columns.iter().map(field).collect::<Result<Vec<_>, _>>()?;
+    let schema = Type::group_type_builder("maracas").with_fields(fields).build();
+    let schema = Arc::new(schema.map_err(unwritten)?);
+    let properties = Arc::new(WriterProperties::builder().build());
+    let mut writer = SerializedFileWriter::new(out, schema, properties).map_err(unwritten)?;
+    loop {
+        let group: Vec<Row> = rows.by_ref().take(GROUP).collect();
+        if group.is_empty() {
+            break;
+        }
+        let mut groups = writer.next_row_group().map_err(unwritten)?;
+        for (place, column) in columns.iter().enumerate() {
+            write_column(&mut groups, column, group.iter().map(|row| &row[place]))?;
+        }
+        groups.close().map_err(unwritten)?;
+    }
+    writer.close().map_err(unwritten)?;
+    Ok(())
+}
+
+fn field(column: &Column) -> Result<Arc<Type>, Error> {
+    let (physical, converted) = match column.kind {
+        Kind::Text => (Physical::BYTE_ARRAY, ConvertedType::UTF8),
+        Kind::Whole => (Physical::INT64, ConvertedType::NONE),
+        Kind::Number => (Physical::DOUBLE, ConvertedType::NONE),
+        Kind::Flag => (Physical::BOOLEAN, ConvertedType::NONE),
+    };
+    let repetition = if column.optional { Repetition::OPTIONAL } else { Repetition::REQUIRED };
+    let built = Type::primitive_type_builder(&column.name, physical)
+        .with_converted_type(converted)
+        .with_repetition(repetition)
+        .build();
+    built.map(Arc::new).map_err(unwritten)
+}
+
+fn write_column<'v, W: Write + Send>(
+    group: &mut SerializedRowGroupWriter<'_, W>,
+    column: &Column,
+    values: impl Iterator<Item = &'v Value> + Clone,
+) -> Result<(), Error> {
+    let there = |value: &&Value| **value != Value::Missing;
+    let levels: Option<Vec<i16>> =
+        column.optional.then(|| values.clone().map(|value| i16::from(there(&value))).collect());
+    let levels = levels.as_deref();
+    let values = values.filter(|value| !column.optional || there(value));
+    let wrong = |value: &Value| -> ! { panic!("{} cannot hold {value:?}", column.name) };
+    let mut writer = group
+        .next_column()
+        .map_err(unwritten)?
+        .ok_or_else(|| Error("the schema has fewer columns".into()))?;
+    let written = match column.kind {
+        Kind::Text => {
+            let of = |value: &Value| match value {
+                Value::Text(text) => ByteArray::from(text.as_str()),
+                Value::Whole(_) | Value::Number(_) | Value::Flag(_) | Value::Missing => {
+                    wrong(value)
+                }
+            };
+            let values: Vec<_> = values.map(of).collect();
+            writer.typed::<ByteArrayType>().write_batch(&values, levels, None)
+        }
+        Kind::Whole => {
+            let of = |value: &Value| match value {
+                Value::Whole(number) => i64::try_from(*number).unwrap_or(i64::MAX),
+                Value::Text(_) | Value::Number(_) | Value::Flag(_) | Value::Missing => wrong(value),
+            };
+            let values: Vec<_> = values.map(of).collect();
+            writer.typed::<Int64Type>().write_batch(&values, levels, None)
+        }
+        Kind::Number => {
+            let of = |value: &Value| match value {
+                Value::Number(number) => *number,
+                Value::Text(_) | Value::Whole(_) | Value::Flag(_) | Value::Missing => wrong(value),
+            };
+            let values: Vec<_> = values.map(of).collect();
+            writer.typed::<DoubleType>().write_batch(&values, levels, None)
+        }
+        Kind::Flag => {
+            let of = |value: &Value| match value {
+                Value::Flag(flag) => *flag,
+                Value::Text(_) | Value::Whole(_) | Value::Number(_) | Value::Missing => {
+                    wrong(value)
+                }
+            };
+            let values: Vec<_> = values.map(of).collect();
+            writer.typed::<BoolType>().write_batch(&values, levels, None)
+        }
+    };
+    written.map_err(unwritten)?;
+    writer.close().map_err(unwritten)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::Field;
+
+    fn columns() -> Vec<Column> {
+        vec![
+            Column::new("policy", Kind::Text),
+            Column::new("jobs", Kind::Whole),
+            Column::new("share", Kind::Number).optional(),
+            Column::new("success", Kind::Flag),
+            Column::new("tasks", Kind::Whole).optional(),
+        ]
+    }
+
+    fn rows(count: u64) -> impl Iterator<Item = Row> {
+        (0..count).map(|n| {
+            let number = Value::Number(n as f64 / 7.0);
+            vec![
+                Value::Text(format!("run, \"{}\"", n % 3)),
+                Value::Whole(n * n),
+                if n % 5 == 0 { Value::Missing } else { number },
+                Value::Flag(n % 2 == 0),
+                Value::maybe((n % 4 != 0).then_some(n), Value::Whole),
+            ]
+        })
+    }
+
+    fn value(field: &Field) -> Value {
+        if let Field::Str(text) = field {
+            Value::Text(text.clone())
+        } else if let Field::Long(number) = field {
+            Value::Whole(*number as u64)
+        } else if let Field::Double(number) = field {
+            Value::Number(*number)
+        } else if let Field::Bool(flag) = field {
+            Value::Flag(*flag)
+        } else {
+            assert_eq!(*field, Field::Null);
+            Value::Missing
+        }
+    }
+
+    #[test]
+    fn parquet_is_read_back_as_it_was_written() {
+        // More than one row group.
+        for count in [0, 3, GROUP as u64 + 10] {
+            let mut bytes = Vec::new();
+            parquet(&columns(), rows(count), &mut bytes).unwrap();
+            let reader = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
+            assert_eq!(reader.metadata().file_metadata().num_rows(), count as i64);
+            let read = reader.get_row_iter(None).unwrap().map(|row| {
+                let row = row.unwrap();
+                let names: Vec<_> = row.get_column_iter().map(|(name, _)| name.clone()).collect();
+                assert_eq!(names, ["policy", "jobs", "share", "success", "tasks"]);
+                row.get_column_iter().map(|(_, field)| value(field)).collect::<Row>()
+            });
+            assert!(read.eq(rows(count)), "{count}");
+        }
+    }
+
+    #[test]
+    fn csv_and_json_say_the_same() {
+        let mut text = Vec::new();
+        csv(&columns(), rows(2), &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let wanted = "policy,jobs,share,success,tasks\n\"run, \"\"0\"\"\",0,,true,\n\
+                      \"run, \"\"1\"\"\",1,0.14285714285714285,false,1\n";
+        assert_eq!(text, wanted);
+        let json = json(&columns(), rows(2));
+        assert_eq!(json[1]["share"], 1.0 / 7.0);
+        assert!(json[0]["tasks"].is_null() && json[0]["success"] == true);
+    }
+}

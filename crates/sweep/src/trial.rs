@@ -1,0 +1,257 @@
+//! One task set under one policy, counted by an observer that keeps a few words for each task:
+//! a sweep makes a million runs, and the full metrics would cost more than the simulation.
+
+use maracas_core::contract::{Entry, Event, Figure, Observer, Stint};
+use maracas_core::params::Params;
+use maracas_core::{Cost, Duration, Instant, Job, Plan, Program, VcpuId, Workload};
+use maracas_scenario::taskset::TaskSet;
+use maracas_sim::{Options, Outcome, Overheads};
+use std::collections::VecDeque;
+
+/// What policies call the figure that is [`Tally::depth`].
+const LEVELS: &str = "levels";
+
+/// Changes whenever the same run would be counted otherwise.
+pub const VERSION: u32 = 1;
+
+/// A policy with its parameters.
+#[derive(Clone)]
+pub struct Subject {
+    /// The policy.
+    pub entry: &'static Entry,
+    /// Its parameters, checked against what it takes.
+    pub params: Params,
+}
+
+/// How a set is run: for how long, and what is charged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Charge {
+    /// The horizon, in nanoseconds.
+    pub until: Instant,
+    /// Seed of what is random in the run (sporadic releases).
+    pub seed: u64,
+    /// What the simulator charges.
+    pub overheads: Overheads,
+    /// What each job asks for less than its budget, so that charged overheads fit (the bound per
+    /// job of ECRTS 2014 and 2015). A job asks for one tick at least.
+    pub bound: Duration,
+}
+
+/// What one run came to. Counted as `docs/output.md` says.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Tally {
+    /// Whether the policy admitted the set; nothing else is counted where it did not.
+    pub accepted: bool,
+    /// Jobs released.
+    pub released: u64,
+    /// Jobs completed.
+    pub completed: u64,
+    /// Jobs due by the end that were not complete at their deadline.
+    pub missed: u64,
+    /// The longest time by which a job ended after its deadline, in nanoseconds.
+    pub tardiness_max_ns: u64,
+    /// The sum of these times over all jobs, in nanoseconds.
+    pub tardiness_sum_ns: u64,
+    /// Stops of jobs before their end, migrations included.
+    pub preemptions: u64,
+    /// Resumptions of a job on another core.
+    pub migrations: u64,
+    /// Jobs that begin on another core than their task's job before ended on.
+    pub task_migrations: u64,
+    /// Calls of the policy.
+    pub decisions: u64,
+    /// Levels of the reduction tree or the processor hierarchy; 0 where there is none.
+    pub depth: u64,
+    /// Time charged as overhead, all cores together, in nanoseconds.
+    pub charged_ns: u64,
+}
+
+/// Runs `set` on `cores` cores under `subject`, with the VCPUs that carry the policy's errands.
+///
+/// # Panics
+/// Where `cores` is 0 or above [`maracas_core::MAX_CORES`], or the policy breaks the contract.
+pub fn run(set: &TaskSet, cores: usize, subject: &Subject, charge: &Charge) -> Tally {
+    let mut counter = Counter::new(set.tasks.len());
+    let Some((outcome, figures)) = observed(set, cores, subject, charge, &mut counter) else {
+        return Tally::default();
+    };
+    let mut tally = counter.finish(&outcome, &charge.overheads);
+    tally.depth = figures.iter().find(|it| it.name == LEVELS).map_or(0, |it| it.value);
+    tally
+}
+
+/// The same run, watched by `observer`: what the simulator and the policy counted; `None` where the
+/// policy does not admit the set.
+///
+/// # Panics
+/// As [`run`].
+pub fn observed(
+    set: &TaskSet,
+    cores: usize,
+    subject: &Subject,
+    charge: &Charge,
+    observer: &mut impl Observer,
+) -> Option<(Outcome, Vec<Figure>)> {
+    let Subject { entry, params } = subject;
+    let mut system = set.system(cores);
+    let first_carrier = system.vcpus.iter().map(|vcpu| vcpu.id.0 + 1).max().unwrap_or(0);
+    system.vcpus.extend((entry.carriers)(&system, params, VcpuId(first_carrier)));
+    let mut policy = (entry.build)(&system, params).ok()?;
+    let programs = programs(set, charge.bound);
+    let options =
+        Options { seed: charge.seed, overheads: charge.overheads, ..Options::new(charge.until) };
+    let outcome = maracas_sim::run(&system, &programs, policy.as_mut(), &options, observer);
+    Some((outcome, policy.figures()))
+}
+
+/// One program a task, each job costing the budget less the bound.
+fn programs(set: &TaskSet, bound: Duration) -> Vec<Program> {
+    let cost = |budget: Duration| budget.saturating_sub(bound).max(Duration::from_ticks(1));
+    let tasks = set.tasks.iter();
+    tasks
+        .map(|task| {
+            let cost = Cost::Fixed(cost(task.reservation.budget));
+            Program::new(task.id, Workload::Periodic { cost })
+        })
+        .collect()
+}
+
+/// Counts jobs and pieces of tasks that do nothing but their jobs, one after the other.
+///
+/// The machine tells a completion before the stint in which it falls, and a stint goes on into the
+/// next job. So only the first piece of a stint can be a resumption or a job's begin elsewhere,
+/// and which of the two it is hangs on whether a job ended with the stint before.
+struct Counter {
+    tracks: Vec<Track>,
+    tally: Tally,
+}
+
+/// One task.
+#[derive(Clone)]
+struct Track {
+    /// Deadlines of the jobs released and not completed.
+    deadlines: VecDeque<Instant>,
+    /// The last completion.
+    completed: Instant,
+    /// End of the last stint; `None` before the first.
+    to: Option<Instant>,
+    /// Core of the last stint.
+    core: u16,
+    /// Whether a job ended with the last stint.
+    job_over: bool,
+}
+
+impl Track {
+    const NEW: Self = Self {
+        deadlines: VecDeque::new(),
+        completed: Instant::ZERO,
+        to: None,
+        core: 0,
+        job_over: false,
+    };
+}
+
+impl Counter {
+    /// For tasks with ids from 0 on. VCPUs after them carry errands and have no jobs to count.
+    fn new(tasks: usize) -> Self {
+        Self { tracks: vec![Track::NEW; tasks], tally: Tally::default() }
+    }
+
+    #[inline]
+    fn released(&mut self, job: &Job) {
+        self.tracks[job.id.vcpu.0 as usize].deadlines.push_back(job.deadline);
+    }
+
+    #[inline]
+    fn completed(&mut self, vcpu: VcpuId, at: Instant) {
+        let track = &mut self.tracks[vcpu.0 as usize];
+        track.completed = at;
+        if let Some(deadline) = track.deadlines.pop_front()
+            && at > deadline
+        {
+            self.tally.late(at - deadline);
+        }
+    }
+
+    #[inline]
+    fn ran(&mut self, stint: &Stint) {
+        let Some(track) = self.tracks.get_mut(stint.vcpu.0 as usize) else { return };
+        if let Some(to) = track.to {
+            let moved = u64::from(track.core != stint.core.0);
+            if track.job_over {
+                self.tally.task_migrations += moved;
+            } else {
+                self.tally.preemptions += u64::from(moved == 1 || to != stint.from);
+                self.tally.migrations += moved;
+            }
+        }
+        (track.core, track.to) = (stint.core.0, Some(stint.to));
+        track.job_over = track.completed == stint.to;
+    }
+
+    fn finish(mut self, outcome: &Outcome, costs: &Overheads) -> Tally {
+        for track in &self.tracks {
+            for deadline in track.deadlines.iter().filter(|deadline| **deadline <= outcome.end) {
+                self.tally.late(outcome.end - *deadline);
+            }
+        }
+        let Tally { migrations, task_migrations, .. } = self.tally;
+        // A stint on another core than the one before it is what the machine charges as migration.
+        let charged = [
+            (costs.context_switch, outcome.context_switches),
+            (costs.migration, migrations + task_migrations),
+            (costs.decision, outcome.decisions),
+            (costs.release, outcome.released),
+        ];
+        let charged = charged.map(|(cost, count)| cost.ticks().saturating_mul(count));
+        Tally {
+            accepted: true,
+            released: outcome.released,
+            completed: outcome.completed,
+            missed: outcome.missed,
+            decisions: outcome.decisions,
+            charged_ns: charged.into_iter().fold(0, u64::saturating_add),
+            ..self.tally
+        }
+    }
+}
+
+impl Tally {
+    fn late(&mut self, by: Duration) {
+        self.tardiness_max_ns = self.tardiness_max_ns.max(by.ticks());
+        self.tardiness_sum_ns = self.tardiness_sum_ns.saturating_add(by.ticks());
+    }
+    /// Whether the set was admitted and every job that was due met its deadline.
+    pub const fn success(&self) -> bool {
+        self.accepted && self.missed == 0
+    }
+    /// `count` for each job released; 0 where there is none.
+    pub fn per_job(&self, count: u64) -> f64 {
+        if self.released == 0 { 0.0 } else { count as f64 / self.released as f64 }
+    }
+}
+
+impl Observer for Counter {
+    #[inline]
+    fn event(&mut self, at: Instant, event: &Event) {
+        match event {
+            Event::Ran(stint) => self.ran(stint),
+            Event::Released(job) => self.released(job),
+            Event::Completed(id) => self.completed(id.vcpu, at),
+            // Tasks are there from the start and stay, and nothing is asked of memory.
+            Event::Woke { .. }
+            | Event::AllowanceSpent { .. }
+            | Event::Sampled(_)
+            | Event::Arrived(_)
+            | Event::Left(_)
+            | Event::Changed(_)
+            | Event::ErrandDone(_)
+            | Event::Failed { .. } => {}
+        }
+    }
+    #[inline]
+    fn planned(&mut self, _: Instant, _: &Plan) {}
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,310 @@
+//! Sweeps from a file to tables: the same whatever is interrupted and however many threads run.
+
+use maracas_core::Duration;
+use maracas_scenario::sweep::Sweep;
+use maracas_sweep::{Error, Finished, Ledger, Study, drawings, run, summary, table, trial};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+const SWEEP: &str = r#"
+[sweep]
+cores = [1, 2]
+utilization = [0.6, 1.0]
+sets = 6
+duration = "300ms"
+[tasks]
+per_core = 4
+loads = "uunifast"
+periods = "harmonic"
+[overheads]
+context_switch = "1us"
+[[policy]]
+name = "p-edf"
+[[policy]]
+name = "g-edf"
+[[policy]]
+name = "g-edf"
+label = "G-EDF, shorter period first"
+ties = "shorter-period"
+[[policy]]
+name = "run"
+"#;
+
+fn study(text: &str) -> Result<Study, Error> {
+    Study::of(&Sweep::parse(text, "s.toml", Path::new(""))?)
+}
+
+fn scratch(name: &str) -> PathBuf {
+    let name = format!("maracas-sweeps-{name}-{}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let _ = std::fs::remove_file(&path);
+    path
+}
+
+fn open(path: &Path, study: &Study) -> Result<(Ledger, Vec<Option<Finished>>), Error> {
+    Ledger::open(path, &study.meaning(), study.items(), study.contenders.len())
+}
+
+fn all(path: &Path, study: &Study, jobs: usize) -> Result<Vec<Finished>, Error> {
+    let (ledger, found) = open(path, study)?;
+    run::all(study, ledger, found, jobs, &|_| {})
+}
+
+/// All tables, as the bytes of their files.
+fn tables(study: &Study, finished: &[Finished]) -> Vec<Vec<u8>> {
+    let standings = summary::standings(study, finished);
+    let rivalries = summary::rivalries(study, finished);
+    let mut files = vec![Vec::new(); 4];
+    let columns = summary::run_columns();
+    table::csv(&columns, summary::run_rows(study, finished), &mut files[0]).unwrap();
+    table::parquet(&columns, summary::run_rows(study, finished), &mut files[1]).unwrap();
+    let rows = summary::standing_rows(study, &standings);
+    table::csv(&summary::standing_columns(), rows, &mut files[2]).unwrap();
+    let rows = summary::rivalry_rows(study, &rivalries);
+    table::csv(&summary::rivalry_columns(), rows, &mut files[3]).unwrap();
+    for figure in drawings::figures(study, &standings) {
+        files.push((figure.file("sweep") + &figure.svg()).into_bytes());
+    }
+    files
+}
+
+#[test]
+fn results_hang_on_the_study_alone() {
+    let study = study(SWEEP).unwrap();
+    assert_eq!((study.points.len(), study.items()), (4, 24));
+    let path = scratch("alone");
+    let whole = all(&path, &study, 1).unwrap();
+    let wanted = tables(&study, &whole);
+    let text = std::fs::read_to_string(&path).unwrap();
+    for (cut, jobs) in [(0, 3), (text.len() / 3, 2), (text.len() / 2, 1), (text.len() - 1, 8)] {
+        std::fs::write(&path, &text[..cut]).unwrap();
+        let finished = all(&path, &study, jobs).unwrap();
+        assert_eq!(finished, whole, "cut at {cut}");
+        assert!(tables(&study, &finished) == wanted, "cut at {cut}, {jobs} jobs");
+    }
+    // Once more with nothing to do.
+    assert_eq!(all(&path, &study, 2).unwrap(), whole);
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn progress_counts_what_is_there_and_what_comes() {
+    let study = study(SWEEP).unwrap();
+    let path = scratch("progress");
+    let (ledger, found) = open(&path, &study).unwrap();
+    let seen = Mutex::new(Vec::new());
+    let progress = |done| seen.lock().unwrap().push(done);
+    run::all(&study, ledger, found, 2, &progress).unwrap();
+    assert!(seen.lock().unwrap().iter().copied().eq(0..=24));
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn tallies_are_those_of_single_trials() {
+    let study = study(&SWEEP.replace("[tasks]", "margin = \"5us\"\n[tasks]")).unwrap();
+    for item in [0, 7, 23] {
+        let finished = run::item(&study, item).unwrap();
+        let recipe = study.recipe(study.point(item)).unwrap();
+        let set = recipe.draw(study.seed(item)).unwrap();
+        assert_eq!(finished.tasks, set.tasks.len() as u64);
+        for (contender, tally) in study.contenders.iter().zip(&finished.tallies) {
+            let cores = study.point(item).cores;
+            let charge = study.charge(item);
+            assert_eq!(charge.overheads.context_switch, Duration::from_micros(1));
+            assert_eq!(charge.bound, Duration::from_micros(5));
+            assert_eq!(trial::run(&set, cores, &contender.subject, &charge), *tally);
+        }
+    }
+}
+
+#[test]
+fn sets_hang_on_their_point_and_not_on_the_others() {
+    let (study, fewer) = (study(SWEEP).unwrap(), study(&SWEEP.replace("[1, 2]", "2")).unwrap());
+    // The second of two points of the sweep with one number of cores is the last of the four.
+    assert_eq!(study.point(3), fewer.point(1));
+    assert_eq!(study.seed(3), fewer.seed(1));
+    let mut seeds: Vec<_> = (0..study.items()).map(|item| study.seed(item)).collect();
+    seeds.sort_unstable();
+    seeds.dedup();
+    assert_eq!(seeds.len(), study.items());
+    assert!(seeds.iter().all(|seed| *seed < 1 << 53));
+}
+
+#[test]
+fn standings_and_rivalries_add_up() {
+    let study = study(&SWEEP.replace("[overheads]\ncontext_switch = \"1us\"\n", "")).unwrap();
+    let path = scratch("sums");
+    let finished = all(&path, &study, 2).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let standings = summary::standings(&study, &finished);
+    assert_eq!(standings.len(), 16);
+    let preemptions = summary::MEASURES.iter().position(|it| it.name == "preemptions_per_job");
+    for (place, it) in standings.iter().enumerate() {
+        assert_eq!((it.sets, it.contender), (6, place % 4));
+        assert!(it.succeeded <= it.accepted && it.accepted <= it.sets);
+        let point = place / 4;
+        let own = (0..6).map(|set| &finished[set * 4 + point].tallies[place % 4]);
+        let accepted: Vec<_> = own.filter(|tally| tally.accepted).collect();
+        assert_eq!(accepted.len() as u64, it.accepted);
+        let Some(means) = &it.means else { continue };
+        let sum: f64 = accepted.iter().map(|tally| tally.per_job(tally.preemptions)).sum();
+        let mean = means[preemptions.unwrap()].mean;
+        assert!((mean - sum / accepted.len() as f64).abs() < 1e-12);
+    }
+    // RUN is optimal, on sets whose budgets are whole.
+    assert!(standings.iter().filter(|it| it.contender == 3).all(|it| it.succeeded == 6));
+    let rivalries = summary::rivalries(&study, &finished);
+    assert_eq!(rivalries.len(), 4 * 6 * (1 + summary::MEASURES.len()));
+    for it in &rivalries {
+        let paired = &it.paired;
+        let counted = paired.lower + paired.equal + paired.higher;
+        assert_eq!(counted, paired.count as u64);
+        assert!((0.0..=1.0).contains(&paired.p));
+        if it.measure == "success" {
+            assert_eq!(paired.count, 6);
+        }
+    }
+}
+
+#[test]
+fn the_tables_have_a_value_for_each_column() {
+    let study = study(SWEEP).unwrap();
+    let path = scratch("columns");
+    let finished = all(&path, &study, 2).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let standings = summary::standings(&study, &finished);
+    let rivalries = summary::rivalries(&study, &finished);
+    let rows: Vec<_> = summary::run_rows(&study, &finished).collect();
+    assert_eq!(rows.len(), 24 * 4);
+    assert!(rows.iter().all(|row| row.len() == summary::run_columns().len()));
+    let width = summary::standing_columns().len();
+    assert!(summary::standing_rows(&study, &standings).all(|row| row.len() == width));
+    let width = summary::rivalry_columns().len();
+    assert!(summary::rivalry_rows(&study, &rivalries).all(|row| row.len() == width));
+    // Every table can be Parquet: no value is missing where its column says that none is.
+    for (columns, rows) in [
+        (summary::standing_columns(), summary::standing_rows(&study, &standings).collect()),
+        (summary::rivalry_columns(), summary::rivalry_rows(&study, &rivalries).collect::<Vec<_>>()),
+    ] {
+        let mut bytes = Vec::new();
+        table::parquet(&columns, rows.into_iter(), &mut bytes).unwrap();
+        assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
+    }
+    let figures = drawings::figures(&study, &standings);
+    let names: Vec<_> = figures.iter().map(|figure| figure.file("sweep")).collect();
+    assert!(names.contains(&"sweep-success-1-cores-4-tasks.svg".to_owned()), "{names:?}");
+    assert!(
+        names.contains(&"sweep-preemptions-per-job-2-cores-8-tasks.svg".to_owned()),
+        "{names:?}"
+    );
+}
+
+#[test]
+fn another_program_is_noticed_by_what_it_makes_of_a_known_set() {
+    let study = study(SWEEP).unwrap();
+    let path = scratch("program");
+    let finished = all(&path, &study, 2).unwrap();
+    let (ledger, mut found) = open(&path, &study).unwrap();
+    found[23] = Some(Finished { load_ppb: 1, ..finished[23].clone() });
+    let error = run::all(&study, ledger, found, 1, &|_| {}).unwrap_err();
+    assert!(
+        error.0.contains("set 5 at 2 cores, 8 tasks, utilization 1 comes out otherwise"),
+        "{error}"
+    );
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn what_cannot_be_run_is_named_with_its_place() {
+    for (from, to, line) in [
+        (
+            "\"p-edf\"",
+            "\"p-edff\"",
+            "s.toml:14:8: unknown policy \"p-edff\"; did you mean `p-edf`?",
+        ),
+        (
+            "\"p-edf\"",
+            "\"memguard\"",
+            "s.toml:14:8: unknown policy \"memguard\"; memguard goes around",
+        ),
+        ("\"shorter-period\"", "\"shortest\"", "s.toml:20:8: `ties` must be one of: index, "),
+        ("ties =", "tie =", "s.toml:20:7: `tie` unknown parameter; this policy takes: ties"),
+        ("per_core = 4", "count = 1", "s.toml:7:1: at 2 cores, 1 task, utilization 0.6: "),
+        ("sets = 6", "sets = 1000000", "16000000 runs are more than 10000000; lower `sets`"),
+    ] {
+        let error = study(&SWEEP.replacen(from, to, 1)).err().expect(to);
+        assert!(error.0.contains(line), "{to}: {error}");
+    }
+}
+
+#[test]
+fn labels_do_not_change_the_meaning_and_everything_else_does() {
+    let meaning = |text: &str| study(text).unwrap().meaning();
+    assert_eq!(meaning(SWEEP), meaning(&SWEEP.replace("G-EDF, shorter", "shorter")));
+    for (from, to) in [
+        ("cores = [1, 2]", "cores = [2]"),
+        ("[0.6, 1.0]", "[0.6, 0.9]"),
+        ("sets = 6", "sets = 7"),
+        ("300ms", "301ms"),
+        ("per_core = 4", "per_core = 5"),
+        ("\"1us\"", "\"2us\""),
+        ("shorter-period", "longer-period"),
+        ("name = \"run\"", "name = \"qps\""),
+        ("[tasks]", "seed = 2\n[tasks]"),
+        ("[tasks]", "margin = \"1us\"\n[tasks]"),
+        ("[tasks]", "[tasks]\nsporadic = true"),
+    ] {
+        assert_ne!(meaning(SWEEP), meaning(&SWEEP.replacen(from, to, 1)), "{to}");
+    }
+}
+
+#[test]
+fn sets_may_come_from_files() {
+    let folder = std::env::temp_dir().join(format!("maracas-sweeps-files-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    for (name, rows) in [("a.csv", "2000,3000\n2000,3000\n2000,3000\n"), ("b.csv", "1000,4000\n")] {
+        std::fs::write(folder.join(name), format!("cost_us,period_us\n{rows}")).unwrap();
+    }
+    let text = "[sweep]\ncores = [2, 3]\nduration = \"30ms\"\n[tasks]\nfiles = \"*.csv\"\n\
+                [[policy]]\nname = \"p-edf\"\n[[policy]]\nname = \"run\"\n";
+    let study = Study::of(&Sweep::parse(text, "s.toml", &folder).unwrap()).unwrap();
+    assert_eq!((study.items(), study.points.len()), (4, 2));
+    assert!(study.file(2).unwrap().ends_with("b.csv") && study.file(0).unwrap().ends_with("a.csv"));
+    let finished: Vec<_> = (0..4).map(|item| run::item(&study, item).unwrap()).collect();
+    let success = |item: usize, place: usize| finished[item].tallies[place].success();
+    // Three tasks of 2/3 on two cores: RUN's own example; on three, anyone can.
+    assert_eq!(
+        [success(0, 0), success(0, 1), success(1, 0), success(1, 1)],
+        [false, true, true, true]
+    );
+    assert_eq!((finished[0].load_ppb, finished[2].load_ppb), (1_999_999_998, 250_000_000));
+    let before = study.meaning();
+    std::fs::write(folder.join("b.csv"), "cost_us,period_us\n1001,4000\n").unwrap();
+    let after = Study::of(&Sweep::parse(text, "s.toml", &folder).unwrap()).unwrap().meaning();
+    assert_ne!(before, after);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// One set says nothing of how others would spread: no interval is written, rather than one of
+/// width 0.
+#[test]
+fn one_set_has_no_interval() {
+    let study = study(&SWEEP.replace("sets = 6", "sets = 1")).unwrap();
+    let finished: Vec<Finished> =
+        (0..study.items()).map(|item| run::item(&study, item).unwrap()).collect();
+    let standings = summary::standings(&study, &finished);
+    let rivalries = summary::rivalries(&study, &finished);
+    let points = (summary::standing_columns(), summary::standing_rows(&study, &standings));
+    let pairs = (summary::rivalry_columns(), summary::rivalry_rows(&study, &rivalries));
+    let ends = |columns: &[table::Column], rows: Vec<table::Row>, mean: &str, end: &str| {
+        let place = |name: &str| columns.iter().position(|it| it.name == name).unwrap();
+        let cells = rows.into_iter().map(|row| (row[place(mean)].clone(), row[place(end)].clone()));
+        cells.filter(|(mean, _)| *mean != table::Value::Missing).collect::<Vec<_>>()
+    };
+    let points =
+        ends(&points.0, points.1.collect(), "preemptions_per_job", "preemptions_per_job_low");
+    let pairs = ends(&pairs.0, pairs.1.collect(), "difference", "difference_high");
+    for ends in [points, pairs] {
+        assert!(!ends.is_empty() && ends.iter().all(|(_, end)| *end == table::Value::Missing));
+    }
+}

@@ -1,0 +1,221 @@
+//! One case: a policy with its parameters on a system with programs, memory and faults.
+
+use crate::params::random_params;
+use crate::{Dice, Mix, RandomSystem, build_with, generate_slow, memory_for};
+use maracas_core::admission::{CoreVerdict, Verdict};
+use maracas_core::contract::{Claims, Entry, Observer, Policy};
+use maracas_core::memory::Memory;
+use maracas_core::params::Params;
+use maracas_core::{Arrival, Cost, Duration, Instant, Program, System, Vcpu, VcpuId, Workload};
+use maracas_scenario::taskset::TaskSet;
+use maracas_sim::memory::SharedMemory;
+use maracas_sim::{Options, Outcome, Overheads, at_start, run, run_with};
+use std::fmt;
+
+/// Parameters that give up nothing of what is claimed for the defaults, whatever they say.
+pub(crate) const HARMLESS: [&str; 5] = ["packing", "ties", "rounding", "master", "work_conserving"];
+
+/// What is made difficult for the policy.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Faults {
+    /// Decisions come late by up to this.
+    pub late: Duration,
+    /// Wakes are seen at switch-in only.
+    pub hidden_wakes: bool,
+    /// What is charged.
+    pub overheads: Overheads,
+    /// How often the policy is asked for nothing; `None` = never.
+    pub nag: Option<Duration>,
+}
+
+/// One case: all that a run depends on.
+#[derive(Clone)]
+pub struct Case {
+    /// The policy.
+    pub entry: &'static Entry,
+    /// Its parameters.
+    pub params: Params,
+    /// On what it runs, with what; without the policy's carriers.
+    pub random: RandomSystem,
+    /// What the programs do to memory; `None` = nothing.
+    pub memory: Option<Memory>,
+    /// Under which faults.
+    pub faults: Faults,
+    /// How long.
+    pub until: Instant,
+    /// Seed of the run's random numbers.
+    pub seed: u64,
+}
+
+impl Case {
+    /// `entry` with its defaults on a system for some of its longest periods, without faults.
+    #[must_use]
+    pub fn new(entry: &'static Entry, random: RandomSystem, seed: u64) -> Self {
+        let longest = random.system.vcpus.iter().map(|vcpu| vcpu.reservation.period).max();
+        let until = Instant::ZERO + longest.unwrap_or(Duration::from_ticks(10)) * 12;
+        let (params, faults) = (Params::new(), Faults::default());
+        Self { entry, params, random, memory: None, faults, until, seed }
+    }
+    /// `entry` with its defaults on a system with a random memory.
+    #[must_use]
+    pub fn with_memory(entry: &'static Entry, seed: u64, mix: Mix) -> Self {
+        let mut case = Self::new(entry, generate_slow(seed, mix), seed);
+        case.memory = Some(memory_for(&mut case.random, seed));
+        case
+    }
+    /// The same with random parameters.
+    #[must_use]
+    pub fn with_random_params(mut self, seed: u64) -> Self {
+        self.params = random_params(self.entry, &mut self.random, &mut Dice::new(seed ^ 0x9a7a));
+        self
+    }
+    /// The system with the carriers that the policy needs.
+    #[must_use]
+    pub fn system(&self) -> System {
+        let mut system = self.random.system.clone();
+        let first = system.vcpus.iter().map(|vcpu| vcpu.id.0 + 1).max().unwrap_or(0);
+        let carriers = (self.entry.carriers)(&system, &self.params, VcpuId(first));
+        system.vcpus.extend(carriers);
+        system
+    }
+    /// The policy, built for this case; `None` where it refuses.
+    #[must_use]
+    pub fn policy(&self) -> Option<Box<dyn Policy>> {
+        let programs = self.random.programs.clone();
+        build_with(self.entry, &RandomSystem { system: self.system(), programs }, &self.params)
+    }
+    /// Runs `policy` on it under its faults.
+    pub fn run(&self, policy: &mut dyn Policy, observer: &mut impl Observer) -> Outcome {
+        let (system, programs) = (self.system(), &self.random.programs);
+        let options = Options {
+            until: self.until,
+            seed: self.seed,
+            late: self.faults.late,
+            hidden_wakes: self.faults.hidden_wakes,
+            overheads: self.faults.overheads,
+            audit: true,
+        };
+        match &self.memory {
+            None => run(&system, programs, policy, &options, observer),
+            Some(memory) => {
+                let model = SharedMemory::new(&system, memory);
+                run_with(&system, programs, policy, &options, observer, model)
+            }
+        }
+    }
+    pub(crate) fn remove_program(&mut self, place: usize) {
+        self.random.programs.remove(place);
+        if let Some(memory) = &mut self.memory {
+            memory.programs.remove(place);
+        }
+    }
+    pub(crate) fn pin_some(&mut self, dice: &mut Dice) {
+        let cores: Vec<_> = self.random.system.core_ids().collect();
+        for vcpu in &mut self.random.system.vcpus {
+            vcpu.pinned = dice.one_in(4).then(|| dice.pick(&cores));
+        }
+    }
+    /// What the policy's admission says of it.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        let start = at_start(&self.system(), &self.random.programs);
+        (self.entry.admit)(&start, &self.params)
+    }
+    /// The claims of the entry that must hold in this case: a claim on timeliness is for default
+    /// parameters, work within its budget, visible wakes, decisions on time and nothing charged.
+    /// A schedulability test that accepts claims timeliness too.
+    pub(crate) fn claims(&self, verdict: &Verdict) -> Claims {
+        let Faults { late, hidden_wakes, overheads, .. } = self.faults;
+        let stays = |p: &Program| p.arrive == Instant::ZERO && p.depart == Instant::NEVER;
+        let calm = late.is_zero()
+            && !hidden_wakes
+            && overheads.is_free()
+            && self.random.programs.iter().all(stays);
+        let plain = self.params == Params::new();
+        let harmless = self.params.iter().all(|(name, _)| HARMLESS.contains(&name));
+        let within = self.random.system.vcpus.iter().all(|vcpu| self.stays_within(vcpu));
+        let Claims { partitioned, work_conserving, no_miss_when_admitted } = self.entry.claims;
+        Claims {
+            partitioned,
+            work_conserving: work_conserving && calm && plain,
+            no_miss_when_admitted: (no_miss_when_admitted || self.is_proven(verdict))
+                && calm
+                && harmless
+                && within
+                && self.memory.is_none(),
+        }
+    }
+    /// Whether a sufficient test accepts what a job policy would run anyway, as G-EDF does.
+    fn is_proven(&self, verdict: &Verdict) -> bool {
+        let sufficient = |core: &CoreVerdict| {
+            core.tests.iter().any(|result| result.accepted && result.test != "capacity")
+        };
+        self.entry.needs.jobs
+            && !self.entry.needs.counters
+            && !verdict.cores.is_empty()
+            && verdict.cores.iter().all(sufficient)
+    }
+    /// The tasks as a table that users can run, where it says all of them.
+    #[must_use]
+    pub fn task_set(&self) -> Option<TaskSet> {
+        let system = &self.random.system;
+        let periodic = |vcpu: &Vcpu| matches!(vcpu.arrival, Arrival::Periodic { .. });
+        let plain = self.memory.is_none()
+            && system.ticks_per_ns == 1
+            && system.vcpus.iter().all(|vcpu| periodic(vcpu) && self.stays_within(vcpu));
+        let mut tasks = system.vcpus.clone();
+        (0..).zip(&mut tasks).for_each(|(id, task)| task.id = VcpuId(id));
+        plain.then(|| TaskSet { tasks, ..TaskSet::default() })
+    }
+    fn stays_within(&self, vcpu: &Vcpu) -> bool {
+        let mut own = self.random.programs.iter().filter(|program| program.vcpu == vcpu.id);
+        let most = |cost| match cost {
+            Cost::Fixed(most) | Cost::Uniform(_, most) => most,
+            Cost::Exponential(mean) => mean * 10,
+        };
+        let fits = |program: &Program| match program.workload {
+            Workload::Periodic { cost } => most(cost) <= vcpu.reservation.budget,
+            Workload::Busy
+            | Workload::RunSleep { .. }
+            | Workload::EventDriven { .. }
+            | Workload::Anytime { .. } => !program.workload.has_jobs(),
+        };
+        own.next().is_none_or(fits) && own.next().is_none()
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RandomSystem { system, programs } = &self.random;
+        let cores = system.cores.len();
+        let Self { entry, params, faults, until, .. } = self;
+        let given: Vec<_> = params.iter().collect();
+        writeln!(f, "{} {given:?} on {cores} cores until {until}, {faults:?}", entry.name)?;
+        if system.ticks_per_ns > 1 {
+            writeln!(f, "  times in ticks of 1/{} ns", system.ticks_per_ns)?;
+        }
+        if let Some(memory) = &self.memory {
+            let colors: Vec<_> = system.cores.iter().map(|core| core.colors).collect();
+            let Memory { dram, cache, partition, devices, .. } = memory;
+            writeln!(f, "  {dram:?} {cache:?} {partition:?} {colors:?} {devices:?}")?;
+        }
+        for vcpu in &system.vcpus {
+            let r = vcpu.reservation;
+            let (id, budget, period) = (vcpu.id, r.budget.ticks(), r.period.ticks());
+            writeln!(f, "  {id} ({budget}, {period}) {:?} {:?}", vcpu.arrival, vcpu.role)?;
+            if (vcpu.pinned, vcpu.bandwidth, vcpu.colors) != (None, 0, 0) {
+                let (pinned, bandwidth, colors) = (vcpu.pinned, vcpu.bandwidth, vcpu.colors);
+                writeln!(f, "    on {pinned:?}, {bandwidth} B/s, {colors} colours")?;
+            }
+            let own = |program: &&(usize, &Program)| program.1.vcpu == vcpu.id;
+            for (place, program) in programs.iter().enumerate().filter(|one| own(&one)) {
+                let (from, to) = (program.arrive, program.depart);
+                writeln!(f, "    {:?} from {from} to {to}", program.workload)?;
+                if let Some(memory) = &self.memory {
+                    writeln!(f, "      {:?}", memory.programs[place])?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
