@@ -2,7 +2,8 @@
 //! with U = m exactly, under every packing. Time is scaled so that every budget is a whole number
 //! of ticks.
 //!
-//! Optimized (`cargo test --release`, as CI runs it) it is 2000 sets; `RUN_SETS` says another number.
+//! Optimized (`cargo test --release`, as CI runs it) it is 2000 sets; `RUN_SETS` says another
+//! number.
 
 use maracas_core::contract::{Observer, Policy};
 use maracas_core::journal::Header;
