@@ -245,7 +245,7 @@ pub fn run_rows(study: &Study, finished: &[Finished]) -> impl Iterator<Item = Ro
     })
 }
 
-/// The columns of [`point_rows`].
+/// The columns of [`standing_rows`].
 pub fn standing_columns() -> Vec<Column> {
     let mut columns = point_columns();
     columns.push(Column::new("policy", Kind::Text));

@@ -1,7 +1,7 @@
 //! What each scheduling primitive of a policy costs: the policy's own code, run again over event
 //! streams that the simulator recorded.
 //!
-//! Here stand the recorded streams ([`stream`]), running them again step by step ([`replay`]),
+//! Here stand the recorded streams ([`stream`]), running them again step by step ([`mod@replay`]),
 //! what the measured times come to ([`cost`]), and what locks around the policy would add
 //! ([`hierarchy`], [`locks`]). Here never stands a clock: whoever measures brings one.
 //!
