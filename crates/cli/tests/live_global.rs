@@ -162,12 +162,7 @@ fn more_than_nine_tenths_are_refused() {
     scratch.write("total.toml", file(1, &["4600us", "4500us"]));
     scratch.write("one.toml", file(2, &["9500us"]));
     scratch.write("fits.toml", file(1, &["4500us", "4500us"]));
-    let policies = maracas(scratch.path(), &["policies"]);
-    let policies = text(&policies.stdout);
     for policy in ["run", "qps", "g-edf", "p-edf", "dp-wrap", "u-edf"] {
-        if !policies.lines().any(|line| line.split_whitespace().next() == Some(policy)) {
-            continue;
-        }
         for file in ["total.toml", "one.toml"] {
             let output = maracas(scratch.path(), &["run", file, "--policy", policy]);
             let said = text(&output.stdout) + &text(&output.stderr);
