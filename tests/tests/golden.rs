@@ -209,7 +209,9 @@ fn contended(name: &str, params: &[(&str, &str)]) -> Case {
 fn golden_with_memory(case: &Case) -> String {
     let (mut policy, mut doings) = (case.policy().expect("it fits"), Doings::default());
     case.run(&mut *policy, &mut doings);
-    for Figure { name, core, value } in policy.figures().iter().filter(|figure| figure.value > 0) {
+    for Figure { name, core, value, .. } in
+        policy.figures().iter().filter(|figure| figure.value > 0)
+    {
         let place = core.map_or_else(String::new, |core| format!(" on {core}"));
         doings.note(format_args!("{name}{place}: {value}"));
     }

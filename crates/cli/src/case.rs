@@ -12,7 +12,7 @@ use maracas_core::contract::Entry;
 use maracas_core::journal::Header;
 use maracas_core::memory::Memory;
 use maracas_core::params::{Params, Value};
-use maracas_core::{MAX_CORES, Program, Rate, Role, System, Vcpu, VcpuId};
+use maracas_core::{MAX_CORES, Pace, Program, Rate, Role, System, Vcpu, VcpuId};
 use maracas_scenario::Scenario;
 use maracas_scenario::formats::{self, Format};
 use std::path::Path;
@@ -65,6 +65,8 @@ pub(crate) struct Case {
     pub(crate) programs: Vec<Program>,
     /// The memory to simulate, where the scenario has some.
     pub(crate) memory: Option<Memory>,
+    /// The pace of each of `programs`, where the scenario says something of it.
+    pub(crate) paces: Vec<Option<Pace>>,
     pub(crate) machine: Machine,
     pub(crate) seed: u64,
     /// What the policy says of `start`.
@@ -146,6 +148,7 @@ impl Case {
             carriers,
             programs,
             memory: scenario.sim_memory(),
+            paces: scenario.sim_paces(),
             machine,
             seed: scenario.run.seed,
             verdict: Verdict::default(),
@@ -203,6 +206,7 @@ impl Case {
             system,
             programs,
             memory: None,
+            paces: Vec::new(),
             machine: Machine::Sim,
             seed: 1,
             verdict: Verdict::default(),
@@ -226,6 +230,11 @@ impl Case {
             }
         }
         Ok(())
+    }
+
+    /// Whether programs progress at other than full speed: cores or programs are uneven.
+    pub(crate) fn has_paces(&self) -> bool {
+        !self.system.is_even() || self.paces.iter().any(Option::is_some)
     }
 
     /// The name of a VCPU.

@@ -55,6 +55,7 @@ pub(crate) fn setup(case: &Case, duration: Option<Duration>) -> Result<Setup, Fa
         programs: programs?,
         duration,
         serve: scenario.run.serve,
+        duty: Vec::new(),
     })
 }
 

@@ -50,6 +50,8 @@ pub struct Figure {
     pub name: &'static str,
     /// On which core, where it is about one.
     pub core: Option<CoreId>,
+    /// Of which VCPU, where it is about one.
+    pub vcpu: Option<VcpuId>,
     /// How many.
     pub value: u64,
 }
@@ -168,7 +170,8 @@ pub struct Usage {
     pub reads: u64,
     /// Memory writes (write-backs).
     pub writes: u64,
-    /// Instructions retired.
+    /// Instructions retired; where they cannot be counted, the units of progress that the program
+    /// itself counts.
     pub instructions: u64,
 }
 
@@ -439,6 +442,12 @@ pub struct Needs {
     pub visible_wakes: bool,
     /// Memory counters must work.
     pub counters: bool,
+    /// Every VCPU must have a reservation: nobody is given time who is promised none.
+    pub budgets: bool,
+    /// Progress must be counted: the instructions of [`Usage`], or a program's own units.
+    pub progress: bool,
+    /// Of how many classes the cores must be; 0 = it looks at no class.
+    pub classes: u8,
 }
 
 /// What a policy claims, and the contract tests check.

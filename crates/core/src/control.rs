@@ -23,6 +23,11 @@ pub const SOCKET_VARIABLE: &str = "MARACAS_SOCKET";
 /// Environment variable with the number of the VCPU on which a program was started.
 pub const VCPU_VARIABLE: &str = "MARACAS_VCPU";
 
+/// Environment variable with the path of the file in which a started program may count its own
+/// progress, for hosts that cannot count instructions: 8 bytes, an integer of the host's byte order
+/// that only grows; the program maps the file shared and adds to it. One for each VCPU.
+pub const PROGRESS_VARIABLE: &str = "MARACAS_PROGRESS";
+
 /// Where a runtime with root's rights puts its socket; one without puts it into `maracas` below
 /// `$XDG_RUNTIME_DIR`, and clients look in both. The file is named `<pid>-<start>.sock` after the
 /// runtime's process and its start instant (`/proc/<pid>/stat`, field 22): numbers are reused.

@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 /// Version of the format that this code writes and the only one that it reads.
-pub const FORMAT: u64 = 2;
+pub const FORMAT: u64 = 3;
 
 const MAGIC: &[u8; 8] = b"MARACASJ";
 

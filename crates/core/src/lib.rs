@@ -17,6 +17,7 @@ pub mod dispatch;
 pub mod journal;
 pub mod memory;
 mod model;
+mod pace;
 pub mod params;
 mod rate;
 mod time;
@@ -25,9 +26,10 @@ mod workload;
 
 pub use contract::{Event, Plan, Policy};
 pub use model::{
-    Arrival, Core, CoreId, CoreSet, Criticality, Job, JobId, MAX_CORES, Reservation, Role, System,
-    Vcpu, VcpuId,
+    Arrival, Class, Core, CoreId, CoreSet, Criticality, Job, JobId, MAX_CORES, Reservation, Role,
+    System, Vcpu, VcpuId,
 };
+pub use pace::{Pace, PacePhase};
 pub use rate::{PPB, Rate, gcd};
 pub use time::{Duration, Instant};
 pub use workload::{Cost, Program, Workload};

@@ -47,6 +47,12 @@ pub struct Reservation {
 }
 
 impl Reservation {
+    /// The period of who has no reservation: nothing depends on its length.
+    pub const NO_PERIOD: Duration = Duration::from_millis(100);
+    /// Whether anything is promised.
+    pub const fn is_none(&self) -> bool {
+        self.budget.is_zero()
+    }
     /// C every T with the implicit deadline D = T.
     pub const fn implicit(budget: Duration, period: Duration) -> Self {
         Self { budget, period, deadline: period }
@@ -116,6 +122,13 @@ pub struct Vcpu {
     pub bandwidth: u64,
     /// What may be done to it for the sake of others.
     pub criticality: Criticality,
+    /// The class of cores on which its budget C is meant, on machines with uneven cores: on
+    /// another class it is owed the time that does the same work. `None` = C is time on whichever
+    /// core.
+    pub class: Option<u8>,
+    /// How much faster its programs run on the fastest class than on the slowest, in thousandths,
+    /// where the user knows it beforehand; 0 = unknown.
+    pub speedup_milli: u32,
 }
 
 impl Vcpu {
@@ -131,7 +144,13 @@ impl Vcpu {
             weight: 1,
             bandwidth: 0,
             criticality: Criticality::High,
+            class: None,
+            speedup_milli: 0,
         }
+    }
+    /// A main VCPU without a reservation: it is promised nothing and runs on surplus time alone.
+    pub fn best_effort(id: u32) -> Self {
+        Self::new(id, Duration::ZERO, Reservation::NO_PERIOD)
     }
     /// The same VCPU with synchronous periodic jobs: a task.
     #[must_use]
@@ -141,10 +160,24 @@ impl Vcpu {
     }
 }
 
+/// A class of cores of equal speed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Class {
+    /// How fast its cores are, the fastest class being 1000. It bounds what a program may lose:
+    /// any program runs here at `speed_milli` / 1000 or more of its speed on the fastest class,
+    /// and never faster than on a class before this one.
+    pub speed_milli: u32,
+}
+
+impl Class {
+    /// The fastest there is.
+    pub const FASTEST: Self = Self { speed_milli: 1000 };
+}
+
 /// One core of the platform.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Core {
-    /// Its class on machines with uneven cores; cores of equal speed share a class.
+    /// Its place in [`System::classes`]; cores of equal speed share a class.
     pub class: u8,
     /// Its part of the last-level cache, one bit a page colour (or way); 0 = all of it.
     pub colors: u64,
@@ -155,6 +188,8 @@ pub struct Core {
 pub struct System {
     /// The cores, by [`CoreId`].
     pub cores: Vec<Core>,
+    /// The classes of cores, the fastest first; one on a machine of equal cores.
+    pub classes: Vec<Class>,
     /// VCPUs known before the start, by increasing id. Later ones come as events.
     pub vcpus: Vec<Vcpu>,
     /// Share of each core that reservations may take: 1 in simulation; 9/10 live, where the
@@ -172,7 +207,26 @@ impl System {
     pub fn new(cores: usize, vcpus: Vec<Vcpu>) -> Self {
         assert!((1..=MAX_CORES).contains(&cores), "{cores} cores: from 1 to {MAX_CORES} may be");
         let cores = alloc::vec![Core::default(); cores];
-        Self { cores, vcpus, capacity: Rate::ONE, ticks_per_ns: 1 }
+        let classes = alloc::vec![Class::FASTEST];
+        Self { cores, classes, vcpus, capacity: Rate::ONE, ticks_per_ns: 1 }
+    }
+    /// The same with cores of uneven speed: so many cores of each class, the fastest class first,
+    /// beside the class's speed in thousandths. Core ids are given class by class.
+    ///
+    /// # Panics
+    /// Where these are not as many cores as there are.
+    #[must_use]
+    pub fn uneven(mut self, classes: &[(usize, u32)]) -> Self {
+        let cores: usize = classes.iter().map(|(cores, _)| cores).sum();
+        assert_eq!(cores, self.cores.len(), "every core has one class");
+        self.classes = classes.iter().map(|&(_, speed_milli)| Class { speed_milli }).collect();
+        let by_core = (0_u8..).zip(classes).flat_map(|(c, (n, _))| core::iter::repeat_n(c, *n));
+        self.cores.iter_mut().zip(by_core).for_each(|(core, class)| core.class = class);
+        self
+    }
+    /// Whether all cores are equally fast.
+    pub fn is_even(&self) -> bool {
+        self.cores.iter().all(|core| core.class == self.cores[0].class)
     }
     /// All core ids, in order.
     pub fn core_ids(&self) -> impl Iterator<Item = CoreId> + use<> {

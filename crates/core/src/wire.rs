@@ -7,7 +7,7 @@ use crate::control::{Members, NewVcpu, Number, Refusal, Reply, Request, VcpuStat
 use crate::journal::{Decision, Header, Record};
 use crate::params::{Params, Value};
 use crate::{
-    Arrival, Core, CoreId, Criticality, Duration, Instant, Job, JobId, MAX_CORES, Rate,
+    Arrival, Class, Core, CoreId, Criticality, Duration, Instant, Job, JobId, MAX_CORES, Rate,
     Reservation, Role, System, Vcpu, VcpuId,
 };
 use alloc::string::String;
@@ -206,9 +206,11 @@ fields! {
     JobId { vcpu, index }
     Job { id, release, deadline }
     Reservation { budget, period, deadline }
-    Vcpu { id, reservation, arrival, role, pinned, colors, weight, bandwidth, criticality }
+    Vcpu { id, reservation, arrival, role, pinned, colors, weight, bandwidth, criticality,
+        class, speedup_milli }
+    Class { speed_milli }
     Core { class, colors }
-    System { cores, vcpus, capacity, ticks_per_ns }
+    System { cores, classes, vcpus, capacity, ticks_per_ns }
     Stint { vcpu, core, mode, from, to, usage, end }
     Usage { service, references, reads, writes, instructions }
     Sample { requests, occupancy, by_core }

@@ -486,6 +486,8 @@ impl<R: Served> Desk<R> {
             weight: new.weight,
             bandwidth: 0,
             criticality: Criticality::High,
+            class: None,
+            speedup_milli: 0,
         };
         let name = if new.name.is_empty() { peer::name_of(&members) } else { new.name.clone() };
         match self.run.create(&name, vcpu, &members) {

@@ -26,7 +26,7 @@ use handle::Mailbox;
 use keeper::Keeper;
 use maracas_core::admission::NotAdmitted;
 use maracas_core::journal::Record;
-use maracas_core::{CoreId, Duration, Instant, Policy, System, Vcpu, VcpuId};
+use maracas_core::{CoreId, Duration, Instant, Policy, Rate, System, Vcpu, VcpuId};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -68,6 +68,9 @@ pub struct Setup {
     pub duration: Option<Duration>,
     /// Stays for VCPUs that others create when its own programs, if any, have ended.
     pub serve: bool,
+    /// The share of its time in which each core runs programs, by its `CoreId`: below one, it is
+    /// slowed down by a duty cycle to stand for a slower core. Empty = no core is.
+    pub duty: Vec<Rate>,
 }
 
 impl Setup {

@@ -59,7 +59,14 @@ pub(crate) const ENTRY: Entry = Entry {
     summary: "DP-WRAP: every task's share between any two deadlines, wrapped around the cores; \
               optimal for periodic tasks, with many switches",
     params: PARAMS,
-    needs: Needs { jobs: true, visible_wakes: false, counters: false },
+    needs: Needs {
+        jobs: true,
+        visible_wakes: false,
+        counters: false,
+        budgets: true,
+        progress: false,
+        classes: 0,
+    },
     claims: Claims { partitioned: false, work_conserving: false, no_miss_when_admitted: true },
     carriers: no_carriers,
     admit,
@@ -354,7 +361,7 @@ impl Policy for DpWrap {
     }
 
     fn figures(&self) -> Vec<Figure> {
-        let figure = |name, value| Figure { name, core: None, value };
+        let figure = |name, value| Figure { name, core: None, vcpu: None, value };
         alloc::vec![
             figure("slices", self.counts.slices),
             figure("tasks on cuts", self.counts.cuts),

@@ -14,18 +14,28 @@ extern crate alloc;
 mod memguard;
 mod parts;
 pub mod tree;
+mod uneven;
 
 use maracas_core::contract::{Claims, Entry, Needs};
 use maracas_core::params::ParamSpec;
 
+/// A policy with a folder of its own stands there, and is declared, by one word; several that share
+/// a folder are written `folder::policy`, and the folder is declared above.
 macro_rules! policies {
-    ($($module:ident)*) => {
-        $(mod $module;)*
+    ($($module:ident $(:: $inner:ident)?)*) => {
+        $(declare!($module $($inner)?);)*
         /// Every policy by itself, in the order of its name.
-        pub static ENTRIES: &[Entry] = &[$($module::ENTRY),*];
+        pub static ENTRIES: &[Entry] = &[$($module $(:: $inner)? ::ENTRY),*];
         /// Every policy with MemGuard around it, in the same order.
-        pub static WRAPPED: &[Entry] = &[$(memguard::register::around!($module::ENTRY)),*];
+        pub static WRAPPED: &[Entry] =
+            &[$(memguard::register::around!($module $(:: $inner)? ::ENTRY)),*];
     };
+}
+macro_rules! declare {
+    ($module:ident) => {
+        mod $module;
+    };
+    ($folder:ident $inner:ident) => {};
 }
 
 policies! {
@@ -33,11 +43,15 @@ policies! {
     dp_wrap
     g_edf
     maracas
+    uneven::max_fair
+    uneven::max_perf
+    uneven::min_fair
     p_edf
     p_rm
     qps
     round_robin
     run
+    uneven::similar_min_fair
     u_edf
 }
 

@@ -60,7 +60,14 @@ pub(crate) const ENTRY: Entry = Entry {
     summary: "U-EDF: jobs by deadline are allotted time on one core after the other; optimal, also \
               for sporadic tasks",
     params: PARAMS,
-    needs: Needs { jobs: true, visible_wakes: false, counters: false },
+    needs: Needs {
+        jobs: true,
+        visible_wakes: false,
+        counters: false,
+        budgets: true,
+        progress: false,
+        classes: 0,
+    },
     // Misses are excluded only where allotments are whole ticks: see the head of this file.
     claims: Claims { partitioned: false, work_conserving: false, no_miss_when_admitted: false },
     carriers: no_carriers,
@@ -362,7 +369,7 @@ impl Policy for UEdf {
     }
 
     fn figures(&self) -> Vec<Figure> {
-        let figure = |name, value| Figure { name, core: None, value };
+        let figure = |name, value| Figure { name, core: None, vcpu: None, value };
         alloc::vec![
             figure("allotments", self.counts.allotments),
             figure("squeezed jobs", self.counts.squeezed),

@@ -21,6 +21,7 @@
 
 pub mod document;
 mod ecrts15;
+mod fairness;
 pub mod findings;
 mod lab;
 mod maracas;
@@ -83,7 +84,7 @@ impl Kind {
 
 /// The experiments of each paper.
 const PAPERS: &[&[Experiment]] =
-    &[maracas::EXPERIMENTS, memguard::EXPERIMENTS, ecrts15::EXPERIMENTS];
+    &[maracas::EXPERIMENTS, memguard::EXPERIMENTS, ecrts15::EXPERIMENTS, fairness::EXPERIMENTS];
 
 /// Every experiment, in the order of the papers.
 pub fn experiments() -> impl Iterator<Item = &'static Experiment> {

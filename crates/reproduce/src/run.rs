@@ -5,7 +5,7 @@ use maracas_core::journal::Header;
 use maracas_core::memory::LINE_BYTES;
 use maracas_core::{Instant, VcpuId};
 use maracas_scenario::Scenario;
-use maracas_sim::memory::SharedMemory;
+use maracas_sim::memory::{SharedMemory, UnevenCores};
 use maracas_sim::{Options, Outcome, Overheads};
 use maracas_trace::report::{Counts, TaskReport};
 use maracas_trace::{Metrics, Report};
@@ -56,10 +56,14 @@ impl Run {
             metrics.name(vcpu.id, &name_of(&scenario, vcpu.id));
         }
         let options = options(&scenario).ok_or_else(|| fail(&"it names no duration"))?;
-        let policy = policy.as_mut();
+        let (policy, paces) = (policy.as_mut(), scenario.sim_paces());
         let outcome = match scenario.sim_memory() {
             Some(memory) => {
                 let model = SharedMemory::new(&system, &memory);
+                maracas_sim::run_with(&system, &programs, policy, &options, &mut metrics, model)
+            }
+            None if !system.is_even() || paces.iter().any(Option::is_some) => {
+                let model = UnevenCores::new(&system, &paces);
                 maracas_sim::run_with(&system, &programs, policy, &options, &mut metrics, model)
             }
             None => maracas_sim::run(&system, &programs, policy, &options, &mut metrics),

@@ -3,7 +3,9 @@
 use crate::error::{Error, Location, read_text};
 use maracas_core::memory::{Cache, Device, Dram, Memory, Partition, Profile, color_range};
 use maracas_core::params::Params;
-use maracas_core::{CoreId, Duration, Instant, MAX_CORES, Program, System, Vcpu, VcpuId, Workload};
+use maracas_core::{
+    CoreId, Duration, Instant, MAX_CORES, Pace, Program, System, Vcpu, VcpuId, Workload,
+};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -38,9 +40,22 @@ pub struct Scenario {
 pub struct Platform {
     /// Cores that the scenario manages; `None` = those of the machine at hand.
     pub cores: Option<usize>,
+    /// The classes of its cores, the fastest first; empty = all cores are equal.
+    pub classes: Vec<ClassSpec>,
     /// Its memory; `None` = the scenario says nothing of memory, and every program runs at full
     /// speed.
     pub memory: Option<PlatformMemory>,
+}
+
+/// A class of cores of equal speed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClassSpec {
+    /// Its name: unique among the classes.
+    pub name: String,
+    /// How many cores it has. Cores are numbered class by class.
+    pub cores: usize,
+    /// Its speed, as [`maracas_core::Class::speed_milli`] says.
+    pub speed_milli: u32,
 }
 
 /// The memory of a machine.
@@ -136,6 +151,9 @@ pub struct ProgramSpec {
     pub workload: Option<Workload>,
     /// What it does to memory; `None` = it touches none.
     pub memory: Option<Profile>,
+    /// How fast it progresses on each class of cores; `None` = as fast as the class, or as its
+    /// memory lets it.
+    pub pace: Option<Pace>,
     /// Threads of the model, each with this workload; 1 where the file says nothing.
     pub threads: u32,
     /// When it starts.
@@ -218,6 +236,19 @@ impl Scenario {
         }
         let vcpus = self.vcpus.iter().map(|spec| spec.vcpu.clone()).collect();
         let mut system = System::new(cores, vcpus);
+        let classes = self.platform.classes.iter().map(|class| (class.cores, class.speed_milli));
+        let classes: Vec<_> = classes.collect();
+        let classed: usize = classes.iter().map(|(cores, _)| cores).sum();
+        if !classes.is_empty() {
+            if classed != cores {
+                let message = format!(
+                    "the classes of [platform] have {classed} cores and {cores} are to be managed; \
+                     make these the same"
+                );
+                return Err(Error::new(&self.file, self.places.cores, message));
+            }
+            system = system.uneven(&classes);
+        }
         if let Some(memory) = &self.platform.memory {
             let masks = memory
                 .core_masks(cores)
@@ -242,6 +273,12 @@ impl Scenario {
             devices: self.devices.clone(),
             programs: self.programs.iter().flat_map(each).collect(),
         })
+    }
+    /// The pace of each thread to simulate, in the order of [`Scenario::sim_programs`].
+    pub fn sim_paces(&self) -> Vec<Option<Pace>> {
+        let each =
+            |spec: &ProgramSpec| std::iter::repeat_n(spec.pace.clone(), spec.threads as usize);
+        self.programs.iter().flat_map(each).collect()
     }
     /// The threads to simulate: every program as often as it has threads.
     pub fn sim_programs(&self) -> Vec<Program> {

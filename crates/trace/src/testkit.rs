@@ -231,7 +231,8 @@ pub(crate) fn figure() -> Story {
         devices: vec![DeviceReport { name: "network card".into(), requests: 10 }],
         ..MemoryReport::default()
     });
-    let figure = |name, core: Option<u16>, value| Figure { name, core: core.map(CoreId), value };
+    let figure =
+        |name, core: Option<u16>, value| Figure { name, core: core.map(CoreId), vcpu: None, value };
     story.figures = vec![
         figure("throttle steps up", None, 3),
         figure("errors to 10%", Some(0), 0),

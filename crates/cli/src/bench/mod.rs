@@ -15,9 +15,11 @@ mod quota;
 mod report;
 mod switches;
 mod target;
+mod uneven;
 mod windows;
 
 pub(crate) use primitives::{Args as PrimitivesArgs, primitives};
+pub(crate) use uneven::{Args as UnevenArgs, uneven};
 
 use crate::failure::{Answer, Failure, Outcome};
 use crate::output;

@@ -8,11 +8,13 @@ use crate::failure::Outcome;
 pub(crate) enum Bench {
     Enforce(bench::Args),
     Primitives(bench::PrimitivesArgs),
+    Uneven(bench::UnevenArgs),
 }
 
 pub(super) fn run(bench: &Bench) -> Outcome {
     match bench {
         Bench::Enforce(args) => bench::enforce(args),
         Bench::Primitives(args) => bench::primitives(args),
+        Bench::Uneven(args) => bench::uneven(args),
     }
 }

@@ -10,7 +10,7 @@ use crate::results;
 use crate::source::Source;
 use crate::verdict;
 use maracas_core::{Duration, Instant};
-use maracas_sim::memory::SharedMemory;
+use maracas_sim::memory::{SharedMemory, UnevenCores};
 use maracas_sim::{Options, Overheads};
 use maracas_trace::Report;
 
@@ -83,6 +83,10 @@ pub(super) fn simulate(
         Some(memory) => {
             let shared = SharedMemory::new(system, memory);
             maracas_sim::run_with(system, programs, policy, options, &mut watch, shared)
+        }
+        None if case.has_paces() => {
+            let uneven = UnevenCores::new(system, &case.paces);
+            maracas_sim::run_with(system, programs, policy, options, &mut watch, uneven)
         }
         None => maracas_sim::run(system, programs, policy, options, &mut watch),
     };

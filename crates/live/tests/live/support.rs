@@ -126,6 +126,7 @@ pub(crate) fn setup(system: &System, programs: Vec<Launch>, seconds: u64) -> Set
         programs,
         duration: Some(Duration::from_secs(seconds)),
         serve: false,
+        duty: Vec::new(),
     }
 }
 

@@ -340,7 +340,7 @@ impl Balance {
             ("late periods", self.late_periods),
             ("pending events at most", self.activations.most()),
         ];
-        figures.map(|(name, value)| Figure { name, core: None, value }).into()
+        figures.map(|(name, value)| Figure { name, core: None, vcpu: None, value }).into()
     }
 }
 

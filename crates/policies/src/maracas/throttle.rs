@@ -276,7 +276,7 @@ impl Monitor {
             ("throttle steps down", throttle.downs),
             ("throttle oscillations", throttle.oscillations),
         ];
-        figures.map(|(name, value)| Figure { name, core: None, value }).into()
+        figures.map(|(name, value)| Figure { name, core: None, vcpu: None, value }).into()
     }
 }
 

@@ -155,7 +155,12 @@ impl Core {
             ("throttled periods", throttled),
         ];
         let named = named.into_iter().chain(ERROR_SIZES.into_iter().zip(sizes));
-        figures.extend(named.map(|(name, value)| Figure { name, core: Some(core), value }));
+        figures.extend(named.map(|(name, value)| Figure {
+            name,
+            core: Some(core),
+            vcpu: None,
+            value,
+        }));
     }
 }
 
@@ -284,6 +289,6 @@ impl Regulator {
                 core.figures(id, figures);
             }
         }
-        figures.push(Figure { name: "spare phases", core: None, value: self.phases });
+        figures.push(Figure { name: "spare phases", core: None, vcpu: None, value: self.phases });
     }
 }

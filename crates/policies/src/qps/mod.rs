@@ -114,7 +114,14 @@ pub(crate) const ENTRY: Entry = Entry {
     summary: "quasi-partitioned EDF: cores lend their excess to each other; optimal, also for \
               sporadic tasks",
     params: &[PACKING, SPLIT, MASTER, WORK_CONSERVING, ENFORCEMENT],
-    needs: Needs { jobs: true, visible_wakes: false, counters: false },
+    needs: Needs {
+        jobs: true,
+        visible_wakes: false,
+        counters: false,
+        budgets: true,
+        progress: false,
+        classes: 0,
+    },
     claims: Claims { partitioned: false, work_conserving: false, no_miss_when_admitted: true },
     carriers: no_carriers,
     admit,
@@ -477,7 +484,7 @@ impl Policy for Qps {
 
     fn figures(&self) -> Vec<Figure> {
         let Counts { mode_changes, windows, rounded_windows, short_windows } = self.counts;
-        let figure = |name, value| Figure { name, core: None, value };
+        let figure = |name, value| Figure { name, core: None, vcpu: None, value };
         let mut levels = alloc::vec![0; self.sets.len()];
         for (place, set) in self.sets.iter().enumerate() {
             if let Some(host) = set.host {

@@ -85,7 +85,14 @@ pub(crate) const ENTRY: Entry = Entry {
             Scheduling via Reduction to Uniprocessor, RTSS 2011",
     summary: "RUN: optimal for periodic tasks, by servers, their duals and EDF; few migrations",
     params: &[PACK, ROUNDING, ENFORCEMENT],
-    needs: Needs { jobs: true, visible_wakes: false, counters: false },
+    needs: Needs {
+        jobs: true,
+        visible_wakes: false,
+        counters: false,
+        budgets: true,
+        progress: false,
+        classes: 0,
+    },
     claims: Claims { partitioned: false, work_conserving: false, no_miss_when_admitted: true },
     carriers: no_carriers,
     admit,
@@ -351,7 +358,7 @@ impl Policy for Run {
     }
 
     fn figures(&self) -> Vec<Figure> {
-        let figure = |name, value| Figure { name, core: None, value };
+        let figure = |name, value| Figure { name, core: None, vcpu: None, value };
         alloc::vec![
             figure("levels", self.levels),
             figure("tree updates", self.tree_updates),

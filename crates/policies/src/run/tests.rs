@@ -174,7 +174,7 @@ fn budgets_of_parts_of_a_tick_are_refused_or_tolerated() {
     assert!((ENTRY.admit)(&fine, &with(&tolerant)).accepted());
     let tasks = [(2, 3), (2, 4), (4, 6), (1, 6)];
     let machine = periodic(&ENTRY, &tolerant, 2, &tasks, 1200);
-    let figure = |name, value| Figure { name, core: None, value };
+    let figure = |name, value| Figure { name, core: None, vcpu: None, value };
     let figures = machine.policy.figures();
     assert_eq!(figures[0], figure("levels", 1));
     assert_eq!(figures[2], figure("rounding ticks", 9));
@@ -196,7 +196,7 @@ fn idle_time_makes_up_for_rounding() {
     }
     let machine = periodic(&ENTRY, &[], 2, &set, 60_000);
     assert!(machine.models.iter().all(|model| model.misses == 0 && !model.finished.is_empty()));
-    let late = Figure { name: "rounding ticks", core: None, value: 0 };
+    let late = Figure { name: "rounding ticks", core: None, vcpu: None, value: 0 };
     assert_eq!(machine.policy.figures()[2], late);
 }
 

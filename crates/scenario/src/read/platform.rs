@@ -52,7 +52,8 @@ fn read(table: &Table<'_>) -> Result<Platform, Error> {
         None => base.cores,
     };
     let memory = memory(table, base.memory)?;
-    Ok(Platform { cores, memory: shared(table, cores, memory)? })
+    let classes = base.classes;
+    Ok(Platform { cores, classes, memory: shared(table, cores, memory)? })
 }
 
 fn memory(

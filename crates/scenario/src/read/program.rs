@@ -78,7 +78,9 @@ fn program(
     let at = table.source.location(table.at());
     let threads = threads as u32;
     let memory = memory(table, platform)?;
-    Ok(ProgramSpec { name: name.into(), vcpu, command, workload, memory, threads, start, stop, at })
+    let name = name.into();
+    let pace = None;
+    Ok(ProgramSpec { name, vcpu, command, workload, memory, pace, threads, start, stop, at })
 }
 
 fn memory(table: &Table<'_>, platform: &Platform) -> Result<Option<Profile>, Error> {

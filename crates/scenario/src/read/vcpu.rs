@@ -164,6 +164,8 @@ fn vcpu(
         criticality: table
             .get("criticality")
             .map_or(Ok(Criticality::High), |field| field.word(&criticalities))?,
+        class: None,
+        speedup_milli: 0,
     };
     let location = |offset| table.source.location(offset);
     Ok(VcpuSpec {

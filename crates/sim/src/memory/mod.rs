@@ -7,6 +7,7 @@
 //! * [`SharedMemory`]: the DRAM law (`dram`) and the last-level cache (`cache`), coupled.
 
 pub mod cache;
+mod classes;
 mod controller;
 mod count;
 mod devices;
@@ -16,6 +17,7 @@ mod program;
 mod shared;
 mod solutions;
 
+pub use classes::UnevenCores;
 pub use controller::MemoryTotals;
 pub use none::NoContention;
 pub use shared::SharedMemory;

@@ -33,5 +33,5 @@ pub fn parts(entry: &Entry, system: &System, params: &Params) -> Result<Vec<Syst
 fn part(system: &System, vcpus: &[VcpuId], cores: usize) -> System {
     let own = system.vcpus.iter().filter(|vcpu| vcpus.contains(&vcpu.id));
     let renumbered = (0..).zip(own).map(|(id, vcpu)| Vcpu { id: VcpuId(id), ..vcpu.clone() });
-    System { cores: system.cores[..cores].to_vec(), vcpus: renumbered.collect(), ..*system }
+    System { cores: system.cores[..cores].to_vec(), vcpus: renumbered.collect(), ..system.clone() }
 }
