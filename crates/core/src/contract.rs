@@ -450,6 +450,18 @@ pub struct Needs {
     pub classes: u8,
 }
 
+impl Needs {
+    /// Nothing but that every VCPU has a reservation.
+    pub const BUDGETS: Self = Self {
+        jobs: false,
+        visible_wakes: false,
+        counters: false,
+        budgets: true,
+        progress: false,
+        classes: 0,
+    };
+}
+
 /// What a policy claims, and the contract tests check.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Claims {

@@ -15,14 +15,8 @@ use maracas_core::params::{ParamSpec, Params};
 use shares::{Places, Speedup};
 
 /// What all four need.
-pub(crate) const NEEDS: Needs = Needs {
-    jobs: false,
-    visible_wakes: false,
-    counters: false,
-    budgets: false,
-    progress: true,
-    classes: 2,
-};
+pub(crate) const NEEDS: Needs =
+    Needs { budgets: false, progress: true, classes: 2, ..Needs::BUDGETS };
 
 pub(crate) const CLAIMS: Claims =
     Claims { partitioned: false, work_conserving: false, no_miss_when_admitted: false };

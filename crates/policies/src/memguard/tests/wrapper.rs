@@ -51,7 +51,7 @@ impl Policy for Spy {
         plan.wake = if now.ticks() < 25 { Instant::from_ticks(25) } else { Instant::NEVER };
     }
     fn figures(&self) -> Vec<Figure> {
-        alloc::vec![Figure { name: "heard", core: None, value: self.heard }]
+        alloc::vec![Figure { name: "heard", core: None, vcpu: None, value: self.heard }]
     }
 }
 
