@@ -59,14 +59,7 @@ pub(crate) const ENTRY: Entry = Entry {
     summary: "DP-WRAP: every task's share between any two deadlines, wrapped around the cores; \
               optimal for periodic tasks, with many switches",
     params: PARAMS,
-    needs: Needs {
-        jobs: true,
-        visible_wakes: false,
-        counters: false,
-        budgets: true,
-        progress: false,
-        classes: 0,
-    },
+    needs: Needs { jobs: true, ..Needs::BUDGETS },
     claims: Claims { partitioned: false, work_conserving: false, no_miss_when_admitted: true },
     carriers: no_carriers,
     admit,

@@ -50,14 +50,7 @@ pub(crate) const ENTRY: Entry = Entry {
     paper: "Dhall and Liu, On a Real-Time Scheduling Problem, Operations Research 1978",
     summary: "global EDF: the m pending jobs with the earliest deadlines run",
     params: &[TIES, ADMISSION, ENFORCEMENT],
-    needs: Needs {
-        jobs: true,
-        visible_wakes: false,
-        counters: false,
-        budgets: true,
-        progress: false,
-        classes: 0,
-    },
+    needs: Needs { jobs: true, ..Needs::BUDGETS },
     // Misses are excluded only with `admission = "gfb"`; claims hold for the defaults.
     claims: Claims { partitioned: false, work_conserving: true, no_miss_when_admitted: false },
     carriers: no_carriers,

@@ -60,14 +60,7 @@ pub(crate) const ENTRY: Entry = Entry {
     summary: "U-EDF: jobs by deadline are allotted time on one core after the other; optimal, also \
               for sporadic tasks",
     params: PARAMS,
-    needs: Needs {
-        jobs: true,
-        visible_wakes: false,
-        counters: false,
-        budgets: true,
-        progress: false,
-        classes: 0,
-    },
+    needs: Needs { jobs: true, ..Needs::BUDGETS },
     // Misses are excluded only where allotments are whole ticks: see the head of this file.
     claims: Claims { partitioned: false, work_conserving: false, no_miss_when_admitted: false },
     carriers: no_carriers,

@@ -114,14 +114,7 @@ pub(crate) const ENTRY: Entry = Entry {
     summary: "quasi-partitioned EDF: cores lend their excess to each other; optimal, also for \
               sporadic tasks",
     params: &[PACKING, SPLIT, MASTER, WORK_CONSERVING, ENFORCEMENT],
-    needs: Needs {
-        jobs: true,
-        visible_wakes: false,
-        counters: false,
-        budgets: true,
-        progress: false,
-        classes: 0,
-    },
+    needs: Needs { jobs: true, ..Needs::BUDGETS },
     claims: Claims { partitioned: false, work_conserving: false, no_miss_when_admitted: true },
     carriers: no_carriers,
     admit,
