@@ -10,7 +10,8 @@
 //! Where packing finds room for all, `run` and `qps` do what `p-edf` does. So they run once more at
 //! U = m exactly (`full`, automotive periods), where their servers are at work.
 //!
-//! Each policy runs with nothing observed (`counters`), with the journal, with the table that the
+//! Each policy runs with nothing observed (`counters`), the same with half of the cores a hundredth
+//! slower and every program in phases of 20 and 30 ms (`paces`), with the journal, with the table that the
 //! command ends with, and with table, journal and Perfetto trace; the bytes go to a sink.
 //!
 //! `p-rm` runs with `admission = "none"`, since no test admits most such sets at 90 %.
@@ -19,8 +20,11 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use maracas_core::contract::Observer;
 use maracas_core::journal::{Header, Recorder};
 use maracas_core::params::{Params, Value};
-use maracas_core::{Cost, Duration, Instant, Plan, Program, System, Vcpu, Workload};
-use maracas_sim::{Options, Outcome, run};
+use maracas_core::{
+    Cost, Duration, Instant, Pace, PacePhase, Plan, Program, System, Vcpu, Workload,
+};
+use maracas_sim::memory::{Contention, NoContention, UnevenCores};
+use maracas_sim::{Options, Outcome, run_with};
 use maracas_trace::{Metrics, perfetto::Writer};
 use std::hint::black_box;
 
@@ -82,11 +86,33 @@ fn full_taskset(tasks: u32, cores: usize) -> (System, Vec<Program>) {
     (System::new(cores, vcpus), programs)
 }
 
+/// The same cores, half of them a hundredth slower, with programs in phases.
+fn paced(system: &System, programs: &[Program]) -> (System, UnevenCores) {
+    let half = system.cores.len() / 2;
+    let system = system.clone().uneven(&[(system.cores.len() - half, 1_000), (half, 990)]);
+    let phase = |ms, ips: [u64; 2]| PacePhase { work: Duration::from_millis(ms), ips: ips.into() };
+    let phases =
+        vec![phase(20, [3_000_000_000, 2_970_000_000]), phase(30, [1_000_000_000, 995_000_000])];
+    let paces = vec![Some(Pace { phases }); programs.len()];
+    let model = UnevenCores::new(&system, &paces);
+    (system, model)
+}
+
 fn simulate<O: Observer>(
     policy: &str,
     system: &System,
     programs: &[Program],
     observer: &mut O,
+) -> Outcome {
+    simulate_with(policy, system, programs, observer, NoContention)
+}
+
+fn simulate_with<O: Observer, C: Contention>(
+    policy: &str,
+    system: &System,
+    programs: &[Program],
+    observer: &mut O,
+    model: C,
 ) -> Outcome {
     let entry = maracas_policies::find(policy).expect("the bench names policies that exist");
     let mut params = Params::new();
@@ -94,7 +120,7 @@ fn simulate<O: Observer>(
         params.set("admission", Value::Text("none".into()));
     }
     let mut policy = (entry.build)(system, &params).expect("the bench's sets can be packed");
-    run(system, programs, policy.as_mut(), &Options::new(HORIZON), observer)
+    run_with(system, programs, policy.as_mut(), &Options::new(HORIZON), observer, model)
 }
 
 /// Takes the journal's bytes away as a file writer would, without a disk's noise.
@@ -149,6 +175,10 @@ fn measure(
         group.throughput(Throughput::Elements(jobs));
         group.bench_function(BenchmarkId::new(*policy, "counters"), |bencher| {
             bencher.iter(|| simulate(policy, system, programs, &mut ()));
+        });
+        group.bench_function(BenchmarkId::new(*policy, "paces"), |bencher| {
+            let (uneven, model) = paced(system, programs);
+            bencher.iter(|| simulate_with(policy, &uneven, programs, &mut (), model.clone()));
         });
         group.bench_function(BenchmarkId::new(*policy, "journal"), |bencher| {
             bencher.iter(|| {

@@ -48,6 +48,21 @@
 //! of work is time at the program's reference speed: alone on an idle memory with the whole cache
 //! to itself. Time that a core spends on charged overheads causes no traffic.
 //!
+//! # Uneven cores
+//! On cores of several classes work is time on class 0, the fastest; a stint's service, marks,
+//! charged overheads and whatever a policy plans are time on the core where it is spent.
+//! [`memory::UnevenCores`] has every program progress, and count instructions, by its
+//! [`Pace`](maracas_core::Pace) on the class where it runs; who has none, and carriers on their
+//! errands, go at the speed of the class. With [`memory::SharedMemory`] a slower class stretches
+//! only the time that a program thinks, so that its speedup comes of its memory. [`run`] knows no
+//! classes: to it all cores are equal.
+//!
+//! Instructions come with the [`Usage`](maracas_core::contract::Usage) of every stint. What a
+//! program retires in a piece of work is the same on every class.
+//!
+//! # No reservation
+//! A budget of zero means nothing here: what runs, when and for how long is what the plan says.
+//!
 //! # Errands
 //! VCPUs with the roles Monitor and Migration are carriers: they are in the system from the start,
 //! have no programs, and wake when the plan gives them an errand. The errand is a piece of work by
@@ -165,7 +180,7 @@ pub fn run<O: Observer>(
     run_with(system, programs, policy, options, observer, memory::NoContention)
 }
 
-/// [`run`] under a contention model.
+/// [`run`] under a contention model, or on cores of uneven speed.
 ///
 /// # Panics
 /// As [`run`].

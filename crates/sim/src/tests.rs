@@ -3,6 +3,7 @@
 mod errands;
 mod memory;
 mod swarm;
+mod uneven;
 
 use crate::memory::{Contention, MemoryTotals, Progress, Resident};
 use crate::{Options, Outcome, Overheads, at_start, run, run_with};
@@ -410,6 +411,8 @@ struct Halves(usize);
 
 impl Contention for Halves {
     const CONTENDS: bool = true;
+    const COUPLED: bool = true;
+    const SAMPLES: bool = false;
     fn resolve(&mut self, _: Instant, running: &[Option<Resident>]) {
         self.0 = running.iter().flatten().count().max(1);
     }

@@ -30,7 +30,7 @@ impl<O: Observer, C: Contention> Machine<'_, O, C> {
         }
         let costs = &self.options.overheads;
         match errand {
-            Errand::Sample => C::CONTENDS.then_some(costs.sample),
+            Errand::Sample => C::SAMPLES.then_some(costs.sample),
             Errand::Move { vcpu, colors, .. } => {
                 let moved = self.demands.get_mut(vcpu)?;
                 if moved.standing != Standing::In || moved.carries() {

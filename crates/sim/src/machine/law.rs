@@ -172,8 +172,9 @@ impl<O: Observer, C: Contention> Machine<'_, O, C> {
     #[inline]
     pub(super) fn retime(&mut self, core: usize) {
         let own = &self.cores[core];
-        // Where other programs run than before, speeds are stale until they are resolved anew.
-        if own.running == NONE || C::CONTENDS && self.set_changed {
+        // Where other programs run than before, speeds are stale until they are resolved anew:
+        // all of them where cores slow each other down, else only those that will be retimed then.
+        if own.running == NONE || C::COUPLED && self.set_changed {
             return;
         }
         let left = self.demands.left(own.running);

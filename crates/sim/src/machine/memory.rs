@@ -121,22 +121,29 @@ impl<O: Observer, C: Contention> Machine<'_, O, C> {
     /// Asks the contention model anew where other programs run than before, or it wants to be.
     pub(super) fn resolve_contention(&mut self) {
         self.set_changed = false;
-        let mut same = self.contention.next_change() > self.now;
+        let due = self.contention.next_change() <= self.now;
+        let (mut same, mut stale) = (!due, CoreSet::EMPTY);
         for core in 0..self.cores.len() {
-            self.settle(core);
+            if C::COUPLED || due {
+                self.settle(core);
+            }
             let running = self.cores[core].running;
             let resident = (running != NONE).then(|| Resident {
                 vcpu: VcpuId(running),
                 program: self.demands.current(running),
             });
-            same &= self.residents[core] == resident;
+            let stays = self.residents[core] == resident;
+            if C::COUPLED || due || !stays {
+                stale.insert(CoreId(core as u16));
+            }
+            same &= stays;
             self.residents[core] = resident;
         }
         if !same {
             self.contention.resolve(self.now, &self.residents);
         }
-        for core in 0..self.cores.len() {
-            self.retime(core);
+        for core in stale.iter() {
+            self.retime(core.0 as usize);
         }
     }
 

@@ -13,6 +13,13 @@ pub(super) fn fixed(per_tick: f64) -> u64 {
     (per_tick * WHOLE as f64 + 0.5) as u64
 }
 
+/// The rate `wholes / ticks`, rounded up: after n times `ticks`, n times `wholes` are there, and
+/// not one tick later. That is one whole too many in 2^48 ticks, 78 hours of nanoseconds, at most.
+pub(super) fn ratio(wholes: u64, ticks: u64) -> u64 {
+    let rate = (u128::from(wholes) << BITS).div_ceil(u128::from(ticks));
+    u64::try_from(rate).unwrap_or(u64::MAX)
+}
+
 /// Something that is counted at a constant rate until the rate is set anew.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Count {
@@ -71,6 +78,17 @@ mod tests {
         let sum: u64 = (0..1_000_003).map(|_| parts.pass(Duration::from_ticks(1))).sum();
         assert_eq!((all, whole), (sum, parts));
         assert_eq!(all, 300_000);
+    }
+
+    #[test]
+    fn ratios_are_there_in_time() {
+        for (wholes, ticks) in [(1, 1), (1, 3), (2, 3), (5, 7), (999, 1000), (1_234, 4_321)] {
+            let count = Count { rate: ratio(wholes, ticks), ..Count::default() };
+            for times in [1, 3, 60_000_001] {
+                assert_eq!(count.time_for(wholes * times).ticks(), ticks * times);
+            }
+        }
+        assert_eq!((ratio(1, 1), ratio(u64::MAX, 1)), (WHOLE, u64::MAX));
     }
 
     #[test]

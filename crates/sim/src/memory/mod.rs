@@ -4,6 +4,7 @@
 //! changes, of that set or of the model's own, every program progresses linearly.
 //!
 //! * [`NoContention`]: everything runs at full speed and touches no memory.
+//! * [`UnevenCores`]: every program at its pace on the class of its core; none touches memory.
 //! * [`SharedMemory`]: the DRAM law (`dram`) and the last-level cache (`cache`), coupled.
 
 pub mod cache;
@@ -13,6 +14,7 @@ mod count;
 mod devices;
 pub mod dram;
 mod none;
+mod phases;
 mod program;
 mod shared;
 mod solutions;
@@ -60,10 +62,16 @@ pub struct Effort {
 /// A contention model.
 ///
 /// The machine calls [`Contention::advance`] for every running core up to an instant before it
-/// calls anything that takes this instant.
+/// calls anything that takes this instant; only where cores are not [`Contention::COUPLED`] it
+/// leaves out those that go on as they were.
 pub trait Contention {
     /// False lets the machine leave out all of it: progress equals time.
     const CONTENDS: bool;
+    /// Whether what runs on one core changes the speed of others. False lets the machine look only
+    /// at cores whose program changed.
+    const COUPLED: bool;
+    /// Whether there is a memory controller whose counters can be read: [`Contention::totals`].
+    const SAMPLES: bool;
     /// Something changed by `now`: who runs on which core, by core, or the model by itself.
     fn resolve(&mut self, now: Instant, running: &[Option<Resident>]);
     /// When the model changes by itself next and wants to be asked again.

@@ -10,6 +10,8 @@ pub struct NoContention;
 
 impl Contention for NoContention {
     const CONTENDS: bool = false;
+    const COUPLED: bool = false;
+    const SAMPLES: bool = false;
     fn resolve(&mut self, _: Instant, _: &[Option<Resident>]) {}
     fn next_change(&self) -> Instant {
         Instant::NEVER

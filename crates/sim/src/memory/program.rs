@@ -2,23 +2,22 @@
 
 use super::Progress;
 use super::count::{Count, WHOLE, fixed};
+use super::phases::Phases;
 use maracas_core::Duration;
 use maracas_core::contract::Usage;
 use maracas_core::memory::MemoryUse;
 
-/// One phase of a program.
+/// What a program does in one phase.
 #[derive(Clone, Debug)]
 pub(super) struct Phase {
-    /// How much work it takes.
-    pub(super) work: Duration,
     pub(super) memory: MemoryUse,
-    /// The number of its kind.
-    pub(super) kind: u16,
+    /// The number of its kind on each class of cores.
+    pub(super) kinds: Box<[u16]>,
     /// wb.
     pub(super) writebacks: f64,
     /// References per ns at speed 1.
     reference: f64,
-    /// Time per reference without misses, ns.
+    /// Time per reference without misses on the fastest class, ns.
     think_ns: f64,
     /// 1 / W.
     per_outstanding: f64,
@@ -29,12 +28,11 @@ pub(super) struct Phase {
 }
 
 impl Phase {
-    /// A phase of so much work; `best` are the miss ratio and the latency at speed 1.
-    pub(super) fn new(work: Duration, memory: &MemoryUse, kind: u16, best: (f64, f64)) -> Self {
+    /// What is done in a phase; `best` are the miss ratio and the latency at speed 1.
+    pub(super) fn new(memory: &MemoryUse, kinds: Box<[u16]>, best: (f64, f64)) -> Self {
         let mut phase = Self {
-            work,
             memory: memory.clone(),
-            kind,
+            kinds,
             writebacks: memory.writebacks_milli as f64 / 1e3,
             reference: 0.0,
             think_ns: memory.think_ps as f64 / 1e3,
@@ -42,15 +40,17 @@ impl Phase {
             per_reference: 0.0,
             instructions: memory.instructions_milli as f64 / 1e3,
         };
-        phase.reference = phase.references_per_ns(best.0, best.1);
+        phase.reference = phase.references_per_ns(best.0, best.1, 1.0);
         phase.per_reference = 1.0 / phase.reference;
         phase
     }
 
-    /// References per ns where it misses so often at this latency. Who neither thinks nor misses
-    /// refers once a picosecond: there is no smaller time to describe it by.
-    pub(super) fn references_per_ns(&self, miss_ratio: f64, latency_ns: f64) -> f64 {
-        1.0 / (self.think_ns + miss_ratio * latency_ns * self.per_outstanding).max(1e-3)
+    /// References per ns where it misses so often at this latency, on a core that stretches
+    /// thinking so much. Who neither thinks nor misses refers once a picosecond: there is no
+    /// smaller time to describe it by.
+    pub(super) fn references_per_ns(&self, miss_ratio: f64, latency_ns: f64, stretch: f64) -> f64 {
+        let waiting_ns = miss_ratio * latency_ns * self.per_outstanding;
+        1.0 / (self.think_ns * stretch + waiting_ns).max(1e-3)
     }
 
     fn speed(&self, references: f64) -> f64 {
@@ -62,11 +62,9 @@ impl Phase {
 /// A program that uses memory.
 #[derive(Clone, Debug)]
 pub(super) struct Tenant {
-    /// Never empty.
-    phases: Vec<Phase>,
-    at: usize,
-    /// Work until the end of the phase in units of 2^-48; the last phase of all has no end.
-    left: u128,
+    /// By phase.
+    doings: Vec<Phase>,
+    phases: Phases,
     /// Pages of its largest working set.
     pub(super) pages: u64,
     /// Its page colours; 0 = it never ran.
@@ -78,15 +76,11 @@ pub(super) struct Tenant {
     instructions: Count,
 }
 
-/// No end.
-const ENDLESS: u128 = u128::MAX;
-
 impl Tenant {
-    pub(super) fn new(phases: Vec<Phase>, pages: u64) -> Self {
-        let mut tenant = Self {
+    pub(super) fn new(doings: Vec<Phase>, phases: Phases, pages: u64) -> Self {
+        Self {
+            doings,
             phases,
-            at: 0,
-            left: 0,
             pages,
             colors: 0,
             work: Count::default(),
@@ -94,39 +88,27 @@ impl Tenant {
             reads: Count::default(),
             writes: Count::default(),
             instructions: Count::default(),
-        };
-        tenant.begin();
-        tenant
+        }
     }
 
     /// What it does at present.
     pub(super) fn phase(&self) -> &Phase {
-        &self.phases[self.at]
+        &self.doings[self.phases.at()]
     }
 
     /// The place of its phase.
     pub(super) const fn place(&self) -> usize {
-        self.at
-    }
-
-    fn begin(&mut self) {
-        let work = self.phase().work;
-        let ends = work != Duration::MAX;
-        self.left =
-            if ends { u128::from(work.ticks().max(1)) * u128::from(WHOLE) } else { ENDLESS };
+        self.phases.at()
     }
 
     /// Goes on with the next phase where this one is over.
     pub(super) fn turn(&mut self) {
-        if self.left == 0 {
-            self.at = (self.at + 1) % self.phases.len();
-            self.begin();
-        }
+        self.phases.turn();
     }
 
     /// Sets its pace: it refers to the cache so often per ns, and so many of these miss.
     pub(super) fn pace(&mut self, references: f64, miss_ratio: f64, ns_per_tick: f64) {
-        let phase = &self.phases[self.at];
+        let phase = &self.doings[self.phases.at()];
         let per_tick = references * ns_per_tick;
         let reads = per_tick * miss_ratio;
         self.work.rate = fixed(phase.speed(references));
@@ -143,10 +125,7 @@ impl Tenant {
 
     #[inline]
     pub(super) fn advance(&mut self, time: Duration) -> Progress {
-        if self.left != ENDLESS {
-            let work = u128::from(self.work.rate) * u128::from(time.ticks());
-            self.left = self.left.saturating_sub(work);
-        }
+        self.phases.pass(&self.work, time);
         Progress {
             work: Duration::from_ticks(self.work.pass(time)),
             counted: Usage {
@@ -168,6 +147,6 @@ impl Tenant {
     }
     /// Time until the end of its phase at this pace.
     pub(super) fn phase_ends_in(&self) -> Duration {
-        if self.left == ENDLESS { Duration::MAX } else { self.work.rate_time(self.left) }
+        self.phases.ends_in(&self.work)
     }
 }

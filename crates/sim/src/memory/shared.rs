@@ -16,6 +16,11 @@
 //! seldom as it can with the whole cache to itself. Its speed is its references per ns over those;
 //! it never exceeds 1. Phases last for so much work.
 //!
+//! # Uneven cores
+//! A core of a slower class stretches the time that a program thinks, never the time that memory
+//! takes. So a program that waits for memory loses little there, and none loses more than the
+//! classes' ratio. Work stays time on class 0. Programs without a profile go by [`UnevenCores`].
+//!
 //! # When things change
 //! When other programs run, when the cache's contents have moved noticeably, when a phase ends,
 //! when a device begins or pauses. In between, all rates are constant and everything is counted in
@@ -31,11 +36,12 @@ use super::controller::Controller;
 use super::count::fixed;
 use super::devices::Devices;
 use super::dram::Law;
+use super::phases::Phases;
 use super::program::{Phase, Tenant};
 use super::solutions::{Entry, Kind, Solutions};
-use super::{Contention, Effort, MemoryTotals, Progress, Resident};
+use super::{Contention, Effort, MemoryTotals, Progress, Resident, UnevenCores};
 use maracas_core::memory::{Memory, MemoryUse, Partition, Profile, Reuse, color_range};
-use maracas_core::{CoreId, Duration, Instant, System};
+use maracas_core::{CoreId, Duration, Instant, Pace, System};
 
 /// The machine's memory system with all that uses it.
 pub struct SharedMemory {
@@ -44,6 +50,12 @@ pub struct SharedMemory {
     /// By program; `None` = it touches no memory.
     tenants: Vec<Option<Tenant>>,
     cores: Vec<Seat>,
+    /// By class: how many times longer a program thinks there than on the fastest.
+    stretches: Vec<f64>,
+    /// Programs that touch no memory; `None` = they run at full speed and count nothing.
+    others: Option<UnevenCores>,
+    /// Who of these runs, by core; scratch.
+    others_running: Vec<Option<Resident>>,
     cache: Option<CacheModel>,
     /// Whether programs keep the colours of their first core.
     keeps_colors: bool,
@@ -70,6 +82,7 @@ pub struct SharedMemory {
 /// A core and who sits there.
 #[derive(Clone, Copy, Debug)]
 struct Seat {
+    class: usize,
     /// Its part of the cache.
     colors: u64,
     /// The program that uses memory there.
@@ -89,7 +102,8 @@ struct Seat {
 
 impl SharedMemory {
     /// The memory system `memory` on the cores of `system`. Programs are known by their place among
-    /// those of the run; who comes after the last of `memory.programs` touches no memory.
+    /// those of the run; who comes after the last of `memory.programs` touches no memory, and runs
+    /// at the speed of the core's class.
     ///
     /// # Panics
     /// Where a program has a profile without phases.
@@ -115,7 +129,10 @@ impl SharedMemory {
             ns_per_tick: 1.0 / system.ticks_per_ns as f64,
             cycles_per_ns: memory.cycles_per_us as f64 / 1e3,
             tenants: Vec::new(),
-            cores: colors.iter().map(|colors| Seat::new(*colors)).collect(),
+            cores: system.cores.iter().map(|core| Seat::new(core.class, core.colors)).collect(),
+            stretches: stretches(system),
+            others: None,
+            others_running: Vec::new(),
             cache,
             keeps_colors,
             palette,
@@ -133,8 +150,32 @@ impl SharedMemory {
         };
         let tenants = memory.programs.iter();
         model.tenants = tenants.map(|use_| use_.as_ref().map(|use_| model.tenant(use_))).collect();
+        if system.cores.iter().any(|core| model.stretches[usize::from(core.class)] != 1.0) {
+            model.others = Some(UnevenCores::new(system, &[]));
+        }
         model
     }
+
+    /// The same, where programs that touch no memory have these paces, by program. The pace of one
+    /// that does touch memory is of no account: its memory says how fast it is. Where nobody has a
+    /// pace, nothing changes.
+    ///
+    /// # Panics
+    /// As [`UnevenCores::new`].
+    #[must_use]
+    pub fn with_paces(mut self, system: &System, paces: &[Option<Pace>]) -> Self {
+        if paces.iter().any(Option::is_some) {
+            self.others = Some(UnevenCores::new(system, paces));
+        }
+        self
+    }
+}
+
+/// By class: how many times longer thinking takes than on the fastest.
+fn stretches(system: &System) -> Vec<f64> {
+    let speeds = system.classes.iter().map(|class| f64::from(class.speed_milli));
+    let fastest = system.classes.first().map_or(1.0, |class| f64::from(class.speed_milli));
+    speeds.map(|speed| fastest / speed).collect()
 }
 
 /// Where the lines that a program holds have moved by less than this share, its miss ratio is the
@@ -154,8 +195,9 @@ impl Seat {
         self.asked = Some((program, tenant.place(), held));
         cache.miss_ratio(program as usize, &tenant.phase().memory, core)
     }
-    const fn new(colors: u64) -> Self {
+    fn new(class: u8, colors: u64) -> Self {
         Self {
+            class: usize::from(class),
             colors,
             program: None,
             entry: None,
@@ -168,25 +210,29 @@ impl Seat {
     }
 }
 
-fn kind_of(memory: &MemoryUse) -> Kind {
+/// How a program uses memory on a core that stretches thinking so much.
+fn kind_of(memory: &MemoryUse, stretch: f64) -> Kind {
     Kind {
         pattern: memory.pattern,
         outstanding: memory.outstanding_milli.max(1) as f64 / 1e3,
         writebacks: memory.writebacks_milli as f64 / 1e3,
-        think_ns: memory.think_ps as f64 / 1e3,
+        think_ns: memory.think_ps as f64 / 1e3 * stretch,
     }
 }
 
 impl SharedMemory {
     fn tenant(&mut self, profile: &Profile) -> Tenant {
-        let phases = profile.phases.iter().map(|(work, memory)| {
-            let kind = self.solutions.intern(kind_of(memory));
-            let best = self.cache.as_ref().map_or(1.0, |cache| cache.best_miss_ratio(memory, 0));
-            let latency = Solutions::entry(kind, best)
-                .map_or(0.0, |alone| self.solutions.of(&[alone])[0].latency_ns);
-            Phase::new(*work, memory, kind, (best, latency))
+        let Self { stretches, solutions, cache, .. } = self;
+        let doings = profile.phases.iter().map(|(_, memory)| {
+            let kinds = stretches.iter().map(|by| solutions.intern(kind_of(memory, *by)));
+            let kinds: Box<[u16]> = kinds.collect();
+            let best = cache.as_ref().map_or(1.0, |cache| cache.best_miss_ratio(memory, 0));
+            let latency = Solutions::entry(kinds[0], best)
+                .map_or(0.0, |alone| solutions.of(&[alone])[0].latency_ns);
+            Phase::new(memory, kinds, (best, latency))
         });
-        Tenant::new(phases.collect(), profile.pages())
+        let works = profile.phases.iter().map(|(work, _)| *work);
+        Tenant::new(doings.collect(), Phases::new(works), profile.pages())
     }
 
     fn tenant_on(&self, core: CoreId) -> Option<&Tenant> {
@@ -250,16 +296,28 @@ impl SharedMemory {
                     seat.ask(cache, program, tenant, core)
                 }
             };
-            seat.entry = Solutions::entry(tenant.phase().kind, seat.miss_ratio);
+            seat.entry = Solutions::entry(tenant.phase().kinds[seat.class], seat.miss_ratio);
             self.set.extend(seat.entry);
         }
         self.set.extend(self.devices.entries());
         self.set.sort_unstable();
     }
 
+    /// Seats who runs and touches no memory. Returns when that changes by itself.
+    fn seat_others(&mut self, now: Instant, running: &[Option<Resident>]) -> Instant {
+        let Some(others) = &mut self.others else { return Instant::NEVER };
+        self.others_running.clear();
+        let seats = self.cores.iter().zip(running);
+        self.others_running.extend(
+            seats.map(|(seat, resident)| if seat.program.is_some() { None } else { *resident }),
+        );
+        others.resolve(now, &self.others_running);
+        others.next_change()
+    }
+
     /// Sets everyone's pace by the law.
     fn pace(&mut self) {
-        let Self { set, solutions, tenants, .. } = self;
+        let Self { set, solutions, tenants, stretches, .. } = self;
         let solved = solutions.of(set);
         let cycles_per_tick = self.cycles_per_ns * self.ns_per_tick;
         let answer = |entry: Entry| {
@@ -283,7 +341,8 @@ impl SharedMemory {
             }
             seat.paced = basis;
             let phase = tenant.phase();
-            let references = phase.references_per_ns(miss_ratio, latency);
+            let stretch = stretches[seat.class];
+            let references = phase.references_per_ns(miss_ratio, latency, stretch);
             let requests = references * miss_ratio * (1.0 + phase.writebacks);
             seat.queued = fixed(requests * latency * cycles_per_tick);
             tenant.pace(references, miss_ratio, self.ns_per_tick);
@@ -324,6 +383,8 @@ const LATEST_NS: f64 = 10_000_000.0;
 
 impl Contention for SharedMemory {
     const CONTENDS: bool = true;
+    const COUPLED: bool = true;
+    const SAMPLES: bool = true;
 
     fn resolve(&mut self, now: Instant, running: &[Option<Resident>]) {
         self.changes += 1;
@@ -333,8 +394,9 @@ impl Contention for SharedMemory {
         let edge = self.devices.turn(now);
         self.seat(running);
         self.pace();
+        let others = self.seat_others(now, running);
         let [phase, look] = self.changes_in().map(|time| now.saturating_add(time));
-        (self.next, self.look) = (edge.min(phase).min(look), look);
+        (self.next, self.look) = (edge.min(phase).min(look).min(others), look);
     }
 
     fn next_change(&self) -> Instant {
@@ -346,7 +408,8 @@ impl Contention for SharedMemory {
         let seat = &mut self.cores[core.0 as usize];
         let tenant = seat.program.and_then(|program| self.tenants[program as usize].as_mut());
         let Some(tenant) = tenant else {
-            return Progress { work: time, ..Progress::default() };
+            let alone = Progress { work: time, ..Progress::default() };
+            return self.others.as_mut().map_or(alone, |others| others.advance(core, time));
         };
         let progress = tenant.advance(time);
         seat.reads += progress.counted.reads;
@@ -357,7 +420,8 @@ impl Contention for SharedMemory {
 
     #[inline]
     fn time_for(&self, core: CoreId, work: Duration) -> Duration {
-        self.tenant_on(core).map_or(work, |tenant| tenant.time_for(work))
+        let others = || self.others.as_ref().map_or(work, |others| others.time_for(core, work));
+        self.tenant_on(core).map_or_else(others, |tenant| tenant.time_for(work))
     }
 
     #[inline]

@@ -77,7 +77,10 @@ fn case(seed: u64) -> (Outcome, Told) {
     let carrier = Vcpu { role: Role::Monitor, ..server(5) };
     let mut vcpus: Vec<_> = (0..5).map(server).collect();
     vcpus[0] = task(0, MS, 3 * MS);
-    let system = System::new(3, vcpus.into_iter().chain([carrier]).collect());
+    let mut system = System::new(3, vcpus.into_iter().chain([carrier]).collect());
+    if seed.is_multiple_of(4) {
+        system = system.uneven(&[(1, 1_000), (2, 450)]);
+    }
     let mut leaving = busy(2);
     leaving.depart = at(20 * MS + seed);
     let programs = [job(0, MS), busy(1), leaving, run_sleep(3, MS / 5, MS / 9), busy(4), busy(1)];
