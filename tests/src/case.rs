@@ -1,14 +1,16 @@
 //! One case: a policy with its parameters on a system with programs, memory and faults.
 
 use crate::params::random_params;
-use crate::{Dice, Mix, RandomSystem, build_with, generate_slow, memory_for};
+use crate::{Dice, Mix, RandomSystem, build_with, generate_slow, memory_for, uneven_for};
 use maracas_core::admission::{CoreVerdict, Verdict};
 use maracas_core::contract::{Claims, Entry, Observer, Policy};
 use maracas_core::memory::Memory;
 use maracas_core::params::Params;
-use maracas_core::{Arrival, Cost, Duration, Instant, Program, System, Vcpu, VcpuId, Workload};
+use maracas_core::{
+    Arrival, Cost, Duration, Instant, Pace, Program, System, Vcpu, VcpuId, Workload,
+};
 use maracas_scenario::taskset::TaskSet;
-use maracas_sim::memory::SharedMemory;
+use maracas_sim::memory::{SharedMemory, UnevenCores};
 use maracas_sim::{Options, Outcome, Overheads, at_start, run, run_with};
 use std::fmt;
 
@@ -39,6 +41,9 @@ pub struct Case {
     pub random: RandomSystem,
     /// What the programs do to memory; `None` = nothing.
     pub memory: Option<Memory>,
+    /// How fast the programs progress on the classes of cores, where those are uneven and without
+    /// memory, which has its own way to slow programs down.
+    pub paces: Vec<Option<Pace>>,
     /// Under which faults.
     pub faults: Faults,
     /// How long.
@@ -48,13 +53,16 @@ pub struct Case {
 }
 
 impl Case {
-    /// `entry` with its defaults on a system for some of its longest periods, without faults.
+    /// `entry` with its defaults on a system for some of its longest periods, without faults. The
+    /// cores become of two classes where the policy needs them so.
     #[must_use]
-    pub fn new(entry: &'static Entry, random: RandomSystem, seed: u64) -> Self {
+    pub fn new(entry: &'static Entry, mut random: RandomSystem, seed: u64) -> Self {
+        let paces =
+            if entry.needs.classes == 2 { uneven_for(&mut random, seed) } else { Vec::new() };
         let longest = random.system.vcpus.iter().map(|vcpu| vcpu.reservation.period).max();
         let until = Instant::ZERO + longest.unwrap_or(Duration::from_ticks(10)) * 12;
         let (params, faults) = (Params::new(), Faults::default());
-        Self { entry, params, random, memory: None, faults, until, seed }
+        Self { entry, params, random, memory: None, paces, faults, until, seed }
     }
     /// `entry` with its defaults on a system with a random memory.
     #[must_use]
@@ -96,7 +104,11 @@ impl Case {
             audit: true,
         };
         match &self.memory {
-            None => run(&system, programs, policy, &options, observer),
+            None if system.is_even() => run(&system, programs, policy, &options, observer),
+            None => {
+                let model = UnevenCores::new(&system, &self.paces);
+                run_with(&system, programs, policy, &options, observer, model)
+            }
             Some(memory) => {
                 let model = SharedMemory::new(&system, memory);
                 run_with(&system, programs, policy, &options, observer, model)
@@ -105,6 +117,9 @@ impl Case {
     }
     pub(crate) fn remove_program(&mut self, place: usize) {
         self.random.programs.remove(place);
+        if place < self.paces.len() {
+            self.paces.remove(place);
+        }
         if let Some(memory) = &mut self.memory {
             memory.programs.remove(place);
         }
@@ -199,6 +214,11 @@ impl fmt::Display for Case {
             let Memory { dram, cache, partition, devices, .. } = memory;
             writeln!(f, "  {dram:?} {cache:?} {partition:?} {colors:?} {devices:?}")?;
         }
+        if !system.is_even() {
+            let classes = system.cores.iter().map(|core| system.classes[usize::from(core.class)]);
+            let speeds: Vec<_> = classes.map(|class| class.speed_milli).collect();
+            writeln!(f, "  speeds {speeds:?}")?;
+        }
         for vcpu in &system.vcpus {
             let r = vcpu.reservation;
             let (id, budget, period) = (vcpu.id, r.budget.ticks(), r.period.ticks());
@@ -207,12 +227,18 @@ impl fmt::Display for Case {
                 let (pinned, bandwidth, colors) = (vcpu.pinned, vcpu.bandwidth, vcpu.colors);
                 writeln!(f, "    on {pinned:?}, {bandwidth} B/s, {colors} colours")?;
             }
+            if (vcpu.class, vcpu.speedup_milli) != (None, 0) {
+                let (class, speedup) = (vcpu.class, vcpu.speedup_milli);
+                writeln!(f, "    meant on {class:?}, speedup {speedup}")?;
+            }
             let own = |program: &&(usize, &Program)| program.1.vcpu == vcpu.id;
             for (place, program) in programs.iter().enumerate().filter(|one| own(&one)) {
                 let (from, to) = (program.arrive, program.depart);
                 writeln!(f, "    {:?} from {from} to {to}", program.workload)?;
                 if let Some(memory) = &self.memory {
                     writeln!(f, "      {:?}", memory.programs[place])?;
+                } else if let Some(pace) = self.paces.get(place) {
+                    writeln!(f, "      {pace:?}")?;
                 }
             }
         }

@@ -2,9 +2,11 @@
 
 mod exact;
 mod memory;
+mod uneven;
 
 pub use exact::{Exact, exact, off_the_grid};
 pub use memory::memory_for;
+pub use uneven::uneven_for;
 
 use maracas_core::{
     Arrival, Cost, Duration, Instant, Program, Role, System, Vcpu, VcpuId, Workload,

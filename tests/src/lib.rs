@@ -13,6 +13,7 @@ mod memory_audit;
 mod params;
 mod swarm;
 mod tree_audit;
+pub mod uneven;
 mod wrappers;
 
 pub use audit::Auditor;
@@ -20,6 +21,7 @@ pub use case::{Case, Faults};
 pub use check::{Checked, check, check_counting};
 pub use generate::{
     Dice, Exact, Mix, RandomSystem, exact, generate, generate_slow, memory_for, off_the_grid,
+    uneven_for,
 };
 pub use guard_audit::GuardAudit;
 pub use lateness::{Late, Lateness};

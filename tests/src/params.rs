@@ -89,6 +89,11 @@ fn named(spec: &ParamSpec, scale: Scale, dice: &mut Dice) -> Option<Value> {
         "migration_period" => time(scale.longest * dice.between(1, 2)),
         "color_lines" => whole(dice.pick(&[16, 200, 3_072])),
         "q_min" => whole(dice.pick(&[1, 10, 1_000])),
+        // An update takes two rounds at least.
+        "round" => time(scale.part(dice.pick(&[1, 4, 20]))),
+        "update" => time(scale.longest * dice.between(2, 6)),
+        "target" => text(dice.pick(&["0", "1/2", "0.85", "1"])),
+        "similarity" => text(dice.pick(&["0", "0.2", "3"])),
         _ => return None,
     })
 }

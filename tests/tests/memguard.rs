@@ -8,8 +8,8 @@ use maracas_core::{
 };
 use maracas_policies::{ENTRIES, WRAPPED};
 use maracas_sim::memory::SharedMemory;
-use maracas_sim::{Options, run, run_with};
-use maracas_tests::{Case, Dice, Faults, Mix, RandomSystem, Schedule, build_with, check, generate};
+use maracas_sim::{Options, run_with};
+use maracas_tests::{Case, Dice, Faults, Mix, Schedule, check, generate};
 
 /// All that a policy heard and answered.
 #[derive(PartialEq, Debug, Default)]
@@ -29,11 +29,8 @@ impl Observer for Heard {
 
 /// A run of `case`; `None` where the policy refuses.
 fn observed<O: Observer + Default>(case: &Case) -> Option<O> {
-    let mut policy = build_with(case.entry, &case.random, &case.params)?;
-    let RandomSystem { system, programs } = &case.random;
-    let options = Options { seed: case.seed, ..Options::new(case.until) };
-    let mut observer = O::default();
-    run(system, programs, &mut *policy, &options, &mut observer);
+    let (mut policy, mut observer) = (case.policy()?, O::default());
+    case.run(&mut *policy, &mut observer);
     Some(observer)
 }
 
@@ -63,10 +60,12 @@ fn without_reservations_every_event_and_plan_is_the_inner_policy_s() {
 }
 
 /// Programs that never touch memory are never in MemGuard's way: its periods show in what is
-/// told, not in the schedule.
+/// told, not in the schedule. Who goes by progress hears of it sooner where meters are read more
+/// often, and may decide otherwise.
 #[test]
 fn reservations_leave_the_schedule_of_programs_without_memory_as_it_is() {
-    for (inner, wrapped) in ENTRIES.iter().zip(WRAPPED) {
+    let entries = ENTRIES.iter().zip(WRAPPED).filter(|(inner, _)| !inner.needs.progress);
+    for (inner, wrapped) in entries {
         let mut compared = 0;
         for seed in 0..15 {
             for mix in mixes(inner.needs.jobs) {

@@ -3,12 +3,14 @@
 use crate::testing::{Machine, Manners, Rng, with};
 use crate::{ENTRIES, find};
 use alloc::vec::Vec;
-use maracas_core::contract::Entry;
+use maracas_core::contract::{Entry, Needs};
 use maracas_core::{CoreId, Duration, Event, Role, System, Vcpu, VcpuId};
 
 /// Migrations that cost a tick, and samples likewise.
 const VLB: (&str, &str) = ("balance", "vlb");
 const CHEAP: [(&str, &str); 2] = [("lock_cost", "0ns"), ("struct_cost", "1ns")];
+/// Rounds and updates of which a short run has many.
+const ROUNDS: [(&str, &str); 2] = [("round", "6ns"), ("update", "40ns")];
 const SAMPLE: (&str, &str) = ("monitor_budget", "1ns");
 
 /// Parameters under which each policy is tried; a policy not named here: the defaults.
@@ -23,6 +25,10 @@ const VARIANTS: &[(&str, &[(&str, &str)])] = &[
     ("maracas", &[VLB, CHEAP[0], CHEAP[1], ("migration_period", "20ns")]),
     ("maracas", &[VLB, CHEAP[0], CHEAP[1], ("moves", "0"), ("admission", "rta")]),
     ("maracas", &[VLB, CHEAP[0], CHEAP[1], ("throttle", "watch"), ("mem_period", "30ns"), SAMPLE]),
+    ("max-fair", &ROUNDS),
+    ("max-perf", &ROUNDS),
+    ("min-fair", &[ROUNDS[0], ROUNDS[1], ("target", "9/10"), ("admission", "rta")]),
+    ("similar-min-fair", &[ROUNDS[0], ROUNDS[1], ("similarity", "1")]),
     ("p-edf", &[("packing", "wfd"), ("enforcement", "precise")]),
     ("p-edf", &[("packing", "bfd")]),
     ("p-rm", &[("packing", "wfd"), ("admission", "rta"), ("enforcement", "precise")]),
@@ -34,7 +40,11 @@ const VARIANTS: &[(&str, &[(&str, &str)])] = &[
     ("run", &[("packing", "bfd"), ("rounding", "tolerate"), ("enforcement", "precise")]),
 ];
 
-fn random_vcpu(rng: &mut Rng, id: u32, jobs: bool) -> Vcpu {
+fn random_vcpu(rng: &mut Rng, id: u32, needs: Needs) -> Vcpu {
+    if !needs.budgets && rng.one_in(2) {
+        return random_place(rng, Vcpu::best_effort(id), needs);
+    }
+    let jobs = needs.jobs;
     let period = 4 + rng.below(20);
     let budget = 1 + rng.below(1 + period / 4);
     let mut vcpu = Vcpu::new(id, Duration::from_ticks(budget), Duration::from_ticks(period));
@@ -47,17 +57,32 @@ fn random_vcpu(rng: &mut Rng, id: u32, jobs: bool) -> Vcpu {
         let shorter = budget.max(period - rng.below(period / 2));
         vcpu.reservation.deadline = Duration::from_ticks(shorter);
     }
+    random_place(rng, vcpu, needs)
+}
+
+/// What matters on uneven cores only.
+fn random_place(rng: &mut Rng, mut vcpu: Vcpu, needs: Needs) -> Vcpu {
+    if needs.classes > 0 {
+        vcpu.pinned = rng.one_in(6).then(|| CoreId(rng.below(2) as u16));
+        vcpu.class = rng.one_in(2).then(|| rng.below(2) as u8);
+        vcpu.speedup_milli = rng.below(2) as u32 * (1000 + rng.below(1500) as u32);
+    }
     vcpu
 }
 
 /// A set that the policy admits: refused VCPUs are left out and the ids closed up.
 fn random_system(rng: &mut Rng, entry: &Entry, params: &[(&str, &str)]) -> System {
-    let cores = 1 + rng.below(3) as usize;
+    let uneven = entry.needs.classes > 0;
+    let cores = 1 + usize::from(uneven) + rng.below(3) as usize;
+    let fast = 1 + rng.below(cores.max(2) as u64 - 1) as usize;
     let n = 1 + rng.below(8) as u32;
-    let mut vcpus: Vec<Vcpu> = (0..n).map(|id| random_vcpu(rng, id, entry.needs.jobs)).collect();
+    let mut vcpus: Vec<Vcpu> = (0..n).map(|id| random_vcpu(rng, id, entry.needs)).collect();
     loop {
         (0..).zip(&mut vcpus).for_each(|(id, vcpu)| vcpu.id = VcpuId(id));
         let mut system = System::new(cores, vcpus.clone());
+        if uneven {
+            system = system.uneven(&[(fast, 1000), (cores - fast, 600)]);
+        }
         let carriers = (entry.carriers)(&system, &with(params), VcpuId(vcpus.len() as u32));
         system.vcpus.extend(carriers);
         let verdict = (entry.admit)(&system, &with(params));
@@ -90,7 +115,7 @@ pub(crate) fn try_hard(entry: &Entry, params: &[(&str, &str)], seed: u64) {
             live(&mut machine, one, &mut rng, now);
         }
         if rng.one_in(40) {
-            let vcpu = random_vcpu(&mut rng, lives.len() as u32, entry.needs.jobs);
+            let vcpu = random_vcpu(&mut rng, lives.len() as u32, entry.needs);
             machine.arrive(vcpu.clone());
             lives.push(life(vcpu, now, false));
         }
@@ -155,6 +180,8 @@ fn conserved(entry: &Entry, params: &[(&str, &str)], machine: &Machine, lives: &
         let windows = (machine.now - life.since).div_ceil(t);
         let most = match (entry.name, life.vcpu.role) {
             ("maracas", Role::Main) => c * windows,
+            // On a slow home it is owed 10/6 of what it means on a fast core.
+            _ if entry.needs.classes > 0 && c > 0 => (c * 10).div_ceil(6) * windows,
             _ if precise => c * u64::from(model.released),
             _ => continue,
         };

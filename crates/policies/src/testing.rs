@@ -68,6 +68,8 @@ pub(crate) struct Model {
     pub(crate) finished: Vec<u64>,
     /// Memory requests a tick.
     pub(crate) requests: u64,
+    /// Instructions a tick on a core of each class, the fastest first.
+    pub(crate) instructions: [u64; 2],
     home: CoreId,
 }
 
@@ -102,6 +104,7 @@ pub(crate) struct Machine {
     pub(crate) manners: Manners,
     pub(crate) rng: Rng,
     cores: Vec<Option<Run>>,
+    classes: Vec<u8>,
     pub(crate) answers: Vec<(VcpuId, Result<CoreId, NotAdmitted>)>,
     outboxes: Vec<VecDeque<(u64, Event)>>,
     /// Who is away, until the answer was told, and the ticks that are left to do.
@@ -127,6 +130,7 @@ impl Machine {
             manners,
             rng: Rng(1),
             cores: alloc::vec![None; system.cores.len()],
+            classes: system.cores.iter().map(|core| core.class).collect(),
             answers: Vec::new(),
             outboxes: alloc::vec![VecDeque::new(); system.cores.len()],
             errand: None,
@@ -187,6 +191,9 @@ impl Machine {
     /// Tells, decides, enacts, and lets one tick pass.
     pub(crate) fn tick(&mut self) {
         let (manners, due) = (self.manners, self.plan.wake.ticks() <= self.now);
+        if due && self.plan.wake_metered {
+            (0..self.cores.len()).for_each(|core| self.stop(core, End::Metered));
+        }
         let told = !self.rng.one_in(manners.silent) && self.deliver();
         let asked = told || due || self.now == 0;
         if asked && !self.rng.one_in(manners.late) || self.rng.one_in(manners.extra) {
@@ -355,9 +362,11 @@ impl Machine {
     fn stop(&mut self, core: usize, end: End) {
         let Some(run) = self.cores[core].take() else { return };
         let vcpu = run.running.vcpu;
+        let model = &self.models[vcpu.0 as usize];
         let usage = Usage {
             service: Duration::from_ticks(run.service),
-            reads: run.service * self.models[vcpu.0 as usize].requests,
+            reads: run.service * model.requests,
+            instructions: run.service * model.instructions[usize::from(self.classes[core] > 0)],
             ..Usage::default()
         };
         let (from, to) = (Instant::from_ticks(run.from), Instant::from_ticks(self.now));

@@ -21,14 +21,14 @@ const PATTERNS: [Pattern; 6] = [
 /// have which colours and criticality.
 ///
 /// # Panics
-/// Where a preset that is listed cannot be read.
+/// Where no preset has a memory.
 #[must_use]
 pub fn memory_for(random: &mut RandomSystem, seed: u64) -> Memory {
     let mut dice = Dice::new(seed ^ 0xd12a);
     let preset = dice.one_in(3).then(|| {
-        let names: Vec<_> = presets::platforms().collect();
-        let platform = presets::platform(dice.pick(&names)).expect("a listed preset can be read");
-        platform.memory.expect("every preset has a memory")
+        let platforms = presets::platforms().filter_map(presets::platform);
+        let memories: Vec<_> = platforms.filter_map(|platform| platform.memory).collect();
+        memories[dice.between(0, memories.len() as u64 - 1) as usize].clone()
     });
     let cache = match &preset {
         Some(preset) => preset.cache,

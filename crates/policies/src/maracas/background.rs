@@ -120,7 +120,7 @@ impl Interval {
                 return a.cmp(b);
             };
             let place = |id: VcpuId, state: &State| {
-                (Some(id) != self.chosen, !state.runnable, Some(id) != stay)
+                (Some(id) != self.chosen, !state.runnable(), Some(id) != stay)
             };
             place(*a, x)
                 .cmp(&place(*b, y))
@@ -131,7 +131,7 @@ impl Interval {
             return false;
         }
         self.chosen =
-            order.first().copied().filter(|id| states.get(*id).is_some_and(|s| s.runnable));
+            order.first().copied().filter(|id| states.get(*id).is_some_and(|s| s.runnable()));
         self.chosen.is_some()
     }
 }

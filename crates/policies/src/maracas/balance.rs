@@ -50,8 +50,9 @@ mod rebalance;
 use super::color::{self, Palette, Recoloring};
 use super::place::Load;
 use super::vcpu::State;
-use super::{Leaver, Maracas, time};
+use super::{Maracas, time};
 use crate::parts::exact::Exact;
+use crate::parts::leavers::Leaver;
 use crate::parts::priority;
 use activations::Activations;
 use alloc::string::String;
@@ -265,10 +266,10 @@ impl Balance {
 
     /// Something was learnt of a VCPU that was runnable, or not: did it wake or block?
     pub(super) fn learn(&mut self, state: &State, was_runnable: bool) {
-        if priority::carries_errands(state.role) || state.runnable == was_runnable {
+        if priority::carries_errands(state.role) || state.runnable() == was_runnable {
             return;
         }
-        if state.runnable {
+        if state.runnable() {
             self.activations.woke(state.core);
         } else {
             self.activations.blocked();
@@ -360,7 +361,7 @@ impl Maracas {
         let scene = Scene {
             table: &self.table,
             states: &self.states,
-            leavers: &self.leavers,
+            leavers: self.leavers.all(),
             loads: &loads,
             imbalance: balance.imbalance,
             now,
@@ -432,9 +433,9 @@ impl Maracas {
     fn is_worth(&self, vcpu: &Vcpu, from: CoreId, to: CoreId, at: Instant) -> bool {
         let load = |core| Load::of(counted(&self.table, &self.states, core));
         let imbalance = self.balance.as_ref().map_or(Exact::ZERO, |balance| balance.imbalance);
-        self.states.get(vcpu.id).is_some_and(|state| state.runnable)
+        self.states.get(vcpu.id).is_some_and(|state| state.runnable())
             && evens_out(imbalance, load(from), load(to), vcpu)
-            && rebalance::test(&self.table, &self.leavers, at, to, vcpu) == Fit::Yes
+            && rebalance::test(&self.table, self.leavers.all(), at, to, vcpu) == Fit::Yes
     }
 
     /// Puts a VCPU that was on `from` onto the line of `to`.
@@ -478,7 +479,7 @@ impl Maracas {
         self.stale.insert(from);
         self.stale.insert(to);
         self.leavers.retain(|leaver| !back(leaver));
-        self.remember(vcpu, from, counts_until, at);
+        self.leavers.remember(&self.table, vcpu, from, counts_until, at);
     }
 }
 

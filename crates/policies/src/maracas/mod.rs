@@ -42,6 +42,7 @@ mod throttle;
 mod vcpu;
 
 use crate::parts::jobs::ByVcpu;
+use crate::parts::leavers::Leavers;
 use crate::parts::priority::{self, ADMISSION};
 use crate::parts::table::{Family, Table, Test};
 use alloc::boxed::Box;
@@ -124,7 +125,7 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
         inherits: priority::chosen(params, &ADMISSION) != Test::Rta,
         table,
         states: ByVcpu::default(),
-        leavers: Vec::new(),
+        leavers: Leavers::default(),
         locals: alloc::vec![Local::default(); system.cores.len()],
         stale: system.core_ids().collect(),
         grants: Vec::new(),
@@ -168,7 +169,7 @@ struct Maracas {
     inherits: bool,
     table: Table,
     states: ByVcpu<State>,
-    leavers: Vec<Leaver>,
+    leavers: Leavers,
     locals: Vec<Local>,
     /// Cores of which something was learnt since the last decision.
     stale: CoreSet,
@@ -177,22 +178,6 @@ struct Maracas {
     errands: Errands,
     monitor: Option<Monitor>,
     balance: Option<Balance>,
-}
-
-/// Who left a core: its reservation stands beside those of newcomers as long as what it used would
-/// not have come back. Else coming and going would bring budgets at will. So with the old
-/// reservation of who changed to a smaller one.
-///
-/// It stands longer where somebody stays who may have waited for it: such a busy window of at most
-/// a period may hold what the leaver used and all that a newcomer uses after it. All of those end
-/// when the core has nobody on a budget.
-#[derive(Clone, Debug)]
-struct Leaver {
-    until: Instant,
-    /// When what it used would have come back.
-    back: Instant,
-    core: CoreId,
-    vcpu: Vcpu,
 }
 
 impl Policy for Maracas {
@@ -258,7 +243,7 @@ impl Policy for Maracas {
 impl Maracas {
     fn with(&mut self, vcpu: VcpuId, act: impl FnOnce(&mut State)) {
         if let Some(state) = self.states.get_mut(vcpu) {
-            let was_runnable = state.runnable;
+            let was_runnable = state.runnable();
             act(state);
             self.stale.insert(state.core);
             if let Some(balance) = &mut self.balance {
@@ -271,7 +256,7 @@ impl Maracas {
         let Some(state) = self.states.get_mut(stint.vcpu) else { return };
         // Where its core's door was closed, it is still the chosen one when that opens again.
         let throttled = self.monitor.as_ref().is_some_and(|m| m.is_closed(state.core));
-        let was_runnable = state.runnable;
+        let was_runnable = state.runnable();
         // Told late, it may have moved since.
         let interval = &mut self.locals[stint.core.0 as usize].interval;
         let service = stint.usage.service;
@@ -282,7 +267,7 @@ impl Maracas {
                 false
             }
         };
-        if !state.runnable {
+        if !state.runnable() {
             // Its wake was not told: it came when the stint began, at the latest.
             state.wake(stint.from, None);
         }
@@ -307,9 +292,7 @@ impl Maracas {
                 }
             }
         }
-        if !blocked {
-            state.runnable = true;
-        } else if state.block(stint.to) {
+        if blocked && state.block(stint.to) {
             self.locals[state.core.0 as usize].interval.drop(stint.vcpu);
         }
         self.stale.insert(state.core);
@@ -321,22 +304,12 @@ impl Maracas {
 
     fn arrive(&mut self, vcpu: &Vcpu, at: Instant) {
         let Some(core) = self.table.arrive(vcpu) else { return };
-        let start = self.free(core, at);
+        let start = self.leavers.free(&self.table, core, at);
         self.locals[core.0 as usize].add(vcpu.id, vcpu.role);
         let state = State::new(vcpu, core, start);
         self.states.insert(vcpu.id, State { newcomer: true, begins: Some(start), ..state });
         self.stale.insert(core);
         self.unsettle(core);
-    }
-
-    /// From when on those on `core` may use all their budgets: at once where they fit beside its
-    /// leavers too.
-    fn free(&mut self, core: CoreId, at: Instant) -> Instant {
-        self.leavers.retain(|leaver| leaver.until > at);
-        let here = self.leavers.iter().filter(|leaver| leaver.core == core);
-        let beside: Vec<Vcpu> = here.clone().map(|leaver| leaver.vcpu.clone()).collect();
-        let free = here.map(|leaver| leaver.until).max().unwrap_or(at);
-        if self.table.fits_all(core, &beside) { at } else { free }
     }
 
     fn leave(&mut self, id: VcpuId, at: Instant) {
@@ -345,18 +318,11 @@ impl Maracas {
         let (Some(state), Some(vcpu)) = (self.states.remove(id), gone) else { return };
         self.locals[state.core.0 as usize].remove(id);
         self.stale.insert(state.core);
-        self.remember(vcpu, state.core, state.counts_until(at), at);
+        let back = state.counts_until(at);
+        self.leavers.remember(&self.table, vcpu, state.core, back, at);
         if let Some(balance) = &mut self.balance {
             balance.left(&state);
         }
-    }
-
-    /// `vcpu`, which left `core` at `at` and is not in the table there, counts on.
-    fn remember(&mut self, vcpu: Vcpu, core: CoreId, back: Instant, at: Instant) {
-        self.leavers.retain(|leaver| leaver.until > at);
-        let here = self.table.on(core).iter().filter(|vcpu| !priority::carries_errands(vcpu.role));
-        let longest = here.map(|vcpu| vcpu.reservation.period).max().unwrap_or_default();
-        self.leavers.push(Leaver { until: back.max(at + longest), back, core, vcpu });
     }
 
     fn change(&mut self, vcpu: &Vcpu, at: Instant) {
@@ -370,7 +336,7 @@ impl Maracas {
             return;
         }
         self.unsettle(core);
-        let free = self.free(core, at);
+        let free = self.leavers.free(&self.table, core, at);
         self.with(vcpu.id, |state| {
             state.server.change(vcpu, at, free);
             state.deadline = vcpu.reservation.deadline;
@@ -382,7 +348,7 @@ impl Maracas {
             old.budget > new.budget || old.period != new.period
         };
         if let Some(old) = old.filter(gives_up) {
-            self.remember(old, core, back, at);
+            self.leavers.remember(&self.table, old, core, back, at);
         }
     }
 
@@ -415,11 +381,11 @@ impl Maracas {
             state.server.update(now);
             let spent = state.server.usable(now).is_zero();
             // A sleeper with budget left needs no look at its next chunk before it wakes.
-            if state.runnable || spent {
+            if state.runnable() || spent {
                 local.next = local.next.min(state.server.next(now).unwrap_or(Instant::NEVER));
             }
-            on_budget |= state.runnable && !spent;
-            waits |= state.runnable && !priority::carries_errands(state.role);
+            on_budget |= state.runnable() && !spent;
+            waits |= state.runnable() && !priority::carries_errands(state.role);
         }
         local.in_background = waits && !on_budget && self.rule != Rule::Off;
         if !on_budget && self.rests(core, now) {
@@ -442,14 +408,13 @@ impl Maracas {
     /// Nobody on `core` is on a budget: whoever waited for those who left has what it waited for,
     /// so newcomers need not. True where that changes when one begins.
     fn rests(&mut self, core: CoreId, now: Instant) -> bool {
-        let leavers = self.leavers.iter_mut().filter(|leaver| leaver.core == core);
-        leavers.for_each(|leaver| leaver.until = leaver.until.min(leaver.back));
+        self.leavers.rest(core);
         let waits = |state: &State| state.begins.is_some_and(|begins| begins > now);
         let here = &self.locals[core.0 as usize].foreground;
         if !here.iter().any(|id| self.states.get(*id).is_some_and(waits)) {
             return false;
         }
-        let free = self.free(core, now);
+        let free = self.leavers.free(&self.table, core, now);
         let mut changed = false;
         for vcpu in self.table.on(core) {
             let Some(state) = self.states.get_mut(vcpu.id).filter(|state| waits(state)) else {

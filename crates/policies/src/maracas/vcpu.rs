@@ -1,10 +1,10 @@
 //! What is known of the VCPUs, and of the cores that they stand on.
 
 use super::background::{Intensity, Interval};
+use crate::parts::activity::Activity;
 use crate::parts::pibs::Pibs;
 use crate::parts::priority;
 use crate::parts::sporadic::Sporadic;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use maracas_core::contract::Mark;
 use maracas_core::{CoreId, Duration, Instant, Job, JobId, Role, Vcpu, VcpuId};
@@ -122,12 +122,7 @@ pub(super) struct State {
     /// It moved while it waited with budget: where its foreground meter stands when it has used
     /// C since, and the instant T after.
     pub(super) delayed: Option<(Duration, Instant)>,
-    /// Whether it has something to run, as far as is known.
-    pub(super) runnable: bool,
-    pub(super) woken: Instant,
-    /// Releases of uncompleted jobs.
-    pub(super) pending: VecDeque<(u32, Instant)>,
-    pub(super) completed: u32,
+    pub(super) activity: Activity,
 }
 
 impl State {
@@ -146,15 +141,12 @@ impl State {
             requests: 0,
             slice_end: Mark::NEVER,
             delayed: None,
-            runnable: false,
-            woken: Instant::ZERO,
-            pending: VecDeque::new(),
-            completed: 0,
+            activity: Activity::default(),
         }
     }
     /// Whether it could have run on its budget before `now` and still has some of that.
     pub(super) fn waits_with_budget(&self, now: Instant) -> bool {
-        self.runnable
+        self.runnable()
             && !self.server.usable(now).is_zero()
             && self.server.first().is_some_and(|first| first < now)
     }
@@ -165,7 +157,7 @@ impl State {
     }
     /// It leaves at `at`: until when its use counts. What it ran last may not be reported yet.
     pub(super) fn counts_until(&self, at: Instant) -> Instant {
-        let untold = if self.runnable { at + self.server.period() } else { at };
+        let untold = if self.runnable() { at + self.server.period() } else { at };
         untold.max(self.server.last().unwrap_or(at))
     }
     /// Smaller goes first in the foreground: RM order, by the inherited period for I/O; carriers of
@@ -182,41 +174,38 @@ impl State {
     pub(super) fn intensity(&self) -> Intensity {
         Intensity { requests: self.requests, service: self.foreground + self.background }
     }
+    /// Whether it has something to run, as far as is known.
+    pub(super) const fn runnable(&self) -> bool {
+        self.activity.runnable()
+    }
     pub(super) fn wake(&mut self, at: Instant, served: Option<Duration>) {
         // If it is runnable as far as is known, either nothing changed or its block is not told
         // yet: what it used before must be charged before a sporadic server learns of the wake.
-        if !self.runnable || matches!(self.server, Server::Pibs { .. }) {
-            self.server.wake(at, served, !self.runnable);
+        if !self.runnable() || matches!(self.server, Server::Pibs { .. }) {
+            self.server.wake(at, served, !self.runnable());
         }
-        self.runnable = true;
-        self.woken = self.woken.max(at);
+        self.activity.wake(at);
     }
     pub(super) fn release(&mut self, job: &Job) {
-        if job.id.index < self.completed {
-            return;
-        }
-        self.pending.push_back((job.id.index, job.release));
-        if !self.runnable {
+        if self.activity.release(job) && !self.runnable() {
             self.wake(job.release, None);
         }
     }
     pub(super) fn complete(&mut self, id: JobId) {
-        self.completed = self.completed.max(id.index + 1);
-        while self.pending.front().is_some_and(|(index, _)| *index < self.completed) {
-            self.pending.pop_front();
-        }
+        self.activity.complete(id);
     }
     /// It blocked at `at`; told late, it may have woken since. True if it sleeps.
     pub(super) fn block(&mut self, at: Instant) -> bool {
-        if at < self.woken {
-            self.server.wake(self.woken, Some(self.server.period()), false);
-            return false;
+        let woken = self.activity.block(at);
+        match woken {
+            Some(woken) if self.runnable() => {
+                self.server.wake(woken, Some(self.server.period()), false);
+                return false;
+            }
+            Some(release) => self.wake(release, None),
+            None => {}
         }
-        self.runnable = false;
-        if let Some(&(_, release)) = self.pending.iter().find(|(_, release)| *release >= at) {
-            self.wake(release, None);
-        }
-        !self.runnable
+        !self.runnable()
     }
 }
 

@@ -7,12 +7,13 @@ use maracas_core::admission::{Measure, TestResult};
 use maracas_core::{Duration, PPB, Rate, Role, Vcpu};
 
 /// What `vcpu` asks of a core in the long run: C/T, and (2-U)U for an I/O VCPU, which may consume
-/// that much in a window of one period (spec F.6).
+/// that much in a window of one period (spec F.6). On a slower core it may be owed more than fits
+/// into a period: that is too much whatever its role, so it counts as it is.
 pub(crate) fn demand(vcpu: &Vcpu) -> Exact {
-    let u = Exact::from(vcpu.reservation.utilization());
+    let (u, r) = (Exact::from(vcpu.reservation.utilization()), &vcpu.reservation);
     match vcpu.role {
-        Role::Io => Exact::whole(2).minus(u).times(u),
-        Role::Main | Role::Monitor | Role::Migration => u,
+        Role::Io if r.budget <= r.period => Exact::whole(2).minus(u).times(u),
+        Role::Io | Role::Main | Role::Monitor | Role::Migration => u,
     }
 }
 

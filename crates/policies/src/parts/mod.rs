@@ -1,9 +1,11 @@
 //! What several policies share: queues, servers, bin packing, schedulability tests.
 
+pub(crate) mod activity;
 pub(crate) mod bounds;
 pub(crate) mod exact;
 pub(crate) mod fluid;
 pub(crate) mod jobs;
+pub(crate) mod leavers;
 pub(crate) mod local;
 pub(crate) mod occupancy;
 pub(crate) mod pack;

@@ -28,12 +28,12 @@ pub(crate) fn response_times(vcpus: &[Vcpu]) -> TestResult {
 fn cost(vcpu: &Vcpu) -> u64 {
     let (c, t) = (vcpu.reservation.budget.ticks(), vcpu.reservation.period.ticks());
     match vcpu.role {
-        Role::Io => {
+        Role::Io if c <= t => {
             // (2-U)UT = 2C - C^2/T.
             let (c, t) = (u128::from(c), u128::from(t));
             u64::try_from((2 * c * t - c * c).div_ceil(t)).unwrap_or(u64::MAX)
         }
-        Role::Main | Role::Monitor | Role::Migration => c,
+        Role::Io | Role::Main | Role::Monitor | Role::Migration => c,
     }
 }
 

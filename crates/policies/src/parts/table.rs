@@ -7,7 +7,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use maracas_core::admission::{CoreVerdict, NotAdmitted, TestResult, Verdict};
-use maracas_core::{Core, CoreId, Plan, Rate, System, Vcpu, VcpuId};
+use maracas_core::{Class, Core, CoreId, Duration, Plan, Rate, System, Vcpu, VcpuId};
 
 /// The test that decides, besides the capacity that always does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,6 +58,8 @@ pub(crate) struct Table {
     demand: Option<Demand>,
     capacity: Rate,
     cores: Vec<Core>,
+    /// The classes of cores where budgets are meant on a class; empty where that is not asked.
+    classes: Vec<Class>,
     /// By core, each in priority order; one list for all cores where the policy is global.
     bound: Vec<Vec<Vcpu>>,
     verdicts: Vec<(VcpuId, Result<CoreId, NotAdmitted>)>,
@@ -75,6 +77,7 @@ impl Table {
             demand: None,
             capacity: system.capacity,
             cores: system.cores.clone(),
+            classes: Vec::new(),
             bound: (0..lists).map(|_| Vec::new()).collect(),
             verdicts: Vec::new(),
             homes: Vec::new(),
@@ -84,6 +87,13 @@ impl Table {
     /// The same table with a demand on every core that takes a VCPU.
     pub(crate) const fn demanding(mut self, demand: Demand) -> Self {
         self.demand = Some(demand);
+        self
+    }
+
+    /// The same table where a budget is time on the class on which the VCPU means it: on slower
+    /// cores it counts, and is given, as the time that does the same work.
+    pub(crate) fn by_class(mut self, system: &System) -> Self {
+        self.classes.clone_from(&system.classes);
         self
     }
 
@@ -122,7 +132,7 @@ impl Table {
     /// Whether `core` meets the policy's demand, and the deciding test and the capacity accept
     /// `vcpu` besides those there.
     pub(crate) fn fits(&self, core: CoreId, vcpu: &Vcpu) -> bool {
-        self.meets(core, vcpu) && self.accepted(&self.with(core.0 as usize, vcpu))
+        self.meets(core, vcpu) && self.accepted(&self.with(core.0 as usize, &self.owed(core, vcpu)))
     }
     fn meets(&self, core: CoreId, vcpu: &Vcpu) -> bool {
         self.demand.is_none_or(|demand| (demand.met)(self, core, vcpu))
@@ -154,6 +164,11 @@ impl Table {
     /// Answers a request that cannot be granted for another reason than a test's.
     pub(crate) fn refuse(&mut self, vcpu: VcpuId, reason: String) {
         self.verdicts.push((vcpu, Err(NotAdmitted { reason, closest: None })));
+    }
+    /// Answers a request of a VCPU that is promised nothing: it begins on `core`.
+    pub(crate) fn welcome(&mut self, vcpu: VcpuId, core: CoreId) {
+        self.verdicts.push((vcpu, Ok(core)));
+        self.note_home(vcpu, Some(core));
     }
     /// Forgets `vcpu`; the core where it was.
     pub(crate) fn leave(&mut self, vcpu: VcpuId) -> Option<CoreId> {
@@ -188,7 +203,7 @@ impl Table {
         let core = CoreId(list as u16);
         let stays = vcpu.pinned.is_none_or(|pin| pin == core) && self.fits(core, vcpu);
         let verdict = if stays { Ok(core) } else { Err(self.not_admitted(vcpu, list)) };
-        self.put(list, if stays { vcpu.clone() } else { old });
+        self.put(list, if stays { self.owed(core, vcpu) } else { old });
         self.verdicts.push((vcpu.id, verdict));
         stays
     }
@@ -202,7 +217,12 @@ impl Table {
         }
     }
 
-    fn note_home(&mut self, vcpu: VcpuId, home: Option<CoreId>) {
+    /// Where `vcpu` is bound.
+    pub(crate) fn home_of(&self, vcpu: VcpuId) -> Option<CoreId> {
+        self.find(vcpu).map(|(list, _)| CoreId(list as u16))
+    }
+    /// Has the next plan say where `vcpu` waits.
+    pub(crate) fn note_home(&mut self, vcpu: VcpuId, home: Option<CoreId>) {
         if self.family != Family::GlobalEdf {
             self.homes.push((vcpu, home));
         }
@@ -245,8 +265,26 @@ impl Table {
             let closest = vcpu.pinned.unwrap_or_else(lightest);
             return Err(self.not_admitted(vcpu, closest.0 as usize));
         };
-        self.put(core.0 as usize, vcpu.clone());
+        self.put(core.0 as usize, self.owed(core, vcpu));
         Ok(core)
+    }
+    /// `vcpu` with what it is owed on `core`: C meant on a faster class is ceil(C * speed there /
+    /// speed here), for no program loses more than the classes' ratio; on a faster class than it
+    /// is meant on it is C, for a program may gain nothing.
+    fn owed(&self, core: CoreId, vcpu: &Vcpu) -> Vcpu {
+        let mut vcpu = vcpu.clone();
+        let here = self.cores[core.0 as usize].class;
+        let speed = |class: u8| self.classes.get(usize::from(class)).map(|it| it.speed_milli);
+        if let Some(meant) = vcpu.class
+            && let (Some(there), Some(slower)) = (speed(meant), speed(here))
+        {
+            let work = u128::from(vcpu.reservation.budget.ticks()) * u128::from(there);
+            let time = work.div_ceil(u128::from(slower.max(1)));
+            let time = Duration::from_ticks(u64::try_from(time).unwrap_or(u64::MAX));
+            vcpu.reservation.budget = vcpu.reservation.budget.max(time);
+            vcpu.class = Some(here);
+        }
+        vcpu
     }
     fn malformed(&self, vcpu: &Vcpu) -> Option<String> {
         let (id, r) = (vcpu.id, &vcpu.reservation);
@@ -256,6 +294,15 @@ impl Table {
                 "{id} has C = {c}, D = {d}, T = {t}, but 0 < C <= D <= T must be"
             ));
         }
+        let classes = self.classes.len();
+        if let Some(class) = vcpu.class.filter(|class| usize::from(*class) >= classes.max(1))
+            && classes > 0
+        {
+            return Some(format!(
+                "{id} means its budget on class {class}, but the classes are 0 to {}",
+                classes - 1
+            ));
+        }
         let core = vcpu.pinned?;
         if self.family == Family::GlobalEdf {
             return Some(format!(
@@ -263,7 +310,11 @@ impl Table {
                  a partitioned policy"
             ));
         }
-        let width = self.cores.len();
+        self.no_such_core(vcpu)
+    }
+    /// Why the core that `vcpu` demands cannot be had, if there is none such.
+    pub(crate) fn no_such_core(&self, vcpu: &Vcpu) -> Option<String> {
+        let (id, core, width) = (vcpu.id, vcpu.pinned?, self.cores.len());
         (core.0 as usize >= width)
             .then(|| format!("{id} demands {core}, but the cores are core0 to core{}", width - 1))
     }
@@ -285,7 +336,8 @@ impl Table {
              cores",
             r.budget, r.period
         );
-        NotAdmitted { reason, closest: Some(self.judged(list, &self.with(list, vcpu))) }
+        let owed = self.owed(CoreId(list as u16), vcpu);
+        NotAdmitted { reason, closest: Some(self.judged(list, &self.with(list, &owed))) }
     }
 
     fn judged(&self, list: usize, vcpus: &[Vcpu]) -> CoreVerdict {

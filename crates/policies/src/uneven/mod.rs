@@ -1,36 +1,149 @@
-//! (to be written)
+//! Fairness on uneven cores: what max-fair, max-perf, min-fair and similar-min-fair have in common.
+//! A rule says which share of the fast cores each thread shall have; here it gets it, beside the
+//! VCPU reservations.
+//!
+//! # Paper
+//! C. Kim, J. Huh. "Fairness-oriented OS Scheduling Support for Multicore Systems." ICS 2016;
+//! "Implementation on Linux Kernel" of its slides: rounds, swaps, 30 ms, 2 s.
+//! # Model
+//! N_f fast and N_s slow cores; threads, here VCPUs, that run, block and wake as they like, with
+//! jobs or without. A VCPU may have a reservation (C, T), with C meant as time on a class of cores,
+//! or none.
+//! # How it works
+//! *Guarantee.* A VCPU with a reservation has a home core, packed at admission, and is a sporadic
+//! server there, in rate-monotonic order (`guarantee.rs`). While it has budget and something to run
+//! it stands at home, in the foreground.
+//!
+//! *Surplus.* Each core has a seat for surplus time, in the background, so that it runs while
+//! nobody on a budget does (`seats.rs`). Its owner keeps it over short sleeps and while it runs on
+//! its budget at home; a guest has it meanwhile. Idle seats are taken at once by those who wait,
+//! and idle fast ones, a millisecond later, by those on slow cores.
+//!
+//! *Rounds.* What a VCPU receives on each class, on budget or not, is held against its shares of
+//! what all receive (`rounds.rs`). At a *look*, with all meters read, whoever is ahead on its
+//! class changes places with whoever is behind there, where their leads differ by a good part of a
+//! round. The next look is when the next pair will be so far apart, at the present rates; after a
+//! round at the latest; never, until something changes, where no pair will.
+//!
+//! *Updates.* Every 2 s the speedups are estimated anew (`estimate.rs`) and the rule says the
+//! shares of all who were runnable meanwhile. When VCPUs come, go, or wake that were left out, it
+//! says them anew with the speedups as known. A VCPU that demands a core has its share of all cores
+//! there.
+//! # Invariants
+//! Every VCPU stands on exactly one core's line: at home while it sleeps or has budget, where it
+//! sits, or where it was last while it waits. One owner and one guest a seat, one seat an owner. No
+//! core idles while an unpinned runnable VCPU without budget waits. The leads of all VCPUs on a
+//! class sum to zero; with steady shares of threads that are always runnable, none exceeds a round.
+//! Chunks of a server sum to C; only foreground service is charged.
+//! # Where we differ from the paper
+//! It knows no reservations. Leads are counted in time, not in rounds of f * 30 ms, which are short
+//! for small f, and threads change places at 4/5 of a round. Counters are not set to zero at an
+//! update: what a thread is ahead stays with it, so that the error is a round over a whole run, not
+//! in every 2 s. Sleepers wake with the lead that they had, at most two rounds: there is no credit
+//! for sleep. A thread that wakes stands before the one who sits on its core until the next
+//! decision, so that machines which see a wake only when it is switched in see it at once. I/O
+//! VCPUs are sporadic servers like others here, though admitted with what PIBS servers may consume.
 
+mod estimate;
+mod guarantee;
 pub(crate) mod max_fair;
 pub(crate) mod max_perf;
 pub(crate) mod min_fair;
+mod rounds;
+mod seats;
 mod shares;
 pub(crate) mod similar_min_fair;
+mod thread;
 
+use crate::parts::leavers::Leavers;
+use crate::parts::priority::ADMISSION;
+use crate::parts::table::Table;
 use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
-use maracas_core::System;
+use estimate::Side;
 use maracas_core::admission::Verdict;
-use maracas_core::contract::{Claims, Needs, Policy};
-use maracas_core::params::{ParamSpec, Params};
+use maracas_core::contract::{Claims, Figure, Grant, Mark, Needs};
+use maracas_core::params::{Kind, ParamSpec, Params};
+use maracas_core::{CoreId, Duration, Event, Instant, Plan, Policy, System, VcpuId};
+use seats::{Seats, Threads};
 use shares::{Places, Speedup};
+use thread::Thread;
+
+const ROUND: ParamSpec = ParamSpec {
+    name: "round",
+    kind: Kind::Time("30ms"),
+    help: "how far a thread may be ahead of its share of the fast or the slow cores, or behind it \
+           (Kim and Huh 2016, slides: rounds of 30 ms)",
+};
+const UPDATE: ParamSpec = ParamSpec {
+    name: "update",
+    kind: Kind::Time("2s"),
+    help: "how often speedups are estimated and shares computed anew (Kim and Huh 2016, slides: \
+           2 s); at least two rounds, one on each class",
+};
+
+/// What all four take; some take more.
+pub(crate) const PARAMS: &[ParamSpec] = &[ROUND, UPDATE, ADMISSION];
 
 /// What all four need.
 pub(crate) const NEEDS: Needs =
     Needs { budgets: false, progress: true, classes: 2, ..Needs::BUDGETS };
 
+/// A VCPU on a budget waits at home for those before it there, though another core be idle.
 pub(crate) const CLAIMS: Claims =
     Claims { partitioned: false, work_conserving: false, no_miss_when_admitted: false };
-
-/// What all four take.
-pub(crate) const PARAMS: &[ParamSpec] = &[];
 
 /// A rule: the share of fast cores of every thread, by the speedups as far as they are known.
 pub(crate) type Rule = fn(Places, &[Option<Speedup>], &Params) -> Vec<u64>;
 
-pub(crate) fn admit(system: &System, _params: &Params) -> Verdict {
-    let classes = system.classes.len();
-    let objections = alloc::vec![alloc::format!("not built yet ({classes} classes)")];
+pub(crate) fn admit(system: &System, params: &Params) -> Verdict {
+    let objections = objections(system, params);
+    if objections.is_empty() {
+        return guarantee::placed(system, params).1;
+    }
     Verdict { objections, ..Verdict::default() }
+}
+
+fn objections(system: &System, params: &Params) -> Vec<String> {
+    let mut objections = Vec::new();
+    let (round, update) = (params.time(&ROUND), params.time(&UPDATE));
+    let round = round.unwrap_or_default();
+    if round.is_zero() {
+        objections.push("round is 0; give a time above 0, such as \"30ms\"".into());
+    } else if update.is_none_or(|update| update < round * 2) {
+        let update = update.unwrap_or_default();
+        let least = round * 2;
+        objections.push(format!(
+            "update is {update}, less than two rounds of {round}; give {least} or more"
+        ));
+    }
+    let kinds = kinds(system);
+    if kinds.len() != 2 {
+        let kinds: Vec<String> =
+            kinds.iter().map(|(class, n)| format!("{n} of class {class}")).collect();
+        objections.push(format!(
+            "it schedules cores of two classes, and these are {}; give the platform two classes \
+             of cores, or use maracas",
+            kinds.join(" and ")
+        ));
+    }
+    objections
+}
+
+/// The classes that have cores, the fastest first, and how many.
+fn kinds(system: &System) -> Vec<(u8, usize)> {
+    let count = |class: u8| system.cores.iter().filter(|core| core.class == class).count();
+    let kinds = (0..=u8::MAX).map(|class| (class, count(class)));
+    kinds.filter(|(_, cores)| *cores > 0).collect()
+}
+
+/// The class of each core, as fairness sees it.
+fn sides(system: &System) -> Vec<Side> {
+    let fastest = system.cores.iter().map(|core| core.class).min();
+    let side = |class| if Some(class) == fastest { Side::Fast } else { Side::Slow };
+    system.cores.iter().map(|core| side(core.class)).collect()
 }
 
 pub(crate) fn build(
@@ -38,8 +151,233 @@ pub(crate) fn build(
     params: &Params,
     rule: Rule,
 ) -> Result<Box<dyn Policy>, Verdict> {
-    let shares = rule(Places::new(1, 1, 1), &[Some(Speedup { fast: 2, slow: 1 })], params);
-    let mut verdict = admit(system, params);
-    verdict.objections.push(alloc::format!("{shares:?}"));
-    Err(verdict)
+    let objections = objections(system, params);
+    if !objections.is_empty() {
+        return Err(Verdict { objections, ..Verdict::default() });
+    }
+    let (table, verdict) = guarantee::placed(system, params);
+    if !verdict.accepted() {
+        return Err(verdict);
+    }
+    let time = |spec| params.time(spec).unwrap_or_default() * system.ticks_per_ns;
+    let (round, update) = (time(&ROUND), time(&UPDATE));
+    let mut policy = Uneven {
+        rule,
+        params: params.clone(),
+        round,
+        update,
+        table,
+        leavers: Leavers::default(),
+        threads: Threads::new(),
+        seats: Seats::new(&sides(system), round),
+        look: Instant::ZERO,
+        next_update: Instant::ZERO + update,
+        is_stale: true,
+        is_unsettled: true,
+        updates: 0,
+        drafts: system.cores.iter().map(|_| Draft::default()).collect(),
+    };
+    for vcpu in &system.vcpus {
+        policy.enter(vcpu, Instant::ZERO);
+    }
+    Ok(Box::new(policy))
 }
+
+/// The scheduler behind all four policies.
+struct Uneven {
+    rule: Rule,
+    params: Params,
+    round: Duration,
+    update: Duration,
+    table: Table,
+    leavers: Leavers,
+    threads: Threads,
+    seats: Seats,
+    /// When leads are settled next.
+    look: Instant,
+    next_update: Instant,
+    /// Whether somebody is there who has no shares, or somebody gone who had.
+    is_stale: bool,
+    /// Whether something happened since the last look that may change who sits where.
+    is_unsettled: bool,
+    updates: u64,
+    /// Room for the lines being made, by core.
+    drafts: Vec<Draft>,
+}
+
+/// One core's line being made.
+#[derive(Clone, Default, Debug)]
+struct Draft {
+    foreground: Vec<((Duration, VcpuId), Grant)>,
+    background: Vec<((Rank, i64, VcpuId), Grant)>,
+}
+
+/// The order of a core's background.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Rank {
+    /// As far as is known, it has nothing to run.
+    Sleeps,
+    /// It has the seat.
+    Sits,
+    /// It runs if all before it block, until the next decision.
+    Waits,
+    /// It has budget left.
+    InBudget,
+}
+
+impl Policy for Uneven {
+    fn on_event(&mut self, at: Instant, event: &Event) {
+        match event {
+            Event::Ran(stint) => {
+                let side = self.seats.side(stint.core);
+                self.with(stint.vcpu, |thread| thread.ran(stint, side));
+            }
+            Event::Released(job) => self.with(job.id.vcpu, |thread| thread.release(job)),
+            Event::Completed(id) => self.with(id.vcpu, |thread| thread.complete(*id)),
+            // An inexact wake comes with the later instant of the switch: budgets then come back
+            // later, never earlier.
+            Event::Woke { vcpu, .. } => self.with(*vcpu, |thread| thread.wake(at)),
+            Event::Arrived(vcpu) => self.arrive(vcpu, at),
+            Event::Changed(vcpu) => self.change(vcpu, at),
+            Event::Left(vcpu) => self.leave(*vcpu, at),
+            Event::AllowanceSpent { .. }
+            | Event::Sampled(_)
+            | Event::ErrandDone(_)
+            | Event::Failed { .. } => {}
+        }
+    }
+
+    fn plan(&mut self, now: Instant, plan: &mut Plan) {
+        self.table.reply(plan);
+        let replenished = self.replenish(now);
+        self.is_unsettled |= self.seats.fill(&mut self.threads, now);
+        let mut ascent = self.seats.ascend(&mut self.threads, now);
+        if self.is_unsettled {
+            // Budgets and sleepers change who is ahead of whom within a round; who waits may be
+            // behind already.
+            let looks = if self.seats.has_waiting(&self.threads) { 8 } else { 1 };
+            let wait = Duration::from_ticks((self.round.ticks() / looks).max(1));
+            self.look = self.look.min(now.saturating_add(wait));
+        }
+        if self.is_stale || self.look <= now {
+            self.look(now);
+            ascent = self.seats.ascend(&mut self.threads, now);
+        }
+        self.stand(now, plan);
+        plan.wake = replenished.min(self.look).min(ascent);
+        plan.wake_metered = plan.wake == self.look;
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let figure = |name, vcpu, value| Figure { name, core: None, vcpu, value };
+        let of_thread = |thread: &Thread| {
+            let speedup = thread.estimator.speedup().map(Speedup::milli);
+            let speedup = speedup.map(|milli| figure("speedup milli", Some(thread.id), milli));
+            let share = u128::from(thread.account.share(Side::Fast)) * 1_000_000;
+            let whole = u128::from(thread.account.whole().max(1));
+            let share = figure("fast share ppm", Some(thread.id), (share / whole) as u64);
+            speedup.into_iter().chain([share])
+        };
+        let all = [figure("swaps", None, self.seats.swaps), figure("updates", None, self.updates)];
+        self.threads.values().flat_map(of_thread).chain(all).collect()
+    }
+}
+
+impl Uneven {
+    fn with(&mut self, vcpu: VcpuId, act: impl FnOnce(&mut Thread)) {
+        let Some(thread) = self.threads.get_mut(&vcpu) else { return };
+        let (was_runnable, was_out) = (thread.runnable(), thread.account.is_left_out());
+        act(thread);
+        self.is_unsettled |= thread.runnable() != was_runnable;
+        self.is_stale |= was_out && !thread.account.is_left_out();
+    }
+
+    /// Settles the leads, computes shares anew where that is due, and lets threads change places.
+    fn look(&mut self, now: Instant) {
+        let mut accounts: Vec<_> = self.threads.values_mut().map(|it| &mut it.account).collect();
+        // Two rounds: more than anybody is ahead of steady shares, and soon made good.
+        rounds::settle(&mut accounts, now, self.round * 2);
+        if self.next_update <= now {
+            for thread in self.threads.values_mut() {
+                thread.estimator.close_interval();
+                thread.account.close_interval();
+            }
+            self.updates += 1;
+            let late = now.saturating_since(self.next_update).ticks() / self.update.ticks();
+            self.next_update += self.update * (late + 1);
+            self.is_stale = true;
+        }
+        if core::mem::take(&mut self.is_stale) {
+            self.share();
+        }
+        let next = self.seats.balance(&mut self.threads, now);
+        self.look = next.min(self.next_update);
+        self.is_unsettled = false;
+    }
+
+    /// Asks the rule for the shares of all who take part.
+    fn share(&mut self) {
+        let takes_part = |thread: &&Thread| !thread.account.is_left_out();
+        let threads: Vec<&Thread> = self.threads.values().filter(takes_part).collect();
+        let (fast, slow) = (self.seats.count(Side::Fast), self.seats.count(Side::Slow));
+        let places = Places::new(threads.len(), fast, slow).sampling(self.round, self.update);
+        let speedups: Vec<_> = threads.iter().map(|thread| thread.estimator.speedup()).collect();
+        let shares = (self.rule)(places, &speedups, &self.params);
+        let seats = &self.seats;
+        let sharing = self.threads.values_mut().filter(|thread| !thread.account.is_left_out());
+        for (thread, fast) in sharing.zip(shares) {
+            // Who demands a core has its share of the cores there, whatever the rule says.
+            let fast = match thread.pinned.map(|core| seats.side(core)) {
+                Some(Side::Fast) => places.each(),
+                Some(Side::Slow) => 0,
+                None => fast,
+            };
+            thread.account.set_shares(fast, places.each() - fast, places.whole());
+        }
+    }
+
+    /// Writes the line of every core.
+    fn stand(&mut self, now: Instant, plan: &mut Plan) {
+        for draft in &mut self.drafts {
+            draft.foreground.clear();
+            draft.background.clear();
+        }
+        for thread in self.threads.values() {
+            let core = thread.place;
+            let draft = &mut self.drafts[core.0 as usize];
+            let at_home = thread.guarantee.as_ref().filter(|it| it.home == core);
+            if let Some((guarantee, grant)) = at_home.zip(thread.budget_grant(now)) {
+                draft.foreground.push((guarantee.urgency, grant));
+            }
+            let rank = match (thread.runnable(), thread.in_budget) {
+                (false, _) => Rank::Sleeps,
+                (true, true) => Rank::InBudget,
+                (true, false) if self.seats.has(core, thread.id) => Rank::Sits,
+                (true, false) => Rank::Waits,
+            };
+            let lead =
+                if rank == Rank::Waits { thread.account.lead(self.seats.side(core)) } else { 0 };
+            let grant = Grant::new(thread.id, Mark::NEVER);
+            draft.background.push(((rank, lead, thread.id), grant));
+        }
+        for (core, draft) in (0..).map(CoreId).zip(&mut self.drafts) {
+            draft.foreground.sort_unstable_by_key(|(key, _)| *key);
+            draft.background.sort_unstable_by_key(|(key, _)| *key);
+            let foreground = draft.foreground.iter().map(|(_, grant)| *grant);
+            if !plan.line(core).foreground.iter().copied().eq(foreground.clone()) {
+                let line = &mut plan.line_mut(core).foreground;
+                line.clear();
+                line.extend(foreground);
+            }
+            let background = draft.background.iter().map(|(_, grant)| *grant);
+            if !plan.line(core).background.iter().copied().eq(background.clone()) {
+                let line = &mut plan.line_mut(core).background;
+                line.clear();
+                line.extend(background);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,12 +1,12 @@
 //! REBALANCE and FIND_HOST_CPU as it uses it (MARACAS, Algorithm 2): whom to move from a core, and
 //! where to, decided on what the cores hold.
 
-use crate::maracas::Leaver;
 use crate::maracas::place::{Load, Spv};
 use crate::maracas::vcpu::State;
 use crate::parts::bounds;
 use crate::parts::exact::Exact;
 use crate::parts::jobs::ByVcpu;
+use crate::parts::leavers::Leaver;
 use crate::parts::priority;
 use crate::parts::table::Table;
 use alloc::vec::Vec;
@@ -36,7 +36,7 @@ pub(in crate::maracas) fn counted<'a>(
 ) -> impl Iterator<Item = &'a Vcpu> {
     table.on(core).iter().filter(|vcpu| {
         !priority::carries_errands(vcpu.role)
-            && states.get(vcpu.id).is_some_and(|state| state.runnable)
+            && states.get(vcpu.id).is_some_and(|state| state.runnable())
     })
 }
 

@@ -34,8 +34,9 @@ impl Cores {
         let mut states = ByVcpu::default();
         for (core, vcpu) in vcpus {
             table.change(vcpu);
-            let state = State::new(vcpu, CoreId(*core), Instant::ZERO);
-            states.insert(vcpu.id, State { runnable: true, ..state });
+            let mut state = State::new(vcpu, CoreId(*core), Instant::ZERO);
+            state.wake(Instant::ZERO, None);
+            states.insert(vcpu.id, state);
         }
         let mut cores = Self { table, states, loads: Vec::new() };
         cores.sum_up();
@@ -105,7 +106,7 @@ fn vector_of_g3() {
     assert_eq!(cores.rebalance(0, 1), [(0, 3)]);
     // Sleepers do not count in SPV, but in the test.
     let mut cores = vector();
-    cores.states.get_mut(VcpuId(6)).unwrap().runnable = false;
+    assert!(cores.states.get_mut(VcpuId(6)).unwrap().block(Instant::ZERO));
     cores.sum_up();
     assert_eq!(cores.spvs()[2], Spv::Infinite);
     assert_eq!(cores.rebalance(0, 1), [(0, 2)]);
