@@ -5,6 +5,7 @@
 mod agreement;
 mod exact;
 mod limits;
+mod needs;
 
 use crate::failure::{Failure, did_you_mean};
 use maracas_core::admission::Verdict;
@@ -156,13 +157,16 @@ impl Case {
             notes: Vec::new(),
             scenario: Some(scenario),
         };
+        case.refuse_unmet_needs()?;
         case.judge()?;
+        case.notes = case.of_classes();
         match machine {
             Machine::Sim => {
                 case.refuse_impossible_devices()?;
                 case.refuse_disagreement()?;
                 let assumed = case.scenario.iter().flat_map(|it| it.assumptions.clone());
-                case.notes = assumed.chain(case.of_memory()).chain(case.unkept()).collect();
+                let more: Vec<_> = assumed.chain(case.of_memory()).chain(case.unkept()).collect();
+                case.notes.extend(more);
             }
             Machine::Live => {
                 case.refuse_what_is_simulated_only()?;
@@ -213,6 +217,7 @@ impl Case {
             set: overrides.set.iter().map(|(name, _)| name.clone()).collect(),
             notes: set.notes.clone(),
         };
+        case.refuse_unmet_needs()?;
         case.judge()?;
         case.take_finer_ticks(&set);
         case.notes.extend(case.of_memory());
@@ -366,13 +371,13 @@ fn system(scenario: &Scenario, machine: Machine, cores: Option<usize>) -> Result
             let host = host_cores()?;
             let count = asked.unwrap_or(host);
             if count > host {
-                return Err(Failure::about(
-                    &scenario.file,
-                    format_args!(
-                        "{count} cores are asked for and this host has {host}; lower \
-                                  `cores` or leave it out"
-                    ),
-                ));
+                let way_out = if scenario.platform.classes.is_empty() {
+                    "lower `cores` or leave it out"
+                } else {
+                    "give its classes fewer, or simulate it with `maracas sim`"
+                };
+                let why = format!("{count} cores are asked for and this host has {host}");
+                return Err(Failure::about(&scenario.file, format!("{why}; {way_out}")));
             }
             count
         }
@@ -380,6 +385,7 @@ fn system(scenario: &Scenario, machine: Machine, cores: Option<usize>) -> Result
     let mut system = scenario.system(count).map_err(Failure::new)?;
     if machine == Machine::Live {
         system.capacity = Rate::new(LIVE_CAPACITY.0, LIVE_CAPACITY.1);
+        crate::live::look_at_host(&mut system)?;
     }
     Ok(system)
 }

@@ -4,7 +4,7 @@ use crate::case::Case;
 use crate::failure::{Answer, Failure, Outcome};
 use crate::output::{self, Paint, paint};
 use maracas_core::admission::{CoreVerdict, Measure, NotAdmitted, Ppb, TestResult, Verdict};
-use maracas_core::{Duration, Rate, Vcpu, VcpuId};
+use maracas_core::{CoreId, Duration, Rate, Vcpu, VcpuId};
 use serde_json::{Value, json};
 
 /// Below these the host's own error of 10 to 20 us is a great part of what is promised
@@ -14,7 +14,10 @@ const LEAST: (Duration, Duration) = (Duration::from_micros(200), Duration::from_
 /// Says of reservations that are too fine for a live machine to keep well.
 pub(crate) fn note_fine_reservations(case: &Case) {
     let (budget, period) = LEAST;
-    let fine = |vcpu: &&Vcpu| vcpu.reservation.budget < budget || vcpu.reservation.period < period;
+    let fine = |vcpu: &&Vcpu| {
+        let r = &vcpu.reservation;
+        !r.is_none() && (r.budget < budget || r.period < period)
+    };
     let names: Vec<_> =
         case.system.vcpus.iter().filter(fine).map(|vcpu| case.name(vcpu.id)).collect();
     if !names.is_empty() {
@@ -78,11 +81,16 @@ pub(crate) fn text(case: &Case, verdict: &Verdict) -> String {
     for (vcpu, why) in &verdict.refused {
         text += &refused_text(case, *vcpu, why);
     }
+    let surplus = best_effort(case);
+    if !surplus.is_empty() {
+        let names = surplus.join(", ");
+        text += &format!("  no budget, so that nothing is promised: {names}\n");
+    }
     for vcpu in later(case) {
         text += &format!("  {vcpu} arrives later and is judged then\n");
     }
     for objection in &verdict.objections {
-        text += &format!("  {}\n", paint(Paint::Bad, objection));
+        text += &format!("  {}\n", paint(Paint::Bad, &named(case, objection)));
     }
     let last = if verdict.accepted() {
         paint(Paint::Good, "admitted")
@@ -99,6 +107,12 @@ fn later(case: &Case) -> Vec<String> {
     ids.filter(|id| !there(id)).map(|id| case.name(id)).collect()
 }
 
+/// Names of the VCPUs without a reservation that are there at the start.
+fn best_effort(case: &Case) -> Vec<String> {
+    let none = case.start.vcpus.iter().filter(|vcpu| vcpu.reservation.is_none());
+    none.map(|vcpu| case.name(vcpu.id)).collect()
+}
+
 fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
@@ -111,12 +125,7 @@ fn core_text(case: &Case, core: &CoreVerdict, indent: &str) -> String {
     }
     for &vcpu in &core.vcpus {
         text += &match case.start.vcpus.iter().find(|spec| spec.id == vcpu) {
-            Some(spec) => {
-                let reservation = spec.reservation;
-                let [budget, period] =
-                    [reservation.budget, reservation.period].map(|time| case.in_nanos(time));
-                format!(" {} ({budget} every {period})", case.name(vcpu))
-            }
+            Some(spec) => format!(" {} ({})", case.name(vcpu), promise(case, spec, core.core)),
             None => format!(" {}", case.name(vcpu)),
         };
     }
@@ -126,6 +135,51 @@ fn core_text(case: &Case, core: &CoreVerdict, indent: &str) -> String {
     }
     text
 }
+
+/// What a VCPU is promised: `2ms every 10ms`, on a class of cores where it names one, and what that
+/// is on `core` where the policy counts it so.
+fn promise(case: &Case, vcpu: &Vcpu, core: Option<CoreId>) -> String {
+    let reservation = &vcpu.reservation;
+    if reservation.is_none() {
+        return "no budget".into();
+    }
+    let [budget, period] = [reservation.budget, reservation.period].map(|it| case.in_nanos(it));
+    let classes = case.scenario.as_ref().map_or(&[][..], |it| &it.platform.classes);
+    let class = vcpu.class.and_then(|class| classes.get(usize::from(class)));
+    let class = class.map_or(String::new(), |class| format!(" on {}", class.name));
+    let here = core.and_then(|core| owed_here(case, vcpu, core));
+    let here = here.map_or(String::new(), |here| format!(": {} here", shown(case.in_nanos(here))));
+    format!("{budget} every {period}{class}{here}")
+}
+
+/// What `vcpu` is owed on `core` where that is of a slower class than the one on which its budget
+/// is meant, and the policy looks at classes (docs/scenario.md).
+fn owed_here(case: &Case, vcpu: &Vcpu, core: CoreId) -> Option<Duration> {
+    let speed = |class: u8| Some(case.system.classes.get(usize::from(class))?.speed_milli);
+    let here = speed(case.system.cores.get(usize::from(core.0))?.class)?;
+    let meant = vcpu.class.filter(|_| case.entry.needs.classes > 0).and_then(speed)?;
+    let budget = u128::from(vcpu.reservation.budget.ticks());
+    let owed = (budget * u128::from(meant)).div_ceil(u128::from(here.max(1)));
+    (here < meant).then(|| Duration::from_ticks(u64::try_from(owed).unwrap_or(u64::MAX)))
+}
+
+/// What a policy says, which knows VCPUs by number, with their names.
+pub(crate) fn named(case: &Case, said: &str) -> String {
+    let (mut text, mut rest) = (String::new(), said);
+    while let Some(at) = rest.find(VCPU) {
+        let (before, after) = (&rest[..at], &rest[at + VCPU.len()..]);
+        let end = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+        let (digits, behind) = after.split_at(end);
+        let name = digits.parse().map(|id| case.name(VcpuId(id)));
+        text += before;
+        text += &name.unwrap_or_else(|_| format!("{VCPU}{digits}"));
+        rest = behind;
+    }
+    text + rest
+}
+
+/// How the number of a VCPU begins.
+const VCPU: &str = "vcpu";
 
 /// So many response times stand in one line; of more, each has its own.
 const IN_A_LINE: usize = 8;
@@ -168,7 +222,7 @@ fn shown(duration: Duration) -> String {
 
 fn refused_text(case: &Case, vcpu: VcpuId, why: &NotAdmitted) -> String {
     let heading = paint(Paint::Bad, &format!("{} is refused", case.name(vcpu)));
-    let mut text = format!("  {heading}: {}\n", why.reason);
+    let mut text = format!("  {heading}: {}\n", named(case, &why.reason));
     if let Some(closest) = &why.closest {
         text += "    closest, with it added:\n";
         text += &core_text(case, closest, "    ");
@@ -184,7 +238,7 @@ pub(crate) fn to_json(case: &Case, verdict: &Verdict) -> Value {
         .map(|(vcpu, why)| {
             json!({
                 "vcpu": case.name(*vcpu),
-                "reason": why.reason,
+                "reason": named(case, &why.reason),
                 "closest": why.closest.as_ref().map(|core| core_json(case, core)),
             })
         })
@@ -200,7 +254,8 @@ pub(crate) fn to_json(case: &Case, verdict: &Verdict) -> Value {
         "by_core": verdict.cores.iter().map(|core| core_json(case, core)).collect::<Vec<_>>(),
         "refused": refused,
         "later": later(case),
-        "objections": verdict.objections,
+        "without_budget": best_effort(case),
+        "objections": verdict.objections.iter().map(|it| named(case, it)).collect::<Vec<_>>(),
         "notes": case.assumptions(),
     })
 }

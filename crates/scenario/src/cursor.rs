@@ -106,7 +106,9 @@ impl<'a> Table<'a> {
         keys: &'static Keys,
     ) -> Result<Vec<Table<'a>>, Error> {
         let Some(field) = self.get(key) else { return Ok(Vec::new()) };
-        let way_out = format!("write [[{key}]], with two brackets, before each");
+        let head = Some(keys.table).filter(|table| table.starts_with("[["));
+        let head = head.map_or(format!("[[{key}]]"), str::to_owned);
+        let way_out = format!("write {head}, with two brackets, before each");
         let DeValue::Array(elements) = field.value.get_ref() else {
             return Err(field.source.error(
                 field.key_at,

@@ -23,7 +23,9 @@ pub static ROOT: Keys = closed(
 );
 /// `[platform]`
 pub static PLATFORM: Keys =
-    closed("[platform]", &["cores", "preset", "mhz", "colors", "ways", "dram", "cache"]);
+    closed("[platform]", &["cores", "preset", "class", "mhz", "colors", "ways", "dram", "cache"]);
+/// `[[platform.class]]`
+pub static CLASS: Keys = closed("[[platform.class]]", &["name", "cores", "speed"]);
 /// `[platform.dram]`
 pub static DRAM: Keys = closed(
     "[platform.dram]",
@@ -85,6 +87,8 @@ pub static VCPU: Keys = closed(
         "weight",
         "bandwidth",
         "criticality",
+        "class",
+        "speedup",
         "kind",
         "jobs",
         "offset",
@@ -108,11 +112,14 @@ pub static PROGRAM: Keys = closed(
         "weight",
         "bandwidth",
         "criticality",
+        "class",
+        "speedup",
         "kind",
         "jobs",
         "offset",
         "workload",
         "memory",
+        "pace",
         "threads",
         "start",
         "stop",
@@ -171,6 +178,11 @@ pub static PHASE: Keys = closed(
     ],
 );
 
+/// `pace` of a program, or a phase of it: every other key is a class of cores.
+pub static PACE: Keys = Keys { table: "`pace`", keys: &["work"], open: true };
+/// A data file of paces: every key is a platform known by name.
+pub(crate) static PACES: Keys = Keys { table: "the paces", keys: &[], open: true };
+
 /// The top of a file for `maracas memory`.
 pub static MIX: Keys = closed("the mix", &["platform", "requestor"]);
 /// `[[requestor]]` of such a file.
@@ -178,7 +190,7 @@ pub static REQUESTOR: Keys =
     closed("[[requestor]]", &["pattern", "think", "outstanding", "writebacks"]);
 
 /// All tables of a scenario, for tests and documents.
-pub static TABLES: [&Keys; 15] = [
-    &ROOT, &PLATFORM, &DRAM, &CACHE, &POLICY, &RUN, &OVERHEADS, &DEVICE, &VCPU, &PROGRAM, &ENV,
-    &COST, &WORKLOAD, &MEMORY, &PHASE,
+pub static TABLES: [&Keys; 17] = [
+    &ROOT, &PLATFORM, &CLASS, &DRAM, &CACHE, &POLICY, &RUN, &OVERHEADS, &DEVICE, &VCPU, &PROGRAM,
+    &ENV, &COST, &WORKLOAD, &MEMORY, &PHASE, &PACE,
 ];

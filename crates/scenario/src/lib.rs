@@ -30,6 +30,6 @@ pub mod taskset;
 
 pub use error::{Error, Location};
 pub use scenario::{
-    Command, Output, Overheads, Platform, PlatformMemory, PolicySpec, ProgramSpec, Run, Scenario,
-    VcpuSpec,
+    ClassSpec, Command, Output, Overheads, Platform, PlatformMemory, PolicySpec, ProgramSpec, Run,
+    Scenario, VcpuSpec,
 };

@@ -1,6 +1,8 @@
 //! From the text of a scenario file to a checked [`Scenario`].
 
+mod classes;
 pub(crate) mod memory;
+pub(crate) mod pace;
 pub(crate) mod platform;
 mod program;
 mod vcpu;

@@ -40,6 +40,9 @@ pub struct Scenario {
 pub struct Platform {
     /// Cores that the scenario manages; `None` = those of the machine at hand.
     pub cores: Option<usize>,
+    /// The name by which it is known, where the scenario named one; what else stands in
+    /// `[platform]` may differ from that.
+    pub preset: Option<&'static str>,
     /// The classes of its cores, the fastest first; empty = all cores are equal.
     pub classes: Vec<ClassSpec>,
     /// Its memory; `None` = the scenario says nothing of memory, and every program runs at full
@@ -56,6 +59,13 @@ pub struct ClassSpec {
     pub cores: usize,
     /// Its speed, as [`maracas_core::Class::speed_milli`] says.
     pub speed_milli: u32,
+}
+
+impl ClassSpec {
+    /// Its speed as users write it: `0.25`.
+    pub fn speed(&self) -> f64 {
+        f64::from(self.speed_milli) / 1e3
+    }
 }
 
 /// The memory of a machine.
@@ -124,9 +134,9 @@ pub struct VcpuSpec {
     pub vcpu: Vcpu,
     /// Where its table begins.
     pub at: Location,
-    /// Where its budget stands.
+    /// Where its budget stands, or else its table.
     pub budget_at: Location,
-    /// Where its period stands.
+    /// Where its period stands, or else its table.
     pub period_at: Location,
     /// Where its pin stands, if it has one.
     pub core_at: Option<Location>,
@@ -134,6 +144,8 @@ pub struct VcpuSpec {
     pub colors_at: Option<Location>,
     /// Where its memory bandwidth is asked for, if it is.
     pub bandwidth_at: Option<Location>,
+    /// Where it says on which class of cores its budget is meant, if it does.
+    pub class_at: Option<Location>,
     /// Where its jobs are asked for, if they are.
     pub(crate) jobs_at: Option<Location>,
 }
@@ -223,10 +235,21 @@ impl Scenario {
     /// in it, those whose first program starts later too.
     ///
     /// # Errors
-    /// Where `cores` is 0 or above [`MAX_CORES`], or a VCPU is pinned to a core beyond them.
+    /// Where `cores` is 0 or above [`MAX_CORES`] or not the sum of the classes, or a VCPU is pinned
+    /// to a core beyond them.
     pub fn system(&self, cores: usize) -> Result<System, Error> {
         if !(1..=MAX_CORES).contains(&cores) {
             let message = format!("{cores} cores cannot be managed; from 1 to {MAX_CORES} may be");
+            return Err(Error::new(&self.file, self.places.cores, message));
+        }
+        let classes = self.platform.classes.iter().map(|class| (class.cores, class.speed_milli));
+        let classes: Vec<_> = classes.collect();
+        let classed: usize = classes.iter().map(|(cores, _)| cores).sum();
+        if !classes.is_empty() && classed != cores {
+            let message = format!(
+                "the classes of [platform] have {classed} cores and {cores} are to be managed; \
+                 make these the same"
+            );
             return Err(Error::new(&self.file, self.places.cores, message));
         }
         for spec in &self.vcpus {
@@ -236,17 +259,7 @@ impl Scenario {
         }
         let vcpus = self.vcpus.iter().map(|spec| spec.vcpu.clone()).collect();
         let mut system = System::new(cores, vcpus);
-        let classes = self.platform.classes.iter().map(|class| (class.cores, class.speed_milli));
-        let classes: Vec<_> = classes.collect();
-        let classed: usize = classes.iter().map(|(cores, _)| cores).sum();
         if !classes.is_empty() {
-            if classed != cores {
-                let message = format!(
-                    "the classes of [platform] have {classed} cores and {cores} are to be managed; \
-                     make these the same"
-                );
-                return Err(Error::new(&self.file, self.places.cores, message));
-            }
             system = system.uneven(&classes);
         }
         if let Some(memory) = &self.platform.memory {

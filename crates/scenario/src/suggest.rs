@@ -108,7 +108,7 @@ impl Change {
             }
             Self::Cores { to, .. } => system.cores.resize(to, Default::default()),
             Self::AllBudgets { permille } => {
-                for vcpu in &mut system.vcpus {
+                for vcpu in system.vcpus.iter_mut().filter(|it| !it.reservation.is_none()) {
                     let budget = u128::from(vcpu.reservation.budget.ticks());
                     let less = (budget * u128::from(permille) / 1000).max(1) as u64;
                     vcpu.reservation.budget = Duration::from_ticks(less);
@@ -143,12 +143,16 @@ pub fn changes(system: &System, admits: &dyn Fn(&System) -> bool) -> Vec<Change>
     for vcpu in &system.vcpus {
         let unpin = vcpu.pinned.map(|from| Change::Unpin { vcpu: vcpu.id, from });
         found.extend(unpin.filter(&works));
+        if vcpu.reservation.is_none() {
+            continue;
+        }
         found.extend(smaller_budget(vcpu.id, vcpu.reservation.budget, &works));
         found.extend(longer_period(vcpu.id, vcpu.reservation.period, &works));
     }
     let from = system.cores.len();
-    // Where the cache is split, a core more would need a part of it, which nobody has named.
-    if system.cores.iter().all(|core| core.colors == 0) {
+    // Where the cache is split, a core more would need a part of it, which nobody has named; where
+    // cores are uneven, a class.
+    if system.is_even() && system.cores.iter().all(|core| core.colors == 0) {
         let cores = |to| Change::Cores { from, to: to as usize };
         found.extend(bisect(from as u64, MAX_CORES as u64, |to| works(&cores(to))).map(cores));
     }

@@ -21,6 +21,9 @@ const DRAM: &str = "version = 1\n[platform]\nmhz = 3300\n[platform.dram]\ntck = 
                     trcd = 9\ntrp = 9\ntras = 24\ntrfc = 174\ntrefi = 5200\ntwr = 10\ntwtr = 5\n\
                     cwl = 7\n";
 
+const TWO: &str = "version = 1\n[[platform.class]]\nname = \"fast\"\ncores = 1\nspeed = 1\n\
+                   [[platform.class]]\nname = \"slow\"\ncores = 2\nspeed = 0.5\n";
+
 /// An input as it stands in the table, the same written out, and what should be said.
 struct Case {
     written: String,
@@ -40,7 +43,7 @@ fn table(name: &str) -> (PathBuf, String, Vec<Case>) {
             let text = written.replace("@model\n", MODEL);
             let text = text.replace("@program\n", PROGRAM).replace("@busy\n", BUSY);
             let text = text.replace("@preset\n", PRESET).replace("@memory\n", MEMORY);
-            let text = text.replace("@dram\n", DRAM);
+            let text = text.replace("@dram\n", DRAM).replace("@two\n", TWO);
             let expected = expected.trim().to_owned();
             cases.push(Case { written: std::mem::take(&mut written), text, expected });
         } else if !(line.is_empty() && written.is_empty()) {
@@ -88,6 +91,11 @@ fn bad_scenarios_are_refused_with_their_own_sentence() {
 #[test]
 fn bad_memory_is_refused_with_its_own_sentence() {
     check("bad_memory.txt", 60, |text| Scenario::parse(text, "x").err());
+}
+
+#[test]
+fn bad_classes_and_paces_are_refused_with_their_own_sentence() {
+    check("bad_classes.txt", 50, |text| Scenario::parse(text, "x").err());
 }
 
 #[test]

@@ -121,7 +121,9 @@ fn the_schema_refuses_what_the_reader_refuses() {
         ("budget = \"2ms\"", "budget = \"2\""),
         ("budget = \"2ms\"", "budget = \"-2ms\""),
         ("budget = \"2ms\"", ""),
+        ("budget = \"2ms\"", "kind = \"io\""),
         ("budget = \"2ms\"", "budget = \"2ms\"\nvcpu = \"b\""),
+        ("budget = \"2ms\"", "budget = \"2ms\"\nspeedup = 0.9"),
         ("name = \"a\"", ""),
         ("name = \"a\"", "name = \"a/b\""),
         ("command = [\"true\"]", ""),
@@ -135,6 +137,10 @@ fn the_schema_refuses_what_the_reader_refuses() {
         ("version = 1", "version = 1\nplatform = { mhz = 3300 }"),
         ("version = 1", "version = 1\nplatform = { preset = \"p4080\", colors = [0] }"),
         ("version = 1", "version = 1\nplatform = { preset = \"p4080\", cache = { size = 6 } }"),
+        ("version = 1", "version = 1\nplatform = { class = [{ name = \"a\", cores = 1 }] }"),
+        ("command = [\"true\"]", "command = [\"true\"]\npace = \"mfc\""),
+        ("command = [\"true\"]", "command = [\"true\"]\npace = { fast = \"2T\" }"),
+        ("command = [\"true\"]", "command = [\"true\"]\npace = [{ fast = \"2G\" }]"),
         ("command = [\"true\"]", "command = [\"true\"]\nmemory = \"m_jmp\""),
         ("command = [\"true\"]", "command = [\"true\"]\nmemory = { pattern = \"zigzag\" }"),
         ("command = [\"true\"]", "command = [\"true\"]\ncriticality = \"some\""),
@@ -173,6 +179,7 @@ fn the_schema_has_the_keys_of_the_reader() {
     let platform = &schema["properties"]["platform"]["properties"];
     expect(&platform["dram"], &keys::DRAM);
     expect(&platform["cache"], &keys::CACHE);
+    expect(&schema["$defs"]["class"], &keys::CLASS);
     let names: Vec<_> = presets::platforms().collect();
     assert_eq!(platform["preset"]["enum"], Value::from(names));
     let definitions = &schema["$defs"];
@@ -182,6 +189,11 @@ fn the_schema_has_the_keys_of_the_reader() {
     let mut names: Vec<_> = presets::workloads().collect();
     names.sort_unstable();
     assert_eq!(definitions["memory"]["oneOf"][0]["enum"], Value::from(names));
+    let names: Vec<_> = presets::paces().collect();
+    let pace = &definitions["pace"]["oneOf"];
+    assert_eq!(pace[0]["enum"], Value::from(names));
+    expect(&pace[1], &keys::PACE);
+    expect(&definitions["pace_phase"], &keys::PACE);
     expect(&definitions["vcpu"], &keys::VCPU);
     expect(&definitions["program"], &keys::PROGRAM);
     expect(&definitions["program"]["properties"]["env"], &keys::ENV);
@@ -209,7 +221,7 @@ fn every_key_stands_in_the_reference() {
     for (kind, _) in &keys::WORKLOAD_KINDS {
         assert!(document.contains(&format!("`\"{kind}\"`")), "workload kind {kind}");
     }
-    for name in presets::platforms().chain(presets::workloads()) {
+    for name in presets::platforms().chain(presets::workloads()).chain(presets::paces()) {
         assert!(document.contains(&format!("`\"{name}\"`")), "{name}");
     }
 }

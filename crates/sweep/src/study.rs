@@ -252,6 +252,15 @@ fn contender(sweep: &Sweep, chosen: &Chosen) -> Result<Contender, Error> {
         let hint = maracas_policies::hint(&chosen.name);
         return Err(sweep.unknown_policy(chosen, names, hint).into());
     };
+    // Its every set would be refused, which is no answer to a question about schedulability.
+    if entry.needs.classes > 0 {
+        let (name, classes) = (entry.name, entry.needs.classes);
+        let line = format!(
+            "policy {name} works on cores of {classes} classes, and those of a sweep are all \
+             equal; take another policy, or a scenario"
+        );
+        return Err(sweep.at_policy(chosen, line).into());
+    }
     let params = chosen.params.clone();
     params
         .check(entry.params)

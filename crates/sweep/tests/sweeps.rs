@@ -227,6 +227,11 @@ fn what_cannot_be_run_is_named_with_its_place() {
             "\"memguard\"",
             "s.toml:14:8: unknown policy \"memguard\"; memguard goes around",
         ),
+        (
+            "\"p-edf\"",
+            "\"min-fair\"",
+            "s.toml:14:8: policy min-fair works on cores of 2 classes, and those of a sweep are",
+        ),
         ("\"shorter-period\"", "\"shortest\"", "s.toml:20:8: `ties` must be one of: index, "),
         ("ties =", "tie =", "s.toml:20:7: `tie` unknown parameter; this policy takes: ties"),
         ("per_core = 4", "count = 1", "s.toml:7:1: at 2 cores, 1 task, utilization 0.6: "),

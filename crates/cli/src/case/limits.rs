@@ -54,7 +54,7 @@ impl Case {
     }
 
     /// The user's VCPUs of which `asks` holds, in a row; `None` where there are none.
-    fn names_of(&self, asks: &dyn Fn(&Vcpu) -> bool) -> Option<String> {
+    pub(super) fn names_of(&self, asks: &dyn Fn(&Vcpu) -> bool) -> Option<String> {
         let first = self.first_carrier();
         let own = self.system.vcpus.iter().filter(|vcpu| vcpu.id < first && asks(vcpu));
         let names: Vec<_> = own.map(|vcpu| self.name(vcpu.id)).collect();
@@ -170,9 +170,13 @@ impl Case {
         })
     }
 
-    fn bad_policy(&self, why: &str) -> Failure {
+    /// What is wrong with the choice of the policy, at the place where it was made.
+    pub(super) fn bad_policy(&self, why: &str) -> Failure {
         match &self.scenario {
-            Some(scenario) => Failure::new(scenario.at_policy(why)),
+            Some(scenario) if scenario.policy.name == self.entry.name => {
+                Failure::new(scenario.at_policy(why))
+            }
+            Some(_) => Failure::about(&self.file, why),
             None => Failure::new(why),
         }
     }
@@ -188,7 +192,10 @@ impl Case {
         };
         let low = self.names_of(&|vcpu| vcpu.criticality == Criticality::Low);
         let low = low.map(|names| format!("the criticality of {names}"));
-        let aside: Vec<_> = [memory, devices, low].into_iter().flatten().collect();
+        let paced = scenario.programs.iter().filter(|program| program.pace.is_some());
+        let paced: Vec<_> = paced.map(|program| program.name.as_str()).collect();
+        let paces = (!paced.is_empty()).then(|| format!("the pace of {}", paced.join(", ")));
+        let aside: Vec<_> = [memory, devices, low, paces].into_iter().flatten().collect();
         (!aside.is_empty()).then(|| {
             let aside = aside.join(", ");
             format!("the live machine leaves aside what is for the simulator: {aside}")

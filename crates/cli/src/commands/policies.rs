@@ -54,12 +54,16 @@ fn explain(entry: &Entry) -> String {
         if set.is_empty() { "nothing".to_string() } else { set.join(", ") }
     };
     let needs = entry.needs;
+    let classes = format!("cores of {} classes", needs.classes);
     text += &format!(
         "  needs: {}\n",
         words(&[
+            (needs.budgets, "a budget for every VCPU"),
             (needs.jobs, "jobs whose ends are reported"),
             (needs.visible_wakes, "wakes seen when they happen"),
             (needs.counters, "memory counters"),
+            (needs.classes > 0, &classes),
+            (needs.progress, "progress counted in instructions or the programs' own units"),
         ])
     );
     let claims = entry.claims;

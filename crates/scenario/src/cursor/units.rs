@@ -13,10 +13,14 @@ const TIMES: Units =
     &[("ps", 1), ("ns", 1_000), ("us", 1_000_000), ("µs", 1_000_000), ("ms", 1_000_000_000)];
 /// Powers of 1024 alone: `MB` is said for either, and a wrong one shifts every cache by 5 %.
 const SIZES: Units = &[("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
+/// Events: powers of 1000, or none.
+const COUNTS: Units = &[("", 1), ("k", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];
 /// No access is farther apart than this; keeps sums of picoseconds within 64 bits.
 const LONGEST_PS: u64 = 1_000_000_000;
 /// No working set, cache or measured point is larger: 64 GiB.
 const MOST_BYTES: u64 = 64 << 30;
+/// No core retires more instructions in a second: a thousand in a nanosecond.
+const MOST_PER_SECOND: u64 = 1_000_000_000_000;
 /// No bus is faster: 10 TB/s.
 const MOST_BANDWIDTH: u64 = 10_000_000_000_000;
 
@@ -51,6 +55,17 @@ impl Field<'_> {
         }
     }
 
+    /// So many a second, above zero: a whole number, or text with a power of 1000.
+    pub(crate) fn per_second(&self) -> Result<u64, Error> {
+        if self.value().is_integer() {
+            return self.whole(1..=MOST_PER_SECOND);
+        }
+        if !self.value().is_str() {
+            return Err(self.mismatch("a whole number or a string, such as \"2.4G\""));
+        }
+        self.quantity(COUNTS, "2.4G", 1..=MOST_PER_SECOND, "1000G")
+    }
+
     fn quantity(
         &self,
         units: Units,
@@ -69,7 +84,8 @@ impl Field<'_> {
         }
         let split = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_');
         let (number, unit) = text.split_at(split.unwrap_or(text.len()));
-        let known = || units.iter().map(|(unit, _)| *unit).collect::<Vec<_>>().join(", ");
+        let words = || units.iter().map(|(unit, _)| *unit).filter(|unit| !unit.is_empty());
+        let known = || words().collect::<Vec<_>>().join(", ");
         let Some((_, scale)) = units.iter().find(|(known, _)| *known == unit.trim()) else {
             let what = if unit.is_empty() { "has no unit" } else { "has an unknown unit" };
             let line = format!("{key} {shown} {what}; use {}, such as \"{example}\"", known());

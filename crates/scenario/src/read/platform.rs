@@ -1,5 +1,6 @@
 //! `[platform]` with its memory, and `[[device]]`.
 
+use super::classes::classes;
 use super::memory::PATTERNS;
 use crate::cursor::{Field, Table};
 use crate::error::{Error, Source};
@@ -36,7 +37,8 @@ pub(crate) fn preset((name, text): &File) -> Result<Platform, Error> {
     let file = format!("platforms/{name}.toml");
     let source = Source { file: &file, text };
     let document = super::document(source)?;
-    read(&Table::new(source, document.get_ref(), 0, &keys::PLATFORM)?)
+    let platform = read(&Table::new(source, document.get_ref(), 0, &keys::PLATFORM)?)?;
+    Ok(Platform { preset: Some(name), ..platform })
 }
 
 fn read(table: &Table<'_>) -> Result<Platform, Error> {
@@ -47,13 +49,9 @@ fn read(table: &Table<'_>) -> Result<Platform, Error> {
         }
         None => Platform::default(),
     };
-    let cores = match table.get("cores") {
-        Some(field) => Some(field.whole(1..=MAX_CORES as u64)? as usize),
-        None => base.cores,
-    };
-    let memory = memory(table, base.memory)?;
-    let classes = base.classes;
-    Ok(Platform { cores, classes, memory: shared(table, cores, memory)? })
+    let (cores, classes) = classes(table, base.cores, base.classes)?;
+    let memory = shared(table, cores, memory(table, base.memory)?)?;
+    Ok(Platform { cores, preset: base.preset, classes, memory })
 }
 
 fn memory(

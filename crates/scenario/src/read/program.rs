@@ -1,6 +1,7 @@
 //! Programs: `[[program]]` tables.
 
 use super::memory::profile;
+use super::pace::pace;
 use super::vcpu::Names;
 use super::workload::workload;
 use crate::cursor::{Field, Table};
@@ -8,7 +9,7 @@ use crate::error::Error;
 use crate::keys;
 use crate::scenario::{Command, Output, Platform, ProgramSpec, Run, VcpuSpec};
 use maracas_core::memory::Profile;
-use maracas_core::{Arrival, Duration, Instant, VcpuId};
+use maracas_core::{Arrival, Duration, Instant, Pace, VcpuId};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -62,10 +63,18 @@ fn program(
 ) -> Result<ProgramSpec, Error> {
     let name = table.need("name", "\"camera\"")?;
     let vcpu = own_vcpu(table, names, &name)?;
-    let role = vcpus[vcpu.0 as usize].vcpu.role;
+    let payer = &vcpus[vcpu.0 as usize];
     let command = command(table)?;
-    let workload =
-        table.get("workload").map(|field| workload(&field, names, (vcpu, role))).transpose()?;
+    let workload = match table.get("workload") {
+        Some(field) => {
+            let workload = workload(&field, names, (vcpu, payer.vcpu.role))?;
+            if workload.has_jobs() && payer.vcpu.reservation.is_none() {
+                return Err(no_period(&field, payer));
+            }
+            Some(workload)
+        }
+        None => None,
+    };
     let name = name.text("\"camera\"")?;
     if command.is_none() && workload.is_none() {
         return Err(table.error(format!(
@@ -77,10 +86,36 @@ fn program(
     let (start, stop) = presence(table, run.duration)?;
     let at = table.source.location(table.at());
     let threads = threads as u32;
+    let pace = own_pace(table, platform)?;
     let memory = memory(table, platform)?;
     let name = name.into();
-    let pace = None;
     Ok(ProgramSpec { name, vcpu, command, workload, memory, pace, threads, start, stop, at })
+}
+
+/// Jobs come once a period, of which the VCPU has none.
+fn no_period(workload: &Field<'_>, payer: &VcpuSpec) -> Error {
+    workload.error(format!(
+        "such a workload works on jobs, one in every period, and {} has no period; add budget and \
+         period, or take kind = \"run-sleep\"",
+        payer.name
+    ))
+}
+
+fn own_pace(table: &Table<'_>, platform: &Platform) -> Result<Option<Pace>, Error> {
+    let Some(field) = table.get("pace") else { return Ok(None) };
+    if table.get("memory").is_some() {
+        return Err(field.key_error(
+            "a program has `memory` or a `pace`: with `memory`, that decides how much slower it \
+             is on a slower class; drop one of them",
+        ));
+    }
+    if platform.memory.is_some() {
+        return Err(field.key_error(
+            "[platform] has memory, and there `memory` decides how fast a program is on each \
+             class; write it in place of `pace`, or take a platform without memory",
+        ));
+    }
+    pace(&field, platform).map(Some)
 }
 
 fn memory(table: &Table<'_>, platform: &Platform) -> Result<Option<Profile>, Error> {

@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 const LONGEST_NAME: usize = 64;
 /// Colours are one bit each of a 64-bit word in [`maracas_core::contract::Errand::Move`].
 const MOST_COLORS: u64 = 64;
+/// In thousandths: no program gains more from a faster core.
+const MOST_SPEEDUP: u64 = 1_000_000;
 /// The range of `cpu.weight` of Linux control groups.
 const WEIGHTS: std::ops::RangeInclusive<u64> = 1..=10_000;
 
@@ -134,27 +136,29 @@ pub(super) fn vcpus(
     tables(root)?
         .into_iter()
         .filter(|(table, is_program)| !is_program || table.get("vcpu").is_none())
-        .map(|(table, is_program)| vcpu(&table, is_program, names, platform))
+        .map(|(table, _)| vcpu(&table, names, platform))
         .collect()
 }
 
-fn vcpu(
-    table: &Table<'_>,
-    is_program: bool,
-    names: &Names,
-    platform: &Platform,
-) -> Result<VcpuSpec, Error> {
+fn vcpu(table: &Table<'_>, names: &Names, platform: &Platform) -> Result<VcpuSpec, Error> {
     let name = checked_name(&table.need("name", "\"camera\"")?)?;
     let role = role(table)?;
-    let (budget, period) = budget_and_period(table, name, role, is_program)?;
+    let promised = budget_and_period(table, name, role)?;
+    if promised.is_none() {
+        refuse_orphans(table, name)?;
+    }
+    let id = names.id(name);
     let whole = |key, range, default| {
         table.get(key).map_or(Ok(default), |field: Field<'_>| field.whole(range))
     };
     let pin = table.get("core");
     let criticalities = [("high", Criticality::High), ("low", Criticality::Low)];
     let vcpu = Vcpu {
-        id: names.id(name),
-        reservation: reservation(table, &budget, &period)?,
+        id,
+        reservation: match &promised {
+            Some((budget, period)) => reservation(table, budget, period)?,
+            None => Vcpu::best_effort(id.0).reservation,
+        },
         arrival: arrival(table)?,
         role,
         pinned: pin.map(|field| core(&field, platform.cores)).transpose()?,
@@ -164,20 +168,22 @@ fn vcpu(
         criticality: table
             .get("criticality")
             .map_or(Ok(Criticality::High), |field| field.word(&criticalities))?,
-        class: None,
-        speedup_milli: 0,
+        class: table.get("class").map(|field| class(&field, platform)).transpose()?,
+        speedup_milli: table.get("speedup").map_or(Ok(0), |field| speedup(&field, platform))?,
     };
     let location = |offset| table.source.location(offset);
+    let place_of = |key| table.get(key).map(|field| location(field.at()));
     Ok(VcpuSpec {
         name: name.into(),
         vcpu,
         at: location(table.at()),
-        budget_at: location(budget.at()),
-        period_at: location(period.at()),
+        budget_at: place_of("budget").unwrap_or(location(table.at())),
+        period_at: place_of("period").unwrap_or(location(table.at())),
         jobs_at: table.get("jobs").or(table.get("offset")).map(|field| location(field.key_at())),
-        core_at: pin.map(|field| location(field.at())),
-        colors_at: table.get("colors").map(|field| location(field.at())),
-        bandwidth_at: table.get("bandwidth").map(|field| location(field.at())),
+        core_at: place_of("core"),
+        colors_at: place_of("colors"),
+        bandwidth_at: place_of("bandwidth"),
+        class_at: place_of("class"),
     })
 }
 
@@ -200,26 +206,78 @@ fn role(table: &Table<'_>) -> Result<Role, Error> {
     table.get("kind").map_or(Ok(Role::Main), |field| field.word(&roles))
 }
 
+/// The fields of what is promised; `None` where nothing is: a VCPU that runs on surplus time.
 fn budget_and_period<'a>(
     table: &Table<'a>,
     name: &str,
     role: Role,
-    is_program: bool,
-) -> Result<(Field<'a>, Field<'a>), Error> {
+) -> Result<Option<(Field<'a>, Field<'a>)>, Error> {
     match (table.get("budget"), table.get("period")) {
-        (Some(budget), Some(period)) => Ok((budget, period)),
-        (None, None) if is_program && role == Role::Main => Err(table.error(format!(
-            "program {name} has neither a budget nor a VCPU; add budget and period, or vcpu = \
-             \"NAME\" to share one"
-        ))),
+        (Some(budget), Some(period)) => Ok(Some((budget, period))),
         (None, None) | (None, Some(_)) if role == Role::Io => Err(table.error(format!(
             "I/O VCPU {name} has no budget; add budget and period, whose ratio is its bandwidth"
         ))),
-        (None, _) => Err(table.error(format!("{name} has no budget; add budget = \"2ms\""))),
-        (Some(_), None) => {
-            Err(table.error(format!("{name} has a budget and no period; add period = \"10ms\"")))
+        (None, None) => Ok(None),
+        (None, Some(_)) => Err(table.error(format!(
+            "{name} has a period and no budget; add budget = \"2ms\", or drop both"
+        ))),
+        (Some(_), None) => Err(table.error(format!(
+            "{name} has a budget and no period; add period = \"10ms\", or drop both"
+        ))),
+    }
+}
+
+/// Refuses what says something of a budget or a period where there is none.
+fn refuse_orphans(table: &Table<'_>, name: &str) -> Result<(), Error> {
+    let orphan = ["deadline", "jobs", "offset", "class"].iter().find_map(|key| table.get(key));
+    orphan.map_or(Ok(()), |field| {
+        Err(field.key_error(format!(
+            "{name} has no budget and period for `{}` to be about; add them or drop it",
+            field.key
+        )))
+    })
+}
+
+/// The class of cores on which the budget is meant.
+fn class(field: &Field<'_>, platform: &Platform) -> Result<u8, Error> {
+    if platform.classes.is_empty() {
+        return Err(field.key_error(
+            "`class` names a class of cores, and [platform] has none; add [[platform.class]] \
+             tables or drop it",
+        ));
+    }
+    let name = field.text("\"fast\"")?;
+    let names = || platform.classes.iter().map(|class| class.name.as_str());
+    names().position(|known| known == name).map(|place| place as u8).ok_or_else(|| {
+        let hint = did_you_mean(name, names(), "classes");
+        field.error(format!("no class of cores is named {}; {hint}", quoted(name)))
+    })
+}
+
+/// How many times as fast its programs are on the first class as on the last: no more than `speed`
+/// says that any program can be.
+fn speedup(field: &Field<'_>, platform: &Platform) -> Result<u32, Error> {
+    let milli = field.thousandths(1_000, MOST_SPEEDUP)?;
+    if let [first, .., last] = platform.classes.as_slice() {
+        let most = 1_000_000_u64.div_ceil(u64::from(last.speed_milli));
+        if milli > most {
+            return Err(field.error(format!(
+                "`speedup` is {}, and by `speed` no program is more than {} times as fast on {} as \
+                 on {}; lower it, or lower the `speed` of {}",
+                shown(milli),
+                shown(most),
+                first.name,
+                last.name,
+                last.name
+            )));
         }
     }
+    Ok(milli as u32)
+}
+
+/// Thousandths as users write them.
+fn shown(milli: u64) -> String {
+    (milli as f64 / 1e3).to_string()
 }
 
 fn reservation(

@@ -125,3 +125,34 @@ fn the_search_asks_a_few_hundred_times_at_most() {
     assert_eq!(found[0], Change::Cores { from: 4, to: 18 });
     assert!(asked.get() < 20 * 80, "{} questions", asked.get());
 }
+
+#[test]
+fn who_is_promised_nothing_and_cores_of_classes_are_left_alone() {
+    let vcpus =
+        vec![Vcpu::new(0, ms(4), ms(10)), Vcpu::best_effort(1), Vcpu::new(2, ms(3), ms(10))];
+    let system = System::new(2, vcpus).uneven(&[(1, 1000), (1, 500)]);
+    // Neither the unpromised VCPU nor a third core may be named, though both would help.
+    let budgets = |system: &System| {
+        let sum: u64 = system.vcpus.iter().map(|vcpu| vcpu.reservation.budget.ticks()).sum();
+        (sum, system.vcpus[1].reservation)
+    };
+    let unpromised = Vcpu::best_effort(1).reservation;
+    let admits = |most: Duration| {
+        move |system: &System| {
+            let (sum, second) = budgets(system);
+            assert_eq!(second, unpromised);
+            sum <= most.ticks() || system.cores.len() > 2
+        }
+    };
+    let found = changes(&system, &admits(ms(6)));
+    let shown: Vec<_> = found.iter().map(Change::to_string).collect();
+    assert_eq!(
+        shown,
+        [
+            "vcpu0: lower budget from 4ms to 3ms (25 % less)",
+            "vcpu2: lower budget from 3ms to 2ms (33 % less)",
+        ]
+    );
+    let found = changes(&system, &admits(Duration::from_micros(70)));
+    assert_eq!(found, [Change::AllBudgets { permille: 10 }]);
+}
