@@ -24,8 +24,9 @@ pub(crate) struct Wanted {
     /// Write a trace that Perfetto opens (ui.perfetto.dev)
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// Write jobs.csv, pieces.csv and samples.csv, one line per job, per piece of a job and per
-    /// sample of memory, into a directory, which is made where it is not there
+    /// Write jobs.csv, pieces.csv, samples.csv and speeds.csv, one line per job, per piece of a
+    /// job, per sample of memory and per window of time on uneven cores, into a directory, which
+    /// is made where it is not there
     #[arg(long, value_name = "DIR")]
     pub(crate) csv: Option<PathBuf>,
 }
@@ -38,16 +39,27 @@ pub(crate) struct Files {
     pub(crate) csv: Option<Csv>,
 }
 
+/// On what a live run ran, for its report.
+#[derive(Default)]
+pub(crate) struct Ran {
+    /// The host, in words.
+    pub(crate) host: Option<String>,
+    /// Which cores were slowed down to stand for slower ones, in a sentence.
+    pub(crate) emulation: Option<String>,
+}
+
 /// Names of the lists.
 const JOBS: &str = "jobs.csv";
 const PIECES: &str = "pieces.csv";
 const SAMPLES: &str = "samples.csv";
+const SPEEDS: &str = "speeds.csv";
 
 /// Lists for spreadsheets, drawn from a whole journal.
 pub(crate) struct Csv {
     jobs: Pending,
     pieces: Pending,
     samples: Pending,
+    speeds: Pending,
     /// Last, so that files under way are gone before it is looked at.
     made: Made,
 }
@@ -75,7 +87,8 @@ impl Csv {
         }
         let jobs = Pending::create(&directory.join(JOBS))?;
         let pieces = Pending::create(&directory.join(PIECES))?;
-        Ok(Self { jobs, pieces, samples: Pending::create(&directory.join(SAMPLES))?, made })
+        let samples = Pending::create(&directory.join(SAMPLES))?;
+        Ok(Self { jobs, pieces, samples, speeds: Pending::create(&directory.join(SPEEDS))?, made })
     }
     /// Writes all lists.
     ///
@@ -85,10 +98,12 @@ impl Csv {
         csv::jobs(journal, &mut self.jobs)
             .and_then(|()| csv::pieces(journal, &mut self.pieces))
             .and_then(|()| csv::samples(journal, &mut self.samples))
+            .and_then(|()| csv::speeds(journal, &mut self.speeds))
             .map_err(|error| Failure::about("--csv", error))?;
         self.jobs.commit()?;
         self.pieces.commit()?;
         self.samples.commit()?;
+        self.speeds.commit()?;
         drop(self.made);
         Ok(())
     }
@@ -103,7 +118,7 @@ impl Wanted {
         let mut written = Vec::new();
         written.extend(self.journal.clone().map(|path| ("--journal", path)));
         written.extend(self.trace.clone().map(|path| ("--trace", path)));
-        for list in [JOBS, PIECES, SAMPLES] {
+        for list in [JOBS, PIECES, SAMPLES, SPEEDS] {
             written.extend(self.csv.as_ref().map(|directory| ("--csv", directory.join(list))));
         }
         output::keep_apart(&[read], &written)?;
@@ -123,22 +138,26 @@ impl Wanted {
             case.assumptions().iter().for_each(|text| output::note(text));
         }
     }
-    /// Prints the report; `host` says on what it ran, live.
+    /// Prints the report; `ran` says on what it ran, live.
     ///
     /// # Errors
     /// Where standard output is gone.
-    pub(crate) fn show(&self, report: &Report, host: Option<&str>) -> Result<(), Failure> {
+    pub(crate) fn show(&self, report: &Report, ran: Option<&Ran>) -> Result<(), Failure> {
         let fail = |error: &dyn std::fmt::Display| Failure::about("report", error);
         if self.json {
             let mut json = serde_json::to_value(report).map_err(|error| fail(&error))?;
             json["params"] = params(report);
-            if let Some(host) = host {
-                json["host"] = host.into();
+            if let Some(Ran { host, emulation }) = ran {
+                json["host"] = host.clone().into();
+                json["emulation"] = emulation.clone().into();
             }
             return output::line(&format!("{json:#}"));
         }
         let mut text = Vec::new();
         table::write(report, style(), &mut text).map_err(|error| fail(&error))?;
+        if let Some(emulation) = ran.and_then(|ran| ran.emulation.as_ref()) {
+            text.extend_from_slice(format!("{emulation}\n").as_bytes());
+        }
         output::print(&String::from_utf8_lossy(&text))
     }
 }

@@ -1,13 +1,14 @@
-//! Lists for spreadsheets and scripts: one line per job, per piece, or per sample of memory.
+//! Lists for spreadsheets and scripts: one line per job, per piece, per sample of memory, or per
+//! window of time on uneven cores.
 //!
 //! Times are nanoseconds. The jobs' first nine columns are those of LITMUS^RT's `st-job-stats`:
 //! task, job, period, response, miss flag, lateness, tardiness, forced completion (always 0: a late
 //! job runs on) and actual execution time (ACET). A job that was unfinished at the end has its
 //! response and lateness counted up to the end, and `completed` is empty.
 
-use crate::TraceError;
 use crate::follow::{Follower, JobTrack, Listener, Piece};
-use crate::report::latency;
+use crate::report::{class_name, latency};
+use crate::{Metrics, TraceError};
 use maracas_core::contract::{Event, Mode, Sample};
 use maracas_core::journal::{Header, Reader, Record};
 use maracas_core::{Instant, Vcpu, VcpuId};
@@ -58,6 +59,42 @@ pub fn samples(journal: &[u8], mut out: impl Write) -> Result<(), TraceError> {
     }
     out.flush()?;
     Ok(())
+}
+
+/// Writes one line per VCPU and window of 2 s in which it wanted to run, on cores of uneven speed:
+/// what it got on each class of them. Only the head where all cores are equally fast.
+///
+/// # Errors
+/// Where the journal cannot be read or `out` cannot be written.
+pub fn speeds(journal: &[u8], mut out: impl Write) -> Result<(), TraceError> {
+    write!(out, "from_ns,to_ns,task,wanted_ns")?;
+    let (header, reader) = Reader::open(journal)?;
+    let classes = header.system.classes.len();
+    if !header.system.is_even() {
+        for class in (0..classes).map(|class| class_name(class, classes)) {
+            write!(out, ",{class}_ns,{class}_instructions")?;
+        }
+    }
+    writeln!(out)?;
+    let mut list = List::new(&header, out);
+    header.system.vcpus.iter().zip(&header.names).for_each(|(it, name)| list.named(it.id, name));
+    for record in reader {
+        if let Record::Note { key, vcpu: Some(vcpu), text, .. } = record?
+            && key == "name"
+        {
+            list.named(vcpu, &text);
+        }
+    }
+    for window in Metrics::windows(journal)? {
+        let of = |at: Instant| list.ns(at.ticks()).to_string();
+        let mut cells = vec![of(window.from), of(window.to), list.name(window.vcpu)];
+        cells.push(list.ns(window.wanted).to_string());
+        for run in &window.runs {
+            cells.extend([list.ns(run.ticks).to_string(), run.instructions.to_string()]);
+        }
+        list.line(&cells);
+    }
+    finish(list)
 }
 
 fn finish(list: List<impl Write>) -> Result<(), TraceError> {

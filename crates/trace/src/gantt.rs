@@ -6,9 +6,10 @@ mod tests;
 mod text;
 
 use crate::follow::{Follower, JobTrack, Listener, Span, Wait};
+use crate::report::class_name;
 use maracas_core::contract::Mode;
 use maracas_core::journal::{Header, JournalError};
-use maracas_core::{CoreId, Instant, VcpuId};
+use maracas_core::{CoreId, Instant, System, VcpuId};
 use std::io::{self, Write};
 
 /// What happened between two instants of a journal.
@@ -17,7 +18,8 @@ pub struct Chart {
     from: Instant,
     to: Instant,
     ticks_per_ns: u64,
-    cores: u16,
+    /// Names of the cores, each with its class where they are not equally fast.
+    cores: Vec<String>,
     names: Vec<String>,
     /// Where the journal ends.
     end: Instant,
@@ -103,7 +105,7 @@ impl Chart {
             from,
             to: to.unwrap_or(Instant::NEVER),
             ticks_per_ns: header.system.ticks_per_ns.max(1),
-            cores: header.system.cores.len() as u16,
+            cores: core_names(&header.system),
             names: Vec::new(),
             end: Instant::ZERO,
             shown: header.system.vcpus.iter().map(|vcpu| vcpu.id).collect(),
@@ -226,4 +228,12 @@ impl Listener for Chart {
         self.arrow(job.job.id.vcpu, job.job.release, Kind::Release);
         self.arrow(job.job.id.vcpu, job.job.deadline, kind);
     }
+}
+
+fn core_names(system: &System) -> Vec<String> {
+    let name = |(id, core): (CoreId, &maracas_core::Core)| {
+        let class = class_name(usize::from(core.class), system.classes.len());
+        if system.is_even() { id.to_string() } else { format!("{id} {class}") }
+    };
+    system.core_ids().zip(&system.cores).map(name).collect()
 }

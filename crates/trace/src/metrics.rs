@@ -16,13 +16,15 @@
 //!   first release (again after its reservation was changed). Only whole periods count. Periods
 //!   in which it was blocked at any instant are counted apart as without full demand, and are not
 //!   in the errors `|delivered - C|`: nobody can deliver what is not asked for. A stint's service
-//!   is spread evenly over it.
+//!   is spread evenly over it. Where C is meant as time on a class of cores, so is delivered:
+//!   service on a slower class counts by the ratio of the declared speeds.
 //! * A core is **throttled** while nothing ran on it, a VCPU that stands on its line could have
 //!   run, and the only hindrance was the closed background door, the spent allowance, or that the
 //!   VCPU's memory meter stood at its mark.
 //! * A VCPU with a bandwidth of its own is **held** from the end of a stint at which its memory
 //!   meter stood at its mark until a line lets it read on, whether others ran on the core meanwhile
 //!   or not.
+//! * On cores of uneven speed: how VCPUs progressed, as the module `fairness` says.
 //!
 //! The machine must report running stints when the run ends ([`End::Metered`]): what is not
 //! reported is not counted. Service that is reported late, after the period it belongs to was
@@ -33,6 +35,7 @@
 mod controller;
 mod cores;
 mod dispatch;
+mod fairness;
 mod summary;
 mod task;
 #[cfg(test)]
@@ -43,12 +46,14 @@ use self::controller::Totals;
 use self::cores::CoreTime;
 pub(crate) use self::cores::has_memory_marks;
 use self::dispatch::Dispatches;
+use self::fairness::Fairness;
+pub(crate) use self::fairness::Window;
 use self::task::Task;
 use crate::Report;
 use crate::report::{FigureReport, MemoryReport};
 use maracas_core::contract::{End, Event, Figure, Line, Mode, Observer, Plan, Stint};
 use maracas_core::journal::{Header, JournalError, Reader, Record};
-use maracas_core::{CoreId, CoreSet, Instant, VcpuId};
+use maracas_core::{Class, CoreId, CoreSet, Instant, Vcpu, VcpuId};
 
 /// The key of the journal note that keeps one of the policy's own figures ([`figure_note`]).
 const FIGURE: &str = "figure";
@@ -57,7 +62,7 @@ const FIGURE: &str = "figure";
 #[must_use]
 pub fn figure_note(at: Instant, figure: &Figure) -> Record {
     let (key, text) = (FIGURE.to_string(), FigureReport::of(figure).to_string());
-    Record::Note { at, key, vcpu: None, text }
+    Record::Note { at, key, vcpu: figure.vcpu, text }
 }
 
 /// The key of the journal note that keeps what the memory controller counted ([`memory_note`]).
@@ -88,6 +93,8 @@ pub struct Metrics {
     controller: Totals,
     figures: Vec<FigureReport>,
     dispatches: Dispatches,
+    /// Only where cores are of uneven speed.
+    fairness: Option<Box<Fairness>>,
 }
 
 impl Metrics {
@@ -104,10 +111,11 @@ impl Metrics {
             controller: Totals::default(),
             figures: Vec::new(),
             dispatches: Dispatches::default(),
+            fairness: Fairness::of(&header.system),
         };
         for (place, vcpu) in header.system.vcpus.iter().enumerate() {
+            metrics.introduce(vcpu);
             let task = metrics.task(vcpu.id);
-            task.introduce(vcpu);
             if let Some(name) = header.names.get(place) {
                 task.name.clone_from(name);
             }
@@ -141,15 +149,15 @@ impl Metrics {
                     self.line_changed(decision.now, *core, line);
                 }
                 for (vcpu, verdict) in &decision.verdicts {
-                    self.task(*vcpu).answered(decision.now, verdict.is_ok());
+                    self.answered(*vcpu, decision.now, verdict.is_ok());
                 }
             }
             Record::Gap(lost) => self.lost_records += lost,
             Record::Note { key, vcpu: Some(vcpu), text, .. } if key == "name" => {
                 self.name(*vcpu, text);
             }
-            Record::Note { key, text, .. } if key == FIGURE => {
-                self.figures.extend(FigureReport::read(text));
+            Record::Note { key, vcpu, text, .. } if key == FIGURE => {
+                self.figures.extend(FigureReport::read(text, *vcpu));
             }
             Record::Note { key, text, .. } if key == MEMORY => {
                 if let Some(counted) = MemoryReport::read(text) {
@@ -175,12 +183,30 @@ impl Metrics {
     pub(crate) fn of_journal(bytes: &[u8]) -> Result<Report, JournalError> {
         let (header, mut reader) = Reader::open(bytes)?;
         let mut metrics = Self::new(&header);
+        let end = metrics.read(&mut reader)?;
+        Ok(metrics.report(end))
+    }
+
+    /// What every VCPU asked for and got on cores of uneven speed, window by window; nothing where
+    /// they are equally fast.
+    pub(crate) fn windows(bytes: &[u8]) -> Result<Vec<Window>, JournalError> {
+        let (header, mut reader) = Reader::open(bytes)?;
+        let mut metrics = Self::new(&header);
+        if let Some(fairness) = &mut metrics.fairness {
+            fairness.keep();
+        }
+        let end = metrics.read(&mut reader)?;
+        Ok(metrics.fairness.map_or_else(Vec::new, |it| it.finished(end).into_kept()))
+    }
+
+    /// Takes in all records and returns the instant of the end.
+    fn read(&mut self, reader: &mut Reader<'_>) -> Result<Instant, JournalError> {
         let mut end = Instant::ZERO;
         reader.try_for_each(|record| {
-            end = metrics.record(&record?).unwrap_or(end);
+            end = self.record(&record?).unwrap_or(end);
             Ok(())
         })?;
-        Ok(metrics.report(end))
+        Ok(end)
     }
 
     fn task(&mut self, vcpu: VcpuId) -> &mut Task {
@@ -191,9 +217,45 @@ impl Metrics {
         &mut self.tasks[index]
     }
 
+    fn introduce(&mut self, vcpu: &Vcpu) {
+        let meant_milli = self.meant_milli(vcpu);
+        self.task(vcpu.id).introduce(vcpu, meant_milli);
+        if let Some(fairness) = &mut self.fairness {
+            fairness.introduce(vcpu);
+        }
+    }
+
+    /// The speed of the class on which `vcpu` means its budget; 0 = whichever core.
+    fn meant_milli(&self, vcpu: &Vcpu) -> u32 {
+        let class = vcpu.class.and_then(|it| self.header.system.classes.get(usize::from(it)));
+        class.map_or(0, |class| class.speed_milli)
+    }
+
+    /// The speed of `core`, in thousandths of the fastest's.
+    fn speed_milli(&self, core: CoreId) -> u32 {
+        let system = &self.header.system;
+        let core = system.cores.get(usize::from(core.0));
+        let class = core.and_then(|core| system.classes.get(usize::from(core.class)));
+        class.unwrap_or(&Class::FASTEST).speed_milli
+    }
+
+    fn answered(&mut self, vcpu: VcpuId, now: Instant, admitted: bool) {
+        let task = self.task(vcpu);
+        task.answered(now, admitted);
+        if !task.present
+            && let Some(fairness) = &mut self.fairness
+        {
+            fairness.left(vcpu, now);
+        }
+    }
+
     fn ran(&mut self, stint: &Stint) {
         core_time(&mut self.cores, stint.core).ran(stint);
-        self.task(stint.vcpu).ran(stint);
+        let milli = self.speed_milli(stint.core);
+        self.task(stint.vcpu).ran(stint, milli);
+        if let Some(fairness) = &mut self.fairness {
+            fairness.ran(stint);
+        }
         if stint.end != End::Metered && !self.closed.is_empty() {
             self.review_closed(stint.to);
         }
@@ -201,6 +263,9 @@ impl Metrics {
 
     fn woke(&mut self, vcpu: VcpuId, at: Instant) {
         self.task(vcpu).woke(at);
+        if let Some(fairness) = &mut self.fairness {
+            fairness.woke(vcpu, at);
+        }
         if !self.closed.is_empty() {
             self.review_closed(at);
         }
@@ -208,6 +273,9 @@ impl Metrics {
 
     fn left(&mut self, vcpu: VcpuId, at: Instant) {
         self.task(vcpu).left(at);
+        if let Some(fairness) = &mut self.fairness {
+            fairness.left(vcpu, at);
+        }
         if !self.closed.is_empty() {
             self.review_closed(at);
         }
@@ -260,8 +328,14 @@ impl Observer for Metrics {
             Event::Completed(id) => self.task(id.vcpu).completed(*id, at),
             Event::Woke { vcpu, .. } => self.woke(*vcpu, at),
             Event::AllowanceSpent { core } => self.allowance_spent(at, *core),
-            Event::Arrived(vcpu) => self.task(vcpu.id).arrived(vcpu),
-            Event::Changed(vcpu) => self.task(vcpu.id).asks_change(vcpu),
+            Event::Arrived(vcpu) => {
+                self.introduce(vcpu);
+                self.task(vcpu.id).asks_in();
+            }
+            Event::Changed(vcpu) => {
+                let meant_milli = self.meant_milli(vcpu);
+                self.task(vcpu.id).asks_change(vcpu, meant_milli);
+            }
             Event::Left(vcpu) => self.left(*vcpu, at),
             Event::Sampled(sample) => self.controller.sampled(at, sample),
             Event::ErrandDone(_) | Event::Failed { .. } => {}
@@ -275,7 +349,7 @@ impl Observer for Metrics {
             self.line_changed(now, core, plan.line(core));
         }
         for (vcpu, verdict) in plan.verdicts() {
-            self.task(*vcpu).answered(now, verdict.is_ok());
+            self.answered(*vcpu, now, verdict.is_ok());
         }
     }
 }

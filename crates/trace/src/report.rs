@@ -5,7 +5,13 @@
 //! `version`, `machine`, `policy` and `seed` say what ran. All times are nanoseconds. The format
 //! is described by [`SCHEMA`] (`report.schema.json`); within one [`FORMAT`] fields are only added.
 
+mod fairness;
+
+pub(crate) use self::fairness::class_name;
+pub use self::fairness::{ClassReport, ClassUse, FairnessReport, SpeedReport};
+
 use crate::metrics::Metrics;
+use maracas_core::VcpuId;
 use maracas_core::contract::Figure;
 use maracas_core::journal::JournalError;
 use serde::{Deserialize, Serialize};
@@ -56,6 +62,9 @@ pub struct Report {
     /// How long dispatches took; `null` where none was measured, as in simulation.
     #[serde(default)]
     pub dispatch: Option<DispatchReport>,
+    /// How evenly VCPUs progressed; `null` where all cores are equally fast.
+    #[serde(default)]
+    pub fairness: Option<FairnessReport>,
 }
 
 /// How long it took from the nominal instant of what a decision answers until a thread of the VCPU
@@ -94,7 +103,8 @@ pub struct CoreDispatchReport {
 /// What a VCPU did in one mode, by the counters' names. All 0 where the machine cannot count.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct Counts {
-    /// Instructions retired.
+    /// Instructions retired; where they cannot be counted, the units of progress that its program
+    /// itself counts.
     pub instructions: u64,
     /// References to the last-level cache.
     pub references: u64,
@@ -199,22 +209,26 @@ pub struct FigureReport {
     pub name: String,
     /// On which core, where it is about one.
     pub core: Option<u16>,
+    /// Of which VCPU, where it is about one: its number.
+    #[serde(default)]
+    pub vcpu: Option<u32>,
     /// How many.
     pub value: u64,
 }
 
 impl FigureReport {
     pub(crate) fn of(figure: &Figure) -> Self {
-        let core = figure.core.map(|core| core.0);
-        Self { name: figure.name.into(), core, value: figure.value }
+        let (core, vcpu) = (figure.core.map(|core| core.0), figure.vcpu.map(|vcpu| vcpu.0));
+        Self { name: figure.name.into(), core, vcpu, value: figure.value }
     }
-    /// Reads what `Display` wrote.
-    pub(crate) fn read(text: &str) -> Option<Self> {
+    /// Reads what `Display` wrote, which says nothing of the VCPU.
+    pub(crate) fn read(text: &str, vcpu: Option<VcpuId>) -> Option<Self> {
         // The name comes first and may hold blanks.
         let mut words = text.rsplitn(3, ' ');
         let (value, core, name) = (words.next()?, words.next()?, words.next()?);
         let core = if core == "-" { None } else { Some(core.parse().ok()?) };
-        Some(Self { name: name.into(), core, value: value.parse().ok()? })
+        let vcpu = vcpu.map(|vcpu| vcpu.0);
+        Some(Self { name: name.into(), core, vcpu, value: value.parse().ok()? })
     }
 }
 
@@ -255,7 +269,7 @@ pub struct TaskReport {
     pub id: u32,
     /// Its name.
     pub name: String,
-    /// C.
+    /// C; 0, as T and D, for a VCPU without a reservation.
     pub budget_ns: u64,
     /// T.
     pub period_ns: u64,
@@ -300,6 +314,9 @@ pub struct TaskReport {
     /// What it did on surplus time.
     #[serde(default)]
     pub background: Counts,
+    /// How it fared on cores of uneven speed; `null` where all cores are equally fast.
+    #[serde(default)]
+    pub speed: Option<SpeedReport>,
 }
 
 /// Foreground service in each of the VCPU's own whole periods. Figures are `null` where there is

@@ -1,6 +1,7 @@
 //! The table that every run ends with.
 
 mod memory;
+mod uneven;
 
 use crate::report::{CoreDispatchReport, CoreReport, Delivered, Report, TaskReport};
 use std::fmt::Write as _;
@@ -63,6 +64,7 @@ pub fn write(report: &Report, style: Style, out: &mut impl io::Write) -> io::Res
         writeln!(out, "{}", core_line(core, report.duration_ns, columns))?;
     }
     dispatches(report, columns, out)?;
+    uneven::write(report, paint, columns, out)?;
     memory::write(report, paint, columns, out)?;
     closing(report, out)
 }
@@ -123,6 +125,25 @@ fn fit(widths: &mut [usize], width: usize) -> usize {
     let excess = (cells + gap * gaps).saturating_sub(width);
     widths[0] = widths[0].saturating_sub(excess).max(NAME_LEAST);
     gap
+}
+
+/// A table of its own: a bold head, and rows of plain cells.
+fn block(
+    head: &[String],
+    rows: &[Vec<String>],
+    paint: Paint,
+    columns: usize,
+    out: &mut impl io::Write,
+) -> io::Result<()> {
+    let mut widths: Vec<usize> = head.iter().map(|cell| cell.chars().count()).collect();
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let gap = fit(&mut widths, columns);
+    writeln!(out, "{}", paint.bold(&line(head, &widths, gap, |_, text| text)))?;
+    rows.iter().try_for_each(|row| writeln!(out, "{}", line(row, &widths, gap, |_, text| text)))
 }
 
 /// One line: the first cell to the left, all others to the right.

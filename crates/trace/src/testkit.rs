@@ -243,3 +243,33 @@ pub(crate) fn figure() -> Story {
     ];
     story
 }
+
+/// One fast and one slow core for two seconds: `spin` and `hog` without reservations, and `sort`
+/// with (300 ms, 1 s), which never left the slow core. The policy's figures are by VCPU.
+pub(crate) fn uneven() -> Story {
+    let ms = 1_000_000;
+    let vcpus = vec![Vcpu::best_effort(0), vcpu(1, 300 * ms, 1000 * ms), Vcpu::best_effort(2)];
+    let mut story = Story::new(2, vcpus);
+    story.header.system = story.header.system.uneven(&[(1, 1000), (1, 600)]);
+    (0..3).for_each(|vcpu| _ = story.woke(vcpu, 0));
+    let mut ran = |who, (from, to), instructions| {
+        let service = Duration::from_ticks((to - from) * ms);
+        let usage = Usage { service, instructions, ..Usage::default() };
+        story.ran_with(who, (from * ms, to * ms), usage, Preempted);
+    };
+    ran((1, 1, Foreground), (0, 300), 300_000_000);
+    ran((0, 0, Background), (0, 1000), 2_000_000_000);
+    ran((2, 1, Background), (300, 1000), 700);
+    ran((1, 1, Foreground), (1000, 1300), 300_000_000);
+    ran((2, 0, Background), (1000, 2000), 1_500);
+    ran((0, 1, Background), (1300, 2000), 875_000_000);
+    let figure =
+        |name, vcpu: Option<u32>, value| Figure { name, core: None, vcpu: vcpu.map(VcpuId), value };
+    story.figures = vec![
+        figure("speedup milli", Some(0), 1600),
+        figure("speedup milli", Some(1), 0),
+        figure("speedup milli", Some(2), 1500),
+        figure("swaps", None, 1),
+    ];
+    story
+}

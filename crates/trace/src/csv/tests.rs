@@ -1,5 +1,7 @@
 use super::*;
-use crate::testkit::{Foreground, Metered, figure};
+use crate::testkit::{Background, Blocked, Foreground, Metered, figure, uneven};
+use maracas_core::Duration;
+use maracas_core::contract::Usage;
 
 fn text(list: impl FnOnce(&mut Vec<u8>) -> Result<(), TraceError>) -> String {
     let mut out = Vec::new();
@@ -38,6 +40,27 @@ time_ns,requests,occupancy,latency_cycles,requests_core0,requests_core1
 8000,40,90,2.25,40,0
 ";
     assert_eq!(samples, expected);
+}
+
+#[test]
+fn speeds_window_by_window() {
+    let mut story = uneven();
+    let usage = Usage { service: Duration::from_millis(600), instructions: 7, ..Usage::default() };
+    story.ran_with((1, 1, Background), (1_900_000_000, 2_500_000_000), usage, Blocked);
+    story.named(2, "hog");
+    let listed = text(|out| super::speeds(&story.journal(3_000_000_000), out));
+    let expected = "\
+from_ns,to_ns,task,wanted_ns,fast_ns,fast_instructions,slow_ns,slow_instructions
+0,2000000000,spin,2000000000,1000000000,2000000000,700000000,875000000
+0,2000000000,sort,2000000000,0,0,700000000,600000001
+0,2000000000,hog,2000000000,1000000000,1500,700000000,700
+2000000000,3000000000,spin,1000000000,0,0,0,0
+2000000000,3000000000,sort,500000000,0,0,500000000,6
+2000000000,3000000000,hog,1000000000,0,0,0,0
+";
+    assert_eq!(listed, expected);
+    let even = text(|out| super::speeds(&figure().journal(24_000), out));
+    assert_eq!(even, "from_ns,to_ns,task,wanted_ns\n");
 }
 
 #[test]

@@ -56,7 +56,7 @@ pub(super) fn write(chart: &Chart, rows: Rows, out: &mut impl Write) -> io::Resu
         Rows::Vcpus => {
             vcpus.iter().map(|vcpu| chart.name(*vcpu).chars().take(NAME_MOST).collect()).collect()
         }
-        Rows::Cores => (0..chart.cores).map(|core| format!("core{core}")).collect(),
+        Rows::Cores => chart.cores.clone(),
     };
     let frame = Frame { chart, rows: labels.len() };
     let (width, height) = (LABEL + PLOT + RIGHT, frame.bottom() + 52.0);

@@ -104,3 +104,13 @@ fn who_was_refused_and_never_ran_has_no_row() {
     assert!(!svg(&chart, Rows::Vcpus).contains("newcomer"));
     assert_eq!(chart.journal_end(), t(24_000));
 }
+
+#[test]
+fn uneven_cores_are_named_with_their_class() {
+    let journal = crate::testkit::uneven().journal(2_000_000_000);
+    let chart = Chart::from_journal(&journal, t(0), None).unwrap();
+    let drawn = text(&chart, TextStyle { rows: Rows::Cores, ..TextStyle::default() });
+    let labels: Vec<_> = drawn.lines().filter_map(|line| line.get(..12)).take(2).collect();
+    assert_eq!(labels, ["core0 fast  ", "core1 slow  "], "{drawn}");
+    assert!(svg(&chart, Rows::Cores).contains("core1 slow"));
+}

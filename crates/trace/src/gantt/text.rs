@@ -64,7 +64,7 @@ pub(super) fn write(chart: &Chart, style: TextStyle, out: &mut impl Write) -> io
     let glyphs = if style.ascii { &ASCII } else { &UNICODE };
     let labels: Vec<String> = match style.rows {
         Rows::Vcpus => chart.vcpus().map(|vcpu| cut(chart.name(vcpu))).collect(),
-        Rows::Cores => (0..chart.cores).map(|core| format!("core{core}")).collect(),
+        Rows::Cores => chart.cores.clone(),
     };
     let label = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0);
     let grid = Grid {
@@ -84,7 +84,7 @@ pub(super) fn write(chart: &Chart, style: TextStyle, out: &mut impl Write) -> io
             }
         }
         Rows::Cores => {
-            for (core, name) in (0..chart.cores).zip(&labels) {
+            for (core, name) in (0..).zip(&labels) {
                 writeln!(
                     out,
                     "{name:label$}  {}",

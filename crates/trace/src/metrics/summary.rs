@@ -5,14 +5,15 @@ use super::cores::CoreTime;
 use super::place;
 use super::task::Task;
 use crate::report::{CoreReport, Counts, Delivered, FORMAT, Report, TaskReport, Total};
-use maracas_core::Instant;
 use maracas_core::contract::{Mode, Usage};
 use maracas_core::params::Value;
+use maracas_core::{Duration, Instant};
 
 pub(super) fn report(metrics: &Metrics, end: Instant) -> Report {
     let header = &metrics.header;
     let ticks_per_ns = header.system.ticks_per_ns.max(1);
     let scale = Scale { ticks_per_ns, elapsed: end.ticks() };
+    let fairness = metrics.fairness.as_ref().map(|fairness| fairness.finished(end));
     let tasks: Vec<TaskReport> = metrics
         .tasks
         .iter()
@@ -20,13 +21,16 @@ pub(super) fn report(metrics: &Metrics, end: Instant) -> Report {
         .map(|task| {
             let mut task = task.clone();
             task.finish(end);
-            task_report(&task, &metrics.cores, &scale)
+            let speed = fairness.as_ref().and_then(|fairness| fairness.report(task.id));
+            TaskReport { speed, ..task_report(&task, &metrics.cores, &scale) }
         })
         .collect();
     let cores: Vec<CoreReport> = (0..)
         .zip(&metrics.cores)
         .map(|(core, time)| core_report(core, time, end, &scale))
         .collect();
+    let speeds = tasks.iter().filter_map(|task| Some((task.id, task.speed.as_ref()?)));
+    let fairness = fairness.map(|fairness| fairness.summary(speeds));
     Report {
         format: FORMAT,
         version: header.version.clone(),
@@ -43,6 +47,7 @@ pub(super) fn report(metrics: &Metrics, end: Instant) -> Report {
         controller: metrics.controller.report(ticks_per_ns),
         figures: metrics.figures.clone(),
         dispatch: metrics.dispatches.report(),
+        fairness,
     }
 }
 
@@ -81,12 +86,13 @@ fn task_report(task: &Task, cores: &[CoreTime], scale: &Scale) -> TaskReport {
     let [foreground, background] = task.used.map(|used| used.service.ticks());
     let around: u64 = task.cores.iter().map(|core| cores[core.0 as usize].background_service).sum();
     let finished = jobs.completed.max(1) as f64;
+    let reserved = |of: Duration| if task.reservation.is_none() { 0 } else { scale.ns(of.ticks()) };
     TaskReport {
         id: task.id.0,
         name: task.name.clone(),
-        budget_ns: scale.ns(task.reservation.budget.ticks()),
-        period_ns: scale.ns(task.reservation.period.ticks()),
-        deadline_ns: scale.ns(task.reservation.deadline.ticks()),
+        budget_ns: reserved(task.reservation.budget),
+        period_ns: reserved(task.reservation.period),
+        deadline_ns: reserved(task.reservation.deadline),
         jobs: jobs.released,
         completed: jobs.completed,
         misses: jobs.misses,
@@ -105,6 +111,7 @@ fn task_report(task: &Task, cores: &[CoreTime], scale: &Scale) -> TaskReport {
         held_ns: scale.ns(task.held.ticks()),
         foreground: counted(&task.used[place(Mode::Foreground)]),
         background: counted(&task.used[place(Mode::Background)]),
+        speed: None,
     }
 }
 

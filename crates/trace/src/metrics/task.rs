@@ -41,8 +41,9 @@ pub(super) struct Task {
 enum Asked {
     /// To be let in.
     Arrival,
-    /// To have this reservation in place of its own, and whether it limits reads of memory.
-    Change { reservation: Reservation, limited: bool },
+    /// To have this reservation in place of its own, meant on a class of this speed, and whether
+    /// it limits reads of memory.
+    Change { reservation: Reservation, meant_milli: u32, limited: bool },
 }
 
 /// Whether it has something to run.
@@ -109,34 +110,33 @@ impl Task {
             held: Duration::ZERO,
         }
     }
-    /// Learns what it is promised.
-    pub(super) fn introduce(&mut self, vcpu: &Vcpu) {
+    /// Learns what it is promised; C is time on a class of speed `meant_milli`, 0 = whichever.
+    pub(super) fn introduce(&mut self, vcpu: &Vcpu, meant_milli: u32) {
         self.present = true;
         self.reservation = vcpu.reservation;
         self.limited = vcpu.bandwidth > 0;
         self.by_jobs = vcpu.arrival != Arrival::None;
-        self.windows.reserve(&vcpu.reservation, Instant::ZERO);
+        self.windows.reserve(&vcpu.reservation, meant_milli, Instant::ZERO);
     }
     /// It asks to be admitted; until the verdict it counts as present.
-    pub(super) fn arrived(&mut self, vcpu: &Vcpu) {
-        self.introduce(vcpu);
+    pub(super) const fn asks_in(&mut self) {
         self.asked = Some(Asked::Arrival);
     }
     /// It asks for another reservation.
-    pub(super) const fn asks_change(&mut self, vcpu: &Vcpu) {
+    pub(super) const fn asks_change(&mut self, vcpu: &Vcpu, meant_milli: u32) {
         let (reservation, limited) = (vcpu.reservation, vcpu.bandwidth > 0);
-        self.asked = Some(Asked::Change { reservation, limited });
+        self.asked = Some(Asked::Change { reservation, meant_milli, limited });
     }
     /// The policy's verdict on what it asked.
     pub(super) fn answered(&mut self, now: Instant, admitted: bool) {
         match self.asked.take() {
             // A VCPU that was turned away at the door is not reported.
             Some(Asked::Arrival) => self.present = admitted,
-            Some(Asked::Change { reservation, limited }) if admitted => {
+            Some(Asked::Change { reservation, meant_milli, limited }) if admitted => {
                 self.limited = limited;
                 self.windows.close_until(now, self.blocked_since());
                 self.reservation = reservation;
-                self.windows.reserve(&reservation, now);
+                self.windows.reserve(&reservation, meant_milli, now);
             }
             Some(Asked::Change { .. }) | None => {}
         }
@@ -202,8 +202,9 @@ impl Task {
         self.demand = Demand::Runnable(at);
     }
 
+    /// It ran, on a core of speed `milli`.
     #[inline]
-    pub(super) fn ran(&mut self, stint: &Stint) {
+    pub(super) fn ran(&mut self, stint: &Stint, milli: u32) {
         self.woke(stint.from);
         self.let_go(stint.from);
         if stint.end == End::MemorySpent && self.limited {
@@ -213,7 +214,7 @@ impl Task {
         self.used[place(stint.mode)].add(&stint.usage);
         if stint.mode == Mode::Foreground {
             self.windows.close_until(stint.from, None);
-            self.windows.serve(stint.from, stint.to, stint.usage.service.ticks());
+            self.windows.serve(stint.from, stint.to, stint.usage.service.ticks(), milli);
         }
         self.pieces.ran(stint, self.jobs.released > 0);
         if matches!(stint.end, End::Blocked | End::Exited) {

@@ -2,7 +2,7 @@ use crate::report::{Report, TaskReport};
 use crate::testkit::*;
 use maracas_core::contract::{Event, Usage};
 use maracas_core::journal::Record;
-use maracas_core::{CoreId, Duration, VcpuId};
+use maracas_core::{CoreId, Duration, Vcpu, VcpuId};
 use proptest::prelude::*;
 
 const FORE: (u32, u16, maracas_core::contract::Mode) = (0, 0, Foreground);
@@ -284,6 +284,23 @@ fn arrivals_verdicts_and_changes() {
 }
 
 #[test]
+fn periods_begin_and_end_with_the_reservation() {
+    // Without a reservation until 20, then (2, 5) until 31, then none again, and (4, 10) from 40.
+    let changes = [(20, vcpu(0, 2, 5)), (31, Vcpu::best_effort(0)), (40, vcpu(0, 4, 10))];
+    let mut story = Story::new(1, vec![Vcpu::best_effort(0)]);
+    story.woke(0, 0).ran(FORE, (0, 18), Metered);
+    for (at, vcpu) in changes {
+        story.event(at, Event::Changed(vcpu));
+        story.planned(at, |plan| plan.answer(VcpuId(0), Ok(CoreId(0))));
+        story.ran(FORE, (at, at + 2), MarkReached);
+    }
+    // [20, 25) with 2 and [25, 30) with 0 of 2; [40, 50) with 2 of 4.
+    let delivered = &story.report(50).tasks[0].delivered;
+    assert_eq!((delivered.periods, delivered.mean_ns), (3, Some(4.0 / 3.0)));
+    assert_eq!((delivered.error_p50_ns, delivered.error_max_ns), (Some(2), Some(2)));
+}
+
+#[test]
 fn ticks_are_scaled_and_gaps_are_told() {
     let mut story = Story::new(1, vec![vcpu(0, 40, 100)]);
     story.header.system.ticks_per_ns = 10;
@@ -350,4 +367,34 @@ fn periods_of_jobs_begin_at_the_first_release() {
     // [7, 17) got 4 and blocked; [17, 27) got 10 and did not.
     assert_eq!((delivered.periods, delivered.periods_without_demand), (1, 1));
     assert_eq!((delivered.mean_ns, delivered.mean_of_all_ns), (Some(10.0), Some(7.0)));
+}
+
+#[test]
+fn a_budget_on_a_class_is_delivered_in_time_of_that_class() {
+    // C = 4 every 10 on core 0, of full speed; core 1 has 3/4 of it.
+    let on_fast = Vcpu { class: Some(0), ..vcpu(0, 4, 10) };
+    let on_slow = Vcpu { class: Some(1), ..vcpu(0, 4, 10) };
+    let whichever = vcpu(0, 4, 10);
+    let delivered = |vcpu: &Vcpu, core: u16, service: u64| {
+        let mut story = Story::new(2, vec![vcpu.clone()]);
+        story.header.system = story.header.system.uneven(&[(1, 1000), (1, 750)]);
+        story.woke(0, 0);
+        for period in 0..6 {
+            // In two stints: what is left of a tick is not lost.
+            let (from, to) = (10 * period, 10 * period + service);
+            story.ran((0, core, Foreground), (from, from + 1), Preempted);
+            story.ran((0, core, Foreground), (from + 1, to), MarkReached);
+        }
+        let report = story.report(60);
+        assert_eq!(report.tasks[0].foreground_ns, 6 * service, "the meter's time");
+        let delivered = report.tasks[0].delivered.clone();
+        (delivered.mean_ns.unwrap(), delivered.error_max_ns.unwrap())
+    };
+    assert_eq!(delivered(&on_fast, 0, 4), (4.0, 0));
+    // 6 of 3/4 are 4.5: in turn 4 and 5.
+    assert_eq!(delivered(&on_fast, 1, 6), (4.5, 1));
+    assert_eq!(delivered(&on_fast, 1, 4), (3.0, 1));
+    assert_eq!(delivered(&on_slow, 1, 4), (4.0, 0));
+    assert_eq!(delivered(&on_slow, 0, 4), (4.0, 0), "a faster core owes no less");
+    assert_eq!(delivered(&whichever, 1, 4), (4.0, 0));
 }

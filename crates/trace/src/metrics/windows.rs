@@ -9,8 +9,14 @@ use maracas_core::{Duration, Instant, Reservation};
 pub(super) struct Windows {
     budget: u64,
     period: Duration,
-    /// The first instant of the open period; `None` until the VCPU first has something to
-    /// run, or its first job.
+    /// The speed of the class on which C is meant, in thousandths; 0 = whichever core.
+    meant_milli: u32,
+    /// What is left of service on slower classes, in parts of 1 / `meant_milli` of a tick.
+    rest: u64,
+    /// The VCPU had something to run, or its first job.
+    started: bool,
+    /// The first instant of the open period; `None` until it starts, and while it has no
+    /// reservation.
     open: Option<Instant>,
     /// Where the first period began; service before it is in none.
     begun: Instant,
@@ -25,20 +31,26 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// Sets (C, T); periods begin anew at `from` if they had begun.
-    pub(super) fn reserve(&mut self, reservation: &Reservation, from: Instant) {
+    /// Sets (C, T), where C is time on a class of speed `meant_milli`; periods begin anew at `from`
+    /// if the VCPU has started. Without a reservation there are none.
+    pub(super) fn reserve(&mut self, reservation: &Reservation, meant_milli: u32, from: Instant) {
         self.budget = reservation.budget.ticks();
-        self.period = reservation.period;
+        (self.meant_milli, self.rest) = (meant_milli, 0);
+        let none = reservation.is_none();
+        self.period = if none { Duration::ZERO } else { reservation.period };
         (self.delivered, self.lacking) = (0, false);
-        if self.open.is_some() {
+        let had_periods = self.open.take().is_some();
+        if self.started && !self.period.is_zero() {
             self.open = Some(from);
+            self.begun = if had_periods { self.begun } else { from };
         }
     }
     /// The VCPU has something to run for the first time.
     pub(super) fn begin(&mut self, at: Instant) {
-        if self.open.is_none() && !self.period.is_zero() {
+        if !self.started && !self.period.is_zero() {
             (self.open, self.begun) = (Some(at), at);
         }
+        self.started = true;
     }
     /// It was blocked until now and is no longer.
     pub(super) fn woke(&mut self, blocked: Instant, now: Instant) {
@@ -65,9 +77,10 @@ impl Windows {
         }
         self.open = Some(start);
     }
-    /// Foreground service, spread evenly over `[from, to)`.
+    /// Foreground service on a core of speed `milli`, spread evenly over `[from, to)`.
     #[inline]
-    pub(super) fn serve(&mut self, from: Instant, to: Instant, service: u64) {
+    pub(super) fn serve(&mut self, from: Instant, to: Instant, service: u64, milli: u32) {
+        let service = self.as_meant(service, milli);
         let Some(start) = self.open else { return };
         if to <= self.begun {
             return;
@@ -83,6 +96,18 @@ impl Windows {
             end = end.saturating_add(self.period);
         }
         self.delivered += service - given;
+    }
+
+    /// `service` on a core of speed `milli` as time on the class on which C is meant. On a faster
+    /// one it is worth no more: nothing is sure but that the program is not slower there.
+    fn as_meant(&mut self, service: u64, milli: u32) -> u64 {
+        if self.meant_milli <= milli {
+            return service;
+        }
+        let (done, meant) = (u128::from(service) * u128::from(milli), u128::from(self.meant_milli));
+        let done = done + u128::from(self.rest);
+        self.rest = (done % meant) as u64;
+        (done / meant) as u64
     }
 
     fn close(&mut self, lacking: bool) {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::testkit::{figure, vcpu};
+use crate::testkit::{figure, uneven, vcpu};
 use maracas_core::journal::JournalError;
 use serde_json::Value;
 
@@ -14,7 +14,11 @@ fn json(report: &Report) -> Value {
 fn the_json_keeps_to_its_schema() {
     let schema: Value = serde_json::from_str(SCHEMA).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
-    let reports = [figure().report(24_000), crate::testkit::Story::new(1, vec![]).report(0)];
+    let reports = [
+        figure().report(24_000),
+        crate::testkit::Story::new(1, vec![]).report(0),
+        uneven().report(2_000_000_000),
+    ];
     for report in &reports {
         let json = json(report);
         let errors: Vec<_> = validator.iter_errors(&json).map(|e| e.to_string()).collect();
@@ -27,13 +31,24 @@ fn the_json_keeps_to_its_schema() {
         };
         described(&json, &schema);
         described(&json["total"], &schema["properties"]["total"]);
-        for part in ["memory", "controller"].iter().filter(|part| json[part].is_object()) {
+        for part in
+            ["memory", "controller", "fairness"].iter().filter(|part| json[part].is_object())
+        {
             described(&json[part], &schema["properties"][part]);
         }
         for (list, items) in [("tasks", "tasks"), ("cores", "cores")] {
             for item in json[list].as_array().unwrap() {
                 described(item, &schema["properties"][items]["items"]);
             }
+        }
+        let parts = &schema["properties"];
+        if let Some(class) = json["fairness"]["classes"].get(0) {
+            described(class, &parts["fairness"]["properties"]["classes"]["items"]);
+            let speed = &parts["tasks"]["items"]["properties"]["speed"];
+            described(&json["tasks"][0]["speed"], speed);
+            let classes = &speed["properties"]["classes"]["items"];
+            described(&json["tasks"][0]["speed"]["classes"][0], classes);
+            described(&json["figures"][0], &parts["figures"]["items"]);
         }
         assert_eq!(serde_json::from_value::<Report>(json).unwrap(), *report);
     }
@@ -58,6 +73,28 @@ fn what_programs_rely_on_is_there() {
     assert_eq!(counted(&json["tasks"][0]), [0, 1, 0, 0, 8_000, 5_000]);
     assert_eq!(counted(&json["tasks"][1]), [2, 1, 1, 1, 14_000, 0]);
     assert_eq!(counted(&json["tasks"][2]), [0, 2, 0, 0, 1_000, 7_000]);
+}
+
+#[test]
+fn a_vcpu_without_a_reservation_has_no_periods() {
+    let report = uneven().report(2_000_000_000);
+    let spin = &report.tasks[0];
+    assert_eq!((spin.budget_ns, spin.period_ns, spin.deadline_ns), (0, 0, 0));
+    let delivered = &spin.delivered;
+    assert_eq!((delivered.periods, delivered.periods_without_demand), (0, 0));
+    assert_eq!((delivered.mean_of_all_ns, delivered.error_max_ns), (None, None));
+    assert_eq!((spin.background_ns, report.tasks[1].delivered.periods), (1_700_000_000, 2));
+}
+
+#[test]
+fn older_reports_are_read() {
+    let mut old = json(&uneven().report(2_000_000_000));
+    old.as_object_mut().unwrap().remove("fairness");
+    old["figures"][0].as_object_mut().unwrap().remove("vcpu");
+    old["tasks"][0].as_object_mut().unwrap().remove("speed");
+    let report: Report = serde_json::from_value(old).unwrap();
+    let read = (&report.fairness, &report.tasks[0].speed, report.figures[0].vcpu);
+    assert_eq!(read, (&None, &None, None));
 }
 
 #[test]

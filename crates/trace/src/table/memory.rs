@@ -1,7 +1,8 @@
 //! What the run did to memory, below the table of times.
 
-use super::{Paint, counted, fit, line, time, wrapped};
+use super::{Paint, block, counted, time, wrapped};
 use crate::report::{ControllerReport, Counts, FigureReport, MemoryReport, Report, TaskReport};
+use maracas_core::{CoreId, VcpuId};
 use std::io;
 
 const HEAD: [&str; 7] =
@@ -17,21 +18,9 @@ pub(super) fn write(
     columns: usize,
     out: &mut impl io::Write,
 ) -> io::Result<()> {
-    let used = |task: &&TaskReport| task.foreground.plus(&task.background) != Counts::default();
-    let rows: Vec<[String; 7]> = report.tasks.iter().filter(used).map(row).collect();
+    let rows: Vec<_> = report.tasks.iter().filter(|task| used(report, task)).map(row).collect();
     if !rows.is_empty() {
-        let mut widths = HEAD.map(str::len);
-        for row in &rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.chars().count());
-            }
-        }
-        let gap = fit(&mut widths, columns);
-        let head = line(&HEAD.map(String::from), &widths, gap, |_, text| text);
-        writeln!(out, "{}", paint.bold(&head))?;
-        for row in &rows {
-            writeln!(out, "{}", line(row, &widths, gap, |_, text| text))?;
-        }
+        block(&HEAD.map(String::from), &rows, paint, columns, out)?;
     }
     let mut list = |(text, items): (String, Vec<String>)| {
         wrapped(&text, &items, columns).iter().try_for_each(|line| writeln!(out, "{line}"))
@@ -44,13 +33,23 @@ pub(super) fn write(
     }
     report.memory.as_ref().map(controller).into_iter().try_for_each(&mut list)?;
     report.controller.as_ref().map(sampled).into_iter().try_for_each(&mut list)?;
-    figures(&report.figures).into_iter().try_for_each(list)
+    figures(report).into_iter().try_for_each(list)
 }
 
-fn row(task: &TaskReport) -> [String; 7] {
+/// Whether the counters saw anything of it. On uneven cores instructions are counted for their
+/// own sake and say nothing of memory.
+fn used(report: &Report, task: &TaskReport) -> bool {
+    let mut counts = task.foreground.plus(&task.background);
+    if report.fairness.is_some() {
+        counts.instructions = 0;
+    }
+    counts != Counts::default()
+}
+
+fn row(task: &TaskReport) -> Vec<String> {
     let all = task.foreground.plus(&task.background);
     let millions = |count: u64| format!("{:.1}", count as f64 / 1e6);
-    [
+    vec![
         task.name.clone(),
         millions(task.foreground.instructions),
         millions(task.background.instructions),
@@ -106,7 +105,8 @@ fn cycles(latency: Option<f64>) -> String {
 }
 
 /// The policy's own figures: one line a name, or a row of names that differ in a percentage.
-fn figures(figures: &[FigureReport]) -> Vec<(String, Vec<String>)> {
+fn figures(report: &Report) -> Vec<(String, Vec<String>)> {
+    let figures = &report.figures;
     let mut rows: Vec<&str> = Vec::new();
     for figure in figures.iter().filter(|figure| figure.value > 0) {
         if !rows.contains(&row_of(&figure.name)) {
@@ -117,7 +117,7 @@ fn figures(figures: &[FigureReport]) -> Vec<(String, Vec<String>)> {
         .map(|row| {
             let own = figures.iter().filter(|figure| row_of(&figure.name) == row);
             let own: Vec<&FigureReport> = own.collect();
-            (titled(row, &own), by_core(&own))
+            (titled(row, &own), by_place(&own, &report.tasks))
         })
         .collect()
 }
@@ -138,21 +138,27 @@ fn titled(row: &str, figures: &[&FigureReport]) -> String {
     }
 }
 
-/// The values core by core, without cores where all are 0.
-fn by_core(figures: &[&FigureReport]) -> Vec<String> {
-    let mut cores: Vec<Option<u16>> = Vec::new();
+/// The values core by core and VCPU by VCPU, without those where all are 0.
+fn by_place(figures: &[&FigureReport], tasks: &[TaskReport]) -> Vec<String> {
+    let place = |figure: &FigureReport| (figure.core, figure.vcpu);
+    let mut places = Vec::new();
     for figure in figures.iter().filter(|figure| figure.value > 0) {
-        if !cores.contains(&figure.core) {
-            cores.push(figure.core);
+        if !places.contains(&place(figure)) {
+            places.push(place(figure));
         }
     }
-    let values = |core: &Option<u16>| {
-        let own = figures.iter().filter(|figure| figure.core == *core);
-        let values: Vec<String> = own.map(|figure| figure.value.to_string()).collect();
-        let values = values.join(" ");
-        core.map_or_else(|| values.clone(), |core| format!("core{core} {values}"))
+    let name = |vcpu: u32| {
+        let task = tasks.iter().find(|task| task.id == vcpu);
+        task.map_or_else(|| VcpuId(vcpu).to_string(), |task| task.name.clone())
     };
-    cores.iter().map(values).collect()
+    let values = |&(core, vcpu): &(Option<u16>, Option<u32>)| {
+        let mut words: Vec<String> = vcpu.map(name).into_iter().collect();
+        words.extend(core.map(|core| CoreId(core).to_string()));
+        let own = figures.iter().filter(|figure| place(figure) == (core, vcpu));
+        words.extend(own.map(|figure| figure.value.to_string()));
+        words.join(" ")
+    };
+    places.iter().map(values).collect()
 }
 
 #[cfg(test)]

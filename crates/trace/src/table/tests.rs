@@ -1,5 +1,5 @@
 use super::*;
-use crate::testkit::figure;
+use crate::testkit::{figure, uneven};
 
 fn text(report: &Report, style: Style) -> String {
     let mut out = Vec::new();
@@ -27,6 +27,46 @@ errors to 10%..20%: core1 4 0
 24us of maracas, 2 jobs, 1 miss, 3 decisions
 ";
     assert_eq!(text(&figure().report(24_000), Style::default()), expected);
+}
+
+#[test]
+fn uneven_cores_have_a_block() {
+    let expected = "\
+vcpu         C/T  delivered  err p50  err p99  foregr  backgr  share  preempt  migr  misses
+spin           -          -        -        -       0    1.7s  85.0%        1     1       -
+sort    300ms/1s      300ms        0        0   600ms       0  30.0%        2     0       -
+hog            -          -        -        -       0    1.7s  85.0%        1     1       -
+core0   foreground   0.0%  background 100.0%  idle   0.0%  throttled   0.0%  decisions 0
+core1   foreground  30.0%  background  70.0%  idle   0.0%  throttled   0.0%  decisions 0
+uneven cores   fast   slow  IPS fast  IPS slow  speedup  performance
+spin          50.0%  35.0%    2.000G    1.250G    1.600        1.327
+sort           0.0%  30.0%         -    1.000G        -       ≤0.450
+hog           50.0%  35.0%    1.500k    1.000k    1.500        1.320
+classes: fast at 1.000 core0, slow at 0.600 core1
+fairness: throughput 1.3235, MinFairness ≤0.4500 (sort), Uniformity 0.9974, 1 VCPU of unknown speed
+speedup milli: spin 1600, hog 1500
+swaps: 1
+2s of maracas, 0 decisions
+";
+    let mut report = uneven().report(2_000_000_000);
+    assert_eq!(text(&report, Style::default()), expected);
+    // Three classes have numbers, and leave the speeds to the JSON.
+    let fairness = report.fairness.as_mut().unwrap();
+    fairness.classes.push(crate::report::ClassReport { speed_milli: 300, cores: vec![2, 3] });
+    (fairness.throughput, fairness.min_fairness, fairness.uniformity) = (None, None, None);
+    for task in &mut report.tasks {
+        task.speed.as_mut().unwrap().classes.push(crate::report::ClassUse::default());
+    }
+    report.tasks[1].speed.as_mut().unwrap().wanted_ns = 0;
+    let expected = "\
+uneven cores  class0  class1  class2  speedup  performance
+spin           50.0%   35.0%    0.0%    1.600        1.327
+hog            50.0%   35.0%    0.0%    1.500        1.320
+classes: class0 at 1.000 core0, class1 at 0.600 core1, class2 at 0.300 core2 core3
+fairness: nobody's performance is known, 1 VCPU of unknown speed
+";
+    let shown = text(&report, Style::default());
+    assert!(shown.contains(expected), "{shown}");
 }
 
 #[test]
