@@ -1,8 +1,8 @@
 /* MARACAS: a VCPU of its own for the calling thread, in a running system (`maracas run`).
  *
- * Link with -lmaracas_client. Calls that return bool return false on failure; maracas_last_error
- * then says why, in one sentence. Every call concerns the calling thread alone; any number of
- * threads may call at once. Times are in nanoseconds.
+ * Link with -lmaracas_client. Calls that create, destroy or wait return false on failure;
+ * maracas_last_error then says why, in one sentence. Every call concerns the calling thread alone,
+ * but for maracas_progress; any number of threads may call at once. Times are in nanoseconds.
  *
  * SPDX-License-Identifier: Apache-2.0 OR MIT
  */
@@ -46,6 +46,16 @@ bool maracas_job_done(void);
 /* Whether the calling thread now runs on its budget (the foreground) or, false, on surplus time.
  * One cheap system call. False for a thread without a VCPU. */
 bool maracas_in_foreground(void);
+
+/* Adds `units` to the progress of the VCPU on which the run started this program, so that a host
+ * without instruction counters can tell how much faster the program runs on a fast core than on a
+ * slow one. A few nanoseconds; all threads and forked children add to one count. Does nothing where
+ * no run asks for it. A unit is a fixed amount of work, the same on whatever core (an iteration, a
+ * frame, a request; never a time), and there should be a thousand a second or more. */
+void maracas_progress(uint64_t units);
+
+/* Whether maracas_progress counts. It never changes while the program runs. */
+bool maracas_counts_progress(void);
 
 /* Why the calling thread's last failed call failed. Empty if none has. Valid until the thread's
  * next failing call. */

@@ -1,6 +1,6 @@
 //! The C interface; `include/maracas.h` documents it.
 
-use crate::{Duration, Error, Mode, own};
+use crate::{Duration, Error, Mode, own, progress};
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 
@@ -65,6 +65,16 @@ extern "C" fn maracas_job_done() -> bool {
 #[unsafe(no_mangle)]
 extern "C" fn maracas_in_foreground() -> bool {
     own::mode() == Mode::Foreground
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn maracas_progress(units: u64) {
+    progress::progress(units);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn maracas_counts_progress() -> bool {
+    progress::counts_progress()
 }
 
 #[unsafe(no_mangle)]

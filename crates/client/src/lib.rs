@@ -1,9 +1,11 @@
 //! What programs link to talk to a running system: Rust here, C by `include/maracas.h`.
 //!
-//! Here stand the connection over the control socket and four calls for a thread's own VCPU. No
-//! scheduling and no control groups ever stand here: the runtime does all of that. This crate
-//! imports `maracas-core` alone of our crates, for the words of the messages.
+//! Here stand the connection over the control socket, the calls for a thread's own VCPU and the
+//! counter of a program's progress. No scheduling and no control groups ever stand here: the
+//! runtime does all of that. This crate imports `maracas-core` alone of our crates, for the words
+//! of the messages.
 //!
+//! # A VCPU of a thread's own
 //! ```no_run
 //! use maracas_client::{Duration, Mode, mode, vcpu_create, vcpu_destroy};
 //!
@@ -17,7 +19,7 @@
 //! # Ok::<(), maracas_client::Error>(())
 //! ```
 //!
-//! With jobs:
+//! # Jobs
 //! ```no_run
 //! use maracas_client::{Duration, job_done, job_wait, task_create};
 //!
@@ -29,18 +31,40 @@
 //! }
 //! # Ok::<(), maracas_client::Error>(())
 //! ```
+//!
+//! # Progress, on cores of uneven speed
+//! A policy for uneven cores must know how much faster each program runs on a fast core than on a
+//! slow one. Instruction counters tell; where a host has none, as most virtual machines, the
+//! program counts for itself. Without a run that asks for it this does nothing.
+//! ```
+//! # fn transform(_: &[u8]) {}
+//! # let blocks = [[0; 64]; 4];
+//! for block in &blocks {
+//!     transform(block);
+//!     // One unit: a block, the same work whichever core does it.
+//!     maracas_client::progress(1);
+//! }
+//! ```
+//! What makes a good unit: always the same amount of work, on whatever core and at whatever time
+//! (a run of iterations, a frame, a request; never a time, which a slow core fills with less);
+//! a thousand or more a second, since speeds are taken from counts over some 30 ms; counted when
+//! it is done. Where the parts of a program's work differ in size, count what they have in common,
+//! such as bytes. A new kind of work with units of another size looks like a change of speed until
+//! it has run on both kinds of cores.
 #![cfg(target_os = "linux")]
 
 mod c;
 mod connection;
 mod find;
 mod own;
+mod progress;
 
 pub use connection::{Connection, Greeting, Jobs};
 pub use maracas_core::contract::Mode;
 pub use maracas_core::control::{Members, NewVcpu, Number, Refusal, VcpuState};
 pub use maracas_core::{Arrival, CoreId, Duration, Instant, Job, JobId, Reservation, Role, VcpuId};
 pub use own::{job_done, job_wait, mode, task_create, vcpu_create, vcpu_destroy};
+pub use progress::{counts_progress, progress};
 
 use maracas_core::control::FrameError;
 use std::path::PathBuf;

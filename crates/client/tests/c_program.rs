@@ -20,8 +20,40 @@ int main(void) {
     if (maracas_vcpu_destroy()) return 6;
     if (maracas_task_create(2000000, 10000000, 0)) return 7;
     if (maracas_vcpu_create(2000000, 10000000, 0)) return 8;
+    if (maracas_counts_progress()) return 9;
+    maracas_progress(1);
     puts(maracas_last_error());
     return 0;
+}
+"#;
+
+/// Counts in a thread and in a forked child, and then executes itself, to count once more.
+const COUNTING: &str = r#"
+#define _POSIX_C_SOURCE 200809L
+#include "maracas.h"
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void *count(void *unused) {
+    for (int i = 0; i < 1000; i++) maracas_progress(2);
+    return unused;
+}
+
+int main(int argc, char **argv) {
+    pthread_t thread;
+    if (!maracas_counts_progress()) return 1;
+    maracas_progress(1000000);
+    if (argc > 1) return 0;
+    if (pthread_create(&thread, NULL, count, NULL)) return 2;
+    if (fork() == 0) {
+        count(NULL);
+        _exit(0);
+    }
+    wait(NULL);
+    pthread_join(thread, NULL);
+    execl(argv[0], argv[0], "again", (char *)NULL);
+    return 3;
 }
 "#;
 
@@ -32,9 +64,9 @@ fn library() -> Option<PathBuf> {
     directories.map(|dir| dir.join("libmaracas_client.a")).find(|path| path.exists())
 }
 
-fn compile(directory: &Path, library: &Path) -> Option<PathBuf> {
+fn compile(text: &str, directory: &Path, library: &Path) -> Option<PathBuf> {
     let (source, program) = (directory.join("program.c"), directory.join("program"));
-    fs::write(&source, PROGRAM).unwrap();
+    fs::write(&source, text).unwrap();
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
     let output = Command::new("cc")
         .args(["-Wall", "-Wextra", "-Werror", "-std=c99", "-pedantic", "-I"])
@@ -47,28 +79,42 @@ fn compile(directory: &Path, library: &Path) -> Option<PathBuf> {
     Some(program)
 }
 
-#[test]
-fn a_c_program_compiles_links_and_reads_its_errors() {
+/// Builds the program in a directory of its own and hands both to `test`.
+fn with_program(name: &str, text: &str, test: impl Fn(&Path, &mut Command)) {
     let Some(library) = library() else {
         eprintln!("skipped: needs the static library, which `cargo build -p maracas-client` makes");
         return;
     };
-    let directory = env::temp_dir().join(format!("maracas-c-{}", std::process::id()));
+    let directory = env::temp_dir().join(format!("maracas-c-{name}-{}", std::process::id()));
     fs::create_dir_all(&directory).unwrap();
-    match compile(&directory, &library) {
+    match compile(text, &directory, &library) {
         None => eprintln!("skipped: needs a C compiler `cc`"),
-        Some(program) => {
-            let output = Command::new(program)
-                .env("MARACAS_SOCKET", directory.join("none.sock"))
-                .env_remove("MARACAS_VCPU")
-                .output()
-                .unwrap();
-            let said = String::from_utf8_lossy(&output.stdout);
-            assert_eq!(output.status.code(), Some(0), "it said: {said}");
-            assert!(said.contains("none.sock: No such file or directory"), "it said: {said}");
-        }
+        Some(program) => test(&directory, Command::new(program).env_remove("MARACAS_VCPU")),
     }
     fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn a_c_program_compiles_links_and_reads_its_errors() {
+    with_program("errors", PROGRAM, |directory, program| {
+        let program = program.env("MARACAS_SOCKET", directory.join("none.sock"));
+        let output = program.env_remove("MARACAS_PROGRESS").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "it said: {said}");
+        assert!(said.contains("none.sock: No such file or directory"), "it said: {said}");
+    });
+}
+
+#[test]
+fn progress_counts_in_threads_children_and_executed_programs() {
+    with_program("progress", COUNTING, |directory, program| {
+        let counter = directory.join("counter");
+        fs::write(&counter, 5_u64.to_ne_bytes()).unwrap();
+        let status = program.env("MARACAS_PROGRESS", &counter).status().unwrap();
+        assert_eq!(status.code(), Some(0));
+        let bytes = fs::read(&counter).unwrap().try_into().unwrap();
+        assert_eq!(u64::from_ne_bytes(bytes), 5 + 2_000_000 + 2 * 2000);
+    });
 }
 
 #[test]
@@ -79,13 +125,13 @@ fn the_header_declares_what_the_library_exports() {
         .lines()
         .filter_map(|line| line.split_once("extern \"C\" fn ")?.1.split('(').next())
         .collect();
-    assert!(exported.len() >= 7, "{exported:?}");
+    assert!(exported.len() >= 9, "{exported:?}");
     for name in &exported {
         assert!(header.contains(&format!("{name}(")), "{name} is missing in the header");
     }
     let declared = header
         .lines()
-        .filter(|line| line.starts_with("bool ") || line.starts_with("const char"))
+        .filter(|line| ["bool ", "void ", "const char"].iter().any(|word| line.starts_with(word)))
         .count();
     assert_eq!(declared, exported.len(), "the header declares what is not there");
 }

@@ -5,8 +5,7 @@ use crate::guardian::Charge;
 use crate::guardian::restore::{Restored, restore};
 use crate::host::Identity;
 use crate::host::cgroup::{Hierarchies, Remains};
-use std::path::PathBuf;
-use std::{fmt, fs, io};
+use std::{fmt, io};
 
 /// What [`clean`] found and did.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -52,16 +51,16 @@ impl fmt::Display for Report {
 }
 
 /// Finds every run of this host whose runtime is dead, by its process number and start instant,
-/// and puts right what it left: raised threads, frozen groups, programs, groups, sockets. A living
-/// run is not touched. `maracas run` calls it before it starts.
+/// and puts right what it left: raised threads, frozen groups, programs, groups, sockets,
+/// counters. A living run is not touched. `maracas run` calls it before it starts.
 ///
 /// # Errors
 /// Where the control groups cannot be read at all. What stays of a single run is in the report.
 pub fn clean() -> io::Result<Report> {
     let hierarchies = Hierarchies::read()?;
-    let sockets = sockets();
+    let files = control::files_of_runs();
     let trees = Remains::find(&hierarchies).into_iter().map(|remains| remains.runtime);
-    let mut runs: Vec<Identity> = trees.chain(sockets.iter().map(|(run, _)| *run)).collect();
+    let mut runs: Vec<Identity> = trees.chain(files.iter().map(|(run, _)| *run)).collect();
     runs.sort();
     runs.dedup();
     let mut report = Report::default();
@@ -70,22 +69,10 @@ pub fn clean() -> io::Result<Report> {
             report.living.push(run);
             continue;
         }
-        let own = sockets.iter().filter(|(owner, _)| *owner == run);
-        let charge = Charge { run, files: own.map(|(_, path)| path.clone()).collect() };
-        match restore(&hierarchies, &charge) {
+        match restore(&hierarchies, &Charge { run, files: Vec::new() }) {
             Ok(restored) => report.restored.push(restored),
             Err(obstacle) => report.obstacles.push((run, obstacle.to_string())),
         }
     }
     Ok(report)
-}
-
-/// The sockets of all runs, dead or alive, with their owners.
-fn sockets() -> Vec<(Identity, PathBuf)> {
-    let Ok(entries) = fs::read_dir(control::directory()) else { return Vec::new() };
-    let owned = |path: PathBuf| {
-        let stem = path.file_name()?.to_str()?.strip_suffix(control::SUFFIX)?;
-        Some((Identity::parse(stem)?, path))
-    };
-    entries.flatten().filter_map(|entry| owned(entry.path())).collect()
 }

@@ -29,6 +29,18 @@ impl Clock {
     pub(crate) fn instant(&self, monotonic_ns: u64) -> Instant {
         Instant::from_ticks(monotonic_ns.saturating_sub(self.start_ns.load(Ordering::Relaxed)))
     }
+    /// Sleeps until `at`, or not at all where that has passed.
+    pub(crate) fn sleep_until(&self, at: Instant) {
+        let at_ns = self.monotonic_ns(at);
+        let until = libc::timespec {
+            tv_sec: (at_ns / 1_000_000_000) as libc::time_t,
+            tv_nsec: (at_ns % 1_000_000_000) as libc::c_long,
+        };
+        let (clock, absolute) = (libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME);
+        // SAFETY: the time is ours and only read. A signal ends the sleep early; whoever sleeps
+        // looks at the clock again.
+        unsafe { libc::clock_nanosleep(clock, absolute, &raw const until, std::ptr::null_mut()) };
+    }
     /// The kernel's time of an instant, for timers.
     pub(crate) fn monotonic_ns(&self, at: Instant) -> u64 {
         let start = Duration::from_ticks(self.start_ns.load(Ordering::Relaxed));

@@ -26,13 +26,13 @@ use crate::machine::{Handle, JobGate, Members, Refusal, VcpuStatus};
 use connection::{Connection, Next};
 use gate::{Gate, Waiting, ring};
 use maracas_core::control::{
-    self as words, Message, NewVcpu, Reply, Request, VERSION, VcpuState, check_reservation,
+    Message, NewVcpu, Reply, Request, VERSION, VcpuState, check_reservation,
 };
 use maracas_core::{CoreId, Criticality, Duration, Instant, JobId, Reservation, Vcpu, VcpuId};
 use peer::{Peer, Place};
 use place::listen;
-pub(crate) use place::make_directory;
 pub use place::{directory, socket_path};
+pub(crate) use place::{files_of_runs, make_directory};
 use std::fs::{self, File};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -41,9 +41,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::{io, thread};
-
-/// How the file name of a socket ends.
-pub(crate) use words::SUFFIX;
 
 /// The server's real-time priority while it hears the ends of jobs: below the agents (98).
 const URGENT: u8 = 97;

@@ -26,12 +26,12 @@ use crate::agent::wait::{Alarm, Poll, Token};
 use crate::clock::Clock;
 use crate::host::{HardwareCore, sys};
 use crate::machine::Means;
-use crate::machine::vcpu::{Live, Post};
+use crate::machine::vcpu::{Live, Place, Post};
 use crate::perf::Switches;
 use brake::Brakes;
 use dispatch::Dispatches;
 use maracas_core::contract::{End, Grant, Line, Mark, Mode, Refused};
-use maracas_core::{CoreId, Duration, Event, Instant, VcpuId};
+use maracas_core::{CoreId, Duration, Event, Instant, Rate, VcpuId};
 use ranks::Ranks;
 use std::io;
 use std::sync::Arc;
@@ -51,6 +51,8 @@ const PULSE: Duration = Duration::from_millis(90);
 pub(crate) struct Core {
     pub(crate) id: CoreId,
     pub(crate) hardware: HardwareCore,
+    /// The share of its time in which it runs programs.
+    pub(crate) share: Rate,
     pub(crate) line: Line,
     pub(crate) bodies: Vec<Live>,
     /// What happened here and the policy has not been told.
@@ -97,6 +99,7 @@ impl Core {
         Ok(Self {
             id,
             hardware,
+            share: Rate::ONE,
             line: Line::default(),
             bodies: Vec::with_capacity(64),
             outbox: Vec::with_capacity(4096),
@@ -118,6 +121,11 @@ impl Core {
         })
     }
 
+    /// The clock of the machine.
+    pub(crate) const fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
     /// The body of `vcpu`, if it is here.
     pub(crate) fn body(&mut self, vcpu: VcpuId) -> Option<&mut Live> {
         self.bodies.iter_mut().find(|body| body.id == vcpu)
@@ -126,7 +134,8 @@ impl Core {
     /// Takes a body in, at rest.
     pub(crate) fn seat(&mut self, mut body: Live) {
         let (id, poll) = (body.id, &self.poll);
-        let result = body.sit(self.id, self.hardware, |fd| poll.add(fd, Token::Budget(id)));
+        let place = Place { core: self.id, hardware: self.hardware, share: self.share };
+        let result = body.sit(place, |fd| poll.add(fd, Token::Budget(id)));
         let moved = result.as_ref().is_ok_and(|moved| *moved);
         body.relisted = true;
         self.bodies.push(body);
@@ -139,15 +148,17 @@ impl Core {
         }
     }
 
-    /// Gives a body away, at rest: demoted, and frozen as it was.
-    pub(crate) fn unseat(&mut self, vcpu: VcpuId) -> Option<Live> {
+    /// Gives a body away, at rest: demoted, and frozen as it was. All that it took here is told,
+    /// where it goes to another core ([`End::Moved`]).
+    pub(crate) fn unseat(&mut self, vcpu: VcpuId, end: End) -> Option<Live> {
         let index = self.bodies.iter().position(|body| body.id == vcpu)?;
-        self.change(index, Post::Watched, End::Moved);
+        self.change(index, Post::Watched, end);
         self.hear_leaving(index);
         self.drain();
         let mut body = self.bodies.swap_remove(index);
+        body.is_leaving = false;
         let result = body.disarm();
-        body.last_closed = None;
+        (body.last_closed, body.last_told) = (None, None);
         for thread in &body.threads {
             self.tracker.owners.remove(&thread.tid);
         }
@@ -203,7 +214,7 @@ impl Core {
         let (id, brakes) = (self.id, self.without_brakes == 0);
         for body in &mut self.bodies {
             // Freezing who is about to block would wake him up again; the tripwire stands.
-            let frozen = brakes && body.is_runnable() && !body.is_done;
+            let frozen = brakes && body.is_runnable() && !body.is_done && !body.is_leaving;
             body.want = if frozen { Post::Frozen } else { Post::Watched };
         }
         let line = std::mem::take(&mut self.line);
@@ -270,7 +281,7 @@ impl Core {
                 let first = self.look_at == Instant::NEVER;
                 if grant.until != Mark::NEVER && (first || body.is_runnable()) {
                     let rest = grant.until.0.saturating_sub(body.meter(Mode::Foreground));
-                    let spent_at = now.saturating_add(rest);
+                    let spent_at = now.saturating_add(body.counted(rest));
                     self.look_at = self.look_at.min(spent_at.saturating_add(BACKSTOP));
                 }
             }
@@ -359,16 +370,16 @@ impl Core {
         }
         self.own_threads(index);
         let body = &self.bodies[index];
-        if mode != body.mode() || frozen != (was == Post::Frozen) {
+        if mode != body.mode() || frozen != (was == Post::Frozen) || end == End::Moved {
             let meter_ns = body.meter(mode).ticks();
             let at = self.clock.now();
             let next = body.mode();
-            if !self.means.events {
+            if self.means.events {
+                let change = Change { at, vcpu: id, mode, meter_ns, end, next, frozen };
+                self.tracker.changes.push_back(change);
+            } else {
                 self.tell_clock(index, mode, end, at);
-                return;
             }
-            let change = Change { at, vcpu: id, mode, meter_ns, end, next, frozen };
-            self.tracker.changes.push_back(change);
         }
         let what = if frozen { Refused::Stop(id) } else { Refused::Start(id) };
         self.report(result, what);

@@ -3,11 +3,16 @@
 pub(crate) mod brain;
 mod claim;
 mod demand;
+mod duty;
 pub mod handle;
 mod keeper;
+mod progress;
 pub(crate) mod vcpu;
 
+pub(crate) use duty::Stretch;
+pub use duty::capacity;
 pub use handle::{Handle, JobGate, Members, Refusal, VcpuStatus};
+pub(crate) use progress::{Progress, Source};
 
 use crate::agent::{Council, lock};
 use crate::clock::Clock;
@@ -25,6 +30,7 @@ use claim::Claim;
 use handle::Mailbox;
 use keeper::Keeper;
 use maracas_core::admission::NotAdmitted;
+use maracas_core::contract::Figure;
 use maracas_core::journal::Record;
 use maracas_core::{CoreId, Duration, Instant, Policy, Rate, System, Vcpu, VcpuId};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -69,7 +75,9 @@ pub struct Setup {
     /// Stays for VCPUs that others create when its own programs, if any, have ended.
     pub serve: bool,
     /// The share of its time in which each core runs programs, by its `CoreId`: below one, it is
-    /// slowed down by a duty cycle to stand for a slower core. Empty = no core is.
+    /// slowed down by a duty cycle to stand for a slower core: all of its programs' time, budgets
+    /// among it, is then the slower core's. Empty = no core is; reservations may take the least
+    /// [`capacity`] of all.
     pub duty: Vec<Rate>,
 }
 
@@ -95,11 +103,16 @@ pub struct Means {
     /// exhaustion and every millisecond, and blocks and wakes are guessed from their standing
     /// still.
     pub events: bool,
+    /// Instructions may be counted as the programs' progress, on uneven cores; whether every core
+    /// does count them is tried. Without, programs may count their own
+    /// ([`PROGRESS_VARIABLE`](maracas_core::control::PROGRESS_VARIABLE)), which says more of those
+    /// that spin while they wait.
+    pub instructions: bool,
 }
 
 impl Means {
     /// All of it.
-    pub const FULL: Self = Self { fifo: true, freezer: true, events: true };
+    pub const FULL: Self = Self { fifo: true, freezer: true, events: true, instructions: true };
 
     /// What the probe found.
     pub fn of(found: &Capabilities) -> Self {
@@ -107,6 +120,7 @@ impl Means {
             fifo: found.has(Capability::Fifo),
             freezer: found.has(Capability::Freezer),
             events: EVENTS.into_iter().all(|event| found.has(event)),
+            instructions: true,
         }
     }
 }
@@ -123,6 +137,8 @@ pub struct Outcome {
     /// VCPUs with jobs of which no program ever reported an end: every one of their jobs was taken
     /// to end when it had received C, and with the next release at the latest.
     pub silent: Vec<VcpuId>,
+    /// What the policy counted of its own doings.
+    pub figures: Vec<Figure>,
     /// What the host refused during the run, one sentence each.
     pub trouble: Vec<String>,
 }
@@ -135,6 +151,8 @@ pub enum Error {
     /// Another run manages this core, that of this process if it is known: neither could keep what
     /// it promises.
     Taken(HardwareCore, Option<u32>),
+    /// A core cannot be slowed down so: one sentence.
+    Duty(String),
     /// A program could not be started.
     Start(String, io::Error),
     /// An agent panicked; all threads were released.
@@ -151,6 +169,7 @@ impl fmt::Display for Error {
             Self::Taken(core, None) => {
                 write!(f, "core {core} is managed by another run; end it first")
             }
+            Self::Duty(why) => f.write_str(why),
             Self::Start(name, error) => write!(f, "program \"{name}\" cannot be started: {error}"),
             Self::Panicked(why) => write!(f, "the runtime failed and released everything: {why}"),
         }
@@ -192,20 +211,25 @@ impl Machine {
         header: Header,
     ) -> Result<Self, Error> {
         let host = |what| move |error| Error::Host(what, error);
+        setup.check_duty(means.fifo)?;
         sys::keep_children();
         let claims: Result<_, _> = setup.cores.iter().map(|core| Claim::take(*core)).collect();
         let claims = claims?;
         let clock = Clock::start();
         let open = |(id, core): (usize, &HardwareCore)| {
-            Core::open(CoreId(id as u16), *core, clock.clone(), means).map(Mutex::new)
+            let id = CoreId(id as u16);
+            let mut core = Core::open(id, *core, clock.clone(), means)?;
+            core.share = setup.share(id);
+            Ok(Mutex::new(core))
         };
         let cores: Result<Vec<_>, _> = setup.cores.iter().enumerate().map(open).collect();
         let cores = cores.map_err(host("record context switches (CAP_PERFMON)"))?;
+        let source = Source::of(&setup, means);
         let first = setup.vcpus().map(|(vcpu, _)| vcpu.id.0 + 1).max().unwrap_or(0);
         let hierarchies = Hierarchies::read().map_err(host("find the control groups"))?;
         // Last, since from here on something would be left behind.
         let tree = Tree::create(&hierarchies).map_err(host("create control groups"))?;
-        let mailbox = Mailbox::new(tree, setup.cores.clone(), means, clock, first)
+        let mailbox = Mailbox::new(tree, setup.cores.clone(), means, source, clock, first)
             .map_err(host("create an eventfd"))?;
         let mailbox = Arc::new(mailbox);
         Ok(Self { setup, policy, header, mailbox, cores, guardian: None, server: None, claims })
@@ -259,6 +283,8 @@ impl Machine {
         mailbox.clock.restart();
         let mut scribe = Scribe::new(&header, &ring);
         scribe.recorder.record(&host_note());
+        scribe.recorder.record(&mailbox.source.note());
+        setup.duty_notes().for_each(|note| scribe.recorder.record(&note));
         let brain = Brain::new(policy, &setup.system, &setup.names, scribe, &cores, &mailbox);
         let council =
             Council::new(&cores, brain, mailbox.bell(), guardian.as_ref().map(Guardian::hearts))
@@ -308,6 +334,7 @@ fn oversee(
         // The scope waits for the agents, which nobody would stop any more after a panic.
         let result = caught(|| {
             cores.try_for_each(|core| start_agent(scope, council, mailbox, core))?;
+            setup.system.core_ids().try_for_each(|core| slow_down(scope, council, setup, core))?;
             keeper.keep()
         });
         council.stop();
@@ -318,9 +345,7 @@ fn oversee(
     let brain = council.brain.lock();
     let poisoned = brain.is_err();
     let mut brain = brain.unwrap_or_else(PoisonError::into_inner);
-    if !poisoned {
-        brain.finish();
-    }
+    let figures = if poisoned { Vec::new() } else { brain.finish() };
     let silent = brain.silent();
     drop(brain);
     let duration = mailbox.clock.now().saturating_since(Instant::ZERO);
@@ -338,7 +363,7 @@ fn oversee(
         return Err(Error::Panicked("an agent panicked".to_string()));
     }
     result?;
-    Ok(Outcome { duration, programs, refused, silent, trouble })
+    Ok(Outcome { duration, programs, refused, silent, figures, trouble })
 }
 
 /// Makes an error of a panic, so that what must follow does follow.
@@ -360,20 +385,38 @@ fn start_agent<'scope>(
     let own = lock(&council.cores[usize::from(core.0)]);
     let (hardware, brakes) = (own.hardware, Arc::clone(&own.brakes));
     drop(own);
-    let fifo = mailbox.means.fifo;
+    let priority = mailbox.means.fifo.then_some(AGENT_PRIORITY);
     let brake = move || {
         if brakes.live().is_err() {
             mailbox.stop();
         }
     };
-    start_real_time(scope, format!("brake-{core}"), hardware, fifo, brake)?;
+    start_real_time(scope, format!("brake-{core}"), hardware, priority, brake)?;
     let agent = move || {
         let lived = catch_unwind(AssertUnwindSafe(|| council.live(core)));
         if !matches!(lived, Ok(Ok(()))) {
             mailbox.stop();
         }
     };
-    start_real_time(scope, format!("agent-{core}"), hardware, fifo, agent)
+    start_real_time(scope, format!("agent-{core}"), hardware, priority, agent)
+}
+
+/// Starts the thread that makes a slower one of `core`, where the setup says so.
+fn slow_down<'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    council: &'scope Council<'_>,
+    setup: &Setup,
+    core: CoreId,
+) -> Result<(), Error> {
+    let share = setup.share(core);
+    if share == Rate::ONE {
+        return Ok(());
+    }
+    let own = lock(&council.cores[usize::from(core.0)]);
+    let (hardware, clock) = (own.hardware, own.clock().clone());
+    drop(own);
+    let spin = move || duty::live(share, hardware, &clock, &council.halt);
+    start_real_time(scope, format!("slow-{core}"), hardware, Some(duty::PRIORITY), spin)
 }
 
 /// Starts a real-time thread on a core. Its creator raises it: a thread that raises itself from
@@ -382,7 +425,7 @@ fn start_real_time<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     name: String,
     core: HardwareCore,
-    fifo: bool,
+    priority: Option<u8>,
     live: impl FnOnce() + Send + 'scope,
 ) -> Result<(), Error> {
     let host = |error| Error::Host("start a real-time thread (CAP_SYS_NICE)", error);
@@ -397,8 +440,8 @@ fn start_real_time<'scope>(
     });
     spawned.map_err(host)?;
     let tid = tid.recv().map_err(|_| host(io::ErrorKind::BrokenPipe.into()))?;
-    if fifo {
-        sched::set_fifo(tid, AGENT_PRIORITY, true).map_err(host)?;
+    if let Some(priority) = priority {
+        sched::set_fifo(tid, priority, true).map_err(host)?;
     }
     sched::set_affinity(tid, core).map_err(host)?;
     let _ = go.send(());

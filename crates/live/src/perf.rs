@@ -1,9 +1,12 @@
-//! Kernel events: the budget event of a VCPU on a core, and the switch records of a core.
+//! Kernel events: the budget event and the instructions of a VCPU on a core, and the switch records
+//! of a core.
 //!
 //! Both count and record in the kernel; an agent only reads. Time stamps are `CLOCK_MONOTONIC`.
 
+mod instructions;
 mod records;
 
+pub(crate) use instructions::{Instructions, TRIAL_STEPS, trial};
 pub(crate) use records::{Record, Switches};
 
 use perf_event_open_sys as sys;

@@ -68,6 +68,8 @@ impl Runtime {
         let socket = control::socket_path()?;
         fs::create_dir_all(control::directory())?;
         fs::write(&socket, "")?;
+        // Where programs count; the guardian is not told of such files and finds them by name.
+        fs::write(counter(tree.run()), "")?;
         let charge = Charge { run: tree.run(), files: vec![socket] };
         let words = ["as_guardian", "--exact", "--nocapture", "--test-threads=1"];
         let words = words.map(OsString::from).to_vec();
@@ -257,6 +259,9 @@ impl Stage {
         if socket.exists() {
             left.push(format!("socket {}", socket.display()));
         }
+        if counter(self.run).exists() {
+            left.push(format!("counter {}", counter(self.run).display()));
+        }
         let pid = self.client.id() as i32;
         if let Ok(Some(status)) = self.client.try_wait() {
             left.push(format!("the client ended: {status}"));
@@ -292,6 +297,11 @@ impl Drop for Stage {
             let _ = child.wait();
         }
     }
+}
+
+/// Where the programs of a VCPU of `run` count their progress.
+fn counter(run: Identity) -> PathBuf {
+    control::directory().join(format!("{run}.vcpu1.progress"))
 }
 
 /// Living processes whose arguments hold the mark, raised or not.

@@ -1,4 +1,5 @@
-//! Where sockets are: a directory that is root's or the starting user's alone.
+//! Where sockets and programs' counters are: a directory that is root's or the starting user's
+//! alone.
 
 use crate::host::Identity;
 use maracas_core::control::{self as words, SUFFIX};
@@ -38,6 +39,17 @@ fn without_environment() -> PathBuf {
 /// When `/proc` cannot be read.
 pub fn socket_path() -> io::Result<PathBuf> {
     Ok(directory().join(format!("{}{SUFFIX}", Identity::own()?)))
+}
+
+/// The files of all runs of this user, dead or alive, with their owners: sockets and counters of
+/// programs. Their names begin with the run's.
+pub(crate) fn files_of_runs() -> Vec<(Identity, PathBuf)> {
+    let Ok(entries) = fs::read_dir(directory()) else { return Vec::new() };
+    let owned = |path: PathBuf| {
+        let (run, _) = path.file_name()?.to_str()?.split_once('.')?;
+        Some((Identity::parse(run)?, path))
+    };
+    entries.flatten().filter_map(|entry| owned(entry.path())).collect()
 }
 
 /// Listens there, without waiting.

@@ -122,7 +122,7 @@ impl Caller {
 
 fn camera() -> NewVcpu {
     // Somebody else, since the runtime itself is refused.
-    let members = words::Members::Thread(std::os::unix::process::parent_id());
+    let members = maracas_core::control::Members::Thread(std::os::unix::process::parent_id());
     let new = NewVcpu::new(Duration::from_millis(2), Duration::from_millis(10), members);
     NewVcpu { name: "camera".into(), ..new }
 }

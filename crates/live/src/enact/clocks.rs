@@ -59,7 +59,8 @@ impl Core {
             return;
         }
         body.told_ns[mode as usize] += service_ns;
-        let from = Instant::from_ticks(to.ticks().saturating_sub(service_ns));
+        body.last_told = Some(self.outbox.len());
+        let from = body.began(to, service_ns);
         let usage = Usage { service: Duration::from_nanos(service_ns), ..Usage::default() };
         let stint = Stint { vcpu: body.id, core, mode, from, to, usage, end };
         self.outbox.push((to, Event::Ran(stint)));
@@ -82,7 +83,8 @@ impl Core {
                     Post::Watched | Post::Frozen => false,
                 };
                 if here && body.is_runnable() {
-                    let rest = grant.until.0.saturating_sub(body.meter(body.mode())).max(LEAST);
+                    let rest = grant.until.0.saturating_sub(body.meter(body.mode()));
+                    let rest = body.counted(rest).max(LEAST);
                     let look = now.saturating_add(rest.min(LOOK));
                     self.look_at = self.look_at.min(look);
                 }

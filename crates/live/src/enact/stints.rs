@@ -6,7 +6,8 @@
 //! * when a thread of another VCPU of ours is switched in: it ended at its own last switch-out
 //!   ([`End::Preempted`]);
 //! * when the machine changes its mode or freezes it, at that instant ([`End::MarkReached`] or
-//!   [`End::Preempted`]), or reads the meters at a metered wake ([`End::Metered`]).
+//!   [`End::Preempted`]), moves it to another core ([`End::Moved`]), or reads the meters at a
+//!   metered wake ([`End::Metered`]).
 //!
 //! What the agents and other processes of the host take in between does not end a stint: it is no
 //! service either. So `to - from` may exceed the service.
@@ -15,6 +16,12 @@
 //! The meter is the counter of the budget event alone. Records have no counts, so all stints of a
 //! VCPU but the last before a reading get the time between their records, and the last gets the
 //! rest. The sum of what is told therefore always equals the meter.
+//!
+//! Progress is read when stints are told: the last of those that are told together gets it all, and
+//! what was gained on a core is told of that core.
+//!
+//! On a core that stands for a slower one ([`crate::machine::Stretch`]) service is the slower
+//! core's time, and may exceed `to - from`, which stays what the clock said.
 
 use super::Core;
 use crate::machine::vcpu::Post;
@@ -50,6 +57,7 @@ struct Open {
     /// Since when a thread of it is on the core now.
     in_at: Option<Instant>,
     last_out: Instant,
+    /// As the kernel counts it, so far.
     ran: Duration,
 }
 
@@ -98,6 +106,7 @@ impl Core {
     /// Reads all records and turns them into events in the outbox.
     pub(crate) fn drain(&mut self) {
         if self.read_clocks() {
+            self.tell_progress();
             return;
         }
         // A bound, so that a storm of switches cannot keep the agent here: the rest comes later.
@@ -119,6 +128,7 @@ impl Core {
         }
         self.reconcile();
         self.tell_trapped();
+        self.tell_progress();
     }
 
     /// Reports the running stint without ending it, for a metered wake.
@@ -232,9 +242,9 @@ impl Core {
         match on_core.map(|open| open.in_at) {
             Some(in_at) => {
                 self.close(Some((at, change.meter_ns)), change.end);
-                // On the core all along, or only read: it goes on at once.
+                // On the core all along, or only read: it goes on at once, unless it goes away.
                 let goes_on = in_at.is_some() || change.end == End::Metered;
-                if goes_on && !change.frozen {
+                if goes_on && !change.frozen && change.end != End::Moved {
                     let mode = change.next;
                     let in_at = in_at.map(|_| at);
                     let open =
@@ -258,14 +268,13 @@ impl Core {
         let core = self.id;
         let length = self.outbox.len();
         let Some(body) = self.body(open.vcpu) else { return };
-        let told_ns = &mut body.told_ns[open.mode as usize];
         let (to, service_ns) = match read {
             // Within the meter: the two clocks differ by a microsecond at each switch.
-            Some((at, meter_ns)) => (at, meter_ns.saturating_sub(*told_ns)),
-            None => (open.last_out, open.ran.ticks()),
+            Some((at, meter_ns)) => (at, meter_ns.saturating_sub(body.told_ns[open.mode as usize])),
+            None => (open.last_out, body.stretched(open.ran.ticks())),
         };
-        *told_ns += service_ns;
-        body.last_closed = Some(length);
+        body.told_ns[open.mode as usize] += service_ns;
+        (body.last_closed, body.last_told) = (Some(length), Some(length));
         let usage = Usage { service: Duration::from_nanos(service_ns), ..Usage::default() };
         let (vcpu, mode, from) = (open.vcpu, open.mode, open.from);
         let stint = Stint { vcpu, core, mode, from, to, usage, end };
@@ -296,13 +305,15 @@ impl Core {
         let body = &mut self.bodies[index];
         let told_ns = &mut body.told_ns[change.mode as usize];
         let rest_ns = change.meter_ns.saturating_sub(*told_ns);
-        // What switching in and out costs is told with the next stint.
-        if rest_ns < SWITCHES_NS && change.end != End::MarkReached || rest_ns == 0 {
+        // What switching in and out costs is told with the next stint here.
+        let told_later = !matches!(change.end, End::MarkReached | End::Moved);
+        if rest_ns < SWITCHES_NS && told_later || rest_ns == 0 {
             return;
         }
         *told_ns += rest_ns;
+        body.last_told = Some(self.outbox.len());
         let usage = Usage { service: Duration::from_nanos(rest_ns), ..Usage::default() };
-        let from = Instant::from_ticks(change.at.ticks().saturating_sub(rest_ns));
+        let from = body.began(change.at, rest_ns);
         let (vcpu, mode, to, end) = (change.vcpu, change.mode, change.at, change.end);
         self.outbox.push((to, Event::Ran(Stint { vcpu, core, mode, from, to, usage, end })));
     }
@@ -320,12 +331,23 @@ impl Core {
             let rest_ns = body.untold_ns(mode);
             if rest_ns >= SWITCHES_NS {
                 body.told_ns[mode as usize] += rest_ns;
+                body.last_told = Some(self.outbox.len());
                 let service = Duration::from_nanos(rest_ns);
                 let usage = Usage { service, ..Usage::default() };
-                let from = Instant::from_ticks(at.ticks().saturating_sub(rest_ns));
+                let from = body.began(at, rest_ns);
                 let (vcpu, end) = (body.id, End::Preempted);
                 let stint = Stint { vcpu, core, mode, from, to: at, usage, end };
                 self.outbox.push((at, Event::Ran(stint)));
+            }
+        }
+    }
+
+    /// Gives the last stint that was told of each body what its programs have gained since.
+    fn tell_progress(&mut self) {
+        for body in &mut self.bodies {
+            let Some(last) = body.last_told.take() else { continue };
+            if let Some((_, Event::Ran(stint))) = self.outbox.get_mut(last) {
+                stint.usage.instructions += body.gain();
             }
         }
     }

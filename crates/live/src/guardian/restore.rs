@@ -3,6 +3,7 @@
 
 use super::Charge;
 use super::model::{Protocol, Repair};
+use crate::control;
 use crate::host::Identity;
 use crate::host::cgroup::{Hierarchies, Remains};
 use crate::host::sched::{self, KernelPolicy};
@@ -94,8 +95,10 @@ pub fn restore(hierarchies: &Hierarchies, charge: &Charge) -> io::Result<Restore
             // Inside the two steps before: programs and clients have subtrees of their own.
             Repair::RemoveGroups => {}
             Repair::Forget => {
-                let removed = charge.files.iter().filter(|file| fs::remove_file(file).is_ok());
-                done.files.extend(removed.cloned());
+                let found = control::files_of_runs().into_iter();
+                let found = found.filter(|(owner, _)| *owner == run).map(|(_, path)| path);
+                let files = charge.files.iter().cloned().chain(found);
+                done.files.extend(files.filter(|file| fs::remove_file(file).is_ok()));
             }
         }
     }

@@ -4,6 +4,7 @@
 //! Nothing here decides when anything runs; the machine above does, with these as its hands.
 
 pub mod cgroup;
+pub mod classes;
 pub mod doctor;
 pub mod launch;
 pub mod platform;

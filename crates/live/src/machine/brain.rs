@@ -1,13 +1,15 @@
 //! The policy and everything that is said to it. Whoever holds it decides for all cores.
 
+mod answers;
+
 use super::demand::Demand;
-use super::handle::{Ended, JobGate, Mailbox, Refusal, Request, VcpuStatus};
+use super::handle::{Ended, JobGate, Mailbox, Refusal, Request};
+use super::progress;
 use super::vcpu::Live;
 use crate::agent::lock;
 use crate::enact::Core;
 use crate::journal::Scribe;
-use maracas_core::admission::NotAdmitted;
-use maracas_core::contract::{End, Errand, Mode, Observer, Refused, decide};
+use maracas_core::contract::{End, Errand, Figure, Mode, Observer, Refused, decide};
 use maracas_core::journal::Record;
 use maracas_core::{
     CoreId, CoreSet, Event, Instant, Job, JobId, Plan, Policy, Rate, Reservation, System, Vcpu,
@@ -400,6 +402,10 @@ impl Brain<'_> {
             return called;
         }
         let all = std::mem::take(&mut self.behind);
+        if all {
+            let stay = |body: &mut Live| body.is_leaving = false;
+            self.cores.iter().for_each(|core| lock(core).bodies.iter_mut().for_each(stay));
+        }
         let cores = (0..self.plan.cores() as u16).map(CoreId).filter(|_| all).collect();
         for to in self.plan.dirty().union(cores).iter() {
             for place in 0.. {
@@ -442,59 +448,19 @@ impl Brain<'_> {
         let mut there = lock(&self.cores[from.0 as usize]);
         if from != own && there.is_running(vcpu) {
             there.stirred = true;
+            there.body(vcpu).into_iter().for_each(|body| body.is_leaving = true);
             drop(there);
             lock(&self.cores[to.0 as usize]).stirred = true;
             self.behind = true;
             return CoreSet::EMPTY.union([from].into_iter().collect());
         }
-        let body = there.unseat(vcpu);
+        let body = there.unseat(vcpu, End::Moved);
         drop(there);
         if let Some(body) = body {
             known.seat = Some(to);
             lock(&self.cores[to.0 as usize]).seat(body);
         }
         CoreSet::EMPTY
-    }
-
-    /// Answers who asked for a verdict or for an end.
-    fn answer(&mut self) {
-        let mut withdrawn = Vec::new();
-        for (id, verdict) in self.plan.verdicts() {
-            let Some(at) = self.asked.iter().position(|asked| asked.id == *id) else { continue };
-            let asked = self.asked.swap_remove(at);
-            if let (Ok(_), Some(refusal)) = (verdict, self.too_heavy(*id, &asked.reservation)) {
-                let known = if asked.new { self.known.remove(id) } else { None };
-                let before = self.known.get(id).map(|known| Event::Changed(known.vcpu.clone()));
-                withdrawn.extend(known.map(|_| Event::Left(*id)).or(before));
-                let _ = asked.reply.try_send(Err(Refusal::NotAdmitted(refusal)));
-                continue;
-            }
-            if verdict.is_err() && asked.new {
-                self.known.remove(id);
-            } else if let (Ok(_), Some(known)) = (verdict, self.known.get_mut(id)) {
-                known.vcpu.reservation = asked.reservation;
-                if let Some(demand) = &mut known.demand {
-                    demand.change(asked.reservation);
-                }
-            }
-            let _ = asked.reply.try_send(verdict.clone().map_err(Refusal::NotAdmitted));
-        }
-        let now = self.mailbox.clock.now();
-        withdrawn.iter().for_each(|event| self.tell(now, event));
-        while let Some((id, reply)) = self.destroyed.pop() {
-            let seat = self.known.remove(&id).and_then(|known| known.seat);
-            let body = seat.and_then(|core| lock(&self.cores[core.0 as usize]).unseat(id));
-            let _ = reply.try_send(Ok(body.map(Box::new)));
-        }
-    }
-
-    /// What no policy may give away on this machine, whatever its own test says.
-    fn too_heavy(&self, id: VcpuId, asked: &Reservation) -> Option<NotAdmitted> {
-        let (rate, most) = (asked.utilization(), self.capacity);
-        let reason = || {
-            format!("{id} asks for {rate} of a core, of which {most} may be used; lower its budget")
-        };
-        (rate > most).then(|| NotAdmitted { reason: reason(), closest: None })
     }
 
     /// Lets the agent of `own` look again when the policy wants to be asked or a job is due.
@@ -536,39 +502,25 @@ impl Brain<'_> {
         }
     }
 
-    fn list(&self) -> Vec<VcpuStatus> {
-        let status = |(id, known): (&VcpuId, &Known)| {
-            let mut status = VcpuStatus {
-                id: *id,
-                name: known.name.clone(),
-                reservation: known.vcpu.reservation,
-                core: known.seat.or_else(|| self.plan.home(*id)).unwrap_or_default(),
-                mode: None,
-                foreground: maracas_core::Duration::ZERO,
-                background: maracas_core::Duration::ZERO,
-                threads: 0,
-            };
-            if let Some(seat) = known.seat
-                && let Some(body) = lock(&self.cores[seat.0 as usize]).body(*id)
-            {
-                // An error only makes the numbers a little older.
-                let _ = body.settle();
-                body.describe(&mut status);
-            }
-            status
-        };
-        self.known.iter().map(status).collect()
+    /// Notes what is to be said of a body's progress at its end.
+    fn remark(&mut self, body: &Live) {
+        let note = body.remark().map(|text| progress::note(Some(body.id), text));
+        note.iter().for_each(|note| self.scribe.recorder.record(note));
     }
 
-    /// The orderly end of the journal: the meters once more, then the end record.
-    pub(crate) fn finish(&mut self) {
+    /// The orderly end of the journal: the meters once more, then the end record. Tells what the
+    /// policy counted of its own doings.
+    pub(crate) fn finish(&mut self) -> Vec<Figure> {
         self.cores.iter().for_each(|core| lock(core).meter_running());
         self.listen();
         let now = self.mailbox.clock.now();
         decide(self.policy.as_mut(), now, &mut self.plan);
         self.scribe.recorder.planned(now, &self.plan);
+        let cores = self.cores;
+        cores.iter().for_each(|core| lock(core).bodies.iter().for_each(|body| self.remark(body)));
         self.scribe.recorder.end(now);
         self.scribe.flush();
+        self.policy.figures()
     }
 
     /// VCPUs with jobs of which no program ever reported an end.

@@ -5,16 +5,19 @@
 //! that is preempted while it holds it delays nobody but itself.
 
 use super::Means;
+use super::progress::{Page, Progress, Source};
 use super::vcpu::Live;
 use crate::agent::wait::Bell;
 use crate::clock::Clock;
 use crate::host::HardwareCore;
 use crate::host::cgroup::{Client, Group, Tree};
+use crate::host::launch::User;
 use maracas_core::admission::NotAdmitted;
 use maracas_core::contract::Mode;
 use maracas_core::{CoreId, Duration, Instant, Job, JobId, Reservation, Vcpu, VcpuId};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -151,6 +154,8 @@ pub(crate) struct Mailbox {
     /// The kernel's number of each core.
     pub(crate) cores: Vec<HardwareCore>,
     pub(crate) means: Means,
+    /// What is counted as progress.
+    pub(super) source: Source,
     /// Foreign processes that were taken in, by process number, and the groups inside them.
     clients: Mutex<BTreeMap<i32, Client>>,
     bound: Mutex<BTreeMap<VcpuId, (i32, Arc<Group>)>>,
@@ -162,6 +167,7 @@ impl Mailbox {
         tree: Tree,
         cores: Vec<HardwareCore>,
         means: Means,
+        source: Source,
         clock: Clock,
         first_id: u32,
     ) -> io::Result<Self> {
@@ -176,6 +182,7 @@ impl Mailbox {
             tree: Mutex::new(Some(tree)),
             cores,
             means,
+            source,
             clients: Mutex::default(),
             bound: Mutex::default(),
             ended: Mutex::default(),
@@ -216,6 +223,10 @@ impl Mailbox {
         let done = act(core);
         self.post(Request::Unhold);
         Ok(done)
+    }
+    /// The file in which programs of `user` may count the progress of a VCPU, if they are to.
+    pub(super) fn page(&self, id: VcpuId, user: Option<User>) -> io::Result<Option<Page>> {
+        (self.source == Source::Own).then(|| Page::create(id, user)).transpose()
     }
     /// Takes all requests; `false` where a caller holds the lock now (it will ring).
     pub(crate) fn take(&self, into: &mut Vec<Request>) -> bool {
@@ -350,7 +361,10 @@ impl Handle {
         match self.mailbox.held(id, |_| self.bind(id, members, hardware)).and_then(|bound| bound) {
             Ok(group) => {
                 let (name, means) = (name.to_string(), self.mailbox.means);
-                let live = Live::new(id, name, group, hardware, None, means);
+                // Whoever is bound may count too, if he finds the file by the name of his VCPU.
+                let page = self.mailbox.page(id, user_of(members.pid)).ok().flatten();
+                let progress = Progress::new(self.mailbox.source, page);
+                let live = Live::new(id, name, group, hardware, None, means, progress);
                 self.mailbox.post(Request::Attach(Box::new(live)));
                 // From now on the keeper looks whether the threads live.
                 self.mailbox.keeper.ring();
@@ -451,6 +465,12 @@ impl Handle {
     fn ask<T>(&self, request: impl FnOnce(SyncSender<T>) -> Request) -> Result<T, Refusal> {
         self.mailbox.ask(request)
     }
+}
+
+/// Whose a process is.
+fn user_of(pid: i32) -> Option<User> {
+    let owner = std::fs::metadata(format!("/proc/{pid}")).ok()?;
+    Some(User { uid: owner.uid(), gid: owner.gid() })
 }
 
 /// A poisoned lock only says that another thread panicked; what these locks guard is whole then.

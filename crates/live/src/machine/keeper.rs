@@ -2,6 +2,7 @@
 //! `run`, which stands between the programs and the agents in priority.
 
 use super::handle::{Mailbox, Refusal, Request};
+use super::progress::{self, Page, Progress};
 use super::vcpu::Live;
 use super::{Error, Launch, Setup};
 use crate::agent::wait::{Alarm, Poll, Token, wait};
@@ -14,6 +15,7 @@ use maracas_core::{Duration, Instant, VcpuId};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time;
@@ -43,6 +45,8 @@ enum Life {
 /// The group of a VCPU whose programs we start.
 struct Home {
     group: Arc<Group>,
+    /// Where its programs may count their progress, if they are to.
+    page: Option<PathBuf>,
     /// It has left: nothing more is started in it.
     left: bool,
 }
@@ -177,21 +181,33 @@ impl<'a> Keeper<'a> {
         if !self.is_admitted(id)? {
             return Ok(None);
         }
-        let first = !self.homes.contains_key(&id);
+        let (first, mut page) = (!self.homes.contains_key(&id), None);
+        let mut command = launch.command.clone();
         if first {
             let group = Arc::new(self.mailbox.in_tree(|tree| tree.vcpu(id))?);
-            self.homes.insert(id, Home { group, left: false });
+            page = self.mailbox.page(id, command.user)?;
+            let path = page.as_ref().map(|page| page.path().to_path_buf());
+            self.homes.insert(id, Home { group, page: path, left: false });
         }
-        let group = Arc::clone(&self.homes[&id].group);
+        let home = &self.homes[&id];
+        // Gone it is with a VCPU that has just been destroyed; its programs need not count.
+        if let Some(path) = home.page.as_deref()
+            && Page::open_to(path, command.user).is_ok()
+        {
+            command.env.extend([progress::variable(path)]);
+        }
+        let group = Arc::clone(&home.group);
         let spawned = self.mailbox.held(id, |place| {
             let core = self.setup.cores[usize::from(place.0)];
-            launch::spawn(&launch.command, &group, core).map(|child| (child, core))
+            launch::spawn(&command, &group, core).map(|child| (child, core))
         });
         let (child, core) = spawned.map_err(io::Error::other)??;
         self.poll.add(child.pidfd.as_raw_fd(), Token::Budget(VcpuId(index)))?;
         let request = if first {
             let (name, means) = (self.name(id), self.mailbox.means);
-            Request::Attach(Box::new(Live::new(id, name, group, core, Some(child.pid), means)))
+            let progress = Progress::new(self.mailbox.source, page);
+            let (root, core) = (Some(child.pid), core);
+            Request::Attach(Box::new(Live::new(id, name, group, core, root, means, progress)))
         } else {
             Request::Rescan(id)
         };

@@ -6,10 +6,10 @@ use crate::enact::brake::Brake;
 use crate::host::HardwareCore;
 use crate::host::cgroup::Group;
 use crate::host::sched;
-use crate::machine::{Means, VcpuStatus};
-use crate::perf::{Budget, SHORTEST_NS};
+use crate::machine::{Means, Progress, Stretch, VcpuStatus};
+use crate::perf::{Budget, Instructions, SHORTEST_NS};
 use maracas_core::contract::Mode;
-use maracas_core::{CoreId, Duration, VcpuId};
+use maracas_core::{CoreId, Duration, Instant, Rate, VcpuId};
 use std::io;
 use std::sync::Arc;
 
@@ -52,6 +52,16 @@ pub(crate) struct Thread {
     pub(crate) runnable: bool,
 }
 
+/// A core on which a VCPU may sit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) core: CoreId,
+    /// Its number in the kernel.
+    pub(crate) hardware: HardwareCore,
+    /// The share of its time in which it runs programs.
+    pub(crate) share: Rate,
+}
+
 /// The VCPU's counter on one core, and how much of it is in the meters.
 #[derive(Debug)]
 struct Seat {
@@ -59,6 +69,8 @@ struct Seat {
     seen_ns: u64,
     /// The count at which it was told to overflow.
     armed_ns: Option<u64>,
+    /// What it does with its time, where that is counted so.
+    instructions: Option<Instructions>,
 }
 
 /// A VCPU that has a body.
@@ -77,6 +89,9 @@ pub(crate) struct Live {
     pub(crate) has_jobs: bool,
     /// Its last job has just been told done: it is about to block, though no record says so yet.
     pub(crate) is_done: bool,
+    /// The agent of its core was called to move it away: it is stopped by that alone, since who is
+    /// frozen on the way falls into the trap where he arrives, for milliseconds.
+    pub(crate) is_leaving: bool,
     /// It was read since the core was told whose threads are whose.
     pub(crate) relisted: bool,
     /// It had too many threads to be raised, and has not few again.
@@ -96,10 +111,16 @@ pub(crate) struct Live {
     pub(crate) births: Births,
     /// Where in the core's outbox its last closed stint stands.
     pub(crate) last_closed: Option<usize>,
+    /// Where its last stint stands of which the progress has not been told.
+    pub(crate) last_told: Option<usize>,
     meter_ns: [u64; 2],
     seats: Vec<Option<Seat>>,
     core: Option<CoreId>,
+    /// From counts on this core to its meters, which are in the time of the core that it stands
+    /// for.
+    stretch: Stretch,
     means: Means,
+    progress: Progress,
     /// The program in it, if we started one; it stands for all where no group lists them.
     root: Option<i32>,
     /// The clocks that are read where there are no events, and what they read last: of the
@@ -128,6 +149,7 @@ impl Live {
         confined: HardwareCore,
         root: Option<i32>,
         means: Means,
+        progress: Progress,
     ) -> Self {
         Self {
             id,
@@ -138,6 +160,7 @@ impl Live {
             listed_ns: (0, 0),
             has_jobs: false,
             is_done: false,
+            is_leaving: false,
             relisted: false,
             crowded: false,
             post: Post::Watched,
@@ -148,10 +171,13 @@ impl Live {
             told_ns: [0; 2],
             births: Births::default(),
             last_closed: None,
+            last_told: None,
             meter_ns: [0; 2],
             seats: Vec::new(),
             core: None,
+            stretch: Stretch::new(Rate::ONE),
             means,
+            progress,
             root,
             clocks: Vec::new(),
             confined,
@@ -186,14 +212,13 @@ impl Live {
         self.threads.iter_mut().for_each(|thread| thread.runnable = true);
     }
 
-    /// Goes to `core`, of which the kernel's number is `hardware`: it must be at rest. `event` is
-    /// told of a new budget event there. Moving a cpuset costs 22 us (p50), an affinity 4 us; but a
-    /// program can change its own affinity and not its cpuset. Tells whether its group was moved:
-    /// threads may have come and gone meanwhile.
+    /// Goes to another core: it must be at rest. `event` is told of a new budget event there.
+    /// Moving a cpuset costs 22 us (p50), an affinity 4 us; but a program can change its own
+    /// affinity and not its cpuset. Tells whether its group was moved: threads may have come and
+    /// gone meanwhile.
     pub(crate) fn sit(
         &mut self,
-        core: CoreId,
-        hardware: HardwareCore,
+        Place { core, hardware, share }: Place,
         event: impl FnOnce(i32) -> io::Result<()>,
     ) -> io::Result<bool> {
         let index = core.0 as usize;
@@ -204,7 +229,11 @@ impl Live {
             let group = self.group.dir_fd().ok_or(io::ErrorKind::Unsupported)?;
             let budget = Budget::open(group, hardware.0)?;
             event(budget.fd())?;
-            self.seats[index] = Some(Seat { budget, seen_ns: 0, armed_ns: None });
+            // Refused, it is told as progress of nothing.
+            let counted = self.progress.is_instructions();
+            let instructions =
+                counted.then(|| Instructions::of_group(group, hardware.0).ok()).flatten();
+            self.seats[index] = Some(Seat { budget, seen_ns: 0, armed_ns: None, instructions });
         }
         let moved = self.confined != hardware;
         if moved {
@@ -214,6 +243,7 @@ impl Live {
         // What it took on the old core until it was moved is on the old meter.
         let settled = self.settle();
         self.core = Some(core);
+        self.stretch = Stretch::new(share);
         settled.map(|()| moved)
     }
 
@@ -231,12 +261,37 @@ impl Live {
         let mode = self.mode() as usize;
         if let Some(seat) = seat(&mut self.seats, self.core) {
             let count = seat.budget.count()?;
-            self.meter_ns[mode] += count.saturating_sub(seat.seen_ns);
+            self.meter_ns[mode] += self.stretch.advance(count.saturating_sub(seat.seen_ns));
             seat.seen_ns = count;
         } else if !self.means.events {
-            self.meter_ns[mode] += self.read_clocks();
+            let gained_ns = self.read_clocks();
+            self.meter_ns[mode] += self.stretch.advance(gained_ns);
         }
         Ok(())
+    }
+
+    /// The service in what the kernel counted between two records.
+    pub(crate) fn stretched(&self, counted_ns: u64) -> u64 {
+        self.stretch.of(counted_ns)
+    }
+    /// What the kernel counts until the meter has moved on by `rest`.
+    pub(crate) fn counted(&self, rest: Duration) -> Duration {
+        Duration::from_nanos(self.stretch.raw(rest.ticks()))
+    }
+    /// Since when at the latest it ran, if it had `service_ns` here until `to`.
+    pub(crate) fn began(&self, to: Instant, service_ns: u64) -> Instant {
+        Instant::from_ticks(to.ticks().saturating_sub(self.stretch.raw(service_ns)))
+    }
+
+    /// The progress of its programs since this was asked last, on the core where it sits.
+    pub(crate) fn gain(&mut self) -> u64 {
+        let seat = seat(&mut self.seats, self.core);
+        self.progress.gain(seat.and_then(|seat| seat.instructions.as_mut()))
+    }
+    /// What is to be said of its progress at its end, if anything.
+    pub(crate) fn remark(&self) -> Option<String> {
+        let counters = self.seats.iter().flatten().filter_map(|seat| seat.instructions.as_ref());
+        self.progress.remark(counters.into_iter().any(|counter| counter.was_shared))
     }
 
     /// What its clocks have gained since they were read last.
@@ -297,15 +352,15 @@ impl Live {
         let meter = self.meter(self.mode());
         let look = self.look_at.filter(|at| self.mode() == Mode::Foreground && *at > meter);
         let until = look.map_or(until, |at| at.min(until));
-        // While the mode lasts, count and meter differ by a constant.
-        let rest = until.ticks().saturating_sub(self.meter_ns[self.mode() as usize]);
-        self.arm_after(rest)
+        // While the mode lasts, the count moves as the meter does, or slower by the core's share.
+        let rest = until.saturating_sub(self.meter(self.mode()));
+        self.arm_after(self.counted(rest).ticks())
     }
     /// Lets the budget event fire as soon as anything in it runs.
     pub(crate) fn arm_tripwire(&mut self) -> io::Result<()> {
         self.arm_after(TRIPWIRE_NS)
     }
-    /// `rest_ns` counts from the last settling.
+    /// `rest_ns` of counted time, from the last settling.
     fn arm_after(&mut self, rest_ns: u64) -> io::Result<()> {
         let Some(seat) = seat(&mut self.seats, self.core) else { return Ok(()) };
         let at_ns = seat.seen_ns.saturating_add(rest_ns);
@@ -517,50 +572,4 @@ fn seat(seats: &mut [Option<Seat>], core: Option<CoreId>) -> Option<&mut Seat> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::host::cgroup::{Hierarchies, Tree};
-
-    #[test]
-    fn a_listing_keeps_what_is_known_and_forgets_who_is_gone() {
-        let thread = |tid, priority| Thread { tid, priority, runnable: false };
-        let known = [thread(3, Some(45)), thread(7, Some(0)), thread(9, Some(45))];
-        let mut merged = vec![thread(1, None)];
-        merge(&known, &[2, 3, 9, 12], &mut merged);
-        let told: Vec<_> = merged.iter().map(|t| (t.tid, t.priority, t.runnable)).collect();
-        let all = [(2, None, true), (3, Some(45), false), (9, Some(45), false), (12, None, true)];
-        assert_eq!(told, all);
-    }
-
-    #[test]
-    fn only_who_is_metered_and_no_crowd_is_raised() {
-        let _turn = crate::host::tests::turn();
-        let tree = Hierarchies::read().and_then(|hierarchies| Tree::create(&hierarchies));
-        let tree = match tree {
-            Ok(tree) => tree,
-            Err(error) => return eprintln!("skipped: {error}"),
-        };
-        let (core, hardware) = (CoreId(0), HardwareCore(0));
-        let group = Arc::new(tree.vcpu(VcpuId(0)).expect("a group"));
-        let mut body =
-            Live::new(VcpuId(0), String::new(), Arc::clone(&group), hardware, None, Means::FULL);
-        let refused = body.sit(core, hardware, |_| Err(io::ErrorKind::PermissionDenied.into()));
-        let unmetered = body.may_be_raised(core);
-        let seated = body.sit(core, hardware, |_| Ok(()));
-        let mut with = |threads: i32| {
-            body.threads.clear();
-            (1..=threads).for_each(|tid| body.born(tid));
-            (body.may_be_raised(core), body.may_be_raised(CoreId(1)))
-        };
-        let crowd = [256, 257, 200, 128].map(&mut with);
-        drop(body);
-        Arc::into_inner(group).expect("nobody else has it").remove().expect("removed");
-        tree.remove().expect("the tree is removed");
-        assert!(refused.is_err() && !unmetered);
-        match seated {
-            Ok(moved) => assert!(!moved),
-            Err(error) => return eprintln!("skipped: {error}"),
-        }
-        assert_eq!(crowd, [(true, false), (false, false), (false, false), (true, false)]);
-    }
-}
+mod tests;

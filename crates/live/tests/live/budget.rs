@@ -4,7 +4,7 @@
 use crate::support::{
     SPIN, Static, background, per_period, run, run_with, setup, shell, summary, system, turn,
 };
-use maracas_core::{Duration, Event, Instant, Plan, Policy};
+use maracas_core::{Duration, Event, Instant, Plan, Policy, Rate};
 use maracas_live::{Error, Means};
 use std::os::unix::process::CommandExt;
 
@@ -128,7 +128,9 @@ impl Policy for Brittle {
 fn a_policy_that_panics_ends_the_run_and_leaves_nobody_raised() {
     let system = system(1, &[(2_000, 10_000, 0)]);
     let marker = format!("maracas_test_{}=1; {SPIN}", std::process::id());
-    let setup = setup(&system, vec![shell(0, &marker)], 30);
+    let mut setup = setup(&system, vec![shell(0, &marker)], 30);
+    // The thread that slows a core down must end too.
+    setup.duty = vec![Rate::new(1, 2)];
     let began = std::time::Instant::now();
     match run(setup, Box::new(Brittle(Static::new(&system)))) {
         Err(Error::Panicked(_)) => {}

@@ -4,3 +4,4 @@
 mod budget;
 mod handle;
 mod support;
+mod uneven;

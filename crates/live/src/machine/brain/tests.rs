@@ -3,7 +3,7 @@ use crate::clock::Clock;
 use crate::host::HardwareCore;
 use crate::host::cgroup::{Hierarchies, Tree};
 use crate::journal::Ring;
-use crate::machine::Means;
+use crate::machine::{Means, Progress, Source};
 use maracas_core::contract::{Grant, Mark};
 use maracas_core::journal::Header;
 use maracas_core::params::Params;
@@ -61,13 +61,15 @@ fn what_runs_on_another_core_is_moved_by_the_agent_there_and_hears_of_its_releas
         Err(error) => return eprintln!("skipped: {error}"),
     };
     // No thread is raised, frozen or counted: only who sits where is looked at.
-    let means = Means { fifo: false, freezer: false, events: false };
+    let means = Means { fifo: false, freezer: false, events: false, instructions: false };
     let hardware = [HardwareCore(0), HardwareCore(1)];
     let group = Arc::new(tree.vcpu(VcpuId(0)).expect("a group"));
     let clock = Clock::start();
     let open = |id: u16| Core::open(CoreId(id), hardware[usize::from(id)], clock.clone(), means);
     let cores = [0, 1].map(|id| Mutex::new(open(id).expect("descriptors")));
-    let mailbox = Mailbox::new(tree, hardware.to_vec(), means, clock, 1).expect("an eventfd");
+    let source = Source::Own;
+    let mailbox =
+        Mailbox::new(tree, hardware.to_vec(), means, source, clock, 1).expect("an eventfd");
     let (c, t) = (Duration::from_millis(5), Duration::from_secs(60));
     let mut system = System::new(2, vec![Vcpu::new(0, c, t).periodic()]);
     system.capacity = Rate::ONE;
@@ -84,7 +86,9 @@ fn what_runs_on_another_core_is_moved_by_the_agent_there_and_hears_of_its_releas
     let policy = Box::new(OnCore(Arc::clone(&place)));
     let scribe = Scribe::new(&header, &ring);
     let mut brain = Brain::new(policy, &system, &header.names, scribe, &cores, &mailbox);
-    let mut body = Live::new(VcpuId(0), "one".into(), Arc::clone(&group), hardware[0], None, means);
+    let (name, progress) = ("one".into(), Progress::new(source, None));
+    let own = Arc::clone(&group);
+    let mut body = Live::new(VcpuId(0), name, own, hardware[0], None, means, progress);
     body.suppose_runnable();
     mailbox.post(Request::Gate(Arc::clone(&heard) as Arc<dyn JobGate>));
     mailbox.post(Request::Attach(Box::new(body)));

@@ -1,0 +1,237 @@
+//! A core that stands for a slower one: it runs programs only a share of the time.
+//!
+//! A real-time thread of ours takes the core for the rest of every cycle. It stands above all
+//! foreground and below whoever enforces, and it spins: a core where nobody of ours runs but
+//! somebody else does would be a fast one. The kernel charges what it takes to nobody's meter, so a
+//! VCPU that is counted q nanoseconds here has had q / share of the slow core ([`Stretch`]).
+//!
+//! A cycle is short ([`CYCLE`]), so that programs see a slow core and not one that stops. Its two
+//! switches took 8 us from who ran (a VM without preemption in the kernel), which is 1.6 % of a core
+//! at half a duty, and with their interrupts he did 1 to 2 % less in what he had.
+//!
+//! # What is left for others
+//! Spinning and foreground together must leave a tenth of the core to ordinary threads, or the
+//! kernel's fair server takes the core from all real-time threads for 50 ms a second. So
+//! reservations may take less of a slower core's time than of a full one's ([`capacity`]). Where
+//! foreground takes all that it may, background has that tenth, of the real core's time.
+
+use super::{Error, Setup};
+use crate::clock::Clock;
+use crate::host::HardwareCore;
+use maracas_core::journal::Record;
+use maracas_core::{CoreId, Duration, Instant, Rate};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Above all foreground (below 81), below the control socket's usher and the keeper (97), which
+/// must end the run in time, and the agents (98).
+pub(super) const PRIORITY: u8 = 90;
+
+/// The length of a cycle, as a mean: time slices and device waits of ordinary programs are a
+/// millisecond and longer. What a program waits for less long ends in a stop and seems longer.
+const CYCLE: Duration = Duration::from_millis(1);
+
+/// How much longer or shorter than that a cycle may be.
+const JITTER: Duration = Duration::from_micros(500);
+
+/// The largest denominator of a share: finer than a cycle's microseconds nobody can say.
+const LARGEST: u64 = 1000;
+
+/// The part of a core's time that real-time threads may take without the fair server stepping in:
+/// measured at 9/10 that it does not, and at 93/100 that it does.
+const REAL_TIME: (u64, u64) = (9, 10);
+
+/// The share of a core's time that reservations may take where it runs programs `share` of the
+/// time: of a full core 9/10; of a slower one so much that spinning and foreground together take
+/// 9/10 of the real one, for example 4/5 where `share` is 1/2.
+pub const fn capacity(share: Rate) -> Rate {
+    let (num, den) = (share.num() as u128, share.den() as u128);
+    let (most, whole) = (REAL_TIME.0 as u128, REAL_TIME.1 as u128);
+    // most / whole - (1 - num / den), over num / den.
+    let left = (num * whole).saturating_sub(den * (whole - most));
+    if left == 0 { Rate::ZERO } else { Rate::new(left as u64, (num * whole) as u64) }
+}
+
+impl Setup {
+    /// The share of its time in which `core` runs programs.
+    pub(super) fn share(&self, core: CoreId) -> Rate {
+        self.duty.get(usize::from(core.0)).copied().unwrap_or(Rate::ONE)
+    }
+
+    /// Refuses shares that no duty cycle can give.
+    pub(super) fn check_duty(&self, fifo: bool) -> Result<(), Error> {
+        for core in self.system.core_ids() {
+            let share = self.share(core);
+            let why = if share > Rate::ONE {
+                format!("{core} cannot run programs {share} of the time; a full core runs them 1")
+            } else if share.den() > LARGEST || capacity(share) == Rate::ZERO {
+                format!(
+                    "{core} cannot run programs {share} of the time; it must be above 1/10, and a \
+                     fraction of numbers up to {LARGEST}"
+                )
+            } else if share < Rate::ONE && !fifo {
+                format!("{core} can be slowed down only with SCHED_FIFO; see `maracas doctor`")
+            } else {
+                continue;
+            };
+            return Err(Error::Duty(why));
+        }
+        Ok(())
+    }
+
+    /// What the journal says of cores that are slowed down: one note each, with the key
+    /// `emulated`.
+    pub(super) fn duty_notes(&self) -> impl Iterator<Item = Record> {
+        let slowed = self.system.core_ids().map(|core| (core, self.share(core)));
+        slowed.filter(|(_, share)| *share < Rate::ONE).map(|(core, share)| {
+            let text = format!("{core} runs programs {share} of the time");
+            Record::Note { at: Instant::ZERO, key: "emulated".to_string(), vcpu: None, text }
+        })
+    }
+}
+
+/// The life of the thread that takes its core for all but `share` of every cycle, until `halt`.
+///
+/// Each cycle begins at an instant that was fixed before, so that lateness does not add up. One that
+/// begins late takes as much as any other; who ran meanwhile would have had too much. But where this
+/// thread itself did not get the core for a whole cycle and longer, nobody of ours did, and that is
+/// not made up for.
+///
+/// On another core than `core` it takes nothing: a core that goes offline gives its threads to the
+/// others, where nobody reckons with this one.
+///
+/// Cycles are of uneven length, or a program that waits and works by turns would fall into step
+/// with them, and its speed would jump where its turn is about a cycle long.
+pub(super) fn live(share: Rate, core: HardwareCore, clock: &Clock, halt: &AtomicBool) {
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut begin = clock.now();
+    while !halt.load(Ordering::Acquire) {
+        let cycle = CYCLE.saturating_sub(JITTER) + Duration::from_nanos(draw(&mut random));
+        let runs = share.floor_of(cycle);
+        let until = clock.now() + (cycle - runs);
+        while clock.now() < until && is_on(core) {}
+        begin += cycle;
+        if until > begin + CYCLE {
+            begin = until + runs;
+        }
+        clock.sleep_until(begin);
+    }
+}
+
+/// Whether the calling thread is on this core.
+fn is_on(core: HardwareCore) -> bool {
+    // SAFETY: no arguments.
+    u32::try_from(unsafe { libc::sched_getcpu() }).is_ok_and(|number| number == core.0)
+}
+
+/// Below twice [`JITTER`]: by how much the next cycle is longer than the shortest (xorshift,
+/// Marsaglia 2003).
+const fn draw(random: &mut u64) -> u64 {
+    *random ^= *random << 13;
+    *random ^= *random >> 7;
+    *random ^= *random << 17;
+    *random % (2 * JITTER.ticks())
+}
+
+/// From the time that the kernel counts on a core to the time of the slower core for which it
+/// stands: 1 / share as long, in whole nanoseconds, of which none is lost while a VCPU stays.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stretch {
+    share: Rate,
+    /// What was counted beyond the last whole nanosecond, in parts of `share.num()`.
+    part: u64,
+}
+
+impl Stretch {
+    /// Of a core that runs programs `share` of the time.
+    pub(crate) const fn new(share: Rate) -> Self {
+        Self { share, part: 0 }
+    }
+    /// How much further a meter moves that is counted `raw_ns` more.
+    pub(crate) fn advance(&mut self, raw_ns: u64) -> u64 {
+        let (num, den) = (u128::from(self.share.num()), u128::from(self.share.den()));
+        let parts = u128::from(raw_ns) * den + u128::from(self.part);
+        self.part = (parts % num) as u64;
+        u64::try_from(parts / num).unwrap_or(u64::MAX)
+    }
+    /// The service in `raw_ns` between two records; what the meter makes of it may differ by one.
+    pub(crate) fn of(self, raw_ns: u64) -> u64 {
+        Self::new(self.share).advance(raw_ns)
+    }
+    /// The least count that moves the meter on by `rest_ns`.
+    pub(crate) fn raw(self, rest_ns: u64) -> u64 {
+        let (num, den) = (u128::from(self.share.num()), u128::from(self.share.den()));
+        let parts = (u128::from(rest_ns) * num).saturating_sub(u128::from(self.part));
+        u64::try_from(parts.div_ceil(den)).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::platform::Platform;
+    use crate::host::sched;
+
+    #[test]
+    fn a_stretched_meter_loses_nothing_and_reaches_every_mark() {
+        for (num, den) in [(1, 1), (1, 2), (2, 3), (7, 10), (999, 1000)] {
+            let mut stretch = Stretch::new(Rate::new(num, den));
+            let (mut raw, mut meter) = (0_u64, 0_u64);
+            for step in 0..2000_u64 {
+                let rest = step * step % 977;
+                let counted = stretch.raw(rest);
+                // The least: one less would not do.
+                let mut less = stretch;
+                assert!(counted == 0 || less.advance(counted - 1) < rest, "{num}/{den} {rest}");
+                let moved = stretch.advance(counted);
+                assert!(moved >= rest, "{num}/{den}: {moved} of {rest}");
+                raw += counted;
+                meter += moved;
+            }
+            assert_eq!(meter, raw * den / num, "{num}/{den}");
+        }
+        assert_eq!(Stretch::new(Rate::new(1, 2)).raw(u64::MAX), 1 << 63);
+        assert_eq!(Stretch::new(Rate::new(1, 2)).of(1 << 63), u64::MAX);
+    }
+
+    #[test]
+    fn a_core_is_taken_for_its_part_of_the_cycles_and_no_other_core_is() {
+        // In milliseconds of 200, at a quarter of the duty: three quarters of it, or less beside
+        // others, since nothing is real-time here.
+        let spent = |core: HardwareCore, there: HardwareCore| {
+            let halt = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                let spin = scope.spawn(|| {
+                    sched::set_affinity(0, there).expect("a core of this process");
+                    live(Rate::new(1, 4), core, &Clock::start(), &halt);
+                    thread_ms()
+                });
+                std::thread::sleep(std::time::Duration::from_millis(200));
+                halt.store(true, Ordering::Release);
+                spin.join().expect("it ends")
+            })
+        };
+        let cores = Platform::detect().expect("readable").cores;
+        let (here, away) = (cores[0], HardwareCore(u32::MAX));
+        let (taken, left) = (spent(here, here), spent(away, here));
+        eprintln!("taken {taken:.1} ms, elsewhere {left:.1} ms");
+        assert!(taken > 5.0, "{taken} ms");
+        assert!(left < taken / 2.0, "{left} ms of another core, {taken} ms of its own");
+    }
+
+    /// The processor time of the calling thread.
+    fn thread_ms() -> f64 {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the structure is ours.
+        unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+        time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
+    }
+
+    #[test]
+    fn a_tenth_of_the_real_core_is_always_left() {
+        let of = |num, den| capacity(Rate::new(num, den));
+        assert_eq!(of(1, 1), Rate::new(9, 10));
+        assert_eq!(of(1, 2), Rate::new(8, 10));
+        assert_eq!(of(1, 4), Rate::new(6, 10));
+        assert_eq!([of(1, 10), of(1, 50), of(0, 1)], [Rate::ZERO; 3]);
+    }
+}

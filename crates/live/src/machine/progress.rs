@@ -1,0 +1,217 @@
+//! How far programs got: instructions, where the host can count them, else what the programs count
+//! of themselves.
+//!
+//! # The programs' own counters
+//! One file for each VCPU, beside the control socket, whose path its programs are told
+//! ([`PROGRESS_VARIABLE`]): a path outlives every `fork`, `exec` and closed descriptor. Programs
+//! map it and add; the machine *reads* it, since a mapping would be its death where a program cuts
+//! the file short. It belongs to the programs' user alone. What a program writes is believed, but
+//! for this: the counter never falls, and never exceeds [`MOST`].
+//!
+//! # Whose gain it is
+//! A VCPU is on one core at a time, so what its counter gained since it was read last belongs to
+//! the core where it sits. It is read whenever a stint of it is told, and before it leaves.
+
+use super::{Means, Setup};
+use crate::control;
+use crate::host::launch::User;
+use crate::host::{HardwareCore, Identity};
+use crate::perf::{Instructions, trial};
+use maracas_core::control::PROGRESS_VARIABLE;
+use maracas_core::journal::Record;
+use maracas_core::{Rate, VcpuId};
+use std::fmt;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+/// How the name of a counter's file ends, after the run and the VCPU: `<pid>-<start>.vcpu3.progress`.
+const SUFFIX: &str = "progress";
+/// The length of the file: whatever pages the host has, one can be mapped.
+const BYTES: u64 = 1 << 16;
+/// A counter does not go on beyond: the sum over 255 VCPUs fits, and at ten instructions a
+/// nanosecond it is reached after 83 days.
+const MOST: u64 = 1 << 56;
+/// What is counted as progress in a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Source {
+    /// Instructions retired in user mode, by the hardware's counters.
+    Instructions,
+    /// Whatever the programs count.
+    Own,
+    /// Nothing: all cores are alike, and counting costs (10 us a dispatch with instructions, on a
+    /// virtual machine).
+    None,
+}
+
+impl Source {
+    /// On uneven cores instructions, if they may be counted and all of the cores do.
+    pub(super) fn of(setup: &Setup, means: Means) -> Self {
+        let slowed = setup.system.core_ids().any(|core| setup.share(core) < Rate::ONE);
+        if setup.system.is_even() && !slowed {
+            return Self::None;
+        }
+        let counts = |core: &HardwareCore| trial(*core).is_ok();
+        let counted = means.events && means.instructions && setup.cores.iter().all(counts);
+        if counted { Self::Instructions } else { Self::Own }
+    }
+
+    /// What the journal says of it.
+    pub(super) fn note(self) -> Record {
+        note(None, self.to_string())
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Instructions => "instructions (PMU)",
+            Self::Own => "the programs' own counters",
+            Self::None => "none",
+        })
+    }
+}
+
+/// A note of the journal about progress: of the whole run, or of one VCPU.
+pub(super) fn note(vcpu: Option<VcpuId>, text: String) -> Record {
+    Record::Note { at: maracas_core::Instant::ZERO, key: "progress".to_string(), vcpu, text }
+}
+
+/// The file in which the programs of a VCPU count; removed with this.
+#[derive(Debug)]
+pub(crate) struct Page {
+    path: PathBuf,
+    file: File,
+}
+
+impl Page {
+    /// A counter of `vcpu` at zero, for programs of `user` (ours where it is not told).
+    pub(super) fn create(vcpu: VcpuId, user: Option<User>) -> io::Result<Self> {
+        Self::create_in(&control::directory(), vcpu, user)
+    }
+
+    fn create_in(directory: &Path, vcpu: VcpuId, user: Option<User>) -> io::Result<Self> {
+        control::make_directory(directory)?;
+        let path = directory.join(format!("{}.{vcpu}.{SUFFIX}", Identity::own()?));
+        // The name carries our own number and start: what is there is nobody else's.
+        let _ = fs::remove_file(&path);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(0o600);
+        let file = options.open(&path)?;
+        let page = Self { path, file };
+        page.file.set_len(BYTES)?;
+        if let Some(user) = user {
+            fchown(&page.file, Some(user.uid), Some(user.gid))?;
+        }
+        Ok(page)
+    }
+
+    /// Lets programs of `user` count too: where it is another, everybody may.
+    pub(super) fn open_to(path: &Path, user: Option<User>) -> io::Result<()> {
+        let owner = fs::metadata(path)?.uid();
+        // SAFETY: cannot fail.
+        let uid = user.map_or_else(|| unsafe { libc::geteuid() }, |user| user.uid);
+        if uid == owner { Ok(()) } else { fs::set_permissions(path, Permissions::from_mode(0o666)) }
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it reads; zero where a program has cut it short.
+    fn read(&self) -> u64 {
+        let mut bytes = [0; 8];
+        let whole = self.file.read_at(&mut bytes, 0).is_ok_and(|length| length == bytes.len());
+        if whole { u64::from_ne_bytes(bytes) } else { 0 }
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// The progress of one VCPU.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    source: Source,
+    page: Option<Page>,
+    /// How far it has got.
+    reached: u64,
+}
+
+impl Progress {
+    /// By instructions, or by the counter in `page`.
+    pub(crate) const fn new(source: Source, page: Option<Page>) -> Self {
+        Self { source, page, reached: 0 }
+    }
+
+    /// Whether its instructions are counted.
+    pub(super) fn is_instructions(&self) -> bool {
+        self.source == Source::Instructions
+    }
+
+    /// What it gained since this was asked last; `counter` is that of the core where it sits.
+    pub(super) fn gain(&mut self, counter: Option<&mut Instructions>) -> u64 {
+        let reached = match (self.source, counter, &self.page) {
+            // What a counter refuses to tell is told with the next reading.
+            (Source::Instructions, Some(counter), _) => {
+                self.reached.saturating_add(counter.gain().unwrap_or(0))
+            }
+            (Source::Own, _, Some(page)) => page.read(),
+            (Source::Instructions, None, _) | (Source::Own, _, None) | (Source::None, ..) => 0,
+        };
+        let before = self.reached;
+        self.reached = reached.min(MOST).max(before);
+        self.reached - before
+    }
+
+    /// What is to be said of it at its end, if anything.
+    pub(super) fn remark(&self, shared: bool) -> Option<String> {
+        if self.source != Source::None && self.reached == 0 {
+            return Some("counted nothing".to_string());
+        }
+        shared.then(|| "extrapolated: others used the counters at times".to_string())
+    }
+}
+
+/// The variable by which a program is told where it may count.
+pub(super) fn variable(path: &Path) -> (std::ffi::OsString, std::ffi::OsString) {
+    (PROGRESS_VARIABLE.into(), path.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_of_the_programs_is_believed_within_bounds() {
+        let directory = std::env::temp_dir().join(format!("maracas-page-{}", std::process::id()));
+        let page = Page::create_in(&directory, VcpuId(3), None).expect("a file");
+        let path = page.path().to_path_buf();
+        let theirs = OpenOptions::new().write(true).open(&path).expect("it is ours");
+        let write = |count: u64| theirs.write_at(&count.to_ne_bytes(), 0).expect("it is written");
+        let mut progress = Progress::new(Source::Own, Some(page));
+        assert_eq!(progress.remark(false).as_deref(), Some("counted nothing"));
+        let mut gains = Vec::new();
+        for count in [0, 5, 5, 3, 9, u64::MAX, 7] {
+            write(count);
+            gains.push(progress.gain(None));
+        }
+        theirs.set_len(0).expect("a hostile program cuts it short");
+        gains.push(progress.gain(None));
+        assert_eq!(gains, [0, 5, 0, 0, 4, MOST - 9, 0, 0]);
+        let mode = || fs::metadata(&path).expect("it is there").mode() & 0o777;
+        assert_eq!(mode(), 0o600, "nobody else may write");
+        Page::open_to(&path, None).expect("the same user");
+        assert_eq!(mode(), 0o600);
+        Page::open_to(&path, Some(User { uid: 12_345, gid: 12_345 })).expect("it is ours");
+        assert_eq!(mode(), 0o666);
+        drop(progress);
+        assert!(!path.exists());
+        fs::remove_dir(&directory).expect("nothing is left in it");
+    }
+}

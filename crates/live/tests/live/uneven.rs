@@ -1,0 +1,310 @@
+//! A core that is slowed down by a duty cycle, and background that changes places.
+
+use crate::support::{
+    SPIN, Static, background, per_period, run, run_with, setup, shell, summary, system,
+};
+use maracas_core::contract::{Grant, Mark, Mode, decide};
+use maracas_core::control::PROGRESS_VARIABLE;
+use maracas_core::journal::{PlanHash, Record};
+use maracas_core::{CoreId, Duration, Event, Instant, Plan, Policy, Rate, System, Vcpu, VcpuId};
+use maracas_live::host::launch::Output;
+use maracas_live::{Launch, Means};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How long the two change places.
+const ROUND: Duration = Duration::from_millis(20);
+
+/// VCPUs without reservations, one on each core, which all move to the next core every round; they
+/// stay where they are where no round is given.
+pub(crate) struct Ring {
+    pub(crate) vcpus: u16,
+    pub(crate) round: Option<Duration>,
+}
+
+impl Policy for Ring {
+    fn on_event(&mut self, _at: Instant, _event: &Event) {}
+    fn plan(&mut self, now: Instant, plan: &mut Plan) {
+        let cores = plan.cores() as u16;
+        let turn = self.round.map_or(0, |round| now.ticks() / round.ticks());
+        for core in (0..cores).map(CoreId) {
+            plan.line_mut(core).background.clear();
+        }
+        for vcpu in 0..self.vcpus {
+            let core = CoreId(((u64::from(vcpu) + turn) % u64::from(cores)) as u16);
+            let grant = Grant::new(VcpuId(u32::from(vcpu)), Mark::NEVER);
+            plan.line_mut(core).background.push(grant);
+        }
+        plan.wake = self.round.map_or(Instant::NEVER, |round| Instant::ZERO + round * (turn + 1));
+        plan.wake_metered = true;
+    }
+}
+
+pub(crate) fn best_effort(cores: usize, vcpus: u32) -> System {
+    let mut system = system(cores, &[]);
+    system.vcpus = (0..vcpus).map(Vcpu::best_effort).collect();
+    system
+}
+
+/// The decisions of a fresh policy, told what the journal tells, against those of the journal.
+fn replays(records: &[Record], mut policy: Ring, cores: usize) -> bool {
+    let (mut plan, mut hash) = (Plan::new(cores), PlanHash::default());
+    records.iter().all(|record| match record {
+        Record::Event { at, event } => {
+            policy.on_event(*at, event);
+            true
+        }
+        Record::Planned(theirs) => {
+            decide(&mut policy, theirs.now, &mut plan);
+            hash.update(&plan) == theirs.hash
+        }
+        Record::Gap(_) => false,
+        Record::Note { .. } | Record::End(_) => true,
+    })
+}
+
+/// A spinning program that prints its processor time (`times` of the shell) when it is ended.
+fn counting(vcpu: u32) -> (Launch, std::path::PathBuf) {
+    let path = std::env::temp_dir().join(format!("maracas-times-{}-{vcpu}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let mut program = shell(vcpu, &format!("trap 'times; exit' TERM; {SPIN}"));
+    program.command.output = Output::File(path.clone());
+    (program, path)
+}
+
+/// The seconds that the shell of [`counting`] has had.
+fn counted(path: &std::path::Path) -> f64 {
+    let text = std::fs::read_to_string(path).expect("the program has printed its times");
+    std::fs::remove_file(path).expect("the file is ours");
+    // Minutes and seconds in user and in kernel mode, as 0m1.23s 0m0.01s.
+    let line = text.lines().next().expect("a line of its own times");
+    let seconds = |word: &str| {
+        let (minutes, seconds) = word.trim_end_matches('s').split_once('m').expect("0m0.00s");
+        let number = |text: &str| text.parse::<f64>().expect("a number");
+        number(minutes) * 60.0 + number(seconds)
+    };
+    line.split_whitespace().map(seconds).sum()
+}
+
+/// What a VCPU was told to have had on each core, in seconds.
+fn by_core(records: &[Record], vcpu: u32) -> [f64; 2] {
+    let mut service = [0.0; 2];
+    for record in records {
+        if let Record::Event { event: Event::Ran(stint), .. } = record
+            && stint.vcpu == VcpuId(vcpu)
+        {
+            assert_eq!(stint.mode, Mode::Background, "nobody has a budget");
+            service[usize::from(stint.core.0)] += stint.usage.service.ticks() as f64 / 1e9;
+        }
+    }
+    service
+}
+
+/// Seconds between the end of a VCPU's last stint on one core and its first on the other.
+fn moves(records: &[Record], vcpu: u32) -> Vec<f64> {
+    let mut last: Option<(CoreId, Instant)> = None;
+    let mut gaps = Vec::new();
+    for record in records {
+        if let Record::Event { event: Event::Ran(stint), .. } = record
+            && stint.vcpu == VcpuId(vcpu)
+        {
+            if let Some((_, to)) = last.filter(|(core, _)| *core != stint.core) {
+                gaps.push(stint.from.saturating_since(to).ticks() as f64 / 1e9);
+            }
+            last = Some((stint.core, stint.to));
+        }
+    }
+    gaps.sort_by(f64::total_cmp);
+    gaps
+}
+
+#[test]
+fn two_in_the_background_change_places_every_round() {
+    let system = best_effort(2, 2);
+    let (programs, files): (Vec<_>, Vec<_>) = (0..2).map(counting).unzip();
+    let policy = || Ring { vcpus: 2, round: Some(ROUND) };
+    let (records, outcome) = match run(setup(&system, programs, 4), Box::new(policy())) {
+        Ok(run) => run,
+        Err(error) => return eprintln!("skipped: {error}"),
+    };
+    assert_eq!(outcome.trouble, [""; 0]);
+    assert!(replays(&records, policy(), 2), "a fresh policy decides the same");
+    for vcpu in 0..2 {
+        let (cores, gaps) = (by_core(&records, vcpu), moves(&records, vcpu));
+        let (told, raw) = (background(&records, vcpu), counted(&files[vcpu as usize]));
+        let quantile = |percent: usize| gaps[gaps.len() * percent / 100] * 1e6;
+        eprintln!(
+            "vcpu{vcpu}: told {told:.3} s ({cores:.3?} by core), counted {raw:.3} s, {} moves, off \
+             for p50 {:.0} us, p90 {:.0} us, p99 {:.0} us",
+            gaps.len(),
+            quantile(50),
+            quantile(90),
+            quantile(99)
+        );
+        assert!(gaps.len() > 100, "moved {} times in 4 s", gaps.len());
+        assert!((told / raw - 1.0).abs() < 0.1, "told {told} s of {raw} s");
+        assert!(cores.iter().all(|had| *had > 0.05), "{cores:?} s in 4 s, beside who else runs");
+    }
+}
+
+/// Half of the time, metered as all of it, by whatever meters.
+fn run_with_half_a_duty(means: Means) {
+    let system = best_effort(1, 1);
+    let (program, file) = counting(0);
+    let mut setup = setup(&system, vec![program], 4);
+    setup.duty = vec![Rate::new(1, 2)];
+    let policy = Box::new(Ring { vcpus: 1, round: None });
+    let (records, outcome) = match run_with(setup, means, policy) {
+        Ok(run) => run,
+        Err(error) => return eprintln!("skipped: {error}"),
+    };
+    assert_eq!(outcome.trouble, [""; 0]);
+    let (told, raw) = (background(&records, 0), counted(&file));
+    let stints = records.iter().filter_map(|record| match record {
+        Record::Event { event: Event::Ran(stint), .. } => Some(stint),
+        Record::Event { .. } | Record::Planned(_) | Record::Gap(_) => None,
+        Record::Note { .. } | Record::End(_) => None,
+    });
+    let spans = stints.map(|stint| stint.to.saturating_since(stint.from).ticks());
+    let spanned = spans.sum::<u64>() as f64 / 1e9;
+    eprintln!("counted {raw:.3} s, told {told:.3} s of the slower core, in {spanned:.3} s");
+    assert!((told / raw / 2.0 - 1.0).abs() < 0.1, "told {told} s for {raw} s");
+    assert!(raw < 2.3, "{raw} s in 4 s");
+    // Clocks tell how long it ran and not how long others did meanwhile.
+    let most = if means.events { 4.1 } else { raw * 1.1 };
+    assert!(spanned < most, "stints overlap: {spanned} s where {most} s may be");
+    let note = records.iter().any(|record| {
+        matches!(record, Record::Note { key, text, .. }
+            if key == "emulated" && text == "core0 runs programs 1/2 of the time")
+    });
+    assert!(note, "the journal says so");
+}
+
+#[test]
+fn a_core_with_half_a_duty_gives_half_the_time_and_meters_it_as_the_whole() {
+    run_with_half_a_duty(Means::FULL);
+    run_with_half_a_duty(Means { events: false, ..Means::FULL });
+}
+
+#[test]
+fn budgets_on_a_slowed_core_are_times_of_the_slower_one() {
+    // 80 % of the slower core: with its duty cycle, 90 % of the real one.
+    let system = system(1, &[(4_000, 10_000, 0), (4_000, 10_000, 0)]);
+    let mut setup = setup(&system, vec![shell(0, SPIN), shell(1, SPIN)], 5);
+    setup.duty = vec![Rate::new(1, 2)];
+    let (records, outcome) = match run(setup, Box::new(Static::new(&system))) {
+        Ok(run) => run,
+        Err(error) => return eprintln!("skipped: {error}"),
+    };
+    assert_eq!(outcome.trouble, [""; 0]);
+    for vcpu in [0, 1] {
+        let (mean, p50, p99) = summary(&per_period(&records, &system, vcpu), 4_000.0);
+        let share = background(&records, vcpu);
+        eprintln!(
+            "vcpu{vcpu}: mean {mean:.1} us, |off| p50 {p50:.1} p99 {p99:.1}, bg {share:.3} s"
+        );
+        assert!((mean / 4_000.0 - 1.0).abs() < 0.01, "mean {mean} us of 4000 us");
+        assert!(p50 < 30.0, "median error {p50} us");
+    }
+}
+
+#[test]
+fn a_share_that_no_duty_cycle_gives_is_refused() {
+    let system = best_effort(1, 1);
+    for (share, why) in [
+        (Rate::new(1, 10), "it must be above 1/10"),
+        (Rate::ZERO, "it must be above 1/10"),
+        (Rate::new(3, 2), "a full core runs them 1"),
+        (Rate::new(5_001, 10_007), "a fraction of numbers up to 1000"),
+    ] {
+        let mut setup = setup(&system, Vec::new(), 1);
+        setup.duty = vec![share];
+        let refusal = run(setup, Box::new(Ring { vcpus: 1, round: None })).map(drop).unwrap_err();
+        let text = refusal.to_string();
+        assert!(text.starts_with("core0 cannot run programs") && text.contains(why), "{text}");
+    }
+}
+
+/// Under this variable this test program counts its progress, for ever.
+const COUNT: &str = "MARACAS_TEST_COUNT";
+
+/// Adds one after every piece of the same work, wherever it is told to count.
+fn count_for_ever() {
+    let counter = std::env::var(PROGRESS_VARIABLE).map_or_else(
+        |_| Box::leak(Box::new(AtomicU64::new(0))) as &AtomicU64,
+        |path| {
+            let mut options = std::fs::OpenOptions::new();
+            let file = options.read(true).write(true).open(path).expect("it opens");
+            let (access, null) = (libc::PROT_READ | libc::PROT_WRITE, std::ptr::null_mut());
+            // SAFETY: a new mapping of a file that is longer, for as long as this process lives;
+            // nobody else in it knows of it.
+            unsafe {
+                let page = libc::mmap(null, 8, access, libc::MAP_SHARED, file.as_raw_fd(), 0);
+                assert_ne!(page, libc::MAP_FAILED, "it can be mapped");
+                AtomicU64::from_ptr(page.cast())
+            }
+        },
+    );
+    loop {
+        (0..2_000_u64).for_each(|i| _ = std::hint::black_box(i));
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Two that count change places between a full core and one that is half of one.
+fn count_on_uneven_cores(means: Means, source: &str) {
+    let system = best_effort(2, 2);
+    let name = "uneven::progress_is_told_of_the_core_where_it_was_made";
+    let program = |vcpu| {
+        let mut program = shell(vcpu, "");
+        let own = std::env::current_exe().expect("this program has a path");
+        program.command.argv = vec![own.into(), "--exact".into(), name.into()];
+        program.command.env.insert(COUNT.into(), "1".into());
+        program
+    };
+    let policy = || Ring { vcpus: 2, round: Some(ROUND) };
+    let mut setup = setup(&system, vec![program(0), program(1)], 4);
+    setup.duty = vec![Rate::ONE, Rate::new(1, 2)];
+    let (records, outcome) = match run_with(setup, means, Box::new(policy())) {
+        Ok(run) => run,
+        Err(error) => return eprintln!("skipped: {error}"),
+    };
+    assert_eq!(outcome.trouble, [""; 0]);
+    assert!(replays(&records, policy(), 2), "a fresh policy decides the same");
+    let is_told = |record: &Record| {
+        matches!(record, Record::Note { key, vcpu: None, text, .. }
+            if key == "progress" && text == source)
+    };
+    if !records.iter().any(is_told) {
+        return eprintln!("skipped: this host does not count {source}");
+    }
+    for vcpu in 0..2 {
+        let (mut gain, service) = ([0; 2], by_core(&records, vcpu));
+        for record in &records {
+            if let Record::Event { event: Event::Ran(stint), .. } = record
+                && stint.vcpu == VcpuId(vcpu)
+            {
+                gain[usize::from(stint.core.0)] += stint.usage.instructions;
+            }
+        }
+        let speed = [0, 1].map(|core: usize| gain[core] as f64 / service[core]);
+        let (gaps, ratio) = (moves(&records, vcpu), speed[0] / speed[1]);
+        eprintln!(
+            "vcpu{vcpu}: {service:.3?} s of the cores, {speed:.0?} {source}/s there, ratio \
+             {ratio:.3}; {} moves, off for p50 {:.0} us",
+            gaps.len(),
+            gaps[gaps.len() / 2] * 1e6
+        );
+        assert!((1.8..2.2).contains(&ratio), "{ratio} times as fast on the full core");
+    }
+}
+
+#[test]
+fn progress_is_told_of_the_core_where_it_was_made() {
+    if std::env::var_os(COUNT).is_some() {
+        return count_for_ever();
+    }
+    count_on_uneven_cores(Means::FULL, "instructions (PMU)");
+    let means = Means { instructions: false, ..Means::FULL };
+    count_on_uneven_cores(means, "the programs' own counters");
+}
