@@ -73,8 +73,20 @@ impl<'a> Lab<'a> {
     /// # Errors
     /// The first that cannot be read or is refused, by its name.
     pub fn run(&self, setups: &[Setup]) -> Result<Vec<Run>, Error> {
+        self.run_each(setups, |_, setup| Run::of(setup))
+    }
+    /// Runs each of them by `work`, which gets its place; what comes out stands in their order.
+    ///
+    /// # Errors
+    /// The first that `work` returns.
+    pub(crate) fn run_each<R: Send>(
+        &self,
+        setups: &[Setup],
+        work: impl Fn(usize, &Setup) -> Result<R, Error> + Sync,
+    ) -> Result<Vec<R>, Error> {
         self.setups().extend_from_slice(setups);
-        self.map(setups, Run::of).into_iter().collect()
+        let numbered: Vec<_> = setups.iter().enumerate().collect();
+        self.map(&numbered, |(place, setup)| work(*place, setup)).into_iter().collect()
     }
     /// Does `work` on all of `items`, several at once; what comes out stands in their order. For
     /// experiments on task sets, which are no scenarios.

@@ -1,9 +1,11 @@
 //! One scenario, simulated.
 
 use crate::{Error, Setup};
+use maracas_core::admission::Verdict;
+use maracas_core::contract::{Entry, Observer};
 use maracas_core::journal::Header;
 use maracas_core::memory::LINE_BYTES;
-use maracas_core::{Instant, VcpuId};
+use maracas_core::{Instant, Policy, Program, System, VcpuId};
 use maracas_scenario::Scenario;
 use maracas_sim::memory::{SharedMemory, UnevenCores};
 use maracas_sim::{Options, Outcome, Overheads};
@@ -20,12 +22,25 @@ pub struct Run {
     pub outcome: Outcome,
 }
 
-impl Run {
-    /// Simulates `setup` as `maracas sim` does.
+/// A scenario that is ready to run, once or several times.
+pub(crate) struct Prepared {
+    name: String,
+    scenario: Scenario,
+    entry: &'static Entry,
+    /// The platform with all VCPUs, the policy's carriers too.
+    pub(crate) system: System,
+    /// The same with those VCPUs alone that are there at the start.
+    pub(crate) start: System,
+    programs: Vec<Program>,
+    options: Options,
+}
+
+impl Prepared {
+    /// Reads `setup`.
     ///
     /// # Errors
-    /// Where it cannot be read, names no policy, or is refused.
-    pub fn of(setup: &Setup) -> Result<Self, Error> {
+    /// Where it cannot be read, names no policy, no cores or no duration.
+    pub(crate) fn of(setup: &Setup) -> Result<Self, Error> {
         let fail = |why: &dyn std::fmt::Display| Error(format!("{}: {why}", setup.name));
         let scenario = Scenario::parse(&setup.text, &setup.name).map_err(|why| fail(&why))?;
         let name = &scenario.policy.name;
@@ -39,41 +54,90 @@ impl Run {
         system.vcpus.extend((entry.carriers)(&system, params, first));
         let programs = scenario.sim_programs();
         let start = maracas_sim::at_start(&system, &programs);
-        let mut policy = (entry.build)(&start, params)
-            .map_err(|verdict| fail(&format_args!("refused: {}", verdict.objections.join("; "))))?;
-        let names = start.vcpus.iter().map(|vcpu| name_of(&scenario, vcpu.id)).collect();
+        let options = options(&scenario).ok_or_else(|| fail(&"it names no duration"))?;
+        let name = setup.name.clone();
+        Ok(Self { name, scenario, entry, system, start, programs, options })
+    }
+
+    /// The policy, new.
+    ///
+    /// # Errors
+    /// Where it refuses.
+    pub(crate) fn policy(&self) -> Result<Box<dyn Policy>, Error> {
+        let refused = |verdict: Verdict| self.error(&format!("refused: {}", reasons(&verdict)));
+        (self.entry.build)(&self.start, &self.scenario.policy.params).map_err(refused)
+    }
+
+    /// An observer that makes the report.
+    pub(crate) fn metrics(&self) -> Metrics {
+        let names = self.start.vcpus.iter().map(|vcpu| name_of(&self.scenario, vcpu.id)).collect();
         let header = Header {
-            policy: entry.name.to_string(),
-            params: params.clone(),
-            system: start.clone(),
+            policy: self.entry.name.to_string(),
+            params: self.scenario.policy.params.clone(),
+            system: self.start.clone(),
             names,
             machine: "sim".into(),
             version: env!("CARGO_PKG_VERSION").to_string(),
-            seed: scenario.run.seed,
+            seed: self.scenario.run.seed,
         };
         let mut metrics = Metrics::new(&header);
-        for vcpu in system.vcpus.iter().filter(|vcpu| !start.vcpus.contains(vcpu)) {
-            metrics.name(vcpu.id, &name_of(&scenario, vcpu.id));
+        for vcpu in self.system.vcpus.iter().filter(|vcpu| !self.start.vcpus.contains(vcpu)) {
+            metrics.name(vcpu.id, &name_of(&self.scenario, vcpu.id));
         }
-        let options = options(&scenario).ok_or_else(|| fail(&"it names no duration"))?;
-        let (policy, paces) = (policy.as_mut(), scenario.sim_paces());
+        metrics
+    }
+
+    /// Simulates under `policy`, watched by `observer`.
+    ///
+    /// # Errors
+    /// Where a VCPU is refused when it arrives.
+    pub(crate) fn run(
+        &self,
+        policy: &mut dyn Policy,
+        observer: &mut impl Observer,
+    ) -> Result<Outcome, Error> {
+        let Self { scenario, system, programs, options, .. } = self;
+        let paces = scenario.sim_paces();
         let outcome = match scenario.sim_memory() {
             Some(memory) => {
-                let model = SharedMemory::new(&system, &memory);
-                maracas_sim::run_with(&system, &programs, policy, &options, &mut metrics, model)
+                let model = SharedMemory::new(system, &memory).with_paces(system, &paces);
+                maracas_sim::run_with(system, programs, policy, options, observer, model)
             }
             None if !system.is_even() || paces.iter().any(Option::is_some) => {
-                let model = UnevenCores::new(&system, &paces);
-                maracas_sim::run_with(&system, &programs, policy, &options, &mut metrics, model)
+                let model = UnevenCores::new(system, &paces);
+                maracas_sim::run_with(system, programs, policy, options, observer, model)
             }
-            None => maracas_sim::run(&system, &programs, policy, &options, &mut metrics),
+            None => maracas_sim::run(system, programs, policy, options, observer),
         };
         if let Some((vcpu, Err(why))) =
             outcome.admissions.iter().find(|(_, answer)| answer.is_err())
         {
-            let vcpu = name_of(&scenario, *vcpu);
-            return Err(fail(&format_args!("{vcpu} was refused when it arrived: {why}")));
+            let vcpu = name_of(scenario, *vcpu);
+            return Err(self.error(&format!("{vcpu} was refused when it arrived: {why}")));
         }
+        Ok(outcome)
+    }
+
+    fn error(&self, why: &str) -> Error {
+        Error(format!("{}: {why}", self.name))
+    }
+}
+
+/// Why a system was refused, in a row.
+fn reasons(verdict: &Verdict) -> String {
+    let refused = verdict.refused.iter().map(|(vcpu, why)| format!("{vcpu}: {}", why.reason));
+    verdict.objections.iter().cloned().chain(refused).collect::<Vec<_>>().join("; ")
+}
+
+impl Run {
+    /// Simulates `setup` as `maracas sim` does.
+    ///
+    /// # Errors
+    /// Where it cannot be read, names no policy, or is refused.
+    pub fn of(setup: &Setup) -> Result<Self, Error> {
+        let prepared = Prepared::of(setup)?;
+        let (mut policy, mut metrics) = (prepared.policy()?, prepared.metrics());
+        let outcome = prepared.run(policy.as_mut(), &mut metrics)?;
         metrics.figures(&policy.figures());
         Ok(Self { report: metrics.report(outcome.end), outcome })
     }
