@@ -1,16 +1,19 @@
 //! A case on the live machine: what is prepared, watched and said around [`maracas_live`].
 
+pub(crate) mod cores;
+
 use crate::case::{Case, host_cores};
 use crate::failure::Failure;
 use crate::output::{self, Pending};
 use crate::results::{Csv, Files};
 use crate::view::View;
-use maracas_core::contract::Policy;
+use maracas_core::contract::{Figure, Policy};
 use maracas_core::journal::{Reader, Record, Recorder};
-use maracas_core::{Duration, Instant, Vcpu};
+use maracas_core::{Duration, Instant, System, Vcpu, VcpuId};
 use maracas_live::control::Server;
 use maracas_live::guardian::{Charge, Guardian};
 use maracas_live::host::Identity;
+use maracas_live::host::classes::Detected;
 use maracas_live::host::launch::{Command, Exit, Output, resolve};
 use maracas_live::host::platform::Platform;
 use maracas_live::host::probe::{Capabilities, Rung};
@@ -30,6 +33,15 @@ pub(crate) enum Require {
     Any,
     /// Everything; a missing capability is an error
     Full,
+}
+
+/// What tells how far programs got, for policies that need it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum Progress {
+    /// Instructions, where all cores count them; else what programs count themselves
+    Instructions,
+    /// What programs count themselves (`maracas_progress`), everywhere
+    Own,
 }
 
 /// What is to be run.
@@ -57,6 +69,54 @@ pub(crate) fn setup(case: &Case, duration: Option<Duration>) -> Result<Setup, Fa
         serve: scenario.run.serve,
         duty: Vec::new(),
     })
+}
+
+/// Puts the cores of a scenario with classes on the host's own fast and slow ones or, where it has
+/// no such ones and with `emulate`, on equal ones that are slowed down. What is emulated, in a
+/// sentence.
+///
+/// # Errors
+/// Where the host has no such cores; where there is nothing to emulate.
+pub(crate) fn place(
+    case: &Case,
+    setup: &mut Setup,
+    emulate: bool,
+) -> Result<Option<String>, Failure> {
+    let classes = case.scenario.as_ref().map_or(0, |scenario| scenario.platform.classes.len());
+    if emulate && classes < 2 {
+        let why = "--emulate has nothing to slow down; add [[platform.class]], or leave it out";
+        return Err(Failure::about(&case.file, why));
+    }
+    if classes < 2 {
+        return Ok(None);
+    }
+    let platform = Platform::detect().map_err(|error| Failure::about("this host", error))?;
+    let (host, system) = (Detected::of_host(&platform.cores).classes, &case.start);
+    let natural = cores::natural(system, &host);
+    let slowed = |why| if emulate { cores::emulated(system, &host) } else { Err(why) };
+    let placement = natural.or_else(slowed).map_err(|why| Failure::about(&case.file, why))?;
+    let emulation = placement.emulation();
+    (setup.cores, setup.duty) = (placement.cores, placement.duty);
+    Ok(emulation)
+}
+
+/// Tells a system what the host's cores make of it: their classes where the file says nothing of
+/// any, and less room for reservations where cores would have to be slowed down.
+///
+/// # Errors
+/// Where the host's cores cannot be read.
+pub(crate) fn look_at_host(system: &mut System) -> Result<(), Failure> {
+    let platform = Platform::detect().map_err(|error| Failure::about("this host", error))?;
+    if system.classes.len() > 1 {
+        let host = Detected::of_host(&platform.cores).classes;
+        if let Some(capacity) = cores::capacity_when_emulated(system, &host) {
+            system.capacity = capacity;
+        }
+        return Ok(());
+    }
+    let usable = &platform.cores[..platform.cores.len().min(system.cores.len())];
+    cores::take_from_host(system, &Detected::of_host(usable).classes, usable);
+    Ok(())
 }
 
 /// One program as the live machine takes it.
@@ -125,11 +185,10 @@ pub(crate) fn prepare(
     Ok(Means::of(&found))
 }
 
-/// Runs to the end of the duration, of the programs, or until SIGINT or SIGTERM.
+/// Runs to the end of the duration, of the programs, or until SIGINT or SIGTERM, and reports.
 ///
 /// # Errors
-/// Where the host refuses what the machine stands on, a program cannot be started, or a file
-/// cannot be written.
+/// As [`carry_out`]; where a file cannot be written.
 pub(crate) fn run(
     case: &Case,
     setup: Setup,
@@ -139,8 +198,36 @@ pub(crate) fn run(
     files: Files,
     talks: bool,
 ) -> Result<Report, Failure> {
-    let mut setup = setup;
     let stop = crate::work::stop_flag()?;
+    let mut stream = Stream::new(case, files, talks);
+    let sink = |piece: &[u8]| stream.take(piece);
+    let outcome = carry_out(case, setup, means, policy, guarded, &stop, sink)?;
+    let progress = std::mem::take(&mut stream.progress);
+    let report = stream.finish(Instant::ZERO + outcome.duration, &outcome.figures)?;
+    for (vcpu, why) in &outcome.refused {
+        output::note(&format!("{} was refused when it arrived: {why}", case.name(*vcpu)));
+    }
+    if talks {
+        tell(case, &outcome);
+        tell_progress(case, &progress);
+    }
+    Ok(report)
+}
+
+/// Runs to the end of the duration, of the programs, or until `stop` is raised; the journal goes
+/// to `sink`.
+///
+/// # Errors
+/// Where the host refuses what the machine stands on, or a program cannot be started.
+pub(crate) fn carry_out(
+    case: &Case,
+    mut setup: Setup,
+    means: Means,
+    policy: Box<dyn Policy>,
+    guarded: Guarded,
+    stop: &AtomicBool,
+    sink: impl FnMut(&[u8]) + Send,
+) -> Result<Outcome, Failure> {
     let Guarded { guardian, socket } = guarded;
     for program in &mut setup.programs {
         let variable = maracas_core::control::SOCKET_VARIABLE;
@@ -162,23 +249,14 @@ pub(crate) fn run(
             return Err(Failure::about("the control socket", error));
         }
     };
-    let mut stream = Stream::new(case, files, talks);
     let over = AtomicBool::new(false);
     let outcome = thread::scope(|scope| {
-        scope.spawn(|| heed(&stop, &over, &handle));
-        let outcome = machine.run(|piece| stream.take(piece));
+        scope.spawn(|| heed(stop, &over, &handle));
+        let outcome = machine.run(sink);
         over.store(true, Ordering::Relaxed);
         outcome
     });
-    let outcome = outcome.map_err(Failure::new)?;
-    let report = stream.finish(Instant::ZERO + outcome.duration)?;
-    for (vcpu, why) in &outcome.refused {
-        output::note(&format!("{} was refused when it arrived: {why}", case.name(*vcpu)));
-    }
-    if talks {
-        tell(case, &outcome);
-    }
-    Ok(report)
+    outcome.map_err(Failure::new)
 }
 
 /// A guardian that stands before anything is done to the host: whenever this process dies from
@@ -233,6 +311,24 @@ fn tell(case: &Case, outcome: &Outcome) {
     outcome.trouble.iter().for_each(|text| output::note(text));
 }
 
+/// Says by what progress was counted, and of whom there was none, where the policy needs it.
+fn tell_progress(case: &Case, notes: &[(Option<VcpuId>, String)]) {
+    if !case.entry.needs.progress {
+        return;
+    }
+    for (vcpu, text) in notes {
+        output::note(&match vcpu {
+            None => format!("progress was told by {text}"),
+            Some(vcpu) if text == "counted nothing" => format!(
+                "{} counted no progress, so that its speedup stayed unknown (docs/uneven.md says \
+                 how programs count)",
+                case.name(*vcpu)
+            ),
+            Some(vcpu) => format!("progress of {}: {text}", case.name(*vcpu)),
+        });
+    }
+}
+
 /// Takes in the journal as it comes: metrics always, files where they are asked for, a view while
 /// it goes on.
 struct Stream {
@@ -242,6 +338,8 @@ struct Stream {
     /// The lists, and the journal that they are drawn from.
     csv: Option<(Csv, Vec<u8>)>,
     view: Option<View>,
+    /// What the journal says of progress: of the run, and of VCPUs.
+    progress: Vec<(Option<VcpuId>, String)>,
     /// What the first piece begins with: the journal's magic and header.
     prefix: Vec<u8>,
     end: Option<Instant>,
@@ -257,6 +355,7 @@ impl Stream {
             journal: files.journal,
             csv: files.csv.map(|csv| (csv, Vec::new())),
             view: talks.then(View::new),
+            progress: Vec::new(),
             prefix: std::mem::take(Recorder::new(&header).bytes()),
             end: None,
             failed: None,
@@ -299,9 +398,14 @@ impl Stream {
         if let Some(view) = &mut self.view {
             view.saw(record);
         }
+        if let Record::Note { key, vcpu, text, .. } = record
+            && key == "progress"
+        {
+            self.progress.push((*vcpu, text.clone()));
+        }
     }
 
-    fn finish(self, end: Instant) -> Result<Report, Failure> {
+    fn finish(mut self, end: Instant, figures: &[Figure]) -> Result<Report, Failure> {
         if let Some(mut view) = self.view {
             view.clear();
         }
@@ -315,6 +419,7 @@ impl Stream {
             csv.write(&kept)?;
         }
         let end = self.end.unwrap_or(end);
+        self.metrics.figures(figures);
         if let Some(trace) = self.trace {
             let file = trace.finish(end).map_err(|error| Failure::about("--trace", error))?;
             file.commit()?;

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Scratch, maracas, text};
+use common::{CHECK_AND_SIM, Edit, Scratch, expect_refusal, expect_refusals, maracas, text};
 
 /// A scenario that is fine.
 const GOOD: &str = r#"version = 1
@@ -23,9 +23,7 @@ workload = { kind = "busy" }
 /// A task set that is fine.
 const TASKS: &str = "cost_us,period_us\n2000,10000\n3000,12000\n";
 
-/// One kind of bad input: its name, what replaces what in [`GOOD`], and what the line must hold.
-type Edit = (&'static str, &'static str, &'static str, &'static str);
-
+/// What replaces what in [`GOOD`].
 const EDITS: &[Edit] = &[
     ("malformed TOML", "[platform]", "[platform", "s.toml:2:"),
     ("unclosed string", "\"a\"", "\"a", "s.toml:9:"),
@@ -187,19 +185,6 @@ fn near_names_are_offered_for_unknown_ones_only() {
     assert!(far.contains("`maracas policies maracas` lists all") && far.len() < 160, "{far}");
 }
 
-/// Runs one case and holds it to the rules.
-fn expect_refusal(name: &str, scratch: &Scratch, arguments: &[&str], wanted: &str) {
-    let before = scratch.names();
-    let output = maracas(scratch.path(), arguments);
-    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(2), "{name}: {stdout}{stderr}");
-    assert_eq!(stderr.lines().count(), 1, "{name}: not one line: {stderr}");
-    assert!(stderr.starts_with("maracas: "), "{name}: {stderr}");
-    assert!(stderr.contains(wanted), "{name}: {wanted} is not in: {stderr}");
-    assert_eq!(stdout, "", "{name}: printed something");
-    assert_eq!(scratch.names(), before, "{name}: left a file");
-}
-
 #[test]
 fn the_good_scenario_is_good() {
     let scratch = Scratch::new();
@@ -212,14 +197,7 @@ fn the_good_scenario_is_good() {
 
 #[test]
 fn bad_scenarios() {
-    for (name, from, to, wanted) in EDITS {
-        assert!(GOOD.contains(from), "{name}: {from} is not in the good scenario");
-        let scratch = Scratch::new();
-        scratch.write("s.toml", GOOD.replacen(from, to, 1));
-        expect_refusal(name, &scratch, &["check", "s.toml"], wanted);
-        let outputs = ["sim", "s.toml", "--journal", "j", "--trace", "t", "--quiet"];
-        expect_refusal(name, &scratch, &outputs, wanted);
-    }
+    expect_refusals(GOOD, EDITS, &CHECK_AND_SIM);
     assert!(EDITS.len() >= 38);
 }
 
@@ -230,14 +208,8 @@ fn bad_memory_systems() {
     scratch.write("s.toml", &good);
     let output = maracas(scratch.path(), &["sim", "s.toml", "--quiet"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    for (name, from, to, wanted) in MEMORY_EDITS {
-        assert!(good.contains(from), "{name}: {from} is not in the good scenario");
-        scratch.write("s.toml", good.replacen(from, to, 1));
-        expect_refusal(name, &scratch, &["check", "s.toml"], wanted);
-        let outputs = ["sim", "s.toml", "--journal", "j", "--trace", "t", "--quiet"];
-        expect_refusal(name, &scratch, &outputs, wanted);
-        expect_refusal(name, &scratch, &["colors", "s.toml"], wanted);
-    }
+    let [check, sim] = CHECK_AND_SIM;
+    expect_refusals(&good, MEMORY_EDITS, &[check, sim, &["colors", "s.toml"]]);
     scratch.write("s.toml", GOOD);
     expect_refusal("no memory to split", &scratch, &["colors", "s.toml"], "no memory");
     let bare = good.replacen("i5-2500k", "ddr3-1333", 1);

@@ -222,7 +222,7 @@ fn charts_traces_and_lists_are_written() {
     let words = ["sim", file, "--quiet", "--journal", "j", "--trace", "t", "--csv", "."];
     let output = maracas(scratch.path(), &words);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert_eq!(scratch.names(), ["j", "jobs.csv", "pieces.csv", "samples.csv", "t"]);
+    assert_eq!(scratch.names(), ["j", "jobs.csv", "pieces.csv", "samples.csv", "speeds.csv", "t"]);
     let jobs = std::fs::read_to_string(scratch.path().join("jobs.csv")).unwrap();
     // 2 s of periods 10, 20, 50 and 100 ms.
     assert_eq!(jobs.lines().count(), 1 + 200 + 100 + 40 + 20);

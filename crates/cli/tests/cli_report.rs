@@ -42,8 +42,16 @@ const POLICIES: [(&str, &[&str]); 4] = [
     ("memguard+p-rm", &["--set", "bandwidth=400MB/s"]),
 ];
 
-/// The scenario as `policy` takes it: some take no work without jobs, or no homes.
+/// A fast core and a slow one.
+const CLASSES: &str = "[[platform.class]]\nname = \"fast\"\ncores = 1\nspeed = 1\n\
+                       [[platform.class]]\nname = \"slow\"\ncores = 1\nspeed = 0.5\n";
+
+/// The scenario as `policy` takes it: some take no work without jobs, or no homes, and some no
+/// equal cores.
 fn scenario(policy: &str) -> String {
+    if maracas_policies::find(policy).is_some_and(|entry| entry.needs.classes > 1) {
+        return SCENARIO.replace("cores = 2\n", CLASSES);
+    }
     if policy.ends_with("maracas") {
         return SCENARIO.into();
     }

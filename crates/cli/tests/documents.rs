@@ -20,6 +20,7 @@ fn commands() -> Vec<(String, Vec<String>)> {
         "docs/formats.md",
         "docs/sweep.md",
         "docs/overheads.md",
+        "docs/uneven.md",
     ];
     let mut found = Vec::new();
     for document in documents {
@@ -55,6 +56,7 @@ fn filled(command: &str, before: &str, word: &str) -> String {
         (_, "--cpmd", "TABLE.csv") => "delays.csv".into(),
         (_, _, "FILE" | "examples/quickstart.toml") => example("quickstart.toml"),
         (_, _, "examples/periodic.toml" | "\"$file\"") => example("periodic.toml"),
+        (_, _, "examples/uneven.toml") => example("uneven.toml"),
         (_, _, "NAME" | "$policy") => "p-edf".into(),
         (_, _, "M") => "2".into(),
         (_, "--seed", "SEED") => "7".into(),

@@ -2,6 +2,7 @@
 
 use crate::failure::{Answer, Failure, Outcome};
 use crate::output::{self, Paint, paint};
+use maracas_live::host::classes::HostClass;
 use maracas_live::host::doctor::{self, Report, Row};
 use maracas_live::host::platform::Platform;
 use maracas_live::host::probe::Capabilities;
@@ -64,10 +65,16 @@ fn to_json(report: &Report) -> serde_json::Value {
             "fallback": row.fallback,
         })
     };
+    let class = |class: &HostClass| {
+        let cores: Vec<u32> = class.cores.iter().map(|core| core.0).collect();
+        json!({ "speed_milli": class.speed_milli, "cores": cores })
+    };
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "machine": report.machine,
         "rung": report.rung,
         "capabilities": report.rows.iter().map(row).collect::<Vec<_>>(),
+        "classes": report.classes.classes.iter().map(class).collect::<Vec<_>>(),
+        "classes_by": report.classes.how,
     })
 }

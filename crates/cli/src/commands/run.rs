@@ -2,7 +2,9 @@
 
 use crate::case::{Case, Machine, Overrides};
 use crate::failure::{Answer, Outcome};
-use crate::live::{self, Require};
+use crate::live::{self, Progress, Require};
+use crate::output;
+use crate::results::Ran;
 use crate::source::refuse_taskset;
 use crate::{results, verdict};
 use maracas_core::Duration;
@@ -26,6 +28,14 @@ pub(crate) struct Args {
     #[arg(long, visible_alias = "until", value_name = "TIME")]
     #[arg(value_parser = crate::args::positive)]
     duration: Option<Duration>,
+    /// Where this host has no such classes of cores as the file: slow equal cores down by duty
+    /// cycles in their place
+    #[arg(long)]
+    emulate: bool,
+    /// What tells policies for uneven cores how far programs got; without it, instructions, but
+    /// what programs count themselves where cores are slowed down
+    #[arg(long, value_enum)]
+    progress: Option<Progress>,
     /// What the host must offer: `full` refuses to run with any fallback
     #[arg(long, value_enum, default_value_t = Require::Any)]
     require: Require,
@@ -33,11 +43,19 @@ pub(crate) struct Args {
     results: results::Wanted,
 }
 
+/// A core that is slowed down by pauses differs from a full one in the part of a program's time
+/// that pauses do not stretch, its waits; and waiting, where it shows in the time on a core at all,
+/// is asking again and again: instructions, but no progress.
+fn progress(asked: Option<Progress>, emulated: bool) -> Progress {
+    asked.unwrap_or(if emulated { Progress::Own } else { Progress::Instructions })
+}
+
 pub(super) fn run(args: &Args) -> Outcome {
     refuse_taskset(&args.file)?;
     let case = Case::read(&args.file, Machine::Live, &args.overrides)?;
     let duration = args.duration.or(case.scenario.as_ref().and_then(|s| s.run.duration));
-    let setup = live::setup(&case, duration)?;
+    let mut setup = live::setup(&case, duration)?;
+    let emulation = live::place(&case, &mut setup, args.emulate)?;
     let files = args.results.open(("scenario", &args.file))?;
     let built = (case.entry.build)(&case.start, &case.params);
     let Some(policy) = built.ok().filter(|_| case.verdict.accepted()) else {
@@ -46,11 +64,13 @@ pub(super) fn run(args: &Args) -> Outcome {
     args.results.say_assumptions(&case);
     if args.results.talks() {
         verdict::note_fine_reservations(&case);
+        emulation.iter().for_each(|text| output::note(text));
     }
     let guarded = live::guard()?;
-    let means = live::prepare(&case, &setup, args.require, args.results.talks())?;
+    let mut means = live::prepare(&case, &setup, args.require, args.results.talks())?;
+    means.instructions &= progress(args.progress, emulation.is_some()) == Progress::Instructions;
     let report = live::run(&case, setup, means, policy, guarded, files, args.results.talks())?;
     let host = Platform::detect().map(|platform| platform.to_string()).ok();
-    args.results.show(&report, host.as_deref())?;
+    args.results.show(&report, Some(&Ran { host, emulation }))?;
     Ok(Answer::Yes)
 }

@@ -81,7 +81,7 @@ pub(super) fn simulate(
     let (system, programs, policy) = (&case.system, &case.programs, policy.as_mut());
     let outcome = match &case.memory {
         Some(memory) => {
-            let shared = SharedMemory::new(system, memory);
+            let shared = SharedMemory::new(system, memory).with_paces(system, &case.paces);
             maracas_sim::run_with(system, programs, policy, options, &mut watch, shared)
         }
         None if case.has_paces() => {
@@ -92,6 +92,7 @@ pub(super) fn simulate(
     };
     for (vcpu, answer) in &outcome.admissions {
         if let Err(why) = answer {
+            let why = verdict::named(case, &why.to_string());
             output::note(&format!("{} was refused when it arrived: {why}", case.name(*vcpu)));
         }
     }

@@ -193,6 +193,11 @@ fn set(args: &Set) -> Outcome {
     let mut connection = connect(args.run)?;
     let state = find(&mut connection, &args.vcpu)?;
     let old = state.reservation;
+    if old.is_none() && (args.budget.is_none() || args.period.is_none()) {
+        let name = &state.name;
+        let line = format!("{name} has no reservation; name both --budget and --period");
+        return Err(Failure::new(line));
+    }
     let kept = if args.period.is_none() { Some(old.deadline) } else { None };
     let new = reservation(
         args.budget.unwrap_or(old.budget),
@@ -261,11 +266,13 @@ fn list(args: &List) -> Outcome {
     );
     for state in &vcpus {
         let Reservation { budget, period, .. } = state.reservation;
+        let promise =
+            if state.reservation.is_none() { "-".into() } else { format!("{budget}/{period}") };
         text += &format!(
             "{:>4}  {:width$}  {:>16}  {:>6}  {:>7}  {:10}  {:>12}  {:>12}\n",
             state.vcpu.0,
             state.name,
-            format!("{budget}/{period}"),
+            promise,
             state.core.to_string(),
             state.threads,
             mode(state.mode),

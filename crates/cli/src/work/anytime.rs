@@ -59,6 +59,8 @@ impl Integral {
     fn mandatory(cells: u64) -> Self {
         let width = 1.0 / cells as f64;
         let sum = (0..cells).map(|i| height((i as f64 + 0.5) * width)).sum();
+        // In function values, which the mandatory and the optional part have in common.
+        maracas_client::progress(cells);
         Self { cells, sum: black_box(sum), split: 0, added: 0.0 }
     }
     /// Does one chunk of the refinement under way.
@@ -69,6 +71,7 @@ impl Integral {
             let left = 3.0 * i as f64;
             self.added += height((left + 0.5) * width) + height((left + 2.5) * width);
         }
+        maracas_client::progress(2 * (end - self.split));
         self.split = end;
         if end == self.cells {
             self.sum += self.added;

@@ -34,7 +34,7 @@ const WORDS: usize = ARRAY / 4;
 /// is long enough by itself.
 const COLUMNS: usize = 8;
 
-struct MJump {
+pub(super) struct MJump {
     array: Vec<u32>,
     delay: u32,
     column: usize,
@@ -42,11 +42,13 @@ struct MJump {
 }
 
 impl MJump {
-    fn new(delay: u32) -> Self {
+    pub(super) fn new(delay: u32) -> Self {
         Self { array: vec![0; WORDS], delay, column: 0, value: 1 }
     }
-    /// Writes every 8 KB from `offset` bytes on.
-    fn column(&mut self, offset: usize) -> u64 {
+    /// Writes every 8 KB from the next line on, through the whole array.
+    pub(super) fn next_column(&mut self) -> u64 {
+        let offset = self.column * LINE;
+        self.column = (self.column + 1) % (JUMP / LINE);
         let mut register = self.value;
         // Unknown to the compiler, so that no multiplication is done beforehand.
         let factor: u32 = black_box(3);
@@ -58,19 +60,15 @@ impl MJump {
             }
         }
         self.value = self.value.wrapping_add(2);
+        black_box(self.array.as_mut_slice());
         (ARRAY / JUMP) as u64
     }
 }
 
 impl Kernel for MJump {
     fn pass(&mut self) -> u64 {
-        let mut written = 0;
-        for _ in 0..if self.delay == 0 { COLUMNS } else { 1 } {
-            written += self.column(self.column * LINE);
-            self.column = (self.column + 1) % (JUMP / LINE);
-        }
-        black_box(self.array.as_mut_slice());
-        written
+        let columns = if self.delay == 0 { COLUMNS } else { 1 };
+        (0..columns).map(|_| self.next_column()).sum()
     }
 }
 

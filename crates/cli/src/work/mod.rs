@@ -1,10 +1,12 @@
 //! `maracas work`: programs for examples, tests and measurements. Each prints its progress, so
-//! that a slowdown can be read off, and ends cleanly at SIGTERM.
+//! that a slowdown can be read off, adds it to the run's progress counter where there is one, and
+//! ends cleanly at SIGTERM.
 
 mod anytime;
 mod canny;
 mod hog;
 mod m_jump;
+mod mixed;
 mod mwalk;
 mod pace;
 mod periodic;
@@ -22,6 +24,7 @@ pub(crate) enum Work {
     Spin(spin::Args),
     #[command(name = "m_jump")]
     MJump(m_jump::Args),
+    Mixed(mixed::Args),
     Mwalk(mwalk::Args),
     Hog(hog::Args),
     Canny(canny::Args),
@@ -54,6 +57,7 @@ pub(crate) fn run(work: &Work) -> Outcome {
     match work {
         Work::Spin(args) => spin::run(args)?,
         Work::MJump(args) => m_jump::run(args)?,
+        Work::Mixed(args) => mixed::run(args)?,
         Work::Mwalk(args) => mwalk::run(args)?,
         Work::Hog(args) => hog::run(args)?,
         Work::Canny(args) => canny::run(args)?,

@@ -25,6 +25,14 @@ pub(super) trait Kernel {
 #[derive(Default)]
 struct Count(AtomicU64);
 
+impl Count {
+    /// Adds the iterations of a pass, for the progress lines and for the runtime.
+    fn add(&self, done: u64) {
+        self.0.fetch_add(done, Ordering::Relaxed);
+        maracas_client::progress(done);
+    }
+}
+
 /// Runs one kernel per thread until the end.
 pub(super) fn drive<K: Kernel>(
     name: &'static str,
@@ -43,8 +51,7 @@ pub(super) fn drive<K: Kernel>(
                 .spawn_scoped(scope, move || {
                     let mut kernel = make(index as u32);
                     while !stop.load(Ordering::Relaxed) {
-                        let done = kernel.pass();
-                        count.0.fetch_add(done, Ordering::Relaxed);
+                        count.add(kernel.pass());
                     }
                 })
                 .inspect_err(|_| stop.store(true, Ordering::Relaxed))
@@ -53,8 +60,7 @@ pub(super) fn drive<K: Kernel>(
         let mut kernel = make(0);
         let mut progress = Progress::new(name, common);
         let result = loop {
-            let done = kernel.pass();
-            counts[0].0.fetch_add(done, Ordering::Relaxed);
+            counts[0].add(kernel.pass());
             let result = progress.look(sum, Vec::new);
             if result.is_err() || progress.over() || stop.load(Ordering::Relaxed) {
                 break result;

@@ -37,7 +37,8 @@ fn thread_cpu_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Burns CPU time until the thread's clock has advanced by `cost`.
+/// Burns CPU time until the thread's clock has advanced by `cost`. Steps are its progress: a job,
+/// which takes its time on whatever core, says nothing of speed.
 fn burn(cost: Duration) {
     let end = thread_cpu_ns().saturating_add(cost.ticks());
     let mut state = 1;
@@ -46,6 +47,7 @@ fn burn(cost: Duration) {
             state = step(state);
         }
         state = black_box(state);
+        maracas_client::progress(STEPS.into());
     }
 }
 

@@ -61,3 +61,36 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
+
+/// Commands that read a scenario; the second one would write files.
+pub(crate) const CHECK_AND_SIM: [&[&str]; 2] =
+    [&["check", "s.toml"], &["sim", "s.toml", "--journal", "j", "--trace", "t", "--quiet"]];
+
+/// One kind of bad input: its name, what replaces what in a good one, and what the line must hold.
+pub(crate) type Edit = (&'static str, &'static str, &'static str, &'static str);
+
+/// Runs a command on bad input and holds it to the rules: exit code 2, one line that says `wanted`,
+/// nothing printed, no file left.
+pub(crate) fn expect_refusal(name: &str, scratch: &Scratch, arguments: &[&str], wanted: &str) {
+    let before = scratch.names();
+    let output = maracas(scratch.path(), arguments);
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(2), "{name}: {stdout}{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{name}: not one line: {stderr}");
+    assert!(stderr.starts_with("maracas: "), "{name}: {stderr}");
+    assert!(stderr.contains(wanted), "{name}: {wanted} is not in: {stderr}");
+    assert_eq!(stdout, "", "{name}: printed something");
+    assert_eq!(scratch.names(), before, "{name}: left a file");
+}
+
+/// Makes each edit by itself and expects that every command refuses what comes of it.
+pub(crate) fn expect_refusals(good: &str, edits: &[Edit], commands: &[&[&str]]) {
+    let scratch = Scratch::new();
+    for (name, from, to, wanted) in edits {
+        assert!(good.contains(from), "{name}: {from} is not in the good scenario");
+        scratch.write("s.toml", good.replacen(from, to, 1));
+        for command in commands {
+            expect_refusal(name, &scratch, command, wanted);
+        }
+    }
+}

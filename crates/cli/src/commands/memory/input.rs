@@ -4,7 +4,7 @@ use super::Answered;
 use super::strict::Strict;
 use crate::failure::{Failure, LARGEST, did_you_mean};
 use maracas_core::MAX_CORES;
-use maracas_scenario::{mix, presets};
+use maracas_scenario::{PlatformMemory, mix, presets};
 use maracas_sim::memory::dram::Requestor;
 use serde_json::{Map, Value};
 use std::io::Read;
@@ -44,15 +44,27 @@ pub(super) fn answer(bytes: &[u8]) -> Result<Value, String> {
     }
 }
 
+fn memory_of(preset: &str) -> Option<PlatformMemory> {
+    presets::platform(preset)?.memory
+}
+
+/// The presets that describe a memory.
+fn with_memory() -> impl Iterator<Item = &'static str> {
+    presets::platforms().filter(|preset| memory_of(preset).is_some())
+}
+
 fn one(input: &Value, at: &str) -> Result<Value, String> {
     let mix = object(input, at, &["preset", "requestors"])?;
     let preset = text(mix, at, "preset")?;
-    let memory =
-        presets::platform(preset).and_then(|platform| platform.memory).ok_or_else(|| {
-            let near = did_you_mean(preset, presets::platforms());
-            let all = presets::platforms().collect::<Vec<_>>().join(", ");
-            format!("{} is unknown: \"{preset}\"{near} (there are: {all})", path(at, "preset"))
-        })?;
+    let memory = memory_of(preset).ok_or_else(|| {
+        let wrong = match presets::platform(preset) {
+            Some(_) => "has no memory",
+            None => "is unknown",
+        };
+        let near = did_you_mean(preset, with_memory());
+        let all = with_memory().collect::<Vec<_>>().join(", ");
+        format!("{} {wrong}: \"{preset}\"{near} (there are: {all})", path(at, "preset"))
+    })?;
     let place = path(at, "requestors");
     let list = need(mix, at, "requestors")?
         .as_array()
@@ -160,7 +172,7 @@ mod tests {
 
     #[test]
     fn every_preset_and_pattern_is_solved() {
-        for preset in presets::platforms() {
+        for preset in with_memory() {
             for pattern in ["jump", "jumpr", "rand", "seq", "bank1", "bankp"] {
                 let one = format!(r#"{{"pattern": "{pattern}", "W": 4, "Z_ns": 10, "wb": 1}}"#);
                 let mix = format!(r#"{{"preset": "{preset}", "requestors": [{one}, {one}]}}"#);
@@ -173,6 +185,8 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_with_its_place() {
+        let bare = refused(r#"{"preset": "phenom-ii-x6", "requestors": []}"#);
+        assert!(bare.starts_with("preset has no memory: \"phenom-ii-x6\" (there are: "), "{bare}");
         let with = |requestor: &str| {
             refused(&format!(r#"[{{"preset": "p4080", "requestors": [{requestor}]}}]"#))
         };

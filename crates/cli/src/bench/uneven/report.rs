@@ -1,0 +1,118 @@
+//! How the measurement is shown.
+
+use super::Measured;
+use super::judge::{Alone, Got, Row, Run, Verdict};
+use super::workers::WORKERS;
+use crate::output::{Paint, paint};
+use serde_json::{Value, json};
+
+/// Where the programs had less of the cores, it was not only the machine and the kernel (some 2 %)
+/// that took the rest.
+const QUIET: f64 = 0.95;
+
+/// For people.
+pub(super) fn text(measured: &Measured) -> String {
+    let Measured { host, emulation, seconds, settle, .. } = measured;
+    let mut text = format!(
+        "{host}\n{emulation}\n{seconds} s under each policy, one program changes half-way; each \
+         phase is judged from {settle} s after its begin\nperformance: units a second, those of \
+         equal parts of both cores being 1\n\n"
+    );
+    text += &format!(
+        "{:<10} {:>5} {:>11} {:>9} {:>7}",
+        "program", "phase", "true speedup", "estimated", "error"
+    );
+    for run in &measured.runs {
+        text += &format!(" {:>9}", run.policy);
+    }
+    text.push('\n');
+    for row in &measured.rows {
+        text += &line(measured, row);
+    }
+    text += &format!("{:<46}", "had of both cores");
+    for had in &measured.had {
+        text += &format!(" {:>7.1} %", had * 100.0);
+    }
+    text.push('\n');
+    if measured.had.iter().any(|had| *had < QUIET) {
+        text += "others ran beside, and not always as much; measure on a quiet host\n";
+    }
+    text.push('\n');
+    for Verdict { holds, text: sentence, .. } in &measured.verdicts {
+        let word = if *holds { paint(Paint::Good, "yes") } else { paint(Paint::Bad, "NO ") };
+        text += &format!("{word}  {sentence}\n");
+    }
+    text
+}
+
+fn line(measured: &Measured, row: &Row) -> String {
+    let shown = measured.shown;
+    let estimate = row.got[shown].estimate;
+    let (estimate, error) = estimate.map_or(("-".into(), "-".into()), |estimate| {
+        (format!("{estimate:.3}"), format!("{:+.1} %", row.error(shown) * 100.0))
+    });
+    let mut line = format!(
+        "{:<10} {:>5} {:>12.3} {estimate:>9} {error:>7}",
+        row.name(),
+        row.phase + 1,
+        row.truth.speedup()
+    );
+    for Got { performance, .. } in &row.got {
+        line += &format!(" {performance:>9.3}");
+    }
+    line.push('\n');
+    line
+}
+
+/// For programs.
+pub(super) fn to_json(measured: &Measured) -> String {
+    let verdicts = measured.verdicts.iter().map(
+        |verdict| json!({ "name": verdict.name, "holds": verdict.holds, "text": verdict.text }),
+    );
+    let json = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "host": measured.host,
+        "emulation": measured.emulation,
+        "seconds": measured.seconds,
+        "settle_s": measured.settle,
+        "target": measured.target,
+        "part_of_cores": measured.had,
+        "estimates": measured.runs.iter().map(of_run).collect::<Vec<_>>(),
+        "programs": measured.rows.iter().map(|row| of_row(measured, row)).collect::<Vec<_>>(),
+        "verdicts": verdicts.collect::<Vec<_>>(),
+        "holds": measured.holds(),
+    });
+    format!("{json:#}")
+}
+
+/// What a policy took the speedups to be, change by change.
+fn of_run(run: &Run) -> Value {
+    let changes = run.told.estimates().iter().map(|estimate| {
+        let program = WORKERS.get(estimate.vcpu.0 as usize).map(|worker| worker.name);
+        json!({ "at_ns": estimate.at, "program": program, "speedup": estimate.speedup })
+    });
+    json!({ "policy": run.policy, "changes": changes.collect::<Vec<_>>() })
+}
+
+fn of_row(measured: &Measured, row: &Row) -> Value {
+    let got = row.got.iter().zip(&measured.runs).map(|(got, run)| {
+        json!({
+            "policy": run.policy,
+            "estimate": got.estimate,
+            "worst_error": got.worst,
+            "performance": got.performance,
+        })
+    });
+    json!({
+        "program": row.name(),
+        "phase": row.phase + 1,
+        "fast": alone(row.truth.fast),
+        "slow": alone(row.truth.slow),
+        "speedup": row.truth.speedup(),
+        "policies": got.collect::<Vec<_>>(),
+    })
+}
+
+fn alone(Alone { per_core_second, per_second }: Alone) -> Value {
+    json!({ "units_per_core_s": per_core_second, "units_per_s": per_second })
+}

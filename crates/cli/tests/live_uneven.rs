@@ -1,0 +1,187 @@
+//! Cores of uneven speed, live: a scenario with a fast and a slow core on equal ones, of which one
+//! is slowed down, and real programs whose speedups nobody told the policy.
+//!
+//! The run needs a host where budgets are enforced in full (`maracas doctor`) and whose cores are
+//! equal; the refusals need nothing. Bounds are loose and on means, as others may build beside; the
+//! acceptance is `maracas bench uneven` on a quiet host.
+
+mod common;
+mod live;
+
+use common::{Scratch, maracas, repository, text};
+use live::host::Snapshot;
+use live::{Report, Stage, sized};
+use maracas_live::host::classes::Detected;
+use maracas_live::host::platform::Platform;
+use serde_json::Value;
+use std::sync::OnceLock;
+
+/// A fast core and one of half its speed.
+const CLASSES: &str = "[[platform.class]]\nname = \"fast\"\ncores = 1\nspeed = 1\n\
+                       [[platform.class]]\nname = \"slow\"\ncores = 1\nspeed = 0.5\n";
+
+/// The programs: name, kernel, microseconds of computing, wait, the wait from the middle of the run
+/// on, and the speedup at the end that computing twice as long and waiting as long make of these.
+type Worker = (&'static str, &'static str, u64, &'static str, Option<&'static str>, f64);
+
+const WORKERS: [Worker; 4] = [
+    ("compute", "spin", 400, "0ms", None, 2.0),
+    ("memory", "m_jump", 2000, "800us", None, 1.7),
+    ("waiting", "spin", 800, "1ms", Some("200us"), 1.85),
+    ("idling", "spin", 250, "1ms", None, 1.2),
+];
+
+/// Steps of a kernel in a microsecond, roughly: the speedups above do not hang on it.
+fn steps_per_us(kernel: &str) -> u64 {
+    match (kernel, cfg!(debug_assertions)) {
+        ("m_jump", _) => 110,
+        (_, true) => 190,
+        (_, false) => 650,
+    }
+}
+
+/// How far estimates may be from the speedups that the programs were made for.
+const ESTIMATE: f64 = 0.20;
+/// Where the programs had this part of the cores, others hardly ran beside.
+const QUIET: f64 = 0.9;
+/// The least performance under min-fair, whose target is 0.85, as a part of what the programs
+/// together had of the cores: they are ordinary threads, and others may build beside.
+const FLOOR: f64 = 0.75;
+
+fn scenario(half: &str) -> String {
+    let program = |(name, kernel, computing_us, wait, then, _): &Worker| {
+        let steps = computing_us * steps_per_us(kernel);
+        let then = then.map_or(String::new(), |then| {
+            format!(", \"--after\", \"{half}\", \"--then-wait\", \"{then}\"")
+        });
+        format!(
+            "[[program]]\nname = \"{name}\"\noutput = \"null\"\ncommand = [\"maracas\", \"work\", \
+             \"mixed\", \"--quiet\", \"--kernel\", \"{kernel}\", \"--steps\", \"{steps}\", \
+             \"--wait\", \"{wait}\"{then}]\n"
+        )
+    };
+    let programs: String = WORKERS.iter().map(program).collect();
+    format!("version = 1\n{CLASSES}[policy]\nname = \"min-fair\"\n{programs}")
+}
+
+struct Played {
+    report: Report,
+    said: String,
+    replay: String,
+    before: Snapshot,
+    after: Snapshot,
+}
+
+/// The programs under min-fair, once for all tests here.
+fn played() -> Option<&'static Played> {
+    static ONCE: OnceLock<Option<Played>> = OnceLock::new();
+    ONCE.get_or_init(|| Stage::enter().filter(|_| equal_cores()).map(|stage| play(&stage))).as_ref()
+}
+
+fn play(stage: &Stage) -> Played {
+    let (length, half) = (sized("24s", "16s"), sized("12s", "8s"));
+    stage.scratch.write("uneven.toml", scenario(half));
+    let before = Snapshot::take();
+    let words = ["uneven.toml", "--emulate", "--duration", length];
+    let words = [&words[..], &["--json", "--journal", "j"]].concat();
+    let mut run = stage.start(&words, &[]);
+    let report = run.report();
+    let said = run.said();
+    assert!(
+        live::until(std::time::Duration::from_secs(2), || run.host.leftovers().none()).is_some()
+    );
+    let replay = text(&stage.maracas(&["replay", "j"]).stdout);
+    Played { report, said, replay, before, after: Snapshot::take() }
+}
+
+/// Whether this host has two equal cores; one line where not.
+fn equal_cores() -> bool {
+    let platform = Platform::detect().unwrap();
+    let fine = platform.cores.len() >= 2 && Detected::of_host(&platform.cores).is_even();
+    if !fine {
+        eprintln!("skipped: needs two equal cores");
+    }
+    fine
+}
+
+/// A figure that the policy gives of a VCPU.
+fn figure(report: &Report, name: &str, vcpu: usize) -> Option<f64> {
+    let figures = report.0["figures"].as_array().unwrap();
+    let wanted = |figure: &&Value| figure["name"] == name && figure["vcpu"] == vcpu;
+    figures.iter().find(wanted)?["value"].as_f64()
+}
+
+/// Which part of both cores the programs had together.
+fn part_of_cores(report: &Report) -> f64 {
+    let tasks = report.0["tasks"].as_array().unwrap();
+    tasks.iter().map(|task| task["share"].as_f64().unwrap()).sum::<f64>() / 2.0
+}
+
+/// Where others take the cores, waits end meanwhile and memory is not what it is: then the speedup
+/// over the whole run counts, of those that never change.
+#[test]
+fn speedups_that_nobody_told_are_estimated() {
+    let Some(Played { report, .. }) = played() else { return };
+    let quiet = part_of_cores(report) > QUIET;
+    for (vcpu, (name, .., then, made_for)) in WORKERS.iter().enumerate() {
+        let measured = report.0["tasks"][vcpu]["speed"]["speedup"].as_f64().unwrap_or(0.0);
+        let estimate = figure(report, "speedup milli", vcpu).unwrap_or(0.0) / 1e3;
+        eprintln!("{name}: made for {made_for}, estimated {estimate}, in all {measured:.3}");
+        let truth = if quiet { *made_for } else { measured };
+        let fine = (estimate / truth - 1.0).abs() < ESTIMATE;
+        assert!(fine || !quiet && then.is_some(), "{name}: {estimate} for {truth}");
+    }
+}
+
+#[test]
+fn nobody_falls_below_the_target() {
+    let Some(Played { report, .. }) = played() else { return };
+    let had = part_of_cores(report);
+    eprintln!("the programs had {:.1} % of both cores", had * 100.0);
+    for task in report.0["tasks"].as_array().unwrap() {
+        let performance = task["speed"]["performance"].as_f64();
+        eprintln!("{}: performance {performance:?}", task["name"]);
+        assert!(performance.is_some_and(|it| it >= FLOOR * had), "{task:#}");
+    }
+    assert_eq!(report.0["lost_records"], 0);
+}
+
+#[test]
+fn the_report_says_what_is_emulated_and_the_host_is_as_it_was() {
+    let Some(Played { report, said, replay, before, after }) = played() else { return };
+    let emulation = report.0["emulation"].as_str().unwrap_or_default();
+    assert!(emulation.starts_with("emulated") && emulation.contains("core 1 (1/2)"), "{emulation}");
+    assert_eq!(said, "", "notes are for people");
+    assert!(replay.starts_with("exact:"), "{replay}");
+    assert_eq!(after, before, "the host is as it was");
+}
+
+#[test]
+fn classes_that_the_host_has_not_are_refused_with_the_way_out() {
+    if !equal_cores() {
+        return;
+    }
+    let scratch = Scratch::new();
+    scratch.write("s.toml", scenario("1s"));
+    let even = scenario("1s").replace(CLASSES, "").replace("min-fair", "round-robin");
+    scratch.write("even.toml", even);
+    let refused = |words: &[&str]| {
+        let output = maracas(scratch.path(), words);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
+        assert_eq!((said.lines().count(), text(&output.stdout).as_str()), (1, ""), "{said}");
+        said
+    };
+    let line = refused(&["run", "s.toml", "--duration", "50ms"]);
+    for part in ["s.toml", "1 core of speed 1 and 1 of speed 0.5", "equal cores", "--emulate"] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    let line = refused(&["run", "even.toml", "--emulate", "--duration", "50ms"]);
+    assert!(line.contains("--emulate has nothing to slow down"), "{line}");
+    scratch.write("slow.toml", scenario("1s").replace("speed = 0.5", "speed = 0.05"));
+    let line = refused(&["run", "slow.toml", "--emulate", "--duration", "50ms"]);
+    assert!(line.contains("asks for 0.05; raise it"), "{line}");
+    assert!(repository().join("docs/uneven.md").exists(), "which says more");
+    let line = refused(&["bench", "uneven", "--target", "85"]);
+    assert!(line.contains("0.85"), "{line}");
+}
