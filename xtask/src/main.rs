@@ -59,8 +59,8 @@ fn ci() -> Result<(), String> {
     cargo(&["test", "--workspace", "--no-fail-fast"])?;
     // docs/results.md against every experiment: minutes of simulated time, so optimized.
     cargo(&["test", "--release", "--package", "maracas-reproduce", "--test", "document"])?;
-    // The optimal schedulers on 2000 sets each.
-    let optimal = ["--test", "run", "--test", "optimal", "--test", "baselines"];
+    // The optimal schedulers on 2000 sets each, those for uneven cores on 10,000.
+    let optimal = ["--test", "run", "--test", "optimal", "--test", "baselines", "--test", "uneven"];
     cargo(&[&["test", "--release", "--package", "maracas-tests"], &optimal[..]].concat())?;
     cargo(&["test", "--release", "--package", "maracas-policies", "--lib"])?;
     cargo(&["doc", "--workspace", "--no-deps"])
