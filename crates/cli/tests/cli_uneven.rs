@@ -80,6 +80,37 @@ fn a_policy_that_looks_at_no_class_says_so() {
 }
 
 #[test]
+fn what_a_budget_is_on_another_class_is_said_and_delivered() {
+    let scratch = Scratch::new();
+    let fast = PROMISED.replace("class = \"slow\"", "class = \"fast\"");
+    let fast = fast.replace("\"maracas\"", "\"min-fair\"").replacen("core = 0", "core = 2", 1);
+    let busy = "kind = \"run-sleep\", run = \"8ms\", sleep = \"2ms\"";
+    scratch.write("s.toml", fast.replace(busy, "kind = \"busy\"").replace("core = 1\n", ""));
+    let output = maracas(scratch.path(), &["check", "s.toml"]);
+    let shown = text(&output.stdout);
+    assert!(shown.contains("a (2ms every 10ms on fast: 4ms here)"), "{shown}");
+    // 4 ms of half the speed are the 2 ms that were promised, and no error.
+    let output = maracas(scratch.path(), &["sim", "s.toml", "--quiet"]);
+    let shown = text(&output.stdout);
+    let row = shown.lines().find(|line| line.starts_with("a ")).unwrap();
+    let row: Vec<&str> = row.split_whitespace().take(6).collect();
+    assert_eq!(row, ["a", "2ms/10ms", "2ms", "0", "0", "400ms"], "{shown}");
+}
+
+#[test]
+fn policies_are_made_to_call_vcpus_by_name() {
+    let scratch = Scratch::new();
+    scratch.write("s.toml", PROMISED.replace("core = 1", "core = 0").replace("2ms", "9ms"));
+    for (policy, said) in [
+        ("p-edf", "  a has no jobs, and this policy"),
+        ("min-fair", "  b is refused: b (9ms every 10ms) does not fit on core0, which it demands;"),
+    ] {
+        let shown = text(&maracas(scratch.path(), &["check", "s.toml", "--policy", policy]).stdout);
+        assert!(shown.contains(said), "{shown}");
+    }
+}
+
+#[test]
 fn no_core_more_is_suggested_where_it_would_need_a_class() {
     let scratch = Scratch::new();
     scratch.write(

@@ -27,6 +27,7 @@ use crate::host::{HardwareCore, sched, sys};
 use crate::journal::{Header, Ring, Scribe};
 use brain::Brain;
 use claim::Claim;
+pub(crate) use claim::forget as forget_claims;
 use handle::Mailbox;
 use keeper::Keeper;
 use maracas_core::admission::NotAdmitted;

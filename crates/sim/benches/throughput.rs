@@ -11,8 +11,8 @@
 //! U = m exactly (`full`, automotive periods), where their servers are at work.
 //!
 //! Each policy runs with nothing observed (`counters`), the same with half of the cores a hundredth
-//! slower and every program in phases of 20 and 30 ms (`paces`), with the journal, with the table that the
-//! command ends with, and with table, journal and Perfetto trace; the bytes go to a sink.
+//! slower and every program in phases of 20 and 30 ms (`paces`), with the journal, with the table
+//! that the command ends with, and with table, journal and Perfetto trace; the bytes go to a sink.
 //!
 //! `p-rm` runs with `admission = "none"`, since no test admits most such sets at 90 %.
 

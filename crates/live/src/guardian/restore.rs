@@ -3,10 +3,10 @@
 
 use super::Charge;
 use super::model::{Protocol, Repair};
-use crate::control;
 use crate::host::Identity;
 use crate::host::cgroup::{Hierarchies, Remains};
 use crate::host::sched::{self, KernelPolicy};
+use crate::{control, machine};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io, thread, time};
@@ -99,6 +99,7 @@ pub fn restore(hierarchies: &Hierarchies, charge: &Charge) -> io::Result<Restore
                 let found = found.filter(|(owner, _)| *owner == run).map(|(_, path)| path);
                 let files = charge.files.iter().cloned().chain(found);
                 done.files.extend(files.filter(|file| fs::remove_file(file).is_ok()));
+                done.files.extend(machine::forget_claims(run));
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::Error;
 use crate::control;
-use crate::host::HardwareCore;
+use crate::host::{HardwareCore, Identity};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
@@ -56,6 +56,30 @@ impl Drop for Claim {
     }
 }
 
+/// Removes the files by which a run that is dead had its cores, and tells which. A living run's are
+/// locked and stay.
+pub(crate) fn forget(run: Identity) -> Vec<PathBuf> {
+    forget_in(&control::directory(), run)
+}
+
+fn forget_in(directory: &Path, run: Identity) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    let forgotten = |path: &PathBuf| {
+        let core = path.file_name()?.to_str()?.strip_prefix("core-")?;
+        core.parse::<u32>().ok()?;
+        let mut options = OpenOptions::new();
+        let mut file = options.read(true).custom_flags(libc::O_NOFOLLOW).open(path).ok()?;
+        let mut text = String::new();
+        file.read_to_string(&mut text).ok()?;
+        let own = text.trim().parse() == Ok(run.pid) && lock(&file).ok()?;
+        // Another may have removed it meanwhile and a new run have made its own.
+        let same = fs::metadata(path).ok()?.ino() == file.metadata().ok()?.ino();
+        (own && same && fs::remove_file(path).is_ok()).then_some(())
+    };
+    let paths = entries.flatten().map(|entry| entry.path());
+    paths.filter(|path| forgotten(path).is_some()).collect()
+}
+
 /// Whether the lock is ours now.
 fn lock(file: &File) -> io::Result<bool> {
     // SAFETY: our own descriptor.
@@ -80,6 +104,13 @@ mod tests {
         assert_eq!(refusal, format!("core 3 is managed by run {run}; end it first"));
         let other = Claim::take_in(&directory, HardwareCore(4)).unwrap();
         drop(claim);
+        // What a dead run left is forgotten, and no other's.
+        let dead = Identity { pid: 1, ..Identity::own().unwrap() };
+        fs::write(directory.join("core-3"), "1").unwrap();
+        fs::write(directory.join("core-5"), "2").unwrap();
+        assert_eq!(forget_in(&directory, dead), [directory.join("core-3")]);
+        assert!(forget_in(&directory, Identity::own().unwrap()).is_empty(), "it is locked");
+        fs::remove_file(directory.join("core-5")).unwrap();
         // A file that a killed run left is nobody's.
         fs::write(directory.join("core-3"), "1").unwrap();
         drop((Claim::take_in(&directory, core).unwrap(), other));

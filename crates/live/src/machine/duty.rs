@@ -6,8 +6,8 @@
 //! VCPU that is counted q nanoseconds here has had q / share of the slow core ([`Stretch`]).
 //!
 //! A cycle is short ([`CYCLE`]), so that programs see a slow core and not one that stops. Its two
-//! switches took 8 us from who ran (a VM without preemption in the kernel), which is 1.6 % of a core
-//! at half a duty, and with their interrupts he did 1 to 2 % less in what he had.
+//! switches took 8 us from who ran (a VM without preemption in the kernel), which is 1.6 % of a
+//! core at half a duty, and with their interrupts he did 1 to 2 % less in what he had.
 //!
 //! # What is left for others
 //! Spinning and foreground together must leave a tenth of the core to ordinary threads, or the
@@ -91,10 +91,10 @@ impl Setup {
 
 /// The life of the thread that takes its core for all but `share` of every cycle, until `halt`.
 ///
-/// Each cycle begins at an instant that was fixed before, so that lateness does not add up. One that
-/// begins late takes as much as any other; who ran meanwhile would have had too much. But where this
-/// thread itself did not get the core for a whole cycle and longer, nobody of ours did, and that is
-/// not made up for.
+/// Each cycle begins at an instant that was fixed before, so that lateness does not add up. One
+/// that begins late takes as much as any other; who ran meanwhile would have had too much. But
+/// where this thread itself did not get the core for a whole cycle and longer, nobody of ours did,
+/// and that is not made up for.
 ///
 /// On another core than `core` it takes nothing: a core that goes offline gives its threads to the
 /// others, where nobody reckons with this one.

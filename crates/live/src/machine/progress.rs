@@ -6,7 +6,8 @@
 //! ([`PROGRESS_VARIABLE`]): a path outlives every `fork`, `exec` and closed descriptor. Programs
 //! map it and add; the machine *reads* it, since a mapping would be its death where a program cuts
 //! the file short. It belongs to the programs' user alone. What a program writes is believed, but
-//! for this: the counter never falls, and never exceeds [`MOST`].
+//! for this: the counter never falls, and never exceeds [`MOST`]. Nothing keeps a program from
+//! making its file long, as nothing does with any file of its user.
 //!
 //! # Whose gain it is
 //! A VCPU is on one core at a time, so what its counter gained since it was read last belongs to
@@ -20,19 +21,20 @@ use crate::perf::{Instructions, trial};
 use maracas_core::control::PROGRESS_VARIABLE;
 use maracas_core::journal::Record;
 use maracas_core::{Rate, VcpuId};
-use std::fmt;
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
-/// How the name of a counter's file ends, after the run and the VCPU: `<pid>-<start>.vcpu3.progress`.
+/// How the name of a counter's file ends, after the run and the VCPU:
+/// `<pid>-<start>.vcpu3.progress`.
 const SUFFIX: &str = "progress";
 /// The length of the file: whatever pages the host has, one can be mapped.
 const BYTES: u64 = 1 << 16;
 /// A counter does not go on beyond: the sum over 255 VCPUs fits, and at ten instructions a
 /// nanosecond it is reached after 83 days.
 const MOST: u64 = 1 << 56;
+
 /// What is counted as progress in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Source {
@@ -170,11 +172,18 @@ impl Progress {
     }
 
     /// What is to be said of it at its end, if anything.
-    pub(super) fn remark(&self, shared: bool) -> Option<String> {
-        if self.source != Source::None && self.reached == 0 {
-            return Some("counted nothing".to_string());
-        }
-        shared.then(|| "extrapolated: others used the counters at times".to_string())
+    /// `refused`: the kernel gave no counter on some core; `shared`: others used one too.
+    pub(super) fn remark(&self, refused: bool, shared: bool) -> Option<String> {
+        let text = match (self.source, self.reached) {
+            (Source::None, _) => return None,
+            (Source::Instructions, _) if refused => "not counted on every core: refused",
+            (Source::Instructions | Source::Own, 0) => "counted nothing",
+            (Source::Instructions | Source::Own, _) if shared => {
+                "extrapolated: others used the counters at times"
+            }
+            (Source::Instructions | Source::Own, _) => return None,
+        };
+        Some(text.to_string())
     }
 }
 
@@ -195,7 +204,7 @@ mod tests {
         let theirs = OpenOptions::new().write(true).open(&path).expect("it is ours");
         let write = |count: u64| theirs.write_at(&count.to_ne_bytes(), 0).expect("it is written");
         let mut progress = Progress::new(Source::Own, Some(page));
-        assert_eq!(progress.remark(false).as_deref(), Some("counted nothing"));
+        assert_eq!(progress.remark(false, false).as_deref(), Some("counted nothing"));
         let mut gains = Vec::new();
         for count in [0, 5, 5, 3, 9, u64::MAX, 7] {
             write(count);
@@ -210,8 +219,20 @@ mod tests {
         assert_eq!(mode(), 0o600);
         Page::open_to(&path, Some(User { uid: 12_345, gid: 12_345 })).expect("it is ours");
         assert_eq!(mode(), 0o666);
+        assert_eq!(progress.remark(false, false), None);
         drop(progress);
         assert!(!path.exists());
         fs::remove_dir(&directory).expect("nothing is left in it");
+    }
+
+    #[test]
+    fn counters_that_the_kernel_refused_or_shared_are_told_of() {
+        let told = |source, reached, refused, shared| {
+            let progress = Progress { source, page: None, reached };
+            progress.remark(refused, shared).unwrap_or_default()
+        };
+        assert!(told(Source::Instructions, 9, true, true).starts_with("not counted on every"));
+        assert!(told(Source::Instructions, 9, false, true).starts_with("extrapolated"));
+        assert_eq!(told(Source::None, 0, false, false), "");
     }
 }

@@ -229,7 +229,7 @@ impl Live {
             let group = self.group.dir_fd().ok_or(io::ErrorKind::Unsupported)?;
             let budget = Budget::open(group, hardware.0)?;
             event(budget.fd())?;
-            // Refused, it is told as progress of nothing.
+            // Refused, it is told as progress of nothing, and a note at the end says why.
             let counted = self.progress.is_instructions();
             let instructions =
                 counted.then(|| Instructions::of_group(group, hardware.0).ok()).flatten();
@@ -290,8 +290,9 @@ impl Live {
     }
     /// What is to be said of its progress at its end, if anything.
     pub(crate) fn remark(&self) -> Option<String> {
-        let counters = self.seats.iter().flatten().filter_map(|seat| seat.instructions.as_ref());
-        self.progress.remark(counters.into_iter().any(|counter| counter.was_shared))
+        let counters = || self.seats.iter().flatten().map(|seat| seat.instructions.as_ref());
+        let refused = self.progress.is_instructions() && counters().any(|one| one.is_none());
+        self.progress.remark(refused, counters().flatten().any(|counter| counter.was_shared))
     }
 
     /// What its clocks have gained since they were read last.

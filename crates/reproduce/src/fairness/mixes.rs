@@ -182,8 +182,8 @@ fn verdicts(scores: &Scores) -> Vec<Verdict> {
             format!("{}; {}", targets[0].1, targets[1].1),
         ),
         Verdict::new(
-            "throughput falls from max-perf over min-fair to similar-min-fair (within 0.5 %) and to \
-             max-fair",
+            "throughput falls from max-perf over min-fair to similar-min-fair (within 0.5 %) and \
+             to max-fair",
             most.throughput >= fair.throughput
                 && fair.throughput >= similar.throughput * 0.995
                 && similar.throughput >= 1.0,

@@ -40,8 +40,8 @@ const fn phenom(name: &'static str, what: &'static str, clock: f64) -> Platform 
 
 /// The pair of clocks of the main experiment. The slides do not say which P-states they took of
 /// those that the processor has (3.2, 2.4, 1.6 and 0.8 GHz); of the ratios 2, 3 and 4 this one
-/// comes closest to the three numbers printed for max-perf (experiment `fairness-clocks`). It is the
-/// preset `phenom-ii-x6` too.
+/// comes closest to the three numbers printed for max-perf (experiment `fairness-clocks`). The
+/// preset `phenom-ii-x6` has it too.
 const PHENOM: Platform = phenom("phenom-4", "2 fast and 4 slow cores, clocks 4:1", 4.0);
 
 /// The policies as the slides run them.

@@ -32,7 +32,8 @@ pub(super) fn write(
     }
     let items: Vec<_> = fairness.classes.iter().zip(&names).map(class).collect();
     wrapped("classes: ", &items, columns).iter().try_for_each(|line| writeln!(out, "{line}"))?;
-    let items = whole(fairness, &report.tasks);
+    let mut items = whole(fairness, &report.tasks);
+    items.extend(had(report));
     wrapped("fairness: ", &items, columns).iter().try_for_each(|line| writeln!(out, "{line}"))
 }
 
@@ -107,9 +108,39 @@ fn whole(fairness: &FairnessReport, tasks: &[TaskReport]) -> Vec<String> {
     items
 }
 
+/// Below this part of the time that cores were given to VCPUs it is said that others of the host
+/// ran beside them: all performances are lower by that.
+const QUIET: f64 = 0.95;
+
+/// Which part VCPUs had of the time that cores were given to them, where that was too little.
+fn had(report: &Report) -> Option<String> {
+    let used: u64 = report.tasks.iter().map(|task| task.foreground_ns + task.background_ns).sum();
+    let given: u64 = report.cores.iter().map(|core| core.foreground_ns + core.background_ns).sum();
+    let had = used as f64 / given.max(1) as f64;
+    let busy = report.machine != "sim" && given > 0 && had < QUIET;
+    busy.then(|| format!("others of the host ran beside: VCPUs had {} of the time", percent(had)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_busy_host_is_named() {
+        let mut report = crate::testkit::figure().report(24_000);
+        for (place, core) in report.cores.iter_mut().enumerate() {
+            (core.foreground_ns, core.background_ns) = (20_000 * (1 - place as u64), 0);
+        }
+        for (place, task) in report.tasks.iter_mut().enumerate() {
+            (task.foreground_ns, task.background_ns) = ([9_000, 0, 0][place], [0, 1_000, 0][place]);
+        }
+        assert_eq!(had(&report), None, "in simulation it is what overheads take");
+        report.machine = "live".into();
+        let said = "others of the host ran beside: VCPUs had 50.0% of the time";
+        assert_eq!(had(&report).as_deref(), Some(said));
+        report.tasks[0].background_ns = 9_000;
+        assert_eq!(had(&report), None, "95 % are quiet enough");
+    }
 
     #[test]
     fn speeds_have_four_digits() {
