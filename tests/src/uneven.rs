@@ -192,8 +192,8 @@ impl Observer for Watch<'_> {
     fn planned(&mut self, _: Instant, _: &Plan) {}
 }
 
-/// Shares by the formulas of spec E.2 from the speedups that are said of VCPUs, in floating point and
-/// by another way than the policies'.
+/// Shares by the formulas of spec E.2 from the speedups that are said of VCPUs, in floating point
+/// and by another way than the policies'.
 #[derive(Clone, Debug)]
 pub struct Rules {
     fast: f64,

@@ -289,8 +289,8 @@ fn deliver<'a>(entry: &Entry, machine: &'a Uneven) -> (Delivered<'a>, Duration) 
     (delivered, until)
 }
 
-/// A VCPU with (C, T) does in each of its own periods the work that C is worth on the class where it
-/// is meant, or runs for C where it is meant on none, whichever class it has its home on.
+/// A VCPU with (C, T) does in each of its own periods the work that C is worth on the class where
+/// it is meant, or runs for C where it is meant on none, whichever class it has its home on.
 #[test]
 fn every_budget_is_worth_the_same_on_both_classes() {
     for name in NAMES {

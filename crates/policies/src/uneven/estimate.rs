@@ -5,12 +5,14 @@
 //! slow cores. No model of the cores is needed.
 //!
 //! Where the slides are silent, we chose. The average is exponential with weight 1/2: a new sample
-//! counts as much as all before it, so a program that changes by less than [`DEPARTURE`] is followed
-//! to within 5 % in three intervals. A sample that departs further is no noise but another phase:
-//! what was known of *both* classes is then forgotten, and this interval's samples are the
-//! new start. A class that was not sampled in it is unknown again, and with it the speedup, until it
-//! is: a ratio of speeds from two phases would be worse than none, for who is unknown has the equal
-//! share, which is fair whatever its speedup is and soon brings samples of both classes.
+//! counts as much as all before it, so the speed of a program that changes by less than
+//! [`DEPARTURE`] is followed to within 7 % in three intervals, and so is the speedup, but where one
+//! speed falls while the other rises: then to within 11 %, and 6 % in four. A sample that departs
+//! further is no noise but another phase: what was known of *both* classes is then forgotten, and
+//! this interval's samples are the new start. A class that was not sampled in it is unknown again,
+//! and with it the speedup, until it is: a ratio of speeds from two phases would be worse than
+//! none, for who is unknown has the equal share, which is fair whatever its speedup is and soon
+//! brings samples of both classes.
 
 use super::shares::Speedup;
 use maracas_core::Duration;

@@ -11,7 +11,8 @@
 //! folder's head.
 //! # How it works
 //! Every thread gets its required share, the least with which it has the target; none for a thread
-//! whose time on slow cores is enough. What is left goes greedily to the greatest speedups, up to c.
+//! whose time on slow cores is enough. What is left goes greedily to the greatest speedups, up to
+//! c.
 //! # Invariants
 //! The sum of shares is N_f. Required shares are rounded up, so with exact speedups no thread is
 //! below the target. They never exceed the equal share, so every target up to 1 can be met, and

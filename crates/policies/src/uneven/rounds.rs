@@ -124,6 +124,15 @@ pub(super) fn settle(accounts: &mut [&mut Account], now: Instant, most: Duration
             account.lead[k] += fine(account.gained[k]);
         }
         divide(accounts, side, fine(received));
+        // Who has no claim and nothing more of this class can never pay back what it was ahead:
+        // that is void, or others would all be behind alike, and none of them more than another.
+        let mut void = 0;
+        for account in &mut *accounts {
+            if account.share[k] == 0 && account.gained[k].is_zero() {
+                void += core::mem::take(&mut account.lead[k]);
+            }
+        }
+        divide(accounts, side, -void);
         // First who is ahead: that may be all that others are behind by.
         for (low, high) in [(i64::MIN, fine(most)), (-fine(most), i64::MAX)] {
             let mut beyond = 0;
@@ -222,6 +231,19 @@ mod tests {
         accounts[0].gained(Side::Fast, ticks(100));
         let leads = settled(&mut accounts, 100, 60);
         assert!(leads.iter().map(|leads| leads[0]).eq([60, -45, -15]), "{leads:?}");
+    }
+
+    /// Who has no share and nothing more is ahead no more; who has is not behind alike for it.
+    #[test]
+    fn a_debt_that_cannot_be_repaid_is_void() {
+        let mut accounts = [account(0), account(50), account(50)];
+        accounts[0].gained(Side::Fast, ticks(40));
+        accounts[1].gained(Side::Fast, ticks(60));
+        let fast = |leads: Vec<[i64; 2]>| leads.iter().map(|leads| leads[0]).collect::<Vec<_>>();
+        assert_eq!(fast(settled(&mut accounts, 100, 60)), [40, 10, -50]);
+        accounts[1].gained(Side::Fast, ticks(60));
+        accounts[2].gained(Side::Fast, ticks(40));
+        assert_eq!(fast(settled(&mut accounts, 200, 60)), [0, 40, -40]);
     }
 
     #[test]

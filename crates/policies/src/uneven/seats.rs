@@ -2,10 +2,12 @@
 //!
 //! Each core has one seat, which a thread owns. A core is *open* while nobody at home there can run
 //! on a budget; while it is not, its owner stands by. An owner is away while it sleeps or runs on
-//! its budget; it keeps its seat, so that short sleeps and budgets of every period leave the
-//! threads where fairness put them. Meanwhile a *guest* runs there: one that owns no seat, or
-//! stands by at its own; or, where no such is, one from a slow core that would rather use a fast
-//! one than see it idle. Who was a guest for a whole round owns the seat.
+//! its budget; it keeps its seat as long as it has shares, so that sleep and budgets of every
+//! period leave the threads where fairness put them, and who sleeps often and long need not win its
+//! place back at each wake. Meanwhile a *guest* runs there: one that owns no seat, or stands by at
+//! its own; or, where no such is, one from a slow core that would rather use a fast one than see
+//! it idle. A guest's place can be changed for like an owner's, so that a claimant need not wait
+//! for the owner to wake.
 
 use super::estimate::Side;
 use super::rounds::{LEAD_BITS, SIDES, fine};
@@ -21,8 +23,8 @@ pub(super) type Threads = BTreeMap<VcpuId, Thread>;
 /// part of a round, that is, when their leads differ by it: so no lead exceeds a round (spec E.5).
 /// The greatest lead seen in 3000 random systems with this was 0.84 of a round. It is the most:
 /// from one change to the next the part goes through the values from half of this on, evenly and
-/// in no simple rhythm. With one part for all, programs with phases of some rounds fell in step with
-/// their own changes, each class saw one of the phases only, and speedups were a quarter off.
+/// in no simple rhythm. With one part for all, programs with phases of some rounds fell in step
+/// with their own changes, each class saw one of the phases only, and speedups were a quarter off.
 const BETWEEN_CLASSES: (u64, u64) = (4, 5);
 /// The golden section of 2^64: its multiples, modulo 2^64, spread evenly however many are taken
 /// (Knuth, The Art of Computer Programming 3, section 6.4).
@@ -127,6 +129,14 @@ impl Seats {
     fn hosted_by(&self, vcpu: VcpuId) -> Option<CoreId> {
         self.cores().find(|core| self.seats[core.0 as usize].guest == Some(vcpu))
     }
+    /// The seat that `vcpu` gives when it changes places: its own, or where it is a guest for want
+    /// of one or to be on a fast core.
+    fn stand_of(&self, vcpu: VcpuId) -> Option<CoreId> {
+        let hosted = self.hosted_by(vcpu);
+        let went_up = hosted.is_some_and(|core| self.side(core) == Side::Fast);
+        let owned = self.owned_by(vcpu);
+        owned.filter(|own| !went_up || self.side(*own) == Side::Fast).or(hosted)
+    }
     /// Where `vcpu`, which wants surplus time, runs if nobody is on a budget there.
     fn place_of(&self, vcpu: VcpuId) -> Option<CoreId> {
         self.hosted_by(vcpu).or_else(|| self.owned_by(vcpu))
@@ -160,9 +170,11 @@ impl Seats {
             seat.owner = seat.owner.filter(may_sit);
             seat.guest = seat.guest.filter(may_sit);
         }
-        // Again: who goes back to its own seat ends a visit there.
-        while self.cores().any(|core| self.meet(core, threads, now)) {}
-        while let Some((id, core)) = self.best_idle(threads) {
+        // Until nothing changes, so that asking once more changes nothing either: who goes back to
+        // its own seat ends a visit there, and who is a guest elsewhere is away from its own.
+        loop {
+            while self.cores().any(|core| self.meet(core, threads, now)) {}
+            let Some((id, core)) = self.best_idle(threads) else { break };
             let seat = &mut self.seats[core.0 as usize];
             seat.guest = Some(id);
             if seat.owner.is_none() && self.owned_by(id).is_none() {
@@ -271,11 +283,14 @@ impl Seats {
         let (thread, fast) = pairs.filter(may_go).min_by_key(order)?;
         Some((thread.id, fast, vacant(&fast).saturating_add(self.soon())))
     }
-    /// Guests of a whole round are owners.
-    fn settle_guests(&mut self, now: Instant) {
+    /// Who was a guest for a whole round owns the seat of one who is gone or left out.
+    fn settle_guests(&mut self, threads: &Threads, now: Instant) {
         for core in self.cores() {
-            let Seat { guest, vacant, .. } = self.seats[core.0 as usize];
-            if let Some(guest) = guest.filter(|_| now.saturating_since(vacant) >= self.round) {
+            let Seat { owner, guest, vacant, .. } = self.seats[core.0 as usize];
+            let owner = owner.and_then(|owner| threads.get(&owner));
+            let is_free = owner.is_none_or(|owner| owner.account.is_left_out());
+            let is_due = is_free && now.saturating_since(vacant) >= self.round;
+            if let Some(guest) = guest.filter(|_| is_due) {
                 self.own(guest, core);
             }
         }
@@ -283,7 +298,7 @@ impl Seats {
 
     /// Lets threads change places as their leads say; when to look again.
     pub(super) fn balance(&mut self, threads: &mut Threads, now: Instant) -> Instant {
-        self.settle_guests(now);
+        self.settle_guests(threads, now);
         // Each exchange lowers the sum of leads where threads sit by the threshold at least, so
         // this ends; as many as there are pairs at once are more than any real case needs.
         for _ in 0..threads.len().pow(2) {
@@ -307,15 +322,20 @@ impl Seats {
 
     fn exchange(&mut self, a: Candidate, b: Candidate) {
         self.swaps += 1;
-        for (one, seat) in [(a, b.seat), (b, a.seat)] {
-            if let Some(core) = seat {
-                let seat = &mut self.seats[core.0 as usize];
-                (seat.owner, seat.guest) = (Some(one.id), None);
-            }
-        }
-        // Who had no seat was a guest somewhere, or is one no more.
+        let owns = |one: &Candidate| one.seat.is_some() && self.owned_by(one.id) == one.seat;
+        let owns = [owns(&b), owns(&a)];
         for seat in &mut self.seats {
+            seat.owner = seat.owner.filter(|owner| *owner != a.id && *owner != b.id);
             seat.guest = seat.guest.filter(|guest| *guest != a.id && *guest != b.id);
+        }
+        for ((one, seat), owns) in [(a, b.seat), (b, a.seat)].into_iter().zip(owns) {
+            let Some(core) = seat else { continue };
+            let seat = &mut self.seats[core.0 as usize];
+            if owns {
+                (seat.owner, seat.guest) = (Some(one.id), None);
+            } else {
+                seat.guest = Some(one.id);
+            }
         }
     }
 
@@ -355,7 +375,7 @@ impl Seats {
             self.cores().filter(|core| self.side(*core) == side && runs(core)).count() as u128
         });
         let candidate = |thread: &Thread| {
-            let seat = self.owned_by(thread.id);
+            let seat = self.stand_of(thread.id);
             let side = seat.map(|core| self.side(core));
             let home = thread.guarantee.as_ref().filter(|_| thread.in_budget).map(|it| it.home);
             let runs_on = home.map(|core| self.side(core)).or_else(|| self.runs_on(thread.id));

@@ -6,8 +6,9 @@
 //! # Model
 //! Min-fair's. Two threads are similar where their speedups differ by less than `similarity`.
 //! # How it works
-//! Shares by min-fair with `target`. Then by decreasing speedup: the first thread leads a group, and
-//! all that follow within less than `similarity` of it belong to it; the next one leads the next.
+//! Shares by min-fair with `target`. Then by decreasing speedup: the first thread leads a group,
+//! and all that follow within less than `similarity` of it belong to it; the next one leads the
+//! next.
 //! Inside a group the shares are made as equal as the bounds of its members allow (a water level
 //! with floors), and their sum stays.
 //! # Invariants

@@ -4,6 +4,7 @@ use super::*;
 type Ips = (u64, u64);
 
 const GIGA: u64 = 1_000_000_000;
+const MEGA: u64 = 1_000_000;
 
 fn milli(estimator: &Estimator) -> Option<u64> {
     estimator.speedup().map(Speedup::milli)
@@ -100,6 +101,18 @@ fn settled_error(before: Ips, after: Ips, slow_ms: u64, changed: u64, slow_first
     let estimate = milli(&estimator).unwrap() * 1000;
     let truth = after.0 * 1_000_000 / after.1;
     estimate.abs_diff(truth) * 1_000_000 / truth
+}
+
+/// The slowest to be learned: one speed falls by just under the departure, the other rises by it.
+#[test]
+fn opposite_changes_take_an_interval_more() {
+    let mut estimator = Estimator::sampled();
+    interval(&mut estimator, 1000, 1000, (3 * GIGA, GIGA));
+    let errors = [0; 4].map(|_| {
+        interval(&mut estimator, 1000, 1000, (2_010 * MEGA, 1_490 * MEGA));
+        milli(&estimator).unwrap().abs_diff(1349) * 100 / 1349
+    });
+    assert_eq!(errors, [49, 22, 10, 5]);
 }
 
 /// The average is not of two phases: neither on one class nor between the two.

@@ -273,6 +273,15 @@ fn floors_are_one_round_in_an_interval() {
 }
 
 #[test]
+fn threads_are_similar_below_the_similarity_not_at_it() {
+    let (places, params) = (Places::new(2, 1, 1), params("0", "0.2"));
+    let shares =
+        |other| similar_min_fair::fast_shares(places, &[known(2000), known(other)], &params);
+    assert_eq!(shares(1800), [places.whole(), 0]);
+    assert_eq!(shares(1801), [places.whole() / 2; 2]);
+}
+
+#[test]
 fn who_has_a_fast_core_of_his_own_needs_no_slow_one() {
     let places = Places::new(2, 4, 4).sampling(ROUND, INTERVAL);
     let speedups = [Some(Speedup::new(3, 1, true)), None];
