@@ -60,7 +60,7 @@ pub(super) struct Got {
     pub(super) estimate: Option<f64>,
     /// By which part the worst estimate of the phase was off.
     pub(super) worst: Option<f64>,
-    /// Its performance, that of equal sharing being 1.
+    /// Units a second by those that equal parts of both cores would give by what it made alone.
     pub(super) performance: f64,
 }
 
@@ -81,6 +81,11 @@ impl Row {
     /// everything.
     pub(super) fn error(&self, run: usize) -> f64 {
         self.got[run].estimate.map_or(f64::INFINITY, |it| it / self.truth.speedup() - 1.0)
+    }
+    /// What it did in a run by what it did under max-fair, the run `fair`: the performance that
+    /// targets are about (spec E.1), with what the machine itself costs on both sides.
+    pub(super) fn of_fair(&self, run: usize, fair: usize) -> f64 {
+        self.got[run].performance / self.got[fair].performance
     }
 }
 
@@ -129,10 +134,12 @@ pub(super) fn verdicts(rows: &[Row], runs: &[Run], target: f64) -> Vec<Verdict> 
     let mut verdicts = Vec::new();
     if let Some(run) = place(MIN_FAIR) {
         verdicts.extend(estimates(rows, run));
-        verdicts.extend(floor(rows, run, target));
     }
-    if let Some(run) = place(MAX_PERF) {
-        verdicts.extend(violation(rows, run, target));
+    if let (Some(fair), Some(floored), Some(greedy)) =
+        (place(MAX_FAIR), place(MIN_FAIR), place(MAX_PERF))
+    {
+        verdicts.extend(floor(rows, (floored, fair), target));
+        verdicts.extend(violation(rows, (greedy, fair), target));
     }
     let exact = runs.iter().all(|run| run.told.exact);
     let text = "a fresh policy decides the same from each journal".to_string();
@@ -161,36 +168,32 @@ fn estimates(rows: &[Row], run: usize) -> Option<Verdict> {
     })
 }
 
-/// The program and phase with the least performance in a run.
-fn least(rows: &[Row], run: usize) -> Option<&Row> {
-    rows.iter().min_by(|a, b| a.got[run].performance.total_cmp(&b.got[run].performance))
+/// The least performance in a run, and of whom.
+fn least(rows: &[Row], (run, fair): (usize, usize)) -> Option<(f64, String)> {
+    let all = rows.iter().map(|row| (row.of_fair(run, fair), row));
+    let (least, row) = all.min_by(|a, b| a.0.total_cmp(&b.0))?;
+    Some((least, format!("least: {}, phase {}, {least:.3}", row.name(), row.phase + 1)))
 }
 
-fn in_words(row: &Row, run: usize) -> String {
-    let performance = row.got[run].performance;
-    format!("least: {}, phase {}, {performance:.3}", row.name(), row.phase + 1)
-}
-
-fn floor(rows: &[Row], run: usize, target: f64) -> Option<Verdict> {
-    let least = least(rows, run)?;
+fn floor(rows: &[Row], runs: (usize, usize), target: f64) -> Option<Verdict> {
+    let (least, whose) = least(rows, runs)?;
     Some(Verdict {
         name: "target",
-        holds: least.got[run].performance >= target * (1.0 - TARGET_MISS),
+        holds: least >= target * (1.0 - TARGET_MISS),
         text: format!(
-            "{MIN_FAIR} keeps {target} of equal sharing for everyone, within {} %; {}",
+            "{MIN_FAIR} keeps {target} of what {MAX_FAIR} gave for everyone, within {} %; {whose}",
             TARGET_MISS * 100.0,
-            in_words(least, run)
         ),
     })
 }
 
 /// Below even what [`floor`] lets pass, so that nobody can both keep and violate the target.
-fn violation(rows: &[Row], run: usize, target: f64) -> Option<Verdict> {
-    let least = least(rows, run)?;
+fn violation(rows: &[Row], runs: (usize, usize), target: f64) -> Option<Verdict> {
+    let (least, whose) = least(rows, runs)?;
     Some(Verdict {
         name: "violation",
-        holds: least.got[run].performance < target * (1.0 - TARGET_MISS),
-        text: format!("{MAX_PERF} violates it; {}", in_words(least, run)),
+        holds: least < target * (1.0 - TARGET_MISS),
+        text: format!("{MAX_PERF} violates it; {whose}"),
     })
 }
 
@@ -214,20 +217,24 @@ mod tests {
 
     fn judged(rows: &[Row]) -> Vec<(&'static str, bool)> {
         let run = |policy| Run { policy, told: Told::nothing() };
-        let runs = [run(MIN_FAIR), run(MAX_PERF)];
+        let runs = [run(MIN_FAIR), run(MAX_PERF), run(MAX_FAIR)];
         let verdicts = verdicts(rows, &runs, 0.85);
         verdicts.iter().map(|verdict| (verdict.name, verdict.holds)).collect()
     }
 
     #[test]
     fn the_worst_program_decides() {
-        let fine = [row(0, &[(1.9, 0.83), (2.0, 1.3)]), row(1, &[(2.1, 1.2), (2.0, 0.8)])];
+        // The machine costs a tenth under each policy.
+        let fair = (2.0, 0.9);
+        let fine =
+            [row(0, &[(1.9, 0.75), (2.0, 1.3), fair]), row(1, &[(2.1, 1.2), (2.0, 0.72), fair])];
         let all = [("estimates", true), ("target", true), ("violation", true), ("replay", true)];
         assert_eq!(judged(&fine), all);
-        let poor = [row(0, &[(1.7, 0.82), (2.0, 1.3)]), row(1, &[(2.1, 1.2), (2.0, 0.83)])];
+        let poor =
+            [row(0, &[(1.7, 0.73), (2.0, 1.3), fair]), row(1, &[(2.1, 1.2), (2.0, 0.75), fair])];
         let none = [("estimates", false), ("target", false), ("violation", false)];
         assert_eq!(judged(&poor)[..3], none);
-        let unknown = [row(0, &[(0.0, 1.0), (0.0, 0.5)])];
+        let unknown = [row(0, &[(0.0, 1.0), (0.0, 0.5), fair])];
         assert_eq!(judged(&unknown)[0], ("estimates", false));
     }
 

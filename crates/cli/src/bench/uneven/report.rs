@@ -1,7 +1,7 @@
 //! How the measurement is shown.
 
 use super::Measured;
-use super::judge::{Alone, Got, Row, Run, Verdict};
+use super::judge::{Alone, Got, MAX_FAIR, Row, Run, Verdict};
 use super::workers::WORKERS;
 use crate::output::{Paint, paint};
 use serde_json::{Value, json};
@@ -15,8 +15,8 @@ pub(super) fn text(measured: &Measured) -> String {
     let Measured { host, emulation, seconds, settle, .. } = measured;
     let mut text = format!(
         "{host}\n{emulation}\n{seconds} s under each policy, one program changes half-way; each \
-         phase is judged from {settle} s after its begin\nperformance: units a second, those of \
-         equal parts of both cores being 1\n\n"
+         phase is judged from {settle} s after its begin\nunder max-fair: units a second by those of \
+         equal parts of both cores, alone; else by those under max-fair\n\n"
     );
     text += &format!(
         "{:<10} {:>5} {:>11} {:>9} {:>7}",
@@ -57,8 +57,10 @@ fn line(measured: &Measured, row: &Row) -> String {
         row.phase + 1,
         row.truth.speedup()
     );
-    for Got { performance, .. } in &row.got {
-        line += &format!(" {performance:>9.3}");
+    let fair = measured.runs.iter().position(|run| run.policy == MAX_FAIR);
+    for (run, Got { performance, .. }) in row.got.iter().enumerate() {
+        let of_fair = fair.filter(|fair| *fair != run).map(|fair| row.of_fair(run, fair));
+        line += &format!(" {:>9.3}", of_fair.unwrap_or(*performance));
     }
     line.push('\n');
     line
