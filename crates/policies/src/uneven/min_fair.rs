@@ -24,13 +24,10 @@
 //! measured by: spec E.1 and E.2 say why it must be equal shares. A thread that is not known yet
 //! has the equal share, which meets every target whatever its speedup is.
 
-use super::shares::{Places, Speedup, TARGET, fair_bounds, greedy, joined, target_objection};
-use alloc::boxed::Box;
+use super::shares::{Places, Speedup, TARGET, fair_bounds, greedy, joined};
 use alloc::vec::Vec;
-use maracas_core::admission::Verdict;
 use maracas_core::contract::{Entry, no_carriers};
 use maracas_core::params::{ParamSpec, Params};
-use maracas_core::{Policy, System};
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "min-fair",
@@ -40,26 +37,11 @@ pub(crate) const ENTRY: Entry = Entry {
     needs: super::NEEDS,
     claims: super::CLAIMS,
     carriers: no_carriers,
-    admit,
-    build,
+    admit: super::admit_target,
+    build: |system, params| super::build_target(system, params, fast_shares),
 };
 
 const PARAMS: &[ParamSpec] = &joined::<{ super::PARAMS.len() + 1 }>(&[TARGET]);
-
-fn admit(system: &System, params: &Params) -> Verdict {
-    match target_objection(params) {
-        Some(why) => Verdict { objections: alloc::vec![why], ..Verdict::default() },
-        None => super::admit(system, params),
-    }
-}
-
-fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
-    let verdict = admit(system, params);
-    if !verdict.accepted() {
-        return Err(verdict);
-    }
-    super::build(system, params, fast_shares)
-}
 
 /// The share of fast cores of every thread.
 pub(super) fn fast_shares(

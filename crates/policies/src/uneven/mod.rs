@@ -192,6 +192,26 @@ pub(crate) fn build(
     Ok(Box::new(policy))
 }
 
+/// [`admit`] for a rule with a target.
+pub(crate) fn admit_target(system: &System, params: &Params) -> Verdict {
+    match shares::target_objection(params) {
+        Some(why) => Verdict { objections: alloc::vec![why], ..Verdict::default() },
+        None => admit(system, params),
+    }
+}
+
+/// [`build`] for a rule with a target.
+pub(crate) fn build_target(
+    system: &System,
+    params: &Params,
+    rule: Rule,
+) -> Result<Box<dyn Policy>, Verdict> {
+    match shares::target_objection(params) {
+        Some(why) => Err(Verdict { objections: alloc::vec![why], ..Verdict::default() }),
+        None => build(system, params, rule),
+    }
+}
+
 /// The scheduler behind all four policies.
 struct Uneven {
     rule: Rule,

@@ -21,15 +21,10 @@
 //! by their leader, so that no two members differ by `similarity` or more. A thread that is not
 //! known yet is in no group.
 
-use super::shares::{
-    Places, Speedup, TARGET, by_speedup, fair_bounds, greedy, joined, level, target_objection,
-};
-use alloc::boxed::Box;
+use super::shares::{Places, Speedup, TARGET, by_speedup, fair_bounds, greedy, joined, level};
 use alloc::vec::Vec;
-use maracas_core::admission::Verdict;
 use maracas_core::contract::{Entry, no_carriers};
 use maracas_core::params::{Kind, ParamSpec, Params};
-use maracas_core::{Policy, System};
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "similar-min-fair",
@@ -39,8 +34,8 @@ pub(crate) const ENTRY: Entry = Entry {
     needs: super::NEEDS,
     claims: super::CLAIMS,
     carriers: no_carriers,
-    admit,
-    build,
+    admit: super::admit_target,
+    build: |system, params| super::build_target(system, params, fast_shares),
 };
 
 const SIMILARITY: ParamSpec = ParamSpec {
@@ -49,21 +44,6 @@ const SIMILARITY: ParamSpec = ParamSpec {
     help: "threads whose speedups differ by less share alike; the paper's evaluation has 0.2",
 };
 const PARAMS: &[ParamSpec] = &joined::<{ super::PARAMS.len() + 2 }>(&[TARGET, SIMILARITY]);
-
-fn admit(system: &System, params: &Params) -> Verdict {
-    match target_objection(params) {
-        Some(why) => Verdict { objections: alloc::vec![why], ..Verdict::default() },
-        None => super::admit(system, params),
-    }
-}
-
-fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
-    let verdict = admit(system, params);
-    if !verdict.accepted() {
-        return Err(verdict);
-    }
-    super::build(system, params, fast_shares)
-}
 
 /// The share of fast cores of every thread.
 pub(super) fn fast_shares(

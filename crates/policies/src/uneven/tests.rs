@@ -405,6 +405,60 @@ fn reservations_come_and_go() {
     assert!(ran(&machine, 0, &[0], from, None) > 10);
 }
 
+/// All at home on the slow core: 0, (10, 20), comes first; 1, (50, 101), waits for it. At 50 `act`
+/// takes all or most of 0's budget, and 2, (`budget`, 100), comes at 51.
+fn a_newcomer_where_budget_was_given_up(act: impl Fn(&mut Machine), budget: u64) -> Machine {
+    let here = |id, budget, period| Vcpu {
+        pinned: Some(CoreId(1)),
+        ..Vcpu::new(id, ticks(budget), ticks(period))
+    };
+    let system = system(1, 1, [here(0, 10, 20), here(1, 50, 101)].into());
+    let mut machine = awake(&max_fair::ENTRY, &[("admission", "rta"), ROUND[0], ROUND[1]], &system);
+    run(&mut machine, 50);
+    act(&mut machine);
+    run(&mut machine, 1);
+    machine.arrive(here(2, budget, 100));
+    run(&mut machine, 1);
+    assert!(machine.answers.iter().all(|(_, answer)| answer.is_ok()));
+    machine.wake(2);
+    run(&mut machine, 400);
+    machine
+}
+
+/// What was used of a budget that is given up would have come back later only: until then it is no
+/// newcomer's, or 1, which was admitted beside the old one, would pay for it.
+#[test]
+fn budget_that_is_given_up_is_not_spent_twice() {
+    let leave = |machine: &mut Machine| machine.remove(0);
+    let shrink = |machine: &mut Machine| {
+        let less = Vcpu { pinned: Some(CoreId(1)), ..Vcpu::new(0, ticks(1), ticks(20)) };
+        machine.tell(CoreId(0), Event::Changed(less));
+    };
+    let left = a_newcomer_where_budget_was_given_up(leave, 50);
+    let shrunk = a_newcomer_where_budget_was_given_up(shrink, 44);
+    for machine in [left, shrunk] {
+        let rows = machine.trace[..101].iter().map(|row| row[1]);
+        let got = rows.filter(|slot| *slot == Some((1, Mode::Foreground))).count();
+        assert_eq!(got, 50, "{}", machine.schedule(1));
+    }
+}
+
+/// A server that slept has its budget from its wake on, and not again before a period from there.
+#[test]
+fn a_wake_begins_a_period() {
+    let here = |id, budget, period| Vcpu {
+        pinned: Some(CoreId(1)),
+        ..Vcpu::new(id, ticks(budget), ticks(period))
+    };
+    let system = system(1, 1, [here(0, 4, 10), here(1, 6, 11)].into());
+    let params = with(&[("admission", "rta"), ROUND[0], ROUND[1]]);
+    let mut machine = Machine::new(&max_fair::ENTRY, &params, &system, Manners::PERFECT);
+    run(&mut machine, 9);
+    (0..2).for_each(|vcpu| machine.wake(vcpu));
+    run(&mut machine, 11);
+    assert_eq!(ran(&machine, 1, &[1], 9, Some(Mode::Foreground)), 6, "{}", machine.schedule(1));
+}
+
 /// Nothing that a late decision finds is decided twice, and no wake lies in the past.
 #[test]
 fn a_decision_long_overdue_is_one_decision() {
