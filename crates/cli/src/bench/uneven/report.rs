@@ -15,8 +15,8 @@ pub(super) fn text(measured: &Measured) -> String {
     let Measured { host, emulation, seconds, settle, .. } = measured;
     let mut text = format!(
         "{host}\n{emulation}\n{seconds} s under each policy, one program changes half-way; each \
-         phase is judged from {settle} s after its begin\nunder max-fair: units a second by those of \
-         equal parts of both cores, alone; else by those under max-fair\n\n"
+         phase is judged from {settle} s after its begin\nunder max-fair: units a second by \
+         those of equal parts of both cores, alone; else by those under max-fair\n\n"
     );
     text += &format!(
         "{:<10} {:>5} {:>11} {:>9} {:>7}",
