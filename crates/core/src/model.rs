@@ -165,7 +165,8 @@ impl Vcpu {
 pub struct Class {
     /// How fast its cores are, the fastest class being 1000. It bounds what a program may lose:
     /// any program runs here at `speed_milli` / 1000 or more of its speed on the fastest class,
-    /// and never faster than on a class before this one.
+    /// loses no more from one class to a later one than the ratio of their speeds, and is never
+    /// faster here than on a class before this one.
     pub speed_milli: u32,
 }
 
