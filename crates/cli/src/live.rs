@@ -68,6 +68,7 @@ pub(crate) fn setup(case: &Case, duration: Option<Duration>) -> Result<Setup, Fa
         duration,
         serve: scenario.run.serve,
         duty: Vec::new(),
+        steering: maracas_live::Steering::default(),
     })
 }
 

@@ -28,6 +28,38 @@ pub const VCPU_VARIABLE: &str = "MARACAS_VCPU";
 /// that only grows; the program maps the file shared and adds to it. One for each VCPU.
 pub const PROGRESS_VARIABLE: &str = "MARACAS_PROGRESS";
 
+/// Environment variable with the path of the file by which the runtime asks a started program, where
+/// it uses the client library or has it preloaded, to keep its memory in page frames of certain
+/// colours: [`color_page`]. One for each VCPU.
+pub const COLORS_VARIABLE: &str = "MARACAS_COLORS";
+
+/// The words of the file that [`COLORS_VARIABLE`] names: 64-bit integers of the host's byte order,
+/// mapped shared by the runtime and by every process on the VCPU. An order is complete when as many
+/// processes have finished it as are attached.
+pub mod color_page {
+    /// Number of the last order, from 1 on, written last by the runtime; processes wait for it as
+    /// a futex on its lower half.
+    pub const ORDER: usize = 0;
+    /// The wanted colours, one bit a colour; 0 = any.
+    pub const MASK: usize = 1;
+    /// How many colours there are; a frame's colour is its number modulo this.
+    pub const COLORS: usize = 2;
+    /// Processes that wait for orders.
+    pub const ATTACHED: usize = 3;
+    /// Processes that have carried out the last order; the runtime sets it to 0 with a new one.
+    pub const FINISHED: usize = 4;
+    /// Pages that were put into other frames, in all orders.
+    pub const PAGES: usize = 5;
+    /// Nanoseconds that this took, in all orders.
+    pub const NANOS: usize = 6;
+    /// Pages that stayed in frames of unwanted colours in the last order.
+    pub const LEFT: usize = 7;
+    /// The last error number of a process that could not do it; 0 = none.
+    pub const ERROR: usize = 8;
+    /// How many words there are.
+    pub const WORDS: usize = 9;
+}
+
 /// Where a runtime with root's rights puts its socket; one without puts it into `maracas` below
 /// `$XDG_RUNTIME_DIR`, and clients look in both. The file is named `<pid>-<start>.sock` after the
 /// runtime's process and its start instant (`/proc/<pid>/stat`, field 22): numbers are reused.

@@ -18,5 +18,6 @@ pub mod host;
 pub mod journal;
 pub mod machine;
 mod perf;
+pub mod sense;
 
-pub use machine::{Error, Handle, Launch, Machine, Means, Outcome, Setup};
+pub use machine::{Error, Handle, Launch, Machine, Means, Outcome, Setup, Steering};

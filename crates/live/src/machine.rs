@@ -25,6 +25,7 @@ use crate::host::platform::Platform;
 use crate::host::probe::{Capabilities, Capability, EVENTS};
 use crate::host::{HardwareCore, sched, sys};
 use crate::journal::{Header, Ring, Scribe};
+use crate::sense::Senses;
 use brain::Brain;
 use claim::Claim;
 pub(crate) use claim::forget as forget_claims;
@@ -80,6 +81,43 @@ pub struct Setup {
     /// among it, is then the slower core's. Empty = no core is; reservations may take the least
     /// [`capacity`] of all.
     pub duty: Vec<Rate>,
+    /// By what memory is steered.
+    pub steering: Steering,
+}
+
+/// By what the machine steers shared memory.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Steering {
+    /// How a core loses its surplus time.
+    pub throttle: Throttle,
+    /// How the last-level cache is split by [`maracas_core::Core::colors`].
+    pub cache: CacheParts,
+    /// Cycles per microsecond in which a policy's samples count occupancy, whatever clock the
+    /// sensor has; 0 = the sensor's own.
+    pub cycles_per_us: u64,
+}
+
+/// How a core loses its surplus time.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Throttle {
+    /// Its background is frozen (control groups).
+    #[default]
+    Freezer,
+    /// Its background goes on, with its bandwidth lowered as far as the hardware can (resctrl MBA).
+    Mba,
+}
+
+/// How the last-level cache is split.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum CacheParts {
+    /// Not at all.
+    #[default]
+    Whole,
+    /// By ways (resctrl, CAT): bit n of a core's colours is way n.
+    Ways,
+    /// By page colours, for programs that use the client library or have it preloaded: bit n of a
+    /// core's colours is colour n of so many.
+    Colors(u32),
 }
 
 impl Setup {
@@ -187,6 +225,8 @@ pub struct Machine {
     cores: Vec<Mutex<Core>>,
     guardian: Option<Guardian>,
     server: Option<Server>,
+    /// What is sensed of memory.
+    senses: Senses,
     /// Held as long as the run lasts, and let go by the kernel however it ends.
     claims: Vec<Claim>,
 }
@@ -233,7 +273,8 @@ impl Machine {
         let mailbox = Mailbox::new(tree, setup.cores.clone(), means, source, clock, first)
             .map_err(host("create an eventfd"))?;
         let mailbox = Arc::new(mailbox);
-        Ok(Self { setup, policy, header, mailbox, cores, guardian: None, server: None, claims })
+        let (guardian, server, senses) = (None, None, Senses::default());
+        Ok(Self { setup, policy, header, mailbox, cores, guardian, server, senses, claims })
     }
 
     /// Gives back what was taken hold of, for a system that is not run after all.
@@ -264,6 +305,13 @@ impl Machine {
         self
     }
 
+    /// Senses memory with these. Without, samples are refused and nothing is metered.
+    #[must_use]
+    pub fn sensing(mut self, senses: Senses) -> Self {
+        self.senses = senses;
+        self
+    }
+
     /// How to ask and change the system while it runs.
     pub fn handle(&self) -> Handle {
         Handle::new(Arc::clone(&self.mailbox))
@@ -276,7 +324,9 @@ impl Machine {
     /// # Errors
     /// Where a program could not be started or the runtime failed.
     pub fn run(self, sink: impl FnMut(&[u8]) + Send) -> Result<Outcome, Error> {
-        let Self { setup, policy, header, mailbox, cores, mut guardian, server, claims } = self;
+        let Self { setup, policy, header, mailbox, cores, mut guardian, server, senses, claims } =
+            self;
+        let _ = senses;
         // Page faults in an agent would be delays; where memory cannot be locked it runs without.
         // SAFETY: plain arguments.
         let locked = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } == 0;

@@ -3,9 +3,11 @@
 //!
 //! Both count and record in the kernel; an agent only reads. Time stamps are `CLOCK_MONOTONIC`.
 
+mod hardware;
 mod instructions;
 mod records;
 
+pub(crate) use hardware::hardware;
 pub(crate) use instructions::{Instructions, TRIAL_STEPS, trial};
 pub(crate) use records::{Record, Switches};
 

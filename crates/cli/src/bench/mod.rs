@@ -7,18 +7,26 @@
 //! program also runs outside its budget, which switch records cannot tell apart; there the
 //! journal's foreground stints are judged.
 
+mod balance;
+mod colors;
 mod deadline;
 mod groups;
+mod memguard;
 mod ours;
 pub(crate) mod primitives;
 mod quota;
 mod report;
 mod switches;
 mod target;
+mod throttle;
 mod uneven;
 mod windows;
 
+pub(crate) use balance::{Args as BalanceArgs, balance};
+pub(crate) use colors::{Args as ColorsArgs, colors};
+pub(crate) use memguard::{Args as MemguardArgs, memguard};
 pub(crate) use primitives::{Args as PrimitivesArgs, primitives};
+pub(crate) use throttle::{Args as ThrottleArgs, throttle};
 pub(crate) use uneven::{Args as UnevenArgs, uneven};
 
 use crate::failure::{Answer, Failure, Outcome};

@@ -12,11 +12,13 @@ mod generate;
 mod man;
 mod memory;
 pub(crate) mod policies;
+mod profile;
 mod replay;
 mod reproduce;
 mod run;
 mod sim;
 mod sweep;
+mod top;
 mod tree;
 mod vcpu;
 
@@ -58,6 +60,8 @@ enum Command {
     Colors(colors::Args),
     Doctor(doctor::Args),
     Clean(clean::Args),
+    Profile(profile::Args),
+    Top(top::Args),
     /// Create, list, change or destroy VCPUs of a running `maracas run`
     #[command(subcommand)]
     Vcpu(vcpu::Vcpu),
@@ -105,6 +109,8 @@ pub(crate) fn run(cli: &Cli) -> Outcome {
         Command::Colors(args) => colors::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Clean(args) => clean::run(args),
+        Command::Profile(args) => profile::run(args),
+        Command::Top(args) => top::run(args),
         Command::Vcpu(args) => vcpu::run(args),
         Command::Work(args) => work::run(args),
         Command::Bench(args) => bench::run(args),

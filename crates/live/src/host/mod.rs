@@ -6,6 +6,7 @@
 pub mod cgroup;
 pub mod classes;
 pub mod doctor;
+pub mod hardware;
 pub mod launch;
 pub mod platform;
 pub mod probe;

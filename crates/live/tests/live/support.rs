@@ -127,6 +127,7 @@ pub(crate) fn setup(system: &System, programs: Vec<Launch>, seconds: u64) -> Set
         duration: Some(Duration::from_secs(seconds)),
         serve: false,
         duty: Vec::new(),
+        steering: maracas_live::Steering::default(),
     }
 }
 

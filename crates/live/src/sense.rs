@@ -1,0 +1,195 @@
+//! Sensing shared memory: a ladder of sensors behind one trait.
+//!
+//! A sensor counts what all of memory did: requests, the sum over time of requests under way
+//! (occupancy), and requests by core. Which one is used is found by trying ([`ladder`]): from the
+//! unit that counts both for the whole machine down to a pointer chase that feels others, each
+//! offered only when a known load moved it as it must. [`replay`] is no rung: it plays what was
+//! recorded, so that every policy can be run anywhere.
+//!
+//! What the machine does with them: a sensor answers `Errand::Sample`; a [`Meter`] is a core's own
+//! count, against which allowances are held; [`VcpuEvents`] are counted for each VCPU and told in
+//! its stints.
+
+pub mod events;
+pub mod ladder;
+pub mod replay;
+pub mod rungs;
+pub mod sysfs;
+
+use crate::host::hardware::EventCode;
+use maracas_core::{CoreId, Instant};
+use std::os::fd::RawFd;
+use std::{fmt, io};
+
+/// A kind of sensor, best first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Rung {
+    /// Occupancy and requests of a unit outside the cores: Intel's ARB, CHA or IMC.
+    Uncore,
+    /// Occupancy and requests of every core's own misses (Intel).
+    Offcore,
+    /// AMD: latency that the L3 samples, or what the cores count of their fills.
+    Amd,
+    /// Arm: reads under way and reads of the core's monitor.
+    Arm,
+    /// Bytes by last-level cache (resctrl bandwidth monitoring): no latency.
+    Mbm,
+    /// A pointer chase that feels others: latency alone.
+    Chase,
+    /// The cores' misses alone: no latency.
+    Rate,
+    /// What was recorded elsewhere.
+    Replay,
+}
+
+impl Rung {
+    /// The word for it in files and on the command line.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Uncore => "uncore",
+            Self::Offcore => "offcore",
+            Self::Amd => "amd",
+            Self::Arm => "arm",
+            Self::Mbm => "mbm",
+            Self::Chase => "chase",
+            Self::Rate => "rate",
+            Self::Replay => "replay",
+        }
+    }
+    /// Whether it knows how long requests wait.
+    pub const fn has_latency(self) -> bool {
+        !matches!(self, Self::Mbm | Self::Rate)
+    }
+}
+
+impl fmt::Display for Rung {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Uncore => "uncore occupancy and requests",
+            Self::Offcore => "per-core off-core occupancy and requests",
+            Self::Amd => "AMD fill latency",
+            Self::Arm => "Arm reads and their cycles",
+            Self::Mbm => "resctrl bandwidth monitoring",
+            Self::Chase => "pointer chase",
+            Self::Rate => "misses of the cores",
+            Self::Replay => "replay of a recorded file",
+        })
+    }
+}
+
+/// What a sensor has counted since it was opened.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Reading {
+    /// Requests that memory took.
+    pub requests: u64,
+    /// Sum over the sensor's cycles of requests under way; 0 where it knows no latency.
+    pub occupancy: u64,
+    /// Requests by core, by `CoreId`; zeros where it does not know.
+    pub by_core: Vec<u64>,
+}
+
+/// Something that senses shared memory.
+pub trait Sensor: Send {
+    /// Which kind it is.
+    fn rung(&self) -> Rung;
+    /// One line: what it reads, such as `AMD fill latency: cpu/event=0x5f/ over ...`.
+    fn describe(&self) -> String;
+    /// Cycles of the clock in which it counts occupancy, per microsecond.
+    fn cycles_per_us(&self) -> u64;
+    /// Reads everything, as of `now`: what was counted since it was opened. A few microseconds.
+    ///
+    /// # Errors
+    /// Where a counter is gone: rights lost, a core off line.
+    fn read(&mut self, now: Instant, into: &mut Reading) -> io::Result<()>;
+    /// What is to be said of its counting so far: shared counters, zeros; `None` = nothing.
+    fn remark(&self) -> Option<String>;
+}
+
+/// The memory meter of one core: reads of memory by whoever ran there.
+pub trait Meter: Send {
+    /// What it has counted since it was opened, as of `now`.
+    ///
+    /// # Errors
+    /// Where it cannot be read any more.
+    fn read(&mut self, now: Instant) -> io::Result<u64>;
+    /// Shall tell when it reaches `mark`; `u64::MAX` = never. Does nothing where it cannot tell.
+    ///
+    /// # Errors
+    /// Where the kernel refuses.
+    fn arm(&mut self, mark: u64) -> io::Result<()>;
+    /// What becomes readable then; `None` where it must be asked again and again.
+    fn fd(&self) -> Option<RawFd>;
+}
+
+/// What is counted of each VCPU, where the cores' monitors count it for a group.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct VcpuEvents {
+    /// Reads of memory: misses of the last-level cache.
+    pub reads: Option<EventCode>,
+    /// References to the last-level cache.
+    pub references: Option<EventCode>,
+}
+
+/// All that a run senses.
+#[derive(Default)]
+pub struct Senses {
+    /// Who answers `Errand::Sample`; `None` = nobody can.
+    pub sensor: Option<Box<dyn Sensor>>,
+    /// The meters of the cores, by `CoreId`; empty where there are none.
+    pub meters: Vec<Box<dyn Meter>>,
+    /// What is counted of every VCPU.
+    pub vcpus: VcpuEvents,
+    /// What users should know, one sentence each: what could not be sensed, and why.
+    pub notes: Vec<String>,
+}
+
+impl fmt::Debug for Senses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sensor = self.sensor.as_ref().map(|sensor| sensor.describe());
+        let Self { meters, vcpus, notes, .. } = self;
+        f.debug_struct("Senses")
+            .field("sensor", &sensor)
+            .field("meters", &meters.len())
+            .field("vcpus", vcpus)
+            .field("notes", notes)
+            .finish()
+    }
+}
+
+/// Which sensor is asked for.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub enum Choice {
+    /// The best that works.
+    #[default]
+    Auto,
+    /// None.
+    Off,
+    /// This one, or none at all.
+    Rung(Rung),
+    /// What was recorded in this file.
+    Replay(std::path::PathBuf),
+}
+
+impl std::str::FromStr for Choice {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        const RUNGS: [Rung; 7] =
+            [Rung::Uncore, Rung::Offcore, Rung::Amd, Rung::Arm, Rung::Mbm, Rung::Chase, Rung::Rate];
+        match text {
+            "auto" => Ok(Self::Auto),
+            "off" => Ok(Self::Off),
+            _ => match (text.strip_prefix("replay:"), RUNGS.iter().find(|it| it.word() == text)) {
+                (Some(file), _) if !file.is_empty() => Ok(Self::Replay(file.into())),
+                (_, Some(rung)) => Ok(Self::Rung(*rung)),
+                (_, None) => {
+                    let words: Vec<_> = RUNGS.iter().map(|rung| rung.word()).collect();
+                    let words = words.join(", ");
+                    Err(format!("no sensor \"{text}\"; take auto, off, {words} or replay:FILE"))
+                }
+            },
+        }
+    }
+}
+
+/// The cores of a run as sensors number them.
+pub type Cores = [(CoreId, crate::host::HardwareCore)];

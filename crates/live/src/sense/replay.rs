@@ -1,0 +1,1 @@
+//! A recorded file as a sensor.
