@@ -4,15 +4,15 @@
 //! [`ThisHardware`] is the host we are on. Tests stand others beside it; nothing else does.
 
 mod counters;
-mod loads;
+pub mod loads;
 
-pub use counters::{Count, Counter, EventCode, Scope};
+pub use counters::{Count, Counter, EventCode, SHORTEST_ALARM, Scope};
 pub use loads::Load;
 
 use super::HardwareCore;
 use std::path::Path;
-use std::time::Duration;
-use std::{fs, io};
+use std::time::{Duration, Instant};
+use std::{fs, io, thread};
 
 /// What is asked of a machine whose memory is to be sensed or steered.
 ///
@@ -43,6 +43,14 @@ pub trait Hardware: Send + Sync {
     /// # Errors
     /// As the kernel says.
     fn remove_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Locks a directory that several programs change in turn, against those that lock it too, as
+    /// long as what is returned lives; `None` = there is nobody to lock it against.
+    ///
+    /// # Errors
+    /// `WouldBlock` where somebody keeps it for himself.
+    fn lock(&self, _dir: &Path) -> io::Result<Option<fs::File>> {
+        Ok(None)
+    }
     /// Opens a counter, which counts from here on.
     ///
     /// # Errors
@@ -82,10 +90,46 @@ impl Hardware for ThisHardware {
     fn remove_dir(&self, dir: &Path) -> io::Result<()> {
         fs::remove_dir(dir)
     }
+    fn lock(&self, dir: &Path) -> io::Result<Option<fs::File>> {
+        /// Whoever takes something has it done in milliseconds.
+        const LONGEST: Duration = Duration::from_secs(1);
+        const PAUSE: Duration = Duration::from_millis(2);
+        let (file, start) = (fs::File::open(dir)?, Instant::now());
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Some(file)),
+                Err(fs::TryLockError::Error(error)) => return Err(error),
+                Err(fs::TryLockError::WouldBlock) if start.elapsed() < LONGEST => {
+                    thread::sleep(PAUSE);
+                }
+                Err(fs::TryLockError::WouldBlock) => {
+                    let what = format!("somebody has it locked (flock) for more than {LONGEST:?}");
+                    return Err(io::Error::new(io::ErrorKind::WouldBlock, what));
+                }
+            }
+        }
+    }
     fn open(&self, event: &EventCode, scope: Scope<'_>) -> io::Result<Box<dyn Counter>> {
         counters::open(event, scope)
     }
     fn load(&self, core: HardwareCore, load: Load) -> io::Result<Duration> {
         loads::run(core, load)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_locked_directory_is_waited_for_and_then_refused() {
+        let dir = std::env::temp_dir().join(format!("maracas-lock-{}", std::process::id()));
+        fs::create_dir_all(&dir).expect("made");
+        let ours = ThisHardware.lock(&dir).expect("free");
+        let told = ThisHardware.lock(&dir).expect_err("ours").to_string();
+        assert!(told.contains("somebody has it locked (flock)"), "{told}");
+        drop(ours);
+        ThisHardware.lock(&dir).expect("free again");
+        fs::remove_dir(&dir).expect("removed");
     }
 }

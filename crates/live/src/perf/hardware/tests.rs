@@ -1,0 +1,170 @@
+//! With real counters, where the host has some.
+
+use super::*;
+use crate::host::hardware::{Hardware, Load, ThisHardware};
+use crate::host::{HardwareCore, sched};
+use std::time::{Duration, Instant};
+
+/// Instructions, as the kernel translates them for every core's monitor.
+const INSTRUCTIONS: EventCode = EventCode { unit: 0, config: 1, config1: 0, config2: 0 };
+/// A loop of registers does at least so many in a millisecond.
+const A_MS: u64 = 100_000;
+
+fn open_or_say(scope: Scope<'_>) -> Option<Box<dyn Counter>> {
+    match hardware(&INSTRUCTIONS, scope) {
+        Ok(counter) => Some(counter),
+        Err(error) => {
+            eprintln!("skipped: needs a counter of instructions of {scope}: {error}");
+            None
+        }
+    }
+}
+
+fn gain(counter: &mut dyn Counter, work: impl FnOnce()) -> u64 {
+    let before = counter.read().unwrap();
+    work();
+    counter.read().unwrap().since(&before)
+}
+
+fn compute(ms: u64) {
+    let core = sched::affinity_of(0).unwrap()[0];
+    ThisHardware.load(core, Load::Compute(Duration::from_millis(ms))).unwrap();
+}
+
+#[test]
+fn a_core_is_counted_whoever_runs_there() {
+    let core = sched::affinity_of(0).unwrap()[0];
+    let Some(mut counter) = open_or_say(Scope::Core(core)) else { return };
+    let counted = gain(&mut *counter, || compute(5));
+    assert!(counted > 5 * A_MS, "{counted}");
+    assert_eq!(counter.fd(), None);
+    assert_eq!(counter.arm(1).unwrap_err().kind(), io::ErrorKind::Unsupported);
+    let begun = Instant::now();
+    (0..1000).for_each(|_| _ = counter.read().unwrap());
+    eprintln!("a read takes {:?}", begun.elapsed() / 1000);
+}
+
+#[test]
+fn a_thread_is_counted_alone_and_a_process_with_its_children() {
+    let Some(mut alone) = open_or_say(Scope::ThisThread) else { return };
+    let others = gain(&mut *alone, || compute(20));
+    let own = gain(&mut *alone, || (0..A_MS * 20).for_each(|i| _ = std::hint::black_box(i)));
+    assert!(own > A_MS * 20, "{own}");
+    assert!(others < own, "another thread's 20 ms do not count: {others}");
+
+    let script = "read go; i=0; while [ $i -lt 10000 ]; do i=$((i+1)); done; \
+                  (while [ $i -gt 0 ]; do i=$((i-1)); done)";
+    let mut shell = std::process::Command::new("sh")
+        .args(["-c", script])
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let process = open_or_say(Scope::Process(shell.id()));
+    // The end of its input lets it go.
+    drop(shell.stdin.take());
+    shell.wait().unwrap();
+    let Some(mut process) = process else { return };
+    let counted = process.read().unwrap().value;
+    // Two loops of 10,000 rounds, each of a shell's many instructions.
+    assert!(counted > 2_000_000, "{counted}");
+}
+
+/// Whether `fd` becomes readable within so many milliseconds.
+fn waits(fd: RawFd, ms: i32) -> bool {
+    let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one structure of our own.
+    unsafe { libc::poll(&raw mut poll, 1, ms) == 1 && poll.revents & libc::POLLIN != 0 }
+}
+
+#[test]
+fn an_alarm_comes_when_its_number_is_reached_and_not_after_disarming() {
+    let core = sched::affinity_of(0).unwrap()[0];
+    let Some(mut counter) = open_or_say(Scope::AlarmedCore(core)) else { return };
+    let fd = counter.fd().unwrap();
+    assert_eq!(counter.alarmed_at_ns(), None);
+    assert!(!waits(fd, 0), "nothing was armed");
+    const REST: u64 = 3_000_000;
+    for _ in 0..20 {
+        let before = counter.read().unwrap();
+        counter.arm(REST).unwrap();
+        let busy = std::thread::spawn(|| compute(30));
+        assert!(waits(fd, 10_000), "no alarm though {REST} instructions were counted");
+        let counted = counter.read().unwrap().since(&before);
+        counter.disarm().unwrap();
+        busy.join().unwrap();
+        assert!(counted >= REST, "{counted}");
+        // What is left of the alarm is taken, and none comes after it.
+        waits(fd, 0);
+        compute(2);
+        assert!(!waits(fd, 0), "disarmed, it does not tell any more");
+    }
+    let at_ns = counter.alarmed_at_ns();
+    assert!(at_ns.is_some_and(|at| at > 0), "{at_ns:?}");
+}
+
+#[test]
+fn counters_beyond_the_hardware_take_turns_but_one_with_an_alarm_does_not() {
+    let core = sched::affinity_of(0).unwrap()[0];
+    // More than any core has.
+    const MANY: usize = 24;
+    let many: Option<Vec<_>> = (0..MANY).map(|_| open_or_say(Scope::Core(core))).collect();
+    let (Some(mut many), Some(mut alarmed)) = (many, open_or_say(Scope::AlarmedCore(core))) else {
+        return;
+    };
+    let before: Vec<_> = many.iter_mut().map(|counter| counter.read().unwrap()).collect();
+    let alarmed_before = alarmed.read().unwrap();
+    compute(100);
+    let after: Vec<_> = many.iter_mut().map(|counter| counter.read().unwrap()).collect();
+    let alarmed_after = alarmed.read().unwrap();
+    assert!(!alarmed_after.took_turns(&alarmed_before));
+    let pairs = || before.iter().zip(&after);
+    assert!(pairs().any(|(before, after)| after.took_turns(before)));
+    let whole = alarmed_after.since(&alarmed_before);
+    let mut counts: Vec<_> = pairs().map(|(before, after)| after.since(before)).collect();
+    counts.sort_unstable();
+    // Others come and go, so that one turn is not like the next.
+    let median = counts[MANY / 2];
+    assert!(whole / 3 < median && median < whole * 3, "{counts:?}, of {whole}");
+}
+
+#[test]
+fn the_shortest_alarm_is_no_storm() {
+    let core = sched::affinity_of(0).unwrap()[0];
+    let Some(mut counter) = open_or_say(Scope::AlarmedCore(core)) else { return };
+    counter.arm(0).unwrap();
+    // Instructions come a hundred times as often as misses: the kernel slows the alarms down.
+    let begun = Instant::now();
+    compute(20);
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    counter.disarm().unwrap();
+    waits(counter.fd().unwrap(), 0);
+    compute(2);
+    assert!(!waits(counter.fd().unwrap(), 0));
+}
+
+#[test]
+fn a_group_is_counted_on_its_core() {
+    use crate::host::cgroup::{Hierarchies, Tree};
+    use crate::host::launch::{self, Command, Output};
+    let _turn = crate::host::tests::turn();
+    let made = Hierarchies::read()
+        .and_then(|hierarchies| Tree::create(&hierarchies))
+        .and_then(|tree| Ok((tree.vcpu(maracas_core::VcpuId(0))?, tree)));
+    let (group, tree) = match made {
+        Ok(made) => made,
+        Err(error) => return eprintln!("skipped: needs control groups: {error}"),
+    };
+    let dir = group.dir_fd().unwrap();
+    let counter = open_or_say(Scope::Group(dir, HardwareCore(0)));
+    let argv = ["sh", "-c", "while :; do :; done"].map(Into::into).to_vec();
+    let command = Command { argv, output: Output::Null, ..Command::default() };
+    let mut child = launch::spawn(&command, &group, HardwareCore(0)).unwrap();
+    child.release().unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    let counted = counter.map(|mut counter| counter.read().unwrap().value);
+    group.kill().unwrap();
+    child.wait().unwrap();
+    group.remove().unwrap();
+    tree.remove().unwrap();
+    assert!(counted.is_none_or(|counted| counted > A_MS), "{counted:?}");
+}
