@@ -10,8 +10,12 @@
 //! count, against which allowances are held; [`VcpuEvents`] are counted for each VCPU and told in
 //! its stints.
 
+pub mod chase;
 pub mod events;
+#[cfg(test)]
+pub(crate) mod fakes;
 pub mod ladder;
+pub mod meter;
 pub mod replay;
 pub mod rungs;
 pub mod sysfs;
@@ -112,13 +116,19 @@ pub trait Meter: Send {
     /// # Errors
     /// Where it cannot be read any more.
     fn read(&mut self, now: Instant) -> io::Result<u64>;
-    /// Shall tell when it reaches `mark`; `u64::MAX` = never. Does nothing where it cannot tell.
+    /// Shall tell when it reaches `mark`; `u64::MAX` = never. It may tell too early: whoever is
+    /// told reads it and arms it again. Does nothing where it cannot tell.
     ///
     /// # Errors
     /// Where the kernel refuses.
     fn arm(&mut self, mark: u64) -> io::Result<()>;
     /// What becomes readable then; `None` where it must be asked again and again.
     fn fd(&self) -> Option<RawFd>;
+    /// The first instant at which it will read `mark` or more, where that is known beforehand (of a
+    /// recording): a timer set to it is as good as an alarm. `None` where it is not known.
+    fn due(&self, _mark: u64) -> Option<Instant> {
+        None
+    }
 }
 
 /// What is counted of each VCPU, where the cores' monitors count it for a group.
@@ -193,3 +203,6 @@ impl std::str::FromStr for Choice {
 
 /// The cores of a run as sensors number them.
 pub type Cores = [(CoreId, crate::host::HardwareCore)];
+
+#[cfg(test)]
+mod tests;
