@@ -12,6 +12,8 @@ pub(crate) enum Answer {
     /// The answer is no (refused by admission, a replay that differs): exit code 1. What was
     /// refused has been printed.
     No,
+    /// The answer has more than two values: the exit code, which the command's help explains.
+    Graded(u8),
 }
 
 /// Why a command could not do what was asked.

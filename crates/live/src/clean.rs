@@ -5,6 +5,8 @@ use crate::guardian::Charge;
 use crate::guardian::restore::{Restored, restore};
 use crate::host::Identity;
 use crate::host::cgroup::{Hierarchies, Remains};
+use crate::host::hardware::ThisHardware;
+use crate::host::resctrl;
 use std::{fmt, io};
 
 /// What [`clean`] found and did.
@@ -51,8 +53,9 @@ impl fmt::Display for Report {
 }
 
 /// Finds every run of this host whose runtime is dead, by its process number and start instant,
-/// and puts right what it left: raised threads, frozen groups, programs, groups, sockets,
-/// counters. A living run is not touched. `maracas run` calls it before it starts.
+/// and puts right what it left: raised threads, frozen groups, programs, groups, parts of the
+/// cache and of the bandwidth (resctrl), sockets, counters. A living run is not touched.
+/// `maracas run` calls it before it starts.
 ///
 /// # Errors
 /// Where the control groups cannot be read at all. What stays of a single run is in the report.
@@ -60,7 +63,9 @@ pub fn clean() -> io::Result<Report> {
     let hierarchies = Hierarchies::read()?;
     let files = control::files_of_runs();
     let trees = Remains::find(&hierarchies).into_iter().map(|remains| remains.runtime);
-    let mut runs: Vec<Identity> = trees.chain(files.iter().map(|(run, _)| *run)).collect();
+    let shares = resctrl::runs(&ThisHardware);
+    let mut runs: Vec<Identity> =
+        trees.chain(files.iter().map(|(run, _)| *run)).chain(shares).collect();
     runs.sort();
     runs.dedup();
     let mut report = Report::default();

@@ -6,13 +6,14 @@
 //! with threads), in the root of the control groups, in a session of its own, locked in memory, at
 //! `SCHED_FIFO` 99. It sleeps until the runtime's pidfd says that it ended:
 //! - after the goodbye byte it looks once whether something was overlooked, and leaves;
-//! - without it, it demotes, thaws, kills, releases and removes ([`restore`]), and leaves.
+//! - without it, it demotes, thaws, kills, releases and removes ([`restore`]), and leaves. Cores
+//!   get back what resource control held of their cache and bandwidth.
 //!
 //! Eight times a second it looks at the runtime and the agents' heartbeats. Where the runtime is
 //! being killed, or a heart has not moved for a second while it lives (stopped by a signal, or an
-//! agent that spins), every thread of the run is demoted and every group thawed, again and again
-//! until it has ended or the hearts beat. Nothing is killed: a stopped runtime may go on, and what
-//! it promotes next is in the foreground again.
+//! agent that spins), every thread of the run is demoted, every group thawed and every core given
+//! its bandwidth back, again and again until it has ended or the hearts beat. Nothing is killed: a
+//! stopped runtime may go on, and what it promotes next is in the foreground again.
 //!
 //! Where the guardian dies, the runtime sees it ([`Guardian::watch`]) and starts another
 //! ([`Guardian::revive`]), a few times; then it must end in order. Where both die, the next start

@@ -2,13 +2,21 @@
 
 use crate::failure::{Answer, Failure, Outcome};
 use crate::output::{self, Paint, paint};
+use maracas_client::color::{self, Indexing};
 use maracas_live::host::classes::HostClass;
-use maracas_live::host::doctor::{self, Report, Row};
+use maracas_live::host::doctor::{CacheColors, Client, Findings, Report, Row, State, Verdict};
 use maracas_live::host::platform::Platform;
-use maracas_live::host::probe::Capabilities;
-use serde_json::json;
+use serde_json::{Value, json};
+use std::time::Duration;
 
 /// Try everything that live runs need on this host, and say what is missing
+///
+/// Takes some seconds and loads the cores meanwhile: every counter is held against a known load
+/// before it is offered. Nothing is left changed. A row says what works and how that was proved, or
+/// what is missing, what would enable it, and what is done instead.
+///
+/// Exit code: 0 full; 1 degraded: all runs, something by a fallback; 3 simulation only; 2 the
+/// doctor itself failed.
 ///
 /// Example: maracas doctor
 #[derive(clap::Args, Debug)]
@@ -20,46 +28,89 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args) -> Outcome {
     let platform = Platform::detect().map_err(|error| Failure::about("this host", error))?;
-    let found = Capabilities::probe(&platform.cores)
-        .map_err(|error| Failure::about("this host cannot be probed", error))?;
-    let report = doctor::report(&found);
+    let terminal = output::errors_on_terminal();
+    let mut progress = |what: &str| {
+        if terminal {
+            output::status(&format!("\r\x1b[Ktrying {what} ..."));
+        }
+    };
+    let found = Findings::gather(&platform.cores, client(&platform), &mut progress);
+    if terminal {
+        output::status("\r\x1b[K");
+    }
+    let found = found.map_err(|error| Failure::about("this host cannot be probed", error))?;
+    let report = Report::of(&found);
     if args.json {
         output::line(&format!("{:#}", to_json(&report)))?;
     } else {
         output::print(&text(&report))?;
     }
-    Ok(Answer::Yes)
+    Ok(Answer::Graded(report.verdict.exit_code()))
+}
+
+/// What the client library says of itself and of the caches of a core.
+fn client(platform: &Platform) -> Client {
+    let core = platform.cores.last().map_or(0, |core| core.0);
+    let caches = color::caches(core).unwrap_or_default();
+    let known = caches.iter().filter(|cache| cache.level > 1);
+    Client { library: color::preload_path(), caches: known.map(colors_of).collect() }
+}
+
+fn colors_of(cache: &color::CacheColors) -> CacheColors {
+    let (colors, remark) = match cache.indexing {
+        Indexing::Plain => (Some(cache.colors), ""),
+        Indexing::Hashed => (None, "addresses are hashed over slices"),
+        Indexing::Unknown => {
+            (Some(cache.colors), "by its size; nobody tells whether addresses are hashed")
+        }
+    };
+    let measure = if cache.indexing == Indexing::Plain { "" } else { "; see maracas bench colors" };
+    let color::CacheColors { level, cores, size, ways, .. } = cache;
+    CacheColors {
+        cache: format!("L{level} of core {cores}, {} KiB, {ways} ways", size >> 10),
+        colors: colors.map(|colors| u32::try_from(colors).unwrap_or(u32::MAX)),
+        remark: format!("{remark}{measure}"),
+    }
 }
 
 fn text(report: &Report) -> String {
     let width = |cell: fn(&Row) -> usize| report.rows.iter().map(cell).max().unwrap_or(0);
     let names = width(|row| row.capability.chars().count());
-    let states = width(|row| row.state.chars().count());
+    let states = width(|row| row.state.word().len());
     let mut text = format!("{}\n", report.machine);
-    for row in &report.rows {
-        let state = format!("{:states$}", row.state);
-        let state = match row.state {
-            "works" => paint(Paint::Good, &state),
-            "missing" => paint(Paint::Bad, &state),
-            _ => state,
-        };
-        text += &format!("  {:names$}  {state}  {}\n", row.capability, row.proof);
-        let indent = " ".repeat(names + states + 6);
-        if !row.remedy.is_empty() {
-            text += &format!("{indent}remedy: {}\n", row.remedy);
-        }
-        if !row.fallback.is_empty() {
-            text += &format!("{indent}instead: {}\n", row.fallback);
+    for section in report.rows.chunk_by(|a, b| a.section == b.section) {
+        text += &format!("{}\n", paint(Paint::Strong, section[0].section.word()));
+        for row in section {
+            let state = format!("{:states$}", row.state.word());
+            let state = match row.state {
+                State::Works => paint(Paint::Good, &state),
+                State::Missing => paint(Paint::Bad, &state),
+                State::Untried | State::Fact => state,
+            };
+            text += &format!("  {:names$}  {state}  {}\n", row.capability, row.proof);
+            let indent = " ".repeat(names + states + 6);
+            if !row.remedy.is_empty() {
+                text += &format!("{indent}remedy: {}\n", row.remedy);
+            }
+            if !row.fallback.is_empty() {
+                text += &format!("{indent}instead: {}\n", row.fallback);
+            }
         }
     }
-    text + &format!("live runs: {}\n", paint(Paint::Strong, &report.rung))
+    let sensor = report.sensor.map_or("none".to_owned(), |rung| rung.to_string());
+    text += &format!("live runs: {}\n", paint(Paint::Strong, &report.rung));
+    text += &format!("sensor: {}\n", paint(Paint::Strong, &sensor));
+    let kind = if report.verdict == Verdict::Full { Paint::Good } else { Paint::Bad };
+    text += &format!("this host: {}\n", paint(kind, &report.verdict.to_string()));
+    report.why.iter().fold(text, |text, why| text + "  " + why + "\n")
 }
 
-fn to_json(report: &Report) -> serde_json::Value {
+fn to_json(report: &Report) -> Value {
     let row = |row: &Row| {
         json!({
+            "section": row.section.word(),
             "capability": row.capability,
-            "state": row.state,
+            "state": row.state.word(),
             "proof": row.proof,
             "remedy": row.remedy,
             "fallback": row.fallback,
@@ -69,11 +120,23 @@ fn to_json(report: &Report) -> serde_json::Value {
         let cores: Vec<u32> = class.cores.iter().map(|core| core.0).collect();
         json!({ "speed_milli": class.speed_milli, "cores": cores })
     };
+    let ns = |time: Option<Duration>| time.map(|time| time.as_nanos() as u64);
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "machine": report.machine,
+        "verdict": report.verdict.to_string(),
+        "exit_code": report.verdict.exit_code(),
+        "why": report.why,
         "rung": report.rung,
+        "sensor": report.sensor.map(|rung| rung.word()),
         "capabilities": report.rows.iter().map(row).collect::<Vec<_>>(),
+        "numbers": {
+            "freeze_ns": report.numbers.freezer.map(|latency| latency.freeze_ns),
+            "thaw_ns": report.numbers.freezer.map(|latency| latency.thaw_ns),
+            "meter_p50_ns": ns(report.numbers.meter_p50),
+            "meter_p99_ns": ns(report.numbers.meter_p99),
+            "bandwidth_write_ns": ns(report.numbers.bandwidth_write),
+        },
         "classes": report.classes.classes.iter().map(class).collect::<Vec<_>>(),
         "classes_by": report.classes.how,
     })

@@ -5,6 +5,8 @@ use super::Charge;
 use super::model::{Protocol, Repair};
 use crate::host::Identity;
 use crate::host::cgroup::{Hierarchies, Remains};
+use crate::host::hardware::ThisHardware;
+use crate::host::resctrl;
 use crate::host::sched::{self, KernelPolicy};
 use crate::{control, machine};
 use std::collections::BTreeSet;
@@ -41,6 +43,8 @@ pub struct Restored {
     pub released: BTreeSet<i32>,
     /// Control groups removed.
     pub groups: usize,
+    /// Groups of resource control removed: parts of the cache, bandwidth, monitors.
+    pub shares: usize,
     /// Files removed.
     pub files: Vec<PathBuf>,
 }
@@ -48,7 +52,8 @@ pub struct Restored {
 impl Restored {
     /// Whether anything at all was to be put right.
     pub fn touched_anything(&self) -> bool {
-        self.touched_anyone() || self.groups > 0 || !self.files.is_empty()
+        let leavings = self.groups > 0 || self.shares > 0 || !self.files.is_empty();
+        self.touched_anyone() || leavings
     }
     /// Whether threads or processes were touched, not only empty groups and files removed.
     pub fn touched_anyone(&self) -> bool {
@@ -59,7 +64,7 @@ impl Restored {
 
 impl fmt::Display for Restored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { run, demoted, thawed, killed, released, groups, files } = self;
+        let Self { run, demoted, thawed, killed, released, groups, shares, files } = self;
         write!(
             f,
             "run {run}: demoted {demoted} threads, thawed {thawed} groups, killed {} processes, \
@@ -67,7 +72,8 @@ impl fmt::Display for Restored {
             killed.len(),
             released.len(),
             files.len(),
-        )
+        )?;
+        if *shares > 0 { write!(f, ", and {shares} of resctrl") } else { Ok(()) }
     }
 }
 
@@ -84,16 +90,23 @@ pub fn restore(hierarchies: &Hierarchies, charge: &Charge) -> io::Result<Restore
         killed: BTreeSet::new(),
         released: BTreeSet::new(),
         groups: 0,
+        shares: 0,
         files: Vec::new(),
     };
+    let mut obstacle = Ok(());
     for station in Protocol::REAL.repair {
         match station {
             Repair::Demote => done.demoted += demote(hosts, run),
             Repair::Thaw => done.thawed += thaw(hosts, run),
             Repair::Kill => kill(hosts, run, &mut done),
             Repair::MoveBack => release(hosts, run, &mut done)?,
-            // Inside the two steps before: programs and clients have subtrees of their own.
-            Repair::RemoveGroups => {}
+            // Control groups go inside the two steps before: programs and clients have subtrees
+            // of their own. The shares of cache and bandwidth belong to cores.
+            Repair::RemoveGroups => match resctrl::restore(&ThisHardware, run) {
+                Ok(removed) => done.shares += removed,
+                // Sockets and claims go all the same.
+                Err(error) => obstacle = Err(error),
+            },
             Repair::Forget => {
                 let found = control::files_of_runs().into_iter();
                 let found = found.filter(|(owner, _)| *owner == run).map(|(_, path)| path);
@@ -103,15 +116,19 @@ pub fn restore(hierarchies: &Hierarchies, charge: &Charge) -> io::Result<Restore
             }
         }
     }
-    Ok(done)
+    obstacle.map(|()| done)
 }
 
-/// Demotes and thaws, and leaves the rest: for a run that lives but does not answer.
+/// Demotes, thaws and gives full bandwidth, and leaves the rest: for a run that lives but does not
+/// answer.
 pub fn relieve(hierarchies: &Hierarchies, run: Identity) {
     for station in Protocol::RELIEF {
         match station {
             Repair::Demote => _ = demote(hierarchies, run),
-            Repair::Thaw => _ = thaw(hierarchies, run),
+            Repair::Thaw => {
+                thaw(hierarchies, run);
+                resctrl::lift(&ThisHardware, run);
+            }
             Repair::Kill | Repair::MoveBack | Repair::RemoveGroups | Repair::Forget => {}
         }
     }

@@ -1,120 +1,210 @@
-//! The table of what this host can do, as words for people; the command line prints it.
+//! What this host can do, as a table for people and programs; the command line prints it.
+//!
+//! [`Findings::gather`] tries everything; [`Report::of`] puts what was found into words, and is a
+//! function of the findings alone.
 
-use super::HardwareCore;
+mod findings;
+mod rows;
+
+pub use findings::{CacheColors, Client, Findings, Metered, Shares};
+
 use super::classes::Detected;
-use super::probe::{Capabilities, State};
-use crate::perf::{TRIAL_STEPS, trial};
-use std::io;
+use super::probe::Rung;
+use crate::sense::ladder::{self, Tried};
+use std::fmt;
+use std::time::Duration;
+
+/// What a row is about.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Section {
+    /// What budgets and the machine law stand on.
+    Reservations,
+    /// What memory is known by.
+    Sensing,
+    /// What memory is steered by.
+    Steering,
+    /// Facts about the host.
+    Host,
+}
+
+impl Section {
+    /// The word for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Reservations => "reservations",
+            Self::Sensing => "sensing",
+            Self::Steering => "steering",
+            Self::Host => "host",
+        }
+    }
+}
+
+/// What came of trying.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Tried, and it works.
+    Works,
+    /// Tried, and refused.
+    Missing,
+    /// It is there, and trying it would have changed the host.
+    Untried,
+    /// Not a thing to have or lack: a fact to know.
+    Fact,
+}
+
+impl State {
+    /// The word for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Works => "works",
+            Self::Missing => "missing",
+            Self::Untried => "untried",
+            Self::Fact => "fact",
+        }
+    }
+}
 
 /// One line of the table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Row {
+    /// What it is about.
+    pub section: Section,
     /// What was tried.
     pub capability: String,
-    /// `works`, `missing` or `fact`.
-    pub state: &'static str,
+    /// What came of it.
+    pub state: State,
     /// How it was proved, the kernel's refusal, or the fact.
     pub proof: String,
     /// What would enable it, if it is missing.
-    pub remedy: &'static str,
+    pub remedy: String,
     /// What is done instead, if it is missing.
-    pub fallback: &'static str,
+    pub fallback: String,
 }
 
-/// What `maracas doctor` shows.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Report {
-    /// The machine in one line, without its name.
-    pub machine: String,
-    /// The rung of the ladder that the live machine takes by default.
-    pub rung: String,
-    /// One row for each capability.
-    pub rows: Vec<Row>,
-    /// The classes of the usable cores.
-    pub classes: Detected,
+/// How much of what MARACAS does can be done on this host.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Verdict {
+    /// All that any policy needs: budgets in full, a sensor that knows latency, and meters of the
+    /// cores that tell by themselves.
+    Full,
+    /// Everything runs, some of it by a fallback.
+    Degraded,
+    /// Nothing can be held here: `sim` and `check` alone.
+    SimulationOnly,
 }
 
-/// Puts findings into words, and adds what cores of uneven speed need: their classes, and the
-/// instructions by which programs' speeds are compared.
-pub fn report(found: &Capabilities) -> Report {
-    let row = |finding: &super::probe::Finding| Row {
-        capability: finding.capability.to_string(),
-        state: match finding.state {
-            State::Works => "works",
-            State::Missing => "missing",
-            State::Fact => "fact",
-        },
-        proof: finding.proof.clone(),
-        remedy: finding.remedy,
-        fallback: finding.fallback,
-    };
-    let classes = Detected::of_host(&found.platform.cores);
-    let mut rows: Vec<Row> = found.findings.iter().map(row).collect();
-    rows.push(classes_row(&classes));
-    rows.push(instructions_row(count_on_all(&found.platform.cores)));
-    Report { machine: found.platform.to_string(), rung: found.rung().to_string(), rows, classes }
-}
-
-fn classes_row(classes: &Detected) -> Row {
-    // Averages are no ground for a guarantee (host/classes.rs says why).
-    let (remedy, fallback) = if classes.is_even() {
-        ("", "uneven speed can be emulated: maracas run --emulate")
-    } else {
-        ("for hard guarantees, state measured speeds in [[platform.class]]", "")
-    };
-    let (capability, proof) = ("core classes".to_owned(), classes.to_string());
-    Row { capability, state: "fact", proof, remedy, fallback }
-}
-
-fn instructions_row(counted: io::Result<u64>) -> Row {
-    let (state, proof, remedy, fallback) = match counted {
-        Ok(count) => ("works", format!("a loop of {TRIAL_STEPS} steps took {count}"), "", ""),
-        Err(error) => (
-            "missing",
-            error.to_string(),
-            "a processor with a performance monitor; in a virtual machine, a virtual one",
-            "programs count their own progress: maracas_progress of crates/client",
-        ),
-    };
-    Row { capability: "instruction counters".to_owned(), state, proof, remedy, fallback }
-}
-
-/// Counts the instructions of a loop on every core, since the kinds of a hybrid have monitors of
-/// their own, and returns the fewest.
-fn count_on_all(cores: &[HardwareCore]) -> io::Result<u64> {
-    let count = |core: &HardwareCore| trial(*core).map_err(super::naming(format!("core {core}")));
-    let counts: io::Result<Vec<u64>> = cores.iter().map(count).collect();
-    counts.map(|counts| counts.into_iter().min().unwrap_or(0))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::classes::HostClass;
-    use super::*;
-
-    #[test]
-    fn classes_and_counters_say_what_is_done_without_them() {
-        let class = |speed_milli, core| HostClass { speed_milli, cores: vec![HardwareCore(core)] };
-        let found = |classes| Detected { classes, how: "a test".into(), passed_over: Vec::new() };
-        let even = classes_row(&found(vec![class(1000, 0)]));
-        assert_eq!(even.proof, "equal cores, as far as this host says: a test");
-        assert!(even.fallback.contains("--emulate") && even.remedy.is_empty());
-        let uneven = classes_row(&found(vec![class(1000, 1), class(500, 0)]));
-        assert!(uneven.proof.starts_with("2 classes by a test: core 1 at speed 1000, core 0 at"));
-        assert!(uneven.remedy.contains("[[platform.class]]") && uneven.fallback.is_empty());
-        let missing = instructions_row(Err(io::Error::other("no such thing")));
-        assert_eq!((missing.state, missing.proof.as_str()), ("missing", "no such thing"));
-        assert!(missing.fallback.contains("maracas_progress"));
-        assert_eq!(instructions_row(Ok(TRIAL_STEPS)).state, "works");
-    }
-
-    #[test]
-    fn instructions_are_counted_or_refused_by_core() {
-        let cores = super::super::platform::Platform::detect().expect("readable").cores;
-        match count_on_all(&cores) {
-            // A step takes a handful of instructions, even where nothing is optimized.
-            Ok(count) => assert!((TRIAL_STEPS..1000 * TRIAL_STEPS).contains(&count), "{count}"),
-            Err(error) => assert!(error.to_string().starts_with("core ")),
+impl Verdict {
+    /// What `maracas doctor` ends with. 2 is left for a doctor that fails itself.
+    pub const fn exit_code(self) -> u8 {
+        match self {
+            Self::Full => 0,
+            Self::Degraded => 1,
+            Self::SimulationOnly => 3,
         }
     }
 }
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "full",
+            Self::Degraded => "degraded",
+            Self::SimulationOnly => "simulation only",
+        })
+    }
+}
+
+/// What `maracas doctor` shows.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Report {
+    /// The machine in one line, without its name.
+    pub machine: String,
+    /// The rung of the ladder of reservations that the live machine takes by default.
+    pub rung: String,
+    /// The sensor that it takes by default; `None` = none works.
+    pub sensor: Option<crate::sense::Rung>,
+    /// One row for each capability, by section.
+    pub rows: Vec<Row>,
+    /// The classes of the usable cores.
+    pub classes: Detected,
+    /// How much can be done.
+    pub verdict: Verdict,
+    /// What keeps it from being full, one sentence each.
+    pub why: Vec<String>,
+    /// What was measured on the way.
+    pub numbers: Numbers,
+}
+
+/// Latencies of this host; `None` where there was nothing to measure.
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
+pub struct Numbers {
+    /// The freezer's, with a spinning process.
+    pub freezer: Option<super::probe::Latency>,
+    /// From a core's counter reaching a mark to whoever waits for it: median.
+    pub meter_p50: Option<Duration>,
+    /// The same: what one in a hundred exceeds.
+    pub meter_p99: Option<Duration>,
+    /// A write of bandwidth (MBA): median.
+    pub bandwidth_write: Option<Duration>,
+}
+
+impl Report {
+    /// Puts findings into words and decides how much can be done.
+    pub fn of(found: &Findings) -> Self {
+        let mut rows = rows::all(found);
+        // In order within each section: what was tried first stands first.
+        rows.sort_by_key(|row| row.section);
+        let (verdict, why) = judge(found);
+        let reaction = found.meter.as_ref().ok().and_then(|meter| meter.reaction.as_ref().ok());
+        Self {
+            machine: found.reservations.platform.to_string(),
+            rung: found.reservations.rung().to_string(),
+            sensor: found.rungs.iter().find(|it| works(it)).map(|tried| tried.rung),
+            rows,
+            classes: found.classes.clone(),
+            verdict,
+            why,
+            numbers: Numbers {
+                freezer: found.reservations.freezer,
+                meter_p50: reaction.map(|reaction| reaction.p50),
+                meter_p99: reaction.map(|reaction| reaction.p99),
+                bandwidth_write: found.shares.bandwidth.as_ref().ok().copied().flatten(),
+            },
+        }
+    }
+}
+
+/// How much can be done, and what keeps it from being full. Splitting the cache and hardware
+/// throttling count for nothing here: each is one way of two, and only a run that asks for it
+/// misses it.
+fn judge(found: &Findings) -> (Verdict, Vec<String>) {
+    let rung = found.reservations.rung();
+    let mut why = Vec::new();
+    if rung != Rung::Full {
+        why.push(format!("reservations: {rung}"));
+    }
+    if !found.rungs.iter().any(|tried| works(tried) && tried.rung.has_latency()) {
+        why.push(format!("no sensor knows how long memory takes: {}", rows::WITHOUT_LATENCY));
+    }
+    match &found.meter {
+        Ok(meter) if meter.alarms => {}
+        Ok(_) => {
+            why.push(format!("no core tells by itself when it has read enough: {}", rows::ASKED))
+        }
+        Err(_) => why.push(format!("no core's reads of memory are counted: {}", rows::UNMETERED)),
+    }
+    let verdict = match (rung, why.is_empty()) {
+        (Rung::SimulationOnly, _) => Verdict::SimulationOnly,
+        (_, true) => Verdict::Full,
+        (_, false) => Verdict::Degraded,
+    };
+    (verdict, why)
+}
+
+/// Whether a sensor passed its trial.
+fn works(tried: &Tried) -> bool {
+    matches!(tried.state, ladder::State::Works { .. })
+}
+
+#[cfg(test)]
+mod tests;

@@ -124,7 +124,7 @@ impl Preemption {
 }
 
 /// Reads a list such as `0-3,8`.
-pub(super) fn parse_cores(list: &str) -> Option<Vec<HardwareCore>> {
+pub(crate) fn parse_cores(list: &str) -> Option<Vec<HardwareCore>> {
     let mut cores = Vec::new();
     for part in list.trim().split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

@@ -2,6 +2,8 @@
 //! looks as before".
 
 use super::cgroup::{Hierarchies, Remains};
+use super::hardware::ThisHardware;
+use super::resctrl;
 use super::sched::{self, KernelPolicy};
 use std::collections::BTreeMap;
 use std::{fs, io};
@@ -20,6 +22,8 @@ const SETTINGS: [&str; 5] = [
 pub struct Snapshot {
     /// Trees of runtimes in the control groups, with their number of groups.
     pub trees: BTreeMap<String, usize>,
+    /// Runs that have groups in resource control, or have mounted it.
+    pub shares: Vec<String>,
     /// Scheduler settings by file; those that the host lacks are absent.
     pub settings: BTreeMap<&'static str, String>,
     /// Real-time threads of the host: number, name and priority.
@@ -36,6 +40,7 @@ impl Snapshot {
         let read = |file: &'static str| Some((file, fs::read_to_string(file).ok()?));
         Ok(Snapshot {
             trees: trees.iter().map(|tree| (tree.runtime.to_string(), tree.groups())).collect(),
+            shares: resctrl::runs(&ThisHardware).iter().map(ToString::to_string).collect(),
             settings: SETTINGS.into_iter().filter_map(read).collect(),
             fifo: fifo_threads()?,
         })
@@ -49,6 +54,9 @@ impl Snapshot {
             if before.trees.get(tree) != Some(groups) {
                 marks.push(format!("control groups maracas/{tree}: {groups} left"));
             }
+        }
+        for run in self.shares.iter().filter(|run| !before.shares.contains(run)) {
+            marks.push(format!("resctrl: groups or the mount of run {run} left"));
         }
         for (file, value) in &self.settings {
             let was = before.settings.get(file).map_or("nothing", |was| was.trim());
@@ -90,19 +98,25 @@ mod tests {
 
     #[test]
     fn marks_are_named_and_what_is_gone_is_none() {
-        let empty =
-            Snapshot { trees: BTreeMap::new(), settings: BTreeMap::new(), fifo: BTreeMap::new() };
+        let empty = Snapshot {
+            trees: BTreeMap::new(),
+            shares: Vec::new(),
+            settings: BTreeMap::new(),
+            fifo: BTreeMap::new(),
+        };
         let mut marked = empty.clone();
         marked.trees.insert("7-1".to_owned(), 2);
+        marked.shares.push("7-1".to_owned());
         marked.settings.insert(SETTINGS[0], "-1\n".to_owned());
         marked.fifo.insert(9, ("work".to_owned(), 12));
         assert_eq!(marked.marks_since(&marked), [""; 0]);
         assert_eq!(empty.marks_since(&marked), [""; 0]);
         let marks = marked.marks_since(&empty);
-        assert_eq!(marks.len(), 3);
+        assert_eq!(marks.len(), 4);
         assert_eq!(marks[0], "control groups maracas/7-1: 2 left");
-        assert_eq!(marks[1], "/proc/sys/kernel/sched_rt_runtime_us: -1, was nothing");
-        assert_eq!(marks[2], "thread 9 (work): SCHED_FIFO 12");
+        assert_eq!(marks[1], "resctrl: groups or the mount of run 7-1 left");
+        assert_eq!(marks[2], "/proc/sys/kernel/sched_rt_runtime_us: -1, was nothing");
+        assert_eq!(marks[3], "thread 9 (work): SCHED_FIFO 12");
     }
 
     #[test]

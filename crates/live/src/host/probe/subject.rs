@@ -19,6 +19,10 @@ unsafe impl Sync for Subject {}
 
 const PAGE: usize = 4096;
 
+/// How long the process may wait for its core. Beside real-time threads of others it may get but
+/// the 50 ms a second that the kernel keeps for ordinary ones (live notes, 6).
+const PATIENCE: Duration = Duration::from_secs(2);
+
 impl Subject {
     pub(super) fn start(group: &Group, core: HardwareCore) -> io::Result<Subject> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -57,7 +61,7 @@ impl Subject {
 
     /// Waits until the child has run after an instant, and returns when it was seen to.
     pub(super) fn runs_after(&self, instant_ns: u64) -> io::Result<u64> {
-        let patience = Instant::now() + Duration::from_millis(200);
+        let patience = Instant::now() + PATIENCE;
         loop {
             let latest = self.latest_ns();
             if latest > instant_ns {
@@ -72,7 +76,7 @@ impl Subject {
 
     /// Whether it has ended, waiting a little.
     pub(super) fn ends(&self) -> bool {
-        let patience = Instant::now() + Duration::from_millis(200);
+        let patience = Instant::now() + PATIENCE;
         while Instant::now() < patience {
             // SAFETY: our own child; WNOWAIT leaves it for `drop` to collect.
             let result = unsafe {
