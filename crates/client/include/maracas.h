@@ -1,4 +1,5 @@
-/* MARACAS: a VCPU of its own for the calling thread, in a running system (`maracas run`).
+/* MARACAS: a VCPU of its own for the calling thread, in a running system (`maracas run`), and memory
+ * in page frames of chosen colours.
  *
  * Link with -lmaracas_client. Calls that create, destroy or wait return false on failure;
  * maracas_last_error then says why, in one sentence. Every call concerns the calling thread alone,
@@ -10,6 +11,7 @@
 #define MARACAS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -56,6 +58,29 @@ void maracas_progress(uint64_t units);
 
 /* Whether maracas_progress counts. It never changes while the program runs. */
 bool maracas_counts_progress(void);
+
+/* Memory in page frames of chosen colours; zero at first. */
+struct maracas_buffer {
+    void *memory;
+    void *own;
+};
+
+/* Finds frames for `bytes` of memory whose numbers modulo `colors` (1 to 64) are bits of `mask`.
+ * Needs visible frame numbers (CAP_SYS_ADMIN). Several pages are taken for each that is kept; fails
+ * where half of the available memory does not hold enough. */
+bool maracas_buffer_create(struct maracas_buffer *buffer, size_t bytes, uint64_t mask,
+                           uint32_t colors);
+
+/* Gives the memory back; harmless where it was already. */
+void maracas_buffer_destroy(struct maracas_buffer *buffer);
+
+/* Puts private anonymous memory into frames of the colours: same addresses, same content, while any
+ * thread uses it. Needs Linux 6.8 and CAP_SYS_ADMIN. Frames that are shared with a forked process or
+ * in use by a device stay: maracas_wrong_pages counts. */
+bool maracas_recolor(const void *memory, size_t bytes, uint64_t mask, uint32_t colors);
+
+/* How many pages lie in frames of other colours; -1 where that cannot be seen. */
+int64_t maracas_wrong_pages(const void *memory, size_t bytes, uint64_t mask, uint32_t colors);
 
 /* Why the calling thread's last failed call failed. Empty if none has. Valid until the thread's
  * next failing call. */

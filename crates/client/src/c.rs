@@ -1,15 +1,18 @@
 //! The C interface; `include/maracas.h` documents it.
 
-use crate::{Duration, Error, Mode, own, progress};
+use crate::color::{self, Buffer, ColorSet};
+use crate::{Duration, Mode, own, progress};
 use std::cell::RefCell;
-use std::ffi::{CString, c_char};
+use std::ffi::{CString, c_char, c_void};
+use std::fmt::Display;
+use std::ptr;
 
 thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
 /// Keeps the error's sentence for `maracas_last_error`.
-fn told<T>(result: Result<T, Error>) -> Option<T> {
+fn told<T, E: Display>(result: Result<T, E>) -> Option<T> {
     result
         .map_err(|error| {
             let text = error.to_string().replace('\0', " ");
@@ -75,6 +78,68 @@ extern "C" fn maracas_progress(units: u64) {
 #[unsafe(no_mangle)]
 extern "C" fn maracas_counts_progress() -> bool {
     progress::counts_progress()
+}
+
+/// What C programs get of a buffer.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct MaracasBuffer {
+    memory: *mut c_void,
+    /// Ours: the buffer itself.
+    own: *mut Buffer,
+}
+
+/// # Safety
+/// `buffer` is null or points to writable memory for one buffer.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn maracas_buffer_create(
+    buffer: *mut MaracasBuffer,
+    bytes: usize,
+    mask: u64,
+    colors: u32,
+) -> bool {
+    let made = ColorSet::new(mask, colors).and_then(|set| Buffer::of_colors(bytes, set));
+    let Some(mut made) = told(made) else { return false };
+    if !buffer.is_null() {
+        let memory = made.as_mut_ptr().cast();
+        let own = Box::into_raw(Box::new(made));
+        // SAFETY: not null, and then the caller vouches for it.
+        unsafe { buffer.write(MaracasBuffer { memory, own }) };
+    }
+    true
+}
+
+/// # Safety
+/// `buffer` is null or points to a buffer that `maracas_buffer_create` made.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn maracas_buffer_destroy(buffer: *mut MaracasBuffer) {
+    // SAFETY: null, or the caller vouches for it; a buffer is forgotten when it is destroyed.
+    if let Some(buffer) = unsafe { buffer.as_mut() } {
+        let own = std::mem::replace(&mut buffer.own, ptr::null_mut());
+        buffer.memory = ptr::null_mut();
+        if !own.is_null() {
+            // SAFETY: made by `Box::into_raw`, once.
+            drop(unsafe { Box::from_raw(own) });
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn maracas_recolor(memory: *const c_void, bytes: usize, mask: u64, colors: u32) -> bool {
+    let range = memory as usize..(memory as usize).saturating_add(bytes);
+    told(ColorSet::new(mask, colors).and_then(|set| color::recolor(range, set))).is_some()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn maracas_wrong_pages(
+    memory: *const c_void,
+    bytes: usize,
+    mask: u64,
+    colors: u32,
+) -> i64 {
+    let range = memory as usize..(memory as usize).saturating_add(bytes);
+    let report = told(ColorSet::new(mask, colors).and_then(|set| color::verify(range, set)));
+    report.map_or(-1, |report| report.wrong as i64)
 }
 
 #[unsafe(no_mangle)]

@@ -1,7 +1,9 @@
 //! One connection to a runtime.
 
 use crate::{Error, find};
-use maracas_core::control::{Frames, Message, NewVcpu, Reply, Request, VERSION, VcpuState};
+use maracas_core::control::{
+    FrameError, Frames, Gauges, Message, NewVcpu, Reply, Request, VERSION, VcpuState,
+};
 use maracas_core::{CoreId, Instant, Job, JobId, Reservation, VcpuId};
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsRawFd;
@@ -12,6 +14,10 @@ use std::{io, mem};
 
 /// How long a reply may take: the runtime itself waits at most five seconds for its agents.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What is said of a runtime that does not know gauges.
+const OLDER: &str = "this run is of an older version that shows no gauges; `maracas vcpu list` \
+                     tells what each VCPU used";
 
 /// What a runtime says of itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -114,6 +120,27 @@ impl Connection {
     pub fn list(&mut self) -> Result<Vec<VcpuState>, Error> {
         let reply = self.ask(&Request::List)?;
         if let Reply::Vcpus(list) = reply { Ok(list) } else { Err(unexpected(reply)) }
+    }
+
+    /// What the run does and did, as of a moment ago.
+    ///
+    /// # Errors
+    /// Where the run is of a version that has no gauges, or shows none; where it has ended.
+    pub fn gauges(&mut self) -> Result<Box<Gauges>, Error> {
+        let reply = self.ask(&Request::Gauges)?;
+        // An older runtime takes the question for noise.
+        let is_older = |why: &str| why == FrameError::Malformed.to_string();
+        match reply {
+            Reply::Gauges(gauges) => Ok(gauges),
+            Reply::Error(why) if is_older(&why) => Err(Error::Said(OLDER.into())),
+            Reply::Error(_)
+            | Reply::Hello { .. }
+            | Reply::Created { .. }
+            | Reply::Refused(_)
+            | Reply::Done
+            | Reply::Vcpus(_)
+            | Reply::Job(_) => Err(unexpected(reply)),
+        }
     }
 
     /// Turns the connection into the one that hears of the job releases of `vcpu`. Of two that ask
@@ -253,6 +280,53 @@ fn unexpected(reply: Reply) -> Error {
         | Reply::Created { .. }
         | Reply::Done
         | Reply::Vcpus(_)
-        | Reply::Job(_) => Error::Said("the runtime answered something else than asked".into()),
+        | Reply::Job(_)
+        | Reply::Gauges(_) => Error::Said("the runtime answered something else than asked".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixListener;
+    use std::thread;
+
+    /// Asks a runtime for its gauges that answers a hello, and then so.
+    fn asked(number: u32, answer: Reply) -> Result<Box<Gauges>, Error> {
+        let name = format!("maracas-gauges-{}-{number}.sock", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let listener = UnixListener::bind(&path).unwrap();
+        let runtime = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let hello = Reply::Hello { version: VERSION, pid: 7, policy: "p".into(), origin: 0 };
+            let (mut frames, mut answers) = (Frames::new(), [answer, hello].to_vec());
+            let mut piece = [0; 64];
+            while let Some(answer) = answers.pop() {
+                let length = stream.read(&mut piece).unwrap();
+                frames.extend(&piece[..length]);
+                assert!(frames.take::<Request>().unwrap().is_some());
+                let mut frame = Vec::new();
+                answer.write(&mut frame).unwrap();
+                stream.write_all(&frame).unwrap();
+            }
+        });
+        let gauges = Connection::open_at(&path).unwrap().gauges();
+        runtime.join().unwrap();
+        std::fs::remove_file(&path).unwrap();
+        gauges
+    }
+
+    #[test]
+    fn a_runtime_without_gauges_is_told_as_such() {
+        let gauges = Gauges { decisions: 3, ..Gauges::default() };
+        let known = asked(0, Reply::Gauges(Box::new(gauges.clone()))).unwrap();
+        assert_eq!(*known, gauges);
+        let older = asked(1, Reply::Error(FrameError::Malformed.to_string())).unwrap_err();
+        assert!(older.to_string().contains("older version"), "{older}");
+        let none = asked(2, Reply::Error("this run shows no gauges".into())).unwrap_err();
+        assert_eq!(none.to_string(), "this run shows no gauges");
+        let odd = asked(3, Reply::Done).unwrap_err();
+        assert!(odd.to_string().contains("something else"), "{odd}");
     }
 }

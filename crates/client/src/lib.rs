@@ -54,6 +54,7 @@
 #![cfg(target_os = "linux")]
 
 mod c;
+pub mod color;
 mod connection;
 mod find;
 mod own;
@@ -61,7 +62,7 @@ mod progress;
 
 pub use connection::{Connection, Greeting, Jobs};
 pub use maracas_core::contract::Mode;
-pub use maracas_core::control::{Members, NewVcpu, Number, Refusal, VcpuState};
+pub use maracas_core::control::{Gauges, Members, NewVcpu, Number, Refusal, VcpuState};
 pub use maracas_core::{Arrival, CoreId, Duration, Instant, Job, JobId, Reservation, Role, VcpuId};
 pub use own::{job_done, job_wait, mode, task_create, vcpu_create, vcpu_destroy};
 pub use progress::{counts_progress, progress};

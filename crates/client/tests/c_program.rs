@@ -27,6 +27,31 @@ int main(void) {
 }
 "#;
 
+const COLOURS: &str = r#"
+#include "maracas.h"
+#include <stdio.h>
+#include <string.h>
+
+int main(void) {
+    struct maracas_buffer buffer;
+    if (maracas_buffer_create(&buffer, 4096, 0, 4)) return 1;
+    if (strstr(maracas_last_error(), "no set") == NULL) return 2;
+    if (!maracas_buffer_create(&buffer, 1 << 20, 1, 4)) {
+        puts(maracas_last_error());
+        return 77;
+    }
+    if (maracas_wrong_pages(buffer.memory, 1 << 20, 1, 4) != 0) return 3;
+    memset(buffer.memory, 5, 1 << 20);
+    if (maracas_wrong_pages(buffer.memory, 1 << 20, 6, 4) != 256) return 4;
+    if (!maracas_recolor(buffer.memory, 1 << 20, 6, 4)) return 5;
+    if (maracas_wrong_pages(buffer.memory, 1 << 20, 6, 4) != 0) return 6;
+    for (int i = 0; i < 1 << 20; i++) if (((char *)buffer.memory)[i] != 5) return 7;
+    maracas_buffer_destroy(&buffer);
+    maracas_buffer_destroy(&buffer);
+    return 0;
+}
+"#;
+
 /// Counts in a thread and in a forked child, and then executes itself, to count once more.
 const COUNTING: &str = r#"
 #define _POSIX_C_SOURCE 200809L
@@ -118,6 +143,18 @@ fn progress_counts_in_threads_children_and_executed_programs() {
 }
 
 #[test]
+fn a_c_program_has_memory_of_its_colours() {
+    with_program("colours", COLOURS, |_, program| {
+        let output = program.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        match output.status.code() {
+            Some(77) => eprintln!("skipped: {said}"),
+            code => assert_eq!(code, Some(0), "it said: {said}"),
+        }
+    });
+}
+
+#[test]
 fn the_header_declares_what_the_library_exports() {
     let header = include_str!("../include/maracas.h");
     let source = include_str!("../src/c.rs");
@@ -131,7 +168,9 @@ fn the_header_declares_what_the_library_exports() {
     }
     let declared = header
         .lines()
-        .filter(|line| ["bool ", "void ", "const char"].iter().any(|word| line.starts_with(word)))
+        .filter(|line| {
+            ["bool ", "void ", "int64_t ", "const char"].iter().any(|word| line.starts_with(word))
+        })
         .count();
     assert_eq!(declared, exported.len(), "the header declares what is not there");
 }
