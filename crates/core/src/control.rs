@@ -10,9 +10,14 @@ use crate::admission::{Measure, NotAdmitted};
 use crate::contract::Mode;
 use crate::wire::Wire;
 use crate::{Arrival, CoreId, Duration, Instant, Job, JobId, Reservation, Role, VcpuId};
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
+
+mod gauges;
+
+pub use gauges::{CoreGauges, FigureGauge, Gauges, Histogram, MemoryGauges, VcpuGauges};
 
 /// Version of the words. A change that an older side would misread raises it.
 pub const VERSION: u32 = 1;
@@ -28,36 +33,63 @@ pub const VCPU_VARIABLE: &str = "MARACAS_VCPU";
 /// that only grows; the program maps the file shared and adds to it. One for each VCPU.
 pub const PROGRESS_VARIABLE: &str = "MARACAS_PROGRESS";
 
-/// Environment variable with the path of the file by which the runtime asks a started program, where
-/// it uses the client library or has it preloaded, to keep its memory in page frames of certain
-/// colours: [`color_page`]. One for each VCPU.
+/// Environment variable with the path of the file by which the runtime asks a started program,
+/// where it uses the client library or has it preloaded, to keep its memory in page frames of
+/// certain colours: [`color_page`]. One for each VCPU.
 pub const COLORS_VARIABLE: &str = "MARACAS_COLORS";
 
-/// The words of the file that [`COLORS_VARIABLE`] names: 64-bit integers of the host's byte order,
-/// mapped shared by the runtime and by every process on the VCPU. An order is complete when as many
-/// processes have finished it as are attached.
+/// The file that [`COLORS_VARIABLE`] names: 64-bit words of the host's byte order. The runtime's
+/// own words come first, then slots, one for each process.
+///
+/// Every word has one writer, and all are read and written by calls (`pread`, `pwrite`), never
+/// through a mapping: any process of the VCPU may cut the file short, and a mapping of what is cut
+/// off is the death of whoever reads it. Mapped it may be to wait on [`ORDER`](color_page::ORDER)
+/// as a futex, which reads in the kernel and answers `EFAULT` then.
+///
+/// A process claims the first slot whose bytes it can lock (`F_OFD_SETLK`, exclusively) and keeps
+/// the lock as long as it lives, so that whoever died is attached no more, however it died. An
+/// order is complete when every attached process has finished it. A process that attaches later
+/// carries the last order out at once.
 pub mod color_page {
-    /// Number of the last order, from 1 on, written last by the runtime; processes wait for it as
-    /// a futex on its lower half.
+    /// Number of the last order, from 1 on; the runtime writes it last. Processes wait for it as a
+    /// futex on its lower half.
     pub const ORDER: usize = 0;
     /// The wanted colours, one bit a colour; 0 = any.
     pub const MASK: usize = 1;
-    /// How many colours there are; a frame's colour is its number modulo this.
+    /// How many colours there are, 64 at most; a frame's colour is its number modulo this.
     pub const COLORS: usize = 2;
-    /// Processes that wait for orders.
-    pub const ATTACHED: usize = 3;
-    /// Processes that have carried out the last order; the runtime sets it to 0 with a new one.
-    pub const FINISHED: usize = 4;
-    /// Pages that were put into other frames, in all orders.
-    pub const PAGES: usize = 5;
-    /// Nanoseconds that this took, in all orders.
-    pub const NANOS: usize = 6;
-    /// Pages that stayed in frames of unwanted colours in the last order.
-    pub const LEFT: usize = 7;
-    /// The last error number of a process that could not do it; 0 = none.
-    pub const ERROR: usize = 8;
+    /// Where the slots begin, in words.
+    pub const SLOTS: usize = 8;
+    /// Words of a slot.
+    pub const SLOT: usize = 8;
+    /// How many slots there are: what is left of a page of 4 KiB. Further processes of a VCPU stay
+    /// in the frames that they have.
+    pub const PROCESSES: usize = 63;
+    /// In a slot: the process, for people. Written first.
+    pub const PROCESS: usize = 0;
+    /// In a slot: the last order that it carried out, or gave up; written after the rest.
+    pub const FINISHED: usize = 1;
+    /// In a slot: pages that this order put into other frames.
+    pub const PAGES: usize = 2;
+    /// In a slot: the processor time that this took, in nanoseconds.
+    pub const NANOS: usize = 3;
+    /// In a slot: pages that stayed in frames of other colours.
+    pub const LEFT: usize = 4;
+    /// In a slot: why, where it could not be done: the system's error number; 0 = none.
+    pub const ERROR: usize = 5;
     /// How many words there are.
-    pub const WORDS: usize = 9;
+    pub const WORDS: usize = SLOTS + PROCESSES * SLOT;
+
+    /// How the name of the socket ends that stands beside the file, after the file's own name.
+    /// Whoever connects is sent two descriptors with one byte, and no more: the connecting
+    /// process' own `/proc/PID/pagemap`, which shows frames to whoever has it opened with
+    /// `CAP_SYS_ADMIN`, and `/dev/userfaultfd`. So programs need no rights for it. What the host
+    /// does not give is left out; the byte says what is there, by these bits.
+    pub const DOOR: &str = ".door";
+    /// The pagemap is the first descriptor.
+    pub const DOOR_PAGEMAP: u8 = 1;
+    /// The device is the next one.
+    pub const DOOR_USERFAULTFD: u8 = 2;
 }
 
 /// Where a runtime with root's rights puts its socket; one without puts it into `maracas` below
@@ -118,6 +150,8 @@ pub enum Request {
         /// When, counted from the run's origin: a message may arrive later than it was sent.
         at: Instant,
     },
+    /// Asks for [`Reply::Gauges`].
+    Gauges,
 }
 
 /// A VCPU that a client asks for.
@@ -182,6 +216,8 @@ pub enum Reply {
     Job(Job),
     /// The request could not be carried out: one sentence.
     Error(String),
+    /// What the run does and did.
+    Gauges(Box<Gauges>),
 }
 
 /// Why a VCPU was not admitted.

@@ -3,13 +3,17 @@
 //! `put` could not have written.
 
 use crate::contract::{End, Errand, Event, Grant, Line, Mark, Mode, Refused, Sample, Stint, Usage};
-use crate::control::{Members, NewVcpu, Number, Refusal, Reply, Request, VcpuState};
+use crate::control::{
+    CoreGauges, FigureGauge, Gauges, Histogram, Members, MemoryGauges, NewVcpu, Number, Refusal,
+    Reply, Request, VcpuGauges, VcpuState,
+};
 use crate::journal::{Decision, Header, Record};
 use crate::params::{Params, Value};
 use crate::{
     Arrival, Class, Core, CoreId, Criticality, Duration, Instant, Job, JobId, MAX_CORES, Rate,
     Reservation, Role, System, Vcpu, VcpuId,
 };
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -155,6 +159,15 @@ impl<T: Wire> Wire for Option<T> {
     }
 }
 
+impl<T: Wire> Wire for Box<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        T::put(self, out);
+    }
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        T::take(from).map(Self::new)
+    }
+}
+
 impl<T: Wire, E: Wire> Wire for Result<T, E> {
     fn put(&self, out: &mut Vec<u8>) {
         match self {
@@ -221,6 +234,16 @@ fields! {
     Refusal { text, numbers }
     Number { test, vcpu, value, bound, accepted }
     VcpuState { vcpu, name, reservation, core, threads, mode, foreground, background }
+    Gauges { at, over, policy, host, sensor, cores, vcpus, memory, dispatch, decisions, misses,
+        migrations, failures, lost_records, figures }
+    CoreGauges { core, foreground, background, throttled, is_throttled, is_closed, requests,
+        sampled, last_sampled, decisions }
+    VcpuGauges { vcpu, name, reservation, last, foreground, background, used, short_periods, jobs,
+        misses, preemptions, migrations, instructions, references, reads, writes }
+    MemoryGauges { samples, requests, occupancy, last_requests, last_occupancy, last_span,
+        max_latency }
+    FigureGauge { name, core, vcpu, value }
+    Histogram { counts, sum }
 }
 
 /// Enums travel as a number and the fields of the variant, in the order given.
@@ -272,11 +295,12 @@ variants! {
     Members { 0 = Thread(tid), 1 = Process(pid) }
     Request {
         0 = Hello { version }, 1 = Create(new), 2 = Set { vcpu, reservation }, 3 = Destroy { vcpu },
-        4 = List, 5 = Jobs { vcpu }, 6 = JobDone { job, at },
+        4 = List, 5 = Jobs { vcpu }, 6 = JobDone { job, at }, 7 = Gauges,
     }
     Reply {
         0 = Hello { version, pid, policy, origin }, 1 = Created { vcpu, core },
         2 = Refused(refusal), 3 = Done, 4 = Vcpus(vcpus), 5 = Job(job), 6 = Error(text),
+        7 = Gauges(gauges),
     }
 }
 

@@ -11,11 +11,14 @@ pub(crate) mod wait;
 use crate::enact::Core;
 use crate::guardian::Hearts;
 use crate::machine::brain::Brain;
-use maracas_core::{CoreId, VcpuId};
+use maracas_core::{CoreId, Duration, VcpuId};
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use wait::{Bell, Token, wait};
+
+/// The agents' real-time priority: above all programs, below the guardian (99).
+pub(crate) const PRIORITY: u8 = 98;
 
 /// How many decisions an agent takes in a row, where others keep bringing news, before it looks
 /// after its own core again: 60 to 200 us.
@@ -35,6 +38,8 @@ pub(crate) struct Council<'a> {
     pub(crate) unseen: AtomicBool,
     /// Agents shall end.
     pub(crate) halt: AtomicBool,
+    /// What those that have ended took of their cores, in nanoseconds.
+    taken_ns: AtomicU64,
 }
 
 impl<'a> Council<'a> {
@@ -55,7 +60,8 @@ impl<'a> Council<'a> {
             lock(first).poll.add(mail.fd(), Token::Mail)?;
         }
         let (unseen, halt) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Self { cores, brain: Mutex::new(brain), bells, mail, hearts, unseen, halt })
+        let (brain, taken_ns) = (Mutex::new(brain), AtomicU64::new(0));
+        Ok(Self { cores, brain, bells, mail, hearts, unseen, halt, taken_ns })
     }
 
     /// The life of the agent of `core`.
@@ -95,18 +101,22 @@ impl<'a> Council<'a> {
 
     fn enforce(&self, own: &Mutex<Core>, ready: &[Token], fired: &mut Vec<VcpuId>) {
         fired.clear();
-        let mut rang = false;
+        let (mut rang, mut crossed) = (false, false);
         for token in ready {
             match token {
                 Token::Budget(vcpu) => fired.push(*vcpu),
                 Token::Alarm => rang = true,
+                Token::Meter => crossed = true,
                 Token::Records | Token::Bell | Token::Mail | Token::Guardian => {}
             }
         }
-        if rang || !fired.is_empty() {
+        if rang || crossed || !fired.is_empty() {
             let mut own = lock(own);
             if rang {
                 own.alarm.hush();
+            }
+            if crossed {
+                own.meter_told();
             }
             own.enforce(fired, rang);
         }
@@ -137,6 +147,15 @@ impl<'a> Council<'a> {
             let next = (usize::from(core.0) + 1) % self.bells.len();
             self.bells[next].ring();
         }
+    }
+
+    /// A thread of the machine has ended and took so long of its core.
+    pub(crate) fn took(&self, time: Duration) {
+        self.taken_ns.fetch_add(time.ticks(), Ordering::Relaxed);
+    }
+    /// What all that have ended took.
+    pub(crate) fn taken(&self) -> Duration {
+        Duration::from_nanos(self.taken_ns.load(Ordering::Relaxed))
     }
 
     /// Lets all agents end.

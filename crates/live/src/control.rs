@@ -16,6 +16,7 @@
 //! message is waited for without holding up others, one that sends nonsense is told so and shut
 //! out, one that does not read its replies is not read from.
 
+mod board;
 mod connection;
 mod gate;
 mod peer;
@@ -23,10 +24,11 @@ mod place;
 
 use crate::host::{Identity, sched};
 use crate::machine::{Handle, JobGate, Members, Refusal, VcpuStatus};
+pub use board::Board;
 use connection::{Connection, Next};
 use gate::{Gate, Waiting, ring};
 use maracas_core::control::{
-    Message, NewVcpu, Reply, Request, VERSION, VcpuState, check_reservation,
+    Gauges, Message, NewVcpu, Reply, Request, VERSION, VcpuState, check_reservation,
 };
 use maracas_core::{CoreId, Criticality, Duration, Instant, JobId, Reservation, Vcpu, VcpuId};
 use peer::{Peer, Place};
@@ -111,15 +113,15 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves `run`, scheduled by `policy`, on [`socket_path`].
+    /// Serves `run`, scheduled by `policy`, on [`socket_path`], with the gauges on `board`.
     ///
     /// # Errors
     /// Where the socket cannot be made, with its path.
-    pub fn start(run: impl Served, policy: &str) -> io::Result<Self> {
-        Self::start_at(socket_path()?, run, policy)
+    pub fn start(run: impl Served, policy: &str, board: Board) -> io::Result<Self> {
+        Self::start_at(socket_path()?, run, policy, board)
     }
 
-    fn start_at(path: PathBuf, run: impl Served, policy: &str) -> io::Result<Self> {
+    fn start_at(path: PathBuf, run: impl Served, policy: &str, board: Board) -> io::Result<Self> {
         let named = |error| io::Error::other(format!("{}: {error}", path.display()));
         let listener = listen(&path).map_err(named)?;
         let gate = Arc::new(Gate::new()?);
@@ -127,6 +129,7 @@ impl Server {
         let mut desk = Desk {
             run,
             policy: policy.to_string(),
+            board,
             identity: Identity::own()?,
             allowed: peer::Allowed::here(),
             gate: Arc::clone(&gate),
@@ -222,6 +225,7 @@ fn be_nice() {
 struct Desk<R> {
     run: R,
     policy: String,
+    board: Board,
     identity: Identity,
     allowed: peer::Allowed,
     gate: Arc<Gate>,
@@ -421,7 +425,7 @@ impl<R: Served> Desk<R> {
             client.linger();
             return Some(Reply::Error(format!("this connection is for the jobs of {vcpu} alone")));
         }
-        if !matches!(request, Request::List | Request::Jobs { .. }) {
+        if !matches!(request, Request::List | Request::Jobs { .. } | Request::Gauges) {
             self.listed = None;
         }
         Some(match request {
@@ -437,6 +441,10 @@ impl<R: Served> Desk<R> {
                 Err(refusal) => refused(&refusal),
             },
             Request::Jobs { vcpu } => return self.jobs(at, vcpu),
+            Request::Gauges => match self.board.latest() {
+                Some(gauges) => Reply::Gauges(Box::new(Gauges::clone(&gauges))),
+                None => Reply::Error("this run shows no gauges".into()),
+            },
         })
     }
 

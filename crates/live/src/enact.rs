@@ -14,13 +14,19 @@
 //!
 //! Where the head itself blocks, the agent sees it when it next looks: after [`WATCH`] at the
 //! latest.
+//!
+//! # Memory
+//! A core whose memory meter reached its allowance is closed ([`memory`]): nobody is wanted on it,
+//! foreground is demoted and frozen like everybody else.
 
 pub(crate) mod births;
 pub(crate) mod brake;
 mod clocks;
 mod dispatch;
+mod memory;
 mod ranks;
 mod stints;
+pub(crate) mod throttle;
 
 use crate::agent::wait::{Alarm, Poll, Token};
 use crate::clock::Clock;
@@ -31,11 +37,14 @@ use crate::perf::Switches;
 use brake::Brakes;
 use dispatch::Dispatches;
 use maracas_core::contract::{End, Grant, Line, Mark, Mode, Refused};
+use maracas_core::journal::Record;
 use maracas_core::{CoreId, Duration, Event, Instant, Rate, VcpuId};
+use memory::Memory;
 use ranks::Ranks;
 use std::io;
 use std::sync::Arc;
 use stints::{Change, Tracker};
+use throttle::{Throttling, Valve};
 
 /// How long a core may idle unseen after its background head blocked while another waits: 0.7 %
 /// of a core for the agent at worst (15 us a look), as much as a 2 ms rotation costs.
@@ -69,6 +78,10 @@ pub(crate) struct Core {
     pub(crate) wake_at: Instant,
     /// The first thing that the host refused.
     pub(crate) trouble: Option<io::Error>,
+    /// Lowers the bandwidth of this core while it is throttled, where its background goes on.
+    pub(crate) valve: Option<Arc<dyn Valve>>,
+    /// Whether its bandwidth is lowered.
+    is_lowered: bool,
     look_at: Instant,
     /// When this core's own agent must look, whatever others do here meanwhile: it beats then.
     pulse_at: Instant,
@@ -78,6 +91,10 @@ pub(crate) struct Core {
     looked_at: Instant,
     tracker: Tracker,
     dispatches: Dispatches,
+    memory: Memory,
+    throttling: Throttling,
+    /// What was measured and is not in the journal yet.
+    notes: Vec<Record>,
     clock: Clock,
 }
 
@@ -105,18 +122,23 @@ impl Core {
             outbox: Vec::with_capacity(4096),
             poll,
             alarm,
-            brakes: Arc::new(Brakes::new()?),
+            brakes: Arc::new(Brakes::new(clock.clone())?),
             stirred: false,
             without_brakes: u32::from(means.fifo && !means.freezer),
             means,
             looked_at: Instant::ZERO,
             wake_at: Instant::NEVER,
             trouble: None,
+            valve: None,
+            is_lowered: false,
             look_at: Instant::NEVER,
             pulse_at: Instant::ZERO,
             ranks: Ranks::default(),
             tracker: Tracker::new(switches),
             dispatches: Dispatches::default(),
+            memory: Memory::default(),
+            throttling: Throttling::default(),
+            notes: Vec::with_capacity(64),
             clock,
         })
     }
@@ -131,30 +153,36 @@ impl Core {
         self.bodies.iter_mut().find(|body| body.id == vcpu)
     }
 
-    /// Takes a body in, at rest.
-    pub(crate) fn seat(&mut self, mut body: Live) {
+    /// Takes a body in, at rest. Whether it is confined to this core now; where it cannot be, that
+    /// is told.
+    pub(crate) fn seat(&mut self, mut body: Live) -> bool {
         let (id, poll) = (body.id, &self.poll);
-        let place = Place { core: self.id, hardware: self.hardware, share: self.share };
+        let (core, hardware, share) = (self.id, self.hardware, self.share);
+        let place = Place { core, hardware, share, counts: self.memory.counts };
         let result = body.sit(place, |fd| poll.add(fd, Token::Budget(id)));
         let moved = result.as_ref().is_ok_and(|moved| *moved);
         body.relisted = true;
         self.bodies.push(body);
         let index = self.bodies.len() - 1;
         self.own_threads(index);
+        let sits = result.is_ok();
         self.report(result.map(drop), Refused::Move(id));
         if moved {
             // Neither core's records told whose were born or died on the way.
             self.rescan(index);
         }
+        sits
     }
 
     /// Gives a body away, at rest: demoted, and frozen as it was. All that it took here is told,
     /// where it goes to another core ([`End::Moved`]).
     pub(crate) fn unseat(&mut self, vcpu: VcpuId, end: End) -> Option<Live> {
         let index = self.bodies.iter().position(|body| body.id == vcpu)?;
+        self.count_memory();
         self.change(index, Post::Watched, end);
         self.hear_leaving(index);
         self.drain();
+        self.tell_reads(index, end);
         let mut body = self.bodies.swap_remove(index);
         body.is_leaving = false;
         let result = body.disarm();
@@ -212,16 +240,21 @@ impl Core {
     /// What the machine law wants each body to be now.
     pub(crate) fn judge(&mut self) {
         let (id, brakes) = (self.id, self.without_brakes == 0);
+        self.judge_allowance();
         for body in &mut self.bodies {
             // Freezing who is about to block would wake him up again; the tripwire stands.
             let frozen = brakes && body.is_runnable() && !body.is_done && !body.is_leaving;
             body.want = if frozen { Post::Frozen } else { Post::Watched };
+        }
+        if self.is_closed() {
+            return;
         }
         let line = std::mem::take(&mut self.line);
         let (fifo, mut taken) = (self.means.fifo, false);
         for grant in &line.foreground {
             if let Some(body) = self.body(grant.vcpu)
                 && body.meter(Mode::Foreground) < grant.until.0
+                && body.has_memory(grant)
                 && body.may_be_raised(id)
             {
                 body.want = Post::Foreground(0);
@@ -232,11 +265,12 @@ impl Core {
                 }
             }
         }
-        if line.background_allowed && !taken {
+        if (line.background_allowed || self.valve.is_some()) && !taken {
             for grant in &line.background {
                 let Some(body) = self.body(grant.vcpu) else { continue };
                 let in_budget = matches!(body.want, Post::Foreground(_));
-                if !in_budget && body.meter(Mode::Background) < grant.until.0 {
+                let unspent = body.meter(Mode::Background) < grant.until.0;
+                if !in_budget && unspent && body.has_memory(grant) {
                     body.want = Post::Background;
                     if body.is_runnable() {
                         break;
@@ -262,10 +296,16 @@ impl Core {
                 (Post::Background | Post::Watched | Post::Frozen, _) => false,
             };
             if lowered {
-                let (want, end) = (body.want, self.reason(index));
+                let (id, want, end) = (body.id, body.want, self.reason(index));
+                if want == Post::Frozen {
+                    self.throttling.stopped(id);
+                }
                 self.change(index, want, end);
             }
         }
+        self.measure_closing();
+        self.steer_bandwidth();
+        self.measure_throttling();
     }
 
     /// Starts whoever may run, in the order of the line, and arms every budget event.
@@ -296,7 +336,7 @@ impl Core {
             let Some(index) = self.index(grant.vcpu) else { continue };
             match self.bodies[index].want {
                 Post::Background => self.start(index, Post::Background, grant.until),
-                Post::Frozen if line.background_allowed => {
+                Post::Frozen if line.background_allowed || self.valve.is_some() => {
                     self.look_at = self.look_at.min(now.saturating_add(WATCH));
                 }
                 Post::Frozen | Post::Watched | Post::Foreground(_) => {}
@@ -305,6 +345,7 @@ impl Core {
         self.line = line;
         self.look_by_clock(now);
         self.look_for_the_deaf(now);
+        self.watch_memory(now);
         self.set_alarm();
     }
 
@@ -395,6 +436,7 @@ impl Core {
         let spent = |grant: &Grant| body.meter(body.mode()) >= grant.until.0;
         match grants.iter().find(|grant| grant.vcpu == body.id) {
             Some(grant) if spent(grant) => End::MarkReached,
+            Some(grant) if !body.has_memory(grant) => End::MemorySpent,
             Some(_) | None => End::Preempted,
         }
     }

@@ -11,6 +11,7 @@
 mod agent;
 pub mod clean;
 mod clock;
+pub mod colors;
 pub mod control;
 mod enact;
 pub mod guardian;
@@ -18,6 +19,7 @@ pub mod host;
 pub mod journal;
 pub mod machine;
 mod perf;
+pub mod profile;
 pub mod sense;
 
 pub use machine::{Error, Handle, Launch, Machine, Means, Outcome, Setup, Steering};

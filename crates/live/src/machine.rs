@@ -7,12 +7,15 @@ mod duty;
 pub mod handle;
 mod keeper;
 mod progress;
+mod steer;
 pub(crate) mod vcpu;
 
 pub(crate) use duty::Stretch;
 pub use duty::capacity;
 pub use handle::{Handle, JobGate, Members, Refusal, VcpuStatus};
 pub(crate) use progress::{Progress, Source};
+pub(crate) use steer::Colors;
+pub(crate) use steer::Palette;
 
 use crate::agent::{Council, lock};
 use crate::clock::Clock;
@@ -25,7 +28,7 @@ use crate::host::platform::Platform;
 use crate::host::probe::{Capabilities, Capability, EVENTS};
 use crate::host::{HardwareCore, sched, sys};
 use crate::journal::{Header, Ring, Scribe};
-use crate::sense::Senses;
+use crate::sense::{Senses, VcpuEvents};
 use brain::Brain;
 use claim::Claim;
 pub(crate) use claim::forget as forget_claims;
@@ -39,9 +42,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fmt, io, thread};
-
-/// The agents' real-time priority: above all programs, below the guardian (99).
-const AGENT_PRIORITY: u8 = 98;
+use steer::Steered;
 
 /// One command that is to run on a VCPU.
 #[derive(Clone, Debug)]
@@ -180,6 +181,8 @@ pub struct Outcome {
     pub figures: Vec<Figure>,
     /// What the host refused during the run, one sentence each.
     pub trouble: Vec<String>,
+    /// Time on the cores that the machine itself took: all agents, and who freezes for them.
+    pub agents: Duration,
 }
 
 /// Why a run could not begin, or ended early.
@@ -227,6 +230,7 @@ pub struct Machine {
     server: Option<Server>,
     /// What is sensed of memory.
     senses: Senses,
+    steered: Steered,
     /// Held as long as the run lasts, and let go by the kernel however it ends.
     claims: Vec<Claim>,
 }
@@ -267,14 +271,31 @@ impl Machine {
         let cores = cores.map_err(host("record context switches (CAP_PERFMON)"))?;
         let source = Source::of(&setup, means);
         let first = setup.vcpus().map(|(vcpu, _)| vcpu.id.0 + 1).max().unwrap_or(0);
+        let steered = Steered::open(&setup)?;
+        for core in &cores {
+            lock(core).valve.clone_from(&steered.valve);
+        }
         let hierarchies = Hierarchies::read().map_err(host("find the control groups"))?;
         // Last, since from here on something would be left behind.
         let tree = Tree::create(&hierarchies).map_err(host("create control groups"))?;
-        let mailbox = Mailbox::new(tree, setup.cores.clone(), means, source, clock, first)
+        let palette = Palette::of(&setup);
+        let cores_of_host = setup.cores.clone();
+        let mailbox = Mailbox::new(tree, cores_of_host, means, source, palette, clock, first)
             .map_err(host("create an eventfd"))?;
         let mailbox = Arc::new(mailbox);
         let (guardian, server, senses) = (None, None, Senses::default());
-        Ok(Self { setup, policy, header, mailbox, cores, guardian, server, senses, claims })
+        Ok(Self {
+            setup,
+            policy,
+            header,
+            mailbox,
+            cores,
+            guardian,
+            server,
+            senses,
+            steered,
+            claims,
+        })
     }
 
     /// Gives back what was taken hold of, for a system that is not run after all.
@@ -285,6 +306,7 @@ impl Machine {
         self.mailbox.close();
         let removed = self.mailbox.remove_tree();
         drop(self.server);
+        drop((self.cores, self.steered));
         drop(self.guardian);
         removed
     }
@@ -305,7 +327,11 @@ impl Machine {
         self
     }
 
-    /// Senses memory with these. Without, samples are refused and nothing is metered.
+    /// Senses memory with these: samples are answered by the sensor, allowances are held against
+    /// the meters, and of every VCPU is counted what [`Senses::vcpus`] names. What no policy asks
+    /// for is better left out of that, since counting costs at every dispatch; but with meters of
+    /// real cores VCPUs should be counted too, or what the machine itself reads counts as theirs.
+    /// Without senses, samples are refused and nothing is metered.
     #[must_use]
     pub fn sensing(mut self, senses: Senses) -> Self {
         self.senses = senses;
@@ -324,26 +350,36 @@ impl Machine {
     /// # Errors
     /// Where a program could not be started or the runtime failed.
     pub fn run(self, sink: impl FnMut(&[u8]) + Send) -> Result<Outcome, Error> {
-        let Self { setup, policy, header, mailbox, cores, mut guardian, server, senses, claims } =
-            self;
-        let _ = senses;
+        let Self { setup, policy, header, mailbox, cores, mut guardian, .. } = self;
+        let (server, senses, steered, claims) =
+            (self.server, self.senses, self.steered, self.claims);
         // Page faults in an agent would be delays; where memory cannot be locked it runs without.
         // SAFETY: plain arguments.
         let locked = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } == 0;
         let ring = Ring::new();
         mailbox.clock.restart();
+        let Senses { sensor, meters, vcpus, notes } = senses;
+        let mut meters = meters.into_iter();
+        for core in &cores {
+            lock(core).sense(meters.next(), vcpus);
+        }
         let mut scribe = Scribe::new(&header, &ring);
         scribe.recorder.record(&host_note());
         scribe.recorder.record(&mailbox.source.note());
         setup.duty_notes().for_each(|note| scribe.recorder.record(&note));
-        let brain = Brain::new(policy, &setup.system, &setup.names, scribe, &cores, &mailbox);
+        let sensing = sensor.as_ref().map(|it| format!("{}: {}", it.rung().word(), it.describe()));
+        let noted = notes.into_iter().map(|note| ("sense", note));
+        let noted = sensing.map(|sensing| ("sensor", sensing)).into_iter().chain(noted);
+        noted.for_each(|(key, text)| scribe.recorder.record(&note(key, text)));
+        let mut brain = Brain::new(policy, &setup.system, &setup.names, scribe, &cores, &mailbox);
+        brain.sense(sensor, &setup);
         let council =
             Council::new(&cores, brain, mailbox.bell(), guardian.as_ref().map(Guardian::hearts))
                 .map_err(|error| Error::Host("create an eventfd", error))?;
         let result = thread::scope(|scope| {
             let writer = scope.spawn(|| ring.drain(sink));
             // The writer ends with the ring, so nothing may pass that by.
-            let result = caught(|| oversee(&council, &setup, &mailbox, &mut guardian));
+            let result = caught(|| oversee(&council, &setup, &mailbox, &mut guardian, vcpus));
             ring.close();
             writer.thread().unpark();
             result
@@ -354,6 +390,7 @@ impl Machine {
         }
         drop(council);
         drop(cores);
+        drop(steered);
         // Whoever asks from here on hears that the system is ending.
         mailbox.close();
         drop(server);
@@ -369,7 +406,12 @@ impl Machine {
 /// On what it ran, for whoever reads the journal elsewhere.
 fn host_note() -> Record {
     let text = Platform::detect().map_or_else(|error| error.to_string(), |host| host.to_string());
-    Record::Note { at: Instant::ZERO, key: "host".to_string(), vcpu: None, text }
+    note("host", text)
+}
+
+/// A note at the begin of the journal.
+fn note(key: &str, text: String) -> Record {
+    Record::Note { at: Instant::ZERO, key: key.to_string(), vcpu: None, text }
 }
 
 /// Starts the agents, keeps the programs, and takes everything down again.
@@ -378,8 +420,9 @@ fn oversee(
     setup: &Setup,
     mailbox: &Mailbox,
     guardian: &mut Option<Guardian>,
+    counts: VcpuEvents,
 ) -> Result<Outcome, Error> {
-    let mut keeper = Keeper::new(setup, mailbox, guardian.as_mut())?;
+    let mut keeper = Keeper::new(setup, mailbox, guardian.as_mut(), counts)?;
     let result = thread::scope(|scope| {
         let mut cores = setup.system.core_ids();
         // The scope waits for the agents, which nobody would stop any more after a panic.
@@ -396,7 +439,8 @@ fn oversee(
     let brain = council.brain.lock();
     let poisoned = brain.is_err();
     let mut brain = brain.unwrap_or_else(PoisonError::into_inner);
-    let figures = if poisoned { Vec::new() } else { brain.finish() };
+    let agents = council.taken();
+    let figures = if poisoned { Vec::new() } else { brain.finish(agents) };
     let silent = brain.silent();
     drop(brain);
     let duration = mailbox.clock.now().saturating_since(Instant::ZERO);
@@ -414,7 +458,7 @@ fn oversee(
         return Err(Error::Panicked("an agent panicked".to_string()));
     }
     result?;
-    Ok(Outcome { duration, programs, refused, silent, figures, trouble })
+    Ok(Outcome { duration, programs, refused, silent, figures, trouble, agents })
 }
 
 /// Makes an error of a panic, so that what must follow does follow.
@@ -424,6 +468,14 @@ fn caught<T>(act: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
         Err(Error::Panicked(text.to_string()))
     })
+}
+
+/// What the calling thread has taken of its core.
+fn own_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills the structure that we give.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
 /// Starts the agent and the brake thread of `core`.
@@ -436,11 +488,12 @@ fn start_agent<'scope>(
     let own = lock(&council.cores[usize::from(core.0)]);
     let (hardware, brakes) = (own.hardware, Arc::clone(&own.brakes));
     drop(own);
-    let priority = mailbox.means.fifo.then_some(AGENT_PRIORITY);
+    let priority = mailbox.means.fifo.then_some(crate::agent::PRIORITY);
     let brake = move || {
         if brakes.live().is_err() {
             mailbox.stop();
         }
+        council.took(own_time());
     };
     start_real_time(scope, format!("brake-{core}"), hardware, priority, brake)?;
     let agent = move || {
@@ -448,6 +501,7 @@ fn start_agent<'scope>(
         if !matches!(lived, Ok(Ok(()))) {
             mailbox.stop();
         }
+        council.took(own_time());
     };
     start_real_time(scope, format!("agent-{core}"), hardware, priority, agent)
 }

@@ -25,6 +25,7 @@ fn requests() -> Vec<Request> {
         Request::List,
         Request::Jobs { vcpu: VcpuId(0) },
         Request::JobDone { job, at: Instant::NEVER },
+        Request::Gauges,
     ]
 }
 
@@ -55,7 +56,50 @@ fn replies() -> Vec<Reply> {
         Reply::Vcpus(alloc::vec![state]),
         Reply::Job(Job { id, release: Instant::ZERO, deadline: Instant::from_ticks(5) }),
         Reply::Error("what".to_string()),
+        Reply::Gauges(Box::default()),
+        Reply::Gauges(Box::new(gauges())),
     ]
+}
+
+fn gauges() -> Gauges {
+    let vcpu = VcpuGauges {
+        vcpu: VcpuId(4),
+        name: "späher".to_string(),
+        reservation: created().reservation,
+        last: Some((CoreId(1), Mode::Background)),
+        foreground: Duration::from_secs(1),
+        background: Duration::from_millis(2),
+        used: Duration::from_micros(3),
+        short_periods: 4,
+        jobs: 5,
+        misses: 6,
+        preemptions: 7,
+        migrations: 8,
+        instructions: 9,
+        references: 10,
+        reads: 11,
+        writes: u64::MAX,
+    };
+    let core =
+        CoreGauges { core: CoreId(1), is_throttled: true, requests: 2, ..CoreGauges::default() };
+    let (name, core_id) = ("underruns".to_string(), Some(CoreId(1)));
+    let figure = FigureGauge { name, core: core_id, vcpu: None, value: 3 };
+    let mut dispatch = Histogram::default();
+    dispatch.add(Duration::from_micros(16));
+    let max_latency = Some(180);
+    Gauges {
+        at: Instant::from_ticks(99),
+        over: true,
+        policy: "maracas".to_string(),
+        sensor: "replay".to_string(),
+        cores: alloc::vec![CoreGauges::default(), core],
+        vcpus: alloc::vec![vcpu],
+        memory: Some(MemoryGauges { samples: 3, max_latency, ..MemoryGauges::default() }),
+        dispatch,
+        migrations: 12,
+        figures: alloc::vec![figure],
+        ..Gauges::default()
+    }
 }
 
 #[test]

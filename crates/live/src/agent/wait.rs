@@ -20,17 +20,20 @@ pub(crate) enum Token {
     Mail,
     /// The guardian died.
     Guardian,
+    /// The core's memory meter reached the mark that it was told.
+    Meter,
 }
 
 impl Token {
     const fn word(self) -> u64 {
         match self {
-            Self::Budget(vcpu) => 5 + vcpu.0 as u64,
+            Self::Budget(vcpu) => 6 + vcpu.0 as u64,
             Self::Records => 0,
             Self::Alarm => 1,
             Self::Bell => 2,
             Self::Mail => 3,
             Self::Guardian => 4,
+            Self::Meter => 5,
         }
     }
     const fn of(word: u64) -> Self {
@@ -40,7 +43,8 @@ impl Token {
             2 => Self::Bell,
             3 => Self::Mail,
             4 => Self::Guardian,
-            vcpu => Self::Budget(VcpuId((vcpu - 5) as u32)),
+            5 => Self::Meter,
+            vcpu => Self::Budget(VcpuId((vcpu - 6) as u32)),
         }
     }
 }

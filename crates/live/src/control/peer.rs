@@ -71,14 +71,15 @@ impl Place {
         })
     }
 
-    /// What a program that a run started may ask: to be greeted, the list, and its own jobs.
+    /// What a program that a run started may ask: to be greeted, the list, the gauges, and its own
+    /// jobs.
     ///
     /// # Errors
     /// The refusal of anything else.
     pub(super) fn may(self, request: &Request) -> Result<(), String> {
         let Place::Inside(own) = self else { return Ok(()) };
         let what = match request {
-            Request::Hello { .. } | Request::List => return Ok(()),
+            Request::Hello { .. } | Request::List | Request::Gauges => return Ok(()),
             Request::Jobs { vcpu } | Request::JobDone { job: JobId { vcpu, .. }, .. } => {
                 if own == Some(*vcpu) {
                     return Ok(());
@@ -227,7 +228,7 @@ mod tests {
         let inside = place("/maracas/a/maracas/4711-88123/vcpu-3/made-by-it");
         assert_eq!(inside, Place::Inside(Some(VcpuId(3))));
         let vcpu = |vcpu: u32| Request::Jobs { vcpu: VcpuId(vcpu) };
-        for request in [Request::Hello { version: 1 }, Request::List, vcpu(3)] {
+        for request in [Request::Hello { version: 1 }, Request::List, Request::Gauges, vcpu(3)] {
             assert_eq!(inside.may(&request), Ok(()));
         }
         let destroy = Request::Destroy { vcpu: VcpuId(4) };

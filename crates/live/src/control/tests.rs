@@ -66,11 +66,16 @@ impl Served for Fake {
 
 /// A server of its own for each test, in a directory of its own.
 fn serve() -> (Server, Fake) {
+    serve_with(Board::default())
+}
+
+fn serve_with(board: Board) -> (Server, Fake) {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::SeqCst);
     let name = format!("maracas-control-{}-{number}.sock", std::process::id());
     let fake = Fake::default();
-    (Server::start_at(env::temp_dir().join(name), fake.clone(), "p-edf").unwrap(), fake)
+    let path = env::temp_dir().join(name);
+    (Server::start_at(path, fake.clone(), "p-edf", board).unwrap(), fake)
 }
 
 struct Caller {
@@ -158,6 +163,19 @@ fn requests_are_answered_in_order() {
     drop(server);
     assert_eq!(caller.hear(), None, "the end of the server must be seen");
     assert!(!path.exists(), "the socket must be removed");
+}
+
+#[test]
+fn gauges_are_the_latest_that_were_published() {
+    let board = Board::default();
+    let (server, _) = serve_with(board.clone());
+    let mut caller = Caller::new(&server);
+    assert_eq!(caller.error(&Request::Gauges), "this run shows no gauges");
+    for decisions in [3, 4] {
+        let gauges = Gauges { decisions, policy: "p-edf".into(), ..Gauges::default() };
+        board.publish(gauges.clone());
+        assert_eq!(caller.ask(&Request::Gauges), Some(Reply::Gauges(Box::new(gauges))));
+    }
 }
 
 #[test]

@@ -12,9 +12,12 @@
 //! and neither the run's parent nor its hold on the cores would ever be free (seen).
 
 use crate::agent::wait::{Bell, Poll, Token, wait};
+use crate::clock::Clock;
+use crate::enact::throttle::Valve;
 use crate::host::cgroup::Group;
+use maracas_core::CoreId;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A state that is wanted, and one that is.
@@ -96,19 +99,34 @@ impl Brake {
     }
 }
 
+/// What a brake thread is asked to do.
+#[derive(Debug)]
+pub(super) enum Order {
+    /// Engage or release, as is wanted by then.
+    Brake(Arc<Brake>),
+    /// Lower the bandwidth of the core, or give it back: the kernel does that under a lock of the
+    /// whole host too.
+    Bandwidth(Arc<dyn Valve>, CoreId, bool),
+    /// Say when it came so far: in ticks.
+    Stamp(Arc<AtomicU64>),
+}
+
 /// The brakes of one core, and the bell of the thread that acts on them.
 #[derive(Debug)]
 pub(crate) struct Brakes {
-    posted: Mutex<Vec<Arc<Brake>>>,
+    posted: Mutex<Vec<Order>>,
     bell: Bell,
     halt: AtomicBool,
+    clock: Clock,
+    error: AtomicBool,
 }
 
 impl Brakes {
     /// No brake is posted.
-    pub(crate) fn new() -> io::Result<Self> {
+    pub(crate) fn new(clock: Clock) -> io::Result<Self> {
         let posted = Mutex::new(Vec::with_capacity(256));
-        Ok(Self { posted, bell: Bell::new()?, halt: AtomicBool::new(false) })
+        let (halt, error) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { posted, bell: Bell::new()?, halt, clock, error })
     }
     /// Lets `brake` be engaged or released soon.
     pub(crate) fn post(&self, brake: &Arc<Brake>, engaged: bool) {
@@ -117,8 +135,34 @@ impl Brakes {
         } else if !brake.lever.let_go() {
             return;
         }
-        self.posted.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(brake));
+        self.order(Order::Brake(Arc::clone(brake)));
+    }
+    /// Lets the bandwidth of `core` be lowered or given back soon.
+    pub(super) fn bandwidth(&self, valve: &Arc<dyn Valve>, core: CoreId, lowered: bool) {
+        self.order(Order::Bandwidth(Arc::clone(valve), core, lowered));
+    }
+    /// Puts the instant, in ticks, into `stamp` when all has been done that was posted so far.
+    pub(super) fn stamp(&self, stamp: &Arc<AtomicU64>) {
+        self.order(Order::Stamp(Arc::clone(stamp)));
+    }
+    /// Whether a bandwidth was refused since this was asked last.
+    pub(super) fn refused_bandwidth(&self) -> bool {
+        self.error.swap(false, Ordering::Relaxed)
+    }
+    fn order(&self, order: Order) {
+        self.posted.lock().unwrap_or_else(PoisonError::into_inner).push(order);
         self.bell.ring();
+    }
+    fn act(&self, order: &Order) {
+        match order {
+            Order::Brake(brake) => brake.act(),
+            Order::Bandwidth(valve, core, lowered) => {
+                if valve.set(*core, *lowered).is_err() {
+                    self.error.store(true, Ordering::Relaxed);
+                }
+            }
+            Order::Stamp(stamp) => stamp.store(self.clock.now().ticks().max(1), Ordering::Release),
+        }
     }
     /// The life of the brake thread.
     pub(crate) fn live(&self) -> io::Result<()> {
@@ -128,12 +172,14 @@ impl Brakes {
         while !self.halt.load(Ordering::Acquire) {
             wait(poll.fd(), &mut ready)?;
             self.bell.hush();
-            let mut posted = self.posted.lock().unwrap_or_else(PoisonError::into_inner);
-            acting.append(&mut posted);
-            drop(posted);
-            acting.drain(..).for_each(|brake: Arc<Brake>| brake.act());
+            self.act_all(&mut acting);
         }
         Ok(())
+    }
+    /// Does what is posted; `acting` is room for that.
+    pub(super) fn act_all(&self, acting: &mut Vec<Order>) {
+        acting.append(&mut self.posted.lock().unwrap_or_else(PoisonError::into_inner));
+        acting.drain(..).for_each(|order| self.act(&order));
     }
     /// Lets the brake thread end.
     pub(crate) fn stop(&self) {

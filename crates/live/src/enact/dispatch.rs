@@ -96,9 +96,9 @@ impl Core {
         }
     }
 
-    /// The dispatches that were measured since this was asked last.
-    pub(crate) fn dispatch_notes(&mut self) -> impl Iterator<Item = Record> {
-        self.dispatches.notes(self.id, self.means.events)
+    /// What was measured since this was asked last.
+    pub(crate) fn take_notes(&mut self) -> impl Iterator<Item = Record> {
+        self.notes.drain(..).chain(self.dispatches.notes(self.id, self.means.events))
     }
 }
 

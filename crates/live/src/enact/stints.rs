@@ -18,7 +18,9 @@
 //! rest. The sum of what is told therefore always equals the meter.
 //!
 //! Progress is read when stints are told: the last of those that are told together gets it all, and
-//! what was gained on a core is told of that core.
+//! what was gained on a core is told of that core. So it is with memory, but that all of it is told
+//! before a body leaves and before an allowance is told spent, if need be in a stint of no length:
+//! what a policy is told of a core sums up to the core's meter ([`super::memory`]).
 //!
 //! On a core that stands for a slower one ([`crate::machine::Stretch`]) service is the slower
 //! core's time, and may exceed `to - from`, which stays what the clock said.
@@ -106,7 +108,7 @@ impl Core {
     /// Reads all records and turns them into events in the outbox.
     pub(crate) fn drain(&mut self) {
         if self.read_clocks() {
-            self.tell_progress();
+            self.tell_counts();
             return;
         }
         // A bound, so that a storm of switches cannot keep the agent here: the rest comes later.
@@ -128,7 +130,15 @@ impl Core {
         }
         self.reconcile();
         self.tell_trapped();
-        self.tell_progress();
+        self.tell_counts();
+    }
+
+    /// A carrier takes the core from whoever is on it: his stint ends.
+    pub(crate) fn interrupt(&mut self) {
+        self.drain();
+        self.close(None, End::Preempted);
+        self.reconcile();
+        self.tell_counts();
     }
 
     /// Reports the running stint without ending it, for a metered wake.
@@ -215,6 +225,7 @@ impl Core {
 
     fn switched_out(&mut self, tid: i32, at: Instant, preempted: bool) {
         let Some(vcpu) = self.tracker.owners.get(&tid).copied() else { return };
+        self.throttling.switched_out(at);
         if let Some(open) = self.tracker.open.as_mut().filter(|open| open.vcpu == vcpu)
             && let Some(in_at) = open.in_at.take()
         {
@@ -241,6 +252,8 @@ impl Core {
         let on_core = self.tracker.open.as_ref().filter(|open| open.vcpu == vcpu);
         match on_core.map(|open| open.in_at) {
             Some(in_at) => {
+                let last_out = self.tracker.open.as_ref().map_or(at, |open| open.last_out);
+                self.last_ran(at, if in_at.is_some() { at } else { last_out });
                 self.close(Some((at, change.meter_ns)), change.end);
                 // On the core all along, or only read: it goes on at once, unless it goes away.
                 let goes_on = in_at.is_some() || change.end == End::Metered;
@@ -306,8 +319,10 @@ impl Core {
         let told_ns = &mut body.told_ns[change.mode as usize];
         let rest_ns = change.meter_ns.saturating_sub(*told_ns);
         // What switching in and out costs is told with the next stint here.
-        let told_later = !matches!(change.end, End::MarkReached | End::Moved);
-        if rest_ns < SWITCHES_NS && told_later || rest_ns == 0 {
+        let told_later = !matches!(change.end, End::MarkReached | End::MemorySpent | End::Moved);
+        // Whoever is at its memory mark is so by the end of a stint, of whatever length.
+        let nothing = rest_ns == 0 && change.end != End::MemorySpent;
+        if rest_ns < SWITCHES_NS && told_later || nothing {
             return;
         }
         *told_ns += rest_ns;
@@ -342,8 +357,12 @@ impl Core {
         }
     }
 
-    /// Gives the last stint that was told of each body what its programs have gained since.
-    fn tell_progress(&mut self) {
+    /// Gives the last stint that was told of each body what its programs have gained since, and
+    /// what they did to memory.
+    fn tell_counts(&mut self) {
+        self.tell_memory();
+        self.tell_spent();
+        self.note_throttling();
         for body in &mut self.bodies {
             let Some(last) = body.last_told.take() else { continue };
             if let Some((_, Event::Ran(stint))) = self.outbox.get_mut(last) {

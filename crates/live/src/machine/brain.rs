@@ -1,7 +1,9 @@
 //! The policy and everything that is said to it. Whoever holds it decides for all cores.
 
 mod answers;
+mod errand;
 
+use super::Setup;
 use super::demand::Demand;
 use super::handle::{Ended, JobGate, Mailbox, Refusal, Request};
 use super::progress;
@@ -9,11 +11,13 @@ use super::vcpu::Live;
 use crate::agent::lock;
 use crate::enact::Core;
 use crate::journal::Scribe;
-use maracas_core::contract::{End, Errand, Figure, Mode, Observer, Refused, decide};
+use crate::sense::Sensor;
+use errand::{ANSWERS, Errands};
+use maracas_core::contract::{End, Figure, Mode, Observer, decide};
 use maracas_core::journal::Record;
 use maracas_core::{
-    CoreId, CoreSet, Event, Instant, Job, JobId, Plan, Policy, Rate, Reservation, System, Vcpu,
-    VcpuId,
+    CoreId, CoreSet, Duration, Event, Instant, Job, JobId, Plan, Policy, Rate, Reservation, System,
+    Vcpu, VcpuId,
 };
 use std::collections::BTreeMap;
 use std::sync::mpsc::SyncSender;
@@ -93,8 +97,9 @@ pub(crate) struct Brain<'a> {
     fed: bool,
     /// How many ask that nothing be frozen or moved.
     held: u32,
-    /// Moves were put off meanwhile.
+    /// Moves were put off meanwhile, or made for an errand: the plan and the seats may differ.
     behind: bool,
+    errands: Errands,
 }
 
 impl<'a> Brain<'a> {
@@ -112,9 +117,12 @@ impl<'a> Brain<'a> {
             let body = Known { name, vcpu: vcpu.clone(), seat: None, demand: None };
             known.insert(vcpu.id, body);
         }
+        let mut plan = Plan::new(system.cores.len());
+        // The first decision is due at once: programs begin where it has their VCPUs.
+        plan.wake = Instant::ZERO;
         Self {
             policy,
-            plan: Plan::new(system.cores.len()),
+            plan,
             capacity: system.capacity,
             scribe,
             cores,
@@ -131,7 +139,14 @@ impl<'a> Brain<'a> {
             fed: false,
             held: 0,
             behind: false,
+            errands: Errands::default(),
         }
+    }
+
+    /// Answers samples by `sensor` and steers memory as the setup says. To be called when the clock
+    /// has begun.
+    pub(crate) fn sense(&mut self, sensor: Option<Box<dyn Sensor>>, setup: &Setup) {
+        self.errands = Errands::new(sensor, setup);
     }
 
     /// One look at everything: requests, releases, records; then a decision, if any is due, and its
@@ -141,31 +156,47 @@ impl<'a> Brain<'a> {
         let now = self.mailbox.clock.now();
         let asleep = self.plan.wake > now;
         self.cause = (!asleep).then_some(self.plan.wake);
-        let mut called = CoreSet::EMPTY;
         if !asleep && self.plan.wake_metered {
             self.cores.iter().for_each(|core| lock(core).meter_running());
         }
         self.fed = false;
         self.listen();
         self.requests_and_releases(now);
-        let stirred = self.stirred();
-        if self.fed || !asleep {
-            // Read again: what was fed may carry later instants than `now` at the beginning.
-            let now = self.mailbox.clock.now();
-            decide(self.policy.as_mut(), now, &mut self.plan);
-            called = self.enact(stirred, own);
-            self.announce();
-            // Written down when it is done: whoever was dispatched need not wait for that.
-            self.scribe.recorder.planned(now, &self.plan);
-            self.scribe.flush();
-            self.answer();
+        let mut called = if self.fed || !asleep {
+            self.decide(own)
         } else {
-            if !stirred.is_empty() {
-                called = self.enact(stirred, own);
-            }
+            let stirred = self.stirred();
+            let called = if stirred.is_empty() { stirred } else { self.enact(stirred, own, now) };
             self.announce();
+            called
+        };
+        for _ in 0..ANSWERS {
+            if !self.run_errand(own, &mut called) {
+                break;
+            }
+            called = called.union(self.decide(own));
+        }
+        // The new plan's allowance was spent already: nothing else would tell.
+        if self.cores.iter().any(|core| lock(core).is_spent()) {
+            called.insert(own);
         }
         self.wake_up(own);
+        called
+    }
+
+    /// Asks the policy and has the cores do what it says. The agents of the cores that it tells
+    /// shall look next.
+    fn decide(&mut self, own: CoreId) -> CoreSet {
+        let stirred = self.stirred();
+        // What was fed may carry later instants than the round's beginning.
+        let now = self.mailbox.clock.now();
+        decide(self.policy.as_mut(), now, &mut self.plan);
+        let called = self.enact(stirred, own, now);
+        self.announce();
+        // Written down when it is done: whoever was dispatched need not wait for that.
+        self.scribe.recorder.planned(now, &self.plan);
+        self.scribe.flush();
+        self.answer();
         called
     }
 
@@ -175,7 +206,7 @@ impl<'a> Brain<'a> {
             let mut core = lock(core);
             core.drain();
             std::mem::swap(&mut core.outbox, &mut self.events);
-            core.dispatch_notes().for_each(|note| self.scribe.recorder.record(&note));
+            core.take_notes().for_each(|note| self.scribe.recorder.record(&note));
             drop(core);
             self.feed();
         }
@@ -364,13 +395,13 @@ impl<'a> Brain<'a> {
 impl Brain<'_> {
     /// Makes the cores do what the plan says: all moves and stops, then all starts. Tells the cores
     /// whose own agents must move what runs there.
-    fn enact(&mut self, stirred: CoreSet, own: CoreId) -> CoreSet {
+    fn enact(&mut self, stirred: CoreSet, own: CoreId, decided: Instant) -> CoreSet {
         let begun = self.mailbox.clock.now();
         // The older one counts: what was put off has waited since then.
         let cause = self.late_cause.take().or(self.cause);
         let dirty = self.plan.dirty();
         for core in dirty.iter() {
-            lock(&self.cores[core.0 as usize]).line.clone_from(self.plan.line(core));
+            lock(&self.cores[core.0 as usize]).follow(self.plan.line(core), decided);
         }
         let called = self.moves(own);
         if !called.is_empty() {
@@ -421,20 +452,6 @@ impl Brain<'_> {
                 called = called.union(self.bring(vcpu, to, own));
             }
         }
-        if let Some((_, errand)) = self.plan.errand {
-            let now = self.mailbox.clock.now();
-            match errand {
-                Errand::Move { vcpu, to, .. } => {
-                    called = called.union(self.bring(vcpu, to, own));
-                    self.events.push((now, Event::ErrandDone(errand)));
-                }
-                // No memory counters are read yet; the policy hears so and goes on without.
-                Errand::Sample => {
-                    let failed = Event::Failed { core: CoreId(0), what: Refused::Sample };
-                    self.events.push((now, failed));
-                }
-            }
-        }
         called
     }
 
@@ -443,8 +460,8 @@ impl Brain<'_> {
     /// and the kernel would have to stop it for us; so it is left to the agent there, while which
     /// is awake nothing else runs. Tells that core then.
     fn bring(&mut self, vcpu: VcpuId, to: CoreId, own: CoreId) -> CoreSet {
-        let Some(known) = self.known.get_mut(&vcpu) else { return CoreSet::EMPTY };
-        let Some(from) = known.seat.filter(|from| *from != to) else { return CoreSet::EMPTY };
+        let seat = self.known.get(&vcpu).and_then(|known| known.seat);
+        let Some(from) = seat.filter(|from| *from != to) else { return CoreSet::EMPTY };
         let mut there = lock(&self.cores[from.0 as usize]);
         if from != own && there.is_running(vcpu) {
             there.stirred = true;
@@ -454,20 +471,27 @@ impl Brain<'_> {
             self.behind = true;
             return CoreSet::EMPTY.union([from].into_iter().collect());
         }
-        let body = there.unseat(vcpu, End::Moved);
         drop(there);
-        if let Some(body) = body {
-            known.seat = Some(to);
-            lock(&self.cores[to.0 as usize]).seat(body);
-        }
+        // Refused, it is told, and tried again with the next decision for that core.
+        self.transfer(vcpu, from, to);
         CoreSet::EMPTY
+    }
+
+    /// Takes a body from one core to another. Where that fails it is told, and the body is on the
+    /// other's hands all the same.
+    fn transfer(&mut self, vcpu: VcpuId, from: CoreId, to: CoreId) -> bool {
+        let body = lock(&self.cores[usize::from(from.0)]).unseat(vcpu, End::Moved);
+        let (Some(body), Some(known)) = (body, self.known.get_mut(&vcpu)) else { return false };
+        known.seat = Some(to);
+        lock(&self.cores[usize::from(to.0)]).seat(body)
     }
 
     /// Lets the agent of `own` look again when the policy wants to be asked or a job is due.
     fn wake_up(&mut self, own: CoreId) {
         let demands = self.known.values().filter_map(|known| known.demand.as_ref());
         let due = demands.map(Demand::next_due).min().unwrap_or(Instant::NEVER);
-        let wake_at = self.plan.wake.min(due);
+        let errand = self.errands.next_due(self.mailbox.clock.now());
+        let wake_at = self.plan.wake.min(due).min(errand);
         for core in self.cores {
             let mut core = lock(core);
             let wake_at = if core.id == own { wake_at } else { Instant::NEVER };
@@ -506,11 +530,17 @@ impl Brain<'_> {
     fn remark(&mut self, body: &Live) {
         let note = body.remark().map(|text| progress::note(Some(body.id), text));
         note.iter().for_each(|note| self.scribe.recorder.record(note));
+        let of_memory = body.memory_remark().map(str::to_string);
+        for text in of_memory.into_iter().chain(body.color_remark()) {
+            let (at, key) = (self.mailbox.clock.now(), "sense".to_string());
+            let vcpu = Some(body.id);
+            self.scribe.recorder.record(&Record::Note { at, key, vcpu, text });
+        }
     }
 
     /// The orderly end of the journal: the meters once more, then the end record. Tells what the
-    /// policy counted of its own doings.
-    pub(crate) fn finish(&mut self) -> Vec<Figure> {
+    /// policy counted of its own doings. `agents` is what the agents, which have ended, took.
+    pub(crate) fn finish(&mut self, agents: Duration) -> Vec<Figure> {
         self.cores.iter().for_each(|core| lock(core).meter_running());
         self.listen();
         let now = self.mailbox.clock.now();
@@ -518,6 +548,12 @@ impl Brain<'_> {
         self.scribe.recorder.planned(now, &self.plan);
         let cores = self.cores;
         cores.iter().for_each(|core| lock(core).bodies.iter().for_each(|body| self.remark(body)));
+        if let Some(text) = self.errands.remark() {
+            let (key, vcpu) = ("sense".to_string(), None);
+            self.scribe.recorder.record(&Record::Note { at: now, key, vcpu, text });
+        }
+        let (key, text) = ("agents".to_string(), agents.ticks().to_string());
+        self.scribe.recorder.record(&Record::Note { at: now, key, vcpu: None, text });
         self.scribe.recorder.end(now);
         self.scribe.flush();
         self.policy.figures()

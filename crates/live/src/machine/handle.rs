@@ -6,6 +6,7 @@
 
 use super::Means;
 use super::progress::{Page, Progress, Source};
+use super::steer::Palette;
 use super::vcpu::Live;
 use crate::agent::wait::Bell;
 use crate::clock::Clock;
@@ -156,6 +157,8 @@ pub(crate) struct Mailbox {
     pub(crate) means: Means,
     /// What is counted as progress.
     pub(super) source: Source,
+    /// Of which colours pages are to be.
+    pub(super) palette: Palette,
     /// Foreign processes that were taken in, by process number, and the groups inside them.
     clients: Mutex<BTreeMap<i32, Client>>,
     bound: Mutex<BTreeMap<VcpuId, (i32, Arc<Group>)>>,
@@ -168,6 +171,7 @@ impl Mailbox {
         cores: Vec<HardwareCore>,
         means: Means,
         source: Source,
+        palette: Palette,
         clock: Clock,
         first_id: u32,
     ) -> io::Result<Self> {
@@ -183,6 +187,7 @@ impl Mailbox {
             cores,
             means,
             source,
+            palette,
             clients: Mutex::default(),
             bound: Mutex::default(),
             ended: Mutex::default(),

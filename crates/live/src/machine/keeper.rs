@@ -3,15 +3,17 @@
 
 use super::handle::{Mailbox, Refusal, Request};
 use super::progress::{self, Page, Progress};
+use super::steer::{self, Colors};
 use super::vcpu::Live;
 use super::{Error, Launch, Setup};
 use crate::agent::wait::{Alarm, Poll, Token, wait};
 use crate::guardian::Guardian;
 use crate::host::cgroup::Group;
 use crate::host::launch::{self, Child, Exit};
-use crate::host::sched;
+use crate::host::{HardwareCore, sched};
+use crate::sense::VcpuEvents;
 use maracas_core::admission::NotAdmitted;
-use maracas_core::{Duration, Instant, VcpuId};
+use maracas_core::{CoreId, Duration, Instant, Role, VcpuId};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -30,6 +32,10 @@ const PRIORITY: u8 = 97;
 /// a foreign process for threads that live on.
 const PATROL: Duration = Duration::from_millis(100);
 
+/// On so many cores at most counters are opened before anybody comes there: each takes up to four
+/// descriptors for every VCPU, and 30 to 90 us at the start of its program.
+const MOST_READY: usize = 16;
+
 /// One program and where it is in its life.
 struct Program<'a> {
     launch: &'a Launch,
@@ -47,6 +53,8 @@ struct Home {
     group: Arc<Group>,
     /// Where its programs may count their progress, if they are to.
     page: Option<PathBuf>,
+    /// By which its programs are told the colours of their pages, if those have any.
+    colors: Option<Colors>,
     /// It has left: nothing more is started in it.
     left: bool,
 }
@@ -60,6 +68,8 @@ pub(super) struct Keeper<'a> {
     /// VCPUs that were refused when they arrived.
     pub(super) refused: Vec<(VcpuId, NotAdmitted)>,
     guardian: Option<&'a mut Guardian>,
+    /// What is counted of VCPUs.
+    counts: VcpuEvents,
     poll: Poll,
     alarm: Alarm,
 }
@@ -69,6 +79,7 @@ impl<'a> Keeper<'a> {
         setup: &'a Setup,
         mailbox: &'a Mailbox,
         guardian: Option<&'a mut Guardian>,
+        counts: VcpuEvents,
     ) -> Result<Self, Error> {
         let host = |error| Error::Host("create an epoll", error);
         let (poll, alarm) = (Poll::new().map_err(host)?, Alarm::new().map_err(host)?);
@@ -80,7 +91,7 @@ impl<'a> Keeper<'a> {
         let program = |launch| Program { launch, life: Life::Waiting };
         let programs = setup.programs.iter().map(program).collect();
         let (homes, refused) = (BTreeMap::new(), Vec::new());
-        Ok(Self { setup, mailbox, programs, homes, refused, guardian, poll, alarm })
+        Ok(Self { setup, mailbox, programs, homes, refused, guardian, counts, poll, alarm })
     }
 
     /// Keeps the programs until the run is over.
@@ -187,7 +198,8 @@ impl<'a> Keeper<'a> {
             let group = Arc::new(self.mailbox.in_tree(|tree| tree.vcpu(id))?);
             page = self.mailbox.page(id, command.user)?;
             let path = page.as_ref().map(|page| page.path().to_path_buf());
-            self.homes.insert(id, Home { group, page: path, left: false });
+            let colors = self.mailbox.color_page(id, command.user)?;
+            self.homes.insert(id, Home { group, page: path, colors, left: false });
         }
         let home = &self.homes[&id];
         // Gone it is with a VCPU that has just been destroyed; its programs need not count.
@@ -196,6 +208,10 @@ impl<'a> Keeper<'a> {
         {
             command.env.extend([progress::variable(path)]);
         }
+        if let Some(page) = &home.colors {
+            command.env.extend([steer::admit(page, command.user)?]);
+        }
+        let colors = home.colors.clone();
         let group = Arc::clone(&home.group);
         let spawned = self.mailbox.held(id, |place| {
             let core = self.setup.cores[usize::from(place.0)];
@@ -207,11 +223,23 @@ impl<'a> Keeper<'a> {
             let (name, means) = (self.name(id), self.mailbox.means);
             let progress = Progress::new(self.mailbox.source, page);
             let (root, core) = (Some(child.pid), core);
-            Request::Attach(Box::new(Live::new(id, name, group, core, root, means, progress)))
+            let mut body = Live::new(id, name, group, core, root, means, progress);
+            body.colors = colors;
+            body.prepare(self.reachable(), self.counts);
+            Request::Attach(Box::new(body))
         } else {
             Request::Rescan(id)
         };
         Ok(Some((child, request)))
+    }
+
+    /// The cores to which VCPUs may be moved, if they are moved at all: few enough to have their
+    /// counters ready on each.
+    fn reachable(&self) -> impl Iterator<Item = (CoreId, HardwareCore)> {
+        let system = &self.setup.system;
+        let carried = system.vcpus.iter().any(|vcpu| vcpu.role == Role::Migration);
+        let cores = system.core_ids().zip(self.setup.cores.iter().copied());
+        cores.filter(move |_| carried && system.cores.len() <= MOST_READY)
     }
 
     fn name(&self, id: VcpuId) -> String {

@@ -1,13 +1,17 @@
 //! The body of a VCPU: its threads, its group, its meter, and how it is held at present.
 
+mod clocks;
+mod memory;
+
 use crate::agent::wait::Token;
 use crate::enact::births::Births;
 use crate::enact::brake::Brake;
 use crate::host::HardwareCore;
 use crate::host::cgroup::Group;
 use crate::host::sched;
-use crate::machine::{Means, Progress, Stretch, VcpuStatus};
+use crate::machine::{Colors, Means, Progress, Stretch, VcpuStatus};
 use crate::perf::{Budget, Instructions, SHORTEST_NS};
+use crate::sense::VcpuEvents;
 use maracas_core::contract::Mode;
 use maracas_core::{CoreId, Duration, Instant, Rate, VcpuId};
 use std::io;
@@ -60,17 +64,23 @@ pub(crate) struct Place {
     pub(crate) hardware: HardwareCore,
     /// The share of its time in which it runs programs.
     pub(crate) share: Rate,
+    /// What is counted of whoever sits there.
+    pub(crate) counts: VcpuEvents,
 }
 
 /// The VCPU's counter on one core, and how much of it is in the meters.
 #[derive(Debug)]
 struct Seat {
     budget: Budget,
+    /// Whether the core's agent waits for the budget event.
+    listened: bool,
     seen_ns: u64,
     /// The count at which it was told to overflow.
     armed_ns: Option<u64>,
     /// What it does with its time, where that is counted so.
     instructions: Option<Instructions>,
+    /// What it does to memory.
+    memory: memory::Counters,
 }
 
 /// A VCPU that has a body.
@@ -113,6 +123,8 @@ pub(crate) struct Live {
     pub(crate) last_closed: Option<usize>,
     /// Where its last stint stands of which the progress has not been told.
     pub(crate) last_told: Option<usize>,
+    /// By which its programs are asked to recolour their pages, where they can be.
+    pub(crate) colors: Option<Colors>,
     meter_ns: [u64; 2],
     seats: Vec<Option<Seat>>,
     core: Option<CoreId>,
@@ -121,6 +133,7 @@ pub(crate) struct Live {
     stretch: Stretch,
     means: Means,
     progress: Progress,
+    memory: memory::Meter,
     /// The program in it, if we started one; it stands for all where no group lists them.
     root: Option<i32>,
     /// The clocks that are read where there are no events, and what they read last: of the
@@ -172,12 +185,14 @@ impl Live {
             births: Births::default(),
             last_closed: None,
             last_told: None,
+            colors: None,
             meter_ns: [0; 2],
             seats: Vec::new(),
             core: None,
             stretch: Stretch::new(Rate::ONE),
             means,
             progress,
+            memory: memory::Meter::default(),
             root,
             clocks: Vec::new(),
             confined,
@@ -218,22 +233,15 @@ impl Live {
     /// gone meanwhile.
     pub(crate) fn sit(
         &mut self,
-        Place { core, hardware, share }: Place,
+        Place { core, hardware, share, counts }: Place,
         event: impl FnOnce(i32) -> io::Result<()>,
     ) -> io::Result<bool> {
-        let index = core.0 as usize;
-        if self.seats.len() <= index {
-            self.seats.resize_with(index + 1, || None);
-        }
-        if self.seats[index].is_none() && self.means.events {
-            let group = self.group.dir_fd().ok_or(io::ErrorKind::Unsupported)?;
-            let budget = Budget::open(group, hardware.0)?;
-            event(budget.fd())?;
-            // Refused, it is told as progress of nothing, and a note at the end says why.
-            let counted = self.progress.is_instructions();
-            let instructions =
-                counted.then(|| Instructions::of_group(group, hardware.0).ok()).flatten();
-            self.seats[index] = Some(Seat { budget, seen_ns: 0, armed_ns: None, instructions });
+        if self.means.events {
+            let seat = self.seat_on(core, hardware, counts)?;
+            if !seat.listened {
+                event(seat.budget.fd())?;
+                seat.listened = true;
+            }
         }
         let moved = self.confined != hardware;
         if moved {
@@ -245,6 +253,45 @@ impl Live {
         self.core = Some(core);
         self.stretch = Stretch::new(share);
         settled.map(|()| moved)
+    }
+
+    /// Opens beforehand what it is counted by on cores to which it may be moved: that is most of
+    /// what a first move there takes. What is refused is tried again when it comes there.
+    pub(crate) fn prepare(
+        &mut self,
+        cores: impl Iterator<Item = (CoreId, HardwareCore)>,
+        counts: VcpuEvents,
+    ) {
+        if self.means.events {
+            cores.for_each(|(core, hardware)| _ = self.seat_on(core, hardware, counts));
+        }
+    }
+
+    /// Its counters on a core, opened where it has none there.
+    fn seat_on(
+        &mut self,
+        core: CoreId,
+        hardware: HardwareCore,
+        counts: VcpuEvents,
+    ) -> io::Result<&mut Seat> {
+        let index = usize::from(core.0);
+        if self.seats.len() <= index {
+            self.seats.resize_with(index + 1, || None);
+        }
+        let place = &mut self.seats[index];
+        if place.is_none() {
+            let group = self.group.dir_fd().ok_or(io::ErrorKind::Unsupported)?;
+            let budget = Budget::open(group, hardware.0)?;
+            // Refused, it is told as progress of nothing, and a note at the end says why.
+            let counted = self.progress.is_instructions();
+            let instructions =
+                counted.then(|| Instructions::of_group(group, hardware.0).ok()).flatten();
+            let memory = memory::Counters::open(counts, group, hardware);
+            let (listened, seen_ns, armed_ns) = (false, 0, None);
+            let seat = Seat { budget, listened, seen_ns, armed_ns, instructions, memory };
+            *place = Some(seat);
+        }
+        place.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     /// Whether it may be raised on `core`: only where it is metered, or nothing would end it, and
@@ -295,46 +342,6 @@ impl Live {
         self.progress.remark(refused, counters().flatten().any(|counter| counter.was_shared))
     }
 
-    /// What its clocks have gained since they were read last.
-    fn read_clocks(&mut self) -> u64 {
-        let whole = self.root.is_some();
-        let mut gained = 0;
-        for (pid, seen_ns) in &mut self.clocks {
-            let now_ns = if whole { process_ns(*pid) } else { thread_ns(*pid) };
-            let now_ns = now_ns.unwrap_or(*seen_ns).max(*seen_ns);
-            gained += now_ns - *seen_ns;
-            *seen_ns = now_ns;
-        }
-        gained
-    }
-    /// Which clocks there are; a new one counts from its thread's birth. What one gains between the
-    /// last reading and its end is lost: up to a millisecond.
-    fn find_clocks(&mut self) -> io::Result<()> {
-        let mut pids = std::mem::take(&mut self.scratch);
-        let result = match self.root {
-            Some(root) if self.group.path().is_none() => {
-                pids.clear();
-                pids.push(root);
-                Ok(())
-            }
-            Some(_) => self.group.processes(&mut pids),
-            None => self.group.threads(&mut pids),
-        };
-        self.clocks.retain(|(pid, _)| pids.contains(pid));
-        for pid in &pids {
-            if self.clocks.iter().all(|(known, _)| known != pid) {
-                self.clocks.push((*pid, 0));
-            }
-        }
-        self.scratch = pids;
-        result
-    }
-    /// Forgets what the clocks read before the machine took over.
-    pub(crate) fn reset_clocks(&mut self) {
-        if !self.means.events {
-            self.read_clocks();
-        }
-    }
     /// The program that stands for all, if the host cannot list the group.
     fn whole(&self) -> Option<i32> {
         self.root.filter(|_| self.group.path().is_none())
@@ -550,22 +557,6 @@ fn monotonic_ns() -> u64 {
     // SAFETY: the kernel fills the structure that we give.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-/// The processor time of a whole process, by the kernel's own numbering of such clocks
-/// (CPUCLOCK_SCHED in include/linux/posix-timers.h). Those of foreign threads cannot be read so.
-fn process_ns(pid: i32) -> Option<u64> {
-    let clock = (!pid << 3) | 2;
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel fills the structure that we give.
-    let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
-    (result == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
-}
-
-/// The processor time of one thread: the first number of its `schedstat`.
-fn thread_ns(tid: i32) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;
-    text.split_whitespace().next()?.parse().ok()
 }
 
 fn seat(seats: &mut [Option<Seat>], core: Option<CoreId>) -> Option<&mut Seat> {

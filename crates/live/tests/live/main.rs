@@ -2,6 +2,10 @@
 //! One at a time: each takes core 0 and the one tree that a process may have.
 
 mod budget;
+mod colors;
 mod handle;
+mod laws;
+mod memory;
+mod moves;
 mod support;
 mod uneven;

@@ -1,12 +1,14 @@
 //! What the live tests share: a policy of a few lines, programs that spin, and the delivery per
 //! period read from the journal.
 
-use maracas_core::contract::{Grant, Mark, Mode};
+pub(crate) use crate::laws::replays;
+use maracas_core::contract::{Entry, Grant, Mark, Mode};
 use maracas_core::journal::{Header, Reader, Record};
-use maracas_core::params::Params;
+use maracas_core::params::{Params, Value};
 use maracas_core::{CoreId, Duration, Event, Instant, Plan, Policy, Rate, System, Vcpu, VcpuId};
 use maracas_live::host::HardwareCore;
 use maracas_live::host::launch::{Command, Output};
+use maracas_live::sense::Senses;
 use maracas_live::{Error, Launch, Machine, Means, Outcome, Setup};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -162,9 +164,19 @@ pub(crate) fn run_with(
     means: Means,
     policy: Box<dyn Policy>,
 ) -> Result<(Vec<Record>, Outcome), Error> {
+    run_sensing(setup, means, policy, Senses::default())
+}
+
+/// Like [`run_with`], with these senses.
+pub(crate) fn run_sensing(
+    setup: Setup,
+    means: Means,
+    policy: Box<dyn Policy>,
+    senses: Senses,
+) -> Result<(Vec<Record>, Outcome), Error> {
     let _turn = turn();
     let mut bytes = Vec::new();
-    let machine = machine(setup, means, policy)?;
+    let machine = machine(setup, means, policy)?.sensing(senses);
     let outcome = machine.run(|piece| bytes.extend_from_slice(piece))?;
     let (_, reader) = Reader::open(&bytes).expect("the journal opens");
     let records: Result<Vec<_>, _> = reader.collect();
@@ -187,6 +199,31 @@ pub(crate) fn machine(
     }
     let header = header(&setup);
     Machine::with_means(setup, means, policy, header)
+}
+
+/// A policy of the register with these parameters.
+pub(crate) struct Chosen {
+    entry: &'static Entry,
+    params: Params,
+}
+
+impl Chosen {
+    pub(crate) fn new(name: &str, params: &[(&str, &str)]) -> Self {
+        let entry = maracas_policies::find(name).expect("the policy is registered");
+        let mut chosen = Params::new();
+        params.iter().for_each(|(name, text)| chosen.set(name, Value::Text((*text).into())));
+        assert_eq!(chosen.check(entry.params), Ok(()));
+        Self { entry, params: chosen }
+    }
+    /// Adds the carriers that it needs.
+    pub(crate) fn with_carriers(&self, mut system: System) -> System {
+        let first = VcpuId(system.vcpus.len() as u32);
+        system.vcpus.extend((self.entry.carriers)(&system, &self.params, first));
+        system
+    }
+    pub(crate) fn build(&self, system: &System) -> Box<dyn Policy> {
+        (self.entry.build)(system, &self.params).unwrap_or_else(|why| panic!("refused: {why:?}"))
+    }
 }
 
 /// Foreground service in microseconds of `vcpu` in each of its periods, without the first two in

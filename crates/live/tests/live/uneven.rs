@@ -1,11 +1,11 @@
 //! A core that is slowed down by a duty cycle, and background that changes places.
 
 use crate::support::{
-    SPIN, Static, background, per_period, run, run_with, setup, shell, summary, system,
+    SPIN, Static, background, per_period, replays, run, run_with, setup, shell, summary, system,
 };
-use maracas_core::contract::{Grant, Mark, Mode, decide};
+use maracas_core::contract::{Grant, Mark, Mode};
 use maracas_core::control::PROGRESS_VARIABLE;
-use maracas_core::journal::{PlanHash, Record};
+use maracas_core::journal::Record;
 use maracas_core::{CoreId, Duration, Event, Instant, Plan, Policy, Rate, System, Vcpu, VcpuId};
 use maracas_live::host::launch::Output;
 use maracas_live::{Launch, Means};
@@ -44,23 +44,6 @@ pub(crate) fn best_effort(cores: usize, vcpus: u32) -> System {
     let mut system = system(cores, &[]);
     system.vcpus = (0..vcpus).map(Vcpu::best_effort).collect();
     system
-}
-
-/// The decisions of a fresh policy, told what the journal tells, against those of the journal.
-fn replays(records: &[Record], mut policy: Ring, cores: usize) -> bool {
-    let (mut plan, mut hash) = (Plan::new(cores), PlanHash::default());
-    records.iter().all(|record| match record {
-        Record::Event { at, event } => {
-            policy.on_event(*at, event);
-            true
-        }
-        Record::Planned(theirs) => {
-            decide(&mut policy, theirs.now, &mut plan);
-            hash.update(&plan) == theirs.hash
-        }
-        Record::Gap(_) => false,
-        Record::Note { .. } | Record::End(_) => true,
-    })
 }
 
 /// A spinning program that prints its processor time (`times` of the shell) when it is ended.
@@ -128,7 +111,7 @@ fn two_in_the_background_change_places_every_round() {
         Err(error) => return eprintln!("skipped: {error}"),
     };
     assert_eq!(outcome.trouble, [""; 0]);
-    assert!(replays(&records, policy(), 2), "a fresh policy decides the same");
+    assert!(replays(&records, &mut policy(), 2), "a fresh policy decides the same");
     for vcpu in 0..2 {
         let (cores, gaps) = (by_core(&records, vcpu), moves(&records, vcpu));
         let (told, raw) = (background(&records, vcpu), counted(&files[vcpu as usize]));
@@ -270,7 +253,7 @@ fn count_on_uneven_cores(means: Means, source: &str) {
         Err(error) => return eprintln!("skipped: {error}"),
     };
     assert_eq!(outcome.trouble, [""; 0]);
-    assert!(replays(&records, policy(), 2), "a fresh policy decides the same");
+    assert!(replays(&records, &mut policy(), 2), "a fresh policy decides the same");
     let is_told = |record: &Record| {
         matches!(record, Record::Note { key, vcpu: None, text, .. }
             if key == "progress" && text == source)

@@ -60,7 +60,8 @@ impl Brain<'_> {
                 reservation: known.vcpu.reservation,
                 core: known.seat.or_else(|| self.plan.home(*id)).unwrap_or_default(),
                 mode: None,
-                foreground: Duration::ZERO,
+                // What a carrier without a body has worked.
+                foreground: self.errands.meter(*id),
                 background: Duration::ZERO,
                 threads: 0,
             };

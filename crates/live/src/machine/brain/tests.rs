@@ -3,7 +3,7 @@ use crate::clock::Clock;
 use crate::host::HardwareCore;
 use crate::host::cgroup::{Hierarchies, Tree};
 use crate::journal::Ring;
-use crate::machine::{Means, Progress, Source};
+use crate::machine::{Means, Palette, Progress, Source};
 use maracas_core::contract::{Grant, Mark};
 use maracas_core::journal::Header;
 use maracas_core::params::Params;
@@ -68,8 +68,8 @@ fn what_runs_on_another_core_is_moved_by_the_agent_there_and_hears_of_its_releas
     let open = |id: u16| Core::open(CoreId(id), hardware[usize::from(id)], clock.clone(), means);
     let cores = [0, 1].map(|id| Mutex::new(open(id).expect("descriptors")));
     let source = Source::Own;
-    let mailbox =
-        Mailbox::new(tree, hardware.to_vec(), means, source, clock, 1).expect("an eventfd");
+    let (palette, hosts) = (Palette::default(), hardware.to_vec());
+    let mailbox = Mailbox::new(tree, hosts, means, source, palette, clock, 1).expect("an eventfd");
     let (c, t) = (Duration::from_millis(5), Duration::from_secs(60));
     let mut system = System::new(2, vec![Vcpu::new(0, c, t).periodic()]);
     system.capacity = Rate::ONE;

@@ -33,7 +33,7 @@ fn only_who_is_metered_and_no_crowd_is_raised() {
         Means::FULL,
         progress,
     );
-    let place = Place { core, hardware, share: Rate::ONE };
+    let place = Place { core, hardware, share: Rate::ONE, counts: VcpuEvents::default() };
     let refused = body.sit(place, |_| Err(io::ErrorKind::PermissionDenied.into()));
     let unmetered = body.may_be_raised(core);
     let seated = body.sit(place, |_| Ok(()));

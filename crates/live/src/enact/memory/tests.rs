@@ -1,0 +1,188 @@
+use super::*;
+use crate::clock::Clock;
+use crate::enact::Core;
+use crate::host::HardwareCore;
+use crate::host::cgroup::{Hierarchies, Tree};
+use crate::machine::{Means, Progress, Source};
+use maracas_core::CoreId;
+use maracas_core::contract::{Line, Mark};
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+#[test]
+fn a_mark_is_reached_in_proportion() {
+    let at = Instant::from_ticks;
+    assert_eq!(interpolated((at(100), 10), (at(200), 20), 15), at(150));
+    assert_eq!(interpolated((at(100), 10), (at(200), 20), 20), at(200));
+    assert_eq!(interpolated((at(100), 10), (at(100), 20), 15), at(100));
+    assert_eq!(interpolated((at(100), 10), (at(200), 10), 10), at(200));
+    let most = (at(u64::MAX), u64::MAX);
+    assert_eq!(interpolated((at(0), 0), most, 1), at(1));
+}
+
+/// What the script has counted, and at which count it shall tell.
+#[derive(Clone, Default)]
+struct Script(Arc<[AtomicU64; 2]>);
+
+impl Script {
+    fn set(&self, count: u64) {
+        self.0[0].store(count, Ordering::SeqCst);
+    }
+    fn armed(&self) -> u64 {
+        self.0[1].load(Ordering::SeqCst)
+    }
+}
+
+impl Meter for Script {
+    fn read(&mut self, _: Instant) -> io::Result<u64> {
+        Ok(self.0[0].load(Ordering::SeqCst))
+    }
+    fn arm(&mut self, mark: u64) -> io::Result<()> {
+        self.0[1].store(mark, Ordering::SeqCst);
+        Ok(())
+    }
+    fn fd(&self) -> Option<RawFd> {
+        None
+    }
+}
+
+/// A core with VCPU 0, of which a thread that no host has is believed to run there, and a meter of
+/// a script.
+fn with_core(act: impl FnOnce(&mut Core, &Script)) {
+    let _turn = crate::host::tests::turn();
+    let tree = Hierarchies::read().and_then(|hierarchies| Tree::create(&hierarchies));
+    let tree = match tree {
+        Ok(tree) => tree,
+        Err(error) => return eprintln!("skipped: {error}"),
+    };
+    let means = Means { fifo: false, freezer: true, events: true, instructions: false };
+    let mut core = match Core::open(CoreId(0), HardwareCore(0), Clock::start(), means) {
+        Ok(core) => core,
+        Err(error) => return eprintln!("skipped: {error}"),
+    };
+    let script = Script::default();
+    script.set(1000);
+    core.sense(Some(Box::new(script.clone())), VcpuEvents::default());
+    let group = Arc::new(tree.vcpu(VcpuId(0)).expect("a group"));
+    let progress = Progress::new(Source::None, None);
+    let (name, own) = (String::new(), Arc::clone(&group));
+    let mut body = Live::new(VcpuId(0), name, own, HardwareCore(0), None, means, progress);
+    body.born(i32::MAX);
+    core.seat(body);
+    act(&mut core, &script);
+    drop(core);
+    Arc::into_inner(group).expect("nobody else has it").remove().expect("removed");
+    tree.remove().expect("the tree is removed");
+}
+
+/// A line of VCPU 0 with a budget that does not end, up to these readings of the core's meter and
+/// of its own.
+fn line(allowance: u64, memory: u64) -> Line {
+    let grant = Grant { memory, ..Grant::new(VcpuId(0), Mark::NEVER) };
+    Line { foreground: vec![grant], allowance, ..Line::default() }
+}
+
+/// Applies the law.
+fn apply(core: &mut Core) {
+    core.judge();
+    core.stops();
+    core.starts();
+}
+
+/// What has been told: reads and how the stint ended, or `spent`.
+fn told(core: &mut Core) -> Vec<String> {
+    core.drain();
+    let word = |(_, event): (Instant, Event)| match event {
+        Event::Ran(stint) => Some(format!("{} {:?}", stint.usage.reads, stint.end)),
+        Event::AllowanceSpent { .. } => Some("spent".to_string()),
+        Event::Woke { .. }
+        | Event::Released(_)
+        | Event::Completed(_)
+        | Event::Sampled(_)
+        | Event::Arrived(_)
+        | Event::Left(_)
+        | Event::Changed(_)
+        | Event::ErrandDone(_)
+        | Event::Failed { .. } => None,
+    };
+    core.outbox.drain(..).filter_map(word).collect()
+}
+
+fn post(core: &Core) -> Post {
+    core.bodies[0].post
+}
+
+fn follow(core: &mut Core, line: &Line) {
+    core.follow(line, Instant::ZERO);
+    apply(core);
+}
+
+#[test]
+fn a_core_closes_at_its_allowance_once_and_opens_with_a_higher_one() {
+    with_core(|core, script| {
+        follow(core, &line(100, u64::MAX));
+        assert!(matches!(post(core), Post::Foreground(_)));
+        assert_eq!(script.armed(), 1100, "what it had counted before is nobody's");
+        script.set(1099);
+        apply(core);
+        assert!(matches!(post(core), Post::Foreground(_)), "one is left");
+        assert_eq!(told(core), [""; 0]);
+        script.set(1130);
+        apply(core);
+        assert_eq!((post(core), core.is_closed()), (Post::Frozen, true));
+        assert_eq!(script.armed(), u64::MAX);
+        assert_eq!(told(core), ["130 Preempted", "spent"]);
+        let notes: Vec<_> = core.take_notes().collect();
+        let [Record::Note { key, text, .. }] = &notes[..] else { panic!("{notes:?}") };
+        assert_eq!(key, "closed");
+        assert!(text.starts_with("0 30 "), "30 beyond the mark: {text}");
+        // While nobody of ours may run, others are counted.
+        script.set(5000);
+        apply(core);
+        assert_eq!(told(core), [""; 0], "told once");
+        follow(core, &line(130, u64::MAX));
+        assert_eq!(post(core), Post::Frozen, "it is there already");
+        assert_eq!(told(core), ["spent"], "another allowance");
+        follow(core, &line(131, u64::MAX));
+        assert!(matches!(post(core), Post::Foreground(_)));
+        assert_eq!(script.armed(), 5001);
+        // The same allowance again, after it was open.
+        script.set(5001);
+        apply(core);
+        assert_eq!(told(core), ["1 Preempted", "spent"]);
+        follow(core, &line(u64::MAX, u64::MAX));
+        assert!(matches!(post(core), Post::Foreground(_)));
+    });
+}
+
+#[test]
+fn a_vcpu_stops_at_its_own_memory_mark() {
+    with_core(|core, script| {
+        follow(core, &line(u64::MAX, 50));
+        assert!(matches!(post(core), Post::Foreground(_)));
+        assert_eq!(script.armed(), 1050);
+        let soon = core.clock().now().saturating_add(LOOK);
+        assert!(core.look_at <= soon, "nothing tells of it: it is looked for");
+        assert_eq!(told(core), [""; 0]);
+        core.suppose_running(VcpuId(0));
+        script.set(1050);
+        apply(core);
+        assert_eq!((post(core), core.is_closed()), (Post::Frozen, false));
+        assert_eq!(told(core), ["50 MemorySpent"]);
+        follow(core, &line(u64::MAX, 51));
+        assert!(matches!(post(core), Post::Foreground(_)));
+    });
+}
+
+#[test]
+fn what_was_read_here_is_told_before_a_body_goes() {
+    with_core(|core, script| {
+        follow(core, &line(1000, u64::MAX));
+        script.set(1007);
+        let body = core.unseat(VcpuId(0), End::Moved);
+        assert_eq!(body.map(|body| body.untold_reads()), Some(0));
+        assert_eq!(told(core), ["7 Moved"]);
+    });
+}

@@ -1,0 +1,109 @@
+//! What the machine steers shared memory by, beside the freezer: resource control for bandwidth and
+//! ways, page colours for programs that can be asked.
+
+use super::handle::Mailbox;
+use super::{CacheParts, Error, Setup, Throttle};
+use crate::colors::ColorPage;
+use crate::enact::throttle::Valve;
+use crate::host::hardware::ThisHardware;
+use crate::host::launch::User;
+use crate::host::resctrl::{Mba, Resctrl, Ways};
+use maracas_core::VcpuId;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+/// What was set up of resource control for a run; given back when it is dropped.
+#[derive(Default)]
+pub(super) struct Steered {
+    /// Lowers the bandwidth of throttled cores.
+    pub(super) valve: Option<Arc<dyn Valve>>,
+    /// Each core's class has its ways. A VCPU that goes to another core has that core's at once.
+    _ways: Option<Ways>,
+}
+
+impl Steered {
+    /// What the setup asks for.
+    ///
+    /// # Errors
+    /// Where this host has not got it.
+    pub(super) fn open(setup: &Setup) -> Result<Self, Error> {
+        let (throttle, cache) = (setup.steering.throttle, setup.steering.cache);
+        if throttle == Throttle::Freezer && cache != CacheParts::Ways {
+            return Ok(Self::default());
+        }
+        let host = |what| move |error| Error::Host(what, io::Error::other(error));
+        let open = Resctrl::open(Arc::new(ThisHardware));
+        let resctrl = open.map_err(host("open resource control (resctrl)"))?;
+        let ways = match cache {
+            CacheParts::Ways => {
+                let colors = setup.system.cores.iter().map(|core| core.colors);
+                let parts: Vec<_> = setup.cores.iter().copied().zip(colors).collect();
+                let split = Ways::split(&resctrl, &parts);
+                Some(split.map_err(host("split the last-level cache by ways"))?)
+            }
+            CacheParts::Whole | CacheParts::Colors(_) => None,
+        };
+        let valve: Option<Arc<dyn Valve>> = match throttle {
+            Throttle::Mba => {
+                let cores: Vec<_> = setup.system.core_ids().zip(setup.cores.clone()).collect();
+                let made = Mba::new(&resctrl, &cores);
+                Some(Arc::new(made.map_err(host("lower the bandwidth of cores"))?))
+            }
+            Throttle::Freezer => None,
+        };
+        Ok(Self { valve, _ways: ways })
+    }
+}
+
+/// The orders of page colours to the programs of one VCPU, shared by who starts them and the
+/// agents, which only ever try the lock.
+pub(crate) type Colors = Arc<Mutex<ColorPage>>;
+
+/// The colours of the cores of a run, where pages have any.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Palette {
+    /// How many there are; 0 = pages have none.
+    count: u32,
+    /// By `CoreId`.
+    of: Vec<u64>,
+}
+
+impl Palette {
+    /// As the setup says.
+    pub(super) fn of(setup: &Setup) -> Self {
+        let count = match setup.steering.cache {
+            CacheParts::Colors(count) => count,
+            CacheParts::Whole | CacheParts::Ways => 0,
+        };
+        Self { count, of: setup.system.cores.iter().map(|core| core.colors).collect() }
+    }
+    /// How many colours there are; 0 = pages have none.
+    pub(super) const fn count(&self) -> u32 {
+        self.count
+    }
+}
+
+impl Mailbox {
+    /// The page by which programs of `user` on a VCPU are told the colours of the core where it
+    /// begins, if pages have any.
+    pub(super) fn color_page(&self, id: VcpuId, user: Option<User>) -> io::Result<Option<Colors>> {
+        if self.palette.count == 0 {
+            return Ok(None);
+        }
+        let core = self.held(id, |core| core).map_err(io::Error::other)?;
+        let mut page = ColorPage::create(id, user)?;
+        let mask = self.palette.of.get(usize::from(core.0)).copied().unwrap_or(0);
+        page.order(mask, self.palette.count)?;
+        Ok(Some(Arc::new(Mutex::new(page))))
+    }
+}
+
+/// The variables by which programs of `user` are told of the page.
+pub(super) fn admit(
+    page: &Colors,
+    user: Option<User>,
+) -> io::Result<(std::ffi::OsString, std::ffi::OsString)> {
+    let page = page.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    page.open_to(user)?;
+    Ok(page.variable())
+}

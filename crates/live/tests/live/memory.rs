@@ -1,0 +1,385 @@
+//! Shared memory sensed and steered under the policies of the register. What memory does is played
+//! by sensors and meters of a script; programs, cores, freezing and moves are real.
+
+use crate::support::{
+    Chosen, SPIN, background, machine, per_period, replays, run_sensing, setup, shell, summary,
+    system, turn,
+};
+use maracas_core::contract::{End, Errand, Mode, Stint};
+use maracas_core::journal::Record;
+use maracas_core::{CoreId, Duration, Event, Instant, VcpuId};
+use maracas_live::Means;
+use maracas_live::host::HardwareCore;
+use maracas_live::host::hardware::{EventCode, ThisHardware};
+use maracas_live::machine::{CacheParts, Throttle};
+use maracas_live::sense::{Meter, Reading, Rung, Senses, Sensor, VcpuEvents, meter};
+use std::io;
+use std::os::fd::RawFd;
+
+/// Runs under senses, or says why not.
+macro_rules! sense_or_skip {
+    ($setup:expr, $policy:expr, $senses:expr) => {
+        match run_sensing($setup, Means::FULL, $policy, $senses) {
+            Ok(run) => run,
+            Err(error) => return eprintln!("skipped: {error}"),
+        }
+    };
+}
+
+/// Memory that is contended from the first instant to the second: 1000 requests a millisecond of
+/// two cores that wait 250 cycles of a clock of 2 GHz, before and after 100 that wait 90.
+struct Episode(u64, u64);
+
+impl Sensor for Episode {
+    fn rung(&self) -> Rung {
+        Rung::Replay
+    }
+    fn describe(&self) -> String {
+        "a script".to_string()
+    }
+    fn cycles_per_us(&self) -> u64 {
+        2000
+    }
+    fn read(&mut self, now: Instant, into: &mut Reading) -> io::Result<()> {
+        let us = now.ticks() / 1000;
+        let contended = us.clamp(self.0 * 1000, self.1 * 1000) - self.0 * 1000;
+        let calm = us - contended;
+        into.requests = contended + calm / 10;
+        into.occupancy = contended * 250 + calm * 9;
+        into.by_core = vec![into.requests / 2; 2];
+        Ok(())
+    }
+    fn remark(&self) -> Option<String> {
+        None
+    }
+}
+
+fn stints(records: &[Record]) -> impl Iterator<Item = &Stint> {
+    records.iter().filter_map(|record| match record {
+        Record::Event { event: Event::Ran(stint), .. } => Some(stint),
+        Record::Event { .. }
+        | Record::Planned(_)
+        | Record::Gap(_)
+        | Record::Note { .. }
+        | Record::End(_) => None,
+    })
+}
+
+/// The numbers in the notes of a key, by their places.
+fn noted(records: &[Record], wanted: &str, place: usize) -> Vec<u64> {
+    let number = |record: &Record| match record {
+        Record::Note { key, text, .. } if key == wanted => {
+            text.split_whitespace().nth(place)?.parse().ok()
+        }
+        Record::Event { .. }
+        | Record::Planned(_)
+        | Record::Gap(_)
+        | Record::Note { .. }
+        | Record::End(_) => None,
+    };
+    let mut numbers: Vec<_> = records.iter().filter_map(number).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+/// The median of numbers in order.
+fn median(numbers: &[u64]) -> u64 {
+    numbers.get(numbers.len() / 2).copied().unwrap_or(0)
+}
+
+/// Background service of both VCPUs between two instants, in milliseconds.
+fn surplus_ms(records: &[Record], from_ms: u64, to_ms: u64) -> u64 {
+    let within = |stint: &&Stint| {
+        let end = stint.to.ticks() / 1_000_000;
+        stint.mode == Mode::Background && (from_ms..to_ms).contains(&end)
+    };
+    stints(records).filter(within).map(|stint| stint.usage.service.ticks()).sum::<u64>() / 1_000_000
+}
+
+#[test]
+fn a_contended_episode_throttles_surplus_time_and_nobodys_budget() {
+    let params = [("throttle", "latency"), ("mem_period", "200ms"), ("background_slice", "2ms")];
+    let chosen = Chosen::new("maracas", &params);
+    let system = system(2, &[(2_000, 10_000, 0), (3_000, 10_000, 1)]);
+    let system = chosen.with_carriers(system);
+    let mut setup = setup(&system, vec![shell(0, SPIN), shell(1, SPIN)], 6);
+    // The script's clock is twice as fast: 250 cycles are 125 of these, which are not yet too many.
+    setup.steering.cycles_per_us = 2000;
+    let sensor = Some(Box::new(Episode(1500, 4500)) as Box<dyn Sensor>);
+    let senses = Senses { sensor, ..Senses::default() };
+    let (records, outcome) = sense_or_skip!(setup, chosen.build(&system), senses);
+    assert_eq!(outcome.trouble, [""; 0]);
+    assert!(replays(&records, &mut *chosen.build(&system), 2), "a fresh policy decides the same");
+    for (vcpu, budget_us) in [(0, 2_000.0), (1, 3_000.0)] {
+        let (mean, p50, p99) = summary(&per_period(&records, &system, vcpu), budget_us);
+        let share = background(&records, vcpu);
+        eprintln!("vcpu{vcpu}: mean {mean:.1} us, off p50 {p50:.1} p99 {p99:.1}, bg {share:.3} s");
+        assert!((mean / budget_us - 1.0).abs() < 0.005, "mean {mean} us of {budget_us} us");
+    }
+    // Both cores are throttled 0.4 s after the episode began, and none 0.4 s after its end.
+    let spans = [(500, 1500), (2200, 4400), (5200, 5900)];
+    let spans = spans.map(|(from, to)| surplus_ms(&records, from, to) as f64 / (to - from) as f64);
+    let (frozen, last) = (noted(&records, "throttled", 1), noted(&records, "throttled", 2));
+    let carried = stints(&records).filter(|stint| stint.vcpu == VcpuId(2));
+    let mut samples: Vec<_> = carried.map(|stint| stint.usage.service.ticks()).collect();
+    samples.sort_unstable();
+    eprintln!(
+        "surplus per core time before, in and after the episode: {spans:.2?}; stopped {} times: \
+         frozen after p50 {} us, last instruction after p50 {} us, at most {} us; {} samples of \
+         p50 {} ns",
+        frozen.len(),
+        median(&frozen) / 1000,
+        median(&last) / 1000,
+        last.last().copied().unwrap_or(0) / 1000,
+        samples.len(),
+        median(&samples),
+    );
+    assert!(samples.len() > 20, "{} samples in 6 s", samples.len());
+    // Others use these cores too.
+    assert!(spans[0] > 0.2 && spans[2] > 0.2, "{spans:?}");
+    assert!(spans[1] < 0.05, "{spans:?}");
+    assert!(!frozen.is_empty(), "nothing was stopped");
+    assert!(median(&frozen) < 100_000, "frozen {} ns after the decision", median(&frozen));
+}
+
+#[test]
+fn a_policy_whose_samples_nobody_can_take_hears_so_and_goes_on() {
+    let chosen = Chosen::new("maracas", &[("throttle", "latency"), ("mem_period", "100ms")]);
+    let system = chosen.with_carriers(system(1, &[(2_000, 10_000, 0)]));
+    let setup = setup(&system, vec![shell(0, SPIN)], 1);
+    let (records, outcome) = sense_or_skip!(setup, chosen.build(&system), Senses::default());
+    assert_eq!(outcome.trouble, [""; 0]);
+    assert!(replays(&records, &mut *chosen.build(&system), 1), "a fresh policy decides the same");
+    let failed = outcome.figures.iter().find(|figure| figure.name == "failed samples");
+    let failed = failed.map_or(0, |figure| figure.value);
+    assert!((5..=10).contains(&failed), "{failed} samples failed: {:?}", outcome.figures);
+}
+
+/// A meter that moves on evenly, so many reads a microsecond, whoever runs.
+struct Even {
+    per_us: u64,
+    /// Whether it says beforehand when it will be where.
+    foresees: bool,
+}
+
+impl Meter for Even {
+    fn read(&mut self, now: Instant) -> io::Result<u64> {
+        Ok(now.ticks() / 1000 * self.per_us)
+    }
+    fn arm(&mut self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+    fn fd(&self) -> Option<RawFd> {
+        None
+    }
+    fn due(&self, mark: u64) -> Option<Instant> {
+        self.foresees.then(|| Instant::from_ticks(mark.div_ceil(self.per_us) * 1000))
+    }
+}
+
+/// What MemGuard makes of a core that reads twice as much as it may, at 2 reads a microsecond and a
+/// period of 10 ms; its meter is asked every 250 us, or foreseen.
+fn guard(foresees: bool) {
+    let params = [
+        // 10,000 requests of 64 bytes in 10 ms.
+        ("bandwidth", "64000000B/s"),
+        ("reservation", "hard"),
+        ("period", "10ms"),
+    ];
+    let chosen = Chosen::new("memguard+maracas", &params);
+    let system = system(1, &[(6_000, 20_000, 0)]);
+    let setup = setup(&system, vec![shell(0, SPIN)], 4);
+    let meters: Vec<Box<dyn Meter>> = vec![Box::new(Even { per_us: 2, foresees })];
+    let senses = Senses { meters, ..Senses::default() };
+    let (records, outcome) = sense_or_skip!(setup, chosen.build(&system), senses);
+    assert_eq!(outcome.trouble, [""; 0]);
+    assert!(replays(&records, &mut *chosen.build(&system), 1), "a fresh policy decides the same");
+    let reads: u64 = stints(&records).map(|stint| stint.usage.reads).sum();
+    let service: u64 = stints(&records).map(|stint| stint.usage.service.ticks()).sum();
+    let spent = records.iter().filter(|record| {
+        matches!(record, Record::Event { event: Event::AllowanceSpent { core: CoreId(0) }, .. })
+    });
+    let (spent, beyond) = (spent.count(), noted(&records, "closed", 1));
+    let late = noted(&records, "closed", 2);
+    eprintln!(
+        "foreseen: {foresees}; {reads} reads in {:.2} s of service; closed {spent} times, beyond \
+         its mark p50 {}, after p50 {} us, at most {} us",
+        service as f64 / 1e9,
+        median(&beyond),
+        median(&late) / 1000,
+        late.last().copied().unwrap_or(0) / 1000,
+    );
+    // 399 periods of 10,000 requests, where an overrun is paid back by the next one.
+    assert!((3_500_000..4_100_000).contains(&reads), "{reads} reads in 4 s");
+    assert!(
+        (1_300_000_000..2_300_000_000).contains(&service),
+        "about half of the time: {service} ns"
+    );
+    assert!(spent > 300, "spent {spent} times in 400 periods");
+    assert!(!late.is_empty() && median(&late) < 1_000_000, "closed {} ns late", median(&late));
+}
+
+#[test]
+fn an_allowance_closes_a_core() {
+    guard(true);
+    guard(false);
+}
+
+#[test]
+fn a_move_is_paid_for_by_its_carrier_and_delays_nobody_by_two_periods() {
+    let params = [("balance", "vlb"), ("migration_budget", "1ms")];
+    let chosen = Chosen::new("maracas", &params);
+    // Two on each core; those of one core end, and somebody of the other takes their place.
+    let mut system = system(2, &[(30, 100, 0), (29, 100, 0), (28, 100, 0), (27, 100, 0)]);
+    for vcpu in &mut system.vcpus {
+        vcpu.pinned = None;
+        vcpu.reservation.budget = vcpu.reservation.budget * 100;
+        vcpu.reservation.period = vcpu.reservation.period * 100;
+        vcpu.reservation.deadline = vcpu.reservation.period;
+    }
+    let system = chosen.with_carriers(system);
+    let mut programs: Vec<_> = (0..4).map(|vcpu| shell(vcpu, SPIN)).collect();
+    for vcpu in [1, 2] {
+        programs[vcpu].stop = Instant::ZERO + Duration::from_millis(1000);
+    }
+    let setup = setup(&system, programs, 3);
+    let (records, outcome) = sense_or_skip!(setup, chosen.build(&system), Senses::default());
+    assert_eq!(outcome.trouble, [""; 0]);
+    assert!(replays(&records, &mut *chosen.build(&system), 2), "a fresh policy decides the same");
+    let done = |record: &Record| match record {
+        Record::Event { at, event: Event::ErrandDone(Errand::Move { vcpu, to, .. }) } => {
+            Some((*at, *vcpu, *to))
+        }
+        Record::Event { .. }
+        | Record::Planned(_)
+        | Record::Gap(_)
+        | Record::Note { .. }
+        | Record::End(_) => None,
+    };
+    let moves: Vec<_> = records.iter().filter_map(done).collect();
+    let paid: Vec<_> = stints(&records).filter(|stint| stint.vcpu.0 >= 4).collect();
+    eprintln!("moves {moves:?}, paid {paid:?}, figures {:?}", outcome.figures);
+    assert_eq!(paid.len(), moves.len());
+    assert!(paid.iter().all(|stint| stint.end == End::Blocked && stint.to > stint.from));
+    assert!(!moves.is_empty(), "nobody moved");
+    for (at, vcpu, to) in &moves {
+        let next = stints(&records).find(|stint| stint.vcpu == *vcpu && stint.from >= *at);
+        assert!(next.is_none_or(|stint| stint.core == *to), "{vcpu} ran on {next:?}");
+    }
+    for vcpu in [0, 3] {
+        let budget_us = system.vcpus[vcpu as usize].reservation.budget.ticks() as f64 / 1e3;
+        let periods = per_period(&records, &system, vcpu);
+        let (mean, p50, p99) = summary(&periods, budget_us);
+        eprintln!("vcpu{vcpu}: mean {mean:.1} us of {budget_us}, off p50 {p50:.1} p99 {p99:.1}");
+        assert!((mean / budget_us - 1.0).abs() < 0.01, "mean {mean} us of {budget_us} us");
+    }
+}
+
+/// Under this variable this test program chases pointers through memory for ever.
+const CHASE: &str = "MARACAS_TEST_CHASE";
+
+/// Reads a line of 64 MiB after the other, each known only when the one before has come.
+fn chase() -> ! {
+    const LINES: usize = (64 << 20) / 64;
+    const WORDS: usize = 8;
+    let mut words = vec![0_usize; LINES * WORDS];
+    // A step that shares no factor with the number of lines reaches them all.
+    (0..LINES).for_each(|line| words[line * WORDS] = (line + 633_825) % LINES);
+    let mut line = 0;
+    loop {
+        line = std::hint::black_box(words[line * WORDS]);
+    }
+}
+
+/// What the hardware counts as misses and references of the last-level cache, by the kernel's own
+/// names (`perf_event_open(2)`): type 0, 3 and 2.
+fn event(config: u64) -> EventCode {
+    EventCode { unit: 0, config, config1: 0, config2: 0 }
+}
+
+/// 3 lines a microsecond, of the 5 to 10 that a chase reads: of the core, or of the VCPU alone and
+/// without a meter of the core.
+fn guard_a_chase(of_core: bool) {
+    const RATE: u64 = 192_000_000;
+    let name = "memory::a_real_reader_is_held_to_its_bandwidth";
+    let mut params = vec![("reservation", "hard"), ("period", "1ms")];
+    params.extend(of_core.then_some(("bandwidth", "192000000B/s")));
+    let chosen = Chosen::new("memguard+maracas", &params);
+    let mut system = system(1, &[(6_000, 20_000, 0)]);
+    system.vcpus[0].bandwidth = if of_core { 0 } else { RATE };
+    let mut program = shell(0, "");
+    let own = std::env::current_exe().expect("this program has a path");
+    program.command.argv = vec![own.into(), "--exact".into(), name.into()];
+    program.command.env.insert(CHASE.into(), "1".into());
+    let setup = setup(&system, vec![program], 3);
+    let reads = event(3);
+    let meter = match meter::open(&ThisHardware, &reads, HardwareCore(0)) {
+        Ok(meter) => meter,
+        Err(error) => return eprintln!("skipped: cache misses are not counted: {error}"),
+    };
+    let alarmed = meter.fd().is_some();
+    let vcpus = VcpuEvents { reads: Some(reads), references: Some(event(2)) };
+    let meters = if of_core { vec![meter] } else { Vec::new() };
+    let senses = Senses { meters, vcpus, ..Senses::default() };
+    let (records, outcome) = sense_or_skip!(setup, chosen.build(&system), senses);
+    assert_eq!(outcome.trouble, [""; 0]);
+    assert!(replays(&records, &mut *chosen.build(&system), 1), "a fresh policy decides the same");
+    let sum = |of: fn(&Stint) -> u64| stints(&records).map(of).sum::<u64>();
+    let (reads, references) = (sum(|it| it.usage.reads), sum(|it| it.usage.references));
+    let service = sum(|it| it.usage.service.ticks()) as f64 / 1e9;
+    let ends = |end: End| stints(&records).filter(|stint| stint.end == end).count();
+    let (beyond, late) = (noted(&records, "closed", 1), noted(&records, "closed", 2));
+    eprintln!(
+        "of the core: {of_core}, alarm: {alarmed}; {reads} reads, {references} references in \
+         {service:.2} s of service; {} stints to a memory mark; closed {} times, beyond p50 {}, \
+         p99 {}, after p50 {} us, p99 {} us, at most {} us",
+        ends(End::MemorySpent),
+        beyond.len(),
+        median(&beyond),
+        beyond.get(beyond.len() * 99 / 100).copied().unwrap_or(0),
+        median(&late) / 1000,
+        late.get(late.len() * 99 / 100).copied().unwrap_or(0) / 1000,
+        late.last().copied().unwrap_or(0) / 1000,
+    );
+    if reads < 100_000 {
+        return eprintln!("skipped: this host counts no misses of a chase");
+    }
+    // 3000 periods of 3000 lines at most, with what overruns cost.
+    assert!(reads < 9_500_000, "{reads} reads in 3 s");
+    assert!(references >= reads / 2, "{references} references, {reads} reads");
+    let stopped = if of_core { beyond.len() } else { ends(End::MemorySpent) };
+    assert!(stopped > 500, "stopped {stopped} times");
+    assert!(median(&late) < 1_000_000, "closed {} ns late", median(&late));
+}
+
+#[test]
+fn a_real_reader_is_held_to_its_bandwidth() {
+    if std::env::var_os(CHASE).is_some() {
+        chase();
+    }
+    guard_a_chase(true);
+    guard_a_chase(false);
+}
+
+#[test]
+fn what_needs_resource_control_is_refused_in_one_line_where_there_is_none() {
+    let _turn = turn();
+    let chosen = Chosen::new("maracas", &[]);
+    let system = system(1, &[(2_000, 10_000, 0)]);
+    for ways in [false, true] {
+        let mut setup = setup(&system, Vec::new(), 1);
+        if ways {
+            setup.steering.cache = CacheParts::Ways;
+        } else {
+            setup.steering.throttle = Throttle::Mba;
+        }
+        match machine(setup, Means::FULL, chosen.build(&system)) {
+            Ok(machine) => machine.abandon().expect("everything is given back"),
+            Err(error) => {
+                let text = error.to_string();
+                eprintln!("{text}");
+                assert!(!text.contains('\n') && text.contains("resctrl"), "{text}");
+            }
+        }
+    }
+}

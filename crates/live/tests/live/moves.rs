@@ -1,0 +1,148 @@
+//! Moves of VCPUs in whatever state they are, as errands of carriers.
+
+use crate::support::{SPIN, replays, run, setup, shell, system};
+use maracas_core::contract::{Errand, Grant, Mark, Mode};
+use maracas_core::journal::Record;
+use maracas_core::{CoreId, Duration, Event, Instant, Plan, Policy, Role, Vcpu, VcpuId};
+
+/// How often somebody is moved.
+const ROUND: Duration = Duration::from_millis(7);
+/// The VCPUs that are moved; after them come the carriers, one on each core.
+const MOVED: u32 = 5;
+
+/// Has one VCPU after the other moved to the other core. The first is always first in the
+/// foreground where it is, the others share the background.
+struct Shuttle {
+    homes: Vec<CoreId>,
+    gone: Vec<bool>,
+    errand: Option<(VcpuId, Errand)>,
+    moves: u64,
+}
+
+impl Shuttle {
+    fn new() -> Self {
+        let moved = MOVED as usize;
+        Self { homes: vec![CoreId(0); moved], gone: vec![false; moved], errand: None, moves: 0 }
+    }
+}
+
+impl Policy for Shuttle {
+    fn on_event(&mut self, _: Instant, event: &Event) {
+        match event {
+            Event::ErrandDone(Errand::Move { vcpu, to, .. }) => {
+                self.homes[vcpu.0 as usize] = *to;
+                self.errand = None;
+            }
+            Event::Failed { .. } => self.errand = None,
+            Event::Left(vcpu) => self.gone[vcpu.0 as usize] = true,
+            Event::Ran(_)
+            | Event::Released(_)
+            | Event::Completed(_)
+            | Event::Woke { .. }
+            | Event::AllowanceSpent { .. }
+            | Event::Sampled(_)
+            | Event::Arrived(_)
+            | Event::Changed(_)
+            | Event::ErrandDone(Errand::Sample) => {}
+        }
+    }
+
+    fn plan(&mut self, now: Instant, plan: &mut Plan) {
+        let round = now.ticks() / ROUND.ticks();
+        if self.errand.is_none() && round > self.moves {
+            self.moves = round;
+            let vcpu = (round % u64::from(MOVED)) as usize;
+            let (from, id) = (self.homes[vcpu], VcpuId(vcpu as u32));
+            let to = CoreId(1 - from.0);
+            let carrier = VcpuId(MOVED + u32::from(from.0));
+            let errand = Errand::Move { vcpu: id, to, colors: 0 };
+            self.errand = (!self.gone[vcpu]).then_some((carrier, errand));
+        }
+        plan.errand = self.errand;
+        for core in (0..2).map(CoreId) {
+            let line = plan.line_mut(core);
+            line.foreground.clear();
+            line.background.clear();
+            line.foreground.push(Grant::new(VcpuId(MOVED + u32::from(core.0)), Mark::NEVER));
+            for vcpu in (0..MOVED).filter(|vcpu| self.homes[*vcpu as usize] == core) {
+                let grant = Grant::new(VcpuId(vcpu), Mark::NEVER);
+                let list = if vcpu == 0 { &mut line.foreground } else { &mut line.background };
+                list.push(grant);
+            }
+        }
+        plan.wake = Instant::ZERO + ROUND * (round + 1);
+        plan.wake_metered = true;
+    }
+}
+
+#[test]
+fn whoever_is_moved_runs_on_the_other_core_from_then_on() {
+    let mut system = system(2, &[]);
+    let budget = Duration::from_millis(1);
+    system.vcpus = (0..MOVED).map(Vcpu::best_effort).collect();
+    for core in 0..2 {
+        let carrier = Vcpu::new(MOVED + u32::from(core), budget, budget * 10);
+        let pinned = Some(CoreId(core));
+        system.vcpus.push(Vcpu { role: Role::Migration, pinned, ..carrier });
+    }
+    let four = format!("for i in 1 2 3; do ({SPIN}) & done; {SPIN}");
+    let children = "while :; do /bin/true; done";
+    let programs = vec![
+        // In the foreground, now and then, with a child each time.
+        shell(0, "while :; do sleep 0.002; done"),
+        // Four processes, one whose children come and go, one that sleeps, one that ends.
+        shell(1, &four),
+        shell(2, children),
+        shell(3, "while :; do sleep 0.005; done"),
+        shell(4, "sleep 1.2"),
+    ];
+    let (records, outcome) = match run(setup(&system, programs, 4), Box::new(Shuttle::new())) {
+        Ok(run) => run,
+        Err(error) => return eprintln!("skipped: {error}"),
+    };
+    assert_eq!(outcome.trouble, [""; 0]);
+    assert!(replays(&records, &mut Shuttle::new(), 2), "a fresh policy decides the same");
+    let (mut done, mut failed, mut astray, mut paid_ns) = ([0; MOVED as usize], 0, 0, Vec::new());
+    let mut homes = [CoreId(0); MOVED as usize];
+    for record in &records {
+        let Record::Event { event, at } = record else { continue };
+        match event {
+            Event::ErrandDone(Errand::Move { vcpu, to, .. }) => {
+                done[vcpu.0 as usize] += 1;
+                homes[vcpu.0 as usize] = *to;
+            }
+            Event::Failed { .. } => failed += 1,
+            Event::Ran(stint) if stint.vcpu.0 >= MOVED => {
+                assert_eq!((stint.mode, *at), (Mode::Foreground, stint.to));
+                paid_ns.push(stint.usage.service.ticks());
+            }
+            // What is told between the move and its answer ended on the core that was left.
+            Event::Ran(stint) if stint.core != homes[stint.vcpu.0 as usize] => {
+                astray += u64::from(stint.usage.service.ticks() > 1_000_000);
+            }
+            Event::Ran(_)
+            | Event::Released(_)
+            | Event::Completed(_)
+            | Event::Woke { .. }
+            | Event::AllowanceSpent { .. }
+            | Event::Sampled(_)
+            | Event::Arrived(_)
+            | Event::Left(_)
+            | Event::Changed(_)
+            | Event::ErrandDone(Errand::Sample) => {}
+        }
+    }
+    paid_ns.sort_unstable();
+    let us = |rank: usize| paid_ns.get(paid_ns.len() * rank / 100).map_or(0, |ns| ns / 1000);
+    eprintln!(
+        "moved {done:?} times, paid p50 {} us, p90 {} us, p99 {} us; failed {failed}, astray \
+         {astray}",
+        us(50),
+        us(90),
+        us(99)
+    );
+    assert!(done.iter().take(4).all(|moves| *moves > 60), "{done:?}");
+    assert_eq!(paid_ns.len(), done.iter().sum::<usize>() + failed, "each move is paid for");
+    assert!(failed <= 1, "{failed} moves failed, though only one VCPU left");
+    assert_eq!(astray, 0, "stints on a core that was left");
+}
