@@ -36,6 +36,8 @@ mod controller;
 mod cores;
 mod dispatch;
 mod fairness;
+mod gauges;
+mod sensing;
 mod summary;
 mod task;
 #[cfg(test)]
@@ -48,6 +50,8 @@ pub(crate) use self::cores::has_memory_marks;
 use self::dispatch::Dispatches;
 use self::fairness::Fairness;
 pub(crate) use self::fairness::Window;
+use self::gauges::Present;
+use self::sensing::Sensing;
 use self::task::Task;
 use crate::Report;
 use crate::report::{FigureReport, MemoryReport};
@@ -71,6 +75,8 @@ const MEMORY: &str = "memory";
 /// The key of the journal note of a dispatch: the core, the latency in nanoseconds and, where it
 /// was measured only until everything had been set, `enacted`. The live machine writes them.
 const DISPATCH: &str = "dispatch";
+/// The key of the note with what the live machine itself took of the cores, in nanoseconds.
+const AGENTS: &str = "agents";
 
 /// The journal record that keeps what the memory controller counted of the whole run.
 #[must_use]
@@ -93,6 +99,10 @@ pub struct Metrics {
     controller: Totals,
     figures: Vec<FigureReport>,
     dispatches: Dispatches,
+    /// For gauges, from journal records alone.
+    present: Present,
+    sensing: Sensing,
+    agents_ns: Option<u64>,
     /// Only where cores are of uneven speed.
     fairness: Option<Box<Fairness>>,
 }
@@ -111,6 +121,9 @@ impl Metrics {
             controller: Totals::default(),
             figures: Vec::new(),
             dispatches: Dispatches::default(),
+            present: Present::default(),
+            sensing: Sensing::default(),
+            agents_ns: None,
             fairness: Fairness::of(&header.system),
         };
         for (place, vcpu) in header.system.vcpus.iter().enumerate() {
@@ -141,6 +154,7 @@ impl Metrics {
 
     /// Takes in one journal record. Returns the instant of the end, where this was the last.
     pub fn record(&mut self, record: &Record) -> Option<Instant> {
+        self.present.record(record);
         match record {
             Record::Event { at, event } => self.event(*at, event),
             Record::Planned(decision) => {
@@ -165,7 +179,10 @@ impl Metrics {
                 }
             }
             Record::Note { key, text, .. } if key == DISPATCH => self.dispatches.read(text),
-            Record::Note { .. } => {}
+            Record::Note { key, text, .. } if key == AGENTS => self.agents_ns = text.parse().ok(),
+            Record::Note { key, text, .. } => {
+                self.sensing.read(key, text);
+            }
             Record::End(at) => return Some(*at),
         }
         None

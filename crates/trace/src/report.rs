@@ -62,6 +62,13 @@ pub struct Report {
     /// How long dispatches took; `null` where none was measured, as in simulation.
     #[serde(default)]
     pub dispatch: Option<DispatchReport>,
+    /// How memory was sensed and steered; `null` where it was not, as in simulation.
+    #[serde(default)]
+    pub sensing: Option<SensingReport>,
+    /// What the live machine itself took of the cores: its agents, and who freezes for them; `null`
+    /// in simulation, where its work is charged to who causes it.
+    #[serde(default)]
+    pub agents_ns: Option<u64>,
     /// How evenly VCPUs progressed; `null` where all cores are equally fast.
     #[serde(default)]
     pub fairness: Option<FairnessReport>,
@@ -98,6 +105,33 @@ pub struct CoreDispatchReport {
     pub latency_p99_ns: u64,
     /// The longest.
     pub latency_max_ns: u64,
+}
+
+/// How a live machine sensed and steered memory.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct SensingReport {
+    /// What answered the policy's samples; `null` where nothing did.
+    pub sensor: Option<String>,
+    /// What could not be sensed, and what else is to be known of it, one sentence each.
+    pub notes: Vec<String>,
+    /// How fast cores were steered, by what they lost; only what happened.
+    pub reactions: Vec<ReactionReport>,
+}
+
+/// How long it took until a core stood still.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ReactionReport {
+    /// `"throttled"`: from the decision that closed its background until all who used surplus time
+    /// there were frozen. `"closed"`: from the memory mark that its meter reached until nobody ran.
+    pub name: String,
+    /// How often.
+    pub count: u64,
+    /// Median.
+    pub took_p50_ns: u64,
+    /// 99th percentile, by nearest rank.
+    pub took_p99_ns: u64,
+    /// The longest.
+    pub took_max_ns: u64,
 }
 
 /// What a VCPU did in one mode, by the counters' names. All 0 where the machine cannot count.
@@ -159,9 +193,10 @@ pub struct DeviceReport {
     pub requests: u64,
 }
 
-/// Average latency in cycles; `None` without requests.
+/// Average latency in cycles; `None` without requests, and where nobody counts how long they wait:
+/// each that is waited for takes a cycle at least.
 pub(crate) fn latency(occupancy: u64, requests: u64) -> Option<f64> {
-    (requests > 0).then(|| occupancy as f64 / requests as f64)
+    (requests > 0 && occupancy > 0).then(|| occupancy as f64 / requests as f64)
 }
 
 impl MemoryReport {

@@ -264,6 +264,10 @@ fn closing(report: &Report, out: &mut impl io::Write) -> io::Result<()> {
         let _ = write!(text, ", {jobs}, {}", counted(misses, "miss"));
     }
     let _ = write!(text, ", {}", counted(total.decisions, "decision"));
+    if let Some(agents_ns) = report.agents_ns.filter(|_| report.duration_ns > 0) {
+        let percent = agents_ns as f64 / report.duration_ns as f64 * 100.0;
+        let _ = write!(text, ", agents {percent:.2}% of a core");
+    }
     writeln!(out, "{text}")?;
     if report.lost_records > 0 {
         let lost = report.lost_records;

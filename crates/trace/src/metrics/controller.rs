@@ -61,5 +61,11 @@ mod tests {
         assert_eq!((report.samples, report.requests, report.occupancy), (3, 13, 100));
         assert_eq!(report.latency_mean_cycles, Some(100.0 / 13.0));
         assert_eq!((report.latency_max_cycles, report.sampled_ns), (Some(9.0), 6));
+        let mut blind = Totals::default();
+        let sample = Sample { requests: 5, occupancy: 0, by_core: vec![5] };
+        blind.sampled(Instant::from_ticks(20), &sample);
+        let report = blind.report(1).unwrap();
+        assert_eq!((report.requests, report.latency_mean_cycles), (5, None));
+        assert_eq!(report.latency_max_cycles, None);
     }
 }

@@ -44,6 +44,10 @@ impl Door {
     pub(super) const fn may_keep_out(&self) -> bool {
         self.background_closed || self.spent || self.has_memory_marks
     }
+    /// Whether surplus time may not be used.
+    pub(super) const fn is_background_closed(&self) -> bool {
+        self.background_closed
+    }
     pub(super) fn line_changed(&mut self, line: &Line) {
         self.background_closed = !line.background_allowed;
         self.spent &= line.allowance <= self.allowance;

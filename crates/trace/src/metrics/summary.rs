@@ -47,6 +47,8 @@ pub(super) fn report(metrics: &Metrics, end: Instant) -> Report {
         controller: metrics.controller.report(ticks_per_ns),
         figures: metrics.figures.clone(),
         dispatch: metrics.dispatches.report(),
+        sensing: metrics.sensing.report(),
+        agents_ns: metrics.agents_ns,
         fairness,
     }
 }

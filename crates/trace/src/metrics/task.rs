@@ -165,6 +165,24 @@ impl Task {
             self.held += now.saturating_since(since);
         }
     }
+    /// Whether it is there: present, and not gone again.
+    pub(super) const fn is_there(&self) -> bool {
+        self.present && self.left.is_none()
+    }
+    /// Jobs unfinished at their deadline, by `at`. What is told late must not be taken back: where
+    /// more may come, a job counts only when it is a whole period overdue, or done too late.
+    pub(super) fn misses_by(&self, at: Instant, is_all_told: bool) -> u64 {
+        let grace = if is_all_told { Duration::ZERO } else { self.reservation.period };
+        let is_overdue = |job: &&Job| job.deadline.saturating_add(grace) <= at;
+        self.jobs.misses + self.jobs.pending.iter().filter(is_overdue).count() as u64
+    }
+    /// Preemptions by `at`; where more may come, those that are certain.
+    pub(super) fn preemptions_by(&self, at: Instant, is_all_told: bool) -> u64 {
+        if is_all_told {
+            return self.pieces.preemptions_by(at, self.jobs.released > 0);
+        }
+        self.pieces.preemptions
+    }
     pub(super) const fn is_runnable(&self) -> bool {
         matches!(self.demand, Demand::Runnable(_))
     }
@@ -180,7 +198,7 @@ impl Task {
         if self.left.is_none() {
             self.let_go(end);
             self.windows.close_until(end, self.blocked_since());
-            self.pieces.stopped(end, self.jobs.released > 0);
+            self.pieces.preemptions = self.pieces.preemptions_by(end, self.jobs.released > 0);
             let not_yet = self.jobs.pending.iter().filter(|job| job.release >= end);
             self.jobs.released -= not_yet.count() as u64;
             self.jobs.overdue(end);
@@ -314,10 +332,15 @@ impl Pieces {
         }
     }
 
-    /// At the end of the run: whether a VCPU without jobs stands preempted.
-    fn stopped(&mut self, end: Instant, has_jobs: bool) {
-        let stands = self.last.is_some_and(|last| last.to < end && was_preempted(last.end));
-        self.preemptions += u64::from(!has_jobs && stands);
+    /// Changes of core within jobs and between them.
+    pub(super) const fn all_migrations(&self) -> u64 {
+        self.migrations + self.task_migrations
+    }
+
+    /// Preemptions by `at`, at which a VCPU without jobs may stand preempted.
+    fn preemptions_by(&self, at: Instant, has_jobs: bool) -> u64 {
+        let stands = self.last.is_some_and(|last| last.to < at && was_preempted(last.end));
+        self.preemptions + u64::from(!has_jobs && stands)
     }
 }
 

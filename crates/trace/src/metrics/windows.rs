@@ -28,6 +28,8 @@ pub(super) struct Windows {
     pub(super) errors: Samples,
     /// Whole periods in which the VCPU was blocked at any instant.
     pub(super) without_demand: u64,
+    /// Periods with full demand that were given less than 99 % of C.
+    pub(super) short: u64,
 }
 
 impl Windows {
@@ -116,9 +118,16 @@ impl Windows {
             self.delivered_sum_lacking += u128::from(self.delivered);
         } else {
             self.errors.add(self.delivered.abs_diff(self.budget));
+            self.short += u64::from(self.budget.saturating_sub(self.delivered) > self.budget / 100);
             self.delivered_sum += u128::from(self.delivered);
         }
         (self.delivered, self.lacking) = (0, false);
+    }
+
+    /// What was delivered in the period that is open at `at`.
+    pub(super) fn used_at(&self, at: Instant) -> u64 {
+        let is_open = self.open.is_some_and(|start| at < start.saturating_add(self.period));
+        if is_open { self.delivered } else { 0 }
     }
 
     /// Mean delivery over the periods with full demand, in ticks.

@@ -1,7 +1,9 @@
 //! What the run did to memory, below the table of times.
 
 use super::{Paint, block, counted, time, wrapped};
-use crate::report::{ControllerReport, Counts, FigureReport, MemoryReport, Report, TaskReport};
+use crate::report::{
+    ControllerReport, Counts, FigureReport, MemoryReport, Report, SensingReport, TaskReport,
+};
 use maracas_core::{CoreId, VcpuId};
 use std::io;
 
@@ -33,6 +35,7 @@ pub(super) fn write(
     }
     report.memory.as_ref().map(controller).into_iter().try_for_each(&mut list)?;
     report.controller.as_ref().map(sampled).into_iter().try_for_each(&mut list)?;
+    report.sensing.iter().flat_map(sensed).try_for_each(&mut list)?;
     figures(report).into_iter().try_for_each(list)
 }
 
@@ -100,6 +103,18 @@ fn sampled(controller: &ControllerReport) -> (String, Vec<String>) {
     ("sampled: ".into(), items)
 }
 
+/// By what memory was sensed, what is to be known of that, and how fast cores were steered.
+fn sensed(sensing: &SensingReport) -> Vec<(String, Vec<String>)> {
+    let sensor = sensing.sensor.iter().map(|sensor| ("sensor: ".into(), vec![sensor.clone()]));
+    let notes = sensing.notes.iter().map(|text| ("sensing: ".into(), vec![text.clone()]));
+    let reactions = sensing.reactions.iter().map(|reaction| {
+        let (p50, p99) = (time(reaction.took_p50_ns as f64), time(reaction.took_p99_ns as f64));
+        let times = counted(reaction.count, "time");
+        (format!("{}: ", reaction.name), vec![format!("{times}, after p50 {p50} p99 {p99}")])
+    });
+    sensor.chain(notes).chain(reactions).collect()
+}
+
 fn cycles(latency: Option<f64>) -> String {
     latency.map_or_else(|| "-".into(), |cycles| format!("{cycles:.1} cycles"))
 }
@@ -164,6 +179,31 @@ fn by_place(figures: &[&FigureReport], tasks: &[TaskReport]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::ReactionReport;
+
+    #[test]
+    fn sensing_has_a_line_for_each_thing() {
+        let reaction = ReactionReport {
+            name: "throttled".into(),
+            count: 24,
+            took_p50_ns: 31_000,
+            took_p99_ns: 80_500,
+            took_max_ns: 90_000,
+        };
+        let sensing = SensingReport {
+            sensor: Some("pointer chase".into()),
+            notes: vec!["requests by core".into()],
+            reactions: vec![reaction],
+        };
+        let lines: Vec<_> =
+            sensed(&sensing).into_iter().map(|(head, items)| head + &items.join(", ")).collect();
+        let expected = [
+            "sensor: pointer chase",
+            "sensing: requests by core",
+            "throttled: 24 times, after p50 31us p99 80.5us",
+        ];
+        assert_eq!(lines, expected);
+    }
 
     #[test]
     fn bytes_have_units() {
