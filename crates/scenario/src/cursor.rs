@@ -7,6 +7,7 @@ use crate::keys::Keys;
 use maracas_core::Duration;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
+use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -151,6 +152,10 @@ impl<'a> Field<'a> {
     /// The value as written.
     pub(crate) fn value(&self) -> &'a DeValue<'a> {
         self.value.get_ref()
+    }
+    /// The folder of the file in which it stands: what relative paths start from.
+    pub(crate) fn folder(&self) -> &'a Path {
+        Path::new(self.source.file).parent().unwrap_or(Path::new(""))
     }
     /// What stands there, for "must be ..., not ...".
     pub(crate) fn found(&self) -> String {

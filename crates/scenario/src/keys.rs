@@ -19,7 +19,7 @@ pub(crate) const fn closed(table: &'static str, keys: &'static [&'static str]) -
 /// The top of the file.
 pub static ROOT: Keys = closed(
     "the scenario",
-    &["version", "platform", "policy", "run", "overheads", "device", "vcpu", "program"],
+    &["version", "platform", "policy", "run", "overheads", "live", "device", "vcpu", "program"],
 );
 /// `[platform]`
 pub static PLATFORM: Keys =
@@ -74,6 +74,8 @@ pub static OVERHEADS: Keys = closed(
         "page_copy",
     ],
 );
+/// `[live]`
+pub static LIVE: Keys = closed("[live]", &["sense", "throttle_by", "cache"]);
 /// `[[vcpu]]`
 pub static VCPU: Keys = closed(
     "[[vcpu]]",
@@ -190,7 +192,7 @@ pub static REQUESTOR: Keys =
     closed("[[requestor]]", &["pattern", "think", "outstanding", "writebacks"]);
 
 /// All tables of a scenario, for tests and documents.
-pub static TABLES: [&Keys; 17] = [
-    &ROOT, &PLATFORM, &CLASS, &DRAM, &CACHE, &POLICY, &RUN, &OVERHEADS, &DEVICE, &VCPU, &PROGRAM,
-    &ENV, &COST, &WORKLOAD, &MEMORY, &PHASE, &PACE,
+pub static TABLES: [&Keys; 18] = [
+    &ROOT, &PLATFORM, &CLASS, &DRAM, &CACHE, &POLICY, &RUN, &OVERHEADS, &LIVE, &DEVICE, &VCPU,
+    &PROGRAM, &ENV, &COST, &WORKLOAD, &MEMORY, &PHASE, &PACE,
 ];

@@ -30,6 +30,6 @@ pub mod taskset;
 
 pub use error::{Error, Location};
 pub use scenario::{
-    ClassSpec, Command, Output, Overheads, Platform, PlatformMemory, PolicySpec, ProgramSpec, Run,
-    Scenario, VcpuSpec,
+    CacheSplit, ClassSpec, Command, Live, Output, Overheads, Platform, PlatformMemory, PolicySpec,
+    ProgramSpec, Run, SENSORS, Scenario, Sense, ThrottleBy, VcpuSpec,
 };

@@ -1,6 +1,7 @@
 //! From the text of a scenario file to a checked [`Scenario`].
 
 mod classes;
+mod live;
 pub(crate) mod memory;
 pub(crate) mod pace;
 pub(crate) mod platform;
@@ -33,6 +34,7 @@ pub(crate) fn scenario(text: &str, file: &str) -> Result<Scenario, Error> {
     let policy = policy(&root, &mut places)?;
     let run = run(&root)?;
     let overheads = overheads(&root)?;
+    let live = live::live(&root, &platform, &mut places)?;
     let names = vcpu::Names::collect(&root, run.serve)?;
     let mut vcpus = vcpu::vcpus(&root, &names, &platform)?;
     let programs = program::programs(&root, &names, &mut vcpus, &run, &platform)?;
@@ -48,6 +50,7 @@ pub(crate) fn scenario(text: &str, file: &str) -> Result<Scenario, Error> {
         policy,
         run,
         overheads,
+        live,
         vcpus,
         programs,
         assumptions,

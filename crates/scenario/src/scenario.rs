@@ -26,6 +26,8 @@ pub struct Scenario {
     pub run: Run,
     /// What the simulator charges.
     pub overheads: Overheads,
+    /// How a live run senses and steers memory.
+    pub live: Live,
     /// The VCPUs in the order of the file; the index is the [`VcpuId`].
     pub vcpus: Vec<VcpuSpec>,
     /// The programs in the order of the file.
@@ -125,6 +127,56 @@ pub struct Overheads {
     pub page_copy: Duration,
 }
 
+/// How a live run senses and steers memory.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Live {
+    /// By what it is sensed.
+    pub sense: Sense,
+    /// How a core loses its surplus time.
+    pub throttle_by: ThrottleBy,
+    /// Whether the last-level cache is split as `[platform]` says.
+    pub cache: CacheSplit,
+}
+
+/// The kinds of sensors, best first, by the words that users write.
+pub const SENSORS: [&str; 7] = ["uncore", "offcore", "amd", "arm", "mbm", "chase", "rate"];
+
+/// By what a live run senses memory.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub enum Sense {
+    /// The best that this host has.
+    #[default]
+    Auto,
+    /// Nothing.
+    Off,
+    /// This one of [`SENSORS`].
+    Sensor(&'static str),
+    /// What was recorded in this file: beside the scenario, where its path is relative.
+    Replay(PathBuf),
+}
+
+/// How a core of a live run loses its surplus time.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum ThrottleBy {
+    /// Whoever uses it is frozen.
+    #[default]
+    Freezer,
+    /// Whoever uses it goes on at less memory bandwidth, by the hardware.
+    Mba,
+}
+
+/// By what a live run splits the last-level cache.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum CacheSplit {
+    /// Not at all: all cores share all of it.
+    #[default]
+    Whole,
+    /// By ways, by the hardware.
+    Ways,
+    /// By page colours, for programs that use the client library or have it preloaded.
+    Colors,
+}
+
 /// A VCPU of the file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VcpuSpec {
@@ -212,6 +264,10 @@ pub(crate) struct Places {
     pub(crate) shares: Location,
     /// The bandwidth of every device.
     pub(crate) devices: Vec<Location>,
+    /// By what memory is sensed and steered live, or else the table.
+    pub(crate) sense: Location,
+    pub(crate) throttle_by: Location,
+    pub(crate) cache: Location,
 }
 
 impl Scenario {
@@ -340,6 +396,18 @@ impl Scenario {
     /// Where there is no such device.
     pub fn at_device(&self, place: usize, why: impl Into<String>) -> Error {
         self.at(self.places.devices[place], why)
+    }
+    /// An error at what memory is sensed by live.
+    pub fn at_sense(&self, why: impl Into<String>) -> Error {
+        self.at(self.places.sense, why)
+    }
+    /// An error at how cores lose their surplus time live.
+    pub fn at_throttle_by(&self, why: impl Into<String>) -> Error {
+        self.at(self.places.throttle_by, why)
+    }
+    /// An error at how the cache is split live.
+    pub fn at_cache(&self, why: impl Into<String>) -> Error {
+        self.at(self.places.cache, why)
     }
     /// An error at a place of this file.
     pub fn at(&self, at: Location, why: impl Into<String>) -> Error {

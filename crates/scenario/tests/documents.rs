@@ -135,6 +135,10 @@ fn the_schema_refuses_what_the_reader_refuses() {
         ("command = [\"true\"]", "workload = { kind = \"busy\" }\noutput = \"null\""),
         ("version = 1", "version = 1\nplatform = { preset = \"i5\" }"),
         ("version = 1", "version = 1\nplatform = { mhz = 3300 }"),
+        ("version = 1", "version = 1\nlive = { sense = \"replay:\" }"),
+        ("version = 1", "version = 1\nlive = { sense = \"imc\" }"),
+        ("version = 1", "version = 1\nlive = { throttle_by = \"mbm\" }"),
+        ("version = 1", "version = 1\nlive = { cache = \"halves\" }"),
         ("version = 1", "version = 1\nplatform = { preset = \"p4080\", colors = [0] }"),
         ("version = 1", "version = 1\nplatform = { preset = \"p4080\", cache = { size = 6 } }"),
         ("version = 1", "version = 1\nplatform = { class = [{ name = \"a\", cores = 1 }] }"),
@@ -173,6 +177,7 @@ fn the_schema_has_the_keys_of_the_reader() {
         ("policy", &keys::POLICY),
         ("run", &keys::RUN),
         ("overheads", &keys::OVERHEADS),
+        ("live", &keys::LIVE),
     ] {
         expect(&schema["properties"][name], keys);
     }
@@ -188,7 +193,8 @@ fn the_schema_has_the_keys_of_the_reader() {
     expect(&definitions["phase"], &keys::PHASE);
     let mut names: Vec<_> = presets::workloads().collect();
     names.sort_unstable();
-    assert_eq!(definitions["memory"]["oneOf"][0]["enum"], Value::from(names));
+    let known = &definitions["memory"]["oneOf"][0]["anyOf"][0]["enum"];
+    assert_eq!(*known, Value::from(names));
     let names: Vec<_> = presets::paces().collect();
     let pace = &definitions["pace"]["oneOf"];
     assert_eq!(pace[0]["enum"], Value::from(names));

@@ -129,6 +129,32 @@ fn models_are_read_and_changed() {
 }
 
 #[test]
+fn a_model_s_file_is_read_from_beside_the_scenario() {
+    let folder = std::env::temp_dir().join(format!("maracas-models-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder for the test");
+    let file = folder.join("scenario.toml").display().to_string();
+    let read = |model: &str| {
+        std::fs::write(folder.join("mine.toml"), model).expect("the model is written");
+        let program = program("a", "memory = { model = \"mine.toml\", outstanding = 3 }");
+        Scenario::parse(
+            &format!("version = 1\n[platform]\npreset = \"i5-2500k\"\n{program}"),
+            &file,
+        )
+    };
+    let good = read("model = \"mwalk\"\nworking_set = \"2MiB\"\n").expect("it is read");
+    let memory = good.sim_memory().expect("the platform has memory");
+    let own = memory.programs[0].clone().expect("it uses memory").phases[0].1.clone();
+    assert_eq!((own.working_set, own.outstanding_milli, own.reuse), (2 << 20, 3000, Reuse::Random));
+    // What is wrong in it is told at its place, and no file names a second one.
+    let error = read("pattern = \"rand\"\nthink = 3\n").expect_err("a think time has a unit");
+    assert!(error.to_string().contains("mine.toml:2:9: "), "{error}");
+    let error =
+        read("phases = [{ run = \"1ms\", model = \"mine.toml\" }]\n").expect_err("a circle");
+    assert!(error.to_string().contains("mine.toml:1:34: a model in a file"), "{error}");
+    std::fs::remove_dir_all(&folder).expect("nothing else is in it");
+}
+
+#[test]
 fn a_use_of_ones_own_has_phases_over_what_stands_around_them() {
     let profile = memory(
         "{ pattern = \"rand\", instructions = 25, think = \"9.5ns\", outstanding = 2.5, \

@@ -2,7 +2,8 @@
 
 use maracas_core::params::Value;
 use maracas_core::{Arrival, Cost, Duration, Instant, Reservation, Role, VcpuId, Workload};
-use maracas_scenario::{Output, Scenario};
+use maracas_scenario::{CacheSplit, Live, Output, SENSORS, Scenario, Sense, ThrottleBy};
+use std::path::PathBuf;
 
 fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -250,4 +251,34 @@ fn damaged_files_never_panic() {
         }
     }
     assert!(read > 20 && refused > 400, "{read} read, {refused} refused");
+}
+
+#[test]
+fn how_memory_is_sensed_and_steered_live() {
+    let with = |live: &str| {
+        let program = "[[vcpu]]\nname = \"a\"\nbudget = \"1ms\"\nperiod = \"9ms\"\n";
+        let platform = "[platform]\npreset = \"i5-2500k\"\nways = [3, 3, 3, 3]\n";
+        let text = format!("version = 1\n{platform}{live}{program}");
+        let read = Scenario::parse(&text, "some/where/x.toml");
+        read.unwrap_or_else(|error| panic!("{error}"))
+    };
+    let silent = with("").live;
+    assert_eq!(silent, Live::default());
+    assert_eq!((silent.sense, silent.cache), (Sense::Auto, CacheSplit::Whole));
+    let sense = |word: &str| with(&format!("[live]\nsense = \"{word}\"\n")).live.sense;
+    assert_eq!((sense("auto"), sense("off")), (Sense::Auto, Sense::Off));
+    for sensor in SENSORS {
+        assert_eq!(sense(sensor), Sense::Sensor(sensor));
+    }
+    let replayed = |path: &str| Sense::Replay(PathBuf::from(path));
+    assert_eq!(sense("replay:e.csv"), replayed("some/where/e.csv"), "beside the scenario");
+    assert_eq!(sense("replay:../e.csv"), replayed("some/where/../e.csv"));
+    assert_eq!(sense("replay:/e.csv"), replayed("/e.csv"));
+    let scenario = with("[live]\nthrottle_by = \"mba\"\ncache = \"ways\"\n");
+    assert_eq!(scenario.live.throttle_by, ThrottleBy::Mba);
+    assert_eq!(scenario.live.cache, CacheSplit::Ways);
+    let places = [scenario.at_sense("x"), scenario.at_throttle_by("x"), scenario.at_cache("x")];
+    let places = places.map(|error| error.to_string());
+    let there = |line: &str| format!("some/where/x.toml:{line}: x");
+    assert_eq!(places, ["5:1", "6:15", "7:9"].map(there));
 }

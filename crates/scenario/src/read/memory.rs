@@ -1,7 +1,7 @@
-//! `memory` of a program: a model's name, or a table.
+//! `memory` of a program: a model's name, its file, or a table.
 
 use crate::cursor::{Field, Table};
-use crate::error::{Error, Source};
+use crate::error::{Error, Source, read_text};
 use crate::keys;
 use crate::presets::{File, WORKLOADS};
 use maracas_core::Duration;
@@ -42,7 +42,7 @@ pub(super) fn profile(field: &Field<'_>) -> Result<Profile, Error> {
         return named(field);
     }
     if !field.value().is_table() {
-        return Err(field.mismatch("a model's name, such as \"m_jump\", or a table"));
+        return Err(field.mismatch("a model's name, such as \"m_jump\", its file, or a table"));
     }
     read(&field.table(&keys::MEMORY)?)
 }
@@ -56,8 +56,36 @@ pub(crate) fn model((name, text): &File) -> Result<Profile, Error> {
 }
 
 fn named(field: &Field<'_>) -> Result<Profile, Error> {
+    if let Some(file) = file_named(field) {
+        return from_file(field, file);
+    }
     let files: Vec<_> = WORKLOADS.iter().map(|file| (file.0, file)).collect();
     model(field.word(&files)?)
+}
+
+/// The model's file, where `field` names one and no model that is known by name.
+fn file_named<'a>(field: &Field<'a>) -> Option<&'a str> {
+    field.value().as_str().filter(|text| text.ends_with(".toml"))
+}
+
+/// The memory use that a file of the user's describes, in the words of our own data files; such as
+/// `maracas profile` writes.
+fn from_file(field: &Field<'_>, file: &str) -> Result<Profile, Error> {
+    let path = field.folder().join(file);
+    let text = read_text(&path).map_err(|error| field.error(error.to_string()))?;
+    let name = path.display().to_string();
+    let source = Source { file: &name, text: &text };
+    let document = super::document(source)?;
+    let table = Table::new(source, document.get_ref(), 0, &keys::MEMORY)?;
+    let phases = table.get("phases").map(|_| table.tables("phases", &keys::PHASE)).transpose()?;
+    let tables = phases.iter().flatten().chain([&table]);
+    // One file may not name another: a circle of them would never be read to its end.
+    for model in tables.filter_map(|table| table.get("model")) {
+        if file_named(&model).is_some() {
+            return Err(model.error("a model in a file may not come from a file; name a known one"));
+        }
+    }
+    read(&table)
 }
 
 fn read(table: &Table<'_>) -> Result<Profile, Error> {
