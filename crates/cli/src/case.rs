@@ -3,9 +3,13 @@
 //! `sim` and `run` will do.
 
 mod agreement;
+mod costs;
 mod exact;
 mod limits;
 mod needs;
+mod senses;
+
+pub(crate) use senses::MemoryNeeds;
 
 use crate::failure::{Failure, did_you_mean};
 use maracas_core::admission::Verdict;
@@ -136,6 +140,10 @@ impl Case {
             .map_err(|(name, why)| Failure::new(scenario.at_param(&name, why)))?;
         set_params(&mut params, entry, &overrides.set)?;
         let mut system = system(&scenario, machine, overrides.cores)?;
+        let measured = match machine {
+            Machine::Sim => Vec::new(),
+            Machine::Live => costs::measure(entry, &mut params, &system),
+        };
         let programs = scenario.sim_programs();
         let mut names = scenario.vcpus.iter().map(|vcpu| vcpu.name.clone()).collect();
         let carriers = add_carriers(entry, &params, &mut system, &mut names);
@@ -169,9 +177,12 @@ impl Case {
                 case.notes.extend(more);
             }
             Machine::Live => {
-                case.refuse_what_is_simulated_only()?;
+                case.refuse_unsplit_cache()?;
                 case.refuse_too_heavy();
-                case.notes.extend(case.left_aside());
+                let more = case.unkept().into_iter().chain(case.left_aside());
+                let more: Vec<_> = more.chain(case.of_reserved_bandwidth()).collect();
+                case.notes.extend(more);
+                case.notes.extend(measured);
             }
         }
         Ok(case)

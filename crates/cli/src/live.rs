@@ -1,28 +1,31 @@
 //! A case on the live machine: what is prepared, watched and said around [`maracas_live`].
 
 pub(crate) mod cores;
+pub(crate) mod senses;
+pub(crate) mod steering;
 
 use crate::case::{Case, host_cores};
 use crate::failure::Failure;
+use crate::metrics;
 use crate::output::{self, Pending};
 use crate::results::{Csv, Files};
 use crate::view::View;
 use maracas_core::contract::{Figure, Policy};
 use maracas_core::journal::{Reader, Record, Recorder};
 use maracas_core::{Duration, Instant, System, Vcpu, VcpuId};
-use maracas_live::control::Server;
+use maracas_live::control::{Board, Server};
 use maracas_live::guardian::{Charge, Guardian};
 use maracas_live::host::Identity;
 use maracas_live::host::classes::Detected;
 use maracas_live::host::launch::{Command, Exit, Output, resolve};
 use maracas_live::host::platform::Platform;
 use maracas_live::host::probe::{Capabilities, Rung};
-
+use maracas_live::sense::Senses;
 use maracas_live::{Handle, Launch, Machine, Means, Outcome, Setup};
 use maracas_scenario::{Output as Destination, ProgramSpec, Scenario};
 use maracas_trace::{Metrics, Report, perfetto};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -50,8 +53,10 @@ pub(crate) enum Progress {
 /// Where a program has no command or cannot be found, or the host's cores cannot be read.
 pub(crate) fn setup(case: &Case, duration: Option<Duration>) -> Result<Setup, Failure> {
     let scenario = case.scenario.as_ref().ok_or_else(|| Failure::new("a scenario is needed"))?;
+    let preload = steering::preload(case).flatten();
+    let programs = scenario.programs.iter();
     let programs: Result<Vec<_>, _> =
-        scenario.programs.iter().map(|program| launch(scenario, program)).collect();
+        programs.map(|program| launch(scenario, program, preload.as_deref())).collect();
     let platform = Platform::detect().map_err(|error| Failure::about("this host", error))?;
     let (count, scheduled) = (case.start.cores.len(), |vcpu: &Vcpu| !case.is_at_start(vcpu.id));
     let later = case.system.vcpus.iter().filter(|vcpu| scheduled(vcpu));
@@ -68,7 +73,7 @@ pub(crate) fn setup(case: &Case, duration: Option<Duration>) -> Result<Setup, Fa
         duration,
         serve: scenario.run.serve,
         duty: Vec::new(),
-        steering: maracas_live::Steering::default(),
+        steering: steering::of(case),
     })
 }
 
@@ -121,14 +126,18 @@ pub(crate) fn look_at_host(system: &mut System) -> Result<(), Failure> {
 }
 
 /// One program as the live machine takes it.
-fn launch(scenario: &Scenario, program: &ProgramSpec) -> Result<Launch, Failure> {
+fn launch(
+    scenario: &Scenario,
+    program: &ProgramSpec,
+    preload: Option<&Path>,
+) -> Result<Launch, Failure> {
     let given = program.command.as_ref().ok_or_else(|| {
         let name = &program.name;
         let why =
             format!("{name} has no command and exists in simulation only; add command = [..]");
         Failure::new(scenario.at_program(program, why))
     })?;
-    let command = Command {
+    let mut command = Command {
         argv: given.argv.iter().map(Into::into).collect(),
         dir: given.dir.clone(),
         env: given.env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
@@ -139,6 +148,7 @@ fn launch(scenario: &Scenario, program: &ProgramSpec) -> Result<Launch, Failure>
         },
         user: None,
     };
+    preload.iter().for_each(|library| steering::load_first(&mut command, library));
     resolve(&command)
         .map_err(|error| Failure::new(scenario.at_program(program, error.to_string())))?;
     let (name, vcpu) = (program.name.clone(), program.vcpu);
@@ -200,7 +210,7 @@ pub(crate) fn run(
     talks: bool,
 ) -> Result<Report, Failure> {
     let stop = crate::work::stop_flag()?;
-    let mut stream = Stream::new(case, files, talks);
+    let mut stream = Stream::new(case, files, talks, guarded.board.clone());
     let sink = |piece: &[u8]| stream.take(piece);
     let outcome = carry_out(case, setup, means, policy, guarded, &stop, sink)?;
     let progress = std::mem::take(&mut stream.progress);
@@ -229,7 +239,7 @@ pub(crate) fn carry_out(
     stop: &AtomicBool,
     sink: impl FnMut(&[u8]) + Send,
 ) -> Result<Outcome, Failure> {
-    let Guarded { guardian, socket } = guarded;
+    let Guarded { guardian, socket, senses, board } = guarded;
     for program in &mut setup.programs {
         let variable = maracas_core::control::SOCKET_VARIABLE;
         program.command.env.insert(variable.into(), socket.clone().into());
@@ -237,9 +247,9 @@ pub(crate) fn carry_out(
         program.command.env.insert(variable.into(), program.vcpu.0.to_string().into());
     }
     let machine = Machine::with_means(setup, means, policy, case.header());
-    let machine = machine.map_err(Failure::new)?.guarded_by(guardian);
+    let machine = machine.map_err(Failure::new)?.guarded_by(guardian).sensing(senses);
     let handle = machine.handle();
-    let machine = match Server::start(handle.clone(), case.entry.name) {
+    let machine = match Server::start(handle.clone(), case.entry.name, board) {
         Ok(server) => {
             handle.set_gate(server.gate());
             machine.served_by(server)
@@ -260,11 +270,23 @@ pub(crate) fn carry_out(
     outcome.map_err(Failure::new)
 }
 
-/// A guardian that stands before anything is done to the host: whenever this process dies from
-/// here on, it puts everything right and removes the socket.
+/// What stands around a run: a guardian that is there before anything is done to the host, so that
+/// whenever this process dies it puts everything right and removes the socket; and the senses.
 pub(crate) struct Guarded {
     pub(crate) guardian: Guardian,
     socket: PathBuf,
+    senses: Senses,
+    /// Where the run shows its gauges.
+    pub(crate) board: Board,
+}
+
+impl Guarded {
+    /// Memory is sensed by these.
+    #[must_use]
+    pub(crate) fn sensing(mut self, senses: Senses) -> Self {
+        self.senses = senses;
+        self
+    }
 }
 
 /// Starts the guardian of this process.
@@ -272,12 +294,21 @@ pub(crate) struct Guarded {
 /// # Errors
 /// Where it cannot be started.
 pub(crate) fn guard() -> Result<Guarded, Failure> {
+    guard_with(None)
+}
+
+/// The same with one more file to remove however the run ends.
+///
+/// # Errors
+/// As [`guard`].
+pub(crate) fn guard_with(file: Option<&Path>) -> Result<Guarded, Failure> {
     let socket = maracas_live::control::socket_path()
         .map_err(|error| Failure::about("the control socket", error))?;
+    let files = [socket.as_path()].into_iter().chain(file).map(Path::to_path_buf).collect();
     let guardian = Identity::own()
-        .and_then(|run| Guardian::start(Charge { run, files: vec![socket.clone()] }))
+        .and_then(|run| Guardian::start(Charge { run, files }))
         .map_err(|error| Failure::about("the guardian cannot be started", error))?;
-    Ok(Guarded { guardian, socket })
+    Ok(Guarded { guardian, socket, senses: Senses::default(), board: Board::default() })
 }
 
 /// Ends the run in order when the stop flag is raised.
@@ -339,6 +370,9 @@ struct Stream {
     /// The lists, and the journal that they are drawn from.
     csv: Option<(Csv, Vec<u8>)>,
     view: Option<View>,
+    /// Where gauges are shown after every piece, and the latency that they are held against.
+    board: Board,
+    max_latency: Option<u64>,
     /// What the journal says of progress: of the run, and of VCPUs.
     progress: Vec<(Option<VcpuId>, String)>,
     /// What the first piece begins with: the journal's magic and header.
@@ -348,19 +382,28 @@ struct Stream {
 }
 
 impl Stream {
-    fn new(case: &Case, files: Files, talks: bool) -> Self {
+    fn new(case: &Case, files: Files, talks: bool, board: Board) -> Self {
         let header = case.header();
-        Self {
+        let stream = Self {
             metrics: Metrics::new(&header),
             trace: files.trace.map(|file| perfetto::Writer::new(&header, file)),
             journal: files.journal,
             csv: files.csv.map(|csv| (csv, Vec::new())),
             view: talks.then(View::new),
+            board,
+            max_latency: metrics::max_latency(&header),
             progress: Vec::new(),
             prefix: std::mem::take(Recorder::new(&header).bytes()),
             end: None,
             failed: None,
-        }
+        };
+        stream.publish();
+        stream
+    }
+
+    /// Shows what was counted so far to whoever asks.
+    fn publish(&self) {
+        metrics::publish(&self.board, &self.metrics, self.max_latency);
     }
 
     fn take(&mut self, piece: &[u8]) {
@@ -384,6 +427,7 @@ impl Stream {
                 }
             }
         }
+        self.publish();
         if let Some(view) = &mut self.view {
             view.refresh(&self.metrics);
         }

@@ -6,7 +6,7 @@
 //! machines carry out. This is the top floor; it may import every other room.
 //!
 //! Exit codes: 0 fine; 1 the answer is no (refused by admission, a replay that differs); 2 bad
-//! input or a missing capability, with one line on standard error.
+//! input or a missing capability, with one line on standard error. `doctor` has a third answer, 3.
 
 mod args;
 mod bench;
@@ -14,6 +14,7 @@ mod case;
 mod commands;
 mod failure;
 mod live;
+mod metrics;
 mod observe;
 mod output;
 mod results;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(Answer::Yes) | Err(Failure::OutputClosed) => ExitCode::SUCCESS,
         Ok(Answer::No) => ExitCode::from(1),
+        Ok(Answer::Graded(code)) => ExitCode::from(code),
         Err(Failure::Bad(line)) => {
             output::note(&line);
             ExitCode::from(2)

@@ -4,7 +4,7 @@ use crate::case::Case;
 use crate::failure::{Answer, Failure, Outcome};
 use crate::output::{self, Paint, paint};
 use maracas_core::admission::{CoreVerdict, Measure, NotAdmitted, Ppb, TestResult, Verdict};
-use maracas_core::{CoreId, Duration, Rate, Vcpu, VcpuId};
+use maracas_core::{CoreId, Duration, Rate, Role, Vcpu, VcpuId};
 use serde_json::{Value, json};
 
 /// Below these the host's own error of 10 to 20 us is a great part of what is promised
@@ -16,7 +16,8 @@ pub(crate) fn note_fine_reservations(case: &Case) {
     let (budget, period) = LEAST;
     let fine = |vcpu: &&Vcpu| {
         let r = &vcpu.reservation;
-        !r.is_none() && (r.budget < budget || r.period < period)
+        let carries = matches!(vcpu.role, Role::Monitor | Role::Migration);
+        !carries && !r.is_none() && (r.budget < budget || r.period < period)
     };
     let names: Vec<_> =
         case.system.vcpus.iter().filter(fine).map(|vcpu| case.name(vcpu.id)).collect();

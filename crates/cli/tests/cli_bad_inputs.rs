@@ -222,40 +222,6 @@ fn bad_memory_systems() {
 }
 
 #[test]
-fn what_the_live_machine_does_not_do_yet() {
-    let scratch = Scratch::new();
-    let throttled = "name = \"maracas\"\nthrottle = \"latency\"";
-    scratch.write("s.toml", GOOD.replacen("name = \"maracas\"", throttled, 1));
-    let expect = |arguments: &[&str], wanted: &str| {
-        expect_refusal("live", &scratch, arguments, wanted);
-    };
-    let samples = "s.toml:6:12: policy maracas: `throttle` samples memory counters";
-    expect(&["run", "s.toml", "--journal", "j"], samples);
-    expect(&["check", "s.toml", "--machine", "live"], "`throttle`");
-    let both = ["run", "s.toml", "--set", "balance=vlb"];
-    expect(&both, "`throttle` samples memory counters and `balance` moves VCPUs");
-    let guarded = ["run", "s.toml", "--policy", "memguard+p-rm"];
-    expect(&guarded, "take p-rm, or simulate it");
-    let with = |line: &str| {
-        let program = GOOD.replacen("workload = ", "command = [\"true\"]\nworkload = ", 1);
-        scratch.write(
-            "s.toml",
-            program.replacen("[policy]", "preset = \"i5-2500k\"\n[policy]", 1) + line,
-        );
-    };
-    with("colors = 4\n");
-    expect(&["run", "s.toml"], "s.toml:15:10: a asks for a part of the cache");
-    expect(&["check", "s.toml", "--machine", "live"], "drop `colors`");
-    with("bandwidth = \"1GB/s\"\n");
-    expect(&["run", "s.toml"], "s.toml:15:13: a asks for memory bandwidth");
-    with("criticality = \"low\"\n");
-    let output = maracas(scratch.path(), &["check", "s.toml", "--machine", "live"]);
-    let told = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{told}");
-    assert!(told.contains("leaves aside") && told.contains("the criticality of a"), "{told}");
-}
-
-#[test]
 fn bad_mixes() {
     let good = "[platform]\npreset = \"p4080\"\n[[requestor]]\npattern = \"jump\"\n";
     let scratch = Scratch::new();

@@ -21,6 +21,12 @@ fn commands() -> Vec<(String, Vec<String>)> {
         "docs/sweep.md",
         "docs/overheads.md",
         "docs/uneven.md",
+        "docs/top.md",
+        "docs/live-memory.md",
+        "docs/sensing.md",
+        "docs/doctor.md",
+        "docs/colors.md",
+        "docs/balance.md",
     ];
     let mut found = Vec::new();
     for document in documents {
@@ -57,6 +63,8 @@ fn filled(command: &str, before: &str, word: &str) -> String {
         (_, _, "FILE" | "examples/quickstart.toml") => example("quickstart.toml"),
         (_, _, "examples/periodic.toml" | "\"$file\"") => example("periodic.toml"),
         (_, _, "examples/uneven.toml") => example("uneven.toml"),
+        (_, _, "examples/throttle.toml") => example("throttle.toml"),
+        (_, _, "examples/balance.toml") => example("balance.toml"),
         (_, _, "NAME" | "$policy") => "p-edf".into(),
         (_, _, "M") => "2".into(),
         (_, "--seed", "SEED") => "7".into(),

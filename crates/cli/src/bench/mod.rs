@@ -13,6 +13,7 @@ mod deadline;
 mod groups;
 mod memguard;
 mod ours;
+mod play;
 pub(crate) mod primitives;
 mod quota;
 mod report;
@@ -20,6 +21,7 @@ mod switches;
 mod target;
 mod throttle;
 mod uneven;
+mod verdict;
 mod windows;
 
 pub(crate) use balance::{Args as BalanceArgs, balance};

@@ -6,7 +6,6 @@
 use super::Case;
 use crate::failure::Failure;
 use maracas_core::memory::{PAGE_BYTES, Profile};
-use maracas_core::params::ParamSpec;
 use maracas_core::{Criticality, Duration, Role, Vcpu};
 
 impl Case {
@@ -68,15 +67,11 @@ impl Case {
         own.filter_map(|(_, memory)| memory.as_ref()).map(Profile::pages).sum()
     }
 
-    fn spec(&self, name: &str) -> Option<&'static ParamSpec> {
-        self.entry.params.iter().find(|spec| spec.name == name)
-    }
-
     fn has(&self, role: Role) -> bool {
         self.system.vcpus.iter().any(|vcpu| vcpu.role == role)
     }
 
-    /// What the policy's use of memory means here, though nothing is wrong with it.
+    /// What the policy's use of memory means in simulation, though nothing is wrong with it.
     pub(super) fn of_memory(&self) -> Option<String> {
         let name = self.entry.name;
         if self.memory.is_none() && (self.entry.needs.counters || self.has(Role::Monitor)) {
@@ -86,9 +81,12 @@ impl Case {
                  and programs their `memory`"
             ));
         }
-        let given = |name| self.spec(name).is_some_and(|it| !self.params.list(it).is_empty());
-        let reserved = self.entry.needs.counters && (given("bandwidth") || given("weights"));
-        reserved.then(|| {
+        self.of_reserved_bandwidth()
+    }
+
+    /// What it means for VCPUs that their core has a bandwidth.
+    pub(super) fn of_reserved_bandwidth(&self) -> Option<String> {
+        self.senses().meters.then(|| {
             "admission counts time alone: a core that used its budget of reads is closed for the \
              rest of the period, to VCPUs that read nothing too; `foreground` keeps surplus time \
              from that, and a `bandwidth` of its own stops just the VCPU that reads"

@@ -5,10 +5,9 @@ use super::Case;
 use crate::failure::Failure;
 use maracas_core::admission::NotAdmitted;
 use maracas_core::contract::Entry;
-use maracas_core::memory::{Device, LINE_BYTES};
-use maracas_core::params::Params;
-use maracas_core::{Criticality, Role, Vcpu};
-use maracas_scenario::VcpuSpec;
+use maracas_core::memory::{Device, LINE_BYTES, Partition};
+use maracas_core::{Criticality, Vcpu};
+use maracas_scenario::{CacheSplit, PlatformMemory};
 use maracas_sim::memory::dram::{Law, Requestor};
 
 /// What a VCPU asks for: its key, whether it does, and the parameter of policies that keep it. A
@@ -82,31 +81,25 @@ impl Case {
         Ok(())
     }
 
-    /// Refuses what the live machine cannot do yet: counters, errands, and what single VCPUs ask
-    /// of the memory.
-    pub(super) fn refuse_what_is_simulated_only(&self) -> Result<(), Failure> {
-        let name = self.entry.name;
-        if self.entry.needs.counters {
-            let plain = name.rsplit('+').next().filter(|plain| *plain != name);
-            let instead = plain.map_or(String::new(), |plain| format!("take {plain}, or "));
-            return Err(self.bad_policy(&format!(
-                "policy {name} needs memory counters, which the live machine does not read yet; \
-                 {instead}simulate it with `maracas sim`"
-            )));
-        }
-        self.refuse_errands()?;
+    /// Refuses a VCPU that needs a part of the cache which the policy keeps, on a platform that is
+    /// split, where the live machine shall leave the cache whole.
+    pub(super) fn refuse_unsplit_cache(&self) -> Result<(), Failure> {
         let Some(scenario) = &self.scenario else { return Ok(()) };
-        for spec in &scenario.vcpus {
-            if let Some((key, what, at)) = asks_of_memory(spec) {
-                let why = format!(
-                    "{} asks for {what}, which the live machine does not give yet; drop `{key}`, \
-                     or simulate it with `maracas sim`",
-                    spec.name
-                );
-                return Err(Failure::new(scenario.at(at, why)));
-            }
-        }
-        Ok(())
+        let Some(memory) = scenario.platform.memory.as_ref().filter(|it| !it.shares.is_empty())
+        else {
+            // All of the cache is every core's, here and in simulation.
+            return Ok(());
+        };
+        let asking = scenario.vcpus.iter().find(|spec| spec.vcpu.colors != 0);
+        let left_whole = scenario.live.cache == CacheSplit::Whole && self.keeps("colors");
+        let Some(spec) = asking.filter(|_| left_whole) else { return Ok(()) };
+        let (name, count, word) = (&spec.name, spec.vcpu.colors, memory.part_word());
+        let why = format!(
+            "{name} needs {count} {word} of the cache, which a live run leaves whole; split it by \
+             [live] cache = \"{}\", or drop `colors`",
+            split_word(memory.partition)
+        );
+        Err(Failure::new(scenario.at(spec.colors_at.unwrap_or(spec.at), why)))
     }
 
     /// Adds to the verdict what holds under every policy on a live machine: nobody gets more of one
@@ -133,45 +126,8 @@ impl Case {
         verdict.refused.extend(heavy);
     }
 
-    /// Refuses the parameters for which the policy sends VCPUs of its own on errands.
-    fn refuse_errands(&self) -> Result<(), Failure> {
-        let (system, first) = (self.without_carriers(), self.first_carrier());
-        let sends = |params: &Params, role| {
-            (self.entry.carriers)(&system, params, first).iter().any(|vcpu| vcpu.role == role)
-        };
-        let without = |cause: &str| {
-            let mut params = Params::new();
-            let others = self.params.iter().filter(|(other, _)| *other != cause);
-            others.for_each(|(other, value)| params.set(other, value.clone()));
-            params
-        };
-        let errands = [
-            (Role::Monitor, "samples memory counters"),
-            (Role::Migration, "moves VCPUs while they run"),
-        ];
-        let asked = errands.iter().filter(|(role, _)| sends(&self.params, *role));
-        let causes: Vec<_> = asked
-            .map(|(role, does)| {
-                let mut given = self.params.iter().map(|(name, _)| name);
-                (given.find(|name| !sends(&without(name), *role)), *does)
-            })
-            .collect();
-        let Some(((cause, does), others)) = causes.split_first() else { return Ok(()) };
-        let word = |cause: &Option<&str>| cause.map_or("it".into(), |name| format!("`{name}`"));
-        let others: String =
-            others.iter().map(|(cause, does)| format!(" and {} {does}", word(cause))).collect();
-        let why = format!(
-            "{does}{others}, which the live machine does not do yet; leave it out, or simulate it \
-             with `maracas sim`"
-        );
-        Err(match cause {
-            Some(name) => self.bad_param(name, &why),
-            None => self.bad_policy(&format!("policy {} {why}", self.entry.name)),
-        })
-    }
-
     /// What is wrong with the choice of the policy, at the place where it was made.
-    pub(super) fn bad_policy(&self, why: &str) -> Failure {
+    pub(crate) fn bad_policy(&self, why: &str) -> Failure {
         match &self.scenario {
             Some(scenario) if scenario.policy.name == self.entry.name => {
                 Failure::new(scenario.at_policy(why))
@@ -181,16 +137,26 @@ impl Case {
         }
     }
 
+    /// What is wrong with the bandwidth that a VCPU is promised, where the first one is.
+    pub(crate) fn bad_bandwidth(&self, why: &str) -> Failure {
+        let Some(scenario) = &self.scenario else { return Failure::new(why) };
+        let first = scenario.vcpus.iter().find(|spec| spec.vcpu.bandwidth != 0);
+        let at = first.map(|spec| spec.bandwidth_at.unwrap_or(spec.at)).unwrap_or_default();
+        Failure::new(scenario.at(at, why))
+    }
+
     /// What of the scenario the live machine leaves aside, in a sentence; `None` where nothing.
     pub(super) fn left_aside(&self) -> Option<String> {
         let scenario = self.scenario.as_ref()?;
-        let memory = scenario.platform.memory.as_ref().map(|_| "the platform's memory".to_string());
+        let memory = scenario.platform.memory.as_ref().map(|memory| self.memory_aside(memory));
         let devices = match scenario.devices.len() {
             0 => None,
             1 => Some("1 device".to_string()),
             count => Some(format!("{count} devices")),
         };
+        let recolours = scenario.live.cache == CacheSplit::Colors;
         let low = self.names_of(&|vcpu| vcpu.criticality == Criticality::Low);
+        let low = low.filter(|_| !recolours && self.keeps("criticality"));
         let low = low.map(|names| format!("the criticality of {names}"));
         let paced = scenario.programs.iter().filter(|program| program.pace.is_some());
         let paced: Vec<_> = paced.map(|program| program.name.as_str()).collect();
@@ -201,23 +167,32 @@ impl Case {
             format!("the live machine leaves aside what is for the simulator: {aside}")
         })
     }
+
+    /// Of the platform's memory, all but what policies and the live machine are told by it.
+    fn memory_aside(&self, memory: &PlatformMemory) -> String {
+        let whole = self.live().cache == CacheSplit::Whole;
+        let mut kept = Vec::new();
+        if self.senses().samples {
+            kept.push(format!("its clock of {} MHz", memory.cycles_per_us));
+        }
+        if !whole {
+            kept.push(format!("its {}", memory.part_word()));
+        }
+        let split = (whole && !memory.shares.is_empty()).then(|| {
+            let (word, split) = (memory.part_word(), split_word(memory.partition));
+            format!(", its split by {word} too ([live] cache = \"{split}\" makes it)")
+        });
+        let but = if kept.is_empty() { String::new() } else { " but ".to_string() };
+        format!("the platform's memory{but}{}{}", kept.join(" and "), split.unwrap_or_default())
+    }
 }
 
-/// What a VCPU asks of the memory: its key, in words, and where.
-fn asks_of_memory(
-    spec: &VcpuSpec,
-) -> Option<(&'static str, &'static str, maracas_scenario::Location)> {
-    let colors = (spec.vcpu.colors != 0).then_some((
-        "colors",
-        "a part of the cache",
-        spec.colors_at.unwrap_or(spec.at),
-    ));
-    let bandwidth = (spec.vcpu.bandwidth != 0).then_some((
-        "bandwidth",
-        "memory bandwidth",
-        spec.bandwidth_at.unwrap_or(spec.at),
-    ));
-    colors.or(bandwidth)
+/// The word in `[live]` that makes a platform's split.
+const fn split_word(partition: Partition) -> &'static str {
+    match partition {
+        Partition::Colors => "colors",
+        Partition::Ways => "ways",
+    }
 }
 
 /// What a device reads alone at most, in MB/s, rounded down.

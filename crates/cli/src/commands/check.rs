@@ -2,7 +2,7 @@
 
 use crate::case::{Machine, Overrides};
 use crate::failure::{Answer, Outcome};
-use crate::live;
+use crate::live::{self, Require, senses, steering};
 use crate::output;
 use crate::source::Source;
 use crate::verdict;
@@ -21,6 +21,8 @@ pub(crate) struct Args {
     /// For which machine
     #[arg(long, value_enum, default_value_t = Machine::Sim)]
     machine: Machine,
+    #[command(flatten)]
+    asked: senses::Asked,
     /// Where it is refused, name the smallest change that would be admitted
     #[arg(long)]
     suggest: bool,
@@ -33,9 +35,17 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args) -> Outcome {
     let case = args.source.case(args.machine, &args.overrides)?;
+    let mut notes = case.assumptions().to_vec();
     if args.machine == Machine::Live {
-        // Whatever `run` would refuse in the programs is refused here.
-        live::setup(&case, None)?;
+        // Whatever `run` would refuse in the programs, or for want of a sensor, is refused here.
+        let setup = live::setup(&case, None)?;
+        notes.extend(steering::notes(&case)?);
+        let senses = args.asked.open(&case, &setup, Require::Any)?;
+        let sensor = senses.sensor.iter().filter(|_| case.senses().samples);
+        notes.extend(sensor.map(|sensor| format!("memory is sampled by {}", sensor.describe())));
+        notes.extend(senses.notes);
+    } else if args.asked.is_given() {
+        notes.push("--sense changes nothing in simulation; it is for --machine live".into());
     }
     let verdict = &case.verdict;
     let suggestions = match &case.scenario {
@@ -52,9 +62,10 @@ pub(super) fn run(args: &Args) -> Outcome {
     if args.json {
         let mut json = verdict::to_json(&case, verdict);
         json["suggestions"] = suggestions.into();
+        json["notes"] = notes.into();
         output::line(&format!("{json:#}"))?;
     } else {
-        case.assumptions().iter().for_each(|text| output::note(text));
+        notes.iter().for_each(|text| output::note(text));
         if args.machine == Machine::Live {
             verdict::note_fine_reservations(&case);
         }

@@ -2,7 +2,8 @@
 
 use crate::case::{Case, Machine, Overrides};
 use crate::failure::{Answer, Outcome};
-use crate::live::{self, Progress, Require};
+use crate::live::{self, Progress, Require, senses, steering};
+use crate::metrics::{Address, Endpoint};
 use crate::output;
 use crate::results::Ran;
 use crate::source::refuse_taskset;
@@ -40,6 +41,12 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = Require::Any)]
     require: Require,
     #[command(flatten)]
+    asked: senses::Asked,
+    /// Serve Prometheus metrics while it runs, to this host alone: unix:/path, 127.0.0.1:PORT or
+    /// [::1]:PORT
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<Address>,
+    #[command(flatten)]
     results: results::Wanted,
 }
 
@@ -57,16 +64,25 @@ pub(super) fn run(args: &Args) -> Outcome {
     let mut setup = live::setup(&case, duration)?;
     let emulation = live::place(&case, &mut setup, args.emulate)?;
     let files = args.results.open(("scenario", &args.file))?;
+    let address = args.metrics.as_ref();
+    address.map_or(Ok(()), Address::clear)?;
     let built = (case.entry.build)(&case.start, &case.params);
     let Some(policy) = built.ok().filter(|_| case.verdict.accepted()) else {
         return verdict::refuse(&case, args.results.json);
     };
+    let mut notes = steering::notes(&case)?;
+    let senses = args.asked.open(&case, &setup, args.require)?;
     args.results.say_assumptions(&case);
     if args.results.talks() {
+        notes.extend_from_slice(&senses.notes);
+        notes.iter().for_each(|text| output::note(text));
         verdict::note_fine_reservations(&case);
         emulation.iter().for_each(|text| output::note(text));
     }
-    let guarded = live::guard()?;
+    let guarded = live::guard_with(address.and_then(Address::file))?.sensing(senses);
+    let endpoint = address.map(|address| Endpoint::open(address, guarded.board.clone()));
+    let endpoint = endpoint.transpose()?;
+    endpoint.iter().filter(|_| args.results.talks()).for_each(Endpoint::tell);
     let mut means = live::prepare(&case, &setup, args.require, args.results.talks())?;
     means.instructions &= progress(args.progress, emulation.is_some()) == Progress::Instructions;
     let report = live::run(&case, setup, means, policy, guarded, files, args.results.talks())?;

@@ -2,7 +2,7 @@
 //! prefetching (MARACAS, RTSS 2016, section VI.C). Its default array of 1 MB fits a share of the
 //! last-level cache.
 
-use super::pace::{Kernel, drive};
+use super::pace::{Extra, Kernel, drive};
 use crate::failure::Failure;
 use std::hint::black_box;
 
@@ -17,6 +17,10 @@ pub(crate) struct Args {
     /// Number of threads, each with an array of its own
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: u32,
+    /// Hold as much memory again that is never written, and tell its hash in each line: it stays
+    /// the same whatever is done to the program's frames
+    #[arg(long)]
+    hash: bool,
     #[command(flatten)]
     common: super::Common,
 }
@@ -29,13 +33,18 @@ struct Mwalk {
     mask: u64,
     at: u64,
     value: u32,
+    /// What is hashed.
+    kept: Vec<u64>,
 }
 
 impl Mwalk {
-    fn new(bytes: usize) -> Self {
+    fn new(bytes: usize, hash: bool) -> Self {
         let words = (bytes / 4).max(1);
         let mask = words.next_power_of_two() as u64 - 1;
-        Self { array: vec![0; words], mask, at: 0, value: 1 }
+        let kept = if hash { bytes / 8 } else { 0 };
+        // Fibonacci hashing (Knuth, vol. 3, 6.4): no two pages are alike.
+        let kept = (0..kept as u64).map(|word| word.wrapping_mul(0x9E37_79B9_7F4A_7C15)).collect();
+        Self { array: vec![0; words], mask, at: 0, value: 1, kept }
     }
 }
 
@@ -56,10 +65,16 @@ impl Kernel for Mwalk {
         black_box(self.array.as_mut_slice());
         done
     }
+    fn extra(&self) -> Extra {
+        if self.kept.is_empty() {
+            return Extra::new();
+        }
+        vec![("hash", format!("{:016x}", super::hash(black_box(&self.kept))).into())]
+    }
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    drive("mwalk", args.threads, &args.common, |_| Mwalk::new(args.size))
+    drive("mwalk", args.threads, &args.common, |_| Mwalk::new(args.size, args.hash))
 }
 
 #[cfg(test)]
@@ -69,7 +84,7 @@ mod tests {
     #[test]
     fn the_walk_visits_every_element() {
         for bytes in [4 * STEPS as usize, 3 * STEPS as usize] {
-            let mut walk = Mwalk::new(bytes);
+            let mut walk = Mwalk::new(bytes, false);
             walk.pass();
             assert!(walk.array.iter().all(|word| *word != 0), "{bytes} bytes");
         }

@@ -18,6 +18,10 @@ use std::time::Instant;
 pub(super) trait Kernel {
     /// Does one pass and returns how many iterations it was.
     fn pass(&mut self) -> u64;
+    /// What else a line tells; of the first thread's kernel.
+    fn extra(&self) -> Extra {
+        Extra::new()
+    }
 }
 
 /// One thread's count on a cache line of its own, so that counting disturbs no other thread.
@@ -61,13 +65,13 @@ pub(super) fn drive<K: Kernel>(
         let mut progress = Progress::new(name, common);
         let result = loop {
             counts[0].add(kernel.pass());
-            let result = progress.look(sum, Vec::new);
+            let result = progress.look(sum, || kernel.extra());
             if result.is_err() || progress.over() || stop.load(Ordering::Relaxed) {
                 break result;
             }
         };
         stop.store(true, Ordering::Relaxed);
-        result.and_then(|()| progress.last(sum(), Vec::new()))
+        result.and_then(|()| progress.last(sum(), kernel.extra()))
     })
 }
 

@@ -2,6 +2,7 @@
 
 use super::measure::{Told, Window};
 use super::workers::{Variant, WORKERS};
+use crate::bench::verdict::Verdict;
 use maracas_core::VcpuId;
 
 /// By which part an estimate may be off (acceptance of the live item).
@@ -116,16 +117,6 @@ fn got(run: &Run, worker: usize, truth: Truth, window: Window) -> Got {
         worst,
         performance: units / window.seconds() / truth.even(),
     }
-}
-
-/// A sentence that holds or not.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) struct Verdict {
-    /// A word for programs.
-    pub(super) name: &'static str,
-    pub(super) holds: bool,
-    /// What was asked, and the number that decided.
-    pub(super) text: String,
 }
 
 /// Everything that is asked of the runs; `target` as a part of 1.

@@ -12,9 +12,10 @@ mod play;
 mod report;
 mod workers;
 
+use super::verdict::{self, Verdict};
 use crate::failure::{Answer, Failure, Outcome};
 use crate::output;
-use judge::{Alone, MAX_FAIR, MAX_PERF, MIN_FAIR, Row, Run, Truth, Verdict};
+use judge::{Alone, MAX_FAIR, MAX_PERF, MIN_FAIR, Row, Run, Truth};
 use maracas_core::{CoreId, VcpuId};
 use maracas_live::host::platform::Platform;
 use measure::Window;
@@ -64,12 +65,6 @@ struct Measured {
     verdicts: Vec<Verdict>,
 }
 
-impl Measured {
-    fn holds(&self) -> bool {
-        self.verdicts.iter().all(|verdict| verdict.holds)
-    }
-}
-
 /// How long a policy may learn: three of its share updates of 2 s (slides, "sampling"). Short runs
 /// have half of each phase.
 const SETTLE: Duration = Duration::from_secs(6);
@@ -108,7 +103,7 @@ pub(crate) fn uneven(args: &Args) -> Outcome {
     } else {
         output::print(&report::text(&measured))?;
     }
-    Ok(if measured.holds() { Answer::Yes } else { Answer::No })
+    Ok(if verdict::hold(&measured.verdicts) { Answer::Yes } else { Answer::No })
 }
 
 fn ns(at: Duration) -> u64 {

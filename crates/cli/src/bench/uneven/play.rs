@@ -3,15 +3,18 @@
 
 use super::measure::Told;
 use super::workers::{Variant, WORKERS};
+use crate::bench::play;
 use crate::case::{Case, Machine, Overrides};
 use crate::failure::Failure;
-use crate::live::{self, Require};
+use crate::live;
 use maracas_core::Rate;
+use maracas_live::Means;
 use maracas_live::host::HardwareCore;
 use maracas_live::host::classes::Detected;
 use maracas_live::host::platform::Platform;
+use maracas_live::sense::Senses;
 use maracas_scenario::Scenario;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Two variants side by side, each alone on its core: the first on the fast one.
@@ -57,21 +60,9 @@ fn play(text: &str, length: Duration, stop: &AtomicBool) -> Result<Told, Failure
     let mut setup = live::setup(&case, Some(length))?;
     setup.cores = equal_cores()?.to_vec();
     setup.duty = vec![Rate::ONE, Rate::new(1, 2)];
-    let policy = (case.entry.build)(&case.start, &case.params);
-    let policy = policy.map_err(|verdict| {
-        let why = verdict.objections.join("; ");
-        Failure::new(format!("{} refuses the workers: {why}", case.entry.name))
-    })?;
-    let guarded = live::guard()?;
-    let mut means = live::prepare(&case, &setup, Require::Any, false)?;
     // The programs wait by asking the clock again and again: instructions, but no progress.
-    means.instructions = false;
-    let mut journal = Vec::new();
-    let sink = |piece: &[u8]| journal.extend_from_slice(piece);
-    live::carry_out(&case, setup, means, policy, guarded, stop, sink)?;
-    if stop.load(Ordering::Relaxed) {
-        return Err(Failure::new("interrupted; everything was taken down again"));
-    }
+    let own = |means: &mut Means| means.instructions = false;
+    let journal = play::play(&case, setup, Senses::default(), own, stop)?;
     Told::read(&journal)
 }
 

@@ -1,9 +1,9 @@
 //! How the measurement is shown.
 
 use super::Measured;
-use super::judge::{Alone, Got, MAX_FAIR, Row, Run, Verdict};
+use super::judge::{Alone, Got, MAX_FAIR, Row, Run};
 use super::workers::WORKERS;
-use crate::output::{Paint, paint};
+use crate::bench::verdict;
 use serde_json::{Value, json};
 
 /// Where the programs had less of the cores, it was not only the machine and the kernel (some 2 %)
@@ -38,11 +38,7 @@ pub(super) fn text(measured: &Measured) -> String {
         text += "others ran beside, and not always as much; measure on a quiet host\n";
     }
     text.push('\n');
-    for Verdict { holds, text: sentence, .. } in &measured.verdicts {
-        let word = if *holds { paint(Paint::Good, "yes") } else { paint(Paint::Bad, "NO ") };
-        text += &format!("{word}  {sentence}\n");
-    }
-    text
+    text + &verdict::text(&measured.verdicts)
 }
 
 fn line(measured: &Measured, row: &Row) -> String {
@@ -68,9 +64,6 @@ fn line(measured: &Measured, row: &Row) -> String {
 
 /// For programs.
 pub(super) fn to_json(measured: &Measured) -> String {
-    let verdicts = measured.verdicts.iter().map(
-        |verdict| json!({ "name": verdict.name, "holds": verdict.holds, "text": verdict.text }),
-    );
     let json = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "host": measured.host,
@@ -81,8 +74,8 @@ pub(super) fn to_json(measured: &Measured) -> String {
         "part_of_cores": measured.had,
         "estimates": measured.runs.iter().map(of_run).collect::<Vec<_>>(),
         "programs": measured.rows.iter().map(|row| of_row(measured, row)).collect::<Vec<_>>(),
-        "verdicts": verdicts.collect::<Vec<_>>(),
-        "holds": measured.holds(),
+        "verdicts": verdict::to_json(&measured.verdicts),
+        "holds": verdict::hold(&measured.verdicts),
     });
     format!("{json:#}")
 }
