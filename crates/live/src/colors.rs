@@ -1,9 +1,9 @@
 //! The runtime's side of page colours: one page of orders for each VCPU, carried out by the
-//! programs themselves ([`color_page`], `maracas-client`).
+//! programs themselves ([`maracas_core::control::color_page`], `maracas-client`).
 //!
 //! A program moves its own memory, in its own time and on its own budget. What it lacks are the
 //! rights: to see the numbers of its page frames, and to take a page away while system calls use
-//! it. It is given both as descriptors of its own process at the [`door`], and nothing more.
+//! it. It is given both as descriptors of its own process at the `door`, and nothing more.
 //!
 //! What programs write is believed within bounds only. The page is never mapped to be read: a
 //! program that cuts it short would kill the runtime. The one mapping is an address for the futex,

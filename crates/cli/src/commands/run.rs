@@ -43,7 +43,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     asked: senses::Asked,
     /// Serve Prometheus metrics while it runs, to this host alone: unix:/path, 127.0.0.1:PORT or
-    /// [::1]:PORT
+    /// `[::1]:PORT`
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<Address>,
     #[command(flatten)]

@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Two variants side by side, each alone on its core: the first on the fast one.
 ///
 /// # Errors
-/// As [`play`].
+/// As [`play()`].
 pub(super) fn alone(
     [fast, slow]: [Variant; 2],
     length: Duration,
@@ -38,7 +38,7 @@ pub(super) fn alone(
 /// All workers under a policy; one changes its ways half-way.
 ///
 /// # Errors
-/// As [`play`].
+/// As [`play()`].
 pub(super) fn together(policy: &str, length: Duration, stop: &AtomicBool) -> Result<Told, Failure> {
     let programs: String = WORKERS.iter().map(|worker| worker.changing(length / 2)).collect();
     let text = format!(
