@@ -282,6 +282,18 @@ impl Hearts {
         }
     }
 
+    /// The agent sleeps now, until `due_ns` (monotonic) at the latest; `u64::MAX` = until woken.
+    pub fn sleeps(&self, agent: usize, due_ns: u64) {
+        let _ = due_ns;
+        self.beat(agent);
+    }
+
+    /// The agent woke at `now_ns` (monotonic) and works.
+    pub fn wakes(&self, agent: usize, now_ns: u64) {
+        let _ = now_ns;
+        self.beat(agent);
+    }
+
     /// The agent ends in order and is not watched any more.
     pub fn rest(&self, agent: usize) {
         if let Some(counter) = self.counters().get(agent) {

@@ -5,6 +5,7 @@
 
 pub mod cgroup;
 pub mod classes;
+pub mod costs;
 pub mod doctor;
 pub mod hardware;
 pub mod launch;
