@@ -293,6 +293,8 @@ pub struct Plan {
     pub wake: Instant,
     /// Whether the machine shall report the running stints ([`End::Metered`]) at `wake`.
     pub wake_metered: bool,
+    /// Of each core, when it is asked for its sake.
+    core_wakes: Vec<Instant>,
 }
 
 impl Plan {
@@ -307,7 +309,18 @@ impl Plan {
             errand: None,
             wake: Instant::NEVER,
             wake_metered: false,
+            core_wakes: alloc::vec![Instant::NEVER; cores],
         }
+    }
+    /// When `wake` comes for the sake of `core`; [`Instant::NEVER`] = not known. None is before
+    /// `wake`. It only tells a machine on which core to wait, so that whoever decides then acts on
+    /// its own core.
+    pub fn core_wake(&self, core: CoreId) -> Instant {
+        self.core_wakes[core.0 as usize]
+    }
+    /// Says when `wake` comes for the sake of `core`.
+    pub fn set_core_wake(&mut self, core: CoreId, at: Instant) {
+        self.core_wakes[core.0 as usize] = at;
     }
     /// The line of `core`.
     pub fn line(&self, core: CoreId) -> &Line {

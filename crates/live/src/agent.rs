@@ -11,7 +11,7 @@ pub(crate) mod wait;
 use crate::enact::Core;
 use crate::guardian::Hearts;
 use crate::machine::brain::Brain;
-use maracas_core::{CoreId, Duration, VcpuId};
+use maracas_core::{CoreId, Duration, Instant, VcpuId};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -71,12 +71,12 @@ impl<'a> Council<'a> {
         // The first decision is due at once.
         self.consult(core, true);
         while !self.halt.load(Ordering::Acquire) {
-            let due_ns = clock.monotonic_ns(lock(own).sleep());
-            self.hearts.iter().for_each(|hearts| hearts.sleeps(index, due_ns));
-            wait(poll, Some(due_ns), &mut ready)?;
-            let now_ns = clock.monotonic_ns(clock.now());
-            self.hearts.iter().for_each(|hearts| hearts.wakes(index, now_ns));
-            let news = self.enforce(core, &ready, &mut births);
+            let (now, due) = lock(own).sleep();
+            self.hearts.iter().for_each(|hearts| hearts.sleeps(index, clock.monotonic_ns(due)));
+            wait(poll, Some(due.saturating_since(now)), &mut ready)?;
+            let now = clock.now();
+            self.hearts.iter().for_each(|hearts| hearts.wakes(index, clock.monotonic_ns(now)));
+            let news = self.enforce(core, now, &ready, &mut births);
             self.consult(core, news);
         }
         if let Some(hearts) = &self.hearts {
@@ -86,7 +86,13 @@ impl<'a> Council<'a> {
     }
 
     /// Looks at the agent's own core; whether there is anything to decide.
-    fn enforce(&self, core: CoreId, ready: &[Token], births: &mut Vec<VcpuId>) -> bool {
+    fn enforce(
+        &self,
+        core: CoreId,
+        now: Instant,
+        ready: &[Token],
+        births: &mut Vec<VcpuId>,
+    ) -> bool {
         births.clear();
         let own = &self.cores[usize::from(core.0)];
         let (mut crossed, mut mail) = (false, false);
@@ -104,7 +110,7 @@ impl<'a> Council<'a> {
                 Token::Guardian | Token::Ended(_) => {}
             }
         }
-        lock(own).enforce(births, crossed) || mail
+        lock(own).enforce(now, births, crossed) || mail
     }
 
     /// Decides, where there is something to decide, unless another agent does: then that one will

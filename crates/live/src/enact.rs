@@ -82,6 +82,8 @@ pub(crate) struct Core {
     look_at: Instant,
     /// The end of whose budget is expected then.
     awaited: Option<VcpuId>,
+    /// How many looks in a row found nothing new.
+    quiet_looks: u32,
     /// Until when this core's agent sleeps; the beginning of time while it is awake.
     asleep_until: Instant,
     /// How late budgets ended.
@@ -136,7 +138,8 @@ impl Core {
             is_lowered: false,
             look_at: Instant::NEVER,
             awaited: None,
-            asleep_until: Instant::ZERO,
+            quiet_looks: 0,
+            asleep_until: Instant::NEVER,
             lateness: Lateness::default(),
             ranks: Ranks::default(),
             tracker: Tracker::new(switches),
@@ -202,11 +205,10 @@ impl Core {
         Some(body)
     }
 
-    /// This core's agent woke: reads the meters and stops whoever is spent, at once. `births` are
+    /// This core's agent woke at `now`: reads the meters and stops whoever is spent, at once. `births` are
     /// the VCPUs whose threads were born or ended; `crossed` = the memory meter told that it
     /// reached its mark. Whether there is anything to tell the policy.
-    pub(crate) fn enforce(&mut self, births: &[VcpuId], crossed: bool) -> bool {
-        let now = self.clock.now();
+    pub(crate) fn enforce(&mut self, now: Instant, births: &[VcpuId], crossed: bool) -> bool {
         self.settle_all();
         self.woken(now);
         for vcpu in births {
@@ -233,7 +235,9 @@ impl Core {
             }
             self.starts();
         }
-        self.has_news(now)
+        let news = self.has_news(now);
+        self.quiet_looks = if news { 0 } else { self.quiet_looks.saturating_add(1) };
+        news
     }
 
     /// Reads the meters of all that may have run.
@@ -361,8 +365,11 @@ impl Core {
             }
         }
         self.line = line;
-        self.plan_look(self.clock.now());
-        self.set_alarm();
+        // An agent that is awake chooses when it falls asleep.
+        if self.asleep_until != Instant::ZERO {
+            self.plan_look(self.clock.now());
+            self.set_alarm();
+        }
     }
 
     fn start(&mut self, index: usize, want: Post) {

@@ -40,9 +40,12 @@ impl Ring {
         if self.bytes.len() - (head - tail) < from.len() {
             return false;
         }
-        for (i, byte) in from.iter().enumerate() {
-            // SAFETY: this place is free (see `Sync` above), and there is one producer.
-            unsafe { *self.bytes[(head + i) % self.bytes.len()].get() = *byte };
+        let at = head % self.bytes.len();
+        let (first, rest) = from.split_at(from.len().min(self.bytes.len() - at));
+        for (place, part) in [(at, first), (0, rest)] {
+            let free = self.bytes[place..place + part.len()].as_ptr().cast::<u8>().cast_mut();
+            // SAFETY: these places are free (see `Sync` above), and there is one producer.
+            unsafe { free.copy_from_nonoverlapping(part.as_ptr(), part.len()) };
         }
         self.head.store(head + from.len(), Ordering::Release);
         true
@@ -51,9 +54,12 @@ impl Ring {
     /// Moves all that is in the ring to `into`. To be called by one thread.
     fn pull(&self, into: &mut Vec<u8>) {
         let (tail, head) = (self.tail.load(Ordering::Relaxed), self.head.load(Ordering::Acquire));
-        for at in tail..head {
-            // SAFETY: this place is filled (see `Sync` above), and there is one consumer.
-            into.push(unsafe { *self.bytes[at % self.bytes.len()].get() });
+        let at = tail % self.bytes.len();
+        let first = (head - tail).min(self.bytes.len() - at);
+        for (place, length) in [(at, first), (0, head - tail - first)] {
+            let filled = self.bytes[place..place + length].as_ptr().cast::<u8>();
+            // SAFETY: these places are filled (see `Sync` above), and there is one consumer.
+            into.extend_from_slice(unsafe { std::slice::from_raw_parts(filled, length) });
         }
         self.tail.store(head, Ordering::Release);
     }

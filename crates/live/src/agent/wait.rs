@@ -1,7 +1,6 @@
 //! What an agent waits for: one `epoll` with a timeout, and bells.
 
-use crate::clock::monotonic_ns;
-use maracas_core::VcpuId;
+use maracas_core::{Duration, VcpuId};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
@@ -96,20 +95,22 @@ impl Poll {
 }
 
 /// Waits until something of the poll with descriptor `poll` is ready and puts it into `ready`, or
-/// until the monotonic time `until_ns`; `None` = without end.
+/// until `rest` has passed; `None` = without end.
 ///
 /// The timeout of this call is the only alarm that agents have: it fires once, nothing has to be
 /// set again while the thread is awake, and for a real-time thread the kernel serves it in the
 /// timer interrupt itself, on PREEMPT_RT too. There a timerfd or the overflow of a sampling event
 /// waits for a kernel thread of priority 1, below all foreground.
-pub(crate) fn wait(poll: RawFd, until_ns: Option<u64>, ready: &mut Vec<Token>) -> io::Result<()> {
+pub(crate) fn wait(poll: RawFd, rest: Option<Duration>, ready: &mut Vec<Token>) -> io::Result<()> {
     const MOST: usize = 64;
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; MOST];
     ready.clear();
-    let count = match wait_for(poll, until_ns, &mut events) {
+    let rest = rest.map(timespec);
+    let rest = rest.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    let count = match wait_for(poll, rest, &mut events) {
         // Linux before 5.11: to the nanosecond only `ppoll` can wait.
         Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
-            sleep_on(poll, until_ns)?;
+            sleep_on(poll, rest)?;
             wait_for_none(poll, &mut events)
         }
         result => result,
@@ -122,26 +123,24 @@ pub(crate) fn wait(poll: RawFd, until_ns: Option<u64>, ready: &mut Vec<Token>) -
     Ok(())
 }
 
-/// The time from now until `until_ns`, as the kernel wants it.
-fn timeout(until_ns: u64) -> libc::timespec {
-    let rest_ns = until_ns.saturating_sub(monotonic_ns());
+/// A time as the kernel wants it.
+const fn timespec(time: Duration) -> libc::timespec {
+    let ns = time.ticks();
     libc::timespec {
-        tv_sec: (rest_ns / 1_000_000_000) as libc::time_t,
-        tv_nsec: (rest_ns % 1_000_000_000) as libc::c_long,
+        tv_sec: (ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
     }
 }
 
 /// `epoll_pwait2`.
 fn wait_for(
     poll: RawFd,
-    until_ns: Option<u64>,
+    rest: *const libc::timespec,
     events: &mut [libc::epoll_event],
 ) -> io::Result<usize> {
-    let rest = until_ns.map(timeout);
-    let rest = rest.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     let (room, no_mask) = (events.len() as libc::c_long, std::ptr::null::<libc::sigset_t>());
     // SAFETY: the kernel fills at most as many events as there is room for, and reads the timeout,
-    // which outlives the call.
+    // which the caller keeps.
     let count = unsafe {
         libc::syscall(libc::SYS_epoll_pwait2, poll, events.as_mut_ptr(), room, rest, no_mask, 0)
     };
@@ -156,11 +155,9 @@ fn wait_for_none(poll: RawFd, events: &mut [libc::epoll_event]) -> io::Result<us
 }
 
 /// Sleeps until something of the poll is ready or the time has come.
-fn sleep_on(poll: RawFd, until_ns: Option<u64>) -> io::Result<()> {
+fn sleep_on(poll: RawFd, rest: *const libc::timespec) -> io::Result<()> {
     let mut entry = libc::pollfd { fd: poll, events: libc::POLLIN, revents: 0 };
-    let rest = until_ns.map(timeout);
-    let rest = rest.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: one structure of our own, and a timeout that outlives the call.
+    // SAFETY: one structure of our own, and a timeout that the caller keeps.
     check(unsafe { libc::ppoll(&raw mut entry, 1, rest, std::ptr::null()) })
 }
 

@@ -28,8 +28,11 @@ const GRAIN: Duration = Duration::from_micros(100);
 /// The same for what is believed blocked: 0.5 % of a core at 5 us a look.
 const UNSEEN: Duration = Duration::from_millis(1);
 /// How long a core may idle unseen after what ran there in the background has blocked, and how long
-/// what woke without a budget may share the background unseen.
+/// what woke without a budget may share the background unseen: at first, and eight times as long
+/// while every look finds the same.
 const WATCH: Duration = Duration::from_millis(2);
+/// How often that time is doubled.
+const DOUBLINGS: u32 = 3;
 
 /// What wakes of this core's agent cost, measured before the run and by every wake since.
 #[derive(Clone, Copy, Debug)]
@@ -102,9 +105,10 @@ impl Waking {
     fn unseen(&self) -> Duration {
         UNSEEN.max(Duration::from_nanos(50 * self.p50_ns))
     }
-    /// How often the background is watched while some of it waits: a fiftieth of the core.
-    fn watch(&self) -> Duration {
-        WATCH.max(Duration::from_nanos(50 * self.p50_ns))
+    /// How often the background is watched while some of it waits, after so many looks that found
+    /// nothing new: a fiftieth of the core.
+    fn watch(&self, quiet: u32) -> Duration {
+        WATCH.max(Duration::from_nanos(50 * self.p50_ns)) * (1 << quiet.min(DOUBLINGS))
     }
     /// How often clocks and counters are read that nothing reports: a twentieth of the core.
     pub(super) fn polling(&self, wanted: Duration) -> Duration {
@@ -188,17 +192,18 @@ impl Core {
         let allowed = line.background_allowed || self.valve.is_some();
         let waits = |body: &Live| held(body) && !body.threads.is_empty();
         if allowed && self.bodies.iter().any(waits) {
-            self.look_at = self.look_at.min(now.saturating_add(self.waking.watch()));
+            self.look_at =
+                self.look_at.min(now.saturating_add(self.waking.watch(self.quiet_looks)));
         }
     }
 
-    /// This core's agent falls asleep: until when, at the latest.
-    pub(crate) fn sleep(&mut self) -> Instant {
+    /// This core's agent falls asleep: now, and until when at the latest.
+    pub(crate) fn sleep(&mut self) -> (Instant, Instant) {
         let now = self.clock.now();
         self.plan_look(now);
         let at = self.look_at.min(self.wake_at).max(now.saturating_add(self.waking.floor()));
         self.asleep_until = at.min(now.saturating_add(PULSE));
-        self.asleep_until
+        (now, self.asleep_until)
     }
 
     /// Another core's agent changed what is due here: wakes this core's own where it would sleep

@@ -150,8 +150,14 @@ impl Brakes {
         self.error.swap(false, Ordering::Relaxed)
     }
     fn order(&self, order: Order) {
-        self.posted.lock().unwrap_or_else(PoisonError::into_inner).push(order);
-        self.bell.ring();
+        let mut posted = self.posted.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_first = posted.is_empty();
+        posted.push(order);
+        drop(posted);
+        // Those before have rung already.
+        if is_first {
+            self.bell.ring();
+        }
     }
     fn act(&self, order: &Order) {
         match order {

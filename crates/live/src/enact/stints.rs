@@ -340,11 +340,12 @@ impl Core {
         if !self.tracker.changes.is_empty() {
             return;
         }
-        let (core, at) = (self.id, self.clock.now());
+        let core = self.id;
         for body in self.bodies.iter_mut().filter(|body| body.trapped) {
             let mode = body.read_mode;
             let rest_ns = body.untold_ns(mode);
             if rest_ns >= SWITCHES_NS {
+                let at = self.clock.now();
                 body.told_ns[mode as usize] += rest_ns;
                 body.last_told = Some(self.outbox.len());
                 let service = Duration::from_nanos(rest_ns);

@@ -494,19 +494,25 @@ impl Brain<'_> {
         lock(&self.cores[usize::from(core.0)]).place()
     }
 
-    /// Lets the agent of `own` look again when the policy wants to be asked or a job is due.
+    /// Lets agents look again when the policy wants to be asked or a job is due: that of the core
+    /// for whose sake it is, if that is known, so that what is decided is carried out where it is
+    /// decided; else that of `own`.
     fn wake_up(&mut self, own: CoreId) {
-        let demands = self.known.values().filter_map(|known| known.demand.as_ref());
-        let due = demands.map(Demand::next_due).min().unwrap_or(Instant::NEVER);
         let errand = self.errands.next_due(self.mailbox.clock.now());
-        let wake_at = self.plan.wake.min(due).min(errand);
-        for core in self.cores {
-            let mut core = lock(core);
-            let wake_at = if core.id == own { wake_at } else { Instant::NEVER };
-            if core.wake_at != wake_at || core.id == own {
-                core.wake_at = wake_at;
-                core.set_alarm();
+        let cores = (0..self.cores.len() as u16).map(CoreId);
+        let is_known = cores.clone().any(|core| self.plan.core_wake(core) == self.plan.wake);
+        for id in cores {
+            let here = |known: &&Known| known.seat.unwrap_or(own) == id;
+            let demands = self.known.values().filter(here).filter_map(|it| it.demand.as_ref());
+            let due = demands.map(Demand::next_due).min().unwrap_or(Instant::NEVER);
+            let mut wake_at = self.plan.core_wake(id).min(due);
+            if id == own {
+                wake_at = wake_at.min(errand);
+                wake_at = if is_known { wake_at } else { wake_at.min(self.plan.wake) };
             }
+            let mut core = lock(&self.cores[usize::from(id.0)]);
+            core.wake_at = wake_at;
+            core.set_alarm();
         }
     }
 

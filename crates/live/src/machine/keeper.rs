@@ -114,9 +114,10 @@ impl<'a> Keeper<'a> {
                 return Ok(());
             }
             let next = self.next_due(now).min(end);
-            let next = (next != Instant::NEVER).then(|| self.mailbox.clock.monotonic_ns(next));
+            let now = self.mailbox.clock.now();
+            let rest = (next != Instant::NEVER).then(|| next.saturating_since(now));
             let host = |error| Error::Host("wait for programs", error);
-            wait(self.poll.fd(), next, &mut ready).map_err(host)?;
+            wait(self.poll.fd(), rest, &mut ready).map_err(host)?;
             self.mailbox.keeper.hush();
             if ready.contains(&Token::Guardian) {
                 self.replace_guardian()?;

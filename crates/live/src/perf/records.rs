@@ -92,11 +92,16 @@ impl Switches {
     }
 
     fn copy(&self, from: u64, into: &mut [u8]) {
-        for (i, byte) in into.iter_mut().enumerate() {
-            let at = ((from + i as u64) & self.mask) as usize;
-            // SAFETY: the masked position lies inside the mapped data pages, and the kernel does
-            // not write between tail and head.
-            *byte = unsafe { self.ring.base.as_ptr().add(self.data + at).read() };
+        let length = self.mask as usize + 1;
+        let at = (from & self.mask) as usize;
+        let (first, rest) = into.split_at_mut(into.len().min(length - at));
+        // SAFETY: both parts lie inside the mapped data pages, the first from the masked position to
+        // their end at most, the rest at their begin; the kernel does not write between tail and
+        // head.
+        unsafe {
+            let data = self.ring.base.as_ptr().add(self.data);
+            data.add(at).copy_to_nonoverlapping(first.as_mut_ptr(), first.len());
+            data.copy_to_nonoverlapping(rest.as_mut_ptr(), rest.len());
         }
     }
 

@@ -223,7 +223,9 @@ impl Policy for Maracas {
             if self.stale.contains(core) || self.locals[core.0 as usize].next <= now {
                 self.refresh(core, now, plan);
             }
-            wake = wake.min(self.locals[core.0 as usize].next);
+            let next = self.locals[core.0 as usize].next;
+            plan.set_core_wake(core, next);
+            wake = wake.min(next);
         }
         self.stale = CoreSet::EMPTY;
         let tick = self.throttle(now, plan);

@@ -87,11 +87,12 @@ fn line(allowance: u64, memory: u64) -> Line {
     Line { foreground: vec![grant], allowance, ..Line::default() }
 }
 
-/// Applies the law.
+/// Applies the law, and lets the core's agent fall asleep.
 fn apply(core: &mut Core) {
     core.judge();
     core.stops();
     core.starts();
+    core.sleep();
 }
 
 /// What has been told: reads and how the stint ended, or `spent`.
