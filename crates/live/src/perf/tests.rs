@@ -13,12 +13,12 @@ fn a_budget_event_counts_what_its_group_runs() {
         .and_then(|tree| Ok((tree.vcpu(VcpuId(0))?, tree)));
     let (group, tree) = match group {
         Ok(group) => group,
-        Err(error) => return eprintln!("skipped: {error}"),
+        Err(error) => return crate::host::tests::refused(&error, "control groups"),
     };
     let budget = Budget::open(group.dir_fd().unwrap(), 0);
     let budget = match budget {
         Ok(budget) => budget,
-        Err(error) => return eprintln!("skipped: {error}"),
+        Err(error) => return crate::host::tests::refused(&error, "budget events"),
     };
     let argv = ["sh", "-c", "while :; do :; done"].map(Into::into).to_vec();
     let command = Command { argv, output: Output::Null, ..Command::default() };
