@@ -110,7 +110,11 @@ impl Steal {
         let now = Self::now();
         let length = now.at.duration_since(self.at).as_nanos().max(1) as f64;
         let before = self.ns.iter().chain(std::iter::repeat(&0));
-        now.ns.iter().zip(before).map(|(to, from)| to.saturating_sub(*from) as f64 / length).collect()
+        now.ns
+            .iter()
+            .zip(before)
+            .map(|(to, from)| to.saturating_sub(*from) as f64 / length)
+            .collect()
     }
 }
 

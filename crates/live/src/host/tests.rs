@@ -4,8 +4,8 @@
 mod bounds;
 mod groups;
 
-pub(crate) use bounds::{refused, skip};
 use bounds::{Turn, needs};
+pub(crate) use bounds::{refused, skip};
 use std::time::Duration;
 
 /// No test here works for longer than this on a quick host; the limit is ten times that and 20 s.
