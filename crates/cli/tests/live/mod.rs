@@ -56,8 +56,8 @@ pub(crate) struct Stage {
 
 impl Stage {
     /// Waits for the cores. `None`, after a skip, where this host has fewer than `cores` or cannot
-    /// enforce budgets. `seconds` is what all runs of the test are to take: after ten times that and
-    /// 20 s the test has failed.
+    /// enforce budgets. `seconds` is what all runs of the test are to take: after ten times that
+    /// and 20 s the test has failed.
     pub(crate) fn enter(cores: usize, seconds: u64) -> Option<Self> {
         let _turn = Turn::wait(Duration::from_secs(seconds));
         let there = Platform::detect().expect("the platform is readable").cores.len();
