@@ -6,7 +6,7 @@ use maracas_core::VcpuId;
 use std::time::Duration;
 
 #[test]
-fn a_budget_event_counts_what_its_group_runs() {
+fn service_is_what_a_group_runs() {
     let _turn = crate::host::tests::turn();
     let group = Hierarchies::read()
         .and_then(|hierarchies| Tree::create(&hierarchies))
@@ -15,17 +15,17 @@ fn a_budget_event_counts_what_its_group_runs() {
         Ok(group) => group,
         Err(error) => return crate::host::tests::refused(&error, "control groups"),
     };
-    let budget = Budget::open(group.dir_fd().unwrap(), 0);
-    let budget = match budget {
-        Ok(budget) => budget,
-        Err(error) => return crate::host::tests::refused(&error, "budget events"),
+    let service = Service::open(group.dir_fd().unwrap(), 0);
+    let service = match service {
+        Ok(service) => service,
+        Err(error) => return crate::host::tests::refused(&error, "counters of a group"),
     };
     let argv = ["sh", "-c", "while :; do :; done"].map(Into::into).to_vec();
     let command = Command { argv, output: Output::Null, ..Command::default() };
     let mut child = launch::spawn(&command, &group, HardwareCore(0)).unwrap();
     child.release().unwrap();
     std::thread::sleep(Duration::from_millis(300));
-    let count = budget.count().unwrap();
+    let count = service.count().unwrap();
     group.kill().unwrap();
     child.wait().unwrap();
     group.remove().unwrap();
