@@ -7,7 +7,7 @@ pub(crate) mod bounds;
 pub(crate) mod host;
 
 pub(crate) use crate::laws::replays;
-use bounds::{Turn, found, needs, rite};
+use bounds::{Turn, needs, refused, rite};
 use host::{Steal, median_error, widened};
 use maracas_core::contract::{Entry, Grant, Mark, Mode};
 use maracas_core::journal::{Header, Reader, Record};
@@ -21,7 +21,7 @@ use maracas_live::sense::Senses;
 use maracas_live::{Error, Launch, Machine, Means, Outcome, Setup};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::{env, process, thread, time};
+use std::{env, io, process, thread, time};
 
 /// A program that never sleeps.
 pub(crate) const SPIN: &str = "while :; do :; done";
@@ -182,12 +182,23 @@ impl Ran {
     pub(crate) fn got_its_budget(&self, vcpu: u32, within: f64) {
         let of = &self.system.vcpus[vcpu as usize];
         let budget_us = of.reservation.budget.ticks() as f64 / 1e3;
-        let periods = per_period(&self.records, &self.system, vcpu);
+        let (periods, stolen) = own_periods(&self.records, &self.system, vcpu);
         let (mean, p50, p99) = summary(&periods, budget_us);
         let share = background(&self.records, vcpu);
+        for record in &self.records {
+            if let Record::Note { at, key, text, .. } = record
+                && ["late", "enforced", "relief", "rt-throttle"].contains(&key.as_str())
+            {
+                eprintln!("{at}: {key} {text}");
+            }
+        }
+        let promised = self.outcome.duration.ticks() / of.reservation.period.ticks();
+        assert!(periods.len() as u64 * 2 > promised, "{} of {promised} periods", periods.len());
+        let missing: Vec<usize> =
+            (0..periods.len()).filter(|at| periods[*at] < budget_us / 2.0).collect();
         eprintln!(
             "vcpu{vcpu}: mean {mean:.1} us of {budget_us}, |off| p50 {p50:.1} p99 {p99:.1} us, \
-             {} periods, bg {share:.3} s",
+             {} periods and {stolen} stolen, less than half in {missing:?}, bg {share:.3} s",
             periods.len()
         );
         let all: Vec<usize> = (0..self.system.cores.len()).collect();
@@ -282,13 +293,19 @@ pub(crate) fn turn(asked: Duration) -> Turn {
 /// Whether this host can do all this, on the cores 0, 1, ...; else the test is skipped. Tried once,
 /// before the first run: whatever a run is refused after that is a failure.
 pub(crate) fn able(means: Means, cores: usize) -> bool {
-    static ONCE: OnceLock<Result<Capabilities, String>> = OnceLock::new();
+    static ONCE: OnceLock<io::Result<Capabilities>> = OnceLock::new();
     let probed = ONCE.get_or_init(|| {
-        let there = Platform::detect().map_err(|error| error.to_string())?.cores;
-        Capabilities::probe(&there).map_err(|error| error.to_string())
+        let there = Platform::detect()?.cores;
+        // A process of the probe may have no turn for a while beside builds.
+        let probe = || Capabilities::probe(&there);
+        (0..4).fold(probe(), |probed, _| probed.or_else(|_| probe()))
     });
-    let Some(probed) = found(probed.as_ref(), "control groups that we may make") else {
-        return false;
+    let probed = match probed {
+        Ok(probed) => probed,
+        Err(error) => {
+            refused(error, "control groups that we may make");
+            return false;
+        }
     };
     let (has, there) = (Means::of(probed), &probed.platform.cores);
     let managed = (0..cores as u32).all(|core| there.contains(&HardwareCore(core)));
@@ -369,9 +386,44 @@ impl Chosen {
     }
 }
 
-/// Foreground service in microseconds of `vcpu` in each of its periods, without the first two in
-/// which it ran (its program was starting) and the last.
+/// As [`per_period`], without those that are short or over by no more than what the machine says was
+/// stolen from the core in them or just before; and how many these are.
+fn own_periods(records: &[Record], system: &System, vcpu: u32) -> (Vec<f64>, usize) {
+    let Vcpu { reservation, pinned, .. } = &system.vcpus[vcpu as usize];
+    let (budget_us, period) = (reservation.budget.ticks() as f64 / 1e3, reservation.period.ticks());
+    // Of each period how much was stolen: notes `late` are core, lateness and what of it was stolen.
+    let mut stolen_us: Vec<f64> = Vec::new();
+    for record in records {
+        let Record::Note { at, key, text, .. } = record else { continue };
+        let words: Vec<u64> = text.split(' ').filter_map(|word| word.parse().ok()).collect();
+        let [core, late, stolen] = words[..] else { continue };
+        if key != "late" || pinned.is_some_and(|pinned| u64::from(pinned.0) != core) {
+            continue;
+        }
+        let (from, to) = (at.ticks().saturating_sub(late) / period, at.ticks() / period + 1);
+        stolen_us.resize(stolen_us.len().max(to as usize + 1), 0.0);
+        (from..=to).for_each(|place| stolen_us[place as usize] += stolen as f64 / 1e3);
+    }
+    let numbered = numbered_periods(records, system, vcpu);
+    let all = numbered.len();
+    let is_own = |(place, us): &(usize, f64)| {
+        let stolen = stolen_us.get(*place).copied().unwrap_or(0.0);
+        stolen == 0.0 || (us - budget_us).abs() > stolen + budget_us / 100.0
+    };
+    let own: Vec<f64> = numbered.into_iter().filter(is_own).map(|(_, us)| us).collect();
+    let stolen = all - own.len();
+    (own, stolen)
+}
+
+/// The periods of [`numbered_periods`] without their numbers.
 pub(crate) fn per_period(records: &[Record], system: &System, vcpu: u32) -> Vec<f64> {
+    numbered_periods(records, system, vcpu).into_iter().map(|(_, us)| us).collect()
+}
+
+/// Foreground service in microseconds of `vcpu` in each of its periods, without the last, and from
+/// the second one on in which it got nearly all of C: before, its program was starting, and waited
+/// for files.
+fn numbered_periods(records: &[Record], system: &System, vcpu: u32) -> Vec<(usize, f64)> {
     let reservation = system.vcpus[vcpu as usize].reservation;
     let mut delivered: Vec<u64> = Vec::new();
     for record in records {
@@ -385,8 +437,9 @@ pub(crate) fn per_period(records: &[Record], system: &System, vcpu: u32) -> Vec<
         }
     }
     delivered.pop();
-    let whole = delivered.iter().skip_while(|ns| **ns == 0).skip(2);
-    whole.map(|ns| *ns as f64 / 1e3).collect()
+    let nearly_all = reservation.budget.ticks() * 9 / 10;
+    let whole = delivered.iter().enumerate().skip_while(|(_, ns)| **ns < nearly_all).skip(1);
+    whole.map(|(place, ns)| (place, *ns as f64 / 1e3)).collect()
 }
 
 /// Total background service of `vcpu`, in seconds.
