@@ -23,9 +23,10 @@ const MEDIAN_PART: f64 = 0.15;
 const MEDIAN_WAKES: f64 = 10.0;
 /// Wakes of this host that a reaction of an agent may take in the median: it wakes, decides, wakes
 /// another, and threads are moved between.
-const REACTION_WAKES: f64 = 20.0;
-/// What a reaction may take on any host: a host with fast wakes may decide as slowly as others.
-const REACTION_NS: f64 = 300_000.0;
+const REACTION_WAKES: f64 = 40.0;
+/// What a reaction may take on any host: wakes that were measured alone cost more beside builds. An
+/// ordinary thread in the chain would make it milliseconds.
+const REACTION_NS: f64 = 500_000.0;
 /// Less stolen time than this part of a run is not worth to be told of.
 const STOLEN: f64 = 0.01;
 /// How long a measured cost holds for other test processes.

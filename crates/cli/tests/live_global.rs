@@ -25,7 +25,7 @@ const MISSES: f64 = 0.02;
 /// By which factor preemptions and migrations per job may differ from the simulator's, and by how
 /// much beside: a thread is interrupted for a moment by what no simulation knows.
 const PREDICTED: f64 = 2.0;
-const PREDICTED_BESIDE: f64 = 0.5;
+const PREDICTED_BESIDE: f64 = 1.0;
 
 struct Played {
     live: Report,
