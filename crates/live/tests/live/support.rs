@@ -386,12 +386,12 @@ impl Chosen {
     }
 }
 
-/// As [`per_period`], without those that are short or over by no more than what the machine says was
-/// stolen from the core in them or just before; and how many these are.
+/// As [`per_period`], without those that are short or over by no more than what the machine says
+/// was stolen from the core in them or just before; and how many these are.
 fn own_periods(records: &[Record], system: &System, vcpu: u32) -> (Vec<f64>, usize) {
     let Vcpu { reservation, pinned, .. } = &system.vcpus[vcpu as usize];
     let (budget_us, period) = (reservation.budget.ticks() as f64 / 1e3, reservation.period.ticks());
-    // Of each period how much was stolen: notes `late` are core, lateness and what of it was stolen.
+    // How much was stolen of each period: notes `late` are core, lateness and the stolen part.
     let mut stolen_us: Vec<f64> = Vec::new();
     for record in records {
         let Record::Note { at, key, text, .. } = record else { continue };
