@@ -91,6 +91,16 @@ fn programs(mark: &str) -> Vec<(i32, bool)> {
     ours.map(|pid| (pid, raised(pid))).collect()
 }
 
+/// The run's process, which does not outlive the test; its guardian cleans up after it.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Reads standard error of the run until `word` comes, or its end.
 fn hear(child: &mut Child, word: &str) -> String {
     let (mut said, mut byte) = (String::new(), [0]);
@@ -118,7 +128,7 @@ fn a_spinning_agent_is_relieved_and_the_run_ends_with_the_reason() {
     }
     let mark = format!("{}", std::process::id());
     let own = env::current_exe().expect("this program has a path");
-    let mut child = Command::new(own)
+    let child = Command::new(own)
         .args(["--exact", TEST, "--nocapture"])
         .env(RUN, &mark)
         .stdout(Stdio::null())
@@ -126,8 +136,9 @@ fn a_spinning_agent_is_relieved_and_the_run_ends_with_the_reason() {
         .spawn()
         .expect("it starts");
     let _rite = kill_at_limit(&child);
+    let Killed(child) = &mut Killed(child);
     let run = Identity::of(child.id() as i32).expect("our child");
-    let said = hear(&mut child, "stuck\n");
+    let said = hear(child, "stuck\n");
     assert!(said.contains("stuck\n"), "it ended before: {said}");
     let stuck = time::Instant::now();
     assert_eq!(programs(&mark).len(), 2, "the programs run");
@@ -146,7 +157,7 @@ fn a_spinning_agent_is_relieved_and_the_run_ends_with_the_reason() {
     assert!(ended.is_some(), "the run goes on {after:?} after its agent got stuck");
     eprintln!("ended after {after:?}: {ended:?}");
     assert!(!ended.is_some_and(|status| status.success()), "it was no success");
-    let said = hear(&mut child, "\u{0}");
+    let said = hear(child, "\u{0}");
     assert!(said.contains("guardian") && said.contains("core"), "no reason: {said}");
     // The guardian may need a moment for the groups.
     let begun = time::Instant::now();
