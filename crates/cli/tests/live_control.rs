@@ -7,6 +7,7 @@ mod common;
 mod live;
 
 use common::text;
+use live::measure::{Steal, widened};
 use live::{Run, Stage, Task};
 use maracas_client as client;
 use serde_json::Value;
@@ -97,7 +98,7 @@ impl Drop for Guest {
 
 #[test]
 fn a_running_process_gets_a_vcpu_keeps_it_and_goes_back() {
-    let Some(stage) = Stage::enter() else { return };
+    let Some(stage) = Stage::enter(2, 6) else { return };
     let mut run = start(&stage, "6s");
     let spin = Command::new(env!("CARGO_BIN_EXE_maracas"))
         .args(["work", "spin"])
@@ -114,12 +115,13 @@ fn a_running_process_gets_a_vcpu_keeps_it_and_goes_back() {
     // The list tells the meters, so that a rate can be taken between two lists.
     thread::sleep(Duration::from_millis(300));
     let used = || (Instant::now(), listed(&run, "guest").unwrap()["foreground_ns"].as_f64());
-    let (begin, first) = used();
+    let ((begin, first), stolen) = (used(), Steal::now());
     thread::sleep(Duration::from_secs(2));
     let (end, last) = used();
+    let within = widened(0.05, &stolen.parts(), &[0]);
     let rate = (last.unwrap() - first.unwrap()) / (end - begin).as_nanos() as f64;
     eprintln!("guest by the list: {:.3} of a core, 0.1 promised", rate);
-    assert!((rate / 0.1 - 1.0).abs() < 0.05, "{rate}");
+    assert!((rate / 0.1 - 1.0).abs() < within, "{rate}");
 
     let twice = ["set", "guest", "--budget", "2ms", "--period", "10ms"];
     let (code, said) = asked(&run, &twice);
@@ -138,7 +140,7 @@ fn a_running_process_gets_a_vcpu_keeps_it_and_goes_back() {
 
 #[test]
 fn what_is_not_admitted_comes_back_with_the_numbers() {
-    let Some(stage) = Stage::enter() else { return };
+    let Some(stage) = Stage::enter(2, 2) else { return };
     let mut run = start(&stage, "2s");
     let own = std::process::id().to_string();
     let much = ["--budget", "7ms", "--period", "10ms"];
@@ -164,7 +166,7 @@ fn what_is_not_admitted_comes_back_with_the_numbers() {
 
 #[test]
 fn another_user_is_refused() {
-    let Some(stage) = Stage::enter() else { return };
+    let Some(stage) = Stage::enter(2, 2) else { return };
     // A path that everybody may reach, so that it is the runtime that refuses.
     let binary = stage.file("maracas");
     fs::copy(env!("CARGO_BIN_EXE_maracas"), &binary).unwrap();
@@ -196,7 +198,7 @@ fn another_user_is_refused() {
 
 #[test]
 fn a_program_inside_has_no_say_over_its_neighbours() {
-    let Some(stage) = Stage::enter() else { return };
+    let Some(stage) = Stage::enter(2, 5) else { return };
     let (maracas, said) = (env!("CARGO_BIN_EXE_maracas"), stage.file("said.txt"));
     let script = format!(
         "{maracas} vcpu list; echo list $?; {maracas} vcpu destroy first; echo destroy $?; \
@@ -227,7 +229,7 @@ fn a_program_that_asks_for_a_vcpu_gets_its_budget() {
         play(&part.to_string_lossy());
         return;
     }
-    let Some(stage) = Stage::enter() else { return };
+    let Some(stage) = Stage::enter(2, 6) else { return };
     let mut run = start(&stage, "6s");
     for part in ["spin", "jobs"] {
         let output = Command::new(env::current_exe().unwrap())
@@ -247,7 +249,9 @@ fn a_program_that_asks_for_a_vcpu_gets_its_budget() {
     assert_eq!(created.len(), 2, "{}", report.0);
     created[0].got_its_budget();
     assert!(created[1].ns("completed") >= 50.0, "{}", report.0);
-    assert_eq!(created[1].ns("misses"), 0.0, "{}", report.0);
+    // Jobs of a quarter of C; where the host takes the core for longer, one is late all the same.
+    let most = created[1].within(0.02) * created[1].ns("completed");
+    assert!(created[1].ns("misses") <= most, "{}", report.0);
     report.task("first").got_its_budget();
 }
 

@@ -9,22 +9,23 @@ mod live;
 
 use common::{Scratch, maracas, repository, text};
 use live::host::Snapshot;
+use live::measure::{at_least_wakes, reaction_ns};
 use live::{Report, Stage, is_full, sized};
 use serde_json::Value;
 use std::fs;
 use std::sync::OnceLock;
 
-/// The median latency of a dispatch that the acceptance demands, and one that holds beside builds
-/// on all cores, in nanoseconds.
-const LATENCY_NS: u64 = 60_000;
-const LATENCY_BUSY_NS: u64 = 120_000;
-/// Which part of the jobs may miss where the size is not that of the acceptance: 30 s without any
-/// miss cannot be promised beside builds.
+/// The median latency of a dispatch that the acceptance demands of a quiet host whose wakes cost
+/// less than a fifth of it, in nanoseconds.
+const LATENCY_NS: f64 = 60_000.0;
+const LATENCY_WAKES: f64 = 5.0;
+/// Which part of the jobs may miss where the size is not that of the acceptance, beside what was
+/// stolen: 30 s without any miss cannot be promised beside builds.
 const MISSES: f64 = 0.02;
 /// By which factor preemptions and migrations per job may differ from the simulator's, and by how
 /// much beside: a thread is interrupted for a moment by what no simulation knows.
 const PREDICTED: f64 = 2.0;
-const PREDICTED_BESIDE: f64 = 0.5;
+const PREDICTED_BESIDE: f64 = 1.0;
 
 struct Played {
     live: Report,
@@ -38,7 +39,7 @@ struct Played {
 /// Three workers under RUN, live and simulated, once for all tests here.
 fn three_workers() -> Option<&'static Played> {
     static ONCE: OnceLock<Option<Played>> = OnceLock::new();
-    ONCE.get_or_init(|| Stage::enter().map(|stage| play(&stage, "run"))).as_ref()
+    ONCE.get_or_init(|| Stage::enter(2, sized(30, 5)).map(|stage| play(&stage, "run"))).as_ref()
 }
 
 fn play(stage: &Stage, policy: &str) -> Played {
@@ -71,6 +72,11 @@ fn stopper_runs() -> u64 {
     sum
 }
 
+/// What the median dispatch may take, in nanoseconds.
+fn latency_ns() -> f64 {
+    if is_full() { at_least_wakes(LATENCY_NS, LATENCY_WAKES) } else { reaction_ns() }
+}
+
 fn total(report: &Report, key: &str) -> f64 {
     report.0["total"][key].as_f64().unwrap()
 }
@@ -82,7 +88,9 @@ fn three_workers_of_sixty_percent_keep_their_deadlines_under_run() {
     eprintln!("{misses} of {jobs} jobs missed");
     assert_eq!(live.0["lost_records"], 0);
     assert!(jobs > 450.0, "three workers release 100 jobs a second");
-    assert!(misses <= if is_full() { 0.0 } else { jobs * MISSES });
+    let stolen = 1.0 - live.left(0).min(live.left(1));
+    let most = if is_full() { 0.0 } else { MISSES } + stolen;
+    assert!(misses <= jobs * most, "{misses} of {jobs} jobs, {stolen:.3} of the time was stolen");
     assert_eq!(after, before, "the host is as it was");
 }
 
@@ -99,7 +107,7 @@ fn every_dispatch_is_measured() {
     let sum: u64 = cores.iter().map(|core| ns(core, "count")).sum();
     assert_eq!((cores.len(), sum), (2, ns(dispatch, "count")));
     let median = ns(dispatch, "latency_p50_ns");
-    assert!(median < if is_full() { LATENCY_NS } else { LATENCY_BUSY_NS }, "{median} ns");
+    assert!((median as f64) < latency_ns(), "{median} ns of {} ns", latency_ns());
     assert!(ns(dispatch, "latency_p99_ns") >= median);
 }
 
@@ -129,17 +137,17 @@ fn the_simulator_predicts_preemptions_and_migrations() {
 /// Under global EDF a job that waits begins when another's end has been heard of.
 #[test]
 fn the_end_of_a_job_is_heard_at_once() {
-    let Some(stage) = Stage::enter() else { return };
+    let Some(stage) = Stage::enter(2, sized(30, 5)) else { return };
     let Played { live, .. } = play(&stage, "g-edf");
     let dispatch = &live.0["dispatch"];
     eprintln!("{dispatch:#}");
     assert!(total(&live, "completed") > 400.0);
-    let median = dispatch["latency_p50_ns"].as_u64().unwrap();
-    assert!(median < LATENCY_BUSY_NS, "{median} ns");
+    let median = dispatch["latency_p50_ns"].as_f64().unwrap();
+    assert!(median < reaction_ns(), "{median} ns");
     // A third of the dispatches answer ends of jobs; when those came with the ordinary threads, as
     // many were late by milliseconds.
     for core in dispatch["cores"].as_array().unwrap() {
-        assert!(core["latency_p50_ns"].as_u64().unwrap() < 2 * LATENCY_BUSY_NS, "{core}");
+        assert!(core["latency_p50_ns"].as_f64().unwrap() < 2.0 * reaction_ns(), "{core}");
     }
 }
 

@@ -155,8 +155,9 @@ impl Dice {
     }
 }
 
-fn enter() -> Option<Stage> {
-    let stage = Stage::enter()?;
+/// The stage for so many rounds: each run lives for a second or two, and is cleaned up after.
+fn enter(rounds: usize) -> Option<Stage> {
+    let stage = Stage::enter(2, 2 * rounds as u64)?;
     stage.scratch.write(SCENARIOS[0], RESERVATIONS);
     stage.scratch.write(SCENARIOS[1], MIGRATIONS);
     stage.scratch.write(SCENARIOS[2], WORKERS);
@@ -215,9 +216,10 @@ fn cleared(run: &Run, since: Instant, why: &str) -> f64 {
 
 #[test]
 fn a_killed_runtime_leaves_nothing() {
-    let Some(stage) = enter() else { return };
+    let rounds = sized(50, 12);
+    let Some(stage) = enter(rounds) else { return };
     let (mut dice, mut tally) = (Dice::new(1), Tally::default());
-    for round in 0..sized(50, 12) {
+    for round in 0..rounds {
         let when = dice.instant(round);
         let mut run = run_until(&stage, round, "60s", when);
         run.kill();
@@ -245,9 +247,10 @@ fn a_killed_runtime_leaves_nothing() {
 
 #[test]
 fn a_killed_guardian_is_replaced_and_the_run_ends_in_order() {
-    let Some(stage) = enter() else { return };
+    let rounds = sized(20, 4);
+    let Some(stage) = enter(rounds) else { return };
     let (mut dice, mut replaced, mut refused) = (Dice::new(2), Vec::new(), 0);
-    for round in 0..sized(20, 4) {
+    for round in 0..rounds {
         let mut run = run_until(&stage, round, "1500ms", dice.instant(round));
         until(PATIENCE, || run.host.guardian().is_some());
         let guardian = run.host.guardian();
@@ -280,9 +283,10 @@ fn a_killed_guardian_is_replaced_and_the_run_ends_in_order() {
 
 #[test]
 fn after_runtime_and_guardian_are_killed_clean_leaves_nothing() {
-    let Some(stage) = enter() else { return };
+    let rounds = sized(20, 6);
+    let Some(stage) = enter(rounds) else { return };
     let (mut dice, mut tally) = (Dice::new(3), Tally::default());
-    for round in 0..sized(20, 6) {
+    for round in 0..rounds {
         let when = dice.instant(round);
         let mut run = run_until(&stage, round, "60s", when);
         // The guardian first, every second time; a new one that the runtime starts goes too.

@@ -21,8 +21,9 @@ use std::{fs, time};
 const BACKGROUND_SPREAD: f64 = 0.10;
 /// How far a predicted share of background time may be off.
 const BACKGROUND_PREDICTED: f64 = 0.05;
-/// How far a predicted foreground time may be off.
-const FOREGROUND_PREDICTED: f64 = 0.005;
+/// How far a predicted foreground time may be off: the simulator's programs start at once, and
+/// real ones in the first 100 ms of 5 s. That each period is right is tested by itself.
+const FOREGROUND_PREDICTED: f64 = 0.02;
 
 /// The quickstart, run live once for all tests here, and simulated for as long.
 struct Quickstart {
@@ -37,7 +38,7 @@ struct Quickstart {
 /// `None` where live runs cannot be tested; the line that says so was printed then.
 fn quickstart() -> Option<&'static Quickstart> {
     static ONCE: OnceLock<Option<Quickstart>> = OnceLock::new();
-    ONCE.get_or_init(|| Stage::enter().map(|stage| play(&stage))).as_ref()
+    ONCE.get_or_init(|| Stage::enter(2, sized(10, 5)).map(|stage| play(&stage))).as_ref()
 }
 
 fn play(stage: &Stage) -> Quickstart {
@@ -89,7 +90,8 @@ fn background_is_shared(live: &Report, core: u64) {
     for (task, time) in there.iter().zip(&times) {
         let off = time / equal - 1.0;
         eprintln!("core {core}, {}: background {:+.2} % off equal", task.name(), off * 100.0);
-        assert!(off.abs() < BACKGROUND_SPREAD, "{}: {time} of {equal} ns", task.name());
+        let within = task.within(BACKGROUND_SPREAD);
+        assert!(off.abs() < within, "{}: {time} of {equal} ns", task.name());
     }
 }
 
@@ -110,9 +112,9 @@ fn the_simulator_predicts_the_run() {
             background * 100.0
         );
         eprintln!("{line}");
-        if foreground.abs() >= FOREGROUND_PREDICTED || background.abs() >= BACKGROUND_PREDICTED {
-            wrong.push(line);
-        }
+        let right = foreground.abs() < task.within(FOREGROUND_PREDICTED)
+            && background.abs() < task.within(BACKGROUND_PREDICTED);
+        wrong.extend((!right).then_some(line));
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }

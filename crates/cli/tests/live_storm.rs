@@ -15,9 +15,10 @@ use std::{env, fs, thread};
 
 /// Under this variable this test program is the storm.
 const PART: &str = "MARACAS_STORM";
-/// How much of its core an agent may take in a storm, per cent. Before births were limited it took
-/// 38, and the neighbour got 2.4 of its 4 ms; since then 8 (20 without optimisation).
-const MOST: f64 = 30.0;
+/// How much of its core an agent may take in a storm, per cent: what the two budgets of 40 % leave,
+/// and as much again of the storm's own. Before births were limited it took 38 on a fast host, and
+/// the neighbour got 2.4 of its 4 ms; since then 8 (20 without optimisation).
+const MOST: f64 = 40.0;
 
 #[test]
 fn a_storm_of_threads_costs_its_neighbours_nothing() {
@@ -27,7 +28,7 @@ fn a_storm_of_threads_costs_its_neighbours_nothing() {
             thread::spawn(|| {}).join().unwrap();
         }
     }
-    let Some(stage) = Stage::enter() else { return };
+    let Some(stage) = Stage::enter(1, 4) else { return };
     let own = env::current_exe().unwrap();
     let storm = format!("[\"{}\", \"--exact\", \"{TEST}\"]", own.display());
     let text = format!(
@@ -50,7 +51,7 @@ fn a_storm_of_threads_costs_its_neighbours_nothing() {
     let threads = report.task("storm").ns("foreground_ns");
     eprintln!("the agent took {percent:.1} % of its core; the storm had {threads} ns");
     report.task("neighbour").got_its_budget();
-    assert!(threads > 1e9, "it was no storm");
+    assert!(threads > 0.5e9 * report.left(0), "it was no storm");
     assert!(percent < MOST, "{percent} %");
 }
 
@@ -62,7 +63,7 @@ fn a_flood_of_questions_costs_its_neighbours_nothing() {
     if env::var_os(PART).is_some() {
         flood();
     }
-    let Some(stage) = Stage::enter() else { return };
+    let Some(stage) = Stage::enter(2, 4) else { return };
     let own = env::current_exe().unwrap();
     let flood = format!("[\"{}\", \"--exact\", \"{FLOOD}\"]", own.display());
     let text = format!(
@@ -76,7 +77,8 @@ fn a_flood_of_questions_costs_its_neighbours_nothing() {
     let report = stage.start(&["flood.toml", "--json", "--duration", "4s"], &[]).report();
     let own = report.task("flood").ns("foreground_ns");
     eprintln!("the flood had {own} ns");
-    assert!(own > 0.9 * 400.0 * 3e6, "{own} ns of 400 budgets of 3 ms");
+    let least = 0.9 * 400.0 * 3e6 * report.left(0);
+    assert!(own > least, "{own} ns of 400 budgets of 3 ms, {least} ns at least");
     report.task("neighbour").got_its_budget();
 }
 
@@ -102,6 +104,61 @@ fn flood() -> ! {
     }
 }
 
+/// How often the program of forks forks: a birth every 201 us, which is just too
+/// seldom to be taken for a storm by counting births that follow each other within 200 us.
+const EVERY: Duration = Duration::from_micros(201);
+
+#[test]
+fn a_steady_drizzle_of_forks_costs_its_neighbours_nothing() {
+    if env::var_os(PART).is_some() {
+        fork_steadily();
+    }
+    let Some(stage) = Stage::enter(2, 4) else { return };
+    let own = env::current_exe().unwrap();
+    let forks = format!("[\"{}\", \"--exact\", \"{DRIZZLE}\"]", own.display());
+    let neighbour = |name: &str, core: u32| {
+        format!(
+            "[[program]]\nname = \"{name}\"\ncommand = [\"maracas\", \"work\", \"spin\"]\n\
+             output = \"null\"\nbudget = \"4ms\"\nperiod = \"10ms\"\ncore = {core}\n"
+        )
+    };
+    let text = format!(
+        "version = 1\n[platform]\ncores = 2\n[policy]\nname = \"maracas\"\nbackground = \"off\"\n\
+         [[program]]\nname = \"forks\"\ncommand = {forks}\nenv = {{ {PART} = \"1\" }}\n\
+         output = \"null\"\nbudget = \"4ms\"\nperiod = \"10ms\"\ncore = 0\n{}{}",
+        neighbour("same-core", 0),
+        neighbour("other-core", 1)
+    );
+    stage.scratch.write("forks.toml", &text);
+    let report = stage.start(&["forks.toml", "--json", "--duration", "4s"], &[]).report();
+    let forks = report.task("forks").ns("foreground_ns");
+    eprintln!("who forks had {forks} ns in the foreground");
+    assert!(forks > 0.2e9 * report.left(0), "nothing was forked");
+    report.task("same-core").got_its_budget();
+    report.task("other-core").got_its_budget();
+}
+
+/// A child every 201 us of its own, which ends at once.
+fn fork_steadily() -> ! {
+    let mut next = Instant::now();
+    loop {
+        // SAFETY: the child of a program with one thread that matters ends by _exit.
+        unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                libc::_exit(0);
+            }
+            libc::waitpid(child, std::ptr::null_mut(), 0);
+        }
+        // While it had no budget no forks are owed.
+        next = (next + EVERY).max(Instant::now());
+        while Instant::now() < next {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+const DRIZZLE: &str = "a_steady_drizzle_of_forks_costs_its_neighbours_nothing";
 const FLOOD: &str = "a_flood_of_questions_costs_its_neighbours_nothing";
 const TEST: &str = "a_storm_of_threads_costs_its_neighbours_nothing";
 

@@ -1,5 +1,9 @@
 //! Page colours on this host, where frame numbers are visible.
 
+#[path = "../../../tests/shared/bounds.rs"]
+mod bounds;
+
+use bounds::{found, skip};
 use maracas_client::color::{
     Buffer, ColorSet, Error, Means, Pagemap, Recolored, Report, recolor, verify,
 };
@@ -10,7 +14,7 @@ use std::thread;
 fn set(mask: u64, colors: u32) -> Option<ColorSet> {
     let set = ColorSet::new(mask, colors).expect("there are such colours");
     let tried = Buffer::by(Means::Move, 1, set);
-    tried.inspect_err(|error| eprintln!("skipped: {error}")).ok().map(|_| set)
+    found(tried, "sight of page frames and the right to move pages").map(|_| set)
 }
 
 /// So many pages may have been moved by the kernel between our moving and our looking: it makes
@@ -107,8 +111,7 @@ fn locked_memory_is_moved_too_and_stays_locked() {
     // SAFETY: memory of our own.
     let locked = unsafe { libc::mlock(range.start as *const _, range.len()) };
     if locked != 0 {
-        eprintln!("skipped: needs the right to lock memory");
-        return;
+        return skip("the right to lock memory");
     }
     let done = recolor(range.clone(), set).expect("frames are found");
     assert!(done.left <= COMPACTED as u64, "{done:?}");

@@ -2,6 +2,10 @@
 //!
 //! The test plays the runtime: it makes the page of orders and reads what the program tells.
 
+#[path = "../../../tests/shared/bounds.rs"]
+mod bounds;
+
+use bounds::{found, skip};
 use maracas_client::color::{Buffer, ColorSet, Pagemap};
 use maracas_core::control::color_page as words;
 use std::fs::{self, File};
@@ -280,13 +284,12 @@ fn library() -> Option<PathBuf> {
 /// Compiles the program and hands it over, with the library and a directory for the page.
 fn with_program(name: &str, text: &str, test: impl Fn(&Path, &Path, &Path)) {
     let visible = ColorSet::new(1, 2).map(|set| Buffer::of_colors(1, set));
-    if let Err(error) = visible.expect("there are such colours") {
-        eprintln!("skipped: {error}");
+    let visible = visible.expect("there are such colours");
+    if found(visible, "sight of page frames and the right to move pages").is_none() {
         return;
     }
     let Some(library) = library() else {
-        eprintln!("skipped: needs the shared library (`cargo build -p maracas-client`)");
-        return;
+        return skip("the shared library (`cargo build -p maracas-client`)");
     };
     let directory = env::temp_dir().join(format!("maracas-{name}-{}", std::process::id()));
     fs::create_dir_all(&directory).unwrap();
@@ -295,7 +298,7 @@ fn with_program(name: &str, text: &str, test: impl Fn(&Path, &Path, &Path)) {
     let mut cc = Command::new("cc");
     cc.args(["-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]);
     match cc.arg(&program).arg(&source).output() {
-        Err(_) => eprintln!("skipped: needs a C compiler `cc`"),
+        Err(_) => skip("a C compiler `cc`"),
         Ok(output) => {
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
             test(&program, &library, &directory);

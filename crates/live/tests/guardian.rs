@@ -4,6 +4,10 @@
 //! client and promotes, demotes, freezes, thaws and ends VCPUs as fast as it can; run again as
 //! [`as_guardian`] it is that runtime's guardian.
 
+#[path = "../../../tests/shared/bounds.rs"]
+mod bounds;
+
+use bounds::{Turn, kill_at_limit, skip};
 use maracas_core::VcpuId;
 use maracas_live::clean::clean;
 use maracas_live::control;
@@ -26,8 +30,12 @@ const MARK: &str = "MARACAS_TEST_MARK";
 const CLIENT: &str = "MARACAS_TEST_CLIENT";
 /// How many rounds each test plays; more by the environment variable of this name.
 const ROUNDS: &str = "MARACAS_TEST_ROUNDS";
-/// The promise: this long after the death nothing is left.
+/// The promise: this long after the death nothing is left, in the median of the rounds.
 const PROMISE: Duration = Duration::from_millis(200);
+/// How long any repair may take, on a host that is as busy as it likes.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// What a round takes in all: up to 80 ms of life, starts and a repair.
+const ROUND: Duration = Duration::from_millis(500);
 
 // --- The parts.
 
@@ -275,7 +283,7 @@ impl Stage {
         left
     }
 
-    /// Waits until nothing is left and says how long it took; fails after the time promised.
+    /// Waits until nothing is left and says how long it took.
     fn watch(&mut self, patience: Duration) -> Duration {
         let start = Instant::now();
         loop {
@@ -315,20 +323,22 @@ fn marked(mark: &str) -> Vec<String> {
     pids.filter(bears).map(|pid| format!("process {pid} {:?}", sched::policy_of(pid))).collect()
 }
 
-/// The reason why this host cannot play, if there is one.
-fn missing() -> Option<String> {
-    let hierarchies = Hierarchies::read().ok()?;
-    let tree = Tree::create(&hierarchies).ok()?;
+/// What this host lacks to play, if anything.
+fn missing() -> Option<&'static str> {
+    const GROUPS: &str = "a writable cgroup v2 hierarchy";
+    let Ok(tree) = Hierarchies::read().and_then(|hierarchies| Tree::create(&hierarchies)) else {
+        return Some(GROUPS);
+    };
     let freezer = tree.freezer();
     let _ = tree.remove();
-    let mut child = Command::new("sleep").arg("1000").spawn().ok()?;
+    let mut child = Command::new("sleep").arg("1000").spawn().expect("sleep starts");
     let fifo = sched::set_fifo(child.id() as i32, 1, true);
     let _ = child.kill();
     let _ = child.wait();
     match (freezer, fifo) {
         (Freezer::V2, Ok(())) => None,
-        (Freezer::V2, Err(error)) => Some(format!("needs the right to raise threads: {error}")),
-        (Freezer::V1 | Freezer::None, _) => Some("needs a writable cgroup v2 hierarchy".into()),
+        (Freezer::V2, Err(_)) => Some("the right to SCHED_FIFO"),
+        (Freezer::V1 | Freezer::None, _) => Some(GROUPS),
     }
 }
 
@@ -338,27 +348,31 @@ fn rounds(usual: u64) -> u64 {
 
 /// Plays rounds of `act`, each at a random instant of a run's life.
 fn play(name: &str, usual: u64, act: impl Fn(&mut Stage) -> Duration) {
-    if let Some(why) = missing() {
-        eprintln!("skipped: {why}");
-        return;
+    let rounds = rounds(usual);
+    let _turn = Turn::wait(ROUND * rounds as u32);
+    if let Some(what) = missing() {
+        return skip(what);
     }
     let mut times = Vec::new();
-    for round in 0..rounds(usual) {
+    for round in 0..rounds {
         let mut stage = Stage::set(name, round);
+        let _rite = kill_at_limit(&stage.runtime);
         // Golden-ratio steps spread the instants evenly over 80 ms.
         let instant = (round * 618_034 % 1_000_000) * 80 / 1_000_000;
         thread::sleep(Duration::from_millis(instant));
         times.push(act(&mut stage));
     }
     times.sort();
-    eprintln!("{name}: {} rounds, clean after {:?} at most", times.len(), times.last().unwrap());
+    let (median, longest) = (times[times.len() / 2], times[times.len() - 1]);
+    eprintln!("{name}: {rounds} rounds, clean after {median:?} (median), {longest:?} (longest)");
+    assert!(median < PROMISE, "clean after {median:?} in the median");
 }
 
 #[test]
 fn the_guardian_cleans_up_after_a_killed_runtime() {
     play("runtime", 10, |stage| {
         stage.kill_runtime();
-        stage.watch(PROMISE)
+        stage.watch(PATIENCE)
     });
 }
 
@@ -373,7 +387,7 @@ fn a_killed_guardian_is_replaced() {
         let replaced = start.elapsed();
         thread::sleep(Duration::from_millis(20));
         stage.kill_runtime();
-        stage.watch(PROMISE);
+        stage.watch(PATIENCE);
         replaced
     });
 }
@@ -391,7 +405,7 @@ fn clean_repairs_where_both_were_killed() {
         if let Some(restored) = restored {
             assert!(restored.to_string().contains("removed"), "{restored}");
         }
-        stage.watch(PROMISE)
+        stage.watch(PATIENCE)
     });
 }
 
@@ -404,7 +418,7 @@ fn clean_leaves_a_living_run_alone() {
         assert!(!report.restored.iter().any(|restored| restored.run == stage.run), "{report}");
         assert!(stage.run.is_alive());
         stage.kill_runtime();
-        stage.watch(PROMISE)
+        stage.watch(PATIENCE)
     });
 }
 
@@ -421,7 +435,7 @@ fn a_stopped_runtime_is_relieved_of_its_threads() {
         assert_eq!(raised, Vec::<String>::new());
         assert_eq!(sched::policy_of(stage.client.id() as i32).unwrap(), KernelPolicy::Other);
         stage.kill_runtime();
-        stage.watch(PROMISE)
+        stage.watch(PATIENCE)
     });
 }
 
@@ -434,9 +448,9 @@ fn service_ns(pid: i32) -> u64 {
 
 #[test]
 fn a_guardian_leaves_at_goodbye() {
-    if let Some(why) = missing() {
-        eprintln!("skipped: {why}");
-        return;
+    let _turn = Turn::wait(Duration::from_secs(2));
+    if let Some(what) = missing() {
+        return skip(what);
     }
     let charge = Charge { run: Identity::own().unwrap(), files: vec![PathBuf::from("/nowhere")] };
     let words = ["as_guardian", "--exact", "--nocapture", "--test-threads=1"].map(OsString::from);

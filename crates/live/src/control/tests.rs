@@ -273,8 +273,7 @@ fn a_full_socket_delays_releases_and_never_the_agent() {
 fn another_user_reads_one_refusal() {
     // SAFETY: cannot fail.
     if unsafe { libc::geteuid() } != 0 {
-        eprintln!("skipped: needs root to become another user");
-        return;
+        return crate::host::tests::skip("root, to become another user");
     }
     let (server, _) = serve();
     let mut full: Vec<Caller> = (0..CLIENTS).map(|_| Caller::new(&server)).collect();

@@ -1,22 +1,24 @@
-//! Live tests share one tree a process, so they take turns; each says why it is skipped.
+//! Live tests share one tree a process and all the cores, so they take turns.
 
+#[path = "../../../../tests/shared/bounds.rs"]
+mod bounds;
 mod groups;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use bounds::{Turn, needs};
+pub(crate) use bounds::{refused, skip};
+use std::time::Duration;
 
-static TURN: Mutex<()> = Mutex::new(());
+/// No test here works for longer than this on a quick host; the limit is ten times that and 20 s.
+const LONGEST: Duration = Duration::from_secs(4);
 
-/// The right to touch the host's groups, one test at a time.
-pub(crate) fn turn() -> MutexGuard<'static, ()> {
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+/// The right to touch the host's groups and cores, one test at a time.
+pub(crate) fn turn() -> Turn {
+    Turn::wait(LONGEST)
 }
 
-/// Whether a live test can run; says on standard error why not.
-pub(super) fn can(test: &str, condition: bool, needs: &str) -> bool {
-    if !condition {
-        eprintln!("{test}: skipped: needs {needs}");
-    }
-    condition
+/// Whether a live test can run, which is skipped where not.
+pub(super) fn can(_test: &str, condition: bool, what: &str) -> bool {
+    needs(condition, what)
 }
 
 /// Whether we are root, without which hardly anything here can be tried.

@@ -13,12 +13,12 @@ fn service_is_what_a_group_runs() {
         .and_then(|tree| Ok((tree.vcpu(VcpuId(0))?, tree)));
     let (group, tree) = match group {
         Ok(group) => group,
-        Err(error) => return eprintln!("skipped: {error}"),
+        Err(error) => return crate::host::tests::refused(&error, "control groups"),
     };
     let service = Service::open(group.dir_fd().unwrap(), 0);
     let service = match service {
         Ok(service) => service,
-        Err(error) => return eprintln!("skipped: {error}"),
+        Err(error) => return crate::host::tests::refused(&error, "counters of a group"),
     };
     let argv = ["sh", "-c", "while :; do :; done"].map(Into::into).to_vec();
     let command = Command { argv, output: Output::Null, ..Command::default() };

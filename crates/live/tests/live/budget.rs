@@ -1,40 +1,35 @@
 //! Real programs with enforced budgets. Assertions are on means and medians only: single late
-//! periods are the host's (steal, unpreempted system calls), and are printed.
+//! periods are the host's (steal, unpreempted system calls), and are printed. Times are parts of
+//! budgets or multiples of what a wake costs on this host; means may be off by what was stolen.
 
+use crate::support::host::{MEAN_ERROR, wake};
 use crate::support::{
-    SPIN, Static, background, per_period, run, run_with, setup, shell, summary, system, turn,
+    Ran, SPIN, Static, background, per_period, run, run_beside, run_with, setup, shell, system,
+    try_run, turn,
 };
 use maracas_core::{Duration, Event, Instant, Plan, Policy, Rate};
+use maracas_live::host::costs::WakeCost;
+use maracas_live::sense::Senses;
 use maracas_live::{Error, Means};
 use std::os::unix::process::CommandExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
-/// Runs or says why not.
-macro_rules! run_or_skip {
-    ($setup:expr, $policy:expr) => {
-        match run($setup, Box::new($policy)) {
-            Ok(run) => run,
-            Err(error) => return eprintln!("skipped: {error}"),
-        }
-    };
+/// VCPUs 0 and 1, and each as much surplus time as the other.
+fn both_got_their_budgets(ran: &Ran) {
+    let records = ran.untroubled();
+    (0..2).for_each(|vcpu| ran.got_its_budget(vcpu, MEAN_ERROR));
+    let (first, second) = (background(records, 0), background(records, 1));
+    assert!((first / second - 1.0).abs() < 0.1, "background {first} s and {second} s");
 }
 
 #[test]
 fn two_spinning_programs_get_their_budgets_and_share_the_rest() {
     let system = system(1, &[(2_000, 10_000, 0), (3_000, 10_000, 0)]);
     let programs = vec![shell(0, SPIN), shell(1, SPIN)];
-    let (records, outcome) = run_or_skip!(setup(&system, programs, 5), Static::new(&system));
-    assert_eq!(outcome.trouble, [""; 0]);
-    for (vcpu, budget_us) in [(0, 2_000.0), (1, 3_000.0)] {
-        let (mean, p50, p99) = summary(&per_period(&records, &system, vcpu), budget_us);
-        let share = background(&records, vcpu);
-        eprintln!(
-            "vcpu{vcpu}: mean {mean:.1} us, |off| p50 {p50:.1} p99 {p99:.1}, bg {share:.3} s"
-        );
-        assert!((mean / budget_us - 1.0).abs() < 0.005, "mean {mean} us of {budget_us} us");
-        assert!(p50 < 30.0, "median error {p50} us");
-    }
-    let (first, second) = (background(&records, 0), background(&records, 1));
-    assert!((first / second - 1.0).abs() < 0.1, "background {first} s and {second} s");
+    let policy = Box::new(Static::new(&system));
+    let Some(ran) = run(setup(&system, programs, 5), policy) else { return };
+    both_got_their_budgets(&ran);
 }
 
 #[test]
@@ -42,31 +37,22 @@ fn processes_of_one_vcpu_share_its_budget() {
     let system = system(1, &[(2_000, 10_000, 0), (2_000, 10_000, 0)]);
     let four = format!("for i in 1 2 3; do ({SPIN}) & done; {SPIN}");
     let programs = vec![shell(0, &four), shell(1, SPIN)];
-    let (records, outcome) = run_or_skip!(setup(&system, programs, 5), Static::new(&system));
-    assert_eq!(outcome.trouble, [""; 0]);
-    for vcpu in [0, 1] {
-        let (mean, p50, p99) = summary(&per_period(&records, &system, vcpu), 2_000.0);
-        let share = background(&records, vcpu);
-        eprintln!(
-            "vcpu{vcpu}: mean {mean:.1} us, |off| p50 {p50:.1} p99 {p99:.1}, bg {share:.3} s"
-        );
-        assert!((mean / 2_000.0 - 1.0).abs() < 0.005, "mean {mean} us of 2000 us");
-        assert!(p50 < 30.0, "median error {p50} us");
-    }
-    let (first, second) = (background(&records, 0), background(&records, 1));
-    assert!((first / second - 1.0).abs() < 0.1, "background {first} s and {second} s");
+    let policy = Box::new(Static::new(&system));
+    let Some(ran) = run(setup(&system, programs, 5), policy) else { return };
+    both_got_their_budgets(&ran);
 }
 
 #[test]
 fn surplus_time_is_used_while_the_background_head_sleeps() {
     let system = system(1, &[(2_000, 10_000, 0), (2_000, 10_000, 0)]);
     let programs = vec![shell(0, SPIN), shell(1, "while :; do sleep 0.003; done")];
-    let (records, outcome) = run_or_skip!(setup(&system, programs, 5), Static::new(&system));
-    assert_eq!(outcome.trouble, [""; 0]);
-    let (mean, p50, p99) = summary(&per_period(&records, &system, 0), 2_000.0);
-    let (spin, sleep) = (background(&records, 0), background(&records, 1));
-    eprintln!("mean {mean:.1} us, |off| p50 {p50:.1} p99 {p99:.1}, bg {spin:.3} s, {sleep:.3} s");
-    assert!((mean / 2_000.0 - 1.0).abs() < 0.005, "mean {mean} us of 2000 us");
+    let policy = Box::new(Static::new(&system));
+    let Some(ran) = run(setup(&system, programs, 5), policy) else { return };
+    let records = ran.untroubled();
+    ran.got_its_budget(0, MEAN_ERROR);
+    // A tenth of the core at least, whoever else uses it: all but 2 ms of 10 is surplus.
+    let (spin, sleep) = (background(records, 0), background(records, 1));
+    assert!(spin > 0.5 && spin > sleep, "surplus {spin} s and {sleep} s");
 }
 
 #[test]
@@ -74,17 +60,14 @@ fn without_events_budgets_are_kept_by_clocks_and_timers() {
     let system = system(1, &[(2_000, 10_000, 0), (3_000, 10_000, 0)]);
     let setup = setup(&system, vec![shell(0, SPIN), shell(1, SPIN)], 4);
     let means = Means { events: false, ..Means::FULL };
-    let (records, outcome) = match run_with(setup, means, Box::new(Static::new(&system))) {
-        Ok(run) => run,
-        Err(error) => return eprintln!("skipped: {error}"),
-    };
-    assert_eq!(outcome.trouble, [""; 0]);
+    let Some(ran) = run_with(setup, means, Box::new(Static::new(&system))) else { return };
+    ran.untroubled();
+    let WakeCost { p50, .. } = wake();
     for (vcpu, budget_us) in [(0, 2_000.0), (1, 3_000.0)] {
-        let (mean, p50, p99) = summary(&per_period(&records, &system, vcpu), budget_us);
-        eprintln!("vcpu{vcpu}: mean {mean:.1} us, |off| p50 {p50:.1} p99 {p99:.1}");
-        // Periods in which the agent was late are not made up for, hence not 0.5 %.
-        assert!((mean / budget_us - 1.0).abs() < 0.05, "mean {mean} us of {budget_us} us");
-        assert!(p50 < 200.0, "median error {p50} us");
+        // Periods in which the agent was late are not made up for, hence not 0.5 %: each may end
+        // by a wake late, and 5 % are allowed beside.
+        let late = p50.ticks() as f64 / 1e3 / budget_us;
+        ran.got_its_budget(vcpu, 0.05 + late);
     }
 }
 
@@ -95,11 +78,12 @@ fn a_run_leaves_the_host_as_it_was() {
     let deaf = format!("trap '' TERM; {SPIN}");
     let orphan = format!("({SPIN}) & sleep 0.3");
     let programs = vec![shell(0, &deaf), shell(1, &orphan)];
-    let (_, outcome) = run_or_skip!(setup(&system, programs, 1), Static::new(&system));
-    assert_eq!(outcome.trouble, [""; 0]);
-    assert_eq!(outcome.programs.len(), 2);
+    let policy = Box::new(Static::new(&system));
+    let Some(ran) = run(setup(&system, programs, 1), policy) else { return };
+    ran.untroubled();
+    assert_eq!(ran.outcome.programs.len(), 2);
     // The tests of this process share the name of their tree.
-    let _turn = turn();
+    let _turn = turn(Duration::from_secs(1));
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("mounts are readable");
     let hierarchies = mounts.lines().filter(|line| line.contains(" - cgroup"));
     for root in hierarchies.filter_map(|line| line.split(' ').nth(4)) {
@@ -111,15 +95,18 @@ fn a_run_leaves_the_host_as_it_was() {
     }
 }
 
-/// Works for half a second.
-struct Brittle(Static);
+/// Works for half a second; says when it stopped.
+struct Brittle(Static, Arc<OnceLock<std::time::Instant>>);
 
 impl Policy for Brittle {
     fn on_event(&mut self, at: Instant, event: &Event) {
         self.0.on_event(at, event);
     }
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
-        assert!(now < Instant::ZERO + Duration::from_millis(500), "a bug of the policy's");
+        if now >= Instant::ZERO + Duration::from_millis(500) {
+            self.1.get_or_init(std::time::Instant::now);
+            panic!("a bug of the policy's");
+        }
         self.0.plan(now, plan);
     }
 }
@@ -128,16 +115,19 @@ impl Policy for Brittle {
 fn a_policy_that_panics_ends_the_run_and_leaves_nobody_raised() {
     let system = system(1, &[(2_000, 10_000, 0)]);
     let marker = format!("maracas_test_{}=1; {SPIN}", std::process::id());
-    let mut setup = setup(&system, vec![shell(0, &marker)], 30);
+    let mut setup = setup(&system, vec![shell(0, &marker)], 20);
     // The thread that slows a core down must end too.
     setup.duty = vec![Rate::new(1, 2)];
-    let began = std::time::Instant::now();
-    match run(setup, Box::new(Brittle(Static::new(&system)))) {
-        Err(Error::Panicked(_)) => {}
-        Err(error) => return eprintln!("skipped: {error}"),
-        Ok(_) => panic!("the run went on without its policy"),
+    let broke = Arc::default();
+    let policy = Box::new(Brittle(Static::new(&system), Arc::clone(&broke)));
+    match try_run(setup, Means::FULL, policy, Senses::default()) {
+        Some(Err(Error::Panicked(why))) => eprintln!("{why}"),
+        Some(Err(error)) => panic!("{error}"),
+        Some(Ok(_)) => panic!("the run went on without its policy"),
+        None => return,
     }
-    assert!(began.elapsed().as_secs() < 25, "it ended when the policy did");
+    let after = broke.get().expect("the policy panicked").elapsed();
+    assert!(after.as_secs() < 10, "it ended {after:?} after the policy");
     let alive = std::fs::read_dir("/proc").expect("processes are listed").flatten().any(|entry| {
         let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
         let own = entry.file_name().to_string_lossy() == std::process::id().to_string();
@@ -151,17 +141,13 @@ fn a_crowd_is_not_raised_and_takes_nobodys_time() {
     let system = system(1, &[(3_000, 10_000, 0), (4_000, 10_000, 0)]);
     let crowd = format!("i=0; while [ $i -lt 300 ]; do sleep 60 & i=$((i+1)); done; {SPIN}");
     let programs = vec![shell(0, &crowd), shell(1, SPIN)];
-    let (records, outcome) = run_or_skip!(setup(&system, programs, 5), Static::new(&system));
-    assert_eq!(outcome.trouble, [""; 0]);
-    let (mean, p50, p99) = summary(&per_period(&records, &system, 1), 4_000.0);
-    let crowd = per_period(&records, &system, 0);
-    let share = background(&records, 0);
-    eprintln!(
-        "neighbour: mean {mean:.1} us, |off| p50 {p50:.1} p99 {p99:.1}; the crowd was raised in \
-         {} periods, bg {share:.3} s",
-        crowd.len()
-    );
-    assert!((mean / 4_000.0 - 1.0).abs() < 0.005, "mean {mean} us of 4000 us");
+    let policy = Box::new(Static::new(&system));
+    let Some(ran) = run(setup(&system, programs, 5), policy) else { return };
+    let records = ran.untroubled();
+    let crowd = per_period(records, &system, 0);
+    let share = background(records, 0);
+    eprintln!("the crowd was raised in {} periods, bg {share:.3} s", crowd.len());
+    ran.got_its_budget(1, MEAN_ERROR);
     assert!(crowd.len() < 300, "raised in {} of 500 periods", crowd.len());
     assert!(share > 0.2, "{share} s of surplus time");
 }
@@ -182,13 +168,13 @@ fn become_a_shell() {
 }
 
 /// How often the shell of run `marker` is there, and how often at real-time priority then.
-fn sample_classes(marker: &str) -> (u32, u32) {
+fn sample_classes(marker: &str, over: &AtomicBool) -> (u32, u32) {
     let is_shell = |pid: &i32| {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         String::from_utf8_lossy(&line).contains(marker)
     };
     let (mut seen, mut raised, mut shell) = (0, 0, None);
-    for _ in 0..700 {
+    while !over.load(Ordering::Acquire) {
         std::thread::sleep(std::time::Duration::from_micros(5_300));
         if shell.is_none() {
             let entries = std::fs::read_dir("/proc").expect("processes are listed").flatten();
@@ -216,23 +202,13 @@ fn a_thread_that_calls_exec_stays_within_its_budget() {
     let run_id = std::process::id().to_string();
     program.command.env.insert(EXEC.into(), run_id.clone().into());
     let setup = setup(&system, vec![program, shell(1, SPIN)], 4);
-    let (run, (seen, raised)) = std::thread::scope(|scope| {
-        let samples = scope.spawn(|| sample_classes(&format!("maracas_test_exec={run_id}")));
-        let run = run(setup, Box::new(Static::new(&system)));
-        (run, samples.join().expect("the samples are taken"))
-    });
-    let (records, outcome) = match run {
-        Ok(run) => run,
-        Err(error) => return eprintln!("skipped: {error}"),
-    };
-    assert_eq!(outcome.trouble, [""; 0]);
-    let (mean, p50, _) = summary(&per_period(&records, &system, 1), 9_000.0);
-    let own = summary(&per_period(&records, &system, 0), 3_500.0).0;
-    eprintln!(
-        "neighbour: mean {mean:.1} us, |off| p50 {p50:.1}; mean of who called exec {own:.1} us; \
-         raised in {raised} of {seen} samples"
-    );
-    assert!((mean / 9_000.0 - 1.0).abs() < 0.005, "mean {mean} us of 9000 us");
+    let marker = format!("maracas_test_exec={run_id}");
+    let policy = Box::new(Static::new(&system));
+    let ran = run_beside(setup, policy, |over| sample_classes(&marker, over));
+    let Some((ran, (seen, raised))) = ran else { return };
+    ran.untroubled();
+    eprintln!("who called exec was raised in {raised} of {seen} samples");
+    ran.got_its_budget(1, MEAN_ERROR);
     assert!(seen > 100, "the shell was seen {seen} times only");
     assert!(raised * 2 < seen, "raised in {raised} of {seen} samples, with 35 % of the core");
 }

@@ -7,5 +7,6 @@ mod handle;
 mod laws;
 mod memory;
 mod moves;
+mod stuck;
 mod support;
 mod uneven;

@@ -1,16 +1,27 @@
 //! What the live tests share: a policy of a few lines, programs that spin, and the delivery per
 //! period read from the journal.
 
+#[path = "../../../../tests/shared/bounds.rs"]
+pub(crate) mod bounds;
+#[path = "../../../../tests/shared/host.rs"]
+pub(crate) mod host;
+
 pub(crate) use crate::laws::replays;
+use bounds::{Turn, needs, refused, rite};
+use host::{Steal, median_error, widened};
 use maracas_core::contract::{Entry, Grant, Mark, Mode};
 use maracas_core::journal::{Header, Reader, Record};
 use maracas_core::params::{Params, Value};
 use maracas_core::{CoreId, Duration, Event, Instant, Plan, Policy, Rate, System, Vcpu, VcpuId};
-use maracas_live::host::HardwareCore;
 use maracas_live::host::launch::{Command, Output};
+use maracas_live::host::platform::Platform;
+use maracas_live::host::probe::Capabilities;
+use maracas_live::host::{HardwareCore, sched};
 use maracas_live::sense::Senses;
 use maracas_live::{Error, Launch, Machine, Means, Outcome, Setup};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{env, io, process, thread, time};
 
 /// A program that never sleeps.
 pub(crate) const SPIN: &str = "while :; do :; done";
@@ -146,41 +157,162 @@ pub(crate) fn header(setup: &Setup) -> Header {
     }
 }
 
-/// Waits until no other test of this process runs.
-pub(crate) fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    // A test that failed leaves nothing behind that this lock guards.
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+/// A run, and what the host took from it.
+pub(crate) struct Ran {
+    pub(crate) records: Vec<Record>,
+    pub(crate) outcome: Outcome,
+    system: System,
+    /// The part of the run that the hypervisor stole from each core.
+    stolen: Vec<f64>,
 }
 
-/// Runs; gives the records and the outcome, or says why this host cannot.
-pub(crate) fn run(setup: Setup, policy: Box<dyn Policy>) -> Result<(Vec<Record>, Outcome), Error> {
+impl Ran {
+    /// Demands that nothing was refused, and gives the records.
+    pub(crate) fn untroubled(&self) -> &[Record] {
+        assert_eq!(self.outcome.trouble, [""; 0]);
+        &self.records
+    }
+    /// The part of the run in which the hypervisor left us this core.
+    pub(crate) fn left(&self, core: usize) -> f64 {
+        1.0 - self.stolen.get(core).copied().unwrap_or(0.0)
+    }
+    /// Demands that a VCPU that always had something to run got its budget: the mean of its periods
+    /// within this part of C and what was stolen, and the median period near C. Single late periods
+    /// are the host's, and are printed.
+    pub(crate) fn got_its_budget(&self, vcpu: u32, within: f64) {
+        let of = &self.system.vcpus[vcpu as usize];
+        let budget_us = of.reservation.budget.ticks() as f64 / 1e3;
+        let (periods, stolen) = own_periods(&self.records, &self.system, vcpu);
+        let (mean, p50, p99) = summary(&periods, budget_us);
+        let share = background(&self.records, vcpu);
+        for record in &self.records {
+            if let Record::Note { at, key, text, .. } = record
+                && ["late", "enforced", "relief", "rt-throttle"].contains(&key.as_str())
+            {
+                eprintln!("{at}: {key} {text}");
+            }
+        }
+        let promised = self.outcome.duration.ticks() / of.reservation.period.ticks();
+        assert!(periods.len() as u64 * 2 > promised, "{} of {promised} periods", periods.len());
+        let missing: Vec<usize> =
+            (0..periods.len()).filter(|at| periods[*at] < budget_us / 2.0).collect();
+        eprintln!(
+            "vcpu{vcpu}: mean {mean:.1} us of {budget_us}, |off| p50 {p50:.1} p99 {p99:.1} us, \
+             {} periods and {stolen} stolen, less than half in {missing:?}, bg {share:.3} s",
+            periods.len()
+        );
+        let all: Vec<usize> = (0..self.system.cores.len()).collect();
+        let core = of.pinned.map(|core| vec![usize::from(core.0)]);
+        let within = widened(within, &self.stolen, &core.unwrap_or(all));
+        assert!((mean / budget_us - 1.0).abs() < within, "mean {mean} us of {budget_us} us");
+        let most = median_error(budget_us * 1e3) / 1e3;
+        assert!(p50 < most, "median error {p50} us, {most} us may be");
+    }
+}
+
+/// Runs; `None` after a skip where the host cannot.
+pub(crate) fn run(setup: Setup, policy: Box<dyn Policy>) -> Option<Ran> {
     run_with(setup, Means::FULL, policy)
 }
 
 /// Like [`run`] on a host that lets us do less.
-pub(crate) fn run_with(
-    setup: Setup,
-    means: Means,
-    policy: Box<dyn Policy>,
-) -> Result<(Vec<Record>, Outcome), Error> {
+pub(crate) fn run_with(setup: Setup, means: Means, policy: Box<dyn Policy>) -> Option<Ran> {
     run_sensing(setup, means, policy, Senses::default())
 }
 
-/// Like [`run_with`], with these senses.
+/// Like [`run_with`], with these senses. That it cannot begin or ends early is a failure.
 pub(crate) fn run_sensing(
     setup: Setup,
     means: Means,
     policy: Box<dyn Policy>,
     senses: Senses,
-) -> Result<(Vec<Record>, Outcome), Error> {
-    let _turn = turn();
-    let mut bytes = Vec::new();
+) -> Option<Ran> {
+    let ran = try_run(setup, means, policy, senses)?;
+    Some(ran.unwrap_or_else(|error| panic!("the run failed: {error}")))
+}
+
+/// Like [`run_sensing`], for runs that shall fail.
+pub(crate) fn try_run(
+    setup: Setup,
+    means: Means,
+    policy: Box<dyn Policy>,
+    senses: Senses,
+) -> Option<Result<Ran, Error>> {
+    let _turn = turn(setup.duration.expect("tests end"));
+    able(means, setup.cores.len()).then(|| perform(setup, means, policy, senses))
+}
+
+/// Like [`run`], with `beside` on another thread meanwhile, which ends when it is told to.
+pub(crate) fn run_beside<T: Send>(
+    setup: Setup,
+    policy: Box<dyn Policy>,
+    beside: impl FnOnce(&AtomicBool) -> T + Send,
+) -> Option<(Ran, T)> {
+    let _turn = turn(setup.duration.expect("tests end"));
+    if !able(Means::FULL, setup.cores.len()) {
+        return None;
+    }
+    let over = AtomicBool::new(false);
+    let (ran, beside) = thread::scope(|scope| {
+        let beside = scope.spawn(|| beside(&over));
+        let ran = perform(setup, Means::FULL, policy, Senses::default());
+        over.store(true, Ordering::Release);
+        (ran, beside.join().expect("it ends in order"))
+    });
+    Some((ran.unwrap_or_else(|error| panic!("the run failed: {error}")), beside))
+}
+
+/// A run of whoever has the turn.
+fn perform(
+    setup: Setup,
+    means: Means,
+    policy: Box<dyn Policy>,
+    senses: Senses,
+) -> Result<Ran, Error> {
+    // Measured while nothing of ours runs.
+    host::wake();
+    let system = setup.system.clone();
+    let (mut bytes, before) = (Vec::new(), Steal::now());
     let machine = machine(setup, means, policy)?.sensing(senses);
+    let handle = machine.handle();
+    let _rite = rite(move |last| if last { clean_later() } else { handle.stop() });
     let outcome = machine.run(|piece| bytes.extend_from_slice(piece))?;
+    let stolen = before.parts();
     let (_, reader) = Reader::open(&bytes).expect("the journal opens");
     let records: Result<Vec<_>, _> = reader.collect();
-    Ok((records.expect("the journal reads to its end"), outcome))
+    let records = records.expect("the journal reads to its end");
+    Ok(Ran { records, outcome, system, stolen })
+}
+
+/// Waits until no other live test runs on this host. `asked` is how long the test's runs are to
+/// take in all: after ten times that and 20 s it fails.
+pub(crate) fn turn(asked: Duration) -> Turn {
+    Turn::wait(time::Duration::from_nanos(asked.ticks()))
+}
+
+/// Whether this host can do all this, on the cores 0, 1, ...; else the test is skipped. Tried once,
+/// before the first run: whatever a run is refused after that is a failure.
+pub(crate) fn able(means: Means, cores: usize) -> bool {
+    static ONCE: OnceLock<io::Result<Capabilities>> = OnceLock::new();
+    let probed = ONCE.get_or_init(|| {
+        let there = Platform::detect()?.cores;
+        // A process of the probe may have no turn for a while beside builds.
+        let probe = || Capabilities::probe(&there);
+        (0..4).fold(probe(), |probed, _| probed.or_else(|_| probe()))
+    });
+    let probed = match probed {
+        Ok(probed) => probed,
+        Err(error) => {
+            refused(error, "control groups that we may make");
+            return false;
+        }
+    };
+    let (has, there) = (Means::of(probed), &probed.platform.cores);
+    let managed = (0..cores as u32).all(|core| there.contains(&HardwareCore(core)));
+    needs(managed, if cores == 1 { "core 0" } else { "the cores 0 and 1" })
+        && needs(has.fifo || !means.fifo, "the right to SCHED_FIFO")
+        && needs(has.freezer || !means.freezer, "a freezer")
+        && needs(has.events || !means.events, "budget events and switch records")
 }
 
 /// A machine; waits for a minute for the cores where another run of this host has them.
@@ -189,16 +321,44 @@ pub(crate) fn machine(
     means: Means,
     policy: Box<dyn Policy>,
 ) -> Result<Machine, Error> {
-    let patience = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let patience = time::Instant::now() + time::Duration::from_secs(60);
     for core in &setup.cores {
         let path = maracas_live::control::directory().join(format!("core-{core}"));
         let taken = || std::fs::File::open(&path).is_ok_and(|file| file.try_lock_shared().is_err());
-        while taken() && std::time::Instant::now() < patience {
-            std::thread::sleep(std::time::Duration::from_millis(100));
+        while taken() && time::Instant::now() < patience {
+            thread::sleep(time::Duration::from_millis(100));
         }
     }
     let header = header(&setup);
     Machine::with_means(setup, means, policy, header)
+}
+
+/// Under this variable this test program cleans up after the process that it names.
+const CLEAN: &str = "MARACAS_TEST_CLEAN";
+
+/// Has what this process leaves behind cleaned up, when it has ended: runs of these tests have no
+/// guardian.
+fn clean_later() {
+    let own = env::current_exe().expect("this program has a path");
+    let cleaner = process::Command::new(own)
+        .args(["--exact", "support::as_cleaner"])
+        .env(CLEAN, process::id().to_string())
+        .spawn();
+    if let Ok(cleaner) = cleaner {
+        // Programs that nobody ends any more may have all cores.
+        let _ = sched::set_fifo(cleaner.id() as i32, 99, false);
+    }
+}
+
+/// Not a test by itself: what [`clean_later`] starts.
+#[test]
+fn as_cleaner() {
+    let Some(process) = env::var_os(CLEAN) else { return };
+    let stands = std::path::Path::new("/proc").join(process);
+    while stands.exists() {
+        thread::sleep(time::Duration::from_millis(10));
+    }
+    maracas_live::clean::clean().expect("nothing is left");
 }
 
 /// A policy of the register with these parameters.
@@ -226,9 +386,44 @@ impl Chosen {
     }
 }
 
-/// Foreground service in microseconds of `vcpu` in each of its periods, without the first two in
-/// which it ran (its program was starting) and the last.
+/// As [`per_period`], without those that are short or over by no more than what the machine says
+/// was stolen from the core in them or just before; and how many these are.
+fn own_periods(records: &[Record], system: &System, vcpu: u32) -> (Vec<f64>, usize) {
+    let Vcpu { reservation, pinned, .. } = &system.vcpus[vcpu as usize];
+    let (budget_us, period) = (reservation.budget.ticks() as f64 / 1e3, reservation.period.ticks());
+    // How much was stolen of each period: notes `late` are core, lateness and the stolen part.
+    let mut stolen_us: Vec<f64> = Vec::new();
+    for record in records {
+        let Record::Note { at, key, text, .. } = record else { continue };
+        let words: Vec<u64> = text.split(' ').filter_map(|word| word.parse().ok()).collect();
+        let [core, late, stolen] = words[..] else { continue };
+        if key != "late" || pinned.is_some_and(|pinned| u64::from(pinned.0) != core) {
+            continue;
+        }
+        let (from, to) = (at.ticks().saturating_sub(late) / period, at.ticks() / period + 1);
+        stolen_us.resize(stolen_us.len().max(to as usize + 1), 0.0);
+        (from..=to).for_each(|place| stolen_us[place as usize] += stolen as f64 / 1e3);
+    }
+    let numbered = numbered_periods(records, system, vcpu);
+    let all = numbered.len();
+    let is_own = |(place, us): &(usize, f64)| {
+        let stolen = stolen_us.get(*place).copied().unwrap_or(0.0);
+        stolen == 0.0 || (us - budget_us).abs() > stolen + budget_us / 100.0
+    };
+    let own: Vec<f64> = numbered.into_iter().filter(is_own).map(|(_, us)| us).collect();
+    let stolen = all - own.len();
+    (own, stolen)
+}
+
+/// The periods of [`numbered_periods`] without their numbers.
 pub(crate) fn per_period(records: &[Record], system: &System, vcpu: u32) -> Vec<f64> {
+    numbered_periods(records, system, vcpu).into_iter().map(|(_, us)| us).collect()
+}
+
+/// Foreground service in microseconds of `vcpu` in each of its periods, without the last, and from
+/// the second one on in which it got nearly all of C: before, its program was starting, and waited
+/// for files.
+fn numbered_periods(records: &[Record], system: &System, vcpu: u32) -> Vec<(usize, f64)> {
     let reservation = system.vcpus[vcpu as usize].reservation;
     let mut delivered: Vec<u64> = Vec::new();
     for record in records {
@@ -242,8 +437,9 @@ pub(crate) fn per_period(records: &[Record], system: &System, vcpu: u32) -> Vec<
         }
     }
     delivered.pop();
-    let whole = delivered.iter().skip_while(|ns| **ns == 0).skip(2);
-    whole.map(|ns| *ns as f64 / 1e3).collect()
+    let nearly_all = reservation.budget.ticks() * 9 / 10;
+    let whole = delivered.iter().enumerate().skip_while(|(_, ns)| **ns < nearly_all).skip(1);
+    whole.map(|(place, ns)| (place, *ns as f64 / 1e3)).collect()
 }
 
 /// Total background service of `vcpu`, in seconds.

@@ -25,13 +25,13 @@ fn with_core(act: impl FnOnce(&mut Core)) {
     let tree = Hierarchies::read().and_then(|hierarchies| Tree::create(&hierarchies));
     let tree = match tree {
         Ok(tree) => tree,
-        Err(error) => return eprintln!("skipped: {error}"),
+        Err(error) => return crate::host::tests::refused(&error, "control groups"),
     };
     let means = Means { fifo: false, freezer: true, events: true, instructions: false };
     let mut core =
         match Core::open(CoreId(0), HardwareCore(0), Clock::start(), means, WakeCost::LEAST) {
             Ok(core) => core,
-            Err(error) => return eprintln!("skipped: {error}"),
+            Err(error) => return crate::host::tests::refused(&error, "switch records"),
         };
     let groups = [0, 1].map(|id| Arc::new(tree.vcpu(VcpuId(id)).expect("a group")));
     for (id, group) in (0..).zip(&groups) {

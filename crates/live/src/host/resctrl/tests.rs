@@ -469,27 +469,32 @@ fn this_host_is_split_or_says_why_not() {
     let before = classes(&*host, Path::new(mount::PLACE)).unwrap_or_default();
     match Info::read(&*host) {
         Err(error) => {
-            eprintln!("skipped: needs resctrl: {error}");
             assert!(matches!(error, Error::Absent(_)), "{error:?}");
+            crate::host::tests::skip("resctrl");
             let mounted = Kernel.mount("maracas-trial", Path::new(mount::PLACE));
             assert!(mounted.is_err(), "what the kernel does not offer cannot be mounted");
         }
-        Ok(None) => eprintln!("skipped: needs resctrl mounted: a test does not mount it"),
+        Ok(None) => crate::host::tests::skip("resctrl mounted, as no test mounts it"),
         Ok(Some(info)) => {
             let core = *crate::host::platform::Platform::detect()
                 .expect("readable")
                 .cores
                 .last()
                 .expect("one");
-            let Some(cache) = info.cache else { return eprintln!("skipped: needs CAT") };
+            let Some(cache) = info.cache else {
+                return crate::host::tests::skip("CAT");
+            };
             let ways = (1 << cache.min_bits.max(1)) - 1;
             let resctrl = match Resctrl::find(Arc::clone(&host)) {
                 Ok(resctrl) => resctrl,
-                Err(error) => return eprintln!("skipped: needs the default class: {error}"),
+                Err(error) => panic!("the default class: {error}"),
             };
             match Ways::split(&resctrl, &[(core, ways)]) {
                 Ok(split) => assert_eq!(split.cores(), [(core, ways)]),
-                Err(error) => eprintln!("skipped: needs root and a free class: {error}"),
+                Err(error) => {
+                    eprintln!("{error}");
+                    crate::host::tests::skip("root and a free class of resctrl");
+                }
             }
             resctrl.close().expect("removed");
         }

@@ -59,7 +59,7 @@ fn what_runs_on_another_core_is_moved_by_the_agent_there_and_hears_of_its_releas
     let tree = Hierarchies::read().and_then(|hierarchies| Tree::create(&hierarchies));
     let tree = match tree {
         Ok(tree) => tree,
-        Err(error) => return eprintln!("skipped: {error}"),
+        Err(error) => return crate::host::tests::refused(&error, "control groups"),
     };
     // No thread is raised, frozen or counted: only who sits where is looked at.
     let means = Means { fifo: false, freezer: false, events: false, instructions: false };

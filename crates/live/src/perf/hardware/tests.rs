@@ -14,7 +14,7 @@ fn open_or_say(scope: Scope<'_>) -> Option<Box<dyn Counter>> {
     match hardware(&INSTRUCTIONS, scope) {
         Ok(counter) => Some(counter),
         Err(error) => {
-            eprintln!("skipped: needs a counter of instructions of {scope}: {error}");
+            crate::host::tests::refused(&error, "a PMU");
             None
         }
     }
@@ -152,7 +152,7 @@ fn a_group_is_counted_on_its_core() {
         .and_then(|tree| Ok((tree.vcpu(maracas_core::VcpuId(0))?, tree)));
     let (group, tree) = match made {
         Ok(made) => made,
-        Err(error) => return eprintln!("skipped: needs control groups: {error}"),
+        Err(error) => return crate::host::tests::refused(&error, "control groups"),
     };
     let dir = group.dir_fd().unwrap();
     let counter = open_or_say(Scope::Group(dir, HardwareCore(0)));

@@ -25,7 +25,7 @@ fn one_core_cannot_tell() {
 #[test]
 fn this_host_says_whether_it_can_be_used() {
     let cores = sched::affinity_of(0).unwrap();
-    let [first, second, ..] = cores[..] else { return eprintln!("skipped: needs two cores") };
+    let [first, second, ..] = cores[..] else { return crate::host::tests::skip("two cores") };
     let begun = time::Instant::now();
     let said = usable(&ThisHardware, &[(CoreId(0), first), (CoreId(1), second)]);
     eprintln!("{said:?} after {:?}", begun.elapsed());
@@ -56,7 +56,7 @@ impl Counter for Thousands {
 fn a_sample_is_a_walk_and_then_a_rest() {
     let mut sensor = match open(2, vec![Box::new(Thousands(0)), Box::new(Thousands(500))]) {
         Ok(sensor) => sensor,
-        Err(error) => return eprintln!("skipped: needs memory: {error}"),
+        Err(error) => return crate::host::tests::refused(&error, "64 MiB of memory"),
     };
     let at = |us| Instant::ZERO + Duration::from_micros(us);
     let mut read = |us| {

@@ -140,7 +140,7 @@ fn a_unit_without_alarms_or_with_mute_ones_is_asked() {
     let (mute, _writer) = io::pipe().unwrap();
     let mut meter = match open(&Silent { mute: Some(mute.as_raw_fd()) }, &INSTRUCTIONS, core) {
         Ok(meter) => meter,
-        Err(error) => return eprintln!("skipped: needs a counter of instructions: {error}"),
+        Err(error) => return crate::host::tests::refused(&error, "a PMU"),
     };
     assert_eq!(meter.fd(), None);
     assert_eq!(open(&Silent { mute: None }, &INSTRUCTIONS, core).unwrap().fd(), None);
@@ -166,7 +166,7 @@ fn reactions_are_measured_by_alarm_and_by_polling() {
                 assert!(reaction.n >= FEWEST && reaction.longest < LONGEST);
                 noticed.push(reaction.noticing);
             }
-            Err(error) => eprintln!("skipped: needs a counter of misses on core {core}: {error}"),
+            Err(error) => crate::host::tests::refused(&error, "a PMU"),
         }
     }
     // Whoever can tell was asked to.

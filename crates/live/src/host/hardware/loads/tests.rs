@@ -8,7 +8,7 @@ fn loads_do_what_they_say_in_time() {
     let begun = Instant::now();
     let chase = match run(core, Load::Chase { lines: 20_000 }) {
         Ok(chase) => chase,
-        Err(error) => return eprintln!("skipped: needs memory: {error}"),
+        Err(error) => return crate::host::tests::refused(&error, "64 MiB of memory"),
     };
     let prepared = begun.elapsed();
     let scatter = run(core, Load::Scatter { lines: 20_000 }).unwrap();
@@ -32,7 +32,7 @@ fn time_on_the_core_leaves_out_what_others_had_of_it() {
     let core = sched::affinity_of(0).unwrap()[0];
     let load = Load::Chase { lines: 200_000 };
     if let Err(error) = run(core, load) {
-        return eprintln!("skipped: needs memory: {error}");
+        return crate::host::tests::refused(&error, "64 MiB of memory");
     }
     // Another computes on the same core for longer than the chase lasts.
     thread::scope(|scope| {
@@ -60,7 +60,7 @@ fn a_core_that_somebody_keeps_is_given_up() {
     let cores = sched::affinity_of(0).unwrap();
     let core = *cores.last().unwrap();
     if cores.len() < 2 {
-        return eprintln!("skipped: needs a core beside the one that is kept");
+        return crate::host::tests::skip("two cores");
     }
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -82,8 +82,8 @@ fn a_core_that_somebody_keeps_is_given_up() {
             given_up
         });
         let (waited, kept) = (waiting.join().unwrap(), keeping.join().unwrap());
-        if kept.is_err() {
-            return eprintln!("skipped: needs CAP_SYS_NICE");
+        if let Err(error) = kept {
+            return crate::host::tests::refused(&error, "the right to SCHED_FIFO");
         }
         let told = waited.expect_err("it had no turn");
         assert_eq!(told.kind(), io::ErrorKind::TimedOut);

@@ -208,7 +208,7 @@ macro_rules! told {
     ($run:expr) => {
         match $run {
             Some(told) => told,
-            None => return eprintln!("skipped: needs control groups"),
+            None => return crate::host::tests::skip("control groups"),
         }
     };
 }

@@ -23,8 +23,7 @@ fn every_rung_says_what_came_of_it_and_the_best_sees_a_load() {
     let mut senses = ladder.choose(&Choice::Auto).expect("a run starts on every host");
     let Some(best) = ladder.best() else {
         assert!(senses.sensor.is_none() && !senses.notes.is_empty(), "what is missing is said");
-        eprintln!("skipped: needs a counter that works");
-        return;
+        return crate::host::tests::skip("a counter of memory reads that works");
     };
     let (rung, core) = (best.rung, ladder.cores[0].1);
     let sensor = senses.sensor.as_mut().expect("the best");

@@ -1,0 +1,75 @@
+//! What tests skipped, and why: each skip adds its line to a file that is read at the end.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+/// Names the file to the tests (`tests/shared/bounds.rs`).
+pub(crate) const VARIABLE: &str = "MARACAS_SKIPS";
+
+/// Where the file is. Beside what cargo builds, and of no test alone.
+pub(crate) fn file(root: &Path) -> PathBuf {
+    root.join("target/skips")
+}
+
+/// The skips from now on.
+pub(crate) struct Skips(PathBuf);
+
+impl Skips {
+    /// Forgets those of before.
+    pub(crate) fn begin(root: &Path) -> Result<Self, String> {
+        let file = file(root);
+        let said = |error: io::Error| format!("{}: {error}", file.display());
+        fs::create_dir_all(root.join("target")).map_err(said)?;
+        match fs::remove_file(&file) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(said(error)),
+            _ => Ok(Self(file)),
+        }
+    }
+    /// One line: how many tests were skipped for which reason.
+    pub(crate) fn end(self) -> Result<String, String> {
+        match fs::read_to_string(&self.0) {
+            Ok(text) => Ok(count(&text)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(count("")),
+            Err(error) => Err(format!("{}: {error}", self.0.display())),
+        }
+    }
+}
+
+/// `skips: 3 x needs a PMU; 1 x needs resctrl`, the most frequent first.
+fn count(text: &str) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for line in text.lines() {
+        *counts.entry(line.strip_prefix("skipped: ").unwrap_or(line)).or_default() += 1;
+    }
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let words: Vec<_> = counts.iter().map(|(why, count)| format!("{count} x {why}")).collect();
+    if words.is_empty() { "skips: none".into() } else { format!("skips: {}", words.join("; ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skips_are_counted_by_reason() {
+        assert_eq!(count(""), "skips: none");
+        let pmu = "skipped: needs a PMU\n";
+        let text = [pmu, "skipped: needs resctrl\n", pmu, pmu].concat();
+        assert_eq!(count(&text), "skips: 3 x needs a PMU; 1 x needs resctrl");
+    }
+
+    #[test]
+    fn skips_of_before_are_forgotten() {
+        let root = std::env::temp_dir().join(format!("maracas-skips-{}", std::process::id()));
+        let none = Skips::begin(&root).unwrap();
+        assert_eq!(none.end(), Ok("skips: none".into()));
+        fs::write(file(&root), "skipped: needs a PMU\n").unwrap();
+        let again = Skips::begin(&root).unwrap();
+        fs::write(file(&root), "skipped: needs resctrl\n").unwrap();
+        assert_eq!(again.end(), Ok("skips: 1 x needs resctrl".into()));
+        fs::remove_dir_all(root).unwrap();
+    }
+}
