@@ -345,7 +345,7 @@ impl Core {
         self.line = line;
         self.look_by_clock(now);
         self.look_for_the_deaf(now);
-        self.watch_memory(now);
+        self.watch_memory();
         self.set_alarm();
     }
 
