@@ -143,6 +143,15 @@ pub fn decision(freezer: Option<Latency>, taken: Duration) -> Duration {
     taken + Duration::from_nanos(freeze_ns.saturating_add(thaw_ns))
 }
 
+/// A time rounded up to two digits, for people: measurements of which there are few tell no more.
+pub fn rounded_up(time: Duration) -> Duration {
+    let mut unit = 1;
+    while time.ticks() / unit >= 100 {
+        unit *= 10;
+    }
+    Duration::from_nanos(time.ticks().div_ceil(unit) * unit)
+}
+
 /// What a host can keep, by what a wake costs there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Keeps {
@@ -206,6 +215,13 @@ mod tests {
         assert!(costs.taken > costs.interrupt, "{costs:?}");
         let (_, taken) = of_wakes(&cores).expect("as before");
         assert!(taken < costs.taken * 10 && costs.taken < taken * 10, "{taken} {costs:?}");
+    }
+
+    #[test]
+    fn times_are_rounded_up_to_two_digits() {
+        let ns = Duration::from_nanos;
+        let rounded = [0, 7, 99, 100, 101, 3_101, 136_200, 999_001].map(|n| rounded_up(ns(n)));
+        assert_eq!(rounded, [0, 7, 99, 100, 110, 3_200, 140_000, 1_000_000].map(ns));
     }
 
     #[test]
