@@ -122,13 +122,20 @@ impl Capabilities {
     /// # Errors
     /// When not even the platform can be read, or `cores` is empty.
     pub fn probe(cores: &[HardwareCore]) -> io::Result<Capabilities> {
+        Self::probe_those(cores, |_| true)
+    }
+
+    fn probe_those(
+        cores: &[HardwareCore],
+        wanted: fn(Capability) -> bool,
+    ) -> io::Result<Capabilities> {
         sys::keep_children();
         let platform = Platform::detect()?;
         let core = *cores.last().ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidInput, "no core to probe: give at least one")
         })?;
         let tree = Tree::create(&Hierarchies::read()?)?;
-        let tried = Self::try_all(&platform, &tree, core, cores);
+        let tried = Self::try_all(&platform, &tree, core, cores, wanted);
         // Whatever came of it, nothing is left.
         let removed = match tree.remove() {
             // A tree of this process that is in use stays.
@@ -144,11 +151,13 @@ impl Capabilities {
         tree: &Tree,
         core: HardwareCore,
         cores: &[HardwareCore],
+        wanted: fn(Capability) -> bool,
     ) -> io::Result<(Vec<Finding>, Option<Latency>)> {
         // A VCPU number that no scenario reaches.
         let group = tree.vcpu(VcpuId(u32::MAX))?;
         let tried = tries::Bench::new(platform, tree, &group, core, cores).map(|mut bench| {
-            let findings = tries::TABLE.iter().map(|row| row.find(&mut bench)).collect();
+            let those = tries::TABLE.iter().filter(|row| wanted(row.capability));
+            let findings = those.map(|row| row.find(&mut bench)).collect();
             (findings, bench.latency)
         });
         let ended = group.kill();
@@ -175,6 +184,15 @@ impl Capabilities {
             .filter(|found| !found.fallback.is_empty())
             .map(|found| format!("no {} ({}): {}", found.capability, found.proof, found.fallback))
     }
+}
+
+/// How long the freezer takes; `None` where there is none. Takes some milliseconds.
+///
+/// # Errors
+/// As [`Capabilities::probe`]: where no group can be made, above all.
+pub fn freezer_latency(cores: &[HardwareCore]) -> io::Result<Option<Latency>> {
+    let freezer = |capability| capability == Capability::Freezer;
+    Capabilities::probe_those(cores, freezer).map(|found| found.freezer)
 }
 
 /// What budgets by overflow stand on; without one of them the machine uses none.
