@@ -11,7 +11,7 @@ use maracas_live::host::costs::{
     self, Keeps, ROTATIONS_APART, WAKES_A_PERIOD, WakeCost, rounded_up,
 };
 use maracas_live::host::platform::Platform;
-use maracas_live::host::probe::freezer_latency;
+use maracas_live::host::probe::freezer_calls;
 use std::sync::OnceLock;
 
 /// The parameters by which policies say after how much time another VCPU has its turn in the
@@ -42,11 +42,12 @@ impl HostCosts {
     fn measure(cores: usize) -> std::io::Result<Self> {
         let host = Platform::detect()?.cores;
         let cores = &host[..host.len().min(cores)];
-        let (wake, taken) = costs::of_wakes(cores)?;
+        let costs = costs::measure(&costs::few(cores))?;
         // Without groups there is no freezer either.
-        let freezer = freezer_latency(cores).ok().flatten();
-        let decision = costs::decision(freezer, taken);
-        Ok(Self { wake, taken, decision, rotation: costs::rotation(freezer, &wake) })
+        let freezer = freezer_calls(cores).ok().flatten();
+        let (wake, taken) = (costs.wake, costs.taken);
+        let decision = costs::decision(freezer, &costs);
+        Ok(Self { wake, taken, decision, rotation: costs::rotation(freezer, &costs) })
     }
 
     /// What this host can keep.

@@ -7,7 +7,6 @@ mod steal;
 
 pub use steal::{Watch as StealWatch, parse as parse_steal};
 
-use super::probe::Latency;
 use super::{HardwareCore, sched};
 use crate::clock::Clock;
 use maracas_core::Duration;
@@ -93,23 +92,13 @@ pub fn measure(cores: &[HardwareCore]) -> io::Result<Costs> {
     worst(each)
 }
 
-/// Measures what admission counts on, a wake and what it takes of a core: 50 ms a core. Of many
-/// cores only [`FEW`] are measured, evenly chosen.
-///
-/// # Errors
-/// As [`measure`].
-pub fn of_wakes(cores: &[HardwareCore]) -> io::Result<(WakeCost, Duration)> {
-    let step = cores.len().div_ceil(FEW).max(1);
-    let each = cores.iter().step_by(step).map(|core| {
-        let (wake, taken) = (wake(*core, true)?, spin::taken(*core)?);
-        let none = Duration::ZERO;
-        Ok(Costs { wake, taken, interrupt: none, setting: none, switch: none })
-    });
-    worst(each).map(|costs| (costs.wake, costs.taken))
+/// Those of `cores` to measure where it must not take long: the first and the last, which are of two
+/// classes where there are some.
+pub fn few(cores: &[HardwareCore]) -> Vec<HardwareCore> {
+    let mut few: Vec<_> = cores.first().into_iter().chain(cores.last()).copied().collect();
+    few.dedup();
+    few
 }
-
-/// As many cores are measured where it must not take long: 0.2 s in all.
-const FEW: usize = 4;
 
 /// The largest of each.
 fn worst(each: impl Iterator<Item = io::Result<Costs>>) -> io::Result<Costs> {
@@ -128,19 +117,24 @@ fn worst(each: impl Iterator<Item = io::Result<Costs>>) -> io::Result<Costs> {
     all.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no core to measure on"))
 }
 
-/// What one rotation of the background costs: who ran is frozen, another is thawed, and an agent
-/// woke for it and its timer was set again. `freezer` = what the probe found; without a freezer
-/// the wakes alone.
-pub fn rotation(freezer: Option<Latency>, wake: &WakeCost) -> Duration {
-    let Latency { freeze_ns, thaw_ns } = freezer.unwrap_or_default();
-    Duration::from_nanos(freeze_ns.saturating_add(thaw_ns)) + wake.p50 * 2
+/// What a freeze and a thaw take: the calls, and the switches to the thread that does each of them
+/// for the agent, and back. Without a freezer nothing.
+fn braking(freezer: Option<Duration>, switch: Duration) -> Duration {
+    freezer.map_or(Duration::ZERO, |calls| calls + switch * 4)
 }
 
-/// What an agent takes of its core for one wake with its decision: the wake, and a freeze and a
-/// thaw by the freezer, of which most decisions need at least one.
-pub fn decision(freezer: Option<Latency>, taken: Duration) -> Duration {
-    let Latency { freeze_ns, thaw_ns } = freezer.unwrap_or_default();
-    taken + Duration::from_nanos(freeze_ns.saturating_add(thaw_ns))
+/// What one rotation of the background costs: who ran is frozen, another is thawed, and agents woke
+/// for it twice, when a turn ended and when the one after it did. `freezer` = what its calls take
+/// ([`freezer_calls`](super::probe::freezer_calls)).
+pub fn rotation(freezer: Option<Duration>, costs: &Costs) -> Duration {
+    braking(freezer, costs.switch) + costs.wake.p50 * 2
+}
+
+/// What an agent takes of its core for one wake with its decision, rather too much: the wake, a
+/// freeze and a thaw, and as much again for what is not measured, which is reading meters,
+/// deciding, and keeping the journal in caches that programs have swept.
+pub fn decision(freezer: Option<Duration>, costs: &Costs) -> Duration {
+    (costs.taken + braking(freezer, costs.switch)) * 2
 }
 
 /// A time rounded up to two digits, for people: measurements of which there are few tell no more.
@@ -213,7 +207,7 @@ mod tests {
         let steps = [costs.interrupt, costs.setting, costs.switch, costs.wake.p50];
         assert!(steps.iter().all(|step| !step.is_zero()), "{costs:?}");
         assert!(costs.taken > costs.interrupt, "{costs:?}");
-        let (_, taken) = of_wakes(&cores).expect("as before");
+        let Costs { taken, .. } = measure(&few(&cores)).expect("as before");
         assert!(taken < costs.taken * 10 && costs.taken < taken * 10, "{taken} {costs:?}");
     }
 
@@ -226,9 +220,11 @@ mod tests {
 
     #[test]
     fn no_core_is_refused() {
-        for result in [measure(&[]).map(drop), of_wakes(&[]).map(drop)] {
-            assert_eq!(result.unwrap_err().to_string(), "no core to measure on");
-        }
+        assert_eq!(measure(&[]).unwrap_err().to_string(), "no core to measure on");
+        let few =
+            |count| few(&[3, 4, 5].map(HardwareCore)[..count]).iter().map(|it| it.0).collect();
+        let few: [Vec<_>; 3] = [few(0), few(1), few(3)];
+        assert_eq!(few, [vec![], vec![3], vec![3, 5]]);
     }
 
     #[test]
@@ -248,10 +244,16 @@ mod tests {
 
     #[test]
     fn a_rotation_is_a_freeze_a_thaw_and_two_wakes() {
-        let wake = WakeCost { p50: us(30), p99: us(90) };
-        let freezer = Some(Latency { freeze_ns: 5000, thaw_ns: 20_000 });
-        assert_eq!([rotation(freezer, &wake), rotation(None, &wake)], [us(85), us(60)]);
-        assert_eq!([decision(freezer, us(40)), decision(None, us(40))], [us(65), us(40)]);
+        let costs = Costs {
+            wake: WakeCost { p50: us(30), p99: us(90) },
+            taken: us(40),
+            interrupt: us(20),
+            setting: us(10),
+            switch: us(4),
+        };
+        let freezer = Some(us(9));
+        assert_eq!([rotation(freezer, &costs), rotation(None, &costs)], [us(85), us(60)]);
+        assert_eq!([decision(freezer, &costs), decision(None, &costs)], [us(130), us(80)]);
     }
 
     #[test]

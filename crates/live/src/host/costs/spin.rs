@@ -25,6 +25,11 @@ const MOST_GAPS: usize = 40 * SLEEPS;
 const WINDOW: Duration = Duration::from_micros(150);
 /// With fewer measured, a median says nothing.
 const FEWEST: usize = SLEEPS / 4;
+/// So long is waited for a thread to begin.
+const LATEST: Duration = Duration::from_secs(2);
+/// No thread computes longer than this in one go, whatever becomes of who shall end it: ten times
+/// what all sleeps take.
+const LONGEST: Duration = Duration::from_millis(200);
 /// Round trips between two threads, of two switches each.
 const TRIPS: usize = 200;
 
@@ -79,17 +84,33 @@ pub(super) fn interrupt(core: HardwareCore) -> io::Result<Interrupt> {
 
 /// What a timed wake of a thread at the agents' priority takes of a thread that computes on `core`.
 pub(super) fn taken(core: HardwareCore) -> io::Result<Duration> {
-    let (clock, over) = (Clock::start(), AtomicBool::new(false));
+    let clock = Clock::start();
+    let (begun, over) = (AtomicBool::new(false), AtomicBool::new(false));
     let (found, dues) = thread::scope(|scope| {
-        let computing =
-            scope.spawn(|| on(core, LOWEST, || compute(&clock, |_| !over.load(Ordering::Relaxed))));
+        let computing = scope.spawn(|| {
+            on(core, LOWEST, || {
+                let end = clock.now() + LONGEST;
+                compute(&clock, |now| {
+                    begun.store(true, Ordering::Relaxed);
+                    now < end && !over.load(Ordering::Relaxed)
+                })
+            })
+        });
         let sleeping = on(core, PRIORITY, || {
+            // On a busy host it takes a while until the other one has its priority.
+            let give_up = clock.now() + LATEST;
+            while !begun.load(Ordering::Relaxed) && clock.now() < give_up {
+                clock.sleep_until(clock.now() + SLEEP);
+            }
             let sleep = |_| {
                 let due = clock.now() + SLEEP;
                 clock.sleep_until(due);
                 due
             };
-            (0..SLEEPS).map(sleep).collect::<Vec<_>>()
+            let dues: Vec<_> = (0..SLEEPS).map(sleep).collect();
+            // Here, since ordinary threads may wait for the core that is computed on.
+            over.store(true, Ordering::Relaxed);
+            dues
         });
         over.store(true, Ordering::Relaxed);
         let computed = computing.join().map_err(|_| io::Error::other("the thread died"))?;
