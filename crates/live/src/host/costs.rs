@@ -92,8 +92,8 @@ pub fn measure(cores: &[HardwareCore]) -> io::Result<Costs> {
     worst(each)
 }
 
-/// Those of `cores` to measure where it must not take long: the first and the last, which are of two
-/// classes where there are some.
+/// Those of `cores` to measure where it must not take long: the first and the last, which are of
+/// two classes where there are some.
 pub fn few(cores: &[HardwareCore]) -> Vec<HardwareCore> {
     let mut few: Vec<_> = cores.first().into_iter().chain(cores.last()).copied().collect();
     few.dedup();

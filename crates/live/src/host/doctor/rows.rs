@@ -91,8 +91,8 @@ fn precision(found: &Findings) -> Row {
     let times = [keeps.precision, keeps.least_budget, keeps.least_period].map(rounded_up);
     let [precision, budget, period] = times;
     let said = format!(
-        "1 period in 100 is off by more than {precision} (p99 of a wake); C from {budget} is within \
-         1 %; the agent takes less than a tenth of a core for T from {period}"
+        "1 period in 100 is off by more than {precision} (p99 of a wake); C from {budget} is \
+         within 1 %; the agent takes less than a tenth of a core for T from {period}"
     );
     row(if keeps.is_full() { Ok(said) } else { Err(said) })
 }

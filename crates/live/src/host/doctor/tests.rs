@@ -169,8 +169,8 @@ fn a_host_with_everything_is_full_and_each_row_says_how_it_was_proved() {
 fn a_host_says_what_its_timers_let_it_keep() {
     let report = Report::of(&everything());
     let precision = row(&report, "precision");
-    let words = "1 period in 100 is off by more than 20us (p99 of a wake); C from 400us is within 1 %; \
-                 the agent takes less than a tenth of a core for T from 180us";
+    let words = "1 period in 100 is off by more than 20us (p99 of a wake); C from 400us is within \
+                 1 %; the agent takes less than a tenth of a core for T from 180us";
     assert_eq!((precision.state, precision.proof.as_str()), (State::Works, words));
     let proofs = ["wake", "timer interrupt", "timer setting", "thread switch", "stolen time"];
     let proofs = proofs.map(|name| row(&report, name).proof.as_str());
