@@ -146,11 +146,7 @@ impl Case {
         let mut system = system(&scenario, machine, overrides.cores)?;
         let measured = match machine {
             Machine::Sim => Vec::new(),
-            Machine::Live => {
-                let mut notes = agents::raise_slices(entry, &mut params, system.cores.len());
-                notes.extend(costs::measure(entry, &mut params, &system));
-                notes
-            }
+            Machine::Live => of_host(entry, &mut params, &system),
         };
         let programs = scenario.sim_programs();
         let mut names = scenario.vcpus.iter().map(|vcpu| vcpu.name.clone()).collect();
@@ -350,6 +346,13 @@ fn add_carriers(
         system.vcpus.push(carrier);
     }
     count
+}
+
+/// Sets parameters to what this host needs, and says so, a sentence each.
+fn of_host(entry: &Entry, params: &mut Params, system: &System) -> Vec<String> {
+    let mut notes = agents::raise_slices(entry, params, system.cores.len());
+    notes.extend(costs::measure(entry, params, system));
+    notes
 }
 
 fn carrier_name(carrier: &Vcpu) -> String {

@@ -74,8 +74,8 @@ pub(crate) struct Agents {
     pub(crate) loads: Vec<Load>,
 }
 
-/// What the agent of `core` will do for these VCPUs: two wakes in each period, and one for each turn
-/// in the background, if turns take `slice` of surplus time.
+/// What the agent of `core` will do for these VCPUs: two wakes in each period, and one for each
+/// turn in the background, if turns take `slice` of surplus time.
 fn load(
     core: Option<CoreId>,
     vcpus: &[&Vcpu],

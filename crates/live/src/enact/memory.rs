@@ -12,9 +12,9 @@
 //! # How soon a core closes
 //! Its monitor rings where it can (overflow), or a recording says when the allowance is reached;
 //! else the counts are read every [`LOOK`] while an allowance is finite and anybody may run. So
-//! are those of VCPUs with memory marks of their own. Looks are never so close that wakes alone take
-//! more than a twentieth of the core, and neither are alarms that come too early in a row, since
-//! the monitor counts others too ([`Rings`]).
+//! are those of VCPUs with memory marks of their own. Looks are never so close that wakes alone
+//! take more than a twentieth of the core, and neither are alarms that come too early in a row,
+//! since the monitor counts others too ([`Rings`]).
 //!
 //! Each time that a core closes is noted in the journal with the key [`KEY`]: the core's number,
 //! by how much its meter was beyond the mark when all was stopped, and the nanoseconds from the

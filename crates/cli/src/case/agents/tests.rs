@@ -158,8 +158,8 @@ fn budgets_that_end_late_are_named_with_what_would_do() {
     );
     assert_eq!(
         case.of_imprecise().expect("one"),
-        "budget 2ms of `control`: this host ends a budget 27us late at the median, which is carried \
-         as debt; give at least 2.7ms for periods within 1 %"
+        "budget 2ms of `control`: this host ends a budget 27us late at the median, which is \
+         carried as debt; give at least 2.7ms for periods within 1 %"
     );
     case.leave_room(host(us(20), us(60))).map_err(|_| ()).expect("good parameters");
     assert_eq!(case.of_imprecise(), None);
