@@ -143,6 +143,7 @@ fn to_json(report: &Report) -> Value {
 fn numbers(numbers: &Numbers) -> Value {
     let ns = |time: Option<Duration>| time.map(|time| time.as_nanos() as u64);
     let cost = |of: fn(&Costs) -> Ticks| numbers.costs.as_ref().map(|costs| of(costs).ticks());
+    let interrupt = numbers.costs.and_then(|costs| costs.interrupt);
     let keeps = |of: fn(&Keeps) -> Ticks| numbers.keeps.as_ref().map(|keeps| of(keeps).ticks());
     json!({
         "freeze_ns": numbers.freezer.map(|latency| latency.freeze_ns),
@@ -153,7 +154,7 @@ fn numbers(numbers: &Numbers) -> Value {
         "wake_p50_ns": cost(|costs| costs.wake.p50),
         "wake_p99_ns": cost(|costs| costs.wake.p99),
         "wake_taken_ns": cost(|costs| costs.taken),
-        "timer_interrupt_ns": cost(|costs| costs.interrupt),
+        "timer_interrupt_ns": interrupt.map(Ticks::ticks),
         "timer_setting_ns": cost(|costs| costs.setting),
         "thread_switch_ns": cost(|costs| costs.switch),
         "stolen_ppb": numbers.stolen_ppb,

@@ -31,8 +31,9 @@ pub struct Costs {
     /// What one timed wake takes of a core: the interrupt, the switch to the thread that woke, the
     /// setting of its next timer, and the switch back, as a thread sees it that computes there.
     pub taken: Duration,
-    /// What a timer interrupt that wakes nobody takes of a core.
-    pub interrupt: Duration,
+    /// What a timer interrupt that wakes nobody takes of a core; `None` where none came in time, as
+    /// with PREEMPT_RT before the soft interrupts' thread had the core.
+    pub interrupt: Option<Duration>,
     /// A call that sets a timer which comes before all others.
     pub setting: Duration,
     /// Waking a thread of the same core through an `eventfd` and switching to it.
@@ -204,9 +205,9 @@ mod tests {
             }
         };
         eprintln!("{costs:?}");
-        let steps = [costs.interrupt, costs.setting, costs.switch, costs.wake.p50];
+        let steps = [costs.taken, costs.setting, costs.switch, costs.wake.p50];
         assert!(steps.iter().all(|step| !step.is_zero()), "{costs:?}");
-        assert!(costs.taken > costs.interrupt, "{costs:?}");
+        assert!(costs.interrupt.is_none_or(|it| costs.taken > it), "{costs:?}");
         let Costs { taken, .. } = measure(&few(&cores)).expect("as before");
         assert!(taken < costs.taken * 10 && costs.taken < taken * 10, "{taken} {costs:?}");
     }
@@ -233,7 +234,7 @@ mod tests {
         let fast = Costs {
             wake: wake(3, 90),
             taken: us(5),
-            interrupt: us(2),
+            interrupt: Some(us(2)),
             setting: us(1),
             switch: us(4),
         };
@@ -247,7 +248,7 @@ mod tests {
         let costs = Costs {
             wake: WakeCost { p50: us(30), p99: us(90) },
             taken: us(40),
-            interrupt: us(20),
+            interrupt: None,
             setting: us(10),
             switch: us(4),
         };

@@ -46,8 +46,8 @@ struct Gap {
 /// What a timer costs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Interrupt {
-    /// What its interrupt takes of the core.
-    pub(super) gap: Duration,
+    /// What its interrupt takes of the core; `None` where too few came in time.
+    pub(super) gap: Option<Duration>,
     /// What the call takes that sets it.
     pub(super) setting: Duration,
 }
@@ -97,7 +97,7 @@ fn try_interrupt(core: HardwareCore) -> io::Result<Interrupt> {
             // Whoever waits for the core has it between two tries.
             clock.sleep_until(clock.now() + SLEEP);
         }
-        Ok(Interrupt { gap: median(gaps)?, setting: median(settings)? })
+        Ok(Interrupt { gap: median(gaps).ok(), setting: median(settings)? })
     })?
 }
 

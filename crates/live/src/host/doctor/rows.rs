@@ -106,9 +106,11 @@ fn timing(found: &Findings) -> Vec<Row> {
     let steps = found.costs.iter().flat_map(|costs| {
         let Costs { wake, taken, interrupt, setting, switch } = costs;
         let WakeCost { p50, p99 } = wake;
+        let none = || "none came in time to be measured".to_owned();
+        let interrupt = interrupt.map_or_else(none, |it| format!("takes {it} of the core"));
         [
             ("wake", format!("{p50} late at the median, p99 {p99}; it takes {taken} of the core")),
-            ("timer interrupt", format!("takes {interrupt} of the core")),
+            ("timer interrupt", interrupt),
             ("timer setting", format!("takes {setting}")),
             ("thread switch", format!("takes {switch}, with the wake through an eventfd")),
         ]

@@ -77,7 +77,7 @@ fn costs(late_ns: u64, taken_ns: u64) -> Costs {
     Costs {
         wake: WakeCost { p50: ns(late_ns), p99: ns(late_ns * 5) },
         taken: ns(taken_ns),
-        interrupt: ns(2_000),
+        interrupt: Some(ns(2_000)),
         setting: ns(900),
         switch: ns(1_600),
     }
