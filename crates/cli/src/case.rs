@@ -2,6 +2,7 @@
 //! system that the policy is asked about. The same for every command, so that `check` judges what
 //! `sim` and `run` will do.
 
+mod agents;
 mod agreement;
 mod costs;
 mod exact;
@@ -9,6 +10,7 @@ mod limits;
 mod needs;
 mod senses;
 
+pub(crate) use agents::{Agents, Load};
 pub(crate) use senses::MemoryNeeds;
 
 use crate::failure::{Failure, did_you_mean};
@@ -31,8 +33,8 @@ pub(crate) enum Machine {
     Live,
 }
 
-/// Share of each live core that reservations may take; above it the kernel's fair server takes
-/// whole 50 ms from real-time threads (measured: 9.0 of 10 ms is clean, 9.3 is not).
+/// Share of each live core that reservations and agents may take; above it the kernel's fair server
+/// takes whole 50 ms from real-time threads (measured: 9.0 of 10 ms is clean, 9.3 is not).
 const LIVE_CAPACITY: (u64, u64) = (9, 10);
 
 /// What the command line says in place of the file.
@@ -76,6 +78,8 @@ pub(crate) struct Case {
     pub(crate) seed: u64,
     /// What the policy says of `start`.
     pub(crate) verdict: Verdict,
+    /// What the agents of a live run will take; `None` in simulation, or where nobody knows.
+    pub(crate) agents: Option<Agents>,
     /// Names of the parameters that the command line gave.
     set: Vec<String>,
     /// What users should know: what was assumed, what is not kept, what is left aside.
@@ -142,7 +146,7 @@ impl Case {
         let mut system = system(&scenario, machine, overrides.cores)?;
         let measured = match machine {
             Machine::Sim => Vec::new(),
-            Machine::Live => costs::measure(entry, &mut params, &system),
+            Machine::Live => of_host(entry, &mut params, &system),
         };
         let programs = scenario.sim_programs();
         let mut names = scenario.vcpus.iter().map(|vcpu| vcpu.name.clone()).collect();
@@ -161,6 +165,7 @@ impl Case {
             machine,
             seed: scenario.run.seed,
             verdict: Verdict::default(),
+            agents: None,
             set: overrides.set.iter().map(|(name, _)| name.clone()).collect(),
             notes: Vec::new(),
             scenario: Some(scenario),
@@ -178,8 +183,9 @@ impl Case {
             }
             Machine::Live => {
                 case.refuse_unsplit_cache()?;
+                let unknown = case.leave_room_for_agents()?;
                 case.refuse_too_heavy();
-                let more = case.unkept().into_iter().chain(case.left_aside());
+                let more = case.unkept().into_iter().chain(case.left_aside()).chain(unknown);
                 let more: Vec<_> = more.chain(case.of_reserved_bandwidth()).collect();
                 case.notes.extend(more);
                 case.notes.extend(measured);
@@ -225,6 +231,7 @@ impl Case {
             machine: Machine::Sim,
             seed: 1,
             verdict: Verdict::default(),
+            agents: None,
             set: overrides.set.iter().map(|(name, _)| name.clone()).collect(),
             notes: set.notes.clone(),
         };
@@ -339,6 +346,13 @@ fn add_carriers(
         system.vcpus.push(carrier);
     }
     count
+}
+
+/// Sets parameters to what this host needs, and says so, a sentence each.
+fn of_host(entry: &Entry, params: &mut Params, system: &System) -> Vec<String> {
+    let mut notes = agents::raise_slices(entry, params, system.cores.len());
+    notes.extend(costs::measure(entry, params, system));
+    notes
 }
 
 fn carrier_name(carrier: &Vcpu) -> String {

@@ -1,6 +1,6 @@
 //! The admission verdict as `check`, `sim` and `run` show it.
 
-use crate::case::Case;
+use crate::case::{Agents, Case, Load};
 use crate::failure::{Answer, Failure, Outcome};
 use crate::output::{self, Paint, paint};
 use maracas_core::admission::{CoreVerdict, Measure, NotAdmitted, Ppb, TestResult, Verdict};
@@ -11,8 +11,12 @@ use serde_json::{Value, json};
 /// (docs/guarantees.md, "What is assumed").
 const LEAST: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(2));
 
-/// Says of reservations that are too fine for a live machine to keep well.
-pub(crate) fn note_fine_reservations(case: &Case) {
+/// What is to be said of reservations that are too fine for a live machine to keep well: by what
+/// this host's timers cost or, where that is not known, by what others' do.
+pub(crate) fn of_fine_reservations(case: &Case) -> Option<String> {
+    if case.agents.is_some() {
+        return case.of_imprecise();
+    }
     let (budget, period) = LEAST;
     let fine = |vcpu: &&Vcpu| {
         let r = &vcpu.reservation;
@@ -21,13 +25,13 @@ pub(crate) fn note_fine_reservations(case: &Case) {
     };
     let names: Vec<_> =
         case.system.vcpus.iter().filter(fine).map(|vcpu| case.name(vcpu.id)).collect();
-    if !names.is_empty() {
+    (!names.is_empty()).then(|| {
         let names = names.join(", ");
-        output::note(&format!(
+        format!(
             "{names}: below C = {budget} or T = {period}, where the live machine's own error of \
              10 to 20 us weighs; docs/guarantees.md promises nothing there"
-        ));
-    }
+        )
+    })
 }
 
 /// Prints the verdict on a case that the policy refuses to build: the answer is no.
@@ -256,9 +260,45 @@ pub(crate) fn to_json(case: &Case, verdict: &Verdict) -> Value {
         "refused": refused,
         "later": later(case),
         "without_budget": best_effort(case),
+        "agents": case.agents.as_ref().map(agents_json),
+        "imprecise": imprecise_json(case),
         "objections": verdict.objections.iter().map(|it| named(case, it)).collect::<Vec<_>>(),
         "notes": case.assumptions(),
     })
+}
+
+/// What agents will take of each core, and by what that was reckoned.
+fn agents_json(agents: &Agents) -> Value {
+    let Agents { costs, loads } = agents;
+    let load = |load: &Load| {
+        json!({
+            "core": load.core.map(|core| core.0),
+            "decisions_per_s": load.wakes_per_s,
+            "share_ppb": load.ppb,
+        })
+    };
+    json!({
+        "wake_p50_ns": costs.wake.p50.ticks(),
+        "wake_p99_ns": costs.wake.p99.ticks(),
+        "decision_ns": costs.decision.ticks(),
+        "rotation_ns": costs.rotation.ticks(),
+        "by_core": loads.iter().map(load).collect::<Vec<_>>(),
+    })
+}
+
+/// Budgets that this host ends late by more than 1 %; `null` where that is not known.
+fn imprecise_json(case: &Case) -> Value {
+    let list = case.imprecise().map(|(vcpus, least)| {
+        let each = |vcpu: &&Vcpu| {
+            json!({
+                "vcpu": case.name(vcpu.id),
+                "budget_ns": vcpu.reservation.budget.ticks(),
+                "least_budget_ns": least.ticks(),
+            })
+        };
+        vcpus.iter().map(each).collect::<Vec<_>>()
+    });
+    json!(list)
 }
 
 fn core_json(case: &Case, core: &CoreVerdict) -> Value {

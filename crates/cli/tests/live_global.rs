@@ -152,7 +152,7 @@ fn the_end_of_a_job_is_heard_at_once() {
 }
 
 /// Policies that run live are refused in one way, whatever their own tests are: above 0.9 of all
-/// cores together, and above 0.9 of a core for one.
+/// cores together, and above 0.9 of a core for one, of which the agents' part is taken.
 #[test]
 fn more_than_nine_tenths_are_refused() {
     let file = |cores: u32, budgets: &[&str]| {
@@ -169,15 +169,15 @@ fn more_than_nine_tenths_are_refused() {
     let scratch = Scratch::new();
     scratch.write("total.toml", file(1, &["4600us", "4500us"]));
     scratch.write("one.toml", file(2, &["9500us"]));
-    scratch.write("fits.toml", file(1, &["4500us", "4500us"]));
+    // 200 decisions a second take less than a tenth, unless each takes half a millisecond.
+    scratch.write("fits.toml", file(1, &["4000us", "4000us"]));
     for policy in ["run", "qps", "g-edf", "p-edf", "dp-wrap", "u-edf"] {
         for file in ["total.toml", "one.toml"] {
             let output = maracas(scratch.path(), &["run", file, "--policy", policy]);
             let said = text(&output.stdout) + &text(&output.stderr);
             assert_eq!(output.status.code(), Some(1), "{policy} {file}: {said}");
             let clear = said.lines().any(|line| line.contains("is refused:"));
-            let bound = said.contains("of 0.900000  refused") || said.contains("9/10 may be used");
-            let bound = bound || said.contains("9/10 of each may be used");
+            let bound = said.contains("  refused") || said.contains(" may be used");
             assert!(clear && bound, "{policy} {file}: {said}");
         }
         let words = ["check", "fits.toml", "--machine", "live", "--policy", policy];

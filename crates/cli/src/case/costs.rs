@@ -4,6 +4,7 @@
 use maracas_core::contract::Entry;
 use maracas_core::params::{Params, Value};
 use maracas_core::{Duration, Role, System, VcpuId};
+use maracas_live::host::costs::rounded_up;
 use maracas_live::host::migration::{self, Spread};
 use maracas_live::host::platform::Platform;
 
@@ -72,7 +73,11 @@ fn settle(entry: &Entry, params: &mut Params, parts: &[Part]) -> Vec<String> {
     let (mut taken, mut notes) = (Vec::new(), Vec::new());
     for Part { param, measured } in parts {
         let worst = rounded_up(measured.p95 * MARGIN);
-        let of = format!("of {} tries, median {}", measured.tries, measured.p50);
+        let without = match measured.left_out {
+            0 => String::new(),
+            count => format!(" without {count} beyond four medians"),
+        };
+        let of = format!("of {} tries{without}, median {}", measured.tries, measured.p50);
         if params.iter().all(|(name, _)| name != *param) {
             params.set(param, Value::Text(worst.to_string()));
             taken.push(format!("{param} {worst} (twice the p95 {of})"));
@@ -96,15 +101,6 @@ fn time(entry: &Entry, params: &Params, name: &str) -> Duration {
     spec.and_then(|spec| params.time(spec)).unwrap_or_default()
 }
 
-/// To two digits: so few tries do not tell more.
-fn rounded_up(time: Duration) -> Duration {
-    let mut unit = 1;
-    while time.ticks() / unit >= 100 {
-        unit *= 10;
-    }
-    Duration::from_nanos(time.ticks().div_ceil(unit) * unit)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,7 +110,7 @@ mod tests {
         Duration::from_nanos(nanos)
     }
     fn spread(p95: u64) -> Spread {
-        Spread { tries: 20, p50: ns(p95 / 4), p95: ns(p95), max: ns(p95 * 9) }
+        Spread { tries: 20, p50: ns(p95 / 4), p95: ns(p95), left_out: 0, max: ns(p95 * 9) }
     }
     fn parts(lock: u64, put: u64) -> [Part; 2] {
         let part = |param, p95| Part { param, measured: spread(p95) };
@@ -124,12 +120,6 @@ mod tests {
         let mut params = Params::new();
         given.iter().for_each(|(name, value)| params.set(name, Value::Text((*value).into())));
         (maracas_policies::find("maracas").unwrap(), params)
-    }
-
-    #[test]
-    fn costs_are_rounded_up_to_two_digits() {
-        let rounded = [0, 7, 99, 100, 101, 3_101, 136_200, 999_001].map(|n| rounded_up(ns(n)));
-        assert_eq!(rounded, [0, 7, 99, 100, 110, 3_200, 140_000, 1_000_000].map(ns));
     }
 
     #[test]
@@ -144,6 +134,17 @@ mod tests {
         assert_eq!(params.check(entry.params), Ok(()));
         let costs = [LOCK, STRUCT].map(|name| time(entry, &params, name));
         assert_eq!(costs, [ns(6_300), ns(280_000)]);
+    }
+
+    #[test]
+    fn what_was_left_out_is_said() {
+        let (entry, mut params) = maracas(&[]);
+        let mut parts = parts(3_101, 136_200);
+        parts[1].measured.left_out = 2;
+        let notes = settle(entry, &mut params, &parts);
+        let words = "struct_cost 280us (twice the p95 of 20 tries without 2 beyond four medians, \
+                     median 34.05us)";
+        assert!(notes[0].ends_with(words), "{notes:?}");
     }
 
     #[test]

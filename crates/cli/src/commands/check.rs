@@ -44,6 +44,8 @@ pub(super) fn run(args: &Args) -> Outcome {
         let sensor = senses.sensor.iter().filter(|_| case.senses().samples);
         notes.extend(sensor.map(|sensor| format!("memory is sampled by {}", sensor.describe())));
         notes.extend(senses.notes);
+        notes.extend(case.of_agents());
+        notes.extend(verdict::of_fine_reservations(&case));
     } else if args.asked.is_given() {
         notes.push("--sense changes nothing in simulation; it is for --machine live".into());
     }
@@ -66,9 +68,6 @@ pub(super) fn run(args: &Args) -> Outcome {
         output::line(&format!("{json:#}"))?;
     } else {
         notes.iter().for_each(|text| output::note(text));
-        if args.machine == Machine::Live {
-            verdict::note_fine_reservations(&case);
-        }
         output::print(&verdict::text(&case, verdict))?;
         if args.suggest && !verdict.accepted() {
             output::print(&listed(&suggestions))?;

@@ -3,8 +3,12 @@
 use crate::failure::{Answer, Failure, Outcome};
 use crate::output::{self, Paint, paint};
 use maracas_client::color::{self, Indexing};
+use maracas_core::Duration as Ticks;
 use maracas_live::host::classes::HostClass;
-use maracas_live::host::doctor::{CacheColors, Client, Findings, Report, Row, State, Verdict};
+use maracas_live::host::costs::{Costs, Keeps};
+use maracas_live::host::doctor::{
+    CacheColors, Client, Findings, Numbers, Report, Row, State, Verdict,
+};
 use maracas_live::host::platform::Platform;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -120,7 +124,6 @@ fn to_json(report: &Report) -> Value {
         let cores: Vec<u32> = class.cores.iter().map(|core| core.0).collect();
         json!({ "speed_milli": class.speed_milli, "cores": cores })
     };
-    let ns = |time: Option<Duration>| time.map(|time| time.as_nanos() as u64);
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "machine": report.machine,
@@ -130,14 +133,33 @@ fn to_json(report: &Report) -> Value {
         "rung": report.rung,
         "sensor": report.sensor.map(|rung| rung.word()),
         "capabilities": report.rows.iter().map(row).collect::<Vec<_>>(),
-        "numbers": {
-            "freeze_ns": report.numbers.freezer.map(|latency| latency.freeze_ns),
-            "thaw_ns": report.numbers.freezer.map(|latency| latency.thaw_ns),
-            "meter_p50_ns": ns(report.numbers.meter_p50),
-            "meter_p99_ns": ns(report.numbers.meter_p99),
-            "bandwidth_write_ns": ns(report.numbers.bandwidth_write),
-        },
+        "numbers": numbers(&report.numbers),
         "classes": report.classes.classes.iter().map(class).collect::<Vec<_>>(),
         "classes_by": report.classes.how,
+    })
+}
+
+/// What was measured, in nanoseconds; `null` where there was nothing to measure.
+fn numbers(numbers: &Numbers) -> Value {
+    let ns = |time: Option<Duration>| time.map(|time| time.as_nanos() as u64);
+    let cost = |of: fn(&Costs) -> Ticks| numbers.costs.as_ref().map(|costs| of(costs).ticks());
+    let interrupt = numbers.costs.and_then(|costs| costs.interrupt);
+    let keeps = |of: fn(&Keeps) -> Ticks| numbers.keeps.as_ref().map(|keeps| of(keeps).ticks());
+    json!({
+        "freeze_ns": numbers.freezer.map(|latency| latency.freeze_ns),
+        "thaw_ns": numbers.freezer.map(|latency| latency.thaw_ns),
+        "meter_p50_ns": ns(numbers.meter_p50),
+        "meter_p99_ns": ns(numbers.meter_p99),
+        "bandwidth_write_ns": ns(numbers.bandwidth_write),
+        "wake_p50_ns": cost(|costs| costs.wake.p50),
+        "wake_p99_ns": cost(|costs| costs.wake.p99),
+        "wake_taken_ns": cost(|costs| costs.taken),
+        "timer_interrupt_ns": interrupt.map(Ticks::ticks),
+        "timer_setting_ns": cost(|costs| costs.setting),
+        "thread_switch_ns": cost(|costs| costs.switch),
+        "stolen_ppb": numbers.stolen_ppb,
+        "precision_ns": keeps(|keeps| keeps.precision),
+        "least_budget_ns": keeps(|keeps| keeps.least_budget),
+        "least_period_ns": keeps(|keeps| keeps.least_period),
     })
 }

@@ -76,7 +76,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     if args.results.talks() {
         notes.extend_from_slice(&senses.notes);
         notes.iter().for_each(|text| output::note(text));
-        verdict::note_fine_reservations(&case);
+        verdict::of_fine_reservations(&case).iter().for_each(|text| output::note(text));
         emulation.iter().for_each(|text| output::note(text));
     }
     let guarded = live::guard_with(address.and_then(Address::file))?.sensing(senses);

@@ -98,7 +98,7 @@ impl Waking {
     }
     /// How exactly the end of what waits behind another is looked for: a twentieth of the core goes
     /// to that at most.
-    fn grain(&self) -> Duration {
+    pub(super) fn grain(&self) -> Duration {
         GRAIN.max(Duration::from_nanos(20 * self.p50_ns))
     }
     /// The same for what is believed blocked: a fiftieth of the core.

@@ -12,13 +12,18 @@
 //! # How soon a core closes
 //! Its monitor rings where it can (overflow), or a recording says when the allowance is reached;
 //! else the counts are read every [`LOOK`] while an allowance is finite and anybody may run. So
-//! are those of VCPUs with memory marks of their own. Each time that a core closes is noted in the
-//! journal with the key [`KEY`]: the core's number, by how much its meter was beyond the mark when
-//! all was stopped, and the nanoseconds from the mark to the last instruction. When the mark was
-//! reached is taken from the mean rate since the last count, so it is rather too early.
+//! are those of VCPUs with memory marks of their own. Looks are never so close that wakes alone
+//! take more than a twentieth of the core, and neither are alarms that come too early in a row,
+//! since the monitor counts others too ([`Rings`]).
+//!
+//! Each time that a core closes is noted in the journal with the key [`KEY`]: the core's number,
+//! by how much its meter was beyond the mark when all was stopped, and the nanoseconds from the
+//! mark to the last instruction. When the mark was reached is taken from the mean rate since the
+//! last count, so it is rather too early.
 
 use super::Core;
 use crate::agent::wait::Token;
+use crate::host::hardware::FASTEST_PER_US;
 use crate::machine::vcpu::{Live, Post};
 use crate::sense::{Meter, VcpuEvents};
 use maracas_core::contract::{End, Grant, Refused, Stint, Usage};
@@ -30,6 +35,30 @@ const KEY: &str = "closed";
 /// How often counts are read where no alarm tells: a quarter of the millisecond within which a core
 /// must close; 15 us a look are 6 % of a core while it is needed.
 const LOOK: Duration = Duration::from_micros(250);
+/// As many alarms may ring early one soon after the other: each comes closer to the mark, since
+/// less is left for others to be counted in between.
+const EARLY: u32 = 4;
+
+/// Alarms of the monitor, of which not too many may come one soon after the other.
+#[derive(Clone, Copy, Default, Debug)]
+struct Rings {
+    last: Instant,
+    in_a_row: u32,
+}
+
+impl Rings {
+    /// It rang.
+    fn rang(&mut self, now: Instant, floor: Duration) {
+        let soon = now.saturating_since(self.last) < floor;
+        self.in_a_row = if soon { self.in_a_row.saturating_add(1) } else { 1 };
+        self.last = now;
+    }
+    /// How many events the next one is away at least: as many as can be counted in `floor` once
+    /// too many came in a row.
+    const fn shortest(&self, floor: Duration) -> u64 {
+        if self.in_a_row <= EARLY { 0 } else { floor.ticks() / 1000 * FASTEST_PER_US }
+    }
+}
 
 /// What nobody reads in a run: the rest to a mark that is never reached.
 const UNBOUNDED: u64 = u64::MAX / 2;
@@ -46,6 +75,7 @@ pub(super) struct Memory {
     counted_at: Instant,
     /// When the monitor shall ring, if it shall.
     armed: Option<Armed>,
+    rings: Rings,
     closed: bool,
     /// The allowance that was last told as spent, if the meter is there still.
     spent: Option<u64>,
@@ -104,8 +134,9 @@ impl Core {
 
     /// The monitor rang.
     pub(crate) fn meter_told(&mut self) {
-        // It rings on until it is told otherwise.
+        // It rings once: where the mark is not reached, it must be told again.
         self.memory.armed = Some(Armed { goal: 0, mark: 0 });
+        self.memory.rings.rang(self.clock.now(), self.waking.grain());
     }
 
     /// Whether anything is held against a memory meter.
@@ -209,27 +240,28 @@ impl Core {
     pub(super) fn watch_memory(&mut self, now: Instant) {
         let rest = self.rest_of_memory();
         let by_core = self.counts_by_core();
-        let Memory { monitor, seen, reads, armed, .. } = &mut self.memory;
+        let floor = self.waking.grain();
+        let next = now.saturating_add(self.waking.polling(LOOK));
+        let Memory { monitor, seen, reads, armed, rings, .. } = &mut self.memory;
         let Some(monitor) = monitor else {
-            let look = now.saturating_add(self.waking.polling(LOOK));
-            self.look_at = self.look_at.min(rest.map_or(Instant::NEVER, |_| look));
+            self.look_at = self.look_at.min(rest.map_or(Instant::NEVER, |_| next));
             return;
         };
+        let shortest = rings.shortest(floor);
         let goal = rest.map(|rest| reads.saturating_add(rest));
         if goal != armed.map(|armed| armed.goal) {
             // Where the core is not what is counted, the monitor is where nobody looked.
             let read = if by_core { Ok(*seen) } else { monitor.read(now) };
             let told = read.and_then(|count| {
                 *seen = count;
-                let mark = rest.map_or(u64::MAX, |rest| count.saturating_add(rest));
+                let mark = rest.map_or(u64::MAX, |rest| count.saturating_add(rest.max(shortest)));
                 *armed = goal.map(|goal| Armed { goal, mark });
                 monitor.arm(mark)
             });
             self.trouble = self.trouble.take().or(told.err());
         }
         if let Some(Armed { mark, .. }) = armed.filter(|_| monitor.fd().is_none()) {
-            let look = now.saturating_add(self.waking.polling(LOOK));
-            self.look_at = self.look_at.min(monitor.due(mark).unwrap_or(look));
+            self.look_at = self.look_at.min(monitor.due(mark).unwrap_or(next));
         }
     }
 

@@ -5,10 +5,13 @@
 
 mod findings;
 mod rows;
+mod threads;
 
 pub use findings::{CacheColors, Client, Findings, Metered, Shares};
+pub use threads::InterruptThreads;
 
 use super::classes::Detected;
+use super::costs::{Costs, FULL, Keeps, rounded_up};
 use super::probe::Rung;
 use crate::sense::ladder::{self, Tried};
 use std::fmt;
@@ -84,8 +87,8 @@ pub struct Row {
 /// How much of what MARACAS does can be done on this host.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verdict {
-    /// All that any policy needs: budgets in full, a sensor that knows latency, and meters of the
-    /// cores that tell by themselves.
+    /// All that any policy needs: budgets in full, 1 ms in 10 ms within 1 %, a sensor that knows
+    /// latency, and meters of the cores that tell by themselves.
     Full,
     /// Everything runs, some of it by a fallback.
     Degraded,
@@ -146,6 +149,12 @@ pub struct Numbers {
     pub meter_p99: Option<Duration>,
     /// A write of bandwidth (MBA): median.
     pub bandwidth_write: Option<Duration>,
+    /// What the steps of a decision cost.
+    pub costs: Option<Costs>,
+    /// What can be kept with that.
+    pub keeps: Option<Keeps>,
+    /// The share of its time that the core lost that lost the most, in parts per billion.
+    pub stolen_ppb: Option<u64>,
 }
 
 impl Report {
@@ -169,6 +178,9 @@ impl Report {
                 meter_p50: reaction.map(|reaction| reaction.p50),
                 meter_p99: reaction.map(|reaction| reaction.p99),
                 bandwidth_write: found.shares.bandwidth.as_ref().ok().copied().flatten(),
+                costs: found.costs.as_ref().ok().copied(),
+                keeps: found.costs.as_ref().ok().map(keeps),
+                stolen_ppb: found.stolen_ppb,
             },
         }
     }
@@ -182,6 +194,11 @@ fn judge(found: &Findings) -> (Verdict, Vec<String>) {
     let mut why = Vec::new();
     if rung != Rung::Full {
         why.push(format!("reservations: {rung}"));
+    }
+    match &found.costs {
+        Ok(costs) if keeps(costs).is_full() => {}
+        Ok(costs) => why.push(too_slow(costs)),
+        Err(error) => why.push(format!("what a wake costs is not known: {error}")),
     }
     if !found.rungs.iter().any(|tried| works(tried) && tried.rung.has_latency()) {
         why.push(format!("no sensor knows how long memory takes: {}", rows::WITHOUT_LATENCY));
@@ -199,6 +216,22 @@ fn judge(found: &Findings) -> (Verdict, Vec<String>) {
         (_, false) => Verdict::Degraded,
     };
     (verdict, why)
+}
+
+/// What a host with these costs can keep.
+fn keeps(costs: &Costs) -> Keeps {
+    Keeps::of(&costs.wake, costs.taken)
+}
+
+/// Why a host cannot keep what a full one keeps, and what it can.
+fn too_slow(costs: &Costs) -> String {
+    let (Keeps { least_budget, least_period, .. }, (budget, period)) = (keeps(costs), FULL);
+    let [late, taken] = [costs.wake.p50, costs.taken].map(rounded_up);
+    let [least_budget, least_period] = [least_budget, least_period].map(rounded_up);
+    format!(
+        "{budget} in {period} is not kept within 1 %: a budget ends {late} late at the median, and \
+         a wake takes {taken}; give at least {least_budget}, in periods of at least {least_period}"
+    )
 }
 
 /// Whether a sensor passed its trial.

@@ -122,39 +122,12 @@ impl Capabilities {
     /// # Errors
     /// When not even the platform can be read, or `cores` is empty.
     pub fn probe(cores: &[HardwareCore]) -> io::Result<Capabilities> {
-        sys::keep_children();
         let platform = Platform::detect()?;
-        let core = *cores.last().ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidInput, "no core to probe: give at least one")
-        })?;
-        let tree = Tree::create(&Hierarchies::read()?)?;
-        let tried = Self::try_all(&platform, &tree, core, cores);
-        // Whatever came of it, nothing is left.
-        let removed = match tree.remove() {
-            // A tree of this process that is in use stays.
-            Err(error) if super::os_code(&error) == Some(libc::EBUSY) => Ok(()),
-            result => result,
-        };
-        let (findings, freezer) = tried?;
-        removed.map(|()| Capabilities { platform, findings, freezer })
-    }
-
-    fn try_all(
-        platform: &Platform,
-        tree: &Tree,
-        core: HardwareCore,
-        cores: &[HardwareCore],
-    ) -> io::Result<(Vec<Finding>, Option<Latency>)> {
-        // A VCPU number that no scenario reaches.
-        let group = tree.vcpu(VcpuId(u32::MAX))?;
-        let tried = tries::Bench::new(platform, tree, &group, core, cores).map(|mut bench| {
-            let findings = tries::TABLE.iter().map(|row| row.find(&mut bench)).collect();
+        let (findings, freezer) = on_bench(&platform, cores, |bench| {
+            let findings = tries::TABLE.iter().map(|row| row.find(bench)).collect();
             (findings, bench.latency)
-        });
-        let ended = group.kill();
-        group.remove()?;
-        let found = tried?;
-        ended.map(|()| found)
+        })?;
+        Ok(Capabilities { platform, findings, freezer })
     }
 
     /// Whether a capability was found to work.
@@ -175,6 +148,46 @@ impl Capabilities {
             .filter(|found| !found.fallback.is_empty())
             .map(|found| format!("no {} ({}): {}", found.capability, found.proof, found.fallback))
     }
+}
+
+/// What freezing a group and thawing it take of whoever calls that, the median; `None` where there
+/// is no freezer. Takes some milliseconds, and waits for nobody else: unlike
+/// [`Capabilities::freezer`] it does not tell when the process stopped or went on.
+///
+/// # Errors
+/// As [`Capabilities::probe`]: where no group can be made, above all.
+pub fn freezer_calls(cores: &[HardwareCore]) -> io::Result<Option<maracas_core::Duration>> {
+    on_bench(&Platform::detect()?, cores, |bench| tries::calls(bench))?
+}
+
+/// Lets `act` try things on throw-away groups and processes, on the last of `cores`.
+fn on_bench<T>(
+    platform: &Platform,
+    cores: &[HardwareCore],
+    act: impl FnOnce(&mut tries::Bench<'_>) -> T,
+) -> io::Result<T> {
+    sys::keep_children();
+    let core = *cores.last().ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidInput, "no core to probe: give at least one")
+    })?;
+    let tree = Tree::create(&Hierarchies::read()?)?;
+    // A VCPU number that no scenario reaches.
+    let tried = tree.vcpu(VcpuId(u32::MAX)).and_then(|group| {
+        let tried = tries::Bench::new(platform, &tree, &group, core, cores);
+        let tried = tried.map(|mut bench| act(&mut bench));
+        let ended = group.kill();
+        group.remove()?;
+        let found = tried?;
+        ended.map(|()| found)
+    });
+    // Whatever came of it, nothing is left.
+    let removed = match tree.remove() {
+        // A tree of this process that is in use stays.
+        Err(error) if super::os_code(&error) == Some(libc::EBUSY) => Ok(()),
+        result => result,
+    };
+    let tried = tried?;
+    removed.map(|()| tried)
 }
 
 /// What budgets by overflow stand on; without one of them the machine uses none.

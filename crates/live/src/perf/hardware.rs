@@ -1,4 +1,13 @@
 //! Counters of hardware events, by their codes.
+//!
+//! # Alarms fire once
+//! A counter with an alarm is two events of the core. One counts and is the meter. The other one is
+//! the alarm: it is enabled for one overflow (`PERF_EVENT_IOC_REFRESH`), at which the kernel takes
+//! it off its counter, so that it cannot fire again before somebody arms it. `REFRESH` adds to
+//! the overflows that an event still has, so it is called only where the last one was used up,
+//! which the alarm's ring tells. An alarm that is set again, or not wanted any more, gets another
+//! period and keeps the one overflow that it has. Its period changes only while it is disabled:
+//! software events overflow at once otherwise, and no event can overflow in between.
 
 use super::{Ring, abi, check, open, page_bytes, sys};
 use crate::host::hardware::{Count, Counter, EventCode, SHORTEST_ALARM, Scope};
@@ -19,14 +28,7 @@ pub(crate) fn hardware(event: &EventCode, scope: Scope<'_>) -> io::Result<Box<dy
     let of_core = |core: u32| (-1, core as i32, close);
     let (pid, core, flags) = match scope {
         Scope::Core(core) => of_core(core.0),
-        Scope::AlarmedCore(core) => {
-            attr.__bindgen_anon_1.sample_period = UNARMED;
-            attr.sample_type = u64::from(abi::PERF_SAMPLE_TIME);
-            attr.__bindgen_anon_2.wakeup_events = 1;
-            // One that takes turns would count too little and tell too late.
-            attr.set_pinned(1);
-            of_core(core.0)
-        }
+        Scope::AlarmedCore(core) => return Ok(Box::new(Alarmed::open(event, -1, core.0 as i32)?)),
         Scope::Group(group, core) => {
             (group.as_raw_fd(), core.0 as i32, close | abi::PERF_FLAG_PID_CGROUP)
         }
@@ -42,14 +44,7 @@ pub(crate) fn hardware(event: &EventCode, scope: Scope<'_>) -> io::Result<Box<dy
         attr.set_exclude_kernel(1);
         file = open_with(&mut attr, pid, core, flags);
     }
-    let mut plain = Plain { file: file? };
-    if !matches!(scope, Scope::AlarmedCore(_)) {
-        return Ok(Box::new(plain));
-    }
-    let ring = Ring::map(&plain.file, 1, libc::PROT_READ)?;
-    // A pinned event that has no counter is in error from the start, and says so when it is read.
-    plain.read()?;
-    Ok(Box::new(Alarmed { plain, ring, period: UNARMED }))
+    Ok(Box::new(Plain { file: file? }))
 }
 
 fn attributes(event: &EventCode) -> abi::perf_event_attr {
@@ -104,58 +99,135 @@ impl Counter for Plain {
     }
 }
 
-/// One that tells when it reaches a number.
+/// One that tells when it reaches a number: once each time that it is armed.
 struct Alarmed {
-    plain: Plain,
+    meter: Plain,
+    alarm: Plain,
     ring: Ring,
+    /// The alarm's distance as the kernel has it.
     period: u64,
+    /// Whether the alarm still has its one overflow.
+    loaded: bool,
+    /// Up to where the ring was read.
+    read_to: u64,
 }
 
+/// Bytes of a sample: its header and its time.
+const SAMPLE: u64 = 16;
+
 impl Alarmed {
-    /// Overflows `period` events from now, and again and again at that distance.
+    /// Of a thread or, with -1, of all; on a core or, with -1, on all.
+    fn open(event: &EventCode, pid: i32, core: i32) -> io::Result<Self> {
+        let flags = abi::PERF_FLAG_FD_CLOEXEC;
+        let mut attr = attributes(event);
+        // One that takes turns would count too little and tell too late.
+        attr.set_pinned(1);
+        let mut meter = Plain { file: open_with(&mut attr, pid, core, flags)? };
+        attr.__bindgen_anon_1.sample_period = UNARMED;
+        attr.sample_type = u64::from(abi::PERF_SAMPLE_TIME);
+        attr.__bindgen_anon_2.wakeup_events = 1;
+        attr.set_disabled(1);
+        let alarm = Plain { file: open_with(&mut attr, pid, core, flags)? };
+        let ring = Ring::map(&alarm.file, 1, libc::PROT_READ)?;
+        // A pinned event that has no counter is in error from the start, and says so when it is
+        // read.
+        meter.read()?;
+        Ok(Self { meter, alarm, ring, period: UNARMED, loaded: false, read_to: 0 })
+    }
+
+    /// Lets the alarm overflow once, `period` events from now.
     fn set(&mut self, period: u64) -> io::Result<()> {
+        let fd = self.alarm.file.as_raw_fd();
+        // SAFETY: the descriptor is an event of ours; the argument means it alone.
+        check(unsafe { sys::ioctls::DISABLE(fd, 0) })?;
+        self.notice();
         // The kernel takes the number's address, though the binding is typed otherwise.
         let address = (&raw const period).expose_provenance() as u64;
         // SAFETY: the descriptor is an event of ours, and the kernel only reads `period`.
-        check(unsafe { sys::ioctls::PERIOD(self.plain.file.as_raw_fd(), address) })?;
+        check(unsafe { sys::ioctls::PERIOD(fd, address) })?;
         self.period = period;
-        Ok(())
+        // SAFETY: the descriptor is an event of ours; the arguments are numbers.
+        let enabled = unsafe {
+            if self.loaded { sys::ioctls::ENABLE(fd, 0) } else { sys::ioctls::REFRESH(fd, 1) }
+        };
+        self.loaded = true;
+        check(enabled)
+    }
+
+    /// Looks whether the alarm used up its overflow.
+    fn notice(&mut self) {
+        self.loaded &= !self.has_rung();
+    }
+
+    /// Whether the alarm has overflowed since this was asked last.
+    fn has_rung(&mut self) -> bool {
+        let (head, mut rung) = (self.ring.head(), false);
+        // Should more have come than the ring holds, then samples among it.
+        if head.saturating_sub(self.read_to) > page_bytes() as u64 {
+            (self.read_to, rung) = (head, true);
+        }
+        while self.read_to < head {
+            let (is_sample, bytes) = Header::of(self.ring.word(self.read_to));
+            rung |= is_sample;
+            // Never nothing, whatever a kernel writes.
+            self.read_to += bytes.max(8);
+        }
+        rung
+    }
+}
+
+/// The header of a record: its kind, its mode and its size, from the lowest bits up.
+struct Header;
+
+impl Header {
+    /// Whether it is that of a sample, and the record's size.
+    const fn of(word: u64) -> (bool, u64) {
+        let (kind, bytes) = (word as u32, word >> 48);
+        (kind == abi::PERF_RECORD_SAMPLE && bytes == SAMPLE, bytes)
+    }
+}
+
+impl Ring {
+    /// Up to where the kernel has written, in bytes since the ring was mapped.
+    fn head(&self) -> u64 {
+        let page = self.base.as_ptr().cast::<abi::perf_event_mmap_page>();
+        // SAFETY: the first page of the mapping is this structure and outlives `self`; the kernel
+        // writes the field as a whole aligned word.
+        let head = unsafe { AtomicU64::from_ptr(&raw mut (*page).data_head) };
+        head.load(Ordering::Acquire)
+    }
+
+    /// The word at this position of a ring of one page.
+    fn word(&self, position: u64) -> u64 {
+        let at = page_bytes() + position as usize % page_bytes();
+        // SAFETY: records are aligned to eight bytes and the ring's length is a multiple of that,
+        // so the word lies inside the mapped data page. Should the kernel overwrite it right now,
+        // then by another record.
+        unsafe { self.base.as_ptr().add(at).cast::<u64>().read_volatile() }
     }
 }
 
 impl Counter for Alarmed {
     fn read(&mut self) -> io::Result<Count> {
-        self.plain.read()
+        self.meter.read()
     }
     fn arm(&mut self, rest: u64) -> io::Result<()> {
-        self.set(rest.clamp(SHORTEST_ALARM, UNARMED))
+        self.set(rest.clamp(SHORTEST_ALARM, UNARMED))?;
+        // Where others hold all counters, it could not be put on one.
+        self.alarm.read().map(drop)
     }
     fn disarm(&mut self) -> io::Result<()> {
-        if self.period == UNARMED { Ok(()) } else { self.set(UNARMED) }
+        self.notice();
+        // It keeps its counter, which others might not give back.
+        if self.loaded && self.period != UNARMED { self.set(UNARMED) } else { Ok(()) }
     }
     fn fd(&self) -> Option<RawFd> {
-        Some(self.plain.file.as_raw_fd())
+        Some(self.alarm.file.as_raw_fd())
     }
     fn alarmed_at_ns(&self) -> Option<u64> {
-        /// Bytes of a sample: its header and its time.
-        const SAMPLE: u64 = 16;
-        let base = self.ring.base.as_ptr();
-        let page = base.cast::<abi::perf_event_mmap_page>();
-        // SAFETY: the first page of the mapping is this structure and outlives `self`; the kernel
-        // writes the field as a whole aligned word.
-        let head = unsafe { AtomicU64::from_ptr(&raw mut (*page).data_head) };
-        let last = head.load(Ordering::Acquire).checked_sub(SAMPLE)?;
-        let word = |position: u64| {
-            let at = page_bytes() + position as usize % page_bytes();
-            // SAFETY: records are aligned to eight bytes and the ring's length is a multiple of
-            // that, so the word lies inside the mapped data page. Should the kernel overwrite it
-            // right now, then by another record of the same kind.
-            unsafe { base.add(at).cast::<u64>().read_volatile() }
-        };
-        // The header is the kind, the mode and the size, from the lowest bits up.
-        let header = word(last);
-        let is_sample = header as u32 == abi::PERF_RECORD_SAMPLE && header >> 48 == SAMPLE;
-        is_sample.then(|| word(last + 8))
+        let last = self.ring.head().checked_sub(SAMPLE)?;
+        let (is_sample, _) = Header::of(self.ring.word(last));
+        is_sample.then(|| self.ring.word(last + 8))
     }
 }
 

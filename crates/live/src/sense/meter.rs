@@ -64,11 +64,10 @@ struct CoreMeter {
     alarm: Option<Alarm>,
 }
 
-/// What the kernel was told: to ring at a reading, and again every so many events.
+/// What the kernel was told: to ring at a reading, once.
 #[derive(Clone, Copy)]
 struct Alarm {
     next: u64,
-    distance: u64,
     /// Nobody wants it any more.
     idle: bool,
 }
@@ -91,10 +90,8 @@ impl CoreMeter {
         let count = self.counter.read()?;
         self.total = self.total.saturating_add(count.since(&self.seen));
         self.seen = count;
-        if let Some(alarm) = self.alarm.as_mut().filter(|alarm| alarm.next <= self.total) {
-            let rang = (self.total - alarm.next) / alarm.distance + 1;
-            alarm.next = alarm.next.saturating_add(rang.saturating_mul(alarm.distance));
-        }
+        // It has rung, or is about to, for it counts from a little later on.
+        self.alarm = self.alarm.filter(|alarm| alarm.next > self.total);
         Ok(self.total)
     }
     /// The first time an alarm is only forgotten, since it is often wanted again before it rings;
@@ -130,7 +127,7 @@ impl Meter for CoreMeter {
         }
         let distance = mark.saturating_sub(total).max(SHORTEST_ALARM);
         self.counter.arm(distance)?;
-        self.alarm = Some(Alarm { next: total.saturating_add(distance), distance, idle: false });
+        self.alarm = Some(Alarm { next: total.saturating_add(distance), idle: false });
         Ok(())
     }
     fn fd(&self) -> Option<RawFd> {

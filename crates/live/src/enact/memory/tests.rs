@@ -23,6 +23,25 @@ fn a_mark_is_reached_in_proportion() {
     assert_eq!(interpolated((at(0), 0), most, 1), at(1));
 }
 
+#[test]
+fn alarms_that_come_early_in_a_row_are_put_off() {
+    let (at, wait) =
+        (|micros| Instant::ZERO + Duration::from_micros(micros), Duration::from_micros(100));
+    let mut rings = Rings::default();
+    let ring = |rings: &mut Rings, micros| {
+        rings.rang(at(micros), wait);
+        rings.shortest(wait)
+    };
+    let early = [1000, 1010, 1020, 1030].map(|micros| ring(&mut rings, micros));
+    assert_eq!(early, [0; 4], "each comes closer to the mark");
+    // 100 us at 250 lines a microsecond.
+    assert_eq!(ring(&mut rings, 1040), 25_000);
+    assert_eq!(ring(&mut rings, 1100), 25_000);
+    assert_eq!(ring(&mut rings, 1200), 0, "after a while it is the first again");
+    let slow = Rings { in_a_row: EARLY + 1, ..Rings::default() };
+    assert_eq!(slow.shortest(Duration::from_micros(800)), 8 * 25_000);
+}
+
 /// What the script has counted, and at which count it shall tell.
 #[derive(Clone, Default)]
 struct Script(Arc<[AtomicU64; 2]>);

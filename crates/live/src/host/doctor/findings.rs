@@ -1,6 +1,8 @@
 //! Trying everything.
 
+use super::InterruptThreads;
 use crate::host::classes::Detected;
+use crate::host::costs::{self, Costs, StealWatch};
 use crate::host::hardware::{Hardware, ThisHardware};
 use crate::host::probe::{Capabilities, Rights, group_counters, page_frame, socket};
 use crate::host::resctrl::{Info, Mba, Resctrl, Ways};
@@ -23,6 +25,13 @@ const ASKING: Duration = Duration::from_micros(250);
 pub struct Findings {
     /// What budgets stand on.
     pub reservations: Capabilities,
+    /// What the steps of a decision cost.
+    pub costs: Result<Costs, String>,
+    /// The share of its time that the core lost that lost the most while all this was tried, in
+    /// parts per billion; `None` = the kernel does not tell.
+    pub stolen_ppb: Option<u64>,
+    /// How interrupts' work is done.
+    pub interrupts: InterruptThreads,
     /// The classes of the cores.
     pub classes: Detected,
     /// Instructions counted of a known loop, the fewest of all cores.
@@ -98,11 +107,14 @@ impl Findings {
         client: Client,
         progress: &mut dyn FnMut(&str),
     ) -> io::Result<Self> {
+        let steal = StealWatch::start(cores).ok();
         progress("reservations");
         let reservations = Capabilities::probe(cores)?;
         let numbered = (0..).map(CoreId).zip(cores.iter().copied());
         let numbered: Vec<(CoreId, HardwareCore)> = numbered.collect();
         let hardware: Arc<dyn Hardware> = Arc::new(ThisHardware);
+        progress("timers");
+        let costs = costs::measure(cores).map_err(|error| error.to_string());
         progress("sensors, under known loads");
         let ladder = Ladder::probe(&hardware, &numbered);
         progress("meters");
@@ -118,7 +130,10 @@ impl Findings {
         let shares = Shares::probe(&hardware, last);
         Ok(Self {
             classes: Detected::of_host(cores),
+            stolen_ppb: steal.and_then(|steal| steal.share_ppb().ok().flatten()),
+            interrupts: InterruptThreads::read(),
             reservations,
+            costs,
             instructions,
             rungs: ladder.rungs().to_vec(),
             meter,

@@ -1,10 +1,12 @@
 //! Findings in words, one function a row.
 
-use super::{Findings, Row, Section, State, works};
+use super::{Findings, Row, Section, State, keeps, works};
+use crate::host::costs::{Costs, WakeCost, rounded_up};
 use crate::host::probe;
 use crate::host::resctrl::{Info, Unit};
 use crate::perf::TRIAL_STEPS;
 use crate::sense::ladder::{self, Tried};
+use maracas_core::PPB;
 
 /// What becomes of policies that throttle by latency where no sensor knows any.
 pub(super) const WITHOUT_LATENCY: &str = "policies that throttle by latency are given none and \
@@ -17,7 +19,7 @@ pub(super) const UNMETERED: &str = "allowances of memory (MemGuard) cannot be he
 /// All rows.
 pub(super) fn all(found: &Findings) -> Vec<Row> {
     let mut rows: Vec<Row> = found.reservations.findings.iter().map(reservation).collect();
-    rows.push(socket(found));
+    rows.extend([precision(found), socket(found)]);
     rows.extend(found.rungs.iter().map(|tried| sensor(tried, &found.rungs)));
     rows.extend([meter(found), vcpus(found), instructions(found)]);
     rows.extend([cache_ways(found), bandwidth(found), frames(found), library(found)]);
@@ -25,6 +27,7 @@ pub(super) fn all(found: &Findings) -> Vec<Row> {
         capability: "page colours".to_owned(),
         ..fact(Section::Steering, colors_of(cache))
     }));
+    rows.extend(timing(found));
     rows.extend([classes(found), rights(found)]);
     rows
 }
@@ -69,6 +72,56 @@ fn reservation(finding: &probe::Finding) -> Row {
         remedy: finding.remedy.to_owned(),
         fallback: finding.fallback.to_owned(),
     }
+}
+
+/// What budgets and periods can be kept.
+fn precision(found: &Findings) -> Row {
+    let row = |result| {
+        let remedy = "a host whose timer interrupts cost little: not nested in another virtual \
+                      machine, and without much stolen time";
+        let fallback = "smaller budgets end late and owe it to their next period; their single \
+                        periods are off by more than 1 %";
+        tried(Section::Reservations, "precision", result, remedy, fallback)
+    };
+    let costs = match &found.costs {
+        Ok(costs) => costs,
+        Err(why) => return row(Err(format!("what a wake costs is not known: {why}"))),
+    };
+    let keeps = keeps(costs);
+    let times = [keeps.precision, keeps.least_budget, keeps.least_period].map(rounded_up);
+    let [precision, budget, period] = times;
+    let said = format!(
+        "1 period in 100 is off by more than {precision} (p99 of a wake); C from {budget} is \
+         within 1 %; the agent takes less than a tenth of a core for T from {period}"
+    );
+    row(if keeps.is_full() { Ok(said) } else { Err(said) })
+}
+
+/// What the steps of a decision cost, what is stolen, and who does interrupts' work.
+fn timing(found: &Findings) -> Vec<Row> {
+    let named = |(capability, proof): (&str, String)| Row {
+        capability: capability.to_owned(),
+        ..fact(Section::Host, proof)
+    };
+    let steps = found.costs.iter().flat_map(|costs| {
+        let Costs { wake, taken, interrupt, setting, switch } = costs;
+        let WakeCost { p50, p99 } = wake;
+        let none = || "none came in time to be measured".to_owned();
+        let interrupt = interrupt.map_or_else(none, |it| format!("takes {it} of the core"));
+        [
+            ("wake", format!("{p50} late at the median, p99 {p99}; it takes {taken} of the core")),
+            ("timer interrupt", interrupt),
+            ("timer setting", format!("takes {setting}")),
+            ("thread switch", format!("takes {switch}, with the wake through an eventfd")),
+        ]
+    });
+    let stolen = found.stolen_ppb.map_or("not shown".to_owned(), |ppb| {
+        let permille = ppb / (PPB / 1000);
+        let (percent, tenth) = (permille / 10, permille % 10);
+        format!("{percent}.{tenth} % of the core that lost the most, while all this was tried")
+    });
+    let rest = [("stolen time", stolen), ("interrupt threads", found.interrupts.to_string())];
+    steps.chain(rest).map(named).collect()
 }
 
 fn socket(found: &Findings) -> Row {

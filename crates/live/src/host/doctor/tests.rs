@@ -4,6 +4,7 @@ use super::findings::count_on_all;
 use super::*;
 use crate::host::HardwareCore;
 use crate::host::classes::HostClass;
+use crate::host::costs::WakeCost;
 use crate::host::platform::{Platform, Preemption};
 use crate::host::probe::{self, Capabilities, Capability, Finding, Latency, Rights};
 use crate::host::resctrl::{Allocation, Bandwidth, Info, Unit};
@@ -70,6 +71,18 @@ fn shares() -> Shares {
     }
 }
 
+/// A wake that is so late at the median and takes so much of a core, in nanoseconds.
+fn costs(late_ns: u64, taken_ns: u64) -> Costs {
+    let ns = maracas_core::Duration::from_nanos;
+    Costs {
+        wake: WakeCost { p50: ns(late_ns), p99: ns(late_ns * 5) },
+        taken: ns(taken_ns),
+        interrupt: Some(ns(2_000)),
+        setting: ns(900),
+        switch: ns(1_600),
+    }
+}
+
 /// A host on which everything works, by hand.
 fn everything() -> Findings {
     let reaction = Reaction {
@@ -84,6 +97,9 @@ fn everything() -> Findings {
     };
     Findings {
         reservations: reservations(),
+        costs: Ok(costs(4_000, 9_000)),
+        stolen_ppb: Some(1_500_000),
+        interrupts: InterruptThreads::default(),
         classes: Detected {
             classes: vec![HostClass { speed_milli: 1000, cores: CORES.to_vec() }],
             how: "a test".to_owned(),
@@ -147,6 +163,56 @@ fn a_host_with_everything_is_full_and_each_row_says_how_it_was_proved() {
     assert!(sections.is_sorted(), "each section stands together");
     let told = |row: &Row| !row.proof.is_empty() && !row.capability.is_empty();
     assert!(report.rows.iter().all(told));
+}
+
+#[test]
+fn a_host_says_what_its_timers_let_it_keep() {
+    let report = Report::of(&everything());
+    let precision = row(&report, "precision");
+    let words = "1 period in 100 is off by more than 20us (p99 of a wake); C from 400us is within \
+                 1 %; the agent takes less than a tenth of a core for T from 180us";
+    assert_eq!((precision.state, precision.proof.as_str()), (State::Works, words));
+    let proofs = ["wake", "timer interrupt", "timer setting", "thread switch", "stolen time"];
+    let proofs = proofs.map(|name| row(&report, name).proof.as_str());
+    let words = [
+        "4us late at the median, p99 20us; it takes 9us of the core",
+        "takes 2us of the core",
+        "takes 900ns",
+        "takes 1.6us, with the wake through an eventfd",
+        "0.1 % of the core that lost the most, while all this was tried",
+    ];
+    assert_eq!(proofs, words);
+    assert_eq!(report.numbers.costs, Some(costs(4_000, 9_000)));
+    assert_eq!(report.numbers.stolen_ppb, Some(1_500_000));
+}
+
+#[test]
+fn a_host_with_slow_timers_is_degraded_and_says_from_where_on_it_keeps_budgets() {
+    let mut found = everything();
+    found.costs = Ok(costs(39_134, 24_000));
+    let report = Report::of(&found);
+    assert_eq!((report.verdict, report.verdict.exit_code()), (Verdict::Degraded, 1));
+    let words = "1ms in 10ms is not kept within 1 %: a budget ends 40us late at the median, and a \
+                 wake takes 24us; give at least 4ms, in periods of at least 480us";
+    assert_eq!(report.why, [words]);
+    let precision = row(&report, "precision");
+    assert_eq!(precision.state, State::Missing);
+    assert!(!precision.remedy.is_empty() && precision.fallback.contains("owe it"));
+    // A late wake alone, and one that takes much alone.
+    for (costs, full) in [
+        (costs(10_000, 9_000), true),
+        (costs(10_001, 9_000), false),
+        (costs(10_000, 500_001), false),
+    ] {
+        found.costs = Ok(costs);
+        assert_eq!(Report::of(&found).verdict == Verdict::Full, full, "{costs:?}");
+    }
+    found.costs = Err("no right to real-time priority".to_owned());
+    let report = Report::of(&found);
+    assert_eq!(report.verdict, Verdict::Degraded);
+    assert_eq!(report.numbers.keeps, None);
+    assert!(report.rows.iter().all(|row| row.capability != "wake"));
+    assert!(row(&report, "precision").proof.ends_with("no right to real-time priority"));
 }
 
 #[test]

@@ -213,6 +213,31 @@ fn measure(group: &Group, subject: &Subject) -> io::Result<Latency> {
     Ok(Latency { freeze_ns: median(&mut freezes), thaw_ns: median(&mut thaws) })
 }
 
+/// Freezes and thaws the subject without waiting for it, at the priority of an agent where that is
+/// allowed; what both calls take together, the median.
+pub(super) fn calls(bench: &Bench<'_>) -> io::Result<Option<maracas_core::Duration>> {
+    if bench.tree.freezer() == Freezer::None {
+        return Ok(None);
+    }
+    let group = bench.group;
+    let call = || {
+        let begun = now_ns();
+        let frozen = group.freeze();
+        // Thawed in any case: nothing may stay frozen.
+        group.thaw()?;
+        frozen.map(|()| now_ns() - begun)
+    };
+    let times: io::Result<Vec<u64>> = thread::scope(|scope| {
+        let calling = scope.spawn(|| {
+            // An ordinary thread is delayed by others, of which a median tells little.
+            let _ = sched::set_fifo(0, crate::agent::PRIORITY, true);
+            (0..ROUNDS).map(|_| call()).collect()
+        });
+        calling.join().unwrap_or_else(|_| Err(io::Error::other("the thread died")))
+    });
+    Ok(Some(maracas_core::Duration::from_nanos(median(&mut times?))))
+}
+
 fn frozen(group: &Group) -> io::Result<()> {
     let begun = now_ns();
     while !group.is_frozen()? {

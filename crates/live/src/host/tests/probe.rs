@@ -40,6 +40,19 @@ fn a_probe_finds_something_out_and_leaves_nothing() {
     assert_eq!(after.trees.get(&own), before.trees.get(&own));
 }
 
+#[test]
+fn the_freezer_can_be_timed_by_itself() {
+    let _turn = turn();
+    let cores = Platform::detect().expect("readable").cores;
+    let all = Capabilities::probe(&cores).expect("probed");
+    let calls = freezer_calls(&cores).expect("as before");
+    eprintln!("{calls:?}");
+    assert_eq!(calls.is_some(), all.has(Capability::Freezer));
+    assert!(calls.is_none_or(|calls| !calls.is_zero()));
+    let error = freezer_calls(&[]).expect_err("no core");
+    assert_eq!(error.to_string(), "no core to probe: give at least one");
+}
+
 /// Level 1 is too high already: "disallow CPU event access" (admin-guide/sysctl/kernel.rst).
 #[test]
 fn the_way_to_the_counters_of_a_core_is_the_kernels() {

@@ -132,7 +132,7 @@ fn the_shortest_alarm_is_no_storm() {
     let core = sched::affinity_of(0).unwrap()[0];
     let Some(mut counter) = open_or_say(Scope::AlarmedCore(core)) else { return };
     counter.arm(0).unwrap();
-    // Instructions come a hundred times as often as misses: the kernel slows the alarms down.
+    // Instructions come a hundred times as often as misses.
     let begun = Instant::now();
     compute(20);
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
@@ -140,6 +140,98 @@ fn the_shortest_alarm_is_no_storm() {
     waits(counter.fd().unwrap(), 0);
     compute(2);
     assert!(!waits(counter.fd().unwrap(), 0));
+}
+
+/// Faults of pages (`PERF_COUNT_SW_PAGE_FAULTS`): every kernel counts them, and they can be made.
+const FAULTS: EventCode = EventCode { unit: 1, config: 2, config1: 0, config2: 0 };
+
+/// Makes at least so many page faults on this core.
+fn fault(count: u64) {
+    let bytes = count as usize * page_bytes();
+    let (kind, no_file) = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1);
+    // SAFETY: a new mapping of our own, each page of which is written to, and removed again. Small
+    // pages, so that each faults by itself.
+    unsafe {
+        let null = std::ptr::null_mut();
+        let base = libc::mmap(null, bytes, libc::PROT_READ | libc::PROT_WRITE, kind, no_file, 0);
+        assert_ne!(base, libc::MAP_FAILED, "{}", io::Error::last_os_error());
+        libc::madvise(base, bytes, libc::MADV_NOHUGEPAGE);
+        for page in 0..count as usize {
+            base.cast::<u8>().add(page * page_bytes()).write_volatile(1);
+        }
+        libc::munmap(base, bytes);
+    }
+}
+
+/// An alarm at page faults of this thread, so that nobody else's count.
+fn of_faults() -> Option<Alarmed> {
+    let alarmed = Alarmed::open(&FAULTS, 0, -1);
+    let refused = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+    if let Some(error) = alarmed.as_ref().err().filter(|error| refused(error)) {
+        eprintln!("skipped: needs CAP_PERFMON: {error}");
+        return None;
+    }
+    Some(alarmed.unwrap())
+}
+
+/// How many samples the alarm has made since it was opened; none of other kinds are expected.
+fn samples(alarmed: &Alarmed) -> u64 {
+    alarmed.ring.head() / SAMPLE
+}
+
+#[test]
+fn an_alarm_fires_once_however_long_nobody_comes() {
+    let Some(mut alarmed) = of_faults() else { return };
+    let before = alarmed.read().unwrap();
+    fault(3000);
+    assert_eq!((samples(&alarmed), alarmed.alarmed_at_ns()), (0, None), "nothing was armed");
+    alarmed.arm(1000).unwrap();
+    fault(900);
+    assert_eq!(samples(&alarmed), 0, "it is not due");
+    // A periodic one would fire nineteen times more.
+    fault(20_000);
+    assert!(waits(alarmed.fd().unwrap(), 0));
+    assert_eq!(samples(&alarmed), 1);
+    assert!(alarmed.alarmed_at_ns().is_some_and(|at| at > 0));
+    let counted = alarmed.read().unwrap().since(&before);
+    assert!(counted > 23_000, "the meter goes on: {counted}");
+    // Nobody looked at it in between, and it fires once more.
+    alarmed.arm(1000).unwrap();
+    fault(20_000);
+    assert_eq!(samples(&alarmed), 2);
+}
+
+#[test]
+fn an_alarm_that_is_set_again_and_again_has_one_overflow() {
+    let Some(mut alarmed) = of_faults() else { return };
+    for rest in [5000, 3000, 600, 4000, 1000, 2000] {
+        alarmed.arm(rest).unwrap();
+        fault(100);
+    }
+    assert_eq!(samples(&alarmed), 0, "each time it was put off");
+    fault(20_000);
+    assert_eq!(samples(&alarmed), 1, "what was not used before adds nothing");
+}
+
+#[test]
+fn a_disarmed_alarm_keeps_its_overflow_for_the_next_time() {
+    let Some(mut alarmed) = of_faults() else { return };
+    alarmed.disarm().unwrap();
+    for round in 1..4 {
+        alarmed.arm(1000).unwrap();
+        alarmed.disarm().unwrap();
+        fault(5000);
+        assert_eq!(samples(&alarmed), round - 1, "it was disarmed before it was due");
+        alarmed.arm(1000).unwrap();
+        fault(5000);
+        assert_eq!(samples(&alarmed), round);
+        // Now there is nothing to take away.
+        alarmed.disarm().unwrap();
+        fault(5000);
+        assert_eq!(samples(&alarmed), round);
+    }
+    assert!(waits(alarmed.fd().unwrap(), 0));
+    assert!(!waits(alarmed.fd().unwrap(), 0), "all that was told was told");
 }
 
 #[test]
