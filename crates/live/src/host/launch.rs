@@ -7,7 +7,7 @@
 //! | way out | closed by |
 //! |---|---|
 //! | raise itself (FIFO, deadline, nice) | no `CAP_SYS_NICE`, `RLIMIT_RTPRIO` and `RLIMIT_NICE` 0 |
-//! | run on another core | the cpuset of its VCPU |
+//! | run on another core | the cpuset of its VCPU; without one, the filter keeps its affinity |
 //! | write itself into another group | `/sys` (all cgroup files) read-only in its mount namespace |
 //! | remount, load code, new cpuset | no `CAP_SYS_ADMIN`, `SYS_MODULE`, `BPF`, `SYS_RAWIO`, ... |
 //! | reach writable files through `/proc/<pid>/root` | Landlock domain, no `CAP_SYS_PTRACE` |

@@ -107,6 +107,7 @@ impl Preparation {
         core: HardwareCore,
     ) -> io::Result<Preparation> {
         let mut texts = Vec::new();
+        let confined = group.confinement() != Confinement::Affinity;
         let argv = pointers(&mut texts, command.argv.iter().map(OsString::as_os_str))?;
         let envp = environment(command);
         let envp = pointers(&mut texts, envp.iter().map(OsString::as_os_str))?;
@@ -128,9 +129,9 @@ impl Preparation {
             output,
             doors: group.doors().collect(),
             core,
-            confined: group.confinement() != Confinement::Affinity,
+            confined,
             user: command.user,
-            fence: fence::Fence::new(&cgroup_mounts()?)?,
+            fence: fence::Fence::new(&cgroup_mounts()?, confined)?,
         })
     }
 
@@ -171,12 +172,16 @@ impl Preparation {
             let rights = self.give_up()?;
             // Landlock and the filter ask for no_new_privs, which the step before has set.
             let signals = self.fence.close_signals() == fence::Signals::Shut;
-            let rights = rights && self.fence.close_calls();
+            let calls = self.fence.close_calls();
+            let rights = rights && calls;
+            // A cpuset keeps it on its core as long as its files are closed to it; without one
+            // that is the affinity, which the filter keeps as it is.
+            let core = if self.confined { files } else { calls };
             let bit = |is: bool, bit: u8| if is { bit } else { 0 };
             Ok(bit(rights, RIGHTS)
                 | bit(files, FILES)
                 | bit(signals, SIGNALS)
-                | bit(self.confined && files, CORE))
+                | bit(core, CORE))
         }
     }
 
