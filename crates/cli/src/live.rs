@@ -3,6 +3,7 @@
 pub(crate) mod cores;
 pub(crate) mod senses;
 pub(crate) mod steering;
+mod users;
 
 use crate::case::{Case, host_cores};
 use crate::failure::Failure;
@@ -146,8 +147,9 @@ fn launch(
             Destination::Null => Output::Null,
             Destination::File(path) => Output::File(path.clone()),
         },
-        user: None,
+        ..Command::default()
     };
+    users::assign(scenario, given, &mut command)?;
     preload.iter().for_each(|library| steering::load_first(&mut command, library));
     resolve(&command)
         .map_err(|error| Failure::new(scenario.at_program(program, error.to_string())))?;
@@ -187,6 +189,7 @@ pub(crate) fn prepare(
     }
     if talks {
         missing.iter().for_each(|line| output::note(line));
+        users::remark(setup).iter().for_each(|line| output::note(line));
     }
     let needs = case.entry.needs;
     if needs.visible_wakes && talks {

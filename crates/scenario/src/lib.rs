@@ -17,6 +17,7 @@
 
 mod cursor;
 mod error;
+mod account;
 pub mod formats;
 pub mod generate;
 pub mod keys;
@@ -28,6 +29,7 @@ pub mod suggest;
 pub mod sweep;
 pub mod taskset;
 
+pub use account::{Account, Who};
 pub use error::{Error, Location};
 pub use scenario::{
     CacheSplit, ClassSpec, Command, Live, Output, Overheads, Platform, PlatformMemory, PolicySpec,

@@ -24,6 +24,7 @@
 //! closes: asking a service of the host that runs as root to start something for it. Programs
 //! that are not trusted that far get a user of their own ([`Command::user`]).
 
+mod account;
 mod child;
 mod fence;
 
@@ -39,6 +40,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
+pub use account::Account;
 pub(in crate::host) use child::{Forked, fork};
 pub use fence::KEPT;
 pub(in crate::host) use fence::{Signals, trial as seal_trial};
@@ -60,7 +62,7 @@ pub enum Output {
 pub struct User {
     /// User number.
     pub uid: u32,
-    /// Group number; supplementary groups are dropped.
+    /// Group number.
     pub gid: u32,
 }
 
@@ -77,6 +79,43 @@ pub struct Command {
     pub output: Output,
     /// Its user; ours when `None`.
     pub user: Option<User>,
+    /// The supplementary groups of `user`; without meaning where there is none.
+    pub groups: Vec<u32>,
+}
+
+impl Command {
+    /// Whether it is root's because we are, and not because somebody said so.
+    pub fn is_roots(&self) -> bool {
+        // SAFETY: cannot fail.
+        self.user.is_none() && unsafe { libc::geteuid() } == 0
+    }
+
+    /// Makes it a command of this user, with its groups, and with the variables that name it where
+    /// the command does not set them itself. Where that is our own user and we could not change
+    /// to another, nothing is left to be done.
+    pub fn belongs_to(&mut self, account: &Account) {
+        // SAFETY: cannot fail.
+        let own = unsafe { libc::geteuid() };
+        if own != 0 && own == account.user.uid {
+            return;
+        }
+        self.user = Some(account.user);
+        self.groups.clone_from(&account.groups);
+        let Some((name, home)) = &account.known else { return };
+        for (variable, value) in [("USER", name), ("LOGNAME", name), ("HOME", home)] {
+            self.env.entry(variable.into()).or_insert_with(|| value.clone());
+        }
+    }
+}
+
+/// Under whose rights each of these programs is started, by its name: for the journal.
+pub fn users<'a>(programs: impl IntoIterator<Item = (&'a str, &'a Command)>) -> String {
+    let one = |(name, command): (&str, &Command)| match command.user {
+        Some(User { uid, gid }) => format!("{name} as {uid}:{gid}"),
+        // SAFETY: cannot fail.
+        None => format!("{name} as {}:{}", unsafe { libc::geteuid() }, unsafe { libc::getegid() }),
+    };
+    programs.into_iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// Which ways out are closed to a started program; what is open is so because the host lacks it or

@@ -92,10 +92,13 @@ pub(super) struct Preparation {
     dir: Option<CString>,
     input: File,
     output: Option<File>,
+    /// An output that the program's own user opens, with no more rights than it has.
+    own_output: Option<CString>,
     doors: Vec<RawFd>,
     core: HardwareCore,
     confined: bool,
     user: Option<User>,
+    groups: Vec<u32>,
     fence: fence::Fence,
 }
 
@@ -111,8 +114,14 @@ impl Preparation {
         let argv = pointers(&mut texts, command.argv.iter().map(OsString::as_os_str))?;
         let envp = environment(command);
         let envp = pointers(&mut texts, envp.iter().map(OsString::as_os_str))?;
+        let mut own_output = None;
         let output = match &command.output {
             Output::Inherit => None,
+            Output::File(path) if command.user.is_some() => {
+                // The child enters another directory before it opens this.
+                own_output = Some(sys::c_path(&std::path::absolute(path)?)?);
+                None
+            }
             Output::Null => Some(OpenOptions::new().write(true).open("/dev/null")?),
             Output::File(path) => {
                 let file = OpenOptions::new().append(true).create(true).open(path);
@@ -127,10 +136,12 @@ impl Preparation {
             dir: command.dir.as_deref().map(sys::c_path).transpose()?,
             input: File::open("/dev/null")?,
             output,
+            own_output,
             doors: group.doors().collect(),
             core,
             confined,
             user: command.user,
+            groups: command.groups.clone(),
             fence: fence::Fence::new(&cgroup_mounts()?, confined)?,
         })
     }
@@ -201,6 +212,20 @@ impl Preparation {
         Ok(())
     }
 
+    /// The output that is the user's own to open: as a user with more rights it would create, or
+    /// write to, what that user could not.
+    unsafe fn open_output(&self) -> Result<(), Step> {
+        let Some(path) = &self.own_output else { return Ok(()) };
+        let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC;
+        // SAFETY: a string of our own, and a new descriptor, closed when the program is executed.
+        unsafe {
+            let file = libc::open(path.as_ptr(), flags, 0o666);
+            ok(file.into(), Step::Output)?;
+            ok(libc::dup2(file, 1).into(), Step::Output)?;
+            ok(libc::dup2(file, 2).into(), Step::Output)
+        }
+    }
+
     /// Limits, bounding set, user, capabilities, in the order in which each is still allowed.
     /// True when nothing dangerous is left; without rights to give up that is so anyway.
     unsafe fn give_up(&self) -> Result<bool, Step> {
@@ -218,9 +243,11 @@ impl Preparation {
             }
             fence::drop_bounding();
             if let Some(User { uid, gid }) = self.user {
-                ok(libc::syscall(libc::SYS_setgroups, 0, ptr::null::<u32>()), Step::User)?;
+                let (count, groups) = (self.groups.len(), self.groups.as_ptr());
+                ok(libc::syscall(libc::SYS_setgroups, count, groups), Step::User)?;
                 ok(libc::syscall(libc::SYS_setresgid, gid, gid, gid), Step::User)?;
                 ok(libc::syscall(libc::SYS_setresuid, uid, uid, uid), Step::User)?;
+                self.open_output()?;
             }
             ok(fence::drop_capabilities(), Step::Rights)?;
             ok(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).into(), Step::Rights)?;

@@ -337,9 +337,10 @@ fn another_user_is_that_user_and_nothing_more() {
     );
     let mut id = command(&["sh", "-c", &script]);
     id.user = Some(User { uid: 65534, gid: 65534 });
+    id.groups = vec![4_711, 65_534];
     let (exit, written, seal) = run(id, "user");
     assert_eq!(exit, Exit::Code(0));
-    assert!(written.starts_with("65534\n65534\n"), "{written}");
+    assert!(written.starts_with("65534\n65534 4711\n"), "{written}");
     assert!(written.contains("CapEff:\t0000000000000000"), "{written}");
     assert!(written.contains("NoNewPrivs:\t1"), "{written}");
     assert!(!written.contains("OPEN"), "the runtime is out of its reach: {written}");
@@ -363,4 +364,43 @@ fn a_runtime_that_dies_takes_the_waiting_program_along() {
     assert!(begun.elapsed() < Duration::from_secs(30));
     group.remove().expect("removed");
     tree.remove().expect("removed");
+}
+
+#[test]
+fn a_program_has_the_groups_and_variables_of_its_user_and_opens_its_own_output() {
+    let _turn = turn();
+    if !can("account", is_root(), "root") {
+        return;
+    }
+    let account = Account {
+        user: User { uid: 65_534, gid: 65_534 },
+        groups: vec![65_534, 4_712],
+        known: Some(("somebody".into(), "/nowhere".into())),
+    };
+    let mut told = command(&["sh", "-c", "echo $USER $LOGNAME $HOME; id -G"]);
+    told.env.insert("HOME".into(), "/as/told".into());
+    told.belongs_to(&account);
+    // A directory that the user may write to, so that the file is the user's own.
+    let directory = scratch("owned");
+    fs::create_dir(&directory).expect("made");
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).expect("ours");
+    let tree = Tree::create(&Hierarchies::read().expect("readable")).expect("a tree");
+    let group = tree.vcpu(VcpuId(3)).expect("a group");
+    let core = Platform::detect().expect("readable").cores[0];
+    told.output = Output::File(directory.join("out"));
+    let mut child = spawn(&told, &group, core).expect("starts");
+    child.release().expect("released");
+    assert_eq!(child.wait().expect("collected"), Exit::Code(0));
+    let written = fs::read_to_string(directory.join("out")).expect("written");
+    let owner = std::os::unix::fs::MetadataExt::uid(&fs::metadata(directory.join("out")).unwrap());
+    // One that only root may write to is refused, as it would be to the user.
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).expect("ours");
+    told.output = Output::File(directory.join("other"));
+    let refused = spawn(&told, &group, core).expect_err("not its to write").to_string();
+    fs::remove_dir_all(&directory).expect("ours");
+    group.remove().expect("removed");
+    tree.remove().expect("removed");
+    assert_eq!(written, "somebody somebody /as/told\n65534 4712\n");
+    assert_eq!(owner, 65_534);
+    assert!(refused.contains("output"), "{refused}");
 }
