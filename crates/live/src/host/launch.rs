@@ -29,7 +29,7 @@ mod child;
 mod fence;
 
 use super::cgroup::Group;
-use super::{HardwareCore, naming, sys};
+use super::{HardwareCore, naming, rights, sys};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
@@ -41,7 +41,8 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 pub use account::Account;
-pub(in crate::host) use child::{Forked, fork};
+pub(in crate::host) use child::Forked;
+pub(crate) use child::fork;
 pub use fence::KEPT;
 pub(in crate::host) use fence::{Signals, trial as seal_trial};
 
@@ -189,6 +190,11 @@ pub fn resolve(command: &Command) -> io::Result<PathBuf> {
 /// # Errors
 /// `NotFound` for an unknown program; else the step that failed, and nothing runs on.
 pub fn spawn(command: &Command, group: &Group, core: HardwareCore) -> io::Result<Child> {
+    rights::raised(|| start(command, group, core))
+}
+
+/// With the rights that a starting process gives up itself, and that root's programs keep.
+fn start(command: &Command, group: &Group, core: HardwareCore) -> io::Result<Child> {
     let program = resolve(command)?;
     group.confine(core)?;
     let plan = child::Preparation::new(command, &program, group, core)?;
@@ -297,7 +303,7 @@ fn read_now(mut file: &File, into: &mut [u8]) -> io::Result<usize> {
     file.read(into)
 }
 
-pub(in crate::host) fn wait(pid: i32, flags: i32) -> io::Result<Option<Exit>> {
+pub(crate) fn wait(pid: i32, flags: i32) -> io::Result<Option<Exit>> {
     let mut status = 0;
     loop {
         // SAFETY: our own child, and a status of our own.

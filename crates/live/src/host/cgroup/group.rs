@@ -247,7 +247,7 @@ impl Group {
     }
 
     /// The files that a starting process writes "0" into to join, in order.
-    pub(in crate::host) fn doors(&self) -> impl Iterator<Item = RawFd> {
+    pub(crate) fn doors(&self) -> impl Iterator<Item = RawFd> {
         self.doors.iter().map(AsRawFd::as_raw_fd)
     }
 

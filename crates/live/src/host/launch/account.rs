@@ -33,9 +33,7 @@ impl Account {
         let text = CString::new(name)?;
         let found = entry(|entry, room, result| {
             // SAFETY: a string that ends in zero, and a buffer as long as we say.
-            unsafe {
-                libc::getpwnam_r(text.as_ptr(), entry, room.as_mut_ptr(), room.len(), result)
-            }
+            unsafe { libc::getpwnam_r(text.as_ptr(), entry, room.as_mut_ptr(), room.len(), result) }
         })?;
         found.ok_or_else(unknown)
     }

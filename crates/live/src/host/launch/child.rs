@@ -189,10 +189,7 @@ impl Preparation {
             // that is the affinity, which the filter keeps as it is.
             let core = if self.confined { files } else { calls };
             let bit = |is: bool, bit: u8| if is { bit } else { 0 };
-            Ok(bit(rights, RIGHTS)
-                | bit(files, FILES)
-                | bit(signals, SIGNALS)
-                | bit(core, CORE))
+            Ok(bit(rights, RIGHTS) | bit(files, FILES) | bit(signals, SIGNALS) | bit(core, CORE))
         }
     }
 
@@ -268,19 +265,16 @@ impl Preparation {
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 /// A process just born.
-pub(in crate::host) struct Forked {
-    pub(in crate::host) pid: i32,
-    pub(in crate::host) pidfd: Option<OwnedFd>,
+pub(crate) struct Forked {
+    pub(crate) pid: i32,
+    pub(crate) pidfd: Option<OwnedFd>,
 }
 
 /// Forks, right into a v2 group where there is one; the new process runs `child` and ends.
 /// `child` makes system calls only.
 /// Kernels before 5.7 (and filters that forbid `clone3`) get a plain fork; the child joins its
 /// groups through the doors in any case.
-pub(in crate::host) fn fork(
-    group: Option<BorrowedFd<'_>>,
-    child: impl FnOnce(),
-) -> io::Result<Forked> {
+pub(crate) fn fork(group: Option<BorrowedFd<'_>>, child: impl FnOnce()) -> io::Result<Forked> {
     let mut pidfd: RawFd = -1;
     // SAFETY: the arguments are plain; the child runs `child`, which makes system calls only.
     unsafe {

@@ -243,9 +243,8 @@ fn a_hostile_program_stays_inside() {
     fs::remove_file(path).expect("ours");
     let seal = child.seal;
     let open: Vec<&str> = written.lines().filter(|line| line.starts_with("OPEN")).collect();
-    let allowed = |line: &str| {
-        !seal.signals && ["signal", "ptrace"].iter().any(|word| line.contains(word))
-    };
+    let allowed =
+        |line: &str| !seal.signals && ["signal", "ptrace"].iter().any(|word| line.contains(word));
     assert!(open.iter().all(|line| allowed(line)), "{seal:?} {open:?}");
     assert!(written.ends_with("done\n"), "ordinary acts still work: {written}");
 
