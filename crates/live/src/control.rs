@@ -296,34 +296,6 @@ impl<R: Served> Desk<R> {
         }
     }
 
-    /// Milliseconds until the first request is due that was put off; -1 = there is none.
-    fn patience(&self) -> i32 {
-        let first = self.clients.iter().filter_map(Connection::due).min();
-        let wait = first.map(|due| due.saturating_duration_since(time::Instant::now()));
-        // Rounded up, or it would be asked again and again for the last millisecond.
-        wait.map_or(-1, |wait| i32::try_from(wait.as_millis()).map_or(i32::MAX, |ms| ms + 1))
-    }
-
-    /// The clients whose request was put off and is due.
-    fn due(&self) -> Vec<RawFd> {
-        let now = time::Instant::now();
-        let due = self.clients.iter().filter(|client| client.due().is_some_and(|due| due <= now));
-        due.map(AsRawFd::as_raw_fd).collect()
-    }
-
-    /// Until when a client's request must wait, if it must. What is refused anyway need not.
-    fn must_wait(&mut self, at: usize, request: &Request) -> Option<time::Instant> {
-        let client = &self.clients[at];
-        let changes =
-            matches!(request, Request::Create(_) | Request::Set { .. } | Request::Destroy { .. });
-        let peer = client.peer();
-        let refused = !client.greeted() || client.seat().is_some() || !peer.is_there();
-        if !changes || refused || peer.place.may(request).is_err() {
-            return None;
-        }
-        self.allowances.take(peer.user, time::Instant::now()).err()
-    }
-
     /// Does at the agents' side what takes a lock that they take too (`gate`).
     fn at_once<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
         hurry(0);

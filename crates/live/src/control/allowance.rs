@@ -6,7 +6,11 @@
 //! of its threads asks for at its start. Counted by user and not by connection or process, of
 //! which a user can have any number. Who asks for more is not refused: its request waits.
 
+use super::connection::Connection;
+use super::{Desk, Served};
+use maracas_core::control::Request;
 use std::collections::BTreeMap;
+use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
 /// Changes that may come at once.
@@ -43,6 +47,36 @@ impl Allowances {
         let more = threads.min(MOST_THREADS) / THREADS;
         let full = self.0.entry(user).or_insert(now);
         *full = (*full).max(now) + EVERY * u32::try_from(more).unwrap_or(AT_ONCE);
+    }
+}
+
+impl<R: Served> Desk<R> {
+    /// Milliseconds until the first request is due that was put off; -1 = there is none.
+    pub(super) fn patience(&self) -> i32 {
+        let first = self.clients.iter().filter_map(Connection::due).min();
+        let wait = first.map(|due| due.saturating_duration_since(Instant::now()));
+        // Rounded up, or it would be asked again and again for the last millisecond.
+        wait.map_or(-1, |wait| i32::try_from(wait.as_millis()).map_or(i32::MAX, |ms| ms + 1))
+    }
+
+    /// The clients whose request was put off and is due.
+    pub(super) fn due(&self) -> Vec<RawFd> {
+        let now = Instant::now();
+        let due = self.clients.iter().filter(|client| client.due().is_some_and(|due| due <= now));
+        due.map(AsRawFd::as_raw_fd).collect()
+    }
+
+    /// Until when a client's request must wait, if it must. What is refused anyway need not.
+    pub(super) fn must_wait(&mut self, at: usize, request: &Request) -> Option<Instant> {
+        let client = &self.clients[at];
+        let changes =
+            matches!(request, Request::Create(_) | Request::Set { .. } | Request::Destroy { .. });
+        let peer = client.peer();
+        let refused = !client.greeted() || client.seat().is_some() || !peer.is_there();
+        if !changes || refused || peer.place.may(request).is_err() {
+            return None;
+        }
+        self.allowances.take(peer.user, Instant::now()).err()
     }
 }
 
