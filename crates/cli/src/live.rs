@@ -189,7 +189,7 @@ pub(crate) fn prepare(
     }
     if talks {
         missing.iter().for_each(|line| output::note(line));
-        users::remark(setup).iter().for_each(|line| output::note(line));
+        users::remarks(setup).iter().for_each(|line| output::note(line));
     }
     let needs = case.entry.needs;
     if needs.visible_wakes && talks {

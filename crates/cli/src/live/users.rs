@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use maracas_live::Setup;
+use maracas_live::host::cgroup::{Hierarchies, foreseen};
 use maracas_live::host::launch::{Account, Command};
 use maracas_scenario::{Command as Given, Error, Scenario, Who};
 
@@ -32,9 +33,15 @@ pub(super) fn assign(
     Ok(())
 }
 
-/// What is to be said where root started the run itself and programs are root's for that reason
-/// alone.
-pub(super) fn remark(setup: &Setup) -> Option<String> {
+/// What is to be said of the users of programs, and of limits that they leave.
+pub(super) fn remarks(setup: &Setup) -> Vec<String> {
+    // Where they cannot be read, the run says so.
+    let lost = Hierarchies::read().map(|found| foreseen(&found)).unwrap_or_default();
+    as_root(setup).into_iter().chain(lost).collect()
+}
+
+/// Where root started the run itself and programs are root's for that reason alone.
+fn as_root(setup: &Setup) -> Option<String> {
     let roots = setup.programs.iter().filter(|program| program.command.is_roots());
     let names: Vec<_> = roots.map(|program| program.name.as_str()).collect();
     let verb = if names.len() == 1 { "runs" } else { "run" };

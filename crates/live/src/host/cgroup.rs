@@ -203,6 +203,14 @@ impl Tree {
     }
 }
 
+/// Which limits of our own groups will not hold for programs of a run, one sentence each: as
+/// [`Tree::remarks`] where the best places are open to us, as they are to root.
+pub fn foreseen(hierarchies: &Hierarchies) -> Vec<String> {
+    let used = hierarchies.v2.iter().chain(hierarchies.v1("cpuset"));
+    let best = used.filter_map(|hierarchy| place::places(hierarchy).into_iter().next());
+    best.flat_map(|place| place.lost).collect()
+}
+
 /// Removes a runtime's directories, the house if that was the last one, and what we enabled.
 fn remove_run(dirs: &Dirs) -> io::Result<()> {
     let enabled = dirs.v2.as_deref().and_then(|dir| sys::attribute(dir, ENABLED).ok());
@@ -223,7 +231,8 @@ fn remove_run(dirs: &Dirs) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes `path` in the first of a hierarchy's places that is open to us, and says what is lost there.
+/// Makes `path` in the first of a hierarchy's places that is open to us, and says what is lost
+/// there.
 fn claim(
     places: impl IntoIterator<Item = place::Place>,
     path: &Path,

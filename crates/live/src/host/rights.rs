@@ -6,15 +6,19 @@
 //! thread that starts programs, since a program of root's can have no more than who started it:
 //! it keeps its permitted set and raises it for single acts ([`raised`]).
 //!
-//! | thread | keeps | what for |
-//! |---|---|---|
-//! | agents, brakes | `SYS_NICE`, `PERFMON`, `KILL`, `IPC_LOCK` | classes and affinities of programs, budget events, signals where there is no freezer, memory that stays locked |
-//! | control server | the same | its own priority, threads that get VCPUs and that are let go; `CHOWN` is permitted and not in effect, to hand a process the file in which it counts its progress |
-//! | usher of jobs | `SYS_NICE`, `IPC_LOCK` | its own priority and the server's |
-//! | journal, metrics | `IPC_LOCK` | memory that stays locked |
-//! | door of colours | `SYS_ADMIN`, `SYS_PTRACE`, `IPC_LOCK` | frame numbers of programs of other users |
-//! | starter of programs | as the agents; all else is permitted and not in effect | |
+//! | thread | keeps |
+//! |---|---|
+//! | agents, brakes | `SYS_NICE`, `PERFMON`, `KILL`, `IPC_LOCK` |
+//! | control server | the same; `CHOWN` is permitted and not in effect |
+//! | usher of jobs | `SYS_NICE`, `IPC_LOCK` |
+//! | journal, metrics | `IPC_LOCK` |
+//! | door of colours | `SYS_ADMIN`, `SYS_PTRACE`, `IPC_LOCK` |
+//! | starter of programs | as the agents; all else is permitted and not in effect |
 //!
+//! `SYS_NICE` is for classes and affinities of programs and for the thread's own priority,
+//! `PERFMON` for budget events, `KILL` for programs that are stopped by signals where there is no
+//! freezer. The server hands a process the file in which it counts its progress (`CHOWN`). The
+//! door needs `SYS_ADMIN` and `SYS_PTRACE` for the frame numbers of other users' programs.
 //! `SYS_ADMIN` stands for `PERFMON` on kernels that do not know the latter (before 5.8). All
 //! threads keep `IPC_LOCK`: the memory of the process is locked, and a mapping that any of them
 //! adds counts against `RLIMIT_MEMLOCK` without it, so that an allocation could fail.
