@@ -318,6 +318,7 @@ pub(crate) fn guard_with(file: Option<&Path>) -> Result<Guarded, Failure> {
 fn heed(stop: &AtomicBool, over: &AtomicBool, handle: &Handle) {
     // Twenty looks a second: soon enough for a hand on Ctrl-C, nothing on the cores' budgets.
     const PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
+    maracas_live::host::rights::drop_for_reader();
     while !over.load(Ordering::Relaxed) {
         if stop.load(Ordering::Relaxed) {
             handle.stop();
