@@ -19,7 +19,8 @@
 //! `PERFMON` for budget events, `KILL` for programs that are stopped by signals where there is no
 //! freezer. The server hands a process the file in which it counts its progress (`CHOWN`). The
 //! door needs `SYS_ADMIN` and `SYS_PTRACE` for the frame numbers of other users' programs.
-//! `SYS_ADMIN` stands for `PERFMON` on kernels that do not know the latter (before 5.8). All
+//! `SYS_ADMIN` stands for `PERFMON` on kernels that do not know the latter (before 5.8), or ask
+//! for more all the same, which is tried. All
 //! threads keep `IPC_LOCK`: the memory of the process is locked, and a mapping that any of them
 //! adds counts against `RLIMIT_MEMLOCK` without it, so that an allocation could fail.
 //!
@@ -28,7 +29,8 @@
 //! limit of what is given up: files of root's stay open to each thread.
 
 use super::sys;
-use std::io;
+use std::sync::OnceLock;
+use std::{io, thread};
 
 /// Numbers of `linux/capability.h`.
 const CHOWN: u32 = 0;
@@ -77,11 +79,35 @@ fn bits(numbers: &[u32]) -> u64 {
     numbers.iter().fold(0, |bits, number| bits | 1 << number)
 }
 
-/// The capability that opens counters of others.
+/// The capability that opens counters of others: `PERFMON`, if the kernel takes it. It is tried,
+/// since kernels of Debian and Ubuntu may know it and ask for `SYS_ADMIN` all the same (where
+/// `kernel.perf_event_paranoid` is above 2).
 fn counting() -> u32 {
-    // SAFETY: plain arguments; a kernel that does not know the number says EINVAL.
-    let known = unsafe { libc::prctl(libc::PR_CAPBSET_READ, PERFMON, 0, 0, 0) } >= 0;
-    if known { PERFMON } else { SYS_ADMIN }
+    static FOUND: OnceLock<u32> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        // In a thread of its own, whose rights are its own too.
+        let tried = thread::spawn(|| {
+            let Ok(now) = read() else { return false };
+            let only = Sets { effective: bits(&[PERFMON]), ..now };
+            now.permitted & only.effective != 0 && write(only).is_ok() && can_count()
+        });
+        if tried.join().unwrap_or(false) { PERFMON } else { SYS_ADMIN }
+    })
+}
+
+/// Whether the calling thread may count what the kernel does on its behalf.
+fn can_count() -> bool {
+    /// `PERF_FLAG_FD_CLOEXEC` of `linux/perf_event.h`.
+    const FD_CLOEXEC: libc::c_ulong = 1 << 3;
+    // The first fields of `struct perf_event_attr` in its first published size (64 bytes): type
+    // PERF_TYPE_SOFTWARE and size, config PERF_COUNT_SW_CPU_CLOCK; everything else is zero.
+    let attributes: [u64; 8] = [1 | 64 << 32, 0, 0, 0, 0, 0, 0, 0];
+    let (attributes, call) = (attributes.as_ptr(), libc::SYS_perf_event_open);
+    // SAFETY: the kernel reads 64 bytes; the new descriptor is nobody else's.
+    unsafe {
+        let fd = libc::syscall(call, attributes, 0, -1, -1, FD_CLOEXEC);
+        fd >= 0 && libc::close(fd as i32) == 0
+    }
 }
 
 /// Gives up every capability of the calling thread that its duty does not need, for good. Threads
