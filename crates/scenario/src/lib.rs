@@ -15,9 +15,9 @@
 //! examples tests read.
 #![forbid(unsafe_code)]
 
+mod account;
 mod cursor;
 mod error;
-mod account;
 pub mod formats;
 pub mod generate;
 pub mod keys;
