@@ -3,6 +3,7 @@
 pub(crate) mod cores;
 pub(crate) mod senses;
 pub(crate) mod steering;
+mod users;
 
 use crate::case::{Case, host_cores};
 use crate::failure::Failure;
@@ -146,8 +147,9 @@ fn launch(
             Destination::Null => Output::Null,
             Destination::File(path) => Output::File(path.clone()),
         },
-        user: None,
+        ..Command::default()
     };
+    users::assign(scenario, given, &mut command)?;
     preload.iter().for_each(|library| steering::load_first(&mut command, library));
     resolve(&command)
         .map_err(|error| Failure::new(scenario.at_program(program, error.to_string())))?;
@@ -187,6 +189,7 @@ pub(crate) fn prepare(
     }
     if talks {
         missing.iter().for_each(|line| output::note(line));
+        users::remarks(setup).iter().for_each(|line| output::note(line));
     }
     let needs = case.entry.needs;
     if needs.visible_wakes && talks {
@@ -315,6 +318,7 @@ pub(crate) fn guard_with(file: Option<&Path>) -> Result<Guarded, Failure> {
 fn heed(stop: &AtomicBool, over: &AtomicBool, handle: &Handle) {
     // Twenty looks a second: soon enough for a hand on Ctrl-C, nothing on the cores' budgets.
     const PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
+    maracas_live::host::rights::drop_for_reader();
     while !over.load(Ordering::Relaxed) {
         if stop.load(Ordering::Relaxed) {
             handle.stop();

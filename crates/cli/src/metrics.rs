@@ -165,6 +165,7 @@ impl Endpoint {
         let address = listener.address(address).map_err(fail)?;
         let (_stop, stopped) = UnixStream::pair().map_err(fail)?;
         let serve = move || {
+            maracas_live::host::rights::drop_for_reader();
             while listener.wait(&stopped) {
                 listener.serve_one(&board);
             }

@@ -14,13 +14,14 @@ mod door;
 use crate::control;
 use crate::host::Identity;
 use crate::host::launch::User;
+use crate::host::rights;
 use door::Door;
 use maracas_core::VcpuId;
 use maracas_core::control::{COLORS_VARIABLE, color_page as words};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
@@ -82,12 +83,12 @@ impl ColorPage {
             let futex = Futex::of(&file)?;
             let mut door = path.clone().into_os_string();
             door.push(words::DOOR);
-            Ok((futex, Door::open(door.into())?))
+            Ok((futex, Door::open(door.into(), vcpu)?))
         };
         let (futex, door) = made().inspect_err(|_: &io::Error| _ = fs::remove_file(&path))?;
         let page = Self { path, file, futex, door, order: 0, ordered: Instant::now() };
         if let Some(user) = user {
-            fchown(&page.file, Some(user.uid), Some(user.gid))?;
+            rights::chown(&page.file, user.uid, user.gid)?;
             page.door.admit(user.uid);
         }
         Ok(page)
@@ -106,7 +107,8 @@ impl ColorPage {
         if self.file.metadata()?.uid() == uid {
             return Ok(());
         }
-        self.file.set_permissions(Permissions::from_mode(0o666))
+        // It is not ours any more where it was given to a user.
+        rights::raised(|| self.file.set_permissions(Permissions::from_mode(0o666)))
     }
 
     /// Where it is.

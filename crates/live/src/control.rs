@@ -14,16 +14,19 @@
 //! shut out. A program that a run started has the rights of its user, but not the say over its
 //! neighbours: it may see the list and have its own jobs (`peer`). A client that sends half a
 //! message is waited for without holding up others, one that sends nonsense is told so and shut
-//! out, one that does not read its replies is not read from.
+//! out, one that does not read its replies is not read from. Changes are limited in rate by user
+//! (`allowance`): what comes too soon waits, and only who sent it.
 
+mod allowance;
 mod board;
 mod connection;
 mod gate;
 mod peer;
 mod place;
 
-use crate::host::{Identity, sched};
+use crate::host::{Identity, rights, sched};
 use crate::machine::{Handle, JobGate, Members, Refusal, VcpuStatus};
+use allowance::Allowances;
 pub use board::Board;
 use connection::{Connection, Next};
 use gate::{Gate, Waiting, ring};
@@ -31,6 +34,7 @@ use maracas_core::control::{
     Gauges, Message, NewVcpu, Reply, Request, VERSION, VcpuState, check_reservation,
 };
 use maracas_core::{CoreId, Criticality, Duration, Instant, JobId, Reservation, Vcpu, VcpuId};
+pub(crate) use peer::vcpu_of;
 use peer::{Peer, Place};
 use place::listen;
 pub use place::{directory, socket_path};
@@ -42,7 +46,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
-use std::{io, thread};
+use std::{io, thread, time};
 
 /// The server's real-time priority while it hears the ends of jobs: below the agents (98).
 const URGENT: u8 = 97;
@@ -132,6 +136,7 @@ impl Server {
             board,
             identity: Identity::own()?,
             allowed: peer::Allowed::here(),
+            allowances: Allowances::default(),
             gate: Arc::clone(&gate),
             waiting: Waiting::default(),
             clients: Vec::new(),
@@ -143,6 +148,7 @@ impl Server {
         let (tell, told) = sync_channel(1);
         let serve = move || {
             be_nice();
+            rights::drop_for_server();
             // SAFETY: no arguments.
             let _ = tell.send(unsafe { libc::gettid() });
             while !theirs.0.load(Ordering::Acquire) {
@@ -156,6 +162,8 @@ impl Server {
         let usher = move || {
             let Ok(server) = told.recv() else { return };
             let _ = sched::set_fifo(0, URGENT, true);
+            // An error leaves it with more rights than it needs, which it never uses.
+            let _ = rights::keep(rights::Duty::Usher);
             let over = || theirs.0.load(Ordering::Acquire);
             hints.usher(theirs.1.as_raw_fd(), over, || hurry(server));
         };
@@ -228,6 +236,8 @@ struct Desk<R> {
     board: Board,
     identity: Identity,
     allowed: peer::Allowed,
+    /// How many changes each user may still ask for.
+    allowances: Allowances,
     gate: Arc<Gate>,
     waiting: Waiting,
     clients: Vec<Connection>,
@@ -251,14 +261,16 @@ impl<R: Served> Desk<R> {
         let fixed = set.len();
         for client in &self.clients {
             let waits = client.seat().is_some_and(|vcpu| self.waiting.any(vcpu));
-            set.push(entry(client.as_raw_fd(), client.events(waits)));
+            // One whose request waits for its time is not looked at: poll takes no notice of -1.
+            let fd = if client.due().is_some() { -1 } else { client.as_raw_fd() };
+            set.push(entry(fd, client.events(waits)));
         }
         step_back();
         // One that came since: who gave it raised us in vain.
         if self.gate.is_hinted() {
             hurry(0);
         }
-        let patience = if self.rest.is_empty() { -1 } else { 0 };
+        let patience = if self.rest.is_empty() { self.patience() } else { 0 };
         // SAFETY: the array is ours. An interruption only costs a turn.
         unsafe { libc::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, patience) };
         self.turn += 1;
@@ -272,6 +284,7 @@ impl<R: Served> Desk<R> {
         let pairs = set[fixed..].iter().zip(&self.clients).filter(served);
         let mut ready: Vec<RawFd> = pairs.map(|(entry, _)| entry.fd).collect();
         if !urgent {
+            ready.extend(self.due());
             self.rest.retain(|socket| !ready.contains(socket));
             ready.append(&mut self.rest);
         }
@@ -311,7 +324,7 @@ impl<R: Served> Desk<R> {
             let Ok((stream, _)) = listener.accept() else { return };
             let peer = Peer::of(&stream, self.identity);
             let peer = peer.map_err(|_| "who asks must live until it is answered".to_string());
-            let peer = peer.and_then(|peer| self.allowed.check(peer.user).map(|()| peer));
+            let peer = peer.and_then(|peer| self.allowed.check(&peer).map(|()| peer));
             let peer = match peer {
                 Ok(peer) => peer,
                 Err(refusal) => {
@@ -387,7 +400,10 @@ impl<R: Served> Desk<R> {
                     self.clients[at].linger();
                     Some(Reply::Error(why.to_string()))
                 }
-                Next::Request(request) => self.answer(at, request),
+                Next::Request(request) => match self.must_wait(at, &request) {
+                    Some(until) => return self.clients[at].park(request, until),
+                    None => self.answer(at, request),
+                },
             };
             if let Some(reply) = reply {
                 let client = self.clients.iter_mut().find(|client| client.as_raw_fd() == socket);
@@ -399,7 +415,7 @@ impl<R: Served> Desk<R> {
 
     fn answer(&mut self, at: usize, request: Request) -> Option<Reply> {
         let client = &mut self.clients[at];
-        let (peer, seat) = (client.peer(), client.seat());
+        let (peer, seat) = (client.peer().clone(), client.seat());
         if let Request::Hello { version } = request {
             return Some(self.hello(at, version));
         }
@@ -426,6 +442,12 @@ impl<R: Served> Desk<R> {
             return Some(Reply::Error(format!("this connection is for the jobs of {vcpu} alone")));
         }
         if !matches!(request, Request::List | Request::Jobs { .. } | Request::Gauges) {
+            if !peer.is_there() {
+                client.linger();
+                let why = "who connected has ended, and nobody may change things in its name; \
+                           connect anew";
+                return Some(Reply::Error(why.into()));
+            }
             self.listed = None;
         }
         Some(match request {
@@ -473,7 +495,7 @@ impl<R: Served> Desk<R> {
         Reply::Hello { version: VERSION, pid, policy: self.policy.clone(), origin }
     }
 
-    fn create(&self, new: &NewVcpu, user: u32) -> Reply {
+    fn create(&mut self, new: &NewVcpu, user: u32) -> Reply {
         if let Err(why) = new.check() {
             return Reply::Error(why);
         }
@@ -481,6 +503,7 @@ impl<R: Served> Desk<R> {
             Ok(members) => members,
             Err(why) => return Reply::Error(why),
         };
+        self.allowances.moved(user, members.tids.len(), time::Instant::now());
         let vcpu = Vcpu {
             id: VcpuId(0),
             reservation: new.reservation,

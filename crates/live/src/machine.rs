@@ -24,10 +24,10 @@ use crate::enact::Core;
 use crate::guardian::Guardian;
 use crate::host::cgroup::{Hierarchies, Tree};
 use crate::host::costs::{self, WakeCost};
-use crate::host::launch::{Command, Exit};
+use crate::host::launch::{Command, Exit, users};
 use crate::host::platform::Platform;
 use crate::host::probe::{Capabilities, Capability, EVENTS};
-use crate::host::{HardwareCore, sched, sys};
+use crate::host::{HardwareCore, rights, sched, sys};
 use crate::journal::{Header, Ring, Scribe};
 use crate::sense::{Senses, VcpuEvents};
 use brain::Brain;
@@ -370,6 +370,10 @@ impl Machine {
         let mut scribe = Scribe::new(&header, &ring);
         scribe.recorder.record(&host_note());
         scribe.recorder.record(&mailbox.source.note());
+        let programs = setup.programs.iter().map(|it| (it.name.as_str(), &it.command));
+        scribe.recorder.record(&note("users", users(programs)));
+        let lost = mailbox.in_tree(|tree| Ok(tree.remarks().to_vec())).unwrap_or_default();
+        lost.into_iter().for_each(|text| scribe.recorder.record(&note("groups", text)));
         setup.duty_notes().for_each(|note| scribe.recorder.record(&note));
         let sensing = sensor.as_ref().map(|it| format!("{}: {}", it.rung().word(), it.describe()));
         let noted = notes.into_iter().map(|note| ("sense", note));
@@ -380,14 +384,20 @@ impl Machine {
         let council =
             Council::new(&cores, brain, mailbox.bell(), guardian.as_ref().map(Guardian::hearts))
                 .map_err(|error| Error::Host("create an eventfd", error))?;
+        // Programs are started here, by single acts that need more.
+        let lowered = rights::lower();
         let result = thread::scope(|scope| {
-            let writer = scope.spawn(|| ring.drain(sink));
+            let writer = scope.spawn(|| {
+                rights::drop_for_reader();
+                ring.drain(sink);
+            });
             // The writer ends with the ring, so nothing may pass that by.
             let result = caught(|| oversee(&council, &setup, &mailbox, &mut guardian, vcpus));
             ring.close();
             writer.thread().unpark();
             result
         });
+        drop(lowered);
         if locked {
             // SAFETY: no arguments.
             unsafe { libc::munlockall() };
@@ -557,6 +567,7 @@ fn start_real_time<'scope>(
     let spawned = thread::Builder::new().name(name).spawn_scoped(scope, move || {
         // SAFETY: no arguments.
         let _ = tid_sender.send(unsafe { libc::gettid() });
+        rights::drop_for_agents();
         if may_go.recv().is_ok() {
             live();
         }

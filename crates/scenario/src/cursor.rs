@@ -2,7 +2,7 @@
 
 mod units;
 
-use crate::error::{Error, Source, did_you_mean, quoted};
+use crate::error::{Error, Location, Source, did_you_mean, quoted};
 use crate::keys::Keys;
 use maracas_core::Duration;
 use std::fmt::Display;
@@ -150,6 +150,10 @@ impl<'a> Field<'a> {
         self.source.error(self.key_at, message)
     }
     /// The value as written.
+    /// Where its value stands.
+    pub(crate) fn location(&self) -> Location {
+        self.source.location(self.at())
+    }
     pub(crate) fn value(&self) -> &'a DeValue<'a> {
         self.value.get_ref()
     }

@@ -59,7 +59,7 @@ pub static DEVICE: Keys =
 /// `[policy]`: every other key is a parameter of the policy.
 pub static POLICY: Keys = Keys { table: "[policy]", keys: &["name"], open: true };
 /// `[run]`
-pub static RUN: Keys = closed("[run]", &["duration", "seed", "serve"]);
+pub static RUN: Keys = closed("[run]", &["duration", "seed", "serve", "user"]);
 /// `[overheads]`
 pub static OVERHEADS: Keys = closed(
     "[overheads]",
@@ -105,6 +105,7 @@ pub static PROGRAM: Keys = closed(
         "dir",
         "env",
         "output",
+        "user",
         "vcpu",
         "budget",
         "period",

@@ -15,6 +15,7 @@
 //! examples tests read.
 #![forbid(unsafe_code)]
 
+mod account;
 mod cursor;
 mod error;
 pub mod formats;
@@ -28,6 +29,7 @@ pub mod suggest;
 pub mod sweep;
 pub mod taskset;
 
+pub use account::{Account, Who};
 pub use error::{Error, Location};
 pub use scenario::{
     CacheSplit, ClassSpec, Command, Live, Output, Overheads, Platform, PlatformMemory, PolicySpec,

@@ -9,6 +9,7 @@ mod program;
 mod vcpu;
 mod workload;
 
+use crate::account::Account;
 use crate::cursor::{Field, Table};
 use crate::error::{Error, Source, quoted};
 use crate::keys;
@@ -150,7 +151,7 @@ fn joined(field: &Field<'_>) -> Result<Value, Error> {
 }
 
 fn run(root: &Table<'_>) -> Result<Run, Error> {
-    let mut run = Run { duration: None, seed: 1, serve: false };
+    let mut run = Run { duration: None, seed: 1, serve: false, user: None };
     if let Some(table) = root.table("run", &keys::RUN)? {
         run.duration = table.get("duration").map(|field| field.positive()).transpose()?;
         if let Some(field) = table.get("seed") {
@@ -160,6 +161,7 @@ fn run(root: &Table<'_>) -> Result<Run, Error> {
         if let Some(field) = table.get("serve") {
             run.serve = field.flag()?;
         }
+        run.user = table.get("user").map(|field| Account::read(&field)).transpose()?;
     }
     Ok(run)
 }

@@ -1,5 +1,6 @@
 //! What a scenario file says, read and checked.
 
+use crate::account::Account;
 use crate::error::{Error, Location, read_text};
 use maracas_core::memory::{Cache, Device, Dram, Memory, Partition, Profile, color_range};
 use maracas_core::params::Params;
@@ -104,6 +105,8 @@ pub struct Run {
     /// Whether a live run stays for VCPUs that are created while it runs, when its own programs
     /// have ended or there are none.
     pub serve: bool,
+    /// Under whose rights the commands of a live run are started that do not say it themselves.
+    pub user: Option<Account>,
 }
 
 /// What the simulator charges to whoever causes it; zero where the file says nothing.
@@ -239,6 +242,9 @@ pub struct Command {
     pub env: BTreeMap<String, String>,
     /// Where its output goes.
     pub output: Output,
+    /// Under whose rights it is started, its own or those of [`Run::user`]; `None` = those of
+    /// whoever started MARACAS.
+    pub user: Option<Account>,
 }
 
 /// Where the standard output and standard error of a command go.

@@ -132,7 +132,7 @@ mod tests {
             let env: BTreeMap<_, _> =
                 given.iter().map(|list| (PRELOAD.into(), list.into())).collect();
             let argv = vec!["true".into()];
-            let mut command = Command { argv, dir: None, env, output: Output::Null, user: None };
+            let mut command = Command { argv, env, output: Output::Null, ..Command::default() };
             load_first(&mut command, Path::new("/lib/ours.so"));
             command.env[OsStr::new(PRELOAD)].clone()
         };

@@ -4,8 +4,13 @@
 //! `CAP_SYS_ADMIN`, and lets a process take pages away from system calls that use them if it has
 //! `/dev/userfaultfd` open. The runtime has those rights and its programs do not, so it opens both
 //! for them. A process gets its own pagemap and no other's, named by the kernel's word for who
-//! connected.
+//! connected, and only if it is in the control group of the door's VCPU, which it cannot
+//! leave. It is held from before it is looked at until its pagemap is open (`held`).
 
+use crate::control::vcpu_of;
+use crate::host::held::Held;
+use crate::host::{Identity, rights};
+use maracas_core::VcpuId;
 use maracas_core::control::color_page::{DOOR_PAGEMAP, DOOR_USERFAULTFD};
 use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
@@ -32,8 +37,8 @@ pub(super) struct Door {
 }
 
 impl Door {
-    /// Opens the door to root and to this process' user.
-    pub(super) fn open(path: PathBuf) -> io::Result<Self> {
+    /// Opens the door of `vcpu` to root and to this process' user.
+    pub(super) fn open(path: PathBuf, vcpu: VcpuId) -> io::Result<Self> {
         let _ = fs::remove_file(&path);
         let listener = UnixListener::bind(&path)?;
         // Anyone may knock; who is let in is asked of the kernel.
@@ -41,14 +46,17 @@ impl Door {
         // SAFETY: cannot fail.
         let own = unsafe { libc::geteuid() };
         let admitted = Admitted::new(Mutex::new(BTreeSet::from([0, own])));
+        let run = Identity::own()?;
         let (theirs, guests) = (listener.try_clone()?, Arc::clone(&admitted));
         let keep = move || {
             // Whoever made this thread may be real-time; what programs ask for is not.
             let _ = crate::host::sched::set_other(0);
+            // An error leaves it with more rights than it needs, which it never uses.
+            let _ = rights::keep(rights::Duty::Door);
             let device = File::options().read(true).write(true).open("/dev/userfaultfd").ok();
             while let Ok((stream, _)) = theirs.accept() {
                 // Whoever is turned away, or went away, sees the end of the stream.
-                let _ = serve(&stream, &guests, device.as_ref());
+                let _ = serve(&stream, (run, vcpu), &guests, device.as_ref());
             }
         };
         let builder = thread::Builder::new().name("colors".into()).stack_size(STACK);
@@ -74,28 +82,23 @@ impl Drop for Door {
     }
 }
 
-fn serve(stream: &UnixStream, admitted: &Admitted, device: Option<&File>) -> io::Result<()> {
-    let peer = peer(stream)?;
-    if !admitted.lock().unwrap_or_else(PoisonError::into_inner).contains(&peer.uid) {
+fn serve(
+    stream: &UnixStream,
+    (run, vcpu): (Identity, VcpuId),
+    admitted: &Admitted,
+    device: Option<&File>,
+) -> io::Result<()> {
+    let (peer, user) = Held::peer(stream)?;
+    let known = admitted.lock().unwrap_or_else(PoisonError::into_inner).contains(&user);
+    if !known || vcpu_of(&peer.read("cgroup")?, run) != Some(vcpu) {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
-    let pagemap = File::open(format!("/proc/{}/pagemap", peer.pid)).ok();
+    // None where the kernel shows nobody's.
+    let pagemap = peer.by_number(|pid| Ok(File::open(format!("/proc/{pid}/pagemap")).ok()))?;
     let what =
         pagemap.as_ref().map_or(0, |_| DOOR_PAGEMAP) | device.map_or(0, |_| DOOR_USERFAULTFD);
     let given: Vec<RawFd> = pagemap.iter().chain(device).map(AsRawFd::as_raw_fd).collect();
     send(stream, what, &given)
-}
-
-/// Who connected, by the kernel's word.
-fn peer(stream: &UnixStream) -> io::Result<libc::ucred> {
-    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    let into = (&raw mut peer).cast();
-    let (level, name) = (libc::SOL_SOCKET, libc::SO_PEERCRED);
-    // SAFETY: the kernel fills at most `length` bytes of a structure of our own.
-    let result =
-        unsafe { libc::getsockopt(stream.as_raw_fd(), level, name, into, &raw mut length) };
-    if result == 0 { Ok(peer) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Room for the two descriptors of a message, aligned as the kernel wants it.

@@ -122,38 +122,84 @@ fn an_order_wakes_who_waits_for_it() {
     fs::remove_dir(&directory).expect("nothing is left in it");
 }
 
-#[test]
-fn the_door_gives_a_process_its_own_descriptors() {
-    use std::os::fd::{FromRawFd, OwnedFd};
-    use std::os::unix::net::UnixStream;
-    let (directory, page) = page("door");
-    let mut path = page.path().to_path_buf().into_os_string();
-    path.push(words::DOOR);
-    let stream = UnixStream::connect(&path).expect("it stands");
+/// Connects to a door and gives what it sends: nothing where one is turned away. System calls
+/// alone, so that a process just forked may do it.
+fn knock(path: &std::ffi::CStr) -> Option<(u8, i32)> {
     let (mut byte, mut room) = (0_u8, [0_u64; 8]);
     let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    // SAFETY: a plain structure; then the kernel fills what we point to.
-    let given: Vec<OwnedFd> = unsafe {
+    // SAFETY: plain structures, which the kernel reads and fills.
+    unsafe {
+        let mut address: libc::sockaddr_un = std::mem::zeroed();
+        address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+        let bytes = path.to_bytes();
+        ptr::copy_nonoverlapping(bytes.as_ptr().cast(), address.sun_path.as_mut_ptr(), bytes.len());
+        let socket = libc::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0);
+        let size = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+        if libc::connect(socket, (&raw const address).cast(), size) != 0 {
+            return None;
+        }
         let mut message: libc::msghdr = std::mem::zeroed();
         (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
         message.msg_control = room.as_mut_ptr().cast();
         message.msg_controllen = size_of_val(&room) as _;
-        assert_eq!(libc::recvmsg(stream.as_raw_fd(), &raw mut message, 0), 1);
+        let length = libc::recvmsg(socket, &raw mut message, 0);
+        libc::close(socket);
+        if length != 1 {
+            return None;
+        }
         let header = libc::CMSG_FIRSTHDR(&raw const message);
-        let count = if header.is_null() {
-            0
-        } else {
-            ((*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize) / 4
+        let first = match header.is_null() {
+            true => -1,
+            false => libc::CMSG_DATA(header).cast::<i32>().read_unaligned(),
         };
-        let data = libc::CMSG_DATA(header).cast::<i32>();
-        (0..count).map(|at| OwnedFd::from_raw_fd(data.add(at).read_unaligned())).collect()
-    };
-    assert_ne!(byte & words::DOOR_PAGEMAP, 0, "its own pagemap is anyone's to open");
-    assert_eq!(given.len() as u32, byte.count_ones());
-    let link = fs::read_link(format!("/proc/self/fd/{}", given[0].as_raw_fd())).expect("a link");
-    let pid = std::process::id();
-    assert!(link.ends_with(format!("{pid}/pagemap")), "{}", link.display());
+        Some((byte, first))
+    }
+}
+
+#[test]
+fn the_door_gives_programs_on_its_vcpu_their_own_descriptors_and_others_nothing() {
+    use crate::host::cgroup::{Hierarchies, Tree};
+    use crate::host::launch::{Exit, fork, wait};
+    use crate::host::tests::{is_root, turn};
+    let _turn = turn();
+    let (directory, page) = page("door");
+    let mut path = page.path().to_path_buf().into_os_string();
+    path.push(words::DOOR);
+    let path = crate::host::sys::c_path(Path::new(&path)).expect("plain");
+    assert_eq!(knock(&path), None, "outside of the VCPU, whoever it is");
+    let hierarchies = Hierarchies::read().expect("readable");
+    if is_root() && hierarchies.v2.is_some() {
+        let tree = Tree::create(&hierarchies).expect("a tree");
+        let knock_on = |vcpu: u32| {
+            let group = tree.vcpu(VcpuId(vcpu)).expect("a group");
+            let guest = fork(group.dir_fd(), || {
+                // SAFETY: system calls on values of our own; ends the process.
+                unsafe {
+                    for door in group.doors() {
+                        libc::write(door, c"0".as_ptr().cast(), 1);
+                    }
+                    let Some((what, first)) = knock(&path) else { libc::_exit(1) };
+                    let (mut own, mut given): (libc::stat, libc::stat) = std::mem::zeroed();
+                    let named = libc::stat(c"/proc/self/pagemap".as_ptr(), &raw mut own);
+                    let same = named == 0
+                        && libc::fstat(first, &raw mut given) == 0
+                        && own.st_ino == given.st_ino;
+                    let has = what & words::DOOR_PAGEMAP != 0;
+                    libc::_exit(if has && same { 2 } else { 3 })
+                }
+            });
+            let exit = wait(guest.expect("forked").pid, 0).expect("collected");
+            group.remove().expect("removed");
+            exit
+        };
+        let (own, neighbour) = (knock_on(3), knock_on(4));
+        tree.remove().expect("removed");
+        assert_eq!(own, Some(Exit::Code(2)), "its own pagemap, and it alone");
+        assert_eq!(neighbour, Some(Exit::Code(1)), "a program of another VCPU");
+    } else {
+        eprintln!("skipped: needs root and cgroup v2 to be on a VCPU");
+    }
     drop(page);
-    assert!(UnixStream::connect(&path).is_err());
+    assert_eq!(knock(&path), None);
     fs::remove_dir(&directory).expect("nothing is left in it");
 }

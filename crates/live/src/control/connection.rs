@@ -6,6 +6,7 @@ use maracas_core::control::{FrameError, Frames, Message, Reply, Request};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::time::Instant;
 
 /// What one read takes in.
 const PIECE: usize = 4096;
@@ -23,6 +24,8 @@ pub(super) struct Connection {
     heard: u64,
     /// Only its last reply is still to be sent.
     leaving: bool,
+    /// A request that waits for its time, and for when.
+    parked: Option<(Instant, Request)>,
 }
 
 /// What a client has for us.
@@ -50,11 +53,12 @@ impl Connection {
             seat: None,
             heard: turn,
             leaving: false,
+            parked: None,
         })
     }
 
-    pub(super) const fn peer(&self) -> Peer {
-        self.peer
+    pub(super) const fn peer(&self) -> &Peer {
+        &self.peer
     }
     pub(super) const fn greeted(&self) -> bool {
         self.greeted
@@ -89,6 +93,16 @@ impl Connection {
     /// No further request is taken; the connection closes when its replies are sent.
     pub(super) const fn linger(&mut self) {
         self.leaving = true;
+    }
+
+    /// Puts a request off; nothing more is read before it was taken.
+    pub(super) fn park(&mut self, request: Request, until: Instant) {
+        self.parked = Some((until, request));
+    }
+
+    /// When its request is to be taken that was put off, if one was.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.parked.as_ref().map(|(until, _)| *until)
     }
 
     /// What to wait for: a client that does not read is not read from.
@@ -130,6 +144,11 @@ impl Connection {
         }
         if self.leaving {
             return Next::Gone;
+        }
+        match self.parked.take_if(|(until, _)| *until <= Instant::now()) {
+            Some((_, request)) => return Next::Request(request),
+            None if self.parked.is_some() => return Next::Nothing,
+            None => {}
         }
         match self.frames.take() {
             Ok(Some(request)) => return Next::Request(request),

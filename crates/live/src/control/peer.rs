@@ -1,18 +1,21 @@
 //! Who asks, and what is his.
 
-use crate::host::{Identity, sys};
+use super::allowance::MOST_THREADS;
+use crate::host::Identity;
+use crate::host::held::Held;
 use crate::machine::Members;
 use maracas_core::control::{Members as Asked, Request};
 use maracas_core::{JobId, VcpuId};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::{env, fs, io};
 
 /// Who is at the other end of a socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Peer {
     pub(super) user: u32,
     pub(super) place: Place,
+    held: Arc<Held>,
 }
 
 /// Where a process stands towards a run.
@@ -30,35 +33,16 @@ impl Peer {
     /// # Errors
     /// When the process has ended, so that nobody can say where it stood.
     pub(super) fn of(stream: &UnixStream, run: Identity) -> io::Result<Peer> {
-        let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
-        option(stream, libc::SO_PEERCRED, &mut peer)?;
-        // Numbers are reused: the descriptor says afterwards whether this one was its own all
-        // along. One taken at the connecting (Linux 6.5) is certain, one opened now nearly so.
-        let mut fd: RawFd = -1;
-        let pidfd = match option(stream, SO_PEERPIDFD, &mut fd) {
-            // SAFETY: a new descriptor that nobody else owns.
-            Ok(()) => unsafe { OwnedFd::from_raw_fd(fd) },
-            Err(_) => sys::pidfd_open(peer.pid)?,
-        };
-        let groups = fs::read_to_string(format!("/proc/{}/cgroup", peer.pid))?;
-        let mut end = libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one structure of our own; a pidfd is readable once its process has ended.
-        if unsafe { libc::poll(&raw mut end, 1, 0) } != 0 {
-            return Err(io::ErrorKind::NotFound.into());
-        }
-        Ok(Peer { user: peer.uid, place: Place::of(&groups, run) })
+        let (held, user) = Held::peer(stream)?;
+        let place = Place::of(&held.read("cgroup")?, run);
+        Ok(Peer { user, place, held: Arc::new(held) })
     }
-}
 
-/// Of `asm-generic/socket.h`, where all hosts that we run on have it.
-const SO_PEERPIDFD: i32 = 77;
-
-fn option<T>(stream: &UnixStream, name: i32, value: &mut T) -> io::Result<()> {
-    let mut length = size_of::<T>() as libc::socklen_t;
-    let (socket, into) = (stream.as_raw_fd(), std::ptr::from_mut(value).cast());
-    // SAFETY: the kernel fills at most `length` bytes of a value of our own.
-    let result = unsafe { libc::getsockopt(socket, libc::SOL_SOCKET, name, into, &raw mut length) };
-    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    /// Whether the process that connected lives: what it passed its connection on to is not vouched
+    /// for by anybody.
+    pub(super) fn is_there(&self) -> bool {
+        self.held.is_alive()
+    }
 }
 
 impl Place {
@@ -95,6 +79,14 @@ impl Place {
     }
 }
 
+/// The VCPU of `run` that started a process in these groups, if one did.
+pub(crate) fn vcpu_of(groups: &str, run: Identity) -> Option<VcpuId> {
+    match Place::of(groups, run) {
+        Place::Inside(vcpu) => vcpu,
+        Place::Outside => None,
+    }
+}
+
 /// The groups of runs that these lines name: each run with the group below its directory.
 fn placed(groups: &str) -> impl Iterator<Item = (Identity, &str)> {
     groups.lines().filter_map(|line| {
@@ -122,10 +114,14 @@ impl Allowed {
         Self(users)
     }
 
+    /// A program that this run started may come in whatever its user is, since its place says what
+    /// it may ask.
+    ///
     /// # Errors
     /// The refusal, for a user who is none of them.
-    pub(super) fn check(&self, uid: u32) -> Result<(), String> {
-        if self.0.contains(&uid) {
+    pub(super) fn check(&self, peer: &Peer) -> Result<(), String> {
+        let uid = peer.user;
+        if self.0.contains(&uid) || matches!(peer.place, Place::Inside(Some(_))) {
             return Ok(());
         }
         Err(format!("user {uid} may not control this run; ask as root or as the starting user"))
@@ -147,23 +143,38 @@ pub(super) fn members(asked: Asked, uid: u32, run: Identity) -> Result<Members, 
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
         line.split_whitespace().next()?.parse::<i64>().ok()
     };
-    let (Some(pid), Some(owner)) = (field("Tgid:"), field("Uid:")) else {
-        return Err(format!("there is no thread {number}"));
-    };
+    let Some(pid) = field("Tgid:") else { return Err(format!("there is no thread {number}")) };
     let pid = pid as i32;
+    // From here to the last move it is held. What was read before may be another's by now, so it
+    // is read again.
+    let held = Held::of(pid).map_err(missing)?;
+    let status = held.read(&format!("task/{number}/status")).or_else(|_| held.read("status"));
+    let status = status.map_err(missing)?;
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<i64>().ok()
+    };
+    let Some(owner) = field("Uid:") else { return Err(format!("there is no thread {number}")) };
     if pid == run.pid || field("PPid:") == Some(i64::from(run.pid)) && names(pid, run) {
         return Err(format!("process {pid} is the runtime or its guardian and needs no VCPU"));
     }
     if uid != 0 && owner != i64::from(uid) {
         return Err(format!("thread {number} is not user {uid}'s; only its owner or root may ask"));
     }
-    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).map_err(missing)?;
+    let groups = held.read("cgroup").map_err(missing)?;
     free(&groups, run).map_err(|why| format!("process {pid} {why}"))?;
     let tids = match asked {
         Asked::Thread(tid) => vec![tid as i32],
-        Asked::Process(_) => threads(pid).map_err(missing)?,
+        Asked::Process(_) => held.by_number(threads).map_err(missing)?,
     };
-    Ok(Members { pid, tids })
+    if tids.len() > MOST_THREADS {
+        let count = tids.len();
+        return Err(format!(
+            "process {pid} has {count} threads; at most {MOST_THREADS} are bound at once, so name \
+             the threads one by one"
+        ));
+    }
+    Ok(Members { pid, tids, held: Some(Arc::new(held)) })
 }
 
 /// Whether a process in these groups (`/proc/<pid>/cgroup`) may get VCPUs of `run` for its threads.

@@ -318,3 +318,154 @@ fn a_directory_below_tmp_must_be_ours_alone() {
     assert!(must_be_ours(&own).unwrap_err().to_string().contains("XDG_RUNTIME_DIR"));
     fs::remove_dir_all(&own).unwrap();
 }
+
+#[test]
+fn changes_of_one_user_are_limited_in_rate_and_hold_up_nobody() {
+    let (server, fake) = serve();
+    let mut caller = Caller::new(&server);
+    let mut bytes = Vec::new();
+    (0..25).for_each(|_| Request::Create(camera()).write(&mut bytes).unwrap());
+    let begin = time::Instant::now();
+    caller.stream.write_all(&bytes).unwrap();
+    for index in 0..20 {
+        let created = Reply::Created { vcpu: VcpuId(index), core: CoreId(0) };
+        assert_eq!(caller.hear(), Some(created), "twenty at once");
+    }
+    // Another connection of the same user may look, and waits for its changes like the first.
+    let mut other = Caller::new(&server);
+    assert!(matches!(other.ask(&Request::List), Some(Reply::Vcpus(_))));
+    for _ in 20..25 {
+        assert!(matches!(caller.hear(), Some(Reply::Created { .. })));
+    }
+    let took = begin.elapsed();
+    assert!(took >= time::Duration::from_millis(490), "five came within {took:?}");
+    assert_eq!(other.ask(&Request::Destroy { vcpu: VcpuId(0) }), Some(Reply::Done));
+    let took = begin.elapsed();
+    assert!(took >= time::Duration::from_millis(590), "six came within {took:?}");
+    assert_eq!(fake.0.created.load(Ordering::SeqCst), 25);
+}
+
+#[test]
+fn whoever_waits_for_its_time_can_leave() {
+    let (server, _) = serve();
+    let mut caller = Caller::new(&server);
+    (0..30).for_each(|_| caller.say(&Request::Destroy { vcpu: VcpuId(0) }));
+    (0..20).for_each(|_| assert_eq!(caller.hear(), Some(Reply::Done)));
+    drop(caller);
+    let mut other = Caller::new(&server);
+    assert!(matches!(other.ask(&Request::List), Some(Reply::Vcpus(_))));
+    assert_eq!(other.ask(&Request::Destroy { vcpu: VcpuId(0) }), Some(Reply::Done));
+}
+
+#[test]
+fn a_connection_changes_nothing_once_who_made_it_has_ended() {
+    let (server, fake) = serve();
+    let path = server.path().to_path_buf();
+    // The child connects, is greeted, and leaves the connection to us.
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let mut command = Command::new("true");
+    let (passed, mut hello) = (theirs.as_raw_fd(), Vec::new());
+    Request::Hello { version: VERSION }.write(&mut hello).unwrap();
+    // SAFETY: system calls, on values that the parent made.
+    unsafe {
+        command.pre_exec(move || {
+            let mut stream = UnixStream::connect(&path)?;
+            stream.write_all(&hello)?;
+            let (mut length, mut reply) = ([0; 4], [0; 512]);
+            stream.read_exact(&mut length)?;
+            stream.read_exact(&mut reply[..u32::from_le_bytes(length) as usize])?;
+            send_descriptor(passed, stream.as_raw_fd())
+        });
+    }
+    assert!(command.status().unwrap().success());
+    let stream = receive_descriptor(&ours);
+    stream.set_read_timeout(Some(time::Duration::from_secs(10))).unwrap();
+    let mut heir = Caller { stream, frames: Frames::new() };
+    let why = heir.error(&Request::Destroy { vcpu: VcpuId(0) });
+    assert!(why.contains("has ended"), "{why}");
+    assert_eq!(fake.0.created.load(Ordering::SeqCst), 0);
+}
+
+/// Room for a message with one descriptor.
+#[repr(align(8))]
+struct Room([u8; 64]);
+
+/// The message with one byte and room for a descriptor.
+unsafe fn message(part: &mut libc::iovec, room: &mut Room) -> libc::msghdr {
+    // SAFETY: a plain structure of numbers and pointers.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (part, 1);
+    message.msg_control = room.0.as_mut_ptr().cast();
+    // SAFETY: arithmetic.
+    message.msg_controllen = unsafe { libc::CMSG_SPACE(4) } as _;
+    message
+}
+
+fn send_descriptor(line: i32, given: i32) -> io::Result<()> {
+    let (mut byte, mut room) = (0_u8, Room([0; 64]));
+    let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    // SAFETY: everything lies on this stack; one descriptor fits the room.
+    let sent = unsafe {
+        let message = message(&mut part, &mut room);
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (*header).cmsg_level = libc::SOL_SOCKET;
+        (*header).cmsg_type = libc::SCM_RIGHTS;
+        (*header).cmsg_len = libc::CMSG_LEN(4) as _;
+        libc::CMSG_DATA(header).cast::<i32>().write_unaligned(given);
+        libc::sendmsg(line, &raw const message, 0)
+    };
+    if sent == 1 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn receive_descriptor(line: &UnixStream) -> UnixStream {
+    let (mut byte, mut room) = (0_u8, Room([0; 64]));
+    let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    // SAFETY: everything lies on this stack; the descriptor is new and nobody else's.
+    unsafe {
+        let mut message = message(&mut part, &mut room);
+        assert_eq!(libc::recvmsg(line.as_raw_fd(), &raw mut message, 0), 1);
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        assert!(!header.is_null());
+        let given = libc::CMSG_DATA(header).cast::<i32>().read_unaligned();
+        std::os::fd::FromRawFd::from_raw_fd(given)
+    }
+}
+
+#[test]
+fn the_servers_threads_keep_few_rights() {
+    // SAFETY: cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("skipped: needs root, which has rights to give up");
+        return;
+    }
+    let (server, _) = serve();
+    let mut caller = Caller::new(&server);
+    assert!(matches!(caller.ask(&Request::List), Some(Reply::Vcpus(_))));
+    // Other tests have servers of their own, which keep as few; SYS_PTRACE (19), SETUID (7)
+    // and DAC_OVERRIDE (1) are none of them. An usher may not have come so far yet.
+    let forbidden = 1 << 19 | 1 << 7 | 1 << 1;
+    let rights = |name: &str| -> Vec<u64> {
+        let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
+        let tasks = tasks.filter(|task| {
+            let comm = fs::read_to_string(task.path().join("comm"));
+            comm.is_ok_and(|comm| comm.trim() == name)
+        });
+        tasks
+            .filter_map(|task| {
+                let status = fs::read_to_string(task.path().join("status")).ok()?;
+                let line = status.lines().find_map(|line| line.strip_prefix("CapPrm:"))?;
+                u64::from_str_radix(line.trim(), 16).ok()
+            })
+            .collect()
+    };
+    let end = time::Instant::now() + time::Duration::from_secs(10);
+    let few = |name: &str| {
+        let found = rights(name);
+        !found.is_empty() && found.iter().all(|held| held & forbidden == 0)
+    };
+    while !(few("control") && few("usher")) {
+        let seen = (rights("control"), rights("usher"));
+        assert!(time::Instant::now() < end, "rights of the threads: {seen:x?}");
+        std::thread::sleep(time::Duration::from_millis(5));
+    }
+}

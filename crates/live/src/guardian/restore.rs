@@ -13,9 +13,6 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io, thread, time};
 
-/// The directory of all runs in a hierarchy, as [`crate::host::cgroup`] lays it out.
-const HOUSE: &str = "maracas";
-
 /// How often threads are read and demoted again until none is raised and none gone. Children of
 /// raised threads start unraised, so a second pass finds nothing; ten are for threads with rights
 /// of their own, and keep a program that forks all the time from holding up the rest.
@@ -223,8 +220,7 @@ fn is_run(name: &str) -> bool {
 fn release(hierarchies: &Hierarchies, run: Identity, done: &mut Restored) -> io::Result<()> {
     let mut last = Ok(());
     for _ in 0..TRIES {
-        let remains = Remains::find(hierarchies).into_iter().find(|remains| remains.runtime == run);
-        let Some(remains) = remains else { return Ok(()) };
+        let Some(remains) = Remains::of(hierarchies, run) else { return Ok(()) };
         match remains.repair() {
             Ok(repaired) => {
                 done.killed.extend(repaired.killed);
@@ -250,12 +246,7 @@ fn numbers(file: &Path) -> Vec<i32> {
 fn directories(hierarchies: &Hierarchies, run: Identity) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for hierarchy in hierarchies.v2.iter().chain(&hierarchies.v1) {
-        for base in [&hierarchy.root, &hierarchy.own] {
-            let dir = base.join(HOUSE).join(run.to_string());
-            if dir.is_dir() && !found.contains(&dir) {
-                descend(&dir, &mut found);
-            }
-        }
+        hierarchy.trees_of(run).iter().for_each(|dir| descend(dir, &mut found));
     }
     found
 }

@@ -2,8 +2,11 @@
 //!
 //! # Layout
 //! The tree alone tells a fresh process whose it is and what to do with each group. In every
-//! hierarchy that we use (v2; v1 `freezer` where there is no v2; v1 `cpuset`), below the
-//! hierarchy's root or, where that is closed to us, below our own group:
+//! hierarchy that we use (v2; v1 `freezer` where there is no v2; v1 `cpuset`), below our own group
+//! or the next one above it that serves as well (`place`), so that programs keep the limits of
+//! memory, tasks and cores under which the run was started. Where that is closed to us the tree
+//! stands higher up, and [`Tree::remarks`] says which limit is lost. In the v1 `memory` and `pids`
+//! hierarchies programs stay in our own groups:
 //!
 //! ```text
 //! maracas/
@@ -25,6 +28,7 @@
 
 mod group;
 mod mounts;
+mod place;
 mod remains;
 
 pub use group::{Client, Group};
@@ -39,7 +43,8 @@ use std::{fs, io, thread, time};
 
 /// The directory that holds all runtimes of a host.
 const HOUSE: &str = "maracas";
-/// On a runtime's directory: controllers that we enabled in the base and must disable again.
+/// On a runtime's directory: the groups above it in which we handed cpusets down and must not any
+/// more at the end, one a line, the highest first.
 const ENABLED: &str = "user.maracas.enabled";
 
 /// Which freezer this host gives.
@@ -105,6 +110,7 @@ pub struct Tree {
     freezer: Freezer,
     confinement: Confinement,
     hierarchies: Hierarchies,
+    remarks: Vec<String>,
 }
 
 impl Tree {
@@ -118,19 +124,27 @@ impl Tree {
         let path = Path::new(HOUSE).join(run.to_string());
         let mut dirs = Dirs::default();
         let mut confinement = Confinement::Affinity;
+        let mut remarks = Vec::new();
         if let Some(v2) = &hierarchies.v2 {
-            dirs.v2 =
-                claim(v2, &path, |dir| dir.join("cgroup.freeze").exists() && !is_invalid(dir));
+            dirs.v2 = claim(place::places(v2), &path, &mut remarks, |dir| {
+                dir.join("cgroup.freeze").exists() && !is_invalid(dir)
+            });
         }
         if dirs.v2.is_none() {
-            dirs.freezer = hierarchies.v1("freezer").and_then(|v1| claim(v1, &path, |_| true));
+            // It limits nothing, and a client's way back from it is the root.
+            let places = hierarchies.v1("freezer").map(place::places).into_iter().flatten();
+            let places = places.collect::<Vec<_>>().into_iter().rev();
+            dirs.freezer = claim(places, &path, &mut remarks, |_| true);
         }
         if let Some(v1) = hierarchies.v1("cpuset") {
-            dirs.cpuset = claim(v1, &path, |dir| inherit_cpuset(dir).is_ok());
+            dirs.cpuset =
+                claim(place::places(v1), &path, &mut remarks, |dir| inherit_cpuset(dir).is_ok());
         }
         if dirs.cpuset.is_some() {
             confinement = Confinement::CpusetV1;
-        } else if dirs.v2.as_deref().is_some_and(|dir| enable_cpuset(dir).is_ok()) {
+        } else if let (Some(v2), Some(dir)) = (&hierarchies.v2, &dirs.v2)
+            && enable_cpuset(&v2.root, dir).is_ok()
+        {
             confinement = Confinement::CpusetV2;
         }
         let freezer = match (&dirs.v2, &dirs.freezer) {
@@ -138,12 +152,17 @@ impl Tree {
             (None, Some(_)) => Freezer::V1,
             (None, None) => Freezer::None,
         };
-        Ok(Tree { run, dirs, freezer, confinement, hierarchies: hierarchies.clone() })
+        Ok(Tree { run, dirs, freezer, confinement, hierarchies: hierarchies.clone(), remarks })
     }
 
     /// The runtime that owns the tree: this process.
     pub fn run(&self) -> Identity {
         self.run
+    }
+
+    /// Which limits of the groups that we came from do not hold for programs, one sentence each.
+    pub fn remarks(&self) -> &[String] {
+        &self.remarks
     }
 
     /// Which freezer its groups have.
@@ -184,24 +203,43 @@ impl Tree {
     }
 }
 
+/// Which limits of our own groups will not hold for programs of a run, one sentence each: as
+/// [`Tree::remarks`] where the best places are open to us, as they are to root.
+pub fn foreseen(hierarchies: &Hierarchies) -> Vec<String> {
+    let used = hierarchies.v2.iter().chain(hierarchies.v1("cpuset"));
+    let best = used.filter_map(|hierarchy| place::places(hierarchy).into_iter().next());
+    best.flat_map(|place| place.lost).collect()
+}
+
 /// Removes a runtime's directories, the house if that was the last one, and what we enabled.
 fn remove_run(dirs: &Dirs) -> io::Result<()> {
-    let enabled = dirs.v2.as_deref().is_some_and(|dir| sys::attribute(dir, ENABLED).is_ok());
+    let enabled = dirs.v2.as_deref().and_then(|dir| sys::attribute(dir, ENABLED).ok());
     dirs.remove()?;
     for dir in dirs.each() {
         let house = dir.parent().unwrap_or(dir);
         // Another runtime may live there: then the house stays, and so does the controller.
-        if fs::remove_dir(house).is_ok() && enabled && Some(dir) == dirs.v2.as_ref() {
-            let base = house.parent().unwrap_or(house);
-            let _ = write_file(&base.join("cgroup.subtree_control"), "-cpuset");
+        if fs::remove_dir(house).is_ok() && Some(dir) == dirs.v2.as_ref() {
+            // The lowest first: a group that hands it down keeps the one above from stopping, and
+            // so does whoever else hands it down by now.
+            for level in enabled.as_deref().unwrap_or_default().lines().rev().map(Path::new) {
+                if house.starts_with(level) {
+                    let _ = write_file(&level.join("cgroup.subtree_control"), "-cpuset");
+                }
+            }
         }
     }
     Ok(())
 }
 
-/// Makes `path` below the root of a hierarchy or, where that is refused, below our own group.
-fn claim(hierarchy: &Hierarchy, path: &Path, usable: impl Fn(&Path) -> bool) -> Option<PathBuf> {
-    for base in hierarchy.bases() {
+/// Makes `path` in the first of a hierarchy's places that is open to us, and says what is lost
+/// there.
+fn claim(
+    places: impl IntoIterator<Item = place::Place>,
+    path: &Path,
+    remarks: &mut Vec<String>,
+    usable: impl Fn(&Path) -> bool,
+) -> Option<PathBuf> {
+    for place::Place { base, lost } in places {
         let dir = base.join(path);
         if fs::create_dir_all(&dir).is_ok() {
             if let Some(house) = dir.parent() {
@@ -209,6 +247,7 @@ fn claim(hierarchy: &Hierarchy, path: &Path, usable: impl Fn(&Path) -> bool) -> 
                 let _ = inherit_cpuset(house);
             }
             if usable(&dir) {
+                remarks.extend(lost);
                 return Some(dir);
             }
             let _ = fs::remove_dir(&dir);
@@ -247,11 +286,13 @@ fn is_inhabited(dir: &Path) -> bool {
     dir.join("cgroup.type").exists() && !processes.is_ok_and(|pids| pids.is_empty())
 }
 
-/// Hands the cpuset controller of v2 down to the groups of a runtime's directory.
-fn enable_cpuset(dir: &Path) -> io::Result<()> {
+/// Hands the cpuset controller of v2 down from the root to the groups of a runtime's directory.
+fn enable_cpuset(root: &Path, dir: &Path) -> io::Result<()> {
+    let mut levels: Vec<&Path> = dir.ancestors().take_while(|level| *level != root).collect();
+    levels.push(root);
     let house = dir.parent().unwrap_or(dir);
-    let base = house.parent().unwrap_or(house);
-    for level in [base, house, dir] {
+    let mut enabled = String::new();
+    for level in levels.into_iter().rev() {
         let control = level.join("cgroup.subtree_control");
         if fs::read_to_string(&control)?.split_whitespace().any(|name| name == "cpuset") {
             continue;
@@ -260,9 +301,10 @@ fn enable_cpuset(dir: &Path) -> io::Result<()> {
             let message = format!("{}: has processes of its own", level.display());
             return Err(io::Error::other(message));
         }
-        if level == base {
+        if level != house && level != dir {
             // Before it is true, so that it cannot be forgotten half-way.
-            sys::set_attribute(dir, ENABLED, "cpuset")?;
+            enabled = format!("{enabled}{}\n", level.display());
+            sys::set_attribute(dir, ENABLED, &enabled)?;
         }
         write_file(&control, "+cpuset")?;
     }
@@ -320,7 +362,7 @@ mod tests {
             }
         }
         fs::write(base.join("cgroup.procs"), "4711\n").unwrap();
-        let inhabited = enable_cpuset(&dir).unwrap_err().to_string();
+        let inhabited = enable_cpuset(&base, &dir).unwrap_err().to_string();
         let untouched = fs::read_to_string(base.join("cgroup.subtree_control")).unwrap();
         // The root of a hierarchy has processes and hands controllers down all the same.
         fs::remove_file(base.join("cgroup.type")).unwrap();

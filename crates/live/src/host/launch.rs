@@ -7,7 +7,7 @@
 //! | way out | closed by |
 //! |---|---|
 //! | raise itself (FIFO, deadline, nice) | no `CAP_SYS_NICE`, `RLIMIT_RTPRIO` and `RLIMIT_NICE` 0 |
-//! | run on another core | the cpuset of its VCPU |
+//! | run on another core | the cpuset of its VCPU; without one, the filter keeps its affinity |
 //! | write itself into another group | `/sys` (all cgroup files) read-only in its mount namespace |
 //! | remount, load code, new cpuset | no `CAP_SYS_ADMIN`, `SYS_MODULE`, `BPF`, `SYS_RAWIO`, ... |
 //! | reach writable files through `/proc/<pid>/root` | Landlock domain, no `CAP_SYS_PTRACE` |
@@ -24,11 +24,12 @@
 //! closes: asking a service of the host that runs as root to start something for it. Programs
 //! that are not trusted that far get a user of their own ([`Command::user`]).
 
+mod account;
 mod child;
 mod fence;
 
 use super::cgroup::Group;
-use super::{HardwareCore, naming, sys};
+use super::{HardwareCore, naming, rights, sys};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
@@ -39,7 +40,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-pub(in crate::host) use child::{Forked, fork};
+pub use account::Account;
+pub(in crate::host) use child::Forked;
+pub(crate) use child::fork;
 pub use fence::KEPT;
 pub(in crate::host) use fence::{Signals, trial as seal_trial};
 
@@ -60,7 +63,7 @@ pub enum Output {
 pub struct User {
     /// User number.
     pub uid: u32,
-    /// Group number; supplementary groups are dropped.
+    /// Group number.
     pub gid: u32,
 }
 
@@ -77,6 +80,43 @@ pub struct Command {
     pub output: Output,
     /// Its user; ours when `None`.
     pub user: Option<User>,
+    /// The supplementary groups of `user`; without meaning where there is none.
+    pub groups: Vec<u32>,
+}
+
+impl Command {
+    /// Whether it is root's because we are, and not because somebody said so.
+    pub fn is_roots(&self) -> bool {
+        // SAFETY: cannot fail.
+        self.user.is_none() && unsafe { libc::geteuid() } == 0
+    }
+
+    /// Makes it a command of this user, with its groups, and with the variables that name it where
+    /// the command does not set them itself. Where that is our own user and we could not change
+    /// to another, nothing is left to be done.
+    pub fn belongs_to(&mut self, account: &Account) {
+        // SAFETY: cannot fail.
+        let own = unsafe { libc::geteuid() };
+        if own != 0 && own == account.user.uid {
+            return;
+        }
+        self.user = Some(account.user);
+        self.groups.clone_from(&account.groups);
+        let Some((name, home)) = &account.known else { return };
+        for (variable, value) in [("USER", name), ("LOGNAME", name), ("HOME", home)] {
+            self.env.entry(variable.into()).or_insert_with(|| value.clone());
+        }
+    }
+}
+
+/// Under whose rights each of these programs is started, by its name: for the journal.
+pub fn users<'a>(programs: impl IntoIterator<Item = (&'a str, &'a Command)>) -> String {
+    let one = |(name, command): (&str, &Command)| match command.user {
+        Some(User { uid, gid }) => format!("{name} as {uid}:{gid}"),
+        // SAFETY: cannot fail.
+        None => format!("{name} as {}:{}", unsafe { libc::geteuid() }, unsafe { libc::getegid() }),
+    };
+    programs.into_iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// Which ways out are closed to a started program; what is open is so because the host lacks it or
@@ -150,6 +190,11 @@ pub fn resolve(command: &Command) -> io::Result<PathBuf> {
 /// # Errors
 /// `NotFound` for an unknown program; else the step that failed, and nothing runs on.
 pub fn spawn(command: &Command, group: &Group, core: HardwareCore) -> io::Result<Child> {
+    rights::raised(|| start(command, group, core))
+}
+
+/// With the rights that a starting process gives up itself, and that root's programs keep.
+fn start(command: &Command, group: &Group, core: HardwareCore) -> io::Result<Child> {
     let program = resolve(command)?;
     group.confine(core)?;
     let plan = child::Preparation::new(command, &program, group, core)?;
@@ -258,7 +303,7 @@ fn read_now(mut file: &File, into: &mut [u8]) -> io::Result<usize> {
     file.read(into)
 }
 
-pub(in crate::host) fn wait(pid: i32, flags: i32) -> io::Result<Option<Exit>> {
+pub(crate) fn wait(pid: i32, flags: i32) -> io::Result<Option<Exit>> {
     let mut status = 0;
     loop {
         // SAFETY: our own child, and a status of our own.

@@ -70,7 +70,7 @@ pub(super) fn kill(pid: i32, signal: i32) -> io::Result<()> {
 }
 
 /// A path as the kernel wants it.
-pub(super) fn c_path(path: &Path) -> io::Result<CString> {
+pub(crate) fn c_path(path: &Path) -> io::Result<CString> {
     Ok(CString::new(path.as_os_str().as_bytes())?)
 }
 

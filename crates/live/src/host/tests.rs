@@ -22,7 +22,7 @@ pub(super) fn can(_test: &str, condition: bool, what: &str) -> bool {
 }
 
 /// Whether we are root, without which hardly anything here can be tried.
-pub(super) fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     // SAFETY: no arguments, cannot fail.
     unsafe { libc::geteuid() == 0 }
 }

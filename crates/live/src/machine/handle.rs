@@ -12,6 +12,7 @@ use crate::agent::wait::Bell;
 use crate::clock::Clock;
 use crate::host::HardwareCore;
 use crate::host::cgroup::{Client, Group, Tree};
+use crate::host::held::Held;
 use crate::host::launch::User;
 use maracas_core::admission::NotAdmitted;
 use maracas_core::contract::Mode;
@@ -90,12 +91,21 @@ pub struct VcpuStatus {
 }
 
 /// Which threads of which process ask for a VCPU.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Members {
     /// The process.
     pub pid: i32,
     /// The threads to be bound.
     pub tids: Vec<i32>,
+    /// The process, held since it was checked; `None` = whichever bears the number at the move.
+    pub held: Option<Arc<Held>>,
+}
+
+impl Members {
+    /// Refuses a thread that is not one of the process (any more).
+    fn check(&self, tid: i32) -> io::Result<()> {
+        self.held.as_ref().map_or(Ok(()), |held| held.has_thread(tid))
+    }
 }
 
 /// One request to the agents; the answer goes back through its sender.
@@ -450,14 +460,20 @@ impl Handle {
         core: HardwareCore,
     ) -> Result<Arc<Group>, Refusal> {
         let mut clients = lock(&self.mailbox.clients);
+        members.check(members.pid)?;
         let client = match clients.entry(members.pid) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(self.mailbox.in_tree(|tree| tree.adopt(members.pid))?),
         };
         let group = client.vcpu(id)?;
-        let mut tids = members.tids.iter();
-        let moved =
-            group.confine(core).and_then(|()| tids.try_for_each(|tid| group.add_thread(*tid)));
+        // Threads are moved by their numbers. Whose a number was when it was moved is certain if
+        // it is one of the held process before and after; what was not is let go at once.
+        let bind = |tid: &i32| {
+            members.check(*tid)?;
+            group.add_thread(*tid)?;
+            members.check(*tid)
+        };
+        let moved = group.confine(core).and_then(|()| members.tids.iter().try_for_each(bind));
         if let Err(error) = moved {
             client.dismiss(group)?;
             return Err(error.into());

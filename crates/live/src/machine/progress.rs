@@ -16,13 +16,14 @@
 use super::{Means, Setup};
 use crate::control;
 use crate::host::launch::User;
+use crate::host::rights;
 use crate::host::{HardwareCore, Identity};
 use crate::perf::{Instructions, trial};
 use maracas_core::control::PROGRESS_VARIABLE;
 use maracas_core::journal::Record;
 use maracas_core::{Rate, VcpuId};
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
@@ -104,7 +105,7 @@ impl Page {
         let page = Self { path, file };
         page.file.set_len(BYTES)?;
         if let Some(user) = user {
-            fchown(&page.file, Some(user.uid), Some(user.gid))?;
+            rights::chown(&page.file, user.uid, user.gid)?;
         }
         Ok(page)
     }
@@ -114,7 +115,11 @@ impl Page {
         let owner = fs::metadata(path)?.uid();
         // SAFETY: cannot fail.
         let uid = user.map_or_else(|| unsafe { libc::geteuid() }, |user| user.uid);
-        if uid == owner { Ok(()) } else { fs::set_permissions(path, Permissions::from_mode(0o666)) }
+        if uid == owner {
+            return Ok(());
+        }
+        // It is not ours any more where it was given to a user.
+        rights::raised(|| fs::set_permissions(path, Permissions::from_mode(0o666)))
     }
 
     /// Where it is.

@@ -26,7 +26,7 @@ fn policy_of(pid: u32) -> String {
 /// What a user does meanwhile.
 fn converse(handle: &Handle, client: u32) -> Result<(), Refusal> {
     let ms = Duration::from_millis;
-    let members = Members { pid: client as i32, tids: vec![client as i32] };
+    let members = Members { pid: client as i32, tids: vec![client as i32], held: None };
     sleep(time::Duration::from_millis(500));
     let (id, _) = handle.create("guest", Vcpu::new(0, ms(3), ms(10)), &members)?;
     assert_eq!(id, VcpuId(1), "the next number, whatever was asked for");

@@ -4,6 +4,7 @@ use super::memory::profile;
 use super::pace::pace;
 use super::vcpu::Names;
 use super::workload::workload;
+use crate::account::Account;
 use crate::cursor::{Field, Table};
 use crate::error::Error;
 use crate::keys;
@@ -64,7 +65,7 @@ fn program(
     let name = table.need("name", "\"camera\"")?;
     let vcpu = own_vcpu(table, names, &name)?;
     let payer = &vcpus[vcpu.0 as usize];
-    let command = command(table)?;
+    let command = command(table, run)?;
     let workload = match table.get("workload") {
         Some(field) => {
             let workload = workload(&field, names, (vcpu, payer.vcpu.role))?;
@@ -173,9 +174,9 @@ fn presence(table: &Table<'_>, duration: Option<Duration>) -> Result<(Instant, I
     Ok((start_at, Instant::ZERO.saturating_add(stop)))
 }
 
-fn command(table: &Table<'_>) -> Result<Option<Command>, Error> {
+fn command(table: &Table<'_>, run: &Run) -> Result<Option<Command>, Error> {
     let Some(field) = table.get("command") else {
-        let orphan = ["dir", "env", "output"].iter().find_map(|key| table.get(key));
+        let orphan = ["dir", "env", "output", "user"].iter().find_map(|key| table.get(key));
         return match orphan {
             Some(field) => Err(field.key_error(format!(
                 "`{}` needs a command to apply to; add command = [\"...\"] or drop it",
@@ -201,7 +202,9 @@ fn command(table: &Table<'_>) -> Result<Option<Command>, Error> {
         return Err(field.error("the command is empty; name a program, such as [\"sleep\", \"1\"]"));
     }
     let dir = table.get("dir").map(|field| path(&field, "\"/tmp\"")).transpose()?;
-    Ok(Some(Command { argv, dir, env: env(table)?, output: output(table)? }))
+    let user = table.get("user").map(|field| Account::read(&field)).transpose()?;
+    let user = user.or_else(|| run.user.clone());
+    Ok(Some(Command { argv, dir, env: env(table)?, output: output(table)?, user }))
 }
 
 fn env(table: &Table<'_>) -> Result<BTreeMap<String, String>, Error> {

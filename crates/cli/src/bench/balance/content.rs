@@ -5,8 +5,10 @@ use super::story::Move;
 use super::{Measured, Verdict};
 use crate::failure::Failure;
 use maracas_core::{Duration, Instant, VcpuId};
+use maracas_live::host::launch::Account;
 use maracas_scenario::{Output, Scenario};
 use serde_json::Value;
+use std::os::unix::fs::chown;
 use std::path::PathBuf;
 use std::{fs, io};
 
@@ -32,6 +34,10 @@ impl Outputs {
         let name = format!("maracas-balance-{}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         fs::create_dir(&directory).map_err(fail)?;
+        // Programs under sudo are the caller's, and open their outputs themselves.
+        if let Some(Account { user, .. }) = Account::of_sudo() {
+            chown(&directory, Some(user.uid), Some(user.gid)).map_err(fail)?;
+        }
         let outputs = Self { directory };
         for program in &mut scenario.programs {
             let path = outputs.path(program.vcpu);

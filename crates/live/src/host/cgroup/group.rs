@@ -247,7 +247,7 @@ impl Group {
     }
 
     /// The files that a starting process writes "0" into to join, in order.
-    pub(in crate::host) fn doors(&self) -> impl Iterator<Item = RawFd> {
+    pub(crate) fn doors(&self) -> impl Iterator<Item = RawFd> {
         self.doors.iter().map(AsRawFd::as_raw_fd)
     }
 
@@ -385,11 +385,18 @@ pub(super) fn release(client: &Dirs, origin: &Dirs) -> io::Result<()> {
         thaw_dirs(client)?;
         numbers(&open_read(&dir.join("cgroup.procs"))?, &mut pids)?;
         let home = origin.v2.as_deref().filter(|home| home.join("cgroup.procs").exists());
-        // An origin that has been removed meanwhile: then the root of the hierarchy, which is
-        // four levels up (client, runtime, house, base).
-        let home = home.or(dir.ancestors().nth(3)).unwrap_or(dir);
+        // An origin that has been removed meanwhile: then the first above our tree that takes
+        // processes (client, runtime and house are below its base), the root at last.
+        let above = dir.ancestors().skip(3).filter(|dir| dir.join("cgroup.procs").exists());
         for pid in &pids {
-            unless_moved(write_file(&home.join("cgroup.procs"), &pid.to_string()))?;
+            let mut moved = Ok(());
+            for home in home.into_iter().chain(above.clone()) {
+                moved = unless_moved(write_file(&home.join("cgroup.procs"), &pid.to_string()));
+                if moved.is_ok() {
+                    break;
+                }
+            }
+            moved?;
         }
     }
     if let (Some(from), Some(home)) = (client.freezer.as_deref(), &client.freezer) {

@@ -1,5 +1,7 @@
 //! Where the control groups are mounted, and where in them we are. Pure over the kernel's texts.
 
+use super::{HOUSE, place};
+use crate::host::Identity;
 use std::path::PathBuf;
 use std::{fs, io};
 
@@ -18,11 +20,21 @@ pub struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// Where a tree may be placed: the root first, since real-time runtime and controllers are
-    /// whole there, then our own group.
-    pub(super) fn bases(&self) -> impl Iterator<Item = &PathBuf> {
-        let own = (self.own != self.root).then_some(&self.own);
-        std::iter::once(&self.root).chain(own)
+    /// Whether it is v2.
+    pub(super) const fn is_unified(&self) -> bool {
+        self.unified
+    }
+
+    /// The directories of a run, where its process stood in our group or another: looked for above
+    /// us first, which is cheap and where those of our own run are.
+    pub fn trees_of(&self, run: Identity) -> Vec<PathBuf> {
+        let there = |house: PathBuf| Some(house.join(run.to_string())).filter(|dir| dir.is_dir());
+        let near = place::levels(self).into_iter().map(|base| base.join(HOUSE));
+        let near: Vec<_> = near.filter_map(there).collect();
+        if !near.is_empty() {
+            return near;
+        }
+        place::everywhere(&self.root, HOUSE).into_iter().filter_map(there).collect()
     }
 
     /// The directory of the process whose `/proc/<pid>/cgroup` is `groups`.

@@ -1,7 +1,7 @@
 //! What runtimes left in the control groups: found from the tree alone, and put right.
 
 use super::group::{self, ORIGIN, ORIGIN_CPUSET};
-use super::{Dirs, HOUSE, Hierarchies, Hierarchy, remove_run};
+use super::{Dirs, HOUSE, Hierarchies, place, remove_run};
 use crate::host::{Identity, sys};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -30,8 +30,8 @@ impl Remains {
     pub fn find(hierarchies: &Hierarchies) -> Vec<Remains> {
         let mut found: Vec<Remains> = Vec::new();
         for (place, hierarchy) in hierarchies.ours().into_iter().enumerate() {
-            let bases = hierarchy.into_iter().flat_map(Hierarchy::bases);
-            for dir in bases.flat_map(|base| children(&base.join(HOUSE))) {
+            let houses = hierarchy.into_iter().flat_map(|it| place::everywhere(&it.root, HOUSE));
+            for dir in houses.flat_map(|house| children(&house)) {
                 let Some(runtime) = identity(&dir) else { continue };
                 let known = found.iter().position(|remains| remains.runtime == runtime);
                 let known = known.unwrap_or_else(|| {
@@ -44,6 +44,16 @@ impl Remains {
         }
         found.sort_by_key(|remains| remains.runtime);
         found
+    }
+
+    /// The tree of one runtime, if anything is left of it.
+    pub fn of(hierarchies: &Hierarchies, runtime: Identity) -> Option<Remains> {
+        let first = |hierarchy: Option<&super::Hierarchy>| {
+            hierarchy.and_then(|it| it.trees_of(runtime).into_iter().next())
+        };
+        let [v2, freezer, cpuset] = hierarchies.ours().map(first);
+        let dirs = Dirs { v2, freezer, cpuset };
+        dirs.each().next().is_some().then(|| Remains { runtime, dirs: dirs.clone() })
     }
 
     /// Whether the runtime still lives: then its tree is not ours to touch.

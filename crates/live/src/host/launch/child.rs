@@ -92,10 +92,13 @@ pub(super) struct Preparation {
     dir: Option<CString>,
     input: File,
     output: Option<File>,
+    /// An output that the program's own user opens, with no more rights than it has.
+    own_output: Option<CString>,
     doors: Vec<RawFd>,
     core: HardwareCore,
     confined: bool,
     user: Option<User>,
+    groups: Vec<u32>,
     fence: fence::Fence,
 }
 
@@ -107,11 +110,18 @@ impl Preparation {
         core: HardwareCore,
     ) -> io::Result<Preparation> {
         let mut texts = Vec::new();
+        let confined = group.confinement() != Confinement::Affinity;
         let argv = pointers(&mut texts, command.argv.iter().map(OsString::as_os_str))?;
         let envp = environment(command);
         let envp = pointers(&mut texts, envp.iter().map(OsString::as_os_str))?;
+        let mut own_output = None;
         let output = match &command.output {
             Output::Inherit => None,
+            Output::File(path) if command.user.is_some() => {
+                // The child enters another directory before it opens this.
+                own_output = Some(sys::c_path(&std::path::absolute(path)?)?);
+                None
+            }
             Output::Null => Some(OpenOptions::new().write(true).open("/dev/null")?),
             Output::File(path) => {
                 let file = OpenOptions::new().append(true).create(true).open(path);
@@ -126,11 +136,13 @@ impl Preparation {
             dir: command.dir.as_deref().map(sys::c_path).transpose()?,
             input: File::open("/dev/null")?,
             output,
+            own_output,
             doors: group.doors().collect(),
             core,
-            confined: group.confinement() != Confinement::Affinity,
+            confined,
             user: command.user,
-            fence: fence::Fence::new(&cgroup_mounts()?)?,
+            groups: command.groups.clone(),
+            fence: fence::Fence::new(&cgroup_mounts()?, confined)?,
         })
     }
 
@@ -171,12 +183,13 @@ impl Preparation {
             let rights = self.give_up()?;
             // Landlock and the filter ask for no_new_privs, which the step before has set.
             let signals = self.fence.close_signals() == fence::Signals::Shut;
-            let rights = rights && self.fence.close_calls();
+            let calls = self.fence.close_calls();
+            let rights = rights && calls;
+            // A cpuset keeps it on its core as long as its files are closed to it; without one
+            // that is the affinity, which the filter keeps as it is.
+            let core = if self.confined { files } else { calls };
             let bit = |is: bool, bit: u8| if is { bit } else { 0 };
-            Ok(bit(rights, RIGHTS)
-                | bit(files, FILES)
-                | bit(signals, SIGNALS)
-                | bit(self.confined && files, CORE))
+            Ok(bit(rights, RIGHTS) | bit(files, FILES) | bit(signals, SIGNALS) | bit(core, CORE))
         }
     }
 
@@ -196,6 +209,20 @@ impl Preparation {
         Ok(())
     }
 
+    /// The output that is the user's own to open: as a user with more rights it would create, or
+    /// write to, what that user could not.
+    unsafe fn open_output(&self) -> Result<(), Step> {
+        let Some(path) = &self.own_output else { return Ok(()) };
+        let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC;
+        // SAFETY: a string of our own, and a new descriptor, closed when the program is executed.
+        unsafe {
+            let file = libc::open(path.as_ptr(), flags, 0o666);
+            ok(file.into(), Step::Output)?;
+            ok(libc::dup2(file, 1).into(), Step::Output)?;
+            ok(libc::dup2(file, 2).into(), Step::Output)
+        }
+    }
+
     /// Limits, bounding set, user, capabilities, in the order in which each is still allowed.
     /// True when nothing dangerous is left; without rights to give up that is so anyway.
     unsafe fn give_up(&self) -> Result<bool, Step> {
@@ -213,9 +240,11 @@ impl Preparation {
             }
             fence::drop_bounding();
             if let Some(User { uid, gid }) = self.user {
-                ok(libc::syscall(libc::SYS_setgroups, 0, ptr::null::<u32>()), Step::User)?;
+                let (count, groups) = (self.groups.len(), self.groups.as_ptr());
+                ok(libc::syscall(libc::SYS_setgroups, count, groups), Step::User)?;
                 ok(libc::syscall(libc::SYS_setresgid, gid, gid, gid), Step::User)?;
                 ok(libc::syscall(libc::SYS_setresuid, uid, uid, uid), Step::User)?;
+                self.open_output()?;
             }
             ok(fence::drop_capabilities(), Step::Rights)?;
             ok(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).into(), Step::Rights)?;
@@ -236,19 +265,16 @@ impl Preparation {
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 /// A process just born.
-pub(in crate::host) struct Forked {
-    pub(in crate::host) pid: i32,
-    pub(in crate::host) pidfd: Option<OwnedFd>,
+pub(crate) struct Forked {
+    pub(crate) pid: i32,
+    pub(crate) pidfd: Option<OwnedFd>,
 }
 
 /// Forks, right into a v2 group where there is one; the new process runs `child` and ends.
 /// `child` makes system calls only.
 /// Kernels before 5.7 (and filters that forbid `clone3`) get a plain fork; the child joins its
 /// groups through the doors in any case.
-pub(in crate::host) fn fork(
-    group: Option<BorrowedFd<'_>>,
-    child: impl FnOnce(),
-) -> io::Result<Forked> {
+pub(crate) fn fork(group: Option<BorrowedFd<'_>>, child: impl FnOnce()) -> io::Result<Forked> {
     let mut pidfd: RawFd = -1;
     // SAFETY: the arguments are plain; the child runs `child`, which makes system calls only.
     unsafe {

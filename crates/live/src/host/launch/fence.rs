@@ -48,11 +48,13 @@ pub(super) struct Fence {
 }
 
 impl Fence {
-    /// With the places where control groups are mounted.
-    pub(super) fn new(mounts: &[PathBuf]) -> io::Result<Fence> {
+    /// With the places where control groups are mounted. Where no cpuset confines the program
+    /// (`confined` is false), it may not change its affinity, which is all that keeps it on its
+    /// core then.
+    pub(super) fn new(mounts: &[PathBuf], confined: bool) -> io::Result<Fence> {
         let outside = mounts.iter().filter(|mount| !mount.starts_with("/sys"));
         let mounts = outside.map(|mount| sys::c_path(mount)).collect::<io::Result<_>>()?;
-        Ok(Fence { mounts, filter: call_filter() })
+        Ok(Fence { mounts, filter: call_filter(confined) })
     }
 
     /// Gives the process mounts of its own in which everything below /sys, control groups among
@@ -167,7 +169,7 @@ fn restrict(rules: &Ruleset, size: usize, allow: bool) -> bool {
 /// Tries the whole fence in a throw-away process: whether rights and files close, and how
 /// far signals do.
 pub(in crate::host) fn trial(mounts: &[PathBuf]) -> io::Result<(bool, bool, Signals)> {
-    let fence = Fence::new(mounts)?;
+    let fence = Fence::new(mounts, true)?;
     let child = super::fork(None, || {
         let files = fence.close_files();
         drop_bounding();
@@ -296,6 +298,7 @@ struct Calls {
     clone: u32,
     unshare: u32,
     setpriority: u32,
+    sched_setaffinity: u32,
     /// Calls whose first argument is the process that they concern, 0 for the caller:
     /// `prlimit64`, `sched_setparam`, `sched_setscheduler`, `sched_setattr`.
     on_process: [u32; 4],
@@ -309,6 +312,7 @@ const CALLS: [Calls; 2] = [
         clone: 56,
         unshare: 272,
         setpriority: 141,
+        sched_setaffinity: 203,
         on_process: [302, 142, 144, 314],
     },
     Calls {
@@ -316,6 +320,7 @@ const CALLS: [Calls; 2] = [
         clone: 120,
         unshare: 310,
         setpriority: 97,
+        sched_setaffinity: 241,
         on_process: [340, 154, 156, 351],
     },
 ];
@@ -326,6 +331,7 @@ const CALLS: [Calls; 2] = [
         clone: 220,
         unshare: 97,
         setpriority: 140,
+        sched_setaffinity: 122,
         on_process: [261, 118, 119, 274],
     },
     Calls {
@@ -333,6 +339,7 @@ const CALLS: [Calls; 2] = [
         clone: 120,
         unshare: 337,
         setpriority: 97,
+        sched_setaffinity: 241,
         on_process: [369, 154, 156, 380],
     },
 ];
@@ -344,7 +351,11 @@ const CALLS: [Calls; 0] = [];
 /// neighbour's threads, which as `SCHED_IDLE` would never get what their VCPU receives. `clone3`
 /// hides its flags behind a pointer, so it is "not implemented" and the C library falls back to
 /// `clone`. Every other call passes.
-fn call_filter() -> Vec<libc::sock_filter> {
+///
+/// Without a cpuset (`confined` is false) `sched_setaffinity` is refused too, for every process: a
+/// thread may name itself by its number as well as by 0, and the filter cannot tell. With a cpuset
+/// it passes, since the kernel cuts each mask to the cores of the cpuset.
+fn call_filter(confined: bool) -> Vec<libc::sock_filter> {
     // seccomp_data: nr at 0, arch at 4, the low halves of the first arguments at 16 and 24.
     const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
     const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
@@ -357,17 +368,21 @@ fn call_filter() -> Vec<libc::sock_filter> {
     const PRIO_PROCESS: u32 = 0;
     /// x32 calls are x86-64 calls with this bit.
     const X32: u32 = 0x4000_0000;
+    /// No call has this number once the bit of x32 is taken off.
+    const NO_CALL: u32 = u32::MAX;
     let op = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
     let refuse = |errno: i32| libc::SECCOMP_RET_ERRNO | errno as u32;
     let mut filter = Vec::new();
-    for Calls { arch, clone, unshare, setpriority, on_process } in CALLS {
+    for Calls { arch, clone, unshare, setpriority, sched_setaffinity, on_process } in CALLS {
+        let affinity = if confined { NO_CALL } else { sched_setaffinity };
         let [prlimit, param, policy, attributes] = on_process;
         filter.extend([
             op(LOAD, 0, 0, 4),
-            op(EQUAL, 0, 21, arch),
+            op(EQUAL, 0, 22, arch),
             op(LOAD, 0, 0, 0),
             op(AND, 0, 0, !X32),
-            op(EQUAL, 16, 0, CLONE3),
+            op(EQUAL, 17, 0, CLONE3),
+            op(EQUAL, 15, 0, affinity),
             op(EQUAL, 6, 0, clone),
             op(EQUAL, 5, 0, unshare),
             op(EQUAL, 6, 0, setpriority),

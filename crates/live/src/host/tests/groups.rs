@@ -269,3 +269,99 @@ fn policies_are_set_and_read_back() {
     assert!(sched::gone(&error));
     assert!(sched::unless_gone(Err(error)).is_ok());
 }
+
+/// Under this variable the test below is in groups with limits.
+const INSIDE: &str = "MARACAS_TEST_INSIDE";
+
+#[test]
+fn programs_keep_the_limits_of_the_groups_that_the_run_came_from() {
+    if std::env::var_os(INSIDE).is_some() {
+        return inside_limits();
+    }
+    let _turn = turn();
+    let hierarchies = Hierarchies::read().expect("readable");
+    let needs =
+        hierarchies.v2.is_some() && is_root() && Platform::detect().unwrap().cores.len() > 1;
+    if !can("limits", needs, "root, cgroup v2 and two cores") {
+        return;
+    }
+    let name = format!("test-{}.slice", std::process::id());
+    // In v2 a group of processes in one that has none; in v1 one with a single core, or task limit.
+    let v2 = hierarchies.v2.as_ref().map(|v2| v2.root.join(&name).join("b.scope"));
+    let v1 = |controller: &str| hierarchies.v1(controller).map(|v1| v1.root.join(&name));
+    let (cpuset, tasks) = (v1("cpuset"), v1("pids"));
+    let dirs = [&v2, &cpuset, &tasks].map(Option::as_ref).into_iter().flatten();
+    let dirs: Vec<_> = dirs.cloned().collect();
+    dirs.iter().for_each(|dir| fs::create_dir_all(dir).expect("made"));
+    if let Some(dir) = &cpuset {
+        let core = Platform::detect().expect("readable").cores[0].to_string();
+        fs::write(dir.join("cpuset.cpus"), core).expect("one of the host's");
+        let nodes = fs::read_to_string(dir.parent().unwrap().join("cpuset.mems")).unwrap();
+        fs::write(dir.join("cpuset.mems"), nodes.trim()).expect("the host's");
+    }
+    if let Some(dir) = &tasks {
+        fs::write(dir.join("pids.max"), "500").expect("a limit");
+    }
+    let test = "host::tests::groups::programs_keep_the_limits_of_the_groups_that_the_run_came_from";
+    let mut command = Command::new(std::env::current_exe().expect("we are one"));
+    command.args(["--exact", test, "--nocapture"]).env(INSIDE, &name);
+    let doors: Vec<_> = dirs
+        .iter()
+        .map(|dir| fs::OpenOptions::new().write(true).open(dir.join("cgroup.procs")).unwrap())
+        .collect();
+    // SAFETY: writing is async-signal-safe, and the files are open.
+    unsafe {
+        command.pre_exec(move || {
+            doors.iter().try_for_each(|mut door| std::io::Write::write_all(&mut door, b"0"))
+        });
+    }
+    let output = command.output().expect("it starts");
+    for dir in dirs.iter().rev() {
+        assert!(soon(|| fs::remove_dir(dir).is_ok()), "{} is left", dir.display());
+    }
+    if let Some(slice) = v2.as_ref().and_then(|dir| dir.parent()) {
+        fs::remove_dir(slice).expect("empty");
+    }
+    let (told, why) = (output.stdout, output.stderr);
+    let (told, why) = (String::from_utf8_lossy(&told), String::from_utf8_lossy(&why));
+    assert!(output.status.success() && told.contains("1 passed"), "{told}{why}");
+}
+
+/// Where the tree and a program of it stand, asked from inside of the limits.
+fn inside_limits() {
+    let name = std::env::var(INSIDE).expect("it is set");
+    let hierarchies = Hierarchies::read().expect("readable");
+    let own = groups_of(std::process::id() as i32);
+    let tree = Tree::create(&hierarchies).expect("a tree");
+    assert_eq!(tree.remarks(), [""; 0], "no limit is lost");
+    let group = tree.vcpu(VcpuId(1)).expect("a group");
+    let path = group.path().expect("v2").to_path_buf();
+    let slice = hierarchies.v2.as_ref().expect("v2").root.join(&name);
+    assert!(path.starts_with(slice.join("maracas")), "{}", path.display());
+    let mut child = Command::new("sleep").arg("60").spawn().expect("sleep starts");
+    group.add_process(child.id() as i32).expect("joins");
+    let line = |groups: &str, controller: &str| {
+        let word = format!(":{controller}:");
+        groups.lines().find(|line| line.contains(&word)).map(str::to_string)
+    };
+    let theirs = groups_of(child.id() as i32);
+    // Its tasks and memory count where ours do.
+    for controller in ["pids", "memory"] {
+        assert_eq!(line(&theirs, controller), line(&own, controller), "{theirs}");
+    }
+    if tree.confinement() == Confinement::CpusetV1 {
+        let group = line(&theirs, "cpuset").expect("it has one");
+        assert!(group.contains(&format!(":/{name}/maracas/")), "{group}");
+    }
+    let cores = sched::affinity_of(std::process::id() as i32).expect("alive");
+    if let (Confinement::CpusetV1, [only]) = (tree.confinement(), &cores[..]) {
+        group.confine(*only).expect("its own");
+        assert!(group.confine(HardwareCore(u32::from(only.0 == 0))).is_err(), "not of the slice");
+    }
+    group.kill().expect("killed");
+    child.wait().expect("collected");
+    group.remove().expect("removed");
+    tree.remove().expect("removed");
+    assert_eq!(own_remains(&hierarchies), 0);
+    assert!(!slice.join("maracas").exists());
+}

@@ -23,7 +23,11 @@ fn a_hybrid_host_shows_both() {
     assert_eq!(cpu.own, PathBuf::from("/sys/fs/cgroup/cpu,cpuacct/user.slice"));
     let cpuset = found.v1("cpuset").expect("cpuset is mounted");
     assert_eq!(cpuset.own, cpuset.root);
-    assert_eq!(cpuset.bases().count(), 1, "own group and root are one");
+    assert_eq!(
+        place::levels(cpuset),
+        std::slice::from_ref(&cpuset.root),
+        "own group and root are one"
+    );
     assert_eq!(found.v1("name=systemd").map(|v1| v1.controllers.len()), Some(1), "no option left");
     assert!(found.v1("freezer").is_none());
 }
@@ -34,8 +38,8 @@ fn a_v2_only_host_shows_one_hierarchy() {
     let found = Hierarchies::parse(mounts, "0::/user.slice/session-2.scope\n");
     let v2 = found.v2.expect("v2 is mounted");
     assert_eq!(v2.own, PathBuf::from("/sys/fs/cgroup/user.slice/session-2.scope"));
-    let bases: Vec<_> = v2.bases().cloned().collect();
-    assert_eq!(bases, [v2.root.clone(), v2.own.clone()], "the root first");
+    let slice = v2.root.join("user.slice");
+    assert_eq!(place::levels(&v2), [v2.own.clone(), slice, v2.root.clone()], "the root last");
     assert!(found.v1.is_empty());
 }
 
