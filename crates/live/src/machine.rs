@@ -315,6 +315,7 @@ impl Machine {
     /// no instant is left at which a death would leave groups behind; it is told goodbye last.
     #[must_use]
     pub fn guarded_by(mut self, guardian: Guardian) -> Self {
+        guardian.agents_on(&self.setup.cores);
         self.guardian = Some(guardian);
         self
     }
