@@ -1,5 +1,6 @@
 //! Machine 2: real commands on VCPUs of a stock Linux host, under any policy.
 
+pub(crate) mod ask;
 pub(crate) mod brain;
 mod claim;
 mod demand;

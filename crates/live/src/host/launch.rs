@@ -37,11 +37,16 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use std::{env, fs};
 
 pub(in crate::host) use child::{Forked, fork};
 pub use fence::KEPT;
 pub(in crate::host) use fence::{Signals, trial as seal_trial};
+
+/// How long a process may take until it is ready to become its program: milliseconds are usual,
+/// 900 ms were seen beside a busy foreground. As long as a new guardian may take.
+const STARTUP: Duration = Duration::from_secs(10);
 
 /// Where a program's standard output and error go. Its standard input is always empty.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -213,10 +218,18 @@ impl Child {
         wait(self.pid, 0)?.ok_or_else(|| io::Error::from_raw_os_error(libc::ECHILD))
     }
 
-    /// Waits for the child's word that everything is set up.
+    /// Waits for the child's word that everything is set up, and not for ever: it may have to wait
+    /// for a lock that somebody holds who gets no core.
     fn ready(&mut self, program: &Path) -> io::Result<Seal> {
         let mut report = [0u8; child::REPORT];
         let named = naming(program.display());
+        let fd = self.status.as_raw_fd();
+        let mut entry = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry of our own. What interrupts it is told by the read.
+        if unsafe { libc::poll(&raw mut entry, 1, STARTUP.as_millis() as i32) } == 0 {
+            let late = format!("not ready to begin {STARTUP:?} after its start");
+            return Err(named(io::Error::new(io::ErrorKind::TimedOut, late)));
+        }
         if let Err(error) = self.status.read_exact(&mut report) {
             return Err(named(error));
         }
