@@ -86,9 +86,6 @@ impl<'a> Council<'a> {
                 self.consult(core);
             }
         }
-        if let Some(hearts) = &self.hearts {
-            hearts.rest(usize::from(core.0));
-        }
         Ok(())
     }
 

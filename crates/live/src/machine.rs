@@ -452,6 +452,10 @@ fn oversee(
         for mut body in core.bodies.drain(..) {
             trouble.extend(body.release().err().map(|error| format!("{}: {error}", body.name)));
         }
+        // Not before: the guardian sees to what is raised while nobody enforces.
+        if let Some(hearts) = &council.hearts {
+            hearts.rest(usize::from(core.id.0));
+        }
     }
     mailbox.close();
     let refused = std::mem::take(&mut keeper.refused);

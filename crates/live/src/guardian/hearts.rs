@@ -60,6 +60,8 @@ struct Page {
     hearts: [Heart; HEARTS],
     /// How many of them are used; 0 = not told.
     agents: AtomicU32,
+    /// When it is to begin to end (monotonic nanoseconds); 0 = not told.
+    ends_ns: AtomicU64,
     /// Why the run shall end: a [`Cause`] and an agent; 0 = it shall not.
     ending: AtomicU64,
     /// For how long that had lasted.
@@ -75,6 +77,8 @@ pub enum Cause {
     Stopped,
     /// A managed core was taken off line: the kernel then drops its counters for good.
     OffLine,
+    /// The run did not begin to end when it should have.
+    Overdue,
 }
 
 /// The guardian's wish that the run end, and the reason.
@@ -95,6 +99,7 @@ impl fmt::Display for Ending {
             Cause::Late => write!(f, "core{agent}'s agent has been late for {lasted:.1?}"),
             Cause::Stopped => write!(f, "the runtime has been stopped for {lasted:.1?}"),
             Cause::OffLine => write!(f, "core{agent} has been taken off line"),
+            Cause::Overdue => write!(f, "the run has outlasted its duration by {lasted:.1?}"),
         }
     }
 }
@@ -220,6 +225,11 @@ impl Hearts {
         }
     }
 
+    /// The run is to begin to end at this monotonic time; `u64::MAX` = it is open when.
+    pub fn ends_at(&self, ends_ns: u64) {
+        self.page().ends_ns.store(ends_ns, Ordering::Relaxed);
+    }
+
     /// Changes whenever somebody outside has begun or ended to demote and freeze the VCPUs of this
     /// agent's core. What the agent believes of their priorities and freezer states is wrong then,
     /// and all of it must be set anew.
@@ -252,6 +262,7 @@ impl Hearts {
             1 => Cause::Late,
             2 => Cause::Stopped,
             3 => Cause::OffLine,
+            4 => Cause::Overdue,
             _ => return None,
         };
         let lasted = Duration::from_nanos(self.page().ending_ns.load(Ordering::Relaxed));
@@ -273,6 +284,12 @@ impl Hearts {
     /// awake. Zero for one that has not begun or has ended.
     pub(crate) fn late(&self, agent: usize, now_ns: u64) -> Duration {
         Duration::from_nanos(self.heart(agent).map_or(0, |heart| heart.late_ns(now_ns)))
+    }
+
+    /// Whether the run should have begun to end by `now_ns`.
+    pub(super) fn is_overdue(&self, now_ns: u64) -> bool {
+        let ends_ns = self.page().ends_ns.load(Ordering::Relaxed);
+        ends_ns != 0 && now_ns > ends_ns
     }
 
     /// Whether the agent has begun and not ended.
@@ -313,6 +330,7 @@ impl Hearts {
             Cause::Late => 1,
             Cause::Stopped => 2,
             Cause::OffLine => 3,
+            Cause::Overdue => 4,
         };
         self.page().ending_ns.store(ending.lasted.as_nanos() as u64, Ordering::Relaxed);
         self.page().ending.store(cause | (ending.agent as u64) << 8, Ordering::Release);

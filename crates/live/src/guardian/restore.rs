@@ -98,6 +98,8 @@ pub fn restore(hierarchies: &Hierarchies, charge: &Charge) -> io::Result<Restore
         match station {
             Repair::Demote => done.demoted += demote(hosts, run),
             Repair::Thaw => done.thawed += thaw(hosts, run),
+            // Never part of a repair.
+            Repair::Freeze => {}
             Repair::Kill => kill(hosts, run, &mut done),
             Repair::MoveBack => release(hosts, run, &mut done)?,
             // Control groups go inside the two steps before: programs and clients have subtrees
@@ -119,17 +121,18 @@ pub fn restore(hierarchies: &Hierarchies, charge: &Charge) -> io::Result<Restore
     obstacle.map(|()| done)
 }
 
-/// Demotes, thaws and gives full bandwidth, and leaves the rest: for a run that lives but does not
-/// answer.
+/// Demotes, thaws and gives full bandwidth, and leaves the rest: for a run that is being killed, or
+/// of which a core went off line.
 pub fn relieve(hierarchies: &Hierarchies, run: Identity) {
-    for station in Protocol::RELIEF {
+    for station in Protocol::LAST_RELIEF {
         match station {
             Repair::Demote => _ = demote(hierarchies, run),
             Repair::Thaw => {
                 thaw(hierarchies, run);
                 resctrl::lift(&ThisHardware, run);
             }
-            Repair::Kill | Repair::MoveBack | Repair::RemoveGroups | Repair::Forget => {}
+            Repair::Freeze | Repair::Kill | Repair::MoveBack => {}
+            Repair::RemoveGroups | Repair::Forget => {}
         }
     }
 }

@@ -31,6 +31,10 @@ const END: Duration = Duration::from_secs(3);
 /// After so long, or so long after it was asked in vain, the guardian kills the runtime.
 const KILL: Duration = Duration::from_secs(5);
 
+/// For so long an orderly end may be on its way while agents live: programs have 200 ms to listen,
+/// and one that is being started may take the keeper ten seconds.
+const OVERDUE: Duration = Duration::from_secs(15);
+
 /// In so many looks a core must be seen off line: the file that tells it is not read at one
 /// instant with what it is compared to.
 const OFF_LINE_LOOKS: u32 = 2;
@@ -144,6 +148,8 @@ pub(super) struct Patrol {
     /// For how long the runtime has been seen stopped.
     stopped: Option<Duration>,
     off_line_looks: u32,
+    /// For how long the run has been seen to live on beyond its end.
+    overdue: Duration,
     /// For how long the run has been asked to end, and why.
     asked: Option<(Ending, Duration)>,
 }
@@ -155,6 +161,7 @@ impl Patrol {
             relieved: [false; HEARTS],
             stopped: None,
             off_line_looks: 0,
+            overdue: Duration::ZERO,
             asked: None,
         }
     }
@@ -179,6 +186,11 @@ impl Patrol {
             let first = !std::mem::replace(&mut self.relieved[agent], true);
             acts.push(Act::Relieve { agent, stuck, first });
         }
+        let is_raised = (0..agents).any(|agent| hearts.is_watched(agent));
+        match is_raised && hearts.is_overdue(now_ns) {
+            true => self.overdue += gap,
+            false => self.overdue = Duration::ZERO,
+        }
         self.end(hearts, sight, gap, &mut acts);
         acts
     }
@@ -201,6 +213,10 @@ impl Patrol {
         }
         if lasted >= END {
             self.ask(stuck, acts);
+        }
+        if self.overdue >= OVERDUE {
+            let lasted = self.overdue;
+            self.ask(Ending { cause: Cause::Overdue, agent: 0, lasted }, acts);
         }
         let Some((why, asked)) = &mut self.asked else { return };
         // While agents are watched something may be raised or frozen; what comes after may last.

@@ -254,7 +254,7 @@ impl Watch {
 /// Why a run is killed that was asked to end before.
 fn told_late(why: &Ending) -> String {
     match why.cause {
-        Cause::OffLine => format!("{why} and the run did not end"),
+        Cause::OffLine | Cause::Overdue => format!("{why}; the run did not end when asked"),
         Cause::Late | Cause::Stopped => why.to_string(),
     }
 }
@@ -313,7 +313,7 @@ mod tests {
     fn who_is_off_line_and_did_not_end_is_said() {
         let lasted = Duration::from_secs(5);
         let why = Ending { cause: Cause::OffLine, agent: 1, lasted };
-        let text = "core1 has been taken off line and the run did not end";
+        let text = "core1 has been taken off line; the run did not end when asked";
         assert_eq!(told_late(&why), text);
     }
 }

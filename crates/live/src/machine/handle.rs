@@ -320,7 +320,7 @@ impl Mailbox {
         self.dismiss(id, live)
     }
     /// Ends a VCPU soon, and waits for nothing: the keeper lets its threads go.
-    pub(super) fn discard(&self, id: VcpuId) {
+    pub(crate) fn discard(&self, id: VcpuId) {
         self.post(Request::Destroy { id, reply: Reply::to_nobody() });
     }
     /// Takes over, from the agents, what is left of a VCPU whose end nobody waits for.
@@ -330,7 +330,7 @@ impl Mailbox {
     }
     /// Lets the threads of the VCPUs go that were left so. What is refused the run's end tries
     /// again.
-    pub(super) fn clear_away(&self) {
+    pub(crate) fn clear_away(&self) {
         let left = std::mem::take(&mut *lock(&self.left));
         for (id, live) in left {
             let is_guest = lock(&self.bound).contains_key(&id);
@@ -378,7 +378,7 @@ impl Mailbox {
         }
     }
     /// VCPUs that somebody ended and whose programs the keeper shall end.
-    pub(super) fn ended(&self) -> Vec<VcpuId> {
+    pub(crate) fn ended(&self) -> Vec<VcpuId> {
         std::mem::take(&mut lock(&self.ended))
     }
     /// Lets all foreign processes go; the agents are gone already.

@@ -108,6 +108,9 @@ impl<'a> Keeper<'a> {
             self.start_due(now)?;
             if let Some(length) = self.setup.duration.filter(|_| end == Instant::NEVER) {
                 end = self.mailbox.clock.now().saturating_add(length);
+                if let Some(guardian) = &self.guardian {
+                    guardian.hearts().ends_at(self.mailbox.clock.monotonic_ns(end));
+                }
             }
             self.stop_due(now);
             self.collect();
@@ -350,7 +353,8 @@ impl<'a> Keeper<'a> {
         let deadline = time::Instant::now() + KILLED;
         for program in &mut self.programs {
             if let Life::Running(child) = &program.life {
-                if !has_ended(child, deadline.saturating_duration_since(time::Instant::now())) {
+                let rest = deadline.saturating_duration_since(time::Instant::now());
+                if !child.ends_within(rest) {
                     let name = &program.launch.name;
                     let what = "still in the kernel two seconds after it was killed";
                     trouble.push(format!("program \"{name}\" (process {}): {what}", child.pid));
@@ -376,13 +380,6 @@ impl<'a> Keeper<'a> {
 fn listen_to(poll: &Poll, guardian: &Guardian) -> io::Result<()> {
     poll.add(guardian.watch().as_raw_fd(), Token::Guardian)?;
     poll.add(guardian.call().as_raw_fd(), Token::Guardian)
-}
-
-/// Whether a program ends within `patience`.
-fn has_ended(child: &Child, patience: time::Duration) -> bool {
-    let mut entry = libc::pollfd { fd: child.pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one entry of our own.
-    unsafe { libc::poll(&raw mut entry, 1, patience.as_millis() as i32) == 1 }
 }
 
 fn signal(child: &Child, signal: i32) {

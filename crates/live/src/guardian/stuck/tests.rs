@@ -221,6 +221,37 @@ fn a_core_off_line_ends_the_run() {
 }
 
 #[test]
+fn a_run_that_does_not_begin_to_end_is_ended() {
+    let those = hearts(1);
+    those.ends_at(1_000 * MS);
+    let play = |hearts: &Hearts, now_ns: u64| {
+        hearts.wakes(0, now_ns - MS);
+        hearts.sleeps_from(0, now_ns, now_ns + MS);
+    };
+    let acts = patrol(8 * 25, Sight::default(), |now_ns| {
+        play(&those, now_ns);
+        those.clone()
+    });
+    let asked = |act: &Act| matches!(act, Act::Ask(Ending { cause: Cause::Overdue, .. }));
+    let asked = first(&acts, asked).expect("asked");
+    assert!((16_000..16_300).contains(&asked), "{asked}");
+    let killed = first(&acts, |act| matches!(act, Act::Kill(_))).expect("killed");
+    assert!((asked + 5_000..asked + 5_300).contains(&killed), "{killed}");
+    // One whose agents have ended may write for as long as it takes.
+    let those = hearts(1);
+    those.ends_at(1_000 * MS);
+    let acts = patrol(8 * 25, Sight::default(), |now_ns| {
+        if now_ns < 10_000 * MS {
+            play(&those, now_ns)
+        } else {
+            those.rest(0)
+        }
+        those.clone()
+    });
+    assert_eq!(acts, []);
+}
+
+#[test]
 fn a_neighbour_sees_what_is_late_and_nothing_else() {
     let hearts = hearts(3);
     for agent in 0..3 {

@@ -60,3 +60,6 @@ impl Brain<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
