@@ -5,6 +5,7 @@ use crate::clock::Clock;
 use crate::enact::Core;
 use crate::host::HardwareCore;
 use crate::host::cgroup::{Hierarchies, Tree};
+use crate::host::costs::WakeCost;
 use crate::journal::{Ring, Scribe};
 use crate::machine::ask::{Silence, question};
 use crate::machine::handle::{Mailbox, Refusal, Request};
@@ -59,7 +60,8 @@ fn with_brain(act: impl FnOnce(&mut Brain<'_>, &Mailbox, &Mutex<Vec<String>>)) -
     let means = Means { fifo: false, freezer: false, events: false, instructions: false };
     let clock = Clock::start();
     let hardware = HardwareCore(0);
-    let core = Core::open(CoreId(0), hardware, clock.clone(), means).expect("descriptors");
+    let core = Core::open(CoreId(0), hardware, clock.clone(), means, WakeCost::LEAST);
+    let core = core.expect("descriptors");
     let cores = [Mutex::new(core)];
     let group = Arc::new(tree.vcpu(MAIN).expect("a group"));
     let (hosts, palette) = (vec![hardware], Palette::default());
