@@ -4,7 +4,7 @@
 //! An agent says when it goes to sleep and until when, and when it woke. So a look at one word
 //! tells whether it is late: it sleeps beyond what it asked for, or it has been awake for long.
 //! An agent that wakes again and again without having slept is awake all the time: what it sleeps
-//! pays for [`CREDIT`] times as much of being awake, no more.
+//! pays for nine times as much of being awake, no more.
 
 use crate::clock::monotonic_ns;
 use crate::host::HardwareCore;
