@@ -79,9 +79,6 @@ impl<'a> Council<'a> {
             let news = self.enforce(core, now, &ready, &mut births);
             self.consult(core, news);
         }
-        if let Some(hearts) = &self.hearts {
-            hearts.rest(index);
-        }
         Ok(())
     }
 

@@ -48,7 +48,7 @@ impl Clock {
     }
 }
 
-/// The kernel's monotonic time.
+/// The kernel's monotonic time, in nanoseconds.
 pub(crate) fn monotonic_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel fills the structure that we give; the clock exists on every Linux.

@@ -1,5 +1,6 @@
 //! Machine 2: real commands on VCPUs of a stock Linux host, under any policy.
 
+pub(crate) mod ask;
 pub(crate) mod brain;
 mod claim;
 mod demand;
@@ -317,6 +318,7 @@ impl Machine {
     /// no instant is left at which a death would leave groups behind; it is told goodbye last.
     #[must_use]
     pub fn guarded_by(mut self, guardian: Guardian) -> Self {
+        guardian.agents_on(&self.setup.cores);
         self.guardian = Some(guardian);
         self
     }
@@ -476,6 +478,10 @@ fn oversee(
         trouble.extend(core.trouble.take().map(|error| format!("{}: {error}", core.id)));
         for mut body in core.bodies.drain(..) {
             trouble.extend(body.release().err().map(|error| format!("{}: {error}", body.name)));
+        }
+        // Not before: the guardian sees to what is raised while nobody enforces.
+        if let Some(hearts) = &council.hearts {
+            hearts.rest(usize::from(core.id.0));
         }
     }
     mailbox.close();

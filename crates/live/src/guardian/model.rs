@@ -70,6 +70,8 @@ pub enum Repair {
     Demote,
     /// Thaws every group.
     Thaw,
+    /// Freezes the groups: of a core whose agent is stuck, never in a repair.
+    Freeze,
     /// Kills what the run started.
     Kill,
     /// Moves clients back where they came from.
@@ -151,8 +153,13 @@ impl Protocol {
         demote_until_quiet: true,
     };
 
-    /// What the guardian does where the runtime lives but its heartbeat is missed.
-    pub const RELIEF: &'static [Repair] = &[Repair::Demote, Repair::Thaw];
+    /// What the guardian does to the VCPUs of a core whose agent is stuck. That may be any of them
+    /// at any time, and the agent may go on in the midst of it; where it does not, the guardian
+    /// lets the runtime end or kills it, which it may do by itself at any time anyway.
+    pub const RELIEF: &'static [Repair] = &[Repair::Demote, Repair::Freeze];
+
+    /// What it does to all VCPUs of a runtime that is being killed.
+    pub const LAST_RELIEF: &'static [Repair] = &[Repair::Demote, Repair::Thaw];
 
     const fn steps(&self, operation: Operation, member: Member) -> &'static [Step] {
         match (operation, member) {
@@ -221,8 +228,8 @@ enum Repairer {
         vcpu: u8,
         list: Option<[bool; 2]>,
         again: bool,
-        /// Whether it only demotes and thaws, since the heartbeat was missed.
-        relief: bool,
+        /// Whose core it relieves, if this is no repair.
+        relief: Option<Relief>,
     },
     Dead,
     Left,
@@ -285,7 +292,7 @@ pub struct Scope {
     pub members: Vec<Member>,
     /// How many operations may be under way at once: one per core.
     pub cores: usize,
-    /// Whether the guardian may find the heartbeat lost while the runtime lives.
+    /// Whether the guardian may find agents stuck while the runtime lives.
     pub hangs: bool,
     /// Whether `clean` may be run beside a guardian that is alive.
     pub rivals: bool,
@@ -359,9 +366,21 @@ fn circle(states: usize, arrows: &[(usize, usize)]) -> Option<usize> {
     incoming.iter().position(|count| *count > 0)
 }
 
+/// What a guardian does to a run that lives.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Relief {
+    /// [`Protocol::RELIEF`] of the one VCPU of a stuck core.
+    Core,
+    /// [`Protocol::LAST_RELIEF`] of all.
+    All,
+}
+
 impl Repairer {
-    const fn begun(relief: bool) -> Self {
-        Self::At { station: 0, vcpu: 0, list: None, again: false, relief }
+    const fn begun() -> Self {
+        Self::At { station: 0, vcpu: 0, list: None, again: false, relief: None }
+    }
+    const fn relieves(relief: Relief, vcpu: u8) -> Self {
+        Self::At { station: 0, vcpu, list: None, again: false, relief: Some(relief) }
     }
 }
 

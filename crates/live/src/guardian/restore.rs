@@ -3,11 +3,11 @@
 
 use super::Charge;
 use super::model::{Protocol, Repair};
-use crate::host::Identity;
 use crate::host::cgroup::{Hierarchies, Remains};
 use crate::host::hardware::ThisHardware;
 use crate::host::resctrl;
 use crate::host::sched::{self, KernelPolicy};
+use crate::host::{HardwareCore, Identity};
 use crate::{control, machine};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -95,6 +95,8 @@ pub fn restore(hierarchies: &Hierarchies, charge: &Charge) -> io::Result<Restore
         match station {
             Repair::Demote => done.demoted += demote(hosts, run),
             Repair::Thaw => done.thawed += thaw(hosts, run),
+            // Never part of a repair.
+            Repair::Freeze => {}
             Repair::Kill => kill(hosts, run, &mut done),
             Repair::MoveBack => release(hosts, run, &mut done)?,
             // Control groups go inside the two steps before: programs and clients have subtrees
@@ -116,24 +118,74 @@ pub fn restore(hierarchies: &Hierarchies, charge: &Charge) -> io::Result<Restore
     obstacle.map(|()| done)
 }
 
-/// Demotes, thaws and gives full bandwidth, and leaves the rest: for a run that lives but does not
-/// answer.
+/// Demotes, thaws and gives full bandwidth, and leaves the rest: for a run that is being killed, or
+/// of which a core went off line.
 pub fn relieve(hierarchies: &Hierarchies, run: Identity) {
-    for station in Protocol::RELIEF {
+    for station in Protocol::LAST_RELIEF {
         match station {
             Repair::Demote => _ = demote(hierarchies, run),
             Repair::Thaw => {
                 thaw(hierarchies, run);
                 resctrl::lift(&ThisHardware, run);
             }
-            Repair::Kill | Repair::MoveBack | Repair::RemoveGroups | Repair::Forget => {}
+            Repair::Freeze | Repair::Kill | Repair::MoveBack => {}
+            Repair::RemoveGroups | Repair::Forget => {}
         }
     }
 }
 
-/// Takes every thread of the run's VCPUs back to `SCHED_OTHER`, until a pass finds none raised and
-/// none gone. Returns how many were raised.
+/// The groups of the VCPUs of one core, in every hierarchy.
+pub(super) struct OnCore(BTreeSet<PathBuf>);
+
+/// Takes every thread of the run's VCPUs that may run on `core` (on any core where it is unknown)
+/// back to `SCHED_OTHER`, and finds their groups. No lock of the kernel is taken that one who is
+/// stuck might hold.
+pub(super) fn relieve_core(
+    hierarchies: &Hierarchies,
+    run: Identity,
+    core: Option<HardwareCore>,
+) -> OnCore {
+    let mut groups = BTreeSet::new();
+    demote_where(hierarchies, run, |dir, tid| {
+        let may_run = |core| sched::affinity_of(tid).is_ok_and(|cores| cores.contains(&core));
+        let is_there = core.is_none_or(may_run);
+        if is_there {
+            groups.extend(group_of(dir));
+        }
+        is_there
+    });
+    OnCore(groups)
+}
+
+impl OnCore {
+    /// Freezes them. Waits for a lock of the whole host (`cgroup_mutex`). What is gone meanwhile
+    /// needs it no more.
+    pub(super) fn freeze(&self) {
+        for dir in &self.0 {
+            for (file, free, freeze) in
+                [("cgroup.freeze", "0", "1"), ("freezer.state", "THAWED", "FROZEN")]
+            {
+                let file = dir.join(file);
+                let state = fs::read_to_string(&file).unwrap_or_default();
+                let _ = if state.starts_with(free) { fs::write(&file, freeze) } else { Ok(()) };
+            }
+        }
+    }
+}
+
+/// Takes every thread of the run's VCPUs back to `SCHED_OTHER`. Returns how many were raised.
 fn demote(hierarchies: &Hierarchies, run: Identity) -> usize {
+    demote_where(hierarchies, run, |_, _| true)
+}
+
+/// Takes those threads of the run's VCPUs back to `SCHED_OTHER` of which `is_meant`, told their
+/// group and their number, says so, until a pass finds none raised and none gone. Returns how many
+/// were raised.
+fn demote_where(
+    hierarchies: &Hierarchies,
+    run: Identity,
+    mut is_meant: impl FnMut(&Path, i32) -> bool,
+) -> usize {
     let mut demoted = 0;
     for _ in 0..PASSES {
         let (mut raised, mut gone) = (0, false);
@@ -141,6 +193,9 @@ fn demote(hierarchies: &Hierarchies, run: Identity) -> usize {
         for dir in dirs.iter().filter(|dir| is_of_vcpu(dir)) {
             let tids = [dir.join("cgroup.threads"), dir.join("tasks")];
             for tid in tids.iter().flat_map(|file| numbers(file)) {
+                if !is_meant(dir, tid) {
+                    continue;
+                }
                 match sched::policy_of(tid) {
                     Ok(KernelPolicy::Other) => {}
                     // A thread that is not ours to change must not hold up the others.
@@ -211,6 +266,18 @@ fn is_of_vcpu(dir: &Path) -> bool {
     names.skip_while(|name| !is_run(name)).any(|name| name.starts_with("vcpu-"))
 }
 
+/// The group of the VCPU to which a group belongs.
+fn group_of(dir: &Path) -> Option<PathBuf> {
+    let is_vcpu = |dir: &&Path| {
+        let name = dir.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with("vcpu-"))
+    };
+    // The outermost, since a program may make groups of any name in its own.
+    let mut above = dir.ancestors().take_while(|dir| is_of_vcpu(dir)).collect::<Vec<_>>();
+    above.reverse();
+    above.into_iter().find(is_vcpu).map(Path::to_path_buf)
+}
+
 fn is_run(name: &str) -> bool {
     Identity::parse(name).is_some()
 }
@@ -273,5 +340,14 @@ mod tests {
         assert!(ours("/sys/fs/cgroup/maracas/4711-88/client-5-9/vcpu-4"));
         assert!(!ours("/sys/fs/cgroup/maracas/4711-88/client-5-9"), "its other threads");
         assert!(!ours("/vcpu-1/maracas/4711-88"));
+    }
+
+    #[test]
+    fn the_group_of_a_vcpu_is_the_outermost_of_its_name() {
+        let group = |path: &str| group_of(Path::new(path));
+        let own = "/sys/fs/cgroup/vcpu-9/maracas/4711-88/client-5-9/vcpu-3";
+        assert_eq!(group(own), Some(own.into()));
+        assert_eq!(group(&format!("{own}/vcpu-4/deep")), Some(own.into()));
+        assert_eq!(group("/sys/fs/cgroup/maracas/4711-88"), None);
     }
 }

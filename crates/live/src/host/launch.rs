@@ -34,10 +34,11 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use std::{env, fs};
 
 pub use account::Account;
@@ -45,6 +46,13 @@ pub(in crate::host) use child::Forked;
 pub(crate) use child::fork;
 pub use fence::KEPT;
 pub(in crate::host) use fence::{Signals, trial as seal_trial};
+
+/// How long a process may take until it is ready to become its program: milliseconds are usual,
+/// 900 ms were seen beside a busy foreground. As long as a new guardian may take.
+const STARTUP: Duration = Duration::from_secs(10);
+
+/// How long a process that was killed on its way to its program is waited for.
+const KILLED: Duration = Duration::from_secs(1);
 
 /// Where a program's standard output and error go. Its standard input is always empty.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -219,7 +227,10 @@ fn start(command: &Command, group: &Group, core: HardwareCore) -> io::Result<Chi
         Ok(seal) => child.seal = seal,
         Err(error) => {
             sys::kill(child.pid, libc::SIGKILL)?;
-            let _ = wait(child.pid, 0);
+            // One that waits in the kernel for what nobody gives up does not end; it is not waited
+            // for.
+            child.ends_within(KILLED);
+            let _ = child.try_wait();
             return Err(error);
         }
     }
@@ -258,10 +269,20 @@ impl Child {
         wait(self.pid, 0)?.ok_or_else(|| io::Error::from_raw_os_error(libc::ECHILD))
     }
 
-    /// Waits for the child's word that everything is set up.
+    /// Waits until it has ended, for so long at most, and does not collect it: whether it has.
+    pub fn ends_within(&self, patience: Duration) -> bool {
+        is_readable(self.pidfd.as_raw_fd(), patience)
+    }
+
+    /// Waits for the child's word that everything is set up, and not for ever: it may have to wait
+    /// for a lock that somebody holds who gets no core.
     fn ready(&mut self, program: &Path) -> io::Result<Seal> {
         let mut report = [0u8; child::REPORT];
         let named = naming(program.display());
+        if !is_readable(self.status.as_raw_fd(), STARTUP) {
+            let late = format!("not ready to begin {STARTUP:?} after its start");
+            return Err(named(io::Error::new(io::ErrorKind::TimedOut, late)));
+        }
         if let Err(error) = self.status.read_exact(&mut report) {
             return Err(named(error));
         }
@@ -272,6 +293,22 @@ impl Child {
             }
             Some(report) => Err(named(report.into_error())),
             None => Err(named(super::bad_data("report of the starting process"))),
+        }
+    }
+}
+
+/// Whether a descriptor is readable, or at its end, within `patience`; signals do not end that.
+fn is_readable(fd: RawFd, patience: Duration) -> bool {
+    let begun = Instant::now();
+    loop {
+        let rest = patience.saturating_sub(begun.elapsed()).as_millis() as i32;
+        let mut entry = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry of our own.
+        match unsafe { libc::poll(&raw mut entry, 1, rest) } {
+            0 => return false,
+            1 => return true,
+            _ if begun.elapsed() >= patience => return false,
+            _ => {}
         }
     }
 }

@@ -72,6 +72,12 @@ impl Identity {
         stat.map_or(true, |stat| start_of(&stat) != Some(self.start) || is_doomed(&stat))
     }
 
+    /// Whether it was stopped by a signal and not continued since.
+    pub fn is_stopped(&self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid));
+        stat.is_ok_and(|stat| start_of(&stat) == Some(self.start) && is_stopped(&stat))
+    }
+
     /// Reads `"<pid>-<start>"`, the form in which directories carry an identity.
     pub fn parse(text: &str) -> Option<Identity> {
         let (pid, start) = text.split_once('-')?;
@@ -97,6 +103,11 @@ fn start_of(stat: &str) -> Option<u64> {
 
 fn is_zombie(stat: &str) -> bool {
     matches!(after_name(stat).next(), Some("Z" | "X"))
+}
+
+fn is_stopped(stat: &str) -> bool {
+    // Stopped by a debugger is `t`, and the debugger's affair.
+    after_name(stat).next() == Some("T")
 }
 
 fn is_doomed(stat: &str) -> bool {

@@ -2,8 +2,10 @@
 
 mod answers;
 mod errand;
+mod holds;
 
 use super::Setup;
+use super::ask::Reply;
 use super::demand::Demand;
 use super::handle::{Ended, JobGate, Mailbox, Refusal, Request};
 use super::progress;
@@ -13,6 +15,7 @@ use crate::enact::Core;
 use crate::journal::Scribe;
 use crate::sense::Sensor;
 use errand::{ANSWERS, Errands};
+use holds::Hold;
 use maracas_core::contract::{End, Figure, Mode, Observer, decide};
 use maracas_core::journal::Record;
 use maracas_core::{
@@ -20,7 +23,6 @@ use maracas_core::{
     Vcpu, VcpuId,
 };
 use std::collections::BTreeMap;
-use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 
 /// Releases that wait for their VCPU to stand on a line; beyond, programs do not hear of them, and
@@ -68,7 +70,7 @@ struct Asked {
     id: VcpuId,
     new: bool,
     reservation: Reservation,
-    reply: SyncSender<Result<CoreId, Refusal>>,
+    reply: Reply<Result<CoreId, Refusal>>,
 }
 
 /// The policy, its plan, and what lies around them.
@@ -93,10 +95,11 @@ pub(crate) struct Brain<'a> {
     /// The same of an earlier decision that could not be carried out in full yet.
     late_cause: Option<Instant>,
     /// Bodies of VCPUs that ended, for whoever waits to dispose of them.
-    destroyed: Vec<(VcpuId, SyncSender<Ended>)>,
+    destroyed: Vec<(VcpuId, Reply<Ended>)>,
     fed: bool,
     /// How many ask that nothing be frozen or moved.
     held: u32,
+    holds: Vec<Hold>,
     /// Moves were put off meanwhile, or made for an errand: the plan and the seats may differ.
     behind: bool,
     errands: Errands,
@@ -138,6 +141,7 @@ impl<'a> Brain<'a> {
             destroyed: Vec::new(),
             fed: false,
             held: 0,
+            holds: Vec::with_capacity(16),
             behind: false,
             errands: Errands::default(),
         }
@@ -160,6 +164,7 @@ impl<'a> Brain<'a> {
             self.cores.iter().for_each(|core| lock(core).meter_running());
         }
         self.fed = false;
+        self.expire_holds(now);
         self.listen();
         self.requests_and_releases(now);
         let mut called = if self.fed || !asleep {
@@ -292,6 +297,9 @@ impl<'a> Brain<'a> {
     }
 
     fn serve(&mut self, request: Request, now: Instant) {
+        if request.is_withdrawn() {
+            return;
+        }
         match request {
             Request::Create { name, vcpu, reply } => {
                 let (id, reservation) = (vcpu.id, vcpu.reservation);
@@ -307,14 +315,11 @@ impl<'a> Brain<'a> {
                     self.tell(now, &Event::Changed(vcpu));
                     self.asked.push(Asked { id, new: false, reservation, reply });
                 }
-                None => drop(reply.try_send(Err(Refusal::Unknown(id)))),
+                None => drop(reply.give(Err(Refusal::Unknown(id)))),
             },
             Request::Attach(body) => self.attach(*body, now),
-            Request::Hold { id, reply } => {
-                self.brakes(|count| count + 1);
-                let _ = reply.try_send(self.place(id));
-            }
-            Request::Unhold => self.brakes(|count| count.saturating_sub(1)),
+            Request::Hold { id, number, reply } => self.hold(id, number, reply, now),
+            Request::Unhold(number) => self.unhold(number),
             Request::Rescan(id) => {
                 self.with_body(id, |core, index| {
                     core.rescan(index);
@@ -328,22 +333,12 @@ impl<'a> Brain<'a> {
                     self.tell(now, &Event::Left(id));
                     self.destroyed.push((id, reply));
                 } else {
-                    let _ = reply.try_send(Err(Refusal::Unknown(id)));
+                    let _ = reply.give(Err(Refusal::Unknown(id)));
                 }
             }
-            Request::List { reply } => drop(reply.try_send(self.list())),
+            Request::List { reply } => drop(reply.give(self.list())),
             Request::Completed { job, at } => self.completed(job, at.min(now)),
             Request::Gate(gate) => self.gate = Some(gate),
-        }
-    }
-
-    /// Changes on all cores how many ask that nothing be frozen.
-    fn brakes(&mut self, change: impl Fn(u32) -> u32) {
-        self.held = change(self.held);
-        for core in self.cores {
-            let mut core = lock(core);
-            core.without_brakes = change(core.without_brakes);
-            core.stirred = true;
         }
     }
 
@@ -507,7 +502,7 @@ impl Brain<'_> {
             let due = demands.map(Demand::next_due).min().unwrap_or(Instant::NEVER);
             let mut wake_at = self.plan.core_wake(id).min(due);
             if id == own {
-                wake_at = wake_at.min(errand);
+                wake_at = wake_at.min(errand).min(self.holds_end());
                 wake_at = if is_known { wake_at } else { wake_at.min(self.plan.wake) };
             }
             let mut core = lock(&self.cores[usize::from(id.0)]);

@@ -5,6 +5,7 @@
 //! that is preempted while it holds it delays nobody but itself.
 
 use super::Means;
+use super::ask::{Reply, Silence, question};
 use super::progress::{Page, Progress, Source};
 use super::steer::Palette;
 use super::vcpu::Live;
@@ -20,8 +21,7 @@ use maracas_core::{CoreId, Duration, Instant, Job, JobId, Reservation, Vcpu, Vcp
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::os::unix::fs::MetadataExt;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fmt, io, time};
 
@@ -113,37 +113,66 @@ pub(crate) enum Request {
     Create {
         name: String,
         vcpu: Vcpu,
-        reply: SyncSender<Result<CoreId, Refusal>>,
+        reply: Reply<Result<CoreId, Refusal>>,
     },
     Set {
         id: VcpuId,
         reservation: Reservation,
-        reply: SyncSender<Result<CoreId, Refusal>>,
+        reply: Reply<Result<CoreId, Refusal>>,
     },
     /// A VCPU that was admitted gets its body.
     Attach(Box<Live>),
     /// Its threads changed in ways that no record tells: look again, and count this as a wake.
     Rescan(VcpuId),
-    /// A program is about to be started in it: nothing may be frozen until `Unhold`. Answers on
-    /// which core the VCPU is.
+    /// A program is about to be started in it: nothing may be frozen until `Unhold` with the same
+    /// number, or until it has lasted for too long. Answers on which core the VCPU is.
     Hold {
         id: VcpuId,
-        reply: SyncSender<CoreId>,
+        number: u64,
+        reply: Reply<CoreId>,
     },
-    Unhold,
+    Unhold(u64),
     /// Ends a VCPU; its body comes back, at rest, to be disposed of.
     Destroy {
         id: VcpuId,
-        reply: SyncSender<Ended>,
+        reply: Reply<Ended>,
     },
     List {
-        reply: SyncSender<Vec<VcpuStatus>>,
+        reply: Reply<Vec<VcpuStatus>>,
     },
     Completed {
         job: JobId,
         at: Instant,
     },
     Gate(Arc<dyn JobGate>),
+}
+
+impl Request {
+    /// Whether who asked has given up: it is to be left undone.
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        match self {
+            Self::Create { reply, .. } | Self::Set { reply, .. } => reply.is_withdrawn(),
+            Self::Hold { reply, .. } => reply.is_withdrawn(),
+            Self::Destroy { reply, .. } => reply.is_withdrawn(),
+            Self::List { reply } => reply.is_withdrawn(),
+            Self::Attach(_) | Self::Rescan(_) | Self::Unhold(_) => false,
+            Self::Completed { .. } | Self::Gate(_) => false,
+        }
+    }
+}
+
+/// Nothing is frozen or moved as long as this lives, or until that has lasted for two seconds.
+pub(super) struct Held<'a> {
+    mailbox: &'a Mailbox,
+    number: u64,
+    /// On which core the VCPU is.
+    core: CoreId,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.mailbox.post(Request::Unhold(self.number));
+    }
 }
 
 /// The body of a VCPU that ended, if it had one.
@@ -154,6 +183,7 @@ pub(crate) struct Mailbox {
     queue: Mutex<Vec<Request>>,
     bell: Bell,
     next_id: AtomicU32,
+    next_hold: AtomicU64,
     stopping: AtomicBool,
     /// The agents are gone.
     closed: AtomicBool,
@@ -173,6 +203,8 @@ pub(crate) struct Mailbox {
     clients: Mutex<BTreeMap<i32, Client>>,
     bound: Mutex<BTreeMap<VcpuId, (i32, Arc<Group>)>>,
     ended: Mutex<Vec<VcpuId>>,
+    /// VCPUs that ended and whose end nobody waits for.
+    left: Mutex<Vec<(VcpuId, Option<Box<Live>>)>>,
 }
 
 impl Mailbox {
@@ -189,6 +221,7 @@ impl Mailbox {
             queue: Mutex::new(Vec::with_capacity(64)),
             bell: Bell::new()?,
             next_id: AtomicU32::new(first_id),
+            next_hold: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             keeper: Bell::new()?,
@@ -201,6 +234,7 @@ impl Mailbox {
             clients: Mutex::default(),
             bound: Mutex::default(),
             ended: Mutex::default(),
+            left: Mutex::default(),
         })
     }
     /// Puts a request in and rings. A late one is dropped, and with it the way of its answer.
@@ -221,23 +255,34 @@ impl Mailbox {
     pub(super) fn remove_tree(&self) -> io::Result<()> {
         lock(&self.tree).take().map_or(Ok(()), Tree::remove)
     }
-    /// Posts a request and waits for its answer.
-    fn ask<T>(&self, request: impl FnOnce(SyncSender<T>) -> Request) -> Result<T, Refusal> {
-        let (reply, answer) = sync_channel(1);
+    /// Posts a request and waits for its answer. One that is not answered in time is withdrawn:
+    /// whatever becomes of it is undone by who would have answered.
+    fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, Refusal> {
+        let (reply, answer) = question();
         self.post(request(reply));
-        answer.recv_timeout(PATIENCE).map_err(|_| Refusal::Ending)
+        answer.wait(PATIENCE).map_err(|silence| match silence {
+            Silence::Over => Refusal::Ending,
+            Silence::Late => Refusal::Host(format!(
+                "the agents have not answered for {PATIENCE:?}, a core may be stuck; the request \
+                 was withdrawn"
+            )),
+        })
     }
     /// Asks the policy about a VCPU that arrives: the core where it begins.
     pub(super) fn arrive(&self, name: &str, vcpu: &Vcpu) -> Result<CoreId, Refusal> {
         let (name, vcpu) = (name.to_string(), vcpu.clone());
         self.ask(|reply| Request::Create { name, vcpu, reply })?
     }
+    /// Lets nothing be frozen or moved.
+    fn hold(&self, id: VcpuId) -> Result<Held<'_>, Refusal> {
+        let number = self.next_hold.fetch_add(1, Ordering::Relaxed);
+        let core = self.ask(|reply| Request::Hold { id, number, reply })?;
+        Ok(Held { mailbox: self, number, core })
+    }
     /// Changes control groups for `id`, given its core, while nothing is frozen.
     pub(super) fn held<T>(&self, id: VcpuId, act: impl FnOnce(CoreId) -> T) -> Result<T, Refusal> {
-        let core = self.ask(|reply| Request::Hold { id, reply })?;
-        let done = act(core);
-        self.post(Request::Unhold);
-        Ok(done)
+        let held = self.hold(id)?;
+        Ok(act(held.core))
     }
     /// The file in which programs of `user` may count the progress of a VCPU, if they are to.
     pub(super) fn page(&self, id: VcpuId, user: Option<User>) -> io::Result<Option<Page>> {
@@ -281,12 +326,27 @@ impl Mailbox {
     pub(super) fn destroy(&self, id: VcpuId) -> Result<(), Refusal> {
         let live = self.ask(|reply| Request::Destroy { id, reply })??;
         // Moving threads holds locks of the kernel that freezing takes.
-        let held = self.ask(|reply| Request::Hold { id, reply }).is_ok();
-        let dismissed = self.dismiss(id, live);
-        if held {
-            self.post(Request::Unhold);
+        let _held = self.hold(id);
+        self.dismiss(id, live)
+    }
+    /// Ends a VCPU soon, and waits for nothing: the keeper lets its threads go.
+    pub(crate) fn discard(&self, id: VcpuId) {
+        self.post(Request::Destroy { id, reply: Reply::to_nobody() });
+    }
+    /// Takes over, from the agents, what is left of a VCPU whose end nobody waits for.
+    pub(super) fn leave(&self, id: VcpuId, live: Option<Box<Live>>) {
+        lock(&self.left).push((id, live));
+        self.keeper.ring();
+    }
+    /// Lets the threads of the VCPUs go that were left so. What is refused the run's end tries
+    /// again.
+    pub(crate) fn clear_away(&self) {
+        let left = std::mem::take(&mut *lock(&self.left));
+        for (id, live) in left {
+            let is_guest = lock(&self.bound).contains_key(&id);
+            let _held = is_guest.then(|| self.hold(id));
+            let _ = self.dismiss(id, live);
         }
-        dismissed
     }
     /// Lets the threads of a VCPU that ended go where they came from, their process too if that
     /// was its last one; where the runtime started them, its keeper ends them.
@@ -328,11 +388,12 @@ impl Mailbox {
         }
     }
     /// VCPUs that somebody ended and whose programs the keeper shall end.
-    pub(super) fn ended(&self) -> Vec<VcpuId> {
+    pub(crate) fn ended(&self) -> Vec<VcpuId> {
         std::mem::take(&mut lock(&self.ended))
     }
     /// Lets all foreign processes go; the agents are gone already.
     pub(super) fn dismiss_all(&self) -> Result<(), Refusal> {
+        self.clear_away();
         let bound: Vec<_> = lock(&self.bound).keys().copied().collect();
         bound.into_iter().try_for_each(|id| self.dismiss(id, None))?;
         while let Some((_, client)) = lock(&self.clients).pop_first() {
@@ -386,7 +447,7 @@ impl Handle {
                 Ok((id, core))
             }
             Err(refusal) => {
-                let _ = self.destroy(id);
+                self.mailbox.discard(id);
                 Err(refusal)
             }
         }
@@ -483,7 +544,7 @@ impl Handle {
         Ok(group)
     }
 
-    fn ask<T>(&self, request: impl FnOnce(SyncSender<T>) -> Request) -> Result<T, Refusal> {
+    fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, Refusal> {
         self.mailbox.ask(request)
     }
 }

@@ -7,7 +7,7 @@ use super::steer::{self, Colors};
 use super::vcpu::Live;
 use super::{Error, Launch, Setup};
 use crate::agent::wait::{Poll, Token, wait};
-use crate::guardian::Guardian;
+use crate::guardian::{Ending, Guardian};
 use crate::host::cgroup::Group;
 use crate::host::launch::{self, Child, Exit};
 use crate::host::{HardwareCore, sched};
@@ -19,7 +19,6 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
 use std::time;
 
 /// How long a program has from SIGTERM to SIGKILL.
@@ -28,6 +27,9 @@ const GRACE: time::Duration = time::Duration::from_millis(200);
 /// that they cannot preempt it while it forks. A fork holds our memory map, for which an agent must
 /// wait then: both were seen blocked for 900 ms.
 const PRIORITY: u8 = 97;
+/// How long a killed program may take to be gone. What is longer in the kernel than this waits for
+/// something that is broken, and the run's end must not.
+const KILLED: time::Duration = time::Duration::from_secs(2);
 /// How often a VCPU whose programs have ended is looked at for children that live on, and one of
 /// a foreign process for threads that live on.
 const PATROL: Duration = Duration::from_millis(100);
@@ -84,7 +86,7 @@ impl<'a> Keeper<'a> {
         let poll = Poll::new().map_err(host)?;
         poll.add(mailbox.keeper.fd(), Token::Bell).map_err(host)?;
         if let Some(guardian) = &guardian {
-            poll.add(guardian.watch().as_raw_fd(), Token::Guardian).map_err(host)?;
+            listen_to(&poll, guardian).map_err(host)?;
         }
         let program = |launch| Program { launch, life: Life::Waiting };
         let programs = setup.programs.iter().map(program).collect();
@@ -104,13 +106,16 @@ impl<'a> Keeper<'a> {
             self.start_due(now)?;
             if let Some(length) = self.setup.duration.filter(|_| end == Instant::NEVER) {
                 end = self.mailbox.clock.now().saturating_add(length);
+                if let Some(guardian) = &self.guardian {
+                    guardian.hearts().ends_at(self.mailbox.clock.monotonic_ns(end));
+                }
             }
             self.stop_due(now);
             self.collect();
             let over = self.setup.duration.is_none()
                 && !self.setup.serve
                 && self.programs.iter().all(|program| matches!(program.life, Life::Ended(_)));
-            if over || now >= end || self.mailbox.is_stopping() {
+            if over || now >= end || self.mailbox.is_stopping() || self.called().is_some() {
                 return Ok(());
             }
             let next = self.next_due(now).min(end);
@@ -119,10 +124,15 @@ impl<'a> Keeper<'a> {
             let host = |error| Error::Host("wait for programs", error);
             wait(self.poll.fd(), rest, &mut ready).map_err(host)?;
             self.mailbox.keeper.hush();
-            if ready.contains(&Token::Guardian) {
+            if ready.contains(&Token::Guardian) && self.called().is_none() {
                 self.replace_guardian()?;
             }
         }
+    }
+
+    /// Why the guardian wants the run to end, if it does.
+    fn called(&self) -> Option<Ending> {
+        self.guardian.as_ref().and_then(|guardian| guardian.ending())
     }
 
     /// Without a guardian nothing may stay at real-time priority: where no other comes to stand,
@@ -131,7 +141,7 @@ impl<'a> Keeper<'a> {
         let Some(guardian) = &mut self.guardian else { return Ok(()) };
         let host = |error| Error::Host("keep a guardian", error);
         guardian.revive().map_err(host)?;
-        self.poll.add(guardian.watch().as_raw_fd(), Token::Guardian).map_err(host)
+        listen_to(&self.poll, guardian).map_err(host)
     }
 
     /// Starts what is due: first all are made ready, which takes milliseconds each, then all begin.
@@ -274,6 +284,7 @@ impl<'a> Keeper<'a> {
     /// Notes which programs have ended, and lets VCPUs leave of which nothing is left.
     fn collect(&mut self) {
         self.mailbox.end_deserted();
+        self.mailbox.clear_away();
         for id in self.mailbox.ended() {
             if let Some(home) = self.homes.get_mut(&id) {
                 home.left = true;
@@ -295,8 +306,7 @@ impl<'a> Keeper<'a> {
             let Some(home) = self.homes.get_mut(&id) else { continue };
             if !home.group.is_populated().unwrap_or(false) {
                 home.left = true;
-                let (reply, _) = sync_channel(1);
-                self.mailbox.post(Request::Destroy { id, reply });
+                self.mailbox.discard(id);
             }
         }
     }
@@ -310,6 +320,8 @@ impl<'a> Keeper<'a> {
     /// Ends everything; the agents are gone and all threads released. Tells how each program ended.
     pub(super) fn end(mut self, trouble: &mut Vec<String>) -> Vec<(String, Option<Exit>)> {
         let _ = sched::set_other(0);
+        let called = self.called().map(|why| format!("{why}; the guardian ended the run"));
+        trouble.extend(called);
         let running = |program: &Program<'_>| matches!(program.life, Life::Running(_));
         for program in &self.programs {
             if let Life::Running(child) = &program.life {
@@ -330,11 +342,22 @@ impl<'a> Keeper<'a> {
         for home in self.homes.values() {
             trouble.extend(home.group.kill().err().map(|error| error.to_string()));
         }
-        for program in &mut self.programs {
+        for program in &self.programs {
             if let Life::Running(child) = &program.life {
                 // Where there is no group that could be killed.
                 signal(child, libc::SIGKILL);
-                let _ = child.wait();
+            }
+        }
+        let deadline = time::Instant::now() + KILLED;
+        for program in &mut self.programs {
+            if let Life::Running(child) = &program.life {
+                let rest = deadline.saturating_duration_since(time::Instant::now());
+                if !child.ends_within(rest) {
+                    let name = &program.launch.name;
+                    let what = "still in the kernel two seconds after it was killed";
+                    trouble.push(format!("program \"{name}\" (process {}): {what}", child.pid));
+                }
+                let _ = child.try_wait();
                 program.life = Life::Ended(None);
             }
         }
@@ -349,6 +372,12 @@ impl<'a> Keeper<'a> {
         };
         self.programs.into_iter().map(exit).collect()
     }
+}
+
+/// Is woken when the guardian wants the run to end, and when it has died.
+fn listen_to(poll: &Poll, guardian: &Guardian) -> io::Result<()> {
+    poll.add(guardian.watch().as_raw_fd(), Token::Guardian)?;
+    poll.add(guardian.call().as_raw_fd(), Token::Guardian)
 }
 
 fn signal(child: &Child, signal: i32) {

@@ -77,8 +77,8 @@ fn pack(state: &State) -> u128 {
         | (state.cleans as u32) << 4
         | runtime << 1
         | state.registered as u32;
-    let repairers = repairer(state.guardian) << 12 | repairer(state.clean);
-    word << 32 | u128::from(repairers) << 8 | u128::from(rest)
+    let repairers = repairer(state.guardian) << 14 | repairer(state.clean);
+    word << 36 | u128::from(repairers) << 8 | u128::from(rest)
 }
 
 /// 15 bits: the operation and its next step, four flags, two threads.
@@ -103,7 +103,7 @@ fn thread(thread: Thread) -> u32 {
     }
 }
 
-/// 12 bits: what it is; station and VCPU; its list, and two flags.
+/// 14 bits: what it is; station and VCPU; its list, a flag, and whom it relieves.
 fn repairer(repairer: Repairer) -> u32 {
     match repairer {
         Repairer::Idle => 0,
@@ -115,7 +115,8 @@ fn repairer(repairer: Repairer) -> u32 {
                 Some([own, child]) => 4 | (own as u32) << 1 | child as u32,
             };
             let place = (station as u32) << 2 | vcpu as u32;
-            3 | place << 2 | list << 7 | (again as u32) << 10 | (relief as u32) << 11
+            let relief = relief.map_or(0, |relief| 1 + relief as u32);
+            3 | place << 2 | list << 7 | (again as u32) << 10 | relief << 11
         }
     }
 }

@@ -1,7 +1,8 @@
 //! What can happen next in a state.
 
 use super::{
-    Close, Member, Operation, Protocol, Repair, Repairer, Runtime, Scope, State, Step, Thread, Vcpu,
+    Close, Member, Operation, Protocol, Relief, Repair, Repairer, Runtime, Scope, State, Step,
+    Thread, Vcpu,
 };
 use std::fmt;
 
@@ -19,7 +20,8 @@ pub(super) enum Label {
     Forks(usize),
     ThreadEnds(usize),
     GuardianSees,
-    GuardianMisses,
+    Relieves(usize),
+    RelievesAll,
     GuardianDies,
     GuardianRestarts,
     CleanBegins,
@@ -42,7 +44,8 @@ impl fmt::Display for Label {
             Self::Forks(vcpu) => write!(f, "vcpu{vcpu}: its thread forks"),
             Self::ThreadEnds(vcpu) => write!(f, "vcpu{vcpu}: its thread ends"),
             Self::GuardianSees => f.write_str("the guardian sees the runtime dead"),
-            Self::GuardianMisses => f.write_str("the guardian misses the heartbeat"),
+            Self::Relieves(vcpu) => write!(f, "the guardian finds vcpu{vcpu}'s agent stuck"),
+            Self::RelievesAll => f.write_str("the guardian finds the runtime doomed"),
             Self::GuardianDies => f.write_str("the guardian dies"),
             Self::GuardianRestarts => f.write_str("the runtime starts another guardian"),
             Self::CleanBegins => f.write_str("clean begins"),
@@ -187,12 +190,20 @@ impl Moves {
             Repairer::Idle if state.runtime == Runtime::Dead => {
                 self.must = true;
                 self.add(Label::GuardianSees, state, |after| {
-                    after.guardian = Repairer::begun(false);
+                    after.guardian = Repairer::begun();
                 });
             }
             Repairer::Idle if scope.hangs => {
-                self.add(Label::GuardianMisses, state, |after| {
-                    after.guardian = Repairer::begun(true);
+                for (index, vcpu) in state.vcpus.iter().enumerate() {
+                    // What has no group is not found.
+                    if vcpu.group {
+                        self.add(Label::Relieves(index), state, |after| {
+                            after.guardian = Repairer::relieves(Relief::Core, index as u8);
+                        });
+                    }
+                }
+                self.add(Label::RelievesAll, state, |after| {
+                    after.guardian = Repairer::relieves(Relief::All, 0);
                 });
             }
             Repairer::At { .. } => {
@@ -224,7 +235,7 @@ impl Moves {
                     return;
                 }
                 self.add(Label::CleanBegins, state, |after| {
-                    after.clean = Repairer::begun(false);
+                    after.clean = Repairer::begun();
                 });
             }
             Repairer::At { .. } => {
@@ -281,20 +292,26 @@ fn advance(protocol: &Protocol, state: &State, who: Who) -> (Label, State) {
     let Repairer::At { station, vcpu: index, list, again, relief } = mine else {
         unreachable!("only a repairer at work goes on");
     };
-    let route: &[Repair] = if relief { Protocol::RELIEF } else { protocol.repair };
+    let route = match relief {
+        None => protocol.repair,
+        Some(Relief::Core) => Protocol::RELIEF,
+        Some(Relief::All) => Protocol::LAST_RELIEF,
+    };
     let here = route[usize::from(station)];
     let on = usize::from(index);
     let label = Label::Repairs(who, here, on);
     let (list, again) = after.repair(here, on, list, again);
+    let alone = relief == Some(Relief::Core);
     let next = |station: u8| {
         if usize::from(station) == route.len() {
-            return if relief { Repairer::Idle } else { Repairer::Left };
+            return if relief.is_some() { Repairer::Idle } else { Repairer::Left };
         }
-        Repairer::At { station, vcpu: 0, list: None, again: false, relief }
+        let vcpu = if alone { index } else { 0 };
+        Repairer::At { station, vcpu, list: None, again: false, relief }
     };
     let now = if list.is_some() {
         Repairer::At { station, vcpu: index, list, again, relief }
-    } else if here != Repair::Forget && on + 1 < state.vcpus.len() {
+    } else if here != Repair::Forget && !alone && on + 1 < state.vcpus.len() {
         Repairer::At { station, vcpu: index + 1, list: None, again, relief }
     } else if again && here == Repair::RemoveGroups {
         next(0)
@@ -354,6 +371,7 @@ impl State {
                 return (rest.contains(&true).then_some(rest), again);
             }
             Repair::Thaw => vcpu.act(Step::Thaw),
+            Repair::Freeze => vcpu.act(Step::Freeze),
             Repair::Kill if !client => vcpu.act(Step::Kill),
             Repair::RemoveGroups if vcpu.populated() => again = true,
             Repair::RemoveGroups => vcpu.act(Step::RemoveGroup),

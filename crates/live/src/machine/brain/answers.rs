@@ -6,6 +6,7 @@ use crate::machine::handle::{Refusal, VcpuStatus};
 use maracas_core::admission::NotAdmitted;
 use maracas_core::contract::End;
 use maracas_core::{CoreId, Duration, Event, Reservation, VcpuId};
+use std::collections::BTreeMap;
 
 impl Brain<'_> {
     /// Answers who asked for a verdict or for an end.
@@ -14,22 +15,26 @@ impl Brain<'_> {
         for (id, verdict) in self.plan.verdicts() {
             let Some(at) = self.asked.iter().position(|asked| asked.id == *id) else { continue };
             let asked = self.asked.swap_remove(at);
-            if let (Ok(_), Some(refusal)) = (verdict, self.too_heavy(*id, &asked.reservation)) {
-                let known = if asked.new { self.known.remove(id) } else { None };
-                let before = self.known.get(id).map(|known| Event::Changed(known.vcpu.clone()));
-                withdrawn.extend(known.map(|_| Event::Left(*id)).or(before));
-                let _ = asked.reply.try_send(Err(Refusal::NotAdmitted(refusal)));
+            let too_heavy = self.too_heavy(*id, &asked.reservation);
+            let known = &mut self.known;
+            if let (Ok(_), Some(refusal)) = (verdict, too_heavy) {
+                withdrawn.extend(withdraw(known, *id, asked.new));
+                let _ = asked.reply.give(Err(Refusal::NotAdmitted(refusal)));
                 continue;
             }
-            if verdict.is_err() && asked.new {
-                self.known.remove(id);
-            } else if let (Ok(_), Some(known)) = (verdict, self.known.get_mut(id)) {
+            let is_taken = asked.reply.give(verdict.clone().map_err(Refusal::NotAdmitted)).is_ok();
+            if verdict.is_err() {
+                // What was refused needs no withdrawal; who exists keeps what it had.
+                _ = asked.new && known.remove(id).is_some();
+            } else if !is_taken {
+                // Who asked has given up: nobody would bind a thread to it, or knows of the change.
+                withdrawn.extend(withdraw(known, *id, asked.new));
+            } else if let Some(known) = known.get_mut(id) {
                 known.vcpu.reservation = asked.reservation;
                 if let Some(demand) = &mut known.demand {
                     demand.change(asked.reservation);
                 }
             }
-            let _ = asked.reply.try_send(verdict.clone().map_err(Refusal::NotAdmitted));
         }
         let now = self.mailbox.clock.now();
         withdrawn.iter().for_each(|event| self.tell(now, event));
@@ -38,7 +43,10 @@ impl Brain<'_> {
             let unseat = |core: CoreId| lock(&self.cores[core.0 as usize]).unseat(id, End::Exited);
             let body = seat.and_then(unseat);
             body.iter().for_each(|body| self.remark(body));
-            let _ = reply.try_send(Ok(body.map(Box::new)));
+            // Who asked has given up, or nobody did: the keeper lets its threads go.
+            if let Err(Ok(body)) = reply.give(Ok(body.map(Box::new))) {
+                self.mailbox.leave(id, body);
+            }
         }
     }
 
@@ -76,4 +84,13 @@ impl Brain<'_> {
         };
         self.known.iter().map(status).collect()
     }
+}
+
+/// Forgets a VCPU that was new, or what was asked of one that exists; what the policy is to be told
+/// for that.
+fn withdraw(known: &mut BTreeMap<VcpuId, Known>, id: VcpuId, new: bool) -> Option<Event> {
+    if new {
+        return known.remove(&id).map(|_| Event::Left(id));
+    }
+    known.get(&id).map(|known| Event::Changed(known.vcpu.clone()))
 }

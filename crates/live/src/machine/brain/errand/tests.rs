@@ -5,6 +5,7 @@ use crate::host::HardwareCore;
 use crate::host::cgroup::{Group, Hierarchies, Tree};
 use crate::host::costs::WakeCost;
 use crate::journal::{Ring, Scribe};
+use crate::machine::ask::question;
 use crate::machine::handle::{Mailbox, Request};
 use crate::machine::vcpu::Live;
 use crate::machine::{Means, Palette, Progress, Source, Steering};
@@ -15,7 +16,6 @@ use maracas_core::params::Params;
 use maracas_core::{Plan, Policy, Rate, System, Vcpu};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 
 #[test]
@@ -258,13 +258,13 @@ fn a_move_is_done_when_the_body_sits_on_the_other_core() {
     let ran = "vcpu1 ran on core0 and Blocked";
     let moved = ["vcpu1 woke", "done", ran];
     let told = told!(Rig::run(errand, false, |brain, mailbox, rig| {
-        let (reply, _answer) = sync_channel(1);
+        let (reply, _answer) = question();
         mailbox.post(rig.body());
-        mailbox.post(Request::Hold { id: MAIN, reply });
+        mailbox.post(Request::Hold { id: MAIN, number: 7, reply });
         rig.grant(Duration::from_millis(1));
         brain.round(ZERO);
         assert_eq!(brain.known[&MAIN].seat, Some(ZERO), "not while a program is being started");
-        mailbox.post(Request::Unhold);
+        mailbox.post(Request::Unhold(7));
         brain.round(ZERO);
         assert_eq!(brain.known[&MAIN].seat, Some(ONE));
     }));
@@ -302,7 +302,7 @@ fn who_has_no_body_is_moved_at_once_and_who_left_is_not() {
     assert_eq!(told!(moves(CARRIER)), ["failed Move(vcpu1)"], "carriers stay");
     let told = told!(Rig::run(to(MAIN), false, |brain, mailbox, rig| {
         brain.round(ZERO);
-        let (reply, _answer) = sync_channel(1);
+        let (reply, _answer) = question();
         mailbox.post(Request::Destroy { id: MAIN, reply });
         rig.grant(Duration::from_millis(1));
         brain.round(ZERO);

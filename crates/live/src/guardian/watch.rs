@@ -1,0 +1,319 @@
+//! The guardian's own side: what its process does from its first word to its last.
+
+use super::hearts::{Cause, Ending, Hearts};
+use super::restore::{self, OnCore};
+use super::stuck::{Act, LOOK, Patrol, Sight};
+use super::{CALL, Charge, GOODBYE, PRIORITY, READY, unwatched};
+use crate::clock::monotonic_ns;
+use crate::host::cgroup::Hierarchies;
+use crate::host::{HardwareCore, Identity, sched, sys};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+/// Which cores are on line (Documentation/ABI/testing/sysfs-devices-system-cpu).
+const ON_LINE: &str = "/sys/devices/system/cpu/online";
+
+/// The stack of the thread that freezes, which is locked in memory: it makes system calls on
+/// strings of a few hundred bytes.
+const STACK: usize = 128 * 1024;
+
+/// The guardian itself, given what follows [`WORD`](super::WORD) on its command line. Leaves when
+/// the run has ended, with the host restored; says on standard error what it had to do.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    match guard(arguments.into_iter().collect()) {
+        Ok(None) => ExitCode::SUCCESS,
+        Ok(Some(restored)) => {
+            say(&restored.to_string());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            say(&error.to_string());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Says something on standard error; that nobody reads it is no reason to end.
+fn say(what: &str) {
+    let _ = writeln!(io::stderr(), "maracas: guardian: {what}");
+}
+
+fn guard(arguments: Vec<OsString>) -> io::Result<Option<restore::Restored>> {
+    let usage = || io::Error::other("started by the runtime only");
+    let mut words = arguments.into_iter();
+    let mut word = || words.next().and_then(|word| word.into_string().ok()).ok_or_else(usage);
+    let run = Identity::parse(&word()?).ok_or_else(usage)?;
+    let memory: i32 = word()?.parse().map_err(|_| usage())?;
+    let files = words.map(PathBuf::from).collect();
+    // SAFETY: the runtime left this descriptor open for us, and nobody else here uses it.
+    let hearts = Hearts::map(unsafe { File::from_raw_fd(memory) })?;
+    let hierarchies = Hierarchies::read()?;
+    stand_apart(&hierarchies);
+    let charge = Charge { run, files };
+    let freezer = Freezer::start(hearts.clone());
+    let mut watch = Watch { hierarchies, charge, hearts, patrol: Patrol::new(), freezer };
+    // The line to the runtime is our standard input, which is a socket and goes both ways.
+    // SAFETY: nobody else in this process uses standard input.
+    let line = unsafe { UnixStream::from_raw_fd(0) };
+    watch.stay(line)
+}
+
+/// Takes this process out of everything that may be taken down together with the runtime. What is
+/// refused is left as it is: a guardian in a bad place is better than none.
+fn stand_apart(hierarchies: &Hierarchies) {
+    for hierarchy in hierarchies.v2.iter().chain(&hierarchies.v1) {
+        // In the v1 cpu hierarchy only the root may be at real-time priority; elsewhere a scope
+        // that is stopped takes everything in it along.
+        let _ = fs::write(hierarchy.root.join("cgroup.procs"), "0");
+    }
+    // SAFETY: plain arguments.
+    unsafe {
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE] {
+            libc::signal(signal, libc::SIG_IGN);
+        }
+        // The repair must not wait for a page that has to be read back from a disk.
+        libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE);
+    }
+    let _ = fs::write("/proc/self/oom_score_adj", "-1000");
+}
+
+/// A thread that freezes the groups of stuck cores: freezing waits for a lock of the whole host,
+/// which one who is stuck may hold, and the guardian must be able to end the run all the same.
+struct Freezer {
+    orders: Option<Sender<(usize, OnCore)>>,
+    is_busy: Arc<AtomicBool>,
+}
+
+impl Freezer {
+    fn start(hearts: Hearts) -> Self {
+        let (orders, posted) = channel::<(usize, OnCore)>();
+        let is_busy = Arc::new(AtomicBool::new(false));
+        let busy = Arc::clone(&is_busy);
+        let freeze = move || {
+            // Refused where nothing is at real-time priority.
+            let _ = sched::set_fifo(0, PRIORITY, false);
+            while let Ok((agent, on_core)) = posted.recv() {
+                on_core.freeze();
+                hearts.ends_relief(agent);
+                busy.store(false, Ordering::Release);
+            }
+        };
+        let builder = thread::Builder::new().name("freezer".into()).stack_size(STACK);
+        // Without the thread the cores' programs are demoted only.
+        let orders = builder.spawn(freeze).is_ok().then_some(orders);
+        Self { orders, is_busy }
+    }
+
+    /// Whether an order would be begun at once.
+    fn is_free(&self) -> bool {
+        !self.is_busy.load(Ordering::Acquire)
+    }
+
+    /// Freezes soon, and says then that the relief of this agent's core has ended.
+    fn post(&self, agent: usize, on_core: OnCore, hearts: &Hearts) {
+        self.is_busy.store(true, Ordering::Release);
+        let orders = self.orders.as_ref();
+        if orders.is_none_or(|orders| orders.send((agent, on_core)).is_err()) {
+            self.is_busy.store(false, Ordering::Release);
+            hearts.ends_relief(agent);
+        }
+    }
+
+    /// Freezes nothing more, and waits for what is being frozen: the repair thaws, and takes the
+    /// same lock.
+    fn end(&mut self) {
+        self.orders = None;
+        while !self.is_free() {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// The guardian at work.
+struct Watch {
+    hierarchies: Hierarchies,
+    charge: Charge,
+    hearts: Hearts,
+    patrol: Patrol,
+    freezer: Freezer,
+}
+
+impl Watch {
+    fn stay(&mut self, mut line: UnixStream) -> io::Result<Option<restore::Restored>> {
+        let pidfd = match sys::pidfd_open(self.charge.run.pid) {
+            Ok(pidfd) => Some(pidfd),
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => None,
+            // It may live: whoever cannot watch it must neither stand here nor touch it.
+            Err(error) => return Err(unwatched("the runtime", &error)),
+        };
+        // Gone already, or the number is somebody else's by now.
+        let alive = pidfd.is_some() && self.charge.run.is_alive();
+        // A runtime that has died meanwhile cannot hear it, and needs us all the more.
+        let _ = line.write_all(&[READY]);
+        let Some(pidfd) = pidfd.filter(|_| alive) else { return self.restore() };
+        let mut goodbye = false;
+        let mut heard = Some(line);
+        loop {
+            let fds = [pidfd.as_raw_fd(), heard.as_ref().map_or(-1, AsRawFd::as_raw_fd)];
+            let [ended, spoken] = poll(fds, LOOK)?;
+            if spoken {
+                let mut byte = [0];
+                let read = heard.as_mut().map_or(Ok(0), |line| line.read(&mut byte));
+                goodbye |= matches!(read, Ok(1)) && byte == [GOODBYE];
+                // The end of the line alone means nothing: only the pidfd knows of life and death.
+                if !matches!(read, Ok(1)) {
+                    heard = None;
+                }
+            }
+            if goodbye {
+                // It says that nothing is left; what it overlooked is put right all the same.
+                return Ok(self.restore()?.filter(restore::Restored::touched_anyone));
+            }
+            if ended {
+                return self.restore();
+            }
+            // A runtime that is being killed does not end before its ordinary threads get a core
+            // to end on, and what it left raised may hold all of them for a second.
+            if self.charge.run.is_doomed() {
+                restore::relieve(&self.hierarchies, self.charge.run);
+            } else {
+                self.look(&pidfd, heard.as_mut());
+            }
+        }
+    }
+
+    /// Looks at the agents, and does what must be done for those that are stuck.
+    fn look(&mut self, runtime: &OwnedFd, mut line: Option<&mut UnixStream>) {
+        let sight = Sight { is_stopped: self.charge.run.is_stopped(), off_line: self.off_line() };
+        for act in self.patrol.look(&self.hearts, monotonic_ns(), sight) {
+            match act {
+                Act::Relieve { agent, stuck, first } => self.relieve(agent, stuck, first),
+                Act::RelieveAll => restore::relieve(&self.hierarchies, self.charge.run),
+                Act::Ask(why) => {
+                    self.hearts.ask_end(&why);
+                    say(&format!("{why}; asked the run to end"));
+                    // It sees the reason in the memory; the byte wakes it.
+                    let _ = line.as_mut().map(|line| line.write_all(&[CALL]));
+                    if why.cause == Cause::Stopped {
+                        // Nothing that is stopped can end in order.
+                        signal(runtime, libc::SIGCONT);
+                    }
+                }
+                Act::Kill(why) => {
+                    say(&format!("{}; killed the run", told_late(&why)));
+                    signal(runtime, libc::SIGKILL);
+                }
+            }
+        }
+    }
+
+    fn relieve(&mut self, agent: usize, stuck: Duration, first: bool) {
+        if first {
+            say(&format!(
+                "core{agent}'s agent has been stuck for {stuck:.1?}; took its VCPUs down until it \
+                 is back"
+            ));
+        }
+        self.hearts.begins_relief(agent, stuck);
+        let core = self.hearts.core(agent);
+        let on_core = restore::relieve_core(&self.hierarchies, self.charge.run, core);
+        if self.freezer.is_free() {
+            self.freezer.post(agent, on_core, &self.hearts);
+        } else {
+            self.hearts.ends_relief(agent);
+        }
+    }
+
+    /// An agent whose core is not on line.
+    fn off_line(&self) -> Option<usize> {
+        let list = fs::read_to_string(ON_LINE).ok()?;
+        let is_off = |agent: &usize| {
+            let core = self.hearts.core(*agent);
+            core.is_some_and(|core| names(&list, core) == Some(false))
+        };
+        (0..self.hearts.agents()).find(is_off)
+    }
+
+    fn restore(&mut self) -> io::Result<Option<restore::Restored>> {
+        self.freezer.end();
+        let restored = restore::restore(&self.hierarchies, &self.charge)?;
+        Ok(Some(restored).filter(restore::Restored::touched_anything))
+    }
+}
+
+/// Why a run is killed that was asked to end before.
+fn told_late(why: &Ending) -> String {
+    match why.cause {
+        Cause::OffLine | Cause::Overdue => format!("{why}; the run did not end when asked"),
+        Cause::Late | Cause::Stopped => why.to_string(),
+    }
+}
+
+/// Whether a list such as `0-2,5` names a core; `None` where it is no such list.
+fn names(list: &str, core: HardwareCore) -> Option<bool> {
+    let mut named = false;
+    for part in list.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        named |= (first..=last).contains(&core.0);
+    }
+    Some(named)
+}
+
+/// Sends a signal; that the process has ended is no error.
+fn signal(process: &OwnedFd, signal: i32) {
+    let null = std::ptr::null::<libc::siginfo_t>();
+    // SAFETY: plain arguments; the descriptor names this process and no other.
+    unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process.as_raw_fd(), signal, null, 0) };
+}
+
+/// Waits until one of two descriptors is readable or at its end, or `timeout` has passed. A
+/// descriptor of -1 never is.
+fn poll(fds: [i32; 2], timeout: Duration) -> io::Result<[bool; 2]> {
+    let mut set = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+    // SAFETY: the array is ours and has two entries.
+    let ready = unsafe { libc::poll(set.as_mut_ptr(), 2, timeout.as_millis() as i32) };
+    if ready == -1 {
+        let error = io::Error::last_os_error();
+        return if error.kind() == io::ErrorKind::Interrupted {
+            Ok([false; 2])
+        } else {
+            Err(error)
+        };
+    }
+    Ok(set.map(|entry| entry.revents != 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_cores_is_read() {
+        let named = |list: &str, core: u32| names(list, HardwareCore(core));
+        assert_eq!(named("0-2,5\n", 2), Some(true));
+        assert_eq!(named("0-2,5\n", 3), Some(false));
+        assert_eq!(named("0\n", 0), Some(true));
+        assert_eq!(named("0-2,5\n", 5), Some(true));
+        assert_eq!(named("", 0), None, "a file that says nothing accuses nobody");
+        assert_eq!(named("0-x", 0), None);
+    }
+
+    #[test]
+    fn who_is_off_line_and_did_not_end_is_said() {
+        let lasted = Duration::from_secs(5);
+        let why = Ending { cause: Cause::OffLine, agent: 1, lasted };
+        let text = "core1 has been taken off line; the run did not end when asked";
+        assert_eq!(told_late(&why), text);
+    }
+}
