@@ -15,9 +15,10 @@
 //!   where `s` is the first instant at which it had something to run, for a VCPU with jobs its
 //!   first release (again after its reservation was changed). Only whole periods count. Periods
 //!   in which it was blocked at any instant are counted apart as without full demand, and are not
-//!   in the errors `|delivered - C|`: nobody can deliver what is not asked for. A stint's service
+//!   in the errors `delivered - C`: nobody can deliver what is not asked for. A stint's service
 //!   is spread evenly over it. Where C is meant as time on a class of cores, so is delivered:
 //!   service on a slower class counts by the ratio of the declared speeds.
+//! * The **verdict** on a VCPU follows from these periods by the rule of the module `judge`.
 //! * A core is **throttled** while nothing ran on it, a VCPU that stands on its line could have
 //!   run, and the only hindrance was the closed background door, the spent allowance, or that the
 //!   VCPU's memory meter stood at its mark.
@@ -32,11 +33,13 @@
 //!
 //! [`End::Metered`]: maracas_core::contract::End::Metered
 
+mod causes;
 mod controller;
 mod cores;
 mod dispatch;
 mod fairness;
 mod gauges;
+mod judge;
 mod sensing;
 mod summary;
 mod task;
@@ -44,6 +47,7 @@ mod task;
 mod tests;
 mod windows;
 
+use self::causes::Causes;
 use self::controller::Totals;
 use self::cores::CoreTime;
 pub(crate) use self::cores::has_memory_marks;
@@ -103,6 +107,9 @@ pub struct Metrics {
     present: Present,
     sensing: Sensing,
     agents_ns: Option<u64>,
+    causes: Causes,
+    /// Stolen periods are judged like all others.
+    strict: bool,
     /// Only where cores are of uneven speed.
     fairness: Option<Box<Fairness>>,
 }
@@ -124,6 +131,8 @@ impl Metrics {
             present: Present::default(),
             sensing: Sensing::default(),
             agents_ns: None,
+            causes: Causes::default(),
+            strict: false,
             fairness: Fairness::of(&header.system),
         };
         for (place, vcpu) in header.system.vcpus.iter().enumerate() {
@@ -134,6 +143,15 @@ impl Metrics {
             }
         }
         metrics
+    }
+
+    /// Judges periods that stolen time spoiled like all others; to be called before records are
+    /// taken in.
+    #[must_use]
+    pub fn strict(mut self) -> Self {
+        self.strict = true;
+        self.tasks.iter_mut().for_each(|task| task.windows.judge.be_strict());
+        self
     }
 
     /// Names a VCPU that arrived while the machine runs.
@@ -180,10 +198,15 @@ impl Metrics {
             }
             Record::Note { key, text, .. } if key == DISPATCH => self.dispatches.read(text),
             Record::Note { key, text, .. } if key == AGENTS => self.agents_ns = text.parse().ok(),
-            Record::Note { key, text, .. } => {
-                self.sensing.read(key, text);
+            Record::Note { at, key, text, .. } => {
+                if !self.sensing.read(key, text) {
+                    self.told(*at, key, text);
+                }
             }
-            Record::End(at) => return Some(*at),
+            Record::End(at) => {
+                self.tasks.iter_mut().for_each(|task| task.settle(true, self.causes.thefts()));
+                return Some(*at);
+            }
         }
         None
     }
@@ -226,10 +249,30 @@ impl Metrics {
         Ok(end)
     }
 
+    /// A note of what kept the machine from enforcing in time.
+    fn told(&mut self, at: Instant, key: &str, text: &str) {
+        let ticks_per_ns = self.header.system.ticks_per_ns.max(1);
+        if self.causes.read(at, key, text, ticks_per_ns) {
+            let floor = self.floor();
+            self.tasks.iter_mut().for_each(|task| task.windows.judge.tolerate(floor));
+        }
+    }
+
+    /// Twice what a wake costs, in ticks: errors below it are the host's grain.
+    fn floor(&self) -> u64 {
+        let wake_ns = self.causes.wake_cost().map_or(0, |cost| cost.p50_ns);
+        wake_ns.saturating_mul(2).saturating_mul(self.header.system.ticks_per_ns.max(1))
+    }
+
     fn task(&mut self, vcpu: VcpuId) -> &mut Task {
         let index = vcpu.0 as usize;
         while self.tasks.len() <= index {
-            self.tasks.push(Task::new(VcpuId(self.tasks.len() as u32)));
+            let mut task = Task::new(VcpuId(self.tasks.len() as u32));
+            task.windows.judge.tolerate(self.floor());
+            if self.strict {
+                task.windows.judge.be_strict();
+            }
+            self.tasks.push(task);
         }
         &mut self.tasks[index]
     }
@@ -269,7 +312,12 @@ impl Metrics {
     fn ran(&mut self, stint: &Stint) {
         core_time(&mut self.cores, stint.core).ran(stint);
         let milli = self.speed_milli(stint.core);
-        self.task(stint.vcpu).ran(stint, milli);
+        let task = self.task(stint.vcpu);
+        task.ran(stint, milli);
+        if task.windows.is_ripe() {
+            let place = stint.vcpu.0 as usize;
+            self.tasks[place].settle(false, self.causes.thefts());
+        }
         if let Some(fairness) = &mut self.fairness {
             fairness.ran(stint);
         }
@@ -300,6 +348,9 @@ impl Metrics {
 
     fn line_changed(&mut self, now: Instant, core: CoreId, line: &Line) {
         core_time(&mut self.cores, core).decisions += 1;
+        for grant in &line.foreground {
+            self.task(grant.vcpu).was_promised = true;
+        }
         let has_marks = has_memory_marks(line);
         if has_marks {
             for grant in line.foreground.iter().chain(&line.background) {
@@ -309,7 +360,12 @@ impl Metrics {
         let time = core_time(&mut self.cores, core);
         let may_close = !line.background_allowed || line.allowance != u64::MAX || has_marks;
         if may_close || self.closed.contains(core) {
+            let kept_out = time.door.kept_from_budgets().to_vec();
             time.door.line_changed(line);
+            if !time.door.spent {
+                kept_out.iter().for_each(|grant| self.task(grant.vcpu).windows.let_go(now));
+            }
+            let time = core_time(&mut self.cores, core);
             self.closed.remove(core);
             if time.door.may_keep_out() {
                 self.closed.insert(core);
@@ -323,6 +379,9 @@ impl Metrics {
         time.door.spent = true;
         self.closed.insert(core);
         time.review(at, &self.tasks);
+        for grant in time.door.kept_from_budgets().to_vec() {
+            self.task(grant.vcpu).windows.hold(at);
+        }
     }
 
     fn review_closed(&mut self, at: Instant) {

@@ -1,7 +1,8 @@
 //! What a VCPU was delivered in each of its own periods.
 
+use super::judge::Judge;
 use crate::pieces::consumed_by;
-use crate::samples::Samples;
+use crate::samples::Differences;
 use maracas_core::{Duration, Instant, Reservation};
 
 /// Foreground service by period; one period is open at a time.
@@ -24,12 +25,14 @@ pub(super) struct Windows {
     lacking: bool,
     delivered_sum: u128,
     delivered_sum_lacking: u128,
-    /// |delivered - C| of the periods with full demand.
-    pub(super) errors: Samples,
+    /// The last time in which a limit of memory kept it from running, which may go on for ever.
+    held: Option<(Instant, Instant)>,
+    /// delivered - C of the periods with full demand.
+    pub(super) errors: Differences,
     /// Whole periods in which the VCPU was blocked at any instant.
     pub(super) without_demand: u64,
-    /// Periods with full demand that were given less than 99 % of C.
-    pub(super) short: u64,
+    /// Whether the promise was kept in the periods with full demand.
+    pub(super) judge: Judge,
 }
 
 impl Windows {
@@ -68,7 +71,7 @@ impl Windows {
         while start.saturating_add(self.period) <= now {
             let end = start + self.period;
             let lacking = self.lacking || blocked.is_some_and(|since| since < end);
-            self.close(lacking);
+            self.close(start, lacking);
             start = end;
             if blocked.is_some_and(|since| since <= start) {
                 // Blocked throughout: all further whole periods at once.
@@ -112,16 +115,43 @@ impl Windows {
         (done / meant) as u64
     }
 
-    fn close(&mut self, lacking: bool) {
+    fn close(&mut self, start: Instant, lacking: bool) {
         if lacking {
             self.without_demand += 1;
             self.delivered_sum_lacking += u128::from(self.delivered);
         } else {
-            self.errors.add(self.delivered.abs_diff(self.budget));
-            self.short += u64::from(self.budget.saturating_sub(self.delivered) > self.budget / 100);
+            self.errors.add(self.delivered, self.budget);
             self.delivered_sum += u128::from(self.delivered);
+            if self.held.is_some_and(|(from, to)| from < start + self.period && start < to) {
+                self.judge.held += 1;
+            } else {
+                self.judge.take(start, self.period, self.delivered, self.budget);
+            }
         }
         (self.delivered, self.lacking) = (0, false);
+    }
+
+    /// From `at` on a limit of memory keeps it from running.
+    pub(super) fn hold(&mut self, at: Instant) {
+        // Periods that are not closed yet may have been held before.
+        let before = self.held.filter(|(_, to)| self.open.is_some_and(|start| *to > start));
+        self.held = Some((before.map_or(at, |(from, _)| from.min(at)), Instant::NEVER));
+    }
+    /// It no longer does.
+    pub(super) fn let_go(&mut self, at: Instant) {
+        if let Some((_, to)) = &mut self.held {
+            *to = at.min(*to);
+        }
+    }
+
+    /// Whether there are periods on which can be decided now ([`Judge::settle`]).
+    #[inline]
+    pub(super) fn is_ripe(&self) -> bool {
+        self.open.is_some_and(|now| self.judge.is_ripe(now))
+    }
+    /// The start of the open period; 0 where none is open.
+    pub(super) fn now(&self) -> Instant {
+        self.open.unwrap_or(Instant::ZERO)
     }
 
     /// What was delivered in the period that is open at `at`.
