@@ -7,7 +7,7 @@
 //!
 //! Exit codes: 0 fine; 1 the answer is no (refused by admission, a replay that differs); 2 bad
 //! input or a missing capability, with one line on standard error. `doctor` has a third answer, 3;
-//! `run` ends with 4 where a promise was not kept.
+//! `run` and `sim` end with 4 where a promise was not kept.
 
 mod args;
 mod bench;

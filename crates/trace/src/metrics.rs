@@ -204,7 +204,7 @@ impl Metrics {
                 }
             }
             Record::End(at) => {
-                self.tasks.iter_mut().for_each(|task| task.settle(true, self.causes.thefts()));
+                self.tasks.iter_mut().for_each(|task| task.settle(self.causes.thefts()));
                 return Some(*at);
             }
         }
@@ -316,7 +316,7 @@ impl Metrics {
         task.ran(stint, milli);
         if task.windows.is_ripe() {
             let place = stint.vcpu.0 as usize;
-            self.tasks[place].settle(false, self.causes.thefts());
+            self.tasks[place].settle_ripe(self.decisions, self.causes.thefts());
         }
         if let Some(fairness) = &mut self.fairness {
             fairness.ran(stint);

@@ -11,7 +11,7 @@ mod promise;
 pub(crate) use self::fairness::class_name;
 pub use self::fairness::{ClassReport, ClassUse, FairnessReport, SpeedReport};
 pub use self::promise::{
-    CausesReport, EnforcedReport, LateReport, PromiseReport, ProgramReport, ReliefReport, Run,
+    CausesReport, EnforcedReport, LateReport, ProgramReport, PromiseReport, ReliefReport, Run,
     Verdict, WakeCostReport, Word,
 };
 

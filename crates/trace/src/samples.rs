@@ -45,8 +45,7 @@ impl Samples {
     /// Goes over to the histogram.
     fn as_histogram(&mut self) -> &mut [u64] {
         let exact = std::mem::take(&mut self.exact);
-        let histogram =
-            self.histogram.get_or_insert_with(|| vec![0; BUCKETS].into_boxed_slice());
+        let histogram = self.histogram.get_or_insert_with(|| vec![0; BUCKETS].into_boxed_slice());
         exact.into_iter().for_each(|value| histogram[bucket(value)] += 1);
         histogram
     }

@@ -117,8 +117,8 @@ impl Causes {
                 causes.reliefs.push(ReliefReport { at_ns, by, stuck_ns });
             }
             _ => {
-                causes.rt_throttled += 1;
                 causes.rt_throttled_ns += first?;
+                causes.rt_throttled += 1;
             }
         }
         Some(())
@@ -143,5 +143,58 @@ impl LateReport {
         self.longest_ns = self.longest_ns.max(late_ns);
         // Without what was stolen: the agents' own.
         self.longest_own_ns = self.longest_own_ns.max(late_ns - stolen_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testkit::{Story, vcpu};
+
+    #[test]
+    fn what_the_machine_tells_of_its_cores_is_in_the_report() {
+        let mut story = Story::new(2, vec![vcpu(0, 4, 10)]);
+        story.told(0, "wake-cost", "16000 40000");
+        story.told(5_000, "late", "1 3000 2000").told(9_000, "late", "1 4000 0");
+        story.told(9_000, "relief", "1 neighbour 30").told(9_500, "relief", "1 guardian 250");
+        story.told(9_600, "rt-throttle", "0 50").told(9_700, "rt-throttle", "0 45");
+        story.told(9_900, "enforced", "1 7 9000 4 2 0 1").told(9_900, "steal", "1 2000");
+        let report = story.live(10_000);
+        let [zero, one] = &report.cores[..] else { panic!("{report:?}") };
+        let (zero, one) = (zero.causes.as_ref().unwrap(), one.causes.as_ref().unwrap());
+        assert_eq!((zero.rt_throttled, zero.rt_throttled_ns, zero.late.count), (2, 95, 0));
+        let late = (one.late.count, one.late.longest_ns, one.late.longest_own_ns);
+        assert_eq!((late, one.late.stolen_ns, one.steal_ns), ((2, 4000, 4000), 2000, 2000));
+        let told: Vec<_> =
+            one.reliefs.iter().map(|it| (it.at_ns, it.by.as_str(), it.stuck_ns)).collect();
+        assert_eq!(told, [(9_000, "neighbour", 30), (9_500, "guardian", 250)]);
+        let alarms = one.enforced.as_ref().unwrap();
+        assert_eq!((alarms.count, alarms.longest_ns), (7, 9000));
+        assert_eq!([50, 80, 99].map(|p| alarms.below_ns(p)), [1_000, 2_000, 8_000]);
+        assert_eq!(report.promise.wake_cost.unwrap().p50_ns, 16_000);
+    }
+
+    #[test]
+    fn other_forms_and_journals_without_notes_say_nothing() {
+        let mut story = Story::new(1, vec![vcpu(0, 4, 10)]);
+        let before = story.live(100);
+        assert_eq!((&before.cores[0].causes, before.promise.wake_cost), (&None, None));
+        for (key, text) in [
+            ("late", ""),
+            ("late", "0"),
+            ("late", "0 5"),
+            ("late", "0 x 5"),
+            ("late", "99999 5 5"),
+            ("late", "200 5 5"),
+            ("enforced", "0 1 2 x"),
+            ("relief", "0 guardian"),
+            ("steal", "0 -1"),
+            ("rt-throttle", "0"),
+            ("wake-cost", "1"),
+        ] {
+            story.told(5, key, text);
+        }
+        let report = story.live(100);
+        let causes = report.cores[0].causes.clone().unwrap_or_default();
+        assert_eq!((causes, report.promise), (Default::default(), before.promise));
     }
 }

@@ -64,10 +64,12 @@ pub(super) struct Side {
     pub(super) worst: u64,
 }
 
-/// A period that is off.
+/// Periods in a row that are off by the same: one that is never served has them without end.
 #[derive(Clone, Copy, Debug)]
 struct Off {
+    /// Of the first.
     start: Instant,
+    count: u64,
     period: Duration,
     budget: u64,
     error: i64,
@@ -87,6 +89,13 @@ pub(super) enum Finding {
     NoDemand,
     Held,
     Stolen,
+}
+
+impl Off {
+    fn goes_on_with(&self, next: &Self) -> bool {
+        let same = |of: &Self| (of.period, of.budget, of.error, of.tolerance);
+        same(self) == same(next) && self.start + self.period * self.count == next.start
+    }
 }
 
 impl Judge {
@@ -112,7 +121,11 @@ impl Judge {
         self.budget_sum += u128::from(budget);
         let tolerance = self.tolerance(budget);
         if error.unsigned_abs() > tolerance {
-            self.open.push_back(Off { start, period, budget, error, tolerance });
+            let off = Off { start, count: 1, period, budget, error, tolerance };
+            match self.open.back_mut() {
+                Some(last) if last.goes_on_with(&off) => last.count += 1,
+                _ => self.open.push_back(off),
+            }
         }
     }
 
@@ -129,7 +142,7 @@ impl Judge {
     pub(super) fn settle(&mut self, now: Instant, cores: CoreSet, thefts: &Thefts) {
         let all = now == Instant::NEVER;
         while all || self.is_ripe(now) {
-            let Some(off) = self.open.pop_front() else { return };
+            let Some(off) = self.next() else { return };
             let stolen = self.is_stolen(&off, cores, thefts);
             if stolen {
                 self.stolen += 1;
@@ -146,6 +159,18 @@ impl Judge {
             side.periods += 1;
             side.worst = side.worst.max(off.error.unsigned_abs());
         }
+    }
+
+    /// The first of the periods that are open.
+    fn next(&mut self) -> Option<Off> {
+        let first = self.open.front_mut()?;
+        let off = *first;
+        first.count -= 1;
+        first.start = off.start + off.period;
+        if first.count == 0 {
+            self.open.pop_front();
+        }
+        Some(off)
     }
 
     /// The sum of the errors of stolen periods that end where this one starts.
@@ -179,8 +204,7 @@ impl Judge {
         let full = self.judged + spoiled;
         let stand_for_all = full >= idle;
         let of = if stand_for_all { self.judged } else { full + idle };
-        let mean_is_off =
-            self.error_sum.unsigned_abs() * u128::from(MEAN_PART) > self.budget_sum;
+        let mean_is_off = self.error_sum.unsigned_abs() * u128::from(MEAN_PART) > self.budget_sum;
         let mean_is_off = stand_for_all && mean_is_off;
         if off * OFF_PART > of || mean_is_off {
             let (short, over) = (self.short.periods > 0, self.over.periods > 0);
@@ -198,3 +222,6 @@ impl Judge {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,7 +24,7 @@ pub(super) fn report(metrics: &Metrics, end: Instant) -> Report {
         .map(|task| {
             let mut task = task.clone();
             task.finish(end);
-            task.settle(true, metrics.causes.thefts());
+            task.settle(metrics.causes.thefts());
             let speed = fairness.as_ref().and_then(|fairness| fairness.report(task.id));
             TaskReport { speed, ..task_report(&task, &metrics.cores, &scale) }
         })

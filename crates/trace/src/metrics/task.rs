@@ -27,6 +27,9 @@ pub(super) struct Task {
     pub(super) windows: Windows,
     /// A line has had a grant of foreground time for it: the policy promises it something.
     pub(super) was_promised: bool,
+    /// When there were first periods that could be decided on, as a number of decisions, and which
+    /// period was open then.
+    ripe: Option<(u64, Instant)>,
     demand: Demand,
     /// Its demand comes as jobs: its periods begin at the first release.
     by_jobs: bool,
@@ -107,6 +110,7 @@ impl Task {
             pieces: Pieces::default(),
             windows: Windows::default(),
             was_promised: false,
+            ripe: None,
             demand: Demand::NotYet,
             by_jobs: false,
             asked: None,
@@ -178,10 +182,20 @@ impl Task {
     pub(super) fn is_promised(&self) -> bool {
         self.was_promised && !self.reservation.is_none() && self.role == Role::Main
     }
-    /// Decides which of its periods were stolen: those that can be decided on by now, or all.
-    pub(super) fn settle(&mut self, is_all_told: bool, thefts: &Thefts) {
-        let now = if is_all_told { Instant::NEVER } else { self.windows.now() };
-        self.windows.judge.settle(now, self.cores, thefts);
+    /// Decides which of its periods were stolen, of all of them.
+    pub(super) fn settle(&mut self, thefts: &Thefts) {
+        self.windows.judge.settle(Instant::NEVER, self.cores, thefts);
+    }
+    /// The same of those of which everything is told by now. What an agent did late, and that it
+    /// was late, is told when it wakes, in any order, around the decision that follows: so many
+    /// decisions later all of it is.
+    pub(super) fn settle_ripe(&mut self, decisions: u64, thefts: &Thefts) {
+        const AROUND: u64 = 16;
+        let &mut (since, until) = self.ripe.get_or_insert((decisions, self.windows.now()));
+        if decisions >= since + AROUND {
+            self.ripe = None;
+            self.windows.judge.settle(until, self.cores, thefts);
+        }
     }
     /// Whether it is there: present, and not gone again.
     pub(super) const fn is_there(&self) -> bool {

@@ -57,11 +57,7 @@ impl Verdict {
     pub const fn is_broken(&self) -> bool {
         match self.word {
             Word::Short | Word::Over | Word::Both => true,
-            Word::None
-            | Word::Kept
-            | Word::NoDemand
-            | Word::Held
-            | Word::Stolen => false,
+            Word::None | Word::Kept | Word::NoDemand | Word::Held | Word::Stolen => false,
         }
     }
 }

@@ -20,8 +20,7 @@ pub(super) fn verdicts(
     };
     let kept = of(|verdict| verdict.word == Word::Kept);
     let broken = of(Verdict::is_broken);
-    let unjudged =
-        of(|it| matches!(it.word, Word::NoDemand | Word::Held | Word::Stolen));
+    let unjudged = of(|it| matches!(it.word, Word::NoDemand | Word::Held | Word::Stolen));
     for (text, names) in [("kept: ", kept), ("not judged: ", unjudged)] {
         if !names.is_empty() {
             wrapped(text, &names, columns).iter().try_for_each(|line| writeln!(out, "{line}"))?;
@@ -63,11 +62,7 @@ fn said(task: &TaskReport, strict: bool) -> String {
 
 /// What kept the machine from enforcing in time: one line for each core of which there is something
 /// to be told.
-pub(super) fn causes(
-    report: &Report,
-    columns: usize,
-    out: &mut impl io::Write,
-) -> io::Result<()> {
+pub(super) fn causes(report: &Report, columns: usize, out: &mut impl io::Write) -> io::Result<()> {
     let spoiled = |task: &TaskReport| task.verdict.is_broken() || task.verdict.stolen > 0;
     let is_asked = report.promise.overrun_ns().is_some() || report.tasks.iter().any(spoiled);
     for CoreReport { core, causes, .. } in &report.cores {
@@ -143,5 +138,9 @@ pub(super) fn overrun(report: &Report, paint: Paint, out: &mut impl io::Write) -
         return Ok(());
     };
     let (asked, lasted) = (time(asked as f64), time(lasted as f64));
-    writeln!(out, "{}", paint.red(&format!("NOT IN TIME: {asked} were asked for, it took {lasted}")))
+    writeln!(
+        out,
+        "{}",
+        paint.red(&format!("NOT IN TIME: {asked} were asked for, it took {lasted}"))
+    )
 }
