@@ -239,7 +239,8 @@ fields! {
     CoreGauges { core, foreground, background, throttled, is_throttled, is_closed, requests,
         sampled, last_sampled, decisions, late, longest_late, stolen, reliefs }
     VcpuGauges { vcpu, name, reservation, last, foreground, background, used, short_periods,
-        over_periods, stolen_periods, jobs, misses, preemptions, migrations, instructions, references, reads, writes }
+        over_periods, stolen_periods, jobs, misses, preemptions, migrations, instructions,
+        references, reads, writes }
     MemoryGauges { samples, requests, occupancy, last_requests, last_occupancy, last_span,
         max_latency }
     FigureGauge { name, core, vcpu, value }

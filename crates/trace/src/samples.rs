@@ -98,7 +98,8 @@ impl Samples {
     }
 }
 
-/// A distribution of differences, which have a sign; as exact as [`Samples`] on either side of zero.
+/// A distribution of differences, which have a sign; on either side of zero as exact as
+/// [`Samples`].
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Differences {
     /// How far below zero, of those that are.

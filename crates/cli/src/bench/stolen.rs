@@ -1,8 +1,8 @@
 //! Time that the hypervisor took from the measured core, found out without disturbing it.
 //!
-//! The core is never idle: the target or the noise spins on it. Either of them looks at the clock every
-//! microsecond and writes down when it stood still for longer than any interrupt takes. Where the
-//! kernel's switch records say that it was on the core all the while, nobody else of this host ran
+//! The core is never idle: the target or the noise spins on it. Either of them looks at the clock
+//! every microsecond and writes down when it stood still for longer than any interrupt takes. Where
+//! the kernel's switch records say that it was on the core all the while, nobody else of this host ran
 //! there: the core itself stood still. (The kernel's own account, `steal` in /proc/stat, has a
 //! grain of 10 ms.)
 
@@ -58,7 +58,8 @@ pub(super) struct Gap {
 impl Gap {
     fn read(line: &str) -> Option<Self> {
         let (from, to) = line.split_once(' ')?;
-        Some(Self { from: from.parse().ok()?, to: to.parse().ok()? })
+        let gap = Self { from: from.parse().ok()?, to: to.parse().ok()? };
+        (gap.from < gap.to).then_some(gap)
     }
     fn is_within(&self, runs: &[Run]) -> bool {
         // Runs come in their order.

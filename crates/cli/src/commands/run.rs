@@ -16,8 +16,8 @@ use std::path::PathBuf;
 ///
 /// Each program gets its budget in every period, whatever the others do. Exits 1 with the verdict
 /// where the policy refuses, and 4 where a promise was not kept: a VCPU whose verdict is short or
-/// over, or a run that lasted more than a second longer than asked (docs/output.md). Ctrl-C ends the
-/// run in order. A program's own exit code is in the report; it does not change that of the run.
+/// over, or a run that lasted more than a second longer than asked (docs/output.md). Ctrl-C ends
+/// the run in order. A program's own exit code is in the report; it does not change the run's.
 ///
 /// Example: maracas run examples/quickstart.toml --duration 10s --journal run.journal
 #[derive(clap::Args, Debug)]
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// what programs count themselves where cores are slowed down
     #[arg(long, value_enum)]
     progress: Option<Progress>,
-    /// Count periods that stolen time spoiled (the hypervisor took the core) as broken promises, too
+    /// Judge periods that stolen time spoiled (the hypervisor took the core) like all others
     #[arg(long)]
     strict: bool,
     /// What the host must offer: `full` refuses to run with any fallback

@@ -1,13 +1,13 @@
 //! What kept a live machine from enforcing in time, as its notes say.
 //!
-//! Texts of notes are integers with a blank between them, the first the core; a text of another form
-//! is left aside.
+//! Texts of notes are integers with a blank between them, the first the core; a text of another
+//! form is left aside.
 //!
 //! | key | text | when |
 //! |---|---|---|
 //! | `wake-cost` | p50 and p99 in nanoseconds (no core) | at the begin, and when measured again |
-//! | `late` | core, late_ns, stolen_ns | an alarm was enforced late; of that, the hypervisor took so much |
-//! | `enforced` | core, count, longest_ns, buckets | at the end: lateness of all alarms, by powers of two of a microsecond |
+//! | `late` | core, late_ns, stolen_ns | an alarm was enforced late, and so much of that stolen |
+//! | `enforced` | core, count, longest_ns, buckets | at the end: the lateness of all alarms |
 //! | `steal` | core, ns | at the end: what the hypervisor took of the core |
 //! | `relief` | core, `neighbour` or `guardian`, ns | a stuck core was relieved, after so long |
 //! | `rt-throttle` | core, ns | the kernel kept real-time threads off the core for so long |

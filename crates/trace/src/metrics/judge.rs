@@ -1,12 +1,12 @@
 //! Whether a VCPU got what it was promised, period by period.
 //!
 //! # The rule
-//! * **Judged** are the whole periods in which the VCPU always had something to run and was not held
-//!   by a limit of memory. (A VCPU that used up its own bandwidth, or whose core used up its
+//! * **Judged** are the whole periods in which the VCPU always had something to run and was not
+//!   held by a limit of memory. (A VCPU that used up its own bandwidth, or whose core used up its
 //!   allowance, is kept from its budget by what it was told to keep to.)
-//! * A judged period is **off** where `|delivered - C|` is more than the tolerance: 1 % of C or, where
-//!   that is more, twice what a wake costs on this host (the median that the machine told, the
-//!   largest so far). It is **short** or **over** by its sign.
+//! * A judged period is **off** where `|delivered - C|` is more than the tolerance: 1 % of C or,
+//!   where that is more, twice what a wake costs on this host (the median that the machine told,
+//!   the largest so far). It is **short** or **over** by its sign.
 //! * An off period is **stolen** where time that the hypervisor took explains it. Agents tell by
 //!   how much they enforced an alarm late and how much of that was stolen. A period is explained
 //!   where the stolen time so told, on the cores where the VCPU ran, of lateness that overlaps the

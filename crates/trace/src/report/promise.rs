@@ -89,7 +89,7 @@ impl PromiseReport {
     }
 }
 
-/// What a wake from a timed sleep costs, by the machine's own measurement: the largest that it told.
+/// What a wake from a timed sleep costs, as the machine measured it: the largest that it told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WakeCostReport {
     /// The median.
@@ -120,7 +120,7 @@ pub struct CausesReport {
     pub enforced: Option<EnforcedReport>,
     /// When the core was stuck, and who relieved it.
     pub reliefs: Vec<ReliefReport>,
-    /// How often the kernel kept real-time threads off the core (its fair server, or RT throttling).
+    /// How often the kernel's fair server or RT throttling kept real-time threads off the core.
     pub rt_throttled: u64,
     /// For how long.
     pub rt_throttled_ns: u64,

@@ -7,35 +7,41 @@ use std::io;
 /// Of C: a mean within this part of it is not told.
 const MEAN_PART: f64 = 0.005;
 
-/// One line for each kind of verdict that there is, who has it, and by how much.
+/// Who got what was promised, of whom that cannot be said, and one line for each who did not.
 pub(super) fn verdicts(
     report: &Report,
     paint: Paint,
     columns: usize,
     out: &mut impl io::Write,
 ) -> io::Result<()> {
-    let of = |wanted: fn(&Verdict) -> bool| -> Vec<String> {
-        let tasks = report.tasks.iter().filter(|task| wanted(&task.verdict));
-        tasks.map(|task| said(task, report.promise.strict)).collect()
+    let named = |task: &TaskReport| {
+        let parts = parts(&task.verdict, report.promise.strict);
+        if parts.is_empty() {
+            task.name.clone()
+        } else {
+            format!("{} {}", task.name, parts.join(", "))
+        }
     };
-    let kept = of(|verdict| verdict.word == Word::Kept);
-    let broken = of(Verdict::is_broken);
-    let unjudged = of(|it| matches!(it.word, Word::NoDemand | Word::Held | Word::Stolen));
-    for (text, names) in [("kept: ", kept), ("not judged: ", unjudged)] {
+    for (text, words) in [
+        ("kept: ", &[Word::Kept][..]),
+        ("not judged: ", &[Word::NoDemand, Word::Held, Word::Stolen]),
+    ] {
+        let tasks = report.tasks.iter().filter(|task| words.contains(&task.verdict.word));
+        let names: Vec<String> = tasks.map(named).collect();
         if !names.is_empty() {
             wrapped(text, &names, columns).iter().try_for_each(|line| writeln!(out, "{line}"))?;
         }
     }
-    if broken.is_empty() {
-        return Ok(());
+    for task in report.tasks.iter().filter(|task| task.verdict.is_broken()) {
+        let parts = parts(&task.verdict, report.promise.strict);
+        let lines = wrapped(&format!("NOT KEPT: {} ", task.name), &parts, columns);
+        lines.iter().try_for_each(|line| writeln!(out, "{}", paint.red(line)))?;
     }
-    let lines = wrapped("NOT KEPT: ", &broken, columns);
-    lines.iter().try_for_each(|line| writeln!(out, "{}", paint.red(line)))
+    Ok(())
 }
 
-/// A VCPU and what became of its promise.
-fn said(task: &TaskReport, strict: bool) -> String {
-    let (name, it) = (&task.name, &task.verdict);
+/// What is to be said of a promise beside its word.
+fn parts(it: &Verdict, strict: bool) -> Vec<String> {
     let side = |word, periods, worst: u64| {
         let worst = time(worst as f64);
         (periods > 0).then(|| format!("{word} {periods} of {} (worst {worst})", it.judged))
@@ -43,21 +49,18 @@ fn said(task: &TaskReport, strict: bool) -> String {
     let mut parts = Vec::new();
     match it.word {
         Word::None | Word::Kept | Word::Stolen => {}
-        Word::NoDemand => parts.push("no demand".into()),
-        Word::Held => parts.push("held by limits of memory".into()),
+        Word::NoDemand => parts.push("(no demand)".into()),
+        Word::Held => parts.push("(held by limits of memory)".into()),
         Word::Short | Word::Over | Word::Both => {
             parts.extend(side("short", it.short, it.short_worst_ns));
             parts.extend(side("over", it.over, it.over_worst_ns));
             let mean = it.mean_off.filter(|mean| mean.abs() > MEAN_PART);
-            parts.extend(mean.map(|mean| {
-                let place = if mean < 0.0 { "below" } else { "above" };
-                format!("mean {:.1} % {place} C", mean.abs() * 100.0)
-            }));
+            parts.extend(mean.map(|mean| format!("mean {:+.1} %", mean * 100.0)));
         }
     }
-    let stolen = (it.stolen > 0).then(|| format!("stolen {}", it.stolen));
-    parts.extend(stolen.filter(|_| !strict || !it.is_broken()));
-    if parts.is_empty() { name.clone() } else { format!("{name} {}", parts.join(" and ")) }
+    let judged_too = if strict { " (judged too)" } else { "" };
+    parts.extend((it.stolen > 0).then(|| format!("stolen {}{judged_too}", it.stolen)));
+    parts
 }
 
 /// What kept the machine from enforcing in time: one line for each core of which there is something

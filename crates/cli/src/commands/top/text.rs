@@ -47,8 +47,8 @@ pub(super) fn snapshot(title: &str, gauges: &Gauges, rates: &Rates) -> String {
     for (vcpu, now) in gauges.vcpus.iter().zip(&rates.vcpus) {
         let core = vcpu.last.map_or_else(|| "-".into(), |(core, _)| core.0.to_string());
         line(format!(
-            "{:width$}  {core:>4}  {:>13}  {:6.1}  {:6.1}  {:>9}  {:>5}  {:>5}  {:>6}  {:>6}  {:>6}  \
-             {:>8}",
+            "{:width$}  {core:>4}  {:>13}  {:6.1}  {:6.1}  {:>9}  {:>5}  {:>5}  {:>6}  {:>6}  \
+             {:>6}  {:>8}",
             vcpu.name,
             promise(vcpu),
             now.foreground * 100.0,

@@ -149,7 +149,7 @@ fn what_was_stolen_is_not_held_against_anybody() {
     let near = told(over, 0, over, over - C / 100).live(100 * T);
     assert_eq!(verdict(&near).stolen, 3);
     let less = verdict(&told(over, 0, over, over - C / 100 - 1).live(100 * T));
-    // Who is innocent of the overrun is so of the last part of its debt, which was stolen.
+    // What was stolen explains the first period of the debt, which is smaller, but no more.
     assert_eq!((less.word, less.over, less.over_worst_ns), (Word::Both, 1, over));
     // On another core, or long before, it explains nothing.
     assert_eq!(verdict(&told(over, 1, over, over).live(100 * T)).stolen, 0);
