@@ -18,6 +18,9 @@
 //!   in the errors `delivered - C`: nobody can deliver what is not asked for. A stint's service
 //!   is spread evenly over it. Where C is meant as time on a class of cores, so is delivered:
 //!   service on a slower class counts by the ratio of the declared speeds.
+//! * Live, agents end before the meters are read for the last time, and until then nobody keeps any
+//!   promise. Periods that ended after the last decision before the end count for nothing, unless
+//!   that is more than a second before it: then agents were stuck.
 //! * The **verdict** on a VCPU follows from these periods by the rule of the module `judge`.
 //! * A core is **throttled** while nothing ran on it, a VCPU that stands on its line could have
 //!   run, and the only hindrance was the closed background door, the spent allowance, or that the
@@ -61,7 +64,7 @@ use crate::Report;
 use crate::report::{FigureReport, MemoryReport};
 use maracas_core::contract::{End, Event, Figure, Line, Mode, Observer, Plan, Stint};
 use maracas_core::journal::{Header, JournalError, Reader, Record};
-use maracas_core::{Class, CoreId, CoreSet, Instant, Vcpu, VcpuId};
+use maracas_core::{Class, CoreId, CoreSet, Duration, Instant, Vcpu, VcpuId};
 
 /// The key of the journal note that keeps one of the policy's own figures ([`figure_note`]).
 const FIGURE: &str = "figure";
@@ -98,6 +101,8 @@ pub struct Metrics {
     /// Cores whose door may keep somebody out: only these ask who waits.
     closed: CoreSet,
     decisions: u64,
+    /// When the last decision was, and the last one before that.
+    decided: [Instant; 2],
     lost_records: u64,
     memory: Option<MemoryReport>,
     controller: Totals,
@@ -123,6 +128,7 @@ impl Metrics {
             cores: header.system.core_ids().map(|_| CoreTime::default()).collect(),
             closed: CoreSet::EMPTY,
             decisions: 0,
+            decided: [Instant::ZERO; 2],
             lost_records: 0,
             memory: None,
             controller: Totals::default(),
@@ -177,6 +183,9 @@ impl Metrics {
             Record::Event { at, event } => self.event(*at, event),
             Record::Planned(decision) => {
                 self.decisions += 1;
+                if decision.now > self.decided[0] {
+                    self.decided = [decision.now, self.decided[0]];
+                }
                 for (core, line) in &decision.lines {
                     self.line_changed(decision.now, *core, line);
                 }
@@ -204,7 +213,11 @@ impl Metrics {
                 }
             }
             Record::End(at) => {
-                self.tasks.iter_mut().for_each(|task| task.settle(self.causes.thefts()));
+                let until = self.promised_until(*at);
+                for task in &mut self.tasks {
+                    task.windows.finish(until);
+                    task.settle(self.causes.thefts());
+                }
                 return Some(*at);
             }
         }
@@ -258,6 +271,23 @@ impl Metrics {
         }
     }
 
+    /// For how long promises held of a run that ended at `end`.
+    fn promised_until(&self, end: Instant) -> Instant {
+        let [last, before] = self.decided;
+        let decided = if last < end { last } else { before };
+        let is_live = !self.grace().is_zero();
+        if is_live && decided.saturating_add(self.grace()) >= end { decided } else { end }
+    }
+
+    /// For how long what was told may turn out to be after the agents' end: a second, live.
+    fn grace(&self) -> Duration {
+        const SECOND: Duration = Duration::from_secs(1);
+        if self.header.machine != "live" {
+            return Duration::ZERO;
+        }
+        SECOND * self.header.system.ticks_per_ns.max(1)
+    }
+
     /// Twice what a wake costs, in ticks: errors below it are the host's grain.
     fn floor(&self) -> u64 {
         let wake_ns = self.causes.wake_cost().map_or(0, |cost| cost.p50_ns);
@@ -269,6 +299,7 @@ impl Metrics {
         while self.tasks.len() <= index {
             let mut task = Task::new(VcpuId(self.tasks.len() as u32));
             task.windows.judge.tolerate(self.floor());
+            task.windows.count_after(self.grace());
             if self.strict {
                 task.windows.judge.be_strict();
             }

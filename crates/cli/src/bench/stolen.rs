@@ -2,8 +2,8 @@
 //!
 //! The core is never idle: the target or the noise spins on it. Either of them looks at the clock
 //! every microsecond and writes down when it stood still for longer than any interrupt takes. Where
-//! the kernel's switch records say that it was on the core all the while, nobody else of this host ran
-//! there: the core itself stood still. (The kernel's own account, `steal` in /proc/stat, has a
+//! the kernel's switch records say that it was on the core all the while, nobody else of this host
+//! ran there: the core itself stood still. (The kernel's own account, `steal` in /proc/stat, has a
 //! grain of 10 ms.)
 
 use super::windows::Run;

@@ -17,13 +17,14 @@ pub(super) fn report(metrics: &Metrics, end: Instant) -> Report {
     let ticks_per_ns = header.system.ticks_per_ns.max(1);
     let scale = Scale { ticks_per_ns, elapsed: end.ticks() };
     let fairness = metrics.fairness.as_ref().map(|fairness| fairness.finished(end));
+    let until = metrics.promised_until(end);
     let tasks: Vec<TaskReport> = metrics
         .tasks
         .iter()
         .filter(|task| task.present)
         .map(|task| {
             let mut task = task.clone();
-            task.finish(end);
+            task.finish(end, until);
             task.settle(metrics.causes.thefts());
             let speed = fairness.as_ref().and_then(|fairness| fairness.report(task.id));
             TaskReport { speed, ..task_report(&task, &metrics.cores, &scale) }

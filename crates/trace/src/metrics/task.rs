@@ -225,8 +225,9 @@ impl Task {
         }
     }
 
-    /// Brings periods and jobs up to the end of the run (or of its own stay).
-    pub(super) fn finish(&mut self, end: Instant) {
+    /// Brings periods and jobs up to the end of the run (or of its own stay); promises held until
+    /// `until`.
+    pub(super) fn finish(&mut self, end: Instant, until: Instant) {
         if self.left.is_none() {
             self.let_go(end);
             self.windows.close_until(end, self.blocked_since());
@@ -235,6 +236,7 @@ impl Task {
             self.jobs.released -= not_yet.count() as u64;
             self.jobs.overdue(end);
         }
+        self.windows.finish(until);
     }
 
     #[inline]

@@ -4,6 +4,7 @@ use super::judge::Judge;
 use crate::pieces::consumed_by;
 use crate::samples::Differences;
 use maracas_core::{Duration, Instant, Reservation};
+use std::collections::VecDeque;
 
 /// Foreground service by period; one period is open at a time.
 #[derive(Clone, Default, Debug)]
@@ -27,6 +28,10 @@ pub(super) struct Windows {
     delivered_sum_lacking: u128,
     /// The last time in which a limit of memory kept it from running, which may go on for ever.
     held: Option<(Instant, Instant)>,
+    /// How long a period that has ended may still turn out to be none of those that count.
+    grace: Duration,
+    /// Such periods, the oldest first.
+    recent: VecDeque<Closed>,
     /// delivered - C of the periods with full demand.
     pub(super) errors: Differences,
     /// Whole periods in which the VCPU was blocked at any instant.
@@ -35,7 +40,30 @@ pub(super) struct Windows {
     pub(super) judge: Judge,
 }
 
+/// A period that has ended.
+#[derive(Clone, Copy, Debug)]
+struct Closed {
+    start: Instant,
+    period: Duration,
+    budget: u64,
+    delivered: u64,
+    /// It was blocked at some instant.
+    lacking: bool,
+    /// A limit of memory held it at some instant.
+    held: bool,
+}
+
+impl Closed {
+    fn end(&self) -> Instant {
+        self.start + self.period
+    }
+}
+
 impl Windows {
+    /// Periods count so long after they have ended; see [`Windows::finish`].
+    pub(super) const fn count_after(&mut self, grace: Duration) {
+        self.grace = grace;
+    }
     /// Sets (C, T), where C is time on a class of speed `meant_milli`; periods begin anew at `from`
     /// if the VCPU has started. Without a reservation there are none.
     pub(super) fn reserve(&mut self, reservation: &Reservation, meant_milli: u32, from: Instant) {
@@ -116,19 +144,43 @@ impl Windows {
     }
 
     fn close(&mut self, start: Instant, lacking: bool) {
+        let (period, budget, delivered) = (self.period, self.budget, self.delivered);
+        let held = self.held.is_some_and(|(from, to)| from < start + period && start < to);
+        self.recent.push_back(Closed { start, period, budget, delivered, lacking, held });
+        (self.delivered, self.lacking) = (0, false);
+        let end = start + period;
+        while let Some(first) = self.recent.front().copied()
+            && first.end().saturating_add(self.grace) <= end
+        {
+            self.recent.pop_front();
+            self.count(&first);
+        }
+    }
+
+    fn count(&mut self, closed: &Closed) {
+        let &Closed { start, period, budget, delivered, lacking, held } = closed;
         if lacking {
             self.without_demand += 1;
-            self.delivered_sum_lacking += u128::from(self.delivered);
+            self.delivered_sum_lacking += u128::from(delivered);
+            return;
+        }
+        self.errors.add(delivered, budget);
+        self.delivered_sum += u128::from(delivered);
+        if held {
+            self.judge.held += 1;
         } else {
-            self.errors.add(self.delivered, self.budget);
-            self.delivered_sum += u128::from(self.delivered);
-            if self.held.is_some_and(|(from, to)| from < start + self.period && start < to) {
-                self.judge.held += 1;
-            } else {
-                self.judge.take(start, self.period, self.delivered, self.budget);
+            self.judge.take(start, period, delivered, budget);
+        }
+    }
+
+    /// The run is over, and promises held until `until`: periods that ended later count for
+    /// nothing.
+    pub(super) fn finish(&mut self, until: Instant) {
+        for closed in std::mem::take(&mut self.recent) {
+            if closed.end() <= until {
+                self.count(&closed);
             }
         }
-        (self.delivered, self.lacking) = (0, false);
     }
 
     /// From `at` on a limit of memory keeps it from running.

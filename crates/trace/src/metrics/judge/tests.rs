@@ -325,3 +325,28 @@ fn a_changed_reservation_is_judged_by_what_was_promised_then() {
     let it = verdict(&story.report(20 * T));
     assert_eq!((it.word, it.judged, it.mean_off), (Word::Kept, 20, Some(0.0)));
 }
+
+#[test]
+fn after_the_agents_end_nothing_is_promised() {
+    // The last decision is at 95 ms; until the meters are read at 112 ms it runs on.
+    let journal = |machine: &str, last: u64| {
+        let mut story = given(&[C; 10]);
+        story.header.machine = machine.into();
+        story.planned(last, |plan| _ = plan.line_mut(CoreId(0)));
+        story.ran((0, 0, Foreground), (10 * T, 11 * T + C), Metered);
+        story.planned(11 * T + C, |plan| _ = plan.line_mut(CoreId(0)));
+        story.live(11 * T + C)
+    };
+    let live = journal("live", 95 * MS);
+    let (it, delivered) = (verdict(&live), &live.tasks[0].delivered);
+    assert_eq!((it.word, it.judged, delivered.error_max_ns), (Word::Kept, 9, Some(0)));
+    // A simulation ends when it ends.
+    let it = verdict(&journal("sim", 95 * MS));
+    assert_eq!((it.word, it.judged, it.over), (Word::Over, 11, 1));
+    // Where the last decision is long ago, agents were stuck.
+    let mut stuck = given(&[C]);
+    stuck.header.machine = "live".into();
+    stuck.planned(C, |plan| _ = plan.line_mut(CoreId(0)));
+    let it = verdict(&stuck.live(200 * T));
+    assert_eq!((it.word, it.judged, it.short), (Word::Short, 200, 199));
+}
