@@ -14,7 +14,7 @@ use crate::machine::brain::Brain;
 use maracas_core::{CoreId, Duration, VcpuId};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use wait::{Bell, Token, wait};
 
 /// The agents' real-time priority: above all programs, below the guardian (99).
@@ -29,7 +29,7 @@ pub(crate) struct Council<'a> {
     pub(crate) cores: &'a [Mutex<Core>],
     pub(crate) brain: Mutex<Brain<'a>>,
     /// One bell an agent.
-    pub(crate) bells: Vec<Bell>,
+    pub(crate) bells: Vec<Arc<Bell>>,
     /// Rings when the mailbox has a request; the first core's agent listens.
     pub(crate) mail: &'a Bell,
     /// Told the guardian that the agents live; `None` where there is no guardian.
@@ -50,12 +50,7 @@ impl<'a> Council<'a> {
         mail: &'a Bell,
         hearts: Option<Hearts>,
     ) -> io::Result<Self> {
-        let mut bells = Vec::new();
-        for core in cores {
-            let bell = Bell::new()?;
-            lock(core).poll.add(bell.fd(), Token::Bell)?;
-            bells.push(bell);
-        }
+        let bells = cores.iter().map(|core| Arc::clone(&lock(core).bell)).collect();
         if let Some(first) = cores.first() {
             lock(first).poll.add(mail.fd(), Token::Mail)?;
         }
@@ -66,77 +61,69 @@ impl<'a> Council<'a> {
 
     /// The life of the agent of `core`.
     pub(crate) fn live(&self, core: CoreId) -> io::Result<()> {
-        let own = &self.cores[core.0 as usize];
-        let poll = lock(own).poll.fd();
+        let (own, index) = (&self.cores[usize::from(core.0)], usize::from(core.0));
+        let (poll, clock) = {
+            let own = lock(own);
+            (own.poll.fd(), own.clock().clone())
+        };
         let mut ready = Vec::with_capacity(64);
-        let mut fired = Vec::with_capacity(64);
+        let mut births = Vec::with_capacity(64);
         // The first decision is due at once.
-        self.consult(core);
+        self.consult(core, true);
         while !self.halt.load(Ordering::Acquire) {
-            self.beat(core);
-            wait(poll, &mut ready)?;
-            self.enforce(own, &ready, &mut fired);
-            if ready.contains(&Token::Bell) {
-                self.bells[core.0 as usize].hush();
-            }
-            if ready.contains(&Token::Mail) {
-                self.mail.hush();
-            }
-            if !ready.is_empty() {
-                self.consult(core);
-            }
+            let due_ns = clock.monotonic_ns(lock(own).sleep());
+            self.hearts.iter().for_each(|hearts| hearts.sleeps(index, due_ns));
+            wait(poll, Some(due_ns), &mut ready)?;
+            let now_ns = clock.monotonic_ns(clock.now());
+            self.hearts.iter().for_each(|hearts| hearts.wakes(index, now_ns));
+            let news = self.enforce(core, &ready, &mut births);
+            self.consult(core, news);
         }
         if let Some(hearts) = &self.hearts {
-            hearts.rest(usize::from(core.0));
+            hearts.rest(index);
         }
         Ok(())
     }
 
-    /// The core's alarm rings often enough for this ([`crate::enact`], `PULSE`).
-    fn beat(&self, core: CoreId) {
-        if let Some(hearts) = &self.hearts {
-            hearts.beat(usize::from(core.0));
-        }
-    }
-
-    fn enforce(&self, own: &Mutex<Core>, ready: &[Token], fired: &mut Vec<VcpuId>) {
-        fired.clear();
-        let (mut rang, mut crossed) = (false, false);
+    /// Looks at the agent's own core; whether there is anything to decide.
+    fn enforce(&self, core: CoreId, ready: &[Token], births: &mut Vec<VcpuId>) -> bool {
+        births.clear();
+        let own = &self.cores[usize::from(core.0)];
+        let (mut crossed, mut mail) = (false, false);
         for token in ready {
             match token {
-                Token::Budget(vcpu) => fired.push(*vcpu),
-                Token::Alarm => rang = true,
+                Token::Vcpu(vcpu) => births.push(*vcpu),
                 Token::Meter => crossed = true,
-                Token::Records | Token::Bell | Token::Mail | Token::Guardian => {}
+                Token::Mail => {
+                    self.mail.hush();
+                    mail = true;
+                }
+                Token::Bell => self.bells[usize::from(core.0)].hush(),
+                // Half of the ring is full: it is read with the next decision.
+                Token::Records => mail = true,
+                Token::Guardian | Token::Ended(_) => {}
             }
         }
-        if rang || crossed || !fired.is_empty() {
-            let mut own = lock(own);
-            if rang {
-                own.alarm.hush();
-            }
-            if crossed {
-                own.meter_told();
-            }
-            own.enforce(fired, rang);
-        }
+        lock(own).enforce(births, crossed) || mail
     }
 
-    /// Decides, unless another does: then that one will look again. Where the news do not end the
-    /// next core's agent goes on, for who decides does not enforce.
-    fn consult(&self, core: CoreId) {
-        self.unseen.store(true, Ordering::SeqCst);
+    /// Decides, where there is something to decide, unless another agent does: then that one will
+    /// look again. Where the news do not end the next core's agent goes on, for who decides does
+    /// not enforce.
+    fn consult(&self, core: CoreId, news: bool) {
+        if news {
+            self.unseen.store(true, Ordering::SeqCst);
+        }
         for _ in 0..ROUNDS {
             if !self.unseen.load(Ordering::SeqCst) {
                 return;
             }
-            self.beat(core);
             match self.brain.try_lock() {
                 Ok(mut brain) => {
                     self.unseen.store(false, Ordering::SeqCst);
                     let called = brain.round(core);
                     drop(brain);
-                    called.iter().for_each(|core| self.bells[usize::from(core.0)].ring());
+                    called.iter().for_each(|core| self.call(core));
                 }
                 Err(TryLockError::WouldBlock) => return,
                 // Another agent panicked in there: the run is ending.
@@ -147,6 +134,12 @@ impl<'a> Council<'a> {
             let next = (usize::from(core.0) + 1) % self.bells.len();
             self.bells[next].ring();
         }
+    }
+
+    /// Lets the agent of `core` look at its own core and decide.
+    fn call(&self, core: CoreId) {
+        self.unseen.store(true, Ordering::SeqCst);
+        self.bells[usize::from(core.0)].ring();
     }
 
     /// A thread of the machine has ended and took so long of its core.
@@ -161,7 +154,7 @@ impl<'a> Council<'a> {
     /// Lets all agents end.
     pub(crate) fn stop(&self) {
         self.halt.store(true, Ordering::Release);
-        self.bells.iter().for_each(Bell::ring);
+        self.bells.iter().for_each(|bell| bell.ring());
         self.cores.iter().for_each(|core| lock(core).brakes.stop());
     }
 }

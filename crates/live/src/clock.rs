@@ -48,7 +48,8 @@ impl Clock {
     }
 }
 
-fn monotonic_ns() -> u64 {
+/// The kernel's monotonic time.
+pub(crate) fn monotonic_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel fills the structure that we give; the clock exists on every Linux.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };

@@ -7,36 +7,39 @@
 //! The law lets one background VCPU run: the first runnable one of the line. Blocks and wakes are
 //! not told by the kernel when they happen, so each other VCPU is held by what is believed of it:
 //!
-//! * believed runnable: frozen;
-//! * believed blocked: left thawed (freezing would wake it, and would break its system calls with
-//!   `EINTR`), with a *tripwire*: its budget event fires after [20 us](crate::machine::vcpu) of
-//!   service, and the agent freezes it or, where it stands before the head, the head.
-//!
-//! Where the head itself blocks, the agent sees it when it next looks: after [`WATCH`] at the
-//! latest.
+//! * believed runnable: frozen, unless the foreground has the core: what may use surplus time at all
+//!   is frozen when its turn comes to wait for others in the background;
+//! * believed blocked: left thawed, since freezing would wake it, and would break its system calls
+//!   with `EINTR`. If it runs, the agent sees that when it next looks ([`alarm`]), and freezes it
+//!   or, where it stands before the head, the head.
 //!
 //! # Memory
 //! A core whose memory meter reached its allowance is closed ([`memory`]): nobody is wanted on it,
 //! foreground is demoted and frozen like everybody else.
 
+pub(crate) mod alarm;
 pub(crate) mod births;
 pub(crate) mod brake;
 mod clocks;
 mod dispatch;
+mod lateness;
 mod memory;
 mod ranks;
 mod stints;
 pub(crate) mod throttle;
 
-use crate::agent::wait::{Alarm, Poll, Token};
+use crate::agent::wait::{Bell, Poll, Token};
 use crate::clock::Clock;
+use crate::host::costs::WakeCost;
 use crate::host::{HardwareCore, sys};
 use crate::machine::Means;
 use crate::machine::vcpu::{Live, Place, Post};
 use crate::perf::Switches;
+use alarm::Waking;
 use brake::Brakes;
 use dispatch::Dispatches;
-use maracas_core::contract::{End, Grant, Line, Mark, Mode, Refused};
+use lateness::Lateness;
+use maracas_core::contract::{End, Grant, Line, Mode, Refused};
 use maracas_core::journal::Record;
 use maracas_core::{CoreId, Duration, Event, Instant, Rate, VcpuId};
 use memory::Memory;
@@ -45,16 +48,6 @@ use std::io;
 use std::sync::Arc;
 use stints::{Change, Tracker};
 use throttle::{Throttling, Valve};
-
-/// How long a core may idle unseen after its background head blocked while another waits: 0.7 %
-/// of a core for the agent at worst (15 us a look), as much as a 2 ms rotation costs.
-const WATCH: Duration = Duration::from_millis(2);
-/// How long after the earliest exhaustion the agent looks by itself, should an overflow be missed.
-const BACKSTOP: Duration = Duration::from_millis(1);
-
-/// How long an agent sleeps at most, so that the guardian sees it live ([`crate::guardian::BEAT`],
-/// with room for a late wake).
-const PULSE: Duration = Duration::from_millis(90);
 
 /// One managed core. Locked by whoever acts on it; only agents do while they live.
 pub(crate) struct Core {
@@ -67,7 +60,10 @@ pub(crate) struct Core {
     /// What happened here and the policy has not been told.
     pub(crate) outbox: Vec<(Instant, Event)>,
     pub(crate) poll: Poll,
-    pub(crate) alarm: Alarm,
+    /// Wakes this core's agent.
+    pub(crate) bell: Arc<Bell>,
+    /// What a wake of it costs.
+    pub(crate) waking: Waking,
     pub(crate) brakes: Arc<Brakes>,
     /// Something changed on which the law depends, and it was not applied since.
     pub(crate) stirred: bool,
@@ -82,9 +78,14 @@ pub(crate) struct Core {
     pub(crate) valve: Option<Arc<dyn Valve>>,
     /// Whether its bandwidth is lowered.
     is_lowered: bool,
+    /// When the meters must be read, at the latest.
     look_at: Instant,
-    /// When this core's own agent must look, whatever others do here meanwhile: it beats then.
-    pulse_at: Instant,
+    /// The end of whose budget is expected then.
+    awaited: Option<VcpuId>,
+    /// Until when this core's agent sleeps; the beginning of time while it is awake.
+    asleep_until: Instant,
+    /// How late budgets ended.
+    lateness: Lateness,
     ranks: Ranks,
     means: Means,
     /// When the clocks were read last, where there are no events.
@@ -105,14 +106,15 @@ impl Core {
         hardware: HardwareCore,
         clock: Clock,
         means: Means,
+        cost: WakeCost,
     ) -> io::Result<Self> {
         sys::open_many();
         let switches = means.events.then(|| Switches::open(hardware.0)).transpose()?;
-        let (poll, alarm) = (Poll::new()?, Alarm::new()?);
+        let (poll, bell) = (Poll::new()?, Arc::new(Bell::new()?));
         if let Some(switches) = &switches {
             poll.add(switches.fd(), Token::Records)?;
         }
-        poll.add(alarm.fd(), Token::Alarm)?;
+        poll.add(bell.fd(), Token::Bell)?;
         Ok(Self {
             id,
             hardware,
@@ -121,7 +123,8 @@ impl Core {
             bodies: Vec::with_capacity(64),
             outbox: Vec::with_capacity(4096),
             poll,
-            alarm,
+            bell,
+            waking: Waking::new(cost),
             brakes: Arc::new(Brakes::new(clock.clone())?),
             stirred: false,
             without_brakes: u32::from(means.fifo && !means.freezer),
@@ -132,7 +135,9 @@ impl Core {
             valve: None,
             is_lowered: false,
             look_at: Instant::NEVER,
-            pulse_at: Instant::ZERO,
+            awaited: None,
+            asleep_until: Instant::ZERO,
+            lateness: Lateness::default(),
             ranks: Ranks::default(),
             tracker: Tracker::new(switches),
             dispatches: Dispatches::default(),
@@ -153,20 +158,25 @@ impl Core {
         self.bodies.iter_mut().find(|body| body.id == vcpu)
     }
 
-    /// Takes a body in, at rest. Whether it is confined to this core now; where it cannot be, that
-    /// is told.
-    pub(crate) fn seat(&mut self, mut body: Live) -> bool {
-        let (id, poll) = (body.id, &self.poll);
+    /// What a body must know of this core to sit here.
+    pub(crate) fn place(&self) -> Place {
         let (core, hardware, share) = (self.id, self.hardware, self.share);
-        let place = Place { core, hardware, share, counts: self.memory.counts };
-        let result = body.sit(place, |fd| poll.add(fd, Token::Budget(id)));
-        let moved = result.as_ref().is_ok_and(|moved| *moved);
+        Place { core, hardware, share, counts: self.memory.counts }
+    }
+
+    /// Takes a body in, at rest, that was made to sit here: `sits` says how that went. Whether it is
+    /// confined to this core now; where it cannot be, that is told.
+    pub(crate) fn seat(&mut self, mut body: Live, sits: io::Result<bool>) -> bool {
+        let id = body.id;
+        let moved = sits.as_ref().is_ok_and(|moved| *moved);
+        let poll = &self.poll;
+        let result = sits.and_then(|_| body.listen_by(|fd| poll.add(fd, Token::Vcpu(id))));
         body.relisted = true;
         self.bodies.push(body);
         let index = self.bodies.len() - 1;
         self.own_threads(index);
         let sits = result.is_ok();
-        self.report(result.map(drop), Refused::Move(id));
+        self.report(result, Refused::Move(id));
         if moved {
             // Neither core's records told whose were born or died on the way.
             self.rescan(index);
@@ -185,56 +195,62 @@ impl Core {
         self.tell_reads(index, end);
         let mut body = self.bodies.swap_remove(index);
         body.is_leaving = false;
-        let result = body.disarm();
         (body.last_closed, body.last_told) = (None, None);
         for thread in &body.threads {
             self.tracker.owners.remove(&thread.tid);
         }
-        self.report(result, Refused::Move(vcpu));
         Some(body)
     }
 
-    /// The events of these VCPUs fired: stops who is spent, at once. `look` at all that may run
-    /// where no event told (the alarm rang). Called by this core's own agent alone.
-    pub(crate) fn enforce(&mut self, fired: &[VcpuId], look: bool) {
-        if look {
-            let now = self.clock.now();
-            self.pulse_at = now.saturating_add(PULSE);
-            if fired.is_empty() && now < self.look_at {
-                // It rang for a decision, or for the pulse: nobody's budget can be spent.
-                return self.set_alarm();
-            }
-            self.hear_again();
-        }
-        for index in 0..self.bodies.len() {
-            let body = &mut self.bodies[index];
-            let has_fired = fired.contains(&body.id);
-            let mut armed_ns = None;
-            if has_fired {
-                armed_ns = body.fired();
-                body.is_done = false;
-                // It ran just now, whatever the last record said.
-                if !body.is_runnable() {
-                    body.suppose_runnable();
-                }
-            }
-            let may_run = matches!(body.post, Post::Foreground(_) | Post::Background);
-            if has_fired || look && may_run {
-                let (id, result) = (body.id, body.settle());
-                let is_birth = has_fired && armed_ns.is_none_or(|at_ns| !body.has_reached(at_ns));
-                self.report(result, Refused::Stop(id));
-                if is_birth {
-                    self.hear_birth(index);
-                }
+    /// This core's agent woke: reads the meters and stops whoever is spent, at once. `births` are
+    /// the VCPUs whose threads were born or ended; `crossed` = the memory meter told that it
+    /// reached its mark. Whether there is anything to tell the policy.
+    pub(crate) fn enforce(&mut self, births: &[VcpuId], crossed: bool) -> bool {
+        let now = self.clock.now();
+        self.settle_all();
+        self.woken(now);
+        for vcpu in births {
+            if let Some(index) = self.index(*vcpu) {
+                self.hear_birth(index, now);
                 // It ran though we know of nobody in it.
-                if has_fired && self.bodies[index].threads.is_empty() {
+                if self.bodies[index].threads.is_empty() {
                     self.rescan(index);
                 }
             }
         }
-        self.judge();
-        self.stops();
-        self.starts();
+        self.hear_again(now);
+        if crossed {
+            self.meter_told();
+        }
+        // Nobody's budget can be spent before: it was woken for something else.
+        if now >= self.look_at || !births.is_empty() || crossed {
+            self.judge();
+            self.stops();
+            self.drain();
+            if self.stirred {
+                self.judge();
+                self.stops();
+            }
+            self.starts();
+        }
+        self.has_news(now)
+    }
+
+    /// Reads the meters of all that may have run.
+    fn settle_all(&mut self) {
+        for index in 0..self.bodies.len() {
+            let body = &mut self.bodies[index];
+            if body.post != Post::Frozen && !body.threads.is_empty() {
+                let (id, result) = (body.id, body.settle());
+                self.report(result, Refused::Stop(id));
+            }
+        }
+    }
+
+    /// Whether the policy is to be told anything, or wants to be asked.
+    fn has_news(&self, now: Instant) -> bool {
+        let told = self.outbox.is_empty() && self.tracker.changes.is_empty();
+        !told || self.stirred || self.is_spent() || self.wake_at <= now
     }
 
     /// What the machine law wants each body to be now.
@@ -278,8 +294,27 @@ impl Core {
                 }
             }
         }
+        self.spare_freezing(&line);
         self.line = line;
         self.ranks.assign(&self.line, &mut self.bodies);
+    }
+
+    /// While the foreground has the core nothing in the background runs, frozen or not: what may
+    /// use surplus time by this line is frozen when the foreground has ended, unless it is its turn
+    /// then.
+    fn spare_freezing(&mut self, line: &Line) {
+        let in_budget =
+            |body: &Live| matches!(body.want, Post::Foreground(_)) && body.is_runnable();
+        if !line.background_allowed || !self.means.fifo || !self.bodies.iter().any(in_budget) {
+            return;
+        }
+        for grant in &line.background {
+            let Some(body) = self.body(grant.vcpu) else { continue };
+            let unspent = body.meter(Mode::Background) < grant.until.0 && body.has_memory(grant);
+            if unspent && body.want == Post::Frozen && body.post != Post::Frozen {
+                body.want = Post::Watched;
+            }
+        }
     }
 }
 
@@ -300,7 +335,9 @@ impl Core {
                 if want == Post::Frozen {
                     self.throttling.stopped(id);
                 }
+                let limit = self.limit(index).filter(|_| end == End::MarkReached);
                 self.change(index, want, end);
+                self.note_end(index, limit);
             }
         }
         self.measure_closing();
@@ -308,74 +345,39 @@ impl Core {
         self.measure_throttling();
     }
 
-    /// Starts whoever may run, in the order of the line, and arms every budget event.
+    /// Starts whoever may run, in the order of the line, and chooses when to look next.
     pub(crate) fn starts(&mut self) {
-        let now = self.clock.now();
         let line = std::mem::take(&mut self.line);
-        self.look_at = Instant::NEVER;
         for grant in &line.foreground {
             let Some(index) = self.index(grant.vcpu) else { continue };
             if let want @ Post::Foreground(_) = self.bodies[index].want {
-                self.start(index, want, grant.until);
-                let body = &self.bodies[index];
-                let first = self.look_at == Instant::NEVER;
-                if grant.until != Mark::NEVER && (first || body.is_runnable()) {
-                    let rest = grant.until.0.saturating_sub(body.meter(Mode::Foreground));
-                    let spent_at = now.saturating_add(body.counted(rest));
-                    self.look_at = self.look_at.min(spent_at.saturating_add(BACKSTOP));
-                }
+                self.start(index, want);
             }
         }
         for index in 0..self.bodies.len() {
             let want = self.bodies[index].want;
-            if want == Post::Watched {
-                self.start(index, want, Mark::NEVER);
-            }
-        }
-        for grant in &line.background {
-            let Some(index) = self.index(grant.vcpu) else { continue };
-            match self.bodies[index].want {
-                Post::Background => self.start(index, Post::Background, grant.until),
-                Post::Frozen if line.background_allowed || self.valve.is_some() => {
-                    self.look_at = self.look_at.min(now.saturating_add(WATCH));
-                }
-                Post::Frozen | Post::Watched | Post::Foreground(_) => {}
+            if matches!(want, Post::Watched | Post::Background) {
+                self.start(index, want);
             }
         }
         self.line = line;
-        self.look_by_clock(now);
-        self.look_for_the_deaf(now);
-        self.watch_memory(now);
+        self.plan_look(self.clock.now());
         self.set_alarm();
     }
 
-    /// Lets the agent of this core look at `look_at`, `wake_at` or `pulse_at`, whichever comes
-    /// first. The pulse stays where it is: an agent of another core that decides for this one many
-    /// times a second would put it off for ever, and the guardian takes an agent that does not
-    /// beat for dead.
-    pub(crate) fn set_alarm(&mut self) {
-        let at = self.look_at.min(self.wake_at).min(self.pulse_at);
-        if let Err(error) = self.alarm.set(self.clock.monotonic_ns(at)) {
-            self.trouble.get_or_insert(error);
-        }
-    }
-
-    fn start(&mut self, index: usize, want: Post, until: Mark) {
+    fn start(&mut self, index: usize, want: Post) {
         if self.bodies[index].post != want {
             self.change(index, want, End::Preempted);
         }
         let body = &mut self.bodies[index];
-        let armed = match want {
+        let result = match want {
             // Threads that were born since are raised too.
-            Post::Foreground(priority) => body.raise(priority).and_then(|()| body.arm(until.0)),
-            Post::Background if body.is_runnable() => body.arm(until.0),
-            Post::Background | Post::Watched if self.without_brakes == 0 => body.arm_tripwire(),
-            Post::Background | Post::Watched => body.disarm(),
-            Post::Frozen => Ok(()),
+            Post::Foreground(priority) => body.raise(priority),
+            Post::Background | Post::Watched | Post::Frozen => Ok(()),
         };
         let id = body.id;
         self.own_threads(index);
-        self.report(armed, Refused::Start(id));
+        self.report(result, Refused::Start(id));
     }
 
     /// Sets a body to `post`; the stint that ends thereby ends for the reason `end`. Acts first and
@@ -406,9 +408,6 @@ impl Core {
         body.post = post;
         body.frozen_from = mode;
         let frozen = post == Post::Frozen;
-        if frozen {
-            result = result.and(body.disarm());
-        }
         self.own_threads(index);
         let body = &self.bodies[index];
         if mode != body.mode() || frozen != (was == Post::Frozen) || end == End::Moved {
@@ -439,6 +438,14 @@ impl Core {
             Some(grant) if !body.has_memory(grant) => End::MemorySpent,
             Some(_) | None => End::Preempted,
         }
+    }
+
+    /// The meter reading at which the foreground time of a body ends, by the line.
+    fn limit(&self, index: usize) -> Option<Duration> {
+        let body = &self.bodies[index];
+        let own = |grant: &&Grant| grant.vcpu == body.id;
+        let grant = self.line.foreground.iter().find(own);
+        grant.filter(|_| body.mode() == Mode::Foreground).map(|grant| grant.until.0)
     }
 
     /// Where the body of `vcpu` stands in `bodies`.

@@ -23,6 +23,7 @@ use crate::control::Server;
 use crate::enact::Core;
 use crate::guardian::Guardian;
 use crate::host::cgroup::{Hierarchies, Tree};
+use crate::host::costs::{self, WakeCost};
 use crate::host::launch::{Command, Exit};
 use crate::host::platform::Platform;
 use crate::host::probe::{Capabilities, Capability, EVENTS};
@@ -261,9 +262,10 @@ impl Machine {
         let claims: Result<_, _> = setup.cores.iter().map(|core| Claim::take(*core)).collect();
         let claims = claims?;
         let clock = Clock::start();
+        let wakes = measure_wakes(&setup.cores, means.fifo).map_err(host("measure a wake"))?;
         let open = |(id, core): (usize, &HardwareCore)| {
-            let id = CoreId(id as u16);
-            let mut core = Core::open(id, *core, clock.clone(), means)?;
+            let (cost, id) = (wakes[id], CoreId(id as u16));
+            let mut core = Core::open(id, *core, clock.clone(), means, cost)?;
             core.share = setup.share(id);
             Ok(Mutex::new(core))
         };
@@ -361,7 +363,9 @@ impl Machine {
         let Senses { sensor, meters, vcpus, notes } = senses;
         let mut meters = meters.into_iter();
         for core in &cores {
-            lock(core).sense(meters.next(), vcpus);
+            let mut core = lock(core);
+            core.sense(meters.next(), vcpus);
+            core.begin();
         }
         let mut scribe = Scribe::new(&header, &ring);
         scribe.recorder.record(&host_note());
@@ -401,6 +405,19 @@ impl Machine {
         outcome.trouble.extend(removed.err().map(|error| error.to_string()));
         Ok(outcome)
     }
+}
+
+/// What a wake costs on each of the cores, measured on all at once.
+fn measure_wakes(cores: &[HardwareCore], fifo: bool) -> io::Result<Vec<WakeCost>> {
+    thread::scope(|scope| {
+        let measure = |core: &HardwareCore| {
+            let core = *core;
+            scope.spawn(move || costs::wake(core, fifo))
+        };
+        let measuring: Vec<_> = cores.iter().map(measure).collect();
+        let died = |_| io::Error::other("a measuring thread died");
+        measuring.into_iter().map(|it| it.join().map_err(died)?).collect()
+    })
 }
 
 /// On what it ran, for whoever reads the journal elsewhere.
@@ -519,8 +536,9 @@ fn slow_down<'scope>(
     }
     let own = lock(&council.cores[usize::from(core.0)]);
     let (hardware, clock) = (own.hardware, own.clock().clone());
+    let cost = own.waking.cost().p50;
     drop(own);
-    let spin = move || duty::live(share, hardware, &clock, &council.halt);
+    let spin = move || duty::live(share, hardware, &clock, cost, &council.halt);
     start_real_time(scope, format!("slow-{core}"), hardware, Some(duty::PRIORITY), spin)
 }
 

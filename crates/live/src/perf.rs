@@ -1,5 +1,5 @@
-//! Kernel events: the budget event and the instructions of a VCPU on a core, and the switch records
-//! of a core.
+//! Kernel events: the service and the instructions of a VCPU on a core, and the switch records of a
+//! core.
 //!
 //! Both count and record in the kernel; an agent only reads. Time stamps are `CLOCK_MONOTONIC`.
 
@@ -18,31 +18,25 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, RawFd};
 use std::ptr::NonNull;
 use sys::bindings as abi;
 
-/// An event that is not meant to overflow: 18 hours of service. An overflow does no harm, since
-/// every one is checked against the count.
-const UNARMED_NS: u64 = 1 << 46;
-/// The kernel's shortest overflow period (`perf_swevent_start_hrtimer` in kernel/events/core.c).
-pub(crate) const SHORTEST_NS: u64 = 10_000;
-
-/// The budget event of one VCPU on one core: the time that all threads of its group ran there,
-/// kernel time included, and an overflow when a given amount of it has passed.
+/// The service of one VCPU on one core: a counter of the time that all threads of its group ran
+/// there, kernel time included.
 ///
-/// It counts from its opening to its end and is never reset, so that its reading is a meter. Forks
-/// and exits in the group make it readable too, so that new threads are raised at once.
+/// It counts from its opening to its end and is never reset, so that its reading is a meter. It
+/// never overflows: an event that is driven by a timer of the kernel fires again and again until
+/// somebody sets it anew, and where its interrupt takes longer than its period nobody on that core
+/// ever gets so far. Forks and exits in the group make it readable, so that new threads are raised
+/// at once.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct Service {
     file: File,
-    armed_ns: u64,
     /// Keeps the ring that `poll` needs; nothing is read from it.
     _ring: Ring,
 }
 
-impl Budget {
-    /// Opens the event for the group whose v2 directory `group` is, on the hardware core `core`.
+impl Service {
+    /// Opens the counter for the group whose v2 directory `group` is, on the hardware core `core`.
     pub(crate) fn open(group: BorrowedFd<'_>, core: u32) -> io::Result<Self> {
         let mut attr = attributes(u64::from(abi::PERF_COUNT_SW_TASK_CLOCK));
-        attr.__bindgen_anon_1.sample_period = UNARMED_NS;
-        attr.sample_type = u64::from(abi::PERF_SAMPLE_TIME);
         attr.set_task(1);
         attr.set_watermark(1);
         attr.__bindgen_anon_2.wakeup_watermark = 1;
@@ -50,7 +44,7 @@ impl Budget {
         let file = open(&mut attr, group.as_raw_fd(), core as i32, flags)?;
         // A read-only mapping is overwritten in a circle: it never fills up.
         let ring = Ring::map(&file, 1, libc::PROT_READ)?;
-        Ok(Self { file, armed_ns: UNARMED_NS, _ring: ring })
+        Ok(Self { file, _ring: ring })
     }
     /// The descriptor to wait for.
     pub(crate) fn fd(&self) -> RawFd {
@@ -62,20 +56,6 @@ impl Budget {
         let mut bytes = [0; 8];
         (&self.file).read_exact(&mut bytes)?;
         Ok(u64::from_ne_bytes(bytes))
-    }
-    /// Becomes readable after `rest_ns` more of counted time, but not before [`SHORTEST_NS`].
-    pub(crate) fn arm(&mut self, rest_ns: u64) -> io::Result<()> {
-        let period = rest_ns.clamp(SHORTEST_NS, UNARMED_NS);
-        // The kernel takes the number's address, though the binding is typed otherwise.
-        let address = (&raw const period).expose_provenance() as u64;
-        // SAFETY: the descriptor is an event of ours, and the kernel only reads `period`.
-        let result = unsafe { sys::ioctls::PERIOD(self.fd(), address) };
-        self.armed_ns = period;
-        check(result)
-    }
-    /// Is not meant to become readable any more.
-    pub(crate) fn disarm(&mut self) -> io::Result<()> {
-        if self.armed_ns == UNARMED_NS { Ok(()) } else { self.arm(UNARMED_NS) }
     }
 }
 

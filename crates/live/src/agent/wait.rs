@@ -1,5 +1,6 @@
-//! What an agent waits for: one `epoll`, one timer, bells.
+//! What an agent waits for: one `epoll` with a timeout, and bells.
 
+use crate::clock::monotonic_ns;
 use maracas_core::VcpuId;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -8,12 +9,12 @@ use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 /// What a descriptor means to the agent that waits for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Token {
-    /// The budget event of a VCPU.
-    Budget(VcpuId),
+    /// Something of a VCPU: its threads were born or have ended, or its programs have a hint.
+    Vcpu(VcpuId),
+    /// A program of this place in the keeper's list has ended.
+    Ended(u32),
     /// The core's records fill up.
     Records,
-    /// The core's timer.
-    Alarm,
     /// The agent's own bell.
     Bell,
     /// The mailbox has a request.
@@ -24,27 +25,32 @@ pub(crate) enum Token {
     Meter,
 }
 
+/// Numbers from here on name VCPUs.
+const VCPU: u64 = 1 << 32;
+/// Numbers from here on name programs.
+const ENDED: u64 = 1 << 33;
+
 impl Token {
     const fn word(self) -> u64 {
         match self {
-            Self::Budget(vcpu) => 6 + vcpu.0 as u64,
+            Self::Vcpu(vcpu) => VCPU | vcpu.0 as u64,
+            Self::Ended(program) => ENDED | program as u64,
             Self::Records => 0,
-            Self::Alarm => 1,
-            Self::Bell => 2,
-            Self::Mail => 3,
-            Self::Guardian => 4,
-            Self::Meter => 5,
+            Self::Bell => 1,
+            Self::Mail => 2,
+            Self::Guardian => 3,
+            Self::Meter => 4,
         }
     }
     const fn of(word: u64) -> Self {
         match word {
             0 => Self::Records,
-            1 => Self::Alarm,
-            2 => Self::Bell,
-            3 => Self::Mail,
-            4 => Self::Guardian,
-            5 => Self::Meter,
-            vcpu => Self::Budget(VcpuId((vcpu - 6) as u32)),
+            1 => Self::Bell,
+            2 => Self::Mail,
+            3 => Self::Guardian,
+            4 => Self::Meter,
+            word if word & ENDED != 0 => Self::Ended(word as u32),
+            word => Self::Vcpu(VcpuId(word as u32)),
         }
     }
 }
@@ -89,64 +95,73 @@ impl Poll {
     }
 }
 
-/// Waits until something of the poll with descriptor `poll` is ready and puts it into `ready`.
-pub(crate) fn wait(poll: RawFd, ready: &mut Vec<Token>) -> io::Result<()> {
+/// Waits until something of the poll with descriptor `poll` is ready and puts it into `ready`, or
+/// until the monotonic time `until_ns`; `None` = without end.
+///
+/// The timeout of this call is the only alarm that agents have: it fires once, nothing has to be
+/// set again while the thread is awake, and for a real-time thread the kernel serves it in the
+/// timer interrupt itself, on PREEMPT_RT too. There a timerfd or the overflow of a sampling event
+/// waits for a kernel thread of priority 1, below all foreground.
+pub(crate) fn wait(poll: RawFd, until_ns: Option<u64>, ready: &mut Vec<Token>) -> io::Result<()> {
     const MOST: usize = 64;
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; MOST];
-    // SAFETY: the kernel fills at most as many events as there is room for.
-    let count = unsafe { libc::epoll_wait(poll, events.as_mut_ptr(), MOST as i32, -1) };
     ready.clear();
-    if count < 0 {
-        let error = io::Error::last_os_error();
-        return if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) };
-    }
-    ready.extend(events[..count as usize].iter().map(|event| Token::of(event.u64)));
+    let count = match wait_for(poll, until_ns, &mut events) {
+        // Linux before 5.11: to the nanosecond only `ppoll` can wait.
+        Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
+            sleep_on(poll, until_ns)?;
+            wait_for_none(poll, &mut events)
+        }
+        result => result,
+    };
+    let count = match count {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+        result => result?,
+    };
+    ready.extend(events[..count].iter().map(|event| Token::of(event.u64)));
     Ok(())
 }
 
-/// A timer on the machine's clock.
-#[derive(Debug)]
-pub(crate) struct Alarm {
-    file: File,
-    at_ns: u64,
+/// The time from now until `until_ns`, as the kernel wants it.
+fn timeout(until_ns: u64) -> libc::timespec {
+    let rest_ns = until_ns.saturating_sub(monotonic_ns());
+    libc::timespec {
+        tv_sec: (rest_ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (rest_ns % 1_000_000_000) as libc::c_long,
+    }
 }
 
-impl Alarm {
-    pub(crate) fn new() -> io::Result<Self> {
-        let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
-        // SAFETY: a new descriptor, owned from here on.
-        let file = unsafe { own(libc::timerfd_create(libc::CLOCK_MONOTONIC, flags))? };
-        Ok(Self { file, at_ns: u64::MAX })
-    }
-    pub(crate) fn fd(&self) -> RawFd {
-        self.file.as_raw_fd()
-    }
-    /// Rings at this monotonic time, and not at the one set before; `u64::MAX` = never.
-    pub(crate) fn set(&mut self, at_ns: u64) -> io::Result<()> {
-        if at_ns == self.at_ns {
-            return Ok(());
-        }
-        self.at_ns = at_ns;
-        let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        let mut spec = libc::itimerspec { it_interval: zero, it_value: zero };
-        if at_ns != u64::MAX {
-            spec.it_value.tv_sec = (at_ns / 1_000_000_000) as libc::time_t;
-            spec.it_value.tv_nsec = (at_ns % 1_000_000_000).max(1) as libc::c_long;
-        }
-        let null = std::ptr::null_mut();
-        // SAFETY: the setting is ours and only read.
-        check(unsafe {
-            libc::timerfd_settime(self.fd(), libc::TFD_TIMER_ABSTIME, &raw const spec, null)
-        })
-    }
-    /// Is silent again after it rang.
-    pub(crate) fn hush(&mut self) {
-        let mut count = [0; 8];
-        // An error only says that it did not ring.
-        if (&self.file).read(&mut count).is_ok() {
-            self.at_ns = u64::MAX;
-        }
-    }
+/// `epoll_pwait2`.
+fn wait_for(
+    poll: RawFd,
+    until_ns: Option<u64>,
+    events: &mut [libc::epoll_event],
+) -> io::Result<usize> {
+    let rest = until_ns.map(timeout);
+    let rest = rest.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    let (room, no_mask) = (events.len() as libc::c_long, std::ptr::null::<libc::sigset_t>());
+    // SAFETY: the kernel fills at most as many events as there is room for, and reads the timeout,
+    // which outlives the call.
+    let count = unsafe {
+        libc::syscall(libc::SYS_epoll_pwait2, poll, events.as_mut_ptr(), room, rest, no_mask, 0)
+    };
+    if count < 0 { Err(io::Error::last_os_error()) } else { Ok(count as usize) }
+}
+
+/// What is ready now, without waiting.
+fn wait_for_none(poll: RawFd, events: &mut [libc::epoll_event]) -> io::Result<usize> {
+    // SAFETY: the kernel fills at most as many events as there is room for.
+    let count = unsafe { libc::epoll_wait(poll, events.as_mut_ptr(), events.len() as i32, 0) };
+    if count < 0 { Err(io::Error::last_os_error()) } else { Ok(count as usize) }
+}
+
+/// Sleeps until something of the poll is ready or the time has come.
+fn sleep_on(poll: RawFd, until_ns: Option<u64>) -> io::Result<()> {
+    let mut entry = libc::pollfd { fd: poll, events: libc::POLLIN, revents: 0 };
+    let rest = until_ns.map(timeout);
+    let rest = rest.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: one structure of our own, and a timeout that outlives the call.
+    check(unsafe { libc::ppoll(&raw mut entry, 1, rest, std::ptr::null()) })
 }
 
 /// Wakes an agent from any thread.

@@ -112,7 +112,7 @@ impl Gate {
             seat.credit.store(1, Ordering::SeqCst);
             seat.socket.store(socket.as_raw_fd(), Ordering::SeqCst);
             // Without it the ends of its jobs are heard later, no more.
-            let _ = self.hints.add_once(socket.as_raw_fd(), Token::Budget(vcpu));
+            let _ = self.hints.add_once(socket.as_raw_fd(), Token::Vcpu(vcpu));
         }
     }
 
@@ -122,10 +122,10 @@ impl Gate {
         if self.hints.add(stop, Token::Bell).is_err() {
             return;
         }
-        while !over() && wait(self.hints.fd(), &mut ready).is_ok() {
+        while !over() && wait(self.hints.fd(), None, &mut ready).is_ok() {
             let mut paid = false;
             for token in &ready {
-                if let Token::Budget(vcpu) = token {
+                if let Token::Vcpu(vcpu) = token {
                     let seat = self.seat(*vcpu);
                     paid |= seat.is_some_and(|seat| update(&seat.credit, |n| n.checked_sub(1)));
                 }
@@ -157,7 +157,7 @@ impl Gate {
     }
     /// Its next message gives it.
     pub(super) fn await_hint(&self, vcpu: VcpuId, socket: RawFd) {
-        let _ = self.hints.once_more(socket, Token::Budget(vcpu));
+        let _ = self.hints.once_more(socket, Token::Vcpu(vcpu));
     }
     /// Whether there is a hint that was not taken.
     pub(super) fn is_hinted(&self) -> bool {

@@ -170,7 +170,7 @@ impl Brakes {
         poll.add(self.bell.fd(), Token::Bell)?;
         let (mut ready, mut acting) = (Vec::new(), Vec::with_capacity(256));
         while !self.halt.load(Ordering::Acquire) {
-            wait(poll.fd(), &mut ready)?;
+            wait(poll.fd(), None, &mut ready)?;
             self.bell.hush();
             self.act_all(&mut acting);
         }

@@ -11,9 +11,6 @@ use maracas_core::{Duration, Event, Instant};
 
 /// Between two looks while anything may run: 1.5 % of a core for the agent.
 const LOOK: Duration = Duration::from_millis(1);
-/// The least time between two looks, so that a VCPU with little left that does not run cannot keep
-/// the agent busy.
-const LEAST: Duration = Duration::from_micros(50);
 
 impl Core {
     /// Reads all clocks and tells what they gained; `false` where there are events instead.
@@ -84,14 +81,15 @@ impl Core {
                 };
                 if here && body.is_runnable() {
                     let rest = grant.until.0.saturating_sub(body.meter(body.mode()));
-                    let rest = body.counted(rest).max(LEAST);
-                    let look = now.saturating_add(rest.min(LOOK));
+                    let rest = self.waking.polling(body.counted(rest).min(LOOK));
+                    let look = now.saturating_add(rest);
                     self.look_at = self.look_at.min(look);
                 }
             }
         }
         if !self.bodies.is_empty() {
-            self.look_at = self.look_at.min(now.saturating_add(LOOK));
+            let look = self.waking.polling(LOOK);
+            self.look_at = self.look_at.min(now.saturating_add(look));
         }
     }
 }

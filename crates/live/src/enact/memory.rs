@@ -106,8 +106,6 @@ impl Core {
     pub(crate) fn meter_told(&mut self) {
         // It rings on until it is told otherwise.
         self.memory.armed = Some(Armed { goal: 0, mark: 0 });
-        // The alarm, should it have rung too, does not send the agent back to sleep.
-        self.look_at = Instant::ZERO;
     }
 
     /// Whether anything is held against a memory meter.
@@ -213,7 +211,8 @@ impl Core {
         let by_core = self.counts_by_core();
         let Memory { monitor, seen, reads, armed, .. } = &mut self.memory;
         let Some(monitor) = monitor else {
-            self.look_at = self.look_at.min(rest.map_or(Instant::NEVER, |_| now + LOOK));
+            let look = now.saturating_add(self.waking.polling(LOOK));
+            self.look_at = self.look_at.min(rest.map_or(Instant::NEVER, |_| look));
             return;
         };
         let goal = rest.map(|rest| reads.saturating_add(rest));
@@ -229,7 +228,8 @@ impl Core {
             self.trouble = self.trouble.take().or(told.err());
         }
         if let Some(Armed { mark, .. }) = armed.filter(|_| monitor.fd().is_none()) {
-            self.look_at = self.look_at.min(monitor.due(mark).unwrap_or(now + LOOK));
+            let look = now.saturating_add(self.waking.polling(LOOK));
+            self.look_at = self.look_at.min(monitor.due(mark).unwrap_or(look));
         }
     }
 

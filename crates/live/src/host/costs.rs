@@ -15,6 +15,12 @@ pub struct WakeCost {
     pub p99: Duration,
 }
 
+impl WakeCost {
+    /// That of bare metal, for cores on which nothing is enforced.
+    pub(crate) const LEAST: Self =
+        Self { p50: Duration::from_micros(5), p99: Duration::from_micros(20) };
+}
+
 /// Sleeps measured: the second longest is the 99th percentile, and with [`SLEEP`] it takes 20 ms.
 const SLEEPS: usize = 100;
 /// The length of one sleep: longer than an idle core takes to be deeply asleep again.

@@ -7,6 +7,7 @@
 //! move needs of the kernel and of us is in no cache any more. That doubles what it takes.
 
 use super::cgroup::{Group, Hierarchies, Tree};
+use super::costs::WakeCost;
 use super::launch::{Forked, fork};
 use super::{HardwareCore, sched, sys};
 use crate::clock::Clock;
@@ -177,8 +178,9 @@ impl Crew {
                 self.group.thaw()?;
             }
             let body = source.unseat(NOBODY, End::Moved);
-            if let Some(body) = body {
-                places[to].seat(body);
+            if let Some(mut body) = body {
+                let sits = body.sit(places[to].place());
+                places[to].seat(body, sits);
             }
             tries.push(begun.elapsed().as_nanos() as u64);
             // From now on it has never been anywhere.
@@ -196,7 +198,9 @@ impl Crew {
         let progress = Progress::new(Source::None, None);
         let (group, root) = (Arc::clone(&self.group), self.pids.first().copied());
         let name = String::new();
-        core.seat(Live::new(NOBODY, name, group, core.hardware, root, means, progress));
+        let mut body = Live::new(NOBODY, name, group, core.hardware, root, means, progress);
+        let sits = body.sit(core.place());
+        core.seat(body, sits);
         core.rescan(0);
         core.line.foreground = vec![Grant::new(NOBODY, Mark(BUDGET))];
         core.judge();
@@ -210,7 +214,7 @@ fn open(cores: &[HardwareCore], grouped: bool) -> io::Result<(Means, Vec<Core>)>
     let clock = Clock::start();
     let all = |means: Means| {
         let open = |(id, core): (usize, &HardwareCore)| {
-            Core::open(CoreId(id as u16), *core, clock.clone(), means)
+            Core::open(CoreId(id as u16), *core, clock.clone(), means, WakeCost::LEAST)
         };
         let cores: io::Result<Vec<_>> = cores.iter().enumerate().map(open).collect();
         cores.map(|cores| (means, cores))

@@ -7,7 +7,7 @@ use super::Setup;
 use super::demand::Demand;
 use super::handle::{Ended, JobGate, Mailbox, Refusal, Request};
 use super::progress;
-use super::vcpu::Live;
+use super::vcpu::{Live, Place};
 use crate::agent::lock;
 use crate::enact::Core;
 use crate::journal::Scribe;
@@ -378,8 +378,9 @@ impl<'a> Brain<'a> {
         known.seat = Some(place);
         known.demand = Demand::new(&known.vcpu, now);
         body.has_jobs = known.demand.is_some();
+        let sits = body.sit(self.place_on(place));
         let mut core = lock(&self.cores[place.0 as usize]);
-        core.seat(body);
+        core.seat(body, sits);
         if let Some(index) = core.index(id) {
             core.rescan(index);
             core.bodies[index].suppose_runnable();
@@ -481,9 +482,16 @@ impl Brain<'_> {
     /// other's hands all the same.
     fn transfer(&mut self, vcpu: VcpuId, from: CoreId, to: CoreId) -> bool {
         let body = lock(&self.cores[usize::from(from.0)]).unseat(vcpu, End::Moved);
-        let (Some(body), Some(known)) = (body, self.known.get_mut(&vcpu)) else { return false };
+        let place = self.place_on(to);
+        let (Some(mut body), Some(known)) = (body, self.known.get_mut(&vcpu)) else { return false };
         known.seat = Some(to);
-        lock(&self.cores[usize::from(to.0)]).seat(body)
+        let sits = body.sit(place);
+        lock(&self.cores[usize::from(to.0)]).seat(body, sits)
+    }
+
+    /// What a body must know of a core to sit there.
+    fn place_on(&self, core: CoreId) -> Place {
+        lock(&self.cores[usize::from(core.0)]).place()
     }
 
     /// Lets the agent of `own` look again when the policy wants to be asked or a job is due.
@@ -541,7 +549,11 @@ impl Brain<'_> {
     /// The orderly end of the journal: the meters once more, then the end record. Tells what the
     /// policy counted of its own doings. `agents` is what the agents, which have ended, took.
     pub(crate) fn finish(&mut self, agents: Duration) -> Vec<Figure> {
-        self.cores.iter().for_each(|core| lock(core).meter_running());
+        for core in self.cores {
+            let mut core = lock(core);
+            core.meter_running();
+            core.end();
+        }
         self.listen();
         let now = self.mailbox.clock.now();
         decide(self.policy.as_mut(), now, &mut self.plan);

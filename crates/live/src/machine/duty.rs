@@ -30,9 +30,6 @@ pub(super) const PRIORITY: u8 = 90;
 /// millisecond and longer. What a program waits for less long ends in a stop and seems longer.
 const CYCLE: Duration = Duration::from_millis(1);
 
-/// How much longer or shorter than that a cycle may be.
-const JITTER: Duration = Duration::from_micros(500);
-
 /// The largest denominator of a share: finer than a cycle's microseconds nobody can say.
 const LARGEST: u64 = 1000;
 
@@ -101,16 +98,25 @@ impl Setup {
 ///
 /// Cycles are of uneven length, or a program that waits and works by turns would fall into step
 /// with them, and its speed would jump where its turn is about a cycle long.
-pub(super) fn live(share: Rate, core: HardwareCore, clock: &Clock, halt: &AtomicBool) {
+pub(super) fn live(
+    share: Rate,
+    core: HardwareCore,
+    clock: &Clock,
+    wake_cost: Duration,
+    halt: &AtomicBool,
+) {
+    // Two switches and a timer a cycle may take a twentieth of it.
+    let length = CYCLE.max(wake_cost * 40);
+    let jitter = Duration::from_nanos(length.ticks() / 2);
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     let mut begin = clock.now();
     while !halt.load(Ordering::Acquire) {
-        let cycle = CYCLE.saturating_sub(JITTER) + Duration::from_nanos(draw(&mut random));
+        let cycle = length.saturating_sub(jitter) + draw(&mut random, jitter);
         let runs = share.floor_of(cycle);
         let until = clock.now() + (cycle - runs);
         while clock.now() < until && is_on(core) {}
         begin += cycle;
-        if until > begin + CYCLE {
+        if until > begin + length {
             begin = until + runs;
         }
         clock.sleep_until(begin);
@@ -123,13 +129,13 @@ fn is_on(core: HardwareCore) -> bool {
     u32::try_from(unsafe { libc::sched_getcpu() }).is_ok_and(|number| number == core.0)
 }
 
-/// Below twice [`JITTER`]: by how much the next cycle is longer than the shortest (xorshift,
+/// Below twice `jitter`: by how much the next cycle is longer than the shortest (xorshift,
 /// Marsaglia 2003).
-const fn draw(random: &mut u64) -> u64 {
+fn draw(random: &mut u64, jitter: Duration) -> Duration {
     *random ^= *random << 13;
     *random ^= *random >> 7;
     *random ^= *random << 17;
-    *random % (2 * JITTER.ticks())
+    Duration::from_nanos(*random % (2 * jitter.ticks()))
 }
 
 /// From the time that the kernel counts on a core to the time of the slower core for which it
@@ -202,7 +208,7 @@ mod tests {
             std::thread::scope(|scope| {
                 let spin = scope.spawn(|| {
                     sched::set_affinity(0, there).expect("a core of this process");
-                    live(Rate::new(1, 4), core, &Clock::start(), &halt);
+                    live(Rate::new(1, 4), core, &Clock::start(), Duration::ZERO, &halt);
                     thread_ms()
                 });
                 std::thread::sleep(std::time::Duration::from_millis(200));

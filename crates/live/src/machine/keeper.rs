@@ -6,7 +6,7 @@ use super::progress::{self, Page, Progress};
 use super::steer::{self, Colors};
 use super::vcpu::Live;
 use super::{Error, Launch, Setup};
-use crate::agent::wait::{Alarm, Poll, Token, wait};
+use crate::agent::wait::{Poll, Token, wait};
 use crate::guardian::Guardian;
 use crate::host::cgroup::Group;
 use crate::host::launch::{self, Child, Exit};
@@ -71,7 +71,6 @@ pub(super) struct Keeper<'a> {
     /// What is counted of VCPUs.
     counts: VcpuEvents,
     poll: Poll,
-    alarm: Alarm,
 }
 
 impl<'a> Keeper<'a> {
@@ -82,16 +81,15 @@ impl<'a> Keeper<'a> {
         counts: VcpuEvents,
     ) -> Result<Self, Error> {
         let host = |error| Error::Host("create an epoll", error);
-        let (poll, alarm) = (Poll::new().map_err(host)?, Alarm::new().map_err(host)?);
+        let poll = Poll::new().map_err(host)?;
         poll.add(mailbox.keeper.fd(), Token::Bell).map_err(host)?;
-        poll.add(alarm.fd(), Token::Alarm).map_err(host)?;
         if let Some(guardian) = &guardian {
             poll.add(guardian.watch().as_raw_fd(), Token::Guardian).map_err(host)?;
         }
         let program = |launch| Program { launch, life: Life::Waiting };
         let programs = setup.programs.iter().map(program).collect();
         let (homes, refused) = (BTreeMap::new(), Vec::new());
-        Ok(Self { setup, mailbox, programs, homes, refused, guardian, counts, poll, alarm })
+        Ok(Self { setup, mailbox, programs, homes, refused, guardian, counts, poll })
     }
 
     /// Keeps the programs until the run is over.
@@ -116,10 +114,9 @@ impl<'a> Keeper<'a> {
                 return Ok(());
             }
             let next = self.next_due(now).min(end);
+            let next = (next != Instant::NEVER).then(|| self.mailbox.clock.monotonic_ns(next));
             let host = |error| Error::Host("wait for programs", error);
-            self.alarm.set(self.mailbox.clock.monotonic_ns(next)).map_err(host)?;
-            wait(self.poll.fd(), &mut ready).map_err(host)?;
-            self.alarm.hush();
+            wait(self.poll.fd(), next, &mut ready).map_err(host)?;
             self.mailbox.keeper.hush();
             if ready.contains(&Token::Guardian) {
                 self.replace_guardian()?;
@@ -218,7 +215,7 @@ impl<'a> Keeper<'a> {
             launch::spawn(&command, &group, core).map(|child| (child, core))
         });
         let (child, core) = spawned.map_err(io::Error::other)??;
-        self.poll.add(child.pidfd.as_raw_fd(), Token::Budget(VcpuId(index)))?;
+        self.poll.add(child.pidfd.as_raw_fd(), Token::Ended(index))?;
         let request = if first {
             let (name, means) = (self.name(id), self.mailbox.means);
             let progress = Progress::new(self.mailbox.source, page);

@@ -4,22 +4,19 @@ mod clocks;
 mod memory;
 
 use crate::agent::wait::Token;
+use crate::clock::monotonic_ns;
 use crate::enact::births::Births;
 use crate::enact::brake::Brake;
 use crate::host::HardwareCore;
 use crate::host::cgroup::Group;
 use crate::host::sched;
 use crate::machine::{Colors, Means, Progress, Stretch, VcpuStatus};
-use crate::perf::{Budget, Instructions, SHORTEST_NS};
+use crate::perf::{Instructions, Service};
 use crate::sense::VcpuEvents;
 use maracas_core::contract::Mode;
 use maracas_core::{CoreId, Duration, Instant, Rate, VcpuId};
 use std::io;
 use std::sync::Arc;
-
-/// Service that a VCPU may take before the machine looks whether it may run at all: what a wake
-/// that no record told of costs at most. The kernel's shortest overflow period, twice.
-const TRIPWIRE_NS: u64 = 2 * crate::perf::SHORTEST_NS;
 
 /// With more threads than this a VCPU is never raised: raising and lowering costs the agent 1 to
 /// 2 us a thread, twice a period, so that 256 take half a millisecond from everybody on the core.
@@ -38,7 +35,8 @@ pub(crate) enum Post {
     Foreground(u8),
     /// `SCHED_OTHER`, thawed.
     Background,
-    /// `SCHED_OTHER`, thawed, because it is believed blocked; a tripwire tells when it runs.
+    /// `SCHED_OTHER`, thawed, though it shall not run: it is believed blocked, or the foreground
+    /// has the core.
     Watched,
     /// `SCHED_OTHER`, frozen.
     Frozen,
@@ -71,12 +69,10 @@ pub(crate) struct Place {
 /// The VCPU's counter on one core, and how much of it is in the meters.
 #[derive(Debug)]
 struct Seat {
-    budget: Budget,
-    /// Whether the core's agent waits for the budget event.
+    service: Service,
+    /// Whether the core's agent waits for births and ends of its threads there.
     listened: bool,
     seen_ns: u64,
-    /// The count at which it was told to overflow.
-    armed_ns: Option<u64>,
     /// What it does with its time, where that is counted so.
     instructions: Option<Instructions>,
     /// What it does to memory.
@@ -227,21 +223,16 @@ impl Live {
         self.threads.iter_mut().for_each(|thread| thread.runnable = true);
     }
 
-    /// Goes to another core: it must be at rest. `event` is told of a new budget event there.
-    /// Moving a cpuset costs 22 us (p50), an affinity 4 us; but a program can change its own
-    /// affinity and not its cpuset. Tells whether its group was moved: threads may have come and
-    /// gone meanwhile.
+    /// Goes to another core: it must be at rest, and no core may be locked, since confining waits
+    /// for locks of the kernel that programs may hold. Moving a cpuset costs 22 us (p50), an
+    /// affinity 4 us; but a program can change its own affinity and not its cpuset. Tells whether
+    /// its group was moved: threads may have come and gone meanwhile.
     pub(crate) fn sit(
         &mut self,
         Place { core, hardware, share, counts }: Place,
-        event: impl FnOnce(i32) -> io::Result<()>,
     ) -> io::Result<bool> {
         if self.means.events {
-            let seat = self.seat_on(core, hardware, counts)?;
-            if !seat.listened {
-                event(seat.budget.fd())?;
-                seat.listened = true;
-            }
+            self.seat_on(core, hardware, counts)?;
         }
         let moved = self.confined != hardware;
         if moved {
@@ -253,6 +244,21 @@ impl Live {
         self.core = Some(core);
         self.stretch = Stretch::new(share);
         settled.map(|()| moved)
+    }
+
+    /// Has `event` told of what becomes readable when threads are born or end where it sits now.
+    pub(crate) fn listen_by(
+        &mut self,
+        event: impl FnOnce(i32) -> io::Result<()>,
+    ) -> io::Result<()> {
+        match seat(&mut self.seats, self.core) {
+            Some(seat) if !seat.listened => {
+                event(seat.service.fd())?;
+                seat.listened = true;
+                Ok(())
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Opens beforehand what it is counted by on cores to which it may be moved: that is most of
@@ -281,14 +287,14 @@ impl Live {
         let place = &mut self.seats[index];
         if place.is_none() {
             let group = self.group.dir_fd().ok_or(io::ErrorKind::Unsupported)?;
-            let budget = Budget::open(group, hardware.0)?;
+            let service = Service::open(group, hardware.0)?;
             // Refused, it is told as progress of nothing, and a note at the end says why.
             let counted = self.progress.is_instructions();
             let instructions =
                 counted.then(|| Instructions::of_group(group, hardware.0).ok()).flatten();
             let memory = memory::Counters::open(counts, group, hardware);
-            let (listened, seen_ns, armed_ns) = (false, 0, None);
-            let seat = Seat { budget, listened, seen_ns, armed_ns, instructions, memory };
+            let (listened, seen_ns) = (false, 0);
+            let seat = Seat { service, listened, seen_ns, instructions, memory };
             *place = Some(seat);
         }
         place.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
@@ -307,7 +313,7 @@ impl Live {
     pub(crate) fn settle(&mut self) -> io::Result<()> {
         let mode = self.mode() as usize;
         if let Some(seat) = seat(&mut self.seats, self.core) {
-            let count = seat.budget.count()?;
+            let count = seat.service.count()?;
             self.meter_ns[mode] += self.stretch.advance(count.saturating_sub(seat.seen_ns));
             seat.seen_ns = count;
         } else if !self.means.events {
@@ -355,58 +361,20 @@ impl Live {
         self.meter_ns[mode as usize].saturating_sub(self.told_ns[mode as usize])
     }
 
-    /// Lets the budget event fire when the present mode's meter reads `until`.
-    pub(crate) fn arm(&mut self, until: Duration) -> io::Result<()> {
-        let meter = self.meter(self.mode());
-        let look = self.look_at.filter(|at| self.mode() == Mode::Foreground && *at > meter);
+    /// How much the kernel counts in the present mode until the meter reads `until`, or until the
+    /// agent shall look whatever the mark; as of the last settling.
+    pub(crate) fn rest(&self, until: Duration) -> Duration {
+        let mode = self.mode();
+        let meter = self.meter(mode);
+        let look = self.look_at.filter(|at| mode == Mode::Foreground && *at > meter);
         let until = look.map_or(until, |at| at.min(until));
         // While the mode lasts, the count moves as the meter does, or slower by the core's share.
-        let rest = until.saturating_sub(self.meter(self.mode()));
-        self.arm_after(self.counted(rest).ticks())
-    }
-    /// Lets the budget event fire as soon as anything in it runs.
-    pub(crate) fn arm_tripwire(&mut self) -> io::Result<()> {
-        self.arm_after(TRIPWIRE_NS)
-    }
-    /// `rest_ns` of counted time, from the last settling.
-    fn arm_after(&mut self, rest_ns: u64) -> io::Result<()> {
-        let Some(seat) = seat(&mut self.seats, self.core) else { return Ok(()) };
-        let at_ns = seat.seen_ns.saturating_add(rest_ns);
-        if seat.armed_ns == Some(at_ns) {
-            return Ok(());
-        }
-        seat.armed_ns = Some(at_ns);
-        // It may have run since.
-        let rest_ns = at_ns.saturating_sub(seat.budget.count()?);
-        seat.budget.arm(rest_ns)
-    }
-    /// Lets the budget event rest.
-    pub(crate) fn disarm(&mut self) -> io::Result<()> {
-        let Some(seat) = seat(&mut self.seats, self.core) else { return Ok(()) };
-        seat.armed_ns = None;
-        seat.budget.disarm()
-    }
-    /// The event fired: it must be armed anew, however much is left. Tells for which count it was
-    /// armed.
-    pub(crate) fn fired(&mut self) -> Option<u64> {
-        seat(&mut self.seats, self.core)?.armed_ns.take()
-    }
-    /// Whether the count is where the event was to fire, as of the last settling; it may fire a
-    /// little early.
-    pub(crate) fn has_reached(&mut self, armed_ns: u64) -> bool {
-        let seat = seat(&mut self.seats, self.core);
-        seat.is_none_or(|seat| seat.seen_ns + SHORTEST_NS >= armed_ns)
-    }
-    /// How much is left until the event fires, as of the last settling.
-    pub(crate) fn armed_rest_ns(&self) -> u64 {
-        let seat = self.core.and_then(|core| self.seats.get(usize::from(core.0))?.as_ref());
-        let armed = seat.and_then(|seat| Some(seat.armed_ns?.saturating_sub(seat.seen_ns)));
-        armed.unwrap_or(u64::MAX)
+        self.counted(until.saturating_sub(meter))
     }
     /// Its event on its present core, and by which word it is waited for.
     pub(crate) fn event(&self) -> Option<(i32, Token)> {
         let seat = self.seats.get(usize::from(self.core?.0))?.as_ref()?;
-        Some((seat.budget.fd(), Token::Budget(self.id)))
+        Some((seat.service.fd(), Token::Vcpu(self.id)))
     }
 
     /// Raises all threads. Another thread comes first each time, since the first in the queue of a
@@ -549,14 +517,6 @@ fn merge(known: &[Thread], tids: &[i32], threads: &mut Vec<Thread>) {
         let same = known.next_if(|thread| thread.tid == tid).copied();
         threads.push(same.unwrap_or(Thread { tid, priority: None, runnable: true }));
     }
-}
-
-/// The kernel's clock of records.
-fn monotonic_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel fills the structure that we give.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 fn seat(seats: &mut [Option<Seat>], core: Option<CoreId>) -> Option<&mut Seat> {

@@ -6,7 +6,7 @@ use maracas_core::VcpuId;
 use std::time::Duration;
 
 #[test]
-fn a_budget_event_counts_what_its_group_runs() {
+fn service_is_what_a_group_runs() {
     let _turn = crate::host::tests::turn();
     let group = Hierarchies::read()
         .and_then(|hierarchies| Tree::create(&hierarchies))
@@ -15,9 +15,9 @@ fn a_budget_event_counts_what_its_group_runs() {
         Ok(group) => group,
         Err(error) => return eprintln!("skipped: {error}"),
     };
-    let budget = Budget::open(group.dir_fd().unwrap(), 0);
-    let budget = match budget {
-        Ok(budget) => budget,
+    let service = Service::open(group.dir_fd().unwrap(), 0);
+    let service = match service {
+        Ok(service) => service,
         Err(error) => return eprintln!("skipped: {error}"),
     };
     let argv = ["sh", "-c", "while :; do :; done"].map(Into::into).to_vec();
@@ -25,7 +25,7 @@ fn a_budget_event_counts_what_its_group_runs() {
     let mut child = launch::spawn(&command, &group, HardwareCore(0)).unwrap();
     child.release().unwrap();
     std::thread::sleep(Duration::from_millis(300));
-    let count = budget.count().unwrap();
+    let count = service.count().unwrap();
     group.kill().unwrap();
     child.wait().unwrap();
     group.remove().unwrap();

@@ -3,6 +3,7 @@ use crate::clock::Clock;
 use crate::enact::Core;
 use crate::host::HardwareCore;
 use crate::host::cgroup::{Hierarchies, Tree};
+use crate::host::costs::WakeCost;
 use crate::machine::{Means, Progress, Source};
 use maracas_core::CoreId;
 use maracas_core::contract::{Line, Mark};
@@ -58,10 +59,11 @@ fn with_core(act: impl FnOnce(&mut Core, &Script)) {
         Err(error) => return eprintln!("skipped: {error}"),
     };
     let means = Means { fifo: false, freezer: true, events: true, instructions: false };
-    let mut core = match Core::open(CoreId(0), HardwareCore(0), Clock::start(), means) {
-        Ok(core) => core,
-        Err(error) => return eprintln!("skipped: {error}"),
-    };
+    let mut core =
+        match Core::open(CoreId(0), HardwareCore(0), Clock::start(), means, WakeCost::LEAST) {
+            Ok(core) => core,
+            Err(error) => return eprintln!("skipped: {error}"),
+        };
     let script = Script::default();
     script.set(1000);
     core.sense(Some(Box::new(script.clone())), VcpuEvents::default());
@@ -70,7 +72,8 @@ fn with_core(act: impl FnOnce(&mut Core, &Script)) {
     let (name, own) = (String::new(), Arc::clone(&group));
     let mut body = Live::new(VcpuId(0), name, own, HardwareCore(0), None, means, progress);
     body.born(i32::MAX);
-    core.seat(body);
+    let sits = body.sit(core.place());
+    core.seat(body, sits);
     act(&mut core, &script);
     drop(core);
     Arc::into_inner(group).expect("nobody else has it").remove().expect("removed");

@@ -2,6 +2,7 @@ use super::*;
 use crate::clock::Clock;
 use crate::host::HardwareCore;
 use crate::host::cgroup::{Hierarchies, Tree};
+use crate::host::costs::WakeCost;
 use crate::machine::{Means, Progress, Source};
 use maracas_core::contract::{Grant, Mark};
 use std::sync::Mutex;
@@ -27,17 +28,19 @@ fn with_core(act: impl FnOnce(&mut Core)) {
         Err(error) => return eprintln!("skipped: {error}"),
     };
     let means = Means { fifo: false, freezer: true, events: true, instructions: false };
-    let mut core = match Core::open(CoreId(0), HardwareCore(0), Clock::start(), means) {
-        Ok(core) => core,
-        Err(error) => return eprintln!("skipped: {error}"),
-    };
+    let mut core =
+        match Core::open(CoreId(0), HardwareCore(0), Clock::start(), means, WakeCost::LEAST) {
+            Ok(core) => core,
+            Err(error) => return eprintln!("skipped: {error}"),
+        };
     let groups = [0, 1].map(|id| Arc::new(tree.vcpu(VcpuId(id)).expect("a group")));
     for (id, group) in (0..).zip(&groups) {
         let (own, progress) = (Arc::clone(group), Progress::new(Source::None, None));
         let (id, hardware) = (VcpuId(id), HardwareCore(0));
         let mut body = Live::new(id, String::new(), own, hardware, None, means, progress);
         body.born(i32::MAX - id.0 as i32);
-        core.seat(body);
+        let sits = body.sit(core.place());
+        core.seat(body, sits);
     }
     act(&mut core);
     drop(core);

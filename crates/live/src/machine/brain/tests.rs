@@ -2,6 +2,7 @@ use super::*;
 use crate::clock::Clock;
 use crate::host::HardwareCore;
 use crate::host::cgroup::{Hierarchies, Tree};
+use crate::host::costs::WakeCost;
 use crate::journal::Ring;
 use crate::machine::{Means, Palette, Progress, Source};
 use maracas_core::contract::{Grant, Mark};
@@ -65,7 +66,9 @@ fn what_runs_on_another_core_is_moved_by_the_agent_there_and_hears_of_its_releas
     let hardware = [HardwareCore(0), HardwareCore(1)];
     let group = Arc::new(tree.vcpu(VcpuId(0)).expect("a group"));
     let clock = Clock::start();
-    let open = |id: u16| Core::open(CoreId(id), hardware[usize::from(id)], clock.clone(), means);
+    let open = |id: u16| {
+        Core::open(CoreId(id), hardware[usize::from(id)], clock.clone(), means, WakeCost::LEAST)
+    };
     let cores = [0, 1].map(|id| Mutex::new(open(id).expect("descriptors")));
     let source = Source::Own;
     let (palette, hosts) = (Palette::default(), hardware.to_vec());

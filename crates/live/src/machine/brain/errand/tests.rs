@@ -3,6 +3,7 @@ use crate::clock::Clock;
 use crate::enact::Core;
 use crate::host::HardwareCore;
 use crate::host::cgroup::{Group, Hierarchies, Tree};
+use crate::host::costs::WakeCost;
 use crate::journal::{Ring, Scribe};
 use crate::machine::handle::{Mailbox, Request};
 use crate::machine::vcpu::Live;
@@ -111,8 +112,9 @@ impl Rig {
         let hardware = [HardwareCore(0), HardwareCore(1)];
         let group = Some(Arc::new(tree.vcpu(MAIN).expect("a group")));
         let clock = Clock::start();
-        let open =
-            |id: u16| Core::open(CoreId(id), hardware[usize::from(id)], clock.clone(), means);
+        let open = |id: u16| {
+            Core::open(CoreId(id), hardware[usize::from(id)], clock.clone(), means, WakeCost::LEAST)
+        };
         let cores = [0, 1].map(|id| Mutex::new(open(id).expect("descriptors")));
         let (hosts, palette, source) = (hardware.to_vec(), Palette::default(), Source::Own);
         let mailbox =

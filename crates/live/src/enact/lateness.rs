@@ -1,0 +1,160 @@
+//! How late budgets ended: measured, and told to the journal.
+//!
+//! A budget is due to end where its meter reaches its limit, and ends when its threads are
+//! stopped: what the meter counted beyond the limit by then is how late that was. At the end of a
+//! run each core tells how often it was how late (key [`ENFORCED`]), and at once each time that was
+//! long (key [`LATE`]), with the part that the hypervisor took.
+//!
+//! The kernel tells stolen time in steps of 10 ms only (`/proc/stat`, proc(5)). So what is taken
+//! for stolen is never more, in sum, than has been stolen so far and one such step.
+
+use super::Core;
+use crate::host::HardwareCore;
+use maracas_core::journal::Record;
+use maracas_core::{Duration, Instant};
+use std::fmt::Write;
+
+/// The key of a late end: core, nanoseconds late, nanoseconds of these that were stolen.
+const LATE: &str = "late";
+/// The key of a core's histogram: core, how many ends, nanoseconds of the latest, and how many fell
+/// below 1 us, and into [2^(i-1), 2^i) us for i from 1 on.
+const ENFORCED: &str = "enforced";
+/// The key of the time that was stolen from a core during the run: core, nanoseconds.
+const STEAL: &str = "steal";
+/// The key of what a wake of an agent costs: median and 99th percentile in nanoseconds.
+const WAKE_COST: &str = "wake-cost";
+/// The kernel's step: one tick of its user interface (USER_HZ is 100 on every architecture that we
+/// run on).
+const STEP: Duration = Duration::from_millis(10);
+/// The last holds all above 4 s.
+const BUCKETS: usize = 24;
+
+/// The lateness of one core.
+#[derive(Debug, Default)]
+pub(super) struct Lateness {
+    buckets: [u64; BUCKETS],
+    longest: Duration,
+    /// What was stolen before the run.
+    stolen_before: Option<Duration>,
+    /// What was taken for stolen of late ends.
+    charged: Duration,
+}
+
+impl Lateness {
+    fn add(&mut self, late: Duration) {
+        let us = late.ticks() / 1000;
+        let bucket = (u64::BITS - us.leading_zeros()) as usize;
+        self.buckets[bucket.min(BUCKETS - 1)] += 1;
+        self.longest = self.longest.max(late);
+    }
+    /// The part of `late` that was stolen, where `stolen` was since the run began.
+    fn charge(&mut self, late: Duration, stolen: Duration) -> Duration {
+        if stolen.is_zero() {
+            return Duration::ZERO;
+        }
+        let part = late.min((stolen + STEP).saturating_sub(self.charged));
+        self.charged += part;
+        part
+    }
+}
+
+/// The time that the hypervisor took from a core since the host started, by `/proc/stat`.
+fn stolen(core: HardwareCore) -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/stat").ok()?;
+    stolen_in(&text, core).map(|steps| STEP * steps)
+}
+
+/// The eighth number of the core's line.
+fn stolen_in(stat: &str, core: HardwareCore) -> Option<u64> {
+    let name = format!("cpu{core}");
+    let mut lines = stat.lines().map(str::split_ascii_whitespace);
+    lines.find_map(|mut words| (words.next() == Some(&name)).then(|| words.nth(7)?.parse().ok())?)
+}
+
+impl Core {
+    /// The run begins: what a wake costs is told, and time stolen from now on is the run's.
+    pub(crate) fn begin(&mut self) {
+        self.lateness.stolen_before = stolen(self.hardware);
+        let cost = self.waking.cost();
+        self.note(WAKE_COST, format!("{} {}", cost.p50.ticks(), cost.p99.ticks()));
+    }
+
+    /// What was stolen from this core since the run began.
+    fn stolen(&self) -> Duration {
+        let before = self.lateness.stolen_before.unwrap_or_default();
+        stolen(self.hardware).map_or(Duration::ZERO, |now| now.saturating_sub(before))
+    }
+
+    /// A body was stopped at its limit, if that is why.
+    pub(super) fn note_end(&mut self, index: usize, limit: Option<Duration>) {
+        let Some(limit) = limit else { return };
+        let body = &self.bodies[index];
+        let meter = body.meter(maracas_core::contract::Mode::Foreground);
+        let (id, late) = (body.id, body.counted(meter.saturating_sub(limit)));
+        self.lateness.add(late);
+        if late >= self.waking.notable() {
+            let stolen = self.stolen();
+            let stolen = self.lateness.charge(late, stolen);
+            let text = format!("{} {} {}", self.id.0, late.ticks(), stolen.ticks());
+            let (at, key) = (self.clock.now(), LATE.to_string());
+            self.notes.push(Record::Note { at, key, vcpu: Some(id), text });
+        }
+        if let Some(cost) = self.waking.news() {
+            self.note(WAKE_COST, format!("{} {}", cost.p50.ticks(), cost.p99.ticks()));
+        }
+    }
+
+    /// The run ends: tells how late budgets ended here, and what was stolen.
+    pub(crate) fn end(&mut self) {
+        let Lateness { buckets, longest, .. } = &self.lateness;
+        let count: u64 = buckets.iter().sum();
+        let mut text = format!("{} {count} {}", self.id.0, longest.ticks());
+        for bucket in buckets {
+            let _ = write!(text, " {bucket}");
+        }
+        self.note(ENFORCED, text);
+        let stolen = self.stolen();
+        self.note(STEAL, format!("{} {}", self.id.0, stolen.ticks()));
+    }
+
+    fn note(&mut self, key: &str, text: String) {
+        let at: Instant = self.clock.now();
+        self.notes.push(Record::Note { at, key: key.to_string(), vcpu: None, text });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lateness_falls_into_powers_of_two() {
+        let mut lateness = Lateness::default();
+        for ns in [0, 999, 1000, 1999, 2000, 3_999_000, 10_000_000_000] {
+            lateness.add(Duration::from_nanos(ns));
+        }
+        let filled: Vec<_> = lateness.buckets.iter().enumerate().filter(|(_, n)| **n > 0).collect();
+        assert_eq!(filled, [(0, &2), (1, &2), (2, &1), (12, &1), (23, &1)]);
+        assert_eq!(lateness.longest, Duration::from_secs(10));
+    }
+
+    #[test]
+    fn no_more_is_stolen_than_was() {
+        let ms = Duration::from_millis;
+        let mut lateness = Lateness::default();
+        assert_eq!(lateness.charge(ms(7), ms(0)), ms(0), "nothing was stolen at all");
+        assert_eq!(lateness.charge(ms(7), ms(10)), ms(7));
+        assert_eq!(lateness.charge(ms(20), ms(10)), ms(13), "with one step");
+        assert_eq!(lateness.charge(ms(20), ms(10)), ms(0));
+        assert_eq!(lateness.charge(ms(20), ms(40)), ms(20));
+    }
+
+    #[test]
+    fn stolen_time_is_the_eighth_number_of_the_cores_line() {
+        let stat =
+            "cpu  9 9 9 9 9 9 9 99 9 9\ncpu1 1 2 3 4 5 6 7 8 9 0\ncpu10 0 0 0 0 0 0 0 5 0 0\n";
+        assert_eq!(stolen_in(stat, HardwareCore(1)), Some(8));
+        assert_eq!(stolen_in(stat, HardwareCore(10)), Some(5));
+        assert_eq!(stolen_in(stat, HardwareCore(0)), None);
+    }
+}
