@@ -1,5 +1,6 @@
 //! How a command ends when it does not end well: an exit code and one line for the user.
 
+use maracas_trace::Report;
 use std::fmt;
 use std::io::Read;
 use std::path::Path;
@@ -14,6 +15,17 @@ pub(crate) enum Answer {
     No,
     /// The answer has more than two values: the exit code, which the command's help explains.
     Graded(u8),
+}
+
+/// The exit code of a run that did not keep what was promised: none of those that it has when it
+/// was refused (1) or could not be started (2), nor one of `doctor`'s.
+const NOT_KEPT: u8 = 4;
+
+impl Answer {
+    /// Whether a run kept what was promised.
+    pub(crate) const fn of(report: &Report) -> Self {
+        if report.promise.kept { Self::Yes } else { Self::Graded(NOT_KEPT) }
+    }
 }
 
 /// Why a command could not do what was asked.

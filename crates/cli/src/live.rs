@@ -1,5 +1,6 @@
 //! A case on the live machine: what is prepared, watched and said around [`maracas_live`].
 
+mod alarms;
 pub(crate) mod cores;
 pub(crate) mod senses;
 pub(crate) mod steering;
@@ -11,6 +12,7 @@ use crate::metrics;
 use crate::output::{self, Pending};
 use crate::results::{Csv, Files};
 use crate::view::View;
+use alarms::Alarms;
 use maracas_core::contract::{Figure, Policy};
 use maracas_core::journal::{Reader, Record, Recorder};
 use maracas_core::{Duration, Instant, System, Vcpu, VcpuId};
@@ -24,11 +26,12 @@ use maracas_live::host::probe::{Capabilities, Rung};
 use maracas_live::sense::Senses;
 use maracas_live::{Handle, Launch, Machine, Means, Outcome, Setup};
 use maracas_scenario::{Output as Destination, ProgramSpec, Scenario};
+use maracas_trace::report::{ProgramReport, Run};
 use maracas_trace::{Metrics, Report, perfetto};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::{thread, time};
 
 /// What the host must offer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -199,6 +202,17 @@ pub(crate) fn prepare(
     Ok(Means::of(&found))
 }
 
+/// What is said on standard error while a run goes on, and how it is judged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    /// Progress and notes.
+    pub(crate) talks: bool,
+    /// What breaks promises, when it happens.
+    pub(crate) warns: bool,
+    /// Periods that stolen time spoiled count as broken promises.
+    pub(crate) strict: bool,
+}
+
 /// Runs to the end of the duration, of the programs, or until SIGINT or SIGTERM, and reports.
 ///
 /// # Errors
@@ -210,26 +224,41 @@ pub(crate) fn run(
     policy: Box<dyn Policy>,
     guarded: Guarded,
     files: Files,
-    talks: bool,
+    manner: Manner,
 ) -> Result<Report, Failure> {
-    let stop = crate::work::stop_flag()?;
-    let mut stream = Stream::new(case, files, talks, guarded.board.clone());
+    let (stop, asked) = (crate::work::stop_flag()?, setup.duration);
+    let mut stream = Stream::new(case, files, manner, guarded.board.clone());
     let sink = |piece: &[u8]| stream.take(piece);
-    let outcome = carry_out(case, setup, means, policy, guarded, &stop, sink)?;
+    let (outcome, lasted) = carry_out(case, setup, means, policy, guarded, &stop, sink)?;
     let progress = std::mem::take(&mut stream.progress);
     let report = stream.finish(Instant::ZERO + outcome.duration, &outcome.figures)?;
     for (vcpu, why) in &outcome.refused {
         output::note(&format!("{} was refused when it arrived: {why}", case.name(*vcpu)));
     }
-    if talks {
+    if manner.talks {
         tell(case, &outcome);
         tell_progress(case, &progress);
     }
-    Ok(report)
+    Ok(report.of_run(Run {
+        asked_ns: asked.map(Duration::ticks),
+        lasted_ns: lasted.as_nanos() as u64,
+        programs: outcome.programs.iter().map(program).collect(),
+        trouble: outcome.trouble,
+    }))
+}
+
+/// How a program ended, as the report has it.
+fn program((name, exit): &(String, Option<Exit>)) -> ProgramReport {
+    let (code, signal) = match exit {
+        Some(Exit::Code(code)) => (Some(*code), None),
+        Some(Exit::Signal(signal)) => (None, Some(*signal)),
+        None => (None, None),
+    };
+    ProgramReport { name: name.clone(), code, signal }
 }
 
 /// Runs to the end of the duration, of the programs, or until `stop` is raised; the journal goes
-/// to `sink`.
+/// to `sink`. How it went, and how long it took from the begin until the host was as before.
 ///
 /// # Errors
 /// Where the host refuses what the machine stands on, or a program cannot be started.
@@ -241,7 +270,7 @@ pub(crate) fn carry_out(
     guarded: Guarded,
     stop: &AtomicBool,
     sink: impl FnMut(&[u8]) + Send,
-) -> Result<Outcome, Failure> {
+) -> Result<(Outcome, time::Duration), Failure> {
     let Guarded { guardian, socket, senses, board } = guarded;
     for program in &mut setup.programs {
         let variable = maracas_core::control::SOCKET_VARIABLE;
@@ -263,14 +292,15 @@ pub(crate) fn carry_out(
             return Err(Failure::about("the control socket", error));
         }
     };
-    let over = AtomicBool::new(false);
+    let (over, began) = (AtomicBool::new(false), time::Instant::now());
     let outcome = thread::scope(|scope| {
         scope.spawn(|| heed(stop, &over, &handle));
         let outcome = machine.run(sink);
         over.store(true, Ordering::Relaxed);
         outcome
     });
-    outcome.map_err(Failure::new)
+    let lasted = began.elapsed();
+    outcome.map(|outcome| (outcome, lasted)).map_err(Failure::new)
 }
 
 /// What stands around a run: a guardian that is there before anything is done to the host, so that
@@ -330,13 +360,6 @@ fn heed(stop: &AtomicBool, over: &AtomicBool, handle: &Handle) {
 
 /// Says what users would want to know beside the table.
 fn tell(case: &Case, outcome: &Outcome) {
-    for (name, exit) in &outcome.programs {
-        match exit {
-            None | Some(Exit::Code(0)) => {}
-            Some(Exit::Code(code)) => output::note(&format!("{name} ended with code {code}")),
-            Some(Exit::Signal(signal)) => output::note(&format!("{name}: signal {signal}")),
-        }
-    }
     for vcpu in &outcome.silent {
         let name = case.name(*vcpu);
         output::note(&format!(
@@ -344,7 +367,6 @@ fn tell(case: &Case, outcome: &Outcome) {
              until the next release"
         ));
     }
-    outcome.trouble.iter().for_each(|text| output::note(text));
 }
 
 /// Says by what progress was counted, and of whom there was none, where the policy needs it.
@@ -374,6 +396,8 @@ struct Stream {
     /// The lists, and the journal that they are drawn from.
     csv: Option<(Csv, Vec<u8>)>,
     view: Option<View>,
+    /// Says what breaks promises.
+    alarms: Option<Alarms>,
     /// Where gauges are shown after every piece, and the latency that they are held against.
     board: Board,
     max_latency: Option<u64>,
@@ -386,14 +410,15 @@ struct Stream {
 }
 
 impl Stream {
-    fn new(case: &Case, files: Files, talks: bool, board: Board) -> Self {
-        let header = case.header();
+    fn new(case: &Case, files: Files, manner: Manner, board: Board) -> Self {
+        let (header, metrics) = (case.header(), Metrics::new(&case.header()));
         let stream = Self {
-            metrics: Metrics::new(&header),
+            metrics: if manner.strict { metrics.strict() } else { metrics },
             trace: files.trace.map(|file| perfetto::Writer::new(&header, file)),
             journal: files.journal,
             csv: files.csv.map(|csv| (csv, Vec::new())),
-            view: talks.then(View::new),
+            view: manner.talks.then(View::new),
+            alarms: manner.warns.then(Alarms::default),
             board,
             max_latency: metrics::max_latency(&header),
             progress: Vec::new(),
@@ -447,10 +472,15 @@ impl Stream {
         if let Some(view) = &mut self.view {
             view.saw(record);
         }
-        if let Record::Note { key, vcpu, text, .. } = record
-            && key == "progress"
-        {
-            self.progress.push((*vcpu, text.clone()));
+        if let Record::Note { at, key, vcpu, text } = record {
+            if key == "progress" {
+                self.progress.push((*vcpu, text.clone()));
+            }
+            let line = self.alarms.as_mut().and_then(|alarms| alarms.line(*at, key, text));
+            if let Some(line) = line {
+                self.view.iter_mut().for_each(View::clear);
+                output::note(&line);
+            }
         }
     }
 

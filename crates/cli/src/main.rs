@@ -6,7 +6,8 @@
 //! machines carry out. This is the top floor; it may import every other room.
 //!
 //! Exit codes: 0 fine; 1 the answer is no (refused by admission, a replay that differs); 2 bad
-//! input or a missing capability, with one line on standard error. `doctor` has a third answer, 3.
+//! input or a missing capability, with one line on standard error. `doctor` has a third answer, 3;
+//! `run` and `sim` end with 4 where a promise was not kept.
 
 mod args;
 mod bench;

@@ -93,8 +93,8 @@ fn what_a_budget_is_on_another_class_is_said_and_delivered() {
     let output = maracas(scratch.path(), &["sim", "s.toml", "--quiet"]);
     let shown = text(&output.stdout);
     let row = shown.lines().find(|line| line.starts_with("a ")).unwrap();
-    let row: Vec<&str> = row.split_whitespace().take(6).collect();
-    assert_eq!(row, ["a", "2ms/10ms", "2ms", "0", "0", "400ms"], "{shown}");
+    let row: Vec<&str> = row.split_whitespace().take(7).collect();
+    assert_eq!(row, ["a", "2ms/10ms", "2ms", "0", "0", "0", "400ms"], "{shown}");
 }
 
 #[test]

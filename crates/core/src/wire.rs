@@ -237,9 +237,10 @@ fields! {
     Gauges { at, over, policy, host, sensor, cores, vcpus, memory, dispatch, decisions, misses,
         migrations, failures, lost_records, figures }
     CoreGauges { core, foreground, background, throttled, is_throttled, is_closed, requests,
-        sampled, last_sampled, decisions }
-    VcpuGauges { vcpu, name, reservation, last, foreground, background, used, short_periods, jobs,
-        misses, preemptions, migrations, instructions, references, reads, writes }
+        sampled, last_sampled, decisions, late, longest_late, stolen, reliefs }
+    VcpuGauges { vcpu, name, reservation, last, foreground, background, used, short_periods,
+        over_periods, stolen_periods, jobs, misses, preemptions, migrations, instructions,
+        references, reads, writes }
     MemoryGauges { samples, requests, occupancy, last_requests, last_occupancy, last_span,
         max_latency }
     FigureGauge { name, core, vcpu, value }

@@ -15,9 +15,13 @@
 //!   where `s` is the first instant at which it had something to run, for a VCPU with jobs its
 //!   first release (again after its reservation was changed). Only whole periods count. Periods
 //!   in which it was blocked at any instant are counted apart as without full demand, and are not
-//!   in the errors `|delivered - C|`: nobody can deliver what is not asked for. A stint's service
+//!   in the errors `delivered - C`: nobody can deliver what is not asked for. A stint's service
 //!   is spread evenly over it. Where C is meant as time on a class of cores, so is delivered:
 //!   service on a slower class counts by the ratio of the declared speeds.
+//! * Live, agents end before the meters are read for the last time, and until then nobody keeps any
+//!   promise. Periods that ended after the last decision before the end count for nothing, unless
+//!   that is more than a second before it: then agents were stuck.
+//! * The **verdict** on a VCPU follows from these periods by the rule of the module `judge`.
 //! * A core is **throttled** while nothing ran on it, a VCPU that stands on its line could have
 //!   run, and the only hindrance was the closed background door, the spent allowance, or that the
 //!   VCPU's memory meter stood at its mark.
@@ -32,11 +36,13 @@
 //!
 //! [`End::Metered`]: maracas_core::contract::End::Metered
 
+mod causes;
 mod controller;
 mod cores;
 mod dispatch;
 mod fairness;
 mod gauges;
+mod judge;
 mod sensing;
 mod summary;
 mod task;
@@ -44,6 +50,7 @@ mod task;
 mod tests;
 mod windows;
 
+use self::causes::Causes;
 use self::controller::Totals;
 use self::cores::CoreTime;
 pub(crate) use self::cores::has_memory_marks;
@@ -57,7 +64,7 @@ use crate::Report;
 use crate::report::{FigureReport, MemoryReport};
 use maracas_core::contract::{End, Event, Figure, Line, Mode, Observer, Plan, Stint};
 use maracas_core::journal::{Header, JournalError, Reader, Record};
-use maracas_core::{Class, CoreId, CoreSet, Instant, Vcpu, VcpuId};
+use maracas_core::{Class, CoreId, CoreSet, Duration, Instant, Vcpu, VcpuId};
 
 /// The key of the journal note that keeps one of the policy's own figures ([`figure_note`]).
 const FIGURE: &str = "figure";
@@ -94,6 +101,8 @@ pub struct Metrics {
     /// Cores whose door may keep somebody out: only these ask who waits.
     closed: CoreSet,
     decisions: u64,
+    /// When the last decision was, and the last one before that.
+    decided: [Instant; 2],
     lost_records: u64,
     memory: Option<MemoryReport>,
     controller: Totals,
@@ -103,6 +112,9 @@ pub struct Metrics {
     present: Present,
     sensing: Sensing,
     agents_ns: Option<u64>,
+    causes: Causes,
+    /// Stolen periods are judged like all others.
+    strict: bool,
     /// Only where cores are of uneven speed.
     fairness: Option<Box<Fairness>>,
 }
@@ -116,6 +128,7 @@ impl Metrics {
             cores: header.system.core_ids().map(|_| CoreTime::default()).collect(),
             closed: CoreSet::EMPTY,
             decisions: 0,
+            decided: [Instant::ZERO; 2],
             lost_records: 0,
             memory: None,
             controller: Totals::default(),
@@ -124,6 +137,8 @@ impl Metrics {
             present: Present::default(),
             sensing: Sensing::default(),
             agents_ns: None,
+            causes: Causes::default(),
+            strict: false,
             fairness: Fairness::of(&header.system),
         };
         for (place, vcpu) in header.system.vcpus.iter().enumerate() {
@@ -134,6 +149,15 @@ impl Metrics {
             }
         }
         metrics
+    }
+
+    /// Judges periods that stolen time spoiled like all others; to be called before records are
+    /// taken in.
+    #[must_use]
+    pub fn strict(mut self) -> Self {
+        self.strict = true;
+        self.tasks.iter_mut().for_each(|task| task.windows.judge.be_strict());
+        self
     }
 
     /// Names a VCPU that arrived while the machine runs.
@@ -159,6 +183,9 @@ impl Metrics {
             Record::Event { at, event } => self.event(*at, event),
             Record::Planned(decision) => {
                 self.decisions += 1;
+                if decision.now > self.decided[0] {
+                    self.decided = [decision.now, self.decided[0]];
+                }
                 for (core, line) in &decision.lines {
                     self.line_changed(decision.now, *core, line);
                 }
@@ -180,10 +207,19 @@ impl Metrics {
             }
             Record::Note { key, text, .. } if key == DISPATCH => self.dispatches.read(text),
             Record::Note { key, text, .. } if key == AGENTS => self.agents_ns = text.parse().ok(),
-            Record::Note { key, text, .. } => {
-                self.sensing.read(key, text);
+            Record::Note { at, key, text, .. } => {
+                if !self.sensing.read(key, text) {
+                    self.told(*at, key, text);
+                }
             }
-            Record::End(at) => return Some(*at),
+            Record::End(at) => {
+                let until = self.promised_until(*at);
+                for task in &mut self.tasks {
+                    task.windows.finish(until);
+                    task.settle(self.causes.thefts());
+                }
+                return Some(*at);
+            }
         }
         None
     }
@@ -226,10 +262,48 @@ impl Metrics {
         Ok(end)
     }
 
+    /// A note of what kept the machine from enforcing in time.
+    fn told(&mut self, at: Instant, key: &str, text: &str) {
+        let ticks_per_ns = self.header.system.ticks_per_ns.max(1);
+        if self.causes.read(at, key, text, ticks_per_ns) {
+            let floor = self.floor();
+            self.tasks.iter_mut().for_each(|task| task.windows.judge.tolerate(floor));
+        }
+    }
+
+    /// For how long promises held of a run that ended at `end`.
+    fn promised_until(&self, end: Instant) -> Instant {
+        let [last, before] = self.decided;
+        let decided = if last < end { last } else { before };
+        let is_live = !self.grace().is_zero();
+        if is_live && decided.saturating_add(self.grace()) >= end { decided } else { end }
+    }
+
+    /// For how long what was told may turn out to be after the agents' end: a second, live.
+    fn grace(&self) -> Duration {
+        const SECOND: Duration = Duration::from_secs(1);
+        if self.header.machine != "live" {
+            return Duration::ZERO;
+        }
+        SECOND * self.header.system.ticks_per_ns.max(1)
+    }
+
+    /// Twice what a wake costs, in ticks: errors below it are the host's grain.
+    fn floor(&self) -> u64 {
+        let wake_ns = self.causes.wake_cost().map_or(0, |cost| cost.p50_ns);
+        wake_ns.saturating_mul(2).saturating_mul(self.header.system.ticks_per_ns.max(1))
+    }
+
     fn task(&mut self, vcpu: VcpuId) -> &mut Task {
         let index = vcpu.0 as usize;
         while self.tasks.len() <= index {
-            self.tasks.push(Task::new(VcpuId(self.tasks.len() as u32)));
+            let mut task = Task::new(VcpuId(self.tasks.len() as u32));
+            task.windows.judge.tolerate(self.floor());
+            task.windows.count_after(self.grace());
+            if self.strict {
+                task.windows.judge.be_strict();
+            }
+            self.tasks.push(task);
         }
         &mut self.tasks[index]
     }
@@ -269,7 +343,12 @@ impl Metrics {
     fn ran(&mut self, stint: &Stint) {
         core_time(&mut self.cores, stint.core).ran(stint);
         let milli = self.speed_milli(stint.core);
-        self.task(stint.vcpu).ran(stint, milli);
+        let task = self.task(stint.vcpu);
+        task.ran(stint, milli);
+        if task.windows.is_ripe() {
+            let place = stint.vcpu.0 as usize;
+            self.tasks[place].settle_ripe(self.decisions, self.causes.thefts());
+        }
         if let Some(fairness) = &mut self.fairness {
             fairness.ran(stint);
         }
@@ -300,6 +379,9 @@ impl Metrics {
 
     fn line_changed(&mut self, now: Instant, core: CoreId, line: &Line) {
         core_time(&mut self.cores, core).decisions += 1;
+        for grant in &line.foreground {
+            self.task(grant.vcpu).was_promised = true;
+        }
         let has_marks = has_memory_marks(line);
         if has_marks {
             for grant in line.foreground.iter().chain(&line.background) {
@@ -309,7 +391,12 @@ impl Metrics {
         let time = core_time(&mut self.cores, core);
         let may_close = !line.background_allowed || line.allowance != u64::MAX || has_marks;
         if may_close || self.closed.contains(core) {
+            let kept_out = time.door.kept_from_budgets().to_vec();
             time.door.line_changed(line);
+            if !time.door.spent {
+                kept_out.iter().for_each(|grant| self.task(grant.vcpu).windows.let_go(now));
+            }
+            let time = core_time(&mut self.cores, core);
             self.closed.remove(core);
             if time.door.may_keep_out() {
                 self.closed.insert(core);
@@ -323,6 +410,9 @@ impl Metrics {
         time.door.spent = true;
         self.closed.insert(core);
         time.review(at, &self.tasks);
+        for grant in time.door.kept_from_budgets().to_vec() {
+            self.task(grant.vcpu).windows.hold(at);
+        }
     }
 
     fn review_closed(&mut self, at: Instant) {

@@ -6,9 +6,14 @@
 //! is described by [`SCHEMA`] (`report.schema.json`); within one [`FORMAT`] fields are only added.
 
 mod fairness;
+mod promise;
 
 pub(crate) use self::fairness::class_name;
 pub use self::fairness::{ClassReport, ClassUse, FairnessReport, SpeedReport};
+pub use self::promise::{
+    CausesReport, EnforcedReport, LateReport, ProgramReport, PromiseReport, ReliefReport, Run,
+    Verdict, WakeCostReport, Word,
+};
 
 use crate::metrics::Metrics;
 use maracas_core::VcpuId;
@@ -72,6 +77,15 @@ pub struct Report {
     /// How evenly VCPUs progressed; `null` where all cores are equally fast.
     #[serde(default)]
     pub fairness: Option<FairnessReport>,
+    /// Whether all that was promised was kept, and what the run as a whole came to.
+    #[serde(default)]
+    pub promise: PromiseReport,
+    /// How every program ended; empty in simulation.
+    #[serde(default)]
+    pub programs: Vec<ProgramReport>,
+    /// What the host refused during the run, one sentence each.
+    #[serde(default)]
+    pub trouble: Vec<String>,
 }
 
 /// How long it took from the nominal instant of what a decision answers until a thread of the VCPU
@@ -340,6 +354,9 @@ pub struct TaskReport {
     pub cores: Vec<u16>,
     /// Delivery period by period.
     pub delivered: Delivered,
+    /// Whether its budget was kept.
+    #[serde(default)]
+    pub verdict: Verdict,
     /// Time in which its own memory bandwidth was used up and kept it from running.
     #[serde(default)]
     pub held_ns: u64,
@@ -374,6 +391,15 @@ pub struct Delivered {
     pub error_p99_ns: Option<u64>,
     /// Largest |delivered - C|.
     pub error_max_ns: Option<u64>,
+    /// 1st percentile of delivered - C, by nearest rank: below 0 where less than C was delivered.
+    #[serde(default)]
+    pub signed_error_p1_ns: Option<i64>,
+    /// Median of delivered - C.
+    #[serde(default)]
+    pub signed_error_p50_ns: Option<i64>,
+    /// 99th percentile of delivered - C.
+    #[serde(default)]
+    pub signed_error_p99_ns: Option<i64>,
 }
 
 /// Where the time of one core went.
@@ -394,6 +420,9 @@ pub struct CoreReport {
     /// Requests to memory by whoever ran here.
     #[serde(default)]
     pub requests: u64,
+    /// What kept the machine from enforcing in time; `null` where nobody told, as in simulation.
+    #[serde(default)]
+    pub causes: Option<CausesReport>,
 }
 
 impl Report {

@@ -39,11 +39,30 @@ impl Samples {
         }
         self.exact.push(value);
         if self.exact.len() == EXACT {
-            let mut histogram = vec![0; BUCKETS].into_boxed_slice();
-            self.exact.drain(..).for_each(|value| histogram[bucket(value)] += 1);
-            self.exact = Vec::new();
-            self.histogram = Some(histogram);
+            self.as_histogram();
         }
+    }
+    /// Goes over to the histogram.
+    fn as_histogram(&mut self) -> &mut [u64] {
+        let exact = std::mem::take(&mut self.exact);
+        let histogram = self.histogram.get_or_insert_with(|| vec![0; BUCKETS].into_boxed_slice());
+        exact.into_iter().for_each(|value| histogram[bucket(value)] += 1);
+        histogram
+    }
+    /// The values of both.
+    fn joined(&self, other: &Self) -> Self {
+        let mut both = self.clone();
+        both.zeros += other.zeros;
+        both.count += other.count;
+        both.sum += other.sum;
+        both.max = both.max.max(other.max);
+        both.exact.extend_from_slice(&other.exact);
+        if both.exact.len() >= EXACT || both.histogram.is_some() || other.histogram.is_some() {
+            let counts = both.as_histogram();
+            let more = other.histogram.iter().flat_map(|them| them.iter());
+            counts.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+        }
+        both
     }
     pub(crate) const fn count(&self) -> u64 {
         self.count
@@ -57,7 +76,10 @@ impl Samples {
     /// The smallest value that at least `percent` % of the values do not exceed (nearest rank);
     /// 0 where there are none.
     pub(crate) fn percentile(&self, percent: u64) -> u64 {
-        let rank = (self.count * percent).div_ceil(100);
+        self.ranked((self.count * percent).div_ceil(100))
+    }
+    /// The value of this rank, the smallest having rank 1.
+    fn ranked(&self, rank: u64) -> u64 {
         if rank <= self.zeros {
             return 0;
         }
@@ -73,6 +95,43 @@ impl Samples {
             seen >= rank
         });
         found.map_or(self.max, |index| highest(index).min(self.max))
+    }
+}
+
+/// A distribution of differences, which have a sign; on either side of zero as exact as
+/// [`Samples`].
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Differences {
+    /// How far below zero, of those that are.
+    below: Samples,
+    /// Zero and above.
+    above: Samples,
+}
+
+impl Differences {
+    /// Takes in `value - from`.
+    pub(crate) fn add(&mut self, value: u64, from: u64) {
+        match value.checked_sub(from) {
+            Some(above) => self.above.add(above),
+            None => self.below.add(from - value),
+        }
+    }
+    pub(crate) const fn count(&self) -> u64 {
+        self.below.count + self.above.count
+    }
+    /// How large they are, whatever their signs.
+    pub(crate) fn sizes(&self) -> Samples {
+        self.below.joined(&self.above)
+    }
+    /// The smallest that at least `percent` % do not exceed (nearest rank): whether it is below
+    /// zero, and its size; 0 where there are none.
+    pub(crate) fn percentile(&self, percent: u64) -> (bool, u64) {
+        let rank = (self.count() * percent).div_ceil(100);
+        match rank.checked_sub(self.below.count) {
+            None | Some(0) if rank > 0 => (true, self.below.ranked(self.below.count + 1 - rank)),
+            None | Some(0) => (false, 0),
+            Some(rank) => (false, self.above.ranked(rank)),
+        }
     }
 }
 
@@ -106,6 +165,36 @@ mod tests {
         (0..100).for_each(|_| samples.add(0));
         assert_eq!([50, 75, 99].map(|p| samples.percentile(p)), [0, 50, 98]);
         assert_eq!((samples.count(), samples.max(), samples.mean()), (200, 100, 25.25));
+    }
+
+    #[test]
+    fn differences_have_a_sign() {
+        let mut errors = Differences::default();
+        assert_eq!((errors.percentile(50), errors.count()), ((false, 0), 0));
+        // -50 to 49.
+        (0..100).for_each(|value| errors.add(value, 50));
+        let seen = [1, 2, 50, 51, 52, 99, 100].map(|percent| errors.percentile(percent));
+        let below = [(true, 50), (true, 49), (true, 1)];
+        let above = [(false, 0), (false, 1), (false, 48), (false, 49)];
+        assert_eq!((&seen[..3], &seen[3..]), (&below[..], &above[..]));
+        let sizes = errors.sizes();
+        assert_eq!((sizes.count(), sizes.max(), sizes.mean()), (100, 50, 25.0));
+        assert_eq!((sizes.percentile(50), sizes.percentile(1)), (25, 0));
+    }
+
+    #[test]
+    fn joined_samples_are_as_fine_as_their_parts() {
+        let mut errors = Differences::default();
+        // More than are kept exactly on the one side, few on the other.
+        (1..=100_000).for_each(|value| errors.add(1_000_000 - value, 1_000_000));
+        (1..=100).for_each(|value| errors.add(1_000_000 + value, 1_000_000));
+        let sizes = errors.sizes();
+        assert_eq!((sizes.count(), sizes.max()), (100_100, 100_000));
+        let median = sizes.percentile(50);
+        assert!((49_950..=50_400).contains(&median), "{median}");
+        let (is_below, least) = errors.percentile(1);
+        assert!(is_below && (98_900..=99_800).contains(&least), "{least}");
+        assert_eq!(errors.percentile(100), (false, 100));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The table that every run ends with.
 
 mod memory;
+mod promise;
 mod uneven;
 
 use crate::report::{CoreDispatchReport, CoreReport, Delivered, Report, TaskReport};
@@ -10,7 +11,7 @@ use std::io;
 /// How to print.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Style {
-    /// Colours for terminals: misses red, errors above 1 % of the budget yellow.
+    /// Colours for terminals: misses and broken promises red, errors above the tolerance yellow.
     pub color: bool,
     /// Columns available; 100 where `None`. Names are cut to fit.
     pub width: Option<u16>,
@@ -21,10 +22,11 @@ const WIDTH: u16 = 100;
 /// Names are never cut below this many characters.
 const NAME_LEAST: usize = 6;
 
-const HEAD: [&str; 11] = [
+const HEAD: [&str; 12] = [
     "vcpu",
     "C/T",
     "delivered",
+    "err p1",
     "err p50",
     "err p99",
     "foregr",
@@ -53,26 +55,30 @@ pub fn write(report: &Report, style: Style, out: &mut impl io::Write) -> io::Res
     writeln!(out, "{}", paint.bold(&line(&HEAD.map(String::from), &widths, gap, |_, text| text)))?;
     for row in &rows {
         let painted = line(&row.cells, &widths, gap, |column, text| match column {
-            3 | 4 if row.off => paint.yellow(&text),
-            10 if row.missed => paint.red(&text),
+            3..=5 if row.off => paint.yellow(&text),
+            11 if row.missed => paint.red(&text),
             _ => text,
         });
         writeln!(out, "{painted}")?;
     }
+    promise::verdicts(report, paint, columns, out)?;
     footnotes(report, columns, out)?;
     for core in &report.cores {
         writeln!(out, "{}", core_line(core, report.duration_ns, columns))?;
     }
+    promise::causes(report, columns, out)?;
     dispatches(report, columns, out)?;
     uneven::write(report, paint, columns, out)?;
     memory::write(report, paint, columns, out)?;
-    closing(report, out)
+    promise::programs(report, columns, out)?;
+    closing(report, out)?;
+    promise::overrun(report, paint, out)
 }
 
 /// One VCPU.
 struct Row {
-    cells: [String; 11],
-    /// Its p99 error exceeds 1 % of its budget.
+    cells: [String; 12],
+    /// Its error at p1 or p99 exceeds the tolerance, which is 1 % of its budget at least.
     off: bool,
     missed: bool,
 }
@@ -85,8 +91,7 @@ fn row(task: &TaskReport) -> Row {
         (None, Some(mean)) => format!("{}*", time(mean)),
         (None, None) => "-".into(),
     };
-    let error =
-        |ns: Option<u64>| ns.filter(|_| judged).map_or_else(|| "-".into(), |ns| time(ns as f64));
+    let error = |ns: Option<i64>| ns.filter(|_| judged).map_or_else(|| "-".into(), signed_time);
     let promised = if task.period_ns == 0 {
         "-".into()
     } else {
@@ -97,8 +102,9 @@ fn row(task: &TaskReport) -> Row {
             task.name.clone(),
             promised,
             mean,
-            error(delivered.error_p50_ns),
-            error(delivered.error_p99_ns),
+            error(delivered.signed_error_p1_ns),
+            error(delivered.signed_error_p50_ns),
+            error(delivered.signed_error_p99_ns),
             time(task.foreground_ns as f64),
             time(task.background_ns as f64),
             percent(task.share),
@@ -106,9 +112,15 @@ fn row(task: &TaskReport) -> Row {
             task.migrations.to_string(),
             if task.jobs == 0 { "-".into() } else { task.misses.to_string() },
         ],
-        off: judged && delivered.error_p99_ns.is_some_and(|error| error > task.budget_ns / 100),
+        off: judged && is_off(task),
         missed: task.misses > 0,
     }
+}
+
+fn is_off(task: &TaskReport) -> bool {
+    let most = task.verdict.tolerance_ns.max(task.budget_ns / 100);
+    let tails = [task.delivered.signed_error_p1_ns, task.delivered.signed_error_p99_ns];
+    tails.into_iter().flatten().any(|error| error.unsigned_abs() > most)
 }
 
 /// Whether the periods that are judged stand for all: half of them at least. Fewer are chance, such
@@ -309,6 +321,12 @@ pub fn time(ns: f64) -> String {
         &digits
     };
     format!("{digits}{unit}")
+}
+
+/// The same of a difference: below zero with its sign.
+pub fn signed_time(ns: i64) -> String {
+    let sign = if ns < 0 { "-" } else { "" };
+    format!("{sign}{}", time(ns.unsigned_abs() as f64))
 }
 
 /// A fraction of one in per cent with one decimal.

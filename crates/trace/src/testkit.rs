@@ -24,6 +24,7 @@ enum Step {
     Event(Instant, Event),
     Planned(Instant, Box<Plan>),
     Note(VcpuId, String),
+    Told(Instant, &'static str, String),
 }
 
 pub(crate) const fn t(ticks: u64) -> Instant {
@@ -109,13 +110,23 @@ impl Story {
         self
     }
 
+    /// A note of a live machine: then the report is in the journal alone ([`Story::live`]).
+    pub(crate) fn told(&mut self, at: u64, key: &'static str, text: &str) -> &mut Self {
+        self.steps.push(Step::Told(t(at), key, text.into()));
+        self
+    }
+    /// The report of the journal.
+    pub(crate) fn live(&self, end: u64) -> Report {
+        Report::from_journal(&self.journal(end)).unwrap()
+    }
+
     /// Tells it to an observer, as a machine does.
     pub(crate) fn observe(&self, observer: &mut impl Observer) {
         for step in &self.steps {
             match step {
                 Step::Event(at, event) => observer.event(*at, event),
                 Step::Planned(now, plan) => observer.planned(*now, plan),
-                Step::Note(..) => {}
+                Step::Note(..) | Step::Told(..) => {}
             }
         }
     }
@@ -142,6 +153,12 @@ impl Story {
                     key: "name".into(),
                     vcpu: Some(*vcpu),
                     text: name.clone(),
+                }),
+                Step::Told(at, key, text) => recorder.record(&Record::Note {
+                    at: *at,
+                    key: (*key).into(),
+                    vcpu: None,
+                    text: text.clone(),
                 }),
             }
         }

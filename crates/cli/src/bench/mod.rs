@@ -6,6 +6,9 @@
 //! same way for all: the kernel's switch records of its thread. With background time on, our
 //! program also runs outside its budget, which switch records cannot tell apart; there the
 //! journal's foreground stints are judged.
+//!
+//! What the hypervisor takes spoils periods of all mechanisms alike; it is found out (module
+//! `stolen`) and taken out on all sides, and the figures with it are told beside.
 
 mod balance;
 mod colors;
@@ -17,6 +20,7 @@ mod play;
 pub(crate) mod primitives;
 mod quota;
 mod report;
+mod stolen;
 mod switches;
 mod target;
 mod throttle;
@@ -39,7 +43,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use switches::Switches;
 use target::Spin;
-use windows::{Distribution, Run, judge};
+use windows::{Judged, Run, judge};
 
 /// Compare our budgets with SCHED_DEADLINE and CFS quota on this host
 ///
@@ -83,7 +87,7 @@ impl Mechanism {
 
 /// What was measured of one mechanism.
 struct Measured {
-    distribution: Distribution,
+    judged: Judged,
     /// How it was set up, and what the host refused on the way.
     how: String,
 }
@@ -177,36 +181,49 @@ impl Bench {
             }
         };
         deadline::set(target.id(), budget, period)?;
-        self.watch(&target, budget, period, how)
+        self.watch((&target, &noise), budget, period, how)
     }
 
     fn by_quota(&self, budget: u64, period: u64) -> io::Result<Measured> {
         let group = quota::Quota::of(budget, period)?;
-        let _noise = Spin::start(self.core).map_err(other)?;
+        let noise = Spin::start(self.core).map_err(other)?;
         let target = Spin::start(self.core).map_err(other)?;
         group.take(target.id())?;
-        self.watch(&target, budget, period, format!("pinned, in {}", group.path()))
+        let how = format!("pinned, in {}", group.path());
+        self.watch((&target, &noise), budget, period, how)
     }
 
     /// Lets the target settle, records its switches and judges them.
-    fn watch(&self, target: &Spin, budget: u64, period: u64, how: String) -> io::Result<Measured> {
+    fn watch(
+        &self,
+        (target, noise): (&Spin, &Spin),
+        budget: u64,
+        period: u64,
+        how: String,
+    ) -> io::Result<Measured> {
         std::thread::sleep(SETTLE);
         let start = target::monotonic_ns();
-        let runs = self.record(target.id())?;
+        let [runs, others] = self.record([target.id(), noise.id()])?;
         let window = (start, target::monotonic_ns());
-        let distribution = judge(&runs, window, budget, period)
+        let mut gaps = target.gaps().stolen(&runs);
+        gaps.extend(noise.gaps().stolen(&others));
+        let judged = judge(&runs, &gaps, window, budget, period)
             .ok_or_else(|| io::Error::other("no period can be told apart; take more --seconds"))?;
-        Ok(Measured { distribution, how })
+        Ok(Measured { judged, how })
     }
 
-    /// When thread `tid` ran from now on until the measurement's time is over.
-    fn record(&self, tid: u32) -> io::Result<Vec<Run>> {
-        let (mut switches, began) = (Switches::of(tid)?, Instant::now());
+    /// When the target and the noise ran, by their threads, from now on until the measurement's
+    /// time is over.
+    fn record(&self, threads: [u32; 2]) -> io::Result<[Vec<Run>; 2]> {
+        let [target, noise] = threads;
+        let mut switches = [Switches::of(target)?, Switches::of(noise)?];
+        let began = Instant::now();
         while began.elapsed() < self.length && !self.stop.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(100));
-            switches.drain();
+            switches.iter_mut().for_each(Switches::drain);
         }
-        switches.finish()
+        let [target, noise] = switches;
+        Ok([target.finish()?, noise.finish()?])
     }
 }
 

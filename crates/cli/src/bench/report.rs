@@ -1,7 +1,8 @@
 //! How the measurement is shown.
 
+use super::windows::Distribution;
 use super::{Case, Line, Measured, Mechanism};
-use maracas_trace::table::time;
+use maracas_trace::table::{signed_time, time};
 use serde_json::{Value, json};
 
 /// Kernel release and the tick rate where it is known: what the kernel's mechanisms depend on.
@@ -13,7 +14,7 @@ fn host() -> String {
 /// How many times larger the mechanism's 99th percentile of the error is than ours.
 fn ratio(case: &Case, line: &Line) -> Option<f64> {
     let ours = case.lines.iter().find(|line| line.mechanism == Mechanism::OursAlone)?;
-    let p99 = |line: &Line| line.result.as_ref().ok().map(|m| m.distribution.absolute[1]);
+    let p99 = |line: &Line| line.result.as_ref().ok().map(|m| m.judged.own.absolute[1]);
     Some(p99(line)? as f64 / p99(ours)?.max(1) as f64)
 }
 
@@ -22,15 +23,26 @@ pub(super) fn text(core: usize, seconds: u64, cases: &[Case]) -> String {
     let mut text = format!(
         "enforcement of C every T on core {core} ({}), {seconds} s each, beside a spinning fair \
          program on that core\nerror = delivered - C in each of the mechanism's own periods, \
-         which begin where its bursts begin\n",
+         which begin where its bursts begin; without the periods that stolen time explains, and \
+         in the last two columns with them\n",
         host()
     );
     for case in cases {
         let (budget, period) = (time(case.budget as f64), time(case.period as f64));
         text += &format!("\nC = {budget}, T = {period}\n");
         text += &format!(
-            "  {:<24} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8}\n",
-            "", "periods", "p1", "p50", "p99", "|p99|", "|max|", "mean/C", "to ours"
+            "  {:<24} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8} {:>7} {:>9}\n",
+            "",
+            "periods",
+            "p1",
+            "p50",
+            "p99",
+            "|p99|",
+            "|max|",
+            "mean/C",
+            "to ours",
+            "periods",
+            "|p99|"
         );
         for line in &case.lines {
             text += &row(case, line);
@@ -46,20 +58,19 @@ pub(super) fn text(core: usize, seconds: u64, cases: &[Case]) -> String {
 
 fn row(case: &Case, line: &Line) -> String {
     let name = line.mechanism.name();
-    let measured = match &line.result {
-        Ok(measured) => &measured.distribution,
+    let judged = match &line.result {
+        Ok(measured) => &measured.judged,
         Err(why) => return format!("  {name:<24} not measured: {why}\n"),
     };
-    let signed = measured.signed.map(|error| {
-        let sign = if error < 0 { "-" } else { "" };
-        format!("{sign}{}", time(error.unsigned_abs() as f64))
-    });
-    let [_, p99, max] = measured.absolute.map(|error| time(error as f64));
+    let (own, whole) = (&judged.own, &judged.whole);
+    let [low, middle, high] = own.signed.map(signed_time);
+    let [_, p99, max] = own.absolute.map(|error| time(error as f64));
     let ratio = ratio(case, line).map_or("-".to_string(), |ratio| format!("{ratio:.1}x"));
-    let [low, middle, high] = signed;
+    let with = time(whole.absolute[1] as f64);
     format!(
-        "  {name:<24} {:>7} {low:>9} {middle:>9} {high:>9} {p99:>9} {max:>9} {:>9.5} {ratio:>8}\n",
-        measured.periods, measured.mean_ratio
+        "  {name:<24} {:>7} {low:>9} {middle:>9} {high:>9} {p99:>9} {max:>9} {:>9.5} {ratio:>8} \
+         {:>7} {with:>9}\n",
+        own.periods, own.mean_ratio, whole.periods
     )
 }
 
@@ -81,22 +92,32 @@ fn case_json(case: &Case) -> Value {
         .lines
         .iter()
         .map(|line| match &line.result {
-            Ok(Measured { distribution, how }) => json!({
-                "mechanism": line.mechanism.name(),
-                "how": how,
-                "periods": distribution.periods,
-                "mean_ratio": distribution.mean_ratio,
-                "error_p1_ns": distribution.signed[0],
-                "error_p50_ns": distribution.signed[1],
-                "error_p99_ns": distribution.signed[2],
-                "absolute_p50_ns": distribution.absolute[0],
-                "absolute_p99_ns": distribution.absolute[1],
-                "absolute_max_ns": distribution.absolute[2],
-                "phase_ns": distribution.phase_ns,
-                "p99_times_ours": ratio(case, line),
-            }),
+            Ok(Measured { judged, how }) => {
+                let mut json = distribution(&judged.own);
+                json["mechanism"] = line.mechanism.name().into();
+                json["how"] = how.clone().into();
+                json["p99_times_ours"] = ratio(case, line).into();
+                json["stolen_ns"] = judged.stolen_ns.into();
+                json["with_stolen"] = distribution(&judged.whole);
+                json
+            }
             Err(why) => json!({ "mechanism": line.mechanism.name(), "refused": why }),
         })
         .collect();
     json!({ "budget_ns": case.budget, "period_ns": case.period, "mechanisms": lines })
+}
+
+/// The figures of one distribution.
+fn distribution(of: &Distribution) -> Value {
+    json!({
+        "periods": of.periods,
+        "mean_ratio": of.mean_ratio,
+        "error_p1_ns": of.signed[0],
+        "error_p50_ns": of.signed[1],
+        "error_p99_ns": of.signed[2],
+        "absolute_p50_ns": of.absolute[0],
+        "absolute_p99_ns": of.absolute[1],
+        "absolute_max_ns": of.absolute[2],
+        "phase_ns": of.phase_ns,
+    })
 }

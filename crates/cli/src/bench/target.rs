@@ -1,42 +1,52 @@
 //! The programs of the measurement: `maracas work spin` as the target, and another as the noisy
 //! fair load on the same core. Both end when the value is dropped.
 
+use super::stolen::GapFile;
 use crate::failure::Failure;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::process::{Child, Command, Stdio};
 
 /// A running spin program with one thread.
-pub(super) struct Spin(Child);
+pub(super) struct Spin {
+    child: Child,
+    gaps: GapFile,
+}
 
 impl Spin {
     /// Starts one on `core`.
     pub(super) fn start(core: usize) -> Result<Self, Failure> {
+        let gaps = GapFile::create()?;
         let program = std::env::current_exe()
             .map_err(|error| Failure::about("this program cannot be found", error))?;
         let child = Command::new(program)
-            .args(["work", "spin", "--quiet"])
+            .args(["work", "spin", "--quiet", "--gaps"])
+            .arg(gaps.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn()
             .map_err(|error| Failure::about("work spin cannot be started", error))?;
-        let spin = Self(child);
+        let spin = Self { child, gaps };
         pin(Some(spin.pid()), core)?;
         Ok(spin)
     }
     pub(super) fn id(&self) -> u32 {
-        self.0.id()
+        self.child.id()
+    }
+    /// When it stood still.
+    pub(super) const fn gaps(&self) -> &GapFile {
+        &self.gaps
     }
     fn pid(&self) -> Pid {
-        Pid::from_child(&self.0)
+        Pid::from_child(&self.child)
     }
 }
 
 impl Drop for Spin {
     fn drop(&mut self) {
         // It may have ended by itself; then there is nothing to kill and only to reap.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

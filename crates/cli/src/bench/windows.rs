@@ -1,5 +1,7 @@
 //! From when a thread ran to how much it got in each of its periods, and how far that is from C.
 
+use super::stolen::{Gap, explained, within};
+
 /// One run of a thread: from, to, and the service in between, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Run {
@@ -29,6 +31,17 @@ pub(super) struct Distribution {
     pub(super) phase_ns: u64,
 }
 
+/// What came of one mechanism.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Judged {
+    /// Without the periods that stolen time explains.
+    pub(super) own: Distribution,
+    /// Of all periods.
+    pub(super) whole: Distribution,
+    /// How much time was stolen in all.
+    pub(super) stolen_ns: u64,
+}
+
 /// Bursts whose starts lie within this part of a period of each other begin together.
 const TOGETHER: u64 = 100;
 
@@ -36,23 +49,41 @@ const TOGETHER: u64 = 100;
 /// `budget`. A mechanism's periods begin where its bursts begin: whoever is always runnable runs
 /// again at the instant at which it is given budget. Where bursts begin at several places of the
 /// cycle, the mechanism is judged at the one that suits it best, the one with the smallest 99th
-/// percentile of the error.
+/// percentile of the error, without what was stolen.
 ///
-/// `None` where fewer than two periods fit.
+/// `None` where fewer than two periods fit, or are left.
 pub(super) fn judge(
     runs: &[Run],
+    gaps: &[Gap],
     (start, end): (u64, u64),
     budget: u64,
     period: u64,
-) -> Option<Distribution> {
+) -> Option<Judged> {
+    let stolen_ns = within(gaps, start, end);
     phases(runs, start, budget, period)
         .into_iter()
         .filter_map(|phase| {
-            let delivered = delivered(runs, start + phase, end, period);
-            (delivered.len() >= 2).then(|| distribution(&delivered, budget, phase))
+            let start = start + phase;
+            let whole = delivered(runs, start, end, period);
+            let errors: Vec<i64> = whole.iter().map(|got| *got as i64 - budget as i64).collect();
+            let taken = |place: usize| {
+                let at = start + place as u64 * period;
+                within(gaps, at.saturating_sub(period), at + period)
+            };
+            let is_stolen = explained(&errors, budget / TOLERANCE, taken);
+            let kept = whole.iter().zip(is_stolen).filter(|(_, is_stolen)| !is_stolen);
+            let own: Vec<u64> = kept.map(|(got, _)| *got).collect();
+            (own.len() >= 2).then(|| Judged {
+                own: distribution(&own, budget, phase),
+                whole: distribution(&whole, budget, phase),
+                stolen_ns,
+            })
         })
-        .min_by_key(|distribution| (distribution.absolute[1], distribution.absolute[0]))
+        .min_by_key(|Judged { own, .. }| (own.absolute[1], own.absolute[0]))
 }
+
+/// Errors up to this part of C need no explanation: as in the report.
+const TOLERANCE: u64 = 100;
 
 /// Where in the cycle bursts begin: after a pause of at least half of T - C, in a place where at
 /// least one in twenty of them begins. A period is taken to begin a little earlier, where nothing
@@ -123,16 +154,33 @@ mod tests {
     fn the_best_phase_is_found() {
         // C = 20 in every T = 100, as bursts that begin at 70.
         let runs: Vec<_> = (0..50).map(|k| Run::whole(100 * k + 70, 100 * k + 90)).collect();
-        let judged = judge(&runs, (0, 5_000), 20, 100).unwrap();
+        let judged = judge(&runs, &[], (0, 5_000), 20, 100).unwrap().own;
         assert_eq!((judged.absolute, judged.mean_ratio), ([0; 3], 1.0));
         assert!(judged.periods >= 49);
         // Every other burst doubled, the next left out: the error is C in every period, although
         // periods that began in the middle of a burst would show none.
         let runs: Vec<_> = (0..25).map(|k| Run::whole(200 * k, 200 * k + 40)).collect();
-        let judged = judge(&runs, (0, 5_000), 20, 100).unwrap();
+        let judged = judge(&runs, &[], (0, 5_000), 20, 100).unwrap().own;
         assert_eq!(judged.absolute, [20; 3]);
         assert!((judged.mean_ratio - 1.0).abs() < 0.03);
-        assert_eq!(judge(&runs, (0, 150), 20, 100), None);
+        assert_eq!(judge(&runs, &[], (0, 150), 20, 100), None);
+    }
+
+    #[test]
+    fn stolen_time_is_taken_out_and_both_are_told() {
+        // C = 2000 in every T = 10000; the eleventh burst lasts twice as long, as the core stood
+        // still in the middle of it.
+        let length = |k| if k == 10 { 4_000 } else { 2_000 };
+        let runs: Vec<_> =
+            (0..50).map(|k| Run::whole(10_000 * k + 500, 10_000 * k + 500 + length(k))).collect();
+        let gap = Gap { from: 101_000, to: 103_000 };
+        let without = judge(&runs, &[], (0, 500_000), 2_000, 10_000).unwrap();
+        assert_eq!((without.own.absolute[2], without.stolen_ns), (2_000, 0));
+        assert_eq!(without.own, without.whole);
+        let judged = judge(&runs, &[gap], (0, 500_000), 2_000, 10_000).unwrap();
+        assert_eq!((judged.own.absolute[2], judged.own.mean_ratio), (0, 1.0));
+        assert_eq!((judged.whole, judged.stolen_ns), (without.whole, 2_000));
+        assert_eq!(judged.own.periods + 1, without.own.periods);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::case::{Case, Machine, Overrides};
 use crate::failure::{Answer, Outcome};
-use crate::live::{self, Progress, Require, senses, steering};
+use crate::live::{self, Manner, Progress, Require, senses, steering};
 use crate::metrics::{Address, Endpoint};
 use crate::output;
 use crate::results::Ran;
@@ -15,8 +15,9 @@ use std::path::PathBuf;
 /// Run a scenario with its real programs on this host
 ///
 /// Each program gets its budget in every period, whatever the others do. Exits 1 with the verdict
-/// where the policy refuses. Ctrl-C ends the run in order. A program's own exit code is told in a
-/// note where it is not 0; it does not change the exit code of the run.
+/// where the policy refuses, and 4 where a promise was not kept: a VCPU whose verdict is short or
+/// over, or a run that lasted more than a second longer than asked (docs/output.md). Ctrl-C ends
+/// the run in order. A program's own exit code is in the report; it does not change the run's.
 ///
 /// Example: maracas run examples/quickstart.toml --duration 10s --journal run.journal
 #[derive(clap::Args, Debug)]
@@ -37,6 +38,9 @@ pub(crate) struct Args {
     /// what programs count themselves where cores are slowed down
     #[arg(long, value_enum)]
     progress: Option<Progress>,
+    /// Judge periods that stolen time spoiled (the hypervisor took the core) like all others
+    #[arg(long)]
+    strict: bool,
     /// What the host must offer: `full` refuses to run with any fallback
     #[arg(long, value_enum, default_value_t = Require::Any)]
     require: Require,
@@ -85,8 +89,10 @@ pub(super) fn run(args: &Args) -> Outcome {
     endpoint.iter().filter(|_| args.results.talks()).for_each(Endpoint::tell);
     let mut means = live::prepare(&case, &setup, args.require, args.results.talks())?;
     means.instructions &= progress(args.progress, emulation.is_some()) == Progress::Instructions;
-    let report = live::run(&case, setup, means, policy, guarded, files, args.results.talks())?;
+    let (talks, warns) = (args.results.talks(), !args.results.quiet);
+    let manner = Manner { talks, warns, strict: args.strict };
+    let report = live::run(&case, setup, means, policy, guarded, files, manner)?;
     let host = Platform::detect().map(|platform| platform.to_string()).ok();
     args.results.show(&report, Some(&Ran { host, emulation }))?;
-    Ok(Answer::Yes)
+    Ok(Answer::of(&report))
 }

@@ -17,7 +17,8 @@ use maracas_trace::Report;
 /// Simulate a scenario or a bare task set
 ///
 /// The same file, options and seed give the same output, byte for byte. Exits 1 with the verdict
-/// where the policy refuses.
+/// where the policy refuses, and 4 where a VCPU was not given what it was promised
+/// (docs/output.md).
 ///
 /// Example: maracas sim --taskset tasks.csv --cores 4 --policy g-edf --until 10s --json
 #[derive(clap::Args, Debug)]
@@ -68,7 +69,7 @@ pub(super) fn run(args: &Args) -> Outcome {
         return verdict::refuse(&case, args.results.json);
     };
     args.results.show(&report, None)?;
-    Ok(Answer::Yes)
+    Ok(Answer::of(&report))
 }
 
 /// Simulates; `None` where the policy refuses.

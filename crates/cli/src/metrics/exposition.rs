@@ -98,7 +98,19 @@ fn cores(gauges: &Gauges, families: &mut Families<'_>) -> fmt::Result {
         None,
         cores.iter().map(|core| (label(core), u64::from(core.is_closed))),
     )?;
-    let counts: [Family<CoreGauges, u64>; 3] = [
+    families.counters(
+        "core_stolen",
+        "Of alarms that were enforced late, the time that the hypervisor took",
+        Some(Unit::Seconds),
+        cores.iter().map(|core| (label(core), seconds(core.stolen))),
+    )?;
+    families.gauges(
+        "core_longest_late",
+        "By how much the latest alarm was enforced late, of those told one by one",
+        Some(Unit::Seconds),
+        cores.iter().map(|core| (label(core), seconds(core.longest_late))),
+    )?;
+    let counts: [Family<CoreGauges, u64>; 5] = [
         ("core_decisions", "Decisions that changed the core's line", None, |core| core.decisions),
         ("core_memory_requests", "Requests to memory, as VCPUs' counters tell", None, |core| {
             core.requests
@@ -106,6 +118,8 @@ fn cores(gauges: &Gauges, families: &mut Families<'_>) -> fmt::Result {
         ("core_memory_sampled_requests", "Requests to memory, as sampled", None, |core| {
             core.sampled
         }),
+        ("core_late_alarms", "Alarms enforced late enough to be told", None, |core| core.late),
+        ("core_reliefs", "How often the core was stuck and relieved", None, |core| core.reliefs),
     ];
     counts.into_iter().try_for_each(|(name, help, unit, of)| {
         families.counters(name, help, unit, cores.iter().map(|core| (label(core), of(core))))
@@ -142,10 +156,12 @@ fn vcpus(gauges: &Gauges, families: &mut Families<'_>) -> fmt::Result {
         let values = promised().map(|vcpu| (label(vcpu), seconds(of(vcpu))));
         families.gauges(name, help, unit, values)?;
     }
-    let counts: [Family<VcpuGauges, u64>; 8] = [
-        ("vcpu_short_periods", "Periods with full demand and less than 99 % of C", None, |vcpu| {
+    let counts: [Family<VcpuGauges, u64>; 10] = [
+        ("vcpu_short_periods", "Judged periods with too little of C", None, |vcpu| {
             vcpu.short_periods
         }),
+        ("vcpu_over_periods", "Judged periods with too much of C", None, |vcpu| vcpu.over_periods),
+        ("vcpu_stolen_periods", "Periods spoiled by stolen time", None, |vcpu| vcpu.stolen_periods),
         ("vcpu_jobs", "Jobs released", None, |vcpu| vcpu.jobs),
         ("vcpu_misses", "Jobs unfinished at their deadline", None, |vcpu| vcpu.misses),
         ("vcpu_preemptions", "Preemptions", None, |vcpu| vcpu.preemptions),

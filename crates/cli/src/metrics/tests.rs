@@ -28,6 +28,8 @@ fn gauges() -> Gauges {
         background: Duration::from_millis(250),
         used: Duration::from_millis(1),
         short_periods: 1,
+        over_periods: 5,
+        stolen_periods: 6,
         jobs: 7,
         misses: 2,
         preemptions: 3,

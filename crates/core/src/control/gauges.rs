@@ -69,6 +69,14 @@ pub struct CoreGauges {
     pub last_sampled: u64,
     /// Decisions that changed its line.
     pub decisions: u64,
+    /// Alarms that were enforced late enough to be told one by one.
+    pub late: u64,
+    /// By how much the latest of them was.
+    pub longest_late: Duration,
+    /// Of all their lateness, the part that the hypervisor took.
+    pub stolen: Duration,
+    /// How often it was stuck and relieved.
+    pub reliefs: u64,
 }
 
 /// One VCPU.
@@ -88,8 +96,13 @@ pub struct VcpuGauges {
     pub background: Duration,
     /// What it used of C in its present period, as far as its stints are told.
     pub used: Duration,
-    /// Periods in which it always had something to run and got less than 99 % of C.
+    /// Periods in which it always had something to run and got less than C by more than the
+    /// tolerance, and not because time was stolen.
     pub short_periods: u64,
+    /// The same with more than C.
+    pub over_periods: u64,
+    /// Periods that were off because the hypervisor took the core.
+    pub stolen_periods: u64,
     /// Jobs released.
     pub jobs: u64,
     /// Jobs unfinished at their deadline.

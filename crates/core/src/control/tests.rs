@@ -71,6 +71,8 @@ fn gauges() -> Gauges {
         background: Duration::from_millis(2),
         used: Duration::from_micros(3),
         short_periods: 4,
+        over_periods: 12,
+        stolen_periods: 13,
         jobs: 5,
         misses: 6,
         preemptions: 7,
@@ -80,8 +82,7 @@ fn gauges() -> Gauges {
         reads: 11,
         writes: u64::MAX,
     };
-    let core =
-        CoreGauges { core: CoreId(1), is_throttled: true, requests: 2, ..CoreGauges::default() };
+    let core = CoreGauges { core: CoreId(1), is_throttled: true, late: 2, ..CoreGauges::default() };
     let (name, core_id) = ("underruns".to_string(), Some(CoreId(1)));
     let figure = FigureGauge { name, core: core_id, vcpu: None, value: 3 };
     let mut dispatch = Histogram::default();

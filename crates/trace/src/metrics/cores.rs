@@ -48,6 +48,11 @@ impl Door {
     pub(super) const fn is_background_closed(&self) -> bool {
         self.background_closed
     }
+    /// The foreground grants of a core whose allowance of memory is spent: its VCPUs are kept from
+    /// their budgets.
+    pub(super) fn kept_from_budgets(&self) -> &[Grant] {
+        if self.spent { &self.foreground } else { &[] }
+    }
     pub(super) fn line_changed(&mut self, line: &Line) {
         self.background_closed = !line.background_allowed;
         self.spent &= line.allowance <= self.allowance;

@@ -140,6 +140,8 @@ impl Metrics {
     fn core_gauges(&self, core: usize, scale: &Scale) -> CoreGauges {
         let (time, at) = (&self.cores[core], self.present.at);
         let [foreground, background] = time.busy.map(|ticks| scale.ticks(ticks));
+        let causes = self.causes.of(core as u16);
+        let late = causes.map(|causes| causes.late).unwrap_or_default();
         CoreGauges {
             core: CoreId(core as u16),
             foreground,
@@ -151,6 +153,10 @@ impl Metrics {
             sampled: self.present.by_core.get(core).copied().unwrap_or(0),
             last_sampled: self.present.last_by_core.get(core).copied().unwrap_or(0),
             decisions: time.decisions,
+            late: late.count,
+            longest_late: Duration::from_nanos(late.longest_ns),
+            stolen: Duration::from_nanos(late.stolen_ns),
+            reliefs: causes.map_or(0, |causes| causes.reliefs.len() as u64),
         }
     }
 
@@ -168,7 +174,9 @@ impl Metrics {
             foreground: scale.duration(task.used[foreground].service),
             background: scale.duration(task.used[background].service),
             used: scale.ticks(task.windows.used_at(at)),
-            short_periods: task.windows.short,
+            short_periods: task.windows.judge.short.periods,
+            over_periods: task.windows.judge.over.periods,
+            stolen_periods: task.windows.judge.stolen,
             jobs: task.jobs.released,
             misses: task.misses_by(at, over),
             preemptions: task.preemptions_by(at, over),

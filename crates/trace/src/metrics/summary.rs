@@ -2,9 +2,12 @@
 
 use super::Metrics;
 use super::cores::CoreTime;
+use super::judge::Finding;
 use super::place;
 use super::task::Task;
-use crate::report::{CoreReport, Counts, Delivered, FORMAT, Report, TaskReport, Total};
+use crate::report::{
+    CoreReport, Counts, Delivered, FORMAT, PromiseReport, Report, TaskReport, Total, Verdict, Word,
+};
 use maracas_core::contract::{Mode, Usage};
 use maracas_core::params::Value;
 use maracas_core::{Duration, Instant};
@@ -14,21 +17,33 @@ pub(super) fn report(metrics: &Metrics, end: Instant) -> Report {
     let ticks_per_ns = header.system.ticks_per_ns.max(1);
     let scale = Scale { ticks_per_ns, elapsed: end.ticks() };
     let fairness = metrics.fairness.as_ref().map(|fairness| fairness.finished(end));
+    let until = metrics.promised_until(end);
     let tasks: Vec<TaskReport> = metrics
         .tasks
         .iter()
         .filter(|task| task.present)
         .map(|task| {
             let mut task = task.clone();
-            task.finish(end);
+            task.finish(end, until);
+            task.settle(metrics.causes.thefts());
             let speed = fairness.as_ref().and_then(|fairness| fairness.report(task.id));
             TaskReport { speed, ..task_report(&task, &metrics.cores, &scale) }
         })
         .collect();
     let cores: Vec<CoreReport> = (0..)
         .zip(&metrics.cores)
-        .map(|(core, time)| core_report(core, time, end, &scale))
+        .map(|(core, time)| CoreReport {
+            causes: metrics.causes.of(core).cloned(),
+            ..core_report(core, time, end, &scale)
+        })
         .collect();
+    let promise = PromiseReport {
+        kept: tasks.iter().all(|task| !task.verdict.is_broken()),
+        strict: metrics.strict,
+        wake_cost: metrics.causes.wake_cost(),
+        asked_ns: None,
+        lasted_ns: None,
+    };
     let speeds = tasks.iter().filter_map(|task| Some((task.id, task.speed.as_ref()?)));
     let fairness = fairness.map(|fairness| fairness.summary(speeds));
     Report {
@@ -50,6 +65,9 @@ pub(super) fn report(metrics: &Metrics, end: Instant) -> Report {
         sensing: metrics.sensing.report(),
         agents_ns: metrics.agents_ns,
         fairness,
+        promise,
+        programs: Vec::new(),
+        trouble: Vec::new(),
     }
 }
 
@@ -110,6 +128,7 @@ fn task_report(task: &Task, cores: &[CoreTime], scale: &Scale) -> TaskReport {
         background_share: ratio(background, around),
         cores: task.cores.iter().map(|core| core.0).collect(),
         delivered: delivered(task, scale),
+        verdict: verdict(task, scale),
         held_ns: scale.ns(task.held.ticks()),
         foreground: counted(&task.used[place(Mode::Foreground)]),
         background: counted(&task.used[place(Mode::Background)]),
@@ -128,9 +147,13 @@ const fn counted(used: &Usage) -> Counts {
 
 fn delivered(task: &Task, scale: &Scale) -> Delivered {
     let windows = &task.windows;
-    let errors = &windows.errors;
-    let counted = errors.count() > 0;
+    let (errors, counted) = (windows.errors.sizes(), windows.errors.count() > 0);
     let percentile = |p| counted.then(|| scale.ns(errors.percentile(p)));
+    let signed = |p| {
+        let (is_below, size) = windows.errors.percentile(p);
+        let size = scale.ns(size) as i64;
+        counted.then_some(if is_below { -size } else { size })
+    };
     Delivered {
         periods: errors.count(),
         periods_without_demand: windows.without_demand,
@@ -140,6 +163,36 @@ fn delivered(task: &Task, scale: &Scale) -> Delivered {
         error_p50_ns: percentile(50),
         error_p99_ns: percentile(99),
         error_max_ns: counted.then(|| scale.ns(errors.max())),
+        signed_error_p1_ns: signed(1),
+        signed_error_p50_ns: signed(50),
+        signed_error_p99_ns: signed(99),
+    }
+}
+
+fn verdict(task: &Task, scale: &Scale) -> Verdict {
+    if !task.is_promised() {
+        return Verdict::default();
+    }
+    let (windows, judge) = (&task.windows, &task.windows.judge);
+    Verdict {
+        word: match judge.finding(windows.without_demand) {
+            Finding::Kept => Word::Kept,
+            Finding::Broken { short: true, over: true } => Word::Both,
+            Finding::Broken { over: true, .. } => Word::Over,
+            Finding::Broken { .. } => Word::Short,
+            Finding::NoDemand => Word::NoDemand,
+            Finding::Held => Word::Held,
+            Finding::Stolen => Word::Stolen,
+        },
+        judged: judge.judged(),
+        short: judge.short.periods,
+        short_worst_ns: scale.ns(judge.short.worst),
+        over: judge.over.periods,
+        over_worst_ns: scale.ns(judge.over.worst),
+        stolen: judge.stolen,
+        held: judge.held,
+        mean_off: judge.mean_off(),
+        tolerance_ns: scale.ns(judge.tolerance(task.reservation.budget.ticks())),
     }
 }
 
@@ -155,6 +208,7 @@ fn core_report(core: u16, time: &CoreTime, end: Instant, scale: &Scale) -> CoreR
         idle_ns: scale.ns(idle),
         decisions: time.decisions,
         requests: time.requests,
+        causes: None,
     }
 }
 

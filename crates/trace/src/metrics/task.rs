@@ -1,11 +1,12 @@
 //! What one VCPU was promised, asked for and got.
 
+use super::causes::Thefts;
 use super::place;
 use super::windows::Windows;
 use crate::pieces::{Part, Splitter};
 use maracas_core::contract::{End, Grant, Mode, Stint, Usage};
 use maracas_core::{
-    Arrival, CoreId, CoreSet, Duration, Instant, Job, JobId, Reservation, Vcpu, VcpuId,
+    Arrival, CoreId, CoreSet, Duration, Instant, Job, JobId, Reservation, Role, Vcpu, VcpuId,
 };
 use std::collections::VecDeque;
 
@@ -15,6 +16,7 @@ pub(super) struct Task {
     pub(super) id: VcpuId,
     pub(super) name: String,
     pub(super) reservation: Reservation,
+    role: Role,
     /// False for ids that no event named, and for VCPUs that were refused.
     pub(super) present: bool,
     /// What it used in the foreground and in the background.
@@ -23,6 +25,11 @@ pub(super) struct Task {
     pub(super) jobs: Jobs,
     pub(super) pieces: Pieces,
     pub(super) windows: Windows,
+    /// A line has had a grant of foreground time for it: the policy promises it something.
+    pub(super) was_promised: bool,
+    /// When there were first periods that could be decided on, as a number of decisions, and which
+    /// period was open then.
+    ripe: Option<(u64, Instant)>,
     demand: Demand,
     /// Its demand comes as jobs: its periods begin at the first release.
     by_jobs: bool,
@@ -95,12 +102,15 @@ impl Task {
             id,
             name: id.to_string(),
             reservation: Reservation::implicit(Duration::ZERO, Duration::ZERO),
+            role: Role::Main,
             present: false,
             used: [Usage::default(); 2],
             cores: CoreSet::EMPTY,
             jobs: Jobs::default(),
             pieces: Pieces::default(),
             windows: Windows::default(),
+            was_promised: false,
+            ripe: None,
             demand: Demand::NotYet,
             by_jobs: false,
             asked: None,
@@ -113,7 +123,7 @@ impl Task {
     /// Learns what it is promised; C is time on a class of speed `meant_milli`, 0 = whichever.
     pub(super) fn introduce(&mut self, vcpu: &Vcpu, meant_milli: u32) {
         self.present = true;
-        self.reservation = vcpu.reservation;
+        (self.reservation, self.role) = (vcpu.reservation, vcpu.role);
         self.limited = vcpu.bandwidth > 0;
         self.by_jobs = vcpu.arrival != Arrival::None;
         self.windows.reserve(&vcpu.reservation, meant_milli, Instant::ZERO);
@@ -163,6 +173,28 @@ impl Task {
     fn let_go(&mut self, now: Instant) {
         if let Some(since) = self.held_since.take() {
             self.held += now.saturating_since(since);
+            self.windows.let_go(now);
+        }
+    }
+    /// Whether its budget is a promise that is judged period by period: foreground time was granted
+    /// to it, and it is a server of its own. (I/O VCPUs inherit the periods of whom they serve;
+    /// those that carry errands run when there is one.)
+    pub(super) fn is_promised(&self) -> bool {
+        self.was_promised && !self.reservation.is_none() && self.role == Role::Main
+    }
+    /// Decides which of its periods were stolen, of all of them.
+    pub(super) fn settle(&mut self, thefts: &Thefts) {
+        self.windows.judge.settle(Instant::NEVER, self.cores, thefts);
+    }
+    /// The same of those of which everything is told by now. What an agent did late, and that it
+    /// was late, is told when it wakes, in any order, around the decision that follows: so many
+    /// decisions later all of it is.
+    pub(super) fn settle_ripe(&mut self, decisions: u64, thefts: &Thefts) {
+        const AROUND: u64 = 16;
+        let &mut (since, until) = self.ripe.get_or_insert((decisions, self.windows.now()));
+        if decisions >= since + AROUND {
+            self.ripe = None;
+            self.windows.judge.settle(until, self.cores, thefts);
         }
     }
     /// Whether it is there: present, and not gone again.
@@ -193,8 +225,9 @@ impl Task {
         }
     }
 
-    /// Brings periods and jobs up to the end of the run (or of its own stay).
-    pub(super) fn finish(&mut self, end: Instant) {
+    /// Brings periods and jobs up to the end of the run (or of its own stay); promises held until
+    /// `until`.
+    pub(super) fn finish(&mut self, end: Instant, until: Instant) {
         if self.left.is_none() {
             self.let_go(end);
             self.windows.close_until(end, self.blocked_since());
@@ -203,6 +236,7 @@ impl Task {
             self.jobs.released -= not_yet.count() as u64;
             self.jobs.overdue(end);
         }
+        self.windows.finish(until);
     }
 
     #[inline]
@@ -227,6 +261,7 @@ impl Task {
         self.let_go(stint.from);
         if stint.end == End::MemorySpent && self.limited {
             self.held_since = Some(stint.to);
+            self.windows.hold(stint.to);
         }
         self.cores.insert(stint.core);
         self.used[place(stint.mode)].add(&stint.usage);

@@ -1,8 +1,10 @@
 //! What a VCPU was delivered in each of its own periods.
 
+use super::judge::Judge;
 use crate::pieces::consumed_by;
-use crate::samples::Samples;
+use crate::samples::Differences;
 use maracas_core::{Duration, Instant, Reservation};
+use std::collections::VecDeque;
 
 /// Foreground service by period; one period is open at a time.
 #[derive(Clone, Default, Debug)]
@@ -24,15 +26,44 @@ pub(super) struct Windows {
     lacking: bool,
     delivered_sum: u128,
     delivered_sum_lacking: u128,
-    /// |delivered - C| of the periods with full demand.
-    pub(super) errors: Samples,
+    /// The last time in which a limit of memory kept it from running, which may go on for ever.
+    held: Option<(Instant, Instant)>,
+    /// How long a period that has ended may still turn out to be none of those that count.
+    grace: Duration,
+    /// Such periods, the oldest first.
+    recent: VecDeque<Closed>,
+    /// delivered - C of the periods with full demand.
+    pub(super) errors: Differences,
     /// Whole periods in which the VCPU was blocked at any instant.
     pub(super) without_demand: u64,
-    /// Periods with full demand that were given less than 99 % of C.
-    pub(super) short: u64,
+    /// Whether the promise was kept in the periods with full demand.
+    pub(super) judge: Judge,
+}
+
+/// A period that has ended.
+#[derive(Clone, Copy, Debug)]
+struct Closed {
+    start: Instant,
+    period: Duration,
+    budget: u64,
+    delivered: u64,
+    /// It was blocked at some instant.
+    lacking: bool,
+    /// A limit of memory held it at some instant.
+    held: bool,
+}
+
+impl Closed {
+    fn end(&self) -> Instant {
+        self.start + self.period
+    }
 }
 
 impl Windows {
+    /// Periods count so long after they have ended; see [`Windows::finish`].
+    pub(super) const fn count_after(&mut self, grace: Duration) {
+        self.grace = grace;
+    }
     /// Sets (C, T), where C is time on a class of speed `meant_milli`; periods begin anew at `from`
     /// if the VCPU has started. Without a reservation there are none.
     pub(super) fn reserve(&mut self, reservation: &Reservation, meant_milli: u32, from: Instant) {
@@ -68,7 +99,7 @@ impl Windows {
         while start.saturating_add(self.period) <= now {
             let end = start + self.period;
             let lacking = self.lacking || blocked.is_some_and(|since| since < end);
-            self.close(lacking);
+            self.close(start, lacking);
             start = end;
             if blocked.is_some_and(|since| since <= start) {
                 // Blocked throughout: all further whole periods at once.
@@ -112,16 +143,67 @@ impl Windows {
         (done / meant) as u64
     }
 
-    fn close(&mut self, lacking: bool) {
+    fn close(&mut self, start: Instant, lacking: bool) {
+        let (period, budget, delivered) = (self.period, self.budget, self.delivered);
+        let held = self.held.is_some_and(|(from, to)| from < start + period && start < to);
+        self.recent.push_back(Closed { start, period, budget, delivered, lacking, held });
+        (self.delivered, self.lacking) = (0, false);
+        let end = start + period;
+        while let Some(first) = self.recent.front().copied()
+            && first.end().saturating_add(self.grace) <= end
+        {
+            self.recent.pop_front();
+            self.count(&first);
+        }
+    }
+
+    fn count(&mut self, closed: &Closed) {
+        let &Closed { start, period, budget, delivered, lacking, held } = closed;
         if lacking {
             self.without_demand += 1;
-            self.delivered_sum_lacking += u128::from(self.delivered);
-        } else {
-            self.errors.add(self.delivered.abs_diff(self.budget));
-            self.short += u64::from(self.budget.saturating_sub(self.delivered) > self.budget / 100);
-            self.delivered_sum += u128::from(self.delivered);
+            self.delivered_sum_lacking += u128::from(delivered);
+            return;
         }
-        (self.delivered, self.lacking) = (0, false);
+        self.errors.add(delivered, budget);
+        self.delivered_sum += u128::from(delivered);
+        if held {
+            self.judge.held += 1;
+        } else {
+            self.judge.take(start, period, delivered, budget);
+        }
+    }
+
+    /// The run is over, and promises held until `until`: periods that ended later count for
+    /// nothing.
+    pub(super) fn finish(&mut self, until: Instant) {
+        for closed in std::mem::take(&mut self.recent) {
+            if closed.end() <= until {
+                self.count(&closed);
+            }
+        }
+    }
+
+    /// From `at` on a limit of memory keeps it from running.
+    pub(super) fn hold(&mut self, at: Instant) {
+        // Periods that are not closed yet may have been held before.
+        let before = self.held.filter(|(_, to)| self.open.is_some_and(|start| *to > start));
+        self.held = Some((before.map_or(at, |(from, _)| from.min(at)), Instant::NEVER));
+    }
+    /// It no longer does.
+    pub(super) fn let_go(&mut self, at: Instant) {
+        if let Some((_, to)) = &mut self.held {
+            *to = at.min(*to);
+        }
+    }
+
+    /// Whether there are periods on which can be decided now ([`Judge::settle`]).
+    #[inline]
+    pub(super) fn is_ripe(&self) -> bool {
+        self.open.is_some_and(|now| self.judge.is_ripe(now))
+    }
+    /// The start of the open period; 0 where none is open.
+    pub(super) fn now(&self) -> Instant {
+        self.open.unwrap_or(Instant::ZERO)
     }
 
     /// What was delivered in the period that is open at `at`.

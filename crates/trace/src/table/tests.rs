@@ -10,10 +10,12 @@ fn text(report: &Report, style: Style) -> String {
 #[test]
 fn the_closing_table() {
     let expected = "\
-vcpu         C/T  delivered  err p50  err p99  foregr  backgr  share  preempt  migr  misses
-spin    4us/10us        4us        0        0     8us     5us  54.2%        1     0       -
-sort    3us/10us       10us      7us      7us    14us       0  58.3%        1     1       1
-hog     1us/20us        1us        0        0     1us     7us  33.3%        2     0       -
+vcpu         C/T  delivered  err p1  err p50  err p99  foregr  backgr  share  preempt  migr  misses
+spin    4us/10us        4us       0        0        0     8us     5us  54.2%        1     0       -
+sort    3us/10us       10us     7us      7us      7us    14us       0  58.3%        1     1       1
+hog     1us/20us        1us       0        0        0     1us     7us  33.3%        2     0       -
+kept: spin, hog
+NOT KEPT: sort over 1 of 1 (worst 7us), mean +233.3 %
 periods left out of delivered and err, as the VCPU was blocked in them: spin 1 of 2, sort 1 of 2
 core0   foreground  37.5%  background  20.8%  idle  41.7%  throttled   0.0%  decisions 2
 core1   foreground  58.3%  background  29.2%  idle   4.2%  throttled   8.3%  decisions 3
@@ -32,10 +34,10 @@ errors to 10%..20%: core1 4 0
 #[test]
 fn uneven_cores_have_a_block() {
     let expected = "\
-vcpu         C/T  delivered  err p50  err p99  foregr  backgr  share  preempt  migr  misses
-spin           -          -        -        -       0    1.7s  85.0%        1     1       -
-sort    300ms/1s      300ms        0        0   600ms       0  30.0%        2     0       -
-hog            -          -        -        -       0    1.7s  85.0%        1     1       -
+vcpu         C/T  delivered  err p1  err p50  err p99  foregr  backgr  share  preempt  migr  misses
+spin           -          -       -        -        -       0    1.7s  85.0%        1     1       -
+sort    300ms/1s      300ms       0        0        0   600ms       0  30.0%        2     0       -
+hog            -          -       -        -        -       0    1.7s  85.0%        1     1       -
 core0   foreground   0.0%  background 100.0%  idle   0.0%  throttled   0.0%  decisions 0
 core1   foreground  30.0%  background  70.0%  idle   0.0%  throttled   0.0%  decisions 0
 uneven cores   fast   slow  IPS fast  IPS slow  speedup  performance
@@ -118,7 +120,7 @@ fn it_fits_and_says_what_is_wrong() {
     report.tasks[2].held_ns = 7_000;
     let plain = text(&report, Style { color: false, width: Some(100) });
     assert!(plain.lines().all(|line| line.chars().count() <= 100), "{plain}");
-    assert!(plain.contains("a name that… to show it "), "{plain}");
+    assert!(plain.contains("a name t…show it "), "{plain}");
     assert!(
         plain.contains("6.5us*") && plain.contains("* blocked in most of its periods (its"),
         "{plain}"
@@ -136,6 +138,108 @@ fn it_fits_and_says_what_is_wrong() {
     assert!(colored.contains("\x1b[31m     1\x1b[0m"), "the miss is red: {colored}");
 }
 
+/// A run of ten periods on core 0 that is short in one of them, with what its machine told.
+fn short_run() -> crate::testkit::Story {
+    use crate::testkit::{Foreground, MarkReached, Story, grant, vcpu};
+    let mut story = Story::new(1, vec![vcpu(0, 2_000, 10_000), vcpu(1, 2_000, 10_000)]);
+    story.planned(0, |plan| {
+        plan.line_mut(maracas_core::CoreId(0)).foreground = vec![grant(0, 9), grant(1, 9)];
+    });
+    story.woke(0, 0).woke(1, 0);
+    for period in 0..10 {
+        let (from, got) = (period * 10_000, if period == 3 { 500 } else { 2_000 });
+        story.ran((0, 0, Foreground), (from, from + got), MarkReached);
+        story.ran((1, 0, Foreground), (from + 5_000, from + 7_000), MarkReached);
+    }
+    story
+}
+
+#[test]
+fn a_broken_promise_is_said_with_its_causes() {
+    let mut story = short_run();
+    let silent = text(&story.live(100_000), Style::default());
+    let expected = "\nkept: sort\nNOT KEPT: spin short 1 of 10 (worst 1.5us), mean -7.5 %\ncore0 ";
+    assert!(silent.contains(expected), "{silent}");
+    story.told(36_000, "late", "0 3000 100").told(50_000, "relief", "0 guardian 250000");
+    story.told(60_000, "rt-throttle", "0 50000000").told(99_000, "steal", "0 40000");
+    story.told(99_000, "enforced", "0 20 3000 18 1 1");
+    let report = story.live(100_000).of_run(crate::report::Run {
+        asked_ns: Some(90_000),
+        lasted_ns: 1_000_090_001,
+        programs: [
+            ("a", Some(0), None),
+            ("b", Some(3), None),
+            ("c", None, Some(11)),
+            ("d", None, None),
+        ]
+        .map(|(name, code, signal)| crate::report::ProgramReport {
+            name: name.into(),
+            code,
+            signal,
+        })
+        .into(),
+        trouble: vec!["core0: a file is gone".into()],
+    });
+    let shown = text(&report, Style::default());
+    let expected = "
+core0: agent late 1 time (longest 3us; without steal 2.9us),
+  relieved by the guardian at 50us after 250us,
+  agent kept off by the kernel's fair server 1 time (50ms), steal 40us,
+  alarms late p50 <1us p99 <4us longest 3us
+ended: b with code 3, c by signal 11
+trouble: core0: a file is gone
+100us of maracas, 1 decision
+NOT IN TIME: 90us were asked for, it took 1s
+";
+    assert!(shown.ends_with(expected), "{shown}");
+    assert!(!report.promise.kept);
+    let colored = text(&report, Style { color: true, width: None });
+    assert!(colored.contains("\x1b[31mNOT KEPT: spin short"), "{colored}");
+    // In colour, without colour, in JSON: the same.
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(
+        (&json["programs"][2]["signal"], &json["tasks"][0]["verdict"]["word"]),
+        (&11.into(), &"short".into())
+    );
+    let schema: serde_json::Value = serde_json::from_str(crate::report::SCHEMA).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let errors: Vec<_> = validator.iter_errors(&json).map(|error| error.to_string()).collect();
+    assert_eq!(errors, Vec::<String>::new());
+}
+
+#[test]
+fn a_run_that_is_over_in_time_kept_its_promise() {
+    use crate::report::Run;
+    let report = |asked_ns, lasted_ns| {
+        let run = Run { asked_ns, lasted_ns, ..Run::default() };
+        crate::testkit::Story::new(1, vec![]).report(5).of_run(run).promise
+    };
+    for (asked, lasted, kept) in [
+        (Some(5), 1_000_000_005, true),
+        (Some(5), 1_000_000_006, false),
+        (Some(5), 3, true),
+        (None, 1 << 40, true),
+    ] {
+        assert_eq!(report(asked, lasted).kept, kept, "{asked:?} {lasted}");
+    }
+}
+
+#[test]
+fn stolen_periods_are_named() {
+    use crate::report::Word;
+    let mut report = short_run().live(100_000);
+    let verdict = &mut report.tasks[0].verdict;
+    (verdict.word, verdict.stolen, verdict.short) = (Word::Kept, 3, 0);
+    let shown = text(&report, Style::default());
+    assert!(shown.contains("\nkept: spin stolen 3, sort\ncore0"), "{shown}");
+    report.tasks[0].verdict.word = Word::NoDemand;
+    report.tasks[1].verdict.word = Word::Held;
+    let shown = text(&report, Style::default());
+    let expected =
+        "\nnot judged: spin (no demand), stolen 3, sort (held by limits of memory)\ncore0";
+    assert!(shown.contains(expected), "{shown}");
+}
+
 #[test]
 fn times_have_four_digits() {
     let shown = [0.0, 0.4, 7.0, 999.0, 1_000.0, 9_998_000.0, 12_345_678.0, 100e6, 999_960.0, 61e9];
@@ -149,7 +253,7 @@ fn few_judged_periods_do_not_stand_for_all() {
     let delivered = &mut report.tasks[1].delivered;
     (delivered.periods, delivered.periods_without_demand) = (1, 2);
     let of_jobs = text(&report, Style::default());
-    assert!(of_jobs.contains("6.5us*        -        -"), "{of_jobs}");
+    assert!(of_jobs.contains("6.5us*       -        -        -"), "{of_jobs}");
     assert!(of_jobs.contains("* blocked in most of its periods (its jobs were done)"), "{of_jobs}");
     report.tasks[1].jobs = 0;
     let of_none = text(&report, Style::default());

@@ -179,7 +179,7 @@ impl App {
             Sort::Name => order.sort_by(|a, b| vcpus[*a].name.cmp(&vcpus[*b].name)),
             Sort::Trouble => order.sort_by_key(|place| {
                 let vcpu = &vcpus[*place];
-                (Reverse(vcpu.misses + vcpu.short_periods), home(vcpu))
+                (Reverse(vcpu.misses + vcpu.short_periods + vcpu.over_periods), home(vcpu))
             }),
             Sort::Load => order.sort_by(|a, b| {
                 let load = |place: usize| rates[place].foreground + rates[place].background;

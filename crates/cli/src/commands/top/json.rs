@@ -67,6 +67,10 @@ fn of_core(core: &CoreGauges, rates: &CoreRates) -> Value {
         "sampled_requests": core.sampled,
         "requests_per_s": rates.requests,
         "decisions": core.decisions,
+        "late_alarms": core.late,
+        "longest_late_ns": core.longest_late.ticks(),
+        "stolen_ns": core.stolen.ticks(),
+        "reliefs": core.reliefs,
     })
 }
 
@@ -89,6 +93,8 @@ fn of_vcpu(vcpu: &VcpuGauges, rates: &VcpuRates) -> Value {
         "background_share": rates.background,
         "used_ns": vcpu.used.ticks(),
         "short_periods": vcpu.short_periods,
+        "over_periods": vcpu.over_periods,
+        "stolen_periods": vcpu.stolen_periods,
         "jobs": vcpu.jobs,
         "misses": vcpu.misses,
         "preemptions": vcpu.preemptions,

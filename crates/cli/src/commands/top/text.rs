@@ -3,7 +3,7 @@
 use super::history::throttled;
 use super::rates::Rates;
 use maracas_core::Duration;
-use maracas_core::control::{Gauges, VcpuGauges};
+use maracas_core::control::{CoreGauges, Gauges, VcpuGauges};
 use maracas_trace::table::time;
 
 /// One snapshot.
@@ -30,19 +30,33 @@ pub(super) fn snapshot(title: &str, gauges: &Gauges, rates: &Rates) -> String {
     }
     let width = gauges.vcpus.iter().map(|vcpu| vcpu.name.chars().count()).max().unwrap_or(0).max(4);
     line(format!(
-        "\n{:width$}  {:>4}  {:>13}  {:>6}  {:>6}  {:>9}  {:>6}  {:>6}  {:>6}  {:>8}",
-        "vcpu", "core", "C/T", "fg %", "bg %", "used", "short", "misses", "migr", "reads/s"
+        "\n{:width$}  {:>4}  {:>13}  {:>6}  {:>6}  {:>9}  {:>5}  {:>5}  {:>6}  {:>6}  {:>6}  {:>8}",
+        "vcpu",
+        "core",
+        "C/T",
+        "fg %",
+        "bg %",
+        "used",
+        "short",
+        "over",
+        "stolen",
+        "misses",
+        "migr",
+        "reads/s"
     ));
     for (vcpu, now) in gauges.vcpus.iter().zip(&rates.vcpus) {
         let core = vcpu.last.map_or_else(|| "-".into(), |(core, _)| core.0.to_string());
         line(format!(
-            "{:width$}  {core:>4}  {:>13}  {:6.1}  {:6.1}  {:>9}  {:>6}  {:>6}  {:>6}  {:>8}",
+            "{:width$}  {core:>4}  {:>13}  {:6.1}  {:6.1}  {:>9}  {:>5}  {:>5}  {:>6}  {:>6}  \
+             {:>6}  {:>8}",
             vcpu.name,
             promise(vcpu),
             now.foreground * 100.0,
             now.background * 100.0,
             used(vcpu),
             vcpu.short_periods,
+            vcpu.over_periods,
+            vcpu.stolen_periods,
             misses(vcpu),
             vcpu.migrations,
             now.reads.map_or_else(|| "-".into(), count),
@@ -96,6 +110,14 @@ pub(super) fn sums(gauges: &Gauges, rates: &Rates) -> String {
     if gauges.failures > 0 {
         parts.push(format!("{} failures", gauges.failures));
     }
+    let sum = |of: fn(&CoreGauges) -> u64| gauges.cores.iter().map(of).sum::<u64>();
+    let (late, reliefs) = (sum(|core| core.late), sum(|core| core.reliefs));
+    if late > 0 {
+        parts.push(format!("{late} late"));
+    }
+    if reliefs > 0 {
+        parts.push(format!("{reliefs} reliefs"));
+    }
     if gauges.lost_records > 0 {
         parts.push(format!("{} records lost", gauges.lost_records));
     }
@@ -128,6 +150,11 @@ pub(super) fn promise(vcpu: &VcpuGauges) -> String {
 /// What was used of C in the present period.
 pub(super) fn used(vcpu: &VcpuGauges) -> String {
     if vcpu.reservation.is_none() { "-".into() } else { ns(vcpu.used) }
+}
+
+/// Periods that were not as promised, to either side.
+pub(super) const fn off(vcpu: &VcpuGauges) -> u64 {
+    vcpu.short_periods + vcpu.over_periods
 }
 
 /// Misses, of who has jobs.

@@ -28,6 +28,8 @@ pub(crate) fn gauges(ms: u64) -> Gauges {
         background: part(background),
         used: Duration::from_micros(1_500),
         short_periods: 0,
+        over_periods: 0,
+        stolen_periods: 0,
         jobs: 0,
         misses: 0,
         preemptions: 3,

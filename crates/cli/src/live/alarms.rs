@@ -1,0 +1,96 @@
+//! What breaks promises, said when it happens: one line on standard error.
+
+use maracas_core::Instant;
+use maracas_trace::table::time;
+
+/// Notes of which there is a line (crates/trace, module `causes`, has their forms).
+const KINDS: [&str; 3] = ["late", "relief", "rt-throttle"];
+
+/// Between two lines of one kind: a core that is stuck, or a hypervisor that is busy, has hundreds.
+const PAUSE_NS: u64 = 1_000_000_000;
+
+/// Makes lines of notes, at most one a second of each kind.
+#[derive(Default)]
+pub(super) struct Alarms {
+    /// When there was one last, by the run's clock.
+    last: [Option<Instant>; KINDS.len()],
+}
+
+impl Alarms {
+    /// The line about one note, where there is to be one.
+    pub(super) fn line(&mut self, at: Instant, key: &str, text: &str) -> Option<String> {
+        let kind = KINDS.iter().position(|kind| *kind == key)?;
+        let line = said(at, key, text)?;
+        let last = &mut self.last[kind];
+        if last.is_some_and(|last| at.saturating_since(last).ticks() < PAUSE_NS) {
+            return None;
+        }
+        *last = Some(at);
+        Some(line)
+    }
+}
+
+/// `None` for a text of another form.
+fn said(at: Instant, key: &str, text: &str) -> Option<String> {
+    let words: Vec<&str> = text.split(' ').collect();
+    let core = words[0].parse::<u16>().ok()?;
+    let shown = |place: usize| Some(time(words.get(place)?.parse::<u64>().ok()? as f64));
+    let seconds = at.ticks() as f64 / 1e9;
+    Some(match key {
+        "late" => {
+            let (late, stolen) = (shown(1)?, shown(2)?);
+            format!("core{core}: agent {late} late at {seconds:.3} s (stolen {stolen})")
+        }
+        "relief" => {
+            let (by, stuck) = (words.get(1)?, shown(2)?);
+            format!("core{core}: stuck for {stuck}, relieved by the {by} at {seconds:.3} s")
+        }
+        _ => {
+            let took = shown(1)?;
+            format!("core{core}: the kernel kept the agent off for {took} at {seconds:.3} s")
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(at: u64) -> Instant {
+        Instant::from_ticks(at * 1_000_000)
+    }
+
+    #[test]
+    fn one_line_a_second_of_each_kind() {
+        let mut alarms = Alarms::default();
+        let mut line = |at, key, text| alarms.line(ms(at), key, text);
+        let first = line(4_512, "late", "1 12300000 12000000");
+        assert_eq!(first.as_deref(), Some("core1: agent 12.3ms late at 4.512 s (stolen 12ms)"));
+        assert_eq!(line(5_500, "late", "0 2000000 0"), None, "too soon");
+        let relief = line(5_501, "relief", "0 guardian 300000000");
+        let expected = "core0: stuck for 300ms, relieved by the guardian at 5.501 s";
+        assert_eq!(relief.as_deref(), Some(expected));
+        let other = line(5_512, "late", "0 2000000 0");
+        assert_eq!(other.as_deref(), Some("core0: agent 2ms late at 5.512 s (stolen 0)"));
+        let throttled = line(5_512, "rt-throttle", "1 50000000");
+        let expected = "core1: the kernel kept the agent off for 50ms at 5.512 s";
+        assert_eq!(throttled.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn other_notes_and_other_forms_have_no_line() {
+        let mut alarms = Alarms::default();
+        for (key, text) in [
+            ("dispatch", "1 3000"),
+            ("late", ""),
+            ("late", "1"),
+            ("late", "1 2 x"),
+            ("relief", "x guardian 3"),
+            ("rt-throttle", "0"),
+        ] {
+            assert_eq!(alarms.line(ms(1), key, text), None, "{key} {text}");
+        }
+        // What was of another form does not keep the next one back.
+        assert!(alarms.line(ms(1), "late", "1 2 0").is_some());
+    }
+}

@@ -1,0 +1,200 @@
+//! What kept a live machine from enforcing in time, as its notes say.
+//!
+//! Texts of notes are integers with a blank between them, the first the core; a text of another
+//! form is left aside.
+//!
+//! | key | text | when |
+//! |---|---|---|
+//! | `wake-cost` | p50 and p99 in nanoseconds (no core) | at the begin, and when measured again |
+//! | `late` | core, late_ns, stolen_ns | an alarm was enforced late, and so much of that stolen |
+//! | `enforced` | core, count, longest_ns, buckets | at the end: the lateness of all alarms |
+//! | `steal` | core, ns | at the end: what the hypervisor took of the core |
+//! | `relief` | core, `neighbour` or `guardian`, ns | a stuck core was relieved, after so long |
+//! | `rt-throttle` | core, ns | the kernel kept real-time threads off the core for so long |
+
+use crate::report::{CausesReport, EnforcedReport, LateReport, ReliefReport, WakeCostReport};
+use maracas_core::{CoreId, CoreSet, Instant, MAX_CORES};
+use std::collections::{BTreeMap, VecDeque};
+
+/// How many latenesses of a core are remembered for periods that are still to be judged: an alarm
+/// that is late is so by a millisecond at least, so these are more than a minute.
+const REMEMBERED: usize = 1 << 16;
+
+/// What the notes said so far.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Causes {
+    cores: BTreeMap<u16, CausesReport>,
+    wake_cost: Option<WakeCostReport>,
+    thefts: Thefts,
+}
+
+/// When time was stolen, by core.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Thefts(BTreeMap<u16, VecDeque<Theft>>);
+
+/// Lateness with a stolen part; in ticks.
+#[derive(Clone, Copy, Debug)]
+struct Theft {
+    from: Instant,
+    to: Instant,
+    stolen: u64,
+}
+
+impl Thefts {
+    /// How much was told stolen, in ticks, of lateness that overlaps `[from, to)`, on the one of
+    /// `cores` where it was most; on any core where `cores` is empty, as of a VCPU that never ran.
+    pub(super) fn between(&self, cores: CoreSet, from: Instant, to: Instant) -> u64 {
+        let anywhere = cores.is_empty();
+        let asked = |core: &u16| anywhere || cores.contains(CoreId(*core));
+        let of = |thefts: &VecDeque<Theft>| {
+            // They come in the order of their ends.
+            let first = thefts.partition_point(|theft| theft.to <= from);
+            let overlapping = thefts.range(first..).filter(|theft| theft.from < to);
+            overlapping.map(|theft| theft.stolen).sum()
+        };
+        let told = self.0.iter().filter(|(core, _)| asked(core));
+        told.map(|(_, thefts)| of(thefts)).max().unwrap_or(0)
+    }
+
+    fn remember(&mut self, core: u16, theft: Theft) {
+        let thefts = self.0.entry(core).or_default();
+        if thefts.len() == REMEMBERED {
+            thefts.pop_front();
+        }
+        let place = thefts.partition_point(|other| other.to <= theft.to);
+        thefts.insert(place, theft);
+    }
+}
+
+impl Causes {
+    /// Takes in one note, told at `at`; false where it says nothing of this. Nanoseconds have so
+    /// many ticks.
+    pub(super) fn read(&mut self, at: Instant, key: &str, text: &str, ticks_per_ns: u64) -> bool {
+        if !["wake-cost", "late", "enforced", "steal", "relief", "rt-throttle"].contains(&key) {
+            return false;
+        }
+        // `None` = of another form, as a journal of another version may have it.
+        let _ = self.take(at, key, text, ticks_per_ns);
+        true
+    }
+
+    fn take(&mut self, at: Instant, key: &str, text: &str, ticks_per_ns: u64) -> Option<()> {
+        let words: Vec<&str> = text.split(' ').collect();
+        let number = |place: usize| words.get(place).and_then(|word| word.parse::<u64>().ok());
+        if key == "wake-cost" {
+            let told = WakeCostReport { p50_ns: number(0)?, p99_ns: number(1)? };
+            let cost = self.wake_cost.get_or_insert(told);
+            cost.p50_ns = cost.p50_ns.max(told.p50_ns);
+            cost.p99_ns = cost.p99_ns.max(told.p99_ns);
+            return Some(());
+        }
+        let core = u16::try_from(number(0)?).ok().filter(|core| usize::from(*core) < MAX_CORES)?;
+        let (first, second) = (number(1), number(2));
+        let causes = self.cores.entry(core).or_default();
+        match key {
+            "late" => {
+                let (late_ns, stolen_ns) = (first?, second?.min(first?));
+                causes.late.add(late_ns, stolen_ns);
+                let late = late_ns.saturating_mul(ticks_per_ns);
+                let from = Instant::from_ticks(at.ticks().saturating_sub(late));
+                let stolen = stolen_ns.saturating_mul(ticks_per_ns);
+                if stolen > 0 {
+                    self.thefts.remember(core, Theft { from, to: at, stolen });
+                }
+            }
+            "enforced" => {
+                let told = EnforcedReport {
+                    count: first?,
+                    longest_ns: second?,
+                    buckets: (3..words.len()).map(number).collect::<Option<_>>()?,
+                };
+                causes.enforced = Some(told);
+            }
+            "steal" => causes.steal_ns = first?,
+            "relief" => {
+                let (by, stuck_ns) = ((*words.get(1)?).to_string(), second?);
+                let at_ns = at.ticks() / ticks_per_ns;
+                causes.reliefs.push(ReliefReport { at_ns, by, stuck_ns });
+            }
+            _ => {
+                causes.rt_throttled_ns += first?;
+                causes.rt_throttled += 1;
+            }
+        }
+        Some(())
+    }
+
+    pub(super) const fn thefts(&self) -> &Thefts {
+        &self.thefts
+    }
+    pub(super) const fn wake_cost(&self) -> Option<WakeCostReport> {
+        self.wake_cost
+    }
+    /// What is known of `core`; `None` where nothing was told of it.
+    pub(super) fn of(&self, core: u16) -> Option<&CausesReport> {
+        self.cores.get(&core)
+    }
+}
+
+impl LateReport {
+    fn add(&mut self, late_ns: u64, stolen_ns: u64) {
+        self.count += 1;
+        self.stolen_ns += stolen_ns;
+        self.longest_ns = self.longest_ns.max(late_ns);
+        // Without what was stolen: the agents' own.
+        self.longest_own_ns = self.longest_own_ns.max(late_ns - stolen_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testkit::{Story, vcpu};
+
+    #[test]
+    fn what_the_machine_tells_of_its_cores_is_in_the_report() {
+        let mut story = Story::new(2, vec![vcpu(0, 4, 10)]);
+        story.told(0, "wake-cost", "16000 40000");
+        story.told(5_000, "late", "1 3000 2000").told(9_000, "late", "1 4000 0");
+        story.told(9_000, "relief", "1 neighbour 30").told(9_500, "relief", "1 guardian 250");
+        story.told(9_600, "rt-throttle", "0 50").told(9_700, "rt-throttle", "0 45");
+        story.told(9_900, "enforced", "1 7 9000 4 2 0 1").told(9_900, "steal", "1 2000");
+        let report = story.live(10_000);
+        let [zero, one] = &report.cores[..] else { panic!("{report:?}") };
+        let (zero, one) = (zero.causes.as_ref().unwrap(), one.causes.as_ref().unwrap());
+        assert_eq!((zero.rt_throttled, zero.rt_throttled_ns, zero.late.count), (2, 95, 0));
+        let late = (one.late.count, one.late.longest_ns, one.late.longest_own_ns);
+        assert_eq!((late, one.late.stolen_ns, one.steal_ns), ((2, 4000, 4000), 2000, 2000));
+        let told: Vec<_> =
+            one.reliefs.iter().map(|it| (it.at_ns, it.by.as_str(), it.stuck_ns)).collect();
+        assert_eq!(told, [(9_000, "neighbour", 30), (9_500, "guardian", 250)]);
+        let alarms = one.enforced.as_ref().unwrap();
+        assert_eq!((alarms.count, alarms.longest_ns), (7, 9000));
+        assert_eq!([50, 80, 99].map(|p| alarms.below_ns(p)), [1_000, 2_000, 8_000]);
+        assert_eq!(report.promise.wake_cost.unwrap().p50_ns, 16_000);
+    }
+
+    #[test]
+    fn other_forms_and_journals_without_notes_say_nothing() {
+        let mut story = Story::new(1, vec![vcpu(0, 4, 10)]);
+        let before = story.live(100);
+        assert_eq!((&before.cores[0].causes, before.promise.wake_cost), (&None, None));
+        for (key, text) in [
+            ("late", ""),
+            ("late", "0"),
+            ("late", "0 5"),
+            ("late", "0 x 5"),
+            ("late", "99999 5 5"),
+            ("late", "200 5 5"),
+            ("enforced", "0 1 2 x"),
+            ("relief", "0 guardian"),
+            ("steal", "0 -1"),
+            ("rt-throttle", "0"),
+            ("wake-cost", "1"),
+        ] {
+            story.told(5, key, text);
+        }
+        let report = story.live(100);
+        let causes = report.cores[0].causes.clone().unwrap_or_default();
+        assert_eq!((causes, report.promise), (Default::default(), before.promise));
+    }
+}

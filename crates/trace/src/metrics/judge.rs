@@ -1,0 +1,227 @@
+//! Whether a VCPU got what it was promised, period by period.
+//!
+//! # The rule
+//! * **Judged** are the whole periods in which the VCPU always had something to run and was not
+//!   held by a limit of memory. (A VCPU that used up its own bandwidth, or whose core used up its
+//!   allowance, is kept from its budget by what it was told to keep to.)
+//! * A judged period is **off** where `|delivered - C|` is more than the tolerance: 1 % of C or,
+//!   where that is more, twice what a wake costs on this host (the median that the machine told,
+//!   the largest so far). It is **short** or **over** by its sign.
+//! * An off period is **stolen** where time that the hypervisor took explains it. Agents tell by
+//!   how much they enforced an alarm late and how much of that was stolen. A period is explained
+//!   where the stolen time so told, on the cores where the VCPU ran, of lateness that overlaps the
+//!   period or the one before, is at least its error less the tolerance. It is explained, too,
+//!   where it follows a stolen period directly and pays back what the stolen periods before it
+//!   were given too much or too little: its error has the other sign and is no larger than what is
+//!   left of theirs, but for the tolerance. (Who ran 10 ms too long for a C of 2 ms is due nothing
+//!   in the next five periods.) Stolen periods are not judged, unless everything is (`strict`).
+//! * The promise is **kept** where the mean of the judged periods is within 0.5 % of C and at most
+//!   1 % of them are off. Where fewer than half of the periods had full demand, those that had it
+//!   are chance and their mean says nothing; then the promise is broken only where those that are
+//!   off are more than 1 % of all whole periods.
+
+use super::causes::Thefts;
+use maracas_core::{CoreSet, Duration, Instant};
+use std::collections::VecDeque;
+
+/// Of C: how far a period may be from it, in parts of one.
+const PERIOD_PART: u64 = 100;
+/// Of judged periods: one in so many may be off.
+const OFF_PART: u64 = 100;
+/// Of C: how far the mean may be from it, one part in so many (0.5 %).
+const MEAN_PART: u64 = 200;
+
+/// Verdicts on the periods of one VCPU; times in ticks.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Judge {
+    /// Errors below this are not told from what waking a thread costs.
+    floor: u64,
+    /// Stolen periods are judged like all others.
+    strict: bool,
+    /// Off periods for which it is not yet known whether they were stolen.
+    open: VecDeque<Off>,
+    /// Judged periods, those that are still open among them.
+    judged: u64,
+    /// The sum of their errors, and of C in them.
+    error_sum: i128,
+    budget_sum: u128,
+    pub(super) short: Side,
+    pub(super) over: Side,
+    /// Periods that stolen time explains.
+    pub(super) stolen: u64,
+    /// Periods with full demand that a limit of memory held.
+    pub(super) held: u64,
+    /// The end of the last stolen period, and the sum of the errors of those that touch it.
+    last_stolen: Option<(Instant, i64)>,
+}
+
+/// Periods that are off to one side.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Side {
+    /// How many.
+    pub(super) periods: u64,
+    /// The largest error.
+    pub(super) worst: u64,
+}
+
+/// Periods in a row that are off by the same: one that is never served has them without end.
+#[derive(Clone, Copy, Debug)]
+struct Off {
+    /// Of the first.
+    start: Instant,
+    count: u64,
+    period: Duration,
+    budget: u64,
+    error: i64,
+    tolerance: u64,
+}
+
+/// What became of a VCPU's promise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Finding {
+    Kept,
+    /// Too many periods short, too many over, or the mean is so.
+    Broken {
+        short: bool,
+        over: bool,
+    },
+    /// No period was judged, or too few of them.
+    NoDemand,
+    Held,
+    Stolen,
+}
+
+impl Off {
+    fn goes_on_with(&self, next: &Self) -> bool {
+        let same = |of: &Self| (of.period, of.budget, of.error, of.tolerance);
+        same(self) == same(next) && self.start + self.period * self.count == next.start
+    }
+}
+
+impl Judge {
+    /// From now on errors below `floor` are not told from the cost of a wake.
+    pub(super) const fn tolerate(&mut self, floor: u64) {
+        self.floor = floor;
+    }
+    /// Stolen periods are judged like all others.
+    pub(super) const fn be_strict(&mut self) {
+        self.strict = true;
+    }
+    /// How far a period may be from a C of `budget`.
+    pub(super) const fn tolerance(&self, budget: u64) -> u64 {
+        let part = budget / PERIOD_PART;
+        if part > self.floor { part } else { self.floor }
+    }
+
+    /// Takes in a period with full demand.
+    pub(super) fn take(&mut self, start: Instant, period: Duration, delivered: u64, budget: u64) {
+        let error = delivered as i64 - budget as i64;
+        self.judged += 1;
+        self.error_sum += i128::from(error);
+        self.budget_sum += u128::from(budget);
+        let tolerance = self.tolerance(budget);
+        if error.unsigned_abs() > tolerance {
+            let off = Off { start, count: 1, period, budget, error, tolerance };
+            match self.open.back_mut() {
+                Some(last) if last.goes_on_with(&off) => last.count += 1,
+                _ => self.open.push_back(off),
+            }
+        }
+    }
+
+    /// Whether a period can be settled at `now`: its lateness is told when the alarm was enforced,
+    /// which two periods later it was; else it touches none of its own.
+    pub(super) fn is_ripe(&self, now: Instant) -> bool {
+        self.open.front().is_some_and(|off| {
+            let end = off.start.saturating_add(off.period);
+            end.saturating_add(off.period).saturating_add(off.period) <= now
+        })
+    }
+
+    /// Decides on the periods that are ripe at `now`; at [`Instant::NEVER`] on all.
+    pub(super) fn settle(&mut self, now: Instant, cores: CoreSet, thefts: &Thefts) {
+        let all = now == Instant::NEVER;
+        while all || self.is_ripe(now) {
+            let Some(off) = self.next() else { return };
+            let stolen = self.is_stolen(&off, cores, thefts);
+            if stolen {
+                self.stolen += 1;
+                let before = self.owed(&off).unwrap_or(0);
+                self.last_stolen = Some((off.start + off.period, before + off.error));
+            }
+            if stolen && !self.strict {
+                self.judged -= 1;
+                self.error_sum -= i128::from(off.error);
+                self.budget_sum -= u128::from(off.budget);
+                continue;
+            }
+            let side = if off.error < 0 { &mut self.short } else { &mut self.over };
+            side.periods += 1;
+            side.worst = side.worst.max(off.error.unsigned_abs());
+        }
+    }
+
+    /// The first of the periods that are open.
+    fn next(&mut self) -> Option<Off> {
+        let first = self.open.front_mut()?;
+        let off = *first;
+        first.count -= 1;
+        first.start = off.start + off.period;
+        if first.count == 0 {
+            self.open.pop_front();
+        }
+        Some(off)
+    }
+
+    /// The sum of the errors of stolen periods that end where this one starts.
+    fn owed(&self, off: &Off) -> Option<i64> {
+        self.last_stolen.filter(|(end, _)| *end == off.start).map(|(_, owed)| owed)
+    }
+
+    fn is_stolen(&self, off: &Off, cores: CoreSet, thefts: &Thefts) -> bool {
+        let size = off.error.unsigned_abs();
+        let from = Instant::from_ticks(off.start.ticks().saturating_sub(off.period.ticks()));
+        let stolen = thefts.between(cores, from, off.start + off.period);
+        let paid_back = self.owed(off).is_some_and(|owed| {
+            owed.signum() == -off.error.signum() && size <= owed.unsigned_abs() + off.tolerance
+        });
+        paid_back || stolen > 0 && stolen.saturating_add(off.tolerance) >= size
+    }
+
+    /// How many periods count: with full demand, neither held nor (unless strict) stolen.
+    pub(super) const fn judged(&self) -> u64 {
+        self.judged
+    }
+    /// Mean of `delivered - C`, as a part of C; `None` where nothing was judged.
+    pub(super) fn mean_off(&self) -> Option<f64> {
+        (self.budget_sum > 0).then(|| self.error_sum as f64 / self.budget_sum as f64)
+    }
+
+    /// What came of it, when all is settled and `idle` periods were without full demand.
+    pub(super) fn finding(&self, idle: u64) -> Finding {
+        let off = self.short.periods + self.over.periods;
+        let spoiled = self.held + if self.strict { 0 } else { self.stolen };
+        let full = self.judged + spoiled;
+        let stand_for_all = full >= idle;
+        let of = if stand_for_all { self.judged } else { full + idle };
+        let mean_is_off = self.error_sum.unsigned_abs() * u128::from(MEAN_PART) > self.budget_sum;
+        let mean_is_off = stand_for_all && mean_is_off;
+        if off * OFF_PART > of || mean_is_off {
+            let (short, over) = (self.short.periods > 0, self.over.periods > 0);
+            return Finding::Broken {
+                short: short || !over && self.error_sum < 0,
+                over: over || !short && self.error_sum > 0,
+            };
+        }
+        match (self.judged, self.held, self.stolen) {
+            _ if !stand_for_all => Finding::NoDemand,
+            (1.., ..) => Finding::Kept,
+            (0, 1.., _) => Finding::Held,
+            (0, 0, 1..) => Finding::Stolen,
+            (0, 0, 0) => Finding::NoDemand,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
