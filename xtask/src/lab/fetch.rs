@@ -13,6 +13,8 @@ use std::process::{Command, Stdio};
 /// The suites that packages are taken from: the kernels of Debian 12, the emulator of Debian 13
 /// with a later one from its backports, and the kernels there.
 const SUITES: [&str; 3] = ["bookworm", "trixie", "trixie-backports"];
+/// Where kernels of Debian 12 are before its next point release.
+const SECURITY: &str = "bookworm-security";
 /// Debian 12's emulator (7.2) lets guest cores starve under `-icount` with more than one; that of
 /// the backports of Debian 13 (11.1) does not.
 const EMULATOR: (&str, &str) = ("qemu-system-x86", "trixie-backports");
@@ -136,15 +138,18 @@ impl Store {
         if !Path::new(mirror::KEYRING).exists() {
             return Err(format!("package debian-archive-keyring ({})", mirror::KEYRING));
         }
-        let mirror = mirror::of_this_machine().map_err(|why| format!("Debian's archive: {why}"))?;
+        let found = mirror::of_this_machine();
+        let mirrors = found.map_err(|why| format!("Debian's archive: {why}"))?;
         let apt = self.root.join("apt");
         for folder in ["lists/partial", "cache/archives/partial"] {
             kept(fs::create_dir_all(apt.join(folder)))?;
         }
-        let lines = SUITES.map(|suite| {
+        let mut sources = SUITES.map(|suite| (&mirrors.main, suite)).to_vec();
+        sources.extend(mirrors.security.as_ref().map(|mirror| (mirror, SECURITY)));
+        let lines = sources.iter().map(|(mirror, suite)| {
             format!("deb [arch=amd64 signed-by={}] {mirror} {suite} main\n", mirror::KEYRING)
         });
-        kept(fs::write(apt.join("sources.list"), lines.concat()))?;
+        kept(fs::write(apt.join("sources.list"), lines.collect::<String>()))?;
         kept(fs::write(apt.join("status"), ""))?;
         eprintln!("lab: reading the archive's lists");
         self.apt(&["update"])?;

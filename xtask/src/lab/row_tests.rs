@@ -72,7 +72,8 @@ fn a_guest_that_hangs_fails_with_its_last_lines() {
 #[test]
 fn failed_tests_missing_hotplug_and_missing_cores_are_problems() {
     let step = "@@begin tests live\n@@out\nfailures:\n    a\n\
-                test result: FAILED. 2 passed; 1 failed\n@@err\nskipped: needs a view\n@@end tests live 101 1 2\n";
+                test result: FAILED. 2 passed; 1 failed\n\
+                @@err\nskipped: needs a view\n@@end tests live 101 1 2\n";
     let row = judge(named("tests").unwrap(), step, DONE);
     assert!(row.problems.contains(&"test failed: live::a".to_string()), "{:?}", row.problems);
     let row = judge(named("hotplug").unwrap(), &run(&report(1, 1, 5), 4), DONE);
