@@ -22,7 +22,7 @@ use options::{Guest, Options};
 use row::Row;
 use scenario::{Scenario, Work};
 use std::fmt::Write as _;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -98,6 +98,8 @@ struct Lab<'a> {
     kernels: Vec<Kernel>,
     made: Made,
     begin: Instant,
+    /// Held by one lab at a time: they would take each other's files.
+    _lock: File,
 }
 
 impl<'a> Lab<'a> {
@@ -107,6 +109,7 @@ impl<'a> Lab<'a> {
         }
         let begin = Instant::now();
         let folder = root.join("target/lab");
+        let lock = locked(&folder).map_err(Unready::Failed)?;
         let mut store = Store::at(folder.clone());
         let emulator = store.emulator().map_err(Unready::Missing)?;
         let shell = store.shell().map_err(Unready::Missing)?;
@@ -118,7 +121,8 @@ impl<'a> Lab<'a> {
         }
         let tests = guests.iter().any(|(one, _)| one.work == Work::Tests);
         let made = made::build(root, options.binary.as_deref(), tests).map_err(Unready::Failed)?;
-        let lab = Self { root, options, folder, emulator, shell, kernels, made, begin };
+        let lab =
+            Self { root, options, folder, emulator, shell, kernels, made, begin, _lock: lock };
         lab.stripped().map_err(Unready::Failed)
     }
 
@@ -276,4 +280,11 @@ impl<'a> Lab<'a> {
         }
         plan
     }
+}
+
+/// Waits until no other lab works in the folder, and keeps others out until the file is closed.
+fn locked(folder: &Path) -> Result<File, String> {
+    let lock = fs::create_dir_all(folder).and_then(|()| File::create(folder.join("lock")));
+    let lock = lock.and_then(|lock| lock.lock().map(|()| lock));
+    lock.map_err(|error| format!("{}: {error}", folder.display()))
 }

@@ -187,10 +187,26 @@ impl Row {
 
     /// As an object of `--json`.
     fn json(&self) -> String {
-        let cells = self.cells();
+        let (scenario, kernel, mode) = (&self.scenario, &self.kernel, &self.mode);
+        let texts = [("scenario", scenario), ("kernel", kernel), ("mode", mode)];
+        let tests = self.tests.as_ref();
+        let numbers = [
+            ("cores", Some(f64::from(self.cores))),
+            ("wall_s", Some(self.wall)),
+            ("doctor", self.doctor.map(f64::from)),
+            ("exit", self.exit.map(f64::from)),
+            ("agents_percent", self.agents),
+            ("passed", tests.map(|tests| tests.passed as f64)),
+            ("failed", tests.map(|tests| tests.failed.len() as f64)),
+            ("lockups", Some(self.lockups as f64)),
+        ];
         let mut out = String::from("{");
-        for (key, cell) in KEYS.iter().zip(&cells) {
-            let _ = write!(out, "\"{key}\": {}, ", quoted(cell));
+        for (key, text) in texts {
+            let _ = write!(out, "\"{key}\": {}, ", quoted(text));
+        }
+        for (key, number) in numbers {
+            let number = number.map_or_else(|| "null".into(), |number| number.to_string());
+            let _ = write!(out, "\"{key}\": {number}, ");
         }
         let report = self.report.as_ref();
         let got = report.map_or(&[][..], |report| &report.got).iter().map(|got| {
@@ -226,22 +242,7 @@ const HEADS: [&str; 12] = [
     "pass/fail/skip",
     "lockups",
 ];
-const KEYS: [&str; 12] = [
-    "scenario",
-    "kernel",
-    "mode",
-    "cores",
-    "wall_s",
-    "doctor",
-    "exit",
-    "delivered",
-    "p50_us",
-    "agents_percent",
-    "tests",
-    "lockups",
-];
-
-/// All rows as one JSON list; cells as they stand in the table, figures in full beside them.
+/// All rows as one JSON list. Figures are in full, `null` where there is none.
 pub(super) fn json(rows: &[Row]) -> String {
     let rows: Vec<String> = rows.iter().map(|row| format!("  {}", row.json())).collect();
     format!("[\n{}\n]", rows.join(",\n"))
