@@ -23,6 +23,7 @@ use row::Row;
 use scenario::{Scenario, Work};
 use std::fmt::Write as _;
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -180,14 +181,17 @@ impl<'a> Lab<'a> {
         let (archive, log) = (at("cpio"), at("log"));
         say("boots");
         self.image(scenario)?.write(&archive)?;
+        let failed = |error| format!("{}: {error}", log.display());
+        let mut writer = File::create(&log).map_err(failed)?;
         let heard = |line: &str| {
+            // As it comes, for whoever wants to see what a guest does.
+            let _ = writeln!(writer, "{line}");
             if let Some(step) = line.strip_prefix("@@begin ") {
                 say(step);
             }
         };
         let said = machine::boot(&self.emulator, kernel, &archive, scenario, heard)?;
         let _ = fs::remove_file(&archive);
-        fs::write(&log, said.lines.join("\n")).map_err(|e| format!("{}: {e}", log.display()))?;
         let row = Row::of(scenario, word, &said);
         say(if row.problems.is_empty() { "as expected" } else { "FAILED" });
         Ok(row)

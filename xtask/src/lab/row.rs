@@ -13,6 +13,9 @@ const OVERRUN: f64 = 1.0;
 /// The median error that is allowed on PREEMPT_RT, in us; there is no other alarm than the
 /// agents' own sleep, which is a hard timer.
 const RT_P50_US: f64 = 300.0;
+/// How far a mean may be off C, in percent, where the run says by exit code 0 that all promises
+/// were kept.
+const KEPT: f64 = 0.5;
 /// Lines of a hung guest that are shown.
 const LAST: usize = 12;
 
@@ -109,6 +112,11 @@ impl Row {
                 if let Some(report) = report {
                     agents.extend(report.agents);
                     self.judge(scenario, &report);
+                    if step.code == Some(0) && off(&report) > KEPT {
+                        let off = off(&report);
+                        let problem = format!("exit code 0, but a mean is {off:.1} % off C");
+                        self.problems.push(problem);
+                    }
                     if self.report.as_ref().is_none_or(|worst| off(worst) < off(&report)) {
                         self.report = Some(report);
                     }

@@ -46,6 +46,12 @@ fn means_codes_lengths_and_lockups_are_judged() {
     assert!(of(2_000_000, 5, 2, DONE).contains("a word"));
     assert!(of(2_000_000, 5, 0, "@@kernel 1\nsoft lockup\n@@done\n").contains("soft lockup"));
     assert!(of(2_000_000, 5, 4, DONE).is_empty());
+    let hotplug = |code, mean| {
+        let steps = run(&report(mean, 1, 5), code) + "@@hotplug 0 1\n";
+        judge(named("hotplug").unwrap(), &steps, DONE).problems
+    };
+    assert_eq!(hotplug(0, 1_000_000), ["exit code 0, but a mean is 50.0 % off C"]);
+    assert!(hotplug(4, 1_000_000).is_empty() && hotplug(0, 1_999_000).is_empty());
     let slow = named("slow").unwrap();
     assert!(judge(slow, &run(&report(2_003_000, 1, 5), 0), DONE).problems.is_empty());
     assert!(judge(plain, &run("", 0), DONE).problems[0].contains("no report"));
