@@ -289,6 +289,12 @@ impl<'a> Lab<'a> {
 /// Waits until no other lab works in the folder, and keeps others out until the file is closed.
 fn locked(folder: &Path) -> Result<File, String> {
     let lock = fs::create_dir_all(folder).and_then(|()| File::create(folder.join("lock")));
-    let lock = lock.and_then(|lock| lock.lock().map(|()| lock));
+    let lock = lock.and_then(|lock| {
+        if lock.try_lock().is_err() {
+            eprintln!("lab: waits for another lab in {}", folder.display());
+            lock.lock()?;
+        }
+        Ok(lock)
+    });
     lock.map_err(|error| format!("{}: {error}", folder.display()))
 }
