@@ -44,6 +44,15 @@ fn off(report: &Report) -> f64 {
     report.got.iter().map(|got| (got.delivered - 1.0).abs() * 100.0).fold(0.0, f64::max)
 }
 
+/// An exit code in words: `timeout` in a guest kills by SIGKILL, 128 + 9.
+fn code(code: Option<i32>) -> String {
+    match code {
+        Some(137) => "killed, as it was not done in its time".into(),
+        Some(code) => format!("exit code {code}"),
+        None => "no exit code".into(),
+    }
+}
+
 impl Row {
     /// A guest that could not be booted at all.
     pub(super) fn failed(scenario: &Scenario, kernel: &str, why: String) -> Self {
@@ -99,13 +108,13 @@ impl Row {
             if step.name == "doctor" {
                 self.doctor = step.code;
                 if !matches!(step.code, Some(0 | 1 | 3)) {
-                    self.problems.push(format!("doctor: exit code {:?}: {last}", step.code));
+                    self.problems.push(format!("doctor: {}: {last}", code(step.code)));
                 }
             } else if step.name == "run" {
                 self.exit = step.code;
                 let report = Report::read(&step.out);
                 if !matches!(step.code, Some(0 | BROKEN)) {
-                    self.problems.push(format!("run: exit code {:?}: {last}", step.code));
+                    self.problems.push(format!("run: {}: {last}", code(step.code)));
                 } else if report.is_none() {
                     self.problems.push(format!("run: no report: {last}"));
                 }

@@ -43,7 +43,8 @@ fn means_codes_lengths_and_lockups_are_judged() {
     assert!(of(2_003_000, 5, 0, DONE).contains("a: mean +0.150 % off C"));
     assert!(of(1_990_000, 5, 4, DONE).contains("a: mean -0.500 % off C"));
     assert!(of(2_000_000, 7, 0, DONE).contains("took 7.0 of 5 s"));
-    assert!(of(2_000_000, 5, 2, DONE).contains("a word"));
+    assert!(of(2_000_000, 5, 2, DONE).contains("exit code 2: maracas: a word"));
+    assert!(of(2_000_000, 5, 137, DONE).contains("not done in its time"));
     assert!(of(2_000_000, 5, 0, "@@kernel 1\nsoft lockup\n@@done\n").contains("soft lockup"));
     assert!(of(2_000_000, 5, 4, DONE).is_empty());
     let hotplug = |code, mean| {
