@@ -150,7 +150,7 @@ impl Report {
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Tests {
     pub(super) passed: usize,
-    /// Tests that failed, as `binary::test`; also a binary that did not come to its end.
+    /// Tests that failed, as `binary::test: why`; also a binary that did not come to its end.
     pub(super) failed: Vec<String>,
     /// How many tests were skipped, by reason.
     pub(super) skipped: BTreeMap<String, usize>,
@@ -170,11 +170,10 @@ impl Tests {
                 result = Some(counts);
             } else if line == "failures:" {
                 is_list = true;
-            } else if let Some(name) = line.strip_prefix("    ").filter(|_| is_list) {
-                let name = format!("{binary}::{name}");
-                if !name.contains(' ') && !self.failed.contains(&name) {
-                    self.failed.push(name);
-                }
+            } else if let Some(name) = line.strip_prefix("    ").filter(|_| is_list)
+                && !name.contains(' ')
+            {
+                self.failed.push(format!("{binary}::{name}{}", reason(&step.err, name)));
             }
         }
         let mut skips = 0;
@@ -197,6 +196,13 @@ impl Tests {
             }
         }
     }
+}
+
+/// Why a test failed: the line below `thread 'NAME' (NUMBER) panicked at PLACE:`.
+fn reason(err: &str, name: &str) -> String {
+    let head = format!("thread '{name}' ");
+    let mut lines = err.lines().skip_while(|line| !line.starts_with(&head));
+    lines.nth(1).map_or_else(String::new, |line| format!(": {}", line.trim()))
 }
 
 #[cfg(test)]
@@ -244,10 +250,14 @@ mod tests {
                    test c ... FAILED\n\nfailures:\n\nfailures:\n    m::c\n\n\
                    test result: FAILED. 2 passed; 1 failed; 0 ignored; finished in 0.1s\n";
         let mut step = Step { name: "tests live".into(), out: out.into(), ..Step::default() };
+        step.err = "x\n\nthread 'm::c' (7) panicked at a.rs:1:2:\nmean 3 of 4\nnote\n".into();
         step.code = Some(101);
         let mut tests = Tests::default();
         tests.read(&step);
-        assert_eq!((tests.passed, &tests.failed), (1, &vec!["live::m::c".to_string()]));
+        assert_eq!(
+            (tests.passed, &tests.failed),
+            (1, &vec!["live::m::c: mean 3 of 4".to_string()])
+        );
         assert_eq!(tests.skipped["needs two cores"], 1);
     }
 
