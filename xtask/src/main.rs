@@ -1,6 +1,7 @@
 //! The project's own tool. `cargo xtask` lists what it can do.
 #![allow(clippy::print_stdout)] // A command-line tool speaks on stdout.
 
+mod lab;
 mod new_policy;
 mod simso;
 mod skips;
@@ -14,6 +15,8 @@ const HELP: &str = "\
 cargo xtask ci                  what CI runs: format, lints, tests, documents
 cargo xtask bench               the benchmarks (sim throughput, policies)
 cargo xtask bench simso         the same task sets in SimSo, which pip installs, and in ours
+cargo xtask lab [KERNEL...]     the live machine on other kernels and hosts, emulated, in one table;
+                                --quick for its part that CI runs; docs/lab.md has the rest
 cargo xtask swarm [ARGS]        random systems x policies x faults on all cores, until something
                                 breaks: --cases N (or --sets N), --seconds N, or --seed N to repeat
                                 one case; --kind programs|heavy|jobs and --policy NAME narrow it
@@ -27,6 +30,7 @@ fn main() -> ExitCode {
         ["ci"] => ci(),
         ["bench", "simso"] => simso::bench(&root()),
         ["bench", rest @ ..] => cargo(&[&["bench", "--package", "maracas-sim"], rest].concat()),
+        ["lab", rest @ ..] => lab::lab(&root(), rest),
         ["swarm", rest @ ..] => {
             let swarm = ["run", "--release", "--package", "maracas-tests", "--bin", "swarm", "--"];
             cargo(&[&swarm[..], rest].concat())
