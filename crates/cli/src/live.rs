@@ -244,6 +244,7 @@ pub(crate) fn run(
         lasted_ns: lasted.as_nanos() as u64,
         programs: outcome.programs.iter().map(program).collect(),
         trouble: outcome.trouble,
+        ended: outcome.ended,
     }))
 }
 

@@ -9,7 +9,9 @@
 pub(crate) mod wait;
 
 use crate::enact::Core;
+use crate::enact::brake::Brakes;
 use crate::guardian::Hearts;
+use crate::guardian::stuck::{NEIGHBOUR_PATIENCE, Neighbours};
 use crate::machine::brain::Brain;
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
 use std::io;
@@ -24,12 +26,22 @@ pub(crate) const PRIORITY: u8 = 98;
 /// after its own core again: 60 to 200 us.
 const ROUNDS: usize = 4;
 
+/// How long an agent sleeps at most while the guardian is at work on its core: what it sets right
+/// may be undone again.
+const RELIEF_LOOK: Duration = Duration::from_millis(5);
+
+/// For so long an agent that has ended is not taken for stuck: letting its VCPUs go takes
+/// milliseconds.
+const HANDOVER: Duration = Duration::from_secs(1);
+
 /// What all agents share.
 pub(crate) struct Council<'a> {
     pub(crate) cores: &'a [Mutex<Core>],
     pub(crate) brain: Mutex<Brain<'a>>,
     /// One bell an agent.
     pub(crate) bells: Vec<Arc<Bell>>,
+    /// Whoever freezes and thaws on each core.
+    brakes: Vec<Arc<Brakes>>,
     /// Rings when the mailbox has a request; the first core's agent listens.
     pub(crate) mail: &'a Bell,
     /// Told the guardian that the agents live; `None` where there is no guardian.
@@ -51,12 +63,13 @@ impl<'a> Council<'a> {
         hearts: Option<Hearts>,
     ) -> io::Result<Self> {
         let bells = cores.iter().map(|core| Arc::clone(&lock(core).bell)).collect();
+        let brakes = cores.iter().map(|core| Arc::clone(&lock(core).brakes)).collect();
         if let Some(first) = cores.first() {
             lock(first).poll.add(mail.fd(), Token::Mail)?;
         }
         let (unseen, halt) = (AtomicBool::new(false), AtomicBool::new(false));
         let (brain, taken_ns) = (Mutex::new(brain), AtomicU64::new(0));
-        Ok(Self { cores, brain, bells, mail, hearts, unseen, halt, taken_ns })
+        Ok(Self { cores, brain, bells, brakes, mail, hearts, unseen, halt, taken_ns })
     }
 
     /// The life of the agent of `core`.
@@ -68,18 +81,43 @@ impl<'a> Council<'a> {
         };
         let mut ready = Vec::with_capacity(64);
         let mut births = Vec::with_capacity(64);
+        let mut neighbours = Neighbours::default();
+        let ns = |at: Instant| clock.monotonic_ns(at);
+        self.hearts.iter().for_each(|hearts| hearts.wakes(index, ns(clock.now())));
         // The first decision is due at once.
         self.consult(core, true);
         while !self.halt.load(Ordering::Acquire) {
-            let (now, due) = lock(own).sleep();
-            self.hearts.iter().for_each(|hearts| hearts.sleeps(index, clock.monotonic_ns(due)));
+            let (now, mut due) = lock(own).sleep();
+            if let Some(hearts) = &self.hearts {
+                if hearts.is_being_relieved(index) {
+                    due = due.min(now.saturating_add(RELIEF_LOOK));
+                }
+                let look_ns = neighbours.look_again_ns(index).unwrap_or(u64::MAX);
+                due = due.min(clock.instant(look_ns)).max(now);
+                hearts.sleeps_from(index, ns(now), ns(due));
+            }
             wait(poll, Some(due.saturating_since(now)), &mut ready)?;
             let now = clock.now();
-            self.hearts.iter().for_each(|hearts| hearts.wakes(index, clock.monotonic_ns(now)));
+            self.hearts.iter().for_each(|hearts| hearts.wakes(index, ns(now)));
             let news = self.enforce(core, now, &ready, &mut births);
             self.consult(core, news);
+            self.look_around(core, ns(now), &mut neighbours);
         }
+        // What is raised still is let go by whoever waits for us; until then the guardian watches.
+        let rest = clock.now().saturating_add(HANDOVER);
+        self.hearts.iter().for_each(|hearts| hearts.sleeps(index, ns(rest)));
         Ok(())
+    }
+
+    /// Acts for neighbours that are stuck: stops what runs on their cores.
+    fn look_around(&self, core: CoreId, now_ns: u64, neighbours: &mut Neighbours) {
+        let (Some(hearts), own) = (&self.hearts, usize::from(core.0)) else { return };
+        for (agent, late) in neighbours.overdue(hearts, own, now_ns, NEIGHBOUR_PATIENCE) {
+            // Held by an agent that is stuck itself: the guardian sees to it.
+            let Some(Ok(mut stuck)) = self.cores.get(agent).map(Mutex::try_lock) else { continue };
+            let brakes = Arc::clone(&self.brakes[own]);
+            stuck.relieve(Duration::from_nanos(late.as_nanos() as u64), &brakes);
+        }
     }
 
     /// Looks at the agent's own core; whether there is anything to decide.
@@ -107,7 +145,7 @@ impl<'a> Council<'a> {
                 Token::Guardian | Token::Ended(_) => {}
             }
         }
-        lock(own).enforce(now, births, crossed) || mail
+        lock(own).enforce(now, births, crossed, self.hearts.as_ref()) || mail
     }
 
     /// Decides, where there is something to decide, unless another agent does: then that one will

@@ -25,11 +25,13 @@ mod dispatch;
 mod lateness;
 mod memory;
 mod ranks;
+mod relief;
 mod stints;
 pub(crate) mod throttle;
 
 use crate::agent::wait::{Bell, Poll, Token};
 use crate::clock::Clock;
+use crate::guardian::Hearts;
 use crate::host::costs::WakeCost;
 use crate::host::{HardwareCore, sys};
 use crate::machine::Means;
@@ -88,6 +90,10 @@ pub(crate) struct Core {
     asleep_until: Instant,
     /// How late budgets ended.
     lateness: Lateness,
+    /// A neighbour has stopped everything here, since this core's agent is stuck.
+    is_relieved: bool,
+    /// How often the guardian did, as far as is known.
+    reliefs: u32,
     ranks: Ranks,
     means: Means,
     /// When the clocks were read last, where there are no events.
@@ -141,6 +147,8 @@ impl Core {
             quiet_looks: 0,
             asleep_until: Instant::NEVER,
             lateness: Lateness::default(),
+            is_relieved: false,
+            reliefs: 0,
             ranks: Ranks::default(),
             tracker: Tracker::new(switches),
             dispatches: Dispatches::default(),
@@ -207,10 +215,17 @@ impl Core {
 
     /// This core's agent woke at `now`: reads the meters and stops whoever is spent, at once. `births` are
     /// the VCPUs whose threads were born or ended; `crossed` = the memory meter told that it
-    /// reached its mark. Whether there is anything to tell the policy.
-    pub(crate) fn enforce(&mut self, now: Instant, births: &[VcpuId], crossed: bool) -> bool {
+    /// reached its mark; `hearts` tell whether the guardian acted here. Whether there is anything to tell the policy.
+    pub(crate) fn enforce(
+        &mut self,
+        now: Instant,
+        births: &[VcpuId],
+        crossed: bool,
+        hearts: Option<&Hearts>,
+    ) -> bool {
         self.settle_all();
         self.woken(now);
+        self.recover(hearts);
         for vcpu in births {
             if let Some(index) = self.index(*vcpu) {
                 self.hear_birth(index, now);
@@ -225,7 +240,7 @@ impl Core {
             self.meter_told();
         }
         // Nobody's budget can be spent before: it was woken for something else.
-        if now >= self.look_at || !births.is_empty() || crossed {
+        if now >= self.look_at || !births.is_empty() || crossed || self.stirred {
             self.judge();
             self.stops();
             self.drain();
@@ -260,6 +275,10 @@ impl Core {
     /// What the machine law wants each body to be now.
     pub(crate) fn judge(&mut self) {
         let (id, brakes) = (self.id, self.without_brakes == 0);
+        // Nobody would end what is started here.
+        if self.is_relieved {
+            return self.bodies.iter_mut().for_each(|body| body.want = body.post);
+        }
         self.judge_allowance();
         for body in &mut self.bodies {
             // Freezing who is about to block would wake him up again; the tripwire stands.
@@ -351,6 +370,9 @@ impl Core {
 
     /// Starts whoever may run, in the order of the line, and chooses when to look next.
     pub(crate) fn starts(&mut self) {
+        if self.is_relieved {
+            return;
+        }
         let line = std::mem::take(&mut self.line);
         for grant in &line.foreground {
             let Some(index) = self.index(grant.vcpu) else { continue };

@@ -183,6 +183,8 @@ pub struct Outcome {
     pub figures: Vec<Figure>,
     /// What the host refused during the run, one sentence each.
     pub trouble: Vec<String>,
+    /// Why the guardian ended the run, if it did; `trouble` says it too.
+    pub ended: Option<String>,
     /// Time on the cores that the machine itself took: all agents, and who freezes for them.
     pub agents: Duration,
 }
@@ -486,12 +488,14 @@ fn oversee(
     }
     mailbox.close();
     let refused = std::mem::take(&mut keeper.refused);
+    let ended = keeper.ended_for();
+    trouble.extend(ended.clone());
     let programs = keeper.end(&mut trouble);
     if poisoned {
         return Err(Error::Panicked("an agent panicked".to_string()));
     }
     result?;
-    Ok(Outcome { duration, programs, refused, silent, figures, trouble, agents })
+    Ok(Outcome { duration, programs, refused, silent, figures, trouble, ended, agents })
 }
 
 /// Makes an error of a panic, so that what must follow does follow.

@@ -27,6 +27,8 @@ struct Lever {
     /// What the kernel was told last. Held over the telling, or of the brake threads of two cores,
     /// where a VCPU moves, the slower would have the last word. Only brake threads take it.
     engaged: Mutex<bool>,
+    /// Somebody outside may have told the kernel otherwise since.
+    is_doubtful: AtomicBool,
 }
 
 impl Lever {
@@ -34,14 +36,16 @@ impl Lever {
     fn let_go(&self) -> bool {
         self.wanted.store(false, Ordering::Release);
         // Taken: somebody is acting, perhaps on what was wanted before.
-        self.engaged.try_lock().map_or(true, |engaged| *engaged)
+        let is_doubtful = self.is_doubtful.load(Ordering::Acquire);
+        is_doubtful || self.engaged.try_lock().map_or(true, |engaged| *engaged)
     }
     /// Tells the kernel by `set` until what is wanted is. After a refusal it is as it was.
     fn act(&self, set: impl Fn(bool) -> io::Result<()>) -> io::Result<()> {
         let mut engaged = self.engaged.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
+            let is_doubtful = self.is_doubtful.swap(false, Ordering::AcqRel);
             let wanted = self.wanted.load(Ordering::Acquire);
-            if *engaged == wanted {
+            if *engaged == wanted && !is_doubtful {
                 return Ok(());
             }
             set(wanted)?;
@@ -71,6 +75,10 @@ impl Brake {
             0 => Ok(()),
             error => Err(io::Error::from_raw_os_error(error)),
         }
+    }
+    /// Somebody else may have frozen or thawed it: whoever acts next tells the kernel anew.
+    pub(crate) fn forget(&self) {
+        self.lever.is_doubtful.store(true, Ordering::Release);
     }
     /// Releases the brake at once, whatever was posted: at the end, by the keeper. A brake thread
     /// that is engaging it at this moment sees afterwards that this is not wanted any more.

@@ -117,7 +117,7 @@ impl Core {
         self.note(STEAL, format!("{} {}", self.id.0, stolen.ticks()));
     }
 
-    fn note(&mut self, key: &str, text: String) {
+    pub(super) fn note(&mut self, key: &str, text: String) {
         let at: Instant = self.clock.now();
         self.notes.push(Record::Note { at, key: key.to_string(), vcpu: None, text });
     }

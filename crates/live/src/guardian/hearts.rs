@@ -185,7 +185,8 @@ impl Hearts {
         self.sleeps_from(agent, monotonic_ns(), due_ns);
     }
 
-    pub(super) fn sleeps_from(&self, agent: usize, now_ns: u64, due_ns: u64) {
+    /// The same, of an agent that has just read the clock.
+    pub(crate) fn sleeps_from(&self, agent: usize, now_ns: u64, due_ns: u64) {
         let Some(heart) = self.heart(agent) else { return };
         if heart.state.load(Ordering::Relaxed) & AWAKE == 0 {
             // It did not say that it woke: it has nothing to pay for.

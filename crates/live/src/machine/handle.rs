@@ -13,7 +13,6 @@ use crate::agent::wait::Bell;
 use crate::clock::Clock;
 use crate::host::HardwareCore;
 use crate::host::cgroup::{Client, Group, Tree};
-use crate::host::held::Held;
 use crate::host::launch::User;
 use maracas_core::admission::NotAdmitted;
 use maracas_core::contract::Mode;
@@ -98,7 +97,7 @@ pub struct Members {
     /// The threads to be bound.
     pub tids: Vec<i32>,
     /// The process, held since it was checked; `None` = whichever bears the number at the move.
-    pub held: Option<Arc<Held>>,
+    pub held: Option<Arc<crate::host::held::Held>>,
 }
 
 impl Members {

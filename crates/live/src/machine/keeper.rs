@@ -135,6 +135,11 @@ impl<'a> Keeper<'a> {
         self.guardian.as_ref().and_then(|guardian| guardian.ending())
     }
 
+    /// Why the guardian ended the run, in a sentence, if it did.
+    pub(super) fn ended_for(&self) -> Option<String> {
+        self.called().map(|why| format!("{why}; the guardian ended the run"))
+    }
+
     /// Without a guardian nothing may stay at real-time priority: where no other comes to stand,
     /// the run ends in order.
     fn replace_guardian(&mut self) -> Result<(), Error> {
@@ -320,8 +325,6 @@ impl<'a> Keeper<'a> {
     /// Ends everything; the agents are gone and all threads released. Tells how each program ended.
     pub(super) fn end(mut self, trouble: &mut Vec<String>) -> Vec<(String, Option<Exit>)> {
         let _ = sched::set_other(0);
-        let called = self.called().map(|why| format!("{why}; the guardian ended the run"));
-        trouble.extend(called);
         let running = |program: &Program<'_>| matches!(program.life, Life::Running(_));
         for program in &self.programs {
             if let Life::Running(child) = &program.life {

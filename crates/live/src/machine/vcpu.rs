@@ -385,6 +385,11 @@ impl Live {
         self.set_class(priority)
     }
 
+    /// Somebody else may have changed the classes of its threads: they are set anew next time.
+    pub(crate) fn forget_classes(&mut self) {
+        self.threads.iter_mut().for_each(|thread| thread.priority = None);
+    }
+
     /// Takes real-time priority from all threads.
     pub(crate) fn demote(&mut self) -> io::Result<()> {
         self.set_class(0)

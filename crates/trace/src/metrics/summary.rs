@@ -43,6 +43,7 @@ pub(super) fn report(metrics: &Metrics, end: Instant) -> Report {
         wake_cost: metrics.causes.wake_cost(),
         asked_ns: None,
         lasted_ns: None,
+        ended: None,
     };
     let speeds = tasks.iter().filter_map(|task| Some((task.id, task.speed.as_ref()?)));
     let fairness = fairness.map(|fairness| fairness.summary(speeds));

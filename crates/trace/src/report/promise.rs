@@ -63,7 +63,7 @@ impl Verdict {
 }
 
 /// Whether all that was promised was kept, and what concerns the run as a whole.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct PromiseReport {
     /// No VCPU's verdict is a broken promise, and the run was over in time.
     pub kept: bool,
@@ -75,6 +75,8 @@ pub struct PromiseReport {
     pub asked_ns: Option<u64>,
     /// How long it lasted until the host was as before; `null` in simulation.
     pub lasted_ns: Option<u64>,
+    /// Why the guardian ended the run; `null` where it did not.
+    pub ended: Option<String>,
 }
 
 /// A run may last longer than asked by this: what is left to be ended, restored and written takes
@@ -187,16 +189,19 @@ pub struct Run {
     pub programs: Vec<ProgramReport>,
     /// What the host refused meanwhile.
     pub trouble: Vec<String>,
+    /// Why the guardian ended it, if it did; `trouble` says it too.
+    pub ended: Option<String>,
 }
 
 impl Report {
     /// Adds what the journal does not tell. A run that lasted longer than asked by more than a
-    /// second has not kept its promise.
+    /// second, or that the guardian had to end, has not kept its promise.
     #[must_use]
     pub fn of_run(mut self, run: Run) -> Self {
         self.promise.asked_ns = run.asked_ns;
         self.promise.lasted_ns = Some(run.lasted_ns);
-        self.promise.kept &= self.promise.overrun_ns().is_none();
+        self.promise.kept &= self.promise.overrun_ns().is_none() && run.ended.is_none();
+        self.promise.ended = run.ended;
         (self.programs, self.trouble) = (run.programs, run.trouble);
         self
     }

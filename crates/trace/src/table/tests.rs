@@ -179,6 +179,7 @@ fn a_broken_promise_is_said_with_its_causes() {
         })
         .into(),
         trouble: vec!["core0: a file is gone".into()],
+        ended: None,
     });
     let shown = text(&report, Style::default());
     let expected = "
@@ -222,6 +223,10 @@ fn a_run_that_is_over_in_time_kept_its_promise() {
     ] {
         assert_eq!(report(asked, lasted).kept, kept, "{asked:?} {lasted}");
     }
+    let ended = Some("core1's agent has been late for 3.0s".to_string());
+    let run = Run { lasted_ns: 5, ended: ended.clone(), ..Run::default() };
+    let promise = crate::testkit::Story::new(1, vec![]).report(5).of_run(run).promise;
+    assert_eq!((promise.kept, promise.ended), (false, ended), "the guardian ended it");
 }
 
 #[test]
