@@ -59,7 +59,7 @@ pub(crate) fn lab(root: &Path, words: &[&str]) -> Result<(), String> {
                 return Err(line);
             }
             eprintln!("{line}");
-            Ok(())
+            crate::skips::add(root, &line)
         }
     }
 }

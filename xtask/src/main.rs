@@ -76,7 +76,9 @@ fn checks() -> Result<(), String> {
     let optimal = ["--test", "run", "--test", "optimal", "--test", "baselines", "--test", "uneven"];
     cargo(&[&["test", "--release", "--package", "maracas-tests"], &optimal[..]].concat())?;
     cargo(&["test", "--release", "--package", "maracas-policies", "--lib"])?;
-    cargo(&["doc", "--workspace", "--no-deps"])
+    cargo(&["doc", "--workspace", "--no-deps"])?;
+    // Kernels and hosts that this one is not.
+    lab::lab(&root(), &["--quick"])
 }
 
 /// `cargo fmt` follows `mod` items, and those of the policies are made by a macro.

@@ -229,10 +229,6 @@ impl Core {
         for vcpu in births {
             if let Some(index) = self.index(*vcpu) {
                 self.hear_birth(index, now);
-                // It ran though we know of nobody in it.
-                if self.bodies[index].threads.is_empty() {
-                    self.rescan(index);
-                }
             }
         }
         self.hear_again(now);
@@ -259,9 +255,17 @@ impl Core {
     fn settle_all(&mut self) {
         for index in 0..self.bodies.len() {
             let body = &mut self.bodies[index];
-            if body.post != Post::Frozen && !body.threads.is_empty() {
-                let (id, result) = (body.id, body.settle());
-                self.report(result, Refused::Stop(id));
+            if body.post == Post::Frozen {
+                continue;
+            }
+            let (id, mode, before) = (body.id, body.mode(), body.meter(body.mode()));
+            let result = body.settle();
+            // It ran though we know of nobody in it: a thread that calls `exec` changes its number.
+            let is_unknown = body.threads.is_empty() && body.meter(mode) > before;
+            self.report(result, Refused::Stop(id));
+            if is_unknown {
+                self.rescan(index);
+                self.stirred = true;
             }
         }
     }

@@ -67,7 +67,10 @@ impl Options {
     pub(super) fn guests(&self) -> Result<Vec<Guest>, String> {
         let mut guests: Vec<Guest> = if self.is_quick {
             let quick = QUICK.iter().filter_map(|(name, kernel)| {
-                scenario::named(name).map(|scenario| (scenario.clone(), (*kernel).to_owned()))
+                // The emulator runs one core after the other, and a single run of 5 s is near the
+                // bars: here a promise is kept or said to be broken, in the full lab it is kept.
+                let quick = |it: &Scenario| Scenario { mean: None, ..it.clone() };
+                scenario::named(name).map(|scenario| (quick(scenario), (*kernel).to_owned()))
             });
             quick.filter(|(one, kernel)| self.wants(one) && self.wants_kernel(kernel)).collect()
         } else {

@@ -18,6 +18,12 @@ use std::sync::OnceLock;
 /// background: each turn's end costs a rotation.
 const SLICES: [&str; 2] = ["background_slice", "quantum"];
 
+/// A decision that costs more than this is measured again: 120 us were measured on a host whose
+/// timer interrupts take 14 us, 190 us on an emulated one.
+const DEAR: Duration = Duration::from_micros(300);
+/// How often it is measured at most.
+const TRIES: usize = 4;
+
 /// What decisions cost on this host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct HostCosts {
@@ -39,7 +45,20 @@ impl HostCosts {
         costs.as_ref().copied().map_err(String::as_str)
     }
 
+    /// What others do on the host can only add to what is measured: where it came out dear, the
+    /// least of some tries counts.
     fn measure(cores: usize) -> std::io::Result<Self> {
+        let mut least = Self::try_once(cores)?;
+        for _ in 1..TRIES {
+            if least.decision > DEAR {
+                let next = Self::try_once(cores)?;
+                least = if next.decision < least.decision { next } else { least };
+            }
+        }
+        Ok(least)
+    }
+
+    fn try_once(cores: usize) -> std::io::Result<Self> {
         let host = Platform::detect()?.cores;
         let cores = &host[..host.len().min(cores)];
         let costs = costs::measure(&costs::few(cores))?;

@@ -9,6 +9,9 @@ const KINDS: [&str; 3] = ["late", "relief", "rt-throttle"];
 /// Between two lines of one kind: a core that is stuck, or a hypervisor that is busy, has hundreds.
 const PAUSE_NS: u64 = 1_000_000_000;
 
+/// Less late is a matter for the report: a twentieth of a budget of 20 ms.
+const WORTH_A_LINE_NS: u64 = 1_000_000;
+
 /// Makes lines of notes, at most one a second of each kind.
 #[derive(Default)]
 pub(super) struct Alarms {
@@ -37,6 +40,7 @@ fn said(at: Instant, key: &str, text: &str) -> Option<String> {
     let shown = |place: usize| Some(time(words.get(place)?.parse::<u64>().ok()? as f64));
     let seconds = at.ticks() as f64 / 1e9;
     Some(match key {
+        "late" if words.get(1)?.parse::<u64>().ok()? < WORTH_A_LINE_NS => return None,
         "late" => {
             let (late, stolen) = (shown(1)?, shown(2)?);
             format!("core{core}: agent {late} late at {seconds:.3} s (stolen {stolen})")
@@ -67,6 +71,7 @@ mod tests {
         let first = line(4_512, "late", "1 12300000 12000000");
         assert_eq!(first.as_deref(), Some("core1: agent 12.3ms late at 4.512 s (stolen 12ms)"));
         assert_eq!(line(5_500, "late", "0 2000000 0"), None, "too soon");
+        assert_eq!(line(5_600, "late", "0 999999 0"), None, "too short");
         let relief = line(5_501, "relief", "0 guardian 300000000");
         let expected = "core0: stuck for 300ms, relieved by the guardian at 5.501 s";
         assert_eq!(relief.as_deref(), Some(expected));
@@ -91,6 +96,6 @@ mod tests {
             assert_eq!(alarms.line(ms(1), key, text), None, "{key} {text}");
         }
         // What was of another form does not keep the next one back.
-        assert!(alarms.line(ms(1), "late", "1 2 0").is_some());
+        assert!(alarms.line(ms(1), "late", "1 2000000 0").is_some());
     }
 }

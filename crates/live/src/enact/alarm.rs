@@ -114,9 +114,9 @@ impl Waking {
     pub(super) fn polling(&self, wanted: Duration) -> Duration {
         wanted.max(self.grain())
     }
-    /// How late an end of a budget must be to be worth a note of its own.
+    /// How late an end of a budget must be to be worth a note of its own: seldom by definition.
     pub(super) fn notable(&self) -> Duration {
-        UNSEEN.max(Duration::from_nanos(4 * self.p99_ns))
+        GRAIN.max(Duration::from_nanos(4 * self.p99_ns))
     }
     /// After so long the births of a VCPU's threads may wake the agent once more: each costs it two
     /// wakes' worth, and they may take a fiftieth of the core.
@@ -224,7 +224,12 @@ impl Core {
         if due == Instant::ZERO || now < due {
             return;
         }
-        self.waking.woke(now.saturating_since(due));
+        let late = now.saturating_since(due);
+        self.waking.woke(late);
+        // The end of a budget says by its meter how late it was.
+        if self.awaited.is_none() {
+            self.note_late(None, late);
+        }
         let Some(awaited) = self.awaited.take().filter(|_| now >= self.look_at) else { return };
         let limit = self.line.foreground.iter().find(|grant| grant.vcpu == awaited);
         let limit = limit.map(|grant| grant.until.0);

@@ -11,7 +11,7 @@
 use super::Core;
 use crate::host::HardwareCore;
 use maracas_core::journal::Record;
-use maracas_core::{Duration, Instant};
+use maracas_core::{Duration, Instant, VcpuId};
 use std::fmt::Write;
 
 /// The key of a late end: core, nanoseconds late, nanoseconds of these that were stolen.
@@ -21,6 +21,13 @@ const LATE: &str = "late";
 const ENFORCED: &str = "enforced";
 /// The key of the time that was stolen from a core during the run: core, nanoseconds.
 const STEAL: &str = "steal";
+/// The key of a look that the kernel's fair server or real-time throttling held up: core,
+/// nanoseconds.
+const RT_THROTTLE: &str = "rt-throttle";
+/// For so long either takes a core from all real-time threads: 50 ms of each second, and up to two
+/// ticks (kernel/sched/deadline.c, `fair_server_init`; kernel/sched/rt.c, `sysctl_sched_rt_runtime`).
+const THROTTLES: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(45)..=Duration::from_millis(70);
 /// The key of what a wake of an agent costs: median and 99th percentile in nanoseconds.
 const WAKE_COST: &str = "wake-cost";
 /// The kernel's step: one tick of its user interface (USER_HZ is 100 on every architecture that we
@@ -47,9 +54,11 @@ impl Lateness {
         self.buckets[bucket.min(BUCKETS - 1)] += 1;
         self.longest = self.longest.max(late);
     }
-    /// The part of `late` that was stolen, where `stolen` was since the run began.
+    /// The part of `late` that was stolen, where `stolen` was since the run began: on a host that
+    /// never lost any time none is.
     fn charge(&mut self, late: Duration, stolen: Duration) -> Duration {
-        if stolen.is_zero() {
+        let ever = self.stolen_before.unwrap_or_default() + stolen;
+        if ever.is_zero() {
             return Duration::ZERO;
         }
         let part = late.min((stolen + STEP).saturating_sub(self.charged));
@@ -92,15 +101,24 @@ impl Core {
         let meter = body.meter(maracas_core::contract::Mode::Foreground);
         let (id, late) = (body.id, body.counted(meter.saturating_sub(limit)));
         self.lateness.add(late);
-        if late >= self.waking.notable() {
-            let stolen = self.stolen();
-            let stolen = self.lateness.charge(late, stolen);
-            let text = format!("{} {} {}", self.id.0, late.ticks(), stolen.ticks());
-            let (at, key) = (self.clock.now(), LATE.to_string());
-            self.notes.push(Record::Note { at, key, vcpu: Some(id), text });
-        }
+        self.note_late(Some(id), late);
         if let Some(cost) = self.waking.news() {
             self.note(WAKE_COST, format!("{} {}", cost.p50.ticks(), cost.p99.ticks()));
+        }
+    }
+
+    /// Something was done so late: an end of this VCPU's budget, or a look for another reason.
+    pub(super) fn note_late(&mut self, vcpu: Option<VcpuId>, late: Duration) {
+        if late < self.waking.notable() {
+            return;
+        }
+        let stolen = self.stolen();
+        let stolen = self.lateness.charge(late, stolen);
+        let text = format!("{} {} {}", self.id.0, late.ticks(), stolen.ticks());
+        let (at, key) = (self.clock.now(), LATE.to_string());
+        self.notes.push(Record::Note { at, key, vcpu, text });
+        if THROTTLES.contains(&late.saturating_sub(stolen)) {
+            self.note(RT_THROTTLE, format!("{} {}", self.id.0, late.ticks()));
         }
     }
 
@@ -142,11 +160,16 @@ mod tests {
     fn no_more_is_stolen_than_was() {
         let ms = Duration::from_millis;
         let mut lateness = Lateness::default();
-        assert_eq!(lateness.charge(ms(7), ms(0)), ms(0), "nothing was stolen at all");
+        assert_eq!(lateness.charge(ms(7), ms(0)), ms(0), "nothing was ever stolen");
         assert_eq!(lateness.charge(ms(7), ms(10)), ms(7));
         assert_eq!(lateness.charge(ms(20), ms(10)), ms(13), "with one step");
         assert_eq!(lateness.charge(ms(20), ms(10)), ms(0));
         assert_eq!(lateness.charge(ms(20), ms(40)), ms(20));
+        // A host that lost time before: the first step may be on its way.
+        let before = Some(ms(30));
+        let mut lateness = Lateness { stolen_before: before, ..Lateness::default() };
+        assert_eq!(lateness.charge(ms(7), ms(0)), ms(7));
+        assert_eq!(lateness.charge(ms(7), ms(0)), ms(3));
     }
 
     #[test]

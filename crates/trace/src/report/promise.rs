@@ -128,7 +128,7 @@ pub struct CausesReport {
     pub rt_throttled_ns: u64,
 }
 
-/// Alarms that were enforced late: by more than a millisecond and four times the 99th percentile of
+/// Alarms that were enforced late: by more than 0.1 ms and four times the 99th percentile of
 /// what a wake costs.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct LateReport {

@@ -7,11 +7,13 @@ use crate::host::launch::{Signals, fork, seal_trial};
 use crate::host::platform::Platform;
 use crate::host::sched::{self, KernelPolicy};
 use crate::host::{HardwareCore, sys};
+use crate::perf::Service;
 use perf_event_open_sys as perf;
 use perf_event_open_sys::bindings as abi;
 use std::fs::{self, File};
 use std::os::fd::{AsRawFd, FromRawFd};
-use std::{io, ptr, thread, time::Duration};
+use std::time::{Duration, Instant};
+use std::{io, ptr, thread};
 
 /// How often the freezer's latency is taken.
 const ROUNDS: usize = 15;
@@ -302,8 +304,16 @@ fn seal(_: &mut Bench<'_>) -> io::Result<String> {
 fn group_budget(bench: &mut Bench<'_>) -> io::Result<String> {
     let dir =
         bench.group.dir_fd().ok_or_else(|| io::Error::other("needs a cgroup v2 group of ours"))?;
-    let flags = u64::from(abi::PERF_FLAG_PID_CGROUP);
-    overflow(dir.as_raw_fd(), bench.core.0 as i32, flags)
+    let service = Service::open(dir, bench.core.0)?;
+    let before = service.count()?;
+    let end = Instant::now() + Duration::from_millis(PATIENCE_MS as u64);
+    while Instant::now() < end {
+        thread::sleep(Duration::from_millis(1));
+        if service.count()? - before >= BUDGET_NS {
+            return Ok("1 ms of a spinning process was counted".to_owned());
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::TimedOut, "the time of a spinning process was not counted"))
 }
 
 fn attributes(config: u32) -> abi::perf_event_attr {
@@ -358,19 +368,6 @@ impl Drop for Watched {
     fn drop(&mut self) {
         // SAFETY: our own mapping.
         unsafe { libc::munmap(self.ring, ring_bytes()) };
-    }
-}
-
-/// Waits for the overflow of 1 ms of the spinning subject's time.
-fn overflow(pid: i32, core: i32, flags: u64) -> io::Result<String> {
-    let mut attr = attributes(abi::PERF_COUNT_SW_TASK_CLOCK);
-    attr.__bindgen_anon_1.sample_period = BUDGET_NS;
-    attr.__bindgen_anon_2.wakeup_events = 1;
-    let event = Watched::open(&mut attr, pid, core, flags)?;
-    if event.wakes() {
-        Ok("an overflow after 1 ms of a spinning process woke us".to_owned())
-    } else {
-        Err(io::Error::new(io::ErrorKind::TimedOut, "no overflow came"))
     }
 }
 
