@@ -113,11 +113,17 @@ impl Core {
             return;
         }
         let stolen = self.stolen();
-        let stolen = self.lateness.charge(late, stolen);
-        let text = format!("{} {} {}", self.id.0, late.ticks(), stolen.ticks());
+        // So long the kernel gives a core to ordinary threads, unless as much was just stolen.
+        let fresh = stolen.saturating_sub(self.lateness.charged);
+        let is_throttled = THROTTLES.contains(&late) && fresh < late;
+        let part = match is_throttled {
+            true => Duration::ZERO,
+            false => self.lateness.charge(late, stolen),
+        };
+        let text = format!("{} {} {}", self.id.0, late.ticks(), part.ticks());
         let (at, key) = (self.clock.now(), LATE.to_string());
         self.notes.push(Record::Note { at, key, vcpu, text });
-        if THROTTLES.contains(&late.saturating_sub(stolen)) {
+        if is_throttled {
             self.note(RT_THROTTLE, format!("{} {}", self.id.0, late.ticks()));
         }
     }

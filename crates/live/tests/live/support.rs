@@ -387,7 +387,8 @@ impl Chosen {
 }
 
 /// As [`per_period`], without those that are short or over by no more than what the machine says
-/// was stolen from the core in them or just before; and how many these are.
+/// was stolen from the core in them or just before, and those after them that pay it back; and how
+/// many these are.
 fn own_periods(records: &[Record], system: &System, vcpu: u32) -> (Vec<f64>, usize) {
     let Vcpu { reservation, pinned, .. } = &system.vcpus[vcpu as usize];
     let (budget_us, period) = (reservation.budget.ticks() as f64 / 1e3, reservation.period.ticks());
@@ -405,10 +406,15 @@ fn own_periods(records: &[Record], system: &System, vcpu: u32) -> (Vec<f64>, usi
         (from..=to).for_each(|place| stolen_us[place as usize] += stolen as f64 / 1e3);
     }
     let numbered = numbered_periods(records, system, vcpu);
-    let all = numbered.len();
+    let (all, tolerance) = (numbered.len(), budget_us / 100.0);
+    // What stolen periods had too much or too little, and later ones pay back.
+    let mut owed = 0.0;
     let is_own = |(place, us): &(usize, f64)| {
-        let stolen = stolen_us.get(*place).copied().unwrap_or(0.0);
-        stolen == 0.0 || (us - budget_us).abs() > stolen + budget_us / 100.0
+        let (error, stolen) = (us - budget_us, stolen_us.get(*place).copied().unwrap_or(0.0));
+        let explained = stolen > 0.0 && error.abs() <= stolen + tolerance;
+        let pays = error * owed < 0.0 && error.abs() <= f64::abs(owed) + tolerance;
+        owed = if explained || pays { owed + error } else { 0.0 };
+        !(explained || pays)
     };
     let own: Vec<f64> = numbered.into_iter().filter(is_own).map(|(_, us)| us).collect();
     let stolen = all - own.len();
