@@ -306,6 +306,9 @@ impl Policy for MemGuard {
         plan.errand = self.plan.errand;
         let period = self.cores_next.min(self.vcpus_next);
         plan.wake = period.min(self.plan.wake);
+        for core in (0..self.plan.cores() as u16).map(CoreId) {
+            plan.set_core_wake(core, self.plan.core_wake(core));
+        }
         plan.wake_metered = period <= self.plan.wake && period < Instant::NEVER
             || plan.wake == self.plan.wake && self.plan.wake_metered;
     }
