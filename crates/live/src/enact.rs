@@ -281,7 +281,7 @@ impl Core {
         }
         self.judge_allowance();
         for body in &mut self.bodies {
-            // Freezing who is about to block would wake him up again; the tripwire stands.
+            // Freezing who is about to block would wake it up again; its meter is looked at.
             let frozen = brakes && body.is_runnable() && !body.is_done && !body.is_leaving;
             body.want = if frozen { Post::Frozen } else { Post::Watched };
         }
