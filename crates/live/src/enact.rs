@@ -213,9 +213,10 @@ impl Core {
         Some(body)
     }
 
-    /// This core's agent woke at `now`: reads the meters and stops whoever is spent, at once. `births` are
-    /// the VCPUs whose threads were born or ended; `crossed` = the memory meter told that it
-    /// reached its mark; `hearts` tell whether the guardian acted here. Whether there is anything to tell the policy.
+    /// This core's agent woke at `now`: reads the meters and stops whoever is spent, at once.
+    /// `births` are the VCPUs whose threads were born or ended; `crossed` = the memory meter told
+    /// that it reached its mark; `hearts` tell whether the guardian acted here. Whether there is
+    /// anything to tell the policy.
     pub(crate) fn enforce(
         &mut self,
         now: Instant,
