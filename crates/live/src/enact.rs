@@ -213,9 +213,10 @@ impl Core {
         Some(body)
     }
 
-    /// This core's agent woke at `now`: reads the meters and stops whoever is spent, at once. `births` are
-    /// the VCPUs whose threads were born or ended; `crossed` = the memory meter told that it
-    /// reached its mark; `hearts` tell whether the guardian acted here. Whether there is anything to tell the policy.
+    /// This core's agent woke at `now`: reads the meters and stops whoever is spent, at once.
+    /// `births` are the VCPUs whose threads were born or ended; `crossed` = the memory meter told
+    /// that it reached its mark; `hearts` tell whether the guardian acted here. Whether there is
+    /// anything to tell the policy.
     pub(crate) fn enforce(
         &mut self,
         now: Instant,
@@ -285,7 +286,7 @@ impl Core {
         }
         self.judge_allowance();
         for body in &mut self.bodies {
-            // Freezing who is about to block would wake him up again; the tripwire stands.
+            // Freezing who is about to block would wake it up again; its meter is looked at.
             let frozen = brakes && body.is_runnable() && !body.is_done && !body.is_leaving;
             body.want = if frozen { Post::Frozen } else { Post::Watched };
         }

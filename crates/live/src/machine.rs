@@ -141,9 +141,9 @@ pub struct Means {
     /// Groups can be frozen. Without it the background is left to the kernel's fair class or, where
     /// there is no FIFO either, programs are stopped by signals.
     pub freezer: bool,
-    /// Budget events and switch records. Without them the threads' clocks are read at the earliest
-    /// exhaustion and every millisecond, and blocks and wakes are guessed from their standing
-    /// still.
+    /// Counters of VCPUs' time and switch records. Without them the threads' clocks are read at
+    /// the earliest exhaustion and every millisecond, and blocks and wakes are guessed from their
+    /// standing still.
     pub events: bool,
     /// Instructions may be counted as the programs' progress, on uneven cores; whether every core
     /// does count them is tried. Without, programs may count their own

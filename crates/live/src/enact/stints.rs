@@ -13,7 +13,7 @@
 //! service either. So `to - from` may exceed the service.
 //!
 //! # What it consumed
-//! The meter is the counter of the budget event alone. Records have no counts, so all stints of a
+//! The meter is the counter of the group's time alone. Records have no counts, so all stints of a
 //! VCPU but the last before a reading get the time between their records, and the last gets the
 //! rest. The sum of what is told therefore always equals the meter.
 //!

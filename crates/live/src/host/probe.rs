@@ -30,7 +30,7 @@ pub enum Capability {
     Cpuset,
     /// Close the ways out of a VCPU to a started program.
     Seal,
-    /// Overflow of a whole group's time on a core.
+    /// Count the time of a whole group on a core, kernel time included.
     GroupBudget,
     /// Records of every switch in and out.
     SwitchRecords,
@@ -84,9 +84,9 @@ pub struct Finding {
 /// of reach.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Rung {
-    /// Budgets by overflow with kernel time, background by freezer.
+    /// Budgets by counters with kernel time, background by freezer.
     Full,
-    /// No overflow with kernel time: timer at the earliest exhaustion plus counter.
+    /// No counters with kernel time: the threads' clocks at the earliest exhaustion.
     NoPerfmon,
     /// No freezer: the background is left to the kernel's fair class.
     NoFreezer,
@@ -190,7 +190,7 @@ fn on_bench<T>(
     removed.map(|()| tried)
 }
 
-/// What budgets by overflow stand on; without one of them the machine uses none.
+/// What budgets by counters stand on; without one of them the machine uses none.
 pub(crate) const EVENTS: [Capability; 2] = [Capability::GroupBudget, Capability::SwitchRecords];
 
 /// The ladder: the worst thing missing decides.
@@ -218,7 +218,7 @@ impl fmt::Display for Capability {
             Capability::GroupKill => "group kill",
             Capability::Cpuset => "cpuset",
             Capability::Seal => "sealed programs",
-            Capability::GroupBudget => "group budget event",
+            Capability::GroupBudget => "group time counter",
             Capability::SwitchRecords => "switch records",
             Capability::MemoryLock => "locked memory",
             Capability::Pidfd => "pidfd",
@@ -236,8 +236,8 @@ impl fmt::Display for Capability {
 impl fmt::Display for Rung {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Rung::Full => "full: budget events with kernel time, SCHED_FIFO foreground, freezer",
-            Rung::NoPerfmon => "no perfmon: timer at the earliest exhaustion plus counter",
+            Rung::Full => "full: counters with kernel time, SCHED_FIFO foreground, freezer",
+            Rung::NoPerfmon => "no perfmon: threads' clocks, read at the earliest exhaustion",
             Rung::NoFreezer => "no freezer: background left to the kernel's fair class",
             Rung::NoFifo => "no SCHED_FIFO: stop signals, best effort, errors of milliseconds",
             Rung::SimulationOnly => "simulation only",

@@ -16,7 +16,7 @@
 //! | starter of programs | as the agents; all else is permitted and not in effect |
 //!
 //! `SYS_NICE` is for classes and affinities of programs and for the thread's own priority,
-//! `PERFMON` for budget events, `KILL` for programs that are stopped by signals where there is no
+//! `PERFMON` for counters, `KILL` for programs that are stopped by signals where there is no
 //! freezer. The server hands a process the file in which it counts its progress (`CHOWN`). The
 //! door needs `SYS_ADMIN` and `SYS_PTRACE` for the frame numbers of other users' programs.
 //! `SYS_ADMIN` stands for `PERFMON` on kernels that do not know the latter (before 5.8), or ask

@@ -20,8 +20,9 @@ pub enum KernelPolicy {
     Foreign(i32),
 }
 
-/// Makes a thread `SCHED_FIFO`. Costs about 1 us. FIFO is inherited over fork and a child has no
-/// budget event, so foreground threads are raised with `reset_on_fork`.
+/// Makes a thread `SCHED_FIFO`. Costs about 1 us. FIFO is inherited over fork, and a child
+/// that the agent does not know yet would not be lowered, so foreground threads are raised with
+/// `reset_on_fork`.
 ///
 /// # Errors
 /// EPERM without `CAP_SYS_NICE` or in a v1 cpu group without real-time runtime; ESRCH when the

@@ -40,7 +40,7 @@ pub(crate) fn keep_children() {
 static FILES_BEFORE: OnceLock<libc::rlimit> = OnceLock::new();
 
 /// Lets us open as many files as we may at most: every VCPU takes some on each core it was on, and
-/// one without its budget event is never raised.
+/// one without its meter is never raised.
 pub(crate) fn open_many() {
     FILES_BEFORE.get_or_init(|| {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

@@ -95,9 +95,9 @@ impl Switches {
         let length = self.mask as usize + 1;
         let at = (from & self.mask) as usize;
         let (first, rest) = into.split_at_mut(into.len().min(length - at));
-        // SAFETY: both parts lie inside the mapped data pages, the first from the masked position to
-        // their end at most, the rest at their begin; the kernel does not write between tail and
-        // head.
+        // SAFETY: both parts lie inside the mapped data pages, the first from the masked position
+        // to their end at most, the rest at their begin; the kernel does not write between tail
+        // and head.
         unsafe {
             let data = self.ring.base.as_ptr().add(self.data);
             data.add(at).copy_to_nonoverlapping(first.as_mut_ptr(), first.len());

@@ -312,7 +312,7 @@ pub(crate) fn able(means: Means, cores: usize) -> bool {
     needs(managed, if cores == 1 { "core 0" } else { "the cores 0 and 1" })
         && needs(has.fifo || !means.fifo, "the right to SCHED_FIFO")
         && needs(has.freezer || !means.freezer, "a freezer")
-        && needs(has.events || !means.events, "budget events and switch records")
+        && needs(has.events || !means.events, "counters of time and switch records")
 }
 
 /// A machine; waits for a minute for the cores where another run of this host has them.

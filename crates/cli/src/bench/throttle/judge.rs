@@ -9,7 +9,7 @@ use maracas_trace::table::time;
 
 /// How fast surplus time ends, in the median (acceptance of the issue).
 pub(super) const STOPS_WITHIN: Duration = Duration::from_micros(100);
-/// By which part a mean budget may be off (live notes, section 2).
+/// By which part a mean budget may be off (that of a verdict, docs/output.md).
 pub(super) const BUDGET_ERROR: f64 = 0.005;
 
 /// What of Algorithm 1 decides how many cores are throttled.

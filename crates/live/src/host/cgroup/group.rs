@@ -235,7 +235,7 @@ impl Group {
         self.confinement
     }
 
-    /// The directory's descriptor, for a budget event of the whole group
+    /// The directory's descriptor, for a counter of the whole group
     /// (`PERF_FLAG_PID_CGROUP`). Only with v2.
     pub fn dir_fd(&self) -> Option<BorrowedFd<'_>> {
         self.dir.as_ref().map(AsFd::as_fd)

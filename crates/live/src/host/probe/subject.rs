@@ -20,7 +20,7 @@ unsafe impl Sync for Subject {}
 const PAGE: usize = 4096;
 
 /// How long the process may wait for its core. Beside real-time threads of others it may get but
-/// the 50 ms a second that the kernel keeps for ordinary ones (live notes, 6).
+/// the 50 ms a second that the kernel keeps for ordinary ones.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Subject {

@@ -17,7 +17,8 @@ use std::{io, ptr, thread};
 
 /// How often the freezer's latency is taken.
 const ROUNDS: usize = 15;
-/// Time that a subject runs until its budget event should fire; far above the shortest period.
+/// Time of a subject that must be counted: what it runs between two ticks of a clock (CONFIG_HZ is
+/// 1000 at most) can be no rounding.
 const BUDGET_NS: u64 = 1_000_000;
 /// How long an event may take before it counts as missing, on a core that real-time threads of
 /// others leave 50 ms a second of.

@@ -1,4 +1,4 @@
-//! What a VCPU does to memory: counters of its group on each core, opened beside the budget event
+//! What a VCPU does to memory: counters of its group on each core, opened beside its time's
 //! where they were asked for. Where no group is counted but the core is, the core says whose its
 //! counts are ([`Live::charge_reads`]).
 

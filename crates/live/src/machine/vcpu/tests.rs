@@ -48,7 +48,7 @@ fn only_who_is_metered_and_no_crowd_is_raised() {
     assert!(!unmetered, "it sits nowhere yet");
     match seated {
         Ok(moved) => assert!(!moved),
-        Err(error) => return crate::host::tests::refused(&error, "budget events"),
+        Err(error) => return crate::host::tests::refused(&error, "counters of a group's time"),
     }
     assert_eq!(crowd, [(true, false), (false, false), (false, false), (true, false)]);
 }
