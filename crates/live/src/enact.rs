@@ -7,8 +7,8 @@
 //! The law lets one background VCPU run: the first runnable one of the line. Blocks and wakes are
 //! not told by the kernel when they happen, so each other VCPU is held by what is believed of it:
 //!
-//! * believed runnable: frozen, unless the foreground has the core: what may use surplus time at all
-//!   is frozen when its turn comes to wait for others in the background;
+//! * believed runnable: frozen, unless the foreground has the core: what may use surplus time at
+//!   all is frozen when its turn comes to wait for others in the background;
 //! * believed blocked: left thawed, since freezing would wake it, and would break its system calls
 //!   with `EINTR`. If it runs, the agent sees that when it next looks ([`alarm`]), and freezes it
 //!   or, where it stands before the head, the head.
@@ -175,8 +175,8 @@ impl Core {
         Place { core, hardware, share, counts: self.memory.counts }
     }
 
-    /// Takes a body in, at rest, that was made to sit here: `sits` says how that went. Whether it is
-    /// confined to this core now; where it cannot be, that is told.
+    /// Takes a body in, at rest, that was made to sit here: `sits` says how that went. Whether it
+    /// is confined to this core now; where it cannot be, that is told.
     pub(crate) fn seat(&mut self, mut body: Live, sits: io::Result<bool>) -> bool {
         let id = body.id;
         let moved = sits.as_ref().is_ok_and(|moved| *moved);

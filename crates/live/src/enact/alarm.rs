@@ -22,8 +22,8 @@ use maracas_core::{Duration, Instant};
 /// How long an agent sleeps at most: 33 wakes a second are a thousandth of a core where a wake
 /// takes 30 us. Thereby a neighbour that is stuck is noticed, and the guardian sees it live.
 const PULSE: Duration = Duration::from_millis(30);
-/// The shortest time, on a fast host, after which what waits behind another is looked at: a twentieth
-/// of the smallest budget that is worth having (2 ms), 5 % of a core at 5 us a look.
+/// The shortest time, on a fast host, after which what waits behind another is looked at: a
+/// twentieth of the smallest budget that is worth having (2 ms), 5 % of a core at 5 us a look.
 const GRAIN: Duration = Duration::from_micros(100);
 /// The same for what is believed blocked: 0.5 % of a core at 5 us a look.
 const UNSEEN: Duration = Duration::from_millis(1);
@@ -41,9 +41,9 @@ pub(crate) struct Waking {
     p50_ns: u64,
     /// What one wake in a hundred exceeds.
     p99_ns: u64,
-    /// By how much a sleep is shorter than what is left of a budget, so that it ends just behind the
-    /// budget's end: the wake itself takes longer. Below zero where what ran began so much later
-    /// than the agent fell asleep.
+    /// By how much a sleep is shorter than what is left of a budget, so that it ends just behind
+    /// the budget's end: the wake itself takes longer. Below zero where what ran began so much
+    /// later than the agent fell asleep.
     lead_ns: i64,
     /// The costs that were told last.
     told: WakeCost,

@@ -1,8 +1,8 @@
-//! Births and ends of threads wake the agent, so that a new thread is raised at once. A program that
-//! does nothing but fork could keep the agent busy so, and what the agent takes is its neighbours'
-//! time: births of one VCPU may cost a fiftieth of a core ([`super::alarm::Waking::births`]). Beyond
-//! a burst the agent listens to that VCPU once an interval; what is born meanwhile is raised then, or
-//! when the agent looks for another reason.
+//! Births and ends of threads wake the agent, so that a new thread is raised at once. A program
+//! that does nothing but fork could keep the agent busy so, and what the agent takes is its
+//! neighbours' time: births of one VCPU may cost a fiftieth of a core
+//! ([`super::alarm::Waking::births`]). Beyond a burst the agent listens to that VCPU once an
+//! interval; what is born meanwhile is raised then, or when the agent looks for another reason.
 
 use super::Core;
 use maracas_core::Instant;

@@ -25,7 +25,8 @@ const STEAL: &str = "steal";
 /// nanoseconds.
 const RT_THROTTLE: &str = "rt-throttle";
 /// For so long either takes a core from all real-time threads: 50 ms of each second, and up to two
-/// ticks (kernel/sched/deadline.c, `fair_server_init`; kernel/sched/rt.c, `sysctl_sched_rt_runtime`).
+/// ticks (kernel/sched/deadline.c, `fair_server_init`; kernel/sched/rt.c,
+/// `sysctl_sched_rt_runtime`).
 const THROTTLES: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(45)..=Duration::from_millis(70);
 /// The key of what a wake of an agent costs: median and 99th percentile in nanoseconds.
