@@ -203,6 +203,7 @@ impl Core {
         self.plan_look(now);
         let at = self.look_at.min(self.wake_at).max(now.saturating_add(self.waking.floor()));
         self.asleep_until = at.min(now.saturating_add(PULSE));
+        self.looks.sleeps(now);
         (now, self.asleep_until)
     }
 
@@ -220,6 +221,7 @@ impl Core {
     /// has ended.
     pub(super) fn woken(&mut self, now: Instant) {
         let due = std::mem::replace(&mut self.asleep_until, Instant::ZERO);
+        self.looks.woke(now, if due == Instant::ZERO { now } else { due });
         // Somebody else's call may have come before.
         if due == Instant::ZERO || now < due {
             return;
