@@ -26,6 +26,10 @@ const LISTING: Duration = Duration::from_millis(4);
 /// Who had the core for so long and stood still is blocked. Half a look: one sleep between looks is
 /// long enough, one that was cut short is not.
 const STILL: Duration = Duration::from_micros(500);
+/// The same in the background, where threads of the host that are not ours take the core too:
+/// three slices of the fair class (3 ms each, Documentation/scheduler/sched-design-CFS.rst), while
+/// nobody of ours moves.
+const STILL_BEHIND: Duration = Duration::from_millis(10);
 /// With so many stints the policy is told, though nothing else happened: a tenth of their room.
 const UNTOLD: usize = 400;
 /// The last sixteen weigh most in what is taken for the cost of a look.
@@ -95,11 +99,15 @@ impl Motion {
     }
     /// The agent slept so long; meanwhile somebody before it in the line had the core, if
     /// `is_taken`. Whether it is blocked, for all that can be seen.
-    fn stands_still(&mut self, slept: Duration, is_taken: bool) -> bool {
+    fn stands_still(&mut self, slept: Duration, is_taken: bool, mode: Mode) -> bool {
         let still = self.still.filter(|_| !self.moved && !is_taken);
         let still = still.map_or(Duration::ZERO, |still| still + slept);
         self.still = Some(still);
-        still >= STILL
+        still
+            >= match mode {
+                Mode::Foreground => STILL,
+                Mode::Background => STILL_BEHIND,
+            }
     }
 }
 
@@ -152,6 +160,8 @@ impl Core {
             // In the background whoever is not frozen shares the core.
             let shared = mode == Mode::Background;
             is_taken |= shared && self.bodies.iter().any(|body| body.motion.moved);
+            // Where nobody is frozen nothing is gained by knowing.
+            is_taken |= shared && self.without_brakes > 0;
             for grant in grants {
                 let Some(index) = self.index(grant.vcpu) else { continue };
                 let body = &mut self.bodies[index];
@@ -159,7 +169,7 @@ impl Core {
                 if !may_run || body.mode() != mode {
                     continue;
                 }
-                let is_still = body.motion.stands_still(slept, is_taken);
+                let is_still = body.motion.stands_still(slept, is_taken, mode);
                 is_taken |= body.motion.moved;
                 if is_still && body.is_runnable() {
                     body.suppose_blocked();
@@ -227,16 +237,20 @@ mod tests {
     #[test]
     fn who_stood_still_on_a_core_of_its_own_is_blocked() {
         let mut motion = Motion::default();
-        assert!(!motion.stands_still(us(900), false), "it was set to run meanwhile");
-        assert!(!motion.stands_still(us(400), false));
-        assert!(motion.stands_still(us(400), false), "800 us in two sleeps");
-        assert!(!motion.stands_still(us(900), true), "somebody before it had the core");
-        assert!(!motion.stands_still(us(400), false), "what was before does not count");
+        let still = |motion: &mut Motion, slept, is_taken| {
+            motion.stands_still(us(slept), is_taken, Mode::Foreground)
+        };
+        assert!(!still(&mut motion, 900, false), "it was set to run meanwhile");
+        assert!(!still(&mut motion, 400, false));
+        assert!(still(&mut motion, 400, false), "800 us in two sleeps");
+        assert!(!motion.stands_still(us(900), false, Mode::Background), "others of the host may");
+        assert!(!still(&mut motion, 900, true), "somebody before it had the core");
+        assert!(!still(&mut motion, 400, false), "what was before does not count");
         motion.moved = true;
-        assert!(!motion.stands_still(us(900), false));
+        assert!(!still(&mut motion, 900, false));
         motion.moved = false;
         motion.restart();
-        assert!(!motion.stands_still(us(900), false));
+        assert!(!still(&mut motion, 900, false));
     }
 
     #[test]
