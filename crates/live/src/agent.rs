@@ -10,8 +10,9 @@ pub(crate) mod wait;
 
 use crate::enact::Core;
 use crate::enact::brake::Brakes;
-use crate::guardian::Hearts;
 use crate::guardian::stuck::{NEIGHBOUR_PATIENCE, Neighbours};
+use crate::guardian::{Cause, Ending, Hearts};
+use crate::host::sched;
 use crate::machine::brain::Brain;
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
 use std::io;
@@ -75,9 +76,9 @@ impl<'a> Council<'a> {
     /// The life of the agent of `core`.
     pub(crate) fn live(&self, core: CoreId) -> io::Result<()> {
         let (own, index) = (&self.cores[usize::from(core.0)], usize::from(core.0));
-        let (poll, clock) = {
+        let (poll, clock, hardware) = {
             let own = lock(own);
-            (own.poll.fd(), own.clock().clone())
+            (own.poll.fd(), own.clock().clone(), own.hardware)
         };
         let mut ready = Vec::with_capacity(64);
         let mut births = Vec::with_capacity(64);
@@ -99,6 +100,10 @@ impl<'a> Council<'a> {
             wait(poll, Some(due.saturating_since(now)), &mut ready)?;
             let now = clock.now();
             self.hearts.iter().for_each(|hearts| hearts.wakes(index, ns(now)));
+            if !sched::is_on(hardware) {
+                self.leave(core);
+                break;
+            }
             let news = self.enforce(core, now, &ready, &mut births);
             self.consult(core, news);
             self.look_around(core, ns(now), &mut neighbours);
@@ -106,7 +111,27 @@ impl<'a> Council<'a> {
         // What is raised still is let go by whoever waits for us; until then the guardian watches.
         let rest = clock.now().saturating_add(HANDOVER);
         self.hearts.iter().for_each(|hearts| hearts.sleeps(index, ns(rest)));
-        Ok(())
+        match self.halt.load(Ordering::Acquire) {
+            true => Ok(()),
+            // Whoever hears of this ends the run.
+            false => Err(io::Error::other("driven off the core")),
+        }
+    }
+
+    /// The agent was driven off its core: the kernel does so while a core goes off line, and takes
+    /// what runs there along, at its real-time priority, to where no meter counts it. That would
+    /// keep the other core from going on, and this one from going off line. So all of it is taken
+    /// down, and the run ends.
+    fn leave(&self, core: CoreId) {
+        let agent = usize::from(core.0);
+        if let Some(hearts) = &self.hearts {
+            hearts.ask_end(&Ending {
+                cause: Cause::Away,
+                agent,
+                lasted: std::time::Duration::ZERO,
+            });
+        }
+        lock(&self.cores[agent]).take_down(&self.brakes[agent]);
     }
 
     /// Acts for neighbours that are stuck: stops what runs on their cores.

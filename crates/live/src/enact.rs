@@ -20,7 +20,7 @@
 pub(crate) mod alarm;
 pub(crate) mod births;
 pub(crate) mod brake;
-mod clocks;
+pub(crate) mod clocks;
 mod dispatch;
 mod lateness;
 mod memory;
@@ -39,6 +39,7 @@ use crate::machine::vcpu::{Live, Place, Post};
 use crate::perf::Switches;
 use alarm::Waking;
 use brake::Brakes;
+use clocks::Looks;
 use dispatch::Dispatches;
 use lateness::Lateness;
 use maracas_core::contract::{End, Grant, Line, Mode, Refused};
@@ -96,8 +97,8 @@ pub(crate) struct Core {
     reliefs: u32,
     ranks: Ranks,
     means: Means,
-    /// When the clocks were read last, where there are no events.
-    looked_at: Instant,
+    /// At the clocks, where there are no events.
+    looks: Looks,
     tracker: Tracker,
     dispatches: Dispatches,
     memory: Memory,
@@ -137,7 +138,7 @@ impl Core {
             stirred: false,
             without_brakes: u32::from(means.fifo && !means.freezer),
             means,
-            looked_at: Instant::ZERO,
+            looks: Looks::default(),
             wake_at: Instant::NEVER,
             trouble: None,
             valve: None,
@@ -224,6 +225,7 @@ impl Core {
         crossed: bool,
         hearts: Option<&Hearts>,
     ) -> bool {
+        let begun = self.clock.now();
         self.settle_all();
         self.woken(now);
         self.recover(hearts);
@@ -240,12 +242,14 @@ impl Core {
         if now >= self.look_at || !births.is_empty() || crossed || self.stirred {
             self.judge();
             self.stops();
+            self.look_at_clocks();
             self.drain();
             if self.stirred {
                 self.judge();
                 self.stops();
             }
             self.starts();
+            self.looks.looked(begun, self.clock.now());
         }
         let news = self.has_news(now);
         self.quiet_looks = if news { 0 } else { self.quiet_looks.saturating_add(1) };
@@ -273,7 +277,7 @@ impl Core {
 
     /// Whether the policy is to be told anything, or wants to be asked.
     fn has_news(&self, now: Instant) -> bool {
-        let told = self.outbox.is_empty() && self.tracker.changes.is_empty();
+        let told = !self.has_tidings() && self.tracker.changes.is_empty();
         !told || self.stirred || self.is_spent() || self.wake_at <= now
     }
 
@@ -423,7 +427,11 @@ impl Core {
         match post {
             Post::Foreground(priority) => {
                 body.last_priority = priority;
-                result = body.settle().and_then(|()| body.raise(priority));
+                result = match self.means.events {
+                    true => body.settle().and_then(|()| body.raise(priority)),
+                    // Raising brings the clocks up to date of what runs on another core.
+                    false => body.raise(priority).and_then(|()| body.settle()),
+                };
             }
             Post::Background | Post::Watched => result = body.demote(),
             Post::Frozen => {
@@ -440,6 +448,7 @@ impl Core {
             self.dispatches.stopped(id);
         }
         body.post = post;
+        body.motion.restart();
         body.frozen_from = mode;
         let frozen = post == Post::Frozen;
         self.own_threads(index);

@@ -31,7 +31,7 @@ pub mod restore;
 pub mod stuck;
 mod watch;
 
-pub use hearts::{Ending, Hearts};
+pub use hearts::{Cause, Ending, Hearts};
 pub use watch::main;
 
 use crate::host::{HardwareCore, Identity, sched, sys};
@@ -132,8 +132,8 @@ impl Guardian {
         self.line.as_fd()
     }
 
-    /// Why the guardian wants the run to end, if it does. Who does not end within five seconds is
-    /// killed.
+    /// Why the guardian, or an agent, wants the run to end, if it does. A run that does not end
+    /// within five seconds is killed.
     pub fn ending(&self) -> Option<Ending> {
         self.hearts.ending()
     }

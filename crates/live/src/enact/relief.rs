@@ -21,9 +21,16 @@ impl Core {
     /// of the neighbour, since this core's own stand still too. Nothing is started here until the
     /// agent is back.
     pub(crate) fn relieve(&mut self, stuck: Duration, brakes: &Brakes) {
-        if std::mem::replace(&mut self.is_relieved, true) {
+        if self.is_relieved {
             return;
         }
+        self.take_down(brakes);
+        self.note(KEY, format!("{} neighbour {}", self.id.0, stuck.ticks()));
+    }
+
+    /// Demotes and freezes every VCPU here, by these brakes, and starts none any more.
+    pub(crate) fn take_down(&mut self, brakes: &Brakes) {
+        self.is_relieved = true;
         let mut result = Ok(());
         for body in &mut self.bodies {
             result = result.and(body.demote());
@@ -32,7 +39,6 @@ impl Core {
         if let Err(error) = result {
             self.trouble.get_or_insert(error);
         }
-        self.note(KEY, format!("{} neighbour {}", self.id.0, stuck.ticks()));
     }
 
     /// This core's agent is back: what others did here meanwhile is undone, as far as the law wants

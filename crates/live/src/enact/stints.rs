@@ -107,7 +107,7 @@ impl Core {
 
     /// Reads all records and turns them into events in the outbox.
     pub(crate) fn drain(&mut self) {
-        if self.read_clocks() {
+        if !self.means.events {
             self.tell_counts();
             return;
         }
@@ -143,6 +143,10 @@ impl Core {
 
     /// Reports the running stint without ending it, for a metered wake.
     pub(crate) fn meter_running(&mut self) {
+        if !self.means.events {
+            self.settle_all();
+            self.tell_clocks(self.clock.now());
+        }
         self.drain();
         let Some(vcpu) = self.tracker.open.as_ref().map(|open| open.vcpu) else { return };
         let Some(body) = self.body(vcpu) else { return };

@@ -77,11 +77,14 @@ pub enum Cause {
     Stopped,
     /// A managed core was taken off line: the kernel then drops its counters for good.
     OffLine,
+    /// An agent woke on another core than its own, which goes off line, or was taken from it. It
+    /// tells so itself.
+    Away,
     /// The run did not begin to end when it should have.
     Overdue,
 }
 
-/// The guardian's wish that the run end, and the reason.
+/// The wish of the guardian or of an agent that the run end, and the reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ending {
     /// Why.
@@ -99,6 +102,11 @@ impl fmt::Display for Ending {
             Cause::Late => write!(f, "core{agent}'s agent has been late for {lasted:.1?}"),
             Cause::Stopped => write!(f, "the runtime has been stopped for {lasted:.1?}"),
             Cause::OffLine => write!(f, "core{agent} has been taken off line"),
+            Cause::Away => write!(
+                f,
+                "core{agent}'s agent was driven off its core, which goes off line or was taken \
+                 from it"
+            ),
             Cause::Overdue => write!(f, "the run has outlasted its duration by {lasted:.1?}"),
         }
     }
@@ -256,7 +264,7 @@ impl Hearts {
         Duration::from_nanos(self.heart(agent).map_or(0, stuck))
     }
 
-    /// Why the guardian wants the run to end, if it does.
+    /// Why the guardian, or an agent, wants the run to end, if it does.
     pub fn ending(&self) -> Option<Ending> {
         let word = self.page().ending.load(Ordering::Acquire);
         let cause = match word & 0xff {
@@ -264,6 +272,7 @@ impl Hearts {
             2 => Cause::Stopped,
             3 => Cause::OffLine,
             4 => Cause::Overdue,
+            5 => Cause::Away,
             _ => return None,
         };
         let lasted = Duration::from_nanos(self.page().ending_ns.load(Ordering::Relaxed));
@@ -323,7 +332,7 @@ impl Hearts {
     }
 
     /// Lets the runtime know that it shall end, and why. The first reason stays.
-    pub(super) fn ask_end(&self, ending: &Ending) {
+    pub(crate) fn ask_end(&self, ending: &Ending) {
         if self.ending().is_some() {
             return;
         }
@@ -332,6 +341,7 @@ impl Hearts {
             Cause::Stopped => 2,
             Cause::OffLine => 3,
             Cause::Overdue => 4,
+            Cause::Away => 5,
         };
         self.page().ending_ns.store(ending.lasted.as_nanos() as u64, Ordering::Relaxed);
         self.page().ending.store(cause | (ending.agent as u64) << 8, Ordering::Release);

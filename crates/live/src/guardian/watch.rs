@@ -61,7 +61,8 @@ fn guard(arguments: Vec<OsString>) -> io::Result<Option<restore::Restored>> {
     stand_apart(&hierarchies);
     let charge = Charge { run, files };
     let freezer = Freezer::start(hearts.clone());
-    let mut watch = Watch { hierarchies, charge, hearts, patrol: Patrol::new(), freezer };
+    let mut watch =
+        Watch { hierarchies, charge, hearts, patrol: Patrol::new(), freezer, is_said: false };
     // The line to the runtime is our standard input, which is a socket and goes both ways.
     // SAFETY: nobody else in this process uses standard input.
     let line = unsafe { UnixStream::from_raw_fd(0) };
@@ -146,6 +147,8 @@ struct Watch {
     hearts: Hearts,
     patrol: Patrol,
     freezer: Freezer,
+    /// Why the run ends has been said.
+    is_said: bool,
 }
 
 impl Watch {
@@ -194,6 +197,10 @@ impl Watch {
 
     /// Looks at the agents, and does what must be done for those that are stuck.
     fn look(&mut self, runtime: &OwnedFd, mut line: Option<&mut UnixStream>) {
+        if let Some(why) = self.hearts.ending().filter(|_| !self.is_said) {
+            self.is_said = true;
+            say(&format!("{why}; the run ends"));
+        }
         let sight = Sight { is_stopped: self.charge.run.is_stopped(), off_line: self.off_line() };
         for act in self.patrol.look(&self.hearts, monotonic_ns(), sight) {
             match act {
@@ -201,6 +208,7 @@ impl Watch {
                 Act::RelieveAll => restore::relieve(&self.hierarchies, self.charge.run),
                 Act::Ask(why) => {
                     self.hearts.ask_end(&why);
+                    self.is_said = true;
                     say(&format!("{why}; asked the run to end"));
                     // It sees the reason in the memory; the byte wakes it.
                     let _ = line.as_mut().map(|line| line.write_all(&[CALL]));
@@ -254,7 +262,9 @@ impl Watch {
 /// Why a run is killed that was asked to end before.
 fn told_late(why: &Ending) -> String {
     match why.cause {
-        Cause::OffLine | Cause::Overdue => format!("{why}; the run did not end when asked"),
+        Cause::OffLine | Cause::Away | Cause::Overdue => {
+            format!("{why}; the run did not end when asked")
+        }
         Cause::Late | Cause::Stopped => why.to_string(),
     }
 }

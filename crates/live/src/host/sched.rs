@@ -46,6 +46,12 @@ pub fn set_other(tid: i32) -> io::Result<()> {
     }
 }
 
+/// Whether the calling thread is on this core.
+pub fn is_on(core: HardwareCore) -> bool {
+    // SAFETY: no arguments.
+    u32::try_from(unsafe { libc::sched_getcpu() }).is_ok_and(|number| number == core.0)
+}
+
 /// How the kernel schedules a thread now.
 ///
 /// # Errors

@@ -18,6 +18,7 @@
 use super::{Error, Setup};
 use crate::clock::Clock;
 use crate::host::HardwareCore;
+use crate::host::sched::is_on;
 use maracas_core::journal::Record;
 use maracas_core::{CoreId, Duration, Instant, Rate};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -121,12 +122,6 @@ pub(super) fn live(
         }
         clock.sleep_until(begin);
     }
-}
-
-/// Whether the calling thread is on this core.
-fn is_on(core: HardwareCore) -> bool {
-    // SAFETY: no arguments.
-    u32::try_from(unsafe { libc::sched_getcpu() }).is_ok_and(|number| number == core.0)
 }
 
 /// Below twice `jitter`: by how much the next cycle is longer than the shortest (xorshift,

@@ -7,7 +7,7 @@ use super::steer::{self, Colors};
 use super::vcpu::Live;
 use super::{Error, Launch, Setup};
 use crate::agent::wait::{Poll, Token, wait};
-use crate::guardian::{Ending, Guardian};
+use crate::guardian::{Cause, Ending, Guardian};
 use crate::host::cgroup::Group;
 use crate::host::launch::{self, Child, Exit};
 use crate::host::{HardwareCore, sched};
@@ -130,14 +130,19 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Why the guardian wants the run to end, if it does.
+    /// Why the guardian, or an agent, wants the run to end, if it does.
     fn called(&self) -> Option<Ending> {
         self.guardian.as_ref().and_then(|guardian| guardian.ending())
     }
 
-    /// Why the guardian ended the run, in a sentence, if it did.
+    /// Why the run ended before its time, in a sentence, if it did.
     pub(super) fn ended_for(&self) -> Option<String> {
-        self.called().map(|why| format!("{why}; the guardian ended the run"))
+        self.called().map(|why| match why.cause {
+            Cause::Away => format!("{why}; that ended the run"),
+            Cause::Late | Cause::Stopped | Cause::OffLine | Cause::Overdue => {
+                format!("{why}; the guardian ended the run")
+            }
+        })
     }
 
     /// Without a guardian nothing may stay at real-time priority: where no other comes to stand,

@@ -7,6 +7,7 @@ use crate::agent::wait::Token;
 use crate::clock::monotonic_ns;
 use crate::enact::births::Births;
 use crate::enact::brake::Brake;
+use crate::enact::clocks::Motion;
 use crate::host::HardwareCore;
 use crate::host::cgroup::Group;
 use crate::host::sched;
@@ -115,6 +116,8 @@ pub(crate) struct Live {
     pub(crate) told_ns: [u64; 2],
     /// How its threads came and went lately.
     pub(crate) births: Births,
+    /// How its clocks moved, where there are no events.
+    pub(crate) motion: Motion,
     /// Where in the core's outbox its last closed stint stands.
     pub(crate) last_closed: Option<usize>,
     /// Where its last stint stands of which the progress has not been told.
@@ -179,6 +182,7 @@ impl Live {
             read_mode: Mode::Background,
             told_ns: [0; 2],
             births: Births::default(),
+            motion: Motion::default(),
             last_closed: None,
             last_told: None,
             colors: None,
