@@ -54,6 +54,11 @@ pub(crate) struct Stage {
     _turn: Turn,
 }
 
+/// Waits until nothing runs, for tests that measure the host and need none of its rights.
+pub(crate) fn quiet(seconds: u64) -> Turn {
+    Turn::wait(Duration::from_secs(seconds))
+}
+
 impl Stage {
     /// Waits for the cores. `None`, after a skip, where this host has fewer than `cores` or cannot
     /// enforce budgets. `seconds` is what all runs of the test are to take: after ten times that

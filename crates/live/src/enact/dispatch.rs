@@ -67,8 +67,8 @@ impl Dispatches {
 
 impl Core {
     /// After a decision was enacted here: is it a dispatch? `cause` is when what it answers
-    /// happened, where that is known, and `begun` when its enactment began.
-    pub(crate) fn note_first(&mut self, cause: Option<Instant>, begun: Instant) {
+    /// happened, where that is known, and `decided` when it was decided.
+    pub(crate) fn note_first(&mut self, cause: Option<Instant>, decided: Instant) {
         let first = self.line.foreground.iter().find(|grant| {
             let body = self.bodies.iter().find(|body| body.id == grant.vcpu);
             // A VCPU with jobs that stands on a line has one, even if it has not heard of it yet.
@@ -88,7 +88,7 @@ impl Core {
         if running.is_some_and(|(on, mode, _)| on == vcpu && mode == Mode::Foreground) {
             return;
         }
-        self.dispatches.begin(vcpu, cause, begun);
+        self.dispatches.begin(vcpu, cause, decided);
         // It is on the core already, on surplus time; or nobody would tell.
         let stays = running.is_some_and(|(on, _, now)| on == vcpu && now);
         if stays || !self.means.events {

@@ -392,7 +392,6 @@ impl Brain<'_> {
     /// Makes the cores do what the plan says: all moves and stops, then all starts. Tells the cores
     /// whose own agents must move what runs there.
     fn enact(&mut self, stirred: CoreSet, own: CoreId, decided: Instant) -> CoreSet {
-        let begun = self.mailbox.clock.now();
         // The older one counts: what was put off has waited since then.
         let cause = self.late_cause.take().or(self.cause);
         let dirty = self.plan.dirty();
@@ -413,7 +412,7 @@ impl Brain<'_> {
             lock(&self.cores[core.0 as usize]).starts();
         }
         for core in touched.iter() {
-            lock(&self.cores[core.0 as usize]).note_first(cause, begun);
+            lock(&self.cores[core.0 as usize]).note_first(cause, decided);
         }
         called
     }
@@ -493,7 +492,7 @@ impl Brain<'_> {
     /// for whose sake it is, if that is known, so that what is decided is carried out where it is
     /// decided; else that of `own`.
     fn wake_up(&mut self, own: CoreId) {
-        let errand = self.errands.next_due(self.mailbox.clock.now());
+        let errand = self.errands.next_due(&self.mailbox.clock);
         let cores = (0..self.cores.len() as u16).map(CoreId);
         let is_known = cores.clone().any(|core| self.plan.core_wake(core) == self.plan.wake);
         for id in cores {

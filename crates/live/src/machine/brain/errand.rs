@@ -14,6 +14,7 @@
 
 use super::Brain;
 use crate::agent::lock;
+use crate::clock::Clock;
 use crate::machine::Setup;
 use crate::sense::{Reading, Sensor};
 use maracas_core::contract::{End, Errand, Grant, Mode, Refused, Sample, Stint, Usage};
@@ -68,9 +69,9 @@ impl Errands {
         self.meters.get(&carrier).copied().unwrap_or_default()
     }
     /// When the errand under way must be looked at without any event.
-    pub(super) fn next_due(&self, now: Instant) -> Instant {
+    pub(super) fn next_due(&self, clock: &Clock) -> Instant {
         let recolors = self.away.is_some_and(|away| away.recolors.is_some());
-        if recolors { now.saturating_add(LOOK) } else { Instant::NEVER }
+        if recolors { clock.now().saturating_add(LOOK) } else { Instant::NEVER }
     }
     /// What is to be said of the sensor's counting.
     pub(super) fn remark(&self) -> Option<String> {
