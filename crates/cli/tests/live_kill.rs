@@ -253,6 +253,10 @@ fn a_killed_guardian_is_replaced_and_the_run_ends_in_order() {
     for round in 0..rounds {
         let mut run = run_until(&stage, round, "1500ms", dice.instant(round));
         until(PATIENCE, || run.host.guardian().is_some());
+        // Every other time the run has begun, however long its start takes on this host.
+        if !round.is_multiple_of(2) {
+            run.socket();
+        }
         let guardian = run.host.guardian();
         let guardian = guardian.unwrap_or_else(|| panic!("no guardian; {}", run.said()));
         kill(guardian.pid);
@@ -278,7 +282,10 @@ fn a_killed_guardian_is_replaced_and_the_run_ends_in_order() {
         "guardian killed {count} times: another after {middle:.1} ms (median), {longest:.1} ms \
          (longest); {refused} times before it stood, and the run did not begin"
     );
-    assert!(middle < REPAIR_MS);
+    // Another guardian is this program started again and locked in memory; without optimization it
+    // is 90 MB.
+    let most = if cfg!(debug_assertions) { 5.0 * REPAIR_MS } else { REPAIR_MS };
+    assert!(middle < most, "{middle} ms");
 }
 
 #[test]
