@@ -147,7 +147,9 @@ fn a_crowd_is_not_raised_and_takes_nobodys_time() {
     let crowd = per_period(records, &system, 0);
     let share = background(records, 0);
     eprintln!("the crowd was raised in {} periods, bg {share:.3} s", crowd.len());
-    ran.got_its_budget(1, MEAN_ERROR);
+    // While the crowd grows it is raised, and where calls are dear the agent and both budgets fill
+    // the core: then the kernel gives it to ordinary threads for 50 ms, once.
+    ran.got_its_budget(1, 0.02);
     assert!(crowd.len() < 300, "raised in {} of 500 periods", crowd.len());
     assert!(share > 0.2, "{share} s of surplus time");
 }
