@@ -19,8 +19,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+mod note;
 mod replay;
 
+pub use note::{Note, Recolored, Reliever};
 pub use replay::{Differs, Replay};
 
 /// Version of the format that this code writes and the only one that it reads.
@@ -65,12 +67,8 @@ pub enum Record {
     Note {
         /// When.
         at: Instant,
-        /// What kind, such as `"name"`.
-        key: String,
-        /// About whom, where it is about a VCPU.
-        vcpu: Option<VcpuId>,
-        /// The text.
-        text: String,
+        /// What.
+        note: Note,
     },
     /// The orderly end, at this instant.
     End(Instant),

@@ -291,7 +291,7 @@ variants! {
     }
     Record {
         0 = Event { at, event }, 1 = Planned(decision), 2 = Gap(lost),
-        3 = Note { at, key, vcpu, text }, 4 = End(at),
+        3 = Note { at, note }, 4 = End(at),
     }
     Members { 0 = Thread(tid), 1 = Process(pid) }
     Request {

@@ -2,35 +2,23 @@
 //!
 //! A budget is due to end where its meter reaches its limit, and ends when its threads are
 //! stopped: what the meter counted beyond the limit by then is how late that was. At the end of a
-//! run each core tells how often it was how late (key [`ENFORCED`]), and at once each time that was
-//! long (key [`LATE`]), with the part that the hypervisor took.
+//! run each core tells how often it was how late ([`Note::Enforced`]), and at once each time that was
+//! long ([`Note::Late`]), with the part that the hypervisor took.
 //!
 //! The kernel tells stolen time in steps of 10 ms only (`/proc/stat`, proc(5)). So what is taken
 //! for stolen is never more, in sum, than has been stolen so far and one such step.
 
 use super::Core;
 use crate::host::HardwareCore;
-use maracas_core::journal::Record;
+use crate::host::costs::WakeCost;
+use maracas_core::journal::{Note, Record};
 use maracas_core::{Duration, Instant, VcpuId};
-use std::fmt::Write;
 
-/// The key of a late end: core, nanoseconds late, nanoseconds of these that were stolen.
-const LATE: &str = "late";
-/// The key of a core's histogram: core, how many ends, nanoseconds of the latest, and how many fell
-/// below 1 us, and into [2^(i-1), 2^i) us for i from 1 on.
-const ENFORCED: &str = "enforced";
-/// The key of the time that was stolen from a core during the run: core, nanoseconds.
-const STEAL: &str = "steal";
-/// The key of a look that the kernel's fair server or real-time throttling held up: core,
-/// nanoseconds.
-const RT_THROTTLE: &str = "rt-throttle";
 /// For so long either takes a core from all real-time threads: 50 ms of each second, and up to two
 /// ticks (kernel/sched/deadline.c, `fair_server_init`; kernel/sched/rt.c,
 /// `sysctl_sched_rt_runtime`).
 const THROTTLES: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(45)..=Duration::from_millis(70);
-/// The key of what a wake of an agent costs: median and 99th percentile in nanoseconds.
-const WAKE_COST: &str = "wake-cost";
 /// The kernel's step: one tick of its user interface (USER_HZ is 100 on every architecture that we
 /// run on).
 const STEP: Duration = Duration::from_millis(10);
@@ -81,12 +69,17 @@ fn stolen_in(stat: &str, core: HardwareCore) -> Option<u64> {
     lines.find_map(|mut words| (words.next() == Some(&name)).then(|| words.nth(7)?.parse().ok())?)
 }
 
+/// What a wake costs, as a note.
+const fn told(cost: WakeCost) -> Note {
+    Note::WakeCost { p50_ns: cost.p50.ticks(), p99_ns: cost.p99.ticks() }
+}
+
 impl Core {
     /// The run begins: what a wake costs is told, and time stolen from now on is the run's.
     pub(crate) fn begin(&mut self) {
         self.lateness.stolen_before = stolen(self.hardware);
         let cost = self.waking.cost();
-        self.note(WAKE_COST, format!("{} {}", cost.p50.ticks(), cost.p99.ticks()));
+        self.note(told(cost));
     }
 
     /// What was stolen from this core since the run began.
@@ -104,7 +97,7 @@ impl Core {
         self.lateness.add(late);
         self.note_late(Some(id), late);
         if let Some(cost) = self.waking.news() {
-            self.note(WAKE_COST, format!("{} {}", cost.p50.ticks(), cost.p99.ticks()));
+            self.note(told(cost));
         }
     }
 
@@ -121,11 +114,10 @@ impl Core {
             true => Duration::ZERO,
             false => self.lateness.charge(late, stolen),
         };
-        let text = format!("{} {} {}", self.id.0, late.ticks(), part.ticks());
-        let (at, key) = (self.clock.now(), LATE.to_string());
-        self.notes.push(Record::Note { at, key, vcpu, text });
+        let (core, late_ns, stolen_ns) = (self.id, late.ticks(), part.ticks());
+        self.note(Note::Late { core, vcpu, late_ns, stolen_ns });
         if is_throttled {
-            self.note(RT_THROTTLE, format!("{} {}", self.id.0, late.ticks()));
+            self.note(Note::KeptOff { core, took_ns: late_ns });
         }
     }
 
@@ -133,18 +125,15 @@ impl Core {
     pub(crate) fn end(&mut self) {
         let Lateness { buckets, longest, .. } = &self.lateness;
         let count: u64 = buckets.iter().sum();
-        let mut text = format!("{} {count} {}", self.id.0, longest.ticks());
-        for bucket in buckets {
-            let _ = write!(text, " {bucket}");
-        }
-        self.note(ENFORCED, text);
-        let stolen = self.stolen();
-        self.note(STEAL, format!("{} {}", self.id.0, stolen.ticks()));
+        let (core, longest_ns, buckets) = (self.id, longest.ticks(), buckets.to_vec());
+        self.note(Note::Enforced { core, count, longest_ns, buckets });
+        let stolen_ns = self.stolen().ticks();
+        self.note(Note::Steal { core, stolen_ns });
     }
 
-    pub(super) fn note(&mut self, key: &str, text: String) {
+    pub(super) fn note(&mut self, note: Note) {
         let at: Instant = self.clock.now();
-        self.notes.push(Record::Note { at, key: key.to_string(), vcpu: None, text });
+        self.notes.push(Record::Note { at, note });
     }
 }
 

@@ -11,10 +11,7 @@ use super::brake::Brakes;
 use crate::guardian::Hearts;
 use crate::machine::vcpu::Post;
 use maracas_core::Duration;
-
-/// The key of a relief among the notes of the journal: the core's number, who did it, and for how
-/// many nanoseconds the core had been stuck.
-const KEY: &str = "relief";
+use maracas_core::journal::{Note, Reliever};
 
 impl Core {
     /// A neighbour acts for this core's agent, which has been stuck for so long; `brakes` are those
@@ -25,7 +22,8 @@ impl Core {
             return;
         }
         self.take_down(brakes);
-        self.note(KEY, format!("{} neighbour {}", self.id.0, stuck.ticks()));
+        let (core, by, stuck_ns) = (self.id, Reliever::Neighbour, stuck.ticks());
+        self.note(Note::Relief { core, by, stuck_ns });
     }
 
     /// Demotes and freezes every VCPU here, by these brakes, and starts none any more.
@@ -48,8 +46,9 @@ impl Core {
         let reliefs = hearts.map_or(self.reliefs, |hearts| hearts.reliefs(agent));
         if reliefs != self.reliefs {
             self.reliefs = reliefs;
-            let stuck = hearts.map_or(0, |hearts| hearts.relieved_after(agent).as_nanos() as u64);
-            self.note(KEY, format!("{} guardian {stuck}", self.id.0));
+            let stuck_ns =
+                hearts.map_or(0, |hearts| hearts.relieved_after(agent).as_nanos() as u64);
+            self.note(Note::Relief { core: self.id, by: Reliever::Guardian, stuck_ns });
             for body in &mut self.bodies {
                 body.forget_classes();
                 body.brake.forget();

@@ -1,10 +1,9 @@
 //! How soon a core's background is stopped when the policy throttles the core, measured.
 //!
 //! It begins at the instant of the decision and ends when everything is frozen: then no background
-//! thread of the core can run an instruction any more. Noted in the journal with the key [`KEY`]:
-//! the core's number, the nanoseconds until then and, where there are switch records, those until
-//! the last of its threads was switched out before that, which is the last instruction (0 where
-//! none was on the core). A throttled core on which nobody used surplus time stops nobody, and
+//! thread of the core can run an instruction any more. Noted in the journal ([`Note::Throttled`]):
+//! the time until then and, where there are switch records, that until the last of its threads was
+//! switched out before that, which is the last instruction (0 where none was on the core). A throttled core on which nobody used surplus time stops nobody, and
 //! nothing is noted.
 //!
 //! Where a [`Valve`] is used in place of the freezer, background goes on with less bandwidth, and
@@ -14,14 +13,11 @@ use super::Core;
 use crate::host::resctrl::{Level, Mba};
 use crate::machine::vcpu::{Live, Post};
 use maracas_core::contract::Line;
-use maracas_core::journal::Record;
-use maracas_core::{CoreId, Duration, Instant, VcpuId};
+use maracas_core::journal::{Note, Record};
+use maracas_core::{CoreId, Instant, VcpuId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fmt, io};
-
-/// The key of a throttled core among the notes of the journal.
-const KEY: &str = "throttled";
 
 /// What lowers the bandwidth of throttled cores, where their background is not stopped instead.
 pub(crate) trait Valve: fmt::Debug + Send + Sync {
@@ -123,11 +119,11 @@ impl Core {
         let vcpu = self.throttling.stopped;
         let at = Instant::from_ticks(frozen);
         let ns = |at: Instant| at.saturating_since(decided).ticks();
-        let last = self.throttling.last_out.map_or(Duration::ZERO.ticks(), ns);
-        let last = if self.means.events { format!(" {last}") } else { String::new() };
-        let text = format!("{} {}{last}", self.id.0, ns(at));
+        let last = self.throttling.last_out.map_or(0, ns);
+        let last_out_ns = self.means.events.then_some(last);
         self.throttling.decided = None;
-        self.notes.push(Record::Note { at, key: KEY.to_string(), vcpu, text });
+        let note = Note::Throttled { core: self.id, vcpu, took_ns: ns(at), last_out_ns };
+        self.notes.push(Record::Note { at, note });
     }
 }
 

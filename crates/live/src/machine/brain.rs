@@ -17,7 +17,7 @@ use crate::sense::Sensor;
 use errand::{ANSWERS, Errands};
 use holds::Hold;
 use maracas_core::contract::{End, Figure, Mode, Observer, decide};
-use maracas_core::journal::Record;
+use maracas_core::journal::{Note, Record};
 use maracas_core::{
     CoreId, CoreSet, Duration, Event, Instant, Job, JobId, Plan, Policy, Rate, Reservation, System,
     Vcpu, VcpuId,
@@ -303,8 +303,8 @@ impl<'a> Brain<'a> {
         match request {
             Request::Create { name, vcpu, reply } => {
                 let (id, reservation) = (vcpu.id, vcpu.reservation);
-                let (key, text) = ("name".to_string(), name.clone());
-                self.scribe.recorder.record(&Record::Note { at: now, key, vcpu: Some(id), text });
+                let note = Note::Name { vcpu: id, name: name.clone() };
+                self.scribe.recorder.record(&Record::Note { at: now, note });
                 self.tell(now, &Event::Arrived(vcpu.clone()));
                 self.known.insert(id, Known { name, vcpu, seat: None, demand: None });
                 self.asked.push(Asked { id, new: true, reservation, reply });
@@ -540,9 +540,9 @@ impl Brain<'_> {
         note.iter().for_each(|note| self.scribe.recorder.record(note));
         let of_memory = body.memory_remark().map(str::to_string);
         for text in of_memory.into_iter().chain(body.color_remark()) {
-            let (at, key) = (self.mailbox.clock.now(), "sense".to_string());
-            let vcpu = Some(body.id);
-            self.scribe.recorder.record(&Record::Note { at, key, vcpu, text });
+            let (at, vcpu) = (self.mailbox.clock.now(), Some(body.id));
+            let note = Note::Sense { vcpu, text };
+            self.scribe.recorder.record(&Record::Note { at, note });
         }
     }
 
@@ -561,11 +561,11 @@ impl Brain<'_> {
         let cores = self.cores;
         cores.iter().for_each(|core| lock(core).bodies.iter().for_each(|body| self.remark(body)));
         if let Some(text) = self.errands.remark() {
-            let (key, vcpu) = ("sense".to_string(), None);
-            self.scribe.recorder.record(&Record::Note { at: now, key, vcpu, text });
+            let note = Note::Sense { vcpu: None, text };
+            self.scribe.recorder.record(&Record::Note { at: now, note });
         }
-        let (key, text) = ("agents".to_string(), agents.ticks().to_string());
-        self.scribe.recorder.record(&Record::Note { at: now, key, vcpu: None, text });
+        let note = Note::Agents { took_ns: agents.ticks() };
+        self.scribe.recorder.record(&Record::Note { at: now, note });
         self.scribe.recorder.end(now);
         self.scribe.flush();
         self.policy.figures()

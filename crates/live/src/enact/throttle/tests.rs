@@ -4,6 +4,7 @@ use crate::host::HardwareCore;
 use crate::host::cgroup::{Hierarchies, Tree};
 use crate::host::costs::WakeCost;
 use crate::machine::{Means, Progress, Source};
+use maracas_core::Duration;
 use maracas_core::contract::{Grant, Mark};
 use std::sync::Mutex;
 
@@ -69,7 +70,7 @@ fn follow(core: &mut Core, line: &Line) -> Vec<(String, String)> {
     brakes.act_all(&mut Vec::new());
     core.drain();
     let noted = |note| match note {
-        Record::Note { key, text, .. } => Some((key, text)),
+        Record::Note { note, .. } => Some((note.key().to_string(), note.text())),
         Record::Event { .. } | Record::Planned(_) | Record::Gap(_) | Record::End(_) => None,
     };
     core.take_notes().filter_map(noted).collect()
