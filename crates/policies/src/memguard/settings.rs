@@ -189,7 +189,7 @@ fn bandwidths(system: &System, params: &Params, wrong: &mut Vec<String>) -> Vec<
         } else if r_min == 0 {
             wrong.push("weights share r_min, and none is given; add r_min = \"1200MB/s\"".into());
         }
-        // D.3: B_i = r_min w_i / sum of w.
+        // algorithms.md D.3: B_i = r_min w_i / sum of w.
         let sum: u64 = weights.iter().sum();
         let share = |weight| u128::from(r_min) * u128::from(weight) / u128::from(sum.max(1));
         return weights.into_iter().map(|weight| share(weight) as u64).collect();
