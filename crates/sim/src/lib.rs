@@ -77,6 +77,7 @@
 //! sporadic VCPU one for its releases; each depends on the seed and the VCPU alone. So the k-th job
 //! costs the same under every policy. A sporadic VCPU's first job comes within T, the others
 //! between T and 2T apart, uniformly. Times between outside events are those of the workload.
+#![forbid(unsafe_code)]
 
 mod agenda;
 mod machine;

@@ -468,7 +468,7 @@ impl Maracas {
             let used = state.foreground + vcpu.reservation.budget;
             state.delayed = Some((used, at + state.server.period()));
         }
-        // Spec G.2, row 13: it is as far behind the others there as it was here.
+        // algorithms.md G.2, row 13: it is as far behind the others there as it was here.
         if let (Some(left_behind), Some(met), false) = (left_behind, met, state.newcomer) {
             state.bgt = (state.bgt + met).saturating_sub(left_behind);
         }

@@ -194,7 +194,7 @@ fn bandwidths(system: &System, params: &Params, wrong: &mut Vec<Objection>) -> V
             let why = "share r_min, and none is given; add r_min = \"1200MB/s\"";
             wrong.push(Objection::to(WEIGHTS.name, why));
         }
-        // D.3: B_i = r_min w_i / sum of w.
+        // algorithms.md D.3: B_i = r_min w_i / sum of w.
         let sum: u64 = weights.iter().sum();
         let share = |weight| u128::from(r_min) * u128::from(weight) / u128::from(sum.max(1));
         return weights.into_iter().map(|weight| share(weight) as u64).collect();

@@ -1,4 +1,4 @@
-//! The vectors of the specification, its invariants on random traces, and the wrapper as such.
+//! The vectors of docs/algorithms.md, D, its invariants on random traces, and the wrapper as such.
 
 mod maracas;
 mod rig;

@@ -1,4 +1,4 @@
-//! The worked examples of the specification, and what QPS promises on random sets.
+//! The worked examples of algorithms.md B.5, and what QPS promises on random sets.
 
 mod random;
 mod rig;
@@ -122,7 +122,7 @@ fn vector_b4() {
     assert_eq!((figure("rounded windows"), figure("short windows")), (Some(0), Some(0)));
 }
 
-/// Spec B.4: the split of a set that enters QPS mode must not part what was pending.
+/// algorithms.md B.4: the split of a set that enters QPS mode must not part what was pending.
 #[test]
 fn a_fixed_split_misses_and_the_dynamic_one_does_not() {
     // All rates are whole twentieths.

@@ -19,6 +19,9 @@
 //! core's line. Equal deadlines: who was picked or ran last, then the order of the tree (duals) or
 //! the lower id (tasks). Cores: servers that stay selected keep theirs, others take their last one
 //! if it is free, else the lowest free one of the subsystem.
+//!
+//! Reading order: `reduce` (packing, duals, the tree), `select` (budgets and who is selected), then
+//! this file, which passes events to them.
 //! # Invariants
 //! At every instant as many servers of level 0 are selected as their subsystem has cores. Where
 //! budgets are whole ticks, every dual's is spent when its window closes.

@@ -80,8 +80,8 @@ fn who_waits_takes_turns_with_who_is_ahead() {
     assert!((0..2).all(|core| !machine.schedule(core).contains('.')));
 }
 
-/// The spec's vector E.2 with speedups that the user knows: f = 1, 29/30, 1/30, 0, 0, 0. Who has
-/// all or nothing of the fast cores never moves.
+/// The vector of algorithms.md E.2 with speedups that the user knows: f = 1, 29/30, 1/30, 0, 0, 0.
+/// Who has all or nothing of the fast cores never moves.
 #[test]
 fn shares_of_all_and_nothing_cost_no_migration() {
     let mut vcpus = hogs(6);

@@ -30,7 +30,8 @@ fn all() -> CoreSet {
 
 #[test]
 fn monitor_vector() {
-    // Spec G.2: MAX_MEM_LAT 180, IDLE_MEM 1/2; occupancy, requests, sum of m, then k and R_high.
+    // algorithms.md G.2: MAX_MEM_LAT 180, IDLE_MEM 1/2; occupancy, requests, sum of m, then k and
+    // R_high.
     let rows = [
         (100_000, 1000, 0, 0),
         (190_000, 1000, 1, 1000),
@@ -127,7 +128,7 @@ fn shares(k: usize, weights: [u64; N]) -> [u64; N] {
 
 #[test]
 fn surplus_time_is_inversely_proportional_to_traffic() {
-    // Spec G.2: the limits for weights 4:3:2:1, as numerators and their denominator.
+    // algorithms.md G.2: the limits for weights 4:3:2:1, as numerators and their denominator.
     let limits = [(1, [6, 8, 12, 13], 13), (2, [6, 8, 12, 24], 25), (3, [3, 4, 6, 12], 25)];
     for (k, limits, denominator) in limits {
         for (got, limit) in shares(k, [400, 300, 200, 100]).into_iter().zip(limits) {
