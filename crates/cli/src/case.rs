@@ -184,7 +184,6 @@ impl Case {
             Machine::Live => {
                 case.refuse_unsplit_cache()?;
                 let unknown = case.leave_room_for_agents()?;
-                case.refuse_too_heavy();
                 let more = case.unkept().into_iter().chain(case.left_aside()).chain(unknown);
                 let more: Vec<_> = more.chain(case.of_reserved_bandwidth()).collect();
                 case.notes.extend(more);
@@ -244,7 +243,7 @@ impl Case {
 
     /// Asks the policy. Its objection to the value of a parameter is bad input and no verdict.
     fn judge(&mut self) -> Result<(), Failure> {
-        self.verdict = (self.entry.admit)(&self.start, &self.params);
+        self.verdict = self.entry.verdict(&self.start, &self.params);
         for objection in &self.verdict.objections {
             if let Some(parameter) = objection.parameter {
                 return Err(self.bad_param(parameter, &objection.text));

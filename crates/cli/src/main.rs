@@ -12,6 +12,7 @@
 mod args;
 mod bench;
 mod case;
+mod clock;
 mod commands;
 mod failure;
 mod live;

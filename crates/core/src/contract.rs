@@ -516,6 +516,11 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Says whether the system would be admitted: the policy's own verdict, and what holds under
+    /// every policy. The one that users are shown.
+    pub fn verdict(&self, system: &System, params: &Params) -> Verdict {
+        (self.admit)(system, params).within_capacity(system)
+    }
     /// Adds to `system`, which has none yet, the carriers that the policy needs there, behind its
     /// own VCPUs.
     pub fn add_carriers(&self, system: &mut System, params: &Params) {

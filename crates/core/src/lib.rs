@@ -14,6 +14,7 @@ pub mod contract;
 pub mod control;
 pub mod counters;
 pub mod dispatch;
+mod hash;
 pub mod journal;
 pub mod memory;
 mod model;
@@ -26,6 +27,7 @@ mod wire;
 mod workload;
 
 pub use contract::{Event, Plan, Policy};
+pub use hash::{fnv1a, fnv1a_words};
 pub use model::{
     Arrival, Class, Core, CoreId, CoreSet, Criticality, Job, JobId, MAX_CORES, Reservation, Role,
     System, Vcpu, VcpuId,

@@ -22,6 +22,7 @@ mod enact;
 mod executor;
 #[cfg(test)]
 mod fake;
+pub mod priority;
 mod record;
 mod stretch;
 

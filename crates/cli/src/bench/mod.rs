@@ -202,9 +202,9 @@ impl Bench {
         how: String,
     ) -> io::Result<Measured> {
         std::thread::sleep(SETTLE);
-        let start = target::monotonic_ns();
+        let start = crate::clock::monotonic_ns();
         let [runs, others] = self.record([target.id(), noise.id()])?;
-        let window = (start, target::monotonic_ns());
+        let window = (start, crate::clock::monotonic_ns());
         let mut gaps = target.gaps().stolen(&runs);
         gaps.extend(noise.gaps().stolen(&others));
         let judged = judge(&runs, &gaps, window, budget, period)

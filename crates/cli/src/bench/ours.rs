@@ -2,10 +2,11 @@
 //! the measured core.
 
 use super::stolen::{Gap, GapFile};
-use super::target::{Spin, child_of_ours, monotonic_ns};
+use super::target::{Spin, child_of_ours};
 use super::windows::{Judged, Run, judge};
 use super::{Bench, Measured, SETTLE};
 use crate::case::{Case, Machine as Kind, Overrides};
+use crate::clock::monotonic_ns;
 use crate::failure::Failure;
 use crate::live;
 use maracas_core::contract::{Event, Mode};

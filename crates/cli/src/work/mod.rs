@@ -67,9 +67,5 @@ pub(crate) fn run(work: &Work) -> Outcome {
     Ok(Answer::Yes)
 }
 
-/// FNV-1a over words (Fowler, Noll, Vo): of memory that is to stay what it is.
-pub(crate) fn hash(words: &[u64]) -> u64 {
-    words
-        .iter()
-        .fold(0xCBF2_9CE4_8422_2325, |hash, word| (hash ^ word).wrapping_mul(0x100_0000_01B3))
-}
+/// Of memory that is to stay what it is.
+pub(crate) use maracas_core::fnv1a_words as hash;

@@ -301,6 +301,11 @@ impl<'a> Brain<'a> {
             return;
         }
         match request {
+            Request::Create { vcpu, reply, .. } if self.is_blind_to(&vcpu) => {
+                let why = "its bandwidth cannot be kept: this run counts no reads VCPU by VCPU; \
+                           drop it, or give a VCPU of the scenario a bandwidth";
+                drop(reply.give(Err(Refusal::Host(why.into()))));
+            }
             Request::Create { name, vcpu, reply } => {
                 let (id, reservation) = (vcpu.id, vcpu.reservation);
                 let note = Note::Name { vcpu: id, name: name.clone() };
