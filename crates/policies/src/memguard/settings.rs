@@ -90,8 +90,9 @@ pub(super) struct Reserved {
     pub(super) quota: u64,
     /// Whether it donates and reclaims.
     pub(super) soft: bool,
-    /// Requests a period that surplus time leaves to the foreground; 0 = it counts as any other.
-    pub(super) foreground: u64,
+    /// Requests a period that surplus time leaves to the foreground; `None` = it counts as any
+    /// other.
+    pub(super) foreground: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -147,10 +148,8 @@ impl Settings {
         let reserve = |core| {
             let of = |list: &[u64]| list.get(core).copied().unwrap_or(0);
             let quota = settings.requests(of(&bandwidths));
-            let foreground = match of(&foregrounds) {
-                0 => 0,
-                kept => settings.requests(kept).max(1),
-            };
+            let kept = Some(of(&foregrounds)).filter(|kept| *kept > 0);
+            let foreground = kept.map(|kept| settings.requests(kept).max(1));
             (of(&bandwidths) > 0).then_some(Reserved { quota, soft: soft(core), foreground })
         };
         settings.cores = (0..system.cores.len()).map(reserve).collect();
