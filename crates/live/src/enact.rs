@@ -87,6 +87,9 @@ pub(crate) struct Core {
     awaited: Option<VcpuId>,
     /// How many looks in a row found nothing new.
     quiet_looks: u32,
+    /// This core's agent has read the counters and enforces: they stand still, since nothing else
+    /// runs here until it sleeps or waits for a lock.
+    is_settled: bool,
     /// Until when this core's agent sleeps; the beginning of time while it is awake.
     asleep_until: Instant,
     /// How late budgets ended.
@@ -134,7 +137,7 @@ impl Core {
             poll,
             bell,
             waking: Waking::new(cost),
-            brakes: Arc::new(Brakes::new(clock.clone())?),
+            brakes: Arc::new(Brakes::new(clock.clone())),
             stirred: false,
             without_brakes: u32::from(means.fifo && !means.freezer),
             means,
@@ -146,6 +149,7 @@ impl Core {
             look_at: Instant::NEVER,
             awaited: None,
             quiet_looks: 0,
+            is_settled: false,
             asleep_until: Instant::NEVER,
             lateness: Lateness::default(),
             is_relieved: false,
@@ -225,8 +229,8 @@ impl Core {
         crossed: bool,
         hearts: Option<&Hearts>,
     ) -> bool {
-        let begun = self.clock.now();
         self.settle_all();
+        self.is_settled = self.means.events;
         self.woken(now);
         self.recover(hearts);
         for vcpu in births {
@@ -249,11 +253,21 @@ impl Core {
                 self.stops();
             }
             self.starts();
-            self.looks.looked(begun, self.clock.now());
+            if !self.means.events {
+                self.looks.looked(now, self.clock.now());
+            }
         }
+        self.is_settled = false;
         let news = self.has_news(now);
         self.quiet_looks = if news { 0 } else { self.quiet_looks.saturating_add(1) };
         news
+    }
+
+    /// Reads the meter of a body, unless it was read since anybody could run here.
+    fn settle(&mut self, index: usize) -> io::Result<()> {
+        let body = &mut self.bodies[index];
+        // What is frozen is not read with the others.
+        if self.is_settled && body.post != Post::Frozen { Ok(()) } else { body.settle() }
     }
 
     /// Reads the meters of all that may have run.
@@ -421,17 +435,22 @@ impl Core {
     /// Sets a body to `post`; the stint that ends thereby ends for the reason `end`. Acts first and
     /// counts afterwards: what is spent meanwhile belongs to the mode that ends.
     fn change(&mut self, index: usize, post: Post, end: End) {
-        let body = &mut self.bodies[index];
+        let body = &self.bodies[index];
         let (id, was, mode) = (body.id, body.post, body.mode());
-        let mut result;
+        let mut result = Ok(());
+        // Raising brings the clocks up to date of what runs on another core; counters are read
+        // before, in the mode that they counted in.
+        if matches!(post, Post::Foreground(_)) && self.means.events {
+            result = self.settle(index);
+        }
+        let body = &mut self.bodies[index];
         match post {
             Post::Foreground(priority) => {
                 body.last_priority = priority;
-                result = match self.means.events {
-                    true => body.settle().and_then(|()| body.raise(priority)),
-                    // Raising brings the clocks up to date of what runs on another core.
-                    false => body.raise(priority).and_then(|()| body.settle()),
-                };
+                result = result.and_then(|()| body.raise(priority));
+                if !self.means.events {
+                    result = result.and_then(|()| body.settle());
+                }
             }
             Post::Background | Post::Watched => result = body.demote(),
             Post::Frozen => {
@@ -444,9 +463,10 @@ impl Core {
         }
         result = result.and(body.brake.refusal());
         if !matches!(post, Post::Foreground(_)) {
-            result = result.and(body.settle());
+            result = result.and(self.settle(index));
             self.dispatches.stopped(id);
         }
+        let body = &mut self.bodies[index];
         body.post = post;
         body.motion.restart();
         body.frozen_from = mode;
