@@ -12,7 +12,7 @@
 //! and neither the run's parent nor its hold on the cores would ever be free (seen).
 
 use crate::clock::Clock;
-use crate::enact::throttle::Valve;
+use crate::executor::Valve;
 use crate::host::cgroup::Group;
 use maracas_core::CoreId;
 use std::io;
