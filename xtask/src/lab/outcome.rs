@@ -91,7 +91,6 @@ impl Outcome {
             _ => {}
         }
     }
-
 }
 
 impl Step {
