@@ -193,6 +193,9 @@ fn spawn(
         command.pre_exec(move || {
             // Out of reach of the terminal's signals and of kill(-group); the hearts come along.
             libc::setsid();
+            // Beside a busy run an ordinary process waits for its turn to start the program.
+            let top = libc::sched_param { sched_priority: i32::from(PRIORITY) };
+            libc::sched_setscheduler(0, libc::SCHED_FIFO, &top);
             if libc::fcntl(memory, libc::F_SETFD, 0) == -1 {
                 return Err(io::Error::last_os_error());
             }

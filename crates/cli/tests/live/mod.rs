@@ -149,7 +149,7 @@ impl Run {
     /// The control socket, once it is there.
     pub(crate) fn socket(&self) -> PathBuf {
         let path = self.host.socket();
-        let there = until(Duration::from_secs(5), || path.exists());
+        let there = until(Duration::from_secs(20), || path.exists());
         assert!(there.is_some(), "no {}; {}", path.display(), self.said());
         path
     }
