@@ -48,7 +48,7 @@ pub enum Record {
     Event {
         /// When it happened.
         at: Instant,
-        /// What.
+        /// What happened.
         event: Event,
     },
     /// The policy was asked.
@@ -61,7 +61,7 @@ pub enum Record {
         at: Instant,
         /// What kind, such as `"name"`.
         key: String,
-        /// About whom, where it is about a VCPU.
+        /// The VCPU that it is about, where it is about one.
         vcpu: Option<VcpuId>,
         /// The text.
         text: String,
@@ -153,7 +153,7 @@ impl Decision {
     }
 }
 
-/// Writes a journal into memory; whoever owns it moves [`Recorder::bytes`] to a file.
+/// Writes a journal into memory; whatever owns it moves [`Recorder::bytes`] to a file.
 #[derive(Debug)]
 pub struct Recorder {
     bytes: Vec<u8>,

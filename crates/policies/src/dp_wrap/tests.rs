@@ -65,7 +65,7 @@ fn an_overrun_harms_no_other_task() {
     }
 }
 
-/// A decision that comes two ticks late shifts the chunks; nobody loses any.
+/// A decision that comes two ticks late shifts the chunks; no task loses any.
 #[test]
 fn late_decisions_lose_no_time() {
     let system = system(2, &[(2, 6), (4, 6), (2, 6), (2, 6)]);

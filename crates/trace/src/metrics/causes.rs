@@ -10,7 +10,7 @@
 //! | `enforced` | core, count, longest_ns, buckets | at the end: the lateness of all alarms |
 //! | `steal` | core, ns | at the end: what the hypervisor took of the core |
 //! | `relief` | core, `neighbour` or `guardian`, ns | a stuck core was relieved, after so long |
-//! | `rt-throttle` | core, ns | the kernel kept real-time threads off the core for so long |
+//! | `rt-throttle` | core, ns | the kernel kept real-time threads off the core for this long |
 
 use crate::report::{CausesReport, EnforcedReport, LateReport, ReliefReport, WakeCostReport};
 use maracas_core::{CoreId, CoreSet, Instant, MAX_CORES};
