@@ -284,7 +284,7 @@ fn refusals_say_why() {
     let mut system = System::new(2, tasks(&[(2, 3), (2, 3), (2, 3)]));
     system.vcpus[1].arrival = Arrival::None;
     let verdict = (ENTRY.admit)(&system, &Params::new());
-    assert!(verdict.objections[0].contains("vcpu1 has no jobs"), "{verdict:?}");
+    assert!(verdict.why().contains("vcpu1 has no jobs"), "{verdict:?}");
     // Live, a tenth of each core is not ours.
     let mut system = System::new(2, tasks(&[(19, 20), (1, 20)]));
     system.capacity = Rate::new(9, 10);

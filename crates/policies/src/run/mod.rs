@@ -54,7 +54,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use maracas_core::admission::{NotAdmitted, Verdict};
+use maracas_core::admission::{NotAdmitted, Objection, Verdict};
 use maracas_core::contract::{Claims, Entry, Figure, Mode, Needs, no_carriers};
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{Arrival, CoreSet, Event, Instant, Plan, Policy, System, Vcpu, VcpuId};
@@ -128,7 +128,7 @@ fn judged(system: &System, params: &Params) -> (Table, Verdict, Option<Reduction
 }
 
 /// Why RUN cannot run a VCPU with such jobs at all.
-fn objection(vcpu: &Vcpu) -> Option<String> {
+fn objection(vcpu: &Vcpu) -> Option<Objection> {
     let period = vcpu.reservation.period;
     (vcpu.arrival == Arrival::Sporadic).then(|| {
         format!(
@@ -136,6 +136,7 @@ fn objection(vcpu: &Vcpu) -> Option<String> {
              deadlines beforehand; write jobs = \"periodic\", or use the policy qps or g-edf",
             vcpu.id
         )
+        .into()
     })
 }
 

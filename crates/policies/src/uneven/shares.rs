@@ -19,9 +19,9 @@
 #[cfg(test)]
 mod tests;
 
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
+use maracas_core::admission::Objection;
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{Duration, Rate};
 
@@ -223,10 +223,11 @@ pub(super) const TARGET: ParamSpec = ParamSpec {
 };
 
 /// What is wrong with the target, if anything is: no rule can promise more than equal shares give.
-pub(super) fn target_objection(params: &Params) -> Option<String> {
+pub(super) fn target_objection(params: &Params) -> Option<Objection> {
     let target = params.fraction(&TARGET);
     (target > Rate::ONE).then(|| {
-        alloc::format!("target is {target}; give a fraction from 0 to 1, such as \"0.85\"")
+        let why = alloc::format!("is {target}; give a fraction from 0 to 1, such as \"0.85\"");
+        Objection::to(TARGET.name, why)
     })
 }
 

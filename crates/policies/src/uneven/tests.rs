@@ -162,7 +162,8 @@ fn what_cannot_be_promised_is_refused_with_the_numbers() {
     let admit = |system: &System, params: &[(&str, &str)]| {
         let verdict = (max_fair::ENTRY.admit)(system, &with(params));
         let refused = verdict.refused.iter().map(|(_, why)| why.to_string());
-        verdict.objections.iter().cloned().chain(refused).collect::<Vec<String>>().join("; ")
+        let objections = verdict.objections.iter().map(ToString::to_string);
+        objections.chain(refused).collect::<Vec<String>>().join("; ")
     };
     let even = System::new(4, hogs(4));
     assert!(admit(&even, &[]).contains("two classes, and these are 4 of class 0"));

@@ -3,9 +3,10 @@
 use crate::case::Case;
 use crate::failure::Failure;
 use crate::output;
+use maracas_core::Overheads;
 use maracas_core::{Duration, Instant};
 use maracas_scenario::formats::overheads::{Key, Table};
-use maracas_sim::{Options, Overheads};
+use maracas_sim::Options;
 use std::path::PathBuf;
 
 /// Measured overheads in place of the scenario's.

@@ -315,7 +315,7 @@ fn what_cannot_work_is_refused_with_the_way_out() {
         if with_monitor {
             system.vcpus.extend((ENTRY.carriers)(&system, &params, VcpuId(0)));
         }
-        (ENTRY.admit)(&system, &params).objections.join("; ")
+        (ENTRY.admit)(&system, &params).why()
     };
     assert_eq!(objections(&[("throttle", "latency")], true), "");
     assert_eq!(objections(&[("throttle", "off"), ("mem_period", "0s")], false), "");

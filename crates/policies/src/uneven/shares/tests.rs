@@ -325,6 +325,6 @@ fn long_fractions_are_never_cut_to_less() {
 fn nobody_can_promise_more_than_equal_shares_give() {
     let objects = |target| target_objection(&params(target, "0"));
     assert_eq!((objects("0"), objects("1"), objects("0.85")), (None, None, None));
-    let why = objects("1.01").unwrap();
+    let why = alloc::format!("{}", objects("1.01").unwrap());
     assert_eq!(why, "target is 101/100; give a fraction from 0 to 1, such as \"0.85\"");
 }
