@@ -207,7 +207,7 @@ impl Drop for Above {
     }
 }
 
-/// Somebody who takes a core from its agent: a spinning thread above all agents.
+/// Something that takes a core from its agent: a spinning thread above all agents.
 pub(crate) struct Thief {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,

@@ -103,7 +103,7 @@ period = "11ms"
 jobs = "periodic"
 "#;
 
-/// Three workers under RUN: one of them goes on on the other core with each of its jobs, and is
+/// Three workers under RUN: one of them continues on the other core with each of its jobs, and is
 /// taken from its core while it has more to run.
 const WORKERS: &str = r#"
 version = 1

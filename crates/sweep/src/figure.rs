@@ -110,7 +110,7 @@ impl Figure {
     /// As SVG.
     ///
     /// # Panics
-    /// Where a value is no number: whoever drew it is wrong.
+    /// Where a value is no number: whatever drew it is wrong.
     pub fn svg(&self) -> String {
         let mut text = String::new();
         let drawn = match &self.drawing {

@@ -133,7 +133,7 @@ const GROUP: usize = 1 << 16;
 /// Where `out` takes no more.
 ///
 /// # Panics
-/// Where a value is not of its column's kind: whoever made the row is wrong.
+/// Where a value is not of its column's kind: whatever made the row is wrong.
 pub fn parquet(
     columns: &[Column],
     mut rows: impl Iterator<Item = Row>,

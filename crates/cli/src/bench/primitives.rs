@@ -133,7 +133,7 @@ pub(crate) fn primitives(args: &Args) -> Outcome {
 }
 
 /// The costs and the lock study of this machine as texts, as `--record` writes them; rough ones
-/// where it shall be `quick`. They are taken by a thread of their own, since it stays on one core.
+/// where it must be `quick`. They are taken by a thread of their own, since it stays on one core.
 pub(crate) fn for_the_study(quick: bool) -> Result<(String, String), Failure> {
     #[derive(clap::Parser)]
     struct Alone {

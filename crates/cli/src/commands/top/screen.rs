@@ -23,7 +23,7 @@ pub(super) fn watch(
 ) -> Result<Option<Ended>, Failure> {
     let fail = |error: io::Error| Failure::about("the terminal", error);
     let stop = crate::work::stop_flag()?;
-    // A panic gives it back too, before it is told of.
+    // A panic gives it back too, before it learns of.
     let mut terminal = ratatui::try_init().map_err(fail)?;
     let result = live(&mut terminal, source, app, interval, &stop);
     ratatui::restore();
