@@ -248,7 +248,7 @@ impl Listener {
 
     /// One client, one request. Whoever leaves in the middle has nobody to be told.
     fn serve_one(&self, board: &Board) {
-        let page = || board.latest().and_then(|gauges| exposition::page(gauges).ok());
+        let page = || board.latest().map(|gauges| exposition::page(&gauges));
         let _ = match self {
             Self::Unix(listener) => {
                 listener.accept().and_then(|(mut stream, _)| http::serve(&mut stream, page))

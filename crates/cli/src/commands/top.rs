@@ -1,9 +1,11 @@
 //! `maracas top`: a running system, watched; or a recorded one.
 
 mod app;
+mod canvas;
 mod history;
 mod journal;
 mod json;
+mod keys;
 mod rates;
 mod screen;
 mod text;

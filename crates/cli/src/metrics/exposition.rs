@@ -1,16 +1,10 @@
-//! Gauges in the text format of OpenMetrics. `docs/top.md` lists the names.
+//! Gauges in the text format of OpenMetrics 1.0 (github.com/OpenObservability/OpenMetrics).
+//! `docs/top.md` lists the names.
 
 use maracas_core::Duration;
 use maracas_core::control::{CoreGauges, Gauges, MemoryGauges, VcpuGauges};
 use maracas_core::memory::LINE_BYTES;
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeLabelSet, NoLabelSet, text,
-};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::{Registry, Unit};
-use std::fmt;
-use std::sync::Arc;
+use std::fmt::{self, Display, Write};
 
 /// Bounds of the dispatch histogram, as powers of two of nanoseconds: from a microsecond, below
 /// which no dispatch was seen, to 67 ms, beyond the 54 ms for which the kernel's fair server was
@@ -18,45 +12,37 @@ use std::sync::Arc;
 const POWERS: std::ops::RangeInclusive<u32> = 10..=26;
 
 /// A family with a value for each core or VCPU: its name, help, unit, and what it shows.
-type Family<T, V> = (&'static str, &'static str, Option<Unit>, fn(&T) -> V);
+type Family<T, V> = (&'static str, &'static str, &'static str, fn(&T) -> V);
+
+/// What tells the samples of a family apart: names and values.
+type Labels = Vec<(&'static str, String)>;
+
+const SECONDS: &str = "seconds";
+const BYTES: &str = "bytes";
+const CYCLES: &str = "cycles";
 
 /// The page that answers a scrape.
-///
-/// # Errors
-/// Where the text cannot be written, which memory never refuses.
-pub(super) fn page(gauges: Arc<Gauges>) -> Result<String, fmt::Error> {
-    let mut registry = Registry::with_prefix("maracas");
-    registry.register_collector(Box::new(Page(gauges)));
-    let mut text = String::new();
-    text::encode(&mut text, &registry)?;
-    Ok(text)
-}
-
-#[derive(Debug)]
-struct Page(Arc<Gauges>);
-
-impl Collector for Page {
-    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let (gauges, mut families) = (&*self.0, Families(encoder));
-        run(gauges, &mut families)?;
-        cores(gauges, &mut families)?;
-        vcpus(gauges, &mut families)?;
-        gauges.memory.iter().try_for_each(|memory| self::memory(memory, &mut families))?;
-        dispatch(gauges, &mut families)?;
-        figures(gauges, &mut families)
+pub(super) fn page(gauges: &Gauges) -> String {
+    let mut page = Page::default();
+    run(gauges, &mut page);
+    cores(&gauges.cores, &mut page);
+    vcpus(&gauges.vcpus, &mut page);
+    if let Some(memory) = &gauges.memory {
+        self::memory(memory, &mut page);
     }
+    dispatch(gauges, &mut page);
+    figures(gauges, &mut page);
+    page.0 + "# EOF\n"
 }
 
 /// The run as a whole.
-fn run(gauges: &Gauges, families: &mut Families<'_>) -> fmt::Result {
-    families.info(
-        "run",
-        "What runs, and on what",
-        &[("policy", &gauges.policy), ("host", &gauges.host), ("sensor", &gauges.sensor)],
-    )?;
+fn run(gauges: &Gauges, page: &mut Page) {
+    let words = [("policy", &gauges.policy), ("host", &gauges.host), ("sensor", &gauges.sensor)];
+    let labels = words.map(|(name, value)| (name, value.clone())).to_vec();
+    page.family(Kind::Info, "run", "What runs, and on what", "", [(labels, 1)]);
     let at = Duration::from_ticks(gauges.at.ticks());
-    families.gauge("run", "Time since the start", Some(Unit::Seconds), seconds(at))?;
-    families.gauge("over", "Whether the run has ended", None, u64::from(gauges.over))?;
+    page.gauge("run", "Time since the start", SECONDS, seconds(at));
+    page.gauge("over", "Whether the run has ended", "", u64::from(gauges.over));
     for (name, help, value) in [
         ("decisions", "Times that the policy was asked for its plan", gauges.decisions),
         ("misses", "Jobs unfinished at their deadline", gauges.misses),
@@ -64,253 +50,259 @@ fn run(gauges: &Gauges, families: &mut Families<'_>) -> fmt::Result {
         ("failures", "Things that the machine could not do", gauges.failures),
         ("lost_records", "Journal records that were lost", gauges.lost_records),
     ] {
-        families.counter(name, help, value)?;
+        page.counter(name, help, "", value);
     }
-    Ok(())
 }
 
-fn cores(gauges: &Gauges, families: &mut Families<'_>) -> fmt::Result {
-    let cores = &gauges.cores;
-    let label = |core: &CoreGauges| [("core", core.core.0.to_string())];
-    families.counters(
-        "core",
-        "Time of a core by what it did",
-        Some(Unit::Seconds),
-        cores.iter().flat_map(|core| {
-            let modes = [
-                ("foreground", core.foreground),
-                ("background", core.background),
-                ("throttled", core.throttled),
-            ];
-            let labels = |mode: &str| [("core", core.core.0.to_string()), ("mode", mode.into())];
-            modes.map(|(mode, time)| (labels(mode), seconds(time)))
+fn cores(cores: &[CoreGauges], page: &mut Page) {
+    let label = |core: &CoreGauges| vec![("core", core.core.0.to_string())];
+    let modes = cores.iter().flat_map(|core| {
+        let modes = [
+            ("foreground", core.foreground),
+            ("background", core.background),
+            ("throttled", core.throttled),
+        ];
+        modes.map(|(mode, time)| (and(label(core), "mode", mode), seconds(time)))
+    });
+    page.family(Kind::Counter, "core", "Time of a core by what it did", SECONDS, modes);
+    let states: [Family<CoreGauges, u64>; 2] = [
+        ("core_throttled", "Whether surplus time may not be used now", "", |core| {
+            u64::from(core.is_throttled)
         }),
-    )?;
-    families.gauges(
-        "core_throttled",
-        "Whether surplus time may not be used now",
-        None,
-        cores.iter().map(|core| (label(core), u64::from(core.is_throttled))),
-    )?;
-    families.gauges(
-        "core_closed",
-        "Whether the core's allowance of memory is spent",
-        None,
-        cores.iter().map(|core| (label(core), u64::from(core.is_closed))),
-    )?;
-    families.counters(
+        ("core_closed", "Whether the core's allowance of memory is spent", "", |core| {
+            u64::from(core.is_closed)
+        }),
+    ];
+    page.families(Kind::Gauge, &states, cores, label);
+    page.family(
+        Kind::Counter,
         "core_stolen",
         "Of alarms that were enforced late, the time that the hypervisor took",
-        Some(Unit::Seconds),
+        SECONDS,
         cores.iter().map(|core| (label(core), seconds(core.stolen))),
-    )?;
-    families.gauges(
+    );
+    page.family(
+        Kind::Gauge,
         "core_longest_late",
         "By how much the latest alarm was enforced late, of those told one by one",
-        Some(Unit::Seconds),
+        SECONDS,
         cores.iter().map(|core| (label(core), seconds(core.longest_late))),
-    )?;
+    );
     let counts: [Family<CoreGauges, u64>; 5] = [
-        ("core_decisions", "Decisions that changed the core's line", None, |core| core.decisions),
-        ("core_memory_requests", "Requests to memory, as VCPUs' counters tell", None, |core| {
+        ("core_decisions", "Decisions that changed the core's line", "", |core| core.decisions),
+        ("core_memory_requests", "Requests to memory, as VCPUs' counters tell", "", |core| {
             core.requests
         }),
-        ("core_memory_sampled_requests", "Requests to memory, as sampled", None, |core| {
-            core.sampled
-        }),
-        ("core_late_alarms", "Alarms enforced late enough to be told", None, |core| core.late),
-        ("core_reliefs", "How often the core was stuck and relieved", None, |core| core.reliefs),
+        ("core_memory_sampled_requests", "Requests to memory, as sampled", "", |core| core.sampled),
+        ("core_late_alarms", "Alarms enforced late enough to be told", "", |core| core.late),
+        ("core_reliefs", "How often the core was stuck and relieved", "", |core| core.reliefs),
     ];
-    counts.into_iter().try_for_each(|(name, help, unit, of)| {
-        families.counters(name, help, unit, cores.iter().map(|core| (label(core), of(core))))
-    })
+    page.families(Kind::Counter, &counts, cores, label);
 }
 
-fn vcpus(gauges: &Gauges, families: &mut Families<'_>) -> fmt::Result {
-    let vcpus = &gauges.vcpus;
+fn vcpus(vcpus: &[VcpuGauges], page: &mut Page) {
     // Names may be given twice; numbers are not.
-    let label = |vcpu: &VcpuGauges| [("vcpu", vcpu.name.clone()), ("id", vcpu.vcpu.0.to_string())];
-    families.counters(
-        "vcpu",
-        "Time of a VCPU by mode",
-        Some(Unit::Seconds),
-        vcpus.iter().flat_map(|vcpu| {
-            let [name, id] = label(vcpu);
-            let modes = [("foreground", vcpu.foreground), ("background", vcpu.background)];
-            let labels = move |mode: &str| [name.clone(), id.clone(), ("mode", mode.to_string())];
-            modes.map(|(mode, time)| (labels(mode), seconds(time)))
+    let label =
+        |vcpu: &VcpuGauges| vec![("vcpu", vcpu.name.clone()), ("id", vcpu.vcpu.0.to_string())];
+    let modes = vcpus.iter().flat_map(|vcpu| {
+        let modes = [("foreground", vcpu.foreground), ("background", vcpu.background)];
+        modes.map(|(mode, time)| (and(label(vcpu), "mode", mode), seconds(time)))
+    });
+    page.family(Kind::Counter, "vcpu", "Time of a VCPU by mode", SECONDS, modes);
+    let times: [Family<VcpuGauges, Float>; 3] = [
+        ("vcpu_budget", "C: what is promised in every period", SECONDS, |vcpu| {
+            seconds(vcpu.reservation.budget)
         }),
-    )?;
-    let seconds_of = || Some(Unit::Seconds);
-    let times: [Family<VcpuGauges, Duration>; 3] = [
-        ("vcpu_budget", "C: what is promised in every period", seconds_of(), |vcpu| {
-            vcpu.reservation.budget
-        }),
-        ("vcpu_period", "T", seconds_of(), |vcpu| vcpu.reservation.period),
-        ("vcpu_budget_used", "What was used of C in the present period", seconds_of(), |vcpu| {
-            vcpu.used
+        ("vcpu_period", "T", SECONDS, |vcpu| seconds(vcpu.reservation.period)),
+        ("vcpu_budget_used", "What was used of C in the present period", SECONDS, |vcpu| {
+            seconds(vcpu.used)
         }),
     ];
-    let promised = || vcpus.iter().filter(|vcpu| !vcpu.reservation.is_none());
-    for (name, help, unit, of) in times {
-        let values = promised().map(|vcpu| (label(vcpu), seconds(of(vcpu))));
-        families.gauges(name, help, unit, values)?;
-    }
+    let promised = vcpus.iter().filter(|vcpu| !vcpu.reservation.is_none());
+    page.families(Kind::Gauge, &times, promised, label);
     let counts: [Family<VcpuGauges, u64>; 10] = [
-        ("vcpu_short_periods", "Judged periods with too little of C", None, |vcpu| {
+        ("vcpu_short_periods", "Judged periods with too little of C", "", |vcpu| {
             vcpu.short_periods
         }),
-        ("vcpu_over_periods", "Judged periods with too much of C", None, |vcpu| vcpu.over_periods),
-        ("vcpu_stolen_periods", "Periods spoiled by stolen time", None, |vcpu| vcpu.stolen_periods),
-        ("vcpu_jobs", "Jobs released", None, |vcpu| vcpu.jobs),
-        ("vcpu_misses", "Jobs unfinished at their deadline", None, |vcpu| vcpu.misses),
-        ("vcpu_preemptions", "Preemptions", None, |vcpu| vcpu.preemptions),
-        ("vcpu_migrations", "Changes of core", None, |vcpu| vcpu.migrations),
-        ("vcpu_instructions", "Instructions, or what the program counts", None, |vcpu| {
+        ("vcpu_over_periods", "Judged periods with too much of C", "", |vcpu| vcpu.over_periods),
+        ("vcpu_stolen_periods", "Periods spoiled by stolen time", "", |vcpu| vcpu.stolen_periods),
+        ("vcpu_jobs", "Jobs released", "", |vcpu| vcpu.jobs),
+        ("vcpu_misses", "Jobs unfinished at their deadline", "", |vcpu| vcpu.misses),
+        ("vcpu_preemptions", "Preemptions", "", |vcpu| vcpu.preemptions),
+        ("vcpu_migrations", "Changes of core", "", |vcpu| vcpu.migrations),
+        ("vcpu_instructions", "Instructions, or what the program counts", "", |vcpu| {
             vcpu.instructions
         }),
-        ("vcpu_memory_read", "Lines read from memory", Some(Unit::Bytes), |vcpu| {
+        ("vcpu_memory_read", "Lines read from memory", BYTES, |vcpu| {
             vcpu.reads.saturating_mul(LINE_BYTES)
         }),
-        ("vcpu_memory_written", "Lines written to memory", Some(Unit::Bytes), |vcpu| {
+        ("vcpu_memory_written", "Lines written to memory", BYTES, |vcpu| {
             vcpu.writes.saturating_mul(LINE_BYTES)
         }),
     ];
-    counts.into_iter().try_for_each(|(name, help, unit, of)| {
-        families.counters(name, help, unit, vcpus.iter().map(|vcpu| (label(vcpu), of(vcpu))))
-    })
+    page.families(Kind::Counter, &counts, vcpus, label);
 }
 
-fn memory(memory: &MemoryGauges, families: &mut Families<'_>) -> fmt::Result {
-    let cycles = || Some(Unit::Other("cycles".into()));
-    families.counter("memory_samples", "Samples of the monitor", memory.samples)?;
-    families.counter("memory_requests", "Requests in all samples", memory.requests)?;
+fn memory(memory: &MemoryGauges, page: &mut Page) {
+    page.counter("memory_samples", "Samples of the monitor", "", memory.samples);
+    page.counter("memory_requests", "Requests in all samples", "", memory.requests);
     let help = "Sum over cycles of requests under way, in all samples";
-    families.counter_in("memory_occupancy", help, cycles(), memory.occupancy)?;
+    page.counter("memory_occupancy", help, CYCLES, memory.occupancy);
     if memory.last_requests > 0 && memory.last_occupancy > 0 {
         let latency = memory.last_occupancy as f64 / memory.last_requests as f64;
         let help = "Average latency of a request in the last sample";
-        families.gauge("memory_latency", help, cycles(), latency)?;
+        page.gauge("memory_latency", help, CYCLES, Float(latency));
     }
-    memory.max_latency.into_iter().try_for_each(|most| {
+    if let Some(most) = memory.max_latency {
         let help = "Average latency from which on cores are throttled";
-        families.gauge("memory_latency_threshold", help, cycles(), most)
-    })
-}
-
-fn dispatch(gauges: &Gauges, families: &mut Families<'_>) -> fmt::Result {
-    let histogram = &gauges.dispatch;
-    // Shorter than 2^n means at most 2^n - 1, as a bound of OpenMetrics counts.
-    let bucket = |power| ((((1_u64 << power) - 1) as f64) / 1e9, histogram.shorter_than(power));
-    let below = histogram.shorter_than(*POWERS.end());
-    let mut buckets: Vec<(f64, u64)> = POWERS.map(bucket).collect();
-    // The encoder sums up by itself.
-    for place in (1..buckets.len()).rev() {
-        buckets[place].1 -= buckets[place - 1].1;
+        page.gauge("memory_latency_threshold", help, CYCLES, most);
     }
-    buckets.push((f64::INFINITY, histogram.count() - below));
-    let help = "From the nominal instant of what a decision answers until its VCPU runs";
-    let unit = Unit::Seconds;
-    let mut metric = families.0.encode_descriptor(
-        "dispatch_latency",
-        help,
-        Some(&unit),
-        MetricType::Histogram,
-    )?;
-    metric.encode_histogram::<NoLabelSet>(
-        seconds(histogram.sum()),
-        histogram.count(),
-        &buckets,
-        None,
-    )
 }
 
-fn figures(gauges: &Gauges, families: &mut Families<'_>) -> fmt::Result {
-    let place = |number: Option<String>| number.unwrap_or_default();
-    families.gauges(
+fn dispatch(gauges: &Gauges, page: &mut Page) {
+    let histogram = &gauges.dispatch;
+    let help = "From the nominal instant of what a decision answers until its VCPU runs";
+    let name = page.head(Kind::Histogram, "dispatch_latency", help, SECONDS);
+    for power in POWERS {
+        // Shorter than 2^n means at most 2^n - 1, as a bound of OpenMetrics counts.
+        let bound = Float(((1_u64 << power) - 1) as f64 / 1e9).to_string();
+        page.sample(&name, "_bucket", &[("le", bound)], histogram.shorter_than(power));
+    }
+    page.sample(&name, "_bucket", &[("le", "+Inf".into())], histogram.count());
+    page.sample(&name, "_sum", &[], seconds(histogram.sum()));
+    page.sample(&name, "_count", &[], histogram.count());
+}
+
+fn figures(gauges: &Gauges, page: &mut Page) {
+    let rows = gauges.figures.iter().map(|figure| {
+        let core = figure.core.map_or_else(String::new, |core| core.0.to_string());
+        let vcpu = figure.vcpu.map_or_else(String::new, |vcpu| vcpu.0.to_string());
+        (vec![("name", figure.name.clone()), ("core", core), ("id", vcpu)], figure.value)
+    });
+    page.family(
+        Kind::Gauge,
         "policy_figure",
         "What the policy counted of its own doings",
-        None,
-        gauges.figures.iter().map(|figure| {
-            let core = place(figure.core.map(|core| core.0.to_string()));
-            let vcpu = place(figure.vcpu.map(|vcpu| vcpu.0.to_string()));
-            ([("name", figure.name.clone()), ("core", core), ("id", vcpu)], figure.value)
-        }),
-    )
+        "",
+        rows,
+    );
 }
 
-fn seconds(duration: Duration) -> f64 {
-    duration.ticks() as f64 / 1e9
+fn and(mut labels: Labels, name: &'static str, value: &str) -> Labels {
+    labels.push((name, value.into()));
+    labels
 }
 
-/// Writes one family of metrics after the other.
-struct Families<'a>(DescriptorEncoder<'a>);
+fn seconds(duration: Duration) -> Float {
+    Float(duration.ticks() as f64 / 1e9)
+}
 
-impl Families<'_> {
-    fn info(&mut self, name: &str, help: &str, labels: &impl EncodeLabelSet) -> fmt::Result {
-        self.0.encode_descriptor(name, help, None, MetricType::Info)?.encode_info(labels)
+/// A number that always has a point, as OpenMetrics writes those that are not whole.
+#[derive(Clone, Copy)]
+struct Float(f64);
+
+impl Display for Float {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.fract() == 0.0 { write!(f, "{:.1}", self.0) } else { self.0.fmt(f) }
     }
+}
 
-    fn gauge(
-        &mut self,
-        name: &str,
-        help: &str,
-        unit: Option<Unit>,
-        value: impl EncodeGaugeValue,
-    ) -> fmt::Result {
-        let kind = MetricType::Gauge;
-        self.0.encode_descriptor(name, help, unit.as_ref(), kind)?.encode_gauge(&value)
-    }
+/// What kind of numbers a family holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Gauge,
+    Counter,
+    Info,
+    Histogram,
+}
 
-    fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
-        self.counter_in(name, help, None, value)
-    }
-
-    fn counter_in(
-        &mut self,
-        name: &str,
-        help: &str,
-        unit: Option<Unit>,
-        value: u64,
-    ) -> fmt::Result {
-        let kind = MetricType::Counter;
-        let mut metric = self.0.encode_descriptor(name, help, unit.as_ref(), kind)?;
-        metric.encode_counter::<NoLabelSet, _, f64>(&value, None)
-    }
-
-    /// One gauge for each row; nothing where there are no rows.
-    fn gauges<L: EncodeLabelSet, V: EncodeGaugeValue>(
-        &mut self,
-        name: &str,
-        help: &str,
-        unit: Option<Unit>,
-        rows: impl Iterator<Item = (L, V)>,
-    ) -> fmt::Result {
-        let mut rows = rows.peekable();
-        if rows.peek().is_none() {
-            return Ok(());
+impl Kind {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Gauge => "gauge",
+            Self::Counter => "counter",
+            Self::Info => "info",
+            Self::Histogram => "histogram",
         }
-        let kind = MetricType::Gauge;
-        let mut metric = self.0.encode_descriptor(name, help, unit.as_ref(), kind)?;
-        rows.try_for_each(|(labels, value)| metric.encode_family(&labels)?.encode_gauge(&value))
     }
+    /// What its samples are called after the name of the family.
+    const fn suffix(self) -> &'static str {
+        match self {
+            Self::Counter => "_total",
+            Self::Info => "_info",
+            Self::Gauge | Self::Histogram => "",
+        }
+    }
+}
 
-    /// One counter for each row; nothing where there are no rows.
-    fn counters<L: EncodeLabelSet, V: EncodeCounterValue>(
+/// The page so far.
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn line(&mut self, line: fmt::Arguments<'_>) {
+        writeln!(self.0, "{line}").expect("a string takes everything");
+    }
+    /// Opens a family and returns its full name.
+    fn head(&mut self, kind: Kind, name: &str, help: &str, unit: &str) -> String {
+        let underscore = if unit.is_empty() { "" } else { "_" };
+        let name = format!("maracas_{name}{underscore}{unit}");
+        self.line(format_args!("# HELP {name} {help}."));
+        self.line(format_args!("# TYPE {name} {}", kind.word()));
+        if !unit.is_empty() {
+            self.line(format_args!("# UNIT {name} {unit}"));
+        }
+        name
+    }
+    fn sample(
         &mut self,
         name: &str,
-        help: &str,
-        unit: Option<Unit>,
-        rows: impl Iterator<Item = (L, V)>,
-    ) -> fmt::Result {
-        let mut rows = rows.peekable();
-        if rows.peek().is_none() {
-            return Ok(());
-        }
-        let kind = MetricType::Counter;
-        let mut metric = self.0.encode_descriptor(name, help, unit.as_ref(), kind)?;
-        rows.try_for_each(|(labels, value)| {
-            metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(&value, None)
-        })
+        suffix: &str,
+        labels: &[(&'static str, String)],
+        value: impl Display,
+    ) {
+        let label = |(name, value): &(&str, String)| format!("{name}=\"{}\"", escaped(value));
+        let labels = labels.iter().map(label).collect::<Vec<_>>().join(",");
+        let labels = if labels.is_empty() { labels } else { format!("{{{labels}}}") };
+        self.line(format_args!("{name}{suffix}{labels} {value}"));
     }
+    /// A family with a sample for each row; nothing where there are no rows.
+    fn family<V: Display>(
+        &mut self,
+        kind: Kind,
+        name: &str,
+        help: &str,
+        unit: &str,
+        rows: impl IntoIterator<Item = (Labels, V)>,
+    ) {
+        let mut rows = rows.into_iter().peekable();
+        if rows.peek().is_some() {
+            let name = self.head(kind, name, help, unit);
+            rows.for_each(|(labels, value)| self.sample(&name, kind.suffix(), &labels, value));
+        }
+    }
+    /// Families with a sample for each of `all`.
+    fn families<'a, T: 'a, V: Display>(
+        &mut self,
+        kind: Kind,
+        families: &[Family<T, V>],
+        all: impl IntoIterator<Item = &'a T> + Clone,
+        label: impl Fn(&T) -> Labels,
+    ) {
+        for (name, help, unit, of) in families {
+            let rows = all.clone().into_iter().map(|it| (label(it), of(it)));
+            self.family(kind, name, help, unit, rows);
+        }
+    }
+    fn gauge(&mut self, name: &str, help: &str, unit: &str, value: impl Display) {
+        self.family(Kind::Gauge, name, help, unit, [(Vec::new(), value)]);
+    }
+    fn counter(&mut self, name: &str, help: &str, unit: &str, value: u64) {
+        self.family(Kind::Counter, name, help, unit, [(Vec::new(), value)]);
+    }
+}
+
+/// The value of a label.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -150,7 +150,7 @@ fn a_scrape_gets_every_family_in_base_units() {
 
 #[test]
 fn every_family_stands_together_and_once() {
-    let text = exposition::page(std::sync::Arc::new(gauges())).unwrap();
+    let text = exposition::page(&gauges());
     let types: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
     let mut names: Vec<_> = types.iter().map(|line| line.split(' ').next().unwrap()).collect();
     let count = names.len();
