@@ -4,7 +4,7 @@ use super::app::{App, Next};
 use super::canvas::Canvas;
 use super::keys::keys;
 use super::{Ended, Source, view};
-use crate::failure::Failure;
+use maracas_console::failure::Failure;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::stdio::stdout;
@@ -32,7 +32,7 @@ pub(super) fn watch(
     interval: Duration,
 ) -> Result<Option<Ended>, Failure> {
     let fail = |error: io::Error| Failure::about("the terminal", error);
-    let stop = crate::work::stop_flag()?;
+    let stop = maracas_console::signals::stop_flag()?;
     let mut terminal = Terminal::take().map_err(fail)?;
     let result = live(&mut terminal, source, app, interval, &stop);
     drop(terminal);
