@@ -13,6 +13,7 @@ mod senses;
 pub use agents::{Agents, Load};
 pub use senses::MemoryNeeds;
 
+use maracas_console::args;
 use maracas_console::failure::{Failure, did_you_mean};
 use maracas_core::admission::Verdict;
 use maracas_core::contract::Entry;
@@ -44,7 +45,7 @@ pub struct Overrides {
     #[arg(long, value_name = "NAME")]
     pub policy: Option<String>,
     /// Set a parameter of the policy; may be repeated
-    #[arg(long, value_name = "NAME=VALUE", value_parser = maracas_console::args::parameter)]
+    #[arg(long, value_name = "NAME=VALUE", value_parser = args::parameter)]
     pub set: Vec<(String, Value)>,
     /// Number of cores in place of the file's
     #[arg(long, value_name = "M")]

@@ -8,6 +8,7 @@ mod text;
 
 use curve::Knife;
 use events::Counted;
+use maracas_console::args;
 use maracas_console::failure::{Answer, Failure, Outcome};
 use maracas_console::output::{self, Bar};
 use maracas_core::Duration;
@@ -37,14 +38,14 @@ pub struct Args {
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     /// How long the program is measured alone, should it run so long; beside load a third of it
-    #[arg(long, default_value = "10s", value_parser = maracas_console::args::positive, value_name = "TIME")]
+    #[arg(long, default_value = "10s", value_parser = args::positive, value_name = "TIME")]
     duration: Duration,
     /// Time between two readings of the counters: phases shorter than twice this are not seen
-    #[arg(long, default_value = "100ms", value_parser = maracas_console::args::positive)]
+    #[arg(long, default_value = "100ms", value_parser = args::positive)]
     #[arg(value_name = "TIME")]
     interval: Duration,
     /// So much of the program's own time at its start is left out: loading, preparing
-    #[arg(long, default_value = "0s", value_parser = maracas_console::args::duration, value_name = "TIME")]
+    #[arg(long, default_value = "0s", value_parser = args::duration, value_name = "TIME")]
     skip: Duration,
     /// Leave out the runs beside load
     #[arg(long)]

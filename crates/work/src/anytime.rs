@@ -5,6 +5,7 @@
 use super::Common;
 use super::pace::{Extra, Progress, rounded};
 use super::releases::Releases;
+use maracas_console::args;
 use maracas_console::failure::Failure;
 use maracas_console::signals::stop_flag;
 use maracas_core::Duration;
@@ -20,7 +21,7 @@ use std::sync::atomic::Ordering;
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Time between releases where no runtime releases the jobs
-    #[arg(long, default_value = "50ms", value_parser = maracas_console::args::positive, value_name = "TIME")]
+    #[arg(long, default_value = "50ms", value_parser = args::positive, value_name = "TIME")]
     period: Duration,
     /// Cells of the mandatory part; the optional part triples them again and again
     #[arg(

@@ -13,6 +13,7 @@ mod periodic;
 mod releases;
 mod spin;
 
+use maracas_console::args;
 use maracas_console::failure::{Answer, Outcome};
 use maracas_core::Duration;
 
@@ -35,10 +36,10 @@ pub enum Work {
 #[derive(clap::Args, Debug)]
 pub struct Common {
     /// End after this long; without it, at SIGTERM or Ctrl-C
-    #[arg(long, value_parser = maracas_console::args::duration, value_name = "TIME")]
+    #[arg(long, value_parser = args::duration, value_name = "TIME")]
     duration: Option<Duration>,
     /// Time between progress lines
-    #[arg(long, default_value = "1s", value_parser = maracas_console::args::positive, value_name = "TIME")]
+    #[arg(long, default_value = "1s", value_parser = args::positive, value_name = "TIME")]
     report: Duration,
     /// Progress as one JSON object a line
     #[arg(long)]

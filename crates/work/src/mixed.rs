@@ -13,6 +13,7 @@
 use super::m_jump::MJump;
 use super::pace::{Kernel, drive, std_duration};
 use super::spin::step;
+use maracas_console::args;
 use maracas_console::failure::Failure;
 use maracas_core::Duration;
 use std::hint::black_box;
@@ -36,7 +37,7 @@ pub struct Args {
     #[arg(long, default_value = "1ms", value_parser = wait, value_name = "TIME")]
     wait: Duration,
     /// How long after the start of the program the wait changes
-    #[arg(long, value_parser = maracas_console::args::duration, requires = "then_wait", value_name = "TIME")]
+    #[arg(long, value_parser = args::duration, requires = "then_wait", value_name = "TIME")]
     after: Option<Duration>,
     /// The mean wait from then on
     #[arg(long, value_parser = wait, requires = "after", value_name = "TIME")]

@@ -3,6 +3,7 @@
 //! last-level cache.
 
 use super::pace::{Extra, Kernel, drive};
+use maracas_console::args;
 use maracas_console::failure::Failure;
 use std::hint::black_box;
 
@@ -12,7 +13,7 @@ use std::hint::black_box;
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Size of the array
-    #[arg(long, default_value = "1MB", value_parser = maracas_console::args::size, value_name = "SIZE")]
+    #[arg(long, default_value = "1MB", value_parser = args::size, value_name = "SIZE")]
     size: usize,
     /// Number of threads, each with an array of its own
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]

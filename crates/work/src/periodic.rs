@@ -5,6 +5,7 @@ use super::Common;
 use super::pace::{Progress, rounded};
 use super::releases::Releases;
 use super::spin::step;
+use maracas_console::args;
 use maracas_console::failure::Failure;
 use maracas_console::signals::stop_flag;
 use maracas_core::Duration;
@@ -19,10 +20,10 @@ use std::sync::atomic::Ordering;
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// CPU time of each job
-    #[arg(long, default_value = "2ms", value_parser = maracas_console::args::positive, value_name = "TIME")]
+    #[arg(long, default_value = "2ms", value_parser = args::positive, value_name = "TIME")]
     cost: Duration,
     /// Time between releases where no runtime releases the jobs
-    #[arg(long, default_value = "20ms", value_parser = maracas_console::args::positive, value_name = "TIME")]
+    #[arg(long, default_value = "20ms", value_parser = args::positive, value_name = "TIME")]
     period: Duration,
     #[command(flatten)]
     common: Common,
