@@ -1,5 +1,5 @@
-//! An observer that holds MemGuard to its invariants (spec D.7), found from events and plans alone,
-//! where decisions come on time.
+//! An observer that holds MemGuard to its invariants (algorithms.md D.7), found from events and
+//! plans alone, where decisions come on time.
 
 use crate::follow::Followed;
 use maracas_core::contract::{Entry, Observer};

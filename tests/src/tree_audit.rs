@@ -1,5 +1,5 @@
-//! An observer that holds RUN and QPS to what their trees say (spec A.7 and B.8), found from the
-//! stints alone.
+//! An observer that holds RUN and QPS to what their trees say (algorithms.md A.7 and B.8), found
+//! from the stints alone.
 
 use crate::Case;
 use maracas_core::contract::Observer;

@@ -10,7 +10,7 @@ use maracas_sim::memory::UnevenCores;
 use maracas_sim::{Options, run_with};
 use std::ops::Range;
 
-/// Spec E.3: shares are updated this often.
+/// algorithms.md E.3: shares are updated this often.
 pub const UPDATE: Duration = Duration::from_secs(2);
 
 /// So many seconds.
@@ -192,8 +192,8 @@ impl Observer for Watch<'_> {
     fn planned(&mut self, _: Instant, _: &Plan) {}
 }
 
-/// Shares by the formulas of spec E.2 from the speedups that are said of VCPUs, in floating point
-/// and by another way than the policies'.
+/// Shares by the formulas of algorithms.md E.2 from the speedups that are said of VCPUs, in
+/// floating point and by another way than the policies'.
 #[derive(Clone, Debug)]
 pub struct Rules {
     fast: f64,

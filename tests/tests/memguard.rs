@@ -3,9 +3,7 @@
 use maracas_core::contract::{Figure, Observer};
 use maracas_core::memory::{Dram, Memory, MemoryUse, Partition, Pattern, Profile, Reuse};
 use maracas_core::params::{Params, Value};
-use maracas_core::{
-    CoreId, Duration, Event, Instant, Plan, Program, System, Vcpu, VcpuId, Workload,
-};
+use maracas_core::{CoreId, Duration, Event, Instant, Plan, Program, System, Vcpu, Workload};
 use maracas_policies::{ENTRIES, WRAPPED};
 use maracas_sim::memory::SharedMemory;
 use maracas_sim::{Options, run_with};
@@ -261,9 +259,9 @@ fn memguard_and_latency_throttling_combine() {
     ]);
     params.set("max_latency", Value::Whole(120));
     let entry = maracas_policies::find("memguard+maracas").expect("maracas is registered");
-    let carriers = (entry.carriers)(&system, &params, VcpuId(4));
-    assert!(!carriers.is_empty());
-    system.vcpus.extend(carriers);
+    let own = system.vcpus.len();
+    entry.add_carriers(&mut system, &params);
+    assert!(system.vcpus.len() > own);
     let case = (system, programs, memory);
     let (reads, figures): (Reads, _) = simulate("memguard+maracas", &params, &case, 200);
     for core in 1..3 {

@@ -1,6 +1,6 @@
 //! The contract under shared memory: every policy, alone and with MemGuard around it, on random
 //! systems with random memories and parameters. What is audited stands in `MemoryAudit`,
-//! `GuardAudit` (spec D.7) and `MaracasAudit` (spec G.4).
+//! `GuardAudit` (algorithms.md D.7) and `MaracasAudit` (algorithms.md G.4).
 
 use maracas_core::contract::{Entry, Observer, Usage};
 use maracas_core::memory::Profile;

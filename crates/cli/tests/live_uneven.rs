@@ -2,8 +2,8 @@
 //! is slowed down, and real programs whose speedups nobody told the policy.
 //!
 //! The run needs a host where budgets are enforced in full (`maracas doctor`) and whose cores are
-//! equal; the refusals need nothing. Bounds are loose and on means, as others may build beside; the
-//! acceptance is `maracas bench uneven` on a quiet host.
+//! equal; the refusals need nothing. Bounds are loose and on means, as others may build beside;
+//! `maracas bench uneven` judges the estimates themselves on a quiet host.
 
 mod common;
 mod live;

@@ -515,6 +515,15 @@ pub struct Entry {
     pub build: Build,
 }
 
+impl Entry {
+    /// Adds to `system`, which has none yet, the carriers that the policy needs there, behind its
+    /// own VCPUs.
+    pub fn add_carriers(&self, system: &mut System, params: &Params) {
+        let carriers = (self.carriers)(system, params, system.next_vcpu());
+        system.vcpus.extend(carriers);
+    }
+}
+
 /// For a policy that sends nobody on errands.
 pub const fn no_carriers(_: &System, _: &Params, _: VcpuId) -> Vec<Vcpu> {
     Vec::new()

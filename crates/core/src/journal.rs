@@ -7,6 +7,8 @@
 //! * A plan record holds what changed and a hash of the whole plan, so that a replay into a fresh
 //!   policy can be compared decision by decision.
 //!
+//! [`Replay`] is the one way to do that.
+//!
 //! Integers are LEB128 varints. The format carries [`FORMAT`]; a reader refuses any other.
 
 use crate::contract::{Errand, Event, Line, Observer, Plan};
@@ -16,6 +18,10 @@ use crate::{CoreId, Instant, System, VcpuId};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
+
+mod replay;
+
+pub use replay::{Differs, Replay};
 
 /// Version of the format that this code writes and the only one that it reads.
 pub const FORMAT: u64 = 3;

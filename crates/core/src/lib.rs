@@ -17,6 +17,7 @@ pub mod dispatch;
 pub mod journal;
 pub mod memory;
 mod model;
+mod overheads;
 mod pace;
 pub mod params;
 mod rate;
@@ -29,6 +30,7 @@ pub use model::{
     Arrival, Class, Core, CoreId, CoreSet, Criticality, Job, JobId, MAX_CORES, Reservation, Role,
     System, Vcpu, VcpuId,
 };
+pub use overheads::Overheads;
 pub use pace::{Pace, PacePhase};
 pub use rate::{PPB, Rate, gcd};
 pub use time::{Duration, Instant};

@@ -225,6 +225,10 @@ impl System {
         self.cores.iter_mut().zip(by_core).for_each(|(core, class)| core.class = class);
         self
     }
+    /// The number after those of its VCPUs.
+    pub fn next_vcpu(&self) -> VcpuId {
+        VcpuId(self.vcpus.iter().map(|vcpu| vcpu.id.0 + 1).max().unwrap_or(0))
+    }
     /// Whether all cores are equally fast.
     pub fn is_even(&self) -> bool {
         self.cores.iter().all(|core| core.class == self.cores[0].class)

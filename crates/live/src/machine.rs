@@ -9,9 +9,7 @@ pub mod handle;
 mod keeper;
 mod progress;
 mod steer;
-pub(crate) mod vcpu;
 
-pub(crate) use duty::Stretch;
 pub use duty::capacity;
 pub use handle::{Handle, JobGate, Members, Refusal, VcpuStatus};
 pub(crate) use progress::{Progress, Source};
@@ -21,7 +19,7 @@ pub(crate) use steer::Palette;
 use crate::agent::{Council, lock};
 use crate::clock::Clock;
 use crate::control::Server;
-use crate::enact::Core;
+use crate::executor::{self, Core};
 use crate::guardian::Guardian;
 use crate::host::cgroup::{Hierarchies, Tree};
 use crate::host::costs::{self, WakeCost};
@@ -156,6 +154,11 @@ impl Means {
     /// All of it.
     pub const FULL: Self = Self { fifo: true, freezer: true, events: true, instructions: true };
 
+    /// What of it the state of a core depends on.
+    pub(crate) const fn of_a_core(self) -> maracas_live_core::Means {
+        let Self { fifo, freezer, events, .. } = self;
+        maracas_live_core::Means { fifo, freezer, events }
+    }
     /// What the probe found.
     pub fn of(found: &Capabilities) -> Self {
         Self {
@@ -268,7 +271,7 @@ impl Machine {
         let wakes = measure_wakes(&setup.cores, means.fifo).map_err(host("measure a wake"))?;
         let open = |(id, core): (usize, &HardwareCore)| {
             let (cost, id) = (wakes[id], CoreId(id as u16));
-            let mut core = Core::open(id, *core, clock.clone(), means, cost)?;
+            let mut core = executor::open(id, *core, clock.clone(), means, cost)?;
             core.share = setup.share(id);
             Ok(Mutex::new(core))
         };
@@ -278,7 +281,7 @@ impl Machine {
         let first = setup.vcpus().map(|(vcpu, _)| vcpu.id.0 + 1).max().unwrap_or(0);
         let steered = Steered::open(&setup)?;
         for core in &cores {
-            lock(core).valve.clone_from(&steered.valve);
+            lock(core).exec.valve.clone_from(&steered.valve);
         }
         let hierarchies = Hierarchies::read().map_err(host("find the control groups"))?;
         // Last, since from here on something would be left behind.
@@ -368,7 +371,7 @@ impl Machine {
         let mut meters = meters.into_iter();
         for core in &cores {
             let mut core = lock(core);
-            core.sense(meters.next(), vcpus);
+            executor::sense(&mut core, meters.next(), vcpus);
             core.begin();
         }
         let mut scribe = Scribe::new(&header, &ring);
@@ -479,7 +482,8 @@ fn oversee(
         let mut core = lock(core);
         trouble.extend(core.trouble.take().map(|error| format!("{}: {error}", core.id)));
         for mut body in core.bodies.drain(..) {
-            trouble.extend(body.release().err().map(|error| format!("{}: {error}", body.name)));
+            trouble
+                .extend(body.release().err().map(|error| format!("{}: {error}", body.handle.name)));
         }
         // Not before: the guardian sees to what is raised while nobody enforces.
         if let Some(hearts) = &council.hearts {
@@ -523,7 +527,7 @@ fn start_agent<'scope>(
     core: CoreId,
 ) -> Result<(), Error> {
     let own = lock(&council.cores[usize::from(core.0)]);
-    let (hardware, brakes) = (own.hardware, Arc::clone(&own.brakes));
+    let (hardware, brakes) = (own.exec.hardware, Arc::clone(&own.exec.brakes));
     drop(own);
     let priority = mailbox.means.fifo.then_some(crate::agent::PRIORITY);
     let brake = move || {
@@ -555,7 +559,7 @@ fn slow_down<'scope>(
         return Ok(());
     }
     let own = lock(&council.cores[usize::from(core.0)]);
-    let (hardware, clock) = (own.hardware, own.clock().clone());
+    let (hardware, clock) = (own.exec.hardware, own.exec.clock.clone());
     let cost = own.waking.cost().p50;
     drop(own);
     let spin = move || duty::live(share, hardware, &clock, cost, &council.halt);

@@ -9,7 +9,7 @@ mod records;
 
 pub(crate) use hardware::hardware;
 pub(crate) use instructions::{Instructions, TRIAL_STEPS, trial};
-pub(crate) use records::{Record, Switches};
+pub(crate) use records::Switches;
 
 use perf_event_open_sys as sys;
 use std::fs::File;

@@ -41,9 +41,8 @@ use crate::parts::jobs::{Backlog, ByVcpu};
 use crate::parts::table::Table;
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::String;
 use alloc::vec::Vec;
-use maracas_core::admission::Verdict;
+use maracas_core::admission::{Objection, Verdict};
 use maracas_core::contract::{Claims, Entry, Figure, Grant, Mark, Mode, Needs, no_carriers};
 use maracas_core::params::{ParamSpec, Params};
 use maracas_core::{
@@ -95,13 +94,14 @@ fn judged(system: &System) -> (Table, Verdict) {
 }
 
 /// Why DP-WRAP cannot run a VCPU with such jobs at all.
-fn objection(vcpu: &Vcpu) -> Option<String> {
+fn objection(vcpu: &Vcpu) -> Option<Objection> {
     (vcpu.arrival == Arrival::Sporadic).then(|| {
         format!(
             "{} is sporadic, its jobs at least T = {} apart, and DP-WRAP cuts time at releases \
              known beforehand; write jobs = \"periodic\", or use the policy qps, u-edf or g-edf",
             vcpu.id, vcpu.reservation.period
         )
+        .into()
     })
 }
 

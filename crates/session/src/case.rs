@@ -247,18 +247,17 @@ impl Case {
     fn judge(&mut self) -> Result<(), Failure> {
         self.verdict = (self.entry.admit)(&self.start, &self.params);
         for objection in &self.verdict.objections {
-            let end = objection.find(|c: char| c != '_' && !c.is_ascii_alphanumeric());
-            let (word, why) = objection.split_at(end.unwrap_or(objection.len()));
-            if self.entry.params.iter().any(|param| param.name == word) {
-                return Err(self.bad_param(word, why.trim_start()));
+            if let Some(parameter) = objection.parameter {
+                return Err(self.bad_param(parameter, &objection.text));
             }
         }
         Ok(())
     }
 
-    /// Whether programs progress at other than full speed: cores or programs are uneven.
-    pub fn has_paces(&self) -> bool {
-        !self.system.is_even() || self.paces.iter().any(Option::is_some)
+    /// What the simulator is to run.
+    pub fn subject(&self) -> maracas_sim::Subject<'_> {
+        let Self { system, programs, paces, .. } = self;
+        maracas_sim::Subject { system, programs, memory: self.memory.as_ref(), paces }
     }
 
     /// The name of a VCPU.
@@ -336,17 +335,17 @@ fn add_carriers(
     system: &mut System,
     names: &mut Vec<String>,
 ) -> usize {
-    let carriers = (entry.carriers)(system, params, VcpuId(names.len() as u32));
-    let count = carriers.len();
+    let own = system.vcpus.len();
+    entry.add_carriers(system, params);
+    let carriers = &system.vcpus[own..];
     for carrier in carriers {
-        let mut name = carrier_name(&carrier);
+        let mut name = carrier_name(carrier);
         while names.contains(&name) {
             name.push('_');
         }
         names.push(name);
-        system.vcpus.push(carrier);
     }
-    count
+    carriers.len()
 }
 
 /// Sets parameters to what this host needs, and says so, a sentence each.

@@ -95,7 +95,7 @@ pub fn text(case: &Case, verdict: &Verdict) -> String {
         text += &format!("  {vcpu} arrives later and is judged then\n");
     }
     for objection in &verdict.objections {
-        text += &format!("  {}\n", paint(Paint::Bad, &named(case, objection)));
+        text += &format!("  {}\n", paint(Paint::Bad, &named(case, &objection.to_string())));
     }
     let last = if verdict.accepted() {
         paint(Paint::Good, "admitted")
@@ -262,7 +262,7 @@ pub fn to_json(case: &Case, verdict: &Verdict) -> Value {
         "without_budget": best_effort(case),
         "agents": case.agents.as_ref().map(agents_json),
         "imprecise": imprecise_json(case),
-        "objections": verdict.objections.iter().map(|it| named(case, it)).collect::<Vec<_>>(),
+        "objections": verdict.objections.iter().map(|it| named(case, &it.to_string())).collect::<Vec<_>>(),
         "notes": case.assumptions(),
     })
 }

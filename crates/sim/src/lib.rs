@@ -43,6 +43,8 @@
 //! cuts it short.
 //!
 //! # Memory
+//! [`simulate`] chooses the model by what there is to simulate.
+//!
 //! Without a model ([`run`]) every program progresses by the time that it runs, counters stay at
 //! zero, and nothing can be sampled. With one ([`run_with`] and [`memory::SharedMemory`]) a piece
 //! of work is time at the program's reference speed: alone on an idle memory with the whole cache
@@ -75,19 +77,20 @@
 //! sporadic VCPU one for its releases; each depends on the seed and the VCPU alone. So the k-th job
 //! costs the same under every policy. A sporadic VCPU's first job comes within T, the others
 //! between T and 2T apart, uniformly. Times between outside events are those of the workload.
+#![forbid(unsafe_code)]
 
 mod agenda;
 mod machine;
 pub mod memory;
-mod overhead;
 mod rng;
 mod workload;
 
-pub use overhead::Overheads;
+pub use maracas_core::Overheads;
 
 use maracas_core::admission::NotAdmitted;
 use maracas_core::contract::Observer;
-use maracas_core::{CoreId, Duration, Instant, Policy, Program, System, VcpuId};
+use maracas_core::memory::Memory;
+use maracas_core::{CoreId, Duration, Instant, Pace, Policy, Program, System, VcpuId};
 
 /// How to run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -193,6 +196,42 @@ pub fn run_with<O: Observer, C: memory::Contention>(
     contention: C,
 ) -> Outcome {
     machine::Machine::new(system, programs, policy, options, observer, contention).run()
+}
+
+/// What is to be simulated: the machine, and what runs there.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// The platform with all VCPUs, the policy's carriers too.
+    pub system: &'a System,
+    /// The threads.
+    pub programs: &'a [Program],
+    /// The memory that they share; `None` = they touch none.
+    pub memory: Option<&'a Memory>,
+    /// By program, how fast it is on each class of cores; may be empty. Beside a memory it is for
+    /// those programs that touch none.
+    pub paces: &'a [Option<Pace>],
+}
+
+/// [`run`] under the model that `subject` asks for: the one place that chooses it.
+///
+/// # Panics
+/// As [`run`], and where memory or paces do not fit the system.
+pub fn simulate<O: Observer>(
+    subject: &Subject<'_>,
+    policy: &mut dyn Policy,
+    options: &Options,
+    observer: &mut O,
+) -> Outcome {
+    let Subject { system, programs, memory, paces } = *subject;
+    if let Some(memory) = memory {
+        let model = memory::SharedMemory::new(system, memory).with_paces(system, paces);
+        run_with(system, programs, policy, options, observer, model)
+    } else if !system.is_even() || paces.iter().any(Option::is_some) {
+        let model = memory::UnevenCores::new(system, paces);
+        run_with(system, programs, policy, options, observer, model)
+    } else {
+        run(system, programs, policy, options, observer)
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@ use maracas_scenario::{PlatformMemory, Scenario};
 use maracas_session::case::{Case, Machine, Overrides};
 use maracas_session::source::refuse_taskset;
 use maracas_session::verdict;
-use maracas_sim::memory::SharedMemory;
 use serde_json::{Value, json};
 use split::Needs;
 use std::path::PathBuf;
@@ -172,14 +171,12 @@ impl Observer for Counts {
 /// Simulates; `None` where the policy refuses.
 fn simulated(case: &Case, until: Option<Duration>) -> Option<Counts> {
     let mut policy = (case.entry.build)(&case.start, &case.params).ok()?;
-    let memory = case.memory.as_ref()?;
     let cores = case.system.cores.len();
     let usage = vec![vec![Usage::default(); cores]; case.names.len()];
     let mut counts = Counts { usage, end: Instant::ZERO };
-    let shared = SharedMemory::new(&case.system, memory);
     let options = sim::options(case, until);
-    let (system, programs, policy) = (&case.system, &case.programs, policy.as_mut());
-    let outcome = maracas_sim::run_with(system, programs, policy, &options, &mut counts, shared);
+    let subject = case.subject();
+    let outcome = maracas_sim::simulate(&subject, policy.as_mut(), &options, &mut counts);
     counts.end = outcome.end;
     Some(counts)
 }

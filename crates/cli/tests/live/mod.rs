@@ -1,8 +1,8 @@
 //! What the live tests share: the right to the cores, a run of the real binary, and a look at the
 //! host that finds whatever the run has left there.
 //!
-//! The acceptance tests are small enough for every build. With `MARACAS_ACCEPTANCE=full` in the
-//! environment they have the sizes of the project's acceptance: 10 s of quickstart, 50, 20 and 20
+//! The tests are small enough for every build. With `MARACAS_ACCEPTANCE=full` in the environment
+//! they have their full size (docs/guarantees.md): 10 s of quickstart, 50, 20 and 20
 //! kills, 60 s of a hostile program. They print what they measured (`--nocapture` shows it).
 //!
 //! Means and medians are asserted on, never single values: those belong to the host. Times are
@@ -36,7 +36,7 @@ pub(crate) const TOKEN: &str = "MARACAS_TEST_RUN";
 /// The exit code of `maracas run` where a promise was not kept.
 pub(crate) const BROKEN: i32 = 4;
 
-/// Whether the sizes of the project's acceptance are asked for.
+/// Whether the full sizes are asked for.
 pub(crate) fn is_full() -> bool {
     std::env::var("MARACAS_ACCEPTANCE").is_ok_and(|size| size == "full")
 }

@@ -8,6 +8,7 @@
 
 use crate::clock::monotonic_ns;
 use crate::host::HardwareCore;
+use maracas_live_core::Relief;
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::sync::Arc;
@@ -258,10 +259,11 @@ impl Hearts {
         self.heart(agent).is_some_and(under_way)
     }
 
-    /// For how long the agent had been stuck when its core was relieved last.
-    pub fn relieved_after(&self, agent: usize) -> Duration {
+    /// What the agent must know of reliefs when it is back.
+    pub(crate) fn relief(&self, agent: usize) -> Relief {
         let stuck = |heart: &Heart| heart.stuck_ns.load(Ordering::Relaxed);
-        Duration::from_nanos(self.heart(agent).map_or(0, stuck))
+        let stuck = maracas_core::Duration::from_nanos(self.heart(agent).map_or(0, stuck));
+        Relief { count: self.reliefs(agent), stuck }
     }
 
     /// Why the guardian, or an agent, wants the run to end, if it does.
@@ -438,7 +440,7 @@ mod tests {
         assert!(begun != before && ours.is_being_relieved(1) && !ours.is_being_relieved(0));
         theirs.ends_relief(1);
         assert!(ours.reliefs(1) != begun && !ours.is_being_relieved(1));
-        assert_eq!(ours.relieved_after(1), Duration::from_millis(250));
+        assert_eq!(ours.relief(1).stuck, maracas_core::Duration::from_millis(250));
         assert_eq!(ours.ending(), None);
         let lasted = Duration::from_secs(3);
         let ending = Ending { cause: Cause::Late, agent: 1, lasted };

@@ -3,7 +3,7 @@
 
 use super::Charge;
 use super::model::{Protocol, Repair};
-use crate::host::cgroup::{Hierarchies, Remains};
+use crate::host::cgroup::{Hierarchies, Remains, STILL};
 use crate::host::hardware::ThisHardware;
 use crate::host::resctrl;
 use crate::host::sched::{self, KernelPolicy};
@@ -216,7 +216,8 @@ fn demote_where(
 /// Thaws every group of the run. Returns how many were frozen, or about to be.
 fn thaw(hierarchies: &Hierarchies, run: Identity) -> usize {
     let mut thawed = 0;
-    for dir in directories(hierarchies, run) {
+    // One group is frozen so that freezing others costs less, and has nobody in it.
+    for dir in directories(hierarchies, run).iter().filter(|dir| !dir.ends_with(STILL)) {
         for (file, frozen, free) in [("cgroup.freeze", "1", "0"), ("freezer.state", "FR", "THAWED")]
         {
             let file = dir.join(file);

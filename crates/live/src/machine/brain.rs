@@ -9,9 +9,8 @@ use super::ask::Reply;
 use super::demand::Demand;
 use super::handle::{Ended, JobGate, Mailbox, Refusal, Request};
 use super::progress;
-use super::vcpu::{Live, Place};
 use crate::agent::lock;
-use crate::enact::Core;
+use crate::executor::{Body, Core, Site};
 use crate::journal::Scribe;
 use crate::sense::Sensor;
 use errand::{ANSWERS, Errands};
@@ -22,6 +21,7 @@ use maracas_core::{
     CoreId, CoreSet, Duration, Event, Instant, Job, JobId, Plan, Policy, Rate, Reservation, System,
     Vcpu, VcpuId,
 };
+use maracas_live_core::Place;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -366,7 +366,7 @@ impl<'a> Brain<'a> {
     }
 
     /// A body arrives: on the core where the plan has its VCPU.
-    fn attach(&mut self, mut body: Live, now: Instant) {
+    fn attach(&mut self, mut body: Body, now: Instant) {
         let id = body.id;
         let place = self.place(id);
         let Some(known) = self.known.get_mut(&id) else { return };
@@ -379,7 +379,7 @@ impl<'a> Brain<'a> {
         if let Some(index) = core.index(id) {
             core.rescan(index);
             core.bodies[index].suppose_runnable();
-            core.bodies[index].reset_clocks();
+            core.bodies[index].handle.reset_clocks();
         }
         core.stirred = true;
         drop(core);
@@ -429,7 +429,7 @@ impl Brain<'_> {
         }
         let all = std::mem::take(&mut self.behind);
         if all {
-            let stay = |body: &mut Live| body.is_leaving = false;
+            let stay = |body: &mut Body| body.is_leaving = false;
             self.cores.iter().for_each(|core| lock(core).bodies.iter_mut().for_each(stay));
         }
         let cores = (0..self.plan.cores() as u16).map(CoreId).filter(|_| all).collect();
@@ -484,7 +484,7 @@ impl Brain<'_> {
     }
 
     /// What a body must know of a core to sit there.
-    fn place_on(&self, core: CoreId) -> Place {
+    fn place_on(&self, core: CoreId) -> Place<Site> {
         lock(&self.cores[usize::from(core.0)]).place()
     }
 
@@ -535,11 +535,11 @@ impl Brain<'_> {
     }
 
     /// Notes what is to be said of a body's progress at its end.
-    fn remark(&mut self, body: &Live) {
-        let note = body.remark().map(|text| progress::note(Some(body.id), text));
+    fn remark(&mut self, body: &Body) {
+        let note = body.handle.remark().map(|text| progress::note(Some(body.id), text));
         note.iter().for_each(|note| self.scribe.recorder.record(note));
-        let of_memory = body.memory_remark().map(str::to_string);
-        for text in of_memory.into_iter().chain(body.color_remark()) {
+        let of_memory = body.handle.memory_remark().map(str::to_string);
+        for text in of_memory.into_iter().chain(body.handle.color_remark()) {
             let (at, key) = (self.mailbox.clock.now(), "sense".to_string());
             let vcpu = Some(body.id);
             self.scribe.recorder.record(&Record::Note { at, key, vcpu, text });

@@ -377,8 +377,7 @@ impl Chosen {
     }
     /// Adds the carriers that it needs.
     pub(crate) fn with_carriers(&self, mut system: System) -> System {
-        let first = VcpuId(system.vcpus.len() as u32);
-        system.vcpus.extend((self.entry.carriers)(&system, &self.params, first));
+        self.entry.add_carriers(&mut system, &self.params);
         system
     }
     pub(crate) fn build(&self, system: &System) -> Box<dyn Policy> {

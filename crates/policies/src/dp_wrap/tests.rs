@@ -94,7 +94,7 @@ fn what_dp_wrap_cannot_do_is_refused_with_the_way_out() {
         let verdict = (ENTRY.admit)(&system, &with(&[]));
         assert!((ENTRY.build)(&system, &with(&[])).is_err());
         let refused = verdict.refused.into_iter().map(|(_, why)| why.reason);
-        refused.chain(verdict.objections).next().unwrap()
+        refused.chain(verdict.objections.into_iter().map(|it| alloc::format!("{it}"))).next().unwrap()
     };
     let vcpu = Vcpu::new(0, ticks(5), ticks(10)).periodic();
     let sporadic = Vcpu { arrival: Arrival::Sporadic, ..vcpu.clone() };

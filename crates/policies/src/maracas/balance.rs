@@ -58,6 +58,7 @@ use activations::Activations;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::Cell;
+use maracas_core::admission::Objection;
 use maracas_core::contract::{Errand, Figure, Stint};
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{CoreId, CoreSet, Duration, Instant, Role, System, Vcpu, VcpuId};
@@ -174,21 +175,25 @@ fn carrier_of(system: &System, core: CoreId) -> Option<&Vcpu> {
 }
 
 /// What is wrong with the parameters, or missing in the system for them.
-pub(super) fn objections(system: &System, params: &Params) -> Vec<String> {
+pub(super) fn objections(system: &System, params: &Params) -> Vec<Objection> {
     let mut objections = Vec::new();
     if !on(params) {
         if params.choice(&color::RECOLOR) != "off" {
-            objections.push("recolor = low needs the migration VCPUs of balance = vlb".into());
+            let why = "= low needs the migration VCPUs of balance = vlb";
+            objections.push(Objection::to(color::RECOLOR.name, why));
         }
         return objections;
     }
     let least = cost(system, params);
     for core in system.core_ids() {
         match carrier_of(system, core) {
-            None => objections.push(alloc::format!(
-                "balance = vlb needs a VCPU of role migration on {core}; add the policy's carriers \
-                 to the system, or set balance = static"
-            )),
+            None => {
+                let why = alloc::format!(
+                    "= vlb needs a VCPU of role migration on {core}; add the policy's carriers to \
+                     the system, or set balance = static"
+                );
+                objections.push(Objection::to(BALANCE.name, why));
+            }
             Some(carrier) if carrier.reservation.budget < least => {
                 let time = |spec| params.time(spec).unwrap_or_default();
                 let (lock, put) = (time(&LOCK_COST), time(&STRUCT_COST));
@@ -196,12 +201,12 @@ pub(super) fn objections(system: &System, params: &Params) -> Vec<String> {
                     (false, _) => String::new(),
                     (true, pages) => alloc::format!(" + {pages} x {}", time(&PAGE_COST)),
                 };
-                return alloc::vec![alloc::format!(
-                    "migration_budget is {}, but a migration may cost 2 x {lock} + {put}{copies} = \
-                     {least}; give it at least that, or lower pages_max, page_cost, lock_cost or \
-                     struct_cost",
+                let why = alloc::format!(
+                    "is {}, but a migration may cost 2 x {lock} + {put}{copies} = {least}; give it \
+                     at least that, or lower pages_max, page_cost, lock_cost or struct_cost",
                     carrier.reservation.budget
-                )];
+                );
+                return alloc::vec![Objection::to(MIGRATION_BUDGET.name, why)];
             }
             Some(_) => {}
         }
@@ -463,7 +468,7 @@ impl Maracas {
             let used = state.foreground + vcpu.reservation.budget;
             state.delayed = Some((used, at + state.server.period()));
         }
-        // Spec G.2, row 13: it is as far behind the others there as it was here.
+        // algorithms.md G.2, row 13: it is as far behind the others there as it was here.
         if let (Some(left_behind), Some(met), false) = (left_behind, met, state.newcomer) {
             state.bgt = (state.bgt + met).saturating_sub(left_behind);
         }

@@ -50,7 +50,7 @@ use alloc::vec::Vec;
 use background::{BACKGROUND, Rule};
 use balance::Balance;
 use errands::Errands;
-use maracas_core::admission::Verdict;
+use maracas_core::admission::{Objection, Verdict};
 use maracas_core::contract::{Claims, End, Entry, Errand, Figure, Grant, Mark, Mode, Needs, Stint};
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{CoreId, CoreSet, Duration, Event, Instant, Plan, Policy, System, Vcpu, VcpuId};
@@ -153,8 +153,8 @@ fn placed(system: &System, params: &Params) -> (Table, Verdict) {
     let mut table = table.demanding(color::demand(params));
     let mut verdict = table.fill(system, false);
     if params.time(&SLICE).is_some_and(Duration::is_zero) {
-        let objection = "background_slice is 0; leave it empty or give a time above 0";
-        verdict.objections.push(objection.into());
+        let why = "is 0; leave it empty or give a time above 0";
+        verdict.objections.push(Objection::to(SLICE.name, why));
     }
     verdict.objections.extend(throttle::objections(system, params));
     verdict.objections.extend(balance::objections(system, params));

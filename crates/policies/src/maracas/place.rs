@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn newcomers_go_where_most_slack_per_vcpu_is() {
-        // Spec G.3: 14 %, 45 %, 90 % and infinite slack per VCPU.
+        // algorithms.md G.3: 14 %, 45 %, 90 % and infinite slack per VCPU.
         let mut vcpus = Vec::new();
         for (core, n) in [(0, 14), (0, 12), (0, 10), (0, 8), (1, 5), (1, 5), (2, 10)] {
             vcpus.push(on(core, percent(vcpus.len() as u32, n)));

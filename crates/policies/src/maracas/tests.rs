@@ -107,7 +107,7 @@ fn background_time_is_shared_evenly_in_the_long_run() {
     let background = machine.models.iter().map(|model| model.meters[1]);
     let (least, most) = (background.clone().min().unwrap(), background.clone().max().unwrap());
     assert_eq!(background.sum::<u64>(), 2_000 - 200 - 600 - 100);
-    // No interval is longer than 6 (spec G.4, invariant 7).
+    // No interval is longer than 6 (algorithms.md G.4, invariant 7).
     assert!(most - least <= 6, "{least} to {most}");
     let foreground: Vec<u64> = machine.models.iter().map(|model| model.meters[0]).collect();
     assert_eq!(foreground, [200, 600, 100]);

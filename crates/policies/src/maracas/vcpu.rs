@@ -71,8 +71,8 @@ impl Server {
             Self::Pibs { server, .. } => Some(server.eligible()),
         }
     }
-    /// It begins on another core: what it saved here may not come back there at once (spec G.3,
-    /// row 13).
+    /// It begins on another core: what it saved here may not come back there at once (algorithms.md
+    /// G.3, row 13).
     pub(super) fn moved(&mut self, at: Instant) {
         match self {
             Self::Sporadic(server) => server.unblock(at),

@@ -427,7 +427,7 @@ mod tests {
         for name in ["g-edf", "p-edf", "p-rm"] {
             let system = System::new(1, alloc::vec![jobless.clone()]);
             let verdict = (find(name).unwrap().admit)(&system, &Params::new());
-            assert!(verdict.objections[0].contains("vcpu3 has no jobs"), "{name}");
+            assert!(verdict.why().contains("vcpu3 has no jobs"), "{name}");
         }
     }
 

@@ -19,6 +19,9 @@
 //! core's line. Equal deadlines: who was picked or ran last, then the order of the tree (duals) or
 //! the lower id (tasks). Cores: servers that stay selected keep theirs, others take their last one
 //! if it is free, else the lowest free one of the subsystem.
+//!
+//! Reading order: `reduce` (packing, duals, the tree), `select` (budgets and who is selected), then
+//! this file, which passes events to them.
 //! # Invariants
 //! At every instant as many servers of level 0 are selected as their subsystem has cores. Where
 //! budgets are whole ticks, every dual's is spent when its window closes.
@@ -51,7 +54,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use maracas_core::admission::{NotAdmitted, Verdict};
+use maracas_core::admission::{NotAdmitted, Objection, Verdict};
 use maracas_core::contract::{Claims, Entry, Figure, Mode, Needs, no_carriers};
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{Arrival, CoreSet, Event, Instant, Plan, Policy, System, Vcpu, VcpuId};
@@ -125,7 +128,7 @@ fn judged(system: &System, params: &Params) -> (Table, Verdict, Option<Reduction
 }
 
 /// Why RUN cannot run a VCPU with such jobs at all.
-fn objection(vcpu: &Vcpu) -> Option<String> {
+fn objection(vcpu: &Vcpu) -> Option<Objection> {
     let period = vcpu.reservation.period;
     (vcpu.arrival == Arrival::Sporadic).then(|| {
         format!(
@@ -133,6 +136,7 @@ fn objection(vcpu: &Vcpu) -> Option<String> {
              deadlines beforehand; write jobs = \"periodic\", or use the policy qps or g-edf",
             vcpu.id
         )
+        .into()
     })
 }
 

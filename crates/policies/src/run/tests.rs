@@ -205,7 +205,7 @@ fn what_run_cannot_do_is_refused_with_numbers_and_the_way_out() {
     let mut sporadic = system(2, &[(1, 4), (1, 5)]);
     sporadic.vcpus[1].arrival = Arrival::Sporadic;
     let verdict = (ENTRY.admit)(&sporadic, &with(&[]));
-    let text = &verdict.objections[0];
+    let text = verdict.why();
     assert!(text.contains("vcpu1 is sporadic") && text.contains("T = 5ns"), "{text}");
     assert!(text.contains("qps") && run_tree(&sporadic, &with(&[])).is_err(), "{text}");
 

@@ -21,8 +21,8 @@
 //! max-perf's and at least max-fair's, in whole parts as in fractions.
 //! # Where we differ from the paper
 //! The slides name the steps, not the formula for the required share, nor what performance is
-//! measured by: spec E.1 and E.2 say why it must be equal shares. A thread that is not known yet
-//! has the equal share, which meets every target whatever its speedup is.
+//! measured by: algorithms.md E.1 and E.2 say why it must be equal shares. A thread that is not
+//! known yet has the equal share, which meets every target whatever its speedup is.
 
 use super::shares::{Places, Speedup, TARGET, fair_bounds, greedy, joined};
 use alloc::vec::Vec;

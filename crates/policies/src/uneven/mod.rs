@@ -72,7 +72,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use estimate::Side;
-use maracas_core::admission::Verdict;
+use maracas_core::admission::{Objection, Verdict};
 use maracas_core::contract::{Claims, Figure, Grant, Mark, Needs};
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{CoreId, Duration, Event, Instant, Plan, Policy, System, VcpuId};
@@ -115,28 +115,29 @@ pub(crate) fn admit(system: &System, params: &Params) -> Verdict {
     Verdict { objections, ..Verdict::default() }
 }
 
-fn objections(system: &System, params: &Params) -> Vec<String> {
+fn objections(system: &System, params: &Params) -> Vec<Objection> {
     let mut objections = Vec::new();
     let (round, update) = (params.time(&ROUND), params.time(&UPDATE));
     let round = round.unwrap_or_default();
     if round.is_zero() {
-        objections.push("round is 0; give a time above 0, such as \"30ms\"".into());
+        let why = "is 0; give a time above 0, such as \"30ms\"";
+        objections.push(Objection::to(ROUND.name, why));
     } else if update.is_none_or(|update| update < round * 2) {
         let update = update.unwrap_or_default();
         let least = round * 2;
-        objections.push(format!(
-            "update is {update}, less than two rounds of {round}; give {least} or more"
-        ));
+        let why = format!("is {update}, less than two rounds of {round}; give {least} or more");
+        objections.push(Objection::to(UPDATE.name, why));
     }
     let kinds = kinds(system);
     if kinds.len() != 2 {
         let kinds: Vec<String> =
             kinds.iter().map(|(class, n)| format!("{n} of class {class}")).collect();
-        objections.push(format!(
+        let why = format!(
             "it schedules cores of two classes, and these are {}; give the platform two classes \
              of cores, or use maracas",
             kinds.join(" and ")
-        ));
+        );
+        objections.push(why.into());
     }
     objections
 }

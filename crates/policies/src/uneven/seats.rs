@@ -20,11 +20,12 @@ use maracas_core::{CoreId, CoreSet, Duration, Instant, VcpuId};
 pub(super) type Threads = BTreeMap<VcpuId, Thread>;
 
 /// Two threads on different classes change places when the gain for both together is twice this
-/// part of a round, that is, when their leads differ by it: so no lead exceeds a round (spec E.5).
-/// The greatest lead seen in 3000 random systems with this was 0.84 of a round. It is the most:
-/// from one change to the next the part goes through the values from half of this on, evenly and
-/// in no simple rhythm. With one part for all, programs with phases of some rounds fell in step
-/// with their own changes, each class saw one of the phases only, and speedups were a quarter off.
+/// part of a round, that is, when their leads differ by it: so no lead exceeds a round
+/// (algorithms.md E.5). The greatest lead seen in 3000 random systems with this was 0.84 of a
+/// round. It is the most: from one change to the next the part goes through the values from half of
+/// this on, evenly and in no simple rhythm. With one part for all, programs with phases of some
+/// rounds fell in step with their own changes, each class saw one of the phases only, and speedups
+/// were a quarter off.
 const BETWEEN_CLASSES: (u64, u64) = (4, 5);
 /// The golden section of 2^64: its multiples, modulo 2^64, spread evenly however many are taken
 /// (Knuth, The Art of Computer Programming 3, section 6.4).

@@ -19,9 +19,9 @@
 #[cfg(test)]
 mod tests;
 
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
+use maracas_core::admission::Objection;
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{Duration, Rate};
 
@@ -55,7 +55,7 @@ impl Places {
         Self { threads, fast, slow: (threads - fast).min(slow_cores as u64), floor: 0 }
     }
     /// The same where every thread whose speedup is measured runs at least for one `round` in
-    /// every `interval` on each class (30 ms in 2 s are 1.5 %, spec E.3).
+    /// every `interval` on each class (30 ms in 2 s are 1.5 %, algorithms.md E.3).
     #[must_use]
     pub(crate) fn sampling(mut self, round: Duration, interval: Duration) -> Self {
         let parts = u128::from(self.whole()) * u128::from(round.ticks());
@@ -89,7 +89,7 @@ impl Places {
         Bounds { least: required.max(floor.min(self.even())), most: self.each() - slow_floor }
     }
     /// The least share of fast cores with which a thread has `target` of the performance that equal
-    /// shares would give it, rounded up: it is never more than N_f / n (spec E.2).
+    /// shares would give it, rounded up: it is never more than N_f / n (algorithms.md E.2).
     ///
     /// f * s + (c - f) >= target * (e * s + (c - e)) with e = N_f / n, solved for f, is
     /// f >= target * e - (1 - target) * c / (s - 1): with s = F / S and target = a / b, all of it
@@ -223,10 +223,11 @@ pub(super) const TARGET: ParamSpec = ParamSpec {
 };
 
 /// What is wrong with the target, if anything is: nobody can promise more than equal shares give.
-pub(super) fn target_objection(params: &Params) -> Option<String> {
+pub(super) fn target_objection(params: &Params) -> Option<Objection> {
     let target = params.fraction(&TARGET);
     (target > Rate::ONE).then(|| {
-        alloc::format!("target is {target}; give a fraction from 0 to 1, such as \"0.85\"")
+        let why = alloc::format!("is {target}; give a fraction from 0 to 1, such as \"0.85\"");
+        Objection::to(TARGET.name, why)
     })
 }
 

@@ -17,9 +17,9 @@
 //! # Where we differ from the paper
 //! The slides even the shares of a group out; a plain average can take the member with the greatest
 //! speedup below the target, which may be among the misses of up to 3 % that they report. The water
-//! level stops at each one's required share (spec E.2). How groups are found is not said either:
-//! by their leader, so that no two members differ by `similarity` or more. A thread that is not
-//! known yet is in no group.
+//! level stops at each one's required share (algorithms.md E.2). How groups are found is not said
+//! either: by their leader, so that no two members differ by `similarity` or more. A thread that is
+//! not known yet is in no group.
 
 use super::shares::{Places, Speedup, TARGET, by_speedup, fair_bounds, greedy, joined, level};
 use alloc::vec::Vec;

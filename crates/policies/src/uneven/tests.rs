@@ -80,8 +80,8 @@ fn who_waits_takes_turns_with_who_is_ahead() {
     assert!((0..2).all(|core| !machine.schedule(core).contains('.')));
 }
 
-/// The spec's vector E.2 with speedups that the user knows: f = 1, 29/30, 1/30, 0, 0, 0. Who has
-/// all or nothing of the fast cores never moves.
+/// The vector of algorithms.md E.2 with speedups that the user knows: f = 1, 29/30, 1/30, 0, 0, 0.
+/// Who has all or nothing of the fast cores never moves.
 #[test]
 fn shares_of_all_and_nothing_cost_no_migration() {
     let mut vcpus = hogs(6);
@@ -162,7 +162,8 @@ fn what_cannot_be_promised_is_refused_with_the_numbers() {
     let admit = |system: &System, params: &[(&str, &str)]| {
         let verdict = (max_fair::ENTRY.admit)(system, &with(params));
         let refused = verdict.refused.iter().map(|(_, why)| why.to_string());
-        verdict.objections.iter().cloned().chain(refused).collect::<Vec<String>>().join("; ")
+        let objections = verdict.objections.iter().map(ToString::to_string);
+        objections.chain(refused).collect::<Vec<String>>().join("; ")
     };
     let even = System::new(4, hogs(4));
     assert!(admit(&even, &[]).contains("two classes, and these are 4 of class 0"));

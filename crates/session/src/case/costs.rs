@@ -3,7 +3,7 @@
 
 use maracas_core::contract::Entry;
 use maracas_core::params::{Params, Value};
-use maracas_core::{Duration, Role, System, VcpuId};
+use maracas_core::{Duration, Role, System};
 use maracas_live::host::costs::rounded_up;
 use maracas_live::host::migration::{self, Spread};
 use maracas_live::host::platform::Platform;
@@ -28,8 +28,7 @@ struct Part {
 /// where the policy moves VCPUs between them. What was measured, and where the user counts on
 /// less, a sentence each.
 pub(super) fn measure(entry: &Entry, params: &mut Params, system: &System) -> Vec<String> {
-    let first = VcpuId(system.vcpus.iter().map(|vcpu| vcpu.id.0 + 1).max().unwrap_or(0));
-    let carriers = (entry.carriers)(system, params, first);
+    let carriers = (entry.carriers)(system, params, system.next_vcpu());
     let moves = carriers.iter().any(|carrier| carrier.role == Role::Migration);
     let takes = [LOCK, STRUCT].iter().all(|name| entry.params.iter().any(|p| p.name == *name));
     if !moves || !takes || system.cores.len() < 2 {

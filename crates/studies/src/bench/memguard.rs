@@ -51,7 +51,7 @@ pub struct Args {
     json: bool,
 }
 
-/// What a core may take to stand still (issue: sub-millisecond where the PMU allows it).
+/// What a core may take to stand still: below a millisecond where the PMU allows it.
 const STANDS_WITHIN: Duration = Duration::from_millis(1);
 /// By which part more may be read than the bandwidth says: counts at the edges of the window.
 const BEYOND: f64 = 0.02;

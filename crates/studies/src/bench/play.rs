@@ -2,9 +2,8 @@
 
 use maracas_console::failure::Failure;
 use maracas_console::output;
-use maracas_core::Plan;
-use maracas_core::contract::decide;
-use maracas_core::journal::{Decision, PlanHash, Reader, Record};
+use maracas_core::System;
+use maracas_core::journal::{Reader, Record, Replay};
 use maracas_live::sense::Senses;
 use maracas_live::{Means, Setup};
 use maracas_session::case::{self, Case};
@@ -26,7 +25,7 @@ pub(super) fn play(
 ) -> Result<Vec<u8>, Failure> {
     let policy = (case.entry.build)(&case.start, &case.params);
     let policy = policy.map_err(|verdict| {
-        let why = verdict.objections.join("; ");
+        let why = verdict.why();
         Failure::new(format!("{} refuses the bench's programs: {why}", case.entry.name))
     })?;
     let guarded = live::guard()?.sensing(senses);
@@ -60,23 +59,28 @@ pub(super) fn recorded(text: &str, setup: &Setup) -> Result<Senses, Failure> {
 /// # Errors
 /// Where the journal is damaged.
 pub(super) fn replays(journal: &[u8]) -> Result<bool, Failure> {
+    replayed(journal, |_, _| {}).map(|(_, exact)| exact)
+}
+
+/// Gives a journal to a fresh policy: policies are pure, so what it says is what the run's said.
+/// `look` is shown each record when the policy has been told of it. The system of the run, and
+/// whether the policy decided the same, every time.
+///
+/// # Errors
+/// Where the journal is damaged.
+pub(super) fn replayed(
+    journal: &[u8],
+    mut look: impl FnMut(Record, &Replay<'_>),
+) -> Result<(System, bool), Failure> {
     let (header, reader) = Reader::open(journal).map_err(Failure::new)?;
     let built = (case::policy(&header.policy)?.build)(&header.system, &header.params);
     let mut policy = built.map_err(|_| Failure::new("the policy refuses its own journal"))?;
-    let mut plan = Plan::new(header.system.cores.len());
-    let mut hash = PlanHash::default();
+    let mut replay = Replay::new(policy.as_mut(), header.system.cores.len());
+    let mut exact = true;
     for record in reader {
-        match record.map_err(Failure::new)? {
-            Record::Event { at, event } => policy.on_event(at, &event),
-            Record::Planned(theirs) => {
-                decide(policy.as_mut(), theirs.now, &mut plan);
-                if Decision::of(theirs.now, &plan, &mut hash) != theirs {
-                    return Ok(false);
-                }
-            }
-            Record::Gap(_) => return Ok(false),
-            Record::Note { .. } | Record::End(_) => {}
-        }
+        let record = record.map_err(Failure::new)?;
+        exact &= replay.step(&record).is_ok();
+        look(record, &replay);
     }
-    Ok(true)
+    Ok((header.system, exact))
 }

@@ -52,7 +52,7 @@ impl Stopwatch for Counting {
 
 #[test]
 fn a_stream_holds_every_call_with_its_cause() {
-    // Spec A.4, vector A1: three duals of a third of a core each take turns of one tick.
+    // algorithms.md A.4, vector A1: three duals of a third of a core each take turns of one tick.
     let stream = recorded("run", &system(2, &[(2, 3); 3]), 12);
     assert_eq!(stream.jobs(), 12);
     let calls: Vec<_> = stream.calls().collect();
@@ -170,7 +170,7 @@ fn percentiles_are_by_nearest_rank_and_the_mean_leaves_the_thousandth_out() {
 
 #[test]
 fn parts_hold_every_task_once_on_cores_of_their_own() {
-    // Spec A.4, vector A4: two unit servers. B.5, vector B3: two masters in the third set.
+    // algorithms.md A.4, vector A4: two unit servers. B.5, vector B3: two masters in the third set.
     let a4 = [(1, 2), (1, 3), (1, 6), (2, 4), (3, 6)];
     let shapes = |name, cores, tasks: &[(u64, u64)]| {
         let entry = maracas_policies::find(name).unwrap();

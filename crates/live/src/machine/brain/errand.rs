@@ -257,7 +257,8 @@ impl Brain<'_> {
         let (now, count) = (self.mailbox.clock.now(), self.mailbox.palette.count());
         let seat = self.known.get(&vcpu).and_then(|known| known.seat);
         let Some(seat) = seat.filter(|_| count > 0) else { return false };
-        let page = lock(&self.cores[usize::from(seat.0)]).body(vcpu).map(|it| it.colors.clone());
+        let page =
+            lock(&self.cores[usize::from(seat.0)]).body(vcpu).map(|it| it.handle.colors.clone());
         let Some(page) = page.flatten() else { return false };
         // Taken while a program is being started, which is soon done.
         let Ok(mut page) = page.try_lock() else { return true };

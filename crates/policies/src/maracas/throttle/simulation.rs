@@ -164,7 +164,7 @@ impl Bench {
         let rest = |plan: &Plan| (plan.errand, plan.wake, plan.wake_metered);
         assert_eq!(rest(&self.plan), rest(&before), "at {}", self.now);
     }
-    /// G.4: n - k doors are open while 0 < k < n, none at k = n, all at k = 0.
+    /// algorithms.md G.4: n - k doors are open while 0 < k < n, none at k = n, all at k = 0.
     fn check_doors(&self) {
         let n = self.running.len();
         let lines: Vec<&Line> = (0..n as u16).map(|core| self.plan.line(CoreId(core))).collect();

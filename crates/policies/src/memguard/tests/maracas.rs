@@ -12,9 +12,7 @@ fn around(params: &[(&str, &str)], vcpus: Vec<Vcpu>, cores: usize) -> (Box<dyn P
     let params = with(params);
     assert_eq!(params.check(entry.params), Ok(()));
     let mut system = System::new(cores, vcpus);
-    let first = VcpuId(system.vcpus.len() as u32);
-    let carriers = (entry.carriers)(&system, &params, first);
-    system.vcpus.extend(carriers);
+    entry.add_carriers(&mut system, &params);
     let policy = (entry.build)(&system, &params).unwrap_or_else(|why| panic!("{why:?}"));
     (policy, Plan::new(cores))
 }

@@ -1,4 +1,4 @@
-//! The invariants of the specification (D.7) on random access traces, cores, budgets and
+//! The invariants of algorithms.md D.7 on random access traces, cores, budgets and
 //! reservations.
 
 use super::given;

@@ -11,8 +11,9 @@ use maracas_core::{CoreId, Vcpu};
 const ANY: Entry =
     Entry { build: |system, params| uneven::build(system, params, as_written), ..max_fair::ENTRY };
 
-/// Spec E.5-5, in both classes at once: with steady shares of threads that are always runnable,
-/// each is at every instant within a round of its share, with one thread a core and with more.
+/// algorithms.md E.5 (5), in both classes at once: with steady shares of threads that are always
+/// runnable, each is at every instant within a round of its share, with one thread a core and with
+/// more.
 #[test]
 fn nobody_is_a_round_from_its_shares() {
     let mut rng = Rng(0xe55);

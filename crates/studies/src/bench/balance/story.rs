@@ -1,11 +1,11 @@
 //! What is read off the journal of a run: who ran when, what was granted to whom, who was moved at
 //! what cost, and whether a fresh policy decides the same.
 
+use crate::bench::play::replayed;
 use maracas_console::failure::Failure;
-use maracas_core::contract::{End, Errand, Event, Mode, Stint, decide};
-use maracas_core::journal::{Decision, PlanHash, Reader, Record};
+use maracas_core::contract::{End, Errand, Event, Mode, Stint};
+use maracas_core::journal::{Reader, Record};
 use maracas_core::{CoreId, Duration, Instant, Plan, Role, System, Vcpu, VcpuId};
-use maracas_session::case;
 use std::collections::BTreeMap;
 
 /// A migration, from the order to the answer.
@@ -98,34 +98,20 @@ impl Story {
     /// # Errors
     /// Where the journal is damaged.
     pub(super) fn read(journal: &[u8]) -> Result<Self, Failure> {
-        let (header, reader) = Reader::open(journal).map_err(Failure::new)?;
-        let built = (case::policy(&header.policy)?.build)(&header.system, &header.params);
-        let mut policy = built.map_err(|_| Failure::new("the policy refuses its own journal"))?;
-        let mut plan = Plan::new(header.system.cores.len());
-        let mut hash = PlanHash::default();
+        let (header, _) = Reader::open(journal).map_err(Failure::new)?;
         let mut story = Self::nothing(header.system);
-        for record in reader {
-            match record.map_err(Failure::new)? {
-                Record::Event { at, event } => {
-                    policy.on_event(at, &event);
-                    story.event(at, &event);
+        let (_, exact) = replayed(journal, |record, replay| match record {
+            Record::Event { at, event } => story.event(at, &event),
+            Record::Planned(theirs) => story.planned(theirs.now, replay.plan()),
+            Record::Note { key, vcpu: Some(vcpu), text, .. } if key == "recolored" => {
+                if let Some(moved) = story.under_way(vcpu) {
+                    moved.recolored = Recolored::read(&text);
                 }
-                Record::Planned(theirs) => {
-                    decide(policy.as_mut(), theirs.now, &mut plan);
-                    story.exact &= Decision::of(theirs.now, &plan, &mut hash) == theirs;
-                    story.planned(theirs.now, &plan);
-                }
-                Record::Gap(_) => story.exact = false,
-                Record::Note { key, vcpu: Some(vcpu), text, .. } if key == "recolored" => {
-                    if let Some(moved) = story.under_way(vcpu) {
-                        moved.recolored = Recolored::read(&text);
-                    }
-                }
-                Record::Note { .. } => {}
-                Record::End(at) => story.end = at,
             }
-        }
-        Ok(story)
+            Record::Gap(_) | Record::Note { .. } => {}
+            Record::End(at) => story.end = at,
+        })?;
+        Ok(Self { exact, ..story })
     }
 
     /// The VCPUs that run programs.

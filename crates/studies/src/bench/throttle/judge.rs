@@ -7,7 +7,7 @@ use maracas_session::case::Case;
 use maracas_trace::Report;
 use maracas_trace::table::time;
 
-/// How fast surplus time ends, in the median (acceptance of the issue).
+/// How fast surplus time ends, in the median.
 pub(super) const STOPS_WITHIN: Duration = Duration::from_micros(100);
 /// By which part a mean budget may be off (that of a verdict, docs/output.md).
 pub(super) const BUDGET_ERROR: f64 = 0.005;

@@ -1,11 +1,12 @@
 //! What is read off the journal of a run: when cores lost their surplus time and how long they
 //! still used it, and what the policy made of every sample.
 
+use crate::bench::play::replayed;
 use maracas_console::failure::Failure;
-use maracas_core::contract::{Event, Mode, Sample, Stint, decide};
-use maracas_core::journal::{Decision, PlanHash, Reader, Record};
+use maracas_core::contract::{Event, Mode, Sample, Stint};
+use maracas_core::journal::Record;
 use maracas_core::{CoreId, Instant, Plan, Policy};
-use maracas_session::case;
+use std::collections::BTreeMap;
 
 /// The figure in which the policy says how many cores it throttles (k of Algorithm 1).
 const THROTTLED: &str = "throttled cores";
@@ -45,48 +46,22 @@ impl Told {
     /// # Errors
     /// Where the journal is damaged.
     pub(super) fn read(journal: &[u8]) -> Result<Self, Failure> {
-        let (header, reader) = Reader::open(journal).map_err(Failure::new)?;
-        let built = (case::policy(&header.policy)?.build)(&header.system, &header.params);
-        let mut policy = built.map_err(|_| Failure::new("the policy refuses its own journal"))?;
-        let mut plan = Plan::new(header.system.cores.len());
-        let mut hash = PlanHash::default();
-        let mut doors = Doors { open: vec![None; plan.cores()], closings: Vec::new() };
+        let mut doors = Doors::default();
         let (mut background, mut end) = (Vec::new(), Instant::ZERO);
-        let mut told = Self { exact: true, ..Self::default() };
-        for record in reader {
-            match record.map_err(Failure::new)? {
-                Record::Event { at, event } => {
-                    policy.on_event(at, &event);
-                    match event {
-                        Event::Ran(stint) if stint.mode == Mode::Background => {
-                            background.push(stint);
-                        }
-                        Event::Sampled(sample) => {
-                            let throttled = throttled(policy.as_ref());
-                            told.samples.push(Sampled { at, sample, throttled });
-                        }
-                        Event::Ran(_)
-                        | Event::Released(_)
-                        | Event::Completed(_)
-                        | Event::Woke { .. }
-                        | Event::AllowanceSpent { .. }
-                        | Event::Arrived(_)
-                        | Event::Left(_)
-                        | Event::Changed(_)
-                        | Event::ErrandDone(_)
-                        | Event::Failed { .. } => {}
-                    }
-                }
-                Record::Planned(theirs) => {
-                    decide(policy.as_mut(), theirs.now, &mut plan);
-                    told.exact &= Decision::of(theirs.now, &plan, &mut hash) == theirs;
-                    doors.decided(&plan, theirs.now);
-                }
-                Record::Gap(_) => told.exact = false,
-                Record::Note { .. } => {}
-                Record::End(at) => end = at,
+        let mut told = Self::default();
+        let (_, exact) = replayed(journal, |record, replay| match record {
+            Record::Event { event: Event::Ran(stint), .. } if stint.mode == Mode::Background => {
+                background.push(stint);
             }
-        }
+            Record::Event { at, event: Event::Sampled(sample) } => {
+                let throttled = throttled(replay.policy());
+                told.samples.push(Sampled { at, sample, throttled });
+            }
+            Record::Planned(theirs) => doors.decided(replay.plan(), theirs.now),
+            Record::Event { .. } | Record::Gap(_) | Record::Note { .. } => {}
+            Record::End(at) => end = at,
+        })?;
+        told.exact = exact;
         told.closings = doors.finish(end, &background);
         Ok(told)
     }
@@ -98,33 +73,29 @@ fn throttled(policy: &dyn Policy) -> u64 {
 }
 
 /// The background doors of the cores while the journal goes on.
+#[derive(Default)]
 struct Doors {
-    /// By core, since when it is closed.
-    open: Vec<Option<Instant>>,
+    /// Since when the closed ones are.
+    closed: BTreeMap<CoreId, Instant>,
     closings: Vec<Closing>,
 }
 
 impl Doors {
     fn decided(&mut self, plan: &Plan, now: Instant) {
         for core in plan.dirty().iter() {
-            let since = &mut self.open[usize::from(core.0)];
-            match (*since, plan.line(core).background_allowed) {
-                (None, false) => *since = Some(now),
-                (Some(from), true) => {
-                    self.closings.push(Closing { core, from, to: now, last: None });
-                    *since = None;
-                }
-                (None, true) | (Some(_), false) => {}
+            if !plan.line(core).background_allowed {
+                self.closed.entry(core).or_insert(now);
+            } else if let Some(from) = self.closed.remove(&core) {
+                self.closings.push(Closing { core, from, to: now, last: None });
             }
         }
     }
 
     /// Sets what ran in the background against the closings.
     fn finish(mut self, end: Instant, background: &[Stint]) -> Vec<Closing> {
-        for (core, since) in (0..).map(CoreId).zip(&self.open) {
-            let still = since.map(|from| Closing { core, from, to: end, last: None });
-            self.closings.extend(still);
-        }
+        let still = self.closed.iter();
+        let still = still.map(|(&core, &from)| Closing { core, from, to: end, last: None });
+        self.closings.extend(still);
         self.closings.sort_by_key(|closing| (closing.core, closing.from));
         let mut stints: Vec<_> = background.iter().filter(|it| it.to > it.from).collect();
         stints.sort_by_key(|stint| (stint.core, stint.from));
@@ -166,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_closing_lasts_until_the_door_opens_and_knows_who_was_late() {
-        let mut doors = Doors { open: vec![None; 2], closings: Vec::new() };
+        let mut doors = Doors::default();
         let mut plan = Plan::new(2);
         let mut decide = |us, core, allowed| {
             // What a decision does first.

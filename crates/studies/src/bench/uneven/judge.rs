@@ -5,7 +5,7 @@ use super::workers::{Variant, WORKERS};
 use crate::bench::verdict::Verdict;
 use maracas_core::VcpuId;
 
-/// By which part an estimate may be off (acceptance of the live item).
+/// By which part an estimate may be off.
 pub(super) const ESTIMATE_ERROR: f64 = 0.10;
 /// Which part of the target may be missed.
 pub(super) const TARGET_MISS: f64 = 0.03;
@@ -84,7 +84,7 @@ impl Row {
         self.got[run].estimate.map_or(f64::INFINITY, |it| it / self.truth.speedup() - 1.0)
     }
     /// What it did in a run by what it did under max-fair, the run `fair`: the performance that
-    /// targets are about (spec E.1), with what the machine itself costs on both sides.
+    /// targets are about (algorithms.md E.1), with what the machine itself costs on both sides.
     pub(super) fn of_fair(&self, run: usize, fair: usize) -> f64 {
         self.got[run].performance / self.got[fair].performance
     }

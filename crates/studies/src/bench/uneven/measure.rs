@@ -1,11 +1,11 @@
 //! What is read off the journal of a run: how far each program got, and what the policy took its
 //! speedups to be.
 
+use crate::bench::play::replayed;
 use maracas_console::failure::Failure;
-use maracas_core::contract::{Event, Stint, decide};
-use maracas_core::journal::{Decision, PlanHash, Reader, Record};
-use maracas_core::{CoreId, Plan, VcpuId};
-use maracas_session::case;
+use maracas_core::contract::{Event, Stint};
+use maracas_core::journal::Record;
+use maracas_core::{CoreId, VcpuId};
 
 /// The figure in which the policies for uneven cores say what they take the speedup of a VCPU to
 /// be, in thousandths, where it knows.
@@ -83,30 +83,13 @@ impl Told {
     /// # Errors
     /// Where the journal is damaged.
     pub(super) fn read(journal: &[u8]) -> Result<Self, Failure> {
-        let (header, reader) = Reader::open(journal).map_err(Failure::new)?;
-        let built = (case::policy(&header.policy)?.build)(&header.system, &header.params);
-        let mut policy = built.map_err(|_| Failure::new("the policy refuses its own journal"))?;
-        let mut plan = Plan::new(header.system.cores.len());
-        let mut hash = PlanHash::default();
         let mut told = Self::nothing();
-        for record in reader {
-            match record.map_err(Failure::new)? {
-                Record::Event { at, event } => {
-                    policy.on_event(at, &event);
-                    if let Event::Ran(stint) = event {
-                        told.stints.push(stint);
-                    }
-                }
-                Record::Planned(theirs) => {
-                    decide(policy.as_mut(), theirs.now, &mut plan);
-                    told.exact &= Decision::of(theirs.now, &plan, &mut hash) == theirs;
-                    told.ask(policy.as_ref(), theirs.now.ticks());
-                }
-                Record::Gap(_) => told.exact = false,
-                Record::Note { .. } | Record::End(_) => {}
-            }
-        }
-        Ok(told)
+        let (_, exact) = replayed(journal, |record, replay| match record {
+            Record::Event { event: Event::Ran(stint), .. } => told.stints.push(stint),
+            Record::Planned(theirs) => told.ask(replay.policy(), theirs.now.ticks()),
+            Record::Event { .. } | Record::Gap(_) | Record::Note { .. } | Record::End(_) => {}
+        })?;
+        Ok(Self { exact, ..told })
     }
 
     /// Notes the speedups that changed.

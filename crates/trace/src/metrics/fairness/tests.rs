@@ -40,7 +40,7 @@ fn assert_close(got: Option<f64>, expected: f64) {
     assert!(got.is_some_and(|got| (got - expected).abs() < 1e-6), "{got:?}, not {expected}");
 }
 
-/// Spec E.2: 2 fast and 4 slow cores, six VCPUs that always run, these speedups.
+/// algorithms.md E.2: 2 fast and 4 slow cores, six VCPUs that always run, these speedups.
 const SPEEDUPS: [u64; 6] = [2000, 1900, 1600, 1500, 1200, 1100];
 const E2: [(usize, u32); 2] = [(2, 1000), (4, 500)];
 
@@ -68,7 +68,7 @@ fn shared(told: bool, fast: [u64; 6]) -> Report {
 }
 
 #[test]
-fn the_vector_of_the_specification() {
+fn the_vector_of_the_definitions() {
     let cases = [
         // Max-fair, max-perf, min-fair(85 %), similar-min-fair(0.2, 85 %).
         ([20; 6], [1.0, 1.0, 1.0]),

@@ -1,13 +1,13 @@
 use super::*;
 use crate::clock::Clock;
-use crate::enact::Core;
+use crate::executor;
+use crate::executor::vcpu::Made;
 use crate::host::HardwareCore;
 use crate::host::cgroup::{Group, Hierarchies, Tree};
 use crate::host::costs::WakeCost;
 use crate::journal::{Ring, Scribe};
 use crate::machine::ask::question;
 use crate::machine::handle::{Mailbox, Request};
-use crate::machine::vcpu::Live;
 use crate::machine::{Means, Palette, Progress, Source, Steering};
 use crate::sense::Rung;
 use maracas_core::contract::Mark;
@@ -113,7 +113,13 @@ impl Rig {
         let group = Some(Arc::new(tree.vcpu(MAIN).expect("a group")));
         let clock = Clock::start();
         let open = |id: u16| {
-            Core::open(CoreId(id), hardware[usize::from(id)], clock.clone(), means, WakeCost::LEAST)
+            executor::open(
+                CoreId(id),
+                hardware[usize::from(id)],
+                clock.clone(),
+                means,
+                WakeCost::LEAST,
+            )
         };
         let cores = [0, 1].map(|id| Mutex::new(open(id).expect("descriptors")));
         let (hosts, palette, source) = (hardware.to_vec(), Palette::default(), Source::Own);
@@ -172,7 +178,17 @@ impl Rig {
         let means = Means { fifo: false, freezer: false, events: false, instructions: false };
         let (name, progress) = (String::new(), Progress::new(Source::Own, None));
         let group = Arc::clone(self.group.as_ref().expect("until the end"));
-        let body = Live::new(MAIN, name, group, HardwareCore(0), None, means, progress);
+        let body = Made {
+            id: MAIN,
+            name,
+            group,
+            confined: HardwareCore(0),
+            root: None,
+            means,
+            progress,
+            clock: Clock::start(),
+        }
+        .body();
         Request::Attach(Box::new(body))
     }
 }

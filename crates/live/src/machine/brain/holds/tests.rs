@@ -2,14 +2,14 @@
 
 use super::*;
 use crate::clock::Clock;
-use crate::enact::Core;
+use crate::executor;
+use crate::executor::vcpu::Made;
 use crate::host::HardwareCore;
 use crate::host::cgroup::{Hierarchies, Tree};
 use crate::host::costs::WakeCost;
 use crate::journal::{Ring, Scribe};
 use crate::machine::ask::{Silence, question};
 use crate::machine::handle::{Mailbox, Refusal, Request};
-use crate::machine::vcpu::Live;
 use crate::machine::{Means, Palette, Progress, Source};
 use maracas_core::journal::Header;
 use maracas_core::params::Params;
@@ -60,7 +60,7 @@ fn with_brain(act: impl FnOnce(&mut Brain<'_>, &Mailbox, &Mutex<Vec<String>>)) -
     let means = Means { fifo: false, freezer: false, events: false, instructions: false };
     let clock = Clock::start();
     let hardware = HardwareCore(0);
-    let core = Core::open(CoreId(0), hardware, clock.clone(), means, WakeCost::LEAST);
+    let core = executor::open(CoreId(0), hardware, clock.clone(), means, WakeCost::LEAST);
     let core = core.expect("descriptors");
     let cores = [Mutex::new(core)];
     let group = Arc::new(tree.vcpu(MAIN).expect("a group"));
@@ -83,7 +83,17 @@ fn with_brain(act: impl FnOnce(&mut Brain<'_>, &Mailbox, &Mutex<Vec<String>>)) -
     let mut brain = Brain::new(policy, &system, &[], scribe, &cores, &mailbox);
     let progress = Progress::new(Source::Own, None);
     let own = Arc::clone(&group);
-    let body = Live::new(MAIN, String::new(), own, hardware, None, means, progress);
+    let body = Made {
+        id: MAIN,
+        name: String::new(),
+        group: own,
+        confined: hardware,
+        root: None,
+        means,
+        progress,
+        clock: mailbox.clock.clone(),
+    }
+    .body();
     mailbox.post(Request::Attach(Box::new(body)));
     brain.round(CoreId(0));
     act(&mut brain, &mailbox, &told);

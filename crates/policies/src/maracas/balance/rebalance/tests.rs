@@ -63,7 +63,7 @@ impl Cores {
             assert!(self.table.migrate(vcpu, active.dst), "{vcpu} does not fit {}", active.dst);
             self.sum_up();
             let after = self.gap(active.src, active.dst);
-            // Spec G.4, invariant 3.
+            // algorithms.md G.4, invariant 3.
             assert!(before.is_none_or(|before| after.is_some_and(|after| after < before)));
             assert!(self.scene().counted(active.src).count() > 0, "{src} is empty");
             moved.push((vcpu.0, active.dst.0));
@@ -87,7 +87,7 @@ fn hundredths(n: u128) -> Spv {
     Spv::Finite(Exact::new(n, 100))
 }
 
-/// Spec G.3: {14, 12, 10, 8} %, {5, 5}, {10}, {}.
+/// algorithms.md G.3: {14, 12, 10, 8} %, {5, 5}, {10}, {}.
 fn vector() -> Cores {
     let list = [(0, 14), (0, 12), (0, 10), (0, 8), (1, 5), (1, 5), (2, 10)];
     let vcpus: Vec<_> = (0..).zip(list).map(|(id, (core, n))| (core, percent(id, n))).collect();
@@ -176,7 +176,7 @@ fn every_move_evens_out_and_rebalancing_the_fullest_core_stops() {
             if moved.is_empty() {
                 break;
             }
-            // Spec G.4, invariant 4: nobody goes straight back.
+            // algorithms.md G.4, invariant 4: nobody goes straight back.
             for &(vcpu, to) in &moved {
                 assert_ne!(last, Some((vcpu, to)), "vcpu{vcpu} goes back to core{to}");
             }
@@ -187,13 +187,13 @@ fn every_move_evens_out_and_rebalancing_the_fullest_core_stops() {
             assert!(rounds <= 2 * vcpus, "{rounds} moves of {vcpus} VCPUs");
         }
         for core in cores.table.cores().filter(|core| occupied[core.0 as usize]) {
-            // Spec G.4, invariant 6.
+            // algorithms.md G.4, invariant 6.
             assert!(cores.scene().counted(core).count() > 0);
             // Every core stays admissible.
             assert!(cores.table.fits_all(core, &[]));
         }
     }
-    assert!(moves > 6842, "the spec's search saw more than these {moves}");
+    assert!(moves > 6842, "the search by another program saw more than these {moves}");
 }
 
 #[test]

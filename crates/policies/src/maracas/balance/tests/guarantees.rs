@@ -37,10 +37,10 @@ fn random_run(seed: u64, params: &[(&str, &str)], until: u64) -> (Vec<Vcpu>, Mac
     (vcpus, machine)
 }
 
-/// Spec G.4, invariant 5: whoever is always busy gets its budget in each of its periods, and loses
-/// at most one of them by a migration. From any instant on all of it is usable within T, and used
-/// T later: but for migrations, 2T hold a whole budget. What a move delayed, no other does: with
-/// any number of them 3T do.
+/// algorithms.md G.4, invariant 5: whoever is always busy gets its budget in each of its periods,
+/// and loses at most one of them by a migration. From any instant on all of it is usable within T,
+/// and used T later: but for migrations, 2T hold a whole budget. What a move delayed, no other
+/// does: with any number of them 3T do.
 #[test]
 fn every_busy_vcpu_keeps_its_budget() {
     let (mut moved, mut stayed) = (0, 0);

@@ -1,16 +1,8 @@
 use super::*;
-use crate::clock::Clock;
-use crate::enact::Core;
-use crate::host::HardwareCore;
-use crate::host::cgroup::{Hierarchies, Tree};
-use crate::host::costs::WakeCost;
-use crate::machine::{Means, Progress, Source};
-use maracas_core::CoreId;
+use crate::Core;
+use crate::fake::{Fake, Script, core};
 use maracas_core::contract::{Line, Mark};
-use std::io;
-use std::os::fd::RawFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::rc::Rc;
 
 #[test]
 fn a_mark_is_reached_in_proportion() {
@@ -42,61 +34,11 @@ fn alarms_that_come_early_in_a_row_are_put_off() {
     assert_eq!(slow.shortest(Duration::from_micros(800)), 8 * 25_000);
 }
 
-/// What the script has counted, and at which count it shall tell.
-#[derive(Clone, Default)]
-struct Script(Arc<[AtomicU64; 2]>);
-
-impl Script {
-    fn set(&self, count: u64) {
-        self.0[0].store(count, Ordering::SeqCst);
-    }
-    fn armed(&self) -> u64 {
-        self.0[1].load(Ordering::SeqCst)
-    }
-}
-
-impl Meter for Script {
-    fn read(&mut self, _: Instant) -> io::Result<u64> {
-        Ok(self.0[0].load(Ordering::SeqCst))
-    }
-    fn arm(&mut self, mark: u64) -> io::Result<()> {
-        self.0[1].store(mark, Ordering::SeqCst);
-        Ok(())
-    }
-    fn fd(&self) -> Option<RawFd> {
-        None
-    }
-}
-
-/// A core with VCPU 0, of which a thread that no host has is believed to run there, and a meter of
-/// a script.
-fn with_core(act: impl FnOnce(&mut Core, &Script)) {
-    let _turn = crate::host::tests::turn();
-    let tree = Hierarchies::read().and_then(|hierarchies| Tree::create(&hierarchies));
-    let tree = match tree {
-        Ok(tree) => tree,
-        Err(error) => return crate::host::tests::refused(&error, "control groups"),
-    };
-    let means = Means { fifo: false, freezer: true, events: true, instructions: false };
-    let mut core =
-        match Core::open(CoreId(0), HardwareCore(0), Clock::start(), means, WakeCost::LEAST) {
-            Ok(core) => core,
-            Err(error) => return crate::host::tests::refused(&error, "switch records"),
-        };
-    let script = Script::default();
-    script.set(1000);
-    core.sense(Some(Box::new(script.clone())), VcpuEvents::default());
-    let group = Arc::new(tree.vcpu(VcpuId(0)).expect("a group"));
-    let progress = Progress::new(Source::None, None);
-    let (name, own) = (String::new(), Arc::clone(&group));
-    let mut body = Live::new(VcpuId(0), name, own, HardwareCore(0), None, means, progress);
-    body.born(i32::MAX);
-    let sits = body.sit(core.place());
-    core.seat(body, sits);
-    act(&mut core, &script);
-    drop(core);
-    Arc::into_inner(group).expect("nobody else has it").remove().expect("removed");
-    tree.remove().expect("the tree is removed");
+/// A core with VCPU 0, of which a thread is believed to run there, and a meter of a script.
+fn with_core(act: impl FnOnce(&mut Core<Fake>, &Script)) {
+    let script = Rc::new(Script::default());
+    script.counted.set(Some(1000));
+    act(&mut core(&script, 1), &script);
 }
 
 /// A line of VCPU 0 with a budget that does not end, up to these readings of the core's meter and
@@ -107,7 +49,7 @@ fn line(allowance: u64, memory: u64) -> Line {
 }
 
 /// Applies the law, and lets the core's agent fall asleep.
-fn apply(core: &mut Core) {
+fn apply(core: &mut Core<Fake>) {
     core.judge();
     core.stops();
     core.starts();
@@ -115,7 +57,7 @@ fn apply(core: &mut Core) {
 }
 
 /// What has been told: reads and how the stint ended, or `spent`.
-fn told(core: &mut Core) -> Vec<String> {
+fn told(core: &mut Core<Fake>) -> Vec<String> {
     core.drain();
     let word = |(_, event): (Instant, Event)| match event {
         Event::Ran(stint) => Some(format!("{} {:?}", stint.usage.reads, stint.end)),
@@ -133,11 +75,11 @@ fn told(core: &mut Core) -> Vec<String> {
     core.outbox.drain(..).filter_map(word).collect()
 }
 
-fn post(core: &Core) -> Post {
+fn post(core: &Core<Fake>) -> Post {
     core.bodies[0].post
 }
 
-fn follow(core: &mut Core, line: &Line) {
+fn follow(core: &mut Core<Fake>, line: &Line) {
     core.follow(line, Instant::ZERO);
     apply(core);
 }
@@ -147,22 +89,22 @@ fn a_core_closes_at_its_allowance_once_and_opens_with_a_higher_one() {
     with_core(|core, script| {
         follow(core, &line(100, u64::MAX));
         assert!(matches!(post(core), Post::Foreground(_)));
-        assert_eq!(script.armed(), 1100, "what it had counted before is nobody's");
-        script.set(1099);
+        assert_eq!(script.armed.get(), 1100, "what it had counted before is nobody's");
+        script.counted.set(Some(1099));
         apply(core);
         assert!(matches!(post(core), Post::Foreground(_)), "one is left");
         assert_eq!(told(core), [""; 0]);
-        script.set(1130);
+        script.counted.set(Some(1130));
         apply(core);
         assert_eq!((post(core), core.is_closed()), (Post::Frozen, true));
-        assert_eq!(script.armed(), u64::MAX);
+        assert_eq!(script.armed.get(), u64::MAX);
         assert_eq!(told(core), ["130 Preempted", "spent"]);
         let notes: Vec<_> = core.take_notes().collect();
         let [Record::Note { key, text, .. }] = &notes[..] else { panic!("{notes:?}") };
         assert_eq!(key, "closed");
         assert!(text.starts_with("0 30 "), "30 beyond the mark: {text}");
         // While nobody of ours may run, others are counted.
-        script.set(5000);
+        script.counted.set(Some(5000));
         apply(core);
         assert_eq!(told(core), [""; 0], "told once");
         follow(core, &line(130, u64::MAX));
@@ -170,9 +112,9 @@ fn a_core_closes_at_its_allowance_once_and_opens_with_a_higher_one() {
         assert_eq!(told(core), ["spent"], "another allowance");
         follow(core, &line(131, u64::MAX));
         assert!(matches!(post(core), Post::Foreground(_)));
-        assert_eq!(script.armed(), 5001);
+        assert_eq!(script.armed.get(), 5001);
         // The same allowance again, after it was open.
-        script.set(5001);
+        script.counted.set(Some(5001));
         apply(core);
         assert_eq!(told(core), ["1 Preempted", "spent"]);
         follow(core, &line(u64::MAX, u64::MAX));
@@ -185,12 +127,12 @@ fn a_vcpu_stops_at_its_own_memory_mark() {
     with_core(|core, script| {
         follow(core, &line(u64::MAX, 50));
         assert!(matches!(post(core), Post::Foreground(_)));
-        assert_eq!(script.armed(), 1050);
-        let soon = core.clock().now().saturating_add(LOOK);
+        assert_eq!(script.armed.get(), 1050);
+        let soon = script.now().saturating_add(LOOK);
         assert!(core.look_at <= soon, "nothing tells of it: it is looked for");
         assert_eq!(told(core), [""; 0]);
         core.suppose_running(VcpuId(0));
-        script.set(1050);
+        script.counted.set(Some(1050));
         apply(core);
         assert_eq!((post(core), core.is_closed()), (Post::Frozen, false));
         assert_eq!(told(core), ["50 MemorySpent"]);
@@ -203,7 +145,7 @@ fn a_vcpu_stops_at_its_own_memory_mark() {
 fn what_was_read_here_is_told_before_a_body_goes() {
     with_core(|core, script| {
         follow(core, &line(1000, u64::MAX));
-        script.set(1007);
+        script.counted.set(Some(1007));
         let body = core.unseat(VcpuId(0), End::Moved);
         assert_eq!(body.map(|body| body.untold_reads()), Some(0));
         assert_eq!(told(core), ["7 Moved"]);

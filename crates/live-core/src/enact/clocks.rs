@@ -9,7 +9,7 @@
 //! there is something to decide.
 
 use super::Core;
-use crate::machine::vcpu::Post;
+use crate::{Executor, Post};
 use maracas_core::contract::{End, Mode, Refused, Stint, Usage};
 use maracas_core::{Duration, Event, Instant};
 
@@ -37,7 +37,7 @@ const WEIGHT: u64 = 16;
 
 /// What is remembered from one look to the next.
 #[derive(Debug, Default)]
-pub(super) struct Looks {
+pub(crate) struct Looks {
     /// When the agent fell asleep.
     fell_asleep: Instant,
     /// For how long it slept since the last look. What it woke late is not in it: the core may have
@@ -53,15 +53,15 @@ pub(super) struct Looks {
 
 impl Looks {
     /// The agent falls asleep.
-    pub(super) fn sleeps(&mut self, now: Instant) {
+    pub(crate) fn sleeps(&mut self, now: Instant) {
         self.fell_asleep = now;
     }
     /// It woke from a sleep that was to end at `due`.
-    pub(super) fn woke(&mut self, now: Instant, due: Instant) {
+    pub(crate) fn woke(&mut self, now: Instant, due: Instant) {
         self.slept += now.min(due).saturating_since(self.fell_asleep);
     }
     /// A look began then and ends now.
-    pub(super) fn looked(&mut self, begun: Instant, now: Instant) {
+    pub(crate) fn looked(&mut self, begun: Instant, now: Instant) {
         smooth(&mut self.cost, now.saturating_since(begun));
     }
     /// A listing of all threads took so long.
@@ -84,7 +84,7 @@ fn smooth(mean: &mut Duration, seen: Duration) {
 
 /// What the clocks of a body told at the last look.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Motion {
+pub struct Motion {
     /// They moved since the look before.
     moved: bool,
     /// For how long they have stood still while the core was its own; `None` where it was set to
@@ -94,7 +94,7 @@ pub(crate) struct Motion {
 
 impl Motion {
     /// Its body is set to something else.
-    pub(super) fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.still = None;
     }
     /// The agent slept so long; meanwhile somebody before it in the line had the core, if
@@ -116,15 +116,15 @@ const fn is_reading(event: &Event) -> bool {
     matches!(event, Event::Ran(Stint { end: End::Metered, .. }))
 }
 
-impl Core {
+impl<E: Executor> Core<E> {
     /// This core's own agent looks at the clocks, which it has just read, where there are no
     /// events: who moved, who stood still, and what they gained.
-    pub(super) fn look_at_clocks(&mut self) {
+    pub(crate) fn look_at_clocks(&mut self) {
         if self.means.events {
             return;
         }
         self.list_threads();
-        let now = self.clock.now();
+        let now = self.exec.now();
         for index in 0..self.bodies.len() {
             let body = &mut self.bodies[index];
             // Those that are frozen were not read with the others.
@@ -143,7 +143,7 @@ impl Core {
     }
 
     /// Tells the policy what all gained.
-    pub(super) fn tell_clocks(&mut self, now: Instant) {
+    pub(crate) fn tell_clocks(&mut self, now: Instant) {
         for index in 0..self.bodies.len() {
             self.tell_clock(index, self.bodies[index].mode(), End::Metered, now);
         }
@@ -183,7 +183,7 @@ impl Core {
 
     /// Asks the kernel which threads there are, where that is due.
     fn list_threads(&mut self) {
-        let begun = self.clock.now();
+        let begun = self.exec.now();
         if begun < self.looks.list_at {
             return;
         }
@@ -191,12 +191,12 @@ impl Core {
             let result = self.bodies[index].rescan();
             self.report(result, Refused::Sample);
         }
-        let now = self.clock.now();
+        let now = self.exec.now();
         self.looks.listed(now.saturating_since(begun), now);
     }
 
     /// Tells what a body gained in `mode` and the policy does not know yet.
-    pub(super) fn tell_clock(&mut self, index: usize, mode: Mode, end: End, to: Instant) {
+    pub(crate) fn tell_clock(&mut self, index: usize, mode: Mode, end: End, to: Instant) {
         let core = self.id;
         let body = &mut self.bodies[index];
         let service_ns = body.untold_ns(mode);
@@ -212,13 +212,13 @@ impl Core {
     }
 
     /// Whether what happened here must be told now.
-    pub(super) fn has_tidings(&self) -> bool {
+    pub(crate) fn has_tidings(&self) -> bool {
         let is_news = |event: &Event| self.means.events || !is_reading(event);
         self.outbox.len() >= UNTOLD || self.outbox.iter().any(|(_, event)| is_news(event))
     }
 
     /// Chooses when to read the clocks again, if nothing is due before.
-    pub(super) fn look_by_clock(&mut self, now: Instant) {
+    pub(crate) fn look_by_clock(&mut self, now: Instant) {
         if !self.means.events && !self.bodies.is_empty() {
             let apart = self.waking.polling(self.looks.apart());
             self.look_at = self.look_at.min(now.saturating_add(apart));

@@ -13,7 +13,7 @@
 
 use crate::agent::wait::{Bell, Poll, Token, wait};
 use crate::clock::Clock;
-use crate::enact::throttle::Valve;
+use crate::executor::Valve;
 use crate::host::cgroup::Group;
 use maracas_core::CoreId;
 use std::io;

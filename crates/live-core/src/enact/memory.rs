@@ -22,10 +22,7 @@
 //! last count, so it is rather too early.
 
 use super::Core;
-use crate::agent::wait::Token;
-use crate::host::hardware::FASTEST_PER_US;
-use crate::machine::vcpu::{Live, Post};
-use crate::sense::{Meter, VcpuEvents};
+use crate::{Body, Executor, FASTEST_PER_US, Post};
 use maracas_core::contract::{End, Grant, Refused, Stint, Usage};
 use maracas_core::journal::Record;
 use maracas_core::{Duration, Event, Instant, VcpuId};
@@ -63,11 +60,20 @@ impl Rings {
 /// What nobody reads in a run: the rest to a mark that is never reached.
 const UNBOUNDED: u64 = u64::MAX / 2;
 
+/// What is counted of each VCPU's memory traffic.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Counts {
+    /// Reads of memory.
+    pub reads: bool,
+    /// References to the last-level cache.
+    pub references: bool,
+}
+
 /// The state of a core's meter.
 #[derive(Default)]
-pub(super) struct Memory {
-    monitor: Option<Box<dyn Meter>>,
-    pub(super) counts: VcpuEvents,
+pub(crate) struct Memory {
+    counts: Counts,
+    is_monitored: bool,
     /// What the monitor read last.
     seen: u64,
     /// The meter, and when it was read.
@@ -108,35 +114,43 @@ struct Closing {
     stopped: Option<Instant>,
 }
 
-impl Core {
-    /// Meters memory by `monitor`, and counts of whoever sits here what `counts` names.
-    pub(crate) fn sense(&mut self, monitor: Option<Box<dyn Meter>>, counts: VcpuEvents) {
-        let now = self.clock.now();
-        let mut memory = Memory { monitor, counts, counted_at: now, ..Memory::default() };
-        if let Some(monitor) = &mut memory.monitor {
-            let listened = monitor.fd().map_or(Ok(()), |fd| self.poll.add(fd, Token::Meter));
+impl Memory {
+    /// The core's meter, as it was read last.
+    pub(crate) const fn reads(&self) -> u64 {
+        self.reads
+    }
+}
+
+impl<E: Executor> Core<E> {
+    /// Meters memory by the executor's monitor, if it has one, and by what is counted of whoever sits
+    /// here.
+    pub fn sense(&mut self, counts: Counts) {
+        let now = self.exec.now();
+        let is_monitored = self.exec.has_monitor();
+        let mut memory = Memory { is_monitored, counts, counted_at: now, ..Memory::default() };
+        if is_monitored {
             // What it counted before the run is nobody's.
-            let read = monitor.read(now).map(|count| memory.seen = count);
-            self.trouble = self.trouble.take().or(listened.and(read).err());
+            let read = self.exec.monitor_read(now).map(|count| memory.seen = count);
+            self.trouble = self.trouble.take().or(read.err());
         }
         self.memory = memory;
     }
 
     /// Whether nobody may run here, since the allowance is spent.
-    pub(crate) const fn is_closed(&self) -> bool {
+    pub const fn is_closed(&self) -> bool {
         self.memory.closed
     }
 
     /// Whether the policy is to be told that the allowance is spent.
-    pub(crate) const fn is_spent(&self) -> bool {
+    pub const fn is_spent(&self) -> bool {
         self.memory.untold.is_some()
     }
 
     /// The monitor rang.
-    pub(crate) fn meter_told(&mut self) {
+    pub fn meter_told(&mut self) {
         // It rings once: where the mark is not reached, it must be told again.
         self.memory.armed = Some(Armed { goal: 0, mark: 0 });
-        self.memory.rings.rang(self.clock.now(), self.waking.grain());
+        self.memory.rings.rang(self.exec.now(), self.waking.grain());
     }
 
     /// Whether anything is held against a memory meter.
@@ -162,17 +176,17 @@ impl Core {
     }
 
     /// Brings the meters up to date: this core's and those of the VCPUs here.
-    pub(super) fn count_memory(&mut self) {
-        let now = self.clock.now();
-        if self.memory.counts.reads.is_some() || self.memory.counts.references.is_some() {
+    pub(crate) fn count_memory(&mut self) {
+        let now = self.exec.now();
+        if self.memory.counts.reads || self.memory.counts.references {
             for body in &mut self.bodies {
                 // What is trapped was counted when that was told.
                 if body.post != Post::Frozen || !body.trapped {
                     self.memory.reads += body.count_memory();
                 }
             }
-        } else if let Some(monitor) = &mut self.memory.monitor {
-            let count = match monitor.read(now) {
+        } else if self.memory.is_monitored {
+            let count = match self.exec.monitor_read(now) {
                 Ok(count) => count,
                 Err(error) => return self.report(Err(error), Refused::Sample),
             };
@@ -189,12 +203,12 @@ impl Core {
     /// Whether the core's counts are the core's alone, so that they must be read whenever somebody
     /// else runs.
     const fn counts_by_core(&self) -> bool {
-        self.memory.monitor.is_some() && self.memory.counts.reads.is_none()
+        self.memory.is_monitored && !self.memory.counts.reads
     }
 
     /// Closes the core where its allowance is spent, and opens it where it is not. To be called
     /// before it is judged who may run.
-    pub(super) fn judge_allowance(&mut self) {
+    pub(crate) fn judge_allowance(&mut self) {
         let before = (self.memory.counted_at, self.memory.reads);
         if self.is_bounded() || self.counts_by_core() {
             self.count_memory();
@@ -207,20 +221,20 @@ impl Core {
         }
         if self.memory.spent != Some(mark) {
             self.memory.spent = Some(mark);
-            self.memory.untold = Some(self.clock.now());
+            self.memory.untold = Some(self.exec.now());
         }
         if !std::mem::replace(&mut self.memory.closed, true) && before.1 < mark {
-            let due = || self.memory.monitor.as_ref()?.due(self.memory.armed?.mark);
+            let due = || self.exec.monitor_due(self.memory.armed?.mark);
             let (due, beyond) = (due(), reads - mark);
             self.memory.closing = Some(Closing { mark, before, due, beyond, stopped: None });
         }
     }
 
     /// Everything was stopped: how far beyond its mark is the meter of a core that closes?
-    pub(super) fn measure_closing(&mut self) {
+    pub(crate) fn measure_closing(&mut self) {
         if self.memory.closing.is_some_and(|closing| closing.stopped.is_none()) {
             self.count_memory();
-            let (now, reads) = (self.clock.now(), self.memory.reads);
+            let (now, reads) = (self.exec.now(), self.memory.reads);
             if let Some(closing) = &mut self.memory.closing {
                 closing.beyond = reads - closing.mark;
                 closing.stopped = Some(now);
@@ -229,7 +243,7 @@ impl Core {
     }
 
     /// A record says when a body was last on the core before it was stopped at `at`.
-    pub(super) fn last_ran(&mut self, at: Instant, last_out: Instant) {
+    pub(crate) fn last_ran(&mut self, at: Instant, last_out: Instant) {
         let stopped = self.memory.closing.as_mut().and_then(|closing| closing.stopped.as_mut());
         if let Some(stopped) = stopped.filter(|stopped| at <= **stopped) {
             *stopped = last_out.min(*stopped);
@@ -237,38 +251,39 @@ impl Core {
     }
 
     /// Lets the monitor ring, or this core's agent look, when a meter may reach its mark.
-    pub(super) fn watch_memory(&mut self, now: Instant) {
+    pub(crate) fn watch_memory(&mut self, now: Instant) {
         let rest = self.rest_of_memory();
         let by_core = self.counts_by_core();
         let floor = self.waking.grain();
         let next = now.saturating_add(self.waking.polling(LOOK));
-        let Memory { monitor, seen, reads, armed, rings, .. } = &mut self.memory;
-        let Some(monitor) = monitor else {
+        if !self.memory.is_monitored {
             self.look_at = self.look_at.min(rest.map_or(Instant::NEVER, |_| next));
             return;
-        };
+        }
+        let Memory { seen, reads, armed, rings, .. } = &mut self.memory;
         let shortest = rings.shortest(floor);
         let goal = rest.map(|rest| reads.saturating_add(rest));
         if goal != armed.map(|armed| armed.goal) {
             // Where the core is not what is counted, the monitor is where nobody looked.
-            let read = if by_core { Ok(*seen) } else { monitor.read(now) };
+            let read = if by_core { Ok(*seen) } else { self.exec.monitor_read(now) };
             let told = read.and_then(|count| {
                 *seen = count;
                 let mark = rest.map_or(u64::MAX, |rest| count.saturating_add(rest.max(shortest)));
                 *armed = goal.map(|goal| Armed { goal, mark });
-                monitor.arm(mark)
+                self.exec.monitor_arm(mark)
             });
             self.trouble = self.trouble.take().or(told.err());
         }
-        if let Some(Armed { mark, .. }) = armed.filter(|_| monitor.fd().is_none()) {
-            self.look_at = self.look_at.min(monitor.due(mark).unwrap_or(next));
+        if let Some(Armed { mark, .. }) = armed.filter(|_| !self.exec.monitor_rings()) {
+            self.look_at = self.look_at.min(self.exec.monitor_due(mark).unwrap_or(next));
         }
     }
 
     /// How many reads are left until somebody must be stopped who may run now, whether he is known
     /// to sleep or not: nothing tells when he wakes. `None` = as many as they like.
     fn rest_of_memory(&self) -> Option<u64> {
-        let runs = |body: &&Live| matches!(body.post, Post::Foreground(_) | Post::Background);
+        let runs =
+            |body: &&Body<E::Handle>| matches!(body.post, Post::Foreground(_) | Post::Background);
         let mut running = self.bodies.iter().filter(runs).peekable();
         running.peek()?;
         let allowance = self.line.allowance;
@@ -283,9 +298,9 @@ impl Core {
 }
 
 // Telling.
-impl Core {
+impl<E: Executor> Core<E> {
     /// Tells what was counted of the bodies whose stints were told, as a part of the last of each.
-    pub(super) fn tell_memory(&mut self) {
+    pub(crate) fn tell_memory(&mut self) {
         let by_core = self.counts_by_core();
         if by_core && self.bodies.iter().any(|body| body.last_told.is_some()) {
             self.count_memory();
@@ -301,8 +316,8 @@ impl Core {
     }
 
     /// Tells reads of a body of which no stint is told, as a stint that took no time.
-    pub(super) fn tell_reads(&mut self, index: usize, end: End) {
-        let (at, core) = (self.clock.now(), self.id);
+    pub(crate) fn tell_reads(&mut self, index: usize, end: End) {
+        let (at, core) = (self.exec.now(), self.id);
         let body = &mut self.bodies[index];
         if body.untold_reads() == 0 {
             return;
@@ -315,7 +330,7 @@ impl Core {
     }
 
     /// Tells that the allowance is spent, after all that was read has been told.
-    pub(super) fn tell_spent(&mut self) {
+    pub(crate) fn tell_spent(&mut self) {
         // The stints that ended so are not told yet.
         if !self.tracker.changes.is_empty() {
             return;

@@ -1,6 +1,6 @@
-//! What switching, deciding and errands cost.
+//! What switching, deciding and errands cost in simulation.
 
-use maracas_core::Duration;
+use crate::Duration;
 
 /// Costs that the simulator charges; all zero by default.
 ///
@@ -46,7 +46,8 @@ impl Overheads {
     };
 
     /// Service of moving a VCPU with so many pages to copy.
-    pub(crate) fn migration_errand(&self, pages: u64) -> Duration {
+    #[must_use]
+    pub fn migration_errand(&self, pages: u64) -> Duration {
         self.lock * 2 + self.structure + self.page_copy * pages
     }
     /// Whether nothing is charged to those who run.

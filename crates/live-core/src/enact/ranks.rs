@@ -4,7 +4,7 @@
 //! rate-monotonic order a VCPU is raised to the same priority for ever, and a raise is one call a
 //! thread.
 
-use crate::machine::vcpu::{Live, Post};
+use crate::{Body, Post};
 use maracas_core::contract::{Grant, Line};
 
 /// Above all foreground; agents, the runtime and the guardian stand higher (98, 97, 99).
@@ -14,7 +14,7 @@ const LOWEST: u8 = 10;
 
 /// What [`Ranks::assign`] works with, kept so that no enforcement asks for memory.
 #[derive(Debug, Default)]
-pub(super) struct Ranks {
+pub(crate) struct Ranks {
     /// Who is wanted in the foreground, by their place in the line.
     order: Vec<usize>,
     held: Vec<u8>,
@@ -23,8 +23,8 @@ pub(super) struct Ranks {
 
 impl Ranks {
     /// Gives every body that is wanted in the foreground a priority in the order of the line.
-    pub(super) fn assign(&mut self, line: &Line, bodies: &mut [Live]) {
-        let wanted = |body: &Live| matches!(body.want, Post::Foreground(_));
+    pub(crate) fn assign<H>(&mut self, line: &Line, bodies: &mut [Body<H>]) {
+        let wanted = |body: &Body<H>| matches!(body.want, Post::Foreground(_));
         let place =
             |grant: &Grant| bodies.iter().position(|body| body.id == grant.vcpu && wanted(body));
         self.order.clear();

@@ -8,7 +8,7 @@
 //! switched in is none; what follows on a line by the machine law alone is none either.
 
 use super::Core;
-use crate::machine::vcpu::Post;
+use crate::{Executor, Post};
 use maracas_core::contract::Mode;
 use maracas_core::journal::Record;
 use maracas_core::{CoreId, Instant, VcpuId};
@@ -43,12 +43,12 @@ impl Dispatches {
         self.pending = Some(Pending { vcpu, cause, enacted });
     }
     /// This VCPU may not run in the foreground any more.
-    pub(super) fn stopped(&mut self, vcpu: VcpuId) {
+    pub(crate) fn stopped(&mut self, vcpu: VcpuId) {
         self.first = self.first.filter(|first| *first != vcpu);
         self.pending = self.pending.filter(|pending| pending.vcpu != vcpu);
     }
     /// A thread of this VCPU was switched in.
-    pub(super) fn switched_in(&mut self, vcpu: VcpuId, at: Instant) {
+    pub(crate) fn switched_in(&mut self, vcpu: VcpuId, at: Instant) {
         let waited = |pending: &mut Pending| pending.vcpu == vcpu && at >= pending.enacted;
         if let Some(pending) = self.pending.take_if(waited) {
             self.done.push((at, vcpu, pending.cause));
@@ -65,10 +65,10 @@ impl Dispatches {
     }
 }
 
-impl Core {
+impl<E: Executor> Core<E> {
     /// After a decision was enacted here: is it a dispatch? `cause` is when what it answers
     /// happened, where that is known, and `decided` when it was decided.
-    pub(crate) fn note_first(&mut self, cause: Option<Instant>, decided: Instant) {
+    pub fn note_first(&mut self, cause: Option<Instant>, decided: Instant) {
         let first = self.line.foreground.iter().find(|grant| {
             let body = self.bodies.iter().find(|body| body.id == grant.vcpu);
             // A VCPU with jobs that stands on a line has one, even if it has not heard of it yet.
@@ -92,12 +92,12 @@ impl Core {
         // It is on the core already, on surplus time; or nobody would tell.
         let stays = running.is_some_and(|(on, _, now)| on == vcpu && now);
         if stays || !self.means.events {
-            self.dispatches.switched_in(vcpu, self.clock.now());
+            self.dispatches.switched_in(vcpu, self.exec.now());
         }
     }
 
     /// What was measured since this was asked last.
-    pub(crate) fn take_notes(&mut self) -> impl Iterator<Item = Record> {
+    pub fn take_notes(&mut self) -> impl Iterator<Item = Record> {
         self.notes.drain(..).chain(self.dispatches.notes(self.id, self.means.events))
     }
 }

@@ -7,121 +7,105 @@
 //! none was on the core). A throttled core on which nobody used surplus time stops nobody, and
 //! nothing is noted.
 //!
-//! Where a [`Valve`] is used in place of the freezer, background goes on with less bandwidth, and
+//! Where a valve ([`Executor::has_valve`]) is used in place of the freezer, background goes on with less bandwidth, and
 //! the time is that until the hardware was told.
 
 use super::Core;
-use crate::host::resctrl::{Level, Mba};
-use crate::machine::vcpu::{Live, Post};
+use crate::{Body, Executor, Post};
 use maracas_core::contract::Line;
 use maracas_core::journal::Record;
-use maracas_core::{CoreId, Duration, Instant, VcpuId};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::{fmt, io};
+use maracas_core::{Duration, Instant, VcpuId};
+use std::io;
 
 /// The key of a throttled core among the notes of the journal.
 const KEY: &str = "throttled";
 
-/// What lowers the bandwidth of throttled cores, where their background is not stopped instead.
-pub(crate) trait Valve: fmt::Debug + Send + Sync {
-    /// Lowers the bandwidth of `core` as far as it can, or gives it back.
-    ///
-    /// # Errors
-    /// As the kernel says.
-    fn set(&self, core: CoreId, lowered: bool) -> io::Result<()>;
-}
-
-impl Valve for Mba {
-    fn set(&self, core: CoreId, lowered: bool) -> io::Result<()> {
-        let level = if lowered { Level::Lowest } else { Level::Full };
-        Self::set(self, core, level).map_err(io::Error::other)
-    }
-}
-
 /// What is measured of a core that is being throttled.
 #[derive(Debug, Default)]
-pub(super) struct Throttling {
+pub(crate) struct Throttling {
     /// When that was decided, until it is noted.
     decided: Option<Instant>,
     /// Who was stopped.
     stopped: Option<VcpuId>,
     /// When a thread of our own was last switched out since.
     last_out: Option<Instant>,
-    /// Becomes the instant, in ticks, at which everything was frozen; 0 until then.
-    frozen: Arc<AtomicU64>,
 }
 
 impl Throttling {
+    /// Whether it is being measured how soon the core's background stops.
+    pub(crate) const fn is_measured(&self) -> bool {
+        self.decided.is_some()
+    }
     /// Somebody's surplus time ends.
-    pub(super) fn stopped(&mut self, vcpu: VcpuId) {
+    pub(crate) fn stopped(&mut self, vcpu: VcpuId) {
         if self.decided.is_some() {
             self.stopped.get_or_insert(vcpu);
         }
     }
-    /// A thread of ours was switched out.
-    pub(super) fn switched_out(&mut self, at: Instant) {
-        let frozen = self.frozen.load(Ordering::Acquire);
-        let before = frozen == 0 || at.ticks() <= frozen;
+    /// A thread of ours was switched out; `frozen` is when everything was, once it is.
+    pub(crate) fn switched_out(&mut self, at: Instant, frozen: Option<Instant>) {
+        let before = frozen.is_none_or(|frozen| at <= frozen);
         if before && self.decided.is_some_and(|decided| decided <= at) {
             self.last_out = Some(at);
         }
     }
 }
 
-impl Core {
+impl<E: Executor> Core<E> {
     /// Follows this line from now on, as was decided at `decided`.
-    pub(crate) fn follow(&mut self, line: &Line, decided: Instant) {
-        let closes = self.line.background_allowed && !line.background_allowed;
+    pub fn follow(&mut self, line: &Line, decided: Instant) {
+        let closes = !self.is_throttled && !line.background_allowed;
         self.line.clone_from(line);
+        self.is_throttled = !line.background_allowed;
+        // What a valve makes slow goes on.
+        self.line.background_allowed |= self.exec.has_valve();
         if closes {
-            let frozen = Arc::clone(&self.throttling.frozen);
-            frozen.store(0, Ordering::Release);
-            self.throttling =
-                Throttling { decided: Some(decided), frozen, ..Throttling::default() };
+            self.exec.clear_stamp();
+            self.throttling = Throttling { decided: Some(decided), ..Throttling::default() };
         }
     }
 
     /// Lowers the bandwidth of a throttled core while it has nobody to run but background, where
     /// that is not stopped: foreground is never throttled.
-    pub(super) fn steer_bandwidth(&mut self) {
-        let Some(valve) = &self.valve else { return };
-        let background = |body: &&Live| body.want == Post::Background && body.is_runnable();
+    pub(crate) fn steer_bandwidth(&mut self) {
+        if !self.exec.has_valve() {
+            return;
+        }
+        let background =
+            |body: &&Body<E::Handle>| body.want == Post::Background && body.is_runnable();
         let in_budget =
-            |body: &Live| matches!(body.want, Post::Foreground(_)) && body.is_runnable();
+            |body: &Body<E::Handle>| matches!(body.want, Post::Foreground(_)) && body.is_runnable();
         let head = self.bodies.iter().find(background).map(|body| body.id);
-        let lower = !self.line.background_allowed && !self.bodies.iter().any(in_budget);
+        let lower = self.is_throttled && !self.bodies.iter().any(in_budget);
         if let Some(head) = head.filter(|_| lower) {
             self.throttling.stopped(head);
         }
         if std::mem::replace(&mut self.is_lowered, lower) != lower {
-            self.brakes.bandwidth(valve, self.id, lower);
+            self.exec.lower_bandwidth(lower);
         }
-        if self.brakes.refused_bandwidth() {
+        if self.exec.refused_bandwidth() {
             let error = io::Error::other("the core's bandwidth could not be set (resctrl)");
             self.trouble.get_or_insert(error);
         }
     }
 
     /// Everything was stopped: asks the brake thread to say when it has done its part.
-    pub(super) fn measure_throttling(&mut self) {
-        if self.throttling.decided.is_none() || self.throttling.frozen.load(Ordering::Acquire) != 0
-        {
+    pub(crate) fn measure_throttling(&mut self) {
+        if self.throttling.decided.is_none() || self.exec.stamped().is_some() {
             return;
         }
         if self.throttling.stopped.is_some() {
-            self.brakes.stamp(&self.throttling.frozen);
+            self.exec.stamp();
         } else {
             self.throttling.decided = None;
         }
     }
 
     /// Notes what was measured.
-    pub(super) fn note_throttling(&mut self) {
-        let frozen = self.throttling.frozen.load(Ordering::Acquire);
-        let Some(decided) = self.throttling.decided.filter(|_| frozen != 0) else { return };
+    pub(crate) fn note_throttling(&mut self) {
+        let Some(decided) = self.throttling.decided else { return };
+        let Some(at) = self.exec.stamped() else { return };
         let vcpu = self.throttling.stopped;
-        let at = Instant::from_ticks(frozen);
         let ns = |at: Instant| at.saturating_since(decided).ticks();
         let last = self.throttling.last_out.map_or(Duration::ZERO.ticks(), ns);
         let last = if self.means.events { format!(" {last}") } else { String::new() };

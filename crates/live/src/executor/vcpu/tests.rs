@@ -1,17 +1,9 @@
 use super::*;
 use crate::host::cgroup::{Hierarchies, Tree};
 use crate::machine::Source;
-
-#[test]
-fn a_listing_keeps_what_is_known_and_forgets_who_is_gone() {
-    let thread = |tid, priority| Thread { tid, priority, runnable: false };
-    let known = [thread(3, Some(45)), thread(7, Some(0)), thread(9, Some(45))];
-    let mut merged = vec![thread(1, None)];
-    merge(&known, &[2, 3, 9, 12], &mut merged);
-    let told: Vec<_> = merged.iter().map(|t| (t.tid, t.priority, t.runnable)).collect();
-    let all = [(2, None, true), (3, Some(45), false), (9, Some(45), false), (12, None, true)];
-    assert_eq!(told, all);
-}
+use crate::sense::VcpuEvents;
+use maracas_core::Rate;
+use maracas_live_core::Place;
 
 #[test]
 fn only_who_is_metered_and_no_crowd_is_raised() {
@@ -24,16 +16,19 @@ fn only_who_is_metered_and_no_crowd_is_raised() {
     let (core, hardware) = (CoreId(0), HardwareCore(0));
     let progress = Progress::new(Source::Own, None);
     let group = Arc::new(tree.vcpu(VcpuId(0)).expect("a group"));
-    let mut body = Live::new(
-        VcpuId(0),
-        String::new(),
-        Arc::clone(&group),
-        hardware,
-        None,
-        Means::FULL,
+    let mut body = Made {
+        id: VcpuId(0),
+        name: String::new(),
+        group: Arc::clone(&group),
+        confined: hardware,
+        root: None,
+        means: Means::FULL,
         progress,
-    );
-    let place = Place { core, hardware, share: Rate::ONE, counts: VcpuEvents::default() };
+        clock: Clock::start(),
+    }
+    .body();
+    let site = Site { hardware, counts: VcpuEvents::default() };
+    let place = Place { core, share: Rate::ONE, site };
     let unmetered = body.may_be_raised(core);
     let seated = body.sit(place);
     let mut with = |threads: i32| {

@@ -9,7 +9,7 @@
 //! for stolen is never more, in sum, than has been stolen so far and one such step.
 
 use super::Core;
-use crate::host::HardwareCore;
+use crate::Executor;
 use maracas_core::journal::Record;
 use maracas_core::{Duration, Instant, VcpuId};
 use std::fmt::Write;
@@ -39,7 +39,7 @@ const BUCKETS: usize = 24;
 
 /// The lateness of one core.
 #[derive(Debug, Default)]
-pub(super) struct Lateness {
+pub(crate) struct Lateness {
     buckets: [u64; BUCKETS],
     longest: Duration,
     /// What was stolen before the run.
@@ -68,23 +68,10 @@ impl Lateness {
     }
 }
 
-/// The time that the hypervisor took from a core since the host started, by `/proc/stat`.
-fn stolen(core: HardwareCore) -> Option<Duration> {
-    let text = std::fs::read_to_string("/proc/stat").ok()?;
-    stolen_in(&text, core).map(|steps| STEP * steps)
-}
-
-/// The eighth number of the core's line.
-fn stolen_in(stat: &str, core: HardwareCore) -> Option<u64> {
-    let name = format!("cpu{core}");
-    let mut lines = stat.lines().map(str::split_ascii_whitespace);
-    lines.find_map(|mut words| (words.next() == Some(&name)).then(|| words.nth(7)?.parse().ok())?)
-}
-
-impl Core {
+impl<E: Executor> Core<E> {
     /// The run begins: what a wake costs is told, and time stolen from now on is the run's.
-    pub(crate) fn begin(&mut self) {
-        self.lateness.stolen_before = stolen(self.hardware);
+    pub fn begin(&mut self) {
+        self.lateness.stolen_before = self.exec.stolen();
         let cost = self.waking.cost();
         self.note(WAKE_COST, format!("{} {}", cost.p50.ticks(), cost.p99.ticks()));
     }
@@ -92,11 +79,11 @@ impl Core {
     /// What was stolen from this core since the run began.
     fn stolen(&self) -> Duration {
         let before = self.lateness.stolen_before.unwrap_or_default();
-        stolen(self.hardware).map_or(Duration::ZERO, |now| now.saturating_sub(before))
+        self.exec.stolen().map_or(Duration::ZERO, |now| now.saturating_sub(before))
     }
 
     /// A body was stopped at its limit, if that is why.
-    pub(super) fn note_end(&mut self, index: usize, limit: Option<Duration>) {
+    pub(crate) fn note_end(&mut self, index: usize, limit: Option<Duration>) {
         let Some(limit) = limit else { return };
         let body = &self.bodies[index];
         let meter = body.meter(maracas_core::contract::Mode::Foreground);
@@ -109,7 +96,7 @@ impl Core {
     }
 
     /// Something was done so late: an end of this VCPU's budget, or a look for another reason.
-    pub(super) fn note_late(&mut self, vcpu: Option<VcpuId>, late: Duration) {
+    pub(crate) fn note_late(&mut self, vcpu: Option<VcpuId>, late: Duration) {
         if late < self.waking.notable() {
             return;
         }
@@ -122,7 +109,7 @@ impl Core {
             false => self.lateness.charge(late, stolen),
         };
         let text = format!("{} {} {}", self.id.0, late.ticks(), part.ticks());
-        let (at, key) = (self.clock.now(), LATE.to_string());
+        let (at, key) = (self.exec.now(), LATE.to_string());
         self.notes.push(Record::Note { at, key, vcpu, text });
         if is_throttled {
             self.note(RT_THROTTLE, format!("{} {}", self.id.0, late.ticks()));
@@ -130,7 +117,7 @@ impl Core {
     }
 
     /// The run ends: tells how late budgets ended here, and what was stolen.
-    pub(crate) fn end(&mut self) {
+    pub fn end(&mut self) {
         let Lateness { buckets, longest, .. } = &self.lateness;
         let count: u64 = buckets.iter().sum();
         let mut text = format!("{} {count} {}", self.id.0, longest.ticks());
@@ -142,8 +129,8 @@ impl Core {
         self.note(STEAL, format!("{} {}", self.id.0, stolen.ticks()));
     }
 
-    pub(super) fn note(&mut self, key: &str, text: String) {
-        let at: Instant = self.clock.now();
+    pub(crate) fn note(&mut self, key: &str, text: String) {
+        let at: Instant = self.exec.now();
         self.notes.push(Record::Note { at, key: key.to_string(), vcpu: None, text });
     }
 }
@@ -177,14 +164,5 @@ mod tests {
         let mut lateness = Lateness { stolen_before: before, ..Lateness::default() };
         assert_eq!(lateness.charge(ms(7), ms(0)), ms(7));
         assert_eq!(lateness.charge(ms(7), ms(0)), ms(3));
-    }
-
-    #[test]
-    fn stolen_time_is_the_eighth_number_of_the_cores_line() {
-        let stat =
-            "cpu  9 9 9 9 9 9 9 99 9 9\ncpu1 1 2 3 4 5 6 7 8 9 0\ncpu10 0 0 0 0 0 0 0 5 0 0\n";
-        assert_eq!(stolen_in(stat, HardwareCore(1)), Some(8));
-        assert_eq!(stolen_in(stat, HardwareCore(10)), Some(5));
-        assert_eq!(stolen_in(stat, HardwareCore(0)), None);
     }
 }

@@ -19,66 +19,74 @@
 
 pub(crate) mod alarm;
 pub(crate) mod births;
-pub(crate) mod brake;
 pub(crate) mod clocks;
 mod dispatch;
 mod lateness;
-mod memory;
+pub(crate) mod memory;
 mod ranks;
-mod relief;
+pub(crate) mod relief;
 mod stints;
-pub(crate) mod throttle;
+mod throttle;
 
-use crate::agent::wait::{Bell, Poll, Token};
-use crate::clock::Clock;
-use crate::guardian::Hearts;
-use crate::host::costs::WakeCost;
-use crate::host::{HardwareCore, sys};
-use crate::machine::Means;
-use crate::machine::vcpu::{Live, Place, Post};
-use crate::perf::Switches;
+use crate::{Body, Executor, Handle, Place, Post, WakeCost};
 use alarm::Waking;
-use brake::Brakes;
 use clocks::Looks;
 use dispatch::Dispatches;
 use lateness::Lateness;
 use maracas_core::contract::{End, Grant, Line, Mode, Refused};
 use maracas_core::journal::Record;
-use maracas_core::{CoreId, Duration, Event, Instant, Rate, VcpuId};
+use maracas_core::{CoreId, Duration, Event, Instant, Rate, VcpuId, dispatch as law};
 use memory::Memory;
 use ranks::Ranks;
+use relief::Relief;
 use std::io;
-use std::sync::Arc;
 use stints::{Change, Tracker};
-use throttle::{Throttling, Valve};
+use throttle::Throttling;
 
-/// One managed core. Locked by whoever acts on it; only agents do while they live.
-pub(crate) struct Core {
-    pub(crate) id: CoreId,
-    pub(crate) hardware: HardwareCore,
+/// What the host lets a core do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Means {
+    /// Foreground by `SCHED_FIFO`. Without it only the one VCPU that the law names is not stopped.
+    pub fifo: bool,
+    /// VCPUs can be frozen, or stopped by signals where there is no `fifo`.
+    pub freezer: bool,
+    /// Switch records, and counters of VCPUs' time that can be read at any time. Without them clocks
+    /// are read at the earliest exhaustion and every millisecond, and blocks and wakes are guessed.
+    pub events: bool,
+}
+
+impl Means {
+    /// All of it.
+    pub const FULL: Self = Self { fifo: true, freezer: true, events: true };
+}
+
+/// One managed core. What is to be done on it goes through its [`Executor`].
+pub struct Core<E: Executor> {
+    /// Its number.
+    pub id: CoreId,
+    /// Carries out.
+    pub exec: E,
     /// The share of its time in which it runs programs.
-    pub(crate) share: Rate,
-    pub(crate) line: Line,
-    pub(crate) bodies: Vec<Live>,
+    pub share: Rate,
+    /// What it follows.
+    pub line: Line,
+    /// The VCPUs that sit here.
+    pub bodies: Vec<Body<E::Handle>>,
     /// What happened here and the policy has not been told.
-    pub(crate) outbox: Vec<(Instant, Event)>,
-    pub(crate) poll: Poll,
-    /// Wakes this core's agent.
-    pub(crate) bell: Arc<Bell>,
-    /// What a wake of it costs.
-    pub(crate) waking: Waking,
-    pub(crate) brakes: Arc<Brakes>,
+    pub outbox: Vec<(Instant, Event)>,
+    /// What a wake of its agent costs.
+    pub waking: Waking,
     /// Something changed on which the law depends, and it was not applied since.
-    pub(crate) stirred: bool,
+    pub stirred: bool,
     /// How many programs are being started: nothing is frozen meanwhile, since starting one holds
     /// the lock that freezing takes, for milliseconds, and a frozen group could not take it in.
-    pub(crate) without_brakes: u32,
+    pub without_brakes: u32,
     /// When this core's agent shall look for the policy's sake.
-    pub(crate) wake_at: Instant,
+    pub wake_at: Instant,
     /// The first thing that the host refused.
-    pub(crate) trouble: Option<io::Error>,
-    /// Lowers the bandwidth of this core while it is throttled, where its background goes on.
-    pub(crate) valve: Option<Arc<dyn Valve>>,
+    pub trouble: Option<io::Error>,
+    /// The policy allows no surplus time here, and where there is a valve it goes on all the same.
+    is_throttled: bool,
     /// Whether its bandwidth is lowered.
     is_lowered: bool,
     /// When the meters must be read, at the latest.
@@ -96,6 +104,9 @@ pub(crate) struct Core {
     /// How often the guardian did, as far as is known.
     reliefs: u32,
     ranks: Ranks,
+    /// Who may run by the law, in its order, and in which mode; kept so that no enforcement asks for
+    /// memory.
+    entitled: Vec<(VcpuId, Mode)>,
     means: Means,
     /// At the clocks, where there are no events.
     looks: Looks,
@@ -105,43 +116,26 @@ pub(crate) struct Core {
     throttling: Throttling,
     /// What was measured and is not in the journal yet.
     notes: Vec<Record>,
-    clock: Clock,
 }
 
-impl Core {
-    /// A core without bodies.
-    pub(crate) fn open(
-        id: CoreId,
-        hardware: HardwareCore,
-        clock: Clock,
-        means: Means,
-        cost: WakeCost,
-    ) -> io::Result<Self> {
-        sys::open_many();
-        let switches = means.events.then(|| Switches::open(hardware.0)).transpose()?;
-        let (poll, bell) = (Poll::new()?, Arc::new(Bell::new()?));
-        if let Some(switches) = &switches {
-            poll.add(switches.fd(), Token::Records)?;
-        }
-        poll.add(bell.fd(), Token::Bell)?;
-        Ok(Self {
+impl<E: Executor> Core<E> {
+    /// A core without bodies, of which a wake costs its agent so much.
+    pub fn new(id: CoreId, exec: E, means: Means, cost: WakeCost) -> Self {
+        Self {
             id,
-            hardware,
+            exec,
             share: Rate::ONE,
             line: Line::default(),
             bodies: Vec::with_capacity(64),
             outbox: Vec::with_capacity(4096),
-            poll,
-            bell,
             waking: Waking::new(cost),
-            brakes: Arc::new(Brakes::new(clock.clone())?),
             stirred: false,
             without_brakes: u32::from(means.fifo && !means.freezer),
             means,
             looks: Looks::default(),
             wake_at: Instant::NEVER,
             trouble: None,
-            valve: None,
+            is_throttled: false,
             is_lowered: false,
             look_at: Instant::NEVER,
             awaited: None,
@@ -151,38 +145,31 @@ impl Core {
             is_relieved: false,
             reliefs: 0,
             ranks: Ranks::default(),
-            tracker: Tracker::new(switches),
+            entitled: Vec::with_capacity(64),
+            tracker: Tracker::new(),
             dispatches: Dispatches::default(),
             memory: Memory::default(),
             throttling: Throttling::default(),
             notes: Vec::with_capacity(64),
-            clock,
-        })
-    }
-
-    /// The clock of the machine.
-    pub(crate) const fn clock(&self) -> &Clock {
-        &self.clock
+        }
     }
 
     /// The body of `vcpu`, if it is here.
-    pub(crate) fn body(&mut self, vcpu: VcpuId) -> Option<&mut Live> {
+    pub fn body(&mut self, vcpu: VcpuId) -> Option<&mut Body<E::Handle>> {
         self.bodies.iter_mut().find(|body| body.id == vcpu)
     }
 
     /// What a body must know of this core to sit here.
-    pub(crate) fn place(&self) -> Place {
-        let (core, hardware, share) = (self.id, self.hardware, self.share);
-        Place { core, hardware, share, counts: self.memory.counts }
+    pub fn place(&self) -> Place<E::Site> {
+        Place { core: self.id, share: self.share, site: self.exec.site() }
     }
 
     /// Takes a body in, at rest, that was made to sit here: `sits` says how that went. Whether it
     /// is confined to this core now; where it cannot be, that is told.
-    pub(crate) fn seat(&mut self, mut body: Live, sits: io::Result<bool>) -> bool {
+    pub fn seat(&mut self, mut body: Body<E::Handle>, sits: io::Result<bool>) -> bool {
         let id = body.id;
         let moved = sits.as_ref().is_ok_and(|moved| *moved);
-        let poll = &self.poll;
-        let result = sits.and_then(|_| body.listen_by(|fd| poll.add(fd, Token::Vcpu(id))));
+        let result = sits.and_then(|_| self.exec.listen(id, &mut body.handle, true));
         body.relisted = true;
         self.bodies.push(body);
         let index = self.bodies.len() - 1;
@@ -198,7 +185,7 @@ impl Core {
 
     /// Gives a body away, at rest: demoted, and frozen as it was. All that it took here is told,
     /// where it goes to another core ([`End::Moved`]).
-    pub(crate) fn unseat(&mut self, vcpu: VcpuId, end: End) -> Option<Live> {
+    pub fn unseat(&mut self, vcpu: VcpuId, end: End) -> Option<Body<E::Handle>> {
         let index = self.bodies.iter().position(|body| body.id == vcpu)?;
         self.count_memory();
         self.change(index, Post::Watched, end);
@@ -216,19 +203,19 @@ impl Core {
 
     /// This core's agent woke at `now`: reads the meters and stops whoever is spent, at once.
     /// `births` are the VCPUs whose threads were born or ended; `crossed` = the memory meter told
-    /// that it reached its mark; `hearts` tell whether the guardian acted here. Whether there is
+    /// that it reached its mark; `relief` tells what the guardian did here, if there is one. Whether there is
     /// anything to tell the policy.
-    pub(crate) fn enforce(
+    pub fn enforce(
         &mut self,
         now: Instant,
         births: &[VcpuId],
         crossed: bool,
-        hearts: Option<&Hearts>,
+        relief: Option<Relief>,
     ) -> bool {
-        let begun = self.clock.now();
+        let begun = self.exec.now();
         self.settle_all();
         self.woken(now);
-        self.recover(hearts);
+        self.recover(relief);
         for vcpu in births {
             if let Some(index) = self.index(*vcpu) {
                 self.hear_birth(index, now);
@@ -249,7 +236,7 @@ impl Core {
                 self.stops();
             }
             self.starts();
-            self.looks.looked(begun, self.clock.now());
+            self.looks.looked(begun, self.exec.now());
         }
         let news = self.has_news(now);
         self.quiet_looks = if news { 0 } else { self.quiet_looks.saturating_add(1) };
@@ -282,8 +269,8 @@ impl Core {
     }
 
     /// What the machine law wants each body to be now.
-    pub(crate) fn judge(&mut self) {
-        let (id, brakes) = (self.id, self.without_brakes == 0);
+    pub fn judge(&mut self) {
+        let brakes = self.without_brakes == 0;
         // Nobody would end what is started here.
         if self.is_relieved {
             return self.bodies.iter_mut().for_each(|body| body.want = body.post);
@@ -297,38 +284,37 @@ impl Core {
         if self.is_closed() {
             return;
         }
-        let line = std::mem::take(&mut self.line);
-        let (fifo, mut taken) = (self.means.fifo, false);
-        for grant in &line.foreground {
-            if let Some(body) = self.body(grant.vcpu)
-                && body.meter(Mode::Foreground) < grant.until.0
-                && body.has_memory(grant)
-                && body.may_be_raised(id)
-            {
-                body.want = Post::Foreground(0);
-                // Without priorities only the first may run, and the law is kept by stopping.
-                if !fifo && body.is_runnable() {
-                    taken = true;
-                    break;
-                }
-            }
-        }
-        if (line.background_allowed || self.valve.is_some()) && !taken {
-            for grant in &line.background {
-                let Some(body) = self.body(grant.vcpu) else { continue };
-                let in_budget = matches!(body.want, Post::Foreground(_));
-                let unspent = body.meter(Mode::Background) < grant.until.0;
-                if !in_budget && unspent && body.has_memory(grant) {
-                    body.want = Post::Background;
-                    if body.is_runnable() {
-                        break;
-                    }
-                }
-            }
-        }
+        let (line, mut entitled) =
+            (std::mem::take(&mut self.line), std::mem::take(&mut self.entitled));
+        let readings = Known(&self.bodies);
+        let all = law::entitled(&line, self.memory.reads(), &readings);
+        entitled.clear();
+        entitled.extend(all.map(|running| (running.vcpu, running.mode)));
+        self.want(&entitled);
+        self.entitled = entitled;
         self.spare_freezing(&line);
         self.line = line;
         self.ranks.assign(&self.line, &mut self.bodies);
+    }
+
+    /// Wants those at work who are entitled to run, as far as the kernel then runs the first of them
+    /// that can. Who has a budget may have priority though somebody before it runs: it is ready when
+    /// that one blocks, which nothing reports. The background has no order there, so only its first
+    /// runnable one is let run; and in the foreground too, where there are no priorities.
+    fn want(&mut self, entitled: &[(VcpuId, Mode)]) {
+        let (id, fifo) = (self.id, self.means.fifo);
+        for (vcpu, mode) in entitled {
+            let Some(body) = self.body(*vcpu) else { continue };
+            match mode {
+                Mode::Foreground if !body.may_be_raised(id) => continue,
+                Mode::Foreground => body.want = Post::Foreground(0),
+                Mode::Background if matches!(body.want, Post::Foreground(_)) => continue,
+                Mode::Background => body.want = Post::Background,
+            }
+            if body.is_runnable() && (*mode == Mode::Background || !fifo) {
+                return;
+            }
+        }
     }
 
     /// While the foreground has the core nothing in the background runs, frozen or not: what may
@@ -336,7 +322,7 @@ impl Core {
     /// then.
     fn spare_freezing(&mut self, line: &Line) {
         let in_budget =
-            |body: &Live| matches!(body.want, Post::Foreground(_)) && body.is_runnable();
+            |body: &Body<E::Handle>| matches!(body.want, Post::Foreground(_)) && body.is_runnable();
         if !line.background_allowed || !self.means.fifo || !self.bodies.iter().any(in_budget) {
             return;
         }
@@ -351,9 +337,9 @@ impl Core {
 }
 
 // Carrying it out: all stops, then all starts.
-impl Core {
+impl<E: Executor> Core<E> {
     /// Stops whoever may not go on.
-    pub(crate) fn stops(&mut self) {
+    pub fn stops(&mut self) {
         for index in 0..self.bodies.len() {
             let body = &self.bodies[index];
             let lowered = match (body.post, body.want) {
@@ -378,7 +364,7 @@ impl Core {
     }
 
     /// Starts whoever may run, in the order of the line, and chooses when to look next.
-    pub(crate) fn starts(&mut self) {
+    pub fn starts(&mut self) {
         if self.is_relieved {
             return;
         }
@@ -398,7 +384,7 @@ impl Core {
         self.line = line;
         // An agent that is awake chooses when it falls asleep.
         if self.asleep_until != Instant::ZERO {
-            self.plan_look(self.clock.now());
+            self.plan_look(self.exec.now());
             self.set_alarm();
         }
     }
@@ -436,13 +422,13 @@ impl Core {
             Post::Background | Post::Watched => result = body.demote(),
             Post::Frozen => {
                 result = body.demote();
-                self.brakes.post(&body.brake, true);
+                self.exec.freeze(&body.handle, true);
             }
         }
         if was == Post::Frozen {
-            self.brakes.post(&body.brake, false);
+            self.exec.freeze(&body.handle, false);
         }
-        result = result.and(body.brake.refusal());
+        result = result.and(body.handle.refusal());
         if !matches!(post, Post::Foreground(_)) {
             result = result.and(body.settle());
             self.dispatches.stopped(id);
@@ -455,7 +441,7 @@ impl Core {
         let body = &self.bodies[index];
         if mode != body.mode() || frozen != (was == Post::Frozen) || end == End::Moved {
             let meter_ns = body.meter(mode).ticks();
-            let at = self.clock.now();
+            let at = self.exec.now();
             let next = body.mode();
             if self.means.events {
                 let change = Change { at, vcpu: id, mode, meter_ns, end, next, frozen };
@@ -492,7 +478,7 @@ impl Core {
     }
 
     /// Where the body of `vcpu` stands in `bodies`.
-    pub(crate) fn index(&self, vcpu: VcpuId) -> Option<usize> {
+    pub fn index(&self, vcpu: VcpuId) -> Option<usize> {
         self.bodies.iter().position(|body| body.id == vcpu)
     }
 
@@ -500,8 +486,29 @@ impl Core {
     fn report(&mut self, result: io::Result<()>, what: Refused) {
         if let Err(error) = result {
             self.trouble.get_or_insert(error);
-            let at = self.clock.now();
+            let at = self.exec.now();
             self.outbox.push((at, Event::Failed { core: self.id, what }));
         }
+    }
+}
+
+/// What is known of the bodies of a core, as the law asks for it.
+struct Known<'a, H>(&'a [Body<H>]);
+
+impl<H: Handle> law::Readings for Known<'_, H> {
+    fn runnable(&self, vcpu: VcpuId) -> bool {
+        self.of(vcpu).is_some_and(Body::is_runnable)
+    }
+    fn meter(&self, vcpu: VcpuId, mode: Mode) -> Duration {
+        self.of(vcpu).map_or(Duration::ZERO, |body| body.meter(mode))
+    }
+    fn memory(&self, vcpu: VcpuId) -> u64 {
+        self.of(vcpu).map_or(0, Body::reads)
+    }
+}
+
+impl<H> Known<'_, H> {
+    fn of(&self, vcpu: VcpuId) -> Option<&Body<H>> {
+        self.0.iter().find(|body| body.id == vcpu)
     }
 }

@@ -1,9 +1,9 @@
 //! The clocks that are read of a body where there are no events.
 
-use super::Live;
+use super::ThisVcpu;
 use std::io;
 
-impl Live {
+impl ThisVcpu {
     /// What its clocks have gained since they were read last.
     pub(super) fn read_clocks(&mut self) -> u64 {
         let whole = self.root.is_some();

@@ -14,8 +14,7 @@
 //! before what it enforces could run, whatever a wake costs on this host.
 
 use super::Core;
-use crate::host::costs::WakeCost;
-use crate::machine::vcpu::{Live, Post};
+use crate::{Body, Executor, Post, WakeCost};
 use maracas_core::contract::{Line, Mark};
 use maracas_core::{Duration, Instant};
 
@@ -36,7 +35,7 @@ const DOUBLINGS: u32 = 3;
 
 /// What wakes of this core's agent cost, measured before the run and by every wake since.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Waking {
+pub struct Waking {
     /// The median of how late it wakes.
     p50_ns: u64,
     /// What one wake in a hundred exceeds.
@@ -59,13 +58,13 @@ const STEP_NS: i64 = 50;
 
 impl Waking {
     /// As measured before the run.
-    pub(crate) fn new(cost: WakeCost) -> Self {
+    pub fn new(cost: WakeCost) -> Self {
         let (p50_ns, p99_ns) = (cost.p50.ticks().max(1), cost.p99.ticks().max(1));
         Self { p50_ns, p99_ns, lead_ns: 0, told: cost }
     }
     /// A sleep ended so late: moves both quantiles towards it, by so much that they settle where
     /// half, and a hundredth, of all wakes exceed them.
-    pub(super) fn woke(&mut self, late: Duration) {
+    pub(crate) fn woke(&mut self, late: Duration) {
         let step = (self.p50_ns / 64).max(1);
         let above = late.ticks() > self.p50_ns;
         self.p50_ns = if above { self.p50_ns + step } else { (self.p50_ns - step).max(1) };
@@ -82,24 +81,24 @@ impl Waking {
         self.lead_ns = (self.lead_ns + step).clamp(least, self.p50_ns as i64);
     }
     /// What a wake costs by now, where it was not told so yet: twice or half of what was.
-    pub(crate) fn news(&mut self) -> Option<WakeCost> {
+    pub fn news(&mut self) -> Option<WakeCost> {
         let now = self.cost();
         let differ = |a: Duration, b: Duration| a.ticks() > 2 * b.ticks();
         let news = differ(now.p50, self.told.p50) || differ(self.told.p50, now.p50);
         news.then(|| self.told = now).map(|()| now)
     }
     /// What a wake costs by now.
-    pub(crate) fn cost(&self) -> WakeCost {
+    pub fn cost(&self) -> WakeCost {
         let [p50, p99] = [self.p50_ns, self.p99_ns].map(Duration::from_nanos);
         WakeCost { p50, p99 }
     }
     /// No sleep is shorter: half of the time is then left for what the agent enforces.
-    pub(super) fn floor(&self) -> Duration {
+    pub(crate) fn floor(&self) -> Duration {
         Duration::from_nanos(2 * self.p50_ns)
     }
     /// How exactly the end of what waits behind another is looked for: a twentieth of the core goes
     /// to that at most.
-    pub(super) fn grain(&self) -> Duration {
+    pub(crate) fn grain(&self) -> Duration {
         GRAIN.max(Duration::from_nanos(20 * self.p50_ns))
     }
     /// The same for what is believed blocked: a fiftieth of the core.
@@ -112,16 +111,16 @@ impl Waking {
         WATCH.max(Duration::from_nanos(50 * self.p50_ns)) * (1 << quiet.min(DOUBLINGS))
     }
     /// How often clocks and counters are read that nothing reports: a twentieth of the core.
-    pub(super) fn polling(&self, wanted: Duration) -> Duration {
+    pub(crate) fn polling(&self, wanted: Duration) -> Duration {
         wanted.max(self.grain())
     }
     /// How late an end of a budget must be to be worth a note of its own: seldom by definition.
-    pub(super) fn notable(&self) -> Duration {
+    pub(crate) fn notable(&self) -> Duration {
         GRAIN.max(Duration::from_nanos(4 * self.p99_ns))
     }
     /// After so long the births of a VCPU's threads may wake the agent once more: each costs it two
     /// wakes' worth, and they may take a fiftieth of the core.
-    pub(super) fn births(&self) -> Duration {
+    pub(crate) fn births(&self) -> Duration {
         Duration::from_nanos(100 * self.p50_ns)
     }
     /// `rest` of a budget from now: how long to sleep.
@@ -131,9 +130,9 @@ impl Waking {
     }
 }
 
-impl Core {
+impl<E: Executor> Core<E> {
     /// Chooses when to look next, counted from `now`: the meters must have been read just before.
-    pub(super) fn plan_look(&mut self, now: Instant) {
+    pub(crate) fn plan_look(&mut self, now: Instant) {
         self.look_at = Instant::NEVER;
         self.awaited = None;
         let line = std::mem::take(&mut self.line);
@@ -180,7 +179,7 @@ impl Core {
 
     /// Looks when surplus time of what runs ends, and whether it still runs while others wait.
     fn look_at_background(&mut self, line: &Line, now: Instant) {
-        let held = |body: &Live| matches!(body.post, Post::Frozen | Post::Watched);
+        let held = |body: &Body<E::Handle>| matches!(body.post, Post::Frozen | Post::Watched);
         for grant in &line.background {
             let Some(body) = self.bodies.iter().find(|body| body.id == grant.vcpu) else {
                 continue;
@@ -190,17 +189,16 @@ impl Core {
                 self.look_at = self.look_at.min(now.saturating_add(sleep));
             }
         }
-        let allowed = line.background_allowed || self.valve.is_some();
-        let waits = |body: &Live| held(body) && !body.threads.is_empty();
-        if allowed && self.bodies.iter().any(waits) {
+        let waits = |body: &Body<E::Handle>| held(body) && !body.threads.is_empty();
+        if line.background_allowed && self.bodies.iter().any(waits) {
             self.look_at =
                 self.look_at.min(now.saturating_add(self.waking.watch(self.quiet_looks)));
         }
     }
 
     /// This core's agent falls asleep: now, and until when at the latest.
-    pub(crate) fn sleep(&mut self) -> (Instant, Instant) {
-        let now = self.clock.now();
+    pub fn sleep(&mut self) -> (Instant, Instant) {
+        let now = self.exec.now();
         self.plan_look(now);
         let at = self.look_at.min(self.wake_at).max(now.saturating_add(self.waking.floor()));
         self.asleep_until = at.min(now.saturating_add(PULSE));
@@ -210,17 +208,17 @@ impl Core {
 
     /// Another core's agent changed what is due here: wakes this core's own where it would sleep
     /// too long.
-    pub(crate) fn set_alarm(&mut self) {
+    pub fn set_alarm(&mut self) {
         if self.look_at.min(self.wake_at) < self.asleep_until {
             // It is told once.
             self.asleep_until = Instant::ZERO;
-            self.bell.ring();
+            self.exec.wake_agent();
         }
     }
 
     /// This core's agent woke at `now`: learns how late, and whether the budget that it waited for
     /// has ended.
-    pub(super) fn woken(&mut self, now: Instant) {
+    pub(crate) fn woken(&mut self, now: Instant) {
         let due = std::mem::replace(&mut self.asleep_until, Instant::ZERO);
         self.looks.woke(now, if due == Instant::ZERO { now } else { due });
         // Somebody else's call may have come before.

@@ -22,12 +22,11 @@
 //! before a body leaves and before an allowance is told spent, if need be in a stint of no length:
 //! what a policy is told of a core sums up to the core's meter ([`super::memory`]).
 //!
-//! On a core that stands for a slower one ([`crate::machine::Stretch`]) service is the slower
+//! On a core that stands for a slower one ([`crate::Stretch`]) service is the slower
 //! core's time, and may exceed `to - from`, which stays what the clock said.
 
 use super::Core;
-use crate::machine::vcpu::Post;
-use crate::perf::{Record, Switches};
+use crate::{Executor, Handle, Post, Record};
 use maracas_core::contract::{End, Mode, Stint, Usage};
 use maracas_core::{Duration, Event, Instant, VcpuId};
 use std::collections::{HashMap, VecDeque};
@@ -37,17 +36,17 @@ const SWITCHES_NS: u64 = 20_000;
 
 /// The machine changed how a body is held; takes its place among the records by its time.
 #[derive(Debug)]
-pub(super) struct Change {
-    pub(super) at: Instant,
-    pub(super) vcpu: VcpuId,
+pub(crate) struct Change {
+    pub(crate) at: Instant,
+    pub(crate) vcpu: VcpuId,
     /// The mode that ends, and its meter then.
-    pub(super) mode: Mode,
-    pub(super) meter_ns: u64,
-    pub(super) end: End,
+    pub(crate) mode: Mode,
+    pub(crate) meter_ns: u64,
+    pub(crate) end: End,
     /// The mode that begins.
-    pub(super) next: Mode,
+    pub(crate) next: Mode,
     /// Whether it is frozen from now on.
-    pub(super) frozen: bool,
+    pub(crate) frozen: bool,
 }
 
 /// A stint that has begun.
@@ -65,19 +64,17 @@ struct Open {
 
 /// What the records of a core have told so far.
 #[derive(Debug)]
-pub(super) struct Tracker {
-    switches: Option<Switches>,
-    pub(super) changes: VecDeque<Change>,
+pub(crate) struct Tracker {
+    pub(crate) changes: VecDeque<Change>,
     /// Whose thread is whose.
-    pub(super) owners: HashMap<i32, VcpuId>,
+    pub(crate) owners: HashMap<i32, VcpuId>,
     open: Option<Open>,
     peeked: Option<Record>,
 }
 
 impl Tracker {
-    pub(super) fn new(switches: Option<Switches>) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
-            switches,
             changes: VecDeque::with_capacity(256),
             owners: HashMap::with_capacity(1024),
             open: None,
@@ -86,27 +83,26 @@ impl Tracker {
     }
     /// Whose stint is open, its mode, and whether it is on the core at this moment, as far as the
     /// records have been read.
-    pub(super) fn running(&self) -> Option<(VcpuId, Mode, bool)> {
+    pub(crate) fn running(&self) -> Option<(VcpuId, Mode, bool)> {
         self.open.as_ref().map(|open| (open.vcpu, open.mode, open.in_at.is_some()))
     }
 }
 
-impl Core {
+impl<E: Executor> Core<E> {
     /// Whether a thread of this VCPU is on the core, as far as the records have been read.
-    pub(crate) fn is_running(&self, vcpu: VcpuId) -> bool {
+    pub fn is_running(&self, vcpu: VcpuId) -> bool {
         self.tracker.running().is_some_and(|(on, _, now)| on == vcpu && now)
     }
 
-    /// As if a record had told so.
-    #[cfg(test)]
-    pub(crate) fn suppose_running(&mut self, vcpu: VcpuId) {
-        let (at, ran) = (self.clock.now(), Duration::ZERO);
+    /// As if a record had told so: for tests.
+    pub fn suppose_running(&mut self, vcpu: VcpuId) {
+        let (at, ran) = (self.exec.now(), Duration::ZERO);
         let mode = Mode::Foreground;
         self.tracker.open = Some(Open { vcpu, mode, from: at, in_at: Some(at), last_out: at, ran });
     }
 
     /// Reads all records and turns them into events in the outbox.
-    pub(crate) fn drain(&mut self) {
+    pub fn drain(&mut self) {
         if !self.means.events {
             self.tell_counts();
             return;
@@ -114,9 +110,9 @@ impl Core {
         // A bound, so that a storm of switches cannot keep the agent here: the rest comes later.
         for _ in 0..16_384 {
             if self.tracker.peeked.is_none() {
-                self.tracker.peeked = self.tracker.switches.as_mut().and_then(Switches::next);
+                self.tracker.peeked = self.exec.next_record();
             }
-            let record_at = self.tracker.peeked.map(|record| self.clock.instant(record.at_ns()));
+            let record_at = self.tracker.peeked.map(|record| record.at());
             match (self.tracker.changes.front(), record_at) {
                 (Some(change), Some(at)) if change.at <= at => self.take_change(),
                 (_, Some(at)) => {
@@ -134,7 +130,7 @@ impl Core {
     }
 
     /// A carrier takes the core from whoever is on it: his stint ends.
-    pub(crate) fn interrupt(&mut self) {
+    pub fn interrupt(&mut self) {
         self.drain();
         self.close(None, End::Preempted);
         self.reconcile();
@@ -142,10 +138,10 @@ impl Core {
     }
 
     /// Reports the running stint without ending it, for a metered wake.
-    pub(crate) fn meter_running(&mut self) {
+    pub fn meter_running(&mut self) {
         if !self.means.events {
             self.settle_all();
-            self.tell_clocks(self.clock.now());
+            self.tell_clocks(self.exec.now());
         }
         self.drain();
         let Some(vcpu) = self.tracker.open.as_ref().map(|open| open.vcpu) else { return };
@@ -154,7 +150,7 @@ impl Core {
         let (mode, frozen) = (body.read_mode, body.trapped);
         let meter_ns = body.meter(mode).ticks();
         self.report(result, maracas_core::contract::Refused::Sample);
-        let at = self.clock.now();
+        let at = self.exec.now();
         let change = Change { at, vcpu, mode, meter_ns, end: End::Metered, next: mode, frozen };
         self.tracker.changes.push_back(change);
     }
@@ -167,7 +163,7 @@ impl Core {
                 if let Some(vcpu) = self.tracker.owners.get(&parent).copied() {
                     // Who was born before the last listing and is not in it has ended.
                     if let Some(body) = self.body(vcpu)
-                        && body.listed_ns.0 <= record.at_ns()
+                        && body.listed.0 <= at
                     {
                         body.born(child);
                         self.tracker.owners.insert(child, vcpu);
@@ -180,7 +176,7 @@ impl Core {
                 let Some(vcpu) = self.tracker.owners.get(&tid).copied() else { return };
                 // Listed after that end, the number lives: a thread took it by `exec`.
                 let lives = self.body(vcpu).is_some_and(|body| {
-                    let lives = body.listed_ns.1 > record.at_ns() && body.place(tid).is_ok();
+                    let lives = body.listed.1 > at && body.place(tid).is_ok();
                     if !lives {
                         body.died(tid);
                     }
@@ -229,7 +225,9 @@ impl Core {
 
     fn switched_out(&mut self, tid: i32, at: Instant, preempted: bool) {
         let Some(vcpu) = self.tracker.owners.get(&tid).copied() else { return };
-        self.throttling.switched_out(at);
+        if self.throttling.is_measured() {
+            self.throttling.switched_out(at, self.exec.stamped());
+        }
         if let Some(open) = self.tracker.open.as_mut().filter(|open| open.vcpu == vcpu)
             && let Some(in_at) = open.in_at.take()
         {
@@ -277,7 +275,7 @@ impl Core {
     }
 }
 
-impl Core {
+impl<E: Executor> Core<E> {
     /// Ends the open stint: at the given instant with the given meter reading, or at its last
     /// switch-out with the time between its records.
     fn close(&mut self, read: Option<(Instant, u64)>, end: End) {
@@ -349,7 +347,7 @@ impl Core {
             let mode = body.read_mode;
             let rest_ns = body.untold_ns(mode);
             if rest_ns >= SWITCHES_NS {
-                let at = self.clock.now();
+                let at = self.exec.now();
                 body.told_ns[mode as usize] += rest_ns;
                 body.last_told = Some(self.outbox.len());
                 let service = Duration::from_nanos(rest_ns);
@@ -371,7 +369,7 @@ impl Core {
         for body in &mut self.bodies {
             let Some(last) = body.last_told.take() else { continue };
             if let Some((_, Event::Ran(stint))) = self.outbox.get_mut(last) {
-                stint.usage.instructions += body.gain();
+                stint.usage.instructions += body.handle.progress();
             }
         }
     }
@@ -410,7 +408,7 @@ impl Core {
 
     /// Learns the threads of a body anew. Who is new there has no real-time priority unless the
     /// body has: of what class he comes is not known.
-    pub(crate) fn rescan(&mut self, index: usize) {
+    pub fn rescan(&mut self, index: usize) {
         let body = &mut self.bodies[index];
         let (id, mut result) = (body.id, body.rescan());
         if !matches!(body.post, Post::Foreground(_)) {
@@ -421,7 +419,7 @@ impl Core {
     }
 
     /// After the kernel was asked for the threads of a body: whose records are whose.
-    pub(super) fn own_threads(&mut self, index: usize) {
+    pub(crate) fn own_threads(&mut self, index: usize) {
         let body = &mut self.bodies[index];
         if std::mem::take(&mut body.relisted) {
             let owners = &mut self.tracker.owners;

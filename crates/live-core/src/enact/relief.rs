@@ -4,37 +4,44 @@
 //! A neighbour demotes and freezes every VCPU of the core, and nothing else: it reads no meter
 //! there, since that would wait for the stuck core. What the VCPUs took meanwhile is on their
 //! meters, and missing from their next budgets. The guardian does the same from outside
-//! ([`crate::guardian`]), without a word to us but a count.
+//! (the room `live`, its guardian), without a word to us but a count.
 
 use super::Core;
-use super::brake::Brakes;
-use crate::guardian::Hearts;
-use crate::machine::vcpu::Post;
+use crate::{Executor, Handle, Post};
 use maracas_core::Duration;
 
 /// The key of a relief among the notes of the journal: the core's number, who did it, and for how
 /// many nanoseconds the core had been stuck.
 const KEY: &str = "relief";
 
-impl Core {
-    /// A neighbour acts for this core's agent, which has been stuck for so long; `brakes` are those
-    /// of the neighbour, since this core's own stand still too. Nothing is started here until the
-    /// agent is back.
-    pub(crate) fn relieve(&mut self, stuck: Duration, brakes: &Brakes) {
+/// What others have done to a core in the name of the guardian.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Relief {
+    /// How often it began or ended to demote and freeze what is there.
+    pub count: u32,
+    /// For how long the core's agent had been stuck when that happened last.
+    pub stuck: Duration,
+}
+
+impl<E: Executor> Core<E> {
+    /// A neighbour acts for this core's agent, which has been stuck for so long. It freezes by
+    /// `freeze`, since what this core's executor would do it by stands still too. Nothing is started
+    /// here until the agent is back.
+    pub fn relieve(&mut self, stuck: Duration, freeze: impl FnMut(&E::Handle)) {
         if self.is_relieved {
             return;
         }
-        self.take_down(brakes);
+        self.take_down(freeze);
         self.note(KEY, format!("{} neighbour {}", self.id.0, stuck.ticks()));
     }
 
-    /// Demotes and freezes every VCPU here, by these brakes, and starts none any more.
-    pub(crate) fn take_down(&mut self, brakes: &Brakes) {
+    /// Demotes and freezes every VCPU here, by `freeze`, and starts none any more.
+    pub fn take_down(&mut self, mut freeze: impl FnMut(&E::Handle)) {
         self.is_relieved = true;
         let mut result = Ok(());
         for body in &mut self.bodies {
             result = result.and(body.demote());
-            brakes.post(&body.brake, true);
+            freeze(&body.handle);
         }
         if let Err(error) = result {
             self.trouble.get_or_insert(error);
@@ -43,23 +50,20 @@ impl Core {
 
     /// This core's agent is back: what others did here meanwhile is undone, as far as the law wants
     /// it otherwise.
-    pub(super) fn recover(&mut self, hearts: Option<&Hearts>) {
-        let agent = usize::from(self.id.0);
-        let reliefs = hearts.map_or(self.reliefs, |hearts| hearts.reliefs(agent));
-        if reliefs != self.reliefs {
-            self.reliefs = reliefs;
-            let stuck = hearts.map_or(0, |hearts| hearts.relieved_after(agent).as_nanos() as u64);
-            self.note(KEY, format!("{} guardian {stuck}", self.id.0));
+    pub(crate) fn recover(&mut self, relief: Option<Relief>) {
+        if let Some(relief) = relief.filter(|relief| relief.count != self.reliefs) {
+            self.reliefs = relief.count;
+            self.note(KEY, format!("{} guardian {}", self.id.0, relief.stuck.ticks()));
             for body in &mut self.bodies {
                 body.forget_classes();
-                body.brake.forget();
-                self.brakes.post(&body.brake, body.post == Post::Frozen);
+                body.handle.forget_freezer();
+                self.exec.freeze(&body.handle, body.post == Post::Frozen);
             }
             self.stirred = true;
         }
         if std::mem::take(&mut self.is_relieved) {
             for body in self.bodies.iter().filter(|body| body.post != Post::Frozen) {
-                self.brakes.post(&body.brake, false);
+                self.exec.freeze(&body.handle, false);
             }
             self.stirred = true;
         }
