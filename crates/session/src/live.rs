@@ -14,7 +14,7 @@ use alarms::Alarms;
 use maracas_console::failure::Failure;
 use maracas_console::output::{self, Pending};
 use maracas_core::contract::{Figure, Policy};
-use maracas_core::journal::{Reader, Record, Recorder};
+use maracas_core::journal::{Note, Reader, Record, Recorder};
 use maracas_core::{Duration, Instant, System, Vcpu, VcpuId};
 use maracas_live::control::{Board, Server};
 use maracas_live::guardian::{Charge, Guardian};
@@ -470,11 +470,11 @@ impl Stream {
         if let Some(view) = &mut self.view {
             view.saw(record);
         }
-        if let Record::Note { at, key, vcpu, text } = record {
-            if key == "progress" {
+        if let Record::Note { at, note } = record {
+            if let Note::Progress { vcpu, text } = note {
                 self.progress.push((*vcpu, text.clone()));
             }
-            let line = self.alarms.as_mut().and_then(|alarms| alarms.line(*at, key, text));
+            let line = self.alarms.as_mut().and_then(|alarms| alarms.line(*at, note));
             if let Some(line) = line {
                 self.view.iter_mut().for_each(View::clear);
                 output::note(&line);

@@ -6,7 +6,7 @@ use crate::results::{Csv, Files};
 use maracas_console::failure::Failure;
 use maracas_console::output::{self, Pending};
 use maracas_core::contract::{Event, Figure, Observer, Plan};
-use maracas_core::journal::{Record, Recorder};
+use maracas_core::journal::{Note, Record, Recorder};
 use maracas_core::{Instant, VcpuId};
 use maracas_sim::Outcome;
 use maracas_sim::memory::MemoryTotals;
@@ -149,14 +149,14 @@ impl<'a> Watch<'a> {
 
     /// Tells readers of the journal the name of a VCPU that arrived.
     fn arrived(&mut self, at: Instant, vcpu: VcpuId) {
-        let text = self.case.name(vcpu);
-        self.metrics.name(vcpu, &text);
+        let name = self.case.name(vcpu);
+        self.metrics.name(vcpu, &name);
         if let Some(trace) = &mut self.trace {
-            trace.name(vcpu, &text);
+            trace.name(vcpu, &name);
         }
         if let Some(journal) = &mut self.journal {
-            let key = "name".to_string();
-            journal.record(&Record::Note { at, key, vcpu: Some(vcpu), text });
+            let note = Note::Name { vcpu, name };
+            journal.record(&Record::Note { at, note });
         }
     }
 }

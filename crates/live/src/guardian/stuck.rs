@@ -44,18 +44,21 @@ const OFF_LINE_LOOKS: u32 = 2;
 struct Memory {
     stride: Duration,
     looked_ns: Option<u64>,
+    /// At how many agents it looked last.
+    agents: usize,
     stuck: [Duration; HEARTS],
 }
 
 impl Memory {
     const fn new(stride: Duration) -> Self {
-        Self { stride, looked_ns: None, stuck: [Duration::ZERO; HEARTS] }
+        Self { stride, looked_ns: None, agents: 0, stuck: [Duration::ZERO; HEARTS] }
     }
 
     /// Looks at all `agents` once: `late` tells for how long each has been late.
     fn look(&mut self, now_ns: u64, agents: usize, late: impl Fn(usize) -> Duration) {
         let gap = self.looked_ns.map_or(Duration::MAX, |looked| since(looked, now_ns));
         self.looked_ns = Some(now_ns);
+        self.agents = agents;
         for (agent, stuck) in self.stuck.iter_mut().enumerate().take(agents) {
             let late = late(agent);
             // Late since before the last look is the same lateness; else it began since.
@@ -109,7 +112,7 @@ impl Neighbours {
     /// look (monotonic nanoseconds); `None` while none is, so that an idle system has no wakes
     /// for this. What becomes late while all others sleep is the guardian's to see.
     pub fn look_again_ns(&self, own: usize) -> Option<u64> {
-        let mut all = self.memory.stuck.iter().enumerate();
+        let mut all = self.memory.stuck.iter().enumerate().take(self.memory.agents);
         let late = all.any(|(agent, stuck)| agent != own && *stuck >= NEIGHBOUR_LOOK);
         let looked_ns = self.memory.looked_ns.filter(|_| late)?;
         looked_ns.checked_add(NEIGHBOUR_STRIDE.as_nanos() as u64)

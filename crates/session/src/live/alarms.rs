@@ -1,10 +1,11 @@
 //! What breaks promises, said when it happens: one line on standard error.
 
 use maracas_core::Instant;
+use maracas_core::journal::Note;
 use maracas_trace::table::time;
 
-/// Notes of which there is a line (crates/trace, module `causes`, has their forms).
-const KINDS: [&str; 3] = ["late", "relief", "rt-throttle"];
+/// How many kinds of notes there are of which there is a line.
+const KINDS: usize = 3;
 
 /// Between two lines of one kind: a core that is stuck, or a hypervisor that is busy, has hundreds.
 const PAUSE_NS: u64 = 1_000_000_000;
@@ -16,14 +17,13 @@ const WORTH_A_LINE_NS: u64 = 1_000_000;
 #[derive(Default)]
 pub(super) struct Alarms {
     /// When there was one last, by the run's clock.
-    last: [Option<Instant>; KINDS.len()],
+    last: [Option<Instant>; KINDS],
 }
 
 impl Alarms {
     /// The line about one note, where there is to be one.
-    pub(super) fn line(&mut self, at: Instant, key: &str, text: &str) -> Option<String> {
-        let kind = KINDS.iter().position(|kind| *kind == key)?;
-        let line = said(at, key, text)?;
+    pub(super) fn line(&mut self, at: Instant, note: &Note) -> Option<String> {
+        let (kind, line) = said(at, note)?;
         let last = &mut self.last[kind];
         if last.is_some_and(|last| at.saturating_since(last).ticks() < PAUSE_NS) {
             return None;
@@ -33,27 +33,24 @@ impl Alarms {
     }
 }
 
-/// `None` for a text of another form.
-fn said(at: Instant, key: &str, text: &str) -> Option<String> {
-    let words: Vec<&str> = text.split(' ').collect();
-    let core = words[0].parse::<u16>().ok()?;
-    let shown = |place: usize| Some(time(words.get(place)?.parse::<u64>().ok()? as f64));
+/// Which kind of note it is, and its line; `None` where there is none.
+fn said(at: Instant, note: &Note) -> Option<(usize, String)> {
+    let shown = |ns: u64| time(ns as f64);
     let seconds = at.ticks() as f64 / 1e9;
-    Some(match key {
-        "late" if words.get(1)?.parse::<u64>().ok()? < WORTH_A_LINE_NS => return None,
-        "late" => {
-            let (late, stolen) = (shown(1)?, shown(2)?);
-            format!("core{core}: agent {late} late at {seconds:.3} s (stolen {stolen})")
-        }
-        "relief" => {
-            let (by, stuck) = (words.get(1)?, shown(2)?);
-            format!("core{core}: stuck for {stuck}, relieved by the {by} at {seconds:.3} s")
-        }
-        _ => {
-            let took = shown(1)?;
-            format!("core{core}: the kernel kept the agent off for {took} at {seconds:.3} s")
-        }
-    })
+    if let Note::Late { core, late_ns, stolen_ns, .. } = note {
+        let (late, stolen) = (shown(*late_ns), shown(*stolen_ns));
+        let line = format!("{core}: agent {late} late at {seconds:.3} s (stolen {stolen})");
+        (*late_ns >= WORTH_A_LINE_NS).then_some((0, line))
+    } else if let Note::Relief { core, by, stuck_ns } = note {
+        let (by, stuck) = (by.word(), shown(*stuck_ns));
+        Some((1, format!("{core}: stuck for {stuck}, relieved by the {by} at {seconds:.3} s")))
+    } else if let Note::KeptOff { core, took_ns } = note {
+        let took = shown(*took_ns);
+        let line = format!("{core}: the kernel kept the agent off for {took} at {seconds:.3} s");
+        Some((2, line))
+    } else {
+        None
+    }
 }
 
 #[cfg(test)]
@@ -64,10 +61,14 @@ mod tests {
         Instant::from_ticks(at * 1_000_000)
     }
 
+    fn note(key: &str, text: &str) -> Note {
+        Note::read(key.into(), None, text.into())
+    }
+
     #[test]
     fn one_line_a_second_of_each_kind() {
         let mut alarms = Alarms::default();
-        let mut line = |at, key, text| alarms.line(ms(at), key, text);
+        let mut line = |at, key, text| alarms.line(ms(at), &note(key, text));
         let first = line(4_512, "late", "1 12300000 12000000");
         assert_eq!(first.as_deref(), Some("core1: agent 12.3ms late at 4.512 s (stolen 12ms)"));
         assert_eq!(line(5_500, "late", "0 2000000 0"), None, "too soon");
@@ -93,9 +94,9 @@ mod tests {
             ("relief", "x guardian 3"),
             ("rt-throttle", "0"),
         ] {
-            assert_eq!(alarms.line(ms(1), key, text), None, "{key} {text}");
+            assert_eq!(alarms.line(ms(1), &note(key, text)), None, "{key} {text}");
         }
         // What was of another form does not keep the next one back.
-        assert!(alarms.line(ms(1), "late", "1 2000000 0").is_some());
+        assert!(alarms.line(ms(1), &note("late", "1 2000000 0")).is_some());
     }
 }

@@ -254,7 +254,8 @@ impl Measured {
         let all: Vec<_> = self.moves().map(|(_, moved)| moved.what.recolored).collect();
         let done: Vec<_> = all.iter().flatten().filter(|it| it.left == 0).collect();
         let pages = done.iter().map(|it| it.pages).max().unwrap_or(0);
-        let took = done.iter().map(|it| it.took).max().unwrap_or_default();
+        let took = done.iter().map(|it| it.took_ns).max().unwrap_or_default();
+        let took = Duration::from_nanos(took);
         let (some, count) = (done.len(), all.len());
         Verdict {
             name: "recolored",

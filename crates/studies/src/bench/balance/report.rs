@@ -131,7 +131,7 @@ fn of_move(round: &Round, moved: &Moved) -> Value {
         "cost_ns": what.cost.ticks(),
         "late": late.iter().map(of_late).collect::<Vec<_>>(),
         "recolored": what.recolored.map(|it| {
-            json!({ "pages": it.pages, "took_ns": it.took.ticks(), "left": it.left })
+            json!({ "pages": it.pages, "took_ns": it.took_ns, "left": it.left })
         }),
         "hash": moved.content.as_ref().map(|it| [&it.before, &it.after]),
     })

@@ -4,7 +4,7 @@
 use crate::bench::play::replayed;
 use maracas_console::failure::Failure;
 use maracas_core::contract::{End, Errand, Event, Mode, Stint};
-use maracas_core::journal::{Reader, Record};
+use maracas_core::journal::{Note, Reader, Recolored, Record};
 use maracas_core::{CoreId, Duration, Instant, Plan, Role, System, Vcpu, VcpuId};
 use std::collections::BTreeMap;
 
@@ -25,28 +25,6 @@ pub(super) struct Move {
     pub(super) cost: Duration,
     /// What its programs did on its own budget before, where cores have page colours.
     pub(super) recolored: Option<Recolored>,
-}
-
-/// What the programs of a VCPU did to have their memory in the colours of another core.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Recolored {
-    pub(super) pages: u64,
-    pub(super) took: Duration,
-    /// Pages that have other colours still.
-    pub(super) left: u64,
-}
-
-impl Recolored {
-    /// From a note of the live machine: pages, nanoseconds, pages left, error (0 = none).
-    fn read(text: &str) -> Option<Self> {
-        let numbers: Option<Vec<u64>> = text.split(' ').map(|word| word.parse().ok()).collect();
-        match numbers?.as_slice() {
-            [pages, nanos, left, 0] => {
-                Some(Self { pages: *pages, took: Duration::from_nanos(*nanos), left: *left })
-            }
-            _ => None,
-        }
-    }
 }
 
 /// What was granted to a VCPU on its budget: the reading of its foreground meter at which it stops.
@@ -103,9 +81,9 @@ impl Story {
         let (_, exact) = replayed(journal, |record, replay| match record {
             Record::Event { at, event } => story.event(at, &event),
             Record::Planned(theirs) => story.planned(theirs.now, replay.plan()),
-            Record::Note { key, vcpu: Some(vcpu), text, .. } if key == "recolored" => {
+            Record::Note { note: Note::Recolored { vcpu, what }, .. } => {
                 if let Some(moved) = story.under_way(vcpu) {
-                    moved.recolored = Recolored::read(&text);
+                    moved.recolored = what.ok().filter(|done| done.error.is_none());
                 }
             }
             Record::Gap(_) | Record::Note { .. } => {}

@@ -2,13 +2,9 @@
 
 use maracas_console::failure::Failure;
 use maracas_core::contract::Event;
-use maracas_core::journal::{Reader, Record};
+use maracas_core::journal::{Note, Reader, Record};
 use maracas_core::memory::LINE_BYTES;
 use maracas_core::{Duration, Instant};
-
-/// The key of the live machine's note of a core that closed: the core, by how many reads its meter
-/// was beyond its mark when it stood still, and the nanoseconds from the mark until then.
-const CLOSED: &str = "closed";
 
 /// A core that closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,8 +38,8 @@ impl Told {
                     told.reads += stint.usage.reads;
                     service += stint.usage.service;
                 }
-                Record::Note { at, key, text, .. } if key == CLOSED && at >= begin => {
-                    told.closings.extend(closing(&text));
+                Record::Note { at, note: Note::Closed { beyond, took_ns, .. } } if at >= begin => {
+                    told.closings.push(Closing { took: Duration::from_nanos(took_ns), beyond });
                 }
                 Record::End(end) => told.window = end.saturating_since(begin),
                 Record::Event { .. }
@@ -86,12 +82,6 @@ impl Told {
     }
 }
 
-fn closing(text: &str) -> Option<Closing> {
-    let mut words = text.split(' ').skip(1).map(str::parse);
-    let (beyond, took) = (words.next()?.ok()?, words.next()?.ok()?);
-    Some(Closing { took: Duration::from_nanos(took), beyond })
-}
-
 fn nearest<T: Copy>(sorted: &[T], percent: usize) -> Option<T> {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied()
@@ -102,10 +92,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_of_closed_cores_are_read() {
+    fn closings_are_told_by_their_percentiles() {
         let us = Duration::from_micros;
-        assert_eq!(closing("0 512 7000"), Some(Closing { took: us(7), beyond: 512 }));
-        assert_eq!((closing("0 512"), closing("0 x 7"), closing("")), (None, None, None));
         let closings = [(1, 9), (2, 7), (30, 8)];
         let closings = closings.map(|(took, beyond)| Closing { took: us(took), beyond });
         let told = Told { closings: closings.into(), reads: 1_000_000, window: us(500_000) };
@@ -114,8 +102,7 @@ mod tests {
         assert_eq!((told.read_mb_s(), Told::default().read_mb_s()), (128.0, 0.0));
         assert_eq!(Told::default().took(50), None);
         // 1000 lines in 20 us: 9 take 180 ns.
-        let closings =
-            vec![Closing { took: Duration::ZERO, beyond: 9 }, closing("0 9 7000").unwrap()];
+        let closings = [Duration::ZERO, us(7)].map(|took| Closing { took, beyond: 9 }).into();
         let mut told = Told { closings, reads: 1000, window: us(1) };
         told.allow_for_lines(us(20));
         assert_eq!((told.took(50), told.took(99)), (Some(Duration::from_nanos(180)), Some(us(7))));
