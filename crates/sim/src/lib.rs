@@ -173,12 +173,12 @@ fn arrival(vcpu: VcpuId, programs: &[Program]) -> Instant {
 /// Where a program names a VCPU that is not in the system, or one that carries errands, or works on
 /// jobs on a VCPU whose arrival is `None`; where the policy breaks the contract
 /// ([`maracas_core::contract`]).
-pub fn run<O: Observer>(
+pub fn run(
     system: &System,
     programs: &[Program],
     policy: &mut dyn Policy,
     options: &Options,
-    observer: &mut O,
+    observer: &mut dyn Observer,
 ) -> Outcome {
     run_with(system, programs, policy, options, observer, memory::NoContention)
 }
@@ -187,12 +187,12 @@ pub fn run<O: Observer>(
 ///
 /// # Panics
 /// As [`run`].
-pub fn run_with<O: Observer, C: memory::Contention>(
+pub fn run_with<C: memory::Contention>(
     system: &System,
     programs: &[Program],
     policy: &mut dyn Policy,
     options: &Options,
-    observer: &mut O,
+    observer: &mut dyn Observer,
     contention: C,
 ) -> Outcome {
     machine::Machine::new(system, programs, policy, options, observer, contention).run()
@@ -216,11 +216,11 @@ pub struct Subject<'a> {
 ///
 /// # Panics
 /// As [`run`], and where memory or paces do not fit the system.
-pub fn simulate<O: Observer>(
+pub fn simulate(
     subject: &Subject<'_>,
     policy: &mut dyn Policy,
     options: &Options,
-    observer: &mut O,
+    observer: &mut dyn Observer,
 ) -> Outcome {
     let Subject { system, programs, memory, paces } = *subject;
     if let Some(memory) = memory {

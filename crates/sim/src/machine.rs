@@ -39,9 +39,9 @@ struct Core {
     idle: Duration,
 }
 
-pub(crate) struct Machine<'a, O, C> {
+pub(crate) struct Machine<'a, C> {
     policy: &'a mut dyn Policy,
-    observer: &'a mut O,
+    observer: &'a mut dyn Observer,
     options: &'a Options,
     contention: C,
     now: Instant,
@@ -77,13 +77,13 @@ pub(crate) struct Machine<'a, O, C> {
     outcome: Outcome,
 }
 
-impl<'a, O: Observer, C: Contention> Machine<'a, O, C> {
+impl<'a, C: Contention> Machine<'a, C> {
     pub(crate) fn new(
         system: &System,
         programs: &[Program],
         policy: &'a mut dyn Policy,
         options: &'a Options,
-        observer: &'a mut O,
+        observer: &'a mut dyn Observer,
         contention: C,
     ) -> Self {
         let count = system.cores.len();

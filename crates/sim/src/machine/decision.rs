@@ -3,13 +3,13 @@
 use super::Machine;
 use crate::memory::Contention;
 use crate::workload::{NONE, Standing};
-use maracas_core::contract::{Event, Observer, decide};
+use maracas_core::contract::{Event, decide};
 use maracas_core::{CoreId, CoreSet, Duration};
 
 /// How many failing errands and spent allowances a policy may answer at one instant.
 const ANSWERS: usize = 1_000;
 
-impl<O: Observer, C: Contention> Machine<'_, O, C> {
+impl<C: Contention> Machine<'_, C> {
     /// Tells the policy of an event that happens now; where decisions come late, by the next one.
     #[inline]
     pub(super) fn tell(&mut self, core: usize, event: Event) {

@@ -3,7 +3,7 @@
 use super::Machine;
 use crate::memory::{Contention, Resident};
 use crate::workload::NONE;
-use maracas_core::contract::{End, Event, Observer, Usage};
+use maracas_core::contract::{End, Event, Usage};
 use maracas_core::dispatch::Readings;
 use maracas_core::{CoreId, CoreSet, Duration, Instant, VcpuId};
 
@@ -35,7 +35,7 @@ impl MemoryMeter {
     };
 }
 
-impl<O: Observer, C: Contention> Machine<'_, O, C> {
+impl<C: Contention> Machine<'_, C> {
     /// Lets the program on `core` progress for `time`, counts what it does to memory, and returns
     /// its work.
     #[inline]

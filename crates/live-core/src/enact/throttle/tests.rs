@@ -1,7 +1,7 @@
 use super::*;
-use maracas_core::Duration;
 use crate::Core;
 use crate::fake::{Fake, Script, core};
+use maracas_core::Duration;
 use maracas_core::contract::{Grant, Mark};
 use std::rc::Rc;
 
