@@ -37,6 +37,37 @@ const FLOORS: &[(&str, &[&str])] = &[
             "maracas-trace",
         ],
     ),
+    ("console", &["maracas-core", "maracas-scenario", "maracas-trace"]),
+    ("work", &["maracas-client", "maracas-console", "maracas-core"]),
+    (
+        "session",
+        &[
+            "maracas-client",
+            "maracas-console",
+            "maracas-core",
+            "maracas-live",
+            "maracas-policies",
+            "maracas-scenario",
+            "maracas-sim",
+            "maracas-trace",
+        ],
+    ),
+    (
+        "studies",
+        &[
+            "maracas-client",
+            "maracas-console",
+            "maracas-core",
+            "maracas-live",
+            "maracas-policies",
+            "maracas-scenario",
+            "maracas-session",
+            "maracas-sim",
+            "maracas-sweep",
+            "maracas-trace",
+            "maracas-work",
+        ],
+    ),
 ];
 
 /// The headings that open a policy file, in order.

@@ -47,7 +47,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Of who is promised nothing. Nothing depends on the length of its period.
+    /// Of what is promised nothing. Nothing depends on the length of its period.
     pub const NONE: Self = Self::implicit(Duration::ZERO, Duration::from_millis(100));
     /// Whether anything is promised.
     pub const fn is_none(&self) -> bool {

@@ -35,11 +35,18 @@ pub(crate) fn take<T: Wire>(from: &mut &[u8]) -> Option<T> {
 impl Wire for u64 {
     fn put(&self, out: &mut Vec<u8>) {
         let mut rest = *self;
-        while rest >= 0x80 {
-            out.push(rest as u8 | 0x80);
-            rest >>= 7;
+        if rest < 0x80 {
+            return out.push(rest as u8);
         }
-        out.push(rest as u8);
+        // Gathered first: asking for room byte by byte takes most of the time.
+        let (mut bytes, mut length) = ([0; 10], 0);
+        while rest >= 0x80 {
+            bytes[length] = rest as u8 | 0x80;
+            rest >>= 7;
+            length += 1;
+        }
+        bytes[length] = rest as u8;
+        out.extend_from_slice(&bytes[..=length]);
     }
     fn take(from: &mut &[u8]) -> Option<Self> {
         let mut value: u64 = 0;

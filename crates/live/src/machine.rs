@@ -532,9 +532,7 @@ fn start_agent<'scope>(
     drop(own);
     let priority = mailbox.means.fifo.then_some(priority::AGENT);
     let brake = move || {
-        if brakes.live().is_err() {
-            mailbox.stop();
-        }
+        brakes.live();
         council.took(own_time());
     };
     start_real_time(scope, format!("brake-{core}"), hardware, priority, brake)?;

@@ -92,7 +92,7 @@ impl Prepared {
     pub(crate) fn run(
         &self,
         policy: &mut dyn Policy,
-        observer: &mut impl Observer,
+        observer: &mut dyn Observer,
     ) -> Result<Outcome, Error> {
         let Self { scenario, system, programs, options, .. } = self;
         let paces = scenario.sim_paces();

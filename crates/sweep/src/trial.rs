@@ -90,7 +90,7 @@ pub fn observed(
     cores: usize,
     subject: &Subject,
     charge: &Charge,
-    observer: &mut impl Observer,
+    observer: &mut dyn Observer,
 ) -> Option<(Outcome, Vec<Figure>)> {
     let Subject { entry, params } = subject;
     let mut system = set.system(cores);

@@ -3,15 +3,15 @@
 mod split;
 
 use super::sim;
-use crate::case::{Case, Machine, Overrides};
-use crate::failure::{Answer, Failure, Outcome};
-use crate::output::{self, Paint, paint};
-use crate::source::refuse_taskset;
-use crate::verdict;
+use maracas_console::failure::{Answer, Failure, Outcome};
+use maracas_console::output::{self, Paint, paint};
 use maracas_core::contract::{Event, Observer, Plan, Usage};
 use maracas_core::memory::{Cache, Partition};
 use maracas_core::{CoreId, Duration, Instant};
 use maracas_scenario::{PlatformMemory, Scenario};
+use maracas_session::case::{Case, Machine, Overrides};
+use maracas_session::source::refuse_taskset;
+use maracas_session::verdict;
 use serde_json::{Value, json};
 use split::Needs;
 use std::path::PathBuf;
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 0.02, value_parser = share)]
     tolerance: f64,
     /// How long to simulate; without it, the scenario's duration or 10s
-    #[arg(long, value_name = "TIME", value_parser = crate::args::positive)]
+    #[arg(long, value_name = "TIME", value_parser = maracas_console::args::positive)]
     until: Option<Duration>,
     /// The proposal as JSON
     #[arg(long)]
@@ -112,7 +112,7 @@ fn said(scenario: &Scenario, cache: &Cache, partition: Partition) -> Vec<u32> {
     each.map(|count| count.div_ceil(u64::from(old)) as u32).collect()
 }
 
-/// What each VCPU shall ask for: what it needs, where a core that it may be on can hold that and
+/// What each VCPU must ask for: what it needs, where a core that it may be on can hold that and
 /// the policy heeds it, and never less than the scenario says.
 fn wanted(case: &Case, shares: &[u32], needs: &[Needs], said: &[u32]) -> Vec<u32> {
     if !case.keeps("colors") {

@@ -1,11 +1,11 @@
 //! `maracas replay`: feeds the events of a journal to a fresh policy and compares every decision.
 
-use crate::case;
-use crate::failure::{Answer, Failure, Outcome, bytes_of};
-use crate::output;
+use maracas_console::failure::{Answer, Failure, Outcome, bytes_of};
+use maracas_console::output;
 use maracas_core::contract::Event;
 use maracas_core::journal::{Decision, Differs, Header, Reader, Record, Replay};
 use maracas_core::{Instant, Policy};
+use maracas_session::case;
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;

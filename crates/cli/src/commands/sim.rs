@@ -2,14 +2,14 @@
 
 mod charges;
 
-use crate::case::{Case, Machine, Overrides};
-use crate::failure::{Answer, Failure, Outcome};
-use crate::observe::Watch;
-use crate::output;
-use crate::results;
-use crate::source::Source;
-use crate::verdict;
+use maracas_console::failure::{Answer, Failure, Outcome};
+use maracas_console::output;
 use maracas_core::{Duration, Instant};
+use maracas_session::case::{Case, Machine, Overrides};
+use maracas_session::observe::Watch;
+use maracas_session::results;
+use maracas_session::source::Source;
+use maracas_session::verdict;
 use maracas_sim::Options;
 use maracas_trace::Report;
 
@@ -28,13 +28,13 @@ pub(crate) struct Args {
     overrides: Overrides,
     /// How long to simulate; without it, the scenario's duration or 10s
     #[arg(long, visible_alias = "duration", value_name = "TIME")]
-    #[arg(value_parser = crate::args::positive)]
+    #[arg(value_parser = maracas_console::args::positive)]
     until: Option<Duration>,
     /// Seed of everything random, in place of the scenario's
     #[arg(long)]
     seed: Option<u64>,
     /// Be late on purpose: decisions come late by a random amount up to this
-    #[arg(long, value_name = "TIME", value_parser = crate::args::duration)]
+    #[arg(long, value_name = "TIME", value_parser = maracas_console::args::duration)]
     late: Option<Duration>,
     /// Show wakes only at switch-in, as a live machine does
     #[arg(long)]

@@ -154,10 +154,11 @@ impl<'a> Brain<'a> {
     }
 
     /// One look at everything: requests, releases, records; then a decision, if any is due, and its
-    /// enactment. `own` is the core of the agent that looks. The agents of the cores that it tells
-    /// shall look next: there runs what is to be moved.
-    pub(crate) fn round(&mut self, own: CoreId) -> CoreSet {
-        let now = self.mailbox.clock.now();
+    /// enactment. `own` is the core of the agent that looks, `woke` when it woke, where that is why
+    /// it looks: each reading of the clock is a system call on some hosts. The agents of the cores
+    /// that it tells shall look next: there runs what is to be moved.
+    pub(crate) fn round(&mut self, own: CoreId, woke: Option<Instant>) -> CoreSet {
+        let now = woke.unwrap_or_else(|| self.mailbox.clock.now());
         let asleep = self.plan.wake > now;
         self.cause = (!asleep).then_some(self.plan.wake);
         if !asleep && self.plan.wake_metered {

@@ -1,10 +1,10 @@
 //! A recorded run as a source of gauges.
 
 use super::{Ended, Source};
-use crate::metrics;
 use maracas_core::Instant;
 use maracas_core::control::Gauges;
 use maracas_core::journal::{JournalError, Note, Reader, Record};
+use maracas_session::metrics;
 use maracas_trace::Metrics;
 use std::time;
 
