@@ -26,7 +26,7 @@ pub struct Uneven {
     pub system: System,
     /// By VCPU, the pace of its program.
     pub paces: Vec<Pace>,
-    /// Who has sleeping times; all others are always busy.
+    /// The threads that sleep at times; all others are always busy.
     pub sleepers: Vec<(VcpuId, Workload)>,
 }
 
@@ -68,8 +68,8 @@ impl Uneven {
     pub fn cores(&self, class: u8) -> usize {
         self.system.cores.iter().filter(|core| core.class == class).count()
     }
-    /// The speed of a phase, in instructions per second, where everyone has the same share of both
-    /// classes.
+    /// The speed of a phase, in instructions per second, where every thread has the same share of
+    /// both classes.
     #[must_use]
     pub fn fair_ips(&self, phase: &PacePhase) -> f64 {
         let cores = [self.cores(0) as f64, self.cores(1) as f64];

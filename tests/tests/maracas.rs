@@ -227,7 +227,7 @@ impl Observer for Moves {
     fn planned(&mut self, _: Instant, _: &Plan) {}
 }
 
-/// algorithms.md G.4, 3: where nobody comes, goes, wakes or blocks, balancing comes to rest: after
+/// algorithms.md G.4, 3: where no VCPU comes, goes, wakes or blocks, balancing comes to rest: after
 /// at most as many moves as there are VCPUs, within the first periods.
 #[test]
 fn balancing_comes_to_rest() {

@@ -58,8 +58,8 @@ fn without_reservations_every_event_and_plan_is_the_inner_policy_s() {
 }
 
 /// Programs that never touch memory are never in MemGuard's way: its periods show in what is
-/// told, not in the schedule. Who goes by progress hears of it sooner where meters are read more
-/// often, and may decide otherwise.
+/// told, not in the schedule. A VCPU that goes by progress learns of it sooner where meters are
+/// read more often, and may decide otherwise.
 #[test]
 fn reservations_leave_the_schedule_of_programs_without_memory_as_it_is() {
     let entries = ENTRIES.iter().zip(WRAPPED).filter(|(inner, _)| !inner.needs.progress);

@@ -106,7 +106,7 @@ fn side_by_side(seed: u64, alone: Option<usize>) -> Vec<Usage> {
     used.0
 }
 
-/// Nobody is faster beside others than alone.
+/// No VCPU is faster beside others than alone.
 #[test]
 fn contention_never_helps() {
     let mut slower = 0;

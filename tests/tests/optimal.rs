@@ -4,7 +4,7 @@
 //!
 //! Optimized, there are 2000 sets a policy: `cargo test --release -p maracas-tests --test optimal`.
 
-#![allow(clippy::print_stdout)] // What the sets came to, for who asks with --nocapture.
+#![allow(clippy::print_stdout)] // What the sets came to, for a run with --nocapture.
 
 use maracas_core::Instant;
 use maracas_core::contract::Entry;

@@ -4,7 +4,7 @@
 //! Optimized, there are 10,000 systems with reservations a policy:
 //! `cargo test --release -p maracas-tests --test uneven`.
 
-#![allow(clippy::print_stdout)] // What the systems came to, for who asks with --nocapture.
+#![allow(clippy::print_stdout)] // What the systems came to, for a run with --nocapture.
 
 use maracas_core::contract::{Entry, Figure, Mode, Observer, Stint};
 use maracas_core::params::{Params, Value};

@@ -154,7 +154,7 @@ fn the_report_says_what_is_emulated_and_the_host_is_as_it_was() {
     let Some(Played { report, said, replay, before, after }) = played() else { return };
     let emulation = report.0["emulation"].as_str().unwrap_or_default();
     assert!(emulation.starts_with("emulated") && emulation.contains("core 1 (1/2)"), "{emulation}");
-    // An agent that was late is told of as it happens, whoever reads.
+    // An agent that was late learns of as it happens, whoever reads.
     let said: Vec<_> = said.lines().filter(|line| !line.starts_with("maracas: core")).collect();
     assert_eq!(said, [""; 0], "notes are for people");
     assert!(replay.starts_with("exact:"), "{replay}");

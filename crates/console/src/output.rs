@@ -263,7 +263,7 @@ pub fn leave_nothing_at_signals() -> Result<(), Failure> {
                 let _ = fs::remove_file(path);
             }
             for path in MADE.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-                // Fails where there is something in it, and shall.
+                // Fails where there is something in it, and must.
                 let _ = fs::remove_dir(path);
             }
             note("interrupted; nothing was written");

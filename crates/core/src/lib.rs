@@ -1,5 +1,5 @@
 //! The floor everything stands on: time, the task model, the contract between a policy and a
-//! machine, the machine law, and the journal. What nobody disputes.
+//! machine, the machine law, and the journal. What none of them disputes.
 //!
 //! Here stands no scheduling choice, no clock, no I/O, no float and no unsafe code; this crate
 //! depends on nothing. Start with [`contract`], then [`dispatch`].

@@ -47,7 +47,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// The period of who has no reservation: nothing depends on its length.
+    /// The period of what has no reservation: nothing depends on its length.
     pub const NO_PERIOD: Duration = Duration::from_millis(100);
     /// Whether anything is promised.
     pub const fn is_none(&self) -> bool {

@@ -50,7 +50,7 @@ impl Overheads {
     pub fn migration_errand(&self, pages: u64) -> Duration {
         self.lock * 2 + self.structure + self.page_copy * pages
     }
-    /// Whether nothing is charged to those who run.
+    /// Whether nothing is charged to those that run.
     pub const fn is_free(&self) -> bool {
         self.context_switch.is_zero()
             && self.migration.is_zero()

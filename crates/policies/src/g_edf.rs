@@ -150,7 +150,7 @@ fn tie(vcpu: &Vcpu, params: &Params) -> u64 {
     }
 }
 
-/// Who runs on a core.
+/// The VCPU that runs on a core.
 #[derive(Clone, Copy)]
 struct Slot {
     key: Key,

@@ -225,7 +225,7 @@ pub fn run(
     }))
 }
 
-/// How a program ended, as the report has it.
+/// How a program ended, as in the report.
 fn program((name, exit): &(String, Option<Exit>)) -> ProgramReport {
     let (code, signal) = match exit {
         Some(Exit::Code(code)) => (Some(*code), None),

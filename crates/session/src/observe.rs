@@ -114,7 +114,7 @@ impl<'a> Watch<'a> {
         Ok((report, bytes))
     }
 
-    /// What the simulated memory controller counted, as the report has it.
+    /// What the simulated memory controller counted, as in the report.
     fn counted(&self, totals: &MemoryTotals) -> MemoryReport {
         let devices = self.case.memory.iter().flat_map(|memory| &memory.devices);
         MemoryReport {

@@ -73,7 +73,7 @@ struct Made(Option<PathBuf>);
 impl Drop for Made {
     fn drop(&mut self) {
         if let Some(path) = &self.0 {
-            // Fails where there is something in it, and shall.
+            // Fails where there is something in it, and must.
             let _ = fs::remove_dir(path);
         }
     }

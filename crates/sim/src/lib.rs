@@ -10,7 +10,7 @@
 //! 2. The machine law on the cores concerned, by the plan in force ([`maracas_core::dispatch`]).
 //! 3. With all these events delivered: one decision, if one is due. It is enacted, first all
 //!    stops, then all starts. A stop is an event itself, so the policy is asked again until a
-//!    plan stops nobody.
+//!    plan stops no VCPU.
 //! 4. With a memory model: where other programs run than before, or the model changes by itself,
 //!    speeds are resolved anew ([`memory`]).
 //!
@@ -54,7 +54,7 @@
 //! On cores of several classes work is time on class 0, the fastest; a stint's service, marks,
 //! charged overheads and whatever a policy plans are time on the core where it is spent.
 //! [`memory::UnevenCores`] has every program progress, and count instructions, by its
-//! [`Pace`](maracas_core::Pace) on the class where it runs; who has none, and carriers on their
+//! [`Pace`](maracas_core::Pace) on the class where it runs; what has none, and carriers on their
 //! errands, go at the speed of the class. With [`memory::SharedMemory`] a slower class stretches
 //! only the time that a program thinks, so that its speedup comes of its memory. [`run`] knows no
 //! classes: to it all cores are equal.
@@ -152,7 +152,7 @@ pub struct Outcome {
     pub admissions: Vec<(VcpuId, Result<CoreId, NotAdmitted>)>,
 }
 
-/// The system as `build` shall see it: without the VCPUs whose first program arrives later.
+/// The system as `build` must see it: without the VCPUs whose first program arrives later.
 #[must_use]
 pub fn at_start(system: &System, programs: &[Program]) -> System {
     let mut start = system.clone();
@@ -167,7 +167,7 @@ fn arrival(vcpu: VcpuId, programs: &[Program]) -> Instant {
 }
 
 /// Runs `policy` on `system`. `system` holds all VCPUs; `policy` was built for [`at_start`] of it,
-/// hears of the later ones by [`maracas_core::Event::Arrived`], and they run where it says yes.
+/// learns of the later ones by [`maracas_core::Event::Arrived`], and they run where it says yes.
 ///
 /// # Panics
 /// Where a program names a VCPU that is not in the system, or one that carries errands, or works on

@@ -56,7 +56,7 @@ pub(crate) struct Machine<'a, C> {
     moving: Vec<u32>,
     /// By core.
     meters: Vec<MemoryMeter>,
-    /// Who ran where when the contention model was last asked.
+    /// Which VCPU ran where when the contention model was last asked.
     residents: Vec<Option<Resident>>,
     /// Whether the set of running programs may have changed since.
     set_changed: bool,

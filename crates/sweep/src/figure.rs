@@ -94,7 +94,7 @@ impl Figure {
     /// As SVG.
     ///
     /// # Panics
-    /// Where a value is no number: whoever drew it is wrong.
+    /// Where a value is no number: whatever drew it is wrong.
     pub fn svg(&self) -> String {
         match &self.drawing {
             Drawing::Bars { axis, groups, series } => draw::bars(&self.title, axis, groups, series),

@@ -15,11 +15,11 @@
 //!   where `s` is the first instant at which it had something to run, for a VCPU with jobs its
 //!   first release (again after its reservation was changed). Only whole periods count. Periods
 //!   in which it was blocked at any instant are counted apart as without full demand, and are not
-//!   in the errors `delivered - C`: nobody can deliver what is not asked for. A stint's service
+//!   in the errors `delivered - C`: nothing can deliver what is not asked for. A stint's service
 //!   is spread evenly over it. Where C is meant as time on a class of cores, so is delivered:
 //!   service on a slower class counts by the ratio of the declared speeds.
-//! * Live, agents end before the meters are read for the last time, and until then nobody keeps any
-//!   promise. Periods that ended after the last decision before the end count for nothing, unless
+//! * Live, agents end before the meters are read for the last time, and until then nothing keeps
+//! any promise. Periods that ended after the last decision before the end count for nothing, unless
 //!   that is more than a second before it: then agents were stuck.
 //! * The **verdict** on a VCPU follows from these periods by the rule of the module `judge`.
 //! * A core is **throttled** while nothing ran on it, a VCPU that stands on its line could have
@@ -88,7 +88,7 @@ pub struct Metrics {
     header: Header,
     tasks: Vec<Task>,
     cores: Vec<CoreTime>,
-    /// Cores whose door may keep somebody out: only these ask who waits.
+    /// Cores whose door may keep a VCPU out: only these ask what waits.
     closed: CoreSet,
     decisions: u64,
     /// When the last decision was, and the last one before that.

@@ -135,7 +135,7 @@ pub struct SensingReport {
 /// How long it took until a core stood still.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ReactionReport {
-    /// `"throttled"`: from the decision that closed its background until all who used surplus time
+    /// `"throttled"`: from the decision that closed its background until all that used surplus time
     /// there were frozen. `"closed"`: from the memory mark that its meter reached until nobody ran.
     pub name: String,
     /// How often.
@@ -254,7 +254,7 @@ pub struct ControllerReport {
 /// Something that the policy counted of its own doings.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FigureReport {
-    /// What.
+    /// What is counted.
     pub name: String,
     /// On which core, where it is about one.
     pub core: Option<u16>,

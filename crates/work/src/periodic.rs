@@ -1,5 +1,5 @@
 //! `periodic`: jobs of a fixed cost in CPU time. Under `maracas run` the runtime releases them and
-//! hears of each job's end; elsewhere the program releases them by its own clock and says so.
+//! learns of each job's end; elsewhere the program releases them by its own clock and says so.
 
 use super::Common;
 use super::pace::{Progress, rounded};

@@ -148,7 +148,7 @@ impl Releases {
         output::note(&format!("no runtime here: jobs are released every {period} by own clock"));
         Ok(Self::Own(OwnClock::begin(period)))
     }
-    /// Waits for the next job; false where the work shall end.
+    /// Waits for the next job; false where the work must end.
     pub(super) fn wait(&mut self, stop: &AtomicBool) -> Result<bool, Failure> {
         match self {
             Self::Runtime(runtime) => runtime.wait(stop),

@@ -112,7 +112,7 @@ fn said(scenario: &Scenario, cache: &Cache, partition: Partition) -> Vec<u32> {
     each.map(|count| count.div_ceil(u64::from(old)) as u32).collect()
 }
 
-/// What each VCPU shall ask for: what it needs, where a core that it may be on can hold that and
+/// What each VCPU must ask for: what it needs, where a core that it may be on can hold that and
 /// the policy heeds it, and never less than the scenario says.
 fn wanted(case: &Case, shares: &[u32], needs: &[Needs], said: &[u32]) -> Vec<u32> {
     if !case.keeps("colors") {

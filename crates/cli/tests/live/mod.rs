@@ -149,7 +149,7 @@ impl Run {
     /// The control socket, once it is there.
     pub(crate) fn socket(&self) -> PathBuf {
         let path = self.host.socket();
-        let there = until(Duration::from_secs(5), || path.exists());
+        let there = until(Duration::from_secs(20), || path.exists());
         assert!(there.is_some(), "no {}; {}", path.display(), self.said());
         path
     }
@@ -271,7 +271,8 @@ impl Task<'_> {
     pub(crate) fn verdict(&self) -> &str {
         self.0["verdict"]["word"].as_str().unwrap_or_else(|| panic!("no verdict in {}", self.0))
     }
-    /// By which part a figure that stands for its time may be off: `within`, and what was stolen.
+    /// By what fraction a figure that stands for its time may be off: `within`, and what was
+    /// stolen.
     pub(crate) fn within(&self, within: f64) -> f64 {
         let cores: Vec<_> = self.cores().into_iter().map(|core| core as usize).collect();
         widened(within, self.1, &cores)

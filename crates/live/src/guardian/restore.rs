@@ -138,7 +138,7 @@ pub fn relieve(hierarchies: &Hierarchies, run: Identity) {
 pub(super) struct OnCore(BTreeSet<PathBuf>);
 
 /// Takes every thread of the run's VCPUs that may run on `core` (on any core where it is unknown)
-/// back to `SCHED_OTHER`, and finds their groups. No lock of the kernel is taken that one who is
+/// back to `SCHED_OTHER`, and finds their groups. No lock of the kernel is taken that one that is
 /// stuck might hold.
 pub(super) fn relieve_core(
     hierarchies: &Hierarchies,

@@ -28,18 +28,18 @@ const RELIEF: Duration = Duration::from_millis(250);
 /// After so long the guardian asks the run to end.
 const END: Duration = Duration::from_secs(3);
 
-/// After so long, or so long after it was asked in vain, the guardian kills the runtime.
+/// After so long, or so long after it was asked without effect, the guardian kills the runtime.
 const KILL: Duration = Duration::from_secs(5);
 
-/// For so long an orderly end may be on its way while agents live: programs have 200 ms to listen,
-/// and one that is being started may take the keeper ten seconds.
+/// For this long an orderly end may be on its way while agents live: programs have 200 ms to
+/// listen, and one that is being started may take the keeper ten seconds.
 const OVERDUE: Duration = Duration::from_secs(15);
 
 /// In so many looks a core must be seen off line: the file that tells it is not read at one
 /// instant with what it is compared to.
 const OFF_LINE_LOOKS: u32 = 2;
 
-/// What one who looks at the agents remembers of its looks.
+/// What one that looks at the agents remembers of its looks.
 #[derive(Clone, Debug)]
 struct Memory {
     stride: Duration,
@@ -119,7 +119,7 @@ impl Neighbours {
     }
 }
 
-/// What the guardian shall do.
+/// What the guardian must do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Act {
     /// Demote and freeze what is on this agent's core, which has been stuck so long; `first` where

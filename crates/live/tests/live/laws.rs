@@ -1,6 +1,6 @@
 //! What every machine owes a policy, held against the records of a run: the order in which errands
-//! are told, that nobody hears of a spent allowance before the reads that spent it, and that no two
-//! stints share a core.
+//! are told, that nobody learns of a spent allowance before the reads that spent it, and that no
+//! two stints share a core.
 
 use crate::support::Chosen;
 use maracas_core::contract::{End, Errand, Mode, Observer, Stint};

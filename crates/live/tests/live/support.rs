@@ -231,7 +231,7 @@ pub(crate) fn run_sensing(
     Some(ran.unwrap_or_else(|error| panic!("the run failed: {error}")))
 }
 
-/// Like [`run_sensing`], for runs that shall fail.
+/// Like [`run_sensing`], for runs that must fail.
 pub(crate) fn try_run(
     setup: Setup,
     means: Means,

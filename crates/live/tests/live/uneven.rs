@@ -211,7 +211,7 @@ fn count_for_ever() {
             let file = options.read(true).write(true).open(path).expect("it opens");
             let (access, null) = (libc::PROT_READ | libc::PROT_WRITE, std::ptr::null_mut());
             // SAFETY: a new mapping of a file that is longer, for as long as this process lives;
-            // nobody else in it knows of it.
+            // nothing else in it knows of it.
             unsafe {
                 let page = libc::mmap(null, 8, access, libc::MAP_SHARED, file.as_raw_fd(), 0);
                 assert_ne!(page, libc::MAP_FAILED, "it can be mapped");

@@ -18,7 +18,7 @@
 //! (`color.rs`).
 //! # Invariants
 //! Chunks of a server sum to C. A newcomer's first budget, and what a change adds to one, waits
-//! until leavers that it does not fit beside would have had theirs back, and nobody waits who may
+//! until leavers that it does not fit beside would have had theirs back, and no VCPU waits that may
 //! have waited for them. Only foreground service is charged; background time never changes a
 //! budget. Replenishment instants come from chunk times, never from a late `now`. A chosen
 //! background VCPU is not overtaken before its core was in the foreground again. Foreground is
@@ -277,7 +277,7 @@ impl Maracas {
             Mode::Foreground => {
                 state.foreground += service;
                 state.server.charge(service, blocked);
-                // An errand is nobody's turn: who just ran is still who ran before it.
+                // An errand is not a turn: the VCPU that just ran is still the one before it.
                 if !priority::carries_errands(state.role) {
                     interval.end(stint.vcpu);
                 }
@@ -373,7 +373,7 @@ impl Maracas {
         tick
     }
 
-    /// Makes the line of `core` as it shall be from `now` on.
+    /// Makes the line of `core` as it must be from `now` on.
     fn refresh(&mut self, core: CoreId, now: Instant, plan: &mut Plan) {
         let local = &mut self.locals[core.0 as usize];
         local.next = Instant::NEVER;
@@ -407,8 +407,8 @@ impl Maracas {
         self.refresh_background(core, now, plan);
     }
 
-    /// Nobody on `core` is on a budget: whoever waited for those who left has what it waited for,
-    /// so newcomers need not. True where that changes when one begins.
+    /// No VCPU on `core` is on a budget: whatever waited for those that left has what it waited
+    /// for, so newcomers need not. True where that changes when one begins.
     fn rests(&mut self, core: CoreId, now: Instant) -> bool {
         self.leavers.rest(core);
         let waits = |state: &State| state.begins.is_some_and(|begins| begins > now);

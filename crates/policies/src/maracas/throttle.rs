@@ -17,7 +17,7 @@
 //!
 //! | # | printed | problem | here | in |
 //! |---|---|---|---|---|
-//! | 1 | counts `v[cpu] <= v[self]` | all v begin at 0: nobody runs | order (v, turn) | `counts` |
+//! | 1 | counts `v[cpu] <= v[self]` | all v begin at 0: no VCPU runs | order (v, turn) | `counts` |
 //! | 2 | `else if` of line 12 | lowers k = n at high latency | never then | `monitor` |
 //! | 3 | sets no `R_high` | text: most R since k = 0 | set by k++, max, clear | `monitor` |
 //! | 4 | `occ / req`, `m / R_cur` | idle bus: divides by zero | 0; equal | `calc_weights` |
@@ -213,8 +213,8 @@ impl Monitor {
         self.next
     }
 
-    /// Whom to send for a sample now: once for each k * MEM_PERIOD; those passed unasked, or while
-    /// the last one is still on its way, are skipped.
+    /// Which VCPU to send for a sample now: once for each k * MEM_PERIOD; those passed unasked, or
+    /// while the last one is still on its way, are skipped.
     pub(super) fn order(&mut self, now: Instant) -> Option<VcpuId> {
         if now < self.next {
             return None;
@@ -423,7 +423,7 @@ impl Throttle {
     }
 
     /// CALC_WEIGHTS, lines 27 to 31: m_i / R_cur, of which m_i alone is kept. Row 4: equal where
-    /// nobody uses memory. Row 5: a core that does not stays at v = 0, first in the order, and
+    /// no VCPU uses memory. Row 5: a core that does not stays at v = 0, first in the order, and
     /// causes no traffic.
     fn calc_weights(&mut self, r_cur: u64) {
         if r_cur == 0 {
@@ -476,7 +476,7 @@ impl Throttle {
         let count = others.filter(|other| self.counts(*other, this)).count();
         count < self.cores() - self.num_throttle
     }
-    /// Lines 42 and 43: whether `other` goes before `this`. Row 1: of equals, who has the turn.
+    /// Lines 42 and 43: whether `other` goes before `this`. Row 1: of equals, what has the turn.
     fn counts(&self, other: usize, this: usize) -> bool {
         if self.published {
             return self.bg_vtime[other] <= self.bg_vtime[this];

@@ -71,8 +71,8 @@ impl Core {
     }
 
     /// What surplus time leaves to the foreground now. While it is short of what it donated it
-    /// shows what it needs, as everybody does; and it may always begin, since until it reads
-    /// nobody knows that it will.
+    /// shows what it needs, as every VCPU does; and it may always begin, since until it reads
+    /// no VCPU knows that it will.
     fn kept(&self) -> u64 {
         let Reserved { quota, foreground, .. } = self.reserved;
         if foreground == 0 || self.allotted < quota {
@@ -115,12 +115,12 @@ impl Core {
         quota - self.allotted
     }
 
-    /// Whether whoever would run in this mode waits for the next period.
+    /// Whether whatever would run in this mode waits for the next period.
     const fn is_closed(&self, mode: Mode) -> bool {
         self.throttled || self.surplus_closed && matches!(mode, Mode::Background)
     }
 
-    /// Overflow by whoever runs in `mode`: it used so much, with what is kept from it, which is at
+    /// Overflow by whatever runs in `mode`: it used so much, with what is kept from it, which is at
     /// least its allotment.
     fn overflow(&mut self, mode: Mode, used: u64, pool: &mut u64, q_min: u64) {
         let Reserved { quota, soft, .. } = self.reserved;
@@ -173,7 +173,7 @@ pub(super) struct Regulator {
     meters: Vec<u64>,
     /// G: what was donated in this period and not reclaimed.
     pub(super) pool: u64,
-    /// Nobody is regulated until the next period.
+    /// No VCPU is regulated until the next period.
     pub(super) sharing: bool,
     /// How often spare bandwidth was given away.
     pub(super) phases: u64,
@@ -270,7 +270,7 @@ impl Regulator {
     }
 
     /// Deals with spare bandwidth if all active cores are throttled (algorithms.md D.3). True if a
-    /// new period shall begin at once. An active core without a budget has not used one up.
+    /// new period must begin at once. An active core without a budget has not used one up.
     pub(super) fn spare(&mut self, active: impl Fn(CoreId) -> Option<Mode>) -> bool {
         if self.sharing || self.spare == Spare::Off {
             return false;

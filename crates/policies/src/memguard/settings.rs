@@ -161,7 +161,7 @@ impl Settings {
         (settings, wrong)
     }
 
-    /// Whoever gets less than one request a period would never run.
+    /// A VCPU that gets less than one request a period would never run.
     fn too_small(&self, system: &System, bandwidths: &[u64], wrong: &mut Vec<Objection>) {
         let cores = (0..).zip(bandwidths).map(|(core, b)| (CoreId(core).to_string(), *b));
         let vcpus = system.vcpus.iter().map(|vcpu| (vcpu.id.to_string(), vcpu.bandwidth));
@@ -237,7 +237,7 @@ fn foregrounds(
     kept
 }
 
-/// With an r_min somebody counts on getting his part in each period. Whoever reads beside that
+/// With an r_min some core counts on getting its part in each period. Whatever reads beside that
 /// without limit takes it.
 pub(super) fn unlimited(
     system: &System,

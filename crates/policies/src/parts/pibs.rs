@@ -74,7 +74,7 @@ impl Pibs {
     pub(crate) const fn usable(&self) -> Duration {
         self.budget
     }
-    /// From when on what it may use counts.
+    /// Its eligibility: the instant from which its use is counted.
     pub(crate) const fn eligible(&self) -> Instant {
         self.eligible
     }

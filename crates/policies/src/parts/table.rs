@@ -1,4 +1,5 @@
-//! Who is admitted where: the one admission verdict of all policies, at the start and at run time.
+//! Which VCPU is admitted where: the one admission verdict of all policies, at the start and at run
+//! time.
 
 use super::bounds::{self, heaviest_first};
 use super::exact::Exact;

@@ -21,8 +21,8 @@
 //! in hierarchies of their own, which never look at each other.
 //!
 //! Reading order: `offline` (rates, packing, masters), `members` (tasks, their jobs and budgets),
-//! `manager` (modes, windows, the split), `dispatch` (who runs on each core, until when), then this
-//! file, which passes events to them; `queue` and `tree` are helpers.
+//! `manager` (modes, windows, the split), `dispatch` (what runs on each core, until when), then
+//! this file, which passes events to them; `queue` and `tree` are helpers.
 //!
 //! Ties: the last chosen item of a class or set, then masters before tasks, then lower ids.
 //! # Invariants

@@ -365,8 +365,8 @@ fn reduced_sets_on_a_hostile_machine() {
     assert!(reduced > 50, "only {reduced} sets were reduced");
 }
 
-/// Rules for cores: who stays selected stays; who comes back gets the core that it had, unless one
-/// who stayed, or another who had it, is there. Each of these tasks has a server of its own.
+/// Rules for cores: what stays selected stays; what comes back gets the core that it had, unless
+/// one that stayed, or another that had it, is there. Each of these tasks has a server of its own.
 #[test]
 fn servers_keep_their_cores_and_come_back_to_them() {
     let set = [(5, 8), (10, 16), (15, 24), (20, 32), (5, 8), (10, 16), (15, 24), (20, 32)];

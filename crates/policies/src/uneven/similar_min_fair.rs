@@ -58,7 +58,7 @@ pub(super) fn fast_shares(
     let mut rest = &order[..];
     while let Some(&(_, leader)) = rest.first() {
         let near = rest.iter().position(|(_, member)| !leader.is_near(*member, similarity));
-        // The leader is of its group even where nobody is near enough to be similar.
+        // The leader is of its group even where no thread is near enough to be similar.
         let (group, others) = rest.split_at(near.unwrap_or(rest.len()).max(1));
         level(&mut shares, &bounds, group);
         rest = others;

@@ -82,7 +82,7 @@ impl Case {
     }
 
     /// Refuses a VCPU that needs a part of the cache which the policy keeps, on a platform that is
-    /// split, where the live machine shall leave the cache whole.
+    /// split, where the live machine must leave the cache whole.
     pub(super) fn refuse_unsplit_cache(&self) -> Result<(), Failure> {
         let Some(scenario) = &self.scenario else { return Ok(()) };
         let Some(memory) = scenario.platform.memory.as_ref().filter(|it| !it.shares.is_empty())

@@ -29,7 +29,7 @@ impl Asked {
     pub const fn is_given(&self) -> bool {
         self.sense.is_some()
     }
-    /// By what the case shall be sensed.
+    /// By what the case must be sensed.
     fn choice(&self, case: &Case) -> Choice {
         match (&self.sense, case.live().sense) {
             (Some(asked), _) => asked.clone(),

@@ -108,7 +108,7 @@ fn in_words(cache: &CacheColors) -> String {
     }
 }
 
-/// The variable by which the dynamic linker is told of libraries to load first (ld.so(8)).
+/// The variable by which the dynamic linker is told which libraries to load first (ld.so(8)).
 const PRELOAD: &str = "LD_PRELOAD";
 
 /// Has a command load `library` before whatever else is to be loaded first.

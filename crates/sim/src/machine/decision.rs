@@ -74,7 +74,7 @@ impl<C: Contention> Machine<'_, C> {
         panic!("at {} the policy changed its mind {most} times and found no rest", self.now);
     }
 
-    /// Notes who stands on which line, and holds the policy to standing on one only.
+    /// Notes what stands on which line, and holds the policy to standing on one only.
     pub(super) fn take_lines(&mut self) {
         let stamp = self.outcome.decisions;
         let mut broken = false;
@@ -99,7 +99,7 @@ impl<C: Contention> Machine<'_, C> {
         }
     }
 
-    /// Lets in whom the policy admitted.
+    /// Lets in the VCPUs that the policy admitted.
     pub(super) fn take_answers(&mut self, concerned: &mut CoreSet) {
         for place in 0..self.plan.verdicts().len() {
             let (vcpu, verdict) = &self.plan.verdicts()[place];

@@ -108,7 +108,7 @@ impl<C: Contention> Machine<'_, C> {
         demand.on = NONE;
         self.set_changed = true;
         if own.from == self.now {
-            // The stint stayed empty: nobody saw it, so it leaves no trace.
+            // The stint stayed empty: nothing saw it, so it leaves no trace.
             self.outcome.context_switches -= u64::from(own.switched);
             own.stalled = own.stalled.max(self.now) - own.start_cost;
         } else {

@@ -1,4 +1,4 @@
-//! Memory meters and the contention model: who runs goes in, speeds and counts come out.
+//! Memory meters and the contention model: what runs goes in, speeds and counts come out.
 
 use super::Machine;
 use crate::memory::{Contention, Resident};
@@ -10,7 +10,7 @@ use maracas_core::{CoreId, CoreSet, Duration, Instant, VcpuId};
 /// A core's memory meter and what it is held against.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MemoryMeter {
-    /// Reads of memory by whoever ran here.
+    /// Reads of memory by whatever ran here.
     pub(super) reads: u64,
     /// The memory mark of the VCPU that runs.
     pub(super) until: u64,

@@ -53,7 +53,7 @@ pub struct Args {
 
 /// What a core may take to stand still: below a millisecond where the PMU allows it.
 const STANDS_WITHIN: Duration = Duration::from_millis(1);
-/// By which part more may be read than the bandwidth says: counts at the edges of the window.
+/// By what fraction more may be read than the bandwidth says: counts at the edges of the window.
 const BEYOND: f64 = 0.02;
 /// The hog writes its array first, which is no walk yet.
 const SETTLE: Duration = Duration::from_secs(2);

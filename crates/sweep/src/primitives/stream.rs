@@ -18,11 +18,11 @@ pub enum Cause {
     /// The wake that the policy asked for, or a mark that was reached: a budget is spent or a
     /// window ends.
     Timer,
-    /// Only stints that the plan before ended: who was preempted or moved is told to the policy.
+    /// Only stints that the plan before ended: what was preempted or moved is told to the policy.
     Switch,
 }
 
-/// One thing that a policy is made to do: hear of an event, or decide.
+/// One thing that a policy is made to do: learn of an event, or decide.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// Hears that a job was released.
@@ -78,7 +78,7 @@ pub struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// What the policy does, in order: it hears of every event, then decides.
+    /// What the policy does, in order: it learns of every event, then decides.
     pub fn steps(&self) -> impl Iterator<Item = Step> {
         let decide = Step::Decide { cause: self.cause, updates_tree: self.updates_tree };
         self.events.iter().map(|(_, event)| Step::of(event)).chain([decide])

@@ -62,7 +62,7 @@ fn a_stream_holds_every_call_with_its_cause() {
     // Budgets of duals end 1 and 2 after each release, and the last one with the next.
     let trees = calls.iter().filter(|call| call.updates_tree).map(|call| call.now.ticks());
     assert_eq!(trees.collect::<Vec<_>>(), (0..12).collect::<Vec<_>>());
-    // At 1 nobody completes: t1 is stopped for t0 by the timer alone, and then that is told.
+    // At 1 no VCPU completes: t1 is stopped for t0 by the timer alone, and then that is told.
     let at_one = calls.iter().filter(|call| call.now.ticks() == 1).map(|call| call.cause);
     assert_eq!(at_one.collect::<Vec<_>>(), [Cause::Timer, Cause::Switch]);
     assert!(calls.iter().any(|call| call.cause == Cause::Completion));
@@ -239,7 +239,7 @@ fn callers_wait_in_the_order_in_which_they_come() {
     assert_eq!(queue(&[], 1).mean, 0.0);
 }
 
-/// With the same requests nobody waits less for one lock than for one of several.
+/// With the same requests no VCPU waits less for one lock than for one of several.
 #[test]
 fn a_global_lock_never_makes_anyone_wait_less() {
     // A linear congruential generator (Knuth's MMIX) suffices to vary the cases.

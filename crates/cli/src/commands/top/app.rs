@@ -84,7 +84,7 @@ fn step(from: usize, by: isize, count: usize) -> usize {
 pub(super) enum Next {
     Go,
     Quit,
-    /// The watching shall stop, or go on.
+    /// The watching must stop, or go on.
     Pause(bool),
 }
 

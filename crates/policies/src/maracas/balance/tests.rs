@@ -56,7 +56,7 @@ fn put_to_sleep(machine: &mut Machine, vcpu: u32) {
     }
 }
 
-/// Its moves: when, who, where to, and in which colours.
+/// Its moves: when, which VCPU, where to, and in which colours.
 fn moves(machine: &Machine) -> Vec<(u64, u32, u16, u64)> {
     let one = |(at, errand): &(u64, Errand)| match *errand {
         Errand::Move { vcpu, to, colors } => Some((*at, vcpu.0, to.0, colors)),

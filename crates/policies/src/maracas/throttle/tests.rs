@@ -150,7 +150,7 @@ fn as_printed_no_core_runs_once_one_is_throttled() {
         let seen = sample(200 * 1000, 1000, &[400, 300, 200, 100]);
         throttle.monitor(Instant::ZERO, &seen, Rate::ONE);
         assert_eq!(throttle.num_throttle, k);
-        // All v are 0, nobody runs, and so they stay.
+        // All v are 0, no VCPU runs, and so they stay.
         for _ in 0..10 {
             throttle.close(CoreSet::EMPTY);
             assert_eq!(throttle.close(all()), all(), "k = {k}");

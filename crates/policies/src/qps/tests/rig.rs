@@ -84,7 +84,7 @@ pub(super) struct Rig {
     now: u64,
     sources: Vec<Source>,
     tasks: Vec<Task>,
-    /// Who runs on each core, and since when.
+    /// Which task runs on each core, and since when.
     running: Vec<Option<(Running, u64)>>,
     seen: Vec<Option<Seen>>,
     /// Whether all budgets are whole ticks, so that B.8 holds to the last one.

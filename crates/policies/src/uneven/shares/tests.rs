@@ -130,7 +130,8 @@ impl Instance {
             .filter_map(|(speedup, share)| Some(performance(self.places, (*speedup)?, *share)))
             .sum()
     }
-    /// algorithms.md E.5 (1): everything is handed out and nobody gets more than there is for each.
+    /// algorithms.md E.5 (1): everything is handed out and no thread gets more than there is for
+    /// each.
     fn check_sums(&self, shares: &[u64]) {
         let Places { fast, slow, .. } = self.places;
         let sum = shares.iter().sum::<u64>();
@@ -147,7 +148,7 @@ impl Instance {
             assert!(performance(self.places, speedup, *share) * b >= equal * a);
         }
     }
-    /// Everyone who is measured is measured, and who is not known has the equal share.
+    /// What is measured is known, and a thread that is not known has the equal share.
     fn check_floors(&self, shares: &[u64]) {
         let Places { floor, .. } = self.places;
         let (even, each) = (self.places.even(), self.places.each());

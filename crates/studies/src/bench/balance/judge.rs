@@ -147,7 +147,7 @@ impl Story {
     }
 
     /// The part of a core that each VCPU on `core` had of its surplus time within a window, in the
-    /// mean; those who left before its end or came there within do not count.
+    /// mean; those that left before its end or came there within do not count.
     pub(super) fn surplus(&self, core: CoreId, from: Instant, to: Instant) -> Option<f64> {
         let stays = |vcpu: &&Vcpu| {
             let left = self.lives.get(&vcpu.id).and_then(|life| life.left);
@@ -163,7 +163,7 @@ impl Story {
         (!each.is_empty()).then(|| each.iter().sum::<f64>() / each.len() as f64 / length)
     }
 
-    /// SPV, the slack per VCPU of section V.A, by the reservations of those who are there at
+    /// SPV, the slack per VCPU of section V.A, by the reservations of those that are there at
     /// `there`, if they stood where they did at `placed`.
     pub(super) fn spv(&self, core: CoreId, there: Instant, placed: Instant) -> f64 {
         let there = |vcpu: &&Vcpu| {

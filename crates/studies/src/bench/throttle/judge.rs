@@ -9,7 +9,7 @@ use maracas_trace::table::time;
 
 /// How fast surplus time ends, in the median.
 pub(super) const STOPS_WITHIN: Duration = Duration::from_micros(100);
-/// By which part a mean budget may be off (that of a verdict, docs/output.md).
+/// By what fraction a mean budget may be off (that of a verdict, docs/output.md).
 pub(super) const BUDGET_ERROR: f64 = 0.005;
 
 /// What of Algorithm 1 decides how many cores are throttled.
@@ -112,7 +112,7 @@ pub(super) fn percentile(lengths: &[Duration], percent: usize) -> Option<Duratio
     lengths.get(rank.saturating_sub(1)).copied()
 }
 
-/// By which part the mean budget of a VCPU is off.
+/// By what fraction the mean budget of a VCPU is off.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Budget {
     pub(super) name: String,

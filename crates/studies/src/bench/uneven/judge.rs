@@ -5,7 +5,7 @@ use super::workers::{Variant, WORKERS};
 use crate::bench::verdict::Verdict;
 use maracas_core::VcpuId;
 
-/// By which part an estimate may be off.
+/// By what fraction an estimate may be off.
 pub(super) const ESTIMATE_ERROR: f64 = 0.10;
 /// Which part of the target may be missed.
 pub(super) const TARGET_MISS: f64 = 0.03;
@@ -59,7 +59,7 @@ impl Run {
 pub(super) struct Got {
     /// The median of what its speedup was taken to be; `None` where it never became known.
     pub(super) estimate: Option<f64>,
-    /// By which part the worst estimate of the phase was off.
+    /// By what fraction the worst estimate of the phase was off.
     pub(super) worst: Option<f64>,
     /// Units a second by those that equal parts of both cores would give by what it made alone.
     pub(super) performance: f64,
@@ -78,7 +78,7 @@ impl Row {
     pub(super) const fn name(&self) -> &'static str {
         WORKERS[self.variant.worker].name
     }
-    /// By which part the estimate of a run is off; a speedup that never became known is off by
+    /// By what fraction the estimate of a run is off; a speedup that never became known is off by
     /// everything.
     pub(super) fn error(&self, run: usize) -> f64 {
         self.got[run].estimate.map_or(f64::INFINITY, |it| it / self.truth.speedup() - 1.0)

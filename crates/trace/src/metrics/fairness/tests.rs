@@ -9,7 +9,7 @@ const MS: u64 = 1_000_000;
 /// A window.
 const W: u64 = 2_000 * MS;
 
-/// One stint: who, on which core, from when to when, how much was done, and why it ended.
+/// One stint: which VCPU, on which core, from when to when, how much was done, and why it ended.
 #[derive(Clone, Copy)]
 struct Ran(u32, u16, (u64, u64), u64, End);
 
@@ -87,7 +87,7 @@ fn the_vector_of_the_definitions() {
             report.tasks[1].speed.as_ref().unwrap().classes.iter().map(|it| it.time_ns).sum();
         assert_eq!(ran, 12 * W);
     }
-    // Of those on slow cores alone, who would gain the most is worst off.
+    // Of those on slow cores alone, what would gain the most is worst off.
     assert_eq!(shared(true, [60, 60, 0, 0, 0, 0]).fairness.unwrap().min_vcpu, Some(2));
 }
 
@@ -353,7 +353,7 @@ proptest! {
     }
 
     /// Whatever comes, in whatever order: no service is lost or made up, nothing panics, and
-    /// nobody wants more than all the time there is.
+    /// no VCPU wants more than all the time there is.
     #[test]
     fn service_is_conserved(
         steps in prop::collection::vec(

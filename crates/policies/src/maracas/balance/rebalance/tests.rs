@@ -52,7 +52,7 @@ impl Cores {
         let later = Cell::new(Instant::NEVER);
         Scene { table, states, leavers: &[], loads, imbalance, now, later }
     }
-    /// REBALANCE(src) to its end: who moved where.
+    /// REBALANCE(src) to its end: what moved where.
     fn rebalance(&mut self, src: u16, moves: u64) -> Vec<(u32, u16)> {
         let Some(mut active) = Rebalance::begin(&self.scene(), CoreId(src), moves) else {
             return Vec::new();
@@ -176,7 +176,7 @@ fn every_move_evens_out_and_rebalancing_the_fullest_core_stops() {
             if moved.is_empty() {
                 break;
             }
-            // algorithms.md G.4, invariant 4: nobody goes straight back.
+            // algorithms.md G.4, invariant 4: no VCPU goes straight back.
             for &(vcpu, to) in &moved {
                 assert_ne!(last, Some((vcpu, to)), "vcpu{vcpu} goes back to core{to}");
             }
@@ -207,7 +207,7 @@ fn who_left_a_core_counts_there_until_its_budget_would_be_back() {
         let test = |n| scene.test(CoreId(3), &percent(10, n));
         (test(14), test(20), scene.test(CoreId(3), &percent(9, 20)))
     };
-    // 65 % + 20 % pass the bound for two, 82.8 %; beside itself nobody counts.
+    // 65 % + 20 % pass the bound for two, 82.8 %; beside itself no VCPU counts.
     assert_eq!(tests(49), (true, false, true));
     assert_eq!(tests(50), (true, true, true));
 }
