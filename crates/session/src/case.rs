@@ -409,7 +409,7 @@ fn system(scenario: &Scenario, machine: Machine, cores: Option<usize>) -> Result
     let mut system = scenario.system(count).map_err(Failure::new)?;
     if machine == Machine::Live {
         system.capacity = Rate::new(LIVE_CAPACITY.0, LIVE_CAPACITY.1);
-        crate::live::look_at_host(&mut system)?;
+        crate::cores::look_at_host(&mut system)?;
     }
     Ok(system)
 }

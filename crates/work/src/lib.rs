@@ -2,6 +2,8 @@
 //! that a slowdown can be read off, adds it to the run's progress counter where there is one, and
 //! ends cleanly at SIGTERM.
 
+#![forbid(unsafe_code)]
+
 mod anytime;
 mod canny;
 pub mod clock;
