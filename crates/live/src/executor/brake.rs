@@ -184,9 +184,8 @@ impl Brakes {
     /// The life of the brake thread.
     pub(crate) fn live(&self) {
         let mut acting = Vec::with_capacity(256);
-        let waits = |posted: &mut Vec<Order>| {
-            posted.is_empty() && !self.halt.load(Ordering::Acquire)
-        };
+        let waits =
+            |posted: &mut Vec<Order>| posted.is_empty() && !self.halt.load(Ordering::Acquire);
         while !self.halt.load(Ordering::Acquire) {
             drop(self.told.wait_while(self.posted(), waits));
             self.act_all(&mut acting);
