@@ -27,11 +27,11 @@ const REACTION_WAKES: f64 = 40.0;
 /// What a reaction may take on any host: wakes that were measured alone cost more beside builds. An
 /// ordinary thread in the chain would make it milliseconds.
 const REACTION_NS: f64 = 500_000.0;
-/// Late wakes beside busy cores by which the median period may be off: at its begin and at its end.
+/// Late wakes on busy cores by which the median period may be off: at its begin and at its end.
 const MEDIAN_TURNS: f64 = 2.0;
 /// But not by more than this part of its budget: it would be nobody's budget any more.
 const MEDIAN_MOST: f64 = 0.5;
-/// Late wakes beside busy cores that a reaction may take in the median: who is told of the event,
+/// Late wakes on busy cores that a reaction may take in the median: who is told of the event,
 /// who is told to act, and who is moved may each be on another core.
 const REACTION_TURNS: f64 = 3.0;
 /// Less stolen time than this part of a run is not worth to be told of.
@@ -45,8 +45,8 @@ pub(crate) fn wake() -> WakeCost {
     measured().0
 }
 
-/// The median of a wake while ordinary threads spin on all other cores.
-fn wake_beside_busy_cores() -> maracas_core::Duration {
+/// The median of a wake while ordinary threads spin on all cores.
+fn wake_on_busy_cores() -> maracas_core::Duration {
     measured().1
 }
 
@@ -63,8 +63,8 @@ fn measured() -> (WakeCost, maracas_core::Duration) {
         let all: Vec<_> = cores.iter().map(of).collect();
         let p50 = all.iter().map(|cost| cost.p50).max().expect("a core");
         let p99 = all.iter().map(|cost| cost.p99).max().expect("a core");
-        let busy = cores.iter().map(|core| beside_busy(&cores, *core).p50).max().expect("a core");
-        eprintln!("a wake: {p50} median, {p99} p99; {busy} median while other cores compute");
+        let busy = cores.iter().map(|core| among_busy(&cores, *core).p50).max().expect("a core");
+        eprintln!("a wake: {p50} median, {p99} p99; {busy} median while all cores compute");
         // Others measure themselves where it cannot be written.
         let _ = fs::create_dir_all(&dir);
         let _ = fs::write(&file, [p50, p99, busy].map(|it| it.ticks().to_string()).join(" "));
@@ -72,13 +72,13 @@ fn measured() -> (WakeCost, maracas_core::Duration) {
     })
 }
 
-/// What a wake on `core` costs while an ordinary thread spins on each other one.
-fn beside_busy(cores: &[HardwareCore], core: HardwareCore) -> WakeCost {
+/// What a wake on `core` costs while an ordinary thread spins on each.
+fn among_busy(cores: &[HardwareCore], core: HardwareCore) -> WakeCost {
     let over = &AtomicBool::new(false);
     thread::scope(|scope| {
-        for other in cores.iter().filter(|other| **other != core) {
+        for each in cores {
             scope.spawn(move || {
-                sched::set_affinity(0, *other).expect("a thread may be moved");
+                sched::set_affinity(0, *each).expect("a thread may be moved");
                 while !over.load(Ordering::Acquire) {
                     std::hint::spin_loop();
                 }
@@ -106,13 +106,14 @@ fn wake_ns() -> f64 {
     wake().p50.ticks() as f64
 }
 
-/// How late an agent wakes while programs compute on all other cores, the median in nanoseconds. On
-/// hardware it is that of an idle host. An emulator whose cores take turns on one thread makes a
-/// core stand still for a turn of another, and tells no guest of it.
+/// How late an agent wakes while programs compute on all cores, its own too: the median of the
+/// worst core, in nanoseconds. On hardware it is little more than on an idle host. An emulator
+/// whose cores take turns on one thread makes a core stand still for a turn of another, and tells
+/// no guest of it.
 ///
 /// Measured with [`wake`], while nothing runs.
 fn turn_ns() -> f64 {
-    wake_beside_busy_cores().ticks() as f64
+    wake_on_busy_cores().ticks() as f64
 }
 
 /// How far the median period may be off a budget, both in nanoseconds.
