@@ -77,6 +77,7 @@
 //! between T and 2T apart, uniformly. Times between outside events are those of the workload.
 
 mod agenda;
+pub mod jobs;
 mod machine;
 pub mod memory;
 mod overhead;
