@@ -1,7 +1,7 @@
 //! The one admission verdict that `check`, `sim`, `run` and a policy's `build` share.
 
-use crate::{CoreId, Duration, PPB, VcpuId};
-use alloc::string::String;
+use crate::{CoreId, Duration, PPB, Rate, Reservation, System, VcpuId};
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -50,6 +50,56 @@ pub struct NotAdmitted {
     pub closest: Option<CoreVerdict>,
 }
 
+impl NotAdmitted {
+    /// Why no policy may give `vcpu` what it asks for, if so: nobody gets more of one core than
+    /// `capacity`, or a live core's kernel takes the core from it.
+    pub fn too_heavy(vcpu: VcpuId, asked: &Reservation, capacity: Rate) -> Option<Self> {
+        let Reservation { budget, period, .. } = asked;
+        let rate = asked.utilization();
+        (rate > capacity).then(|| Self {
+            reason: alloc::format!(
+                "{vcpu} ({budget} every {period}) asks for {rate} of a core, of which {capacity} \
+                 may be used; lower its budget or lengthen its period"
+            ),
+            closest: None,
+        })
+    }
+}
+
+/// Why a policy cannot run a system as a whole.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Objection {
+    /// The parameter whose value cannot be: bad input, wherever the value came from. `None` where
+    /// the system itself cannot be.
+    pub parameter: Option<&'static str>,
+    /// One sentence: the thing, the number, the way out. With a parameter it goes on from that
+    /// one's name.
+    pub text: String,
+}
+
+impl Objection {
+    /// To the value of a parameter: what is wrong with it, from the word after its name on.
+    pub fn to(parameter: &'static str, text: impl Into<String>) -> Self {
+        Self { parameter: Some(parameter), text: text.into() }
+    }
+}
+
+/// To the system itself.
+impl From<String> for Objection {
+    fn from(text: String) -> Self {
+        Self { parameter: None, text }
+    }
+}
+
+impl fmt::Display for Objection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(parameter) = self.parameter {
+            write!(f, "{parameter} ")?;
+        }
+        f.write_str(&self.text)
+    }
+}
+
 /// The verdict on a whole system.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Verdict {
@@ -58,9 +108,8 @@ pub struct Verdict {
     /// VCPUs that fit nowhere.
     pub refused: Vec<(VcpuId, NotAdmitted)>,
     /// Why the system as a whole cannot be run by this policy (a job policy given VCPUs without
-    /// jobs, say); empty where it can. One that begins with the name of a parameter says that its
-    /// value cannot be: bad input, wherever the value came from.
-    pub objections: Vec<String>,
+    /// jobs, say); empty where it can.
+    pub objections: Vec<Objection>,
     /// How much of a job's work may be undone at its deadline though everything was admitted and
     /// every job stays within its budget, because a policy's own budgets are rounded to whole
     /// ticks; zero where they are whole. See
@@ -84,6 +133,23 @@ impl Verdict {
     /// Whether everything was admitted.
     pub const fn accepted(&self) -> bool {
         self.refused.is_empty() && self.objections.is_empty()
+    }
+    /// Refuses who asks for more of a core than may be given away in `system`, whatever the
+    /// policy's own test says.
+    #[must_use]
+    pub fn within_capacity(mut self, system: &System) -> Self {
+        for vcpu in &system.vcpus {
+            let heavy = NotAdmitted::too_heavy(vcpu.id, &vcpu.reservation, system.capacity);
+            let is_new = self.refused.iter().all(|(refused, _)| *refused != vcpu.id);
+            self.refused.extend(heavy.filter(|_| is_new).map(|why| (vcpu.id, why)));
+        }
+        self
+    }
+    /// Why not everything was admitted, in a row; empty where everything was.
+    pub fn why(&self) -> String {
+        let objections = self.objections.iter().map(ToString::to_string);
+        let refused = self.refused.iter().map(|(id, why)| alloc::format!("{id}: {}", why.reason));
+        objections.chain(refused).collect::<Vec<_>>().join("; ")
     }
 }
 

@@ -9,7 +9,7 @@
 use crate::admission::{Measure, NotAdmitted};
 use crate::contract::Mode;
 use crate::wire::Wire;
-use crate::{Arrival, CoreId, Duration, Instant, Job, JobId, Reservation, Role, VcpuId};
+use crate::{CoreId, Duration, Instant, Job, JobId, Reservation, Role, Vcpu, VcpuId};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -20,7 +20,7 @@ mod gauges;
 pub use gauges::{CoreGauges, FigureGauge, Gauges, Histogram, MemoryGauges, VcpuGauges};
 
 /// Version of the words. A change that an older side would misread raises it.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Environment variable with the path of the control socket, set for started programs.
 pub const SOCKET_VARIABLE: &str = "MARACAS_SOCKET";
@@ -43,11 +43,11 @@ pub const COLORS_VARIABLE: &str = "MARACAS_COLORS";
 ///
 /// Every word has one writer, and all are read and written by calls (`pread`, `pwrite`), never
 /// through a mapping: any process of the VCPU may cut the file short, and a mapping of what is cut
-/// off is the death of whoever reads it. Mapped it may be to wait on [`ORDER`](color_page::ORDER)
+/// off is the death of whatever reads it. Mapped it may be to wait on [`ORDER`](color_page::ORDER)
 /// as a futex, which reads in the kernel and answers `EFAULT` then.
 ///
 /// A process claims the first slot whose bytes it can lock (`F_OFD_SETLK`, exclusively) and keeps
-/// the lock as long as it lives, so that whoever died is attached no more, however it died. An
+/// the lock as long as it lives, so that whatever died is attached no more, however it died. An
 /// order is complete when every attached process has finished it. A process that attaches later
 /// carries the last order out at once.
 pub mod color_page {
@@ -81,8 +81,8 @@ pub mod color_page {
     pub const WORDS: usize = SLOTS + PROCESSES * SLOT;
 
     /// How the name of the socket ends that stands beside the file, after the file's own name.
-    /// Whoever connects is sent two descriptors with one byte, and no more: the connecting
-    /// process' own `/proc/PID/pagemap`, which shows frames to whoever has it opened with
+    /// Whatever connects is sent two descriptors with one byte, and no more: the connecting
+    /// process' own `/proc/PID/pagemap`, which shows frames to whatever has it opened with
     /// `CAP_SYS_ADMIN`, and `/dev/userfaultfd`. So programs need no rights for it. What the host
     /// does not give is left out; the byte says what is there, by these bits.
     pub const DOOR: &str = ".door";
@@ -159,19 +159,9 @@ pub enum Request {
 pub struct NewVcpu {
     /// Its name in lists and tables; empty lets the runtime choose one.
     pub name: String,
-    /// (C, T, D).
-    pub reservation: Reservation,
-    /// How its demand arrives.
-    pub arrival: Arrival,
-    /// What it is for.
-    pub role: Role,
-    /// The core that it demands, if any.
-    pub pinned: Option<CoreId>,
-    /// Least number of page colours; 0 = any.
-    pub colors: u32,
-    /// Share among equals where a policy weighs VCPUs.
-    pub weight: u32,
-    /// What shall run on it.
+    /// All that a scenario can say of one. Its id counts for nothing: the runtime gives it one.
+    pub vcpu: Vcpu,
+    /// What must run on it.
     pub members: Members,
 }
 
@@ -268,17 +258,8 @@ pub struct VcpuState {
 
 impl NewVcpu {
     /// A main VCPU with implicit deadline for `members`, without jobs and demands.
-    pub const fn new(budget: Duration, period: Duration, members: Members) -> Self {
-        Self {
-            name: String::new(),
-            reservation: Reservation::implicit(budget, period),
-            arrival: Arrival::None,
-            role: Role::Main,
-            pinned: None,
-            colors: 0,
-            weight: 1,
-            members,
-        }
+    pub fn new(budget: Duration, period: Duration, members: Members) -> Self {
+        Self { name: String::new(), vcpu: Vcpu::new(0, budget, period), members }
     }
 
     /// Checks what no admission test would: names and ranges.
@@ -293,10 +274,21 @@ impl NewVcpu {
         if let Some(bad) = self.name.chars().find(|c| c.is_control() || *c == '/') {
             return Err(alloc::format!("the name holds {bad:?}; take letters, digits, - and _"));
         }
-        if self.weight == 0 {
-            return Err("the weight is 0; it must be at least 1".to_string());
+        let Vcpu { role, weight, speedup_milli, .. } = self.vcpu;
+        if !matches!(role, Role::Main | Role::Io) {
+            return Err("a VCPU of this kind belongs to the policy; create a main or io one".into());
         }
-        check_reservation(&self.reservation)
+        if !(1..=Vcpu::MAX_WEIGHT).contains(&weight) {
+            let most = Vcpu::MAX_WEIGHT;
+            return Err(alloc::format!("the weight is {weight}; it must lie between 1 and {most}"));
+        }
+        if speedup_milli != 0 && !(1_000..=Vcpu::MAX_SPEEDUP_MILLI).contains(&speedup_milli) {
+            return Err(alloc::format!(
+                "the speedup is {speedup_milli}/1000; it must lie between 1 and {}",
+                Vcpu::MAX_SPEEDUP_MILLI / 1_000
+            ));
+        }
+        check_reservation(&self.vcpu.reservation)
     }
 }
 

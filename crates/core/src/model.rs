@@ -47,8 +47,8 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// The period of who has no reservation: nothing depends on its length.
-    pub const NO_PERIOD: Duration = Duration::from_millis(100);
+    /// Of what is promised nothing. Nothing depends on the length of its period.
+    pub const NONE: Self = Self::implicit(Duration::ZERO, Duration::from_millis(100));
     /// Whether anything is promised.
     pub const fn is_none(&self) -> bool {
         self.budget.is_zero()
@@ -132,6 +132,11 @@ pub struct Vcpu {
 }
 
 impl Vcpu {
+    /// The greatest [`Vcpu::weight`].
+    pub const MAX_WEIGHT: u32 = 10_000;
+    /// The greatest [`Vcpu::speedup_milli`]: a thousand times as fast.
+    pub const MAX_SPEEDUP_MILLI: u32 = 1_000_000;
+
     /// A main VCPU with implicit deadline, no jobs and no demands on cores or colours.
     pub fn new(id: u32, budget: Duration, period: Duration) -> Self {
         Self {
@@ -150,7 +155,8 @@ impl Vcpu {
     }
     /// A main VCPU without a reservation: it is promised nothing and runs on surplus time alone.
     pub fn best_effort(id: u32) -> Self {
-        Self::new(id, Duration::ZERO, Reservation::NO_PERIOD)
+        let Reservation { budget, period, .. } = Reservation::NONE;
+        Self::new(id, budget, period)
     }
     /// The same VCPU with synchronous periodic jobs: a task.
     #[must_use]
@@ -224,6 +230,10 @@ impl System {
         let by_core = (0_u8..).zip(classes).flat_map(|(c, (n, _))| core::iter::repeat_n(c, *n));
         self.cores.iter_mut().zip(by_core).for_each(|(core, class)| core.class = class);
         self
+    }
+    /// The number after those of its VCPUs.
+    pub fn next_vcpu(&self) -> VcpuId {
+        VcpuId(self.vcpus.iter().map(|vcpu| vcpu.id.0 + 1).max().unwrap_or(0))
     }
     /// Whether all cores are equally fast.
     pub fn is_even(&self) -> bool {

@@ -22,14 +22,6 @@ pub(crate) const EVENT: u8 = 0;
 /// First byte of a plan record.
 pub(crate) const PLANNED: u8 = 1;
 
-/// 64-bit FNV-1a (Fowler, Noll, Vo), begun from `seed`.
-pub(crate) fn fnv1a(seed: u64, bytes: &[u8]) -> u64 {
-    let start = 0xcbf2_9ce4_8422_2325 ^ seed;
-    bytes
-        .iter()
-        .fold(start, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
-}
-
 /// A type with a place in the journal.
 pub(crate) trait Wire: Sized {
     fn put(&self, out: &mut Vec<u8>);
@@ -43,11 +35,18 @@ pub(crate) fn take<T: Wire>(from: &mut &[u8]) -> Option<T> {
 impl Wire for u64 {
     fn put(&self, out: &mut Vec<u8>) {
         let mut rest = *self;
-        while rest >= 0x80 {
-            out.push(rest as u8 | 0x80);
-            rest >>= 7;
+        if rest < 0x80 {
+            return out.push(rest as u8);
         }
-        out.push(rest as u8);
+        // Gathered first: asking for room byte by byte takes most of the time.
+        let (mut bytes, mut length) = ([0; 10], 0);
+        while rest >= 0x80 {
+            bytes[length] = rest as u8 | 0x80;
+            rest >>= 7;
+            length += 1;
+        }
+        bytes[length] = rest as u8;
+        out.extend_from_slice(&bytes[..=length]);
     }
     fn take(from: &mut &[u8]) -> Option<Self> {
         let mut value: u64 = 0;
@@ -230,7 +229,7 @@ fields! {
     Line { foreground, background, background_allowed, allowance }
     Header { policy, params, system, names, machine, version, seed }
     Decision { now, lines, homes, errand, verdicts, wake, hash }
-    NewVcpu { name, reservation, arrival, role, pinned, colors, weight, members }
+    NewVcpu { name, vcpu, members }
     Refusal { text, numbers }
     Number { test, vcpu, value, bound, accepted }
     VcpuState { vcpu, name, reservation, core, threads, mode, foreground, background }
@@ -291,7 +290,7 @@ variants! {
     }
     Record {
         0 = Event { at, event }, 1 = Planned(decision), 2 = Gap(lost),
-        3 = Note { at, key, vcpu, text }, 4 = End(at),
+        3 = Note { at, note }, 4 = End(at),
     }
     Members { 0 = Thread(tid), 1 = Process(pid) }
     Request {

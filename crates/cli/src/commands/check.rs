@@ -1,13 +1,13 @@
 //! `maracas check`: would it be admitted?
 
-use crate::case::{Machine, Overrides};
-use crate::failure::{Answer, Outcome};
-use crate::live::{self, Require, senses, steering};
-use crate::output;
-use crate::source::Source;
-use crate::verdict;
+use maracas_console::failure::{Answer, Outcome};
+use maracas_console::output;
 use maracas_core::System;
 use maracas_scenario::suggest;
+use maracas_session::case::{Machine, Overrides};
+use maracas_session::live::{self, Require, senses, steering};
+use maracas_session::source::Source;
+use maracas_session::verdict;
 
 /// Say whether a scenario would be admitted, with every test's numbers
 ///
@@ -54,7 +54,7 @@ pub(super) fn run(args: &Args) -> Outcome {
         Some(scenario) if args.suggest && !verdict.accepted() => {
             let admits = |system: &System| {
                 let system = case.with_carriers(system);
-                (case.entry.admit)(&system, &case.params).accepted()
+                case.entry.verdict(&system, &case.params).accepted()
             };
             let changes = suggest::changes(&case.without_carriers(), &admits);
             changes.iter().take(SUGGESTIONS).map(|change| scenario.describe(change)).collect()

@@ -26,6 +26,7 @@
 
 use super::sys::page_size;
 use super::userfault::{Event, Right, Userfault};
+use crate::clock::monotonic_ns;
 use std::cell::UnsafeCell;
 use std::io;
 use std::ops::Range;
@@ -108,7 +109,7 @@ pub(super) fn exchange(
         };
         longest = longest.max(monotonic_ns() - began);
     }
-    // Whoever waits for us now is heard before he is let go.
+    // A thread that waits for us now is heard before it is let go.
     if fault.unregister(mapping).is_err() || !heard.out(&fault, stash) {
         heard.removal(mapping.start, mapping.end);
     }
@@ -158,9 +159,9 @@ impl Heard {
         self.removed[place] = Some(so_far.start.min(start)..so_far.end.max(end));
     }
 
-    /// Hears everybody who waits, and those who are about to: as long as there are any, the kernel
-    /// refuses whatever else is asked. `ours` is a page that needs nothing. False where it takes
-    /// too long.
+    /// Hears all threads that wait, and those that are about to: as long as there are any, the
+    /// kernel refuses whatever else is asked. `ours` is a page that needs nothing. False where it
+    /// takes too long.
     fn out(&mut self, fault: &Userfault, ours: usize) -> bool {
         for _ in 0..PATIENCE {
             while self.next(fault).is_some() {}
@@ -209,22 +210,6 @@ fn give(fault: &Userfault, spare: usize, mut page: usize, size: usize, heard: &m
 fn yield_now() {
     // SAFETY: no arguments.
     unsafe { libc::sched_yield() };
-}
-
-fn monotonic_ns() -> u64 {
-    clock_ns(libc::CLOCK_MONOTONIC)
-}
-
-/// Processor time of the calling thread.
-pub(super) fn processor_ns() -> u64 {
-    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
-}
-
-fn clock_ns(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel fills the structure that we give; both clocks exist on every Linux.
-    unsafe { libc::clock_gettime(clock, &raw mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// While it lives, `fork` waits.

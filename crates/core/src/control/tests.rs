@@ -8,9 +8,16 @@ fn created() -> NewVcpu {
         Members::Thread(4_000_000),
     );
     new.name = "camera".to_string();
-    new.arrival = Arrival::Periodic { offset: Duration::from_micros(7) };
-    new.pinned = Some(CoreId(1));
-    new.colors = 3;
+    new.vcpu = Vcpu {
+        arrival: crate::Arrival::Periodic { offset: Duration::from_micros(7) },
+        pinned: Some(CoreId(1)),
+        colors: 3,
+        bandwidth: 200_000_000,
+        criticality: crate::Criticality::Low,
+        class: Some(1),
+        speedup_milli: 2_500,
+        ..new.vcpu
+    };
     new
 }
 
@@ -20,7 +27,7 @@ fn requests() -> Vec<Request> {
         Request::Hello { version: VERSION },
         Request::Create(created()),
         Request::Create(NewVcpu { members: Members::Process(1), ..created() }),
-        Request::Set { vcpu: VcpuId(3), reservation: created().reservation },
+        Request::Set { vcpu: VcpuId(3), reservation: created().vcpu.reservation },
         Request::Destroy { vcpu: VcpuId(u32::MAX) },
         Request::List,
         Request::Jobs { vcpu: VcpuId(0) },
@@ -40,7 +47,7 @@ fn replies() -> Vec<Reply> {
     let state = VcpuState {
         vcpu: VcpuId(4),
         name: "späher".to_string(),
-        reservation: created().reservation,
+        reservation: created().vcpu.reservation,
         core: CoreId(7),
         threads: 3,
         mode: Some(Mode::Background),
@@ -65,7 +72,7 @@ fn gauges() -> Gauges {
     let vcpu = VcpuGauges {
         vcpu: VcpuId(4),
         name: "späher".to_string(),
-        reservation: created().reservation,
+        reservation: created().vcpu.reservation,
         last: Some((CoreId(1), Mode::Background)),
         foreground: Duration::from_secs(1),
         background: Duration::from_millis(2),
@@ -178,12 +185,15 @@ fn values_out_of_range_are_named() {
         new.check().unwrap_err()
     };
     assert_eq!(created().check(), Ok(()));
-    assert!(why(|n| n.reservation.budget = Duration::ZERO).contains("budget is 0"));
-    assert!(why(|n| n.reservation.period = Duration::ZERO).contains("period 0"));
-    assert!(why(|n| n.reservation.period = Duration::MAX).contains("must lie between"));
-    assert!(why(|n| n.reservation.budget = Duration::from_millis(11)).contains("exceeds"));
-    assert!(why(|n| n.reservation.deadline = Duration::from_millis(11)).contains("exceeds"));
-    assert!(why(|n| n.weight = 0).contains("weight"));
+    assert!(why(|n| n.vcpu.reservation.budget = Duration::ZERO).contains("budget is 0"));
+    assert!(why(|n| n.vcpu.reservation.period = Duration::ZERO).contains("period 0"));
+    assert!(why(|n| n.vcpu.reservation.period = Duration::MAX).contains("must lie between"));
+    assert!(why(|n| n.vcpu.reservation.budget = Duration::from_millis(11)).contains("exceeds"));
+    assert!(why(|n| n.vcpu.reservation.deadline = Duration::from_millis(11)).contains("exceeds"));
+    assert!(why(|n| n.vcpu.weight = 0).contains("weight"));
+    assert!(why(|n| n.vcpu.weight = 10_001).contains("10000"));
+    assert!(why(|n| n.vcpu.speedup_milli = 999).contains("speedup"));
+    assert!(why(|n| n.vcpu.role = Role::Monitor).contains("belongs to the policy"));
     assert!(why(|n| n.name = "../up".to_string()).contains("'/'"));
     assert!(why(|n| n.name = "x".repeat(201)).contains("201 bytes"));
 }

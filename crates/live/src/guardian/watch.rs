@@ -3,10 +3,11 @@
 use super::hearts::{Cause, Ending, Hearts};
 use super::restore::{self, OnCore};
 use super::stuck::{Act, LOOK, Patrol, Sight};
-use super::{CALL, Charge, GOODBYE, PRIORITY, READY, unwatched};
+use super::{CALL, Charge, GOODBYE, READY, unwatched};
 use crate::clock::monotonic_ns;
 use crate::host::cgroup::Hierarchies;
 use crate::host::{HardwareCore, Identity, sched, sys};
+use maracas_live_core::priority;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -55,7 +56,7 @@ fn guard(arguments: Vec<OsString>) -> io::Result<Option<restore::Restored>> {
     let run = Identity::parse(&word()?).ok_or_else(usage)?;
     let memory: i32 = word()?.parse().map_err(|_| usage())?;
     let files = words.map(PathBuf::from).collect();
-    // SAFETY: the runtime left this descriptor open for us, and nobody else here uses it.
+    // SAFETY: the runtime left this descriptor open for us, and nothing else here uses it.
     let hearts = Hearts::map(unsafe { File::from_raw_fd(memory) })?;
     let hierarchies = Hierarchies::read()?;
     stand_apart(&hierarchies);
@@ -64,7 +65,7 @@ fn guard(arguments: Vec<OsString>) -> io::Result<Option<restore::Restored>> {
     let mut watch =
         Watch { hierarchies, charge, hearts, patrol: Patrol::new(), freezer, is_said: false };
     // The line to the runtime is our standard input, which is a socket and goes both ways.
-    // SAFETY: nobody else in this process uses standard input.
+    // SAFETY: nothing else in this process uses standard input.
     let line = unsafe { UnixStream::from_raw_fd(0) };
     watch.stay(line)
 }
@@ -89,7 +90,7 @@ fn stand_apart(hierarchies: &Hierarchies) {
 }
 
 /// A thread that freezes the groups of stuck cores: freezing waits for a lock of the whole host,
-/// which one who is stuck may hold, and the guardian must be able to end the run all the same.
+/// which one that is stuck may hold, and the guardian must be able to end the run all the same.
 struct Freezer {
     orders: Option<Sender<(usize, OnCore)>>,
     is_busy: Arc<AtomicBool>,
@@ -102,7 +103,7 @@ impl Freezer {
         let busy = Arc::clone(&is_busy);
         let freeze = move || {
             // Refused where nothing is at real-time priority.
-            let _ = sched::set_fifo(0, PRIORITY, false);
+            let _ = sched::set_fifo(0, priority::GUARDIAN, false);
             while let Ok((agent, on_core)) = posted.recv() {
                 on_core.freeze();
                 hearts.ends_relief(agent);

@@ -11,16 +11,15 @@ use super::costs::WakeCost;
 use super::launch::{Forked, fork};
 use super::{HardwareCore, sched, sys};
 use crate::clock::Clock;
-use crate::enact::Core;
-use crate::machine::vcpu::Live;
+use crate::executor::vcpu::Made;
+use crate::executor::{self, Core};
 use crate::machine::{Means, Progress, Source};
 use maracas_core::contract::{End, Grant, Mark};
 use maracas_core::{CoreId, Duration, VcpuId};
+use maracas_live_core::priority;
 use std::sync::Arc;
 use std::{hint, io, ptr, thread, time};
 
-/// That of the agents, so that what is measured is delayed by no more than they are.
-const PRIORITY: u8 = 98;
 /// Of the processes that are moved, while they are raised: any below ours.
 const RAISED: u8 = 1;
 /// Tries of each kind: few, since making them cold takes longer than they do.
@@ -106,7 +105,7 @@ pub fn measure(cores: &[HardwareCore]) -> io::Result<Costs> {
     // In a thread of its own, whose priority and core are its own affair.
     let measured = thread::scope(|scope| {
         let measuring = scope.spawn(|| {
-            sched::set_fifo(0, PRIORITY, true)?;
+            sched::set_fifo(0, priority::AGENT, true)?;
             all(&tree, cores)
         });
         measuring.join().unwrap_or_else(|_| Err(io::Error::other("the measuring thread died")))
@@ -218,7 +217,17 @@ impl Crew {
         let progress = Progress::new(Source::None, None);
         let (group, root) = (Arc::clone(&self.group), self.pids.first().copied());
         let name = String::new();
-        let mut body = Live::new(NOBODY, name, group, core.hardware, root, means, progress);
+        let mut body = Made {
+            id: NOBODY,
+            name,
+            group,
+            confined: core.exec.hardware,
+            root,
+            means,
+            progress,
+            clock: core.exec.clock.clone(),
+        }
+        .body();
         let sits = body.sit(core.place());
         core.seat(body, sits);
         core.rescan(0);
@@ -234,7 +243,7 @@ fn open(cores: &[HardwareCore], grouped: bool) -> io::Result<(Means, Vec<Core>)>
     let clock = Clock::start();
     let all = |means: Means| {
         let open = |(id, core): (usize, &HardwareCore)| {
-            Core::open(CoreId(id as u16), *core, clock.clone(), means, WakeCost::LEAST)
+            executor::open(CoreId(id as u16), *core, clock.clone(), means, WakeCost::LEAST)
         };
         let cores: io::Result<Vec<_>> = cores.iter().enumerate().map(open).collect();
         cores.map(|cores| (means, cores))

@@ -4,9 +4,10 @@
 use super::handle::{Mailbox, Refusal, Request};
 use super::progress::{self, Page, Progress};
 use super::steer::{self, Colors};
-use super::vcpu::Live;
 use super::{Error, Launch, Setup};
 use crate::agent::wait::{Poll, Token, wait};
+use crate::executor::Site;
+use crate::executor::vcpu::Made;
 use crate::guardian::{Cause, Ending, Guardian};
 use crate::host::cgroup::Group;
 use crate::host::launch::{self, Child, Exit};
@@ -14,6 +15,7 @@ use crate::host::{HardwareCore, sched};
 use crate::sense::VcpuEvents;
 use maracas_core::admission::NotAdmitted;
 use maracas_core::{CoreId, Duration, Instant, Role, VcpuId};
+use maracas_live_core::priority;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -23,10 +25,6 @@ use std::time;
 
 /// How long a program has from SIGTERM to SIGKILL.
 const GRACE: time::Duration = time::Duration::from_millis(200);
-/// The keeper's real-time priority: above all programs, so that a run ends when it should, and so
-/// that they cannot preempt it while it forks. A fork holds our memory map, for which an agent must
-/// wait then: both were seen blocked for 900 ms.
-const PRIORITY: u8 = 97;
 /// How long a killed program may take to be gone. What is longer in the kernel than this waits for
 /// something that is broken, and the run's end must not.
 const KILLED: time::Duration = time::Duration::from_secs(2);
@@ -100,7 +98,7 @@ impl<'a> Keeper<'a> {
         let mut end = Instant::NEVER;
         let mut ready = Vec::with_capacity(64);
         // Refused only where nothing else is at real-time priority either.
-        let _ = sched::set_fifo(0, PRIORITY, true);
+        let _ = sched::set_fifo(0, priority::RUNTIME, true);
         loop {
             let now = self.mailbox.clock.now();
             self.start_due(now)?;
@@ -241,9 +239,19 @@ impl<'a> Keeper<'a> {
             let (name, means) = (self.name(id), self.mailbox.means);
             let progress = Progress::new(self.mailbox.source, page);
             let (root, core) = (Some(child.pid), core);
-            let mut body = Live::new(id, name, group, core, root, means, progress);
-            body.colors = colors;
-            body.prepare(self.reachable(), self.counts);
+            let mut body = Made {
+                id,
+                name,
+                group,
+                confined: core,
+                root,
+                means,
+                progress,
+                clock: self.mailbox.clock.clone(),
+            }
+            .body();
+            body.handle.colors = colors;
+            body.handle.prepare(self.reachable());
             Request::Attach(Box::new(body))
         } else {
             Request::Rescan(id)
@@ -253,10 +261,11 @@ impl<'a> Keeper<'a> {
 
     /// The cores to which VCPUs may be moved, if they are moved at all: few enough to have their
     /// counters ready on each.
-    fn reachable(&self) -> impl Iterator<Item = (CoreId, HardwareCore)> {
+    fn reachable(&self) -> impl Iterator<Item = (CoreId, Site)> {
         let system = &self.setup.system;
         let carried = system.vcpus.iter().any(|vcpu| vcpu.role == Role::Migration);
-        let cores = system.core_ids().zip(self.setup.cores.iter().copied());
+        let site = |hardware: &HardwareCore| Site { hardware: *hardware, counts: self.counts };
+        let cores = system.core_ids().zip(self.setup.cores.iter().map(site));
         cores.filter(move |_| carried && system.cores.len() <= MOST_READY)
     }
 

@@ -1,4 +1,4 @@
-//! Solutions of the DRAM law, kept by who runs together.
+//! Solutions of the DRAM law, kept by what runs together.
 //!
 //! A set of requestors is solved once, from the canonical start, with miss ratios rounded to few
 //! steps. So a solution depends on the set alone, and never on the order in which a run came across
@@ -34,7 +34,8 @@ pub(super) type Entry = u32;
 /// Bits of a number below its exponent and the first three digits of its mantissa: eighths of an
 /// octave.
 const CUT: u32 = 49;
-/// Who misses more seldom than this is no burden to anyone, whatever the others do.
+/// A program that misses more seldom than this is no burden to any program, whatever the others
+/// do.
 const RARE: f64 = 1.0 / 1024.0;
 
 /// The step of a miss ratio: an eighth of an octave, or always.
@@ -55,7 +56,7 @@ pub(super) struct Solutions {
     law: Law,
     kinds: Vec<Kind>,
     /// By sorted set: where its answers begin in `answers`.
-    known: HashMap<Box<[Entry]>, u32, BuildHasherDefault<Fnv>>,
+    known: HashMap<Box<[Entry]>, u32, BuildHasherDefault<Mixed>>,
     answers: Vec<Solved>,
     requestors: Vec<Requestor>,
     solved: Vec<Solved>,
@@ -132,17 +133,18 @@ impl Solutions {
     }
 }
 
-/// FNV-1a by words: the sets are short, and never chosen by an adversary.
+/// Multiplies and folds, word by word (the multiplier is 2^64 by the golden ratio; Knuth, volume 3,
+/// section 6.4): the sets are short, and never chosen by an adversary.
 #[derive(Clone, Copy, Debug)]
-struct Fnv(u64);
+struct Mixed(u64);
 
-impl Default for Fnv {
+impl Default for Mixed {
     fn default() -> Self {
         Self(0xcbf2_9ce4_8422_2325)
     }
 }
 
-impl Hasher for Fnv {
+impl Hasher for Mixed {
     fn write(&mut self, bytes: &[u8]) {
         for word in bytes.chunks(8) {
             let mut padded = [0; 8];

@@ -5,10 +5,10 @@
 //! gaps and every program that is held by a run beside us goes first.
 
 use super::{SLEEP, SLEEPS};
-use crate::agent::PRIORITY;
 use crate::clock::Clock;
 use crate::host::{HardwareCore, sched, sys};
 use maracas_core::{Duration, Instant};
+use maracas_live_core::priority;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -30,7 +30,7 @@ const WINDOW: Duration = Duration::from_micros(150);
 const FEWEST: usize = SLEEPS / 4;
 /// So long is waited for a thread to begin.
 const LATEST: Duration = Duration::from_secs(2);
-/// No thread computes longer than this in one go, whatever becomes of who shall end it: ten times
+/// No thread computes longer than this in one go, whatever becomes of who must end it: ten times
 /// what all sleeps take.
 const LONGEST: Duration = Duration::from_millis(200);
 /// Round trips between two threads, of two switches each.
@@ -119,7 +119,7 @@ fn try_taken(core: HardwareCore) -> io::Result<Duration> {
                 })
             })
         });
-        let sleeping = on(core, PRIORITY, || {
+        let sleeping = on(core, priority::AGENT, || {
             // On a busy host it takes a while until the other one has its priority.
             let give_up = clock.now() + LATEST;
             while !begun.load(Ordering::Relaxed) && clock.now() < give_up {
@@ -147,13 +147,13 @@ pub(super) fn switch(core: HardwareCore) -> io::Result<Duration> {
     let (there, back, over) = (bell()?, bell()?, AtomicBool::new(false));
     thread::scope(|scope| {
         let answering = scope.spawn(|| {
-            on(core, PRIORITY, || {
+            on(core, priority::AGENT, || {
                 while wait(&there) && !over.load(Ordering::Relaxed) {
                     ring(&back);
                 }
             })
         });
-        let asked = on(core, PRIORITY, || {
+        let asked = on(core, priority::AGENT, || {
             let clock = Clock::start();
             let trip = |_| {
                 let begun = clock.now();
@@ -172,7 +172,7 @@ pub(super) fn switch(core: HardwareCore) -> io::Result<Duration> {
 /// A descriptor that a call returned.
 fn own(result: i32) -> io::Result<File> {
     sys::check(result.into())?;
-    // SAFETY: new, and nobody else's.
+    // SAFETY: new, and not shared.
     Ok(unsafe { File::from_raw_fd(result) })
 }
 
