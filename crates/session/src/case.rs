@@ -19,11 +19,11 @@ use maracas_core::admission::Verdict;
 use maracas_core::contract::Entry;
 use maracas_core::journal::Header;
 use maracas_core::memory::Memory;
-use maracas_sim::jobs::{self, Judged};
 use maracas_core::params::{Params, Value};
 use maracas_core::{MAX_CORES, Pace, Program, Rate, Role, System, Vcpu, VcpuId};
 use maracas_scenario::Scenario;
 use maracas_scenario::formats::{self, Format};
+use maracas_sim::jobs::{self, Judged};
 use std::path::Path;
 
 /// On which machine.
@@ -263,7 +263,7 @@ impl Case {
     /// instead are not bounded.
     fn judge_jobs(&mut self) {
         let Some(memory) = &self.memory else { return };
-        if self.verdict.accepted() && !self.has_paces() {
+        if self.verdict.accepted() && self.paces.iter().all(Option::is_none) {
             let Self { start, programs, entry, params, verdict, .. } = &*self;
             self.jobs = jobs::judge(start, memory, programs, entry, params, verdict);
         }
