@@ -115,6 +115,18 @@ pub struct Verdict {
     /// ticks; zero where they are whole. See
     /// [`Claims::no_miss_when_admitted`](crate::contract::Claims::no_miss_when_admitted).
     pub tolerance: Duration,
+    /// How the cores' reads of memory are limited, where the policy limits them for ever in the same
+    /// way.
+    pub regulation: Option<Regulation>,
+}
+
+/// Limits on reads of memory: a core that has read so much of it is closed until the period ends.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Regulation {
+    /// The time after which every core may read as much again.
+    pub period: Duration,
+    /// Reads that each core may always do in a period, by core; `None` = as many as it can.
+    pub reads: Vec<Option<u64>>,
 }
 
 impl Verdict {

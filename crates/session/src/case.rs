@@ -23,6 +23,7 @@ use maracas_core::params::{Params, Value};
 use maracas_core::{MAX_CORES, Pace, Program, Rate, Role, System, Vcpu, VcpuId};
 use maracas_scenario::Scenario;
 use maracas_scenario::formats::{self, Format};
+use maracas_sim::jobs::{self, Judged};
 use std::path::Path;
 
 /// On which machine.
@@ -83,6 +84,8 @@ pub struct Case {
     pub seed: u64,
     /// What the policy says of `start`.
     pub verdict: Verdict,
+    /// What of the jobs is certain beside others that use memory; empty where that is not simulated.
+    pub jobs: Vec<Judged>,
     /// What the agents of a live run will take; `None` in simulation, or where nobody knows.
     pub agents: Option<Agents>,
     /// Names of the parameters that the command line gave.
@@ -166,6 +169,7 @@ impl Case {
             machine,
             seed: scenario.run.seed,
             verdict: Verdict::default(),
+            jobs: Vec::new(),
             agents: None,
             set: overrides.set.iter().map(|(name, _)| name.clone()).collect(),
             notes: Vec::new(),
@@ -178,6 +182,7 @@ impl Case {
             Machine::Sim => {
                 case.refuse_impossible_devices()?;
                 case.refuse_disagreement()?;
+                case.judge_jobs();
                 let assumed = case.scenario.iter().flat_map(|it| it.assumptions.clone());
                 let more: Vec<_> = assumed.chain(case.of_memory()).chain(case.unkept()).collect();
                 case.notes.extend(more);
@@ -231,6 +236,7 @@ impl Case {
             machine: Machine::Sim,
             seed: 1,
             verdict: Verdict::default(),
+            jobs: Vec::new(),
             agents: None,
             set: overrides.set.iter().map(|(name, _)| name.clone()).collect(),
             notes: set.notes.clone(),
@@ -251,6 +257,16 @@ impl Case {
             }
         }
         Ok(())
+    }
+
+    /// Asks what of the jobs is certain where programs share memory. Programs that go by a pace
+    /// instead are not bounded.
+    fn judge_jobs(&mut self) {
+        let Some(memory) = &self.memory else { return };
+        if self.verdict.accepted() && self.paces.iter().all(Option::is_none) {
+            let Self { start, programs, entry, params, verdict, .. } = &*self;
+            self.jobs = jobs::judge(start, memory, programs, entry, params, verdict);
+        }
     }
 
     /// What the simulator is to run.

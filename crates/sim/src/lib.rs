@@ -80,6 +80,7 @@
 #![forbid(unsafe_code)]
 
 mod agenda;
+pub mod jobs;
 mod machine;
 pub mod memory;
 mod rng;

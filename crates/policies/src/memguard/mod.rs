@@ -78,7 +78,9 @@ pub(crate) const PAPER: &str = "Yun, Yao, Pellizzoni, Caccamo and Sha, MemGuard,
 /// The inner policy's verdict, and what is wrong with the reservations.
 pub(crate) fn admit(inner: &Entry, system: &System, params: &Params) -> Verdict {
     let mut verdict = (inner.admit)(system, params);
-    verdict.objections.extend(Settings::read(system, params).1);
+    let (settings, objections) = Settings::read(system, params);
+    verdict.objections.extend(objections);
+    verdict.regulation = Some(settings.regulation());
     verdict
 }
 

@@ -4,7 +4,7 @@ use crate::parts::priority::carries_errands;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use maracas_core::admission::Objection;
+use maracas_core::admission::{Objection, Regulation};
 use maracas_core::memory::LINE_BYTES;
 use maracas_core::params::{Item, Kind, ParamSpec, Params, parse_bandwidth};
 use maracas_core::{CoreId, Duration, MAX_CORES, System};
@@ -108,6 +108,13 @@ pub(super) struct Settings {
 }
 
 impl Settings {
+    /// What every core may read in a period: Q, whether it is hard or soft, since a soft core that
+    /// lacks what it donated gets that back (an underrun).
+    pub(super) fn regulation(&self) -> Regulation {
+        let reads = self.cores.iter().map(|core| core.map(|reserved| reserved.quota));
+        Regulation { period: self.period, reads: reads.collect() }
+    }
+
     /// Requests that `bandwidth` bytes per second are in one period, rounded down; at most 2^48,
     /// more than any memory serves, so that sums over cores stay within 64 bits.
     pub(super) fn requests(&self, bandwidth: u64) -> u64 {
