@@ -248,6 +248,8 @@ pub fn to_json(case: &Case, verdict: &Verdict) -> Value {
             })
         })
         .collect();
+    let objections: Vec<_> =
+        verdict.objections.iter().map(|it| named(case, &it.to_string())).collect();
     json!({
         "file": case.file,
         "policy": case.entry.name,
@@ -262,7 +264,7 @@ pub fn to_json(case: &Case, verdict: &Verdict) -> Value {
         "without_budget": best_effort(case),
         "agents": case.agents.as_ref().map(agents_json),
         "imprecise": imprecise_json(case),
-        "objections": verdict.objections.iter().map(|it| named(case, &it.to_string())).collect::<Vec<_>>(),
+        "objections": objections,
         "notes": case.assumptions(),
     })
 }
