@@ -1,8 +1,8 @@
-//! Background: who gets the time that no budget asks for (MARACAS, section III).
+//! Background: which VCPU gets the time that no budget asks for (MARACAS, section III).
 //!
 //! An *interval* is the time from when a core enters background mode until it returns to the
 //! foreground. One VCPU is chosen when it begins and kept until it ends, blocks or has used up its
-//! slice; whoever wakes meanwhile stands behind it.
+//! slice; whatever wakes meanwhile stands behind it.
 
 use super::vcpu::State;
 use crate::parts::jobs::ByVcpu;
@@ -25,11 +25,12 @@ pub(super) const BACKGROUND: ParamSpec = ParamSpec {
 pub(super) enum Rule {
     /// Least background CPU time (BGT) first.
     Fair,
-    /// Who just ran in the foreground; if it blocks, who is expected in the foreground first.
+    /// The VCPU that just ran in the foreground; if it blocks, what is expected in the foreground
+    /// first.
     Sticky,
     /// Least memory requests per service first.
     Light,
-    /// Nobody.
+    /// No VCPU.
     Off,
 }
 
@@ -43,7 +44,7 @@ impl Rule {
         }
     }
 
-    /// Who of two runnable VCPUs comes first; equal where the rule has no opinion.
+    /// Which of two runnable VCPUs comes first; equal where the rule has no opinion.
     fn compare(self, a: &State, b: &State, now: Instant) -> Ordering {
         match self {
             Self::Fair => a.bgt.cmp(&b.bgt),
@@ -69,7 +70,7 @@ pub(super) struct Intensity {
 }
 
 impl Intensity {
-    /// Exactly, by cross-multiplying; who never ran has no requests per service yet.
+    /// Exactly, by cross-multiplying; what never ran has no requests per service yet.
     pub(super) fn compare(self, other: Self) -> Ordering {
         let times = |requests: u64, service: Duration| {
             u128::from(requests) * u128::from(service.ticks().max(1))
@@ -78,7 +79,7 @@ impl Intensity {
     }
 }
 
-/// Whose place in the order may be another than it was.
+/// VCPUs whose place in the order may be another than it was.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Moved {
     all: bool,
@@ -86,7 +87,7 @@ pub(super) struct Moved {
 }
 
 impl Moved {
-    /// Nobody so far, or all.
+    /// None so far, or all.
     pub(super) fn begin(&mut self, all: bool) {
         self.all = all;
         self.some.clear();
@@ -105,7 +106,7 @@ const MANY: usize = 8;
 pub(super) struct Interval {
     chosen: Option<VcpuId>,
     last_foreground: Option<VcpuId>,
-    /// The chosen one, and who had a claim to stay, when the order was arranged last.
+    /// The chosen one, and the one with a claim to stay, when the order was arranged last.
     arranged: [Option<VcpuId>; 2],
 }
 
@@ -126,7 +127,7 @@ impl Interval {
         self.chosen.take_if(|chosen| *chosen == vcpu);
         self.last_foreground.take_if(|last| *last == vcpu);
     }
-    /// Whom the interval belongs to.
+    /// Which VCPU the interval belongs to.
     pub(super) const fn chosen(&self) -> Option<VcpuId> {
         self.chosen
     }
@@ -184,7 +185,7 @@ impl Interval {
 }
 
 /// Takes `moved` out of `order`, which is sorted but for these, and puts them where they belong;
-/// which places may hold others than before. Who is not in `order` is left away.
+/// which places may hold others than before. What is not in `order` is left away.
 fn put_again(
     order: &mut Vec<VcpuId>,
     moved: &mut Vec<VcpuId>,

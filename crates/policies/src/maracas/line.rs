@@ -16,7 +16,7 @@ use maracas_core::{CoreId, Instant};
 pub(super) struct Room {
     /// Grants to be written, and where on the foreground list.
     grants: Vec<(usize, Grant)>,
-    /// Whose place on the background list may be another.
+    /// VCPUs whose place on the background list may be another.
     moved: Moved,
 }
 
@@ -42,8 +42,8 @@ impl Maracas {
         self.locals[index].awake.first()
     }
 
-    /// Looks at those on `core` of which something was learnt or is due; false where one stands at
-    /// another place in the order now.
+    /// Looks at those VCPUs on `core` of which something was learnt or is due; false where one
+    /// stands at another place in the order now.
     fn look_at_changed(&mut self, core: CoreId, now: Instant) -> bool {
         let local = &mut self.locals[core.0 as usize];
         local.touch_due(&mut self.states, now);
@@ -63,7 +63,7 @@ impl Maracas {
         true
     }
 
-    /// Looks at all on `core`, and puts them in order.
+    /// Looks at all VCPUs on `core`, and puts them in order.
     fn look_at_all(&mut self, core: CoreId, now: Instant) {
         let (local, states) = (&mut self.locals[core.0 as usize], &mut self.states);
         for id in &local.foreground {
@@ -83,8 +83,8 @@ impl Maracas {
         }
     }
 
-    /// Nobody on `core` is on a budget: whoever waited for those who left has what it waited for,
-    /// so newcomers need not. True where that changes when one begins.
+    /// No VCPU on `core` is on a budget: whatever waited for those that left has what it waited
+    /// for, so newcomers need not. True where that changes when one begins.
     fn rests(&mut self, core: CoreId, now: Instant) -> bool {
         self.leavers.rest(core);
         if self.locals[core.0 as usize].begins <= now {

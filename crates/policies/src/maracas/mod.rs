@@ -18,7 +18,7 @@
 //! (`color.rs`).
 //! # Invariants
 //! Chunks of a server sum to C. A newcomer's first budget, and what a change adds to one, waits
-//! until leavers that it does not fit beside would have had theirs back, and nobody waits who may
+//! until leavers that it does not fit beside would have had theirs back, and no VCPU waits that may
 //! have waited for them. Only foreground service is charged; background time never changes a
 //! budget. Replenishment instants come from chunk times, never from a late `now`. A chosen
 //! background VCPU is not overtaken before its core was in the foreground again. Foreground is
@@ -52,7 +52,7 @@ use background::{BACKGROUND, Rule};
 use balance::Balance;
 use errands::Errands;
 use line::Room;
-use maracas_core::admission::Verdict;
+use maracas_core::admission::{Objection, Verdict};
 use maracas_core::contract::{Claims, End, Entry, Errand, Figure, Mode, Needs, Stint};
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{
@@ -160,8 +160,8 @@ fn placed(system: &System, params: &Params) -> (Table, Verdict) {
     let mut table = table.demanding(color::demand(params));
     let mut verdict = table.fill(system, false);
     if params.time(&SLICE).is_some_and(Duration::is_zero) {
-        let objection = "background_slice is 0; leave it empty or give a time above 0";
-        verdict.objections.push(objection.into());
+        let why = "is 0; leave it empty or give a time above 0";
+        verdict.objections.push(Objection::to(SLICE.name, why));
     }
     verdict.objections.extend(throttle::objections(system, params));
     verdict.objections.extend(balance::objections(system, params));
@@ -182,7 +182,7 @@ struct Maracas {
     nexts: Soonest,
     /// Cores of which something was learnt since the last decision.
     stale: CoreSet,
-    /// Cores in background mode: somebody waits, and nobody on a budget.
+    /// Cores in background mode: a VCPU waits, and none on a budget.
     background: CoreSet,
     /// Cores whose lines withhold their surplus time.
     closed: CoreSet,
@@ -291,7 +291,7 @@ impl Maracas {
             Mode::Foreground => {
                 state.foreground += service;
                 state.server.charge(service, blocked);
-                // An errand is nobody's turn: who just ran is still who ran before it.
+                // An errand is not a turn: the VCPU that just ran is still the one before it.
                 if !priority::carries_errands(state.role) {
                     interval.end(stint.vcpu);
                 }

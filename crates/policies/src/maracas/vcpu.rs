@@ -65,15 +65,15 @@ impl Server {
             Self::Pibs { server, .. } => server.next().filter(|at| *at > now),
         }
     }
-    /// From when on what is usable now counts as used late.
+    /// The instant from which a use of what is usable now counts as late.
     pub(super) fn first(&self) -> Option<Instant> {
         match self {
             Self::Sporadic(server) => server.first(),
             Self::Pibs { server, .. } => Some(server.eligible()),
         }
     }
-    /// It begins on another core: what it saved here may not come back there at once (spec G.3,
-    /// row 13).
+    /// It begins on another core: what it saved here may not come back there at once (algorithms.md
+    /// G.3, row 13).
     pub(super) fn moved(&mut self, at: Instant) {
         match self {
             Self::Sporadic(server) => server.unblock(at),
@@ -106,7 +106,7 @@ pub(super) struct State {
     pub(super) core: CoreId,
     pub(super) role: Role,
     pub(super) server: Server,
-    /// It arrived at run time: from when on it has its budget.
+    /// Where it arrived at run time: the instant from which it has its budget.
     pub(super) begins: Option<Instant>,
     /// D, where that lies before the period's end.
     pub(super) deadline: Duration,
@@ -239,9 +239,9 @@ pub(super) struct Local {
     pub(super) interval: Interval,
     /// VCPUs of which something was learnt since they were looked at, once each.
     pub(super) touched: Vec<VcpuId>,
-    /// Whether somebody came or went since all were put in order.
+    /// Whether a VCPU came or went since all were put in order.
     pub(super) reordered: bool,
-    /// By place on the foreground list, when the VCPU's next chunk may be used: of those for whom
+    /// By place on the foreground list, when the VCPU's next chunk may be used: of those for which
     /// the line must be looked at then, and of sleepers with budget left, whose marks may wait for
     /// another reason to look.
     pub(super) awake: Soonest,
@@ -249,7 +249,7 @@ pub(super) struct Local {
     /// How many have something to run, and how many of them are on a budget.
     waiting: usize,
     pub(super) on_budget: usize,
-    /// Nobody who arrived begins to have its budget after this.
+    /// No VCPU that arrived begins to have its budget after this.
     pub(super) begins: Instant,
     /// Whether there may be newcomers without BGT.
     pub(super) newcomers: bool,
@@ -294,7 +294,7 @@ impl Local {
         self.begins = self.begins.max(start);
         self.newcomers = true;
     }
-    /// Whether it is in background mode: somebody waits, and nobody on a budget.
+    /// Whether it is in background mode: a VCPU waits, and none on a budget.
     pub(super) const fn in_background(&self) -> bool {
         self.waiting > 0 && self.on_budget == 0
     }

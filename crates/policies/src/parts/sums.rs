@@ -95,7 +95,7 @@ pub(crate) struct Sums {
     /// What the VCPUs of one list may ask for together.
     capacity: u128,
     lists: Vec<OfCore>,
-    /// The terms of who was asked for last: a VCPU is tried on many cores.
+    /// The terms of the VCPU that was asked for last: it is tried on many cores.
     last: Cell<Option<(Reservation, Role, Terms)>>,
     /// By the number of VCPUs, Liu and Layland's bound as far as it was asked for.
     liu_layland: RefCell<Vec<u128>>,
