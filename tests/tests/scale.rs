@@ -63,7 +63,7 @@ fn journal(entry: &Entry, system: &System, programs: &[Program]) -> Vec<u8> {
     let name = entry.name;
     assert_eq!(outcome.missed, 0, "{name}");
     assert!(outcome.completed > u64::from(VCPUS / 3), "{name}: {}", outcome.completed);
-    assert_eq!(highest.0, VCPUS - 1, "{name}");
+    assert!(highest.0 > VCPUS / 10 * 9, "{name}: none above {} ran", highest.0);
     recorder.end(until);
     std::mem::take(recorder.bytes())
 }
