@@ -100,9 +100,12 @@ pub const DIRECTORY: &str = "/run/maracas";
 /// How the file name of a socket ends.
 pub const SUFFIX: &str = ".sock";
 
-/// The longest body of a frame in bytes: a list of a thousand VCPUs with names of 200 bytes fits,
-/// and a peer cannot make the other side hold more than this.
+/// The longest body of a request in bytes: a client cannot make the runtime hold more than this.
 pub const MAX_BODY: usize = 256 * 1024;
+
+/// The longest body of a reply in bytes: the gauges of 100,000 VCPUs with names of 200 bytes fit,
+/// at 600 bytes each. A client that asks its runtime for them must hold them.
+pub const MAX_REPLY: usize = 64 * 1024 * 1024;
 
 /// The longest name of a VCPU in bytes; it must fit a directory name beside our own prefix.
 pub const MAX_NAME: usize = 200;
@@ -336,10 +339,12 @@ impl From<&NotAdmitted> for Refusal {
 
 /// A word that travels in a frame.
 pub trait Message: Sized {
+    /// The longest body, in bytes.
+    const MOST: usize;
     /// Appends the message as one frame.
     ///
     /// # Errors
-    /// Where the body would exceed [`MAX_BODY`].
+    /// Where the body would exceed [`Self::MOST`].
     fn write(&self, out: &mut Vec<u8>) -> Result<(), FrameError>;
     /// Reads a message from the body of a frame, all of it.
     ///
@@ -349,14 +354,15 @@ pub trait Message: Sized {
 }
 
 macro_rules! messages {
-    ($($type:ty),*) => {$(
+    ($($type:ty: $most:expr),*) => {$(
         impl Message for $type {
+            const MOST: usize = $most;
             fn write(&self, out: &mut Vec<u8>) -> Result<(), FrameError> {
                 let start = out.len();
                 out.extend_from_slice(&[0; 4]);
                 self.put(out);
                 let length = out.len() - start - 4;
-                if length > MAX_BODY {
+                if length > Self::MOST {
                     out.truncate(start);
                     return Err(FrameError::TooLong(length));
                 }
@@ -370,7 +376,7 @@ macro_rules! messages {
         }
     )*};
 }
-messages!(Request, Reply);
+messages!(Request: MAX_BODY, Reply: MAX_REPLY);
 
 /// Why bytes from a peer are no frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -384,7 +390,10 @@ pub enum FrameError {
 impl fmt::Display for FrameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooLong(n) => write!(f, "a message of {n} bytes; {MAX_BODY} may be"),
+            Self::TooLong(n) => write!(
+                f,
+                "a message of {n} bytes; a request may have {MAX_BODY}, a reply {MAX_REPLY}"
+            ),
             Self::Malformed => write!(f, "bytes that are no message of version {VERSION}"),
         }
     }
@@ -418,7 +427,7 @@ impl Frames {
         let rest = &self.bytes[self.read..];
         let Some((length, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_le_bytes(*length) as usize;
-        if length > MAX_BODY {
+        if length > M::MOST {
             return Err(FrameError::TooLong(length));
         }
         let Some(body) = rest.get(..length) else { return Ok(None) };

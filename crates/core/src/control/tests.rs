@@ -1,4 +1,5 @@
 use super::*;
+use crate::MAX_CORES;
 use crate::admission::{CoreVerdict, TestResult};
 
 fn created() -> NewVcpu {
@@ -137,10 +138,29 @@ fn a_huge_length_is_refused_before_its_bytes_come() {
     let mut frames = Frames::new();
     frames.extend(&u32::MAX.to_le_bytes());
     assert_eq!(frames.take::<Request>(), Err(FrameError::TooLong(u32::MAX as usize)));
-    let long = Reply::Error("x".repeat(MAX_BODY));
+    let long = Reply::Error("x".repeat(MAX_REPLY));
     let mut out = alloc::vec![1, 2];
     assert!(matches!(long.write(&mut out), Err(FrameError::TooLong(_))));
     assert_eq!(out, [1, 2], "nothing of a refused frame may stay in the buffer");
+}
+
+#[test]
+fn a_list_of_a_hundred_thousand_vcpus_fits() {
+    let state = |id| VcpuState {
+        vcpu: VcpuId(id),
+        name: "x".repeat(MAX_NAME),
+        reservation: Reservation::implicit(Duration::MAX, Duration::MAX),
+        core: CoreId(MAX_CORES as u16 - 1),
+        threads: u32::MAX,
+        mode: Some(Mode::Background),
+        foreground: Duration::MAX,
+        background: Duration::MAX,
+    };
+    let reply = Reply::Vcpus((0..100_000).map(state).collect());
+    let (mut bytes, mut frames) = (Vec::new(), Frames::new());
+    reply.write(&mut bytes).unwrap();
+    frames.extend(&bytes);
+    assert_eq!(frames.take(), Ok(Some(reply)));
 }
 
 #[test]

@@ -400,7 +400,7 @@ impl Brain<'_> {
     fn enact(&mut self, stirred: CoreSet, own: CoreId, decided: Instant) -> CoreSet {
         // The older one counts: what was put off has waited since then.
         let cause = self.late_cause.take().or(self.cause);
-        let dirty = self.plan.dirty();
+        let dirty = *self.plan.dirty();
         for core in dirty.iter() {
             lock(&self.cores[core.0 as usize]).follow(self.plan.line(core), decided);
         }

@@ -209,7 +209,7 @@ fn errors_name_the_thing_and_the_way_out() {
         ("total=one loads=light periods=short", "`one` is no number"),
         ("total=1/0 loads=light periods=short", "`1/0` is no number"),
         ("total=0 loads=light periods=short", "is 0; raise it"),
-        ("total=129 loads=light periods=short", "exceeds 128 cores; lower it"),
+        ("total=1025 loads=light periods=short", "exceeds 1024 cores; lower it"),
         ("total=1/3 loads=light periods=short", "take 0.333333"),
         ("total=1 loads=lihgt periods=short", "did you mean `light`?"),
         ("total=1 loads=uniform periods=short", "written like `uniform:0.1..0.4`"),
