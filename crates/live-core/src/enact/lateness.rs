@@ -116,8 +116,9 @@ impl<E: Executor> Core<E> {
         }
     }
 
-    /// The run ends: tells how late budgets ended here, and what was stolen.
+    /// The run ends: tells what is not told yet, how late budgets ended here, and what was stolen.
     pub fn end(&mut self) {
+        self.tell_untold();
         let Lateness { buckets, longest, .. } = &self.lateness;
         let count: u64 = buckets.iter().sum();
         let mut text = format!("{} {count} {}", self.id.0, longest.ticks());

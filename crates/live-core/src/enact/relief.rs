@@ -54,6 +54,10 @@ impl<E: Executor> Core<E> {
         if let Some(relief) = relief.filter(|relief| relief.count != self.reliefs) {
             self.reliefs = relief.count;
             self.note(KEY, format!("{} guardian {}", self.id.0, relief.stuck.ticks()));
+            #[cfg(feature = "faults")]
+            if self.fault == Some(crate::Fault::StalePriority) {
+                return;
+            }
             for body in &mut self.bodies {
                 body.forget_classes();
                 body.handle.forget_freezer();
