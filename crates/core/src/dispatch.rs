@@ -26,7 +26,7 @@ pub trait Readings {
 /// What a core runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Running {
-    /// Who.
+    /// The VCPU.
     pub vcpu: VcpuId,
     /// In which mode.
     pub mode: Mode,

@@ -95,6 +95,9 @@ pub struct Core<E: Executor> {
     awaited: Option<VcpuId>,
     /// How many looks in a row found nothing new.
     quiet_looks: u32,
+    /// This core's agent has read the counters and enforces: they stand still, since nothing else
+    /// runs here until it sleeps or waits for a lock.
+    is_settled: bool,
     /// Until when this core's agent sleeps; the beginning of time while it is awake.
     asleep_until: Instant,
     /// How late budgets ended.
@@ -143,6 +146,7 @@ impl<E: Executor> Core<E> {
             look_at: Instant::NEVER,
             awaited: None,
             quiet_looks: 0,
+            is_settled: false,
             asleep_until: Instant::NEVER,
             lateness: Lateness::default(),
             is_relieved: false,
@@ -241,8 +245,8 @@ impl<E: Executor> Core<E> {
         crossed: bool,
         relief: Option<Relief>,
     ) -> bool {
-        let begun = self.exec.now();
         self.settle_all();
+        self.is_settled = self.means.events;
         self.woken(now);
         self.recover(relief);
         for vcpu in births {
@@ -265,11 +269,21 @@ impl<E: Executor> Core<E> {
                 self.stops();
             }
             self.starts();
-            self.looks.looked(begun, self.exec.now());
+            if !self.means.events {
+                self.looks.looked(now, self.exec.now());
+            }
         }
+        self.is_settled = false;
         let news = self.has_news(now);
         self.quiet_looks = if news { 0 } else { self.quiet_looks.saturating_add(1) };
         news
+    }
+
+    /// Reads the meter of a body, unless it was read since anybody could run here.
+    fn settle(&mut self, index: usize) -> io::Result<()> {
+        let body = &mut self.bodies[index];
+        // What is frozen is not read with the others.
+        if self.is_settled && body.post != Post::Frozen { Ok(()) } else { body.settle() }
     }
 
     /// Reads the meters of all that may have run.
@@ -436,17 +450,22 @@ impl<E: Executor> Core<E> {
     /// Sets a body to `post`; the stint that ends thereby ends for the reason `end`. Acts first and
     /// counts afterwards: what is spent meanwhile belongs to the mode that ends.
     fn change(&mut self, index: usize, post: Post, end: End) {
-        let body = &mut self.bodies[index];
+        let body = &self.bodies[index];
         let (id, was, mode) = (body.id, body.post, body.mode());
-        let mut result;
+        let mut result = Ok(());
+        // Raising brings the clocks up to date of what runs on another core; counters are read
+        // before, in the mode that they counted in.
+        if matches!(post, Post::Foreground(_)) && self.means.events {
+            result = self.settle(index);
+        }
+        let body = &mut self.bodies[index];
         match post {
             Post::Foreground(priority) => {
                 body.last_priority = priority;
-                result = match self.means.events {
-                    true => body.settle().and_then(|()| body.raise(priority)),
-                    // Raising brings the clocks up to date of what runs on another core.
-                    false => body.raise(priority).and_then(|()| body.settle()),
-                };
+                result = result.and_then(|()| body.raise(priority));
+                if !self.means.events {
+                    result = result.and_then(|()| body.settle());
+                }
             }
             Post::Background | Post::Watched => result = body.demote(),
             Post::Frozen => {
@@ -459,9 +478,10 @@ impl<E: Executor> Core<E> {
         }
         result = result.and(body.handle.refusal());
         if !matches!(post, Post::Foreground(_)) {
-            result = result.and(body.settle());
+            result = result.and(self.settle(index));
             self.dispatches.stopped(id);
         }
+        let body = &mut self.bodies[index];
         body.post = post;
         body.motion.restart();
         body.frozen_from = mode;

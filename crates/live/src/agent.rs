@@ -86,7 +86,7 @@ impl<'a> Council<'a> {
         let ns = |at: Instant| clock.monotonic_ns(at);
         self.hearts.iter().for_each(|hearts| hearts.wakes(index, ns(clock.now())));
         // The first decision is due at once.
-        self.consult(core, true);
+        self.consult(core, true, clock.now());
         while !self.halt.load(Ordering::Acquire) {
             let (now, mut due) = lock(own).sleep();
             if let Some(hearts) = &self.hearts {
@@ -105,7 +105,7 @@ impl<'a> Council<'a> {
                 break;
             }
             let news = self.enforce(core, now, &ready, &mut births);
-            self.consult(core, news);
+            self.consult(core, news, now);
             self.look_around(core, ns(now), &mut neighbours);
         }
         // What is raised still is let go by whoever waits for us; until then the guardian watches.
@@ -177,11 +177,12 @@ impl<'a> Council<'a> {
 
     /// Decides, where there is something to decide, unless another agent does: then that one will
     /// look again. Where the news do not end the next core's agent goes on, for who decides does
-    /// not enforce.
-    fn consult(&self, core: CoreId, news: bool) {
+    /// not enforce. The agent woke at `now`.
+    fn consult(&self, core: CoreId, news: bool, now: Instant) {
         if news {
             self.unseen.store(true, Ordering::SeqCst);
         }
+        let mut woke = Some(now);
         for _ in 0..ROUNDS {
             if !self.unseen.load(Ordering::SeqCst) {
                 return;
@@ -189,7 +190,7 @@ impl<'a> Council<'a> {
             match self.brain.try_lock() {
                 Ok(mut brain) => {
                     self.unseen.store(false, Ordering::SeqCst);
-                    let called = brain.round(core);
+                    let called = brain.round(core, woke.take());
                     drop(brain);
                     called.iter().for_each(|core| self.call(core));
                 }

@@ -90,7 +90,7 @@ pub(crate) fn open(
         poll.add(switches.fd(), Token::Records)?;
     }
     poll.add(bell.fd(), Token::Bell)?;
-    let (brakes, frozen) = (Arc::new(Brakes::new(clock.clone())?), Arc::default());
+    let (brakes, frozen) = (Arc::new(Brakes::new(clock.clone())), Arc::default());
     let (monitor, counts, valve) = (None, VcpuEvents::default(), None);
     let exec = ThisCore {
         id,

@@ -35,7 +35,7 @@ use handle::Mailbox;
 use keeper::Keeper;
 use maracas_core::admission::NotAdmitted;
 use maracas_core::contract::Figure;
-use maracas_core::journal::Record;
+use maracas_core::journal::{Note, Record};
 use maracas_core::{CoreId, Duration, Instant, Policy, Rate, System, Vcpu, VcpuId};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::sync_channel;
@@ -377,14 +377,14 @@ impl Machine {
         scribe.recorder.record(&host_note());
         scribe.recorder.record(&mailbox.source.note());
         let programs = setup.programs.iter().map(|it| (it.name.as_str(), &it.command));
-        scribe.recorder.record(&note("users", users(programs)));
+        scribe.recorder.record(&note(Note::Users(users(programs))));
         let lost = mailbox.in_tree(|tree| Ok(tree.remarks().to_vec())).unwrap_or_default();
-        lost.into_iter().for_each(|text| scribe.recorder.record(&note("groups", text)));
+        lost.into_iter().for_each(|text| scribe.recorder.record(&note(Note::Groups(text))));
         setup.duty_notes().for_each(|note| scribe.recorder.record(&note));
         let sensing = sensor.as_ref().map(|it| format!("{}: {}", it.rung().word(), it.describe()));
-        let noted = notes.into_iter().map(|note| ("sense", note));
-        let noted = sensing.map(|sensing| ("sensor", sensing)).into_iter().chain(noted);
-        noted.for_each(|(key, text)| scribe.recorder.record(&note(key, text)));
+        let noted = notes.into_iter().map(|text| Note::Sense { vcpu: None, text });
+        let noted = sensing.map(Note::Sensor).into_iter().chain(noted);
+        noted.for_each(|said| scribe.recorder.record(&note(said)));
         let mut brain = Brain::new(policy, &setup.system, &setup.names, scribe, &cores, &mailbox);
         brain.sense(sensor, &setup);
         let council =
@@ -439,12 +439,12 @@ fn measure_wakes(cores: &[HardwareCore], fifo: bool) -> io::Result<Vec<WakeCost>
 /// On what it ran, for whoever reads the journal elsewhere.
 fn host_note() -> Record {
     let text = Platform::detect().map_or_else(|error| error.to_string(), |host| host.to_string());
-    note("host", text)
+    note(Note::Host(text))
 }
 
 /// A note at the begin of the journal.
-fn note(key: &str, text: String) -> Record {
-    Record::Note { at: Instant::ZERO, key: key.to_string(), vcpu: None, text }
+fn note(note: Note) -> Record {
+    Record::Note { at: Instant::ZERO, note }
 }
 
 /// Starts the agents, keeps the programs, and takes everything down again.
@@ -530,9 +530,7 @@ fn start_agent<'scope>(
     drop(own);
     let priority = mailbox.means.fifo.then_some(crate::agent::PRIORITY);
     let brake = move || {
-        if brakes.live().is_err() {
-            mailbox.stop();
-        }
+        brakes.live();
         council.took(own_time());
     };
     start_real_time(scope, format!("brake-{core}"), hardware, priority, brake)?;

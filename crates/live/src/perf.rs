@@ -87,7 +87,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: mapped in `map` with this length, and nobody else holds a pointer into it.
+        // SAFETY: mapped in `map` with this length, and nothing else holds a pointer into it.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }

@@ -5,7 +5,8 @@
 //! earliest:
 //! * what runs by the law: exactly then;
 //! * what waits behind it in the foreground: not before [`Waking::grain`] has passed, since it runs
-//!   only when the first one blocks, which nothing reports;
+//!   only when the first one blocks, which nothing reports; up to eight times as long while looks
+//!   find that it did not;
 //! * what is believed blocked: not before [`Waking::unseen`] has passed, since nothing reports its
 //!   wake either.
 //!
@@ -105,6 +106,11 @@ impl Waking {
     pub fn unseen(&self) -> Duration {
         UNSEEN.max(Duration::from_nanos(50 * self.p50_ns))
     }
+    /// How exactly the end of what waits behind another is looked for, after so many looks that
+    /// found nothing new: while the first one goes on, the others are as good as blocked.
+    fn waiting(&self, quiet: u32) -> Duration {
+        (self.grain() * (1 << quiet.min(DOUBLINGS))).min(self.unseen())
+    }
     /// How often the background is watched while some of it waits, after so many looks that found
     /// nothing new: a fiftieth of the core.
     pub fn watch(&self, quiet: u32) -> Duration {
@@ -170,7 +176,7 @@ impl<E: Executor> Core<E> {
                 let rest = body.rest(grant.until.0);
                 let sleep = match (runs, body.is_runnable()) {
                     (true, _) => self.waking.sleep(rest),
-                    (false, true) => rest.max(self.waking.grain()),
+                    (false, true) => rest.max(self.waking.waiting(self.quiet_looks)),
                     (false, false) => rest.max(self.waking.unseen()),
                 };
                 let at = now.saturating_add(sleep);
@@ -194,14 +200,20 @@ impl<E: Executor> Core<E> {
                 continue;
             };
             if body.post == Post::Background && body.is_runnable() && grant.until != Mark::NEVER {
-                let sleep = body.rest(grant.until.0).max(self.waking.grain());
+                // It begins when the agent sleeps: looked at any sooner, some of it would be left.
+                let sleep = body.rest(grant.until.0) + self.waking.floor();
+                let sleep = sleep.max(self.waking.grain());
                 self.look_at = self.look_at.min(now.saturating_add(sleep));
             }
         }
         let waits = |body: &Body<E::Handle>| held(body) && !body.threads.is_empty();
         if line.background_allowed && self.bodies.iter().any(waits) {
-            self.look_at =
-                self.look_at.min(now.saturating_add(self.waking.watch(self.quiet_looks)));
+            // The end of a slice that comes soon after is as good a time.
+            let watch = self.waking.watch(self.quiet_looks);
+            let soon = Duration::from_ticks(watch.ticks() / 4);
+            if self.look_at > now.saturating_add(watch + soon) {
+                self.look_at = now.saturating_add(watch);
+            }
         }
     }
 
@@ -314,6 +326,16 @@ mod tests {
         assert_eq!(waking.sleep(us(5)), us(54));
         assert!(waking.sleep(us(500)) < us(500), "with the lead");
         assert_eq!(waking.polling(us(250)), us(540), "a twentieth of the core");
+    }
+
+    #[test]
+    fn what_waits_behind_another_is_looked_at_ever_less() {
+        let waking = waking(5, 20);
+        let apart: Vec<_> = (0..6).map(|quiet| waking.waiting(quiet)).collect();
+        assert_eq!(apart, [100, 200, 400, 800, 800, 800].map(us));
+        let waking = self::waking(30, 100);
+        assert_eq!(waking.waiting(0), us(600), "a twentieth of the core");
+        assert_eq!(waking.waiting(9), us(1500), "no later than what is believed blocked");
     }
 
     #[test]

@@ -10,13 +10,8 @@
 use super::Core;
 use crate::{Executor, Post};
 use maracas_core::contract::Mode;
-use maracas_core::journal::Record;
+use maracas_core::journal::{Note, Record};
 use maracas_core::{CoreId, Instant, VcpuId};
-
-/// The key of a dispatch among the notes of the journal. Its text is the core's number, the
-/// latency in nanoseconds, and `enacted` where there are no switch records and only the time until
-/// everything had been set is known.
-const KEY: &str = "dispatch";
 
 /// Who was put first on a core and has not been seen there yet.
 #[derive(Clone, Copy, Debug)]
@@ -57,10 +52,8 @@ impl Dispatches {
     /// Takes what was measured, as notes for the journal.
     pub(crate) fn notes(&mut self, core: CoreId, seen: bool) -> impl Iterator<Item = Record> {
         self.done.drain(..).map(move |(at, vcpu, cause)| {
-            let (core, latency_ns) = (core.0, at.saturating_since(cause).ticks());
-            let how = if seen { "" } else { " enacted" };
-            let text = format!("{core} {latency_ns}{how}");
-            Record::Note { at, key: KEY.to_string(), vcpu: Some(vcpu), text }
+            let (vcpu, latency_ns) = (Some(vcpu), at.saturating_since(cause).ticks());
+            Record::Note { at, note: Note::Dispatch { core, vcpu, latency_ns, seen } }
         })
     }
 }
@@ -118,8 +111,9 @@ mod tests {
             dispatches.switched_in(VcpuId(vcpu), at(when));
         }
         let notes: Vec<_> = dispatches.notes(CoreId(1), true).collect();
-        let (key, text) = ("dispatch".to_string(), "1 40000".to_string());
-        assert_eq!(notes, [Record::Note { at: at(140), key, vcpu: Some(VcpuId(3)), text }]);
+        let (core, vcpu) = (CoreId(1), Some(VcpuId(3)));
+        let note = Note::Dispatch { core, vcpu, latency_ns: 40_000, seen: true };
+        assert_eq!(notes, [Record::Note { at: at(140), note }]);
         assert_eq!(dispatches.notes(CoreId(1), true).count(), 0, "told once");
     }
 
@@ -131,7 +125,8 @@ mod tests {
         dispatches.switched_in(VcpuId(3), at(140));
         dispatches.switched_in(VcpuId(4), at(145));
         let notes: Vec<_> = dispatches.notes(CoreId(0), false).collect();
-        let (key, text) = ("dispatch".to_string(), "0 20000 enacted".to_string());
-        assert_eq!(notes, [Record::Note { at: at(145), key, vcpu: Some(VcpuId(4)), text }]);
+        let (core, vcpu) = (CoreId(0), Some(VcpuId(4)));
+        let note = Note::Dispatch { core, vcpu, latency_ns: 20_000, seen: false };
+        assert_eq!(notes, [Record::Note { at: at(145), note }]);
     }
 }

@@ -2,35 +2,22 @@
 //!
 //! A budget is due to end where its meter reaches its limit, and ends when its threads are
 //! stopped: what the meter counted beyond the limit by then is how late that was. At the end of a
-//! run each core tells how often it was how late (key [`ENFORCED`]), and at once each time that was
-//! long (key [`LATE`]), with the part that the hypervisor took.
+//! run each core tells how often it was how late ([`Note::Enforced`]), and at once each time that was
+//! long ([`Note::Late`]), with the part that the hypervisor took.
 //!
 //! The kernel tells stolen time in steps of 10 ms only (`/proc/stat`, proc(5)). So what is taken
 //! for stolen is never more, in sum, than has been stolen so far and one such step.
 
 use super::Core;
-use crate::Executor;
-use maracas_core::journal::Record;
+use crate::{Executor, WakeCost};
+use maracas_core::journal::{Note, Record};
 use maracas_core::{Duration, Instant, VcpuId};
-use std::fmt::Write;
 
-/// The key of a late end: core, nanoseconds late, nanoseconds of these that were stolen.
-const LATE: &str = "late";
-/// The key of a core's histogram: core, how many ends, nanoseconds of the latest, and how many fell
-/// below 1 us, and into [2^(i-1), 2^i) us for i from 1 on.
-const ENFORCED: &str = "enforced";
-/// The key of the time that was stolen from a core during the run: core, nanoseconds.
-const STEAL: &str = "steal";
-/// The key of a look that the kernel's fair server or real-time throttling held up: core,
-/// nanoseconds.
-const RT_THROTTLE: &str = "rt-throttle";
 /// For so long either takes a core from all real-time threads: 50 ms of each second, and up to two
 /// ticks (kernel/sched/deadline.c, `fair_server_init`; kernel/sched/rt.c,
 /// `sysctl_sched_rt_runtime`).
 const THROTTLES: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(45)..=Duration::from_millis(70);
-/// The key of what a wake of an agent costs: median and 99th percentile in nanoseconds.
-const WAKE_COST: &str = "wake-cost";
 /// The kernel's step: one tick of its user interface (USER_HZ is 100 on every architecture that we
 /// run on).
 const STEP: Duration = Duration::from_millis(10);
@@ -68,12 +55,17 @@ impl Lateness {
     }
 }
 
+/// What a wake costs, as a note.
+const fn told(cost: WakeCost) -> Note {
+    Note::WakeCost { p50_ns: cost.p50.ticks(), p99_ns: cost.p99.ticks() }
+}
+
 impl<E: Executor> Core<E> {
     /// The run begins: what a wake costs is told, and time stolen from now on is the run's.
     pub fn begin(&mut self) {
         self.lateness.stolen_before = self.exec.stolen();
         let cost = self.waking.cost();
-        self.note(WAKE_COST, format!("{} {}", cost.p50.ticks(), cost.p99.ticks()));
+        self.note(told(cost));
     }
 
     /// What was stolen from this core since the run began.
@@ -91,7 +83,7 @@ impl<E: Executor> Core<E> {
         self.lateness.add(late);
         self.note_late(Some(id), late);
         if let Some(cost) = self.waking.news() {
-            self.note(WAKE_COST, format!("{} {}", cost.p50.ticks(), cost.p99.ticks()));
+            self.note(told(cost));
         }
     }
 
@@ -108,11 +100,10 @@ impl<E: Executor> Core<E> {
             true => Duration::ZERO,
             false => self.lateness.charge(late, stolen),
         };
-        let text = format!("{} {} {}", self.id.0, late.ticks(), part.ticks());
-        let (at, key) = (self.exec.now(), LATE.to_string());
-        self.notes.push(Record::Note { at, key, vcpu, text });
+        let (core, late_ns, stolen_ns) = (self.id, late.ticks(), part.ticks());
+        self.note(Note::Late { core, vcpu, late_ns, stolen_ns });
         if is_throttled {
-            self.note(RT_THROTTLE, format!("{} {}", self.id.0, late.ticks()));
+            self.note(Note::KeptOff { core, took_ns: late_ns });
         }
     }
 
@@ -121,18 +112,15 @@ impl<E: Executor> Core<E> {
         self.tell_untold();
         let Lateness { buckets, longest, .. } = &self.lateness;
         let count: u64 = buckets.iter().sum();
-        let mut text = format!("{} {count} {}", self.id.0, longest.ticks());
-        for bucket in buckets {
-            let _ = write!(text, " {bucket}");
-        }
-        self.note(ENFORCED, text);
-        let stolen = self.stolen();
-        self.note(STEAL, format!("{} {}", self.id.0, stolen.ticks()));
+        let (core, longest_ns, buckets) = (self.id, longest.ticks(), buckets.to_vec());
+        self.note(Note::Enforced { core, count, longest_ns, buckets });
+        let stolen_ns = self.stolen().ticks();
+        self.note(Note::Steal { core, stolen_ns });
     }
 
-    pub(crate) fn note(&mut self, key: &str, text: String) {
+    pub(crate) fn note(&mut self, note: Note) {
         let at: Instant = self.exec.now();
-        self.notes.push(Record::Note { at, key: key.to_string(), vcpu: None, text });
+        self.notes.push(Record::Note { at, note });
     }
 }
 

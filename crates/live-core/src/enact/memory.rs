@@ -16,19 +16,17 @@
 //! take more than a twentieth of the core, and neither are alarms that come too early in a row,
 //! since the monitor counts others too ([`Rings`]).
 //!
-//! Each time that a core closes is noted in the journal with the key [`KEY`]: the core's number,
-//! by how much its meter was beyond the mark when all was stopped, and the nanoseconds from the
-//! mark to the last instruction. When the mark was reached is taken from the mean rate since the
-//! last count, so it is rather too early.
+//! Each time that a core closes is noted in the journal ([`Note::Closed`]): by how much its meter
+//! was beyond the mark when all was stopped, and the time from the mark to the last instruction.
+//! When the mark was reached is taken from the mean rate since the last count, so it is rather too
+//! early.
 
 use super::Core;
 use crate::{Body, Executor, FASTEST_PER_US, Post};
 use maracas_core::contract::{End, Grant, Refused, Stint, Usage};
-use maracas_core::journal::Record;
+use maracas_core::journal::{Note, Record};
 use maracas_core::{Duration, Event, Instant, VcpuId};
 
-/// The key of a closed core among the notes of the journal.
-const KEY: &str = "closed";
 /// How often counts are read where no alarm tells: a quarter of the millisecond within which a core
 /// must close; 15 us a look are 6 % of a core while it is needed.
 const LOOK: Duration = Duration::from_micros(250);
@@ -345,10 +343,10 @@ impl<E: Executor> Core<E> {
             // Up to the last instruction: what the agent took to count was nobody's time to read.
             let reached = due
                 .unwrap_or_else(|| interpolated(before, (at, mark.saturating_add(beyond)), mark));
-            let ns = at.saturating_since(reached).ticks();
-            let text = format!("{} {beyond} {ns}", self.id.0);
-            let (key, vcpu) = (KEY.to_string(), self.memory.last);
-            self.notes.push(Record::Note { at, key, vcpu, text });
+            let (core, vcpu) = (self.id, self.memory.last);
+            let took_ns = at.saturating_since(reached).ticks();
+            let note = Note::Closed { core, vcpu, beyond, took_ns };
+            self.notes.push(Record::Note { at, note });
         }
     }
 }

@@ -9,10 +9,7 @@
 use super::Core;
 use crate::{Executor, Handle, Post};
 use maracas_core::Duration;
-
-/// The key of a relief among the notes of the journal: the core's number, who did it, and for how
-/// many nanoseconds the core had been stuck.
-const KEY: &str = "relief";
+use maracas_core::journal::{Note, Reliever};
 
 /// What others have done to a core in the name of the guardian.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -32,7 +29,8 @@ impl<E: Executor> Core<E> {
             return;
         }
         self.take_down(freeze);
-        self.note(KEY, format!("{} neighbour {}", self.id.0, stuck.ticks()));
+        let (core, by, stuck_ns) = (self.id, Reliever::Neighbour, stuck.ticks());
+        self.note(Note::Relief { core, by, stuck_ns });
     }
 
     /// Demotes and freezes every VCPU here, by `freeze`, and starts none any more.
@@ -53,7 +51,8 @@ impl<E: Executor> Core<E> {
     pub(crate) fn recover(&mut self, relief: Option<Relief>) {
         if let Some(relief) = relief.filter(|relief| relief.count != self.reliefs) {
             self.reliefs = relief.count;
-            self.note(KEY, format!("{} guardian {}", self.id.0, relief.stuck.ticks()));
+            let (core, by, stuck_ns) = (self.id, Reliever::Guardian, relief.stuck.ticks());
+            self.note(Note::Relief { core, by, stuck_ns });
             #[cfg(feature = "faults")]
             if self.fault == Some(crate::Fault::StalePriority) {
                 return;

@@ -1,24 +1,20 @@
 //! How soon a core's background is stopped when the policy throttles the core, measured.
 //!
 //! It begins at the instant of the decision and ends when everything is frozen: then no background
-//! thread of the core can run an instruction any more. Noted in the journal with the key [`KEY`]:
-//! the core's number, the nanoseconds until then and, where there are switch records, those until
-//! the last of its threads was switched out before that, which is the last instruction (0 where
-//! none was on the core). A throttled core on which nobody used surplus time stops nobody, and
-//! nothing is noted.
+//! thread of the core can run an instruction any more. Noted in the journal ([`Note::Throttled`]):
+//! the time until then and, where there are switch records, that until the last of its threads was
+//! switched out before that, which is the last instruction (0 where none was on the core). A
+//! throttled core on which nobody used surplus time stops nobody, and nothing is noted.
 //!
-//! Where a valve ([`Executor::has_valve`]) is used in place of the freezer, background goes on with less bandwidth, and
-//! the time is that until the hardware was told.
+//! Where a valve ([`Executor::has_valve`]) is used in place of the freezer, background goes on with
+//! less bandwidth, and the time is that until the hardware was told.
 
 use super::Core;
 use crate::{Body, Executor, Post};
 use maracas_core::contract::Line;
-use maracas_core::journal::Record;
-use maracas_core::{Duration, Instant, VcpuId};
+use maracas_core::journal::{Note, Record};
+use maracas_core::{Instant, VcpuId};
 use std::io;
-
-/// The key of a throttled core among the notes of the journal.
-const KEY: &str = "throttled";
 
 /// What is measured of a core that is being throttled.
 #[derive(Debug, Default)]
@@ -107,11 +103,11 @@ impl<E: Executor> Core<E> {
         let Some(at) = self.exec.stamped() else { return };
         let vcpu = self.throttling.stopped;
         let ns = |at: Instant| at.saturating_since(decided).ticks();
-        let last = self.throttling.last_out.map_or(Duration::ZERO.ticks(), ns);
-        let last = if self.means.events { format!(" {last}") } else { String::new() };
-        let text = format!("{} {}{last}", self.id.0, ns(at));
+        let last = self.throttling.last_out.map_or(0, ns);
+        let last_out_ns = self.means.events.then_some(last);
         self.throttling.decided = None;
-        self.notes.push(Record::Note { at, key: KEY.to_string(), vcpu, text });
+        let note = Note::Throttled { core: self.id, vcpu, took_ns: ns(at), last_out_ns };
+        self.notes.push(Record::Note { at, note });
     }
 }
 

@@ -11,14 +11,13 @@
 //! are killed, a thread below foreground that nobody ends any more could not run to its own end,
 //! and neither the run's parent nor its hold on the cores would ever be free (seen).
 
-use crate::agent::wait::{Bell, Poll, Token, wait};
 use crate::clock::Clock;
 use crate::executor::Valve;
 use crate::host::cgroup::Group;
 use maracas_core::CoreId;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// A state that is wanted, and one that is.
 #[derive(Debug, Default)]
@@ -119,11 +118,12 @@ pub(super) enum Order {
     Stamp(Arc<AtomicU64>),
 }
 
-/// The brakes of one core, and the bell of the thread that acts on them.
+/// The brakes of one core, and what the thread that acts on them waits for.
 #[derive(Debug)]
 pub(crate) struct Brakes {
     posted: Mutex<Vec<Order>>,
-    bell: Bell,
+    /// Told when the first one is posted, or the thread shall end.
+    told: Condvar,
     halt: AtomicBool,
     clock: Clock,
     error: AtomicBool,
@@ -131,10 +131,13 @@ pub(crate) struct Brakes {
 
 impl Brakes {
     /// No brake is posted.
-    pub(crate) fn new(clock: Clock) -> io::Result<Self> {
+    pub(crate) fn new(clock: Clock) -> Self {
         let posted = Mutex::new(Vec::with_capacity(256));
         let (halt, error) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Self { posted, bell: Bell::new()?, halt, clock, error })
+        Self { posted, told: Condvar::new(), halt, clock, error }
+    }
+    fn posted(&self) -> MutexGuard<'_, Vec<Order>> {
+        self.posted.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Lets `brake` be engaged or released soon.
     pub(crate) fn post(&self, brake: &Arc<Brake>, engaged: bool) {
@@ -158,13 +161,13 @@ impl Brakes {
         self.error.swap(false, Ordering::Relaxed)
     }
     fn order(&self, order: Order) {
-        let mut posted = self.posted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut posted = self.posted();
         let is_first = posted.is_empty();
         posted.push(order);
         drop(posted);
-        // Those before have rung already.
+        // Those before have told it already.
         if is_first {
-            self.bell.ring();
+            self.told.notify_one();
         }
     }
     fn act(&self, order: &Order) {
@@ -179,26 +182,27 @@ impl Brakes {
         }
     }
     /// The life of the brake thread.
-    pub(crate) fn live(&self) -> io::Result<()> {
-        let poll = Poll::new()?;
-        poll.add(self.bell.fd(), Token::Bell)?;
-        let (mut ready, mut acting) = (Vec::new(), Vec::with_capacity(256));
+    pub(crate) fn live(&self) {
+        let mut acting = Vec::with_capacity(256);
+        let waits =
+            |posted: &mut Vec<Order>| posted.is_empty() && !self.halt.load(Ordering::Acquire);
         while !self.halt.load(Ordering::Acquire) {
-            wait(poll.fd(), None, &mut ready)?;
-            self.bell.hush();
+            drop(self.told.wait_while(self.posted(), waits));
             self.act_all(&mut acting);
         }
-        Ok(())
     }
     /// Does what is posted; `acting` is room for that.
     pub(super) fn act_all(&self, acting: &mut Vec<Order>) {
-        acting.append(&mut self.posted.lock().unwrap_or_else(PoisonError::into_inner));
+        acting.append(&mut self.posted());
         acting.drain(..).for_each(|order| self.act(&order));
     }
     /// Lets the brake thread end.
     pub(crate) fn stop(&self) {
+        // Not between its look at this and its sleep.
+        let posted = self.posted();
         self.halt.store(true, Ordering::Release);
-        self.bell.ring();
+        drop(posted);
+        self.told.notify_one();
     }
 }
 
@@ -239,6 +243,24 @@ mod tests {
         lever.wanted.store(true, Ordering::Release);
         assert!(lever.act(|_| Ok(())).is_ok());
         assert!(lever.let_go(), "the kernel was told to stop it");
+    }
+
+    #[test]
+    fn the_thread_does_what_is_posted_while_it_waits_and_ends_when_told() {
+        let brakes = Brakes::new(Clock::start());
+        let stamp = Arc::new(AtomicU64::new(0));
+        thread::scope(|scope| {
+            let living = scope.spawn(|| brakes.live());
+            for _ in 0..2 {
+                stamp.store(0, Ordering::Release);
+                brakes.stamp(&stamp);
+                while stamp.load(Ordering::Acquire) == 0 {
+                    thread::yield_now();
+                }
+            }
+            brakes.stop();
+            assert!(living.join().is_ok());
+        });
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! The memory that runtime and guardian share: what each agent is at, what the guardian did to the
-//! VCPUs of its core, and why the run shall end.
+//! VCPUs of its core, and why the run must end.
 //!
 //! An agent says when it goes to sleep and until when, and when it woke. So a look at one word
 //! tells whether it is late: it sleeps beyond what it asked for, or it has been awake for long.
@@ -63,7 +63,7 @@ struct Page {
     agents: AtomicU32,
     /// When it is to begin to end (monotonic nanoseconds); 0 = not told.
     ends_ns: AtomicU64,
-    /// Why the run shall end: a [`Cause`] and an agent; 0 = it shall not.
+    /// Why the run must end: a [`Cause`] and an agent; 0 = it must not.
     ending: AtomicU64,
     /// For how long that had lasted.
     ending_ns: AtomicU64,
@@ -137,7 +137,7 @@ impl Drop for Shared {
 
 impl Hearts {
     pub(super) fn new() -> io::Result<Self> {
-        // SAFETY: a constant name; the new descriptor is owned by nobody else.
+        // SAFETY: a constant name; the new descriptor is owned by nothing else.
         let file = unsafe {
             let fd = libc::memfd_create(c"maracas hearts".as_ptr(), libc::MFD_CLOEXEC);
             if fd == -1 {
@@ -333,7 +333,7 @@ impl Hearts {
         }
     }
 
-    /// Lets the runtime know that it shall end, and why. The first reason stays.
+    /// Lets the runtime know that it must end, and why. The first reason stays.
     pub(crate) fn ask_end(&self, ending: &Ending) {
         if self.ending().is_some() {
             return;

@@ -15,7 +15,7 @@ use crate::sense::Sensor;
 use errand::{ANSWERS, Errands};
 use holds::Hold;
 use maracas_core::contract::{End, Figure, Mode, Observer, decide};
-use maracas_core::journal::Record;
+use maracas_core::journal::{Note, Record};
 use maracas_core::{
     CoreId, CoreSet, Duration, Event, Instant, Job, JobId, Plan, Policy, Rate, Reservation, System,
     Vcpu, VcpuId,
@@ -158,10 +158,11 @@ impl<'a> Brain<'a> {
     }
 
     /// One look at everything: requests, releases, records; then a decision, if any is due, and its
-    /// enactment. `own` is the core of the agent that looks. The agents of the cores that it tells
-    /// shall look next: there runs what is to be moved.
-    pub(crate) fn round(&mut self, own: CoreId) -> CoreSet {
-        let now = self.mailbox.clock.now();
+    /// enactment. `own` is the core of the agent that looks, `woke` when it woke, where that is why
+    /// it looks: each reading of the clock is a system call on some hosts. The agents of the cores
+    /// that it tells shall look next: there runs what is to be moved.
+    pub(crate) fn round(&mut self, own: CoreId, woke: Option<Instant>) -> CoreSet {
+        let now = woke.unwrap_or_else(|| self.mailbox.clock.now());
         // The first decision is due at once: programs begin where it has their VCPUs.
         let due = if self.has_begun { self.plan.wake } else { Instant::ZERO };
         self.has_begun = true;
@@ -310,8 +311,8 @@ impl<'a> Brain<'a> {
         match request {
             Request::Create { name, vcpu, reply } => {
                 let (id, reservation) = (vcpu.id, vcpu.reservation);
-                let (key, text) = ("name".to_string(), name.clone());
-                self.scribe.recorder.record(&Record::Note { at: now, key, vcpu: Some(id), text });
+                let note = Note::Name { vcpu: id, name: name.clone() };
+                self.scribe.recorder.record(&Record::Note { at: now, note });
                 self.tell(now, &Event::Arrived(vcpu.clone()));
                 self.known.insert(id, Known { name, vcpu, seat: None, demand: None });
                 self.asked.push(Asked { id, new: true, reservation, reply });
@@ -549,9 +550,9 @@ impl Brain<'_> {
         note.iter().for_each(|note| self.scribe.recorder.record(note));
         let of_memory = body.handle.memory_remark().map(str::to_string);
         for text in of_memory.into_iter().chain(body.handle.color_remark()) {
-            let (at, key) = (self.mailbox.clock.now(), "sense".to_string());
-            let vcpu = Some(body.id);
-            self.scribe.recorder.record(&Record::Note { at, key, vcpu, text });
+            let (at, vcpu) = (self.mailbox.clock.now(), Some(body.id));
+            let note = Note::Sense { vcpu, text };
+            self.scribe.recorder.record(&Record::Note { at, note });
         }
     }
 
@@ -570,11 +571,11 @@ impl Brain<'_> {
         let cores = self.cores;
         cores.iter().for_each(|core| lock(core).bodies.iter().for_each(|body| self.remark(body)));
         if let Some(text) = self.errands.remark() {
-            let (key, vcpu) = ("sense".to_string(), None);
-            self.scribe.recorder.record(&Record::Note { at: now, key, vcpu, text });
+            let note = Note::Sense { vcpu: None, text };
+            self.scribe.recorder.record(&Record::Note { at: now, note });
         }
-        let (key, text) = ("agents".to_string(), agents.ticks().to_string());
-        self.scribe.recorder.record(&Record::Note { at: now, key, vcpu: None, text });
+        let note = Note::Agents { took_ns: agents.ticks() };
+        self.scribe.recorder.record(&Record::Note { at: now, note });
         self.scribe.recorder.end(now);
         self.scribe.flush();
         self.policy.figures()

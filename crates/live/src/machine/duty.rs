@@ -19,7 +19,7 @@ use super::{Error, Setup};
 use crate::clock::Clock;
 use crate::host::HardwareCore;
 use crate::host::sched::is_on;
-use maracas_core::journal::Record;
+use maracas_core::journal::{Note, Record};
 use maracas_core::{CoreId, Duration, Instant, Rate};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -82,7 +82,7 @@ impl Setup {
         let slowed = self.system.core_ids().map(|core| (core, self.share(core)));
         slowed.filter(|(_, share)| *share < Rate::ONE).map(|(core, share)| {
             let text = format!("{core} runs programs {share} of the time");
-            Record::Note { at: Instant::ZERO, key: "emulated".to_string(), vcpu: None, text }
+            Record::Note { at: Instant::ZERO, note: Note::Emulated(text) }
         })
     }
 }

@@ -20,7 +20,7 @@ use crate::host::rights;
 use crate::host::{HardwareCore, Identity};
 use crate::perf::{Instructions, trial};
 use maracas_core::control::PROGRESS_VARIABLE;
-use maracas_core::journal::Record;
+use maracas_core::journal::{Note, Record};
 use maracas_core::{Rate, VcpuId};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -78,7 +78,7 @@ impl fmt::Display for Source {
 
 /// A note of the journal about progress: of the whole run, or of one VCPU.
 pub(super) fn note(vcpu: Option<VcpuId>, text: String) -> Record {
-    Record::Note { at: maracas_core::Instant::ZERO, key: "progress".to_string(), vcpu, text }
+    Record::Note { at: maracas_core::Instant::ZERO, note: Note::Progress { vcpu, text } }
 }
 
 /// The file in which the programs of a VCPU count; removed with this.

@@ -18,7 +18,7 @@
 //! (`color.rs`).
 //! # Invariants
 //! Chunks of a server sum to C. A newcomer's first budget, and what a change adds to one, waits
-//! until leavers that it does not fit beside would have had theirs back, and nobody waits who may
+//! until leavers that it does not fit beside would have had theirs back, and no VCPU waits that may
 //! have waited for them. Only foreground service is charged; background time never changes a
 //! budget. Replenishment instants come from chunk times, never from a late `now`. A chosen
 //! background VCPU is not overtaken before its core was in the foreground again. Foreground is
@@ -50,7 +50,7 @@ use alloc::vec::Vec;
 use background::{BACKGROUND, Rule};
 use balance::Balance;
 use errands::Errands;
-use maracas_core::admission::Verdict;
+use maracas_core::admission::{Objection, Verdict};
 use maracas_core::contract::{Claims, End, Entry, Errand, Figure, Grant, Mark, Mode, Needs, Stint};
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{CoreId, CoreSet, Duration, Event, Instant, Plan, Policy, System, Vcpu, VcpuId};
@@ -153,8 +153,8 @@ fn placed(system: &System, params: &Params) -> (Table, Verdict) {
     let mut table = table.demanding(color::demand(params));
     let mut verdict = table.fill(system, false);
     if params.time(&SLICE).is_some_and(Duration::is_zero) {
-        let objection = "background_slice is 0; leave it empty or give a time above 0";
-        verdict.objections.push(objection.into());
+        let why = "is 0; leave it empty or give a time above 0";
+        verdict.objections.push(Objection::to(SLICE.name, why));
     }
     verdict.objections.extend(throttle::objections(system, params));
     verdict.objections.extend(balance::objections(system, params));
@@ -277,7 +277,7 @@ impl Maracas {
             Mode::Foreground => {
                 state.foreground += service;
                 state.server.charge(service, blocked);
-                // An errand is nobody's turn: who just ran is still who ran before it.
+                // An errand is not a turn: the VCPU that just ran is still the one before it.
                 if !priority::carries_errands(state.role) {
                     interval.end(stint.vcpu);
                 }
@@ -373,7 +373,7 @@ impl Maracas {
         tick
     }
 
-    /// Makes the line of `core` as it shall be from `now` on.
+    /// Makes the line of `core` as it must be from `now` on.
     fn refresh(&mut self, core: CoreId, now: Instant, plan: &mut Plan) {
         let local = &mut self.locals[core.0 as usize];
         local.next = Instant::NEVER;
@@ -407,8 +407,8 @@ impl Maracas {
         self.refresh_background(core, now, plan);
     }
 
-    /// Nobody on `core` is on a budget: whoever waited for those who left has what it waited for,
-    /// so newcomers need not. True where that changes when one begins.
+    /// No VCPU on `core` is on a budget: whatever waited for those that left has what it waited
+    /// for, so newcomers need not. True where that changes when one begins.
     fn rests(&mut self, core: CoreId, now: Instant) -> bool {
         self.leavers.rest(core);
         let waits = |state: &State| state.begins.is_some_and(|begins| begins > now);

@@ -1,17 +1,17 @@
-//! Who left a core and still counts there.
+//! VCPUs that left a core and still count there.
 
 use super::priority;
 use super::table::Table;
 use alloc::vec::Vec;
 use maracas_core::{CoreId, Instant, Vcpu};
 
-/// Who left a core: its reservation stands beside those of newcomers as long as what it used would
-/// not have come back. Else coming and going would bring budgets at will. So with the old
-/// reservation of who changed to a smaller one.
+/// The VCPU that left a core: its reservation stands beside those of newcomers as long as what it
+/// used would not have come back. Else coming and going would bring budgets at will. So with the
+/// old reservation of what changed to a smaller one.
 ///
-/// It stands longer where somebody stays who may have waited for it: such a busy window of at most
+/// It stands longer where a VCPU stays that may have waited for it: such a busy window of at most
 /// a period may hold what the leaver used and all that a newcomer uses after it. All of those end
-/// when the core has nobody on a budget.
+/// when the core has no VCPU on a budget.
 #[derive(Clone, Debug)]
 pub(crate) struct Leaver {
     pub(crate) until: Instant,
@@ -34,8 +34,8 @@ impl Leavers {
     pub(crate) fn retain(&mut self, stays: impl FnMut(&Leaver) -> bool) {
         self.0.retain(stays);
     }
-    /// From when on those on `core` may use all their budgets: at once where they fit beside its
-    /// leavers too.
+    /// The time from which those on `core` may use all their budgets: at once where they fit beside
+    /// its leavers too.
     pub(crate) fn free(&mut self, table: &Table, core: CoreId, at: Instant) -> Instant {
         self.0.retain(|leaver| leaver.until > at);
         let here = self.0.iter().filter(|leaver| leaver.core == core);
@@ -57,7 +57,8 @@ impl Leavers {
         let longest = here.map(|vcpu| vcpu.reservation.period).max().unwrap_or_default();
         self.0.push(Leaver { until: back.max(at + longest), back, core, vcpu });
     }
-    /// Nobody on `core` is on a budget: whoever waited for those who left has what it waited for.
+    /// No VCPU on `core` is on a budget: whatever waited for those that left has what it waited
+    /// for.
     pub(crate) fn rest(&mut self, core: CoreId) {
         let here = self.0.iter_mut().filter(|leaver| leaver.core == core);
         here.for_each(|leaver| leaver.until = leaver.until.min(leaver.back));

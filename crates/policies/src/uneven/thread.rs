@@ -15,7 +15,7 @@ pub(super) struct Guarantee {
     pub(super) server: Sporadic,
     /// Smaller goes first among those at home there: rate-monotonic order.
     pub(super) urgency: (Duration, VcpuId),
-    /// It arrived at run time: from when on it has its budget.
+    /// Where it arrived at run time: the instant from which it has its budget.
     pub(super) begins: Option<Instant>,
 }
 

@@ -100,9 +100,10 @@ fn a_core_closes_at_its_allowance_once_and_opens_with_a_higher_one() {
         assert_eq!(script.armed.get(), u64::MAX);
         assert_eq!(told(core), ["130 Preempted", "spent"]);
         let notes: Vec<_> = core.take_notes().collect();
-        let [Record::Note { key, text, .. }] = &notes[..] else { panic!("{notes:?}") };
-        assert_eq!(key, "closed");
-        assert!(text.starts_with("0 30 "), "30 beyond the mark: {text}");
+        let [Record::Note { note: Note::Closed { core: at, beyond, .. }, .. }] = &notes[..] else {
+            panic!("{notes:?}")
+        };
+        assert_eq!((*at, *beyond), (core.id, 30), "30 beyond the mark");
         // While nobody of ours may run, others are counted.
         script.counted.set(Some(5000));
         apply(core);

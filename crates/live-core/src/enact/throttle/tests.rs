@@ -1,6 +1,7 @@
 use super::*;
 use crate::Core;
 use crate::fake::{Fake, Script, core};
+use maracas_core::Duration;
 use maracas_core::contract::{Grant, Mark};
 use std::rc::Rc;
 
@@ -21,7 +22,7 @@ fn follow(core: &mut Core<Fake>, line: &Line) -> Vec<(String, String)> {
     core.starts();
     core.drain();
     let noted = |note| match note {
-        Record::Note { key, text, .. } => Some((key, text)),
+        Record::Note { note, .. } => Some((note.key().to_string(), note.text())),
         Record::Event { .. } | Record::Planned(_) | Record::Gap(_) | Record::End(_) => None,
     };
     core.take_notes().filter_map(noted).collect()

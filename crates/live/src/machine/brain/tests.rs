@@ -107,7 +107,7 @@ fn what_runs_on_another_core_is_moved_by_the_agent_there_and_hears_of_its_releas
     body.suppose_runnable();
     mailbox.post(Request::Gate(Arc::clone(&heard) as Arc<dyn JobGate>));
     mailbox.post(Request::Attach(Box::new(body)));
-    let first = (brain.round(CoreId(0)), seen(&brain, &heard));
+    let first = (brain.round(CoreId(0), None), seen(&brain, &heard));
 
     // A job that nobody has heard of, and a plan that wants it done on the other core.
     let job = JobId { vcpu: VcpuId(0), index: 0 };
@@ -115,9 +115,9 @@ fn what_runs_on_another_core_is_moved_by_the_agent_there_and_hears_of_its_releas
     brain.cause = Some(Instant::ZERO);
     place.store(1, Ordering::SeqCst);
     lock(&cores[0]).suppose_running(VcpuId(0));
-    let asked = (brain.round(CoreId(1)), seen(&brain, &heard));
+    let asked = (brain.round(CoreId(1), None), seen(&brain, &heard));
     // The same round on the core where it runs.
-    let moved = (brain.round(CoreId(0)), seen(&brain, &heard));
+    let moved = (brain.round(CoreId(0), None), seen(&brain, &heard));
     drop(brain);
     drop(cores);
     Arc::into_inner(group).expect("nobody else has it").remove().expect("removed");

@@ -95,7 +95,7 @@ fn with_brain(act: impl FnOnce(&mut Brain<'_>, &Mailbox, &Mutex<Vec<String>>)) -
     }
     .body();
     mailbox.post(Request::Attach(Box::new(body)));
-    brain.round(CoreId(0));
+    brain.round(CoreId(0), None);
     act(&mut brain, &mailbox, &told);
     drop(brain);
     drop(cores);
@@ -113,7 +113,7 @@ fn skipped() {
 fn a_hold_ends_by_its_owner_by_itself_or_never_begins() {
     let played = with_brain(|brain, mailbox, _| {
         let round = |brain: &mut Brain<'_>| {
-            brain.round(CoreId(0));
+            brain.round(CoreId(0), None);
             (brain.held, lock(&brain.cores[0]).holds())
         };
         let free = round(brain);
@@ -163,7 +163,7 @@ fn who_gives_up_leaves_no_vcpu_and_no_change_behind() {
         let ((name, vcpu), (reply, answer)) = (new(), question());
         mailbox.post(Request::Create { name, vcpu, reply });
         drop(answer);
-        brain.round(CoreId(0));
+        brain.round(CoreId(0), None);
         assert_eq!((heard(), brain.known.contains_key(&GUEST)), (vec![], false));
         // Between the question to the policy and its answer.
         let ((name, vcpu), (reply, answer)) = (new(), question());
@@ -183,7 +183,7 @@ fn who_gives_up_leaves_no_vcpu_and_no_change_behind() {
         // Who waits gets what it asked for.
         let (reply, answer) = question();
         mailbox.post(Request::Set { id: MAIN, reservation, reply });
-        brain.round(CoreId(0));
+        brain.round(CoreId(0), None);
         assert_eq!(answer.wait(SOON), Ok(Ok(CoreId(0))));
         assert_eq!(brain.known[&MAIN].vcpu.reservation.budget, ms(2));
     });
@@ -198,7 +198,7 @@ fn an_end_is_withdrawn_in_time_or_carried_out_to_the_end() {
         let (reply, answer) = question();
         mailbox.post(Request::Destroy { id: MAIN, reply });
         drop(answer);
-        brain.round(CoreId(0));
+        brain.round(CoreId(0), None);
         assert!(brain.known.contains_key(&MAIN), "nobody wants it any more");
         // Begun when who asked gives up: the keeper finds what is left.
         let (reply, answer) = question();
@@ -211,12 +211,12 @@ fn an_end_is_withdrawn_in_time_or_carried_out_to_the_end() {
         assert_eq!(mailbox.ended(), [MAIN], "its programs are the keeper's to end");
         // An order that nobody waits for is no question that nobody waits for.
         mailbox.discard(MAIN);
-        brain.round(CoreId(0));
+        brain.round(CoreId(0), None);
         mailbox.clear_away();
         assert_eq!(mailbox.ended(), [], "but there is none any more");
         let (reply, answer) = question();
         mailbox.post(Request::Destroy { id: MAIN, reply });
-        brain.round(CoreId(0));
+        brain.round(CoreId(0), None);
         let refused = answer.wait(SOON).map(|ended| ended.map(drop));
         assert_eq!(refused, Ok(Err(Refusal::Unknown(MAIN))));
     });
