@@ -95,7 +95,7 @@ thread_local! {
 }
 
 /// Turns a panic inside `work` into an error, without a word on stderr: shrinking provokes many.
-fn quietly<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+pub(crate) fn quietly<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let usual = std::panic::take_hook();

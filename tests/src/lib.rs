@@ -8,6 +8,7 @@ mod follow;
 mod generate;
 mod guard_audit;
 mod lateness;
+mod live;
 mod maracas_audit;
 mod memory_audit;
 mod params;
@@ -25,6 +26,7 @@ pub use generate::{
 };
 pub use guard_audit::GuardAudit;
 pub use lateness::{Late, Lateness};
+pub use live::{LiveCase, LiveFaults, Played};
 pub use maracas_audit::MaracasAudit;
 pub use memory_audit::MemoryAudit;
 pub use swarm::{Failure, Kind, Summary, Swarm, is_optimal};

@@ -7,6 +7,7 @@ mod tests;
 
 pub use summary::Summary;
 
+use crate::LiveCase;
 use crate::case::HARMLESS;
 use crate::check::{check, check_counting};
 use crate::{Case, Dice, Exact, Faults, Mix, exact, generate, memory_for, off_the_grid};
@@ -31,11 +32,13 @@ pub enum Kind {
     /// Small task sets on exact grids under job policies, half of the time with U = m; most without
     /// faults, so that no miss is to be seen.
     Jobs,
+    /// The live machine on a simulated host, under every policy.
+    Live,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 3] = [Self::Programs, Self::Heavy, Self::Jobs];
+    pub const ALL: [Self; 4] = [Self::Programs, Self::Heavy, Self::Jobs, Self::Live];
 
     /// The word on the command line.
     #[must_use]
@@ -44,6 +47,7 @@ impl Kind {
             Self::Programs => "programs",
             Self::Heavy => "heavy",
             Self::Jobs => "jobs",
+            Self::Live => "live",
         }
     }
     /// Of sixteen seeds two are of every program, one is of heavy tasks, and the others, which are
@@ -100,13 +104,13 @@ impl Swarm {
     pub fn kind(&self, seed: u64) -> Kind {
         self.kind.unwrap_or_else(|| Kind::of(seed))
     }
-    /// The case of `seed`.
+    /// The case of `seed` on the simulator.
     #[must_use]
     pub fn case(&self, seed: u64) -> Case {
         match self.kind(seed) {
             Kind::Programs => self.programs(seed),
             Kind::Heavy => self.heavy(seed),
-            Kind::Jobs => self.jobs(seed),
+            Kind::Jobs | Kind::Live => self.jobs(seed),
         }
     }
     /// Runs the case of `seed`, and counts it.
@@ -114,6 +118,14 @@ impl Swarm {
     /// # Errors
     /// What was wrong.
     pub fn run(&self, seed: u64, summary: &mut Summary) -> Result<(), String> {
+        if self.kind(seed) == Kind::Live {
+            let case = LiveCase::draw(seed, self.policy);
+            // Once in a while all of it once more, to see that it goes the same way.
+            let again = seed.is_multiple_of(16);
+            let played = if again { case.check_twice()? } else { case.check()? };
+            summary.count_live(case.entry.name, played);
+            return Ok(());
+        }
         let case = self.case(seed);
         let checked = check_counting(&case)?;
         summary.count(self.kind(seed), &case, checked.as_ref());
@@ -122,6 +134,9 @@ impl Swarm {
     /// What is wrong with the case of `seed`, for users; `None` where nothing is.
     #[must_use]
     pub fn failure(&self, seed: u64) -> Option<Failure> {
+        if self.kind(seed) == Kind::Live {
+            return self.live_failure(seed);
+        }
         let case = self.case(seed);
         let why = check(&case).err()?;
         let smallest = shrink::shrink(case);
@@ -135,6 +150,20 @@ impl Swarm {
         if let Some(set) = smallest.task_set() {
             report += &format!("as a task set:\n{set}");
         }
+        Some(Failure { seed, report })
+    }
+
+    /// The same of a case of the live machine.
+    fn live_failure(&self, seed: u64) -> Option<Failure> {
+        let case = LiveCase::draw(seed, self.policy);
+        let why = case.check_twice().err()?;
+        let smallest = crate::live::shrink(case, &why);
+        let reason = smallest.check_twice().err().unwrap_or_default();
+        let policy = self.policy.map_or_else(String::new, |e| format!(" --policy {}", e.name));
+        let report = format!(
+            "{why}\nreproduce: cargo xtask swarm --kind live{policy} --seed {seed}\n\
+             smallest: {reason}\n{smallest}"
+        );
         Some(Failure { seed, report })
     }
 

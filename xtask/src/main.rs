@@ -22,7 +22,8 @@ cargo xtask lab [KERNEL...]     the live machine on other kernels and hosts, emu
                                 --quick for its part that CI runs; docs/lab.md has the rest
 cargo xtask swarm [ARGS]        random systems x policies x faults on all cores, until something
                                 breaks: --cases N (or --sets N), --seconds N, or --seed N to repeat
-                                one case; --kind programs|heavy|jobs and --policy NAME narrow it
+                                one case; --kind programs|heavy|jobs|live and --policy NAME
+                                narrow it; live is the live machine on a simulated host
 cargo xtask lines               lines of code, comments and tests of each room
 cargo xtask new-policy NAME     writes crates/policies/src/NAME.rs and registers it
 ";

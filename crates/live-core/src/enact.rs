@@ -80,7 +80,7 @@ pub struct Core<E: Executor> {
     pub stirred: bool,
     /// How many programs are being started: nothing is frozen meanwhile, since starting one holds
     /// the lock that freezing takes, for milliseconds, and a frozen group could not take it in.
-    pub without_brakes: u32,
+    without_brakes: u32,
     /// When this core's agent shall look for the policy's sake.
     pub wake_at: Instant,
     /// The first thing that the host refused.
@@ -119,6 +119,9 @@ pub struct Core<E: Executor> {
     throttling: Throttling,
     /// What was measured and is not in the journal yet.
     notes: Vec<Record>,
+    /// A mistake that a test has planted.
+    #[cfg(feature = "faults")]
+    pub fault: Option<crate::Fault>,
 }
 
 impl<E: Executor> Core<E> {
@@ -155,12 +158,38 @@ impl<E: Executor> Core<E> {
             memory: Memory::default(),
             throttling: Throttling::default(),
             notes: Vec::with_capacity(64),
+            #[cfg(feature = "faults")]
+            fault: None,
         }
     }
 
     /// The body of `vcpu`, if it is here.
     pub fn body(&mut self, vcpu: VcpuId) -> Option<&mut Body<E::Handle>> {
         self.bodies.iter_mut().find(|body| body.id == vcpu)
+    }
+
+    /// A program is about to be started, or is: nothing is frozen meanwhile.
+    pub fn hold(&mut self, begins: bool) {
+        #[cfg(feature = "faults")]
+        if self.fault == Some(crate::Fault::LeakedHold) && !begins {
+            return;
+        }
+        let count = self.without_brakes;
+        self.without_brakes = if begins { count + 1 } else { count.saturating_sub(1) };
+        self.stirred = true;
+    }
+
+    /// How many programs are being started, and one more where nothing can be frozen at all.
+    pub const fn holds(&self) -> u32 {
+        self.without_brakes
+    }
+
+    /// A job of this VCPU was released: it does not block after the one that was done.
+    pub fn released(&mut self, vcpu: VcpuId) {
+        let Some(body) = self.body(vcpu) else { return };
+        if std::mem::take(&mut body.is_done) && body.is_runnable() {
+            self.stirred = true;
+        }
     }
 
     /// What a body must know of this core to sit here.

@@ -14,25 +14,32 @@
 //!
 //! Which VCPU may run is said by [`maracas_core::dispatch`] alone. The executor decides nothing:
 //! one carries actions out on a stock Linux host (in the room `live`), another on a host that is
-//! simulated (the module `sim`), where the same code is tried with lateness, refusals and deaths.
+//! simulated (in the room `tests`), where the same code is tried with lateness, refusals and deaths.
 #![forbid(unsafe_code)]
 
 mod body;
 mod cost;
+mod demand;
 mod enact;
 mod executor;
 #[cfg(test)]
 mod fake;
+#[cfg(feature = "faults")]
+mod fault;
 pub mod priority;
+pub mod protocol;
 mod record;
 mod stretch;
 
 pub use body::{Body, Place, Post, Thread};
 pub use cost::{FASTEST_PER_US, WakeCost};
+pub use demand::Demand;
 pub use enact::alarm::Waking;
 pub use enact::memory::Counts;
 pub use enact::relief::Relief;
 pub use enact::{Core, Means};
 pub use executor::{Executor, Handle, is_gone};
+#[cfg(feature = "faults")]
+pub use fault::Fault;
 pub use record::Record;
 pub use stretch::Stretch;

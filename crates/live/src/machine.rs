@@ -3,7 +3,6 @@
 pub(crate) mod ask;
 pub(crate) mod brain;
 mod claim;
-mod demand;
 mod duty;
 pub mod handle;
 mod keeper;

@@ -1,8 +1,8 @@
 //! What a swarm went through.
 
 use super::Kind;
-use crate::Case;
 use crate::check::Checked;
+use crate::{Case, Played};
 use maracas_core::gcd;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -60,6 +60,12 @@ impl Summary {
             row.levels = [1, 2, 3, 4].map(|least| u64::from(levels >= least));
         }
         self.rows.entry((kind, case.entry.name)).or_default().add(&row);
+    }
+    /// Counts a case of the live machine that passed; `None` = the policy refused it.
+    pub(super) fn count_live(&mut self, policy: &'static str, played: Option<Played>) {
+        let refused = u64::from(played.is_none());
+        let row = Row { cases: 1, refused, ..Row::default() };
+        self.rows.entry((Kind::Live, policy)).or_default().add(&row);
     }
     /// Adds what another part of the swarm went through.
     pub fn add(&mut self, other: &Self) {

@@ -94,16 +94,16 @@ impl Waking {
         WakeCost { p50, p99 }
     }
     /// No sleep is shorter: half of the time is then left for what the agent enforces.
-    pub(crate) fn floor(&self) -> Duration {
+    pub fn floor(&self) -> Duration {
         Duration::from_nanos(2 * self.p50_ns)
     }
     /// How exactly the end of what waits behind another is looked for: a twentieth of the core goes
     /// to that at most.
-    pub(crate) fn grain(&self) -> Duration {
+    pub fn grain(&self) -> Duration {
         GRAIN.max(Duration::from_nanos(20 * self.p50_ns))
     }
     /// The same for what is believed blocked: a fiftieth of the core.
-    fn unseen(&self) -> Duration {
+    pub fn unseen(&self) -> Duration {
         UNSEEN.max(Duration::from_nanos(50 * self.p50_ns))
     }
     /// How exactly the end of what waits behind another is looked for, after so many looks that
@@ -113,7 +113,7 @@ impl Waking {
     }
     /// How often the background is watched while some of it waits, after so many looks that found
     /// nothing new: a fiftieth of the core.
-    fn watch(&self, quiet: u32) -> Duration {
+    pub fn watch(&self, quiet: u32) -> Duration {
         WATCH.max(Duration::from_nanos(50 * self.p50_ns)) * (1 << quiet.min(DOUBLINGS))
     }
     /// How often clocks and counters are read that nothing reports: a twentieth of the core.
@@ -139,7 +139,7 @@ impl Waking {
 impl<E: Executor> Core<E> {
     /// Chooses when to look next, counted from `now`: the meters must have been read just before.
     pub(crate) fn plan_look(&mut self, now: Instant) {
-        self.look_at = Instant::NEVER;
+        self.forget_look();
         self.awaited = None;
         let line = std::mem::take(&mut self.line);
         let runs = self.look_at_foreground(&line, now);
@@ -150,6 +150,15 @@ impl<E: Executor> Core<E> {
         self.look_by_clock(now);
         self.listen_again_at();
         self.watch_memory(now);
+    }
+
+    /// What was due is done.
+    fn forget_look(&mut self) {
+        #[cfg(feature = "faults")]
+        if self.fault == Some(crate::Fault::MissingDisarm) {
+            return;
+        }
+        self.look_at = Instant::NEVER;
     }
 
     /// Looks when a budget can be spent; whether something is believed to run on one.
@@ -214,6 +223,11 @@ impl<E: Executor> Core<E> {
         self.plan_look(now);
         let at = self.look_at.min(self.wake_at).max(now.saturating_add(self.waking.floor()));
         self.asleep_until = at.min(now.saturating_add(PULSE));
+        #[cfg(feature = "faults")]
+        if self.fault == Some(crate::Fault::PeriodicAlarm) && self.awaited.is_some() {
+            let rest = self.look_at.saturating_since(now).ticks();
+            self.asleep_until = now.saturating_add(Duration::from_nanos(rest / 8));
+        }
         self.looks.sleeps(now);
         (now, self.asleep_until)
     }

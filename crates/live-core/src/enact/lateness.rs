@@ -107,8 +107,9 @@ impl<E: Executor> Core<E> {
         }
     }
 
-    /// The run ends: tells how late budgets ended here, and what was stolen.
+    /// The run ends: tells what is not told yet, how late budgets ended here, and what was stolen.
     pub fn end(&mut self) {
+        self.tell_untold();
         let Lateness { buckets, longest, .. } = &self.lateness;
         let count: u64 = buckets.iter().sum();
         let (core, longest_ns, buckets) = (self.id, longest.ticks(), buckets.to_vec());

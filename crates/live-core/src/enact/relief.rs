@@ -53,6 +53,10 @@ impl<E: Executor> Core<E> {
             self.reliefs = relief.count;
             let (core, by, stuck_ns) = (self.id, Reliever::Guardian, relief.stuck.ticks());
             self.note(Note::Relief { core, by, stuck_ns });
+            #[cfg(feature = "faults")]
+            if self.fault == Some(crate::Fault::StalePriority) {
+                return;
+            }
             for body in &mut self.bodies {
                 body.forget_classes();
                 body.handle.forget_freezer();

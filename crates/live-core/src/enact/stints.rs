@@ -175,6 +175,29 @@ impl<E: Executor> Core<E> {
         self.tracker.changes.push_back(change);
     }
 
+    /// The run ends: tells of all that no record told of, for no later reading will.
+    pub(crate) fn tell_untold(&mut self) {
+        self.drain();
+        let (core, to) = (self.id, self.exec.now());
+        for body in &mut self.bodies {
+            // Who is frozen may have gone on until it was.
+            let result = body.settle();
+            self.trouble = self.trouble.take().or(result.err());
+            for mode in [Mode::Foreground, Mode::Background] {
+                let rest_ns = body.untold_ns(mode);
+                if rest_ns < SWITCHES_NS {
+                    continue;
+                }
+                body.told_ns[mode as usize] += rest_ns;
+                let service = Duration::from_nanos(rest_ns);
+                let usage = Usage { service, ..Usage::default() };
+                let (vcpu, from, end) = (body.id, body.began(to, rest_ns), End::Metered);
+                let stint = Stint { vcpu, core, mode, from, to, usage, end };
+                self.outbox.push((to, Event::Ran(stint)));
+            }
+        }
+    }
+
     fn take_record(&mut self, record: Record, at: Instant) {
         match record {
             Record::In { tid, .. } => self.switched_in(tid, at),
@@ -313,6 +336,10 @@ impl<E: Executor> Core<E> {
         let usage = Usage { service: Duration::from_nanos(service_ns), ..Usage::default() };
         let (vcpu, mode, from) = (open.vcpu, open.mode, open.from);
         let stint = Stint { vcpu, core, mode, from, to, usage, end };
+        #[cfg(feature = "faults")]
+        if self.fault == Some(crate::Fault::CountedTwice) && end == End::MarkReached {
+            self.outbox.push((to, Event::Ran(stint)));
+        }
         self.outbox.push((to, Event::Ran(stint)));
     }
 
@@ -424,6 +451,7 @@ impl<E: Executor> Core<E> {
             self.rescan(index);
             self.bodies[index].suppose_runnable();
         }
+        self.stirred = true;
     }
 
     /// Learns the threads of a body anew. Who is new there has no real-time priority unless the

@@ -2,13 +2,13 @@
 //! share, in the order of [`Protocol::REAL`]. Doing it twice, or two at a time, does no harm.
 
 use super::Charge;
-use super::model::{Protocol, Repair};
 use crate::host::cgroup::{Hierarchies, Remains, STILL};
 use crate::host::hardware::ThisHardware;
 use crate::host::resctrl;
 use crate::host::sched::{self, KernelPolicy};
 use crate::host::{HardwareCore, Identity};
 use crate::{control, machine};
+use maracas_live_core::protocol::{Protocol, Repair};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io, thread, time};

@@ -6,7 +6,6 @@ mod holds;
 
 use super::Setup;
 use super::ask::Reply;
-use super::demand::Demand;
 use super::handle::{Ended, JobGate, Mailbox, Refusal, Request};
 use super::progress;
 use crate::agent::lock;
@@ -21,6 +20,7 @@ use maracas_core::{
     CoreId, CoreSet, Duration, Event, Instant, Job, JobId, Plan, Policy, Rate, Reservation, System,
     Vcpu, VcpuId,
 };
+use maracas_live_core::Demand;
 use maracas_live_core::Place;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -77,6 +77,8 @@ struct Asked {
 pub(crate) struct Brain<'a> {
     policy: Box<dyn Policy>,
     plan: Plan,
+    /// The policy was asked once.
+    has_begun: bool,
     /// How much of one core may be given away, to one VCPU too.
     capacity: Rate,
     pub(crate) scribe: Scribe<'a>,
@@ -102,6 +104,8 @@ pub(crate) struct Brain<'a> {
     holds: Vec<Hold>,
     /// Moves were put off meanwhile, or made for an errand: the plan and the seats may differ.
     behind: bool,
+    /// Where bodies came to sit in this decision: the law is applied there, whatever the line.
+    arrived: CoreSet,
     errands: Errands,
 }
 
@@ -120,12 +124,11 @@ impl<'a> Brain<'a> {
             let body = Known { name, vcpu: vcpu.clone(), seat: None, demand: None };
             known.insert(vcpu.id, body);
         }
-        let mut plan = Plan::new(system.cores.len());
-        // The first decision is due at once: programs begin where it has their VCPUs.
-        plan.wake = Instant::ZERO;
+        let plan = Plan::new(system.cores.len());
         Self {
             policy,
             plan,
+            has_begun: false,
             capacity: system.capacity,
             scribe,
             cores,
@@ -143,6 +146,7 @@ impl<'a> Brain<'a> {
             held: 0,
             holds: Vec::with_capacity(16),
             behind: false,
+            arrived: CoreSet::EMPTY,
             errands: Errands::default(),
         }
     }
@@ -159,8 +163,11 @@ impl<'a> Brain<'a> {
     /// that it tells shall look next: there runs what is to be moved.
     pub(crate) fn round(&mut self, own: CoreId, woke: Option<Instant>) -> CoreSet {
         let now = woke.unwrap_or_else(|| self.mailbox.clock.now());
-        let asleep = self.plan.wake > now;
-        self.cause = (!asleep).then_some(self.plan.wake);
+        // The first decision is due at once: programs begin where it has their VCPUs.
+        let due = if self.has_begun { self.plan.wake } else { Instant::ZERO };
+        self.has_begun = true;
+        let asleep = due > now;
+        self.cause = (!asleep).then_some(due);
         if !asleep && self.plan.wake_metered {
             self.cores.iter().for_each(|core| lock(core).meter_running());
         }
@@ -267,14 +274,14 @@ impl<'a> Brain<'a> {
                 }
                 self.events.push(event);
             }
-            if let Some(seat) = known.seat.filter(|_| released)
-                && let Some(body) = lock(&self.cores[usize::from(seat.0)]).body(known.vcpu.id)
+            let Some(seat) = known.seat.filter(|_| released) else { continue };
+            let mut core = lock(&self.cores[usize::from(seat.0)]);
+            core.released(known.vcpu.id);
+            if demand.is_silent()
+                && let Some(body) = core.body(known.vcpu.id)
             {
-                body.is_done = false;
-                if demand.is_silent() {
-                    let meter = body.meter(Mode::Foreground);
-                    body.look_at = Some(meter + demand.cost());
-                }
+                let meter = body.meter(Mode::Foreground);
+                body.look_at = Some(meter + demand.cost());
             }
         }
         self.feed();
@@ -408,7 +415,8 @@ impl Brain<'_> {
         if !called.is_empty() {
             self.late_cause = cause;
         }
-        let touched = dirty.union(stirred).union(called);
+        let arrived = std::mem::take(&mut self.arrived);
+        let touched = dirty.union(stirred).union(called).union(arrived);
         for core in touched.iter() {
             let mut core = lock(&self.cores[core.0 as usize]);
             core.judge();
@@ -485,6 +493,7 @@ impl Brain<'_> {
         let place = self.place_on(to);
         let (Some(mut body), Some(known)) = (body, self.known.get_mut(&vcpu)) else { return false };
         known.seat = Some(to);
+        self.arrived.insert(to);
         let sits = body.sit(place);
         lock(&self.cores[usize::from(to.0)]).seat(body, sits)
     }

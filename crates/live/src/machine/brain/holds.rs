@@ -21,7 +21,7 @@ impl Brain<'_> {
     /// Nothing is frozen or moved until `number` is let go. Answers on which core `id` is; where
     /// nobody takes the answer, nothing is held.
     pub(super) fn hold(&mut self, id: VcpuId, number: u64, reply: Reply<CoreId>, now: Instant) {
-        self.brakes(|count| count + 1);
+        self.brakes(true);
         self.holds.push(Hold { number, until: now.saturating_add(LONGEST) });
         if reply.give(self.place(id)).is_err() {
             self.let_go(|hold| hold.number == number);
@@ -46,18 +46,14 @@ impl Brain<'_> {
     fn let_go(&mut self, is_over: impl Fn(&Hold) -> bool) {
         while let Some(at) = self.holds.iter().position(&is_over) {
             self.holds.swap_remove(at);
-            self.brakes(|count| count.saturating_sub(1));
+            self.brakes(false);
         }
     }
 
-    /// Changes on all cores how many ask that nothing be frozen.
-    fn brakes(&mut self, change: impl Fn(u32) -> u32) {
-        self.held = change(self.held);
-        for core in self.cores {
-            let mut core = lock(core);
-            core.without_brakes = change(core.without_brakes);
-            core.stirred = true;
-        }
+    /// One more asks on all cores that nothing be frozen, or one less.
+    fn brakes(&mut self, held: bool) {
+        self.held = if held { self.held + 1 } else { self.held.saturating_sub(1) };
+        self.cores.iter().for_each(|core| lock(core).hold(held));
     }
 }
 

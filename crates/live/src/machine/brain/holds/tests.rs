@@ -114,7 +114,7 @@ fn a_hold_ends_by_its_owner_by_itself_or_never_begins() {
     let played = with_brain(|brain, mailbox, _| {
         let round = |brain: &mut Brain<'_>| {
             brain.round(CoreId(0), None);
-            (brain.held, lock(&brain.cores[0]).without_brakes)
+            (brain.held, lock(&brain.cores[0]).holds())
         };
         let free = round(brain);
         let (reply, answer) = question();

@@ -1,7 +1,7 @@
 //! The protocol of runtime, guardian and `clean`, searched whole, and the proof that the search
 //! finds wrong orders out.
 
-use maracas_live::guardian::model::{Close, Found, Member, Protocol, Repair, Scope, Step, search};
+use maracas_live_core::protocol::{Close, Found, Member, Protocol, Repair, Scope, Step, search};
 
 const PAIR: [Member; 2] = [Member::Program, Member::Client];
 

@@ -8,7 +8,7 @@ use maracas_core::{Arrival, Duration, Event, Instant, Job, JobId, Reservation, V
 /// job, which ends when it has received C, and with the next release at the latest: otherwise a
 /// program that knows nothing of jobs would hold its core for ever under a job policy.
 #[derive(Debug)]
-pub(crate) struct Demand {
+pub struct Demand {
     vcpu: VcpuId,
     reservation: Reservation,
     next: Instant,
@@ -21,7 +21,7 @@ impl Demand {
     /// The demand of `vcpu`, whose first program begins at `now`; `None` for a VCPU without jobs.
     /// Releases keep to the grid of offset and period; a sporadic VCPU releases at its highest
     /// rate.
-    pub(crate) fn new(vcpu: &Vcpu, now: Instant) -> Option<Self> {
+    pub fn new(vcpu: &Vcpu, now: Instant) -> Option<Self> {
         let reservation = vcpu.reservation;
         let first = match vcpu.arrival {
             Arrival::Periodic { offset } => Instant::ZERO + offset,
@@ -34,11 +34,11 @@ impl Demand {
         Some(Self { vcpu, reservation, next, released: 0, completed: 0, heard: false })
     }
     /// When the next job is released.
-    pub(crate) const fn next_due(&self) -> Instant {
+    pub const fn next_due(&self) -> Instant {
         self.next
     }
     /// What is due by `now`, one event a call, each at its nominal instant.
-    pub(crate) fn next_event(&mut self, now: Instant) -> Option<(Instant, Event)> {
+    pub fn next_event(&mut self, now: Instant) -> Option<(Instant, Event)> {
         if self.next > now {
             return None;
         }
@@ -55,32 +55,32 @@ impl Demand {
         Some((at, Event::Released(Job { id, release: at, deadline })))
     }
     /// A program says that this job is done; `false` where that cannot be. Jobs end in order.
-    pub(crate) fn complete(&mut self, index: u32) -> bool {
+    pub fn complete(&mut self, index: u32) -> bool {
         self.heard |= index < self.released;
         let right = index == self.completed && self.completed < self.released;
         self.completed += u32::from(right);
         right
     }
     /// Whether a released job has not ended.
-    pub(crate) const fn is_pending(&self) -> bool {
+    pub const fn is_pending(&self) -> bool {
         self.completed < self.released
     }
     /// Ends the present job of a silent program, which has received C.
-    pub(crate) fn presume_complete(&mut self) -> Option<JobId> {
+    pub fn presume_complete(&mut self) -> Option<JobId> {
         let presumed = !self.heard && self.completed < self.released;
         self.completed += u32::from(presumed);
         presumed.then(|| JobId { vcpu: self.vcpu, index: self.completed - 1 })
     }
     /// C, as a job of a silent program may receive it.
-    pub(crate) const fn cost(&self) -> Duration {
+    pub const fn cost(&self) -> Duration {
         self.reservation.budget
     }
     /// The reservation was changed; the next release stays where it is.
-    pub(crate) const fn change(&mut self, reservation: Reservation) {
+    pub const fn change(&mut self, reservation: Reservation) {
         self.reservation = reservation;
     }
     /// Whether jobs were released and no program ever reported an end.
-    pub(crate) const fn is_silent(&self) -> bool {
+    pub const fn is_silent(&self) -> bool {
         self.released > 0 && !self.heard
     }
 }

@@ -1,0 +1,27 @@
+//! Mistakes that tests plant, to see that they are found.
+
+/// A mistake in the state of a core.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// The alarm for the end of a budget comes again and again, ever sooner: no sleep has a floor.
+    PeriodicAlarm,
+    /// The time of the next look is not forgotten when it has passed.
+    MissingDisarm,
+    /// Whoever held freezing off and lets go is not counted out.
+    LeakedHold,
+    /// What a guardian did to priorities is not set right afterwards.
+    StalePriority,
+    /// An execution that ends because its limit was reached is told twice.
+    CountedTwice,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::PeriodicAlarm,
+        Self::MissingDisarm,
+        Self::LeakedHold,
+        Self::StalePriority,
+        Self::CountedTwice,
+    ];
+}

@@ -1,0 +1,258 @@
+//! What must hold of a live machine, whatever befalls it. All of it is seen from outside: by what
+//! the simulated kernel knows, and what the policy was told.
+
+use super::LiveCase;
+use super::decider::{Decider, MODES};
+use super::host::{LiveFaults, Shared, SimCore};
+use super::world::World;
+use maracas_core::contract::Mode;
+use maracas_core::{Duration, Event};
+use maracas_live_core::{Body, Core, Post};
+
+/// Service that is not worth telling of, by mode: a few switches' worth, in nanoseconds.
+const UNTOLD: u64 = 20_000;
+/// How long an agent sleeps at most, in nanoseconds.
+const PULSE: u64 = 30_000_000;
+
+pub(super) struct Audit {
+    faults: LiveFaults,
+    refused: u64,
+    failed: u64,
+    left: bool,
+}
+
+/// The limit of a body on its core's line, if it has one and is held at a real-time level.
+fn limit<H: maracas_live_core::Handle>(
+    line: &maracas_core::contract::Line,
+    body: &Body<H>,
+) -> Option<Duration> {
+    let own = line.foreground.iter().find(|grant| grant.vcpu == body.id)?;
+    matches!(body.post, Post::Foreground(_)).then_some(own.until.0)
+}
+
+impl Audit {
+    pub(super) const fn new(case: &LiveCase) -> Self {
+        Self { faults: case.faults, refused: 0, failed: 0, left: false }
+    }
+
+    /// An agent wakes, so late: nobody had more than its limit but by that lateness, by what no
+    /// record tells, and by what the agent's own calls take.
+    pub(super) fn wakes(
+        &self,
+        core: &mut Core<SimCore>,
+        world: &mut World,
+        late: u64,
+    ) -> Result<(), String> {
+        if self.faults.refuse_one_in != 0 {
+            return Ok(());
+        }
+        world.bring_all();
+        let cost = core.waking.cost();
+        let own = core.waking.unseen().max(core.waking.grain()) + cost.p99 * 2;
+        let slack = own.ticks() + late + 400 * self.faults.call;
+        for body in &core.bodies {
+            let Some(limit) = limit(&core.line, body) else { continue };
+            let meter = body.meter(Mode::Foreground).ticks() + body.handle.unread(world);
+            let over = meter.saturating_sub(limit.ticks());
+            if over > slack {
+                return Err(format!(
+                    "{} on {} is {over} ns beyond its limit of {limit}, though its agent was {late} \
+                     ns late and {own} is all that nothing tells of",
+                    body.id, core.id
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// An agent has enforced: nobody that is held at a real-time level is at its limit.
+    pub(super) fn enforced(
+        &self,
+        core: &Core<SimCore>,
+        shared: &Shared,
+        woke: u64,
+    ) -> Result<(), String> {
+        if self.faults.refuse_one_in != 0 || shared.dead.get() {
+            return Ok(());
+        }
+        // What it read a moment before: an agent looks again for what ends just behind.
+        let spent = shared.world.borrow().now - woke;
+        let _ = spent;
+        for body in &core.bodies {
+            if matches!(body.post, Post::Foreground(_)) && limit(&core.line, body).is_none() {
+                return Err(format!("{} is raised on {} and not on its line", body.id, core.id));
+            }
+        }
+        Ok(())
+    }
+
+    /// The agent has decided, if it did: the policy was told of every refusal.
+    pub(super) fn answered(
+        &mut self,
+        shared: &Shared,
+        cores: &[Core<SimCore>],
+        decider: &Decider,
+    ) -> Result<(), String> {
+        let waits = |core: &Core<SimCore>| {
+            let failed = |(_, event): &&(maracas_core::Instant, Event)| {
+                matches!(event, Event::Failed { .. })
+            };
+            core.outbox.iter().filter(failed).count() as u64
+        };
+        let failed = decider.failed + cores.iter().map(waits).sum::<u64>();
+        let refused = shared.refused.get();
+        let is_told = refused == self.refused || failed > self.failed;
+        (self.refused, self.failed) = (refused, failed);
+        if is_told || shared.dead.get() {
+            return Ok(());
+        }
+        Err("the host refused something and the policy was not told".to_string())
+    }
+
+    /// An agent falls asleep until `due`.
+    pub(super) fn sleeps(
+        &self,
+        core: &Core<SimCore>,
+        shared: &Shared,
+        decider: &Decider,
+        now: u64,
+        due: u64,
+    ) -> Result<(), String> {
+        if shared.dead.get() {
+            return Ok(());
+        }
+        let floor = core.waking.floor().ticks().min(PULSE);
+        if due < now + floor {
+            let slept = due.saturating_sub(now);
+            return Err(format!(
+                "the agent of {} sleeps for {slept} ns, and no sleep is to be shorter than {floor}",
+                core.id
+            ));
+        }
+        if self.faults.refuse_one_in != 0 {
+            return Ok(());
+        }
+        let world = shared.world.borrow();
+        let has_foreground = core
+            .bodies
+            .iter()
+            .any(|body| matches!(body.post, Post::Foreground(_)) && body.is_runnable());
+        for body in &core.bodies {
+            held_as_believed(core, body, &world)?;
+            let waits = body.is_done || body.is_leaving;
+            let left = body.post == Post::Watched && body.is_runnable() && !waits;
+            if left && !has_foreground && decider.held == 0 && !core.stirred {
+                return Err(format!(
+                    "{} may not run on {} and is not stopped, though nobody starts a program",
+                    body.id, core.id
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// At the end all that was counted was told, once.
+    pub(super) fn conserved(
+        &self,
+        cores: &mut [Core<SimCore>],
+        decider: &Decider,
+        shared: &Shared,
+    ) -> Result<(), String> {
+        if self.faults.refuse_one_in != 0 || shared.dead.get() {
+            return Ok(());
+        }
+        for core in cores {
+            for body in &mut core.bodies {
+                let _ = body.settle();
+                let told = decider.told.get(&body.id).copied().unwrap_or_default();
+                for (mode, told) in MODES.into_iter().zip(told) {
+                    let meter = body.meter(mode).ticks();
+                    if meter.abs_diff(told) > UNTOLD {
+                        return Err(format!(
+                            "{} had {meter} ns in the {mode:?}, and the policy was told of {told}",
+                            body.id
+                        ));
+                    }
+                }
+                let meters = MODES.map(|mode| body.meter(mode).ticks());
+                let had = shared.world.borrow_mut().had(body.handle.group);
+                if meters[0] + meters[1] != had {
+                    return Err(format!("{} had {had} ns, its meters read {meters:?}", body.id));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Agents wake no more often than looks for what no event tells, and what happens, ask for.
+    pub(super) fn bounded(
+        &self,
+        wakes: u64,
+        until: u64,
+        decider: &Decider,
+        cores: &[Core<SimCore>],
+    ) -> Result<(), String> {
+        let looks = |core: &Core<SimCore>| until / core.waking.grain().ticks() + until / PULSE;
+        let looks: u64 = cores.iter().map(looks).sum();
+        let threads = decider.shared.world.borrow().threads.len() as u64;
+        let happened = 8 * decider.decisions + 4 * decider.told_events + 4 * threads + 100;
+        let most = (looks * 5 / 4 + happened) * if self.faults.early_one_in == 0 { 1 } else { 2 };
+        if wakes > most {
+            return Err(format!("agents woke {wakes} times, where {most} would do"));
+        }
+        Ok(())
+    }
+
+    /// Something could not be let go: that is left to the guardian.
+    pub(super) const fn left_to_guardian(&mut self) {
+        self.left = true;
+    }
+    pub(super) const fn is_left(&self) -> bool {
+        self.left
+    }
+
+    /// After an end nothing is raised and nothing is frozen.
+    pub(super) fn end(&self, world: &mut World) -> Result<(), String> {
+        world.bring_all();
+        for (place, thread) in world.threads.iter().enumerate() {
+            if !thread.gone && thread.level != 0 {
+                let (level, id) = (thread.level, world.groups[thread.group].id);
+                return Err(format!("thread {place} of {id} is left at level {level}"));
+            }
+        }
+        match world.groups.iter().find(|group| group.frozen || group.asked.is_some()) {
+            Some(group) => Err(format!("{} is left frozen", group.id)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether what a core believes of how a body is held is so.
+fn held_as_believed(
+    core: &Core<SimCore>,
+    body: &Body<super::host::SimVcpu>,
+    world: &World,
+) -> Result<(), String> {
+    let level = match body.post {
+        Post::Foreground(level) => level,
+        Post::Background | Post::Watched | Post::Frozen => 0,
+    };
+    for thread in &body.threads {
+        let it = &world.threads[world.place(thread.tid)];
+        if !it.gone && it.level != level {
+            return Err(format!(
+                "thread {} of {} on {} is at level {}, its core believes {level}",
+                thread.tid, body.id, core.id, it.level
+            ));
+        }
+    }
+    let group = &world.groups[body.handle.group];
+    let frozen = group.asked.map_or(group.frozen, |(_, frozen)| frozen);
+    if frozen != (body.post == Post::Frozen) {
+        return Err(format!(
+            "{} on {} is frozen: {frozen}, its core believes {:?}",
+            body.id, core.id, body.post
+        ));
+    }
+    Ok(())
+}

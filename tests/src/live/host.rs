@@ -1,0 +1,247 @@
+//! The simulated host as the state of a core asks it: what each call costs, and what is refused.
+
+use super::world::World;
+use maracas_core::{CoreId, Instant, VcpuId};
+use maracas_live_core::{Executor, Handle, Record};
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+
+/// Refusals that a kernel may give: EPERM, EINTR, EAGAIN, EBUSY (errno-base.h).
+const ERRORS: [i32; 4] = [1, 4, 11, 16];
+/// No such thread (errno-base.h).
+const ESRCH: i32 = 3;
+
+/// What is made difficult.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LiveFaults {
+    /// What a call costs, in nanoseconds.
+    pub call: u64,
+    /// What a wake takes at the median, in nanoseconds.
+    pub wake: u64,
+    /// One wake in so many is late by up to `late` nanoseconds; 0 = none.
+    pub late_one_in: u64,
+    /// By how much, at most.
+    pub late: u64,
+    /// One sleep in so many ends before its time; 0 = none.
+    pub early_one_in: u64,
+    /// One call in so many is refused; 0 = none.
+    pub refuse_one_in: u64,
+    /// One reading of records in so many has lost some; 0 = none.
+    pub lose_one_in: u64,
+    /// How long freezing takes at most, in nanoseconds.
+    pub freeze: u64,
+    /// One turn of a thread in so many makes another thread; 0 = none.
+    pub fork_one_in: u64,
+    /// Guardians act without a reason once in so many looks; 0 = never.
+    pub relieve_one_in: u64,
+    /// VCPUs are asked for, changed and ended while it runs.
+    pub requests: bool,
+    /// The runtime is killed at this call; 0 = never.
+    pub kill_at: u64,
+    /// A core goes off line at this time, in nanoseconds; 0 = never.
+    pub off_line_at: u64,
+}
+
+impl LiveFaults {
+    /// A quick host where nothing goes wrong.
+    pub const NONE: Self = Self {
+        call: 200,
+        wake: 3_000,
+        late_one_in: 0,
+        late: 0,
+        early_one_in: 0,
+        refuse_one_in: 0,
+        lose_one_in: 0,
+        freeze: 0,
+        fork_one_in: 0,
+        relieve_one_in: 0,
+        requests: false,
+        kill_at: 0,
+        off_line_at: 0,
+    };
+}
+
+/// What all that is simulated shares.
+pub(super) struct Shared {
+    pub(super) world: RefCell<World>,
+    pub(super) faults: LiveFaults,
+    pub(super) calls: Cell<u64>,
+    /// The runtime was killed: nothing is carried out any more.
+    pub(super) dead: Cell<bool>,
+    /// Refusals that the policy is to hear of, so far.
+    pub(super) refused: Cell<u64>,
+}
+
+impl Shared {
+    /// A call begins: it takes its time. Whether the runtime lives to see it carried out.
+    fn call(&self) -> bool {
+        let calls = self.calls.get() + 1;
+        self.calls.set(calls);
+        if self.faults.kill_at != 0 && calls >= self.faults.kill_at {
+            self.dead.set(true);
+        }
+        let mut world = self.world.borrow_mut();
+        let most = self.faults.call.max(1) * 2;
+        let cost = world.dice.between(1, most);
+        world.now += cost;
+        !self.dead.get()
+    }
+    /// A call that may be refused.
+    fn may(&self) -> io::Result<bool> {
+        let lives = self.call();
+        let mut world = self.world.borrow_mut();
+        let one_in = self.faults.refuse_one_in;
+        if lives && one_in != 0 && world.dice.one_in(one_in) {
+            self.refused.set(self.refused.get() + 1);
+            return Err(io::Error::from_raw_os_error(world.dice.pick(&ERRORS)));
+        }
+        Ok(lives)
+    }
+}
+
+/// One core of it.
+pub(super) struct SimCore {
+    pub(super) shared: Rc<Shared>,
+    pub(super) core: usize,
+}
+
+impl Executor for SimCore {
+    type Handle = SimVcpu;
+    type Site = ();
+
+    fn now(&self) -> Instant {
+        let mut world = self.shared.world.borrow_mut();
+        world.now += 30;
+        Instant::from_ticks(world.now)
+    }
+    fn site(&self) {}
+    fn next_record(&mut self) -> Option<Record> {
+        let mut world = self.shared.world.borrow_mut();
+        world.bring(self.core);
+        let lose = self.shared.faults.lose_one_in;
+        let records = &world.cpus[self.core].records;
+        if lose != 0 && records.len() > 4 && world.dice.one_in(lose) {
+            let most = world.cpus[self.core].records.len() as u64 - 1;
+            let count = world.dice.between(1, most) as usize;
+            let last = world.cpus[self.core].records.drain(..count).next_back();
+            return last.map(|last| Record::Lost { at: last.at() });
+        }
+        world.cpus[self.core].records.pop_front()
+    }
+    fn wake_agent(&self) {
+        let mut world = self.shared.world.borrow_mut();
+        let now = world.now;
+        world.cpus[self.core].called.get_or_insert(now);
+    }
+    fn listen(&mut self, _: VcpuId, handle: &mut SimVcpu, to: bool) -> io::Result<()> {
+        if self.shared.call() {
+            self.shared.world.borrow_mut().groups[handle.group].listened = to;
+        }
+        Ok(())
+    }
+    fn freeze(&mut self, handle: &SimVcpu, frozen: bool) {
+        handle.freeze(frozen);
+    }
+}
+
+/// One VCPU of it.
+pub(super) struct SimVcpu {
+    shared: Rc<Shared>,
+    pub(super) group: usize,
+    core: Option<usize>,
+    seen: Vec<u64>,
+    error: Cell<i32>,
+}
+
+impl SimVcpu {
+    pub(super) fn new(shared: Rc<Shared>, group: usize) -> Self {
+        let seen = vec![0; shared.world.borrow().cpus.len()];
+        Self { shared, group, core: None, seen, error: Cell::new(0) }
+    }
+    /// What it had where it sits and nobody has read.
+    pub(super) fn unread(&self, world: &World) -> u64 {
+        let Some(core) = self.core else { return 0 };
+        world.groups[self.group].counted[core] - self.seen[core]
+    }
+    /// Asks the freezer, which acts some time later.
+    pub(super) fn freeze(&self, frozen: bool) {
+        match self.shared.may() {
+            Ok(true) => {
+                let mut world = self.shared.world.borrow_mut();
+                let after = world.dice.between(0, self.shared.faults.freeze);
+                world.ask_freezer(self.group, frozen, after);
+            }
+            Ok(false) => {}
+            Err(error) => {
+                // It is told with the next answer about this VCPU, and tried again then.
+                self.error.set(error.raw_os_error().unwrap_or(1));
+                let mut world = self.shared.world.borrow_mut();
+                world.ask_freezer(self.group, frozen, 0);
+                self.shared.refused.set(self.shared.refused.get() - 1);
+            }
+        }
+    }
+}
+
+impl Handle for SimVcpu {
+    type Site = ();
+
+    fn set_level(&mut self, tid: i32, level: u8) -> io::Result<()> {
+        if !self.shared.may()? {
+            return Ok(());
+        }
+        match self.shared.world.borrow_mut().set_level(tid, level) {
+            true => Ok(()),
+            false => Err(io::Error::from_raw_os_error(ESRCH)),
+        }
+    }
+    fn list(&mut self, tids: &mut Vec<i32>) -> io::Result<(Instant, Instant)> {
+        self.shared.may()?;
+        let mut world = self.shared.world.borrow_mut();
+        world.bring_all();
+        let begun = Instant::from_ticks(world.now);
+        tids.clear();
+        let own = |(_, it): &(usize, &super::world::Thread)| it.group == self.group && !it.gone;
+        tids.extend(world.threads.iter().enumerate().filter(own).map(|(at, _)| World::tid(at)));
+        world.now += 30;
+        Ok((begun, Instant::from_ticks(world.now)))
+    }
+    fn ran(&mut self) -> io::Result<u64> {
+        self.shared.may()?;
+        let Some(core) = self.core else { return Ok(0) };
+        let mut world = self.shared.world.borrow_mut();
+        world.bring(core);
+        let counted = world.groups[self.group].counted[core];
+        Ok(counted - std::mem::replace(&mut self.seen[core], counted))
+    }
+    fn go(&mut self, core: CoreId, (): ()) -> io::Result<bool> {
+        let to = usize::from(core.0);
+        let lives = self.shared.may()?;
+        let mut world = self.shared.world.borrow_mut();
+        let moved = world.groups[self.group].core != to;
+        if moved && lives {
+            world.confine(self.group, to);
+        }
+        Ok(moved)
+    }
+    fn arrive(&mut self, core: CoreId) {
+        self.core = Some(usize::from(core.0));
+    }
+    fn refusal(&self) -> io::Result<()> {
+        match self.error.replace(0) {
+            0 => Ok(()),
+            error => {
+                self.shared.refused.set(self.shared.refused.get() + 1);
+                Err(io::Error::from_raw_os_error(error))
+            }
+        }
+    }
+    fn forget_freezer(&self) {}
+    fn thaw_now(&self) -> io::Result<()> {
+        if self.shared.call() {
+            self.shared.world.borrow_mut().ask_freezer(self.group, false, 0);
+        }
+        Ok(())
+    }
+}
