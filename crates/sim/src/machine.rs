@@ -11,7 +11,7 @@ use crate::agenda::{Agenda, Kind};
 use crate::memory::{Contention, MemoryTotals, Resident};
 use crate::rng::{Purpose, Stream};
 use crate::workload::{Demands, Done, NONE, Standing, Start};
-use crate::{Options, Outcome};
+use crate::{Change, Options, Outcome};
 use maracas_core::contract::{End, Errand, Event, Mark, Mode, Observer};
 use maracas_core::dispatch::{Readings, Running};
 use maracas_core::{CoreId, CoreSet, Duration, Instant, Plan, Policy, Program, System, VcpuId};
@@ -47,6 +47,9 @@ pub(crate) struct Machine<'a, O, C> {
     now: Instant,
     agenda: Agenda,
     demands: Demands,
+    changes: Vec<Change>,
+    /// Those of them that were asked for and are not answered.
+    asked: Vec<u32>,
     cores: Vec<Core>,
     /// When each core's VCPU ends its piece or reaches its mark.
     nexts: Vec<Instant>,
@@ -104,6 +107,8 @@ impl<'a, O: Observer, C: Contention> Machine<'a, O, C> {
             now: Instant::ZERO,
             agenda,
             demands: Demands::new(system, programs, options.seed),
+            changes: Vec::new(),
+            asked: Vec::new(),
             cores: vec![Core::IDLE; count],
             nexts: vec![Instant::NEVER; count],
             choices: vec![None; count],
@@ -121,6 +126,15 @@ impl<'a, O: Observer, C: Contention> Machine<'a, O, C> {
             sampled: MemoryTotals::default(),
             outcome: Outcome::default(),
         }
+    }
+
+    /// The same with requests to change.
+    pub(crate) fn changing(mut self, changes: &[Change]) -> Self {
+        for (id, change) in (0..).zip(changes) {
+            self.agenda.push(change.at, Kind::Change, id);
+        }
+        self.changes = changes.to_vec();
+        self
     }
 
     pub(crate) fn run(mut self) -> Outcome {
@@ -256,6 +270,10 @@ impl<'a, O: Observer, C: Contention> Machine<'a, O, C> {
                 } else {
                     self.start_programs(vcpu, concerned);
                 }
+            }
+            Kind::Change => {
+                self.agenda.pop();
+                self.ask_for_change(id);
             }
             Kind::Depart => {
                 self.agenda.pop();

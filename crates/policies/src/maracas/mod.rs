@@ -17,9 +17,9 @@
 //! that slack per VCPU is even (`balance.rs`), to cores with the colours that they require
 //! (`color.rs`).
 //! # Invariants
-//! Chunks of a server sum to C. A newcomer's first budget, and what a change adds to one, waits
-//! until leavers that it does not fit beside would have had theirs back, and nobody waits who may
-//! have waited for them. Only foreground service is charged; background time never changes a
+//! Chunks of a server sum to C. A newcomer, or a change, waits for its answer until those who left
+//! and beside whom it does not fit would have had their budgets back, and nobody waits who may
+//! have waited for them (`parts/holds.rs`). Only foreground service is charged; background time never changes a
 //! budget. Replenishment instants come from chunk times, never from a late `now`. A chosen
 //! background VCPU is not overtaken before its core was in the foreground again. Foreground is
 //! never throttled. Each migration may make one period of a VCPU late, and none makes late what
@@ -42,9 +42,8 @@ mod throttle;
 mod vcpu;
 
 use crate::parts::jobs::ByVcpu;
-use crate::parts::leavers::Leavers;
 use crate::parts::priority::{self, ADMISSION};
-use crate::parts::table::{Family, Table, Test};
+use crate::parts::table::{Family, Granted, Table, Test, Use};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use background::{BACKGROUND, Rule};
@@ -55,7 +54,7 @@ use maracas_core::contract::{Claims, End, Entry, Errand, Figure, Grant, Mark, Mo
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{CoreId, CoreSet, Duration, Event, Instant, Plan, Policy, System, Vcpu, VcpuId};
 use throttle::Monitor;
-use vcpu::{Local, Server, State};
+use vcpu::{Local, State};
 
 const SLICE: ParamSpec = ParamSpec {
     name: "background_slice",
@@ -125,7 +124,6 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
         inherits: priority::chosen(params, &ADMISSION) != Test::Rta,
         table,
         states: ByVcpu::default(),
-        leavers: Leavers::default(),
         locals: alloc::vec![Local::default(); system.cores.len()],
         stale: system.core_ids().collect(),
         grants: Vec::new(),
@@ -169,7 +167,6 @@ struct Maracas {
     inherits: bool,
     table: Table,
     states: ByVcpu<State>,
-    leavers: Leavers,
     locals: Vec<Local>,
     /// Cores of which something was learnt since the last decision.
     stale: CoreSet,
@@ -178,6 +175,14 @@ struct Maracas {
     errands: Errands,
     monitor: Option<Monitor>,
     balance: Option<Balance>,
+}
+
+/// What of the budget of `vcpu` counts if it leaves or changes at `at`.
+fn in_use(states: &ByVcpu<State>, table: &Table, vcpu: VcpuId, at: Instant) -> Use {
+    states.get(vcpu).map_or(Use::NONE, |state| Use {
+        until: state.counts_until(at),
+        at_rest: table.rests(state.core, at),
+    })
 }
 
 impl Policy for Maracas {
@@ -217,17 +222,13 @@ impl Policy for Maracas {
     }
 
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
-        self.table.reply(plan);
-        let mut wake = Instant::NEVER;
-        for core in (0..self.locals.len() as u16).map(CoreId) {
-            if self.stale.contains(core) || self.locals[core.0 as usize].next <= now {
-                self.refresh(core, now, plan);
-            }
-            let next = self.locals[core.0 as usize].next;
-            plan.set_core_wake(core, next);
-            wake = wake.min(next);
+        let mut wake = self.refresh_cores(now, plan);
+        // A core that rests may have room for those who wait.
+        while !self.table.is_settled() && self.retry(now) {
+            wake = self.refresh_cores(now, plan);
         }
-        self.stale = CoreSet::EMPTY;
+        self.table.reply(plan);
+        let wake = wake.min(self.table.next());
         let tick = self.throttle(now, plan);
         let rest = self.rebalance(now);
         plan.wake = wake.min(tick).min(rest).min(self.monitor.as_ref().map_or(wake, Monitor::next));
@@ -305,53 +306,74 @@ impl Maracas {
     }
 
     fn arrive(&mut self, vcpu: &Vcpu, at: Instant) {
-        let Some(core) = self.table.arrive(vcpu) else { return };
-        let start = self.leavers.free(&self.table, core, at);
+        if let Some(core) = self.table.arrive(vcpu, at) {
+            self.enter(vcpu, core, at);
+        }
+    }
+    fn enter(&mut self, vcpu: &Vcpu, core: CoreId, at: Instant) {
         self.locals[core.0 as usize].add(vcpu.id, vcpu.role);
-        let state = State::new(vcpu, core, start);
-        self.states.insert(vcpu.id, State { newcomer: true, begins: Some(start), ..state });
+        self.states.insert(vcpu.id, State { newcomer: true, ..State::new(vcpu, core, at) });
         self.stale.insert(core);
         self.unsettle(core);
     }
 
     fn leave(&mut self, id: VcpuId, at: Instant) {
-        let gone = self.table.get(id).cloned();
-        self.table.leave(id);
-        let (Some(state), Some(vcpu)) = (self.states.remove(id), gone) else { return };
+        self.table.leave(id, at, in_use(&self.states, &self.table, id, at));
+        let Some(state) = self.states.remove(id) else { return };
         self.locals[state.core.0 as usize].remove(id);
         self.stale.insert(state.core);
-        let back = state.counts_until(at);
-        self.leavers.remember(&self.table, vcpu, state.core, back, at);
         if let Some(balance) = &mut self.balance {
             balance.left(&state);
         }
     }
 
     fn change(&mut self, vcpu: &Vcpu, at: Instant) {
-        let Some(state) = self.states.get(vcpu.id).filter(|state| state.role == vcpu.role) else {
+        if self.states.get(vcpu.id).is_none_or(|state| state.role != vcpu.role) {
             let reason = "is not admitted in this role; let a new VCPU arrive instead";
             return self.table.refuse(vcpu.id, alloc::format!("{} {reason}", vcpu.id));
-        };
-        let (core, back) = (state.core, state.counts_until(at));
-        let old = self.table.get(vcpu.id).cloned();
-        if !self.table.change(vcpu) {
-            return;
         }
-        self.unsettle(core);
-        let free = self.leavers.free(&self.table, core, at);
+        let used = in_use(&self.states, &self.table, vcpu.id, at);
+        if self.table.change(vcpu, at, used) {
+            self.become_as(vcpu, at);
+        }
+    }
+    fn become_as(&mut self, vcpu: &Vcpu, at: Instant) {
+        if let Some(core) = self.table.home_of(vcpu.id) {
+            self.unsettle(core);
+        }
         self.with(vcpu.id, |state| {
-            state.server.change(vcpu, at, free);
+            state.server.change(vcpu, at);
             state.deadline = vcpu.reservation.deadline;
-            state.begins = None;
         });
-        // What it gives up is free for others when what it used of it would have come back.
-        let gives_up = |old: &Vcpu| {
-            let (old, new) = (&old.reservation, &vcpu.reservation);
-            old.budget > new.budget || old.period != new.period
-        };
-        if let Some(old) = old.filter(gives_up) {
-            self.leavers.remember(&self.table, old, core, back, at);
+    }
+    /// Lets in, and changes, whoever waited for it and need not any longer; true where there was
+    /// somebody.
+    fn retry(&mut self, now: Instant) -> bool {
+        let states = &self.states;
+        let granted = self.table.retry(now, |table, id| in_use(states, table, id, now));
+        for Granted { vcpu, core, is_change } in &granted {
+            if *is_change {
+                self.become_as(vcpu, now);
+            } else {
+                self.enter(vcpu, *core, now);
+            }
         }
+        !granted.is_empty()
+    }
+
+    /// Brings the lines of all cores in step; when to look again.
+    fn refresh_cores(&mut self, now: Instant, plan: &mut Plan) -> Instant {
+        let mut wake = Instant::NEVER;
+        for core in (0..self.locals.len() as u16).map(CoreId) {
+            if self.stale.contains(core) || self.locals[core.0 as usize].next <= now {
+                self.refresh(core, now, plan);
+            }
+            let next = self.locals[core.0 as usize].next;
+            plan.set_core_wake(core, next);
+            wake = wake.min(next);
+        }
+        self.stale = CoreSet::EMPTY;
+        wake
     }
 
     /// Orders samples, opens and closes the cores' background; when to ask again, with the meters
@@ -390,8 +412,9 @@ impl Maracas {
             waits |= state.runnable() && !priority::carries_errands(state.role);
         }
         local.in_background = waits && !on_budget && self.rule != Rule::Off;
-        if !on_budget && self.rests(core, now) {
-            return self.refresh(core, now, plan);
+        if !on_budget {
+            // Whoever waited for those who left has what it waited for.
+            self.table.rest(core, now);
         }
         let (local, states) = (&mut self.locals[core.0 as usize], &self.states);
         local.foreground.sort_unstable_by_key(|id| states.get(*id).map(State::urgency));
@@ -405,29 +428,6 @@ impl Maracas {
             plan.line_mut(core).foreground.clone_from(&self.grants);
         }
         self.refresh_background(core, now, plan);
-    }
-
-    /// Nobody on `core` is on a budget: whoever waited for those who left has what it waited for,
-    /// so newcomers need not. True where that changes when one begins.
-    fn rests(&mut self, core: CoreId, now: Instant) -> bool {
-        self.leavers.rest(core);
-        let waits = |state: &State| state.begins.is_some_and(|begins| begins > now);
-        let here = &self.locals[core.0 as usize].foreground;
-        if !here.iter().any(|id| self.states.get(*id).is_some_and(waits)) {
-            return false;
-        }
-        let free = self.leavers.free(&self.table, core, now);
-        let mut changed = false;
-        for vcpu in self.table.on(core) {
-            let Some(state) = self.states.get_mut(vcpu.id).filter(|state| waits(state)) else {
-                continue;
-            };
-            if state.begins.is_some_and(|begins| free < begins) {
-                (state.server, state.begins) = (Server::new(vcpu, free), Some(free));
-                changed = true;
-            }
-        }
-        changed
     }
 
     /// Gives newcomers the least BGT of their core, between two intervals: then all background

@@ -86,10 +86,10 @@ impl Server {
             Self::Pibs { server, .. } => server.next(),
         }
     }
-    pub(super) fn change(&mut self, vcpu: &Vcpu, at: Instant, free: Instant) {
+    pub(super) fn change(&mut self, vcpu: &Vcpu, at: Instant) {
         let r = &vcpu.reservation;
         match self {
-            Self::Sporadic(server) => server.change(r.budget, r.period, at, free),
+            Self::Sporadic(server) => server.change(r.budget, r.period, at),
             Self::Pibs { server, declared } => {
                 *declared = r.period;
                 server.change(r.utilization(), r.period);
@@ -105,8 +105,6 @@ pub(super) struct State {
     pub(super) core: CoreId,
     pub(super) role: Role,
     pub(super) server: Server,
-    /// It arrived at run time: from when on it has its budget.
-    pub(super) begins: Option<Instant>,
     /// D, where that lies before the period's end.
     pub(super) deadline: Duration,
     /// Its meters, as far as they were reported.
@@ -132,7 +130,6 @@ impl State {
             core,
             role: vcpu.role,
             server: Server::new(vcpu, at),
-            begins: None,
             deadline: vcpu.reservation.deadline,
             foreground: Duration::ZERO,
             background: Duration::ZERO,

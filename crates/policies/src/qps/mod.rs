@@ -47,8 +47,8 @@
 //! outside of all classes: it gets what the core would idle away, costs no server any budget, and
 //! goes on with the next job's budget and deadline at the latest.
 //!
-//! Tasks that arrive while the system runs are admitted into cores with minor sets where they fit;
-//! sets are never packed anew. A major set that a task leaves stays in EDF mode for ever.
+//! Tasks that arrive while the system runs are admitted into cores with minor sets where they fit
+//! beside what those who left still hold (`parts/holds.rs`); sets are never packed anew. A major set that a task leaves stays in EDF mode for ever.
 
 mod dispatch;
 mod manager;
@@ -58,6 +58,7 @@ mod queue;
 mod tree;
 
 use crate::parts::fluid;
+use crate::parts::holds::Holds;
 use crate::parts::jobs::ByVcpu;
 use crate::parts::local;
 use crate::parts::table::Table;
@@ -247,8 +248,6 @@ struct Set {
     members: Vec<Member>,
     rate: u64,
     excess: u64,
-    /// Rates of tasks that left a minor set, and until when they still count.
-    reserved: Vec<(u64, Instant)>,
     /// The items that have work left.
     queue: Vec<Key>,
     /// The item chosen last, by class; in EDF mode the first of the two.
@@ -295,6 +294,8 @@ struct Qps {
     manner: Manner,
     table: Table,
     tasks: ByVcpu<Task>,
+    /// What tasks of minor sets still hold, by the set's core.
+    holds: Holds,
     sets: Vec<Set>,
     hierarchies: Vec<Hierarchy>,
     /// By core.
@@ -348,6 +349,7 @@ impl Qps {
             },
             table,
             tasks: ByVcpu::default(),
+            holds: Holds::default(),
             sources: alloc::vec![None; sets.len()],
             written: alloc::vec![None; sets.len()],
             sets: Vec::with_capacity(sets.len()),
@@ -389,7 +391,6 @@ impl Qps {
                 members: members.collect(),
                 rate: own.rate,
                 excess: own.excess,
-                reserved: Vec::new(),
                 queue: Vec::new(),
                 heads: [None; 2],
                 window: None,
@@ -445,7 +446,7 @@ impl Policy for Qps {
             }
             Event::Arrived(vcpu) => self.arrive(vcpu, at),
             Event::Changed(vcpu) => self.alter(vcpu, at),
-            Event::Left(vcpu) => self.leave(*vcpu),
+            Event::Left(vcpu) => self.leave(*vcpu, at),
             Event::Ran(_)
             | Event::Woke { .. }
             | Event::AllowanceSpent { .. }
