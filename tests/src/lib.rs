@@ -20,8 +20,8 @@ pub use audit::Auditor;
 pub use case::{Case, Faults};
 pub use check::{Checked, check, check_counting};
 pub use generate::{
-    Churn, Dice, Exact, Mix, RandomSystem, churn, exact, generate, generate_slow, memory_for, off_the_grid,
-    uneven_for,
+    Churn, Dice, Exact, Mix, RandomSystem, churn, exact, generate, generate_slow, memory_for,
+    off_the_grid, uneven_for,
 };
 pub use guard_audit::GuardAudit;
 pub use lateness::{Late, Lateness};

@@ -223,9 +223,12 @@ impl Swarm {
         let entry = self.policy.unwrap_or_else(|| dice.pick(&entries));
         let fixed = ["p-rm", "maracas"].contains(&entry.name);
         let only_periodic = ["run", "dp-wrap"].contains(&entry.name);
+        // Fixed priorities fill a core where periods divide each other.
+        let harmonic = fixed && !dice.one_in(4);
         let kind = Churn {
             partitioned: entry.claims.partitioned,
-            harmonic: fixed && !dice.one_in(4),
+            harmonic,
+            load: if harmonic || !fixed { 100 } else { 65 },
             light: entry.name == "g-edf",
             on_grid: is_optimal(entry) || entry.name == "u-edf",
             sporadic: !only_periodic,
@@ -237,7 +240,10 @@ impl Swarm {
         let mut set = |name, word: &str| case.params.set(name, Value::Text(word.into()));
         match entry.name {
             "g-edf" => set("admission", "gfb"),
-            _ if fixed => set("admission", dice.pick(&["rta", "rta", "rta", "hyperbolic", "ll"])),
+            _ if fixed => set(
+                "admission",
+                if harmonic { "rta" } else { dice.pick(&["rta", "hyperbolic", "ll"]) },
+            ),
             _ => {}
         }
         case

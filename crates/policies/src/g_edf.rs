@@ -211,11 +211,7 @@ impl Policy for GEdf {
                     self.tasks.insert(vcpu.id, Task::new(vcpu, &self.params));
                 }
             }
-            Event::Changed(vcpu) => {
-                if self.table.change(vcpu, at, self.in_use(vcpu.id)) {
-                    self.become_as(vcpu);
-                }
-            }
+            Event::Changed(vcpu) => self.table.ask(vcpu, at),
             Event::Left(vcpu) => {
                 self.table.leave(*vcpu, at, self.in_use(*vcpu));
                 if let Some(task) = self.tasks.remove(*vcpu) {

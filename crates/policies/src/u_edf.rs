@@ -218,6 +218,8 @@ struct UEdf {
     /// A core, in parts of the rates' common denominator.
     whole: u64,
     tasks: ByVcpu<Task>,
+    /// Who asks to change.
+    asked: Vec<Vcpu>,
     /// All tasks by the deadline of their last released job.
     order: Queue,
     rooms: Vec<Room>,
@@ -244,6 +246,7 @@ impl UEdf {
             surplus: params.choice(&ENFORCEMENT) == "surplus",
             whole: 1,
             tasks: ByVcpu::default(),
+            asked: Vec::new(),
             order: Queue::default(),
             rooms: Vec::new(),
             shares: alloc::vec![Vec::new(); system.cores.len()],
@@ -301,7 +304,7 @@ impl Policy for UEdf {
                 });
             }
             Event::Arrived(vcpu) => self.arrive(vcpu, at),
-            Event::Changed(vcpu) => self.alter(vcpu, at),
+            Event::Changed(vcpu) => self.asked.push(vcpu.clone()),
             Event::Left(vcpu) => self.leave(*vcpu, at),
             Event::Ran(_)
             | Event::Woke { .. }
@@ -313,7 +316,7 @@ impl Policy for UEdf {
     }
 
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
-        if !self.table.is_settled() {
+        if !self.table.is_settled() || !self.asked.is_empty() {
             self.retry(now);
         }
         self.table.reply(plan);

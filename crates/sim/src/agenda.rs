@@ -22,8 +22,7 @@ pub(crate) enum Kind {
     Release,
 }
 
-const KINDS: [Kind; 5] =
-    [Kind::Depart, Kind::Arrive, Kind::Change, Kind::Wake, Kind::Release];
+const KINDS: [Kind; 5] = [Kind::Depart, Kind::Arrive, Kind::Change, Kind::Wake, Kind::Release];
 
 /// Instant, kind and id packed in that order into one word: one comparison orders two entries.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -87,9 +87,7 @@ pub use overhead::Overheads;
 
 use maracas_core::admission::NotAdmitted;
 use maracas_core::contract::Observer;
-use maracas_core::{
-    CoreId, Cost, Duration, Instant, Policy, Program, Reservation, System, VcpuId,
-};
+use maracas_core::{CoreId, Cost, Duration, Instant, Policy, Program, Reservation, System, VcpuId};
 
 /// How to run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -224,8 +222,7 @@ pub fn run_changing<O: Observer>(
     observer: &mut O,
 ) -> Outcome {
     let contention = memory::NoContention;
-    let machine =
-        machine::Machine::new(system, programs, policy, options, observer, contention);
+    let machine = machine::Machine::new(system, programs, policy, options, observer, contention);
     machine.changing(changes).run()
 }
 

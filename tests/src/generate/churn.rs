@@ -22,6 +22,8 @@ pub struct Churn {
     pub partitioned: bool,
     /// Periods that divide each other.
     pub harmonic: bool,
+    /// How much of the cores is asked for from the start on, in hundredths.
+    pub load: u64,
     /// No task asks for more than a quarter of a core, and together they ask for no more than what
     /// global EDF provably keeps (Goossens, Funk and Baruah).
     pub light: bool,
@@ -121,8 +123,7 @@ impl Drawing {
         let offset = if dice.one_in(4) { dice.between(0, steps) * self.step() } else { 0 };
         let offset = Duration::from_ticks(offset);
         let id = VcpuId(self.vcpus.len() as u32);
-        let arrival =
-            if self.sporadic { Arrival::Sporadic } else { Arrival::Periodic { offset } };
+        let arrival = if self.sporadic { Arrival::Sporadic } else { Arrival::Periodic { offset } };
         let reservation = self.reservation(load, steps);
         let pinned = pinned.map(|core| CoreId(core as u16));
         let vcpu = Vcpu::new(id.0, reservation.budget, reservation.period);
@@ -144,6 +145,7 @@ impl Drawing {
         let full = !dice.one_in(4);
         let pins = self.kind.partitioned && dice.one_in(2);
         for (core, mut left) in (0..).zip(lists) {
+            left = left * self.kind.load / 100;
             left -= if full { 0 } else { dice.between(0, left / 4) };
             while left > 0 {
                 let heaviest = dice.between(1, most).min(left);

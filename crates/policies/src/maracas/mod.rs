@@ -193,7 +193,7 @@ impl Policy for Maracas {
         match event {
             Event::Ran(stint) => self.ran(stint),
             Event::Released(job) => self.with(job.id.vcpu, |state| state.release(job)),
-            Event::Completed(id) => self.with(id.vcpu, |state| state.complete(*id)),
+            Event::Completed(id) => self.with(id.vcpu, |state| state.complete(*id, at)),
             Event::Woke { vcpu, on_behalf, exact: _ } => {
                 // An inexact wake comes with the later instant of the switch: budgets then come
                 // back later, never earlier.
@@ -332,19 +332,13 @@ impl Maracas {
             let reason = "is not admitted in this role; let a new VCPU arrive instead";
             return self.table.refuse(vcpu.id, alloc::format!("{} {reason}", vcpu.id));
         }
-        let used = in_use(&self.states, &self.table, vcpu.id, at);
-        if self.table.change(vcpu, at, used) {
-            self.become_as(vcpu, at);
-        }
+        self.table.ask(vcpu, at);
     }
     fn become_as(&mut self, vcpu: &Vcpu, at: Instant) {
         if let Some(core) = self.table.home_of(vcpu.id) {
             self.unsettle(core);
         }
-        self.with(vcpu.id, |state| {
-            state.server.change(vcpu, at);
-            state.deadline = vcpu.reservation.deadline;
-        });
+        self.with(vcpu.id, |state| state.change(vcpu, at));
     }
     /// Lets in, and changes, whoever waited for it and need not any longer; true where there was
     /// somebody.
@@ -402,12 +396,14 @@ impl Maracas {
         let (mut waits, mut on_budget) = (false, false);
         for id in &local.foreground {
             let Some(state) = self.states.get_mut(*id) else { continue };
+            state.settle(now);
             state.server.update(now);
             let spent = state.server.usable(now).is_zero();
             // A sleeper with budget left needs no look at its next chunk before it wakes.
             if state.runnable() || spent {
                 local.next = local.next.min(state.server.next(now).unwrap_or(Instant::NEVER));
             }
+            local.next = local.next.min(state.settles());
             on_budget |= state.runnable() && !spent;
             waits |= state.runnable() && !priority::carries_errands(state.role);
         }

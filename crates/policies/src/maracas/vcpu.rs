@@ -121,6 +121,9 @@ pub(super) struct State {
     /// C since, and the instant T after.
     pub(super) delayed: Option<(Duration, Instant)>,
     pub(super) activity: Activity,
+    /// A reservation that sets in when the job under way is complete, which was promised the old
+    /// one, or at that instant.
+    pub(super) becomes: Option<(Instant, Vcpu)>,
 }
 
 impl State {
@@ -139,6 +142,7 @@ impl State {
             slice_end: Mark::NEVER,
             delayed: None,
             activity: Activity::default(),
+            becomes: None,
         }
     }
     /// Whether it could have run on its budget before `now` and still has some of that.
@@ -188,8 +192,31 @@ impl State {
             self.wake(job.release, None);
         }
     }
-    pub(super) fn complete(&mut self, id: JobId) {
+    pub(super) fn complete(&mut self, id: JobId, at: Instant) {
         self.activity.complete(id);
+        if self.activity.is_done()
+            && let Some((due, _)) = &mut self.becomes
+        {
+            // What it used last is told after its end: it sets in with the next decision.
+            *due = (*due).min(at);
+        }
+    }
+    /// From `at` on it is promised what `vcpu` says.
+    pub(super) fn change(&mut self, vcpu: &Vcpu, at: Instant) {
+        let due = if self.activity.is_done() { at } else { at + self.server.period() };
+        self.becomes = Some((due, vcpu.clone()));
+        self.settle(at);
+    }
+    /// When a reservation that was granted sets in at the latest.
+    pub(super) fn settles(&self) -> Instant {
+        self.becomes.as_ref().map_or(Instant::NEVER, |(due, _)| *due)
+    }
+    /// Has a reservation set in that is due at `now`.
+    pub(super) fn settle(&mut self, now: Instant) {
+        if let Some((_, vcpu)) = self.becomes.take_if(|(due, _)| *due <= now) {
+            self.server.change(&vcpu, now);
+            self.deadline = vcpu.reservation.deadline;
+        }
     }
     /// It blocked at `at`; told late, it may have woken since. True if it sleeps.
     pub(super) fn block(&mut self, at: Instant) -> bool {

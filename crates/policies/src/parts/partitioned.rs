@@ -8,9 +8,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use maracas_core::contract::Grant;
 use maracas_core::params::Params;
-use maracas_core::{
-    CoreId, CoreSet, Event, Instant, JobId, Plan, Policy, System, Vcpu, VcpuId,
-};
+use maracas_core::{CoreId, CoreSet, Event, Instant, JobId, Plan, Policy, System, Vcpu, VcpuId};
 
 /// What orders the pending jobs of a core.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,12 +99,7 @@ impl Policy for Partitioned {
                 self.change(stint.vcpu, |backlog| backlog.charge(service));
             }
             Event::Arrived(vcpu) => self.arrive(vcpu, at),
-            Event::Changed(vcpu) => {
-                let used = in_use(self.order, &self.tasks, &self.table, vcpu.id, at);
-                if self.table.change(vcpu, at, used) {
-                    self.become_as(vcpu);
-                }
-            }
+            Event::Changed(vcpu) => self.table.ask(vcpu, at),
             Event::Left(vcpu) => self.leave(*vcpu, at),
             Event::Ran(_)
             | Event::Woke { .. }
@@ -139,13 +132,7 @@ impl Policy for Partitioned {
 }
 
 /// What of the reservation of `vcpu` counts if it leaves or changes at `at`.
-fn in_use(
-    order: Order,
-    tasks: &ByVcpu<Task>,
-    table: &Table,
-    vcpu: VcpuId,
-    at: Instant,
-) -> Use {
+fn in_use(order: Order, tasks: &ByVcpu<Task>, table: &Table, vcpu: VcpuId, at: Instant) -> Use {
     let Some(task) = tasks.get(vcpu) else { return Use::NONE };
     let is_idle = |id| tasks.get(id).is_none_or(|task| task.backlog.is_idle());
     let all_idle = || table.on(task.core).iter().all(|vcpu| is_idle(vcpu.id));

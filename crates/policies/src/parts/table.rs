@@ -242,7 +242,8 @@ impl Table {
         for hold in self.holds.on(CoreId(list as u16)).filter(|hold| hold.vcpu.id != vcpu.id) {
             // Of one that is still there the greater counts.
             with.retain(|other| other.id != hold.vcpu.id);
-            let place = with.partition_point(|other| priority::of(other) < priority::of(&hold.vcpu));
+            let place =
+                with.partition_point(|other| priority::of(other) < priority::of(&hold.vcpu));
             with.insert(place, hold.vcpu.clone());
         }
         let place = with.partition_point(|other| priority::of(other) < priority::of(vcpu));

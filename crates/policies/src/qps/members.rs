@@ -161,7 +161,7 @@ impl Qps {
         let known = self.tasks.get(id).map(|task| (task.set, task.deadline));
         let Some((set, deadline)) = known.filter(|_| well_formed(vcpu)) else {
             // The table says why not.
-            _ = self.table.change(vcpu, at, Use::NONE);
+            _ = self.table.change(vcpu, at);
             return;
         };
         let rate = self.grid.up(density(vcpu));
@@ -180,7 +180,7 @@ impl Qps {
         }
         let had = self.table.get(id).cloned();
         // The sets hold what counts; the table asks for U at most m only.
-        if self.table.change(vcpu, at, Use { at_rest: true, ..Use::NONE }) {
+        if self.table.change(vcpu, at) {
             let own = &mut self.sets[set];
             own.members[place].rate = rate;
             own.rate = own.rate - old + rate;

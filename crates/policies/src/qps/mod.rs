@@ -296,6 +296,8 @@ struct Qps {
     tasks: ByVcpu<Task>,
     /// What tasks of minor sets still hold, by the set's core.
     holds: Holds,
+    /// Who asks to change.
+    asked: Vec<Vcpu>,
     sets: Vec<Set>,
     hierarchies: Vec<Hierarchy>,
     /// By core.
@@ -350,6 +352,7 @@ impl Qps {
             table,
             tasks: ByVcpu::default(),
             holds: Holds::default(),
+            asked: Vec::new(),
             sources: alloc::vec![None; sets.len()],
             written: alloc::vec![None; sets.len()],
             sets: Vec::with_capacity(sets.len()),
@@ -445,7 +448,7 @@ impl Policy for Qps {
                 self.change(stint.vcpu, |task| task.charge(to, service));
             }
             Event::Arrived(vcpu) => self.arrive(vcpu, at),
-            Event::Changed(vcpu) => self.alter(vcpu, at),
+            Event::Changed(vcpu) => self.asked.push(vcpu.clone()),
             Event::Left(vcpu) => self.leave(*vcpu, at),
             Event::Ran(_)
             | Event::Woke { .. }
@@ -457,6 +460,9 @@ impl Policy for Qps {
     }
 
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
+        // Jobs that were released up to now have the old reservation.
+        let asked = core::mem::take(&mut self.asked);
+        asked.iter().for_each(|vcpu| self.alter(vcpu, now));
         self.table.reply(plan);
         while let Some(vcpu) = self.changed.pop() {
             self.requeue_task(vcpu, plan);

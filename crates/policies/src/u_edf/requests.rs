@@ -36,6 +36,7 @@ impl UEdf {
         self.table.leave(vcpu, at, self.in_use(vcpu));
         let Some(task) = self.tasks.remove(vcpu) else { return };
         self.order.remove(task.key);
+        self.asked.retain(|asked| asked.id != vcpu);
         if let Some((from, _)) = task.grows {
             self.order.remove(Key { deadline: from, tie: EXTRA, vcpu });
         }
@@ -70,14 +71,16 @@ impl UEdf {
         self.table.postpone(vcpu.id, from);
         self.stale = true;
     }
-    pub(super) fn alter(&mut self, vcpu: &Vcpu, at: Instant) {
-        if let Some(reason) = self.too_heavy(vcpu) {
-            self.table.refuse(vcpu.id, reason);
-        } else if self.tasks.get(vcpu.id).is_some_and(|task| task.grows.is_some()) {
-            let reason = "changes already and waits; ask again when that is answered";
-            self.table.refuse(vcpu.id, alloc::format!("{} {reason}", vcpu.id));
-        } else if self.table.change(&fluid::dense(vcpu), at, self.in_use(vcpu.id)) {
-            self.become_as(vcpu, at);
+    /// Asks for those who want to change, one request of each after the other.
+    fn ask(&mut self, now: Instant) {
+        for vcpu in core::mem::take(&mut self.asked) {
+            if self.tasks.get(vcpu.id).is_some_and(|task| task.grows.is_some()) {
+                self.asked.push(vcpu);
+            } else if let Some(reason) = self.too_heavy(&vcpu) {
+                self.table.refuse(vcpu.id, reason);
+            } else {
+                self.table.ask(&fluid::dense(&vcpu), now);
+            }
         }
     }
     /// It may change: at once to a smaller rate, else as a newcomer would begin.
@@ -116,6 +119,7 @@ impl UEdf {
             .map(|key| key.vcpu)
             .collect();
         grown.into_iter().for_each(|vcpu| self.grown(vcpu));
+        self.ask(now);
         let tasks = &self.tasks;
         let in_use = |id| tasks.get(id).map_or(Use::NONE, |task| task.backlog.in_use());
         for Granted { vcpu, is_change, .. } in self.table.retry(now, |_, id| in_use(id)) {

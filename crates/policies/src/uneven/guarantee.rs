@@ -118,12 +118,8 @@ impl Uneven {
         let (has_one, wants_one) = (thread.guarantee.is_some(), !vcpu.reservation.is_none());
         let changed = match (has_one, wants_one) {
             (true, true) => {
-                let used = in_use(&self.threads, &self.table, vcpu.id, at);
-                let changed = self.table.change(vcpu, at, used);
-                if changed {
-                    self.replaced(vcpu, at);
-                }
-                changed
+                self.table.ask(vcpu, at);
+                false
             }
             (false, true) => match self.table.arrive(vcpu, at) {
                 Some(home) => {

@@ -72,7 +72,7 @@ impl Table {
     }
     /// The answer to `vcpu` that is owed is given at `from`: it counts already, and begins then.
     pub(crate) fn postpone(&mut self, vcpu: VcpuId, from: Instant) {
-        if let Some(place) = self.verdicts.iter().position(|(id, _)| *id == vcpu) {
+        if let Some(place) = self.verdicts.iter().rposition(|(id, _)| *id == vcpu) {
             let (id, verdict) = self.verdicts.remove(place);
             self.postponed.push((from, id, verdict));
         }
@@ -118,11 +118,9 @@ impl Table {
         self.rested[core.0 as usize] == Some(at)
     }
 
-    /// Answers [`maracas_core::Event::Changed`], which came at `at`: the VCPU stays on its core
-    /// with the new reservation, or keeps the old one. True where the new one holds. Where only
-    /// what is held or busy is in the way, [`Table::retry`] answers later.
-    pub(crate) fn change(&mut self, vcpu: &Vcpu, at: Instant, used: Use) -> bool {
-        self.holds.expire(at);
+    /// Notes [`maracas_core::Event::Changed`], which came at `at`. [`Table::retry`] answers: jobs
+    /// that are released up to the answer have the old reservation.
+    pub(crate) fn ask(&mut self, vcpu: &Vcpu, at: Instant) {
         let waits = |request: &Request| request.vcpu.id == vcpu.id;
         if let Some(place) = self.requests.iter().position(waits) {
             self.requests.remove(place);
@@ -137,8 +135,7 @@ impl Table {
             }
             (_, _) => Instant::NEVER,
         };
-        let answer = self.try_change(vcpu, at, used);
-        self.conclude(vcpu, true, due, answer).is_some()
+        self.requests.push(Request { vcpu: vcpu.clone(), is_change: true, due });
     }
 
     /// Grants what can be granted by `now` of the requests that wait, and says what it granted.
@@ -192,6 +189,12 @@ impl Table {
         if later { Answer::Waits } else { Answer::No(refused) }
     }
 
+    /// Answers a request to change for a policy that keeps what is held by itself; true where
+    /// granted.
+    pub(crate) fn change(&mut self, vcpu: &Vcpu, at: Instant) -> bool {
+        let answer = self.try_change(vcpu, at, Use { until: at, at_rest: true });
+        self.conclude(vcpu, true, Instant::NEVER, answer).is_some()
+    }
     fn try_change(&mut self, vcpu: &Vcpu, at: Instant, used: Use) -> Answer {
         let no = |reason| Answer::No(NotAdmitted { reason, closest: None });
         let Some((list, place)) = self.find(vcpu.id) else {

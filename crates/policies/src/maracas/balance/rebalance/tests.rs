@@ -1,6 +1,6 @@
 use super::*;
 use crate::maracas::{color, place};
-use crate::parts::table::{Family, Test, Use};
+use crate::parts::table::{Family, Test};
 use crate::testing::Rng;
 use maracas_core::params::Params;
 use maracas_core::{Duration, System};
@@ -33,7 +33,7 @@ impl Cores {
         assert!(verdict.accepted(), "{:?}", verdict.refused);
         let mut states = ByVcpu::default();
         for (core, vcpu) in vcpus {
-            table.change(vcpu, Instant::ZERO, Use::NONE);
+            table.change(vcpu, Instant::ZERO);
             let mut state = State::new(vcpu, CoreId(*core), Instant::ZERO);
             state.wake(Instant::ZERO, None);
             states.insert(vcpu.id, state);

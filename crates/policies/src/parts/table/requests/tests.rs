@@ -27,6 +27,10 @@ fn answers(table: &mut Table) -> Vec<(u32, bool)> {
     table.reply(&mut plan);
     plan.verdicts().iter().map(|(vcpu, verdict)| (vcpu.0, verdict.is_ok())).collect()
 }
+fn change(table: &mut Table, now: u64, vcpu: &Vcpu, used: Use) -> bool {
+    table.ask(vcpu, at(now));
+    !table.retry(at(now), |_, _| used).is_empty()
+}
 fn retry(table: &mut Table, now: u64, used: Use) -> Vec<u32> {
     table.retry(at(now), |_, _| used).iter().map(|granted| granted.vcpu.id.0).collect()
 }
@@ -50,7 +54,7 @@ fn a_newcomer_waits_for_the_deadline_of_who_left() {
 #[test]
 fn what_a_smaller_reservation_gives_up_is_free_at_the_deadline() {
     let mut table = table(Family::Edf, Test::Edf, &[(5, 10), (5, 10)]);
-    assert!(table.change(&task(0, 2, 10), at(5), due(10)));
+    assert!(change(&mut table, 5, &task(0, 2, 10), due(10)));
     assert_eq!(table.arrive(&task(2, 3, 10), at(6)), None);
     assert!(retry(&mut table, 9, due(10)).is_empty());
     // Who leaves of late holds what it had before the change.
@@ -78,12 +82,12 @@ fn under_fixed_priorities_a_newcomer_waits_for_a_rest_or_the_longest_period() {
 #[test]
 fn a_change_of_order_waits_for_a_rest_and_is_refused_without() {
     let mut table = table(Family::FixedPriority, Test::Rta, &[(1, 4), (2, 8)]);
-    assert!(table.change(&task(0, 2, 4), at(1), due(1)));
-    assert!(!table.change(&task(0, 2, 10), at(1), due(1)));
+    assert!(change(&mut table, 1, &task(0, 2, 4), due(1)));
+    assert!(!change(&mut table, 1, &task(0, 2, 10), due(1)));
     assert_eq!(answers(&mut table), [(0, true)]);
     assert!(retry(&mut table, 20, due(0)).is_empty());
     assert_eq!(retry(&mut table, 20, Use { until: at(20), at_rest: true }), [0]);
-    assert!(!table.change(&task(0, 2, 4), at(21), due(1)));
+    assert!(!change(&mut table, 21, &task(0, 2, 4), due(1)));
     assert_eq!(answers(&mut table), [(0, true)]);
     assert!(retry(&mut table, 41, due(0)).is_empty());
     assert_eq!(answers(&mut table), [(0, false)]);
