@@ -6,9 +6,9 @@
 //! when its hold ends; a newcomer that would fit then, and not before, waits for its answer.
 //!
 //! # Deadline order: until the deadline of the last job that was released
-//! S. Baruah, J. Goossens, G. Lipari, "Implementing Constant-Bandwidth Servers upon Multiprocessor
-//! Platforms", RTAS 2002, and B. Brandenburg, M. Gul, "Global Scheduling Not Required", RTSS 2016,
-//! let a bandwidth go at its zero-lag time; of a job that used all of C that is its deadline.
+//! A. Srinivasan, J. H. Anderson, "Fair Scheduling of Dynamic Task Systems on Multiprocessors",
+//! Journal of Systems and Software 77, 2005: a task may leave when it is ahead of its share no
+//! longer (its zero-lag time). Of a job that used all of C that is its deadline.
 //! *One core.* Let a job miss its deadline d, and let b be the last instant before d at which no
 //! job released before b with a deadline by d was pending. All that runs in [b, d) are jobs
 //! released in it that are due by d, and each asks for C at most, which is C/D times the length of
