@@ -181,7 +181,7 @@ pub(crate) fn kill_at_limit(child: &process::Child) -> Rite {
     // SAFETY: plain arguments; the child was not waited for.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };
     assert!(fd >= 0, "pidfd_open: {}", io::Error::last_os_error());
-    // SAFETY: a new descriptor of nobody else's.
+    // SAFETY: a new descriptor that nothing else owns.
     let fd: std::os::fd::OwnedFd = unsafe { std::os::fd::FromRawFd::from_raw_fd(fd as i32) };
     rite(move |_| {
         let fd = std::os::fd::AsRawFd::as_raw_fd(&fd);

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 #[derive(Clone, Default, Debug)]
 struct Known {
     reservation: Option<Reservation>,
-    /// Whether it is a sporadic server; I/O VCPUs have another bound (spec F.6).
+    /// Whether it is a sporadic server; I/O VCPUs have another bound (algorithms.md F.6).
     sporadic: bool,
     /// Whether it carries errands and nothing else.
     carries: bool,
@@ -109,7 +109,7 @@ impl Auditor {
         }
     }
     /// Holds every VCPU's foreground service to at most C by ceil(t/T) since it was admitted: a
-    /// sporadic server that starts idle (spec F.4).
+    /// sporadic server that starts idle (algorithms.md F.4).
     #[must_use]
     pub const fn servers(mut self) -> Self {
         self.servers = true;
@@ -191,7 +191,7 @@ impl Auditor {
         self.must(used <= budget * windows, || {
             format!("{stint:?}: {used} of foreground in {windows} periods of {budget}/{period}")
         });
-        // What it saved before it moved does not come back at once (spec G.3, row 13).
+        // What it saved before it moved does not come back at once (algorithms.md G.3, row 13).
         let Some((came, before)) = known.came else { return };
         let windows = stint.to.saturating_since(came).ticks().div_ceil(period.ticks());
         let used = used.saturating_sub(before);

@@ -10,8 +10,7 @@ use maracas_core::{
     Arrival, Cost, Duration, Instant, Pace, Program, System, Vcpu, VcpuId, Workload,
 };
 use maracas_scenario::taskset::TaskSet;
-use maracas_sim::memory::{SharedMemory, UnevenCores};
-use maracas_sim::{Change, Options, Outcome, Overheads, at_start, run_changing, run_with};
+use maracas_sim::{Change, Options, Outcome, Overheads, Subject, at_start, run_changing, simulate};
 use std::fmt;
 
 /// Parameters that give up nothing of what is claimed for the defaults, whatever they say.
@@ -96,9 +95,7 @@ impl Case {
     #[must_use]
     pub fn system(&self) -> System {
         let mut system = self.random.system.clone();
-        let first = system.vcpus.iter().map(|vcpu| vcpu.id.0 + 1).max().unwrap_or(0);
-        let carriers = (self.entry.carriers)(&system, &self.params, VcpuId(first));
-        system.vcpus.extend(carriers);
+        self.entry.add_carriers(&mut system, &self.params);
         system
     }
     /// The policy, built for this case; `None` where it refuses.
@@ -118,19 +115,12 @@ impl Case {
             overheads: self.faults.overheads,
             audit: true,
         };
-        match &self.memory {
-            None if system.is_even() => {
-                run_changing(&system, programs, &self.changes, policy, &options, observer)
-            }
-            None => {
-                let model = UnevenCores::new(&system, &self.paces);
-                run_with(&system, programs, policy, &options, observer, model)
-            }
-            Some(memory) => {
-                let model = SharedMemory::new(&system, memory);
-                run_with(&system, programs, policy, &options, observer, model)
-            }
+        if !self.changes.is_empty() {
+            return run_changing(&system, programs, &self.changes, policy, &options, observer);
         }
+        let (memory, paces) = (self.memory.as_ref(), &self.paces);
+        let subject = Subject { system: &system, programs, memory, paces };
+        simulate(&subject, policy, &options, observer)
     }
     pub(crate) fn remove_program(&mut self, place: usize) {
         self.random.programs.remove(place);

@@ -1,4 +1,4 @@
-//! What events tell of the VCPUs: who has something to run, and what the meters read.
+//! What events tell of the VCPUs: what has something to run, and what the meters read.
 
 use maracas_core::contract::{End, Mode};
 use maracas_core::dispatch::Readings;
@@ -16,7 +16,7 @@ struct Known {
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Followed {
     known: Vec<Known>,
-    /// How often anyone began or ceased to be runnable.
+    /// How often any VCPU began or ceased to be runnable.
     pub(crate) changes: u64,
 }
 

@@ -1,5 +1,5 @@
-//! An observer that holds MemGuard to its invariants (spec D.7), found from events and plans alone,
-//! where decisions come on time.
+//! An observer that holds MemGuard to its invariants (algorithms.md D.7), found from events and
+//! plans alone, where decisions come on time.
 
 use crate::follow::Followed;
 use maracas_core::contract::{Entry, Observer};
@@ -51,7 +51,7 @@ pub struct GuardAudit {
     next: Instant,
     /// G: donated and not reclaimed.
     pool: u64,
-    /// Somebody donated too much and got it back all the same.
+    /// A core donated too much and got it back all the same.
     underrun: bool,
     followed: Followed,
     /// By VCPU that has a budget of its own: that, the number of the period, and its reads there.
@@ -151,7 +151,7 @@ impl GuardAudit {
         (0..).map(CoreId).zip(&self.cores).filter_map(|(id, core)| Some((id, core.as_ref()?)))
     }
 
-    /// A period ends: nobody used more than it was allotted, nor all together more than all had.
+    /// A period ends: no VCPU used more than it was allotted, nor all together more than all had.
     fn end_period(&mut self, now: Instant) {
         let (cores, pool) = (self.cores.clone(), self.pool);
         let sharing = self.regulated().any(|(_, core)| core.allotted.is_none());
@@ -244,7 +244,7 @@ impl GuardAudit {
         }
     }
 
-    /// What is closed now has used its budget (D.7, 3), and nobody else is closed.
+    /// What is closed now has used its budget (D.7, 3), and no other VCPU is closed.
     fn check_closed(&mut self, now: Instant, plan: &Plan) {
         for id in 0..self.cores.len() {
             let core = CoreId(id as u16);

@@ -1,5 +1,5 @@
 //! An observer that holds MARACAS to the invariants of its two algorithms, found from events and
-//! plans alone: who may use surplus time (Algorithm 1), and who moves where (Algorithm 2).
+//! plans alone: what may use surplus time (Algorithm 1), and what moves where (Algorithm 2).
 
 use crate::follow::Followed;
 use maracas_core::contract::{Entry, Errand, Mode, Observer, Refused, Sample, Stint};
@@ -139,12 +139,12 @@ pub struct MaracasAudit {
     imbalance: Rate,
     away: Option<(VcpuId, Errand)>,
     moved: Option<VcpuId>,
-    /// The last move: who, from where to where, and after how many changes it was decided.
+    /// The last move: which VCPU, from where to where, and after how many changes it was decided.
     last: Option<(VcpuId, CoreId, CoreId, u64)>,
     /// How often anything changed that a move is decided on.
     changes: u64,
-    /// Who woke since the last decision, and by core how many did that no move answered yet: a
-    /// migration VCPU that rests handles them later.
+    /// Which VCPUs woke since the last decision, and by core how many did that no move answered
+    /// yet: a migration VCPU that rests handles them later.
     wakers: Vec<VcpuId>,
     woken: Vec<u64>,
     wrong: Option<String>,
@@ -357,7 +357,7 @@ impl Observer for MaracasAudit {
             }
             Event::Failed { what, .. } => {
                 self.away = None;
-                // As good as an event: who could not be moved then may be moved now.
+                // It counts as an event: what could not be moved then may be moved now.
                 self.changes += 1;
                 if let (Refused::Sample, Some(throttle)) = (what, &mut self.throttle) {
                     throttle.waits = false;

@@ -204,7 +204,7 @@ impl<'a> MemoryAudit<'a> {
         let (few, many) = (least(|use_| use_.instructions_milli), most(|u| u.instructions_milli));
         let writebacks = most(|use_| use_.writebacks_milli);
         let milli = |count: u64| u128::from(count) * 1_000;
-        // On uneven cores who touches no memory counts an instruction a nanosecond on fast ones.
+        // On uneven cores what touches no memory counts an instruction a nanosecond on fast ones.
         let nominal = if self.even || own.len() == profiles.len() { 0 } else { time_ps + 1_000 };
         // A count lags behind by less than one a program, and a rate errs by 2^-49 a tick.
         let holds = references.saturating_sub(slack) * think <= time_ps + time_ps / 1_000_000_000

@@ -1,5 +1,5 @@
-//! An observer that holds RUN and QPS to what their trees say (spec A.7 and B.8), found from the
-//! stints alone.
+//! An observer that holds RUN and QPS to what their trees say (algorithms.md A.7 and B.8), found
+//! from the stints alone.
 
 use crate::Case;
 use maracas_core::contract::Observer;
@@ -26,11 +26,11 @@ struct Group {
     rate: Option<Rate>,
     /// Periods of its tasks, for that.
     periods: Vec<u64>,
-    /// Who ran: from, to, core.
+    /// The task that ran: from, to, core.
     ran: Vec<(u64, u64, CoreId)>,
 }
 
-/// Checks who runs beside whom, and where, against the tree.
+/// Checks what runs beside what, and where, against the tree.
 #[derive(Clone, Debug)]
 pub struct TreeAudit(Vec<Group>);
 

@@ -10,7 +10,7 @@ use maracas_sim::memory::UnevenCores;
 use maracas_sim::{Options, run_with};
 use std::ops::Range;
 
-/// Spec E.3: shares are updated this often.
+/// algorithms.md E.3: shares are updated this often.
 pub const UPDATE: Duration = Duration::from_secs(2);
 
 /// So many seconds.
@@ -26,7 +26,7 @@ pub struct Uneven {
     pub system: System,
     /// By VCPU, the pace of its program.
     pub paces: Vec<Pace>,
-    /// Who has sleeping times; all others are always busy.
+    /// The threads that sleep at times; all others are always busy.
     pub sleepers: Vec<(VcpuId, Workload)>,
 }
 
@@ -68,8 +68,8 @@ impl Uneven {
     pub fn cores(&self, class: u8) -> usize {
         self.system.cores.iter().filter(|core| core.class == class).count()
     }
-    /// The speed of a phase, in instructions per second, where everyone has the same share of both
-    /// classes.
+    /// The speed of a phase, in instructions per second, where every thread has the same share of
+    /// both classes.
     #[must_use]
     pub fn fair_ips(&self, phase: &PacePhase) -> f64 {
         let cores = [self.cores(0) as f64, self.cores(1) as f64];
@@ -192,8 +192,8 @@ impl Observer for Watch<'_> {
     fn planned(&mut self, _: Instant, _: &Plan) {}
 }
 
-/// Shares by the formulas of spec E.2 from the speedups that are said of VCPUs, in floating point
-/// and by another way than the policies'.
+/// Shares by the formulas of algorithms.md E.2 from the speedups that are said of VCPUs, in
+/// floating point and by another way than the policies'.
 #[derive(Clone, Debug)]
 pub struct Rules {
     fast: f64,

@@ -267,7 +267,8 @@ fn u_edf_rounds_allotments_to_ticks() {
     }
 }
 
-/// Spec B.7: on full cores DP-WRAP switches far more often than RUN, and U-EDF less than DP-WRAP.
+/// algorithms.md B.7: on full cores DP-WRAP switches far more often than RUN, and U-EDF less than
+/// DP-WRAP.
 #[test]
 fn baselines_preempt_more_often_than_run() {
     let mut preemptions = [0; 3];

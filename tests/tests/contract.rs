@@ -97,8 +97,8 @@ impl Observer for Delivered {
     fn planned(&mut self, _: Instant, _: &Plan) {}
 }
 
-/// Spec F.5: an admitted VCPU that never blocks receives its budget in each of its own periods;
-/// by F.4 not more than that either.
+/// algorithms.md F.5: an admitted VCPU that never blocks receives its budget in each of its own
+/// periods; by F.4 not more than that either.
 #[test]
 fn maracas_delivers_every_budget_in_every_period() {
     let entry = maracas_policies::find("maracas").expect("maracas is registered");

@@ -74,8 +74,8 @@ impl Observer for Budgets {
     }
 }
 
-/// Spec G.4, 1 and 5: throttling takes nothing from a budget, and a migration delays it by a
-/// period at most.
+/// algorithms.md G.4, 1 and 5: throttling takes nothing from a budget, and a migration delays it by
+/// a period at most.
 ///
 /// The invariant says "in each of its periods". A VCPU that moves with budget at hand has its
 /// periods counted from then on (row 13 of G.3), so what holds by the old count is: up to the end
@@ -185,7 +185,7 @@ impl Observer for Surplus {
     }
 }
 
-/// Spec G.4, 7.
+/// algorithms.md G.4, 7.
 #[test]
 fn surplus_time_of_a_core_differs_by_one_interval_at_most() {
     let (mut accepted, mut throttled) = (0, 0);
@@ -227,8 +227,8 @@ impl Observer for Moves {
     fn planned(&mut self, _: Instant, _: &Plan) {}
 }
 
-/// Spec G.4, 3: where nobody comes, goes, wakes or blocks, balancing comes to rest: after at most
-/// as many moves as there are VCPUs, within the first periods.
+/// algorithms.md G.4, 3: where no VCPU comes, goes, wakes or blocks, balancing comes to rest: after
+/// at most as many moves as there are VCPUs, within the first periods.
 #[test]
 fn balancing_comes_to_rest() {
     let (mut accepted, mut moved) = (0, 0);

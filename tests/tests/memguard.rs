@@ -3,9 +3,7 @@
 use maracas_core::contract::{Figure, Observer};
 use maracas_core::memory::{Dram, Memory, MemoryUse, Partition, Pattern, Profile, Reuse};
 use maracas_core::params::{Params, Value};
-use maracas_core::{
-    CoreId, Duration, Event, Instant, Plan, Program, System, Vcpu, VcpuId, Workload,
-};
+use maracas_core::{CoreId, Duration, Event, Instant, Plan, Program, System, Vcpu, Workload};
 use maracas_policies::{ENTRIES, WRAPPED};
 use maracas_sim::memory::SharedMemory;
 use maracas_sim::{Options, run_with};
@@ -60,8 +58,8 @@ fn without_reservations_every_event_and_plan_is_the_inner_policy_s() {
 }
 
 /// Programs that never touch memory are never in MemGuard's way: its periods show in what is
-/// told, not in the schedule. Who goes by progress hears of it sooner where meters are read more
-/// often, and may decide otherwise.
+/// told, not in the schedule. A VCPU that goes by progress learns of it sooner where meters are
+/// read more often, and may decide otherwise.
 #[test]
 fn reservations_leave_the_schedule_of_programs_without_memory_as_it_is() {
     let entries = ENTRIES.iter().zip(WRAPPED).filter(|(inner, _)| !inner.needs.progress);
@@ -261,9 +259,9 @@ fn memguard_and_latency_throttling_combine() {
     ]);
     params.set("max_latency", Value::Whole(120));
     let entry = maracas_policies::find("memguard+maracas").expect("maracas is registered");
-    let carriers = (entry.carriers)(&system, &params, VcpuId(4));
-    assert!(!carriers.is_empty());
-    system.vcpus.extend(carriers);
+    let own = system.vcpus.len();
+    entry.add_carriers(&mut system, &params);
+    assert!(system.vcpus.len() > own);
     let case = (system, programs, memory);
     let (reads, figures): (Reads, _) = simulate("memguard+maracas", &params, &case, 200);
     for core in 1..3 {

@@ -1,6 +1,6 @@
 //! The contract under shared memory: every policy, alone and with MemGuard around it, on random
 //! systems with random memories and parameters. What is audited stands in `MemoryAudit`,
-//! `GuardAudit` (spec D.7) and `MaracasAudit` (spec G.4).
+//! `GuardAudit` (algorithms.md D.7) and `MaracasAudit` (algorithms.md G.4).
 
 use maracas_core::contract::{Entry, Observer, Usage};
 use maracas_core::memory::Profile;
@@ -106,7 +106,7 @@ fn side_by_side(seed: u64, alone: Option<usize>) -> Vec<Usage> {
     used.0
 }
 
-/// Nobody is faster beside others than alone.
+/// No VCPU is faster beside others than alone.
 #[test]
 fn contention_never_helps() {
     let mut slower = 0;

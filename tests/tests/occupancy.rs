@@ -28,7 +28,7 @@ fn walk(working_set: u64) -> MemoryUse {
 }
 
 /// Walks of 1, 2, 4 and 8 MB run, one after the other for 2 ms each or all at once, with a
-/// reference in 10 ns each, and an estimate is told of every turn. The largest difference once the
+/// reference in 10 ns each, and an estimate learns of every turn. The largest difference once the
 /// cache is full, as a share of it.
 fn largest_difference(replacement: Replacement, at_once: bool) -> f64 {
     let cache =
@@ -61,7 +61,8 @@ fn largest_difference(replacement: Replacement, at_once: bool) -> f64 {
 
 /// Where any line may go, turns one after the other are what the estimate is made for. Turns at
 /// once count as if they had come one after the other, so it errs by what one turn brings: here by
-/// up to a tenth of the cache in 0.1 ms. Nor does it know that under LRU those who wait lose first.
+/// up to a tenth of the cache in 0.1 ms. Nor does it know that under LRU those that wait lose
+/// first.
 #[test]
 fn misses_alone_tell_who_holds_the_cache() {
     let bounds = [

@@ -4,7 +4,7 @@
 //!
 //! Optimized, there are 2000 sets a policy: `cargo test --release -p maracas-tests --test optimal`.
 
-#![allow(clippy::print_stdout)] // What the sets came to, for who asks with --nocapture.
+#![allow(clippy::print_stdout)] // What the sets came to, for a run with --nocapture.
 
 use maracas_core::Instant;
 use maracas_core::contract::Entry;
@@ -61,7 +61,7 @@ fn optimal_policies_miss_nothing_on_exact_grids() {
             assert!(claims.no_miss_when_admitted && outcome.missed == 0, "seed {seed}: {case}");
             assert!(case.verdict().tolerance.is_zero(), "seed {seed}: {case}");
             let figure = |name| figures.iter().find(|f| f.name == name).map_or(0, |f| f.value);
-            // B.8, 4: every window's budgets are spent when it ends.
+            // algorithms.md B.8, 4: every window's budgets are spent when it ends.
             assert_eq!((figure("short windows"), figure("rounded windows")), (0, 0), "{case}");
             sum.full += u64::from(seed.is_multiple_of(2));
             sum.sporadic += u64::from(case.random.system.ticks_per_ns > 1);

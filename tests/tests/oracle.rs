@@ -274,7 +274,8 @@ fn g_edf_misses_nothing_where_gfb_holds() {
     }
 }
 
-/// Spec C: total load 1.15 of 2, yet the third task's first job, due at 22, finishes at 23.
+/// algorithms.md C: total load 1.15 of 2, yet the third task's first job, due at 22, finishes at
+/// 23.
 #[test]
 fn g_edf_shows_the_dhall_effect() {
     let set = [(2, 20), (2, 20), (21, 22)].map(|(c, t)| (Duration::from_ticks(c), t));
@@ -291,8 +292,8 @@ fn g_edf_shows_the_dhall_effect() {
     assert_eq!(outcome.missed, 0);
 }
 
-/// Spec F.6: event-driven work on I/O VCPUs, at whatever period it inherits, takes no budget from
-/// the busy VCPUs beside it.
+/// algorithms.md F.6: event-driven work on I/O VCPUs, at whatever period it inherits, takes no
+/// budget from the busy VCPUs beside it.
 #[test]
 fn io_vcpus_leave_every_budget_whole() {
     for admission in ["ll", "hyperbolic", "rta"] {

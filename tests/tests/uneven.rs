@@ -4,7 +4,7 @@
 //! Optimized, there are 10,000 systems with reservations a policy:
 //! `cargo test --release -p maracas-tests --test uneven`.
 
-#![allow(clippy::print_stdout)] // What the systems came to, for who asks with --nocapture.
+#![allow(clippy::print_stdout)] // What the systems came to, for a run with --nocapture.
 
 use maracas_core::contract::{Entry, Figure, Mode, Observer, Stint};
 use maracas_core::params::{Params, Value};
@@ -16,7 +16,7 @@ use maracas_tests::uneven::{Rules, UPDATE, Uneven, Watch, seconds};
 use maracas_tests::{Case, Dice, Faults, Mix, check, generate};
 
 const NAMES: [&str; 4] = ["max-fair", "max-perf", "min-fair", "similar-min-fair"];
-/// Spec E.3: shares are carried out in rounds of this length.
+/// algorithms.md E.3: shares are carried out in rounds of this length.
 const ROUND: Duration = Duration::from_millis(30);
 
 /// So many systems where the tests are optimized, a few elsewhere.
@@ -61,8 +61,8 @@ fn with_target(entry: &Entry, target: &str) -> Params {
     params
 }
 
-/// Spec E.5, 5: with speedups that are known, every thread's time on fast cores is its share of the
-/// time to within a round at every instant, and so is its time on slow cores.
+/// algorithms.md E.5, 5: with speedups that are known, every thread's time on fast cores is its
+/// share of the time to within a round at every instant, and so is its time on slow cores.
 #[test]
 fn shares_are_carried_out_to_within_a_round() {
     for name in NAMES {

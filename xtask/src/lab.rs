@@ -17,8 +17,9 @@ mod scenario;
 
 use fetch::{Kernel, Store};
 use image::Image;
-use made::Made;
+use made::{Made, TestBinary};
 use options::{Guest, Options};
+use outcome::Progress;
 use row::Row;
 use scenario::{Scenario, Work};
 use std::fmt::Write as _;
@@ -121,7 +122,9 @@ impl<'a> Lab<'a> {
             }
         }
         let tests = guests.iter().any(|(one, _)| one.work == Work::Tests);
-        let made = made::build(root, options.binary.as_deref(), tests).map_err(Unready::Failed)?;
+        let is_wanted: &dyn Fn(&str) -> bool = &|name| options.wants_test(name);
+        let made = made::build(root, options.binary.as_deref(), tests.then_some(is_wanted));
+        let made = made.map_err(Unready::Failed)?;
         let lab =
             Self { root, options, folder, emulator, shell, kernels, made, begin, _lock: lock };
         lab.stripped().map_err(Unready::Failed)
@@ -183,11 +186,12 @@ impl<'a> Lab<'a> {
         self.image(scenario)?.write(&archive)?;
         let failed = |error| format!("{}: {error}", log.display());
         let mut writer = File::create(&log).map_err(failed)?;
+        let mut progress = Progress::default();
         let heard = |line: &str| {
             // As it comes, for whoever wants to see what a guest does.
             let _ = writeln!(writer, "{line}");
-            if let Some(step) = line.strip_prefix("@@begin ") {
-                say(step);
+            if let Some(told) = progress.hear(line) {
+                say(&told);
             }
         };
         let said = machine::boot(&self.emulator, kernel, &archive, scenario, heard)?;
@@ -224,11 +228,9 @@ impl<'a> Lab<'a> {
         }
         let examples = self.root.join("examples");
         image.below(&examples).map_err(|e| format!("{}: {e}", examples.display()))?;
-        for test in &self.made.tests {
-            if self.options.wants_test(scenario, &test.name) {
-                image.directory(&test.package);
-                image.program(&test.path, &self.folder.join("stripped").join(&test.name))?;
-            }
+        for test in self.tests(scenario) {
+            image.directory(&test.package);
+            image.program(&test.path, &self.folder.join("stripped").join(&test.name))?;
         }
         // Cargo's CARGO_TARGET_TMPDIR, which tests have built in.
         let target = self.made.at.ancestors().nth(2).unwrap_or(self.root);
@@ -275,14 +277,17 @@ impl<'a> Lab<'a> {
                 plan.push_str("wait\n");
             }
         }
-        for test in &self.made.tests {
-            if self.options.wants_test(scenario, &test.name) {
-                let (name, path, package) =
-                    (&test.name, test.path.display(), test.package.display());
-                let _ = writeln!(plan, "tests {name} {TESTS_S} '{path}' '{package}'");
-            }
+        for test in self.tests(scenario) {
+            let (name, path, package) = (&test.name, test.path.display(), test.package.display());
+            let filters = self.options.filters(name).join(" ");
+            let _ = writeln!(plan, "tests {name} {TESTS_S} '{path}' '{package}' {filters}");
         }
         plan
+    }
+
+    /// The test binaries that a guest runs.
+    fn tests(&self, scenario: &Scenario) -> &[TestBinary] {
+        if scenario.work == Work::Tests { &self.made.tests } else { &[] }
     }
 }
 

@@ -1,6 +1,8 @@
 //! The style rules of the project, as tests: lengths, headings, floors, and documents that name
 //! what exists.
 
+mod documents;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +17,8 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("policies", &["maracas-core"]),
     ("sim", &["maracas-core"]),
-    ("live", &["maracas-core"]),
+    ("live-core", &["maracas-core"]),
+    ("live", &["maracas-core", "maracas-live-core"]),
     ("client", &["maracas-core"]),
     ("trace", &["maracas-core"]),
     ("scenario", &["maracas-core"]),
@@ -32,6 +35,37 @@ const FLOORS: &[(&str, &[&str])] = &[
             "maracas-sim",
             "maracas-sweep",
             "maracas-trace",
+        ],
+    ),
+    ("console", &["maracas-core", "maracas-trace"]),
+    ("work", &["maracas-client", "maracas-console", "maracas-core"]),
+    (
+        "session",
+        &[
+            "maracas-client",
+            "maracas-console",
+            "maracas-core",
+            "maracas-live",
+            "maracas-policies",
+            "maracas-scenario",
+            "maracas-sim",
+            "maracas-trace",
+        ],
+    ),
+    (
+        "studies",
+        &[
+            "maracas-client",
+            "maracas-console",
+            "maracas-core",
+            "maracas-live",
+            "maracas-policies",
+            "maracas-scenario",
+            "maracas-session",
+            "maracas-sim",
+            "maracas-sweep",
+            "maracas-trace",
+            "maracas-work",
         ],
     ),
 ];
@@ -157,6 +191,27 @@ fn arrows_point_one_way() {
     none(&problems);
 }
 
+/// The state of a live core reaches the host through its executor alone, in all that is not a test.
+#[test]
+fn the_state_of_a_live_core_calls_nobody() {
+    let banned = ["fs", "thread", "time", "sync", "os", "process", "net", "env", "arch"];
+    let mut problems = Vec::new();
+    for (path, text) in sources() {
+        let file = short(&path);
+        if !file.starts_with("crates/live-core/src") {
+            continue;
+        }
+        for (i, line) in text.lines().map(str::trim_start).enumerate() {
+            let reaches = banned.iter().any(|module| line.contains(&format!("std::{module}")));
+            let is_unsafe = line.contains(&["unsafe", " {"].concat());
+            if !line.starts_with("//") && (reaches || is_unsafe) {
+                problems.push(format!("{file}:{}: {line}", i + 1));
+            }
+        }
+    }
+    none(&problems);
+}
+
 #[test]
 fn policy_files_open_with_the_headings() {
     let policies = crate::root().join("crates/policies/src");
@@ -211,57 +266,6 @@ fn every_algorithm_in_the_code_has_its_row_in_the_papers() {
     none(&missing);
 }
 
-/// Words in back quotes that look like a file of ours or, after `::`, like a test of ours.
-#[test]
-fn documents_name_what_exists() {
-    let root = crate::root();
-    let mut documents = Vec::new();
-    files(&root.join("docs"), "md", &mut documents);
-    for name in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"] {
-        documents.push(root.join(name));
-    }
-    let code: Vec<(PathBuf, String)> = sources();
-    let mut problems = Vec::new();
-    for document in documents {
-        let text = fs::read_to_string(&document).unwrap();
-        for quoted in text.split('`').skip(1).step_by(2) {
-            let (path, test) =
-                quoted.split_once("::").map_or((quoted, None), |(p, t)| (p, Some(t)));
-            let ours = ["crates/", "tests/", "docs/", "examples/", "xtask/"];
-            if !ours.iter().any(|start| path.starts_with(start)) || path.contains(['*', ' ', '<']) {
-                continue;
-            }
-            let target = root.join(path);
-            if !target.exists() {
-                problems.push(format!("{} names `{path}`, which is not there", short(&document)));
-            } else if let Some(test) = test {
-                let name = test.rsplit("::").next().unwrap();
-                let found = code.iter().any(|(file, text)| {
-                    file.starts_with(&target) && text.contains(&format!("fn {name}("))
-                });
-                if !found {
-                    problems.push(format!("{} names `{quoted}`: no such test", short(&document)));
-                }
-            }
-        }
-    }
-    none(&problems);
-}
-
-/// CONTRIBUTING.md ends at round-robin: whatever code it shows stands in that file.
-#[test]
-fn the_guide_ends_at_round_robin() {
-    let guide = fs::read_to_string(crate::root().join("CONTRIBUTING.md")).unwrap();
-    let file = crate::root().join("crates/policies/src/round_robin.rs");
-    let policy = fs::read_to_string(file).unwrap();
-    let there: BTreeSet<&str> = policy.lines().collect();
-    let blocks: Vec<&str> = guide.split("```rust\n").skip(1).collect();
-    assert!(blocks.len() >= 6, "only {} code blocks", blocks.len());
-    let shown = blocks.iter().flat_map(|block| block.split("```").next().unwrap().lines());
-    let missing = shown.filter(|line| !there.contains(line));
-    none(&missing.map(|line| format!("not in round_robin.rs: {line}")).collect::<Vec<_>>());
-}
-
 /// The project speaks of the project alone.
 #[test]
 fn no_machine_paths() {
@@ -278,5 +282,45 @@ fn no_machine_paths() {
             problems.push(format!("{}: contains `{word}`", short(&path)));
         }
     }
+    none(&problems);
+}
+
+/// The crates whose sources may contain `unsafe` code; all other libraries forbid it.
+const UNSAFE: &[&str] = &["crates/cli", "crates/client", "crates/live", "tests"];
+/// ARCHITECTURE.md names these in the sentence that begins so.
+const UNSAFE_SENTENCE: &str = "`unsafe` code stands in ";
+
+#[test]
+fn unsafe_code_stands_where_the_architecture_says() {
+    let text = fs::read_to_string(crate::root().join("ARCHITECTURE.md")).unwrap();
+    let sentence = text.split(UNSAFE_SENTENCE).nth(1).expect("the sentence is there");
+    let sentence = sentence.split("nowhere else").next().unwrap();
+    let named: Vec<&str> = sentence.split('`').skip(1).step_by(2).collect();
+    let forms = ["{", "fn", "impl", "extern"].map(|form| format!("unsafe {form}"));
+    let mut found = BTreeSet::new();
+    let mut problems = Vec::new();
+    for (path, text) in sources() {
+        let path = short(&path);
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        let has = code.into_iter().any(|line| forms.iter().any(|form| line.contains(form)));
+        if !has || path.starts_with("xtask") {
+            continue;
+        }
+        let room = UNSAFE.iter().find(|room| path.starts_with(&format!("{room}/")));
+        match room {
+            Some(room) => drop(found.insert(*room)),
+            None => problems.push(format!("{path} has unsafe code, ARCHITECTURE.md forbids it")),
+        }
+    }
+    for room in fs::read_dir(crate::root().join("crates")).unwrap().flatten() {
+        let name = format!("crates/{}", room.file_name().to_string_lossy());
+        let lib = fs::read_to_string(room.path().join("src/lib.rs")).unwrap_or_default();
+        if !UNSAFE.contains(&name.as_str()) && !lib.contains("#![forbid(unsafe_code)]") {
+            problems.push(format!("{name}/src/lib.rs does not forbid unsafe code"));
+        }
+    }
+    let mut named: Vec<&str> = named.into_iter().collect();
+    named.sort_unstable();
+    assert_eq!(named, found.into_iter().collect::<Vec<_>>(), "the sentence and the sources differ");
     none(&problems);
 }

@@ -1,30 +1,17 @@
 //! The binary `maracas`: reads the command line, calls one of the commands, and turns what it
 //! says into an exit code.
 //!
-//! Here stand the commands (`commands/`, one file each), the built-in work (`work/`) and the
-//! measurement of enforcement (`bench/`). Scheduling logic never stands here: policies decide,
-//! machines carry out. This is the top floor; it may import every other room.
+//! Here stand the commands (`commands/`, one file each), and nothing that computes: policies
+//! decide, machines carry out. This is the top floor; it may import every other room.
 //!
 //! Exit codes: 0 fine; 1 the answer is no (refused by admission, a replay that differs); 2 bad
 //! input or a missing capability, with one line on standard error. `doctor` has a third answer, 3;
 //! `run` and `sim` end with 4 where a promise was not kept.
 
-mod args;
-mod bench;
-mod case;
 mod commands;
-mod failure;
-mod live;
-mod metrics;
-mod observe;
-mod output;
-mod results;
-mod source;
-mod verdict;
-mod view;
-mod work;
 
-use failure::{Answer, Failure, Outcome};
+use maracas_console::failure::{Answer, Failure, Outcome};
+use maracas_console::output;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Scratch, maracas, repository, text};
 use maracas_core::contract::{Event, Mode, Stint, Usage};
-use maracas_core::journal::{Reader, Record, Recorder};
+use maracas_core::journal::{Note, Reader, Record, Recorder};
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
 use maracas_trace::Report;
 use maracas_trace::report::Word;
@@ -106,11 +106,9 @@ fn journals_of_live_machines_and_older_ones_are_judged() {
                 let (from, core) = (stint.to, CoreId(0));
                 let more = Stint { from, to, usage, core, ..stint };
                 records.push(Record::Event { at: to, event: Event::Ran(more) });
-                records.extend(notes.iter().map(|(key, text)| Record::Note {
-                    at: to,
-                    key: (*key).into(),
-                    vcpu: None,
-                    text: (*text).into(),
+                records.extend(notes.iter().map(|(key, text)| {
+                    let note = Note::read((*key).into(), None, (*text).into());
+                    Record::Note { at: to, note }
                 }));
             }
             records
@@ -131,8 +129,8 @@ fn journals_of_live_machines_and_older_ones_are_judged() {
     assert_eq!(shown, (&1.into(), &1.into()), "{gauges:#}");
     // Notes alone change no decision.
     let note = |text: &str| {
-        let (key, text) = ("late".to_string(), text.to_string());
-        Record::Note { at: Instant::ZERO, key, vcpu: None, text }
+        let note = Note::read("late".into(), None, text.into());
+        Record::Note { at: Instant::ZERO, note }
     };
     let noted = changed(&journal, |record| vec![note("0 5000000 0"), record]);
     scratch.write("noted", noted);

@@ -10,7 +10,7 @@ use common::repository;
 use live::Stage;
 use live::measure::at_least_wakes;
 use maracas_core::contract::Event;
-use maracas_core::journal::{Reader, Record};
+use maracas_core::journal::{Note, Reader, Record};
 use std::collections::BTreeMap;
 
 /// The names of the VCPUs that arrived, with the millisecond.
@@ -20,8 +20,8 @@ fn arrivals(journal: &[u8]) -> BTreeMap<String, u64> {
     let mut found = BTreeMap::new();
     for record in reader {
         match record.unwrap() {
-            Record::Note { key, vcpu: Some(vcpu), text, .. } if key == "name" => {
-                names.insert(vcpu, text);
+            Record::Note { note: Note::Name { vcpu, name }, .. } => {
+                names.insert(vcpu, name);
             }
             Record::Event { at, event: Event::Arrived(vcpu) } => {
                 found.insert(names[&vcpu.id].clone(), at.ticks() / 1_000_000);
@@ -40,7 +40,7 @@ fn arrivals(journal: &[u8]) -> BTreeMap<String, u64> {
 fn host(journal: &[u8]) -> String {
     let (_, mut reader) = Reader::open(journal).unwrap();
     match reader.next() {
-        Some(Ok(Record::Note { key, text, .. })) if key == "host" => text,
+        Some(Ok(Record::Note { note: Note::Host(text), .. })) => text,
         other => panic!("{other:?}"),
     }
 }

@@ -1,8 +1,8 @@
 //! Load balancing of real programs, and what moves cost on this host.
 //!
 //! The runs need a host where budgets are enforced in full (`maracas doctor`), with two cores; what
-//! admission says needs nothing. Others may build beside: the acceptance, each move by itself, is
-//! `maracas bench balance` on a quiet host, or `MARACAS_ACCEPTANCE=full`.
+//! admission says needs nothing. Others may build beside; every move by itself is judged by
+//! `maracas bench balance` on a quiet host, or with `MARACAS_ACCEPTANCE=full`.
 
 mod common;
 mod live;

@@ -2,7 +2,7 @@
 //! every dispatch is measured.
 //!
 //! Needs a host where budgets are enforced in full (`maracas doctor`), but for the refusals. Runs
-//! of 5 s; the acceptance of 30 s with `MARACAS_ACCEPTANCE=full`.
+//! of 5 s, or of 30 s with `MARACAS_ACCEPTANCE=full`.
 
 mod common;
 mod live;
@@ -15,11 +15,11 @@ use serde_json::Value;
 use std::fs;
 use std::sync::OnceLock;
 
-/// The median latency of a dispatch that the acceptance demands of a quiet host whose wakes cost
+/// The median latency of a dispatch that the full size demands of a quiet host whose wakes cost
 /// less than a fifth of it, in nanoseconds.
 const LATENCY_NS: f64 = 60_000.0;
 const LATENCY_WAKES: f64 = 5.0;
-/// Which part of the jobs may miss where the size is not that of the acceptance, beside what was
+/// Which part of the jobs may miss where the size is not the full one, beside what was
 /// stolen: 30 s without any miss cannot be promised beside builds.
 const MISSES: f64 = 0.02;
 /// By which factor preemptions and migrations per job may differ from the simulator's, and by how

@@ -238,7 +238,7 @@ mod hostile {
         for part in ["exec", "kernel", "sleeper", "stopper"] {
             fork(|| exec(part));
         }
-        // All shall have begun before the storm takes what budget there is.
+        // All must have begun before the storm takes what budget there is.
         thread::sleep(Duration::from_millis(500));
         for _ in 0..4 {
             thread::spawn(|| {

@@ -3,8 +3,8 @@
 //! bandwidth.
 //!
 //! Needs a host where budgets are enforced in full (`maracas doctor`); what is counted comes from
-//! recordings, so no counters are needed. The acceptance is `maracas bench throttle` and
-//! `maracas bench memguard` on a quiet host.
+//! recordings, so no counters are needed. Absolute times are held to by `maracas bench throttle`
+//! and `maracas bench memguard` on a quiet host.
 
 mod common;
 mod live;
@@ -17,7 +17,7 @@ use serde_json::Value;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// How fast surplus time ends, in the median, where the acceptance is asked for: on a quiet host
+/// How fast surplus time ends, in the median, where the full size is asked for: on a quiet host
 /// whose wakes cost less than a fifth of it.
 const STOPS_WITHIN_NS: f64 = 100_000.0;
 const STOPS_WAKES: f64 = 5.0;
@@ -173,7 +173,7 @@ fn the_bench_judges_the_episode() {
     assert_eq!(verdicts.len(), 5);
     for verdict in verdicts {
         eprintln!("{verdict}");
-        // Absolute times and budgets beside others: the acceptance on a quiet host, as above.
+        // Absolute times and budgets are for a quiet host alone, as above.
         let strict = verdict["name"] == "stops" || verdict["name"] == "budgets";
         assert!(verdict["holds"] == true || strict && !is_full(), "{verdict}");
     }

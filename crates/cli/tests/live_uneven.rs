@@ -2,8 +2,8 @@
 //! is slowed down, and real programs whose speedups nobody told the policy.
 //!
 //! The run needs a host where budgets are enforced in full (`maracas doctor`) and whose cores are
-//! equal; the refusals need nothing. Bounds are loose and on means, as others may build beside; the
-//! acceptance is `maracas bench uneven` on a quiet host.
+//! equal; the refusals need nothing. Bounds are loose and on means, as others may build beside;
+//! `maracas bench uneven` judges the estimates themselves on a quiet host.
 
 mod common;
 mod live;
@@ -154,7 +154,7 @@ fn the_report_says_what_is_emulated_and_the_host_is_as_it_was() {
     let Some(Played { report, said, replay, before, after }) = played() else { return };
     let emulation = report.0["emulation"].as_str().unwrap_or_default();
     assert!(emulation.starts_with("emulated") && emulation.contains("core 1 (1/2)"), "{emulation}");
-    // An agent that was late is told of as it happens, whoever reads.
+    // An agent that was late learns of as it happens, whoever reads.
     let said: Vec<_> = said.lines().filter(|line| !line.starts_with("maracas: core")).collect();
     assert_eq!(said, [""; 0], "notes are for people");
     assert!(replay.starts_with("exact:"), "{replay}");

@@ -143,7 +143,7 @@ impl Connection {
         }
     }
 
-    /// Turns the connection into the one that hears of the job releases of `vcpu`. Of two that ask
+    /// Turns the connection into the one that learns of the job releases of `vcpu`. Of two that ask
     /// for the same VCPU the later one gets them.
     ///
     /// # Errors

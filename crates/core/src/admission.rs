@@ -1,7 +1,7 @@
 //! The one admission verdict that `check`, `sim`, `run` and a policy's `build` share.
 
 use crate::{CoreId, Duration, PPB, VcpuId};
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -50,6 +50,40 @@ pub struct NotAdmitted {
     pub closest: Option<CoreVerdict>,
 }
 
+/// Why a policy cannot run a system as a whole.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Objection {
+    /// The parameter whose value cannot be: bad input, wherever the value came from. `None` where
+    /// the system itself cannot be.
+    pub parameter: Option<&'static str>,
+    /// One sentence: the thing, the number, the way out. With a parameter it goes on from that
+    /// one's name.
+    pub text: String,
+}
+
+impl Objection {
+    /// To the value of a parameter: what is wrong with it, from the word after its name on.
+    pub fn to(parameter: &'static str, text: impl Into<String>) -> Self {
+        Self { parameter: Some(parameter), text: text.into() }
+    }
+}
+
+/// To the system itself.
+impl From<String> for Objection {
+    fn from(text: String) -> Self {
+        Self { parameter: None, text }
+    }
+}
+
+impl fmt::Display for Objection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(parameter) = self.parameter {
+            write!(f, "{parameter} ")?;
+        }
+        f.write_str(&self.text)
+    }
+}
+
 /// The verdict on a whole system.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Verdict {
@@ -58,9 +92,8 @@ pub struct Verdict {
     /// VCPUs that fit nowhere.
     pub refused: Vec<(VcpuId, NotAdmitted)>,
     /// Why the system as a whole cannot be run by this policy (a job policy given VCPUs without
-    /// jobs, say); empty where it can. One that begins with the name of a parameter says that its
-    /// value cannot be: bad input, wherever the value came from.
-    pub objections: Vec<String>,
+    /// jobs, say); empty where it can.
+    pub objections: Vec<Objection>,
     /// How much of a job's work may be undone at its deadline though everything was admitted and
     /// every job stays within its budget, because a policy's own budgets are rounded to whole
     /// ticks; zero where they are whole. See
@@ -72,6 +105,12 @@ impl Verdict {
     /// Whether everything was admitted.
     pub const fn accepted(&self) -> bool {
         self.refused.is_empty() && self.objections.is_empty()
+    }
+    /// Why not everything was admitted, in a row; empty where everything was.
+    pub fn why(&self) -> String {
+        let objections = self.objections.iter().map(ToString::to_string);
+        let refused = self.refused.iter().map(|(id, why)| alloc::format!("{id}: {}", why.reason));
+        objections.chain(refused).collect::<Vec<_>>().join("; ")
     }
 }
 

@@ -99,7 +99,7 @@ pub enum Event {
     Arrived(Vcpu),
     /// A VCPU is gone; its id is never used again. Whoever waits for an answer may leave too.
     Left(VcpuId),
-    /// The reservation of a VCPU shall be replaced. Answered like [`Event::Arrived`], several
+    /// The reservation of a VCPU must be replaced. Answered like [`Event::Arrived`], several
     /// requests of one VCPU in their order; where refused, the old one stays. Jobs that are released
     /// up to the answer have the old one, and the first one with the new comes at least an old
     /// period after the last of those.
@@ -118,7 +118,7 @@ pub enum Event {
 /// One uninterrupted run of a VCPU on one core in one mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stint {
-    /// Who ran.
+    /// The VCPU that ran.
     pub vcpu: VcpuId,
     /// Where.
     pub core: CoreId,
@@ -238,7 +238,7 @@ impl fmt::Debug for Mark {
 /// `memory`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grant {
-    /// Who may run.
+    /// The VCPU that may run.
     pub vcpu: VcpuId,
     /// Up to which meter reading.
     pub until: Mark,
@@ -263,7 +263,7 @@ pub struct Line {
     pub background: Vec<Grant>,
     /// Whether surplus time may be used at all (MARACAS, IS_BG_SCHED). False throttles the core.
     pub background_allowed: bool,
-    /// Cumulative reading of the core's memory meter (reads of memory by whoever ran there) at
+    /// Cumulative reading of the core's memory meter (reads of memory by whatever ran there) at
     /// which the core closes (MemGuard); `u64::MAX` = never.
     pub allowance: u64,
 }
@@ -294,7 +294,7 @@ pub struct Plan {
     pub errand: Option<(VcpuId, Errand)>,
     /// When to ask again at the latest; [`Instant::NEVER`] = only after events.
     pub wake: Instant,
-    /// Whether the machine shall report the running stints ([`End::Metered`]) at `wake`.
+    /// Whether the machine must report the running stints ([`End::Metered`]) at `wake`.
     pub wake_metered: bool,
     /// Of each core, when it is asked for its sake.
     core_wakes: Vec<Instant>,
@@ -316,7 +316,7 @@ impl Plan {
         }
     }
     /// When `wake` comes for the sake of `core`; [`Instant::NEVER`] = not known. None is before
-    /// `wake`. It only tells a machine on which core to wait, so that whoever decides then acts on
+    /// `wake`. It only tells a machine on which core to wait, so that whatever decides then acts on
     /// its own core.
     pub fn core_wake(&self, core: CoreId) -> Instant {
         self.core_wakes[core.0 as usize]
@@ -458,7 +458,7 @@ pub struct Needs {
     pub visible_wakes: bool,
     /// Memory counters must work.
     pub counters: bool,
-    /// Every VCPU must have a reservation: nobody is given time who is promised none.
+    /// Every VCPU must have a reservation: no VCPU is given time that is promised none.
     pub budgets: bool,
     /// Progress must be counted: the instructions of [`Usage`], or a program's own units.
     pub progress: bool,
@@ -493,7 +493,7 @@ pub struct Claims {
     pub no_miss_when_admitted: bool,
 }
 
-/// A policy's entry in the register: all that anyone outside its file knows of it.
+/// A policy's entry in the register: all that is known of it outside its file.
 #[derive(Clone, Copy)]
 pub struct Entry {
     /// The word users write.
@@ -509,7 +509,7 @@ pub struct Entry {
     /// What it claims.
     pub claims: Claims,
     /// The carrier VCPUs that it needs besides the user's (roles `Monitor` and `Migration`), with
-    /// ids from the given one on. Whoever makes a system for this policy adds them to it.
+    /// ids from the given one on. Whatever makes a system for this policy adds them to it.
     pub carriers: fn(&System, &Params, VcpuId) -> Vec<Vcpu>,
     /// Says whether the system would be admitted, with every test's numbers. Parameters have
     /// passed [`Params::check`].
@@ -518,7 +518,16 @@ pub struct Entry {
     pub build: Build,
 }
 
-/// For a policy that sends nobody on errands.
+impl Entry {
+    /// Adds to `system`, which has none yet, the carriers that the policy needs there, behind its
+    /// own VCPUs.
+    pub fn add_carriers(&self, system: &mut System, params: &Params) {
+        let carriers = (self.carriers)(system, params, system.next_vcpu());
+        system.vcpus.extend(carriers);
+    }
+}
+
+/// For a policy that has no errands.
 pub const fn no_carriers(_: &System, _: &Params, _: VcpuId) -> Vec<Vcpu> {
     Vec::new()
 }

@@ -43,11 +43,11 @@ pub const COLORS_VARIABLE: &str = "MARACAS_COLORS";
 ///
 /// Every word has one writer, and all are read and written by calls (`pread`, `pwrite`), never
 /// through a mapping: any process of the VCPU may cut the file short, and a mapping of what is cut
-/// off is the death of whoever reads it. Mapped it may be to wait on [`ORDER`](color_page::ORDER)
+/// off is the death of whatever reads it. Mapped it may be to wait on [`ORDER`](color_page::ORDER)
 /// as a futex, which reads in the kernel and answers `EFAULT` then.
 ///
 /// A process claims the first slot whose bytes it can lock (`F_OFD_SETLK`, exclusively) and keeps
-/// the lock as long as it lives, so that whoever died is attached no more, however it died. An
+/// the lock as long as it lives, so that whatever died is attached no more, however it died. An
 /// order is complete when every attached process has finished it. A process that attaches later
 /// carries the last order out at once.
 pub mod color_page {
@@ -81,8 +81,8 @@ pub mod color_page {
     pub const WORDS: usize = SLOTS + PROCESSES * SLOT;
 
     /// How the name of the socket ends that stands beside the file, after the file's own name.
-    /// Whoever connects is sent two descriptors with one byte, and no more: the connecting
-    /// process' own `/proc/PID/pagemap`, which shows frames to whoever has it opened with
+    /// Whatever connects is sent two descriptors with one byte, and no more: the connecting
+    /// process' own `/proc/PID/pagemap`, which shows frames to whatever has it opened with
     /// `CAP_SYS_ADMIN`, and `/dev/userfaultfd`. So programs need no rights for it. What the host
     /// does not give is left out; the byte says what is there, by these bits.
     pub const DOOR: &str = ".door";
@@ -171,7 +171,7 @@ pub struct NewVcpu {
     pub colors: u32,
     /// Share among equals where a policy weighs VCPUs.
     pub weight: u32,
-    /// What shall run on it.
+    /// What must run on it.
     pub members: Members,
 }
 

@@ -4,7 +4,8 @@
 //! its line; else, if background is allowed, the first runnable, unspent background entry; else it
 //! idles.*
 //!
-//! The simulator calls [`next`]; live tests hold switch records against it.
+//! The simulator calls [`next`]. The live machine, which does not see every block and wake at once,
+//! readies all that are [`entitled`]. Traces hold what was recorded against both.
 
 use crate::contract::{Grant, Line, Mark, Mode};
 use crate::{Duration, VcpuId};
@@ -25,7 +26,7 @@ pub trait Readings {
 /// What a core runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Running {
-    /// Who.
+    /// The VCPU.
     pub vcpu: VcpuId,
     /// In which mode.
     pub mode: Mode,
@@ -38,28 +39,46 @@ pub struct Running {
 /// The machine law for one core. `memory_meter` is the core's cumulative memory traffic.
 #[inline]
 pub fn next(line: &Line, memory_meter: u64, readings: &impl Readings) -> Option<Running> {
-    if memory_meter >= line.allowance {
-        return None;
-    }
-    first(&line.foreground, Mode::Foreground, readings).or_else(|| {
-        if line.background_allowed {
-            first(&line.background, Mode::Background, readings)
-        } else {
-            None
-        }
-    })
+    let runs = |(grant, mode): &(&Grant, Mode)| {
+        readings.runnable(grant.vcpu) && is_unspent(grant, *mode, readings)
+    };
+    entries(line, memory_meter).find(runs).map(running)
+}
+
+/// All who may run, in the order of the law: [`next`] is the first of them that is runnable. A
+/// machine that does not see at once when a VCPU blocks or wakes readies those behind the first too.
+#[inline]
+pub fn entitled<'a>(
+    line: &'a Line,
+    memory_meter: u64,
+    readings: &'a impl Readings,
+) -> impl Iterator<Item = Running> + 'a {
+    let unspent = |(grant, mode): &(&Grant, Mode)| is_unspent(grant, *mode, readings);
+    entries(line, memory_meter).filter(unspent).map(running)
+}
+
+/// The entries of a line that count now, in the order of the law; none where the core is closed.
+#[inline]
+fn entries(line: &Line, memory_meter: u64) -> impl Iterator<Item = (&Grant, Mode)> {
+    let (foreground, background) = match (memory_meter >= line.allowance, line.background_allowed) {
+        (true, _) => (&[][..], &[][..]),
+        (false, true) => (&line.foreground[..], &line.background[..]),
+        (false, false) => (&line.foreground[..], &[][..]),
+    };
+    let background = background.iter().map(|grant| (grant, Mode::Background));
+    foreground.iter().map(|grant| (grant, Mode::Foreground)).chain(background)
+}
+
+/// Whether the grant has not ended by its VCPU's meters.
+#[inline]
+pub fn is_unspent(grant: &Grant, mode: Mode, readings: &impl Readings) -> bool {
+    (grant.until == Mark::NEVER || readings.meter(grant.vcpu, mode) < grant.until.0)
+        && (grant.memory == u64::MAX || readings.memory(grant.vcpu) < grant.memory)
 }
 
 #[inline]
-fn first(grants: &[Grant], mode: Mode, readings: &impl Readings) -> Option<Running> {
-    grants
-        .iter()
-        .find(|grant| {
-            readings.runnable(grant.vcpu)
-                && (grant.until == Mark::NEVER || readings.meter(grant.vcpu, mode) < grant.until.0)
-                && (grant.memory == u64::MAX || readings.memory(grant.vcpu) < grant.memory)
-        })
-        .map(|grant| Running { vcpu: grant.vcpu, mode, until: grant.until, memory: grant.memory })
+const fn running((grant, mode): (&Grant, Mode)) -> Running {
+    Running { vcpu: grant.vcpu, mode, until: grant.until, memory: grant.memory }
 }
 
 #[cfg(test)]

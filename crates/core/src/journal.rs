@@ -7,6 +7,8 @@
 //! * A plan record holds what changed and a hash of the whole plan, so that a replay into a fresh
 //!   policy can be compared decision by decision.
 //!
+//! [`Replay`] is the one way to do that.
+//!
 //! Integers are LEB128 varints. The format carries [`FORMAT`]; a reader refuses any other.
 
 use crate::contract::{Errand, Event, Line, Observer, Plan};
@@ -16,6 +18,12 @@ use crate::{CoreId, Instant, System, VcpuId};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
+
+mod note;
+mod replay;
+
+pub use note::{Note, Recolored, Reliever};
+pub use replay::{Differs, Replay};
 
 /// Version of the format that this code writes and the only one that it reads.
 pub const FORMAT: u64 = 3;
@@ -59,12 +67,8 @@ pub enum Record {
     Note {
         /// When.
         at: Instant,
-        /// What kind, such as `"name"`.
-        key: String,
-        /// About whom, where it is about a VCPU.
-        vcpu: Option<VcpuId>,
-        /// The text.
-        text: String,
+        /// What.
+        note: Note,
     },
     /// The orderly end, at this instant.
     End(Instant),
@@ -100,23 +104,30 @@ pub struct PlanHash {
 impl PlanHash {
     /// Takes in the changes of the last decision and returns the hash of the whole plan.
     pub fn update(&mut self, plan: &Plan) -> u64 {
-        let mut scratch = Vec::new();
-        self.update_with(plan, &mut scratch)
-    }
-
-    fn update_with(&mut self, plan: &Plan, scratch: &mut Vec<u8>) -> u64 {
+        let mut bytes = Vec::new();
         for core in plan.dirty().iter() {
-            scratch.clear();
-            plan.line(core).put(scratch);
-            self.sum = replace(&mut self.lines, core.0 as usize, mix(1, core.0, scratch), self.sum);
+            bytes.clear();
+            plan.line(core).put(&mut bytes);
+            self.take_line(core, &bytes);
         }
         for &vcpu in plan.rehomed() {
-            scratch.clear();
-            plan.home(vcpu).put(scratch);
-            let hash = mix(2, vcpu.0, scratch);
-            self.sum = replace(&mut self.homes, vcpu.0 as usize, hash, self.sum);
+            bytes.clear();
+            plan.home(vcpu).put(&mut bytes);
+            self.take_home(vcpu, &bytes);
         }
         self.sum
+    }
+
+    /// Takes in the new line of a core, as it is written.
+    fn take_line(&mut self, core: CoreId, line: &[u8]) {
+        let hash = mix(1, core.0, line);
+        self.sum = replace(&mut self.lines, core.0 as usize, hash, self.sum);
+    }
+
+    /// Takes in the new home of a VCPU, as it is written.
+    fn take_home(&mut self, vcpu: VcpuId, home: &[u8]) {
+        let hash = mix(2, vcpu.0, home);
+        self.sum = replace(&mut self.homes, vcpu.0 as usize, hash, self.sum);
     }
 }
 
@@ -202,21 +213,24 @@ impl Observer for Recorder {
         self.seal();
     }
     fn planned(&mut self, now: Instant, plan: &Plan) {
-        // Written field by field as `Decision` is, without building one: this is the hot path.
-        let hash = self.hash.update_with(plan, &mut self.payload);
-        let out = &mut self.payload;
-        out.clear();
+        // Written field by field as `Decision` is, without building one, and hashed as it is
+        // written: this is the hot path.
+        let (out, hash) = (&mut self.payload, &mut self.hash);
         out.push(wire::PLANNED);
         now.put(out);
         (plan.dirty().len() as u64).put(out);
         for core in plan.dirty().iter() {
             core.put(out);
+            let begin = out.len();
             plan.line(core).put(out);
+            hash.take_line(core, &out[begin..]);
         }
         (plan.rehomed().len() as u64).put(out);
         for &vcpu in plan.rehomed() {
             vcpu.put(out);
+            let begin = out.len();
             plan.home(vcpu).put(out);
+            hash.take_home(vcpu, &out[begin..]);
         }
         plan.errand.put(out);
         (plan.verdicts().len() as u64).put(out);
@@ -228,7 +242,7 @@ impl Observer for Recorder {
             }
         }
         (plan.wake, plan.wake_metered).put(out);
-        hash.put(out);
+        hash.sum.put(out);
         self.seal();
     }
 }

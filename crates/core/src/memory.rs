@@ -265,7 +265,7 @@ mod tests {
             conflict_latency_ps: 0,
             conflict_service_ps: 0,
         };
-        // Spec D.1: 47.5 ns a line, 1.347 GB/s.
+        // algorithms.md D.1: 47.5 ns a line, 1.347 GB/s.
         assert_eq!(ddr2.guaranteed_bandwidth(), 64_000_000_000_000 / 47_500);
         assert_eq!((ddr2.row_cycle_ps(), ddr2.burst_ps()), (57_500, 10_000));
     }

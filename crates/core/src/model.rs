@@ -47,7 +47,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// The period of who has no reservation: nothing depends on its length.
+    /// The period of what has no reservation: nothing depends on its length.
     pub const NO_PERIOD: Duration = Duration::from_millis(100);
     /// Whether anything is promised.
     pub const fn is_none(&self) -> bool {
@@ -224,6 +224,10 @@ impl System {
         let by_core = (0_u8..).zip(classes).flat_map(|(c, (n, _))| core::iter::repeat_n(c, *n));
         self.cores.iter_mut().zip(by_core).for_each(|(core, class)| core.class = class);
         self
+    }
+    /// The number after those of its VCPUs.
+    pub fn next_vcpu(&self) -> VcpuId {
+        VcpuId(self.vcpus.iter().map(|vcpu| vcpu.id.0 + 1).max().unwrap_or(0))
     }
     /// Whether all cores are equally fast.
     pub fn is_even(&self) -> bool {

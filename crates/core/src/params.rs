@@ -56,7 +56,7 @@ pub enum Value {
     Flag(bool),
 }
 
-/// What the user gave, by name. Checked against the specs by [`Params::check`].
+/// What the user gave, by name. Checked against the declarations by [`Params::check`].
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Params {
     given: BTreeMap<String, Value>,

@@ -43,11 +43,18 @@ pub(crate) fn take<T: Wire>(from: &mut &[u8]) -> Option<T> {
 impl Wire for u64 {
     fn put(&self, out: &mut Vec<u8>) {
         let mut rest = *self;
-        while rest >= 0x80 {
-            out.push(rest as u8 | 0x80);
-            rest >>= 7;
+        if rest < 0x80 {
+            return out.push(rest as u8);
         }
-        out.push(rest as u8);
+        // Gathered first: asking for room byte by byte takes most of the time.
+        let (mut bytes, mut length) = ([0; 10], 0);
+        while rest >= 0x80 {
+            bytes[length] = rest as u8 | 0x80;
+            rest >>= 7;
+            length += 1;
+        }
+        bytes[length] = rest as u8;
+        out.extend_from_slice(&bytes[..=length]);
     }
     fn take(from: &mut &[u8]) -> Option<Self> {
         let mut value: u64 = 0;
@@ -291,7 +298,7 @@ variants! {
     }
     Record {
         0 = Event { at, event }, 1 = Planned(decision), 2 = Gap(lost),
-        3 = Note { at, key, vcpu, text }, 4 = End(at),
+        3 = Note { at, note }, 4 = End(at),
     }
     Members { 0 = Thread(tid), 1 = Process(pid) }
     Request {

@@ -8,8 +8,8 @@
 
 pub(crate) mod wait;
 
-use crate::enact::Core;
-use crate::enact::brake::Brakes;
+use crate::executor::Core;
+use crate::executor::brake::Brakes;
 use crate::guardian::stuck::{NEIGHBOUR_PATIENCE, Neighbours};
 use crate::guardian::{Cause, Ending, Hearts};
 use crate::host::sched;
@@ -63,10 +63,10 @@ impl<'a> Council<'a> {
         mail: &'a Bell,
         hearts: Option<Hearts>,
     ) -> io::Result<Self> {
-        let bells = cores.iter().map(|core| Arc::clone(&lock(core).bell)).collect();
-        let brakes = cores.iter().map(|core| Arc::clone(&lock(core).brakes)).collect();
+        let bells = cores.iter().map(|core| Arc::clone(&lock(core).exec.bell)).collect();
+        let brakes = cores.iter().map(|core| Arc::clone(&lock(core).exec.brakes)).collect();
         if let Some(first) = cores.first() {
-            lock(first).poll.add(mail.fd(), Token::Mail)?;
+            lock(first).exec.poll.add(mail.fd(), Token::Mail)?;
         }
         let (unseen, halt) = (AtomicBool::new(false), AtomicBool::new(false));
         let (brain, taken_ns) = (Mutex::new(brain), AtomicU64::new(0));
@@ -78,7 +78,7 @@ impl<'a> Council<'a> {
         let (own, index) = (&self.cores[usize::from(core.0)], usize::from(core.0));
         let (poll, clock, hardware) = {
             let own = lock(own);
-            (own.poll.fd(), own.clock().clone(), own.hardware)
+            (own.exec.poll.fd(), own.exec.clock.clone(), own.exec.hardware)
         };
         let mut ready = Vec::with_capacity(64);
         let mut births = Vec::with_capacity(64);
@@ -86,7 +86,7 @@ impl<'a> Council<'a> {
         let ns = |at: Instant| clock.monotonic_ns(at);
         self.hearts.iter().for_each(|hearts| hearts.wakes(index, ns(clock.now())));
         // The first decision is due at once.
-        self.consult(core, true);
+        self.consult(core, true, clock.now());
         while !self.halt.load(Ordering::Acquire) {
             let (now, mut due) = lock(own).sleep();
             if let Some(hearts) = &self.hearts {
@@ -105,7 +105,7 @@ impl<'a> Council<'a> {
                 break;
             }
             let news = self.enforce(core, now, &ready, &mut births);
-            self.consult(core, news);
+            self.consult(core, news, now);
             self.look_around(core, ns(now), &mut neighbours);
         }
         // What is raised still is let go by whoever waits for us; until then the guardian watches.
@@ -131,7 +131,8 @@ impl<'a> Council<'a> {
                 lasted: std::time::Duration::ZERO,
             });
         }
-        lock(&self.cores[agent]).take_down(&self.brakes[agent]);
+        let brakes = &self.brakes[agent];
+        lock(&self.cores[agent]).take_down(|vcpu| brakes.post(&vcpu.brake, true));
     }
 
     /// Acts for neighbours that are stuck: stops what runs on their cores.
@@ -140,8 +141,8 @@ impl<'a> Council<'a> {
         for (agent, late) in neighbours.overdue(hearts, own, now_ns, NEIGHBOUR_PATIENCE) {
             // Held by an agent that is stuck itself: the guardian sees to it.
             let Some(Ok(mut stuck)) = self.cores.get(agent).map(Mutex::try_lock) else { continue };
-            let brakes = Arc::clone(&self.brakes[own]);
-            stuck.relieve(Duration::from_nanos(late.as_nanos() as u64), &brakes);
+            let (late, brakes) = (Duration::from_nanos(late.as_nanos() as u64), &self.brakes[own]);
+            stuck.relieve(late, |vcpu| brakes.post(&vcpu.brake, true));
         }
     }
 
@@ -170,16 +171,18 @@ impl<'a> Council<'a> {
                 Token::Guardian | Token::Ended(_) => {}
             }
         }
-        lock(own).enforce(now, births, crossed, self.hearts.as_ref()) || mail
+        let relief = self.hearts.as_ref().map(|hearts| hearts.relief(usize::from(core.0)));
+        lock(own).enforce(now, births, crossed, relief) || mail
     }
 
     /// Decides, where there is something to decide, unless another agent does: then that one will
     /// look again. Where the news do not end the next core's agent goes on, for who decides does
-    /// not enforce.
-    fn consult(&self, core: CoreId, news: bool) {
+    /// not enforce. The agent woke at `now`.
+    fn consult(&self, core: CoreId, news: bool, now: Instant) {
         if news {
             self.unseen.store(true, Ordering::SeqCst);
         }
+        let mut woke = Some(now);
         for _ in 0..ROUNDS {
             if !self.unseen.load(Ordering::SeqCst) {
                 return;
@@ -187,7 +190,7 @@ impl<'a> Council<'a> {
             match self.brain.try_lock() {
                 Ok(mut brain) => {
                     self.unseen.store(false, Ordering::SeqCst);
-                    let called = brain.round(core);
+                    let called = brain.round(core, woke.take());
                     drop(brain);
                     called.iter().for_each(|core| self.call(core));
                 }
@@ -221,7 +224,7 @@ impl<'a> Council<'a> {
     pub(crate) fn stop(&self) {
         self.halt.store(true, Ordering::Release);
         self.bells.iter().for_each(|bell| bell.ring());
-        self.cores.iter().for_each(|core| lock(core).brakes.stop());
+        self.cores.iter().for_each(|core| lock(core).exec.brakes.stop());
     }
 }
 

@@ -73,7 +73,7 @@ impl ColorPage {
     fn create_in(directory: &Path, vcpu: VcpuId, user: Option<User>) -> io::Result<Self> {
         control::make_directory(directory)?;
         let path = directory.join(format!("{}.{vcpu}.{SUFFIX}", Identity::own()?));
-        // The name carries our own number and start: what is there is nobody else's.
+        // The name carries our own number and start: what is there is not shared.
         let _ = fs::remove_file(&path);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(0o600);
@@ -116,7 +116,7 @@ impl ColorPage {
         &self.path
     }
 
-    /// The variable by which a program is told of it.
+    /// The variable by which a program learns of it.
     pub fn variable(&self) -> (OsString, OsString) {
         (COLORS_VARIABLE.into(), self.path.clone().into())
     }

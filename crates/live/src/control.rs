@@ -52,7 +52,7 @@ use std::{io, thread, time};
 const URGENT: u8 = 97;
 /// Clients at once. Beyond that the one that has been silent longest must leave.
 const CLIENTS: usize = 64;
-/// For so long an answer of the agents about all VCPUs serves everybody who asks: whoever asks
+/// For this long an answer of the agents about all VCPUs serves all clients that ask: one that asks
 /// without end costs them 1 % of a core (20 us each time), not all of it.
 const FRESH: Duration = Duration::from_millis(2);
 /// Who knocks is heard this often a turn.
@@ -266,7 +266,7 @@ impl<R: Served> Desk<R> {
             set.push(entry(fd, client.events(waits)));
         }
         step_back();
-        // One that came since: who gave it raised us in vain.
+        // One that came since: who gave it raised us without effect.
         if self.gate.is_hinted() {
             hurry(0);
         }

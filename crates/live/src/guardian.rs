@@ -14,7 +14,7 @@
 //! - where the runtime is being killed, every thread of the run is demoted, every group thawed and
 //!   every core given its bandwidth back, until it has ended;
 //! - where two looks see an agent in one and the same lateness, the VCPUs of *its core* are demoted
-//!   and frozen, again at each look until it moves. The agent hears of that when it wakes
+//!   and frozen, again at each look until it moves. The agent learns of that when it wakes
 //!   ([`Hearts::reliefs`]) and sets all of it anew; other cores are not touched;
 //! - after three seconds, or where a managed core is off line, the run is asked to end in order;
 //!   one that is stopped by a signal is continued for that;
@@ -62,7 +62,7 @@ const STARTUP: Duration = Duration::from_secs(10);
 
 const READY: u8 = b'r';
 const GOODBYE: u8 = b'g';
-/// The guardian's word that the run shall end ([`Hearts::ending`] says why).
+/// The guardian's word that the run must end ([`Hearts::ending`] says why).
 const CALL: u8 = b'c';
 
 /// What the guardian needs to know of a run.
@@ -193,6 +193,9 @@ fn spawn(
         command.pre_exec(move || {
             // Out of reach of the terminal's signals and of kill(-group); the hearts come along.
             libc::setsid();
+            // Beside a busy run an ordinary process waits for its turn to start the program.
+            let top = libc::sched_param { sched_priority: i32::from(PRIORITY) };
+            libc::sched_setscheduler(0, libc::SCHED_FIFO, &top);
             if libc::fcntl(memory, libc::F_SETFD, 0) == -1 {
                 return Err(io::Error::last_os_error());
             }

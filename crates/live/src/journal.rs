@@ -124,7 +124,7 @@ impl<'a> Scribe<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use maracas_core::journal::Reader;
+    use maracas_core::journal::{Note, Reader};
     use maracas_core::params::Params;
     use maracas_core::{Instant, System};
 
@@ -144,10 +144,8 @@ mod tests {
     fn what_does_not_fit_becomes_a_gap() {
         let ring = Ring::new();
         let mut scribe = Scribe::new(&header(), &ring);
-        let note = |text: &str| {
-            let (key, text) = ("note".to_string(), text.to_string());
-            Record::Note { at: Instant::ZERO, key, vcpu: None, text }
-        };
+        let note =
+            |text: &str| Record::Note { at: Instant::ZERO, note: Note::Host(text.to_string()) };
         scribe.recorder.record(&note("kept"));
         scribe.flush();
         scribe.recorder.record(&note(&"x".repeat(RING_BYTES)));

@@ -13,7 +13,7 @@ pub mod clean;
 mod clock;
 pub mod colors;
 pub mod control;
-mod enact;
+mod executor;
 pub mod guardian;
 pub mod host;
 pub mod journal;

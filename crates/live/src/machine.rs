@@ -9,9 +9,7 @@ pub mod handle;
 mod keeper;
 mod progress;
 mod steer;
-pub(crate) mod vcpu;
 
-pub(crate) use duty::Stretch;
 pub use duty::capacity;
 pub use handle::{Handle, JobGate, Members, Refusal, VcpuStatus};
 pub(crate) use progress::{Progress, Source};
@@ -21,7 +19,7 @@ pub(crate) use steer::Palette;
 use crate::agent::{Council, lock};
 use crate::clock::Clock;
 use crate::control::Server;
-use crate::enact::Core;
+use crate::executor::{self, Core};
 use crate::guardian::Guardian;
 use crate::host::cgroup::{Hierarchies, Tree};
 use crate::host::costs::{self, WakeCost};
@@ -38,7 +36,7 @@ use handle::Mailbox;
 use keeper::Keeper;
 use maracas_core::admission::NotAdmitted;
 use maracas_core::contract::Figure;
-use maracas_core::journal::Record;
+use maracas_core::journal::{Note, Record};
 use maracas_core::{CoreId, Duration, Instant, Policy, Rate, System, Vcpu, VcpuId};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::sync_channel;
@@ -156,6 +154,11 @@ impl Means {
     /// All of it.
     pub const FULL: Self = Self { fifo: true, freezer: true, events: true, instructions: true };
 
+    /// What of it the state of a core depends on.
+    pub(crate) const fn of_a_core(self) -> maracas_live_core::Means {
+        let Self { fifo, freezer, events, .. } = self;
+        maracas_live_core::Means { fifo, freezer, events }
+    }
     /// What the probe found.
     pub fn of(found: &Capabilities) -> Self {
         Self {
@@ -268,7 +271,7 @@ impl Machine {
         let wakes = measure_wakes(&setup.cores, means.fifo).map_err(host("measure a wake"))?;
         let open = |(id, core): (usize, &HardwareCore)| {
             let (cost, id) = (wakes[id], CoreId(id as u16));
-            let mut core = Core::open(id, *core, clock.clone(), means, cost)?;
+            let mut core = executor::open(id, *core, clock.clone(), means, cost)?;
             core.share = setup.share(id);
             Ok(Mutex::new(core))
         };
@@ -278,7 +281,7 @@ impl Machine {
         let first = setup.vcpus().map(|(vcpu, _)| vcpu.id.0 + 1).max().unwrap_or(0);
         let steered = Steered::open(&setup)?;
         for core in &cores {
-            lock(core).valve.clone_from(&steered.valve);
+            lock(core).exec.valve.clone_from(&steered.valve);
         }
         let hierarchies = Hierarchies::read().map_err(host("find the control groups"))?;
         // Last, since from here on something would be left behind.
@@ -368,21 +371,21 @@ impl Machine {
         let mut meters = meters.into_iter();
         for core in &cores {
             let mut core = lock(core);
-            core.sense(meters.next(), vcpus);
+            executor::sense(&mut core, meters.next(), vcpus);
             core.begin();
         }
         let mut scribe = Scribe::new(&header, &ring);
         scribe.recorder.record(&host_note());
         scribe.recorder.record(&mailbox.source.note());
         let programs = setup.programs.iter().map(|it| (it.name.as_str(), &it.command));
-        scribe.recorder.record(&note("users", users(programs)));
+        scribe.recorder.record(&note(Note::Users(users(programs))));
         let lost = mailbox.in_tree(|tree| Ok(tree.remarks().to_vec())).unwrap_or_default();
-        lost.into_iter().for_each(|text| scribe.recorder.record(&note("groups", text)));
+        lost.into_iter().for_each(|text| scribe.recorder.record(&note(Note::Groups(text))));
         setup.duty_notes().for_each(|note| scribe.recorder.record(&note));
         let sensing = sensor.as_ref().map(|it| format!("{}: {}", it.rung().word(), it.describe()));
-        let noted = notes.into_iter().map(|note| ("sense", note));
-        let noted = sensing.map(|sensing| ("sensor", sensing)).into_iter().chain(noted);
-        noted.for_each(|(key, text)| scribe.recorder.record(&note(key, text)));
+        let noted = notes.into_iter().map(|text| Note::Sense { vcpu: None, text });
+        let noted = sensing.map(Note::Sensor).into_iter().chain(noted);
+        noted.for_each(|said| scribe.recorder.record(&note(said)));
         let mut brain = Brain::new(policy, &setup.system, &setup.names, scribe, &cores, &mailbox);
         brain.sense(sensor, &setup);
         let council =
@@ -437,12 +440,12 @@ fn measure_wakes(cores: &[HardwareCore], fifo: bool) -> io::Result<Vec<WakeCost>
 /// On what it ran, for whoever reads the journal elsewhere.
 fn host_note() -> Record {
     let text = Platform::detect().map_or_else(|error| error.to_string(), |host| host.to_string());
-    note("host", text)
+    note(Note::Host(text))
 }
 
 /// A note at the begin of the journal.
-fn note(key: &str, text: String) -> Record {
-    Record::Note { at: Instant::ZERO, key: key.to_string(), vcpu: None, text }
+fn note(note: Note) -> Record {
+    Record::Note { at: Instant::ZERO, note }
 }
 
 /// Starts the agents, keeps the programs, and takes everything down again.
@@ -479,7 +482,8 @@ fn oversee(
         let mut core = lock(core);
         trouble.extend(core.trouble.take().map(|error| format!("{}: {error}", core.id)));
         for mut body in core.bodies.drain(..) {
-            trouble.extend(body.release().err().map(|error| format!("{}: {error}", body.name)));
+            trouble
+                .extend(body.release().err().map(|error| format!("{}: {error}", body.handle.name)));
         }
         // Not before: the guardian sees to what is raised while nobody enforces.
         if let Some(hearts) = &council.hearts {
@@ -523,13 +527,11 @@ fn start_agent<'scope>(
     core: CoreId,
 ) -> Result<(), Error> {
     let own = lock(&council.cores[usize::from(core.0)]);
-    let (hardware, brakes) = (own.hardware, Arc::clone(&own.brakes));
+    let (hardware, brakes) = (own.exec.hardware, Arc::clone(&own.exec.brakes));
     drop(own);
     let priority = mailbox.means.fifo.then_some(crate::agent::PRIORITY);
     let brake = move || {
-        if brakes.live().is_err() {
-            mailbox.stop();
-        }
+        brakes.live();
         council.took(own_time());
     };
     start_real_time(scope, format!("brake-{core}"), hardware, priority, brake)?;
@@ -555,7 +557,7 @@ fn slow_down<'scope>(
         return Ok(());
     }
     let own = lock(&council.cores[usize::from(core.0)]);
-    let (hardware, clock) = (own.hardware, own.clock().clone());
+    let (hardware, clock) = (own.exec.hardware, own.exec.clock.clone());
     let cost = own.waking.cost().p50;
     drop(own);
     let spin = move || duty::live(share, hardware, &clock, cost, &council.halt);

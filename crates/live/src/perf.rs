@@ -9,7 +9,7 @@ mod records;
 
 pub(crate) use hardware::hardware;
 pub(crate) use instructions::{Instructions, TRIAL_STEPS, trial};
-pub(crate) use records::{Record, Switches};
+pub(crate) use records::Switches;
 
 use perf_event_open_sys as sys;
 use std::fs::File;
@@ -87,7 +87,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: mapped in `map` with this length, and nobody else holds a pointer into it.
+        // SAFETY: mapped in `map` with this length, and nothing else holds a pointer into it.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }

@@ -98,7 +98,7 @@ pub struct Plan<'a> {
     pub most: Duration,
 }
 
-/// Runs a program as planned; `shown` is told of every interval. It and whatever it started have
+/// Runs a program as planned; `shown` learns of every interval. It and whatever it started have
 /// ended when this returns, and so have its neighbours.
 ///
 /// # Errors

@@ -26,7 +26,7 @@ use std::{env, fs, io, thread};
 
 /// Tells a run of this binary that it is a runtime, and with which mark its programs bear.
 const MARK: &str = "MARACAS_TEST_MARK";
-/// The process that the runtime shall take in as a client.
+/// The process that the runtime must take in as a client.
 const CLIENT: &str = "MARACAS_TEST_CLIENT";
 /// How many rounds each test plays; more by the environment variable of this name.
 const ROUNDS: &str = "MARACAS_TEST_ROUNDS";

@@ -16,7 +16,7 @@
 //! u gets a chunk of u L. The chunks stand on a strip, by the task's id, and the strip is cut every
 //! L: each piece is one core's. A task on a cut runs at the end of the slice on one core and,
 //! before that, at its beginning on the next one. Every second slice is mirrored in time, so that
-//! who ran last on a core runs there first. A core's line is its piece of the strip, each grant up
+//! what ran last on a core runs there first. A core's line is its piece of the strip, each grant up
 //! to where the task's chunk ends, so that cores go from chunk to chunk by themselves; a task on a
 //! cut changes lines when its first part is done. Equal claims to a tick, see below: the lower id.
 //! # Invariants
@@ -30,7 +30,7 @@
 //! ticks, half of them with offsets, nothing was; the figure `short slices` would count it. Chunks
 //! follow each other without a pause: time that a task leaves unused is taken at the end of the
 //! slice, not in its place. A late decision shifts what runs and loses none of it. A job that needs
-//! more than C harms nobody (`enforcement`). The extension to sporadic tasks is not built, since a
+//! more than C harms no task (`enforcement`). The extension to sporadic tasks is not built, since a
 //! release within a slice would cut all chunks anew, to parts of ticks.
 
 #[cfg(test)]
@@ -41,9 +41,8 @@ use crate::parts::jobs::{Backlog, ByVcpu};
 use crate::parts::table::{Table, Use};
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::String;
 use alloc::vec::Vec;
-use maracas_core::admission::Verdict;
+use maracas_core::admission::{Objection, Verdict};
 use maracas_core::contract::{Claims, Entry, Figure, Grant, Mark, Mode, Needs, no_carriers};
 use maracas_core::params::{ParamSpec, Params};
 use maracas_core::{
@@ -95,13 +94,14 @@ fn judged(system: &System) -> (Table, Verdict) {
 }
 
 /// Why DP-WRAP cannot run a VCPU with such jobs at all.
-fn objection(vcpu: &Vcpu) -> Option<String> {
+fn objection(vcpu: &Vcpu) -> Option<Objection> {
     (vcpu.arrival == Arrival::Sporadic).then(|| {
         format!(
             "{} is sporadic, its jobs at least T = {} apart, and DP-WRAP cuts time at releases \
              known beforehand; write jobs = \"periodic\", or use the policy qps, u-edf or g-edf",
             vcpu.id, vcpu.reservation.period
         )
+        .into()
     })
 }
 
@@ -234,7 +234,7 @@ struct DpWrap {
     start: u64,
     end: u64,
     mirrored: bool,
-    /// By core: who stands there, by place.
+    /// By core: what stands there, by place.
     lines: Vec<Vec<usize>>,
     /// Cores whose line may have changed since the last decision.
     stale: CoreSet,
@@ -427,8 +427,8 @@ impl DpWrap {
         }
     }
 
-    /// Cuts the strip into one piece a core (McNaughton). Who stands on a cut runs first on the
-    /// core where its part lies at the beginning.
+    /// Cuts the strip into one piece a core (McNaughton). A task that stands on a cut runs first on
+    /// the core where its part lies at the beginning.
     fn lay_out(&mut self) {
         let length = self.end - self.start;
         self.lines.iter_mut().for_each(Vec::clear);

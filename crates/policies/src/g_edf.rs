@@ -150,7 +150,7 @@ fn tie(vcpu: &Vcpu, params: &Params) -> u64 {
     }
 }
 
-/// Who runs on a core.
+/// The VCPU that runs on a core.
 #[derive(Clone, Copy)]
 struct Slot {
     key: Key,
@@ -413,7 +413,7 @@ mod tests {
     use super::ENTRY;
     use crate::testing::periodic;
 
-    /// Spec C: the third task finishes at 23, after its deadline 22.
+    /// algorithms.md C: the third task finishes at 23, after its deadline 22.
     #[test]
     fn dhall_effect() {
         let machine = periodic(&ENTRY, &[], 2, &[(2, 20), (2, 20), (21, 22)], 24);

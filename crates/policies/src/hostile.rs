@@ -83,8 +83,7 @@ fn random_system(rng: &mut Rng, entry: &Entry, params: &[(&str, &str)]) -> Syste
         if uneven {
             system = system.uneven(&[(fast, 1000), (cores - fast, 600)]);
         }
-        let carriers = (entry.carriers)(&system, &with(params), VcpuId(vcpus.len() as u32));
-        system.vcpus.extend(carriers);
+        entry.add_carriers(&mut system, &with(params));
         let verdict = (entry.admit)(&system, &with(params));
         assert!(verdict.objections.is_empty(), "{:?}", verdict.objections);
         let Some((refused, _)) = verdict.refused.first() else { return system };

@@ -1,4 +1,4 @@
-//! The policies: who runs where, and for how long.
+//! The policies: which VCPU runs where, and for how long.
 //!
 //! `ls` is the menu: one file a policy, named by the word that users write (`g_edf.rs` is
 //! `g-edf`), registered by one word in this file; what several of them share stands in `parts`.

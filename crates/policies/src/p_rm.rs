@@ -79,7 +79,7 @@ mod tests {
     use crate::testing::{Machine, periodic};
     use maracas_core::{CoreId, Duration, Event, Vcpu};
 
-    /// Spec F.5: response times 1, 3, 10.
+    /// algorithms.md F.5: response times 1, 3, 10.
     #[test]
     fn shortest_period_first_ties_by_id() {
         let params = [("admission", "rta")];

@@ -17,7 +17,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use maracas_core::admission::{CoreVerdict, Verdict};
+use maracas_core::admission::{CoreVerdict, Objection, Verdict};
 use maracas_core::contract::{
     Claims, End, Entry, Event, Grant, Mark, Needs, Plan, Policy, Stint, no_carriers,
 };
@@ -74,7 +74,7 @@ fn admit(system: &System, params: &Params) -> Verdict {
 }
 
 fn no_quantum() -> Verdict {
-    let objection = "quantum is 0; give a time above 0, such as \"10ms\"".into();
+    let objection = Objection::to(QUANTUM.name, "is 0; give a time above 0, such as \"10ms\"");
     Verdict { objections: alloc::vec![objection], ..Verdict::default() }
 }
 

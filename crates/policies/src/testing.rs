@@ -107,13 +107,13 @@ pub(crate) struct Machine {
     classes: Vec<u8>,
     pub(crate) answers: Vec<(VcpuId, Result<CoreId, NotAdmitted>)>,
     outboxes: Vec<VecDeque<(u64, Event)>>,
-    /// Who is away, until the answer was told, and the ticks that are left to do.
+    /// The VCPU that is away, until the answer was told, and the ticks that are left to do.
     errand: Option<(VcpuId, Errand, u64)>,
     /// Ticks of a carrier's time that every errand takes, above 0.
     pub(crate) errand_cost: u64,
     /// Errands that were done, and when.
     pub(crate) errands: Vec<(u64, Errand)>,
-    /// By tick, who ran on each core, and how.
+    /// By tick, what ran on each core, and how.
     pub(crate) trace: Vec<Vec<Option<(u32, Mode)>>>,
 }
 
@@ -171,7 +171,7 @@ impl Machine {
         }
         self.tell(core, Event::Left(VcpuId(vcpu)));
     }
-    /// Lets a VCPU block if it runs: who does not run cannot.
+    /// Lets a VCPU block if it runs: what does not run cannot.
     pub(crate) fn sleep(&mut self, vcpu: u32) {
         if let Some(core) = self.core_of(vcpu) {
             self.models[vcpu as usize].awake = false;
@@ -380,8 +380,8 @@ impl Machine {
         }
     }
 
-    /// Who ran on `core`, one letter a tick: `a` for vcpu0 in the foreground, `A` in the
-    /// background, `.` for nobody.
+    /// Which VCPU ran on `core`, one letter a tick: `a` for vcpu0 in the foreground, `A` in the
+    /// background, `.` for no VCPU.
     pub(crate) fn schedule(&self, core: usize) -> alloc::string::String {
         let letter = |slot: &Option<(u32, Mode)>| match slot {
             Some((vcpu, Mode::Foreground)) => char::from(b'a' + *vcpu as u8),

@@ -1,4 +1,4 @@
-//! What an off-line phase built, as plain data for whoever draws it: RUN's reduction tree, QPS's
+//! What an off-line phase built, as plain data for whatever draws it: RUN's reduction tree, QPS's
 //! processor hierarchy.
 
 use alloc::vec::Vec;
@@ -25,7 +25,7 @@ pub struct Tree {
     pub subsystems: Vec<Subsystem>,
 }
 
-/// One part of the task set and the cores that nobody else uses.
+/// One part of the task set and the cores that no other task uses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Subsystem {
     /// Its cores.

@@ -225,11 +225,11 @@ struct UEdf {
     rooms: Vec<Room>,
     /// By processor, in the order of deadlines.
     shares: Vec<Vec<Share>>,
-    /// By processor, who is chosen.
+    /// By processor, what is chosen.
     chosen: Vec<Option<VcpuId>>,
-    /// By core, who stands there.
+    /// By core, what stands there.
     running: Vec<Option<VcpuId>>,
-    /// By core, who may only use its idle time.
+    /// By core, what may only use its idle time.
     idlers: Vec<Vec<Grant>>,
     /// Whether anything was released since the last allotment.
     stale: bool,

@@ -33,7 +33,7 @@ pub struct Lab<'a> {
 
 impl<'a> Lab<'a> {
     /// A lab of `jobs` threads. `seeds` takes the place of the number of seeds that an experiment
-    /// would take. `progress` hears of every run that is over: how many are, of how many that are
+    /// would take. `progress` learns of every run that is over: how many are, of how many that are
     /// known to come. Both grow, experiment after experiment; what an experiment will still ask
     /// for after these is not known.
     pub fn new(
@@ -64,7 +64,7 @@ impl<'a> Lab<'a> {
     pub fn costs(&self) -> Result<Costs, Error> {
         self.costs.clone().map_or_else(Costs::recorded, Ok)
     }
-    /// How many seeds an experiment shall take that by itself takes `usual`.
+    /// How many seeds an experiment must take that by itself takes `usual`.
     pub fn seeds(&self, usual: usize) -> usize {
         self.seeds.unwrap_or(usual).max(1)
     }

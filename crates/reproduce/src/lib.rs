@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn every_experiment_of_the_maracas_paper_is_there() {
-        // Spec G.5: X1 to X7, Figures 2 and 5, the background rules, MEM_PERIOD and DMA.
+        // algorithms.md G.5: X1 to X7, Figures 2 and 5, the background rules, MEM_PERIOD and DMA.
         let wanted = [
             "fig2", "fig4", "table2", "fig5", "fig6", "fig7", "fig8", "fig9", "fig10", "rules",
             "period", "dma",

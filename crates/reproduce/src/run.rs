@@ -7,8 +7,7 @@ use maracas_core::journal::Header;
 use maracas_core::memory::LINE_BYTES;
 use maracas_core::{Instant, Policy, Program, System, VcpuId};
 use maracas_scenario::Scenario;
-use maracas_sim::memory::{SharedMemory, UnevenCores};
-use maracas_sim::{Options, Outcome, Overheads};
+use maracas_sim::{Options, Outcome, Subject};
 use maracas_trace::report::{Counts, TaskReport};
 use maracas_trace::{Metrics, Report};
 
@@ -50,8 +49,7 @@ impl Prepared {
         params.check(entry.params).map_err(|(name, why)| fail(&format_args!("{name}: {why}")))?;
         let cores = scenario.platform.cores.ok_or_else(|| fail(&"it names no cores"))?;
         let mut system = scenario.system(cores).map_err(|why| fail(&why))?;
-        let first = VcpuId(system.vcpus.len() as u32);
-        system.vcpus.extend((entry.carriers)(&system, params, first));
+        entry.add_carriers(&mut system, params);
         let programs = scenario.sim_programs();
         let start = maracas_sim::at_start(&system, &programs);
         let options = options(&scenario).ok_or_else(|| fail(&"it names no duration"))?;
@@ -64,7 +62,7 @@ impl Prepared {
     /// # Errors
     /// Where it refuses.
     pub(crate) fn policy(&self) -> Result<Box<dyn Policy>, Error> {
-        let refused = |verdict: Verdict| self.error(&format!("refused: {}", reasons(&verdict)));
+        let refused = |verdict: Verdict| self.error(&format!("refused: {}", verdict.why()));
         (self.entry.build)(&self.start, &self.scenario.policy.params).map_err(refused)
     }
 
@@ -94,21 +92,13 @@ impl Prepared {
     pub(crate) fn run(
         &self,
         policy: &mut dyn Policy,
-        observer: &mut impl Observer,
+        observer: &mut dyn Observer,
     ) -> Result<Outcome, Error> {
         let Self { scenario, system, programs, options, .. } = self;
         let paces = scenario.sim_paces();
-        let outcome = match scenario.sim_memory() {
-            Some(memory) => {
-                let model = SharedMemory::new(system, &memory).with_paces(system, &paces);
-                maracas_sim::run_with(system, programs, policy, options, observer, model)
-            }
-            None if !system.is_even() || paces.iter().any(Option::is_some) => {
-                let model = UnevenCores::new(system, &paces);
-                maracas_sim::run_with(system, programs, policy, options, observer, model)
-            }
-            None => maracas_sim::run(system, programs, policy, options, observer),
-        };
+        let memory = scenario.sim_memory();
+        let subject = Subject { system, programs, memory: memory.as_ref(), paces: &paces };
+        let outcome = maracas_sim::simulate(&subject, policy, options, observer);
         if let Some((vcpu, Err(why))) =
             outcome.admissions.iter().find(|(_, answer)| answer.is_err())
         {
@@ -121,12 +111,6 @@ impl Prepared {
     fn error(&self, why: &str) -> Error {
         Error(format!("{}: {why}", self.name))
     }
-}
-
-/// Why a system was refused, in a row.
-fn reasons(verdict: &Verdict) -> String {
-    let refused = verdict.refused.iter().map(|(vcpu, why)| format!("{vcpu}: {}", why.reason));
-    verdict.objections.iter().cloned().chain(refused).collect::<Vec<_>>().join("; ")
 }
 
 impl Run {
@@ -212,22 +196,8 @@ fn name_of(scenario: &Scenario, vcpu: VcpuId) -> String {
 
 /// How the scenario says that it is to be simulated.
 fn options(scenario: &Scenario) -> Option<Options> {
-    let charged = scenario.overheads;
     let until = Instant::ZERO.saturating_add(scenario.run.duration?);
-    Some(Options {
-        seed: scenario.run.seed,
-        overheads: Overheads {
-            context_switch: charged.context_switch,
-            migration: charged.migration,
-            decision: charged.decision,
-            release: charged.release,
-            sample: charged.sample,
-            lock: charged.lock,
-            structure: charged.structure,
-            page_copy: charged.page_copy,
-        },
-        ..Options::new(until)
-    })
+    Some(Options { seed: scenario.run.seed, overheads: scenario.overheads, ..Options::new(until) })
 }
 
 #[cfg(test)]

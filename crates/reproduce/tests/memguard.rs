@@ -48,7 +48,7 @@ fn claims_hold_or_have_their_reason() {
 #[test]
 fn r_min_is_computed_from_timings() {
     let csv = found("memguard-rmin").tables[0].csv();
-    // Spec D.1: 1.347 GB/s, 1.255 GiB/s.
+    // algorithms.md D.1: 1.347 GB/s, 1.255 GiB/s.
     let row = |line: usize| csv.lines().nth(line).unwrap_or_default();
     assert!(row(1).starts_with("precharge + activate + read + transfer,1.34736"), "{csv}");
     assert!(row(2).starts_with("the same in GiB/s,1.2548"), "{csv}");

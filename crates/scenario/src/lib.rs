@@ -32,6 +32,6 @@ pub mod taskset;
 pub use account::{Account, Who};
 pub use error::{Error, Location};
 pub use scenario::{
-    CacheSplit, ClassSpec, Command, Live, Output, Overheads, Platform, PlatformMemory, PolicySpec,
+    CacheSplit, ClassSpec, Command, Live, Output, Platform, PlatformMemory, PolicySpec,
     ProgramSpec, Run, SENSORS, Scenario, Sense, ThrottleBy, VcpuSpec,
 };

@@ -13,9 +13,9 @@ use crate::account::Account;
 use crate::cursor::{Field, Table};
 use crate::error::{Error, Source, quoted};
 use crate::keys;
-use crate::scenario::{Overheads, Places, PolicySpec, ProgramSpec, Run, Scenario, VcpuSpec};
+use crate::scenario::{Places, PolicySpec, ProgramSpec, Run, Scenario, VcpuSpec};
 use maracas_core::params::{Params, Value};
-use maracas_core::{Arrival, Duration};
+use maracas_core::{Arrival, Duration, Overheads};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 

@@ -5,7 +5,7 @@ use crate::error::{Error, Location, read_text};
 use maracas_core::memory::{Cache, Device, Dram, Memory, Partition, Profile, color_range};
 use maracas_core::params::Params;
 use maracas_core::{
-    CoreId, Duration, Instant, MAX_CORES, Pace, Program, System, Vcpu, VcpuId, Workload,
+    CoreId, Duration, Instant, MAX_CORES, Overheads, Pace, Program, System, Vcpu, VcpuId, Workload,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -107,27 +107,6 @@ pub struct Run {
     pub serve: bool,
     /// Under whose rights the commands of a live run are started that do not say it themselves.
     pub user: Option<Account>,
-}
-
-/// What the simulator charges to whoever causes it; zero where the file says nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Overheads {
-    /// Switching a core from one VCPU to another.
-    pub context_switch: Duration,
-    /// Beginning on another core than the last one (cold caches).
-    pub migration: Duration,
-    /// One decision of the policy.
-    pub decision: Duration,
-    /// The interrupt of one release.
-    pub release: Duration,
-    /// Reading the memory counters once.
-    pub sample: Duration,
-    /// E_lock: taking the lock of one core's queue (MARACAS, section V).
-    pub lock: Duration,
-    /// E_struct: moving a VCPU's structures from one core to another.
-    pub structure: Duration,
-    /// E_page: copying one page to another colour.
-    pub page_copy: Duration,
 }
 
 /// How a live run senses and steers memory.

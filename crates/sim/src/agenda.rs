@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
-/// What may be due. The order of the kinds is the order of work within one instant: who leaves
-/// makes room first, who arrives is there before anything is released or woken.
+/// What may be due. The order of the kinds is the order of work within one instant: what leaves
+/// makes room first, what arrives is there before anything is released or woken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Kind {

@@ -10,7 +10,7 @@
 //! 2. The machine law on the cores concerned, by the plan in force ([`maracas_core::dispatch`]).
 //! 3. With all these events delivered: one decision, if one is due. It is enacted, first all
 //!    stops, then all starts. A stop is an event itself, so the policy is asked again until a
-//!    plan stops nobody.
+//!    plan stops no VCPU.
 //! 4. With a memory model: where other programs run than before, or the model changes by itself,
 //!    speeds are resolved anew ([`memory`]).
 //!
@@ -43,6 +43,8 @@
 //! cuts it short.
 //!
 //! # Memory
+//! [`simulate`] chooses the model by what there is to simulate.
+//!
 //! Without a model ([`run`]) every program progresses by the time that it runs, counters stay at
 //! zero, and nothing can be sampled. With one ([`run_with`] and [`memory::SharedMemory`]) a piece
 //! of work is time at the program's reference speed: alone on an idle memory with the whole cache
@@ -52,7 +54,7 @@
 //! On cores of several classes work is time on class 0, the fastest; a stint's service, marks,
 //! charged overheads and whatever a policy plans are time on the core where it is spent.
 //! [`memory::UnevenCores`] has every program progress, and count instructions, by its
-//! [`Pace`](maracas_core::Pace) on the class where it runs; who has none, and carriers on their
+//! [`Pace`](maracas_core::Pace) on the class where it runs; what has none, and carriers on their
 //! errands, go at the speed of the class. With [`memory::SharedMemory`] a slower class stretches
 //! only the time that a program thinks, so that its speedup comes of its memory. [`run`] knows no
 //! classes: to it all cores are equal.
@@ -75,19 +77,22 @@
 //! sporadic VCPU one for its releases; each depends on the seed and the VCPU alone. So the k-th job
 //! costs the same under every policy. A sporadic VCPU's first job comes within T, the others
 //! between T and 2T apart, uniformly. Times between outside events are those of the workload.
+#![forbid(unsafe_code)]
 
 mod agenda;
 mod machine;
 pub mod memory;
-mod overhead;
 mod rng;
 mod workload;
 
-pub use overhead::Overheads;
+pub use maracas_core::Overheads;
 
 use maracas_core::admission::NotAdmitted;
 use maracas_core::contract::Observer;
-use maracas_core::{CoreId, Cost, Duration, Instant, Policy, Program, Reservation, System, VcpuId};
+use maracas_core::memory::Memory;
+use maracas_core::{
+    CoreId, Cost, Duration, Instant, Pace, Policy, Program, Reservation, System, VcpuId,
+};
 
 /// How to run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -149,7 +154,7 @@ pub struct Outcome {
     pub admissions: Vec<(VcpuId, Result<CoreId, NotAdmitted>)>,
 }
 
-/// The system as `build` shall see it: without the VCPUs whose first program arrives later.
+/// The system as `build` must see it: without the VCPUs whose first program arrives later.
 #[must_use]
 pub fn at_start(system: &System, programs: &[Program]) -> System {
     let mut start = system.clone();
@@ -178,18 +183,18 @@ pub struct Change {
 }
 
 /// Runs `policy` on `system`. `system` holds all VCPUs; `policy` was built for [`at_start`] of it,
-/// hears of the later ones by [`maracas_core::Event::Arrived`], and they run where it says yes.
+/// learns of the later ones by [`maracas_core::Event::Arrived`], and they run where it says yes.
 ///
 /// # Panics
 /// Where a program names a VCPU that is not in the system, or one that carries errands, or works on
 /// jobs on a VCPU whose arrival is `None`; where the policy breaks the contract
 /// ([`maracas_core::contract`]).
-pub fn run<O: Observer>(
+pub fn run(
     system: &System,
     programs: &[Program],
     policy: &mut dyn Policy,
     options: &Options,
-    observer: &mut O,
+    observer: &mut dyn Observer,
 ) -> Outcome {
     run_with(system, programs, policy, options, observer, memory::NoContention)
 }
@@ -198,12 +203,12 @@ pub fn run<O: Observer>(
 ///
 /// # Panics
 /// As [`run`].
-pub fn run_with<O: Observer, C: memory::Contention>(
+pub fn run_with<C: memory::Contention>(
     system: &System,
     programs: &[Program],
     policy: &mut dyn Policy,
     options: &Options,
-    observer: &mut O,
+    observer: &mut dyn Observer,
     contention: C,
 ) -> Outcome {
     machine::Machine::new(system, programs, policy, options, observer, contention).run()
@@ -213,17 +218,53 @@ pub fn run_with<O: Observer, C: memory::Contention>(
 ///
 /// # Panics
 /// As [`run`].
-pub fn run_changing<O: Observer>(
+pub fn run_changing(
     system: &System,
     programs: &[Program],
     changes: &[Change],
     policy: &mut dyn Policy,
     options: &Options,
-    observer: &mut O,
+    observer: &mut dyn Observer,
 ) -> Outcome {
     let contention = memory::NoContention;
     let machine = machine::Machine::new(system, programs, policy, options, observer, contention);
     machine.changing(changes).run()
+}
+
+/// What is to be simulated: the machine, and what runs there.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// The platform with all VCPUs, the policy's carriers too.
+    pub system: &'a System,
+    /// The threads.
+    pub programs: &'a [Program],
+    /// The memory that they share; `None` = they touch none.
+    pub memory: Option<&'a Memory>,
+    /// By program, how fast it is on each class of cores; may be empty. Beside a memory it is for
+    /// those programs that touch none.
+    pub paces: &'a [Option<Pace>],
+}
+
+/// [`run`] under the model that `subject` asks for: the one place that chooses it.
+///
+/// # Panics
+/// As [`run`], and where memory or paces do not fit the system.
+pub fn simulate(
+    subject: &Subject<'_>,
+    policy: &mut dyn Policy,
+    options: &Options,
+    observer: &mut dyn Observer,
+) -> Outcome {
+    let Subject { system, programs, memory, paces } = *subject;
+    if let Some(memory) = memory {
+        let model = memory::SharedMemory::new(system, memory).with_paces(system, paces);
+        run_with(system, programs, policy, options, observer, model)
+    } else if !system.is_even() || paces.iter().any(Option::is_some) {
+        let model = memory::UnevenCores::new(system, paces);
+        run_with(system, programs, policy, options, observer, model)
+    } else {
+        run(system, programs, policy, options, observer)
+    }
 }
 
 #[cfg(test)]

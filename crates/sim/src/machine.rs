@@ -39,9 +39,9 @@ struct Core {
     idle: Duration,
 }
 
-pub(crate) struct Machine<'a, O, C> {
+pub(crate) struct Machine<'a, C> {
     policy: &'a mut dyn Policy,
-    observer: &'a mut O,
+    observer: &'a mut dyn Observer,
     options: &'a Options,
     contention: C,
     now: Instant,
@@ -59,7 +59,7 @@ pub(crate) struct Machine<'a, O, C> {
     moving: Vec<u32>,
     /// By core.
     meters: Vec<MemoryMeter>,
-    /// Who ran where when the contention model was last asked.
+    /// Which VCPU ran where when the contention model was last asked.
     residents: Vec<Option<Resident>>,
     /// Whether the set of running programs may have changed since.
     set_changed: bool,
@@ -80,13 +80,13 @@ pub(crate) struct Machine<'a, O, C> {
     outcome: Outcome,
 }
 
-impl<'a, O: Observer, C: Contention> Machine<'a, O, C> {
+impl<'a, C: Contention> Machine<'a, C> {
     pub(crate) fn new(
         system: &System,
         programs: &[Program],
         policy: &'a mut dyn Policy,
         options: &'a Options,
-        observer: &'a mut O,
+        observer: &'a mut dyn Observer,
         contention: C,
     ) -> Self {
         let count = system.cores.len();

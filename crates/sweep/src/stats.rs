@@ -1,6 +1,7 @@
 //! Statistics of repeated runs.
 
-use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, Normal, StudentsT};
+/// The 97.5 % quantile of the standard normal distribution: 95 % lie within it on both sides.
+const NORMAL: f64 = 1.959_963_984_540_054;
 
 /// A mean with its 95 % confidence interval.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -23,8 +24,8 @@ impl Mean {
         let square = |value: &f64| (value - mean) * (value - mean);
         let error = (values.iter().map(square).sum::<f64>() / (count - 1.0) / count).sqrt();
         // One value tells nothing of its spread.
-        let t = StudentsT::new(0.0, 1.0, count - 1.0).map(|t| t.inverse_cdf(0.975));
-        Self { mean, half_width: t.map_or(0.0, |t| t * error) }
+        let half_width = if count < 2.0 { 0.0 } else { student_t(count - 1.0) * error };
+        Self { mean, half_width }
     }
     /// The lower end of the interval.
     pub fn low(&self) -> f64 {
@@ -56,7 +57,7 @@ impl Share {
             return Self { share: 0.0, low: 0.0, high: 1.0 };
         }
         let (count, share) = (whole as f64, part as f64 / whole as f64);
-        let z = Normal::standard().inverse_cdf(0.975);
+        let z = NORMAL;
         let (square, scale) = (z * z / count, 1.0 + z * z / count);
         let middle = (share + square / 2.0) / scale;
         let half = z * (share * (1.0 - share) / count + square / count / 4.0).sqrt() / scale;
@@ -114,8 +115,59 @@ impl Paired {
 /// rarer way: the two-sided exact sign test, in which ties have no say. For shares this is
 /// McNemar's exact test. 1 where there is nothing to tell.
 pub fn sign_test(lower: u64, higher: u64) -> f64 {
-    Binomial::new(0.5, lower + higher)
-        .map_or(1.0, |heads| (2.0 * heads.cdf(lower.min(higher))).min(1.0))
+    let (rarer, more) = (lower.min(higher) as f64, lower.max(higher) as f64);
+    // At most k of n: I(1/2; n - k, k + 1) (Numerical Recipes, equation 6.14.50).
+    if more == 0.0 { 1.0 } else { (2.0 * incomplete_beta(0.5, more, rarer + 1.0)).min(1.0) }
+}
+
+/// The 97.5 % quantile of Student's t distribution with `freedom` degrees of freedom, at least 1:
+/// 95 % lie within it on both sides.
+pub fn student_t(freedom: f64) -> f64 {
+    // Beyond t on both sides lies I(n / (n + t^2); n/2, 1/2) (Numerical Recipes, equation 6.14.10).
+    let beyond = |t: f64| incomplete_beta(freedom / (freedom + t * t), freedom / 2.0, 0.5);
+    // Between the normal distribution's and that of one degree, 12.706.
+    let (mut low, mut high) = (NORMAL, 13.0);
+    // Each step halves the interval: after 60 none is left in 53 bits.
+    for _ in 0..60 {
+        let middle = f64::midpoint(low, high);
+        if beyond(middle) > 0.05 { low = middle } else { high = middle }
+    }
+    high
+}
+
+/// The regularized incomplete beta function I(x; a, b) for positive a and b and x from 0 to 1: the
+/// continued fraction by Lentz's method (W. H. Press et al., "Numerical Recipes", 3rd edition,
+/// section 6.4).
+fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
+    // The fraction converges fast below this; above it the other tail's does.
+    if x > (a + 1.0) / (a + b + 2.0) {
+        return 1.0 - incomplete_beta(1.0 - x, b, a);
+    }
+    if x <= 0.0 {
+        return 0.0;
+    }
+    let log_beta = libm::lgamma(a) + libm::lgamma(b) - libm::lgamma(a + b);
+    let front = (a * x.ln() + b * (-x).ln_1p() - log_beta).exp() / a;
+    // No denominator may become zero.
+    let away = |value: f64| if value.abs() < 1e-300 { 1e-300 } else { value };
+    let (mut c, mut d) = (1.0, 1.0 / away(1.0 - (a + b) * x / (a + 1.0)));
+    let mut fraction = d;
+    // About the square root of max(a, b) terms are needed: enough for a million pairs.
+    for term in 1..3_000 {
+        let m = f64::from(term);
+        let even = m * (b - m) * x / ((a + 2.0 * m - 1.0) * (a + 2.0 * m));
+        let odd = -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0));
+        let before = fraction;
+        for part in [even, odd] {
+            d = 1.0 / away(1.0 + part * d);
+            c = away(1.0 + part / c);
+            fraction *= d * c;
+        }
+        if (fraction - before).abs() <= f64::EPSILON * fraction.abs() {
+            break;
+        }
+    }
+    front * fraction
 }
 
 /// The geometric mean of positive values; 1 where there are none.
@@ -175,6 +227,24 @@ mod tests {
         assert!((paired.difference.mean - 1.5).abs() < 1e-12);
         assert!((paired.difference.half_width - 2.054).abs() < 1e-3);
         assert_eq!(Paired::of(&[]).p, 1.0);
+    }
+
+    #[test]
+    fn quantiles_and_tails_are_those_of_a_library() {
+        use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, StudentsT};
+        for freedom in [1.0, 2.0, 3.0, 7.0, 30.0, 999.0] {
+            let theirs = StudentsT::new(0.0, 1.0, freedom).unwrap().inverse_cdf(0.975);
+            let ours = student_t(freedom);
+            assert!((ours / theirs - 1.0).abs() < 1e-6, "{freedom}: {ours} against {theirs}");
+        }
+        // z + (z + z^3) / 4n where n is large (Abramowitz and Stegun, equation 26.7.5).
+        let large = NORMAL + (NORMAL + NORMAL.powi(3)) / 4e6;
+        assert!((student_t(1e6) - large).abs() < 1e-9);
+        for (lower, higher) in [(0, 1), (3, 4), (17, 40), (400, 600), (49_000, 51_000)] {
+            let heads = Binomial::new(0.5, lower + higher).unwrap();
+            let (ours, theirs) = (sign_test(lower, higher), 2.0 * heads.cdf(lower));
+            assert!((ours - theirs.min(1.0)).abs() < 1e-9 * theirs, "{lower}: {ours}, {theirs}");
+        }
     }
 
     #[test]

@@ -2,11 +2,10 @@
 
 use crate::Error;
 use crate::trial::{self, Charge, Subject};
-use maracas_core::{Duration, Instant, PPB, Rate, Vcpu, VcpuId};
+use maracas_core::{Duration, Instant, Overheads, PPB, Rate, Vcpu};
 use maracas_scenario::generate::{self, Recipe};
 use maracas_scenario::sweep::{Chosen, Count, MILLION, Sweep, Tasks};
 use maracas_scenario::taskset::TaskSet;
-use maracas_sim::Overheads;
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
@@ -84,7 +83,7 @@ impl Study {
             duration: sweep.duration,
             seed: sweep.seed,
             margin: sweep.margin,
-            overheads: overheads(&sweep.overheads),
+            overheads: sweep.overheads,
             source,
         };
         for point in &study.points {
@@ -269,29 +268,14 @@ fn contender(sweep: &Sweep, chosen: &Chosen) -> Result<Contender, Error> {
     for cores in &sweep.cores {
         let task = Vcpu::new(0, Duration::from_millis(1), Duration::from_secs(1)).periodic();
         let mut system = maracas_core::System::new(*cores, vec![task]);
-        system.vcpus.extend((entry.carriers)(&system, &params, VcpuId(1)));
+        entry.add_carriers(&mut system, &params);
         for objection in (entry.admit)(&system, &params).objections {
-            let end = objection.find(|c: char| c != '_' && !c.is_ascii_alphanumeric());
-            let word = &objection[..end.unwrap_or(objection.len())];
-            if entry.params.iter().any(|param| param.name == word) {
-                return Err(sweep.at_param(chosen, word, objection.as_str()).into());
+            if let Some(parameter) = objection.parameter {
+                return Err(sweep.at_param(chosen, parameter, objection.to_string()).into());
             }
         }
     }
     Ok(Contender { label: chosen.label.clone(), subject: Subject { entry, params } })
-}
-
-fn overheads(charged: &maracas_scenario::Overheads) -> Overheads {
-    Overheads {
-        context_switch: charged.context_switch,
-        migration: charged.migration,
-        decision: charged.decision,
-        release: charged.release,
-        sample: charged.sample,
-        lock: charged.lock,
-        structure: charged.structure,
-        page_copy: charged.page_copy,
-    }
 }
 
 /// The utilization of a set, all tasks together, in parts per billion of one core, each task's

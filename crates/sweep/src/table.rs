@@ -1,13 +1,11 @@
 //! Tables with typed columns, as CSV, Parquet and JSON.
 
+mod parquet;
+
+pub use self::parquet::parquet;
+
 use crate::Error;
-use parquet::basic::{ConvertedType, Repetition, Type as Physical};
-use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
-use parquet::file::properties::WriterProperties;
-use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
-use parquet::schema::types::Type;
 use std::io::Write;
-use std::sync::Arc;
 
 /// A column.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -124,118 +122,12 @@ pub fn json(columns: &[Column], rows: impl Iterator<Item = Row>) -> serde_json::
     rows.map(|row| serde_json::Value::Object(object(row))).collect()
 }
 
-/// Rows that are held in memory at once.
-const GROUP: usize = 1 << 16;
-
-/// Writes a Parquet file: one row group for each 65536 rows, not compressed.
-///
-/// # Errors
-/// Where `out` takes no more.
-///
-/// # Panics
-/// Where a value is not of its column's kind: whoever made the row is wrong.
-pub fn parquet(
-    columns: &[Column],
-    mut rows: impl Iterator<Item = Row>,
-    out: &mut (impl Write + Send),
-) -> Result<(), Error> {
-    let fields = columns.iter().map(field).collect::<Result<Vec<_>, _>>()?;
-    let schema = Type::group_type_builder("maracas").with_fields(fields).build();
-    let schema = Arc::new(schema.map_err(unwritten)?);
-    let properties = Arc::new(WriterProperties::builder().build());
-    let mut writer = SerializedFileWriter::new(out, schema, properties).map_err(unwritten)?;
-    loop {
-        let group: Vec<Row> = rows.by_ref().take(GROUP).collect();
-        if group.is_empty() {
-            break;
-        }
-        let mut groups = writer.next_row_group().map_err(unwritten)?;
-        for (place, column) in columns.iter().enumerate() {
-            write_column(&mut groups, column, group.iter().map(|row| &row[place]))?;
-        }
-        groups.close().map_err(unwritten)?;
-    }
-    writer.close().map_err(unwritten)?;
-    Ok(())
-}
-
-fn field(column: &Column) -> Result<Arc<Type>, Error> {
-    let (physical, converted) = match column.kind {
-        Kind::Text => (Physical::BYTE_ARRAY, ConvertedType::UTF8),
-        Kind::Whole => (Physical::INT64, ConvertedType::NONE),
-        Kind::Number => (Physical::DOUBLE, ConvertedType::NONE),
-        Kind::Flag => (Physical::BOOLEAN, ConvertedType::NONE),
-    };
-    let repetition = if column.optional { Repetition::OPTIONAL } else { Repetition::REQUIRED };
-    let built = Type::primitive_type_builder(&column.name, physical)
-        .with_converted_type(converted)
-        .with_repetition(repetition)
-        .build();
-    built.map(Arc::new).map_err(unwritten)
-}
-
-fn write_column<'v, W: Write + Send>(
-    group: &mut SerializedRowGroupWriter<'_, W>,
-    column: &Column,
-    values: impl Iterator<Item = &'v Value> + Clone,
-) -> Result<(), Error> {
-    let there = |value: &&Value| **value != Value::Missing;
-    let levels: Option<Vec<i16>> =
-        column.optional.then(|| values.clone().map(|value| i16::from(there(&value))).collect());
-    let levels = levels.as_deref();
-    let values = values.filter(|value| !column.optional || there(value));
-    let wrong = |value: &Value| -> ! { panic!("{} cannot hold {value:?}", column.name) };
-    let mut writer = group
-        .next_column()
-        .map_err(unwritten)?
-        .ok_or_else(|| Error("the schema has fewer columns".into()))?;
-    let written = match column.kind {
-        Kind::Text => {
-            let of = |value: &Value| match value {
-                Value::Text(text) => ByteArray::from(text.as_str()),
-                Value::Whole(_) | Value::Number(_) | Value::Flag(_) | Value::Missing => {
-                    wrong(value)
-                }
-            };
-            let values: Vec<_> = values.map(of).collect();
-            writer.typed::<ByteArrayType>().write_batch(&values, levels, None)
-        }
-        Kind::Whole => {
-            let of = |value: &Value| match value {
-                Value::Whole(number) => i64::try_from(*number).unwrap_or(i64::MAX),
-                Value::Text(_) | Value::Number(_) | Value::Flag(_) | Value::Missing => wrong(value),
-            };
-            let values: Vec<_> = values.map(of).collect();
-            writer.typed::<Int64Type>().write_batch(&values, levels, None)
-        }
-        Kind::Number => {
-            let of = |value: &Value| match value {
-                Value::Number(number) => *number,
-                Value::Text(_) | Value::Whole(_) | Value::Flag(_) | Value::Missing => wrong(value),
-            };
-            let values: Vec<_> = values.map(of).collect();
-            writer.typed::<DoubleType>().write_batch(&values, levels, None)
-        }
-        Kind::Flag => {
-            let of = |value: &Value| match value {
-                Value::Flag(flag) => *flag,
-                Value::Text(_) | Value::Whole(_) | Value::Number(_) | Value::Missing => {
-                    wrong(value)
-                }
-            };
-            let values: Vec<_> = values.map(of).collect();
-            writer.typed::<BoolType>().write_batch(&values, levels, None)
-        }
-    };
-    written.map_err(unwritten)?;
-    writer.close().map_err(unwritten)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::parquet::GROUP;
     use super::*;
-    use parquet::file::reader::{FileReader, SerializedFileReader};
-    use parquet::record::Field;
+    use ::parquet::file::reader::{FileReader, SerializedFileReader};
+    use ::parquet::record::Field;
 
     fn columns() -> Vec<Column> {
         vec![

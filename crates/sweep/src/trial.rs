@@ -90,12 +90,11 @@ pub fn observed(
     cores: usize,
     subject: &Subject,
     charge: &Charge,
-    observer: &mut impl Observer,
+    observer: &mut dyn Observer,
 ) -> Option<(Outcome, Vec<Figure>)> {
     let Subject { entry, params } = subject;
     let mut system = set.system(cores);
-    let first_carrier = system.vcpus.iter().map(|vcpu| vcpu.id.0 + 1).max().unwrap_or(0);
-    system.vcpus.extend((entry.carriers)(&system, params, VcpuId(first_carrier)));
+    entry.add_carriers(&mut system, params);
     let mut policy = (entry.build)(&system, params).ok()?;
     let programs = programs(set, charge.bound);
     let options =

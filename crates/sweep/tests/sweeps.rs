@@ -277,7 +277,7 @@ fn sets_may_come_from_files() {
     assert!(study.file(2).unwrap().ends_with("b.csv") && study.file(0).unwrap().ends_with("a.csv"));
     let finished: Vec<_> = (0..4).map(|item| run::item(&study, item).unwrap()).collect();
     let success = |item: usize, place: usize| finished[item].tallies[place].success();
-    // Three tasks of 2/3 on two cores: RUN's own example; on three, anyone can.
+    // Three tasks of 2/3 on two cores: RUN's own example; on three, any policy can.
     assert_eq!(
         [success(0, 0), success(0, 1), success(1, 0), success(1, 1)],
         [false, true, true, true]

@@ -10,7 +10,7 @@ use crate::follow::{Follower, JobTrack, Listener, Piece};
 use crate::report::{class_name, latency};
 use crate::{Metrics, TraceError};
 use maracas_core::contract::{Event, Mode, Sample};
-use maracas_core::journal::{Header, Reader, Record};
+use maracas_core::journal::{Header, Note, Reader, Record};
 use maracas_core::{Instant, Vcpu, VcpuId};
 use std::io::{self, Write};
 
@@ -79,10 +79,8 @@ pub fn speeds(journal: &[u8], mut out: impl Write) -> Result<(), TraceError> {
     let mut list = List::new(&header, out);
     header.system.vcpus.iter().zip(&header.names).for_each(|(it, name)| list.named(it.id, name));
     for record in reader {
-        if let Record::Note { key, vcpu: Some(vcpu), text, .. } = record?
-            && key == "name"
-        {
-            list.named(vcpu, &text);
+        if let Record::Note { note: Note::Name { vcpu, name }, .. } = record? {
+            list.named(vcpu, &name);
         }
     }
     for window in Metrics::windows(journal)? {

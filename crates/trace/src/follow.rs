@@ -6,7 +6,7 @@ use crate::pieces::{Part, Splitter, consumed_by};
 use maracas_core::contract::{
     End, Event, Grant, Line, Mark, Mode, Observer, Plan, Sample, Stint, Usage,
 };
-use maracas_core::journal::{Header, JournalError, Reader, Record};
+use maracas_core::journal::{Header, JournalError, Note, Reader, Record};
 use maracas_core::{CoreId, Duration, Instant, Job, JobId, Vcpu, VcpuId};
 use std::collections::VecDeque;
 
@@ -162,8 +162,8 @@ impl<L: Listener> Follower<L> {
                     self.line_changed(decision.now, *core, line);
                 }
             }
-            Record::Note { key, vcpu: Some(vcpu), text, .. } if key == "name" => {
-                self.listener.named(*vcpu, text);
+            Record::Note { note: Note::Name { vcpu, name }, .. } => {
+                self.listener.named(*vcpu, name);
             }
             Record::Note { .. } | Record::Gap(_) => {}
             Record::End(at) => return Some(*at),

@@ -15,11 +15,11 @@
 //!   where `s` is the first instant at which it had something to run, for a VCPU with jobs its
 //!   first release (again after its reservation was changed). Only whole periods count. Periods
 //!   in which it was blocked at any instant are counted apart as without full demand, and are not
-//!   in the errors `delivered - C`: nobody can deliver what is not asked for. A stint's service
+//!   in the errors `delivered - C`: nothing can deliver what is not asked for. A stint's service
 //!   is spread evenly over it. Where C is meant as time on a class of cores, so is delivered:
 //!   service on a slower class counts by the ratio of the declared speeds.
-//! * Live, agents end before the meters are read for the last time, and until then nobody keeps any
-//!   promise. Periods that ended after the last decision before the end count for nothing, unless
+//! * Live, agents end before the meters are read for the last time, and until then nothing keeps
+//! any promise. Periods that ended after the last decision before the end count for nothing, unless
 //!   that is more than a second before it: then agents were stuck.
 //! * The **verdict** on a VCPU follows from these periods by the rule of the module `judge`.
 //! * A core is **throttled** while nothing ran on it, a VCPU that stands on its line could have
@@ -63,32 +63,22 @@ use self::task::Task;
 use crate::Report;
 use crate::report::{FigureReport, MemoryReport};
 use maracas_core::contract::{End, Event, Figure, Line, Mode, Observer, Plan, Stint};
-use maracas_core::journal::{Header, JournalError, Reader, Record};
+use maracas_core::control::FigureGauge;
+use maracas_core::journal::{Header, JournalError, Note, Reader, Record};
 use maracas_core::{Class, CoreId, CoreSet, Duration, Instant, Vcpu, VcpuId};
-
-/// The key of the journal note that keeps one of the policy's own figures ([`figure_note`]).
-const FIGURE: &str = "figure";
 
 /// The journal record that keeps one of the policy's own figures.
 #[must_use]
 pub fn figure_note(at: Instant, figure: &Figure) -> Record {
-    let (key, text) = (FIGURE.to_string(), FigureReport::of(figure).to_string());
-    Record::Note { at, key, vcpu: figure.vcpu, text }
+    let &Figure { name, core, vcpu, value } = figure;
+    let note = Note::Figure(FigureGauge { name: name.into(), core, vcpu, value });
+    Record::Note { at, note }
 }
-
-/// The key of the journal note that keeps what the memory controller counted ([`memory_note`]).
-const MEMORY: &str = "memory";
-
-/// The key of the journal note of a dispatch: the core, the latency in nanoseconds and, where it
-/// was measured only until everything had been set, `enacted`. The live machine writes them.
-const DISPATCH: &str = "dispatch";
-/// The key of the note with what the live machine itself took of the cores, in nanoseconds.
-const AGENTS: &str = "agents";
 
 /// The journal record that keeps what the memory controller counted of the whole run.
 #[must_use]
 pub fn memory_note(at: Instant, counted: &MemoryReport) -> Record {
-    Record::Note { at, key: MEMORY.to_string(), vcpu: None, text: counted.to_string() }
+    Record::Note { at, note: Note::Memory(counted.to_string()) }
 }
 
 /// Counts while a machine runs (as its [`Observer`]) or while a journal is read
@@ -98,7 +88,7 @@ pub struct Metrics {
     header: Header,
     tasks: Vec<Task>,
     cores: Vec<CoreTime>,
-    /// Cores whose door may keep somebody out: only these ask who waits.
+    /// Cores whose door may keep a VCPU out: only these ask what waits.
     closed: CoreSet,
     decisions: u64,
     /// When the last decision was, and the last one before that.
@@ -194,24 +184,7 @@ impl Metrics {
                 }
             }
             Record::Gap(lost) => self.lost_records += lost,
-            Record::Note { key, vcpu: Some(vcpu), text, .. } if key == "name" => {
-                self.name(*vcpu, text);
-            }
-            Record::Note { key, vcpu, text, .. } if key == FIGURE => {
-                self.figures.extend(FigureReport::read(text, *vcpu));
-            }
-            Record::Note { key, text, .. } if key == MEMORY => {
-                if let Some(counted) = MemoryReport::read(text) {
-                    self.memory(&counted);
-                }
-            }
-            Record::Note { key, text, .. } if key == DISPATCH => self.dispatches.read(text),
-            Record::Note { key, text, .. } if key == AGENTS => self.agents_ns = text.parse().ok(),
-            Record::Note { at, key, text, .. } => {
-                if !self.sensing.read(key, text) {
-                    self.told(*at, key, text);
-                }
-            }
+            Record::Note { at, note } => self.told(*at, note),
             Record::End(at) => {
                 let until = self.promised_until(*at);
                 for task in &mut self.tasks {
@@ -262,12 +235,41 @@ impl Metrics {
         Ok(end)
     }
 
-    /// A note of what kept the machine from enforcing in time.
-    fn told(&mut self, at: Instant, key: &str, text: &str) {
-        let ticks_per_ns = self.header.system.ticks_per_ns.max(1);
-        if self.causes.read(at, key, text, ticks_per_ns) {
-            let floor = self.floor();
-            self.tasks.iter_mut().for_each(|task| task.windows.judge.tolerate(floor));
+    /// Takes in one note.
+    fn told(&mut self, at: Instant, note: &Note) {
+        match note {
+            Note::Name { vcpu, name } => self.name(*vcpu, name),
+            Note::Figure(figure) => self.figures.push(FigureReport::from(figure.clone())),
+            Note::Memory(text) => {
+                if let Some(counted) = MemoryReport::read(text) {
+                    self.memory(&counted);
+                }
+            }
+            Note::Dispatch { core, latency_ns, seen, .. } => {
+                self.dispatches.add(*core, *latency_ns, *seen);
+            }
+            Note::Agents { took_ns } => self.agents_ns = Some(*took_ns),
+            Note::Sensor(_) | Note::Sense { .. } | Note::Throttled { .. } | Note::Closed { .. } => {
+                self.sensing.read(note);
+            }
+            Note::WakeCost { .. }
+            | Note::Late { .. }
+            | Note::Enforced { .. }
+            | Note::Steal { .. }
+            | Note::Relief { .. }
+            | Note::KeptOff { .. } => {
+                let ticks_per_ns = self.header.system.ticks_per_ns.max(1);
+                self.causes.read(at, note, ticks_per_ns);
+                let floor = self.floor();
+                self.tasks.iter_mut().for_each(|task| task.windows.judge.tolerate(floor));
+            }
+            Note::Host(_)
+            | Note::Users(_)
+            | Note::Groups(_)
+            | Note::Progress { .. }
+            | Note::Emulated(_)
+            | Note::Recolored { .. }
+            | Note::Other { .. } => {}
         }
     }
 

@@ -16,8 +16,8 @@ pub use self::promise::{
 };
 
 use crate::metrics::Metrics;
-use maracas_core::VcpuId;
 use maracas_core::contract::Figure;
+use maracas_core::control::FigureGauge;
 use maracas_core::journal::JournalError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -135,7 +135,7 @@ pub struct SensingReport {
 /// How long it took until a core stood still.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ReactionReport {
-    /// `"throttled"`: from the decision that closed its background until all who used surplus time
+    /// `"throttled"`: from the decision that closed its background until all that used surplus time
     /// there were frozen. `"closed"`: from the memory mark that its meter reached until nobody ran.
     pub name: String,
     /// How often.
@@ -254,7 +254,7 @@ pub struct ControllerReport {
 /// Something that the policy counted of its own doings.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FigureReport {
-    /// What.
+    /// What is counted.
     pub name: String,
     /// On which core, where it is about one.
     pub core: Option<u16>,
@@ -270,21 +270,12 @@ impl FigureReport {
         let (core, vcpu) = (figure.core.map(|core| core.0), figure.vcpu.map(|vcpu| vcpu.0));
         Self { name: figure.name.into(), core, vcpu, value: figure.value }
     }
-    /// Reads what `Display` wrote, which says nothing of the VCPU.
-    pub(crate) fn read(text: &str, vcpu: Option<VcpuId>) -> Option<Self> {
-        // The name comes first and may hold blanks.
-        let mut words = text.rsplitn(3, ' ');
-        let (value, core, name) = (words.next()?, words.next()?, words.next()?);
-        let core = if core == "-" { None } else { Some(core.parse().ok()?) };
-        let vcpu = vcpu.map(|vcpu| vcpu.0);
-        Some(Self { name: name.into(), core, vcpu, value: value.parse().ok()? })
-    }
 }
 
-impl fmt::Display for FigureReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let core = self.core.map_or_else(|| "-".into(), |core| core.to_string());
-        write!(f, "{} {core} {}", self.name, self.value)
+impl From<FigureGauge> for FigureReport {
+    fn from(figure: FigureGauge) -> Self {
+        let FigureGauge { name, core, vcpu, value } = figure;
+        Self { name, core: core.map(|core| core.0), vcpu: vcpu.map(|vcpu| vcpu.0), value }
     }
 }
 

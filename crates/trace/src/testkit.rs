@@ -3,7 +3,7 @@
 use crate::report::{DeviceReport, MemoryReport};
 use crate::{Metrics, Report, figure_note, memory_note};
 use maracas_core::contract::{End, Event, Figure, Grant, Mark, Mode, Observer, Plan, Stint, Usage};
-use maracas_core::journal::{Header, Record, Recorder};
+use maracas_core::journal::{Header, Note, Record, Recorder};
 use maracas_core::params::{Params, Value};
 use maracas_core::{CoreId, Duration, Instant, Job, JobId, System, Vcpu, VcpuId};
 
@@ -150,15 +150,11 @@ impl Story {
                 Step::Planned(now, plan) => recorder.planned(*now, plan),
                 Step::Note(vcpu, name) => recorder.record(&Record::Note {
                     at: Instant::ZERO,
-                    key: "name".into(),
-                    vcpu: Some(*vcpu),
-                    text: name.clone(),
+                    note: Note::Name { vcpu: *vcpu, name: name.clone() },
                 }),
                 Step::Told(at, key, text) => recorder.record(&Record::Note {
                     at: *at,
-                    key: (*key).into(),
-                    vcpu: None,
-                    text: text.clone(),
+                    note: Note::read((*key).into(), None, text.clone()),
                 }),
             }
         }

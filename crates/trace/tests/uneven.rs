@@ -7,7 +7,7 @@ use maracas_sim::Options;
 use maracas_sim::memory::UnevenCores;
 use maracas_trace::{Metrics, Report};
 
-/// Speedups in thousandths of the vector in spec E.2: two fast and four slow cores.
+/// Speedups in thousandths of the vector in algorithms.md E.2: two fast and four slow cores.
 const SPEEDUPS: [u32; 6] = [2000, 1900, 1600, 1500, 1200, 1100];
 
 /// A minute of six programs that always run, under `policy`, to which their speedups are told.
@@ -64,7 +64,7 @@ fn assert_close(policy: &str, got: [f64; 3], expected: [f64; 3]) {
 }
 
 #[test]
-fn the_policies_score_what_the_specification_says() {
+fn the_policies_score_what_the_definitions_say() {
     let expected = [
         ("max-fair", [1.0, 1.0, 1.0]),
         ("max-perf", [1.0929, 0.8333, 0.7454]),

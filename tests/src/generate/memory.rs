@@ -159,7 +159,7 @@ fn memory_use(dice: &mut Dice, cache_bytes: u64) -> MemoryUse {
     let curve = points.iter().zip(misses).map(|(point, misses)| (point.0, misses)).collect();
     let reuses = [Reuse::Stream, Reuse::Random, Reuse::Cyclic, Reuse::Curve(curve)];
     let reuse = reuses[dice.between(0, 3) as usize].clone();
-    // Who hits must compute: no core hits more than ten times a nanosecond.
+    // A program that hits must compute: no core hits more than ten times a nanosecond.
     let least = if reuse == Reuse::Stream { 0 } else { 100 };
     MemoryUse {
         pattern: dice.pick(&PATTERNS),

@@ -70,10 +70,12 @@ step() {
     echo "@@end $name $code $begin $end"
 }
 
-# tests NAME SECONDS BINARY: a test binary, in its package's directory as `cargo test` does it.
+# tests NAME SECONDS BINARY PACKAGE [TEST...]: a test binary, in its package's directory as `cargo test` does it.
 tests() {
+    name=$1 limit=$2 binary=$3
     cd "$4" || return
-    step "tests $1" "$2" "$3" --test-threads=1 --nocapture
+    shift 4
+    step "tests $name" "$limit" "$binary" --test-threads=1 --nocapture "$@"
     cd /
     # What an aborted test left must not spoil the next.
     maracas clean > /dev/null 2>&1

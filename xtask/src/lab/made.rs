@@ -25,21 +25,40 @@ pub(super) struct Made {
     pub(super) tests: Vec<TestBinary>,
 }
 
-/// Builds what guests need, optimized. `tests`: the live test binaries too.
+/// Test binaries of the live machine's package that are for guests. The protocol is searched
+/// without a host.
+const OF_MACHINE: [&str; 2] = ["guardian", "live"];
+
+const BINARY: [&str; 5] = ["build", "--package", "maracas", "--bin", "maracas"];
+
+/// Builds what guests need, optimized. `tests`: those of the live test binaries too that it wants.
 ///
 /// # Errors
-/// Where Cargo fails, or builds no binary.
-pub(super) fn build(root: &Path, binary: Option<&str>, tests: bool) -> Result<Made, String> {
+/// Where Cargo fails, or builds no binary, or none of the tests is wanted.
+pub(super) fn build(
+    root: &Path,
+    binary: Option<&str>,
+    tests: Option<&dyn Fn(&str) -> bool>,
+) -> Result<Made, String> {
     let mut made = Made { at: "/bin/maracas".into(), binary: PathBuf::new(), tests: Vec::new() };
-    if tests {
-        let mut words = vec!["test", "--no-run", "--package", "maracas", "--package"];
-        words.extend(["maracas-live", "--test", "live", "--test", "guardian", "--test"]);
-        words.push("protocol");
-        let names = live_tests(root)?;
+    if let Some(is_wanted) = tests {
+        let mut names = live_tests(root)?;
+        names.extend(OF_MACHINE.map(String::from));
+        let known = names.join(", ");
+        names.retain(|name| is_wanted(name));
+        if names.is_empty() {
+            return Err(format!("no such test binary; there are {known}"));
+        }
+        let mut words = vec!["test", "--no-run", "--package", "maracas"];
+        words.extend(["--package", "maracas-live"]);
         words.extend(names.iter().flat_map(|name| ["--test", name]));
         cargo(root, &words, &mut made)?;
+        if made.binary.as_os_str().is_empty() {
+            // Cargo builds it for tests of its own package only.
+            cargo(root, &BINARY, &mut made)?;
+        }
     } else if binary.is_none() {
-        cargo(root, &["build", "--package", "maracas", "--bin", "maracas"], &mut made)?;
+        cargo(root, &BINARY, &mut made)?;
     }
     if let Some(path) = binary {
         made.binary = path.into();

@@ -1,6 +1,6 @@
 //! The words after `cargo xtask lab`.
 
-use super::scenario::{self, KERNELS, QUICK, Scenario, Work};
+use super::scenario::{self, KERNELS, QUICK, Scenario};
 
 /// What is asked for.
 #[derive(Debug, Default)]
@@ -108,11 +108,20 @@ impl Options {
         guests
     }
 
-    /// Whether a test binary is asked for.
-    pub(super) fn wants_test(&self, scenario: &Scenario, name: &str) -> bool {
-        let is_named = self.tests.is_empty() || self.tests.iter().any(|one| one == name);
-        is_named && (scenario.work == Work::Tests)
+    /// Whether a test binary is asked for, by its own name or by `NAME::TEST`.
+    pub(super) fn wants_test(&self, name: &str) -> bool {
+        self.tests.is_empty() || self.tests.iter().any(|one| is_of(one, name))
     }
+    /// The tests of a binary that alone are asked for; none where all are.
+    pub(super) fn filters(&self, name: &str) -> Vec<&str> {
+        let own = self.tests.iter().filter(|one| is_of(one, name));
+        own.filter_map(|one| Some(one.split_once("::")?.1)).collect()
+    }
+}
+
+/// Whether what is asked for is this binary, or a test of it.
+fn is_of(asked: &str, binary: &str) -> bool {
+    asked.split("::").next() == Some(binary)
 }
 
 fn shift(word: &str) -> Result<u32, String> {
@@ -159,6 +168,17 @@ mod tests {
         let one = guests(&["--quick", "6.1-rt", "--mode", "icount2", "--smp", "4"]);
         assert_eq!(one, ["plain 6.1-rt icount2 4"]);
         assert_eq!(guests(&["--quick"]).len(), 3);
+    }
+
+    #[test]
+    fn test_binaries_and_single_tests_are_chosen() {
+        let read = |words: &str| Options::read(&["--tests", words]).unwrap();
+        let some = read("live::budget::a,live_kill");
+        let wanted = ["live", "live_kill", "live_storm"].map(|name| some.wants_test(name));
+        assert_eq!(wanted, [true, true, false]);
+        assert_eq!(some.filters("live"), ["budget::a"]);
+        assert!(some.filters("live_kill").is_empty());
+        assert!(Options::read(&[]).unwrap().wants_test("live"));
     }
 
     #[test]

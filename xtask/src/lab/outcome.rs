@@ -61,7 +61,9 @@ impl Outcome {
                 "out" => at = At::Out,
                 "err" => at = At::Err,
                 "end" => {
-                    outcome.end(rest);
+                    if let Some(step) = outcome.steps.last_mut() {
+                        step.read_end(rest);
+                    }
                     at = At::Console;
                 }
                 "hotplug" => outcome.hotplug = pair(rest),
@@ -89,15 +91,46 @@ impl Outcome {
             _ => {}
         }
     }
+}
 
-    /// `NAME CODE BEGIN END`, where a name may have blanks.
-    fn end(&mut self, rest: &str) {
+impl Step {
+    /// Takes in `NAME CODE BEGIN END`, where a name may have blanks.
+    fn read_end(&mut self, rest: &str) {
         let words: Vec<&str> = rest.split(' ').collect();
-        if let ([.., code, begin, end], Some(step)) = (words.as_slice(), self.steps.last_mut()) {
-            step.code = code.parse().ok();
+        if let [name @ .., code, begin, end] = words.as_slice() {
+            self.name = name.join(" ");
+            self.code = code.parse().ok();
             let second = |word: &str| word.parse::<f64>().unwrap_or(0.0);
-            step.seconds = second(end) - second(begin);
+            self.seconds = second(end) - second(begin);
         }
+    }
+}
+
+/// What is told of a guest while it goes on: each step when it begins, and what came of it.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    /// The harness's count of the step's tests.
+    counts: Option<String>,
+}
+
+impl Progress {
+    /// Takes in a line; what is to be told now, if anything.
+    pub(super) fn hear(&mut self, line: &str) -> Option<String> {
+        if let Some(step) = line.strip_prefix("@@begin ") {
+            self.counts = None;
+            return Some(step.into());
+        }
+        if let Some(counts) = line.strip_prefix("test result: ") {
+            // `ok. 3 passed; 1 failed; 0 ignored; ...`
+            let counts = counts.split("; 0 ignored").next().unwrap_or(counts);
+            self.counts = Some(counts.replace(". ", ", "));
+        }
+        let ended = line.strip_prefix("@@end ")?;
+        let mut step = Step::default();
+        step.read_end(ended);
+        let code = step.code.map_or_else(|| "no exit code".into(), |code| format!("exit {code}"));
+        let came = self.counts.take().unwrap_or(code);
+        Some(format!("{}: {came}, {:.0} s of the guest's", step.name, step.seconds))
     }
 }
 
@@ -207,7 +240,7 @@ fn reason(err: &str, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Outcome, Report, Step, Tests};
+    use super::{Outcome, Progress, Report, Step, Tests};
 
     fn lines(text: &str) -> Vec<String> {
         text.lines().map(Into::into).collect()
@@ -224,6 +257,22 @@ mod tests {
         assert_eq!((outcome.cores, outcome.hotplug), (Some(2), Some((0, 1))));
         assert_eq!((outcome.lockups, outcome.is_done), (1, true));
         assert_eq!(outcome.kernel, ["soft lockup"]);
+    }
+
+    #[test]
+    fn steps_are_told_as_they_begin_and_end() {
+        let mut progress = Progress::default();
+        let text = "noise\n@@begin doctor\n@@end doctor 1 1.00 3.00\n@@begin tests live\n\
+                    test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured\n\
+                    @@end tests live 101 3.00 63.40";
+        let told: Vec<_> = text.lines().filter_map(|line| progress.hear(line)).collect();
+        let expected = [
+            "doctor",
+            "doctor: exit 1, 2 s of the guest's",
+            "tests live",
+            "tests live: FAILED, 2 passed; 1 failed, 60 s of the guest's",
+        ];
+        assert_eq!(told, expected);
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! `maracas check`: would it be admitted?
 
-use crate::case::{Machine, Overrides};
-use crate::failure::{Answer, Outcome};
-use crate::live::{self, Require, senses, steering};
-use crate::output;
-use crate::source::Source;
-use crate::verdict;
+use maracas_console::failure::{Answer, Outcome};
+use maracas_console::output;
 use maracas_core::System;
 use maracas_scenario::suggest;
+use maracas_session::case::{Machine, Overrides};
+use maracas_session::live::{self, Require, senses, steering};
+use maracas_session::source::Source;
+use maracas_session::verdict;
 
 /// Say whether a scenario would be admitted, with every test's numbers
 ///

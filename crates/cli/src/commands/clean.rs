@@ -1,7 +1,7 @@
 //! `maracas clean`: puts right what a dead run left where its guardian died too.
 
-use crate::failure::{Answer, Failure, Outcome};
-use crate::output;
+use maracas_console::failure::{Answer, Failure, Outcome};
+use maracas_console::output;
 
 /// Put right what a killed run left: real-time threads, frozen groups, programs, sockets
 ///

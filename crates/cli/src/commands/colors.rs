@@ -3,16 +3,15 @@
 mod split;
 
 use super::sim;
-use crate::case::{Case, Machine, Overrides};
-use crate::failure::{Answer, Failure, Outcome};
-use crate::output::{self, Paint, paint};
-use crate::source::refuse_taskset;
-use crate::verdict;
+use maracas_console::failure::{Answer, Failure, Outcome};
+use maracas_console::output::{self, Paint, paint};
 use maracas_core::contract::{Event, Observer, Plan, Usage};
 use maracas_core::memory::{Cache, Partition};
 use maracas_core::{CoreId, Duration, Instant};
 use maracas_scenario::{PlatformMemory, Scenario};
-use maracas_sim::memory::SharedMemory;
+use maracas_session::case::{Case, Machine, Overrides};
+use maracas_session::source::refuse_taskset;
+use maracas_session::verdict;
 use serde_json::{Value, json};
 use split::Needs;
 use std::path::PathBuf;
@@ -39,7 +38,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 0.02, value_parser = share)]
     tolerance: f64,
     /// How long to simulate; without it, the scenario's duration or 10s
-    #[arg(long, value_name = "TIME", value_parser = crate::args::positive)]
+    #[arg(long, value_name = "TIME", value_parser = maracas_console::args::positive)]
     until: Option<Duration>,
     /// The proposal as JSON
     #[arg(long)]
@@ -113,7 +112,7 @@ fn said(scenario: &Scenario, cache: &Cache, partition: Partition) -> Vec<u32> {
     each.map(|count| count.div_ceil(u64::from(old)) as u32).collect()
 }
 
-/// What each VCPU shall ask for: what it needs, where a core that it may be on can hold that and
+/// What each VCPU must ask for: what it needs, where a core that it may be on can hold that and
 /// the policy heeds it, and never less than the scenario says.
 fn wanted(case: &Case, shares: &[u32], needs: &[Needs], said: &[u32]) -> Vec<u32> {
     if !case.keeps("colors") {
@@ -172,14 +171,12 @@ impl Observer for Counts {
 /// Simulates; `None` where the policy refuses.
 fn simulated(case: &Case, until: Option<Duration>) -> Option<Counts> {
     let mut policy = (case.entry.build)(&case.start, &case.params).ok()?;
-    let memory = case.memory.as_ref()?;
     let cores = case.system.cores.len();
     let usage = vec![vec![Usage::default(); cores]; case.names.len()];
     let mut counts = Counts { usage, end: Instant::ZERO };
-    let shared = SharedMemory::new(&case.system, memory);
     let options = sim::options(case, until);
-    let (system, programs, policy) = (&case.system, &case.programs, policy.as_mut());
-    let outcome = maracas_sim::run_with(system, programs, policy, &options, &mut counts, shared);
+    let subject = case.subject();
+    let outcome = maracas_sim::simulate(&subject, policy.as_mut(), &options, &mut counts);
     counts.end = outcome.end;
     Some(counts)
 }

@@ -1,8 +1,8 @@
 //! `maracas completions`: scripts for the shell.
 
-use crate::failure::{Answer, Failure, Outcome};
-use crate::output;
 use clap_complete::Shell;
+use maracas_console::failure::{Answer, Failure, Outcome};
+use maracas_console::output;
 
 /// Print a completion script for a shell
 ///

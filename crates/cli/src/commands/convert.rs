@@ -1,10 +1,10 @@
 //! `maracas convert`: task sets from one format to another.
 
-use crate::failure::{Answer, Failure, Outcome};
-use crate::output::{self, Pending};
-use crate::source;
+use maracas_console::failure::{Answer, Failure, Outcome};
+use maracas_console::output::{self, Pending};
 use maracas_core::{Arrival, Duration};
 use maracas_scenario::formats::{self, Format, Style};
+use maracas_session::source;
 use std::io::Write;
 use std::path::PathBuf;
 

@@ -1,8 +1,8 @@
 //! `maracas doctor`: what this host can do.
 
-use crate::failure::{Answer, Failure, Outcome};
-use crate::output::{self, Paint, paint};
 use maracas_client::color::{self, Indexing};
+use maracas_console::failure::{Answer, Failure, Outcome};
+use maracas_console::output::{self, Paint, paint};
 use maracas_core::Duration as Ticks;
 use maracas_live::host::classes::HostClass;
 use maracas_live::host::costs::{Costs, Keeps};

@@ -1,14 +1,14 @@
 //! `maracas gantt`: a schedule as a chart, from a journal or from a scenario that is simulated.
 
 use super::sim;
-use crate::case::{Case, Machine, Overrides};
-use crate::failure::{Answer, Failure, Outcome, bytes_of};
-use crate::observe::Watch;
-use crate::output::{self, Pending};
-use crate::source::refuse_taskset;
-use crate::{results, verdict};
+use maracas_console::failure::{Answer, Failure, Outcome, bytes_of};
+use maracas_console::output::{self, Pending};
 use maracas_core::journal::Reader;
 use maracas_core::{Duration, Instant};
+use maracas_session::case::{Case, Machine, Overrides};
+use maracas_session::observe::Watch;
+use maracas_session::source::refuse_taskset;
+use maracas_session::{results, verdict};
 use maracas_trace::gantt::{Chart, Rows, TextStyle};
 use std::path::PathBuf;
 
@@ -22,10 +22,10 @@ pub(crate) struct Args {
     /// A journal or a scenario
     file: PathBuf,
     /// Where the chart begins
-    #[arg(long, value_name = "TIME", value_parser = crate::args::duration)]
+    #[arg(long, value_name = "TIME", value_parser = maracas_console::args::duration)]
     from: Option<Duration>,
     /// Where the chart ends; without it, 100ms after its begin
-    #[arg(long, value_name = "TIME", value_parser = crate::args::duration)]
+    #[arg(long, value_name = "TIME", value_parser = maracas_console::args::duration)]
     to: Option<Duration>,
     /// Write an SVG picture in place of text
     #[arg(long, value_name = "FILE")]

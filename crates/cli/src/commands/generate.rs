@@ -1,9 +1,9 @@
 //! `maracas generate`: random task sets as files.
 
-use crate::args;
-use crate::failure::{Answer, Failure, Outcome};
-use crate::output;
 use clap::value_parser;
+use maracas_console::args;
+use maracas_console::failure::{Answer, Failure, Outcome};
+use maracas_console::output;
 use maracas_core::{Duration, MAX_CORES};
 use maracas_scenario::generate::{self, Loads, Periods, Recipe};
 use std::fs;

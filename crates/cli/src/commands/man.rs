@@ -1,7 +1,7 @@
 //! `maracas man`: manual pages from the same definitions as `--help`.
 
-use crate::failure::{Answer, Failure, Outcome};
-use crate::output;
+use maracas_console::failure::{Answer, Failure, Outcome};
+use maracas_console::output;
 use std::path::{Path, PathBuf};
 
 /// Print the manual page, or write one page a command into a directory

@@ -1,7 +1,7 @@
 //! `maracas memory`: what a static mix of requestors gets from one memory.
 
-use crate::failure::{Answer, Failure, Outcome, bytes_of};
-use crate::output::{self, Paint, paint};
+use maracas_console::failure::{Answer, Failure, Outcome, bytes_of};
+use maracas_console::output::{self, Paint, paint};
 use maracas_core::memory::Dram;
 use maracas_scenario::mix::{Mix, pattern_word};
 use maracas_sim::memory::dram::{self, Law, Requestor, Solved};

@@ -1,6 +1,5 @@
 //! The commands, one file each.
 
-mod bench;
 mod check;
 mod clean;
 mod colors;
@@ -11,8 +10,7 @@ mod gantt;
 mod generate;
 mod man;
 mod memory;
-pub(crate) mod policies;
-mod profile;
+mod policies;
 mod replay;
 mod reproduce;
 mod run;
@@ -22,9 +20,10 @@ mod top;
 mod tree;
 mod vcpu;
 
-use crate::failure::Outcome;
-use crate::work::{self, Work};
 use clap::{CommandFactory, Parser, Subcommand};
+use maracas_console::failure::Outcome;
+use maracas_studies::{Bench, profile};
+use maracas_work::Work;
 
 /// Real-time scheduling on multicore machines: one policy, two machines
 ///
@@ -70,7 +69,7 @@ enum Command {
     Work(Work),
     /// Measure this machine
     #[command(subcommand)]
-    Bench(bench::Bench),
+    Bench(Bench),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -112,8 +111,8 @@ pub(crate) fn run(cli: &Cli) -> Outcome {
         Command::Profile(args) => profile::run(args),
         Command::Top(args) => top::run(args),
         Command::Vcpu(args) => vcpu::run(args),
-        Command::Work(args) => work::run(args),
-        Command::Bench(args) => bench::run(args),
+        Command::Work(args) => maracas_work::run(args),
+        Command::Bench(args) => maracas_studies::run(args),
         Command::Completions(args) => completions::run(args),
         Command::Man(args) => man::run(args),
     }

@@ -1,11 +1,12 @@
 //! `maracas policies`: the menu.
 
-use crate::case;
-use crate::failure::{Answer, Outcome};
-use crate::output::{self, Paint, paint};
+use maracas_console::failure::{Answer, Outcome};
+use maracas_console::output::{self, Paint, paint};
 use maracas_core::contract::Entry;
 use maracas_core::params::{Item, Kind};
 use maracas_policies::ENTRIES;
+use maracas_session::case;
+use maracas_session::results::default_of;
 
 /// List the policies, or explain one
 ///
@@ -84,19 +85,6 @@ fn explain(entry: &Entry) -> String {
         text += &format!("    {} = {}\n      {}\n", param.name, values(param.kind), param.help);
     }
     text
-}
-
-/// What holds where nobody sets a parameter, as it would be written; `None` where nothing does.
-pub(crate) fn default_of(kind: Kind) -> Option<String> {
-    match kind {
-        Kind::Choice(words) => words.first().map(ToString::to_string),
-        Kind::Time("") => None,
-        Kind::Time(default) => Some(default.to_string()),
-        Kind::Whole(default, ..) => Some(default.to_string()),
-        Kind::Fraction(num, den) => Some(format!("{num}/{den}")),
-        Kind::Flag(default) => Some(default.to_string()),
-        Kind::List(..) => None,
-    }
 }
 
 /// The default and what else may be said.

@@ -1,11 +1,11 @@
 //! `maracas replay`: feeds the events of a journal to a fresh policy and compares every decision.
 
-use crate::case;
-use crate::failure::{Answer, Failure, Outcome, bytes_of};
-use crate::output;
-use maracas_core::contract::{Event, decide};
-use maracas_core::journal::{Decision, Header, PlanHash, Reader, Record};
-use maracas_core::{Instant, Plan, Policy};
+use maracas_console::failure::{Answer, Failure, Outcome, bytes_of};
+use maracas_console::output;
+use maracas_core::contract::Event;
+use maracas_core::journal::{Decision, Differs, Header, Reader, Record, Replay};
+use maracas_core::{Instant, Policy};
+use maracas_session::case;
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -70,34 +70,29 @@ fn replay(
     header: &Header,
     reader: Reader<'_>,
 ) -> Result<Replayed, maracas_core::journal::JournalError> {
-    let mut plan = Plan::new(header.system.cores.len());
-    let mut hash = PlanHash::default();
+    let mut replay = Replay::new(policy, header.system.cores.len());
     let mut done = Replayed { records: 0, events: 0, decisions: 0, end: Instant::ZERO, stop: None };
     let mut last: Option<(u64, Instant, Event)> = None;
     for record in reader {
         done.records += 1;
-        let (at, what) = match record? {
+        let record = record?;
+        let step = guarded(|| replay.step(&record));
+        let what = step.map_or_else(Some, |same| same.err().map(|why| said(&record, &why)));
+        match record {
             Record::Event { at, event } => {
                 done.events += 1;
-                let heard = guarded(|| policy.on_event(at, &event));
+                done.end = at;
                 last = Some((done.records, at, event));
-                (at, heard.err())
             }
             Record::Planned(theirs) => {
                 done.decisions += 1;
-                let ours = guarded(|| {
-                    decide(policy, theirs.now, &mut plan);
-                    Decision::of(theirs.now, &plan, &mut hash)
-                });
-                (theirs.now, ours.map_or_else(Some, |ours| difference(&theirs, &ours)))
+                done.end = theirs.now;
             }
-            Record::Gap(lost) => (done.end, Some(format!("{lost} records were lost here"))),
-            Record::Note { at, .. } => (at, None),
-            Record::End(at) => (at, None),
-        };
-        done.end = at;
+            Record::Gap(_) => {}
+            Record::Note { at, .. } | Record::End(at) => done.end = at,
+        }
         if let Some(what) = what {
-            done.stop = Some(Stop { record: done.records, at, event: last, what });
+            done.stop = Some(Stop { record: done.records, at: done.end, event: last, what });
             break;
         }
     }
@@ -113,8 +108,17 @@ fn guarded<T>(act: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
+/// Why the replay of `record` is not exact, in words.
+fn said(record: &Record, why: &Differs) -> String {
+    match (why, record) {
+        (Differs::Lost(lost), _) => format!("{lost} records were lost here"),
+        (Differs::Decided(ours), Record::Planned(theirs)) => difference(theirs, ours),
+        (Differs::Decided(ours), _) => format!("the policy decided {ours:?} unasked"),
+    }
+}
+
 /// What differs between the journal's decision and ours, the first thing only.
-fn difference(theirs: &Decision, ours: &Decision) -> Option<String> {
+fn difference(theirs: &Decision, ours: &Decision) -> String {
     fn differ<T: PartialEq + Debug>(what: &str, theirs: &T, ours: &T) -> Option<String> {
         (theirs != ours).then(|| format!("{what}: journal {theirs:?}, replay {ours:?}"))
     }
@@ -133,6 +137,7 @@ fn difference(theirs: &Decision, ours: &Decision) -> Option<String> {
         .or_else(|| differ("verdicts", &theirs.verdicts, &ours.verdicts))
         .or_else(|| differ("next wake", &theirs.wake, &ours.wake))
         .or_else(|| differ("hash of the whole plan", &theirs.hash, &ours.hash))
+        .unwrap_or_else(|| format!("journal {theirs:?}, replay {ours:?}"))
 }
 
 /// An instant of the journal in nanoseconds.

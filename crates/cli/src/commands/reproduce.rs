@@ -1,10 +1,10 @@
 //! `maracas reproduce`: the papers' experiments, run again.
 
-use crate::bench::primitives;
-use crate::failure::{Answer, Failure, Outcome, did_you_mean};
-use crate::output;
+use maracas_console::failure::{Answer, Failure, Outcome, did_you_mean};
+use maracas_console::output;
 use maracas_reproduce::document::{self, FIGURES};
 use maracas_reproduce::{Costs, Experiment, Findings, Lab, Setup};
+use maracas_studies::bench::primitives;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -99,7 +99,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     };
     let jobs = match args.jobs {
         Some(jobs) => usize::from(jobs),
-        None => crate::case::host_cores()?,
+        None => maracas_session::case::host_cores()?,
     };
     let mut lab = Lab::new(jobs, args.seeds.map(usize::from), &progress);
     if let Some(costs) = costs(args, &chosen)? {

@@ -1,15 +1,15 @@
 //! `maracas run`: a scenario with its real programs on this host.
 
-use crate::case::{Case, Machine, Overrides};
-use crate::failure::{Answer, Outcome};
-use crate::live::{self, Manner, Progress, Require, senses, steering};
-use crate::metrics::{Address, Endpoint};
-use crate::output;
-use crate::results::Ran;
-use crate::source::refuse_taskset;
-use crate::{results, verdict};
+use maracas_console::failure::{Answer, Outcome};
+use maracas_console::output;
 use maracas_core::Duration;
 use maracas_live::host::platform::Platform;
+use maracas_session::case::{Case, Machine, Overrides};
+use maracas_session::live::{self, Manner, Progress, Require, senses, steering};
+use maracas_session::metrics::{Address, Endpoint};
+use maracas_session::results::Ran;
+use maracas_session::source::refuse_taskset;
+use maracas_session::{results, verdict};
 use std::path::PathBuf;
 
 /// Run a scenario with its real programs on this host
@@ -28,7 +28,7 @@ pub(crate) struct Args {
     overrides: Overrides,
     /// How long to run; without it, the scenario's duration, else until all programs have ended
     #[arg(long, visible_alias = "until", value_name = "TIME")]
-    #[arg(value_parser = crate::args::positive)]
+    #[arg(value_parser = maracas_console::args::positive)]
     duration: Option<Duration>,
     /// Where this host has no such classes of cores as the file: slow equal cores down by duty
     /// cycles in their place

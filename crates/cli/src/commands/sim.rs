@@ -2,16 +2,15 @@
 
 mod charges;
 
-use crate::case::{Case, Machine, Overrides};
-use crate::failure::{Answer, Failure, Outcome};
-use crate::observe::Watch;
-use crate::output;
-use crate::results;
-use crate::source::Source;
-use crate::verdict;
+use maracas_console::failure::{Answer, Failure, Outcome};
+use maracas_console::output;
 use maracas_core::{Duration, Instant};
-use maracas_sim::memory::{SharedMemory, UnevenCores};
-use maracas_sim::{Options, Overheads};
+use maracas_session::case::{Case, Machine, Overrides};
+use maracas_session::observe::Watch;
+use maracas_session::results;
+use maracas_session::source::Source;
+use maracas_session::verdict;
+use maracas_sim::Options;
 use maracas_trace::Report;
 
 /// Simulate a scenario or a bare task set
@@ -29,13 +28,13 @@ pub(crate) struct Args {
     overrides: Overrides,
     /// How long to simulate; without it, the scenario's duration or 10s
     #[arg(long, visible_alias = "duration", value_name = "TIME")]
-    #[arg(value_parser = crate::args::positive)]
+    #[arg(value_parser = maracas_console::args::positive)]
     until: Option<Duration>,
     /// Seed of everything random, in place of the scenario's
     #[arg(long)]
     seed: Option<u64>,
     /// Be late on purpose: decisions come late by a random amount up to this
-    #[arg(long, value_name = "TIME", value_parser = crate::args::duration)]
+    #[arg(long, value_name = "TIME", value_parser = maracas_console::args::duration)]
     late: Option<Duration>,
     /// Show wakes only at switch-in, as a live machine does
     #[arg(long)]
@@ -79,18 +78,7 @@ pub(super) fn simulate(
     mut watch: Watch<'_>,
 ) -> Result<Option<(Report, Vec<u8>)>, Failure> {
     let Ok(mut policy) = (case.entry.build)(&case.start, &case.params) else { return Ok(None) };
-    let (system, programs, policy) = (&case.system, &case.programs, policy.as_mut());
-    let outcome = match &case.memory {
-        Some(memory) => {
-            let shared = SharedMemory::new(system, memory).with_paces(system, &case.paces);
-            maracas_sim::run_with(system, programs, policy, options, &mut watch, shared)
-        }
-        None if case.has_paces() => {
-            let uneven = UnevenCores::new(system, &case.paces);
-            maracas_sim::run_with(system, programs, policy, options, &mut watch, uneven)
-        }
-        None => maracas_sim::run(system, programs, policy, options, &mut watch),
-    };
+    let outcome = maracas_sim::simulate(&case.subject(), policy.as_mut(), options, &mut watch);
     for (vcpu, answer) in &outcome.admissions {
         if let Err(why) = answer {
             let why = verdict::named(case, &why.to_string());
@@ -104,19 +92,9 @@ pub(super) fn simulate(
 pub(super) fn options(case: &Case, until: Option<Duration>) -> Options {
     let scenario = case.scenario.as_ref();
     let until = until.or(scenario.and_then(|scenario| scenario.run.duration));
-    let overheads = scenario.map(|scenario| scenario.overheads).unwrap_or_default();
     Options {
         seed: case.seed,
-        overheads: Overheads {
-            context_switch: overheads.context_switch,
-            migration: overheads.migration,
-            decision: overheads.decision,
-            release: overheads.release,
-            sample: overheads.sample,
-            lock: overheads.lock,
-            structure: overheads.structure,
-            page_copy: overheads.page_copy,
-        },
+        overheads: scenario.map(|scenario| scenario.overheads).unwrap_or_default(),
         ..Options::new(Instant::ZERO.saturating_add(until.unwrap_or(DEFAULT_UNTIL)))
     }
 }

@@ -2,8 +2,8 @@
 
 mod text;
 
-use crate::failure::{Answer, Failure, Outcome};
-use crate::output::{self, Bar, Pending};
+use maracas_console::failure::{Answer, Failure, Outcome};
+use maracas_console::output::{self, Bar, Pending};
 use maracas_scenario::sweep::Sweep;
 use maracas_sweep::summary::{self, Rivalry, Standing};
 use maracas_sweep::{Finished, Ledger, Study, drawings, run, table};
@@ -56,7 +56,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     let study = Study::of(&Sweep::read(&args.file).map_err(Failure::new)?).map_err(Failure::new)?;
     let jobs = match args.jobs {
         Some(jobs) => usize::from(jobs),
-        None => crate::case::host_cores()?,
+        None => maracas_session::case::host_cores()?,
     };
     let folder = args.out.display();
     refuse_foreign(&args.out)?;

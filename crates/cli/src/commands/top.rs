@@ -1,20 +1,22 @@
 //! `maracas top`: a running system, watched; or a recorded one.
 
 mod app;
+mod canvas;
 mod history;
 mod journal;
 mod json;
+mod keys;
 mod rates;
 mod screen;
 mod text;
 mod view;
 
-use crate::args;
-use crate::failure::{Answer, Failure, Outcome};
-use crate::output;
 use app::App;
 use journal::Playback;
 use maracas_client::{Connection, Error};
+use maracas_console::args;
+use maracas_console::failure::{Answer, Failure, Outcome};
+use maracas_console::output;
 use maracas_core::Duration;
 use maracas_core::control::Gauges;
 use rates::Rates;
@@ -105,7 +107,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     let interval = Span::from_nanos(interval.ticks());
     let on_terminal = !args.once && !args.json && std::io::stdout().is_terminal();
     if let Some(path) = &args.journal {
-        let bytes = crate::failure::bytes_of(path)?;
+        let bytes = maracas_console::failure::bytes_of(path)?;
         let fail = |error| Failure::about(path.display(), error);
         let mut playback = Playback::open(&bytes, args.speed).map_err(fail)?;
         if on_terminal {

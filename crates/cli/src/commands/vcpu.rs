@@ -1,11 +1,11 @@
 //! `maracas vcpu`: asks and changes a running system over its control socket.
 
-use crate::args;
-use crate::failure::{Answer, Failure, Outcome};
-use crate::output;
 use maracas_client::{
     Connection, Error, Greeting, Members, NewVcpu, Reservation, VcpuId, VcpuState,
 };
+use maracas_console::args;
+use maracas_console::failure::{Answer, Failure, Outcome};
+use maracas_console::output;
 use maracas_core::contract::Mode;
 use maracas_core::{Arrival, CoreId, Duration};
 use serde_json::json;
@@ -315,7 +315,8 @@ fn find(connection: &mut Connection, word: &str) -> Result<VcpuState, Failure> {
     let named = vcpus.iter().find(|state| state.name == word);
     let found = named.or_else(|| vcpus.iter().find(|state| Some(state.vcpu.0) == number));
     found.cloned().ok_or_else(|| {
-        let near = crate::failure::did_you_mean(word, vcpus.iter().map(|s| s.name.as_str()));
+        let near =
+            maracas_console::failure::did_you_mean(word, vcpus.iter().map(|s| s.name.as_str()));
         Failure::new(format!("there is no VCPU \"{word}\"{near} (`maracas vcpu list` shows all)"))
     })
 }

@@ -1,8 +1,8 @@
 //! What the live tests share: the right to the cores, a run of the real binary, and a look at the
 //! host that finds whatever the run has left there.
 //!
-//! The acceptance tests are small enough for every build. With `MARACAS_ACCEPTANCE=full` in the
-//! environment they have the sizes of the project's acceptance: 10 s of quickstart, 50, 20 and 20
+//! The tests are small enough for every build. With `MARACAS_ACCEPTANCE=full` in the environment
+//! they have their full size (docs/guarantees.md): 10 s of quickstart, 50, 20 and 20
 //! kills, 60 s of a hostile program. They print what they measured (`--nocapture` shows it).
 //!
 //! Means and medians are asserted on, never single values: those belong to the host. Times are
@@ -36,7 +36,7 @@ pub(crate) const TOKEN: &str = "MARACAS_TEST_RUN";
 /// The exit code of `maracas run` where a promise was not kept.
 pub(crate) const BROKEN: i32 = 4;
 
-/// Whether the sizes of the project's acceptance are asked for.
+/// Whether the full sizes are asked for.
 pub(crate) fn is_full() -> bool {
     std::env::var("MARACAS_ACCEPTANCE").is_ok_and(|size| size == "full")
 }
@@ -149,7 +149,7 @@ impl Run {
     /// The control socket, once it is there.
     pub(crate) fn socket(&self) -> PathBuf {
         let path = self.host.socket();
-        let there = until(Duration::from_secs(5), || path.exists());
+        let there = until(Duration::from_secs(20), || path.exists());
         assert!(there.is_some(), "no {}; {}", path.display(), self.said());
         path
     }
@@ -271,7 +271,8 @@ impl Task<'_> {
     pub(crate) fn verdict(&self) -> &str {
         self.0["verdict"]["word"].as_str().unwrap_or_else(|| panic!("no verdict in {}", self.0))
     }
-    /// By which part a figure that stands for its time may be off: `within`, and what was stolen.
+    /// By what fraction a figure that stands for its time may be off: `within`, and what was
+    /// stolen.
     pub(crate) fn within(&self, within: f64) -> f64 {
         let cores: Vec<_> = self.cores().into_iter().map(|core| core as usize).collect();
         widened(within, self.1, &cores)

@@ -114,7 +114,7 @@ impl Buffer {
         self.seen
     }
 
-    /// Recolours by mappings: nobody else can use the memory meanwhile.
+    /// Recolours by mappings: nothing else can use the memory meanwhile.
     fn replace(&mut self, set: ColorSet) -> Result<Recolored, Error> {
         let (pagemap, began) = (Pagemap::own()?, super::swap::processor_ns());
         let (mut wrong, mut done) = (Vec::new(), Recolored::default());

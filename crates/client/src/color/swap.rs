@@ -108,7 +108,7 @@ pub(super) fn exchange(
         };
         longest = longest.max(monotonic_ns() - began);
     }
-    // Whoever waits for us now is heard before he is let go.
+    // A thread that waits for us now is heard before it is let go.
     if fault.unregister(mapping).is_err() || !heard.out(&fault, stash) {
         heard.removal(mapping.start, mapping.end);
     }
@@ -158,9 +158,9 @@ impl Heard {
         self.removed[place] = Some(so_far.start.min(start)..so_far.end.max(end));
     }
 
-    /// Hears everybody who waits, and those who are about to: as long as there are any, the kernel
-    /// refuses whatever else is asked. `ours` is a page that needs nothing. False where it takes
-    /// too long.
+    /// Hears all threads that wait, and those that are about to: as long as there are any, the
+    /// kernel refuses whatever else is asked. `ours` is a page that needs nothing. False where it
+    /// takes too long.
     fn out(&mut self, fault: &Userfault, ours: usize) -> bool {
         for _ in 0..PATIENCE {
             while self.next(fault).is_some() {}

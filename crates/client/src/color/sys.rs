@@ -65,7 +65,7 @@ impl Region {
         match self.advise(MADV_POPULATE_WRITE) {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 for page in self.range().step_by(page_size()) {
-                    // SAFETY: our own memory, of which nobody else knows.
+                    // SAFETY: our own memory, of which nothing else knows.
                     unsafe { ptr::write_volatile(page as *mut u8, 0) };
                 }
                 Ok(())

@@ -143,7 +143,7 @@ impl Userfault {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a new descriptor that nobody else owns.
+        // SAFETY: a new descriptor that nothing else owns.
         let made = Self(unsafe { OwnedFd::from_raw_fd(fd) });
         // Who changes memory in our charge tells us and waits until it was heard. Until then every
         // transfer fails (`EAGAIN`).

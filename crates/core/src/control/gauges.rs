@@ -1,7 +1,7 @@
 //! What a running system shows of itself: sums since its start, and what holds now.
 //!
 //! Gauges are read from the journal, as the report is, and say the same. Nothing in them is a rate:
-//! who wants one takes two gauges and divides what changed by the time between them.
+//! what wants one takes two gauges and divides what changed by the time between them.
 
 use crate::contract::Mode;
 use crate::{CoreId, Duration, Instant, Reservation, VcpuId};
@@ -60,7 +60,7 @@ pub struct CoreGauges {
     pub is_throttled: bool,
     /// Its allowance of memory is spent: nothing runs until there is a new one.
     pub is_closed: bool,
-    /// Requests to memory by whoever ran here, as their stints tell; 0 where they cannot be
+    /// Requests to memory by whatever ran here, as their stints tell; 0 where they cannot be
     /// counted.
     pub requests: u64,
     /// Requests to memory from here, as the policy's monitor sampled them.
@@ -145,7 +145,7 @@ pub struct MemoryGauges {
 /// Something that the policy counted of its own doings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FigureGauge {
-    /// What.
+    /// What is counted.
     pub name: String,
     /// On which core, where it is about one.
     pub core: Option<CoreId>,

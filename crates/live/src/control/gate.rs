@@ -136,7 +136,7 @@ impl Gate {
             }
         }
     }
-    /// A program that is told of a release has bought a hint by it.
+    /// A program that learns of a release has bought a hint by it.
     fn buy(&self, seat: &Seat, vcpu: VcpuId, socket: RawFd) {
         update(&seat.credit, |credit| Some(CREDIT.min(credit + 1)));
         self.await_hint(vcpu, socket);
@@ -305,7 +305,7 @@ fn send(socket: RawFd, job: &Job) -> bool {
 
 /// A counter that can be waited for.
 pub(super) fn bell() -> io::Result<File> {
-    // SAFETY: plain arguments; the new descriptor is owned by nobody else.
+    // SAFETY: plain arguments; the new descriptor is owned by nothing else.
     unsafe {
         match libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) {
             -1 => Err(io::Error::last_os_error()),

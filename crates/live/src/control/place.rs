@@ -33,7 +33,7 @@ fn without_environment() -> PathBuf {
     PathBuf::from(format!("/tmp/maracas-{user}"))
 }
 
-/// The path of this process' socket. The guardian is told of it before it exists.
+/// The path of this process' socket. The guardian learns of it before it exists.
 ///
 /// # Errors
 /// When `/proc` cannot be read.
@@ -55,10 +55,10 @@ pub(crate) fn files_of_runs() -> Vec<(Identity, PathBuf)> {
 /// Listens there, without waiting.
 pub(super) fn listen(path: &Path) -> io::Result<UnixListener> {
     path.parent().map_or(Ok(()), make_directory)?;
-    // The path carries our own number and start: what is there is nobody else's.
+    // The path carries our own number and start: what is there is not shared.
     let _ = fs::remove_file(path);
     let listener = UnixListener::bind(path)?;
-    // Anyone may knock: whoever is not allowed in shall read why.
+    // Anyone may knock: whoever is not allowed in must read why.
     fs::set_permissions(path, Permissions::from_mode(0o666))?;
     listener.set_nonblocking(true)?;
     Ok(listener)

@@ -420,7 +420,7 @@ fn send_descriptor(line: i32, given: i32) -> io::Result<()> {
 fn receive_descriptor(line: &UnixStream) -> UnixStream {
     let (mut byte, mut room) = (0_u8, Room([0; 64]));
     let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    // SAFETY: everything lies on this stack; the descriptor is new and nobody else's.
+    // SAFETY: everything lies on this stack; the descriptor is new and not shared.
     unsafe {
         let mut message = message(&mut part, &mut room);
         assert_eq!(libc::recvmsg(line.as_raw_fd(), &raw mut message, 0), 1);

@@ -1,5 +1,5 @@
 //! The memory that runtime and guardian share: what each agent is at, what the guardian did to the
-//! VCPUs of its core, and why the run shall end.
+//! VCPUs of its core, and why the run must end.
 //!
 //! An agent says when it goes to sleep and until when, and when it woke. So a look at one word
 //! tells whether it is late: it sleeps beyond what it asked for, or it has been awake for long.
@@ -8,6 +8,7 @@
 
 use crate::clock::monotonic_ns;
 use crate::host::HardwareCore;
+use maracas_live_core::Relief;
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::sync::Arc;
@@ -62,7 +63,7 @@ struct Page {
     agents: AtomicU32,
     /// When it is to begin to end (monotonic nanoseconds); 0 = not told.
     ends_ns: AtomicU64,
-    /// Why the run shall end: a [`Cause`] and an agent; 0 = it shall not.
+    /// Why the run must end: a [`Cause`] and an agent; 0 = it must not.
     ending: AtomicU64,
     /// For how long that had lasted.
     ending_ns: AtomicU64,
@@ -136,7 +137,7 @@ impl Drop for Shared {
 
 impl Hearts {
     pub(super) fn new() -> io::Result<Self> {
-        // SAFETY: a constant name; the new descriptor is owned by nobody else.
+        // SAFETY: a constant name; the new descriptor is owned by nothing else.
         let file = unsafe {
             let fd = libc::memfd_create(c"maracas hearts".as_ptr(), libc::MFD_CLOEXEC);
             if fd == -1 {
@@ -258,10 +259,11 @@ impl Hearts {
         self.heart(agent).is_some_and(under_way)
     }
 
-    /// For how long the agent had been stuck when its core was relieved last.
-    pub fn relieved_after(&self, agent: usize) -> Duration {
+    /// What the agent must know of reliefs when it is back.
+    pub(crate) fn relief(&self, agent: usize) -> Relief {
         let stuck = |heart: &Heart| heart.stuck_ns.load(Ordering::Relaxed);
-        Duration::from_nanos(self.heart(agent).map_or(0, stuck))
+        let stuck = maracas_core::Duration::from_nanos(self.heart(agent).map_or(0, stuck));
+        Relief { count: self.reliefs(agent), stuck }
     }
 
     /// Why the guardian, or an agent, wants the run to end, if it does.
@@ -331,7 +333,7 @@ impl Hearts {
         }
     }
 
-    /// Lets the runtime know that it shall end, and why. The first reason stays.
+    /// Lets the runtime know that it must end, and why. The first reason stays.
     pub(crate) fn ask_end(&self, ending: &Ending) {
         if self.ending().is_some() {
             return;
@@ -438,7 +440,7 @@ mod tests {
         assert!(begun != before && ours.is_being_relieved(1) && !ours.is_being_relieved(0));
         theirs.ends_relief(1);
         assert!(ours.reliefs(1) != begun && !ours.is_being_relieved(1));
-        assert_eq!(ours.relieved_after(1), Duration::from_millis(250));
+        assert_eq!(ours.relief(1).stuck, maracas_core::Duration::from_millis(250));
         assert_eq!(ours.ending(), None);
         let lasted = Duration::from_secs(3);
         let ending = Ending { cause: Cause::Late, agent: 1, lasted };

@@ -3,7 +3,7 @@
 
 use super::Charge;
 use super::model::{Protocol, Repair};
-use crate::host::cgroup::{Hierarchies, Remains};
+use crate::host::cgroup::{Hierarchies, Remains, STILL};
 use crate::host::hardware::ThisHardware;
 use crate::host::resctrl;
 use crate::host::sched::{self, KernelPolicy};
@@ -138,7 +138,7 @@ pub fn relieve(hierarchies: &Hierarchies, run: Identity) {
 pub(super) struct OnCore(BTreeSet<PathBuf>);
 
 /// Takes every thread of the run's VCPUs that may run on `core` (on any core where it is unknown)
-/// back to `SCHED_OTHER`, and finds their groups. No lock of the kernel is taken that one who is
+/// back to `SCHED_OTHER`, and finds their groups. No lock of the kernel is taken that one that is
 /// stuck might hold.
 pub(super) fn relieve_core(
     hierarchies: &Hierarchies,
@@ -216,7 +216,8 @@ fn demote_where(
 /// Thaws every group of the run. Returns how many were frozen, or about to be.
 fn thaw(hierarchies: &Hierarchies, run: Identity) -> usize {
     let mut thawed = 0;
-    for dir in directories(hierarchies, run) {
+    // One group is frozen so that freezing others costs less, and has nobody in it.
+    for dir in directories(hierarchies, run).iter().filter(|dir| !dir.ends_with(STILL)) {
         for (file, frozen, free) in [("cgroup.freeze", "1", "0"), ("freezer.state", "FR", "THAWED")]
         {
             let file = dir.join(file);

@@ -28,34 +28,37 @@ const RELIEF: Duration = Duration::from_millis(250);
 /// After so long the guardian asks the run to end.
 const END: Duration = Duration::from_secs(3);
 
-/// After so long, or so long after it was asked in vain, the guardian kills the runtime.
+/// After so long, or so long after it was asked without effect, the guardian kills the runtime.
 const KILL: Duration = Duration::from_secs(5);
 
-/// For so long an orderly end may be on its way while agents live: programs have 200 ms to listen,
-/// and one that is being started may take the keeper ten seconds.
+/// For this long an orderly end may be on its way while agents live: programs have 200 ms to
+/// listen, and one that is being started may take the keeper ten seconds.
 const OVERDUE: Duration = Duration::from_secs(15);
 
 /// In so many looks a core must be seen off line: the file that tells it is not read at one
 /// instant with what it is compared to.
 const OFF_LINE_LOOKS: u32 = 2;
 
-/// What one who looks at the agents remembers of its looks.
+/// What one that looks at the agents remembers of its looks.
 #[derive(Clone, Debug)]
 struct Memory {
     stride: Duration,
     looked_ns: Option<u64>,
+    /// At how many agents it looked last.
+    agents: usize,
     stuck: [Duration; HEARTS],
 }
 
 impl Memory {
     const fn new(stride: Duration) -> Self {
-        Self { stride, looked_ns: None, stuck: [Duration::ZERO; HEARTS] }
+        Self { stride, looked_ns: None, agents: 0, stuck: [Duration::ZERO; HEARTS] }
     }
 
     /// Looks at all `agents` once: `late` tells for how long each has been late.
     fn look(&mut self, now_ns: u64, agents: usize, late: impl Fn(usize) -> Duration) {
         let gap = self.looked_ns.map_or(Duration::MAX, |looked| since(looked, now_ns));
         self.looked_ns = Some(now_ns);
+        self.agents = agents;
         for (agent, stuck) in self.stuck.iter_mut().enumerate().take(agents) {
             let late = late(agent);
             // Late since before the last look is the same lateness; else it began since.
@@ -109,14 +112,14 @@ impl Neighbours {
     /// look (monotonic nanoseconds); `None` while none is, so that an idle system has no wakes
     /// for this. What becomes late while all others sleep is the guardian's to see.
     pub fn look_again_ns(&self, own: usize) -> Option<u64> {
-        let mut all = self.memory.stuck.iter().enumerate();
+        let mut all = self.memory.stuck.iter().enumerate().take(self.memory.agents);
         let late = all.any(|(agent, stuck)| agent != own && *stuck >= NEIGHBOUR_LOOK);
         let looked_ns = self.memory.looked_ns.filter(|_| late)?;
         looked_ns.checked_add(NEIGHBOUR_STRIDE.as_nanos() as u64)
     }
 }
 
-/// What the guardian shall do.
+/// What the guardian must do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Act {
     /// Demote and freeze what is on this agent's core, which has been stuck so long; `first` where

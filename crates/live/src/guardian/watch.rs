@@ -55,7 +55,7 @@ fn guard(arguments: Vec<OsString>) -> io::Result<Option<restore::Restored>> {
     let run = Identity::parse(&word()?).ok_or_else(usage)?;
     let memory: i32 = word()?.parse().map_err(|_| usage())?;
     let files = words.map(PathBuf::from).collect();
-    // SAFETY: the runtime left this descriptor open for us, and nobody else here uses it.
+    // SAFETY: the runtime left this descriptor open for us, and nothing else here uses it.
     let hearts = Hearts::map(unsafe { File::from_raw_fd(memory) })?;
     let hierarchies = Hierarchies::read()?;
     stand_apart(&hierarchies);
@@ -64,7 +64,7 @@ fn guard(arguments: Vec<OsString>) -> io::Result<Option<restore::Restored>> {
     let mut watch =
         Watch { hierarchies, charge, hearts, patrol: Patrol::new(), freezer, is_said: false };
     // The line to the runtime is our standard input, which is a socket and goes both ways.
-    // SAFETY: nobody else in this process uses standard input.
+    // SAFETY: nothing else in this process uses standard input.
     let line = unsafe { UnixStream::from_raw_fd(0) };
     watch.stay(line)
 }
@@ -89,7 +89,7 @@ fn stand_apart(hierarchies: &Hierarchies) {
 }
 
 /// A thread that freezes the groups of stuck cores: freezing waits for a lock of the whole host,
-/// which one who is stuck may hold, and the guardian must be able to end the run all the same.
+/// which one that is stuck may hold, and the guardian must be able to end the run all the same.
 struct Freezer {
     orders: Option<Sender<(usize, OnCore)>>,
     is_busy: Arc<AtomicBool>,

@@ -11,6 +11,7 @@
 //! ```text
 //! maracas/
 //!   4711-88123/                    a runtime: process number and start instant
+//!     still/                       v1 freezer only: empty, and frozen as long as the run lasts
 //!     vcpu-3/                      programs that we started: ours to kill
 //!     client-5022-90001/           a foreign process that asked for VCPUs: to be released.
 //!                                  xattr user.maracas.origin, .cpuset: where it came from
@@ -43,6 +44,11 @@ use std::{fs, io, thread, time};
 
 /// The directory that holds all runtimes of a host.
 const HOUSE: &str = "maracas";
+/// In a runtime's directory of the v1 freezer: a group that nobody is in, frozen all the time. The
+/// kernel changes its own code, on all cores, when the first group of the host is frozen and when
+/// the last one is thawed (`freezer_active`, `kernel/cgroup/legacy_freezer.c`); so no freeze of ours
+/// is the first.
+pub(crate) const STILL: &str = "still";
 /// On a runtime's directory: the groups above it in which we handed cpusets down and must not any
 /// more at the end, one a line, the highest first.
 const ENABLED: &str = "user.maracas.enabled";
@@ -52,7 +58,7 @@ const ENABLED: &str = "user.maracas.enabled";
 pub enum Freezer {
     /// `cgroup.freeze`: 4 us to the last instruction.
     V2,
-    /// The v1 freezer hierarchy: about 60 us.
+    /// The v1 freezer hierarchy: about as fast, where [`STILL`] could be made.
     V1,
     /// None: background cannot be stopped by group.
     None,
@@ -135,6 +141,8 @@ impl Tree {
             let places = hierarchies.v1("freezer").map(place::places).into_iter().flatten();
             let places = places.collect::<Vec<_>>().into_iter().rev();
             dirs.freezer = claim(places, &path, &mut remarks, |_| true);
+            // Without it a freeze takes longer, and that is all.
+            let _ = dirs.freezer.as_deref().map(keep_frozen);
         }
         if let Some(v1) = hierarchies.v1("cpuset") {
             dirs.cpuset =
@@ -255,6 +263,13 @@ fn claim(
         }
     }
     None
+}
+
+/// Makes the group [`STILL`] and freezes it.
+fn keep_frozen(dir: &Path) -> io::Result<()> {
+    let still = dir.join(STILL);
+    fs::create_dir_all(&still).map_err(naming(still.display()))?;
+    write_file(&still.join("freezer.state"), "FROZEN")
 }
 
 /// Gives a new v1 cpuset the cores and memory nodes of its parent, without which it takes nobody.

@@ -7,25 +7,12 @@ mod steal;
 
 pub use steal::{Watch as StealWatch, parse as parse_steal};
 
+pub use maracas_live_core::WakeCost;
+
 use super::{HardwareCore, sched};
 use crate::clock::Clock;
 use maracas_core::Duration;
 use std::{io, thread};
-
-/// How late a real-time thread wakes from a timed sleep.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct WakeCost {
-    /// The median.
-    pub p50: Duration,
-    /// What one wake in a hundred exceeds.
-    pub p99: Duration,
-}
-
-impl WakeCost {
-    /// That of bare metal, for cores on which nothing is enforced.
-    pub(crate) const LEAST: Self =
-        Self { p50: Duration::from_micros(5), p99: Duration::from_micros(20) };
-}
 
 /// What the steps of a decision cost on the slowest of the cores measured: medians, but for the
 /// 99th percentile of a wake. A hypervisor that takes the core for a slice now and then does not

@@ -39,7 +39,7 @@ impl Held {
         option(stream, libc::SO_PEERCRED, &mut peer)?;
         let mut fd: RawFd = -1;
         let fd = match option(stream, SO_PEERPIDFD, &mut fd) {
-            // SAFETY: a new descriptor that nobody else owns.
+            // SAFETY: a new descriptor that nothing else owns.
             Ok(()) => unsafe { OwnedFd::from_raw_fd(fd) },
             Err(_) => sys::pidfd_open(peer.pid)?,
         };

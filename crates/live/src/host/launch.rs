@@ -269,7 +269,7 @@ impl Child {
         wait(self.pid, 0)?.ok_or_else(|| io::Error::from_raw_os_error(libc::ECHILD))
     }
 
-    /// Waits until it has ended, for so long at most, and does not collect it: whether it has.
+    /// Waits until it has ended, for this long at most, and does not collect it: whether it has.
     pub fn ends_within(&self, patience: Duration) -> bool {
         is_readable(self.pidfd.as_raw_fd(), patience)
     }
@@ -323,7 +323,7 @@ fn not_found(message: impl Into<String>) -> io::Error {
 
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];
-    // SAFETY: the kernel fills both ends, which nobody else owns.
+    // SAFETY: the kernel fills both ends, which nothing else owns.
     unsafe {
         sys::check(libc::c_long::from(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC)))?;
         Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))

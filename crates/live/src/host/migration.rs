@@ -11,8 +11,8 @@ use super::costs::WakeCost;
 use super::launch::{Forked, fork};
 use super::{HardwareCore, sched, sys};
 use crate::clock::Clock;
-use crate::enact::Core;
-use crate::machine::vcpu::Live;
+use crate::executor::vcpu::Made;
+use crate::executor::{self, Core};
 use crate::machine::{Means, Progress, Source};
 use maracas_core::contract::{End, Grant, Mark};
 use maracas_core::{CoreId, Duration, VcpuId};
@@ -218,7 +218,17 @@ impl Crew {
         let progress = Progress::new(Source::None, None);
         let (group, root) = (Arc::clone(&self.group), self.pids.first().copied());
         let name = String::new();
-        let mut body = Live::new(NOBODY, name, group, core.hardware, root, means, progress);
+        let mut body = Made {
+            id: NOBODY,
+            name,
+            group,
+            confined: core.exec.hardware,
+            root,
+            means,
+            progress,
+            clock: core.exec.clock.clone(),
+        }
+        .body();
         let sits = body.sit(core.place());
         core.seat(body, sits);
         core.rescan(0);
@@ -234,7 +244,7 @@ fn open(cores: &[HardwareCore], grouped: bool) -> io::Result<(Means, Vec<Core>)>
     let clock = Clock::start();
     let all = |means: Means| {
         let open = |(id, core): (usize, &HardwareCore)| {
-            Core::open(CoreId(id as u16), *core, clock.clone(), means, WakeCost::LEAST)
+            executor::open(CoreId(id as u16), *core, clock.clone(), means, WakeCost::LEAST)
         };
         let cores: io::Result<Vec<_>> = cores.iter().enumerate().map(open).collect();
         cores.map(|cores| (means, cores))

@@ -151,7 +151,7 @@ impl Capabilities {
 }
 
 /// What freezing a group and thawing it take of whoever calls that, the median; `None` where there
-/// is no freezer. Takes some milliseconds, and waits for nobody else: unlike
+/// is no freezer. Takes some milliseconds, and waits for nothing else: unlike
 /// [`Capabilities::freezer`] it does not tell when the process stopped or went on.
 ///
 /// # Errors

@@ -124,7 +124,7 @@ impl Resctrl {
         &self.0.info
     }
 
-    /// Removes what was made for the run, in order, where nobody else shares it any more. Dropping
+    /// Removes what was made for the run, in order, where nothing else shares it any more. Dropping
     /// the last share does the same, in silence.
     ///
     /// # Errors

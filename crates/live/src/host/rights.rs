@@ -103,7 +103,7 @@ fn can_count() -> bool {
     // PERF_TYPE_SOFTWARE and size, config PERF_COUNT_SW_CPU_CLOCK; everything else is zero.
     let attributes: [u64; 8] = [1 | 64 << 32, 0, 0, 0, 0, 0, 0, 0];
     let (attributes, call) = (attributes.as_ptr(), libc::SYS_perf_event_open);
-    // SAFETY: the kernel reads 64 bytes; the new descriptor is nobody else's.
+    // SAFETY: the kernel reads 64 bytes; the new descriptor is not shared.
     unsafe {
         let fd = libc::syscall(call, attributes, 0, -1, -1, FD_CLOEXEC);
         fd >= 0 && libc::close(fd as i32) == 0

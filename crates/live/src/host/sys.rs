@@ -14,7 +14,7 @@ pub(super) fn check(result: libc::c_long) -> io::Result<libc::c_long> {
 
 /// A descriptor that watches one process; unlike a number it can never name another.
 pub(crate) fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
-    // SAFETY: plain arguments; the kernel returns a new descriptor that nobody else owns.
+    // SAFETY: plain arguments; the kernel returns a new descriptor that nothing else owns.
     unsafe {
         let fd = check(libc::syscall(libc::SYS_pidfd_open, pid, 0))?;
         Ok(OwnedFd::from_raw_fd(fd as i32))
@@ -54,7 +54,7 @@ pub(crate) fn open_many() {
     });
 }
 
-/// The limit of open files that programs shall have: ours before we raised it.
+/// The limit of open files that programs must have: ours before we raised it.
 pub(super) fn files_before() -> Option<&'static libc::rlimit> {
     FILES_BEFORE.get()
 }

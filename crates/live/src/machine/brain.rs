@@ -9,19 +9,19 @@ use super::ask::Reply;
 use super::demand::Demand;
 use super::handle::{Ended, JobGate, Mailbox, Refusal, Request};
 use super::progress;
-use super::vcpu::{Live, Place};
 use crate::agent::lock;
-use crate::enact::Core;
+use crate::executor::{Body, Core, Site};
 use crate::journal::Scribe;
 use crate::sense::Sensor;
 use errand::{ANSWERS, Errands};
 use holds::Hold;
 use maracas_core::contract::{End, Figure, Mode, Observer, decide};
-use maracas_core::journal::Record;
+use maracas_core::journal::{Note, Record};
 use maracas_core::{
     CoreId, CoreSet, Duration, Event, Instant, Job, JobId, Plan, Policy, Rate, Reservation, System,
     Vcpu, VcpuId,
 };
+use maracas_live_core::Place;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -154,10 +154,11 @@ impl<'a> Brain<'a> {
     }
 
     /// One look at everything: requests, releases, records; then a decision, if any is due, and its
-    /// enactment. `own` is the core of the agent that looks. The agents of the cores that it tells
-    /// shall look next: there runs what is to be moved.
-    pub(crate) fn round(&mut self, own: CoreId) -> CoreSet {
-        let now = self.mailbox.clock.now();
+    /// enactment. `own` is the core of the agent that looks, `woke` when it woke, where that is why
+    /// it looks: each reading of the clock is a system call on some hosts. The agents of the cores
+    /// that it tells shall look next: there runs what is to be moved.
+    pub(crate) fn round(&mut self, own: CoreId, woke: Option<Instant>) -> CoreSet {
+        let now = woke.unwrap_or_else(|| self.mailbox.clock.now());
         let asleep = self.plan.wake > now;
         self.cause = (!asleep).then_some(self.plan.wake);
         if !asleep && self.plan.wake_metered {
@@ -303,8 +304,8 @@ impl<'a> Brain<'a> {
         match request {
             Request::Create { name, vcpu, reply } => {
                 let (id, reservation) = (vcpu.id, vcpu.reservation);
-                let (key, text) = ("name".to_string(), name.clone());
-                self.scribe.recorder.record(&Record::Note { at: now, key, vcpu: Some(id), text });
+                let note = Note::Name { vcpu: id, name: name.clone() };
+                self.scribe.recorder.record(&Record::Note { at: now, note });
                 self.tell(now, &Event::Arrived(vcpu.clone()));
                 self.known.insert(id, Known { name, vcpu, seat: None, demand: None });
                 self.asked.push(Asked { id, new: true, reservation, reply });
@@ -366,7 +367,7 @@ impl<'a> Brain<'a> {
     }
 
     /// A body arrives: on the core where the plan has its VCPU.
-    fn attach(&mut self, mut body: Live, now: Instant) {
+    fn attach(&mut self, mut body: Body, now: Instant) {
         let id = body.id;
         let place = self.place(id);
         let Some(known) = self.known.get_mut(&id) else { return };
@@ -379,7 +380,7 @@ impl<'a> Brain<'a> {
         if let Some(index) = core.index(id) {
             core.rescan(index);
             core.bodies[index].suppose_runnable();
-            core.bodies[index].reset_clocks();
+            core.bodies[index].handle.reset_clocks();
         }
         core.stirred = true;
         drop(core);
@@ -429,7 +430,7 @@ impl Brain<'_> {
         }
         let all = std::mem::take(&mut self.behind);
         if all {
-            let stay = |body: &mut Live| body.is_leaving = false;
+            let stay = |body: &mut Body| body.is_leaving = false;
             self.cores.iter().for_each(|core| lock(core).bodies.iter_mut().for_each(stay));
         }
         let cores = (0..self.plan.cores() as u16).map(CoreId).filter(|_| all).collect();
@@ -484,7 +485,7 @@ impl Brain<'_> {
     }
 
     /// What a body must know of a core to sit there.
-    fn place_on(&self, core: CoreId) -> Place {
+    fn place_on(&self, core: CoreId) -> Place<Site> {
         lock(&self.cores[usize::from(core.0)]).place()
     }
 
@@ -535,14 +536,14 @@ impl Brain<'_> {
     }
 
     /// Notes what is to be said of a body's progress at its end.
-    fn remark(&mut self, body: &Live) {
-        let note = body.remark().map(|text| progress::note(Some(body.id), text));
+    fn remark(&mut self, body: &Body) {
+        let note = body.handle.remark().map(|text| progress::note(Some(body.id), text));
         note.iter().for_each(|note| self.scribe.recorder.record(note));
-        let of_memory = body.memory_remark().map(str::to_string);
-        for text in of_memory.into_iter().chain(body.color_remark()) {
-            let (at, key) = (self.mailbox.clock.now(), "sense".to_string());
-            let vcpu = Some(body.id);
-            self.scribe.recorder.record(&Record::Note { at, key, vcpu, text });
+        let of_memory = body.handle.memory_remark().map(str::to_string);
+        for text in of_memory.into_iter().chain(body.handle.color_remark()) {
+            let (at, vcpu) = (self.mailbox.clock.now(), Some(body.id));
+            let note = Note::Sense { vcpu, text };
+            self.scribe.recorder.record(&Record::Note { at, note });
         }
     }
 
@@ -561,11 +562,11 @@ impl Brain<'_> {
         let cores = self.cores;
         cores.iter().for_each(|core| lock(core).bodies.iter().for_each(|body| self.remark(body)));
         if let Some(text) = self.errands.remark() {
-            let (key, vcpu) = ("sense".to_string(), None);
-            self.scribe.recorder.record(&Record::Note { at: now, key, vcpu, text });
+            let note = Note::Sense { vcpu: None, text };
+            self.scribe.recorder.record(&Record::Note { at: now, note });
         }
-        let (key, text) = ("agents".to_string(), agents.ticks().to_string());
-        self.scribe.recorder.record(&Record::Note { at: now, key, vcpu: None, text });
+        let note = Note::Agents { took_ns: agents.ticks() };
+        self.scribe.recorder.record(&Record::Note { at: now, note });
         self.scribe.recorder.end(now);
         self.scribe.flush();
         self.policy.figures()

@@ -8,9 +8,10 @@ use super::Means;
 use super::ask::{Reply, Silence, question};
 use super::progress::{Page, Progress, Source};
 use super::steer::Palette;
-use super::vcpu::Live;
 use crate::agent::wait::Bell;
 use crate::clock::Clock;
+use crate::executor::Body;
+use crate::executor::vcpu::Made;
 use crate::host::HardwareCore;
 use crate::host::cgroup::{Client, Group, Tree};
 use crate::host::launch::User;
@@ -120,7 +121,7 @@ pub(crate) enum Request {
         reply: Reply<Result<CoreId, Refusal>>,
     },
     /// A VCPU that was admitted gets its body.
-    Attach(Box<Live>),
+    Attach(Box<Body>),
     /// Its threads changed in ways that no record tells: look again, and count this as a wake.
     Rescan(VcpuId),
     /// A program is about to be started in it: nothing may be frozen until `Unhold` with the same
@@ -175,7 +176,7 @@ impl Drop for Held<'_> {
 }
 
 /// The body of a VCPU that ended, if it had one.
-pub(crate) type Ended = Result<Option<Box<Live>>, Refusal>;
+pub(crate) type Ended = Result<Option<Box<Body>>, Refusal>;
 
 /// Where requests wait for the agents, and what threads beside the agents share.
 pub(crate) struct Mailbox {
@@ -203,7 +204,7 @@ pub(crate) struct Mailbox {
     bound: Mutex<BTreeMap<VcpuId, (i32, Arc<Group>)>>,
     ended: Mutex<Vec<VcpuId>>,
     /// VCPUs that ended and whose end nobody waits for.
-    left: Mutex<Vec<(VcpuId, Option<Box<Live>>)>>,
+    left: Mutex<Vec<(VcpuId, Option<Box<Body>>)>>,
 }
 
 impl Mailbox {
@@ -333,7 +334,7 @@ impl Mailbox {
         self.post(Request::Destroy { id, reply: Reply::to_nobody() });
     }
     /// Takes over, from the agents, what is left of a VCPU whose end nobody waits for.
-    pub(super) fn leave(&self, id: VcpuId, live: Option<Box<Live>>) {
+    pub(super) fn leave(&self, id: VcpuId, live: Option<Box<Body>>) {
         lock(&self.left).push((id, live));
         self.keeper.ring();
     }
@@ -349,7 +350,7 @@ impl Mailbox {
     }
     /// Lets the threads of a VCPU that ended go where they came from, their process too if that
     /// was its last one; where the runtime started them, its keeper ends them.
-    fn dismiss(&self, id: VcpuId, live: Option<Box<Live>>) -> Result<(), Refusal> {
+    fn dismiss(&self, id: VcpuId, live: Option<Box<Body>>) -> Result<(), Refusal> {
         if let Some(mut live) = live {
             live.release()?;
         }
@@ -439,7 +440,17 @@ impl Handle {
                 // Whoever is bound may count too, if he finds the file by the name of his VCPU.
                 let page = self.mailbox.page(id, user_of(members.pid)).ok().flatten();
                 let progress = Progress::new(self.mailbox.source, page);
-                let live = Live::new(id, name, group, hardware, None, means, progress);
+                let live = Made {
+                    id,
+                    name,
+                    group,
+                    confined: hardware,
+                    root: None,
+                    means,
+                    progress,
+                    clock: self.mailbox.clock.clone(),
+                }
+                .body();
                 self.mailbox.post(Request::Attach(Box::new(live)));
                 // From now on the keeper looks whether the threads live.
                 self.mailbox.keeper.ring();

@@ -4,9 +4,10 @@
 use super::handle::{Mailbox, Refusal, Request};
 use super::progress::{self, Page, Progress};
 use super::steer::{self, Colors};
-use super::vcpu::Live;
 use super::{Error, Launch, Setup};
 use crate::agent::wait::{Poll, Token, wait};
+use crate::executor::Site;
+use crate::executor::vcpu::Made;
 use crate::guardian::{Cause, Ending, Guardian};
 use crate::host::cgroup::Group;
 use crate::host::launch::{self, Child, Exit};
@@ -241,9 +242,19 @@ impl<'a> Keeper<'a> {
             let (name, means) = (self.name(id), self.mailbox.means);
             let progress = Progress::new(self.mailbox.source, page);
             let (root, core) = (Some(child.pid), core);
-            let mut body = Live::new(id, name, group, core, root, means, progress);
-            body.colors = colors;
-            body.prepare(self.reachable(), self.counts);
+            let mut body = Made {
+                id,
+                name,
+                group,
+                confined: core,
+                root,
+                means,
+                progress,
+                clock: self.mailbox.clock.clone(),
+            }
+            .body();
+            body.handle.colors = colors;
+            body.handle.prepare(self.reachable());
             Request::Attach(Box::new(body))
         } else {
             Request::Rescan(id)
@@ -253,10 +264,11 @@ impl<'a> Keeper<'a> {
 
     /// The cores to which VCPUs may be moved, if they are moved at all: few enough to have their
     /// counters ready on each.
-    fn reachable(&self) -> impl Iterator<Item = (CoreId, HardwareCore)> {
+    fn reachable(&self) -> impl Iterator<Item = (CoreId, Site)> {
         let system = &self.setup.system;
         let carried = system.vcpus.iter().any(|vcpu| vcpu.role == Role::Migration);
-        let cores = system.core_ids().zip(self.setup.cores.iter().copied());
+        let site = |hardware: &HardwareCore| Site { hardware: *hardware, counts: self.counts };
+        let cores = system.core_ids().zip(self.setup.cores.iter().map(site));
         cores.filter(move |_| carried && system.cores.len() <= MOST_READY)
     }
 

@@ -20,7 +20,7 @@ use crate::host::rights;
 use crate::host::{HardwareCore, Identity};
 use crate::perf::{Instructions, trial};
 use maracas_core::control::PROGRESS_VARIABLE;
-use maracas_core::journal::Record;
+use maracas_core::journal::{Note, Record};
 use maracas_core::{Rate, VcpuId};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -78,7 +78,7 @@ impl fmt::Display for Source {
 
 /// A note of the journal about progress: of the whole run, or of one VCPU.
 pub(super) fn note(vcpu: Option<VcpuId>, text: String) -> Record {
-    Record::Note { at: maracas_core::Instant::ZERO, key: "progress".to_string(), vcpu, text }
+    Record::Note { at: maracas_core::Instant::ZERO, note: Note::Progress { vcpu, text } }
 }
 
 /// The file in which the programs of a VCPU count; removed with this.
@@ -157,12 +157,12 @@ impl Progress {
     }
 
     /// Whether its instructions are counted.
-    pub(super) fn is_instructions(&self) -> bool {
+    pub(crate) fn is_instructions(&self) -> bool {
         self.source == Source::Instructions
     }
 
     /// What it gained since this was asked last; `counter` is that of the core where it sits.
-    pub(super) fn gain(&mut self, counter: Option<&mut Instructions>) -> u64 {
+    pub(crate) fn gain(&mut self, counter: Option<&mut Instructions>) -> u64 {
         let reached = match (self.source, counter, &self.page) {
             // What a counter refuses to tell is told with the next reading.
             (Source::Instructions, Some(counter), _) => {
@@ -178,7 +178,7 @@ impl Progress {
 
     /// What is to be said of it at its end, if anything.
     /// `refused`: the kernel gave no counter on some core; `shared`: others used one too.
-    pub(super) fn remark(&self, refused: bool, shared: bool) -> Option<String> {
+    pub(crate) fn remark(&self, refused: bool, shared: bool) -> Option<String> {
         let text = match (self.source, self.reached) {
             (Source::None, _) => return None,
             (Source::Instructions, _) if refused => "not counted on every core: refused",

@@ -4,7 +4,7 @@
 use super::handle::Mailbox;
 use super::{CacheParts, Error, Setup, Throttle};
 use crate::colors::ColorPage;
-use crate::enact::throttle::Valve;
+use crate::executor::Valve;
 use crate::host::hardware::ThisHardware;
 use crate::host::launch::User;
 use crate::host::resctrl::{Mba, Resctrl, Ways};

@@ -1,6 +1,9 @@
 //! The ring of switch, fork and exit records of one core.
 
 use super::{Ring, abi, attributes, open, page_bytes};
+use crate::clock::Clock;
+use maracas_core::Instant;
+use maracas_live_core::Record;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -14,34 +17,6 @@ const LONGEST: usize = 64;
 const OUT: u32 = abi::PERF_RECORD_MISC_SWITCH_OUT;
 const PREEMPTED: u32 = abi::PERF_RECORD_MISC_SWITCH_OUT_PREEMPT;
 
-/// Something that the kernel recorded on a core, with its time in monotonic nanoseconds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Record {
-    /// A thread was put on the core.
-    In { tid: i32, at_ns: u64 },
-    /// A thread was taken off the core: preempted, or because it blocked.
-    Out { tid: i32, at_ns: u64, preempted: bool },
-    /// A thread made another.
-    Fork { parent: i32, child: i32, at_ns: u64 },
-    /// A thread is ending.
-    Exit { tid: i32, at_ns: u64 },
-    /// Records were lost: what is known of threads must be asked again.
-    Lost { at_ns: u64 },
-}
-
-impl Record {
-    /// When.
-    pub(crate) const fn at_ns(&self) -> u64 {
-        match self {
-            Self::In { at_ns, .. }
-            | Self::Out { at_ns, .. }
-            | Self::Fork { at_ns, .. }
-            | Self::Exit { at_ns, .. }
-            | Self::Lost { at_ns } => *at_ns,
-        }
-    }
-}
-
 /// The records of one core.
 #[derive(Debug)]
 pub(crate) struct Switches {
@@ -50,11 +25,12 @@ pub(crate) struct Switches {
     /// Where the data begins in the mapping.
     data: usize,
     mask: u64,
+    clock: Clock,
 }
 
 impl Switches {
     /// Starts to record what happens on the hardware core `core`.
-    pub(crate) fn open(core: u32) -> io::Result<Self> {
+    pub(crate) fn open(core: u32, clock: Clock) -> io::Result<Self> {
         let mut attr = attributes(u64::from(abi::PERF_COUNT_SW_DUMMY));
         attr.sample_type = u64::from(abi::PERF_SAMPLE_TID | abi::PERF_SAMPLE_TIME);
         attr.set_context_switch(1);
@@ -66,7 +42,7 @@ impl Switches {
         let file = open(&mut attr, -1, core as i32, abi::PERF_FLAG_FD_CLOEXEC)?;
         let ring = Ring::map(&file, DATA_PAGES, libc::PROT_READ | libc::PROT_WRITE)?;
         let mask = (DATA_PAGES * page_bytes()) as u64 - 1;
-        Ok(Self { file, ring, data: page_bytes(), mask })
+        Ok(Self { file, ring, data: page_bytes(), mask, clock })
     }
     /// The descriptor to wait for.
     pub(crate) fn fd(&self) -> i32 {
@@ -85,7 +61,7 @@ impl Switches {
             let size = u64::from(u16::from_ne_bytes([bytes[6], bytes[7]]));
             self.copy(at, &mut bytes[..LONGEST.min(size as usize)]);
             tail.store(at + size.max(8), Ordering::Release);
-            if let Some(record) = parse(&bytes) {
+            if let Some(record) = parse(&bytes, |ns| self.clock.instant(ns)) {
                 return Some(record);
             }
         }
@@ -124,7 +100,7 @@ enum Field {
 }
 
 /// Reads one record; `None` for kinds that do not concern us and for the idle thread.
-fn parse(bytes: &[u8; LONGEST]) -> Option<Record> {
+fn parse(bytes: &[u8; LONGEST], instant: impl Fn(u64) -> Instant) -> Option<Record> {
     let word =
         |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
@@ -132,22 +108,23 @@ fn parse(bytes: &[u8; LONGEST]) -> Option<Record> {
     match word(0) {
         // Header; the other thread's pid and tid; then our own pid, tid and time.
         abi::PERF_RECORD_SWITCH_CPU_WIDE => {
-            let (tid, at_ns) = (word(20) as i32, long(24));
+            let (tid, at) = (word(20) as i32, instant(long(24)));
             if tid <= 0 {
                 None
             } else if misc & OUT == 0 {
-                Some(Record::In { tid, at_ns })
+                Some(Record::In { tid, at })
             } else {
-                Some(Record::Out { tid, at_ns, preempted: misc & PREEMPTED != 0 })
+                Some(Record::Out { tid, at, preempted: misc & PREEMPTED != 0 })
             }
         }
         // Header; pid, parent's pid, tid, parent's tid; time.
         abi::PERF_RECORD_FORK => {
-            Some(Record::Fork { parent: word(20) as i32, child: word(16) as i32, at_ns: long(24) })
+            let (parent, child) = (word(20) as i32, word(16) as i32);
+            Some(Record::Fork { parent, child, at: instant(long(24)) })
         }
-        abi::PERF_RECORD_EXIT => Some(Record::Exit { tid: word(16) as i32, at_ns: long(24) }),
+        abi::PERF_RECORD_EXIT => Some(Record::Exit { tid: word(16) as i32, at: instant(long(24)) }),
         // Header; event id, how many; then pid, tid and time.
-        abi::PERF_RECORD_LOST => Some(Record::Lost { at_ns: long(32) }),
+        abi::PERF_RECORD_LOST => Some(Record::Lost { at: instant(long(32)) }),
         _ => None,
     }
 }

@@ -215,7 +215,7 @@ pub fn reaction(
         let loading = scope.spawn(|| {
             let mut result = Ok(Duration::ZERO);
             while !done.load(Ordering::Relaxed) && result.is_ok() {
-                // Some milliseconds, so that a waiter who gives up does not wait for it long.
+                // Some milliseconds, so that a waiter that gives up does not wait for it long.
                 result = hardware.load(core, Load::Scatter { lines: 500_000 });
             }
             broken.store(result.is_err(), Ordering::Relaxed);

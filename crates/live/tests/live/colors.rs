@@ -5,7 +5,7 @@ use crate::support::bounds::found;
 use crate::support::{replays, run_beside, setup, shell, system};
 use maracas_client::color::{Buffer, ColorSet, Means, Pagemap};
 use maracas_core::contract::{Errand, Grant, Mark};
-use maracas_core::journal::Record;
+use maracas_core::journal::{Note, Recolored, Record};
 use maracas_core::{CoreId, Duration, Event, Instant, Plan, Policy, Role, Vcpu, VcpuId};
 use maracas_live::machine::CacheParts;
 use std::path::Path;
@@ -28,7 +28,7 @@ fn look(path: &Path) -> ! {
     for round in 0.. {
         assert!((0..BYTES).all(|at| memory[at] == content(at)), "in round {round}");
         let text = format!("{} {} {round}", std::process::id(), memory.as_ptr() as usize);
-        // Whoever reads it shall find it whole.
+        // Whoever reads it must find it whole.
         let new = path.with_extension("new");
         std::fs::write(&new, text).expect("the directory is ours");
         std::fs::rename(&new, path).expect("the directory is ours");
@@ -132,18 +132,18 @@ fn a_program_takes_its_cores_colours_and_those_of_the_core_it_is_moved_to() {
         | Record::End(_) => None,
     });
     let noted = records.iter().find_map(|record| match record {
-        Record::Note { key, text, .. } if key == "recolored" => Some(text.clone()),
+        Record::Note { note: Note::Recolored { what, .. }, .. } => Some(what.clone()),
         Record::Event { .. }
         | Record::Planned(_)
         | Record::Gap(_)
         | Record::Note { .. }
         | Record::End(_) => None,
     });
-    eprintln!("moved at {moved:?}, recoloured (pages, ns, left, error): {noted:?}; {seen:?}");
+    eprintln!("moved at {moved:?}, recoloured: {noted:?}; {seen:?}");
     assert!(moved.is_some_and(|at| at >= Mover::AFTER), "moved at {moved:?}");
-    let words = |text: String| text.split(' ').map_while(|word| word.parse().ok()).collect();
-    let noted: Vec<u64> = noted.map(words).unwrap_or_default();
-    let [pages, _, left, 0] = noted[..] else { panic!("it was not recoloured: {noted:?}") };
+    let Some(Ok(Recolored { pages, left, error: None, .. })) = noted else {
+        panic!("it was not recoloured: {noted:?}")
+    };
     let right =
         |core: usize| move |seen: &&([usize; 2], u64)| seen.0[core] > (BYTES / 4096) * 95 / 100;
     assert!(seen.iter().any(|one| right(0)(&one)), "not in its core's colours");

@@ -56,11 +56,11 @@ fn stints(records: &[Record]) -> impl Iterator<Item = &Stint> {
     })
 }
 
-/// The numbers in the notes of a key, by their places.
+/// The numbers in the texts of a key's notes, by their places.
 fn noted(records: &[Record], wanted: &str, place: usize) -> Vec<u64> {
     let number = |record: &Record| match record {
-        Record::Note { key, text, .. } if key == wanted => {
-            text.split_whitespace().nth(place)?.parse().ok()
+        Record::Note { note, .. } if note.key() == wanted => {
+            note.text().split_whitespace().nth(place)?.parse().ok()
         }
         Record::Event { .. }
         | Record::Planned(_)

@@ -18,7 +18,7 @@ use std::{env, fs, thread, time};
 const RUN: &str = "MARACAS_TEST_SPINNING";
 /// The mark of the programs: an environment variable that they inherit.
 const MARK: &str = "MARACAS_TEST_STUCK";
-/// From when on the policy spins, by the clock of the run.
+/// The time from which the policy spins, by the clock of the run.
 const STUCK: Duration = Duration::from_millis(500);
 /// A policy that nobody ends goes on by itself, for the machine on which this test fails.
 const SPINS: time::Duration = time::Duration::from_secs(20);

@@ -10,7 +10,7 @@ pub(crate) use crate::laws::replays;
 use bounds::{Turn, needs, refused, rite};
 use host::{Steal, median_error, widened};
 use maracas_core::contract::{Entry, Grant, Mark, Mode};
-use maracas_core::journal::{Header, Reader, Record};
+use maracas_core::journal::{Header, Note, Reader, Record};
 use maracas_core::params::{Params, Value};
 use maracas_core::{CoreId, Duration, Event, Instant, Plan, Policy, Rate, System, Vcpu, VcpuId};
 use maracas_live::host::launch::{Command, Output};
@@ -186,10 +186,10 @@ impl Ran {
         let (mean, p50, p99) = summary(&periods, budget_us);
         let share = background(&self.records, vcpu);
         for record in &self.records {
-            if let Record::Note { at, key, text, .. } = record
-                && ["late", "enforced", "relief", "rt-throttle"].contains(&key.as_str())
+            if let Record::Note { at, note } = record
+                && ["late", "enforced", "relief", "rt-throttle"].contains(&note.key())
             {
-                eprintln!("{at}: {key} {text}");
+                eprintln!("{at}: {note:?}");
             }
         }
         let promised = self.outcome.duration.ticks() / of.reservation.period.ticks();
@@ -231,7 +231,7 @@ pub(crate) fn run_sensing(
     Some(ran.unwrap_or_else(|error| panic!("the run failed: {error}")))
 }
 
-/// Like [`run_sensing`], for runs that shall fail.
+/// Like [`run_sensing`], for runs that must fail.
 pub(crate) fn try_run(
     setup: Setup,
     means: Means,
@@ -377,8 +377,7 @@ impl Chosen {
     }
     /// Adds the carriers that it needs.
     pub(crate) fn with_carriers(&self, mut system: System) -> System {
-        let first = VcpuId(system.vcpus.len() as u32);
-        system.vcpus.extend((self.entry.carriers)(&system, &self.params, first));
+        self.entry.add_carriers(&mut system, &self.params);
         system
     }
     pub(crate) fn build(&self, system: &System) -> Box<dyn Policy> {
@@ -392,18 +391,18 @@ impl Chosen {
 fn own_periods(records: &[Record], system: &System, vcpu: u32) -> (Vec<f64>, usize) {
     let Vcpu { reservation, pinned, .. } = &system.vcpus[vcpu as usize];
     let (budget_us, period) = (reservation.budget.ticks() as f64 / 1e3, reservation.period.ticks());
-    // How much was stolen of each period: notes `late` are core, lateness and the stolen part.
+    // How much was stolen of each period.
     let mut stolen_us: Vec<f64> = Vec::new();
     for record in records {
-        let Record::Note { at, key, text, .. } = record else { continue };
-        let words: Vec<u64> = text.split(' ').filter_map(|word| word.parse().ok()).collect();
-        let [core, late, stolen] = words[..] else { continue };
-        if key != "late" || pinned.is_some_and(|pinned| u64::from(pinned.0) != core) {
+        let Record::Note { at, note: Note::Late { core, late_ns, stolen_ns, .. } } = record else {
+            continue;
+        };
+        if pinned.is_some_and(|pinned| pinned != *core) {
             continue;
         }
-        let (from, to) = (at.ticks().saturating_sub(late) / period, at.ticks() / period + 1);
+        let (from, to) = (at.ticks().saturating_sub(*late_ns) / period, at.ticks() / period + 1);
         stolen_us.resize(stolen_us.len().max(to as usize + 1), 0.0);
-        (from..=to).for_each(|place| stolen_us[place as usize] += stolen as f64 / 1e3);
+        (from..=to).for_each(|place| stolen_us[place as usize] += *stolen_ns as f64 / 1e3);
     }
     let numbered = numbered_periods(records, system, vcpu);
     let (all, tolerance) = (numbered.len(), budget_us / 100.0);

@@ -6,7 +6,7 @@ use crate::support::{
 };
 use maracas_core::contract::{Grant, Mark, Mode};
 use maracas_core::control::PROGRESS_VARIABLE;
-use maracas_core::journal::Record;
+use maracas_core::journal::{Note, Record};
 use maracas_core::{CoreId, Duration, Event, Instant, Plan, Policy, Rate, System, Vcpu, VcpuId};
 use maracas_live::host::HardwareCore;
 use maracas_live::host::hardware::{EventCode, Hardware, Load, ThisHardware};
@@ -156,8 +156,8 @@ fn run_with_half_a_duty(means: Means) {
     let most = if means.events { 4.1 } else { raw * 1.1 };
     assert!(spanned < most, "stints overlap: {spanned} s where {most} s may be");
     let note = records.iter().any(|record| {
-        matches!(record, Record::Note { key, text, .. }
-            if key == "emulated" && text == "core0 runs programs 1/2 of the time")
+        matches!(record, Record::Note { note: Note::Emulated(text), .. }
+            if text == "core0 runs programs 1/2 of the time")
     });
     assert!(note, "the journal says so");
 }
@@ -211,7 +211,7 @@ fn count_for_ever() {
             let file = options.read(true).write(true).open(path).expect("it opens");
             let (access, null) = (libc::PROT_READ | libc::PROT_WRITE, std::ptr::null_mut());
             // SAFETY: a new mapping of a file that is longer, for as long as this process lives;
-            // nobody else in it knows of it.
+            // nothing else in it knows of it.
             unsafe {
                 let page = libc::mmap(null, 8, access, libc::MAP_SHARED, file.as_raw_fd(), 0);
                 assert_ne!(page, libc::MAP_FAILED, "it can be mapped");
@@ -243,8 +243,8 @@ fn count_on_uneven_cores(means: Means, source: &str) {
     let records = ran.untroubled();
     assert!(replays(records, &mut policy(), 2), "a fresh policy decides the same");
     let is_told = |record: &Record| {
-        matches!(record, Record::Note { key, vcpu: None, text, .. }
-            if key == "progress" && text == source)
+        matches!(record, Record::Note { note: Note::Progress { vcpu: None, text }, .. }
+            if text == source)
     };
     assert!(records.iter().any(is_told), "the journal does not say that {source} were counted");
     for vcpu in 0..2 {

@@ -65,7 +65,7 @@ fn an_overrun_harms_no_other_task() {
     }
 }
 
-/// A decision that comes two ticks late shifts the chunks; nobody loses any.
+/// A decision that comes two ticks late shifts the chunks; no task loses any.
 #[test]
 fn late_decisions_lose_no_time() {
     let system = system(2, &[(2, 6), (4, 6), (2, 6), (2, 6)]);
@@ -94,7 +94,10 @@ fn what_dp_wrap_cannot_do_is_refused_with_the_way_out() {
         let verdict = (ENTRY.admit)(&system, &with(&[]));
         assert!((ENTRY.build)(&system, &with(&[])).is_err());
         let refused = verdict.refused.into_iter().map(|(_, why)| why.reason);
-        refused.chain(verdict.objections).next().unwrap()
+        refused
+            .chain(verdict.objections.into_iter().map(|it| alloc::format!("{it}")))
+            .next()
+            .unwrap()
     };
     let vcpu = Vcpu::new(0, ticks(5), ticks(10)).periodic();
     let sporadic = Vcpu { arrival: Arrival::Sporadic, ..vcpu.clone() };

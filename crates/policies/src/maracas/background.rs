@@ -1,8 +1,8 @@
-//! Background: who gets the time that no budget asks for (MARACAS, section III).
+//! Background: which VCPU gets the time that no budget asks for (MARACAS, section III).
 //!
 //! An *interval* is the time from when a core enters background mode until it returns to the
 //! foreground. One VCPU is chosen when it begins and kept until it ends, blocks or has used up its
-//! slice; whoever wakes meanwhile stands behind it.
+//! slice; whatever wakes meanwhile stands behind it.
 
 use super::vcpu::State;
 use crate::parts::jobs::ByVcpu;
@@ -23,11 +23,12 @@ pub(super) const BACKGROUND: ParamSpec = ParamSpec {
 pub(super) enum Rule {
     /// Least background CPU time (BGT) first.
     Fair,
-    /// Who just ran in the foreground; if it blocks, who is expected in the foreground first.
+    /// The VCPU that just ran in the foreground; if it blocks, what is expected in the foreground
+    /// first.
     Sticky,
     /// Least memory requests per service first.
     Light,
-    /// Nobody.
+    /// No VCPU.
     Off,
 }
 
@@ -41,7 +42,7 @@ impl Rule {
         }
     }
 
-    /// Who of two runnable VCPUs comes first; equal where the rule has no opinion.
+    /// Which of two runnable VCPUs comes first; equal where the rule has no opinion.
     fn compare(self, a: &State, b: &State, now: Instant) -> Ordering {
         match self {
             Self::Fair => a.bgt.cmp(&b.bgt),
@@ -67,7 +68,7 @@ pub(super) struct Intensity {
 }
 
 impl Intensity {
-    /// Exactly, by cross-multiplying; who never ran has no requests per service yet.
+    /// Exactly, by cross-multiplying; what never ran has no requests per service yet.
     pub(super) fn compare(self, other: Self) -> Ordering {
         let times = |requests: u64, service: Duration| {
             u128::from(requests) * u128::from(service.ticks().max(1))
@@ -100,7 +101,7 @@ impl Interval {
         self.chosen.take_if(|chosen| *chosen == vcpu);
         self.last_foreground.take_if(|last| *last == vcpu);
     }
-    /// Whom the interval belongs to.
+    /// Which VCPU the interval belongs to.
     pub(super) const fn chosen(&self) -> Option<VcpuId> {
         self.chosen
     }

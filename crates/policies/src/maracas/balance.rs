@@ -6,7 +6,7 @@
 //! core. It runs REBALANCE, and each move that this decides on is an errand of the migration VCPU,
 //! in which the machine moves the VCPU and, on a partitioned cache, copies its pages to frames of
 //! the destination's colours. Until then the VCPU stands on its old core, but does not run there:
-//! the migration VCPU does. A check that moves nobody takes none of its time.
+//! the migration VCPU does. A check that moves no VCPU takes none of its time.
 //!
 //! A release of a job is a wake where its VCPU slept, and a completion is a block where nothing is
 //! left to do: the event is what counts, not its cause. Being out of budget is neither.
@@ -35,12 +35,12 @@
 //! | 18 | pending events | what does each do? | one REBALANCE each | `take` |
 //! | 19 | the budget C_m | used up, T_m passes half-way | goes when it pays | `has_budget` |
 //! | 20 | a move takes time | others come and go | weighed again when done | `is_worth` |
-//! | 21 | a refusal by who left | the event is lost | asked again later | `in_vain` |
+//! | 21 | a refusal by what left | the event is lost | asked again later | `in_vain` |
 //!
-//! Pinned VCPUs are never moved, I/O VCPUs are. The reservation of one who left a core, by moving
-//! too, stands there in the test until what it used would have come back and nobody waits who may
+//! Pinned VCPUs are never moved, I/O VCPUs are. The reservation of one that left a core, by moving
+//! too, stands there in the test until what it used would have come back and no VCPU waits that may
 //! have waited for it: so a VCPU that is moved may use its budget at once, and takes none from
-//! those whom it joins. What it waited with counts from the move on (row 13), so its present period
+//! those that it joins. What it waited with counts from the move on (row 13), so its present period
 //! may be late by one, and all later ones with it. It is not moved again before it has used C, or
 //! T has passed, since: no budget is late by two moves.
 
@@ -57,6 +57,7 @@ use activations::Activations;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::Cell;
+use maracas_core::admission::Objection;
 use maracas_core::contract::{Errand, Figure, Stint};
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{CoreId, CoreSet, Duration, Instant, Role, System, Vcpu, VcpuId};
@@ -173,21 +174,25 @@ fn carrier_of(system: &System, core: CoreId) -> Option<&Vcpu> {
 }
 
 /// What is wrong with the parameters, or missing in the system for them.
-pub(super) fn objections(system: &System, params: &Params) -> Vec<String> {
+pub(super) fn objections(system: &System, params: &Params) -> Vec<Objection> {
     let mut objections = Vec::new();
     if !on(params) {
         if params.choice(&color::RECOLOR) != "off" {
-            objections.push("recolor = low needs the migration VCPUs of balance = vlb".into());
+            let why = "= low needs the migration VCPUs of balance = vlb";
+            objections.push(Objection::to(color::RECOLOR.name, why));
         }
         return objections;
     }
     let least = cost(system, params);
     for core in system.core_ids() {
         match carrier_of(system, core) {
-            None => objections.push(alloc::format!(
-                "balance = vlb needs a VCPU of role migration on {core}; add the policy's carriers \
-                 to the system, or set balance = static"
-            )),
+            None => {
+                let why = alloc::format!(
+                    "= vlb needs a VCPU of role migration on {core}; add the policy's carriers to \
+                     the system, or set balance = static"
+                );
+                objections.push(Objection::to(BALANCE.name, why));
+            }
             Some(carrier) if carrier.reservation.budget < least => {
                 let time = |spec| params.time(spec).unwrap_or_default();
                 let (lock, put) = (time(&LOCK_COST), time(&STRUCT_COST));
@@ -195,12 +200,12 @@ pub(super) fn objections(system: &System, params: &Params) -> Vec<String> {
                     (false, _) => String::new(),
                     (true, pages) => alloc::format!(" + {pages} x {}", time(&PAGE_COST)),
                 };
-                return alloc::vec![alloc::format!(
-                    "migration_budget is {}, but a migration may cost 2 x {lock} + {put}{copies} = \
-                     {least}; give it at least that, or lower pages_max, page_cost, lock_cost or \
-                     struct_cost",
+                let why = alloc::format!(
+                    "is {}, but a migration may cost 2 x {lock} + {put}{copies} = {least}; give it \
+                     at least that, or lower pages_max, page_cost, lock_cost or struct_cost",
                     carrier.reservation.budget
-                )];
+                );
+                return alloc::vec![Objection::to(MIGRATION_BUDGET.name, why)];
             }
             Some(_) => {}
         }
@@ -212,7 +217,7 @@ const fn recoloring((vcpu, core, colors): Recoloring) -> (CoreId, Errand) {
     (core, Errand::Move { vcpu, to: core, colors })
 }
 
-/// Who is to be activated, and what came of it.
+/// The VCPU that is to be activated, and what came of it.
 #[derive(Debug)]
 pub(super) struct Balance {
     activations: Activations,
@@ -235,7 +240,7 @@ pub(super) struct Balance {
 }
 
 impl Balance {
-    /// `None` where nobody moves. The parameters met no objection.
+    /// `None` where no VCPU moves. The parameters met no objection.
     pub(super) fn chosen(system: &System, params: &Params) -> Option<Self> {
         if !on(params) {
             return None;
@@ -293,12 +298,12 @@ impl Balance {
         self.unsettled = true;
     }
 
-    /// Who must give back colours, and on which core.
+    /// The VCPU that must give back colours, and on which core.
     fn give_back(&mut self, scene: &Scene<'_>) -> Option<(CoreId, Errand)> {
         self.unsettled.then(|| self.palette.give_back(scene)).flatten().map(recoloring)
     }
-    /// Who may borrow colours. While nobody may, it is asked again: who uses the memory shows as
-    /// time goes on.
+    /// The VCPU that may borrow colours. While no VCPU may, it is asked again: what uses the memory
+    /// shows as time goes on.
     fn lend(&mut self, scene: &Scene<'_>) -> Option<(CoreId, Errand)> {
         let unsettled = core::mem::take(&mut self.unsettled) && self.palette.lends();
         let borrower = unsettled.then(|| self.palette.lend(scene)).flatten();
@@ -390,8 +395,8 @@ impl Maracas {
         }
     }
 
-    /// The machine did not move whom it should: nothing changed, and nothing is tried again before
-    /// the next event.
+    /// The machine did not move the VCPU that it should: nothing changed, and nothing is tried
+    /// again before the next event.
     pub(super) fn not_moved(&mut self) {
         if let Some(balance) = &mut self.balance {
             balance.refused += 1;
@@ -401,7 +406,7 @@ impl Maracas {
     }
 
     /// The machine moved a VCPU at `at`: from now on it stands on the core `to`, unless others came
-    /// there meanwhile beside whom it no longer fits.
+    /// there meanwhile beside which it no longer fits.
     pub(super) fn moved(&mut self, vcpu: VcpuId, to: CoreId, colors: u64, at: Instant) {
         let Some(balance) = &mut self.balance else { return };
         balance.rest_until = at + balance.min_interval;
@@ -462,7 +467,7 @@ impl Maracas {
             let used = state.foreground + vcpu.reservation.budget;
             state.delayed = Some((used, at + state.server.period()));
         }
-        // Spec G.2, row 13: it is as far behind the others there as it was here.
+        // algorithms.md G.2, row 13: it is as far behind the others there as it was here.
         if let (Some(left_behind), Some(met), false) = (left_behind, met, state.newcomer) {
             state.bgt = (state.bgt + met).saturating_sub(left_behind);
         }

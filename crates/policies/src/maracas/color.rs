@@ -8,7 +8,7 @@
 //! Recolouring at run time is for VCPUs of low criticality alone, as the paper advises: a core that
 //! has no VCPUs lends its colours, all of them to one borrower, the one with the most memory
 //! requests per service first, of those in need: by the estimate from misses they hold at least
-//! half an even share of their core's colours; who holds less has room there. The core gets them
+//! half an even share of their core's colours; what holds less has room there. The core gets them
 //! back when a VCPU comes there, whatever `min_interval` says; until that recolouring is done the
 //! two share them. A borrower that migrates leaves behind what it borrowed. VCPUs of high
 //! criticality get other colours by migrating only.
@@ -94,14 +94,14 @@ fn refusal(table: &Table, vcpu: &Vcpu) -> String {
     )
 }
 
-/// Who holds other colours than its core's.
+/// The VCPU that holds other colours than its core's.
 #[derive(Clone, Debug)]
 pub(super) struct Palette {
-    /// By core, its colours' lines and who holds them; empty where nobody borrows.
+    /// By core, its colours' lines and what holds them; empty where no VCPU borrows.
     parts: Vec<(u64, Estimate)>,
-    /// Cores that lend, and to whom.
+    /// Cores that lend, and to which VCPU.
     loans: Vec<(CoreId, VcpuId)>,
-    /// Who holds what, as the machine last did it, where that is not what its core owns.
+    /// Which VCPU holds what, as the machine last did it, where that is not what its core owns.
     held: Vec<(VcpuId, u64)>,
 }
 
@@ -141,7 +141,7 @@ impl Palette {
         self.parts.iter_mut().for_each(|(_, part)| part.leave(vcpu));
     }
 
-    /// The next one who must give colours back.
+    /// The next one that must give colours back.
     pub(super) fn give_back(&mut self, scene: &Scene<'_>) -> Option<Recoloring> {
         self.loans.retain(|(lender, _)| is_idle(scene.table, *lender));
         self.held.iter().find_map(|(vcpu, mask)| {
@@ -150,7 +150,7 @@ impl Palette {
         })
     }
 
-    /// A core without VCPUs whose colours nobody borrowed.
+    /// A core without VCPUs whose colours no VCPU borrowed.
     pub(super) fn lender(&self, scene: &Scene<'_>) -> Option<CoreId> {
         scene.table.cores().find(|core| {
             scene.table.core(*core).colors != 0
@@ -159,7 +159,7 @@ impl Palette {
         })
     }
 
-    /// The next one who borrows colours.
+    /// The next one that borrows colours.
     pub(super) fn lend(&mut self, scene: &Scene<'_>) -> Option<Recoloring> {
         while let Some(lender) = self.lender(scene)
             && let Some(borrower) = self.hungriest(scene)
@@ -173,7 +173,7 @@ impl Palette {
         })
     }
 
-    /// The core of `vcpu`, and what it shall hold: the colours of that, and what it borrowed.
+    /// The core of `vcpu`, and what it must hold: the colours of that, and what it borrowed.
     fn due(&self, scene: &Scene<'_>, vcpu: VcpuId) -> Option<(CoreId, u64)> {
         let core = scene.states.get(vcpu)?.core;
         let own = scene.table.core(core).colors;
@@ -183,7 +183,7 @@ impl Palette {
     }
 
     /// Of low criticality, runnable, on a core with colours, without a loan, and with the most
-    /// memory requests per service; nobody before all of these have run, and only who is in need.
+    /// memory requests per service; no VCPU before all of these have run, and only what is in need.
     fn hungriest(&self, scene: &Scene<'_>) -> Option<VcpuId> {
         let cores = scene.table.cores().filter(|core| scene.table.core(*core).colors != 0);
         let vcpus = cores.flat_map(|core| scene.counted(core));

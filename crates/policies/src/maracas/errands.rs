@@ -3,8 +3,8 @@
 use maracas_core::VcpuId;
 use maracas_core::contract::{Errand, Plan, Refused};
 
-/// Who is away on an errand, and whether the monitor waits to go. A migration is decided only when
-/// nobody is away: what it would be decided on changes meanwhile.
+/// The VCPU that is away on an errand, and whether the monitor waits to go. A migration is decided
+/// only when no VCPU is away: what it would be decided on changes meanwhile.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Errands {
     away: Option<(VcpuId, Errand)>,
@@ -12,13 +12,13 @@ pub(super) struct Errands {
 }
 
 impl Errands {
-    /// The monitor shall read the counters, at once or as soon as the one who is away is back.
+    /// The monitor must read the counters, at once or as soon as the one that is away is back.
     pub(super) fn sample(&mut self, monitor: VcpuId) {
         if !matches!(self.away, Some((_, Errand::Sample))) {
             self.sample = Some(monitor);
         }
     }
-    /// Whether a migration may begin: nobody is away, and the monitor does not wait.
+    /// Whether a migration may begin: no VCPU is away, and the monitor does not wait.
     pub(super) const fn free(&self) -> bool {
         self.away.is_none() && self.sample.is_none()
     }
@@ -27,7 +27,7 @@ impl Errands {
         assert!(self.free(), "{carrier} is sent while {:?} is away", self.away);
         self.away = Some((carrier, errand));
     }
-    /// The machine did `errand`; false where nobody was sent for that.
+    /// The machine did `errand`; false where no VCPU was sent for that.
     pub(super) fn done(&mut self, errand: &Errand) -> bool {
         self.away.take_if(|(_, away)| away == errand).is_some()
     }
@@ -40,7 +40,7 @@ impl Errands {
         };
         self.away.take_if(|(_, away)| failed(away)).map(|(_, errand)| errand)
     }
-    /// Lets the next one go, and writes into `plan` who is away.
+    /// Lets the next one go, and writes into `plan` what is away.
     pub(super) fn show(&mut self, plan: &mut Plan) {
         if self.away.is_none() {
             self.away = self.sample.take().map(|monitor| (monitor, Errand::Sample));

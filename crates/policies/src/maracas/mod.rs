@@ -17,9 +17,10 @@
 //! that slack per VCPU is even (`balance.rs`), to cores with the colours that they require
 //! (`color.rs`).
 //! # Invariants
-//! Chunks of a server sum to C. A newcomer, or a change, waits for its answer until those who left
-//! and beside whom it does not fit would have had their budgets back, and nobody waits who may
-//! have waited for them (`parts/holds.rs`). Only foreground service is charged; background time never changes a
+//! Chunks of a server sum to C. A newcomer, or a change, waits for its answer until those VCPUs that
+//! left and beside which it does not fit would have had their budgets back, and no VCPU waits that
+//! may have waited for them (`parts/holds.rs`). Only foreground service is charged; background time
+//! never changes a
 //! budget. Replenishment instants come from chunk times, never from a late `now`. A chosen
 //! background VCPU is not overtaken before its core was in the foreground again. Foreground is
 //! never throttled. Each migration may make one period of a VCPU late, and none makes late what
@@ -49,7 +50,7 @@ use alloc::vec::Vec;
 use background::{BACKGROUND, Rule};
 use balance::Balance;
 use errands::Errands;
-use maracas_core::admission::Verdict;
+use maracas_core::admission::{Objection, Verdict};
 use maracas_core::contract::{Claims, End, Entry, Errand, Figure, Grant, Mark, Mode, Needs, Stint};
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{CoreId, CoreSet, Duration, Event, Instant, Plan, Policy, System, Vcpu, VcpuId};
@@ -151,8 +152,8 @@ fn placed(system: &System, params: &Params) -> (Table, Verdict) {
     let mut table = table.demanding(color::demand(params));
     let mut verdict = table.fill(system, false);
     if params.time(&SLICE).is_some_and(Duration::is_zero) {
-        let objection = "background_slice is 0; leave it empty or give a time above 0";
-        verdict.objections.push(objection.into());
+        let why = "is 0; leave it empty or give a time above 0";
+        verdict.objections.push(Objection::to(SLICE.name, why));
     }
     verdict.objections.extend(throttle::objections(system, params));
     verdict.objections.extend(balance::objections(system, params));
@@ -278,7 +279,7 @@ impl Maracas {
             Mode::Foreground => {
                 state.foreground += service;
                 state.server.charge(service, blocked);
-                // An errand is nobody's turn: who just ran is still who ran before it.
+                // An errand is not a turn: the VCPU that just ran is still the one before it.
                 if !priority::carries_errands(state.role) {
                     interval.end(stint.vcpu);
                 }
@@ -389,7 +390,7 @@ impl Maracas {
         tick
     }
 
-    /// Makes the line of `core` as it shall be from `now` on.
+    /// Makes the line of `core` as it must be from `now` on.
     fn refresh(&mut self, core: CoreId, now: Instant, plan: &mut Plan) {
         let local = &mut self.locals[core.0 as usize];
         local.next = Instant::NEVER;

@@ -6,7 +6,7 @@
 //! takes it. Ties go to the lowest core, which the strict `>` of line 7 implies. VCPUs that carry
 //! the monitor and migrations do not count in the slack, but do in the test; I/O VCPUs count in
 //! both with the (2-U)U that they may consume. All VCPUs bound to a core count, blocked ones too:
-//! placement must not depend on who happens to sleep. The test includes the page colours that a
+//! placement must not depend on what happens to sleep. The test includes the page colours that a
 //! VCPU requires (`color.rs`).
 
 use crate::parts::bounds;
@@ -59,7 +59,7 @@ impl Load {
     }
 }
 
-/// FIND_HOST_CPU: where `new_vcpu` shall live.
+/// FIND_HOST_CPU: where `new_vcpu` must live.
 pub(crate) fn find_host(table: &Table, new_vcpu: &Vcpu) -> Option<CoreId> {
     // Algorithm 2, line 2.
     let mut max = Spv::Finite(Exact::ZERO);
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn newcomers_go_where_most_slack_per_vcpu_is() {
-        // Spec G.3: 14 %, 45 %, 90 % and infinite slack per VCPU.
+        // algorithms.md G.3: 14 %, 45 %, 90 % and infinite slack per VCPU.
         let mut vcpus = Vec::new();
         for (core, n) in [(0, 14), (0, 12), (0, 10), (0, 8), (1, 5), (1, 5), (2, 10)] {
             vcpus.push(on(core, percent(vcpus.len() as u32, n)));

@@ -107,7 +107,7 @@ fn background_time_is_shared_evenly_in_the_long_run() {
     let background = machine.models.iter().map(|model| model.meters[1]);
     let (least, most) = (background.clone().min().unwrap(), background.clone().max().unwrap());
     assert_eq!(background.sum::<u64>(), 2_000 - 200 - 600 - 100);
-    // No interval is longer than 6 (spec G.4, invariant 7).
+    // No interval is longer than 6 (algorithms.md G.4, invariant 7).
     assert!(most - least <= 6, "{least} to {most}");
     let foreground: Vec<u64> = machine.models.iter().map(|model| model.meters[0]).collect();
     assert_eq!(foreground, [200, 600, 100]);
@@ -303,7 +303,7 @@ fn a_wake_told_before_the_block_brings_no_chunk_early() {
     told.ran(0, Mode::Foreground, 5, 6, End::Blocked);
     assert_eq!(told.plan(9), (alloc::vec![(0, 4)], alloc::vec![0], 10));
     assert_eq!(told.plan(10).0, [(0, 7)]);
-    // A wake of who is awake changes nothing: the chunk of 10 comes back at 20, not at 21.
+    // A wake of what is awake changes nothing: the chunk of 10 comes back at 20, not at 21.
     told.woke(11, 0);
     told.ran(0, Mode::Foreground, 10, 13, End::MarkReached);
     assert_eq!(told.plan(20).0, [(0, 11)]);

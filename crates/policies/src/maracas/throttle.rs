@@ -17,7 +17,7 @@
 //!
 //! | # | printed | problem | here | in |
 //! |---|---|---|---|---|
-//! | 1 | counts `v[cpu] <= v[self]` | all v begin at 0: nobody runs | order (v, turn) | `counts` |
+//! | 1 | counts `v[cpu] <= v[self]` | all v begin at 0: no VCPU runs | order (v, turn) | `counts` |
 //! | 2 | `else if` of line 12 | lowers k = n at high latency | never then | `monitor` |
 //! | 3 | sets no `R_high` | text: most R since k = 0 | set by k++, max, clear | `monitor` |
 //! | 4 | `occ / req`, `m / R_cur` | idle bus: divides by zero | 0; equal | `calc_weights` |
@@ -33,8 +33,10 @@
 //! | 14 | counts of a MEM_PERIOD | a sample is late, or none came | scaled to one | `monitor` |
 
 use super::time;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use maracas_core::admission::Objection;
 use maracas_core::contract::{Figure, Mode, Refused, Sample, Stint};
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{CoreId, CoreSet, Duration, Event, Instant, Rate, Role, System, Vcpu, VcpuId};
@@ -107,38 +109,39 @@ pub(super) const PUBLISHED: ParamSpec = ParamSpec {
 const TICK: Duration = Duration::from_millis(1);
 
 /// What is wrong with the parameters, or missing in the system for them.
-pub(super) fn objections(system: &System, params: &Params) -> Vec<String> {
+pub(super) fn objections(system: &System, params: &Params) -> Vec<Objection> {
     let mut objections = Vec::new();
+    let mut object = |spec: &ParamSpec, why: String| {
+        objections.push(Objection::to(spec.name, why));
+    };
     let word = params.choice(&THROTTLE);
     if word == "off" {
-        return objections;
+        return Vec::new();
     }
     let budget = params.time(&MONITOR_BUDGET).unwrap_or_default();
     let period = params.time(&MEM_PERIOD).unwrap_or_default();
     if period.is_zero() {
-        objections.push("mem_period is 0; give a time above 0, such as \"2s\"".into());
+        object(&MEM_PERIOD, "is 0; give a time above 0, such as \"2s\"".into());
     } else if budget.is_zero() {
-        objections.push("monitor_budget is 0; give a time above 0, such as \"50us\"".into());
+        object(&MONITOR_BUDGET, "is 0; give a time above 0, such as \"50us\"".into());
     } else if budget > half(period) {
-        objections.push(alloc::format!(
-            "monitor_budget is {budget}, more than half of mem_period = {period}; lower it"
-        ));
+        let why = format!("is {budget}, more than half of mem_period = {period}; lower it");
+        object(&MONITOR_BUDGET, why);
     }
     if params.fraction(&IDLE_MEM) > Rate::ONE {
         let idle_mem = params.fraction(&IDLE_MEM);
-        objections.push(alloc::format!("idle_mem is {idle_mem}; give a fraction from 0 to 1"));
+        object(&IDLE_MEM, format!("is {idle_mem}; give a fraction from 0 to 1"));
     }
     if word == "rate" && params.whole(&MAX_REQUESTS) == 0 {
-        objections.push(
-            "throttle = rate needs max_requests above 0: requests of all cores in a mem_period"
-                .into(),
-        );
+        let why = "= rate needs max_requests above 0: requests of all cores in a mem_period";
+        object(&THROTTLE, why.into());
     }
     if system.vcpus.iter().all(|vcpu| vcpu.role != Role::Monitor) {
-        objections.push(alloc::format!(
-            "throttle = {word} needs a VCPU of role monitor to carry the samples; add the \
-             policy's carriers to the system, or set throttle = off"
-        ));
+        let why = format!(
+            "= {word} needs a VCPU of role monitor to carry the samples; add the policy's carriers \
+             to the system, or set throttle = off"
+        );
+        object(&THROTTLE, why);
     }
     objections
 }
@@ -210,8 +213,8 @@ impl Monitor {
         self.next
     }
 
-    /// Whom to send for a sample now: once for each k * MEM_PERIOD; those passed unasked, or while
-    /// the last one is still on its way, are skipped.
+    /// Which VCPU to send for a sample now: once for each k * MEM_PERIOD; those passed unasked, or
+    /// while the last one is still on its way, are skipped.
     pub(super) fn order(&mut self, now: Instant) -> Option<VcpuId> {
         if now < self.next {
             return None;
@@ -420,7 +423,7 @@ impl Throttle {
     }
 
     /// CALC_WEIGHTS, lines 27 to 31: m_i / R_cur, of which m_i alone is kept. Row 4: equal where
-    /// nobody uses memory. Row 5: a core that does not stays at v = 0, first in the order, and
+    /// no VCPU uses memory. Row 5: a core that does not stays at v = 0, first in the order, and
     /// causes no traffic.
     fn calc_weights(&mut self, r_cur: u64) {
         if r_cur == 0 {
@@ -473,7 +476,7 @@ impl Throttle {
         let count = others.filter(|other| self.counts(*other, this)).count();
         count < self.cores() - self.num_throttle
     }
-    /// Lines 42 and 43: whether `other` goes before `this`. Row 1: of equals, who has the turn.
+    /// Lines 42 and 43: whether `other` goes before `this`. Row 1: of equals, what has the turn.
     fn counts(&self, other: usize, this: usize) -> bool {
         if self.published {
             return self.bg_vtime[other] <= self.bg_vtime[this];

@@ -64,15 +64,15 @@ impl Server {
             Self::Pibs { server, .. } => server.next().filter(|at| *at > now),
         }
     }
-    /// From when on what is usable now counts as used late.
+    /// The instant from which a use of what is usable now counts as late.
     pub(super) fn first(&self) -> Option<Instant> {
         match self {
             Self::Sporadic(server) => server.first(),
             Self::Pibs { server, .. } => Some(server.eligible()),
         }
     }
-    /// It begins on another core: what it saved here may not come back there at once (spec G.3,
-    /// row 13).
+    /// It begins on another core: what it saved here may not come back there at once (algorithms.md
+    /// G.3, row 13).
     pub(super) fn moved(&mut self, at: Instant) {
         match self {
             Self::Sporadic(server) => server.unblock(at),
@@ -243,7 +243,7 @@ pub(super) struct Local {
     pub(super) interval: Interval,
     /// When its line must be looked at again.
     pub(super) next: Instant,
-    /// Whether it is in background mode: somebody waits, and nobody on a budget.
+    /// Whether it is in background mode: a VCPU waits, and none on a budget.
     pub(super) in_background: bool,
 }
 

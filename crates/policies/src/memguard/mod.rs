@@ -28,7 +28,7 @@
 //! each period; it neither donates nor reclaims. At its mark the inner policy takes it for blocked
 //! (`vcpus.rs`), and so do load balancers.
 //!
-//! Each period begins with a metered wake at its nominal instant. The inner policy hears of
+//! Each period begins with a metered wake at its nominal instant. The inner policy learns of
 //! everything but spent allowances and memory marks; its lines, homes, verdicts and errands are
 //! passed on as they are, and where nothing is reserved, so is the whole plan.
 //! # Invariants
@@ -41,14 +41,14 @@
 //! # What is given, and when
 //! A hard core with demand all the time gets Q in each period, less what it owes, if the memory
 //! serves that: the sum of Q is at most what it serves at worst (r_min), every core that runs
-//! anyone is regulated, the others are hard too or not in an underrun, and there are only reads: no
-//! write-backs, no devices. A core without a limit beside an r_min is refused, unless nobody may
-//! run there; the rest cannot be seen from here. In a window of P that holds the end of one period
-//! and the begin of the next a core may read 2 Q.
+//! any VCPU is regulated, the others are hard too or not in an underrun, and there are only reads:
+//! no write-backs, no devices. A core without a limit beside an r_min is refused, unless no VCPU
+//! may run there; the rest cannot be seen from here. In a window of P that holds the end of one
+//! period and the begin of the next a core may read 2 Q.
 //!
 //! Admission counts time alone. A core whose Q one VCPU has used is closed to the others too, for
-//! up to P each time, carriers of errands too, and whoever was admitted may be late by that. Where
-//! that must not be, `foreground` holds surplus time off, and those who read on their budgets get
+//! up to P each time, carriers of errands too, and whatever was admitted may be late by that. Where
+//! that must not be, `foreground` holds surplus time off, and those that read on their budgets get
 //! bandwidths of their own, which sum to less than the core's.
 //! # Where we differ from the paper
 //! A prediction keeps at least one request, since a closed core shows no demand, and is rounded up.
@@ -179,7 +179,7 @@ impl MemGuard {
     }
 
     /// Whether surplus time on `core` leaves something to the foreground. Under a policy that
-    /// promises nothing all time is surplus time, and there is nobody to leave it to.
+    /// promises nothing all time is surplus time, and there is no VCPU to leave it to.
     fn keeps(&self, core: CoreId) -> bool {
         self.regulator.keeps(core) && !self.plan.line(core).foreground.is_empty()
     }

@@ -71,8 +71,8 @@ impl Core {
     }
 
     /// What surplus time leaves to the foreground now. While it is short of what it donated it
-    /// shows what it needs, as everybody does; and it may always begin, since until it reads
-    /// nobody knows that it will.
+    /// shows what it needs, as every VCPU does; and it may always begin, since until it reads
+    /// no VCPU knows that it will.
     fn kept(&self) -> u64 {
         let Reserved { quota, foreground, .. } = self.reserved;
         if foreground == 0 || self.allotted < quota {
@@ -91,7 +91,7 @@ impl Core {
             let missed = quota - used;
             self.counts.errors += 1;
             self.counts.sizes[(u128::from(missed) * 10 / u128::from(quota)).min(9) as usize] += 1;
-            // D.4: nothing is donated in the next period.
+            // algorithms.md D.4: nothing is donated in the next period.
             self.predicted = Some(quota + missed);
             return;
         }
@@ -115,12 +115,12 @@ impl Core {
         quota - self.allotted
     }
 
-    /// Whether whoever would run in this mode waits for the next period.
+    /// Whether whatever would run in this mode waits for the next period.
     const fn is_closed(&self, mode: Mode) -> bool {
         self.throttled || self.surplus_closed && matches!(mode, Mode::Background)
     }
 
-    /// Overflow by whoever runs in `mode`: it used so much, with what is kept from it, which is at
+    /// Overflow by whatever runs in `mode`: it used so much, with what is kept from it, which is at
     /// least its allotment.
     fn overflow(&mut self, mode: Mode, used: u64, pool: &mut u64, q_min: u64) {
         let Reserved { quota, soft, .. } = self.reserved;
@@ -173,7 +173,7 @@ pub(super) struct Regulator {
     meters: Vec<u64>,
     /// G: what was donated in this period and not reclaimed.
     pub(super) pool: u64,
-    /// Nobody is regulated until the next period.
+    /// No VCPU is regulated until the next period.
     pub(super) sharing: bool,
     /// How often spare bandwidth was given away.
     pub(super) phases: u64,
@@ -231,9 +231,9 @@ impl Regulator {
         }
     }
 
-    /// A new period begins (D.2, PERIOD START). Where it begins early, because all active cores
-    /// used their budgets, the others' shortened period says nothing of what they need, unless
-    /// they did not get back what they had donated.
+    /// A new period begins (algorithms.md D.2, PERIOD START). Where it begins early, because all
+    /// active cores used their budgets, the others' shortened period says nothing of what they
+    /// need, unless they did not get back what they had donated.
     pub(super) fn start_period(&mut self, early: bool) {
         self.pool = 0;
         let sharing = core::mem::take(&mut self.sharing);
@@ -248,8 +248,9 @@ impl Regulator {
         }
     }
 
-    /// Deals with every core that used its allotment (D.2, OVERFLOW), or whose surplus time used
-    /// its part. `active` says in which mode a core would run someone now were it not closed.
+    /// Deals with every core that used its allotment (algorithms.md D.2, OVERFLOW), or whose
+    /// surplus time used its part. `active` says in which mode a core would run someone now were it
+    /// not closed.
     pub(super) fn overflow(&mut self, active: impl Fn(CoreId) -> Option<Mode>) {
         if self.sharing {
             return;
@@ -268,8 +269,8 @@ impl Regulator {
         }
     }
 
-    /// Deals with spare bandwidth if all active cores are throttled (D.3). True if a new period
-    /// shall begin at once. An active core without a budget has not used one up.
+    /// Deals with spare bandwidth if all active cores are throttled (algorithms.md D.3). True if a
+    /// new period must begin at once. An active core without a budget has not used one up.
     pub(super) fn spare(&mut self, active: impl Fn(CoreId) -> Option<Mode>) -> bool {
         if self.sharing || self.spare == Spare::Off {
             return false;

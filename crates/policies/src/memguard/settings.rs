@@ -4,6 +4,7 @@ use crate::parts::priority::carries_errands;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use maracas_core::admission::Objection;
 use maracas_core::memory::LINE_BYTES;
 use maracas_core::params::{Item, Kind, ParamSpec, Params, parse_bandwidth};
 use maracas_core::{CoreId, Duration, MAX_CORES, System};
@@ -120,11 +121,12 @@ impl Settings {
     }
 
     /// Reads parameters that have passed their check, and says what is wrong with them here.
-    pub(super) fn read(system: &System, params: &Params) -> (Self, Vec<String>) {
+    pub(super) fn read(system: &System, params: &Params) -> (Self, Vec<Objection>) {
         let mut wrong = Vec::new();
         let period = params.time(&PERIOD).filter(|period| !period.is_zero());
         if period.is_none() {
-            wrong.push("period is 0; give a time above 0, such as \"1ms\"".into());
+            let why = "is 0; give a time above 0, such as \"1ms\"";
+            wrong.push(Objection::to(PERIOD.name, why));
         }
         let mut settings = Self {
             cores: Vec::new(),
@@ -168,7 +170,7 @@ impl Settings {
 
     /// Each time that a core reclaims it is interrupted, and again when it has used that: what all
     /// donate in a period, by `q_min` at a time, bounds how often.
-    fn too_often(&self, system: &System) -> Option<String> {
+    fn too_often(&self, system: &System) -> Option<Objection> {
         let donors = self.cores.iter().flatten().filter(|core| core.soft);
         let donated: u64 = donors.map(|core| core.quota).sum();
         let pause = INTERRUPT * system.ticks_per_ns;
@@ -176,31 +178,33 @@ impl Settings {
         let times = donated / self.q_min;
         (times > most).then(|| {
             let (q_min, floor) = (self.q_min, donated / (most + 1) + 1);
-            format!(
-                "q_min = {q_min} lets cores reclaim {times} times in a period, each time by an \
+            let why = format!(
+                "is {q_min}, which lets cores reclaim {times} times in a period, each time by an \
                  interrupt, and {most} times are bearable; set q_min to {floor} at least, or \
                  reclaim = false"
-            )
+            );
+            Objection::to(Q_MIN.name, why)
         })
     }
 
-    /// Whoever gets less than one request a period would never run.
-    fn too_small(&self, system: &System, bandwidths: &[u64], wrong: &mut Vec<String>) {
+    /// A VCPU that gets less than one request a period would never run.
+    fn too_small(&self, system: &System, bandwidths: &[u64], wrong: &mut Vec<Objection>) {
         let cores = (0..).zip(bandwidths).map(|(core, b)| (CoreId(core).to_string(), *b));
         let vcpus = system.vcpus.iter().map(|vcpu| (vcpu.id.to_string(), vcpu.bandwidth));
         let mut all = cores.chain(vcpus);
         if let Some((who, bandwidth)) = all.find(|(_, b)| *b > 0 && self.requests(*b) == 0) {
             let shown = shown(bandwidth);
-            wrong.push(format!(
-                "bandwidth of {who} is {shown}, less than one request of {LINE_BYTES} bytes in a \
-                 period; raise it or the period"
-            ));
+            let why = format!(
+                "of {who} is {shown}, less than one request of {LINE_BYTES} bytes in a period; \
+                 raise it or the period"
+            );
+            wrong.push(Objection::to(BANDWIDTH.name, why));
         }
     }
 }
 
 /// The reserved bandwidth of each core in bytes per second, 0 = none; empty where nothing is.
-fn bandwidths(system: &System, params: &Params, wrong: &mut Vec<String>) -> Vec<u64> {
+fn bandwidths(system: &System, params: &Params, wrong: &mut Vec<Objection>) -> Vec<u64> {
     let read = |item: &String| parse_bandwidth(item).unwrap_or(0);
     let r_min = params.list(&R_MIN).first().map_or(0, read);
     let bandwidths: Vec<u64> = each(&BANDWIDTH, system, params, wrong).iter().map(read).collect();
@@ -210,11 +214,13 @@ fn bandwidths(system: &System, params: &Params, wrong: &mut Vec<String>) -> Vec<
         .collect();
     if !weights.is_empty() {
         if !bandwidths.is_empty() {
-            wrong.push("bandwidth and weights are both given; leave out one of them".into());
+            let why = "and weights are both given; leave out one of them";
+            wrong.push(Objection::to(BANDWIDTH.name, why));
         } else if r_min == 0 {
-            wrong.push("weights share r_min, and none is given; add r_min = \"1200MB/s\"".into());
+            let why = "share r_min, and none is given; add r_min = \"1200MB/s\"";
+            wrong.push(Objection::to(WEIGHTS.name, why));
         }
-        // D.3: B_i = r_min w_i / sum of w.
+        // algorithms.md D.3: B_i = r_min w_i / sum of w.
         let sum: u64 = weights.iter().sum();
         let share = |weight| u128::from(r_min) * u128::from(weight) / u128::from(sum.max(1));
         return weights.into_iter().map(|weight| share(weight) as u64).collect();
@@ -223,9 +229,10 @@ fn bandwidths(system: &System, params: &Params, wrong: &mut Vec<String>) -> Vec<
     if r_min > 0 && sum > u128::from(r_min) {
         let sum = u64::try_from(sum).unwrap_or(u64::MAX);
         let (sum, most, over) = (shown(sum), shown(r_min), shown(sum - r_min));
-        wrong.push(format!(
+        let why = format!(
             "reserved bandwidths are {sum} together and exceed r_min = {most} by {over}; lower one"
-        ));
+        );
+        wrong.push(why.into());
     }
     bandwidths
 }
@@ -235,7 +242,7 @@ fn foregrounds(
     system: &System,
     params: &Params,
     bandwidths: &[u64],
-    wrong: &mut Vec<String>,
+    wrong: &mut Vec<Objection>,
 ) -> Vec<u64> {
     let read = |item: &String| parse_bandwidth(item).unwrap_or(0);
     let kept: Vec<u64> = each(&FOREGROUND, system, params, wrong).iter().map(read).collect();
@@ -245,23 +252,24 @@ fn foregrounds(
         let reserved = bandwidths.get(core).copied().unwrap_or(0);
         if *kept > reserved && !(all && reserved == 0 && bandwidths.iter().any(|b| *b > 0)) {
             let (kept, reserved) = (shown(*kept), shown(reserved));
-            wrong.push(format!(
-                "foreground of core{core} is {kept} and its bandwidth {reserved}; lower the one \
-                 or raise the other"
-            ));
+            let why = format!(
+                "of core{core} is {kept} and its bandwidth {reserved}; lower the one or raise the \
+                 other"
+            );
+            wrong.push(Objection::to(FOREGROUND.name, why));
             break;
         }
     }
     kept
 }
 
-/// With an r_min somebody counts on getting his part in each period. Whoever reads beside that
+/// With an r_min some core counts on getting its part in each period. Whatever reads beside that
 /// without limit takes it.
 pub(super) fn unlimited(
     system: &System,
     params: &Params,
     cores: &[Option<Reserved>],
-) -> Option<String> {
+) -> Option<Objection> {
     if params.list(&R_MIN).is_empty() || cores.iter().all(Option::is_none) {
         return None;
     }
@@ -271,11 +279,12 @@ pub(super) fn unlimited(
         users.find(|vcpu| vcpu.pinned.is_none_or(|pinned| pinned == core))
     };
     let (core, vcpu) = open.filter_map(|(core, _)| Some((core, comes(core)?))).next()?;
-    Some(format!(
+    let why = format!(
         "{} may run on {core}, which has no limit, so no reservation is sure of its part of r_min; \
          give {core} a bandwidth, pin the VCPU elsewhere, or leave out r_min",
         vcpu.id
-    ))
+    );
+    Some(why.into())
 }
 
 /// The items of a list, one for each core.
@@ -283,18 +292,17 @@ fn each(
     spec: &ParamSpec,
     system: &System,
     params: &Params,
-    wrong: &mut Vec<String>,
+    wrong: &mut Vec<Objection>,
 ) -> Vec<String> {
     let (items, cores) = (params.list(spec), system.cores.len());
     match items.len() {
         1 => alloc::vec![items[0].clone(); cores],
         n if n == 0 || n == cores => items,
         n => {
-            wrong.push(format!(
-                "{} has {n} values and the system {cores} cores; give one value for all or one a \
-                 core",
-                spec.name
-            ));
+            let why = format!(
+                "has {n} values and the system {cores} cores; give one value for all or one a core"
+            );
+            wrong.push(Objection::to(spec.name, why));
             Vec::new()
         }
     }

@@ -1,4 +1,4 @@
-//! The vectors of the specification, its invariants on random traces, and the wrapper as such.
+//! The vectors of docs/algorithms.md, D, its invariants on random traces, and the wrapper as such.
 
 mod maracas;
 mod rig;
@@ -292,7 +292,7 @@ fn what_is_wrong_is_said_in_one_line_with_numbers() {
         let entry = find("memguard+round-robin").unwrap();
         let verdict = (entry.admit)(&system, &given(pairs));
         assert_eq!(verdict.accepted(), (entry.build)(&system, &given(pairs)).is_ok());
-        verdict.objections.join("|")
+        verdict.why()
     };
     assert_eq!(refused(&[("bandwidth", "600MB/s"), ("r_min", "1.2GB/s")]), "");
     assert_eq!(

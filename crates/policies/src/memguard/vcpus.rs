@@ -3,7 +3,7 @@
 //!
 //! A VCPU at its memory mark can not run, however runnable the machine finds it. A server that
 //! kept its budget meanwhile would use it beside the next one and take twice what its neighbours
-//! were promised that it takes. So the inner policy is told that it blocked, hears of no wake and
+//! were promised that it takes. So the inner policy is told that it blocked, learns of no wake and
 //! no release of it meanwhile, and of a wake when its mark rises.
 
 use alloc::vec::Vec;
@@ -80,7 +80,7 @@ impl Vcpus {
             }
         }
     }
-    /// It woke or had a release. True if it is at its mark: then the inner policy shall hear of
+    /// It woke or had a release. True if it is at its mark: then the inner policy must learn of
     /// that when it may go on.
     pub(super) fn hold(&mut self, vcpu: VcpuId, at: Instant, event: &Event) -> bool {
         let known = self.of(vcpu);
@@ -90,7 +90,7 @@ impl Vcpus {
         }
         known.at_mark()
     }
-    /// What the inner policy shall hear of those whose marks rose at `rise`: that they woke, and
+    /// What the inner policy must learn of those whose marks rose at `rise`: that they woke, and
     /// what was held.
     pub(super) fn risen(&mut self, rise: Instant) -> Vec<(Instant, Event)> {
         let mut told = Vec::new();
@@ -134,11 +134,11 @@ impl Vcpus {
         known.quota = quota;
         known.mark() != before
     }
-    /// Whether anyone has a budget.
+    /// Whether any VCPU has a budget.
     pub(super) fn any_limited(&self) -> bool {
         self.known.iter().any(|known| known.quota > 0)
     }
-    /// Everyone's budget anew. Reads beyond a mark are owed to the new period. True if a mark
+    /// Every VCPU's budget anew. Reads beyond a mark are owed to the new period. True if a mark
     /// changed.
     pub(super) fn replenish(&mut self) -> bool {
         let mut changed = false;
@@ -157,7 +157,7 @@ impl Vcpus {
 
 impl Readings for Vcpus {
     /// Told late, an event may be overtaken by later ones: the latest word counts, and of two of
-    /// one instant the wake. Nobody runs at its memory mark.
+    /// one instant the wake. No VCPU runs at its memory mark.
     fn runnable(&self, vcpu: VcpuId) -> bool {
         let known = self.known.get(vcpu.0 as usize);
         known.is_some_and(|known| {

@@ -7,8 +7,8 @@ use maracas_core::admission::{Measure, TestResult};
 use maracas_core::{Duration, PPB, Rate, Role, Vcpu};
 
 /// What `vcpu` asks of a core in the long run: C/T, and (2-U)U for an I/O VCPU, which may consume
-/// that much in a window of one period (spec F.6). On a slower core it may be owed more than fits
-/// into a period: that is too much whatever its role, so it counts as it is.
+/// that much in a window of one period (algorithms.md F.6). On a slower core it may be owed more
+/// than fits into a period: that is too much whatever its role, so it counts as it is.
 pub(crate) fn demand(vcpu: &Vcpu) -> Exact {
     let (u, r) = (Exact::from(vcpu.reservation.utilization()), &vcpu.reservation);
     match vcpu.role {
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn liu_layland_table() {
-        // Spec F.5, six decimals rounded to nearest.
+        // algorithms.md F.5, six decimals rounded to nearest.
         let table = [1_000_000, 828_427, 779_763, 756_828, 743_492, 734_772, 728_627, 724_062];
         for (n, millionths) in (1..).zip(table) {
             assert_eq!((liu_layland_ppb(n) + 500) / 1000, millionths, "n = {n}");

@@ -4,6 +4,7 @@ use super::table::Use;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
+use maracas_core::admission::Objection;
 use maracas_core::contract::Mark;
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{Arrival, Duration, Instant, Job, JobId, System, Vcpu, VcpuId};
@@ -179,8 +180,8 @@ pub(crate) fn objection(vcpu: &Vcpu) -> Option<String> {
 }
 
 /// The objections of a job policy to `system`, one for each VCPU without jobs.
-pub(crate) fn objections(system: &System) -> Vec<String> {
-    system.vcpus.iter().filter_map(objection).collect()
+pub(crate) fn objections(system: &System) -> Vec<Objection> {
+    system.vcpus.iter().filter_map(objection).map(Objection::from).collect()
 }
 
 #[cfg(test)]

@@ -116,14 +116,14 @@ impl Local {
         }
     }
 
-    /// Notes who is first; `None` while it is not selected.
+    /// Notes what is first; `None` while it is not selected.
     pub(crate) fn turn(&mut self) -> Option<Turn> {
         self.core?;
         let first = self.queue.first().map(|key| key.vcpu);
         let before = core::mem::replace(&mut self.running, first);
         Some(Turn { before: before.filter(|_| before != first), first })
     }
-    /// Takes the right of way over ties from who ran before: `queued` is its entry.
+    /// Takes the right of way over ties from what ran before: `queued` is its entry.
     pub(crate) fn demote(&mut self, queued: &mut Option<Key>, plan: &mut Plan) {
         if let Some(key) = queued.filter(|key| key.tie == Key::RUNNING) {
             let waiting = Key { tie: WAITING, ..key };
@@ -134,13 +134,13 @@ impl Local {
             *queued = Some(waiting);
         }
     }
-    /// Gives the right of way over ties to who is first; its entry.
+    /// Gives the right of way over ties to what is first; its entry.
     pub(crate) fn promote(&mut self) -> Option<Key> {
         self.queue.retie_first(Key::RUNNING)
     }
 }
 
-/// Lets `vcpu` use surplus time on `core`, after those who came to that before, or no longer.
+/// Lets `vcpu` use surplus time on `core`, after those that came to that before, or no longer.
 pub(crate) fn allow_surplus(core: CoreId, vcpu: VcpuId, allowed: bool, plan: &mut Plan) {
     if stands(&plan.line(core).background, vcpu) != allowed {
         stand(&mut plan.line_mut(core).background, vcpu, allowed);
@@ -159,11 +159,11 @@ fn stand(list: &mut Vec<Grant>, vcpu: VcpuId, allowed: bool) {
     }
 }
 
-/// Who is first on a line.
+/// The VCPU that is first on a line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn {
-    /// Who was first before, where that was another.
+    /// The VCPU that was first before, where that was another.
     pub(crate) before: Option<VcpuId>,
-    /// Who is now.
+    /// The VCPU that is now.
     pub(crate) first: Option<VcpuId>,
 }

@@ -1,7 +1,7 @@
 //! How much of a cache each VCPU holds, estimated from its misses alone.
 //!
 //! R. West, P. Zaroo, C. A. Waldspurger, X. Zhang, "Online Cache Modeling for Commodity Multicore
-//! Processors", 2010, as Quest does it: of C lines, whoever misses gets one that is any of them,
+//! Processors", 2010, as Quest does it: of C lines, whatever misses gets one that is any of them,
 //!
 //! ```text
 //! E += (1 - E/C) m_self - (E/C) m_others
@@ -11,7 +11,7 @@
 //! VCPU lacks, by (1 - 1/C)^m, so that a long stint cannot overshoot.
 //!
 //! # What it does not know
-//! * Whose lines are there at first: lines of nobody count as taken, so an empty cache fills more
+//! * Whose lines are there at first: lines of no VCPU count as taken, so an empty cache fills more
 //!   quickly than estimated.
 //! * That stints were at once: they count one after the other, as told. It errs by what one stint
 //!   brings, so among cores that share a part stints should be short (a part of one core has none).
@@ -70,14 +70,14 @@ impl Estimate {
         place.map_or(0, |place| self.held[place].1 >> LINE_BITS)
     }
 
-    /// `vcpu` is gone, or its pages are elsewhere. Its lines are nobody's.
+    /// `vcpu` is gone, or its pages are elsewhere. Its lines are no VCPU's.
     pub(crate) fn leave(&mut self, vcpu: VcpuId) {
         self.held.retain(|held| held.0 != vcpu);
     }
 }
 
 /// `lines * share`, rounded down and up. Whatever the share, what one takes is no more than what
-/// the others lose and what was nobody's.
+/// the others lose and what was no VCPU's.
 const fn product(lines: u64, share: u64) -> (u64, u64) {
     let exact = lines as u128 * share as u128;
     ((exact >> SHARE_BITS) as u64, exact.div_ceil(1 << SHARE_BITS) as u64)

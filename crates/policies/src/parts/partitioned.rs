@@ -244,7 +244,7 @@ impl Partitioned {
         touched
     }
 
-    /// Notes who runs on `core` now, and takes the right of way over ties from who ran before.
+    /// Notes what runs on `core` now, and takes the right of way over ties from what ran before.
     fn promote_earliest(&mut self, core: CoreId, plan: &mut Plan) {
         let queue = &mut self.queues[core.0 as usize];
         let first = queue.first().map(|key| key.vcpu);

@@ -74,7 +74,7 @@ impl Pibs {
     pub(crate) const fn usable(&self) -> Duration {
         self.budget
     }
-    /// From when on what it may use counts.
+    /// Its eligibility: the instant from which its use is counted.
     pub(crate) const fn eligible(&self) -> Instant {
         self.eligible
     }
@@ -124,7 +124,7 @@ impl Pibs {
         Duration::from_ticks(u64::try_from(ticks).unwrap_or(u64::MAX / 4))
     }
 
-    /// Spec F.7 (6).
+    /// algorithms.md F.7 (6).
     fn check(&self) {
         let (budget, most) = (self.budget, self.most());
         assert!(budget <= most, "the server holds {budget} of at most {most}");

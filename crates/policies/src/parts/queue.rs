@@ -14,7 +14,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// The tie value of a job that runs: ties never cause a switch (spec section 0).
+    /// The tie value of a job that runs: ties never cause a switch (algorithms.md 0).
     pub(crate) const RUNNING: u64 = 0;
 }
 

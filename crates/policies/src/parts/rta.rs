@@ -9,7 +9,8 @@ use maracas_core::{Duration, Role, Vcpu};
 /// `vcpus` come in priority order.
 ///
 /// An I/O VCPU counts with what it may consume in a window of its declared period, (2-U)UT (spec
-/// F.6), so it must keep that period: at an inherited one it would stand elsewhere in the order.
+/// algorithms.md F.6), so it must keep that period: at an inherited one it would stand elsewhere in
+/// the order.
 pub(crate) fn response_times(vcpus: &[Vcpu]) -> TestResult {
     let mut list = Vec::with_capacity(vcpus.len());
     let mut urgent: Vec<(u64, u64)> = Vec::with_capacity(vcpus.len());

@@ -6,9 +6,9 @@
 //! C, an overrun is charged to future chunks, and what is used of a chunk comes back one period
 //! after the chunk became usable, never earlier.
 //!
-//! What may be said of consumption (spec F.4): a unit used from a chunk with time e is not usable
-//! again before e + T; from an instant at which the server has nothing usable or is blocked, it
-//! consumes at most C ceil(d/T) in the next d; *not* at most C in any window of length T.
+//! What may be said of consumption (algorithms.md F.4): a unit used from a chunk with time e is not
+//! usable again before e + T; from an instant at which the server has nothing usable or is blocked,
+//! it consumes at most C ceil(d/T) in the next d; *not* at most C in any window of length T.
 
 use alloc::collections::VecDeque;
 use maracas_core::{Duration, Instant};
@@ -128,7 +128,8 @@ impl Sporadic {
         }
     }
 
-    /// Spec F.7: amounts sum to C and lie above zero, chunks are in order and do not overlap.
+    /// algorithms.md F.7: amounts sum to C and lie above zero, chunks are in order and do not
+    /// overlap.
     fn check(&self) {
         let sum: Duration = self.chunks.iter().map(|chunk| chunk.amount).sum();
         assert!(sum == self.budget, "chunks sum to {sum}, not to C = {}", self.budget);

@@ -1,5 +1,5 @@
-//! Who is admitted where: the one admission verdict of all policies, at the start and at run time
-//! (`requests`).
+//! Which VCPU is admitted where: the one admission verdict of all policies, at the start and at run
+//! time (`requests`).
 
 mod requests;
 
@@ -436,7 +436,7 @@ mod tests {
         for name in ["g-edf", "p-edf", "p-rm"] {
             let system = System::new(1, alloc::vec![jobless.clone()]);
             let verdict = (find(name).unwrap().admit)(&system, &Params::new());
-            assert!(verdict.objections[0].contains("vcpu3 has no jobs"), "{name}");
+            assert!(verdict.why().contains("vcpu3 has no jobs"), "{name}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! The dispatcher: who runs on each core of a hierarchy, and until when that holds.
+//! The dispatcher: what runs on each core of a hierarchy, and until when that holds.
 
 use super::offline::Item;
 use super::queue::Key;
@@ -105,7 +105,7 @@ impl Qps {
             line.clear();
             if let Some(source) = source {
                 self.extend(&mut line, source);
-                // Nobody else has a claim to a core on which a class runs alone.
+                // Nothing else has a claim to a core on which a class runs alone.
                 if let Some(other) = self.idle_class(source, core) {
                     self.extend(&mut line, Source { class: Some(other), ..source });
                 }

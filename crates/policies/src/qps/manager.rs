@@ -57,7 +57,7 @@ impl Qps {
 
     /// Budgets for a new window: classes A and B each alone, and both in parallel. Together the
     /// first two and the last fill the set's core exactly; where budgets are no whole ticks, class
-    /// B bears the rounding (spec A.6).
+    /// B bears the rounding (algorithms.md A.6).
     fn open(&mut self, set: usize, mut window: Window) {
         let (from, to) = (window.start, window.end);
         let (both, exact) = self.grid.service(self.sets[set].excess, from, to);
@@ -111,7 +111,7 @@ impl Qps {
     ///
     /// Only the items that begin a job right now are sure to have had their fluid share; of the
     /// others only all together, because they had a core to themselves. So those are never parted
-    /// (spec B.4). Where all begin together, any split will do.
+    /// (algorithms.md B.4). Where all begin together, any split will do.
     fn split(&mut self, set: usize, now: Instant) -> u64 {
         let fresh = |qps: &Self, item| qps.activity(item).is_some_and(|(from, _)| from == now);
         let all = self.sets[set].members.iter().all(|member| fresh(self, member.item));

@@ -93,7 +93,7 @@ impl Task {
     pub(super) fn is_spent(&self) -> bool {
         self.pending() && self.used >= self.until
     }
-    /// The deadline by which it shall stand in its set's queue.
+    /// The deadline by which it must stand in its set's queue.
     pub(super) fn wanted(&self, precise: bool) -> Option<Instant> {
         let may_run = self.pending() && !(precise && self.is_spent());
         let late = self.late.filter(|(_, until)| self.used < *until);

@@ -20,6 +20,10 @@
 //! EDF. Lines hold the chosen class's pending tasks by deadline. Sets that share no master stand
 //! in hierarchies of their own, which never look at each other.
 //!
+//! Reading order: `offline` (rates, packing, masters), `members` (tasks, their jobs and budgets),
+//! `manager` (modes, windows, the split), `dispatch` (what runs on each core, until when), then
+//! this file, which passes events to them; `queue` and `tree` are helpers.
+//!
 //! Ties: the last chosen item of a class or set, then masters before tasks, then lower ids.
 //! # Invariants
 //! The slave runs exactly when the master runs. The classes of a set are never on one core and

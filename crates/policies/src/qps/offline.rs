@@ -16,7 +16,7 @@ pub(super) const RESERVE: Duration = Duration::from_ticks(8);
 
 /// All rates are whole multiples of 1 / `parts`, so that sums and comparisons are exact. The grid
 /// is the least common multiple of all deadlines where that fits; else rates are rounded down to
-/// it, by less than one tick in 2^61 (spec A.6).
+/// it, by less than one tick in 2^61 (algorithms.md A.6).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Grid {
     pub(super) parts: u64,
@@ -54,7 +54,7 @@ impl Grid {
     }
     /// Service at `rate` between two instants, and whether it is a whole number of ticks. Else it
     /// is the difference of two sums from the start, each rounded down: so the fluid schedule is
-    /// never left by a whole tick, however many windows there are (spec A.6).
+    /// never left by a whole tick, however many windows there are (algorithms.md A.6).
     #[inline]
     pub(super) fn service(&self, rate: u64, from: Instant, to: Instant) -> (Duration, bool) {
         let (ticks, rest) = self.divided(rate, (to - from).ticks());

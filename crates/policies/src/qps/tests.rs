@@ -1,4 +1,4 @@
-//! The worked examples of the specification, and what QPS promises on random sets.
+//! The worked examples of algorithms.md B.5, and what QPS promises on random sets.
 
 mod random;
 mod rig;
@@ -122,7 +122,7 @@ fn vector_b4() {
     assert_eq!((figure("rounded windows"), figure("short windows")), (Some(0), Some(0)));
 }
 
-/// Spec B.4: the split of a set that enters QPS mode must not part what was pending.
+/// algorithms.md B.4: the split of a set that enters QPS mode must not part what was pending.
 #[test]
 fn a_fixed_split_misses_and_the_dynamic_one_does_not() {
     // All rates are whole twentieths.
@@ -284,7 +284,7 @@ fn refusals_say_why() {
     let mut system = System::new(2, tasks(&[(2, 3), (2, 3), (2, 3)]));
     system.vcpus[1].arrival = Arrival::None;
     let verdict = (ENTRY.admit)(&system, &Params::new());
-    assert!(verdict.objections[0].contains("vcpu1 has no jobs"), "{verdict:?}");
+    assert!(verdict.why().contains("vcpu1 has no jobs"), "{verdict:?}");
     // Live, a tenth of each core is not ours.
     let mut system = System::new(2, tasks(&[(19, 20), (1, 20)]));
     system.capacity = Rate::new(9, 10);

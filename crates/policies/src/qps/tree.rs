@@ -9,7 +9,7 @@ use maracas_core::admission::Verdict;
 use maracas_core::params::Params;
 
 /// The processor hierarchy that QPS makes of `system`: sets that share masters, directly or not,
-/// are one subsystem, with the set whose own master nobody needs on top. Rates are those of the
+/// are one subsystem, with the set whose own master nothing needs on top. Rates are those of the
 /// packing, without the few ticks of reserve that rounded budgets get.
 ///
 /// # Errors

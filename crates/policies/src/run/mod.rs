@@ -16,9 +16,12 @@
 //! subsystem with cores of its own. On-line (`select`): at each deadline of a server its dual gets
 //! the budget rate x window; a running server picks a dual by EDF, and a primal runs exactly when
 //! its dual does not. A selected server of level 0 lends its queue of jobs to a core as that
-//! core's line. Equal deadlines: who was picked or ran last, then the order of the tree (duals) or
+//! core's line. Equal deadlines: what was picked or ran last, then the order of the tree (duals) or
 //! the lower id (tasks). Cores: servers that stay selected keep theirs, others take their last one
 //! if it is free, else the lowest free one of the subsystem.
+//!
+//! Reading order: `reduce` (packing, duals, the tree), `select` (budgets and what is selected),
+//! then this file, which passes events to them.
 //! # Invariants
 //! At every instant as many servers of level 0 are selected as their subsystem has cores. Where
 //! budgets are whole ticks, every dual's is spent when its window closes.
@@ -51,7 +54,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use maracas_core::admission::{NotAdmitted, Verdict};
+use maracas_core::admission::{NotAdmitted, Objection, Verdict};
 use maracas_core::contract::{Claims, Entry, Figure, Mode, Needs, no_carriers};
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{Arrival, CoreSet, Event, Instant, Plan, Policy, System, Vcpu, VcpuId};
@@ -125,7 +128,7 @@ fn judged(system: &System, params: &Params) -> (Table, Verdict, Option<Reduction
 }
 
 /// Why RUN cannot run a VCPU with such jobs at all.
-fn objection(vcpu: &Vcpu) -> Option<String> {
+fn objection(vcpu: &Vcpu) -> Option<Objection> {
     let period = vcpu.reservation.period;
     (vcpu.arrival == Arrival::Sporadic).then(|| {
         format!(
@@ -133,6 +136,7 @@ fn objection(vcpu: &Vcpu) -> Option<String> {
              deadlines beforehand; write jobs = \"periodic\", or use the policy qps or g-edf",
             vcpu.id
         )
+        .into()
     })
 }
 
@@ -196,7 +200,7 @@ struct Server {
     touched: bool,
 }
 
-/// A subsystem that was reduced: its virtual schedule, and who takes part in it.
+/// A subsystem that was reduced: its virtual schedule, and what takes part in it.
 struct Reduced {
     schedule: Subsystem,
     /// The place of its first server; the others follow in the order of the tree.
@@ -218,7 +222,7 @@ struct Run {
     changed: Vec<VcpuId>,
     /// Tasks that left since.
     gone: Vec<(VcpuId, Task)>,
-    /// Servers whose order changed in this decision, or who were selected in it.
+    /// Servers whose order changed in this decision, or that were selected in it.
     touched: Vec<usize>,
     levels: u64,
     tree_updates: u64,
@@ -406,7 +410,7 @@ impl Run {
         assert!(free.is_empty(), "{free:?} of {cores:?} have no server");
     }
 
-    /// Notes who runs first on a selected server's line, for ties to come.
+    /// Notes what runs first on a selected server's line, for ties to come.
     fn note_first(&mut self, server: usize, plan: &mut Plan) {
         let jobs = &mut self.servers[server].jobs;
         let Some(turn) = jobs.turn() else { return };

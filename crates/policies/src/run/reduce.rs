@@ -105,7 +105,7 @@ struct Reducer<'a> {
     tasks: &'a [Task],
     one: u128,
     cores: usize,
-    /// Up to which part a core is used; beyond it every server has time that nobody asked for.
+    /// Up to which part a core is used; beyond it every server has time that no task asked for.
     capacity: Rate,
     fit: Fit,
 }

@@ -169,7 +169,7 @@ impl Subsystem {
                 let child = self.pick(server);
                 self.nodes[server].picked = Some(child);
                 let Node { mark, used, .. } = self.nodes[child];
-                // The last one picked goes on where rounding leaves nobody a budget.
+                // The last one picked goes on where rounding leaves no task a budget.
                 let left = if mark > used { mark - used } else { u64::MAX };
                 next = next.min(self.clock.saturating_add(left));
             }

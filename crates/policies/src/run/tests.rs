@@ -205,7 +205,7 @@ fn what_run_cannot_do_is_refused_with_numbers_and_the_way_out() {
     let mut sporadic = system(2, &[(1, 4), (1, 5)]);
     sporadic.vcpus[1].arrival = Arrival::Sporadic;
     let verdict = (ENTRY.admit)(&sporadic, &with(&[]));
-    let text = &verdict.objections[0];
+    let text = verdict.why();
     assert!(text.contains("vcpu1 is sporadic") && text.contains("T = 5ns"), "{text}");
     assert!(text.contains("qps") && run_tree(&sporadic, &with(&[])).is_err(), "{text}");
 
@@ -365,8 +365,8 @@ fn reduced_sets_on_a_hostile_machine() {
     assert!(reduced > 50, "only {reduced} sets were reduced");
 }
 
-/// Rules for cores: who stays selected stays; who comes back gets the core that it had, unless one
-/// who stayed, or another who had it, is there. Each of these tasks has a server of its own.
+/// Rules for cores: what stays selected stays; what comes back gets the core that it had, unless
+/// one that stayed, or another that had it, is there. Each of these tasks has a server of its own.
 #[test]
 fn servers_keep_their_cores_and_come_back_to_them() {
     let set = [(5, 8), (10, 16), (15, 24), (20, 32), (5, 8), (10, 16), (15, 24), (20, 32)];

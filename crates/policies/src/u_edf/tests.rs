@@ -35,7 +35,7 @@ fn one_processor_is_scheduled_by_edf() {
     assert!(machine.models.iter().all(|model| model.misses == 0));
 }
 
-/// Spec C: the third task misses its first deadline under global EDF.
+/// algorithms.md C: the third task misses its first deadline under global EDF.
 #[test]
 fn no_dhall_effect() {
     let machine = periodic(&ENTRY, &[], 2, &[(2, 20), (2, 20), (21, 22)], 440);

@@ -11,7 +11,7 @@
 //! further is no noise but another phase: what was known of *both* classes is then forgotten, and
 //! this interval's samples are the new start. A class that was not sampled in it is unknown again,
 //! and with it the speedup, until it is: a ratio of speeds from two phases would be worse than
-//! none, for who is unknown has the equal share, which is fair whatever its speedup is and soon
+//! none, for what is unknown has the equal share, which is fair whatever its speedup is and soon
 //! brings samples of both classes.
 
 use super::shares::Speedup;

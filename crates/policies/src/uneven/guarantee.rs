@@ -1,4 +1,4 @@
-//! Reservations: who is admitted where, and whose budget comes when.
+//! Reservations: what is admitted where, and whose budget comes when.
 //!
 //! A VCPU's home is a core of the class on which its budget is meant, where it fits one; one that
 //! means none has its home on a slow core, since fast ones are for the surplus. On a home of
@@ -170,7 +170,7 @@ impl Uneven {
         true
     }
 
-    /// Looks at all budgets, and sends home whoever belongs there; when to look again.
+    /// Looks at all budgets, and sends home whatever belongs there; when to look again.
     pub(super) fn replenish(&mut self, now: Instant) -> Instant {
         let mut next = Instant::NEVER;
         let mut on_budget = CoreSet::EMPTY;

@@ -11,7 +11,8 @@
 //! f = N_f / n for every thread, whatever its speedup.
 //! # Invariants
 //! All shares are equal and their sum is N_f. This is what the performance of threads under the
-//! other rules is measured by, so here MinFairness, Uniformity and throughput are 1 (spec E.1).
+//! other rules is measured by, so here MinFairness, Uniformity and throughput are 1 (algorithms.md
+//! E.1).
 //! # Where we differ from the paper
 //! Nowhere in the shares; in how they are carried out: the folder's head.
 

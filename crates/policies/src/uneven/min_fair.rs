@@ -17,12 +17,12 @@
 //! The sum of shares is N_f. Required shares are rounded up, so with exact speedups no thread is
 //! below the target. They never exceed the equal share, so every target up to 1 can be met, and
 //! sampling floors, which raise a share or leave one room above the equal share, take nothing from
-//! anyone's required share. With target 0 this is max-perf. The sum of f * s + g is at most
+//! any thread's required share. With target 0 this is max-perf. The sum of f * s + g is at most
 //! max-perf's and at least max-fair's, in whole parts as in fractions.
 //! # Where we differ from the paper
 //! The slides name the steps, not the formula for the required share, nor what performance is
-//! measured by: spec E.1 and E.2 say why it must be equal shares. A thread that is not known yet
-//! has the equal share, which meets every target whatever its speedup is.
+//! measured by: algorithms.md E.1 and E.2 say why it must be equal shares. A thread that is not
+//! known yet has the equal share, which meets every target whatever its speedup is.
 
 use super::shares::{Places, Speedup, TARGET, fair_bounds, greedy, joined};
 use alloc::vec::Vec;

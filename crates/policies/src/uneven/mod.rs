@@ -1,5 +1,5 @@
 //! Fairness on uneven cores: what max-fair, max-perf, min-fair and similar-min-fair have in common.
-//! A rule says which share of the fast cores each thread shall have; here it gets it, beside the
+//! A rule says which share of the fast cores each thread must have; here it gets it, beside the
 //! VCPU reservations.
 //!
 //! # Paper
@@ -15,18 +15,18 @@
 //! it stands at home, in the foreground.
 //!
 //! *Surplus.* Each core has a seat for surplus time, in the background, so that it runs while
-//! nobody on a budget does (`seats.rs`). Its owner keeps it over short sleeps and while it runs on
-//! its budget at home; a guest has it meanwhile. Idle seats are taken at once by those who wait,
-//! and idle fast ones, a millisecond later, by those on slow cores.
+//! no thread on a budget does (`seats.rs`). Its owner keeps it over short sleeps and while it runs
+//! on its budget at home; a guest has it meanwhile. Idle seats are taken at once by those that
+//! wait, and idle fast ones, a millisecond later, by those on slow cores.
 //!
 //! *Rounds.* What a VCPU receives on each class, on budget or not, is held against its shares of
-//! what all receive (`rounds.rs`). At a *look*, with all meters read, whoever is ahead on its
-//! class changes places with whoever is behind there, where their leads differ by a good part of a
+//! what all receive (`rounds.rs`). At a *look*, with all meters read, whatever is ahead on its
+//! class changes places with whatever is behind there, where their leads differ by a good part of a
 //! round. The next look is when the next pair will be so far apart, at the present rates; after a
 //! round at the latest; never, until something changes, where no pair will.
 //!
 //! *Updates.* Every 2 s the speedups are estimated anew (`estimate.rs`) and the rule says the
-//! shares of all who were runnable meanwhile. When VCPUs come, go, or wake that were left out, it
+//! shares of all that were runnable meanwhile. When VCPUs come, go, or wake that were left out, it
 //! says them anew with the speedups as known. A VCPU that demands a core has its share of all cores
 //! there.
 //! # Invariants
@@ -36,9 +36,9 @@
 //! class sum to zero; with steady shares of threads that are always runnable, none exceeds a round.
 //! Chunks of a server sum to C; only foreground service is charged.
 //! # What is not promised
-//! Rules say shares for all who were there in an interval, as if nobody slept and no budget or pin
-//! took more of a class than its share. While some sleep, the others have more, in proportion to
-//! their shares, which is not what the rule would say for the others alone; where budgets take
+//! Rules say shares for all that were there in an interval, as if no thread slept and no budget or
+//! pin took more of a class than its share. While some sleep, the others have more, in proportion
+//! to their shares, which is not what the rule would say for the others alone; where budgets take
 //! more, the others have less. So min-fair's target is kept by threads that are always runnable
 //! and have no such neighbours: beside threads that slept for up to 50 ms at a time, 41 of 655 in
 //! random systems came below 0.845 of 0.85, down to 0.73. A speedup that a program pretends, by
@@ -49,7 +49,7 @@
 //! for small f, and threads change places at 4/5 of a round. Counters are not set to zero at an
 //! update: what a thread is ahead stays with it, so that the error is a round over a whole run, not
 //! in every 2 s. Sleepers wake with the lead that they had, at most two rounds: there is no credit
-//! for sleep. A thread that wakes stands before the one who sits on its core until the next
+//! for sleep. A thread that wakes stands before the one that sits on its core until the next
 //! decision, so that machines which see a wake only when it is switched in see it at once. I/O
 //! VCPUs are sporadic servers like others here, though admitted with what PIBS servers may consume.
 
@@ -71,7 +71,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use estimate::Side;
-use maracas_core::admission::Verdict;
+use maracas_core::admission::{Objection, Verdict};
 use maracas_core::contract::{Claims, Figure, Grant, Mark, Needs};
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{CoreId, Duration, Event, Instant, Plan, Policy, System, VcpuId};
@@ -114,28 +114,29 @@ pub(crate) fn admit(system: &System, params: &Params) -> Verdict {
     Verdict { objections, ..Verdict::default() }
 }
 
-fn objections(system: &System, params: &Params) -> Vec<String> {
+fn objections(system: &System, params: &Params) -> Vec<Objection> {
     let mut objections = Vec::new();
     let (round, update) = (params.time(&ROUND), params.time(&UPDATE));
     let round = round.unwrap_or_default();
     if round.is_zero() {
-        objections.push("round is 0; give a time above 0, such as \"30ms\"".into());
+        let why = "is 0; give a time above 0, such as \"30ms\"";
+        objections.push(Objection::to(ROUND.name, why));
     } else if update.is_none_or(|update| update < round * 2) {
         let update = update.unwrap_or_default();
         let least = round * 2;
-        objections.push(format!(
-            "update is {update}, less than two rounds of {round}; give {least} or more"
-        ));
+        let why = format!("is {update}, less than two rounds of {round}; give {least} or more");
+        objections.push(Objection::to(UPDATE.name, why));
     }
     let kinds = kinds(system);
     if kinds.len() != 2 {
         let kinds: Vec<String> =
             kinds.iter().map(|(class, n)| format!("{n} of class {class}")).collect();
-        objections.push(format!(
+        let why = format!(
             "it schedules cores of two classes, and these are {}; give the platform two classes \
              of cores, or use maracas",
             kinds.join(" and ")
-        ));
+        );
+        objections.push(why.into());
     }
     objections
 }
@@ -222,9 +223,9 @@ struct Uneven {
     /// When leads are settled next.
     look: Instant,
     next_update: Instant,
-    /// Whether somebody is there who has no shares, or somebody gone who had.
+    /// Whether a thread without shares is there, or one that had some is gone.
     is_stale: bool,
-    /// Whether something happened since the last look that may change who sits where.
+    /// Whether something happened since the last look that may change what sits where.
     is_unsettled: bool,
     updates: u64,
     /// Room for the lines being made, by core.
@@ -282,8 +283,8 @@ impl Policy for Uneven {
         self.is_unsettled |= self.seats.fill(&mut self.threads, now);
         let mut ascent = self.seats.ascend(&mut self.threads, now);
         if self.is_unsettled {
-            // Budgets and sleepers change who is ahead of whom within a round; who waits may be
-            // behind already.
+            // Budgets and sleepers change which thread is ahead of which within a round; what waits
+            // may be behind already.
             let looks = if self.seats.has_waiting(&self.threads) { 8 } else { 1 };
             let wait = Duration::from_ticks((self.round.ticks() / looks).max(1));
             self.look = self.look.min(now.saturating_add(wait));
@@ -324,7 +325,7 @@ impl Uneven {
     /// Settles the leads, computes shares anew where that is due, and lets threads change places.
     fn look(&mut self, now: Instant) {
         let mut accounts: Vec<_> = self.threads.values_mut().map(|it| &mut it.account).collect();
-        // Two rounds: more than anybody is ahead of steady shares, and soon made good.
+        // Two rounds: more than any thread is ahead of steady shares, and soon made good.
         rounds::settle(&mut accounts, now, self.round * 2);
         if self.next_update <= now {
             for thread in self.threads.values_mut() {
@@ -344,7 +345,7 @@ impl Uneven {
         self.is_unsettled = false;
     }
 
-    /// Asks the rule for the shares of all who take part.
+    /// Asks the rule for the shares of all that take part.
     fn share(&mut self) {
         let takes_part = |thread: &&Thread| !thread.account.is_left_out();
         let threads: Vec<&Thread> = self.threads.values().filter(takes_part).collect();
@@ -355,7 +356,8 @@ impl Uneven {
         let seats = &self.seats;
         let sharing = self.threads.values_mut().filter(|thread| !thread.account.is_left_out());
         for (thread, fast) in sharing.zip(shares) {
-            // Who demands a core has its share of the cores there, whatever the rule says.
+            // A thread that demands a core has its share of the cores there, whatever the rule
+            // says.
             let fast = match thread.pinned.map(|core| seats.side(core)) {
                 Some(Side::Fast) => places.each(),
                 Some(Side::Slow) => 0,

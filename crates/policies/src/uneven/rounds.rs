@@ -1,15 +1,15 @@
-//! Rounds: how far each thread is ahead of its shares, and who must change places for that.
+//! Rounds: how far each thread is ahead of its shares, and what must change places for that.
 //!
 //! The paper counts a thread's rounds on each class: one for every f * 30 ms received on fast
-//! cores, one for every g * 30 ms on slow ones; whoever is furthest ahead on fast cores changes
-//! places with whoever is furthest behind. That it is ahead by x rounds of which each is worth f *
+//! cores, one for every g * 30 ms on slow ones; whatever is furthest ahead on fast cores changes
+//! places with whatever is furthest behind. That it is ahead by x rounds of which each is worth f *
 //! 30 ms is here counted in time, `received - share * (what all received)`: the *lead* on that
-//! class. Leads of all threads on a class sum to zero, whoever sleeps neither gains nor loses, and
+//! class. Leads of all threads on a class sum to zero, whatever sleeps neither gains nor loses, and
 //! small shares do not make small rounds: with a share of 1.5 %, a round on fast cores would be
 //! 0.45 ms, and two threads would move for it each time.
 //!
 //! The choice among all ways to seat the threads is by the sum over threads of their lead on the
-//! class where they sit (0 for who waits): the less, the sooner all leads go back to zero (the
+//! class where they sit (0 for what waits): the less, the sooner all leads go back to zero (the
 //! max-weight rule: L. Tassiulas, A. Ephremides, IEEE Trans. Automatic Control 37(12), 1992).
 
 use super::estimate::Side;
@@ -72,8 +72,8 @@ impl Account {
     pub(super) const fn is_left_out(&self) -> bool {
         self.left_out
     }
-    /// An interval between updates ends. Who slept throughout has no part any more, and nothing is
-    /// owed to it.
+    /// An interval between updates ends. A thread that slept throughout has no part any more, and
+    /// nothing is owed to it.
     pub(super) const fn close_interval(&mut self) {
         if !self.took_part && self.asleep {
             self.left_out = true;
@@ -105,8 +105,8 @@ impl Account {
 }
 
 /// Divides what was received since the last settlement by what could be claimed, and carries the
-/// differences into the leads. Nobody is left ahead or behind by more than `most`: what one cannot
-/// use, or has on its budget beyond its share, is divided among the others by their claims.
+/// differences into the leads. No thread is left ahead or behind by more than `most`: what one
+/// cannot use, or has on its budget beyond its share, is divided among the others by their claims.
 pub(super) fn settle(accounts: &mut [&mut Account], now: Instant, most: Duration) {
     for account in &mut *accounts {
         if !account.asleep {
@@ -124,8 +124,9 @@ pub(super) fn settle(accounts: &mut [&mut Account], now: Instant, most: Duration
             account.lead[k] += fine(account.gained[k]);
         }
         divide(accounts, side, fine(received));
-        // Who has no claim and nothing more of this class can never pay back what it was ahead:
-        // that is void, or others would all be behind alike, and none of them more than another.
+        // A thread that has no claim and nothing more of this class can never pay back what it was
+        // ahead: that is void, or others would all be behind alike, and none of them more than
+        // another.
         let mut void = 0;
         for account in &mut *accounts {
             if account.share[k] == 0 && account.gained[k].is_zero() {
@@ -133,7 +134,7 @@ pub(super) fn settle(accounts: &mut [&mut Account], now: Instant, most: Duration
             }
         }
         divide(accounts, side, -void);
-        // First who is ahead: that may be all that others are behind by.
+        // First what is ahead: that may be all that others are behind by.
         for (low, high) in [(i64::MIN, fine(most)), (-fine(most), i64::MAX)] {
             let mut beyond = 0;
             for account in &mut *accounts {
@@ -233,7 +234,8 @@ mod tests {
         assert!(leads.iter().map(|leads| leads[0]).eq([60, -45, -15]), "{leads:?}");
     }
 
-    /// Who has no share and nothing more is ahead no more; who has is not behind alike for it.
+    /// A thread that has no share and nothing more is ahead no more; what has is not behind alike
+    /// for it.
     #[test]
     fn a_debt_that_cannot_be_repaid_is_void() {
         let mut accounts = [account(0), account(50), account(50)];
@@ -259,7 +261,7 @@ mod tests {
                 }
             }
             if now % 50 == 0 {
-                // Who leaves takes its lead with it.
+                // A thread that leaves takes its lead with it.
                 let place = rng.below(accounts.len() as u64) as usize;
                 accounts[place] = account(rng.below(101));
             }

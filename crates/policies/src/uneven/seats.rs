@@ -1,11 +1,11 @@
-//! Seats: who may use the surplus time of which core.
+//! Seats: what may use the surplus time of which core.
 //!
-//! Each core has one seat, which a thread owns. A core is *open* while nobody at home there can run
-//! on a budget; while it is not, its owner stands by. An owner is away while it sleeps or runs on
-//! its budget; it keeps its seat as long as it has shares, so that sleep and budgets of every
-//! period leave the threads where fairness put them, and who sleeps often and long need not win its
-//! place back at each wake. Meanwhile a *guest* runs there: one that owns no seat, or stands by at
-//! its own; or, where no such is, one from a slow core that would rather use a fast one than see
+//! Each core has one seat, which a thread owns. A core is *open* while no thread at home there can
+//! run on a budget; while it is not, its owner stands by. An owner is away while it sleeps or runs
+//! on its budget; it keeps its seat as long as it has shares, so that sleep and budgets of every
+//! period leave the threads where fairness put them, and what sleeps often and long need not win
+//! its place back at each wake. Meanwhile a *guest* runs there: one that owns no seat, or stands by
+//! at its own; or, where no such is, one from a slow core that would rather use a fast one than see
 //! it idle. A guest's place can be changed for like an owner's, so that a claimant need not wait
 //! for the owner to wake.
 
@@ -20,11 +20,12 @@ use maracas_core::{CoreId, CoreSet, Duration, Instant, VcpuId};
 pub(super) type Threads = BTreeMap<VcpuId, Thread>;
 
 /// Two threads on different classes change places when the gain for both together is twice this
-/// part of a round, that is, when their leads differ by it: so no lead exceeds a round (spec E.5).
-/// The greatest lead seen in 3000 random systems with this was 0.84 of a round. It is the most:
-/// from one change to the next the part goes through the values from half of this on, evenly and
-/// in no simple rhythm. With one part for all, programs with phases of some rounds fell in step
-/// with their own changes, each class saw one of the phases only, and speedups were a quarter off.
+/// part of a round, that is, when their leads differ by it: so no lead exceeds a round
+/// (algorithms.md E.5). The greatest lead seen in 3000 random systems with this was 0.84 of a
+/// round. It is the most: from one change to the next the part goes through the values from half of
+/// this on, evenly and in no simple rhythm. With one part for all, programs with phases of some
+/// rounds fell in step with their own changes, each class saw one of the phases only, and speedups
+/// were a quarter off.
 const BETWEEN_CLASSES: (u64, u64) = (4, 5);
 /// The golden section of 2^64: its multiples, modulo 2^64, spread evenly however many are taken
 /// (Knuth, The Art of Computer Programming 3, section 6.4).
@@ -52,15 +53,15 @@ struct Seat {
 pub(super) struct Seats {
     /// By core.
     seats: Vec<Seat>,
-    /// Cores where nobody can run on a budget, as of the last decision.
+    /// Cores where no thread can run on a budget, as of the last decision.
     open: CoreSet,
     round: Duration,
     /// How often threads changed places.
     pub(super) swaps: u64,
 }
 
-/// One who may own a seat: it has something to run, or sleeps and owns one. Whether it runs or
-/// sleeps at this instant does not matter for who shall own which seat: looks may come at the same
+/// One that may own a seat: it has something to run, or sleeps and owns one. Whether it runs or
+/// sleeps at this instant does not matter for what must own which seat: looks may come at the same
 /// instant of every period.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
@@ -81,8 +82,8 @@ impl Candidate {
         let at = |side: Option<Side>| side.map_or(0, |side| vector[side as usize]);
         at(from) - at(to)
     }
-    /// Whether it may go where `other` is. Who has no share there does not want to; but where
-    /// budgets take more of the fast cores than their shares, others are too far ahead there.
+    /// Whether it may go where `other` is. A thread that has no share there does not want to; but
+    /// where budgets take more of the fast cores than their shares, others are too far ahead there.
     fn may_replace(&self, other: &Self, far: i64) -> bool {
         let too_far = other.side == Some(Side::Slow) && self.lead[Side::Fast as usize] >= far;
         let wanted = other.side.is_none_or(|side| self.share[side as usize] > 0);
@@ -137,7 +138,7 @@ impl Seats {
         let owned = self.owned_by(vcpu);
         owned.filter(|own| !went_up || self.side(*own) == Side::Fast).or(hosted)
     }
-    /// Where `vcpu`, which wants surplus time, runs if nobody is on a budget there.
+    /// Where `vcpu`, which wants surplus time, runs if no thread is on a budget there.
     fn place_of(&self, vcpu: VcpuId) -> Option<CoreId> {
         self.hosted_by(vcpu).or_else(|| self.owned_by(vcpu))
     }
@@ -146,7 +147,7 @@ impl Seats {
         let core = self.place_of(vcpu).filter(|core| self.open.contains(*core))?;
         Some(self.side(core))
     }
-    /// Whether surplus time of `core` is for nobody.
+    /// Whether surplus time of `core` is for no thread.
     fn is_idle(&self, core: CoreId) -> bool {
         let Seat { guest, vacant, .. } = self.seats[core.0 as usize];
         self.open.contains(core) && guest.is_none() && vacant != Instant::NEVER
@@ -156,7 +157,7 @@ impl Seats {
         Duration::from_ticks((self.round.ticks() / SOON).max(1))
     }
 
-    /// Takes seats from who cannot use them any more, and gives idle ones to who can. True where
+    /// Takes seats from what cannot use them any more, and gives idle ones to what can. True where
     /// other cores are open than before.
     pub(super) fn fill(&mut self, threads: &mut Threads, now: Instant) -> bool {
         let before = self.open;
@@ -170,8 +171,8 @@ impl Seats {
             seat.owner = seat.owner.filter(may_sit);
             seat.guest = seat.guest.filter(may_sit);
         }
-        // Until nothing changes, so that asking once more changes nothing either: who goes back to
-        // its own seat ends a visit there, and who is a guest elsewhere is away from its own.
+        // Until nothing changes, so that asking once more changes nothing either: what goes back to
+        // its own seat ends a visit there, and what is a guest elsewhere is away from its own.
         loop {
             while self.cores().any(|core| self.meet(core, threads, now)) {}
             let Some((id, core)) = self.best_idle(threads) else { break };
@@ -216,8 +217,8 @@ impl Seats {
         (after.guest, after.vacant) != (guest, vacant)
     }
 
-    /// Who of those that do not run is to use which idle core: who is least ahead on its class;
-    /// ties stay where they stand.
+    /// Which of those that do not run is to use which idle core: the one that is least ahead on its
+    /// class; ties stay where they stand.
     fn best_idle(&self, threads: &Threads) -> Option<(VcpuId, CoreId)> {
         let idle: Vec<CoreId> = self.cores().filter(|core| self.is_idle(*core)).collect();
         if idle.is_empty() {
@@ -247,7 +248,7 @@ impl Seats {
         (seat.owner, seat.guest, seat.vacant) = (Some(vcpu), None, Instant::NEVER);
     }
 
-    /// Whether somebody waits who runs nowhere and stands by for nothing.
+    /// Whether a thread waits that runs nowhere and stands by for nothing.
     pub(super) fn has_waiting(&self, threads: &Threads) -> bool {
         let waits = |thread: &Thread| thread.wants_surplus() && self.place_of(thread.id).is_none();
         threads.values().any(waits)
@@ -264,8 +265,8 @@ impl Seats {
         }
         Instant::NEVER
     }
-    /// Who is to leave a slow core for a fast one that is idle: who wants it and is least ahead.
-    /// And when: a short sleep of a fast core's owner is not worth two migrations.
+    /// The thread that is to leave a slow core for a fast one that is idle: what wants it and is
+    /// least ahead. And when: a short sleep of a fast core's owner is not worth two migrations.
     fn ascent(&self, threads: &Threads) -> Option<(VcpuId, CoreId, Instant)> {
         let idle = |core: &CoreId| self.side(*core) == Side::Fast && self.is_idle(*core);
         let vacant = |core: &CoreId| self.seats[core.0 as usize].vacant;
@@ -283,7 +284,7 @@ impl Seats {
         let (thread, fast) = pairs.filter(may_go).min_by_key(order)?;
         Some((thread.id, fast, vacant(&fast).saturating_add(self.soon())))
     }
-    /// Who was a guest for a whole round owns the seat of one who is gone or left out.
+    /// The thread that was a guest for a whole round owns the seat of one that is gone or left out.
     fn settle_guests(&mut self, threads: &Threads, now: Instant) {
         for core in self.cores() {
             let Seat { owner, guest, vacant, .. } = self.seats[core.0 as usize];
@@ -309,7 +310,8 @@ impl Seats {
             }
             self.exchange(candidates[best.pair.0], candidates[best.pair.1]);
         }
-        // Who lost its seat to one that may sit nowhere else may take another that is idle.
+        // A thread that lost its seat to one that may sit nowhere else may take another that is
+        // idle.
         self.fill(threads, now);
         let candidates = self.candidates(threads);
         let next = self.exchanges(&candidates).filter(|it| it.rate > 0).map(|it| {

@@ -7,10 +7,10 @@
 //!
 //! Every thread's f lies within [`Bounds`]: at least what it must have (its required share, its
 //! sampling floor), at most what leaves it its sampling floor on slow cores. N_f / n lies within
-//! everyone's bounds, so whatever the bounds, there is a distribution that keeps to all of them and
-//! hands out exactly N_f: equal shares are one, and every rule ends at another. Because the floors
-//! are part of the bounds before anything is handed out, min-fair's guarantee holds with floors as
-//! it does without.
+//! every thread's bounds, so whatever the bounds, there is a distribution that keeps to all of them
+//! and hands out exactly N_f: equal shares are one, and every rule ends at another. Because the
+//! floors are part of the bounds before anything is handed out, min-fair's guarantee holds with
+//! floors as it does without.
 //!
 //! All products fit 128 bits: a core count is at most 2^7 ([`maracas_core::MAX_CORES`]), a speed
 //! below 2^48 ([`Speedup::new`]), the terms of a parameter below 2^31 ([`terms`]). Sums of shares
@@ -19,9 +19,9 @@
 #[cfg(test)]
 mod tests;
 
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
+use maracas_core::admission::Objection;
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{Duration, Rate};
 
@@ -48,14 +48,14 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// `threads` threads on so many fast and slow cores, nobody measured.
+    /// `threads` threads on so many fast and slow cores, no thread measured.
     pub(crate) fn new(threads: usize, fast_cores: usize, slow_cores: usize) -> Self {
         let threads = threads as u64;
         let fast = threads.min(fast_cores as u64);
         Self { threads, fast, slow: (threads - fast).min(slow_cores as u64), floor: 0 }
     }
     /// The same where every thread whose speedup is measured runs at least for one `round` in
-    /// every `interval` on each class (30 ms in 2 s are 1.5 %, spec E.3).
+    /// every `interval` on each class (30 ms in 2 s are 1.5 %, algorithms.md E.3).
     #[must_use]
     pub(crate) fn sampling(mut self, round: Duration, interval: Duration) -> Self {
         let parts = u128::from(self.whole()) * u128::from(round.ticks());
@@ -78,7 +78,7 @@ impl Places {
     /// The bounds of a thread that must have `required`, at most N_f / n, of the fast cores.
     ///
     /// Where there are so many threads that the sampling floor is more than an equal share, it
-    /// shrinks to an equal share for all of them. Who is not measured needs no floor, and who is
+    /// shrinks to an equal share for all of them. What is not measured needs no floor, and what is
     /// not known yet has the equal share, which is fair whatever its speedup is.
     pub(super) fn bounds(self, speedup: Option<Speedup>, required: u64) -> Bounds {
         let Some(speedup) = speedup else {
@@ -89,7 +89,7 @@ impl Places {
         Bounds { least: required.max(floor.min(self.even())), most: self.each() - slow_floor }
     }
     /// The least share of fast cores with which a thread has `target` of the performance that equal
-    /// shares would give it, rounded up: it is never more than N_f / n (spec E.2).
+    /// shares would give it, rounded up: it is never more than N_f / n (algorithms.md E.2).
     ///
     /// f * s + (c - f) >= target * (e * s + (c - e)) with e = N_f / n, solved for f, is
     /// f >= target * e - (1 - target) * c / (s - 1): with s = F / S and target = a / b, all of it
@@ -149,7 +149,7 @@ impl Speedup {
 }
 
 /// Numerator and denominator of a parameter, both below 2^31: longer ones lose their lowest bits,
-/// never to a smaller fraction, so that nobody gets less than the target that was asked for.
+/// never to a smaller fraction, so that no thread gets less than the target that was asked for.
 fn terms(fraction: Rate) -> (u64, u64) {
     let bits = u64::BITS - fraction.num().max(fraction.den()).leading_zeros();
     let excess = bits.saturating_sub(TERM_BITS);
@@ -174,8 +174,8 @@ pub(super) fn by_speedup(speedups: &[Option<Speedup>]) -> Vec<(usize, Speedup)> 
     known
 }
 
-/// Gives everyone the least that it must have, and what is left to those who gain most from it.
-/// The sum is exactly N_f.
+/// Gives every thread the least that it must have, and what is left to those that gain most from
+/// it. The sum is exactly N_f.
 pub(super) fn greedy(places: Places, speedups: &[Option<Speedup>], bounds: &[Bounds]) -> Vec<u64> {
     let mut shares: Vec<u64> = bounds.iter().map(|bounds| bounds.least).collect();
     let mut left = places.fast * places.whole() - shares.iter().sum::<u64>();
@@ -187,7 +187,7 @@ pub(super) fn greedy(places: Places, speedups: &[Option<Speedup>], bounds: &[Bou
     shares
 }
 
-/// Makes the shares of `group` as equal as their bounds allow and keeps their sum: everyone has
+/// Makes the shares of `group` as equal as their bounds allow and keeps their sum: every thread has
 /// the same level, or its nearest bound. Parts that do not divide go to the first at the level,
 /// one each.
 pub(super) fn level(shares: &mut [u64], bounds: &[Bounds], group: &[(usize, Speedup)]) {
@@ -195,7 +195,7 @@ pub(super) fn level(shares: &mut [u64], bounds: &[Bounds], group: &[(usize, Spee
     let filled = |level: u64| group.iter().map(|&(place, _)| at(level, place)).sum::<u64>();
     let total: u64 = group.iter().map(|&(place, _)| shares[place]).sum();
     // The highest level that does not take more than the group has: filled(low) <= total holds
-    // throughout, for at level 0 everyone has its least.
+    // throughout, for at level 0 every thread has its least.
     let (mut low, mut high) = (0, group.iter().map(|&(place, _)| bounds[place].most).max());
     while let Some(above) = high.filter(|high| low < *high) {
         let middle = low + (above - low).div_ceil(2);
@@ -213,7 +213,7 @@ pub(super) fn level(shares: &mut [u64], bounds: &[Bounds], group: &[(usize, Spee
     }
 }
 
-/// The least performance that every thread shall have, as a fraction of what equal shares would
+/// The least performance that every thread must have, as a fraction of what equal shares would
 /// give it.
 pub(super) const TARGET: ParamSpec = ParamSpec {
     name: "target",
@@ -222,15 +222,16 @@ pub(super) const TARGET: ParamSpec = ParamSpec {
            evaluation has 85 %",
 };
 
-/// What is wrong with the target, if anything is: nobody can promise more than equal shares give.
-pub(super) fn target_objection(params: &Params) -> Option<String> {
+/// What is wrong with the target, if anything is: no rule can promise more than equal shares give.
+pub(super) fn target_objection(params: &Params) -> Option<Objection> {
     let target = params.fraction(&TARGET);
     (target > Rate::ONE).then(|| {
-        alloc::format!("target is {target}; give a fraction from 0 to 1, such as \"0.85\"")
+        let why = alloc::format!("is {target}; give a fraction from 0 to 1, such as \"0.85\"");
+        Objection::to(TARGET.name, why)
     })
 }
 
-/// Everyone's bounds where nobody may have less than the target.
+/// Every thread's bounds where no thread may have less than the target.
 pub(super) fn fair_bounds(
     places: Places,
     speedups: &[Option<Speedup>],

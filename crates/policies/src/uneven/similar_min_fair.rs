@@ -17,9 +17,9 @@
 //! # Where we differ from the paper
 //! The slides even the shares of a group out; a plain average can take the member with the greatest
 //! speedup below the target, which may be among the misses of up to 3 % that they report. The water
-//! level stops at each one's required share (spec E.2). How groups are found is not said either:
-//! by their leader, so that no two members differ by `similarity` or more. A thread that is not
-//! known yet is in no group.
+//! level stops at each one's required share (algorithms.md E.2). How groups are found is not said
+//! either: by their leader, so that no two members differ by `similarity` or more. A thread that is
+//! not known yet is in no group.
 
 use super::shares::{Places, Speedup, TARGET, by_speedup, fair_bounds, greedy, joined, level};
 use alloc::vec::Vec;
@@ -58,7 +58,7 @@ pub(super) fn fast_shares(
     let mut rest = &order[..];
     while let Some(&(_, leader)) = rest.first() {
         let near = rest.iter().position(|(_, member)| !leader.is_near(*member, similarity));
-        // The leader is of its group even where nobody is near enough to be similar.
+        // The leader is of its group even where no thread is near enough to be similar.
         let (group, others) = rest.split_at(near.unwrap_or(rest.len()).max(1));
         level(&mut shares, &bounds, group);
         rest = others;

@@ -1,4 +1,4 @@
-//! The scheduler on small systems, tick by tick: who changes places when, guarantees on both
+//! The scheduler on small systems, tick by tick: what changes places when, guarantees on both
 //! classes, wakes, arrivals. Invariants on random systems: `tests/random.rs`.
 
 mod random;
@@ -22,7 +22,7 @@ fn system(fast: usize, slow: usize, vcpus: Vec<Vcpu>) -> System {
 fn hogs(n: u32) -> Vec<Vcpu> {
     (0..n).map(Vcpu::best_effort).collect()
 }
-/// A machine with perfect manners on which everybody is awake.
+/// A machine with perfect manners on which every thread is awake.
 fn awake(entry: &Entry, params: &[(&str, &str)], system: &System) -> Machine {
     let mut machine = Machine::new(entry, &with(params), system, Manners::PERFECT);
     (0..system.vcpus.len() as u32).for_each(|vcpu| machine.wake(vcpu));
@@ -65,7 +65,7 @@ fn two_threads_change_places_when_their_leads_differ() {
     assert_eq!(figure(&machine, "fast share ppm", Some(1)), Some(500_000));
 }
 
-/// Three threads on one fast and one slow core: a third of each class for everyone, and somebody
+/// Three threads on one fast and one slow core: a third of each class for each, and one
 /// waits.
 #[test]
 fn who_waits_takes_turns_with_who_is_ahead() {
@@ -80,8 +80,8 @@ fn who_waits_takes_turns_with_who_is_ahead() {
     assert!((0..2).all(|core| !machine.schedule(core).contains('.')));
 }
 
-/// The spec's vector E.2 with speedups that the user knows: f = 1, 29/30, 1/30, 0, 0, 0. Who has
-/// all or nothing of the fast cores never moves.
+/// The vector of algorithms.md E.2 with speedups that the user knows: f = 1, 29/30, 1/30, 0, 0, 0.
+/// A thread that has all or nothing of the fast cores never moves.
 #[test]
 fn shares_of_all_and_nothing_cost_no_migration() {
     let mut vcpus = hogs(6);
@@ -162,7 +162,8 @@ fn what_cannot_be_promised_is_refused_with_the_numbers() {
     let admit = |system: &System, params: &[(&str, &str)]| {
         let verdict = (max_fair::ENTRY.admit)(system, &with(params));
         let refused = verdict.refused.iter().map(|(_, why)| why.to_string());
-        verdict.objections.iter().cloned().chain(refused).collect::<Vec<String>>().join("; ")
+        let objections = verdict.objections.iter().map(ToString::to_string);
+        objections.chain(refused).collect::<Vec<String>>().join("; ")
     };
     let even = System::new(4, hogs(4));
     assert!(admit(&even, &[]).contains("two classes, and these are 4 of class 0"));
@@ -248,8 +249,8 @@ fn who_sleeps_in_every_period_has_its_share_of_the_rest() {
     assert!((900..1200).contains(&fast), "{fast} of 1500 on fast cores");
 }
 
-/// f = 1 and 0. Sleep that is longer than a round costs nobody its seat either: who has all of the
-/// fast core has it at each wake, though it runs for less than a round.
+/// f = 1 and 0. Sleep that is longer than a round costs no thread its seat either: what has all of
+/// the fast core has it at each wake, though it runs for less than a round.
 #[test]
 fn who_sleeps_long_and_often_has_its_seat_back() {
     let mut vcpus = hogs(2);
@@ -267,7 +268,7 @@ fn who_sleeps_long_and_often_has_its_seat_back() {
 }
 
 /// Two busy threads have all shares of the fast core, and some of the slow one while those sleep
-/// who share that. It costs these nothing: neither is one of them behind the other for good, nor
+/// what share that. It costs these nothing: neither is one of them behind the other for good, nor
 /// does it wait for the other to wake.
 #[test]
 fn guests_take_nothing_from_those_who_have_shares() {
@@ -300,7 +301,7 @@ fn guests_take_nothing_from_those_who_have_shares() {
     }
 }
 
-/// A short sleep costs nobody its seat.
+/// A short sleep costs no thread its seat.
 #[test]
 fn who_sleeps_shortly_has_its_seat_back() {
     let mut machine = awake(&max_fair::ENTRY, &ROUND, &system(1, 1, hogs(3)));
@@ -314,7 +315,7 @@ fn who_sleeps_shortly_has_its_seat_back() {
     assert_eq!(machine.schedule(1), "BBBCCBB");
 }
 
-/// Shares are for those who are there: an arrival and a departure change them at once, sleep after
+/// Shares are for those that are there: an arrival and a departure change them at once, sleep after
 /// an interval.
 #[test]
 fn shares_follow_who_is_there() {

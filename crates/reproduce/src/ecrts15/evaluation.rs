@@ -42,7 +42,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 const CORES: usize = 16;
 /// Loads in percent of all cores.
 const LOADS: [u64; 6] = [50, 60, 70, 80, 90, 100];
-/// Kinds of tasks (the scripts' distributions; spec B.7).
+/// Kinds of tasks (the scripts' distributions; algorithms.md B.7).
 const CLASSES: [&str; 4] = ["light", "medium", "heavy", "mixed"];
 const POLICIES: [&str; 4] = ["p-edf", "g-edf", "run", "qps"];
 const QPS: usize = 3;

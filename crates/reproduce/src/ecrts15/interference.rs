@@ -176,7 +176,7 @@ fn verdicts(found: &[Pair], slopes: &[Option<Regression>; 2]) -> Vec<Verdict> {
     let runs = found.iter().map(|pair| &pair.tallies[0]);
     let deepest = runs.clone().map(|tally| tally.depth).max().unwrap_or(0);
     let deepest_qps = found.iter().map(|pair| pair.tallies[1].depth).max().unwrap_or(0);
-    // The bound is meant for p >= 1 (spec A.1).
+    // The bound is meant for p >= 1 (algorithms.md A.1).
     let bound = |tally: &Tally| (3 * tally.depth + 1) as f64 / 2.0;
     let mut bounded = runs.filter(|tally| tally.depth > 0);
     let within = bounded.clone().all(|tally| per_job(tally, tally.preemptions) <= bound(tally));

@@ -39,7 +39,8 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     locks::EXPERIMENT,
 ];
 
-/// The periods that the study calls harmonic (its scripts; spec B.7). They repeat every 200 ms.
+/// The periods that the study calls harmonic (its scripts; algorithms.md B.7). They repeat every
+/// 200 ms.
 const HARMONIC: &str = "list:25ms,50ms,100ms,200ms";
 /// Its periods that are not.
 const UNIFORM: &str = "uniform:25ms..200ms";
@@ -47,8 +48,8 @@ const UNIFORM: &str = "uniform:25ms..200ms";
 /// G of all sets: utilizations are multiples of a millionth.
 const GRAIN: Duration = Duration::from_millis(1);
 
-/// A policy as the study packs for it: RUN and P-EDF by worst fit, QPS by first fit (spec B.7), or
-/// as `name` says after a slash.
+/// A policy as the study packs for it: RUN and P-EDF by worst fit, QPS by first fit (algorithms.md
+/// B.7), or as `name` says after a slash.
 fn subject(name: &str) -> Result<Subject, Error> {
     let (name, packing) = match name.split_once('/') {
         Some((name, packing)) => (name, Some(packing)),

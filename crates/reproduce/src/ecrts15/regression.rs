@@ -1,6 +1,6 @@
 //! A straight line through points, with how sure its slope is.
 
-use statrs::distribution::{ContinuousCDF, StudentsT};
+use maracas_sweep::stats::student_t;
 
 /// The line of least squares.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -38,8 +38,7 @@ impl Regression {
         };
         let weighed: Vec<f64> = points.iter().map(weighed).collect::<Option<_>>()?;
         let error = weighed.iter().map(|it| it * it).sum::<f64>().sqrt() / spread;
-        let t = StudentsT::new(0.0, 1.0, count - 2.0).ok()?.inverse_cdf(0.975);
-        Some(Self { slope, half_width: t * error, points: points.len() })
+        Some(Self { slope, half_width: student_t(count - 2.0) * error, points: points.len() })
     }
 }
 

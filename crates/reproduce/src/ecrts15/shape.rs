@@ -1,4 +1,4 @@
-//! Preemptions and migrations per job, policy by policy, on the same sets (spec B.7).
+//! Preemptions and migrations per job, policy by policy, on the same sets (algorithms.md B.7).
 
 use super::{
     GRAIN, HARMONIC, all_met, free_until, per_job, recipe, subjects, trials, with_interval,

@@ -3,8 +3,8 @@
 //!
 //! Performance is as in the slides' methodology: the time until an application has finished for the
 //! first time, all being repeated until every one has. It is set against the same application's
-//! time under max-fair in the same mix, so that max-fair scores 1 throughout (spec E.1: the only
-//! reading under which any target up to 1 can be kept).
+//! time under max-fair in the same mix, so that max-fair scores 1 throughout (algorithms.md E.1:
+//! the only reading under which any target up to 1 can be kept).
 
 mod applications;
 mod big_little;
@@ -28,8 +28,8 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     big_little::EXPERIMENT,
 ];
 
-/// Seconds on a fast core that each application takes: those of SPEC take minutes; longer runs only
-/// make the first, unsettled update interval weigh less.
+/// Seconds on a fast core that each application takes: those of SPEC CPU take minutes; longer runs
+/// only make the first, unsettled update interval weigh less.
 const LENGTH_S: f64 = 30.0;
 
 /// AMD Phenom II with two fast cores and four slow ones by DVFS, as the slides have it, with slow
@@ -146,8 +146,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scores_are_those_of_the_specification() {
-        // Spec E.2: max-perf with speedups 2.0, 1.9, 1.6, 1.5, 1.2, 1.1 on 2 + 4 cores.
+    fn scores_are_those_of_the_definitions() {
+        // algorithms.md E.2: max-perf with speedups 2.0, 1.9, 1.6, 1.5, 1.2, 1.1 on 2 + 4 cores.
         let speedups = [2.0, 1.9, 1.6, 1.5, 1.2, 1.1];
         let fast = [1.0, 1.0, 0.0, 0.0, 0.0, 0.0];
         let performance = |(s, f): (&f64, &f64)| (f * s + 1.0 - f) / ((2.0 * s + 4.0) / 6.0);

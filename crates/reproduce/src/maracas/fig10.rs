@@ -1,4 +1,4 @@
-//! Figure 10: mwalk with different working sets (spec X7).
+//! Figure 10: mwalk with different working sets (algorithms.md G.5, X7).
 
 use super::fig9::{Case, SEEDS, foreground_ratio, landed, miss_ratio, setup};
 use crate::figure::{Drawing, Figure};

@@ -1,4 +1,4 @@
-//! Figure 4: background scheduling on one core (spec X1).
+//! Figure 4: background scheduling on one core (algorithms.md G.5, X1).
 
 use super::{head, program};
 use crate::figure::{Drawing, Figure};

@@ -1,4 +1,5 @@
-//! Figure 5: traffic and progress against latency, by the delay of task1 and task2 (spec X2).
+//! Figure 5: traffic and progress against latency, by the delay of task1 and task2 (algorithms.md
+//! G.5, X2).
 
 use super::{Row, TABLE_II, list, table2};
 use crate::figure::{Drawing, Figure, Line};

@@ -1,4 +1,4 @@
-//! Figure 6: rate-based against latency-based throttling (spec X3).
+//! Figure 6: rate-based against latency-based throttling (algorithms.md G.5, X3).
 
 use super::{Row, TABLE_II, fig5, head, three_m_jumps};
 use crate::figure::{Drawing, Figure, Line};
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn rates_are_the_traffic_of_table_ii() {
-        // Spec G.5, X3: 117.5, 109.3 and 101.7 million requests in two seconds.
+        // algorithms.md G.5, X3: 117.5, 109.3 and 101.7 million requests in two seconds.
         let millions = TABLE_II.map(|row| (rate_threshold(&row) as f64 / 1e5).round() / 10.0);
         assert_eq!(millions, [117.5, 109.3, 101.7]);
     }

@@ -1,4 +1,4 @@
-//! Figure 7: canny beside three `m_jump` of growing utilization (spec X4).
+//! Figure 7: canny beside three `m_jump` of growing utilization (algorithms.md G.5, X4).
 
 use super::{head, list, m_jump, program};
 use crate::figure::{Drawing, Figure};

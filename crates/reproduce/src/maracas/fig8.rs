@@ -1,4 +1,4 @@
-//! Figure 8: VCPU load balancing against static placement (spec X5).
+//! Figure 8: VCPU load balancing against static placement (algorithms.md G.5, X5).
 
 use super::draw::tasks;
 use super::{MIGRATIONS, head, list, program};

@@ -1,4 +1,4 @@
-//! Figure 9: cache-aware scheduling (spec X6).
+//! Figure 9: cache-aware scheduling (algorithms.md G.5, X6).
 
 use super::draw::tasks;
 use super::{MIGRATIONS, on, program};

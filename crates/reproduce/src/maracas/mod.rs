@@ -55,7 +55,7 @@ const TABLE_II: [Row; 3] = [
 ];
 
 /// Delay of task1 and task2 before each store in E1, E2 and E3, in nanoseconds: fitted to Table II,
-/// which does not give them (memory-model notes, section 2, three of six fitted constants).
+/// which does not give them (algorithms.md H.2, three of six fitted constants).
 const DELAYS: [f64; 3] = [71.0, 193.0, 568.0];
 
 /// How a file begins: what it is, the paper's platform (Table I), the policy with `params` (lines

@@ -1,4 +1,4 @@
-//! Algorithm 1 as printed against Algorithm 1 repaired (section IV, spec G.2).
+//! Algorithm 1 as printed against Algorithm 1 repaired (section IV, algorithms.md G.2).
 
 use super::fig6::DELAY_NS;
 use super::{TABLE_II, head, list, three_m_jumps};

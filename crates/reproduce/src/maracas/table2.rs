@@ -1,4 +1,4 @@
-//! Table II: three `m_jump` profiled at three delays (spec X2).
+//! Table II: three `m_jump` profiled at three delays (algorithms.md G.5, X2).
 
 use super::{DELAYS, TABLE_II, head, three_m_jumps};
 use crate::figure::{Drawing, Figure};

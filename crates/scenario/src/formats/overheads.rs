@@ -9,10 +9,10 @@
 //! SchedCAT (`overheads/model.py`, `monotonic_pwlin`).
 
 use super::decimal::{self, MICROSECONDS};
-use crate::Overheads;
 use crate::error::{Error, Source, quoted, read_text};
 use crate::taskset::in_micros;
 use maracas_core::Duration;
+use maracas_core::Overheads;
 use std::fmt;
 use std::path::Path;
 

@@ -3,13 +3,13 @@
 use super::Machine;
 use crate::memory::Contention;
 use crate::workload::{NONE, Standing};
-use maracas_core::contract::{Event, Observer, decide};
+use maracas_core::contract::{Event, decide};
 use maracas_core::{CoreId, CoreSet, Duration, VcpuId};
 
 /// How many failing errands and spent allowances a policy may answer at one instant.
 const ANSWERS: usize = 1_000;
 
-impl<O: Observer, C: Contention> Machine<'_, O, C> {
+impl<C: Contention> Machine<'_, C> {
     /// Tells the policy of an event that happens now; where decisions come late, by the next one.
     #[inline]
     pub(super) fn tell(&mut self, core: usize, event: Event) {
@@ -74,7 +74,7 @@ impl<O: Observer, C: Contention> Machine<'_, O, C> {
         panic!("at {} the policy changed its mind {most} times and found no rest", self.now);
     }
 
-    /// Notes who stands on which line, and holds the policy to standing on one only.
+    /// Notes what stands on which line, and holds the policy to standing on one only.
     pub(super) fn take_lines(&mut self) {
         let stamp = self.outcome.decisions;
         let mut broken = false;
@@ -99,7 +99,7 @@ impl<O: Observer, C: Contention> Machine<'_, O, C> {
         }
     }
 
-    /// Lets in whom the policy admitted.
+    /// Lets in the VCPUs that the policy admitted.
     pub(super) fn take_answers(&mut self, concerned: &mut CoreSet) {
         for place in 0..self.plan.verdicts().len() {
             let (vcpu, verdict) = &self.plan.verdicts()[place];

@@ -7,10 +7,10 @@
 use super::Machine;
 use crate::memory::Contention;
 use crate::workload::Standing;
-use maracas_core::contract::{Errand, Event, Observer, Refused};
+use maracas_core::contract::{Errand, Event, Refused};
 use maracas_core::{CoreId, CoreSet, Duration, VcpuId};
 
-impl<O: Observer, C: Contention> Machine<'_, O, C> {
+impl<C: Contention> Machine<'_, C> {
     /// Begins the errand in the plan, unless one is under way.
     pub(super) fn take_errand(&mut self, concerned: &mut CoreSet) {
         let (None, Some((carrier, errand))) = (self.errand, self.plan.errand) else { return };

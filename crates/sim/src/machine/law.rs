@@ -3,11 +3,11 @@
 use super::{Core, Machine};
 use crate::memory::Contention;
 use crate::workload::NONE;
-use maracas_core::contract::{End, Event, Mark, Observer, Stint, Usage};
+use maracas_core::contract::{End, Event, Mark, Stint, Usage};
 use maracas_core::dispatch::{Readings, Running, next};
 use maracas_core::{CoreId, CoreSet, Duration, Instant, VcpuId};
 
-impl<O: Observer, C: Contention> Machine<'_, O, C> {
+impl<C: Contention> Machine<'_, C> {
     /// `vcpu` became runnable: the core on whose line it stands must look again.
     #[inline]
     pub(super) fn concern(&self, vcpu: u32, concerned: &mut CoreSet) {
@@ -108,7 +108,7 @@ impl<O: Observer, C: Contention> Machine<'_, O, C> {
         demand.on = NONE;
         self.set_changed = true;
         if own.from == self.now {
-            // The stint stayed empty: nobody saw it, so it leaves no trace.
+            // The stint stayed empty: nothing saw it, so it leaves no trace.
             self.outcome.context_switches -= u64::from(own.switched);
             own.stalled = own.stalled.max(self.now) - own.start_cost;
         } else {

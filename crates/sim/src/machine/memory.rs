@@ -1,16 +1,16 @@
-//! Memory meters and the contention model: who runs goes in, speeds and counts come out.
+//! Memory meters and the contention model: what runs goes in, speeds and counts come out.
 
 use super::Machine;
 use crate::memory::{Contention, Resident};
 use crate::workload::NONE;
-use maracas_core::contract::{End, Event, Observer, Usage};
+use maracas_core::contract::{End, Event, Usage};
 use maracas_core::dispatch::Readings;
 use maracas_core::{CoreId, CoreSet, Duration, Instant, VcpuId};
 
 /// A core's memory meter and what it is held against.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MemoryMeter {
-    /// Reads of memory by whoever ran here.
+    /// Reads of memory by whatever ran here.
     pub(super) reads: u64,
     /// The memory mark of the VCPU that runs.
     pub(super) until: u64,
@@ -35,7 +35,7 @@ impl MemoryMeter {
     };
 }
 
-impl<O: Observer, C: Contention> Machine<'_, O, C> {
+impl<C: Contention> Machine<'_, C> {
     /// Lets the program on `core` progress for `time`, counts what it does to memory, and returns
     /// its work.
     #[inline]

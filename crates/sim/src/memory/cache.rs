@@ -37,7 +37,7 @@ const MOVE: f64 = 0.25;
 /// They hold for ever where the lines go no further than this share of what it can hold, nor its
 /// miss ratio further than this: twice the width of a [`level`].
 const NEAR: f64 = 1.0 / 32.0;
-/// Sets count as filled up where less than this share of all lines is left to those who run: most
+/// Sets count as filled up where less than this share of all lines is left to those that run: most
 /// sets are full then, and it is of no use to wait for the last.
 const NEARLY_FULL: f64 = 0.15;
 /// Over how much of what it can hold the slope of a program's miss ratio is taken.
@@ -377,7 +377,7 @@ impl CacheModel {
             inflows.push(Inflow {
                 program: *program,
                 rate: misses * missed_here,
-                // Who misses nothing uses all of its lines all the time.
+                // A program that misses nothing uses all of its lines all the time.
                 reuse: if steady.told > 0.0 { misses * steady.reuse } else { f64::INFINITY },
                 unused: 1.0,
                 follows: steady.follows,
@@ -397,7 +397,7 @@ impl CacheModel {
         }
         let limit = steady.limit.min(self.lines);
         let held = self.resident(program, core);
-        // Who misses always does so whatever it loses, and until it holds enough.
+        // A program that misses always does so whatever it loses, and until it holds enough.
         let unheard = if steady.told < 1.0 { 0.0 } else { steady.always - held };
         if unheard > 0.0 && (drift.gain < 0.0 || steady.always >= limit) {
             return f64::INFINITY;
@@ -412,11 +412,11 @@ impl CacheModel {
         let near = |gain: f64, tolerance: f64| {
             let star = gain.abs() * drift.turnover;
             let reach = star * balance;
-            // Who comes to hold all it can has no balance to stay at before.
+            // A program that comes to hold all it can has no balance to stay at before.
             let balanced = gain < 0.0 || reach < 0.75 * lacks || star <= NEAR * limit;
             balanced && reach <= NEAR * limit && reach * steady.slope <= tolerance
         };
-        // Who is about to hold all it can is looked at when it does.
+        // A program that is about to hold all it can is looked at when it does.
         let far = (MOVE * limit).max(unheard);
         let soon = far.min(lacks.max(NEAR / 4.0 * limit));
         let target = |gain: f64| if gain > 0.0 { soon } else { far };

@@ -34,7 +34,7 @@ pub struct UnevenCores {
     changes: u64,
 }
 
-/// A core and who runs there.
+/// A core and what runs there.
 #[derive(Clone, Copy, Debug)]
 struct Seat {
     class: usize,
@@ -91,7 +91,7 @@ impl Runner {
 
 impl UnevenCores {
     /// The cores of `system`. Programs are known by their place among those of the run; one whose
-    /// pace is `None`, or who comes after the last, runs at the speed of the core's class.
+    /// pace is `None`, or what comes after the last, runs at the speed of the core's class.
     ///
     /// # Panics
     /// Where a pace has no phases, or a phase not the instructions per second on every class, of

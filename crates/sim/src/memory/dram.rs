@@ -1,4 +1,4 @@
-//! DRAM and bus contention: how long a read waits in the memory controller, given who else asks.
+//! DRAM and bus contention: how long a read waits in the memory controller, given what else asks.
 //!
 //! A closed law, the "saturating line", is solved as a fixed point for a static set of requestors.
 //! Its result depends on its input alone, and on no step before; it uses nothing but the exactly
@@ -32,8 +32,9 @@
 //! banks in turn and meet less often. c_ij is the same for channels. The last factor of the bank
 //! sum takes off what of the request in service is done already. After a refresh all rows are
 //! closed, which spares a conflict the precharge where requests are rare (B counts all banks, and 1
-//! for those who use one only). G_i is the rate of writes, as if undisturbed, to the busiest single
-//! bank that is not i's own: everyone waits while those are drained; D covers writes that spread.
+//! for those that use one only). G_i is the rate of writes, as if undisturbed, to the busiest
+//! single bank that is not i's own: every program waits while those are drained; D covers writes
+//! that spread.
 //!
 //! The fixed point is approached from the idle latency until no latency moves by more than 1e-5 of
 //! itself. More latency of one means more requests waiting for the next, so the steps go up.
@@ -70,7 +71,7 @@
 //! No requestor's latency falls when another requestor comes in, or when another one writes more,
 //! thinks less or has more outstanding; nor among equals when all of them do so. Held by
 //! `tests/dram_load.rs` on random mixes. A requestor's *own* latency may fall when it alone thinks
-//! less beside others: a stream loses its rows less often, and whoever is slowed by drains comes
+//! less beside others: a stream loses its rows less often, and whatever is slowed by drains comes
 //! less often in the middle of one. The *mean* of a mix may fall when a requestor with little
 //! latency joins: that is the mean of another set.
 //!
@@ -158,7 +159,7 @@ pub struct Law {
     write_bank: f64,
     /// D: wait for writes going on, per write in a ns; ns^2.
     write_wait: f64,
-    /// E: for how long a batch of writes to one bank keeps everyone waiting.
+    /// E: for how long a batch of writes to one bank keeps every program waiting.
     batch: f64,
     /// e: the same per write of it.
     write_block: f64,
@@ -178,7 +179,8 @@ const STEPS: u32 = 1_000;
 const TOLERANCE: f64 = 1e-5;
 
 impl Law {
-    /// Latency of a request that meets nobody: a row hit for a stream, otherwise a row conflict.
+    /// Latency of a request that meets no program: a row hit for a stream, otherwise a row
+    /// conflict.
     #[must_use]
     pub fn idle_latency_ns(&self, pattern: Pattern) -> f64 {
         if pattern == Pattern::Sequential { self.hit_latency } else { self.conflict_latency }
@@ -217,7 +219,7 @@ impl Law {
         steps
     }
 
-    /// X, N and hit of everyone from L. Returns the requests per ns.
+    /// X, N and hit of every program from L. Returns the requests per ns.
     fn flow(&self, requestors: &[Requestor], out: &mut [Solved]) -> f64 {
         let mut requests = 0.0;
         for (requestor, solved) in requestors.iter().zip(&mut *out) {
@@ -242,8 +244,8 @@ impl Law {
         self.precharge * one_minus_exp(banks / (self.refresh_interval * requests_per_ns))
     }
 
-    /// The new latency of requestor `i` from everyone's X, N and hit, from what refreshes spare
-    /// those who use one bank and those who use all, and from what drains cost it.
+    /// The new latency of requestor `i` from every program's X, N and hit, from what refreshes
+    /// spare those that use one bank and those that use all, and from what drains cost it.
     fn latency(
         &self,
         i: usize,

@@ -72,7 +72,7 @@ pub trait Contention {
     const COUPLED: bool;
     /// Whether there is a memory controller whose counters can be read: [`Contention::totals`].
     const SAMPLES: bool;
-    /// Something changed by `now`: who runs on which core, by core, or the model by itself.
+    /// Something changed by `now`: what runs on which core, by core, or the model by itself.
     fn resolve(&mut self, now: Instant, running: &[Option<Resident>]);
     /// When the model changes by itself next and wants to be asked again.
     fn next_change(&self) -> Instant;

@@ -46,8 +46,8 @@ impl Phase {
     }
 
     /// References per ns where it misses so often at this latency, on a core that stretches
-    /// thinking so much. Who neither thinks nor misses refers once a picosecond: there is no
-    /// smaller time to describe it by.
+    /// thinking so much. A program that neither thinks nor misses refers once a picosecond: there
+    /// is no smaller time to describe it by.
     pub(super) fn references_per_ns(&self, miss_ratio: f64, latency_ns: f64, stretch: f64) -> f64 {
         let waiting_ns = miss_ratio * latency_ns * self.per_outstanding;
         1.0 / (self.think_ns * stretch + waiting_ns).max(1e-3)

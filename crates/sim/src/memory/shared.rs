@@ -54,7 +54,7 @@ pub struct SharedMemory {
     stretches: Vec<f64>,
     /// Programs that touch no memory; `None` = they run at full speed and count nothing.
     others: Option<UnevenCores>,
-    /// Who of these runs, by core; scratch.
+    /// Which of these runs, by core; scratch.
     others_running: Vec<Option<Resident>>,
     cache: Option<CacheModel>,
     /// Whether programs keep the colours of their first core.
@@ -79,7 +79,7 @@ pub struct SharedMemory {
     look: Instant,
 }
 
-/// A core and who sits there.
+/// A core and what sits there.
 #[derive(Clone, Copy, Debug)]
 struct Seat {
     class: usize,
@@ -90,7 +90,7 @@ struct Seat {
     /// Its requestor, if it misses at all.
     entry: Option<Entry>,
     miss_ratio: f64,
-    /// For whom the cache was asked for it: program, phase and lines held then.
+    /// The programs for which the cache was asked for it: program, phase and lines held then.
     asked: Option<(u32, usize, f64)>,
     /// What its pace was computed from: program, phase, miss ratio and latency.
     paced: Option<(u32, usize, f64, f64)>,
@@ -102,7 +102,7 @@ struct Seat {
 
 impl SharedMemory {
     /// The memory system `memory` on the cores of `system`. Programs are known by their place among
-    /// those of the run; who comes after the last of `memory.programs` touches no memory, and runs
+    /// those of the run; what comes after the last of `memory.programs` touches no memory, and runs
     /// at the speed of the core's class.
     ///
     /// # Panics
@@ -157,8 +157,8 @@ impl SharedMemory {
     }
 
     /// The same, where programs that touch no memory have these paces, by program. The pace of one
-    /// that does touch memory is of no account: its memory says how fast it is. Where nobody has a
-    /// pace, nothing changes.
+    /// that does touch memory is of no account: its memory says how fast it is. Where no program
+    /// has a pace, nothing changes.
     ///
     /// # Panics
     /// As [`UnevenCores::new`].
@@ -270,7 +270,7 @@ impl SharedMemory {
         }
     }
 
-    /// Seats who runs, each with what it does now and how often it misses.
+    /// Seats what runs, each with what it does now and how often it misses.
     fn seat(&mut self, running: &[Option<Resident>]) {
         self.set.clear();
         for (core, resident) in running.iter().enumerate() {
@@ -303,7 +303,7 @@ impl SharedMemory {
         self.set.sort_unstable();
     }
 
-    /// Seats who runs and touches no memory. Returns when that changes by itself.
+    /// Seats what runs and touches no memory. Returns when that changes by itself.
     fn seat_others(&mut self, now: Instant, running: &[Option<Resident>]) -> Instant {
         let Some(others) = &mut self.others else { return Instant::NEVER };
         self.others_running.clear();
@@ -315,14 +315,14 @@ impl SharedMemory {
         others.next_change()
     }
 
-    /// Sets everyone's pace by the law.
+    /// Sets every program's pace by the law.
     fn pace(&mut self) {
         let Self { set, solutions, tenants, stretches, .. } = self;
         let solved = solutions.of(set);
         let cycles_per_tick = self.cycles_per_ns * self.ns_per_tick;
         let answer = |entry: Entry| {
             let place = set.binary_search(&entry).expect("every entry is in the set");
-            // Equal entries are equal requestors: whichever answer is found is everyone's.
+            // Equal entries are equal requestors: whichever answer is found is every program's.
             (solved[place].reads_per_ns, solved[place].latency_ns)
         };
         for seat in &mut self.cores {
@@ -359,7 +359,7 @@ impl SharedMemory {
             let Some(program) = seat.program else { continue };
             let Some(tenant) = &self.tenants[program as usize] else { continue };
             phase_ends = phase_ends.min(tenant.phase_ends_in());
-            // Who misses nothing at present may lose lines to the others.
+            // A program that misses nothing at present may lose lines to the others.
             let per_ns = tenant.read_rate() / self.ns_per_tick;
             self.misses.push((core, program as usize, per_ns));
             reuses |= tenant.phase().memory.reuse != Reuse::Stream;

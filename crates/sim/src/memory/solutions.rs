@@ -1,4 +1,4 @@
-//! Solutions of the DRAM law, kept by who runs together.
+//! Solutions of the DRAM law, kept by what runs together.
 //!
 //! A set of requestors is solved once, from the canonical start, with miss ratios rounded to few
 //! steps. So a solution depends on the set alone, and never on the order in which a run came across
@@ -34,7 +34,8 @@ pub(super) type Entry = u32;
 /// Bits of a number below its exponent and the first three digits of its mantissa: eighths of an
 /// octave.
 const CUT: u32 = 49;
-/// Who misses more seldom than this is no burden to anyone, whatever the others do.
+/// A program that misses more seldom than this is no burden to any program, whatever the others
+/// do.
 const RARE: f64 = 1.0 / 1024.0;
 
 /// The step of a miss ratio: an eighth of an octave, or always.

@@ -121,7 +121,7 @@ fn what_cannot_be_done_fails_by_name() {
     let mut gone = busy(0);
     gone.depart = at(1_005);
     let errands = vec![
-        // By one who is no carrier, by nobody, of nobody, of a carrier.
+        // By one that is no carrier, by none, of none, of a carrier.
         (100, 0, Errand::Sample),
         (200, 7, Errand::Sample),
         (300, 2, Errand::Move { vcpu: VcpuId(9), to: CoreId(1), colors: 0 }),

@@ -1,5 +1,5 @@
 //! Random systems under a policy that sets everything at random: nothing may break, and every
-//! count must be somebody's.
+//! count must belong to a VCPU.
 
 use super::memory::{Told, cache, memory, simulate_with, strides, walk};
 use super::*;

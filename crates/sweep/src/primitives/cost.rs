@@ -6,11 +6,11 @@ use super::stream::{Call, Cause, Step, Stream};
 /// What is measured. Defined in one sentence each in `docs/overheads.md`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Primitive {
-    /// The policy hears of one released job.
+    /// The policy learns of one released job.
     Release,
-    /// The policy hears of one completed job.
+    /// The policy learns of one completed job.
     Completion,
-    /// The policy hears of one ended stint and what it used.
+    /// The policy learns of one ended stint and what it used.
     Stint,
     /// The policy decides, for whatever reason.
     Schedule,
@@ -24,7 +24,7 @@ pub enum Primitive {
     ScheduleSwitch,
     /// RUN decides and updates its tree on the way: part of the four above.
     TreeUpdate,
-    /// One call in all: the policy hears of all its events and decides.
+    /// One call in all: the policy learns of all its events and decides.
     Call,
 }
 

@@ -2,8 +2,8 @@
 //! long as its primitives take.
 //!
 //! A pure computation over nominal instants, so that jobs which are released together do compete.
-//! A lock serves in the order of arrival; whoever holds it is not interrupted. It is a model: cache
-//! lines that move between cores with the lock, and spinning itself, cost nothing here.
+//! A lock serves in the order of arrival; whatever holds it is not interrupted. It is a model:
+//! cache lines that move between cores with the lock, and spinning itself, cost nothing here.
 
 use super::cost::{Primitive, Samples, Summary};
 use super::replay::Time;
@@ -14,7 +14,7 @@ use maracas_core::Event;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Lock(pub usize);
 
-/// Somebody needs a lock.
+/// A VCPU needs a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
     /// When, in nanoseconds.
@@ -45,7 +45,8 @@ impl Costs {
     }
 }
 
-/// Who takes the lock in `stream`, in order, where each core acts for itself as in LITMUS^RT:
+/// The VCPU that takes the lock in `stream`, in order, where each core acts for itself as in
+/// LITMUS^RT:
 /// * the releases of one instant are handled together, by one interrupt;
 /// * every core on which a job completes calls the scheduler;
 /// * so does every core whose task is stopped by a plan, and the one whose timer expires.
@@ -112,7 +113,7 @@ pub struct Waits {
     pub requests: usize,
     /// The part of them that had to wait at all.
     pub waited: f64,
-    /// The mean wait in nanoseconds, those who did not wait included.
+    /// The mean wait in nanoseconds, those that did not wait included.
     pub mean: f64,
     /// The 99th percentile, in nanoseconds.
     pub p99: u64,

@@ -3,7 +3,7 @@
 //!
 //! Here stand the recorded streams ([`stream`]), running them again step by step ([`mod@replay`]),
 //! what the measured times come to ([`cost`]), and what locks around the policy would add
-//! ([`hierarchy`], [`locks`]). Here never stands a clock: whoever measures brings one.
+//! ([`hierarchy`], [`locks`]). Here never stands a clock: whatever measures brings one.
 //!
 //! # Paper
 //! D. Compagnin, E. Mezzetti, T. Vardanega. "Experimental evaluation of optimal schedulers based on

@@ -1,4 +1,4 @@
-//! Running a recorded stream again, step by step, with somebody's clock around each step.
+//! Running a recorded stream again, step by step, with a clock of the caller's around each step.
 
 use super::stream::{Step, Stream};
 use maracas_core::contract::decide;

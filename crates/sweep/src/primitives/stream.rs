@@ -1,8 +1,8 @@
 //! What a policy was told and asked in one simulated run.
 
 use maracas_core::admission::Verdict;
-use maracas_core::contract::{End, Entry, Event, Observer, Stint, decide};
-use maracas_core::journal::PlanHash;
+use maracas_core::contract::{End, Entry, Event, Observer, Stint};
+use maracas_core::journal::{PlanHash, Replay};
 use maracas_core::params::Params;
 use maracas_core::{CoreSet, Instant, Plan, Policy, Program, System};
 use maracas_sim::Options;
@@ -18,11 +18,11 @@ pub enum Cause {
     /// The wake that the policy asked for, or a mark that was reached: a budget is spent or a
     /// window ends.
     Timer,
-    /// Only stints that the plan before ended: who was preempted or moved is told to the policy.
+    /// Only stints that the plan before ended: what was preempted or moved is told to the policy.
     Switch,
 }
 
-/// One thing that a policy is made to do: hear of an event, or decide.
+/// One thing that a policy is made to do: learn of an event, or decide.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// Hears that a job was released.
@@ -78,7 +78,7 @@ pub struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// What the policy does, in order: it hears of every event, then decides.
+    /// What the policy does, in order: it learns of every event, then decides.
     pub fn steps(&self) -> impl Iterator<Item = Step> {
         let decide = Step::Decide { cause: self.cause, updates_tree: self.updates_tree };
         self.events.iter().map(|(_, event)| Step::of(event)).chain([decide])
@@ -129,18 +129,17 @@ impl Stream {
     /// Runs the stream again on a policy that was built anew, holds every plan against the
     /// recorded one, and notes where the reduction tree was updated.
     fn attend(&mut self, policy: &mut dyn Policy, cores: usize) -> Result<(), Unlike> {
-        let (mut plan, mut hash) = (Plan::new(cores), PlanHash::default());
         let (mut from, mut updates) = (0, tree_updates(policy));
+        let mut replay = Replay::new(policy, cores);
         for asked in &mut self.asked {
             for (at, event) in &self.events[from..asked.end] {
-                policy.on_event(*at, event);
+                replay.event(*at, event);
             }
             from = asked.end;
-            decide(policy, asked.now, &mut plan);
-            if hash.update(&plan) != asked.hash {
+            if replay.decide(asked.now) != asked.hash {
                 return Err(Unlike::Replay(asked.now));
             }
-            let before = std::mem::replace(&mut updates, tree_updates(policy));
+            let before = std::mem::replace(&mut updates, tree_updates(replay.policy()));
             asked.updates_tree = updates > before;
         }
         Ok(())
@@ -201,7 +200,7 @@ impl fmt::Display for Unlike {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(verdict) => match (verdict.objections.first(), verdict.refused.first()) {
-                (Some(why), _) => f.write_str(why),
+                (Some(why), _) => write!(f, "{why}"),
                 (None, Some((_, refused))) => write!(f, "{refused}"),
                 (None, None) => f.write_str("the system is not admitted"),
             },

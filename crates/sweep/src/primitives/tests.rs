@@ -52,7 +52,7 @@ impl Stopwatch for Counting {
 
 #[test]
 fn a_stream_holds_every_call_with_its_cause() {
-    // Spec A.4, vector A1: three duals of a third of a core each take turns of one tick.
+    // algorithms.md A.4, vector A1: three duals of a third of a core each take turns of one tick.
     let stream = recorded("run", &system(2, &[(2, 3); 3]), 12);
     assert_eq!(stream.jobs(), 12);
     let calls: Vec<_> = stream.calls().collect();
@@ -62,7 +62,7 @@ fn a_stream_holds_every_call_with_its_cause() {
     // Budgets of duals end 1 and 2 after each release, and the last one with the next.
     let trees = calls.iter().filter(|call| call.updates_tree).map(|call| call.now.ticks());
     assert_eq!(trees.collect::<Vec<_>>(), (0..12).collect::<Vec<_>>());
-    // At 1 nobody completes: t1 is stopped for t0 by the timer alone, and then that is told.
+    // At 1 no VCPU completes: t1 is stopped for t0 by the timer alone, and then that is told.
     let at_one = calls.iter().filter(|call| call.now.ticks() == 1).map(|call| call.cause);
     assert_eq!(at_one.collect::<Vec<_>>(), [Cause::Timer, Cause::Switch]);
     assert!(calls.iter().any(|call| call.cause == Cause::Completion));
@@ -170,7 +170,7 @@ fn percentiles_are_by_nearest_rank_and_the_mean_leaves_the_thousandth_out() {
 
 #[test]
 fn parts_hold_every_task_once_on_cores_of_their_own() {
-    // Spec A.4, vector A4: two unit servers. B.5, vector B3: two masters in the third set.
+    // algorithms.md A.4, vector A4: two unit servers. B.5, vector B3: two masters in the third set.
     let a4 = [(1, 2), (1, 3), (1, 6), (2, 4), (3, 6)];
     let shapes = |name, cores, tasks: &[(u64, u64)]| {
         let entry = maracas_policies::find(name).unwrap();
@@ -239,7 +239,7 @@ fn callers_wait_in_the_order_in_which_they_come() {
     assert_eq!(queue(&[], 1).mean, 0.0);
 }
 
-/// With the same requests nobody waits less for one lock than for one of several.
+/// With the same requests no VCPU waits less for one lock than for one of several.
 #[test]
 fn a_global_lock_never_makes_anyone_wait_less() {
     // A linear congruential generator (Knuth's MMIX) suffices to vary the cases.

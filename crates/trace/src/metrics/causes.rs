@@ -1,19 +1,8 @@
 //! What kept a live machine from enforcing in time, as its notes say.
-//!
-//! Texts of notes are integers with a blank between them, the first the core; a text of another
-//! form is left aside.
-//!
-//! | key | text | when |
-//! |---|---|---|
-//! | `wake-cost` | p50 and p99 in nanoseconds (no core) | at the begin, and when measured again |
-//! | `late` | core, late_ns, stolen_ns | an alarm was enforced late, and so much of that stolen |
-//! | `enforced` | core, count, longest_ns, buckets | at the end: the lateness of all alarms |
-//! | `steal` | core, ns | at the end: what the hypervisor took of the core |
-//! | `relief` | core, `neighbour` or `guardian`, ns | a stuck core was relieved, after so long |
-//! | `rt-throttle` | core, ns | the kernel kept real-time threads off the core for so long |
 
 use crate::report::{CausesReport, EnforcedReport, LateReport, ReliefReport, WakeCostReport};
-use maracas_core::{CoreId, CoreSet, Instant, MAX_CORES};
+use maracas_core::journal::Note;
+use maracas_core::{CoreId, CoreSet, Instant};
 use std::collections::{BTreeMap, VecDeque};
 
 /// How many latenesses of a core are remembered for periods that are still to be judged: an alarm
@@ -67,61 +56,39 @@ impl Thefts {
 }
 
 impl Causes {
-    /// Takes in one note, told at `at`; false where it says nothing of this. Nanoseconds have so
-    /// many ticks.
-    pub(super) fn read(&mut self, at: Instant, key: &str, text: &str, ticks_per_ns: u64) -> bool {
-        if !["wake-cost", "late", "enforced", "steal", "relief", "rt-throttle"].contains(&key) {
-            return false;
+    /// Takes in one note, told at `at`; those that say nothing of this are left aside. Nanoseconds
+    /// have so many ticks.
+    pub(super) fn read(&mut self, at: Instant, note: &Note, ticks_per_ns: u64) {
+        if let &Note::WakeCost { p50_ns, p99_ns } = note {
+            let cost = self.wake_cost.get_or_insert(WakeCostReport { p50_ns, p99_ns });
+            cost.p50_ns = cost.p50_ns.max(p50_ns);
+            cost.p99_ns = cost.p99_ns.max(p99_ns);
+        } else if let &Note::Late { core, late_ns, stolen_ns, .. } = note {
+            let stolen_ns = stolen_ns.min(late_ns);
+            self.core(core).late.add(late_ns, stolen_ns);
+            let late = late_ns.saturating_mul(ticks_per_ns);
+            let from = Instant::from_ticks(at.ticks().saturating_sub(late));
+            let stolen = stolen_ns.saturating_mul(ticks_per_ns);
+            if stolen > 0 {
+                self.thefts.remember(core.0, Theft { from, to: at, stolen });
+            }
+        } else if let Note::Enforced { core, count, longest_ns, buckets } = note {
+            let (count, longest_ns, buckets) = (*count, *longest_ns, buckets.clone());
+            self.core(*core).enforced = Some(EnforcedReport { count, longest_ns, buckets });
+        } else if let &Note::Steal { core, stolen_ns } = note {
+            self.core(core).steal_ns = stolen_ns;
+        } else if let &Note::Relief { core, by, stuck_ns } = note {
+            let (at_ns, by) = (at.ticks() / ticks_per_ns, by.word().to_string());
+            self.core(core).reliefs.push(ReliefReport { at_ns, by, stuck_ns });
+        } else if let &Note::KeptOff { core, took_ns } = note {
+            let causes = self.core(core);
+            causes.rt_throttled_ns += took_ns;
+            causes.rt_throttled += 1;
         }
-        // `None` = of another form, as a journal of another version may have it.
-        let _ = self.take(at, key, text, ticks_per_ns);
-        true
     }
 
-    fn take(&mut self, at: Instant, key: &str, text: &str, ticks_per_ns: u64) -> Option<()> {
-        let words: Vec<&str> = text.split(' ').collect();
-        let number = |place: usize| words.get(place).and_then(|word| word.parse::<u64>().ok());
-        if key == "wake-cost" {
-            let told = WakeCostReport { p50_ns: number(0)?, p99_ns: number(1)? };
-            let cost = self.wake_cost.get_or_insert(told);
-            cost.p50_ns = cost.p50_ns.max(told.p50_ns);
-            cost.p99_ns = cost.p99_ns.max(told.p99_ns);
-            return Some(());
-        }
-        let core = u16::try_from(number(0)?).ok().filter(|core| usize::from(*core) < MAX_CORES)?;
-        let (first, second) = (number(1), number(2));
-        let causes = self.cores.entry(core).or_default();
-        match key {
-            "late" => {
-                let (late_ns, stolen_ns) = (first?, second?.min(first?));
-                causes.late.add(late_ns, stolen_ns);
-                let late = late_ns.saturating_mul(ticks_per_ns);
-                let from = Instant::from_ticks(at.ticks().saturating_sub(late));
-                let stolen = stolen_ns.saturating_mul(ticks_per_ns);
-                if stolen > 0 {
-                    self.thefts.remember(core, Theft { from, to: at, stolen });
-                }
-            }
-            "enforced" => {
-                let told = EnforcedReport {
-                    count: first?,
-                    longest_ns: second?,
-                    buckets: (3..words.len()).map(number).collect::<Option<_>>()?,
-                };
-                causes.enforced = Some(told);
-            }
-            "steal" => causes.steal_ns = first?,
-            "relief" => {
-                let (by, stuck_ns) = ((*words.get(1)?).to_string(), second?);
-                let at_ns = at.ticks() / ticks_per_ns;
-                causes.reliefs.push(ReliefReport { at_ns, by, stuck_ns });
-            }
-            _ => {
-                causes.rt_throttled_ns += first?;
-                causes.rt_throttled += 1;
-            }
-        }
-        Some(())
+    fn core(&mut self, core: CoreId) -> &mut CausesReport {
+        self.cores.entry(core.0).or_default()
     }
 
     pub(super) const fn thefts(&self) -> &Thefts {

@@ -14,13 +14,13 @@ pub(super) struct CoreTime {
     /// Background time as the VCPUs' meters charged it.
     pub(super) background_service: u64,
     throttled: u64,
-    /// Requests to memory by whoever ran here.
+    /// Requests to memory by whatever ran here.
     pub(super) requests: u64,
     busy_until: Instant,
     /// Calls of `plan` that changed the core's line.
     pub(super) decisions: u64,
     pub(super) door: Door,
-    /// Since when somebody is kept out, and past such waits that may yet overlap a
+    /// Since when a VCPU is kept out, and past such waits that may yet overlap a
     /// gap between stints.
     waiting_since: Option<Instant>,
     waits: VecDeque<(Instant, Instant)>,
@@ -40,7 +40,7 @@ pub(super) struct Door {
 }
 
 impl Door {
-    /// Whether it keeps anybody out, or may do so without a further word.
+    /// Whether it keeps any VCPU out, or may do so without a further word.
     pub(super) const fn may_keep_out(&self) -> bool {
         self.background_closed || self.spent || self.has_memory_marks
     }
@@ -61,7 +61,7 @@ impl Door {
         self.foreground.clone_from(&line.foreground);
         self.background.clone_from(&line.background);
     }
-    /// Whether somebody would run by the machine law, were it not for memory or the closed door.
+    /// Whether a VCPU would run by the machine law, were it not for memory or the closed door.
     fn keeps_out(&self, tasks: &[Task]) -> bool {
         let waits = |grants: &[Grant], mode: Mode, closed: bool| {
             grants.iter().any(|grant| {
@@ -100,7 +100,7 @@ impl CoreTime {
         }
     }
 
-    /// Looks again whether somebody is kept out.
+    /// Looks again whether a VCPU is kept out.
     pub(super) fn review(&mut self, now: Instant, tasks: &[Task]) {
         let waiting = self.door.keeps_out(tasks);
         if waiting {
@@ -115,7 +115,7 @@ impl CoreTime {
         self.throttled + self.waited(self.busy_until, end)
     }
 
-    /// How long within the gap `[from, to)` somebody was kept out.
+    /// How long within the gap `[from, to)` a VCPU was kept out.
     fn waited(&self, from: Instant, to: Instant) -> u64 {
         let open = self.waiting_since.map(|since| (since, to));
         self.waits

@@ -2,6 +2,7 @@
 
 use crate::report::{CoreDispatchReport, DispatchReport};
 use crate::samples::Samples;
+use maracas_core::CoreId;
 use std::collections::BTreeMap;
 
 /// What the notes said so far.
@@ -13,15 +14,11 @@ pub(super) struct Dispatches {
 }
 
 impl Dispatches {
-    /// Takes in the text of one note; a text of another form is left aside.
-    pub(super) fn read(&mut self, text: &str) {
-        let mut words = text.split(' ');
-        let core = words.next().and_then(|word| word.parse().ok());
-        let latency_ns = words.next().and_then(|word| word.parse().ok());
-        let (Some(core), Some(latency_ns)) = (core, latency_ns) else { return };
+    /// Takes in one dispatch.
+    pub(super) fn add(&mut self, core: CoreId, latency_ns: u64, seen: bool) {
         self.all.add(latency_ns);
-        self.cores.entry(core).or_default().add(latency_ns);
-        self.enacted += u64::from(words.next() == Some("enacted"));
+        self.cores.entry(core.0).or_default().add(latency_ns);
+        self.enacted += u64::from(!seen);
     }
 
     /// `None` where there were none.
@@ -52,8 +49,10 @@ mod tests {
     fn notes_become_percentiles_of_the_run_and_of_each_core() {
         let mut dispatches = Dispatches::default();
         assert_eq!(dispatches.report(), None);
-        for text in ["1 3000", "0 1000", "1 2000", "1 9000 enacted", "x 5", "1", ""] {
-            dispatches.read(text);
+        for (core, ns, seen) in
+            [(1, 3000, true), (0, 1000, true), (1, 2000, true), (1, 9000, false)]
+        {
+            dispatches.add(CoreId(core), ns, seen);
         }
         let report = dispatches.report().unwrap();
         assert_eq!((report.count, report.enacted), (4, 1));

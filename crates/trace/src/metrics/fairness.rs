@@ -9,7 +9,7 @@
 //!   cores of class k; fewer than there are cores share the n fastest. Each part counts at the
 //!   VCPU's own speed on that class.
 //! * Both are taken over the time in which it **wanted** to run, whether it ran or not: what a VCPU
-//!   does not ask for, nobody owes it, and a VCPU that sleeps shares with nobody.
+//!   does not ask for, nothing owes it, and a VCPU that sleeps shares with none.
 //!
 //! Programs have phases, so the reference is summed over windows of [`WINDOW`], each with the speed
 //! that was measured in it. A class on which the VCPU ran less than [`GRAIN`] since its speed there
@@ -23,7 +23,7 @@ use maracas_core::{Duration, Instant, Role, System, Vcpu, VcpuId};
 /// Kim and Huh: shares are updated every 2 s; no policy answers a phase within less.
 const WINDOW: Duration = Duration::from_secs(2);
 
-/// Kim and Huh: time is shared out in rounds of 30 ms. From less no speed is taken, and who wanted
+/// Kim and Huh: time is shared out in rounds of 30 ms. From less no speed is taken, and what wanted
 /// to run for less is not judged.
 const GRAIN: Duration = Duration::from_millis(30);
 
@@ -45,7 +45,7 @@ pub(super) struct Fairness {
     parties: Vec<Party>,
     /// Where the first open window begins.
     begin: Instant,
-    /// Everything that windows held, where somebody wants to list it.
+    /// Everything that windows held, where they are to be listed.
     kept: Option<Vec<Window>>,
 }
 
@@ -436,7 +436,7 @@ impl Fairness {
     fn close_window(&mut self, end: Instant) {
         let (cut, grain) = (self.cut(), self.grain());
         for party in &mut self.parties {
-            // Who runs, or waits, since long ago and is told of only when it stops.
+            // A VCPU that runs, or waits, since long ago and learns of only when it stops.
             party.wanted_until(end, cut);
         }
         self.share_out();
@@ -461,7 +461,7 @@ impl Fairness {
         }
         changes.sort_unstable();
         let (mut last, mut sharers) = (self.begin, 0);
-        // What somebody who wanted to run all the time would be due so far, by class.
+        // What a VCPU that wanted to run all the time would be due so far, by class.
         let mut due = vec![0.0; self.classes.len()];
         for (at, wants, place) in changes {
             let passed = at.saturating_since(last).ticks() as f64;

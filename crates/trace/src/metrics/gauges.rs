@@ -4,17 +4,12 @@
 //! copied, so that it may be done often. What the report does not need is followed here, in journal
 //! records only: a simulation that is observed directly pays nothing for it.
 
-use super::{DISPATCH, Metrics, place};
+use super::{Metrics, place};
 use crate::report::FigureReport;
 use maracas_core::contract::{Event, Mode, Sample, Stint};
 use maracas_core::control::{CoreGauges, FigureGauge, Gauges, Histogram, MemoryGauges, VcpuGauges};
-use maracas_core::journal::Record;
+use maracas_core::journal::{Note, Record};
 use maracas_core::{CoreId, Duration, Instant, Reservation, VcpuId};
-
-/// The key of the journal note that says on what a live machine runs.
-const HOST: &str = "host";
-/// The key of the journal note that says by what memory is sensed.
-const SENSOR: &str = "sensor";
 
 /// What holds now, beside the sums of the report.
 #[derive(Clone, Default, Debug)]
@@ -45,9 +40,9 @@ impl Present {
             }
             Record::Planned(decision) => self.at = self.at.max(decision.now),
             Record::Gap(_) => {}
-            Record::Note { at, key, text, .. } => {
+            Record::Note { at, note } => {
                 self.at = self.at.max(*at);
-                self.note(key, text);
+                self.note(note);
             }
             Record::End(at) => (self.at, self.over) = (self.at.max(*at), true),
         }
@@ -92,15 +87,13 @@ impl Present {
         self.last_by_core.clone_from(&sample.by_core);
     }
 
-    fn note(&mut self, key: &str, text: &str) {
-        match key {
-            DISPATCH => {
-                let latency = text.split(' ').nth(1).and_then(|word| word.parse().ok());
-                latency.into_iter().for_each(|ns| self.dispatch.add(Duration::from_nanos(ns)));
-            }
-            HOST => self.host = text.into(),
-            SENSOR => self.sensor = text.into(),
-            _ => {}
+    fn note(&mut self, note: &Note) {
+        if let Note::Dispatch { latency_ns, .. } = note {
+            self.dispatch.add(Duration::from_nanos(*latency_ns));
+        } else if let Note::Host(text) = note {
+            self.host.clone_from(text);
+        } else if let Note::Sensor(text) = note {
+            self.sensor.clone_from(text);
         }
     }
 }

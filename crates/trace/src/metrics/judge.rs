@@ -13,7 +13,7 @@
 //!   period or the one before, is at least its error less the tolerance. It is explained, too,
 //!   where it follows a stolen period directly and pays back what the stolen periods before it
 //!   were given too much or too little: its error has the other sign and is no larger than what is
-//!   left of theirs, but for the tolerance. (Who ran 10 ms too long for a C of 2 ms is due nothing
+//!   left of theirs, but for the tolerance. (What ran 10 ms too long for a C of 2 ms is due nothing
 //!   in the next five periods.) Stolen periods are not judged, unless everything is (`strict`).
 //! * The promise is **kept** where the mean of the judged periods is within 0.5 % of C and at most
 //!   1 % of them are off. Where fewer than half of the periods had full demand, those that had it

@@ -2,14 +2,10 @@
 
 use crate::report::{ReactionReport, SensingReport};
 use crate::samples::Samples;
+use maracas_core::journal::Note;
 
-/// The key of the note that says what answers the policy's samples.
-const SENSOR: &str = "sensor";
-/// The key of a note that says what could not be sensed, or what else is to be known of it.
-const NOTES: &str = "sense";
-/// What a core loses, the key of the note that says how long that took, and the place of the
-/// nanoseconds among its words, of which the first is the core.
-const REACTIONS: [(&str, usize); 2] = [("throttled", 1), ("closed", 2)];
+/// What a core loses, by the word of reports.
+const REACTIONS: [&str; 2] = ["throttled", "closed"];
 
 /// What the notes said so far.
 #[derive(Clone, Default, Debug)]
@@ -20,28 +16,22 @@ pub(super) struct Sensing {
 }
 
 impl Sensing {
-    /// Takes in one note; false where it says nothing of memory. A text of another form is left
-    /// aside.
-    pub(super) fn read(&mut self, key: &str, text: &str) -> bool {
-        match key {
-            SENSOR => self.sensor = Some(text.into()),
-            NOTES => self.notes.push(text.into()),
-            _ => {
-                let Some(place) = REACTIONS.iter().position(|(known, _)| *known == key) else {
-                    return false;
-                };
-                let took_ns = text.split(' ').nth(REACTIONS[place].1);
-                if let Some(took_ns) = took_ns.and_then(|word| word.parse().ok()) {
-                    self.reactions[place].add(took_ns);
-                }
-            }
+    /// Takes in one note; those that say nothing of memory are left aside.
+    pub(super) fn read(&mut self, note: &Note) {
+        if let Note::Sensor(text) = note {
+            self.sensor = Some(text.clone());
+        } else if let Note::Sense { text, .. } = note {
+            self.notes.push(text.clone());
+        } else if let Note::Throttled { took_ns, .. } = note {
+            self.reactions[0].add(*took_ns);
+        } else if let Note::Closed { took_ns, .. } = note {
+            self.reactions[1].add(*took_ns);
         }
-        true
     }
 
     /// `None` where no note said anything.
     pub(super) fn report(&self) -> Option<SensingReport> {
-        let reaction = |((name, _), took): (&(&str, usize), &Samples)| ReactionReport {
+        let reaction = |(name, took): (&&str, &Samples)| ReactionReport {
             name: (*name).into(),
             count: took.count(),
             took_p50_ns: took.percentile(50),
@@ -65,14 +55,17 @@ mod tests {
     #[test]
     fn notes_say_what_senses_and_how_fast_cores_were_steered() {
         let mut sensing = Sensing::default();
-        assert!(!sensing.read("progress", "instructions"));
-        assert_eq!(sensing.report(), None);
-        assert!(sensing.read("sensor", "pointer chase"));
-        assert!(sensing.read("sense", "no requests by core"));
+        let mut read = |key: &str, text: &str| {
+            sensing.read(&Note::read(key.into(), None, text.into()));
+            sensing.report()
+        };
+        assert_eq!(read("progress", "instructions"), None);
+        read("sensor", "pointer chase");
+        read("sense", "no requests by core");
         for text in ["1 3000", "0 1000 400", "1 2000 900", "1 x", "1", ""] {
-            assert!(sensing.read("throttled", text));
+            read("throttled", text);
         }
-        assert!(sensing.read("closed", "0 512 7000"));
+        read("closed", "0 512 7000");
         let report = sensing.report().unwrap();
         assert_eq!(report.sensor.as_deref(), Some("pointer chase"));
         assert_eq!(report.notes, ["no requests by core"]);

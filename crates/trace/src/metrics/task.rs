@@ -177,8 +177,8 @@ impl Task {
         }
     }
     /// Whether its budget is a promise that is judged period by period: foreground time was granted
-    /// to it, and it is a server of its own. (I/O VCPUs inherit the periods of whom they serve;
-    /// those that carry errands run when there is one.)
+    /// to it, and it is a server of its own. (I/O VCPUs inherit the periods of those that they
+    /// serve; those that carry errands run when there is one.)
     pub(super) fn is_promised(&self) -> bool {
         self.was_promised && !self.reservation.is_none() && self.role == Role::Main
     }
@@ -343,7 +343,7 @@ impl Pieces {
                     last.job_over = true;
                 }
             }
-            // What a VCPU with jobs does between them is nobody's preemption.
+            // What a VCPU with jobs does between them is no VCPU's preemption.
             Part::Piece(None, ..) if has_jobs => {}
             Part::Piece(_, from, to) => self.piece(from, to, stint, has_jobs),
         });

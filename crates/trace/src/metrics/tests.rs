@@ -187,7 +187,7 @@ fn time_of_cores_and_shares() {
     story.planned(9, |plan| plan.line_mut(CoreId(0)).background_allowed = false);
     story.planned(12, |plan| plan.line_mut(CoreId(0)).background_allowed = true);
     story.ran((1, 0, Background), (12, 13), Blocked).ran(BACK, (13, 14), Blocked);
-    // Closed again, but nobody is kept out: idle.
+    // Closed again, but no VCPU is kept out: idle.
     story.planned(14, |plan| plan.line_mut(CoreId(0)).background_allowed = false);
     let report = story.report(20);
     let core = &report.cores[0];
@@ -229,7 +229,7 @@ fn a_vcpu_at_its_own_memory_mark_is_held_and_throttles_an_idle_core() {
     };
     let usage = Usage { service: Duration::from_ticks(1), reads: 100, ..Usage::default() };
     story.woke(0, 0).woke(1, 0).planned(0, marked(100));
-    // At its mark from 1 on; the other runs until 3, then nobody until the mark moves at 8.
+    // At its mark from 1 on; the other runs until 3, then no VCPU until the mark moves at 8.
     story.ran_with(FORE, (0, 1), usage, MemorySpent).ran((1, 0, Foreground), (1, 3), MarkReached);
     story.planned(8, marked(200)).ran(FORE, (8, 9), Preempted);
     let report = story.report(9);
@@ -240,7 +240,7 @@ fn a_vcpu_at_its_own_memory_mark_is_held_and_throttles_an_idle_core() {
     story.ran_with(FORE, (9, 11), usage, MemorySpent);
     let report = story.report(14);
     assert_eq!([report.cores[0].throttled_ns, report.tasks[0].held_ns], [8, 10]);
-    // It has nothing to run: nobody is kept out.
+    // It has nothing to run: no VCPU is kept out.
     story.event(14, Event::Left(VcpuId(0)));
     let report = story.report(20);
     assert_eq!([report.cores[0].throttled_ns, report.tasks[0].held_ns], [8, 10]);

@@ -1,5 +1,6 @@
 use super::*;
 use crate::testkit::{figure, uneven};
+use maracas_core::journal::{Note, Record};
 
 fn text(report: &Report, style: Style) -> String {
     let mut out = Vec::new();
@@ -78,10 +79,10 @@ fn latencies_of_dispatches_have_a_line() {
     let mut metrics = crate::Metrics::new(&header);
     reader.for_each(|record| _ = metrics.record(&record.unwrap()));
     for text in ["0 41000", "1 52000", "1 47500", "1 60000 enacted"] {
-        let (at, key) = (maracas_core::Instant::ZERO, "dispatch".to_string());
+        let at = maracas_core::Instant::ZERO;
         let vcpu = Some(maracas_core::VcpuId(0));
-        let note = maracas_core::journal::Record::Note { at, key, vcpu, text: text.into() };
-        assert_eq!(metrics.record(&note), None);
+        let note = Note::read("dispatch".into(), vcpu, text.into());
+        assert_eq!(metrics.record(&Record::Note { at, note }), None);
     }
     let report = metrics.report(maracas_core::Instant::from_ticks(24_000));
     let shown = text(&report, Style::default());

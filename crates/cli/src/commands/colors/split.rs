@@ -1,8 +1,8 @@
 //! The split with the fewest misses, and what each VCPU needs.
 
 use super::Counts;
-use crate::case::Case;
 use maracas_core::memory::{Cache, MemoryUse, Partition, color_range};
+use maracas_session::case::Case;
 use maracas_sim::memory::cache::CacheModel;
 use std::fmt;
 

@@ -2,7 +2,7 @@
 
 use super::Answered;
 use super::strict::Strict;
-use crate::failure::{Failure, LARGEST, did_you_mean};
+use maracas_console::failure::{Failure, LARGEST, did_you_mean};
 use maracas_core::MAX_CORES;
 use maracas_scenario::{PlatformMemory, mix, presets};
 use maracas_sim::memory::dram::Requestor;

@@ -1,11 +1,12 @@
 //! Overhead tables in the form of SchedCAT, as what the simulator charges.
 
-use crate::case::Case;
-use crate::failure::Failure;
-use crate::output;
+use maracas_console::failure::Failure;
+use maracas_console::output;
+use maracas_core::Overheads;
 use maracas_core::{Duration, Instant};
 use maracas_scenario::formats::overheads::{Key, Table};
-use maracas_sim::{Options, Overheads};
+use maracas_session::case::Case;
+use maracas_sim::Options;
 use std::path::PathBuf;
 
 /// Measured overheads in place of the scenario's.

@@ -1,6 +1,6 @@
 //! The table of a sweep for people.
 
-use crate::output::{Paint, paint};
+use maracas_console::output::{Paint, paint};
 use maracas_scenario::sweep::MILLION;
 use maracas_sweep::stats::Mean;
 use maracas_sweep::study::{Point, Study};

@@ -1,10 +1,10 @@
 //! What the view shows and how it answers to keys.
 
 use super::history::History;
+use super::keys::Key;
 use super::rates::Rates;
 use maracas_core::VcpuId;
 use maracas_core::control::{Gauges, VcpuGauges};
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::cmp::Reverse;
 
 /// How VCPUs are ordered.
@@ -55,22 +55,23 @@ enum Act {
 }
 
 /// The keys.
-const KEYS: [(KeyCode, Act); 15] = [
-    (KeyCode::Char('q'), Act::Quit),
-    (KeyCode::Esc, Act::Quit),
-    (KeyCode::Char('?'), Act::Help),
-    (KeyCode::Char('h'), Act::Help),
-    (KeyCode::Char('s'), Act::Sort),
-    (KeyCode::Char('p'), Act::Pause),
-    (KeyCode::Char(' '), Act::Pause),
-    (KeyCode::Up, Act::Vcpus(-1)),
-    (KeyCode::Down, Act::Vcpus(1)),
-    (KeyCode::PageUp, Act::Vcpus(-10)),
-    (KeyCode::PageDown, Act::Vcpus(10)),
-    (KeyCode::Left, Act::Cores(-1)),
-    (KeyCode::Right, Act::Cores(1)),
-    (KeyCode::Home, Act::Top),
-    (KeyCode::Char('g'), Act::Top),
+const KEYS: [(Key, Act); 16] = [
+    (Key::Char('q'), Act::Quit),
+    (Key::Escape, Act::Quit),
+    (Key::Interrupt, Act::Quit),
+    (Key::Char('?'), Act::Help),
+    (Key::Char('h'), Act::Help),
+    (Key::Char('s'), Act::Sort),
+    (Key::Char('p'), Act::Pause),
+    (Key::Char(' '), Act::Pause),
+    (Key::Up, Act::Vcpus(-1)),
+    (Key::Down, Act::Vcpus(1)),
+    (Key::PageUp, Act::Vcpus(-10)),
+    (Key::PageDown, Act::Vcpus(10)),
+    (Key::Left, Act::Cores(-1)),
+    (Key::Right, Act::Cores(1)),
+    (Key::Home, Act::Top),
+    (Key::Char('g'), Act::Top),
 ];
 
 /// `from` and `by` more, from 0 to less than `count`.
@@ -83,7 +84,7 @@ fn step(from: usize, by: isize, count: usize) -> usize {
 pub(super) enum Next {
     Go,
     Quit,
-    /// The watching shall stop, or go on.
+    /// The watching must stop, or go on.
     Pause(bool),
 }
 
@@ -133,12 +134,8 @@ impl App {
     }
 
     /// Answers to a key.
-    pub(super) fn key(&mut self, key: KeyEvent) -> Next {
-        let control = key.modifiers.contains(KeyModifiers::CONTROL);
-        if control {
-            return if key.code == KeyCode::Char('c') { Next::Quit } else { Next::Go };
-        }
-        let act = KEYS.iter().find(|(code, _)| *code == key.code).map(|(_, act)| *act);
+    pub(super) fn key(&mut self, key: Key) -> Next {
+        let act = KEYS.iter().find(|(own, _)| *own == key).map(|(_, act)| *act);
         // Help is put away by any key.
         if std::mem::take(&mut self.help) && act != Some(Act::Quit) {
             return Next::Go;

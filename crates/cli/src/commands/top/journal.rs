@@ -1,10 +1,10 @@
 //! A recorded run as a source of gauges.
 
 use super::{Ended, Source};
-use crate::metrics;
 use maracas_core::Instant;
 use maracas_core::control::Gauges;
-use maracas_core::journal::{JournalError, Reader, Record};
+use maracas_core::journal::{JournalError, Note, Reader, Record};
+use maracas_session::metrics;
 use maracas_trace::Metrics;
 use std::time;
 
@@ -142,8 +142,8 @@ mod tests {
         };
         let mut recorder = Recorder::new(&header);
         for hour in 1..=10 {
-            let (key, text) = ("host".to_string(), hour.to_string());
-            recorder.record(&Record::Note { at: hours(hour), key, vcpu: None, text });
+            let note = Note::Host(hour.to_string());
+            recorder.record(&Record::Note { at: hours(hour), note });
         }
         recorder.end(hours(10));
         std::mem::take(recorder.bytes())

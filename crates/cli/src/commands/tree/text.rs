@@ -2,7 +2,7 @@
 
 use super::fraction::{Fraction, LONGEST};
 use super::{Drawing, idle_of, listed};
-use crate::output::{Paint, paint};
+use maracas_console::output::{Paint, paint};
 use maracas_policies::tree::{Kind, Node};
 
 /// Columns of the tree where it is narrow; with the numbers, a line has at most 80 then.

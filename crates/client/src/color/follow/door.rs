@@ -53,7 +53,7 @@ fn receive(stream: &UnixStream) -> (Option<File>, Option<File>) {
     message.msg_control = room.0.as_mut_ptr().cast();
     message.msg_controllen = room.0.len() as _;
     let mut given = Vec::new();
-    // SAFETY: the kernel fills what we point to, and makes descriptors that nobody else owns.
+    // SAFETY: the kernel fills what we point to, and makes descriptors that nothing else owns.
     unsafe {
         let flags = libc::MSG_CMSG_CLOEXEC;
         loop {

@@ -138,7 +138,7 @@ fn read(file: &File, word: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes))
 }
 
-/// Locks a slot if nobody else has it.
+/// Locks a slot if nothing else has it.
 fn try_lock(file: &File, place: usize) -> bool {
     let (start, length) = (word_of(place, 0) * WORD, words::SLOT * WORD);
     lock(file, start, length, libc::F_OFD_SETLK, libc::F_WRLCK).is_some()

@@ -30,7 +30,7 @@ const WINDOW: Duration = Duration::from_micros(150);
 const FEWEST: usize = SLEEPS / 4;
 /// So long is waited for a thread to begin.
 const LATEST: Duration = Duration::from_secs(2);
-/// No thread computes longer than this in one go, whatever becomes of who shall end it: ten times
+/// No thread computes longer than this in one go, whatever becomes of who must end it: ten times
 /// what all sleeps take.
 const LONGEST: Duration = Duration::from_millis(200);
 /// Round trips between two threads, of two switches each.
@@ -172,7 +172,7 @@ pub(super) fn switch(core: HardwareCore) -> io::Result<Duration> {
 /// A descriptor that a call returned.
 fn own(result: i32) -> io::Result<File> {
     sys::check(result.into())?;
-    // SAFETY: new, and nobody else's.
+    // SAFETY: new, and not shared.
     Ok(unsafe { File::from_raw_fd(result) })
 }
 

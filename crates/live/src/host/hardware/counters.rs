@@ -93,8 +93,7 @@ impl Count {
 /// No alarm is set closer than this: two microseconds at [`FASTEST_PER_US`], less than it takes to
 /// set it. It fires once each time that it is set, so that this bounds nothing but waste.
 pub const SHORTEST_ALARM: u64 = 500;
-/// Lines a microsecond that a core reads at most: 16 GB/s, the fastest that we saw of one core.
-pub const FASTEST_PER_US: u64 = 250;
+pub use maracas_live_core::FASTEST_PER_US;
 
 /// A counter that counts.
 pub trait Counter: Send {

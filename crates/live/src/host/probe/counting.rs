@@ -12,7 +12,7 @@ use std::{io, thread};
 
 /// `PERF_COUNT_HW_INSTRUCTIONS` of `PERF_TYPE_HARDWARE` (include/uapi/linux/perf_event.h).
 const INSTRUCTIONS: EventCode = EventCode { unit: 0, config: 1, config1: 0, config2: 0 };
-/// For so long a group is watched: many thousand instructions, even beside others.
+/// For this long a group is watched: many thousand instructions, even beside others.
 const WATCHED: Duration = Duration::from_millis(20);
 
 /// Opens what is counted of every VCPU for a group in which a process spins on `core`. What the

@@ -1,11 +1,12 @@
 //! Groups on the real host: freeze, thaw, kill, release, and nothing left behind.
 
 use super::{can, is_root, turn};
-use crate::host::cgroup::{Confinement, Freezer, Hierarchies, Remains, Tree};
+use crate::host::cgroup::{Confinement, Freezer, Hierarchies, Remains, STILL, Tree};
 use crate::host::sched::{self, KernelPolicy};
 use crate::host::{HardwareCore, Identity, os_code, platform::Platform};
 use maracas_core::VcpuId;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -40,6 +41,11 @@ fn stop_start_kill(hierarchies: &Hierarchies, freezer: Freezer) {
     let tree = Tree::create(hierarchies).expect("a tree");
     assert_eq!(tree.freezer(), freezer);
     let group = tree.vcpu(VcpuId(3)).expect("a group");
+    if freezer == Freezer::V1 {
+        let above = group.path().and_then(Path::parent).expect("a directory");
+        let state = fs::read_to_string(above.join(STILL).join("freezer.state"));
+        assert_eq!(state.expect("readable"), "FROZEN\n", "or each freeze is the host's first");
+    }
     let mut child = spinner();
     let pid = child.id() as i32;
     group.add_process(pid).expect("joins");

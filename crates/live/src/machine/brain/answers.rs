@@ -2,6 +2,7 @@
 
 use super::{Brain, Known};
 use crate::agent::lock;
+use crate::executor::vcpu::describe;
 use crate::machine::handle::{Refusal, VcpuStatus};
 use maracas_core::admission::NotAdmitted;
 use maracas_core::contract::End;
@@ -78,7 +79,7 @@ impl Brain<'_> {
             {
                 // An error only makes the numbers a little older.
                 let _ = body.settle();
-                body.describe(&mut status);
+                describe(body, &mut status);
             }
             status
         };

@@ -18,7 +18,7 @@ use crate::clock::Clock;
 use crate::machine::Setup;
 use crate::sense::{Reading, Sensor};
 use maracas_core::contract::{End, Errand, Grant, Mode, Refused, Sample, Stint, Usage};
-use maracas_core::journal::Record;
+use maracas_core::journal::{Note, Recolored, Record};
 use maracas_core::{CoreId, CoreSet, Duration, Event, Instant, Role, VcpuId};
 use std::collections::BTreeMap;
 
@@ -257,11 +257,12 @@ impl Brain<'_> {
         let (now, count) = (self.mailbox.clock.now(), self.mailbox.palette.count());
         let seat = self.known.get(&vcpu).and_then(|known| known.seat);
         let Some(seat) = seat.filter(|_| count > 0) else { return false };
-        let page = lock(&self.cores[usize::from(seat.0)]).body(vcpu).map(|it| it.colors.clone());
+        let page =
+            lock(&self.cores[usize::from(seat.0)]).body(vcpu).map(|it| it.handle.colors.clone());
         let Some(page) = page.flatten() else { return false };
         // Taken while a program is being started, which is soon done.
         let Ok(mut page) = page.try_lock() else { return true };
-        let text = match away.recolors {
+        let what = match away.recolors {
             // Nobody would do it.
             None if page.attached() == 0 => return false,
             None => match page.order(colors, count) {
@@ -269,18 +270,20 @@ impl Brain<'_> {
                     self.errands.away = Some(Away { recolors: Some(now), ..away });
                     return true;
                 }
-                Err(error) => format!("refused: {error}"),
+                Err(error) => Err(format!("refused: {error}")),
             },
             Some(since) => match page.finished() {
                 Some(done) => {
-                    format!("{} {} {} {}", done.pages, done.nanos, done.left, done.error)
+                    let (pages, took_ns, left) = (done.pages, done.nanos, done.left);
+                    let error = (done.error != 0).then_some(done.error.unsigned_abs());
+                    Ok(Recolored { pages, took_ns, left, error })
                 }
                 None if now.saturating_since(since) < PATIENCE => return true,
-                None => "unfinished".to_string(),
+                None => Err("unfinished".to_string()),
             },
         };
-        let (at, key) = (now, "recolored".to_string());
-        self.scribe.recorder.record(&Record::Note { at, key, vcpu: Some(vcpu), text });
+        let note = Note::Recolored { vcpu, what };
+        self.scribe.recorder.record(&Record::Note { at: now, note });
         false
     }
 }

@@ -1,5 +1,7 @@
 use super::*;
 use crate::clock::Clock;
+use crate::executor;
+use crate::executor::vcpu::Made;
 use crate::host::HardwareCore;
 use crate::host::cgroup::{Hierarchies, Tree};
 use crate::host::costs::WakeCost;
@@ -67,7 +69,7 @@ fn what_runs_on_another_core_is_moved_by_the_agent_there_and_hears_of_its_releas
     let group = Arc::new(tree.vcpu(VcpuId(0)).expect("a group"));
     let clock = Clock::start();
     let open = |id: u16| {
-        Core::open(CoreId(id), hardware[usize::from(id)], clock.clone(), means, WakeCost::LEAST)
+        executor::open(CoreId(id), hardware[usize::from(id)], clock.clone(), means, WakeCost::LEAST)
     };
     let cores = [0, 1].map(|id| Mutex::new(open(id).expect("descriptors")));
     let source = Source::Own;
@@ -91,11 +93,21 @@ fn what_runs_on_another_core_is_moved_by_the_agent_there_and_hears_of_its_releas
     let mut brain = Brain::new(policy, &system, &header.names, scribe, &cores, &mailbox);
     let (name, progress) = ("one".into(), Progress::new(source, None));
     let own = Arc::clone(&group);
-    let mut body = Live::new(VcpuId(0), name, own, hardware[0], None, means, progress);
+    let mut body = Made {
+        id: VcpuId(0),
+        name,
+        group: own,
+        confined: hardware[0],
+        root: None,
+        means,
+        progress,
+        clock: mailbox.clock.clone(),
+    }
+    .body();
     body.suppose_runnable();
     mailbox.post(Request::Gate(Arc::clone(&heard) as Arc<dyn JobGate>));
     mailbox.post(Request::Attach(Box::new(body)));
-    let first = (brain.round(CoreId(0)), seen(&brain, &heard));
+    let first = (brain.round(CoreId(0), None), seen(&brain, &heard));
 
     // A job that nobody has heard of, and a plan that wants it done on the other core.
     let job = JobId { vcpu: VcpuId(0), index: 0 };
@@ -103,9 +115,9 @@ fn what_runs_on_another_core_is_moved_by_the_agent_there_and_hears_of_its_releas
     brain.cause = Some(Instant::ZERO);
     place.store(1, Ordering::SeqCst);
     lock(&cores[0]).suppose_running(VcpuId(0));
-    let asked = (brain.round(CoreId(1)), seen(&brain, &heard));
+    let asked = (brain.round(CoreId(1), None), seen(&brain, &heard));
     // The same round on the core where it runs.
-    let moved = (brain.round(CoreId(0)), seen(&brain, &heard));
+    let moved = (brain.round(CoreId(0), None), seen(&brain, &heard));
     drop(brain);
     drop(cores);
     Arc::into_inner(group).expect("nobody else has it").remove().expect("removed");

@@ -163,7 +163,7 @@ fn fault(count: u64) {
     }
 }
 
-/// An alarm at page faults of this thread, so that nobody else's count.
+/// An alarm at page faults of this thread, so that no others count.
 fn of_faults() -> Option<Alarmed> {
     let alarmed = Alarmed::open(&FAULTS, 0, -1);
     let refused = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;

@@ -45,7 +45,7 @@ fn every_processor_has_one_row_of_core_events() {
 
 #[test]
 fn what_is_known_of_platforms_stands_in_the_tables() {
-    // Where the spec of counters says to use the cores, there is no arbiter's row.
+    // Where the vendor says to use the cores, there is no arbiter's row.
     for model in [0x7e, 0xaa, 0xc6, 0xbd] {
         let client = processor(Vendor::Intel, 6, model);
         assert!(rows(&client, Rung::Uncore).is_empty() && absent(&client).is_some(), "{client}");

@@ -78,7 +78,7 @@ fn a_skylake_client_has_its_arbiter() {
     assert_eq!(codes, expected);
     // 320 cycles of 3200 a us, and by core what the core itself missed.
     assert_eq!(chased(&host, &ladder, 1), (100, 11_000, vec![0, 10_000]));
-    // The next rung works as well, and is there for who asks.
+    // The next rung works as well, and can be asked for.
     let codes = opened_by(&host, &ladder, Rung::Offcore);
     assert_eq!(codes[..2], [(4, 0x1060, 0, 0), (4, 0x10b0, 0, 0)]);
     assert_eq!(tried(&ladder, Rung::Rate).events, ["uncore_imc/event=0x1/", reads]);

@@ -13,9 +13,9 @@ struct Carrier {
     moves: u64,
 }
 
-/// The events that were not handled yet, and who handles them: each of them activates a migration
-/// VCPU that may move somebody. It rests when it has made the moves of one of its periods, which
-/// begins with the first of them, and while its budget does not pay for another: so who goes has
+/// The events that were not handled yet, and what handles them: each of them activates a migration
+/// VCPU that may move a VCPU. It rests when it has made the moves of one of its periods, which
+/// begins with the first of them, and while its budget does not pay for another: so what goes has
 /// the time to come back, and finds the cores as they were when it was decided.
 #[derive(Debug)]
 pub(super) struct Activations {
@@ -34,7 +34,7 @@ pub(super) struct Activations {
     blocked_again: Instant,
     /// Events that waited, at most.
     most: u64,
-    /// When the first migration VCPU may go that was needed in vain since [`Self::begin`].
+    /// When the first migration VCPU may go that was needed without effect since [`Self::begin`].
     rested: Instant,
 }
 
@@ -77,7 +77,7 @@ impl Activations {
         self.most
     }
 
-    /// What shall be asked again by `now`, is.
+    /// What must be asked again by `now`, is.
     pub(super) fn begin(&mut self, now: Instant) {
         self.rested = Instant::NEVER;
         let woken = self.woken_again.iter_mut().zip(&mut self.woken);
@@ -146,7 +146,7 @@ impl Activations {
             (core, left)
         })
     }
-    /// Nobody of `core` was to be moved: other events of now would find the same. It is asked for
+    /// No VCPU of `core` was to be moved: other events of now would find the same. It is asked for
     /// again when the scene says that the answer may be another.
     pub(super) fn in_vain(&mut self, scene: &Scene<'_>, core: CoreId) {
         let (place, later) = (core.0 as usize, scene.later.get());
@@ -161,7 +161,7 @@ impl Activations {
             self.blocked = 0;
         }
     }
-    /// The migration VCPU of `core`, of this period, moved somebody at `at`.
+    /// The migration VCPU of `core`, of this period, moved a VCPU at `at`.
     pub(super) fn moved(&mut self, core: CoreId, at: Instant, period: Duration) {
         let carrier = &mut self.carriers[core.0 as usize];
         if carrier.moves == 0 || at >= carrier.since + period {

@@ -1,5 +1,5 @@
-//! REBALANCE and FIND_HOST_CPU as it uses it (MARACAS, Algorithm 2): whom to move from a core, and
-//! where to, decided on what the cores hold.
+//! REBALANCE and FIND_HOST_CPU as it uses it (MARACAS, Algorithm 2): which VCPU to move from a
+//! core, and where to, decided on what the cores hold.
 
 use crate::maracas::place::{Load, Spv};
 use crate::maracas::vcpu::State;
@@ -38,13 +38,13 @@ pub(in crate::maracas) fn counted<'a>(
     })
 }
 
-/// What the schedulability test with the demand for colours says, beside those who left at `now`
+/// What the schedulability test with the demand for colours says, beside those that left at `now`
 /// too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::maracas) enum Fit {
     Yes,
     No,
-    /// Only those who left are in the way, the first of them until then.
+    /// Only those that left are in the way, the first of them until then.
     Later(Instant),
 }
 
@@ -122,8 +122,9 @@ impl Scene<'_> {
         cores.into_iter().map(|(_, core)| core).find(|core| self.test(*core, vcpu))
     }
 
-    /// Whom REBALANCE may move from `src`, in its order: who holds no budget that it waited with
-    /// first (row 12), then by decreasing U (row 7), then by id. Nobody whom a move delays already.
+    /// Which VCPU REBALANCE may move from `src`, in its order: what holds no budget that it waited
+    /// with first (row 12), then by decreasing U (row 7), then by id. No VCPU that a move delays
+    /// already.
     fn candidates(&self, src: CoreId) -> Vec<&Vcpu> {
         let stays = |id| self.states.get(id).and_then(|state| state.stays_until(self.now));
         let free = self.counted(src).filter(|vcpu| vcpu.pinned.is_none());
@@ -170,7 +171,7 @@ impl Rebalance {
         Some(Self { src, dst, tried: Vec::new(), left: moves, found: false })
     }
 
-    /// Whom to move from src to dst now.
+    /// Which VCPU to move from src to dst now.
     pub(in crate::maracas) fn next(&mut self, scene: &Scene<'_>) -> Option<VcpuId> {
         let (src_spv, dst_spv) = (scene.spv(self.src), scene.spv(self.dst));
         // Algorithm 2, lines 22 to 28, and line 48 after a move.

@@ -31,9 +31,7 @@ const VLB: &[(&str, &str)] = &[
 
 /// A system with the migration VCPUs that it needs behind its own.
 fn with_carriers(mut system: System, params: &Params) -> System {
-    let first = VcpuId(system.vcpus.len() as u32);
-    let carriers = (ENTRY.carriers)(&system, params, first);
-    system.vcpus.extend(carriers);
+    ENTRY.add_carriers(&mut system, params);
     system
 }
 
@@ -58,7 +56,7 @@ fn put_to_sleep(machine: &mut Machine, vcpu: u32) {
     }
 }
 
-/// Its moves: when, who, where to, and in which colours.
+/// Its moves: when, which VCPU, where to, and in which colours.
 fn moves(machine: &Machine) -> Vec<(u64, u32, u16, u64)> {
     let one = |(at, errand): &(u64, Errand)| match *errand {
         Errand::Move { vcpu, to, colors } => Some((*at, vcpu.0, to.0, colors)),
@@ -310,28 +308,27 @@ fn a_migration_budget_must_pay_for_a_migration() {
         let params = with(&params);
         let mut system = System::new(2, alloc::vec![percent(0, 10)]);
         system.cores[1].colors = masks;
-        (ENTRY.admit)(&with_carriers(system, &params), &params).objections
+        (ENTRY.admit)(&with_carriers(system, &params), &params).why()
     };
-    let none: [String; 0] = [];
     // 2 x 5 us + 10 us, and 512 x 2 us with colours.
-    assert_eq!(objections(&[], 0), none);
-    assert_eq!(objections(&[("migration_budget", "20us")], 0), none);
+    assert_eq!(objections(&[], 0), "");
+    assert_eq!(objections(&[("migration_budget", "20us")], 0), "");
     assert_eq!(
         objections(&[("migration_budget", "20us")], 1),
-        ["migration_budget is 20us, but a migration may cost 2 x 5us + 10us + 512 x 2us = \
-          1.044ms; give it at least that, or lower pages_max, page_cost, lock_cost or struct_cost"]
+        "migration_budget is 20us, but a migration may cost 2 x 5us + 10us + 512 x 2us = \
+         1.044ms; give it at least that, or lower pages_max, page_cost, lock_cost or struct_cost"
     );
-    assert_eq!(objections(&[("migration_budget", "1044us")], 1), none);
+    assert_eq!(objections(&[("migration_budget", "1044us")], 1), "");
     assert_eq!(
         objections(&[("migration_budget", "19us")], 0),
-        ["migration_budget is 19us, but a migration may cost 2 x 5us + 10us = 20us; give it at \
-          least that, or lower pages_max, page_cost, lock_cost or struct_cost"]
+        "migration_budget is 19us, but a migration may cost 2 x 5us + 10us = 20us; give it at \
+         least that, or lower pages_max, page_cost, lock_cost or struct_cost"
     );
     let bare = System::new(2, alloc::vec![percent(0, 10)]);
-    let objections = (ENTRY.admit)(&bare, &with(&[("balance", "vlb")])).objections;
-    assert!(objections[0].contains("needs a VCPU of role migration on core0"), "{objections:?}");
-    let objections = (ENTRY.admit)(&bare, &with(&[("recolor", "low")])).objections;
-    assert!(objections[0].contains("balance = vlb"), "{objections:?}");
+    let objections = (ENTRY.admit)(&bare, &with(&[("balance", "vlb")])).why();
+    assert!(objections.contains("needs a VCPU of role migration on core0"), "{objections:?}");
+    let objections = (ENTRY.admit)(&bare, &with(&[("recolor", "low")])).why();
+    assert!(objections.contains("balance = vlb"), "{objections:?}");
 }
 
 #[test]

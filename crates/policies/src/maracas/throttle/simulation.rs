@@ -53,7 +53,7 @@ struct Bench {
     rng: Rng,
     /// Events on their way, with when they come in.
     mail: Vec<(u64, u64, Event)>,
-    /// Who ran in each step on each core.
+    /// The VCPU that ran in each step on each core.
     trace: Vec<Vec<Option<(u32, Mode)>>>,
 }
 
@@ -164,7 +164,7 @@ impl Bench {
         let rest = |plan: &Plan| (plan.errand, plan.wake, plan.wake_metered);
         assert_eq!(rest(&self.plan), rest(&before), "at {}", self.now);
     }
-    /// G.4: n - k doors are open while 0 < k < n, none at k = n, all at k = 0.
+    /// algorithms.md G.4: n - k doors are open while 0 < k < n, none at k = n, all at k = 0.
     fn check_doors(&self) {
         let n = self.running.len();
         let lines: Vec<&Line> = (0..n as u16).map(|core| self.plan.line(CoreId(core))).collect();
@@ -203,7 +203,7 @@ impl Bench {
     fn lawful(&self, core: usize) -> Option<Running> {
         dispatch::next(self.plan.line(CoreId(core as u16)), 0, &self.state)
     }
-    /// Stops who may not run here any more.
+    /// Stops what may not run here any more.
     fn follow(&mut self, core: usize) {
         let Some((was, _)) = self.running[core] else { return };
         let same = |is: &Running| (is.vcpu, is.mode) == (was.vcpu, was.mode);
@@ -277,7 +277,7 @@ impl Bench {
         };
         (0..self.running.len()).map(in_background).collect()
     }
-    /// Who was in the foreground in each step on `core`.
+    /// The VCPU that was in the foreground in each step on `core`.
     fn foreground(&self, core: usize) -> Vec<Option<u32>> {
         let on_budget = |slot: Option<(u32, Mode)>| match slot {
             Some((vcpu, Mode::Foreground)) => Some(vcpu),
@@ -398,11 +398,11 @@ fn bad_post_leaves_the_invariants_whole() {
 
 #[test]
 fn no_wake_is_asked_for_where_nothing_can_change() {
-    // Nobody is throttled: the next sample, or the next chunk of a spent VCPU.
+    // No VCPU is throttled: the next sample, or the next chunk of a spent VCPU.
     let mut bench = Bench::new(LATENCY, &BUSY, Post::Prompt);
     bench.run(25);
     assert!(!bench.plan.wake_metered);
-    // Everybody is: likewise.
+    // All are: likewise.
     let mut bench = Bench::new(&and(&[("max_latency", "60")]), &BUSY, Post::Prompt);
     bench.run(350);
     assert!(bench.figure("throttled cores") < 4 && bench.plan.wake_metered);
@@ -410,6 +410,6 @@ fn no_wake_is_asked_for_where_nothing_can_change() {
     bench.run(60);
     assert_eq!(bench.figure("throttled cores"), 4);
     assert!(!bench.plan.wake_metered);
-    // Nobody has anything to do.
+    // No VCPU has anything to do.
     assert_eq!(bench.background(5), [0; 4]);
 }

@@ -30,7 +30,8 @@ fn all() -> CoreSet {
 
 #[test]
 fn monitor_vector() {
-    // Spec G.2: MAX_MEM_LAT 180, IDLE_MEM 1/2; occupancy, requests, sum of m, then k and R_high.
+    // algorithms.md G.2: MAX_MEM_LAT 180, IDLE_MEM 1/2; occupancy, requests, sum of m, then k and
+    // R_high.
     let rows = [
         (100_000, 1000, 0, 0),
         (190_000, 1000, 1, 1000),
@@ -127,7 +128,7 @@ fn shares(k: usize, weights: [u64; N]) -> [u64; N] {
 
 #[test]
 fn surplus_time_is_inversely_proportional_to_traffic() {
-    // Spec G.2: the limits for weights 4:3:2:1, as numerators and their denominator.
+    // algorithms.md G.2: the limits for weights 4:3:2:1, as numerators and their denominator.
     let limits = [(1, [6, 8, 12, 13], 13), (2, [6, 8, 12, 24], 25), (3, [3, 4, 6, 12], 25)];
     for (k, limits, denominator) in limits {
         for (got, limit) in shares(k, [400, 300, 200, 100]).into_iter().zip(limits) {
@@ -149,7 +150,7 @@ fn as_printed_no_core_runs_once_one_is_throttled() {
         let seen = sample(200 * 1000, 1000, &[400, 300, 200, 100]);
         throttle.monitor(Instant::ZERO, &seen, Rate::ONE);
         assert_eq!(throttle.num_throttle, k);
-        // All v are 0, nobody runs, and so they stay.
+        // All v are 0, no VCPU runs, and so they stay.
         for _ in 0..10 {
             throttle.close(CoreSet::EMPTY);
             assert_eq!(throttle.close(all()), all(), "k = {k}");
@@ -314,7 +315,7 @@ fn what_cannot_work_is_refused_with_the_way_out() {
         if with_monitor {
             system.vcpus.extend((ENTRY.carriers)(&system, &params, VcpuId(0)));
         }
-        (ENTRY.admit)(&system, &params).objections.join("; ")
+        (ENTRY.admit)(&system, &params).why()
     };
     assert_eq!(objections(&[("throttle", "latency")], true), "");
     assert_eq!(objections(&[("throttle", "off"), ("mem_period", "0s")], false), "");

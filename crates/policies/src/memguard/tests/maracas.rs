@@ -1,4 +1,4 @@
-//! MemGuard around MARACAS: who has a budget of time keeps it.
+//! MemGuard around MARACAS: what has a budget of time keeps it.
 
 use super::*;
 use crate::testing::with;
@@ -12,9 +12,7 @@ fn around(params: &[(&str, &str)], vcpus: Vec<Vcpu>, cores: usize) -> (Box<dyn P
     let params = with(params);
     assert_eq!(params.check(entry.params), Ok(()));
     let mut system = System::new(cores, vcpus);
-    let first = VcpuId(system.vcpus.len() as u32);
-    let carriers = (entry.carriers)(&system, &params, first);
-    system.vcpus.extend(carriers);
+    entry.add_carriers(&mut system, &params);
     let policy = (entry.build)(&system, &params).unwrap_or_else(|why| panic!("{why:?}"));
     (policy, Plan::new(cores))
 }
@@ -133,7 +131,7 @@ fn surplus_time_never_closes_a_core() {
     let line = plan.line(CoreId(0));
     assert_eq!((background(&plan, 1).memory, line.allowance), (99, 100), "it waits, the core not");
     assert_eq!(policy.figures().iter().filter(|f| f.name == "throttled periods").count(), 1);
-    // Whoever is in budget now runs, however long it reads nothing.
+    // Whatever is in budget now runs, however long it reads nothing.
     woke(policy, 0, 1);
     ask(policy, 1, &mut plan);
     assert_eq!(background(&plan, 1).memory, 99);

@@ -115,7 +115,7 @@ impl Rig {
             self.stop(core, End::Blocked);
         }
     }
-    /// Whether anyone runs on `core`.
+    /// Whether any VCPU runs on `core`.
     pub(super) fn running(&self, core: usize) -> bool {
         self.cores[core].run.is_some()
     }

@@ -1,4 +1,4 @@
-//! The invariants of the specification (D.7) on random access traces, cores, budgets and
+//! The invariants of algorithms.md D.7 on random access traces, cores, budgets and
 //! reservations.
 
 use super::given;
@@ -136,7 +136,7 @@ impl Trace {
     }
 
     /// D.7, invariants 3 to 5: a closed core has had its whole reservation in this period, and
-    /// whoever runs when a spare phase begins has used it up.
+    /// whatever runs when a spare phase begins has used it up.
     fn throttled_have_had_theirs(&self, phased: bool) {
         for (core, own) in self.rig.policy.regulator.cores.iter().enumerate() {
             let (Some(own), Some(quota)) = (own, self.quotas[core]) else { continue };

@@ -99,8 +99,8 @@ fn a_budget_made_small_and_great_again_brings_nothing() {
     assert!(used <= 4, "{used} of 4");
 }
 
-/// The true statements of spec F.4 on random use: delays by others, blocking, waking, reports in
-/// pieces. `highest` is never delayed by others.
+/// The true statements of algorithms.md F.4 on random use: delays by others, blocking, waking,
+/// reports in pieces. `highest` is never delayed by others.
 fn random_use(seed: u64, highest: bool) {
     let mut rng = Rng(seed);
     let t = 5 + rng.below(20);

@@ -1,5 +1,5 @@
 //! An exact machine that knows the inside of QPS: from event to event, it holds the policy to the
-//! invariants of the specification (B.8) at every instant.
+//! invariants of algorithms.md B.8 at every instant.
 
 use crate::parts::fluid;
 use crate::qps::offline::{Blueprint, Grid, Item};
@@ -84,7 +84,7 @@ pub(super) struct Rig {
     now: u64,
     sources: Vec<Source>,
     tasks: Vec<Task>,
-    /// Who runs on each core, and since when.
+    /// Which task runs on each core, and since when.
     running: Vec<Option<(Running, u64)>>,
     seen: Vec<Option<Seen>>,
     /// Whether all budgets are whole ticks, so that B.8 holds to the last one.
@@ -137,7 +137,7 @@ impl Rig {
         rig
     }
 
-    /// B.8.2, and that the parts fit together.
+    /// B.8 (2), and that the parts fit together.
     fn is_quasi_partition(&mut self, cores: usize) {
         let mut levels = alloc::vec![0; self.qps.sets.len()];
         assert_eq!(self.qps.sets.len(), cores);
@@ -339,7 +339,7 @@ impl Rig {
         }
     }
 
-    /// B.8.5.
+    /// B.8 (5).
     fn modes_follow_activity(&self, set: usize) {
         let own = &self.qps.sets[set];
         let active = own.members.iter().filter(|member| self.is_active(member.item));
@@ -349,7 +349,7 @@ impl Rig {
         assert!(all || load <= self.qps.grid.capacity, "set {set} at {}", self.now);
     }
 
-    /// B.8.3: the master is the first choice on a core of its host exactly in parallel phases.
+    /// B.8 (3): the master is the first choice on a core of its host exactly in parallel phases.
     fn slave_runs_with_master(&self, set: usize) {
         let own = &self.qps.sets[set];
         let Some(host) = own.host.map(|host| &self.qps.sets[host]) else { return };
@@ -374,7 +374,7 @@ impl Rig {
         assert!(lent != Some(own.core));
     }
 
-    /// B.8.4: a window that ended offered each class its rate times the window's length.
+    /// B.8 (4): a window that ended offered each class its rate times the window's length.
     fn windows_are_served(&mut self, set: usize) {
         let own = &self.qps.sets[set];
         let window = own.window;

@@ -30,7 +30,7 @@ fn performance(places: Places, speedup: Speedup, share: u64) -> u128 {
     u128::from(share) * milli + u128::from(places.each() - share) * 1000
 }
 
-/// Spec E.1, in parts per billion: throughput, MinFairness, Uniformity.
+/// algorithms.md E.1, in parts per billion: throughput, MinFairness, Uniformity.
 fn metrics(places: Places, speedups: &[Option<Speedup>], shares: &[u64]) -> [u64; 3] {
     let p: Vec<u128> = speedups
         .iter()
@@ -48,9 +48,9 @@ fn metrics(places: Places, speedups: &[Option<Speedup>], shares: &[u64]) -> [u64
     [mean, *p.iter().min().unwrap(), uniformity].map(|ppb| ppb as u64)
 }
 
-/// Spec E.2, "Vector".
+/// algorithms.md E.2, "Vector".
 #[test]
-fn the_vector_of_the_spec() {
+fn the_vector_of_the_definitions() {
     let speedups = [2000, 1900, 1600, 1500, 1200, 1100].map(known);
     let places = Places::new(6, 2, 4);
     let whole = places.whole();
@@ -130,7 +130,8 @@ impl Instance {
             .filter_map(|(speedup, share)| Some(performance(self.places, (*speedup)?, *share)))
             .sum()
     }
-    /// Invariant E.5-1: everything is handed out and nobody gets more than there is for each.
+    /// algorithms.md E.5 (1): everything is handed out and no thread gets more than there is for
+    /// each.
     fn check_sums(&self, shares: &[u64]) {
         let Places { fast, slow, .. } = self.places;
         let sum = shares.iter().sum::<u64>();
@@ -138,7 +139,7 @@ impl Instance {
         let all: u64 = shares.iter().map(|share| self.places.each() - share).sum();
         assert_eq!(all, slow * self.places.whole());
     }
-    /// Invariant E.5-2: p_i >= target, by cross-multiplication.
+    /// algorithms.md E.5 (2): p_i >= target, by cross-multiplication.
     fn check_target(&self, shares: &[u64]) {
         let (a, b) = (u128::from(self.target.num()), u128::from(self.target.den()));
         for (speedup, share) in self.speedups.iter().zip(shares) {
@@ -147,7 +148,7 @@ impl Instance {
             assert!(performance(self.places, speedup, *share) * b >= equal * a);
         }
     }
-    /// Everyone who is measured is measured, and who is not known has the equal share.
+    /// What is measured is known, and a thread that is not known has the equal share.
     fn check_floors(&self, shares: &[u64]) {
         let Places { floor, .. } = self.places;
         let (even, each) = (self.places.even(), self.places.each());
@@ -193,10 +194,10 @@ impl Instance {
     }
 }
 
-/// Invariants E.5, 1 to 4, with exact speedups. No rounding shows in any of them: the greedy
+/// algorithms.md E.5, 1 to 4, with exact speedups. No rounding shows in any of them: the greedy
 /// hand-out is the best in whole parts, and required shares are rounded up.
 #[test]
-fn the_invariants_of_the_spec_hold_on_random_instances() {
+fn the_invariants_hold_on_random_instances() {
     let mut dice = Dice(5);
     let (mut few, mut bound) = (0, 0);
     for _ in 0..10_000 {
@@ -324,6 +325,6 @@ fn long_fractions_are_never_cut_to_less() {
 fn nobody_can_promise_more_than_equal_shares_give() {
     let objects = |target| target_objection(&params(target, "0"));
     assert_eq!((objects("0"), objects("1"), objects("0.85")), (None, None, None));
-    let why = objects("1.01").unwrap();
+    let why = alloc::format!("{}", objects("1.01").unwrap());
     assert_eq!(why, "target is 101/100; give a fraction from 0 to 1, such as \"0.85\"");
 }

@@ -11,8 +11,9 @@ use maracas_core::{CoreId, Vcpu};
 const ANY: Entry =
     Entry { build: |system, params| uneven::build(system, params, as_written), ..max_fair::ENTRY };
 
-/// Spec E.5-5, in both classes at once: with steady shares of threads that are always runnable,
-/// each is at every instant within a round of its share, with one thread a core and with more.
+/// algorithms.md E.5 (5), in both classes at once: with steady shares of threads that are always
+/// runnable, each is at every instant within a round of its share, with one thread a core and with
+/// more.
 #[test]
 fn nobody_is_a_round_from_its_shares() {
     let mut rng = Rng(0xe55);
@@ -83,7 +84,7 @@ fn no_core_idles_while_somebody_waits() {
     }
 }
 
-/// (C, T) on both classes: who is always runnable has C, as owed at its home, in each of its
+/// (C, T) on both classes: what is always runnable has C, as owed at its home, in each of its
 /// periods, whatever the others do.
 #[test]
 fn every_budget_in_every_period() {
@@ -130,7 +131,7 @@ fn every_budget_in_every_period() {
     assert!(tried.iter().all(|tried| *tried > 50), "{tried:?}");
 }
 
-/// Who demands a core has its share of that core's time at least, and runs nowhere else.
+/// A thread that demands a core has its share of that core's time at least, and runs nowhere else.
 #[test]
 fn who_demands_a_core_runs_there_only() {
     for seed in 0..40 {

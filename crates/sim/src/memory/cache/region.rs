@@ -1,5 +1,5 @@
 //! A region of a cache: colours (or ways) that the same parts of the cache have in common. Here is
-//! who holds how much of one, and how that moves.
+//! what holds how much of one, and how that moves.
 //!
 //! While a region fills up, by dose (lines that came), its sets keep S = kept(T) lines of the T
 //! that ever came; a line that finds its set full overwrites another of the set. With constant
@@ -16,8 +16,8 @@
 //!
 //! Under random replacement all lines of a region are alike. Under LRU the region is a stack of
 //! lines by age, of which the upper T_k keep kept(T_k), and what comes pushes all of it down. On
-//! top is what those who run have used since they were switched in, shared by them as above; below,
-//! what programs used when they ran before and have not used since, by the time of that.
+//! top is what those that run have used since they were switched in, shared by them as above;
+//! below, what programs used when they ran before and have not used since, by the time of that.
 
 use super::sets::Sets;
 use libm::{exp, expm1};
@@ -64,7 +64,7 @@ pub(super) struct Region {
     pub(super) missed: Vec<Cell<f64>>,
     /// By program: the lines that it held here then.
     pub(super) told: Vec<Cell<f64>>,
-    /// LRU: who used how many lines last in one go, the latest first.
+    /// LRU: what used how many lines last in one go, the latest first.
     stack: Vec<Layer>,
     /// LRU: how many layers on top are those of programs that run.
     top: usize,
@@ -79,12 +79,12 @@ struct Layer {
 
 /// Where a region stands on the curve of its sets, seen by the programs that run.
 struct Stand {
-    /// Lines of those who share evictions.
+    /// Lines of those that share evictions.
     total: f64,
     trials: f64,
     /// Lines per nanosecond that come.
     inflow: f64,
-    /// Those who run hold together what they can: they take lines from each other alone, in those
+    /// Those what run hold together what they can: they take lines from each other alone, in those
     /// sets on which more of their lines fall than these have ways.
     crowded: bool,
     /// Only lines used since their programs were switched in share evictions.
@@ -92,7 +92,7 @@ struct Stand {
 }
 
 impl Stand {
-    /// The share of coming lines that overwrite another, per line of those who share evictions.
+    /// The share of coming lines that overwrite another, per line of those that share evictions.
     fn taken(&self, sets: &Sets) -> f64 {
         match (self.total > 0.0, self.crowded) {
             (false, _) => 0.0,
@@ -109,7 +109,7 @@ impl Region {
         Self { cache, bits, lines: 0.0, sets: 0.0, held, missed, told, stack: Vec::new(), top: 0 }
     }
 
-    /// The part of this region within `bits`, with its share of everybody's lines.
+    /// The part of this region within `bits`, with its share of every program's lines.
     pub(super) fn part(&self, bits: u64) -> Self {
         let bits = self.bits & bits;
         let share = f64::from(bits.count_ones()) / f64::from(self.bits.count_ones());
@@ -190,7 +190,7 @@ impl Region {
     fn together(&self, inflows: &[Inflow]) -> f64 {
         inflows.iter().map(|inflow| self.held[inflow.program]).sum()
     }
-    /// What those who run can hold together.
+    /// What those that run can hold together.
     fn together_at_most(&self, sets: &Sets, inflows: &[Inflow]) -> f64 {
         let wanted: f64 = inflows.iter().map(|inflow| inflow.wanted).sum();
         sets.kept(sets.trials_of(wanted / self.sets)) * self.sets
@@ -212,8 +212,8 @@ impl Region {
         inflows.iter().all(|inflow| inflow.rate <= 0.0 || self.holds_all(inflow))
     }
 
-    /// Where the region stands. Who holds all it can brings no more than others take from it, so
-    /// `inflows` are cut to that.
+    /// Where the region stands. A program that holds all it can brings no more than others take
+    /// from it, so `inflows` are cut to that.
     fn stand(&self, sets: &Sets, replacement: Replacement, inflows: &mut [Inflow]) -> Stand {
         let together = self.together(inflows);
         let crowded = together + HALF_A_LINE >= self.together_at_most(sets, inflows);
@@ -283,9 +283,10 @@ impl Region {
         }
     }
 
-    /// Who is near its balance stays there: its misses fall as its lines grow, and it brings what
-    /// it misses on average of `time`. With k = `follows`, x = lines since it was told its misses:
-    /// dx/dt = gain - k x (1 - own) - loss x, where `own` of its lines replace others of it.
+    /// A program that is near its balance stays there: its misses fall as its lines grow, and it
+    /// brings what it misses on average of `time`. With k = `follows`, x = lines since it was told
+    /// its misses: dx/dt = gain - k x (1 - own) - loss x, where `own` of its lines replace others
+    /// of it.
     fn follow(&self, sets: &Sets, stand: &mut Stand, time: f64, inflows: &mut [Inflow]) {
         let loss = stand.taken(sets) * stand.inflow;
         for inflow in inflows.iter_mut().filter(|inflow| inflow.follows > 0.0) {
@@ -373,7 +374,7 @@ impl Region {
         }
     }
 
-    /// All below the top sinks by so many trials; in a crowd those who run only lose lines to each
+    /// All below the top sinks by so many trials; in a crowd those that run only lose lines to each
     /// other, of which the share `stays` is left. On top is what they then hold besides.
     fn sink(&mut self, sets: &Sets, stand: &Stand, more: f64, stays: f64) {
         let (top, below) = self.stack.split_at_mut(self.top);
@@ -432,7 +433,7 @@ pub(super) struct Flow {
     inflow: f64,
     /// The share of the lines that share evictions that goes per nanosecond.
     taken: f64,
-    /// Lines that are replaced, and those of them that nobody who runs holds.
+    /// Lines that are replaced, and those of them that no program that runs holds.
     lines: f64,
     free: f64,
     young: bool,
@@ -468,7 +469,7 @@ pub(super) struct Drift {
     pub(super) own: f64,
     /// Nanoseconds in which as many lines come as there are.
     pub(super) turnover: f64,
-    /// Nanoseconds in which as many lines come as those who run do not hold.
+    /// Nanoseconds in which as many lines come as those that run do not hold.
     pub(super) filling: f64,
 }
 

@@ -77,9 +77,9 @@ fn self_conflict_is_that_of_the_addresses() {
     }
 }
 
-/// memory-model, section 4: its own simulation of the table.
+/// algorithms.md H.3: its own simulation of the table.
 #[test]
-fn self_conflict_is_that_of_the_specification() {
+fn self_conflict_is_that_of_an_address_simulation() {
     let model = CacheModel::new(&i5(Replacement::Lru), Partition::Colors, &[0], 1);
     let table = [
         (MB, [(4, 26.0, 90.0), (6, 5.0, 36.0), (10, 0.0, 4.0), (14, 0.0, 0.0)]),
@@ -120,7 +120,7 @@ fn lost_to_a_hog(replacement: Replacement, colors: u32) -> [f64; 3] {
     [before - model.lines_held(0), theirs, again]
 }
 
-/// memory-model, section 4, tells 16.4, 14.4 and 7.5 thousand lines under LRU; 9.0 and 4.5 under
+/// algorithms.md H.3 tells 16.4, 14.4 and 7.5 thousand lines under LRU; 9.0 and 4.5 under
 /// random replacement, which are the misses of the next pass: some of them cost another line.
 #[test]
 fn a_hog_takes_what_it_takes_by_address() {
@@ -185,7 +185,7 @@ fn beside_hogs(replacement: Replacement, hogs: usize) -> ([f64; 3], [f64; 3]) {
 }
 
 /// 5 and 7 MB in 6. Under LRU a line of the walk is used again sooner than one of the hogs, and so
-/// stays longer than the model has it: 0.83 against 0.71, as memory-model, section 4, finds too.
+/// stays longer than the model has it: 0.83 against 0.71, as algorithms.md H.3 finds too.
 #[test]
 fn a_walk_beside_hogs() {
     let tolerances = [(Replacement::Random, 0.04), (Replacement::Lru, 0.13)];

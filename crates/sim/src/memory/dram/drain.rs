@@ -1,13 +1,14 @@
-//! What writes to a single bank do to everyone else.
+//! What writes to a single bank do to every other program.
 //!
 //! Writes wait in a queue that all share until there are enough of them; then a batch is drained
 //! while reads wait. Writes that spread over the banks are drained quickly, and the law's D covers
-//! them. Writes to one bank take a row cycle each, and all that time even those wait who never use
+//! them. Writes to one bank take a row cycle each, and all that time even those wait what never use
 //! that bank.
 //!
-//! The rate of such writes is what their requestors could write if nobody else were there. In truth
-//! they are slowed down too, but then latency could fall when load is added: another reader of that
-//! bank would spare the rest some draining. Measured on mixes, the difference is within the noise.
+//! The rate of such writes is what their requestors could write if no other program were there. In
+//! truth they are slowed down too, but then latency could fall when load is added: another reader
+//! of that bank would spare the rest some draining. Measured on mixes, the difference is within the
+//! noise.
 
 use super::{Law, Requestor, Solved};
 use maracas_core::memory::Pattern;

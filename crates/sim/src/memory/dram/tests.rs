@@ -49,7 +49,7 @@ fn constants_follow_the_timings() {
 
 #[test]
 fn one_bank_serves_a_row_cycle_each() {
-    // Spec section 1: tRC and 3 % refresh, 1.25 GB/s; with as many writes 1.14 GB/s.
+    // algorithms.md H.1: tRC and 3 % refresh, 1.25 GB/s; with as many writes 1.14 GB/s.
     for (writebacks, gb_per_s) in [(0.0, 1.25), (1.0, 1.14)] {
         let mix = [requestor(Pattern::SameBank, 10.0, 0.0, writebacks); 4];
         let served = bytes_per_ns(&mix, &solve(&DDR3_1333, &mix));
@@ -92,7 +92,7 @@ fn table_2_of_maracas() {
 
 #[test]
 fn figures_of_a_mix() {
-    // Spec G: occupancy 10 and 3 requests are a latency of 10/3.
+    // Figure 3: occupancy 10 and 3 requests are a latency of 10/3.
     let mix =
         [requestor(Pattern::Random, 1.0, 0.0, 2.0), requestor(Pattern::Random, 1.0, 0.0, 0.0)];
     let one = |reads_per_ns, latency_ns| Solved {

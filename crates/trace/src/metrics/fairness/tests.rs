@@ -9,7 +9,7 @@ const MS: u64 = 1_000_000;
 /// A window.
 const W: u64 = 2_000 * MS;
 
-/// One stint: who, on which core, from when to when, how much was done, and why it ended.
+/// One stint: which VCPU, on which core, from when to when, how much was done, and why it ended.
 #[derive(Clone, Copy)]
 struct Ran(u32, u16, (u64, u64), u64, End);
 
@@ -40,7 +40,7 @@ fn assert_close(got: Option<f64>, expected: f64) {
     assert!(got.is_some_and(|got| (got - expected).abs() < 1e-6), "{got:?}, not {expected}");
 }
 
-/// Spec E.2: 2 fast and 4 slow cores, six VCPUs that always run, these speedups.
+/// algorithms.md E.2: 2 fast and 4 slow cores, six VCPUs that always run, these speedups.
 const SPEEDUPS: [u64; 6] = [2000, 1900, 1600, 1500, 1200, 1100];
 const E2: [(usize, u32); 2] = [(2, 1000), (4, 500)];
 
@@ -68,7 +68,7 @@ fn shared(told: bool, fast: [u64; 6]) -> Report {
 }
 
 #[test]
-fn the_vector_of_the_specification() {
+fn the_vector_of_the_definitions() {
     let cases = [
         // Max-fair, max-perf, min-fair(85 %), similar-min-fair(0.2, 85 %).
         ([20; 6], [1.0, 1.0, 1.0]),
@@ -87,7 +87,7 @@ fn the_vector_of_the_specification() {
             report.tasks[1].speed.as_ref().unwrap().classes.iter().map(|it| it.time_ns).sum();
         assert_eq!(ran, 12 * W);
     }
-    // Of those on slow cores alone, who would gain the most is worst off.
+    // Of those on slow cores alone, what would gain the most is worst off.
     assert_eq!(shared(true, [60, 60, 0, 0, 0, 0]).fairness.unwrap().min_vcpu, Some(2));
 }
 
@@ -353,7 +353,7 @@ proptest! {
     }
 
     /// Whatever comes, in whatever order: no service is lost or made up, nothing panics, and
-    /// nobody wants more than all the time there is.
+    /// no VCPU wants more than all the time there is.
     #[test]
     fn service_is_conserved(
         steps in prop::collection::vec(

@@ -4,7 +4,7 @@ use crate::testkit::{
 use crate::{Metrics, Report};
 use maracas_core::contract::{Event, Grant, Mark, Mode, Refused, Sample};
 use maracas_core::control::Gauges;
-use maracas_core::journal::{Reader, Record};
+use maracas_core::journal::{Note, Reader, Record};
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
 
 /// The gauges after a whole journal, which must say what its report says.
@@ -144,8 +144,8 @@ fn notes_of_a_live_machine_are_read() {
     let (header, _) = Reader::open(&journal).unwrap();
     let mut metrics = Metrics::new(&header);
     let mut note = |key: &str, text: &str| {
-        let (key, text) = (key.to_string(), text.to_string());
-        metrics.record(&Record::Note { at: t(5), key, vcpu: None, text });
+        let note = Note::read(key.to_string(), None, text.to_string());
+        metrics.record(&Record::Note { at: t(5), note });
     };
     note("host", "a board");
     note("sensor", "amd");

@@ -193,7 +193,7 @@ fn a_long_debt_of_stolen_time_is_paid_back_in_stolen_periods() {
     let report = told(7 * MS, 0, 7 * MS, 7 * MS).live(100 * T);
     let it = verdict(&report);
     assert_eq!((it.word, it.stolen, it.judged), (Word::Kept, 5, 95));
-    // More than was owed is nobody's debt.
+    // More than was owed is no VCPU's debt.
     let mut delivered = overrun(7 * MS);
     delivered[15] = 0;
     let mut story = given(&delivered);

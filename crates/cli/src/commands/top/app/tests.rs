@@ -2,8 +2,8 @@ use super::super::rates::tests::gauges;
 use super::*;
 use maracas_core::Reservation;
 
-fn press(app: &mut App, code: KeyCode) -> Next {
-    app.key(KeyEvent::new(code, KeyModifiers::NONE))
+fn press(app: &mut App, key: Key) -> Next {
+    app.key(key)
 }
 
 fn names(app: &App) -> Vec<&str> {
@@ -14,24 +14,23 @@ fn names(app: &App) -> Vec<&str> {
 fn keys_do_what_the_help_says() {
     let mut app = App::new("run 1".into(), true);
     app.update(gauges(1_000));
-    assert_eq!(press(&mut app, KeyCode::Char('?')), Next::Go);
+    assert_eq!(press(&mut app, Key::Char('?')), Next::Go);
     assert!(app.help);
-    assert_eq!(press(&mut app, KeyCode::Char('s')), Next::Go);
+    assert_eq!(press(&mut app, Key::Char('s')), Next::Go);
     assert_eq!((app.help, app.sort), (false, Sort::Core), "the first key only closes the help");
-    assert_eq!(press(&mut app, KeyCode::Char('p')), Next::Pause(true));
-    assert_eq!(press(&mut app, KeyCode::Char(' ')), Next::Pause(false));
-    (0..5).for_each(|_| _ = press(&mut app, KeyCode::Down));
-    (0..5).for_each(|_| _ = press(&mut app, KeyCode::Right));
+    assert_eq!(press(&mut app, Key::Char('p')), Next::Pause(true));
+    assert_eq!(press(&mut app, Key::Char(' ')), Next::Pause(false));
+    (0..5).for_each(|_| _ = press(&mut app, Key::Down));
+    (0..5).for_each(|_| _ = press(&mut app, Key::Right));
     assert_eq!((app.vcpus_above, app.cores_above), (1, 1), "never past the last");
-    press(&mut app, KeyCode::Home);
+    press(&mut app, Key::Home);
     assert_eq!((app.vcpus_above, app.cores_above), (0, 0));
-    press(&mut app, KeyCode::PageUp);
+    press(&mut app, Key::PageUp);
     assert_eq!(app.vcpus_above, 0);
-    assert_eq!(press(&mut app, KeyCode::Char('q')), Next::Quit);
-    assert_eq!(press(&mut app, KeyCode::Esc), Next::Quit);
-    let control = |c| KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL);
-    assert_eq!(app.key(control('c')), Next::Quit);
-    assert_eq!(app.key(control('s')), Next::Go);
+    assert_eq!(press(&mut app, Key::Char('q')), Next::Quit);
+    assert_eq!(press(&mut app, Key::Escape), Next::Quit);
+    assert_eq!(press(&mut app, Key::Interrupt), Next::Quit);
+    assert_eq!(press(&mut app, Key::Char('x')), Next::Go);
     assert_eq!(app.sort, Sort::Core);
 }
 
@@ -56,7 +55,7 @@ fn vcpus_are_sorted_as_asked() {
         ["alarm", "control", "logger"],
     ] {
         assert_eq!(names(&app), expected, "{:?}", app.sort);
-        press(&mut app, KeyCode::Char('s'));
+        press(&mut app, Key::Char('s'));
     }
     assert_eq!(app.sort, Sort::Load, "after the last the first comes again");
 }

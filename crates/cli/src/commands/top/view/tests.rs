@@ -2,24 +2,24 @@ use super::super::rates::tests::gauges;
 use super::*;
 use maracas_core::control::{CoreGauges, Gauges, VcpuGauges};
 use maracas_core::{CoreId, VcpuId};
-use ratatui::Terminal;
-use ratatui::backend::TestBackend;
-use ratatui::buffer::Buffer;
 
 /// What is drawn after two looks.
-fn drawn(now: impl Fn(u64) -> Gauges, size: (u16, u16), change: impl FnOnce(&mut App)) -> Buffer {
+fn drawn(
+    now: impl Fn(u64) -> Gauges,
+    size: (usize, usize),
+    change: impl FnOnce(&mut App),
+) -> Canvas {
     let mut app = App::new("run 4711".into(), true);
     [1_000, 2_000].into_iter().for_each(|ms| app.update(now(ms)));
     change(&mut app);
-    let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
-    terminal.draw(|frame| draw(frame, &app)).unwrap();
-    terminal.backend().buffer().clone()
+    let mut canvas = Canvas::new(size);
+    draw(&mut canvas, &app);
+    canvas
 }
 
-fn lines(buffer: &Buffer) -> Vec<String> {
-    let width = usize::from(buffer.area.width);
-    let cells: Vec<_> = buffer.content().iter().map(|cell| cell.symbol()).collect();
-    cells.chunks(width).map(|line| line.concat().trim_end().to_string()).collect()
+fn lines(canvas: &Canvas) -> Vec<String> {
+    let text = |row: &[(char, Style)]| row.iter().map(|(glyph, _)| *glyph).collect::<String>();
+    canvas.rows().map(|row| text(row).trim_end().to_string()).collect()
 }
 
 /// The line that begins so.
@@ -28,28 +28,37 @@ fn line<'a>(lines: &'a [String], start: &str) -> &'a str {
     found.unwrap_or_else(|| panic!("no line begins with {start}: {lines:#?}"))
 }
 
-/// The colours in which a text stands.
-fn colours(buffer: &Buffer, text: &str) -> Vec<Color> {
-    let lines = lines(buffer);
+/// How a text looks.
+fn looks(canvas: &Canvas, text: &str) -> Vec<Style> {
+    let lines = lines(canvas);
     let row = lines.iter().position(|line| line.contains(text)).unwrap();
-    let line = &lines[row];
-    let start = line[..line.find(text).unwrap()].chars().count();
-    let cell = |column| buffer[(column as u16, row as u16)].fg;
-    (start..start + text.chars().count()).map(cell).collect()
+    let start = lines[row][..lines[row].find(text).unwrap()].chars().count();
+    let cells = canvas.rows().nth(row).unwrap().iter().map(|(_, style)| *style);
+    cells.skip(start).take(text.chars().count()).collect()
+}
+
+/// Its colours.
+fn colours(canvas: &Canvas, text: &str) -> Vec<Colour> {
+    looks(canvas, text).into_iter().map(|style| style.colour).collect()
 }
 
 #[test]
 fn everything_has_its_place_in_80_by_24() {
-    let buffer = drawn(gauges, (80, 24), |_| {});
-    let lines = lines(&buffer);
+    let canvas = drawn(gauges, (80, 24), |_| {});
+    let lines = lines(&canvas);
     assert_eq!(lines[0], "run 4711, policy maracas, 2.0 s");
     assert_eq!(lines[1], "a board with two cores");
     assert_eq!(lines[2], "1000 decisions/s, 20 migrations, 0 misses, 1 of 2 cores throttled");
     assert!(lines[3].contains("120 of 180 cycles"), "{}", lines[3]);
     assert!(lines[3].contains("500k requests/s"), "{}", lines[3]);
-    let bar = format!("{}{}{}", FOREGROUND.repeat(10), THROTTLED.repeat(2), IDLE.repeat(8));
+    let bar = format!(
+        "{}{}{}",
+        FOREGROUND.to_string().repeat(10),
+        THROTTLED.to_string().repeat(2),
+        IDLE.to_string().repeat(8)
+    );
     assert_eq!(lines[5], format!("   0 {bar}   50.0    0.0   10.0   40.0       - throttled ▅▅"));
-    let bar = BACKGROUND.repeat(20);
+    let bar = BACKGROUND.to_string().repeat(20);
     assert_eq!(lines[6], format!("   1 {bar}    0.0  100.0    0.0    0.0   1.00M open      ██"));
     let control = line(&lines, "control");
     let words: Vec<_> = control.split_whitespace().collect();
@@ -90,28 +99,24 @@ fn a_large_terminal_shows_more_history_and_more_vcpus() {
 
 #[test]
 fn latency_above_its_threshold_and_closed_cores_are_red() {
-    let buffer = drawn(gauges, (120, 30), |_| {});
-    assert!(colours(&buffer, "memory latency").iter().all(|colour| *colour == Color::Green));
-    assert!(colours(&buffer, "throttled ▅").contains(&Color::Red));
+    let canvas = drawn(gauges, (120, 30), |_| {});
+    assert!(colours(&canvas, "memory latency").iter().all(|colour| *colour == Colour::Green));
+    assert!(colours(&canvas, "throttled ▅").contains(&Colour::Red));
     let high = |ms| {
         let mut now = gauges(ms);
         now.memory.iter_mut().for_each(|memory| memory.last_occupancy = 2_500_000);
         now.cores[0].is_closed = true;
         now
     };
-    let buffer = drawn(high, (120, 30), |_| {});
+    let canvas = drawn(high, (120, 30), |_| {});
     let above = "above its threshold";
-    assert!(colours(&buffer, above).iter().all(|colour| *colour == Color::Red));
-    assert!(lines(&buffer)[5].contains("closed"));
+    assert!(colours(&canvas, above).iter().all(|colour| *colour == Colour::Red));
+    assert!(lines(&canvas)[5].contains("closed"));
     // Without colours nothing has one, and what warns stands out all the same.
     let plain = drawn(high, (120, 30), |app| app.colours = false);
-    let has_colour =
-        |cell: &ratatui::buffer::Cell| cell.fg != Color::Reset || cell.bg != Color::Reset;
-    assert!(!plain.content().iter().any(has_colour));
-    let row = lines(&plain).iter().position(|line| line.contains(above)).unwrap() as u16;
-    let line = &lines(&plain)[usize::from(row)];
-    let column = line[..line.find(above).unwrap()].chars().count() as u16;
-    assert!(plain[(column, row)].modifier.contains(Modifier::REVERSED));
+    let mut cells = plain.rows().flatten();
+    assert!(cells.all(|(_, style)| style.colour == Colour::Plain));
+    assert!(looks(&plain, above).iter().all(|style| style.reversed));
 }
 
 #[test]

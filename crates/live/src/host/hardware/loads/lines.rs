@@ -84,7 +84,7 @@ impl Lines {
         let base = NonNull::new(base.cast()).ok_or_else(io::Error::last_os_error)?;
         let lines = Self { base, bits };
         for line in 0..1u32 << bits {
-            // SAFETY: the line lies inside the mapping, which nobody else knows yet.
+            // SAFETY: the line lies inside the mapping, which nothing else knows yet.
             unsafe { lines.base.as_ptr().add(line as usize * WORDS).write(lines.after(line)) };
         }
         Ok(lines)
@@ -153,7 +153,7 @@ impl Lines {
 
 impl Drop for Lines {
     fn drop(&mut self) {
-        // SAFETY: mapped in `new` with this length, and nobody else holds a pointer into it.
+        // SAFETY: mapped in `new` with this length, and nothing else holds a pointer into it.
         unsafe { libc::munmap(self.base.as_ptr().cast(), LINE_BYTES << self.bits) };
     }
 }

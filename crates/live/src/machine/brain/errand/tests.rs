@@ -1,13 +1,13 @@
 use super::*;
 use crate::clock::Clock;
-use crate::enact::Core;
+use crate::executor;
+use crate::executor::vcpu::Made;
 use crate::host::HardwareCore;
 use crate::host::cgroup::{Group, Hierarchies, Tree};
 use crate::host::costs::WakeCost;
 use crate::journal::{Ring, Scribe};
 use crate::machine::ask::question;
 use crate::machine::handle::{Mailbox, Request};
-use crate::machine::vcpu::Live;
 use crate::machine::{Means, Palette, Progress, Source, Steering};
 use crate::sense::Rung;
 use maracas_core::contract::Mark;
@@ -113,7 +113,13 @@ impl Rig {
         let group = Some(Arc::new(tree.vcpu(MAIN).expect("a group")));
         let clock = Clock::start();
         let open = |id: u16| {
-            Core::open(CoreId(id), hardware[usize::from(id)], clock.clone(), means, WakeCost::LEAST)
+            executor::open(
+                CoreId(id),
+                hardware[usize::from(id)],
+                clock.clone(),
+                means,
+                WakeCost::LEAST,
+            )
         };
         let cores = [0, 1].map(|id| Mutex::new(open(id).expect("descriptors")));
         let (hosts, palette, source) = (hardware.to_vec(), Palette::default(), Source::Own);
@@ -172,7 +178,17 @@ impl Rig {
         let means = Means { fifo: false, freezer: false, events: false, instructions: false };
         let (name, progress) = (String::new(), Progress::new(Source::Own, None));
         let group = Arc::clone(self.group.as_ref().expect("until the end"));
-        let body = Live::new(MAIN, name, group, HardwareCore(0), None, means, progress);
+        let body = Made {
+            id: MAIN,
+            name,
+            group,
+            confined: HardwareCore(0),
+            root: None,
+            means,
+            progress,
+            clock: Clock::start(),
+        }
+        .body();
         Request::Attach(Box::new(body))
     }
 }
@@ -219,15 +235,15 @@ const ONE: CoreId = CoreId(1);
 #[test]
 fn a_carrier_works_on_its_own_core_while_it_has_a_grant_and_is_told_as_in_simulation() {
     let told = told!(Rig::run(Errand::Sample, true, |brain, _, rig| {
-        assert_eq!(brain.round(ZERO), CoreSet::EMPTY);
-        assert_eq!(brain.round(ONE), CoreSet::EMPTY, "without a grant it waits");
+        assert_eq!(brain.round(ZERO, None), CoreSet::EMPTY);
+        assert_eq!(brain.round(ONE, None), CoreSet::EMPTY, "without a grant it waits");
         rig.grant(Duration::from_millis(1));
         let its: CoreSet = [ZERO].into_iter().collect();
-        assert_eq!(brain.round(ONE), its, "the agent of its core shall do it");
+        assert_eq!(brain.round(ONE, None), its, "the agent of its core shall do it");
         assert!(brain.errands.meter(CARRIER).is_zero());
-        assert_eq!(brain.round(ZERO), CoreSet::EMPTY);
+        assert_eq!(brain.round(ZERO, None), CoreSet::EMPTY);
         assert!(!brain.errands.meter(CARRIER).is_zero(), "it was paid for");
-        assert_eq!(brain.round(ZERO), CoreSet::EMPTY, "once");
+        assert_eq!(brain.round(ZERO, None), CoreSet::EMPTY, "once");
     }));
     // The first reading of the sensor is before the begin; 100 cycles of its 4 a microsecond are 75
     // of the policy's 3.
@@ -241,13 +257,13 @@ fn what_cannot_be_sampled_fails_with_work_or_without() {
     let told = told!(Rig::run(Errand::Sample, true, |brain, _, rig| {
         grant(rig);
         rig.broken.store(true, Ordering::SeqCst);
-        brain.round(ZERO);
+        brain.round(ZERO, None);
     }));
     let ran = "vcpu1 ran on core0 and Blocked";
     assert_eq!(told, ["vcpu1 woke", "failed Sample", ran]);
     let told = told!(Rig::run(Errand::Sample, false, |brain, _, rig| {
         grant(rig);
-        brain.round(ZERO);
+        brain.round(ZERO, None);
     }));
     assert_eq!(told, ["failed Sample"], "it never went");
 }
@@ -262,10 +278,10 @@ fn a_move_is_done_when_the_body_sits_on_the_other_core() {
         mailbox.post(rig.body());
         mailbox.post(Request::Hold { id: MAIN, number: 7, reply });
         rig.grant(Duration::from_millis(1));
-        brain.round(ZERO);
+        brain.round(ZERO, None);
         assert_eq!(brain.known[&MAIN].seat, Some(ZERO), "not while a program is being started");
         mailbox.post(Request::Unhold(7));
-        brain.round(ZERO);
+        brain.round(ZERO, None);
         assert_eq!(brain.known[&MAIN].seat, Some(ONE));
     }));
     assert_eq!(told[..1], ["vcpu0 woke"], "it came");
@@ -273,15 +289,15 @@ fn a_move_is_done_when_the_body_sits_on_the_other_core() {
     // By the agent of the core where it sits, wherever the carrier stands.
     let told = told!(Rig::run(errand, false, |brain, mailbox, rig| {
         mailbox.post(rig.body());
-        brain.round(ZERO);
+        brain.round(ZERO, None);
         brain.transfer(MAIN, ZERO, ONE);
         brain.plan.errand = None;
         let back = Errand::Move { vcpu: MAIN, to: ZERO, colors: 0 };
         brain.errands.away = Some(Away { carrier: CARRIER, errand: back, recolors: None });
         rig.grant(Duration::from_millis(1));
         let there: CoreSet = [ONE].into_iter().collect();
-        assert_eq!(brain.round(ZERO), there);
-        assert_eq!(brain.round(ONE), CoreSet::EMPTY);
+        assert_eq!(brain.round(ZERO, None), there);
+        assert_eq!(brain.round(ONE, None), CoreSet::EMPTY);
         assert_eq!(brain.known[&MAIN].seat, Some(ZERO));
     }));
     assert_eq!(told.last().map(String::as_str), Some(ran), "on its own core still");
@@ -293,7 +309,7 @@ fn who_has_no_body_is_moved_at_once_and_who_left_is_not() {
     let moves = |vcpu| {
         Rig::run(to(vcpu), false, |brain, _, rig| {
             rig.grant(Duration::from_millis(1));
-            brain.round(ZERO);
+            brain.round(ZERO, None);
         })
     };
     let ran = "vcpu1 ran on core0 and Blocked";
@@ -301,11 +317,11 @@ fn who_has_no_body_is_moved_at_once_and_who_left_is_not() {
     assert_eq!(told!(moves(VcpuId(9))), ["failed Move(vcpu9)"]);
     assert_eq!(told!(moves(CARRIER)), ["failed Move(vcpu1)"], "carriers stay");
     let told = told!(Rig::run(to(MAIN), false, |brain, mailbox, rig| {
-        brain.round(ZERO);
+        brain.round(ZERO, None);
         let (reply, _answer) = question();
         mailbox.post(Request::Destroy { id: MAIN, reply });
         rig.grant(Duration::from_millis(1));
-        brain.round(ZERO);
+        brain.round(ZERO, None);
     }));
     assert_eq!(told, ["vcpu1 woke", "failed Move(vcpu0)", ran], "it left meanwhile");
 }

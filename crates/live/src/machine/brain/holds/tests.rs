@@ -2,14 +2,14 @@
 
 use super::*;
 use crate::clock::Clock;
-use crate::enact::Core;
+use crate::executor;
+use crate::executor::vcpu::Made;
 use crate::host::HardwareCore;
 use crate::host::cgroup::{Hierarchies, Tree};
 use crate::host::costs::WakeCost;
 use crate::journal::{Ring, Scribe};
 use crate::machine::ask::{Silence, question};
 use crate::machine::handle::{Mailbox, Refusal, Request};
-use crate::machine::vcpu::Live;
 use crate::machine::{Means, Palette, Progress, Source};
 use maracas_core::journal::Header;
 use maracas_core::params::Params;
@@ -60,7 +60,7 @@ fn with_brain(act: impl FnOnce(&mut Brain<'_>, &Mailbox, &Mutex<Vec<String>>)) -
     let means = Means { fifo: false, freezer: false, events: false, instructions: false };
     let clock = Clock::start();
     let hardware = HardwareCore(0);
-    let core = Core::open(CoreId(0), hardware, clock.clone(), means, WakeCost::LEAST);
+    let core = executor::open(CoreId(0), hardware, clock.clone(), means, WakeCost::LEAST);
     let core = core.expect("descriptors");
     let cores = [Mutex::new(core)];
     let group = Arc::new(tree.vcpu(MAIN).expect("a group"));
@@ -83,9 +83,19 @@ fn with_brain(act: impl FnOnce(&mut Brain<'_>, &Mailbox, &Mutex<Vec<String>>)) -
     let mut brain = Brain::new(policy, &system, &[], scribe, &cores, &mailbox);
     let progress = Progress::new(Source::Own, None);
     let own = Arc::clone(&group);
-    let body = Live::new(MAIN, String::new(), own, hardware, None, means, progress);
+    let body = Made {
+        id: MAIN,
+        name: String::new(),
+        group: own,
+        confined: hardware,
+        root: None,
+        means,
+        progress,
+        clock: mailbox.clock.clone(),
+    }
+    .body();
     mailbox.post(Request::Attach(Box::new(body)));
-    brain.round(CoreId(0));
+    brain.round(CoreId(0), None);
     act(&mut brain, &mailbox, &told);
     drop(brain);
     drop(cores);
@@ -103,7 +113,7 @@ fn skipped() {
 fn a_hold_ends_by_its_owner_by_itself_or_never_begins() {
     let played = with_brain(|brain, mailbox, _| {
         let round = |brain: &mut Brain<'_>| {
-            brain.round(CoreId(0));
+            brain.round(CoreId(0), None);
             (brain.held, lock(&brain.cores[0]).without_brakes)
         };
         let free = round(brain);
@@ -153,7 +163,7 @@ fn who_gives_up_leaves_no_vcpu_and_no_change_behind() {
         let ((name, vcpu), (reply, answer)) = (new(), question());
         mailbox.post(Request::Create { name, vcpu, reply });
         drop(answer);
-        brain.round(CoreId(0));
+        brain.round(CoreId(0), None);
         assert_eq!((heard(), brain.known.contains_key(&GUEST)), (vec![], false));
         // Between the question to the policy and its answer.
         let ((name, vcpu), (reply, answer)) = (new(), question());
@@ -173,7 +183,7 @@ fn who_gives_up_leaves_no_vcpu_and_no_change_behind() {
         // Who waits gets what it asked for.
         let (reply, answer) = question();
         mailbox.post(Request::Set { id: MAIN, reservation, reply });
-        brain.round(CoreId(0));
+        brain.round(CoreId(0), None);
         assert_eq!(answer.wait(SOON), Ok(Ok(CoreId(0))));
         assert_eq!(brain.known[&MAIN].vcpu.reservation.budget, ms(2));
     });
@@ -188,7 +198,7 @@ fn an_end_is_withdrawn_in_time_or_carried_out_to_the_end() {
         let (reply, answer) = question();
         mailbox.post(Request::Destroy { id: MAIN, reply });
         drop(answer);
-        brain.round(CoreId(0));
+        brain.round(CoreId(0), None);
         assert!(brain.known.contains_key(&MAIN), "nobody wants it any more");
         // Begun when who asked gives up: the keeper finds what is left.
         let (reply, answer) = question();
@@ -201,12 +211,12 @@ fn an_end_is_withdrawn_in_time_or_carried_out_to_the_end() {
         assert_eq!(mailbox.ended(), [MAIN], "its programs are the keeper's to end");
         // An order that nobody waits for is no question that nobody waits for.
         mailbox.discard(MAIN);
-        brain.round(CoreId(0));
+        brain.round(CoreId(0), None);
         mailbox.clear_away();
         assert_eq!(mailbox.ended(), [], "but there is none any more");
         let (reply, answer) = question();
         mailbox.post(Request::Destroy { id: MAIN, reply });
-        brain.round(CoreId(0));
+        brain.round(CoreId(0), None);
         let refused = answer.wait(SOON).map(|ended| ended.map(drop));
         assert_eq!(refused, Ok(Err(Refusal::Unknown(MAIN))));
     });

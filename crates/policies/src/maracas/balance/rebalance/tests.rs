@@ -52,7 +52,7 @@ impl Cores {
         let later = Cell::new(Instant::NEVER);
         Scene { table, states, loads, imbalance, now, later }
     }
-    /// REBALANCE(src) to its end: who moved where.
+    /// REBALANCE(src) to its end: what moved where.
     fn rebalance(&mut self, src: u16, moves: u64) -> Vec<(u32, u16)> {
         let Some(mut active) = Rebalance::begin(&self.scene(), CoreId(src), moves) else {
             return Vec::new();
@@ -63,7 +63,7 @@ impl Cores {
             assert!(self.table.migrate(vcpu, active.dst), "{vcpu} does not fit {}", active.dst);
             self.sum_up();
             let after = self.gap(active.src, active.dst);
-            // Spec G.4, invariant 3.
+            // algorithms.md G.4, invariant 3.
             assert!(before.is_none_or(|before| after.is_some_and(|after| after < before)));
             assert!(self.scene().counted(active.src).count() > 0, "{src} is empty");
             moved.push((vcpu.0, active.dst.0));
@@ -87,7 +87,7 @@ fn hundredths(n: u128) -> Spv {
     Spv::Finite(Exact::new(n, 100))
 }
 
-/// Spec G.3: {14, 12, 10, 8} %, {5, 5}, {10}, {}.
+/// algorithms.md G.3: {14, 12, 10, 8} %, {5, 5}, {10}, {}.
 fn vector() -> Cores {
     let list = [(0, 14), (0, 12), (0, 10), (0, 8), (1, 5), (1, 5), (2, 10)];
     let vcpus: Vec<_> = (0..).zip(list).map(|(id, (core, n))| (core, percent(id, n))).collect();
@@ -176,7 +176,7 @@ fn every_move_evens_out_and_rebalancing_the_fullest_core_stops() {
             if moved.is_empty() {
                 break;
             }
-            // Spec G.4, invariant 4: nobody goes straight back.
+            // algorithms.md G.4, invariant 4: no VCPU goes straight back.
             for &(vcpu, to) in &moved {
                 assert_ne!(last, Some((vcpu, to)), "vcpu{vcpu} goes back to core{to}");
             }
@@ -187,13 +187,13 @@ fn every_move_evens_out_and_rebalancing_the_fullest_core_stops() {
             assert!(rounds <= 2 * vcpus, "{rounds} moves of {vcpus} VCPUs");
         }
         for core in cores.table.cores().filter(|core| occupied[core.0 as usize]) {
-            // Spec G.4, invariant 6.
+            // algorithms.md G.4, invariant 6.
             assert!(cores.scene().counted(core).count() > 0);
             // Every core stays admissible.
             assert!(cores.table.is_admissible(core));
         }
     }
-    assert!(moves > 6842, "the spec's search saw more than these {moves}");
+    assert!(moves > 6842, "the search by another program saw more than these {moves}");
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn who_left_a_core_counts_there_until_its_budget_would_be_back() {
         let test = |n| scene.test(CoreId(3), &percent(10, n));
         (test(14), test(20), scene.test(CoreId(3), &percent(9, 20)))
     };
-    // 65 % + 20 % pass the bound for two, 82.8 %; beside itself nobody counts.
+    // 65 % + 20 % pass the bound for two, 82.8 %; beside itself no VCPU counts.
     assert_eq!(tests(49), (true, false, true));
     assert_eq!(tests(50), (true, true, true));
 }

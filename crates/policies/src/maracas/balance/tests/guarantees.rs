@@ -1,4 +1,4 @@
-//! What a VCPU keeps while it and others move, and which events move whom.
+//! What a VCPU keeps while it and others move, and which events move which VCPU.
 
 use super::*;
 
@@ -37,10 +37,10 @@ fn random_run(seed: u64, params: &[(&str, &str)], until: u64) -> (Vec<Vcpu>, Mac
     (vcpus, machine)
 }
 
-/// Spec G.4, invariant 5: whoever is always busy gets its budget in each of its periods, and loses
-/// at most one of them by a migration. From any instant on all of it is usable within T, and used
-/// T later: but for migrations, 2T hold a whole budget. What a move delayed, no other does: with
-/// any number of them 3T do.
+/// algorithms.md G.4, invariant 5: whatever is always busy gets its budget in each of its periods,
+/// and loses at most one of them by a migration. From any instant on all of it is usable within T,
+/// and used T later: but for migrations, 2T hold a whole budget. What a move delayed, no other
+/// does: with any number of them 3T do.
 #[test]
 fn every_busy_vcpu_keeps_its_budget() {
     let (mut moved, mut stayed) = (0, 0);
@@ -87,7 +87,7 @@ fn foreground(machine: &Machine, vcpu: u32) -> Vec<bool> {
 #[test]
 fn who_is_always_in_the_way_of_a_job_is_not_sent_to_and_fro_for_ever() {
     // (400, 800) keeps core 0 busy in the first half of each period and core 1 in the second, and
-    // a short job wakes on each just before its half ends: whoever waits there should move.
+    // a short job wakes on each just before its half ends: whatever waits there should move.
     let (half, t) = (400, 800);
     let mut vcpus: Vec<Vcpu> =
         (0..2).map(|id| on_core(id as u16, Vcpu::new(id, ticks(half), ticks(t)))).collect();

@@ -118,7 +118,7 @@ fn parts_that_do_not_meet_do_not_disturb_each_other() {
     }
 }
 
-/// memory-model, section 4: 0.05 to 0.5 ms between looks during a reload, nothing afterwards; and
+/// algorithms.md H.3: 0.05 to 0.5 ms between looks during a reload, nothing afterwards; and
 /// a reload brings back just what was lost.
 #[test]
 fn a_reload_takes_the_misses_of_the_lines_lost() {

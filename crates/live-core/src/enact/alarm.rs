@@ -1,0 +1,336 @@
+//! When the agent of a core looks at it next: the one alarm of the core is the end of the agent's
+//! own sleep.
+//!
+//! Meters only count. What may reach its limit is looked at when it can have reached it at the
+//! earliest:
+//! * what runs by the law: exactly then;
+//! * what waits behind it in the foreground: not before [`Waking::grain`] has passed, since it runs
+//!   only when the first one blocks, which nothing reports; up to eight times as long while looks
+//!   find that it did not;
+//! * what is believed blocked: not before [`Waking::unseen`] has passed, since nothing reports its
+//!   wake either.
+//!
+//! So each of these may overrun its budget by as much, at most; what it overran is missing from its
+//! next budget. No sleep is shorter than [`Waking::floor`], so that an agent never wakes again
+//! before what it enforces could run, whatever a wake costs on this host.
+
+use super::Core;
+use crate::{Body, Executor, Post, WakeCost};
+use maracas_core::contract::{Line, Mark};
+use maracas_core::{Duration, Instant};
+
+/// How long an agent sleeps at most: 33 wakes a second are a thousandth of a core where a wake
+/// takes 30 us. Thereby a neighbour that is stuck is noticed, and the guardian sees it live.
+const PULSE: Duration = Duration::from_millis(30);
+/// The shortest time, on a fast host, after which what waits behind another is looked at: a
+/// twentieth of the smallest budget that is worth having (2 ms), 5 % of a core at 5 us a look.
+const GRAIN: Duration = Duration::from_micros(100);
+/// The same for what is believed blocked: 0.5 % of a core at 5 us a look.
+const UNSEEN: Duration = Duration::from_millis(1);
+/// How long a core may idle unseen after what ran there in the background has blocked, and how long
+/// what woke without a budget may share the background unseen: at first, and eight times as long
+/// while every look finds the same.
+const WATCH: Duration = Duration::from_millis(2);
+/// How often that time is doubled.
+const DOUBLINGS: u32 = 3;
+
+/// What wakes of this core's agent cost, measured before the run and by every wake since.
+#[derive(Clone, Copy, Debug)]
+pub struct Waking {
+    /// The median of how late it wakes.
+    p50_ns: u64,
+    /// What one wake in a hundred exceeds.
+    p99_ns: u64,
+    /// By how much a sleep is shorter than what is left of a budget, so that it ends just behind
+    /// the budget's end: the wake itself takes longer. Below zero where what ran began so much
+    /// later than the agent fell asleep.
+    lead_ns: i64,
+    /// The costs that were told last.
+    told: WakeCost,
+}
+
+/// One in so many sleeps may end before the budget does. Such a budget is looked at again after
+/// [`Waking::floor`], and ends so much late, which the next period lacks: both must stay below the
+/// hundredth of the periods that may be off.
+const EARLY: i64 = 400;
+/// By how much the lead grows with each sleep that was long enough: four hundred of them, about a
+/// second, are worth 20 us.
+const STEP_NS: i64 = 50;
+
+impl Waking {
+    /// As measured before the run.
+    pub fn new(cost: WakeCost) -> Self {
+        let (p50_ns, p99_ns) = (cost.p50.ticks().max(1), cost.p99.ticks().max(1));
+        Self { p50_ns, p99_ns, lead_ns: 0, told: cost }
+    }
+    /// A sleep ended so late: moves both quantiles towards it, by so much that they settle where
+    /// half, and a hundredth, of all wakes exceed them.
+    pub(crate) fn woke(&mut self, late: Duration) {
+        let step = (self.p50_ns / 64).max(1);
+        let above = late.ticks() > self.p50_ns;
+        self.p50_ns = if above { self.p50_ns + step } else { (self.p50_ns - step).max(1) };
+        // Ninety-nine steps down are worth one up.
+        let step = (self.p99_ns / 512).max(1);
+        let above = late.ticks() > self.p99_ns;
+        self.p99_ns = if above { self.p99_ns + 99 * step } else { (self.p99_ns - step).max(1) };
+        self.p99_ns = self.p99_ns.max(self.p50_ns);
+    }
+    /// The agent looked for the end of a budget, and so much of it was left, or overrun.
+    fn looked(&mut self, early: bool) {
+        let least = -(self.p99_ns as i64);
+        let step = if early { -STEP_NS * (EARLY - 1) } else { STEP_NS };
+        self.lead_ns = (self.lead_ns + step).clamp(least, self.p50_ns as i64);
+    }
+    /// What a wake costs by now, where it was not told so yet: twice or half of what was.
+    pub fn news(&mut self) -> Option<WakeCost> {
+        let now = self.cost();
+        let differ = |a: Duration, b: Duration| a.ticks() > 2 * b.ticks();
+        let news = differ(now.p50, self.told.p50) || differ(self.told.p50, now.p50);
+        news.then(|| self.told = now).map(|()| now)
+    }
+    /// What a wake costs by now.
+    pub fn cost(&self) -> WakeCost {
+        let [p50, p99] = [self.p50_ns, self.p99_ns].map(Duration::from_nanos);
+        WakeCost { p50, p99 }
+    }
+    /// No sleep is shorter: half of the time is then left for what the agent enforces.
+    pub(crate) fn floor(&self) -> Duration {
+        Duration::from_nanos(2 * self.p50_ns)
+    }
+    /// How exactly the end of what waits behind another is looked for: a twentieth of the core goes
+    /// to that at most.
+    pub(crate) fn grain(&self) -> Duration {
+        GRAIN.max(Duration::from_nanos(20 * self.p50_ns))
+    }
+    /// The same for what is believed blocked: a fiftieth of the core.
+    fn unseen(&self) -> Duration {
+        UNSEEN.max(Duration::from_nanos(50 * self.p50_ns))
+    }
+    /// How exactly the end of what waits behind another is looked for, after so many looks that
+    /// found nothing new: while the first one goes on, the others are as good as blocked.
+    fn waiting(&self, quiet: u32) -> Duration {
+        (self.grain() * (1 << quiet.min(DOUBLINGS))).min(self.unseen())
+    }
+    /// How often the background is watched while some of it waits, after so many looks that found
+    /// nothing new: a fiftieth of the core.
+    fn watch(&self, quiet: u32) -> Duration {
+        WATCH.max(Duration::from_nanos(50 * self.p50_ns)) * (1 << quiet.min(DOUBLINGS))
+    }
+    /// How often clocks and counters are read that nothing reports: a twentieth of the core.
+    pub(crate) fn polling(&self, wanted: Duration) -> Duration {
+        wanted.max(self.grain())
+    }
+    /// How late an end of a budget must be to be worth a note of its own: seldom by definition.
+    pub(crate) fn notable(&self) -> Duration {
+        GRAIN.max(Duration::from_nanos(4 * self.p99_ns))
+    }
+    /// After so long the births of a VCPU's threads may wake the agent once more: each costs it two
+    /// wakes' worth, and they may take a fiftieth of the core.
+    pub(crate) fn births(&self) -> Duration {
+        Duration::from_nanos(100 * self.p50_ns)
+    }
+    /// `rest` of a budget from now: how long to sleep.
+    fn sleep(&self, rest: Duration) -> Duration {
+        let ns = rest.ticks().saturating_add_signed(self.lead_ns.saturating_neg());
+        Duration::from_nanos(ns).max(self.floor())
+    }
+}
+
+impl<E: Executor> Core<E> {
+    /// Chooses when to look next, counted from `now`: the meters must have been read just before.
+    pub(crate) fn plan_look(&mut self, now: Instant) {
+        self.look_at = Instant::NEVER;
+        self.awaited = None;
+        let line = std::mem::take(&mut self.line);
+        let runs = self.look_at_foreground(&line, now);
+        if !runs {
+            self.look_at_background(&line, now);
+        }
+        self.line = line;
+        self.look_by_clock(now);
+        self.listen_again_at();
+        self.watch_memory(now);
+    }
+
+    /// Looks when a budget can be spent; whether something is believed to run on one.
+    fn look_at_foreground(&mut self, line: &Line, now: Instant) -> bool {
+        let mut first = None;
+        for grant in &line.foreground {
+            let Some(body) = self.bodies.iter().find(|body| body.id == grant.vcpu) else {
+                continue;
+            };
+            if !matches!(body.post, Post::Foreground(_)) {
+                continue;
+            }
+            let runs = first.is_none() && body.is_runnable();
+            if grant.until != Mark::NEVER || body.look_at.is_some() {
+                let rest = body.rest(grant.until.0);
+                let sleep = match (runs, body.is_runnable()) {
+                    (true, _) => self.waking.sleep(rest),
+                    (false, true) => rest.max(self.waking.waiting(self.quiet_looks)),
+                    (false, false) => rest.max(self.waking.unseen()),
+                };
+                let at = now.saturating_add(sleep);
+                if at < self.look_at {
+                    self.look_at = at;
+                    self.awaited = runs.then_some(body.id);
+                }
+            }
+            if runs {
+                first = Some(body.id);
+            }
+        }
+        first.is_some()
+    }
+
+    /// Looks when surplus time of what runs ends, and whether it still runs while others wait.
+    fn look_at_background(&mut self, line: &Line, now: Instant) {
+        let held = |body: &Body<E::Handle>| matches!(body.post, Post::Frozen | Post::Watched);
+        for grant in &line.background {
+            let Some(body) = self.bodies.iter().find(|body| body.id == grant.vcpu) else {
+                continue;
+            };
+            if body.post == Post::Background && body.is_runnable() && grant.until != Mark::NEVER {
+                // It begins when the agent sleeps: looked at any sooner, some of it would be left.
+                let sleep = body.rest(grant.until.0) + self.waking.floor();
+                let sleep = sleep.max(self.waking.grain());
+                self.look_at = self.look_at.min(now.saturating_add(sleep));
+            }
+        }
+        let waits = |body: &Body<E::Handle>| held(body) && !body.threads.is_empty();
+        if line.background_allowed && self.bodies.iter().any(waits) {
+            // The end of a slice that comes soon after is as good a time.
+            let watch = self.waking.watch(self.quiet_looks);
+            let soon = Duration::from_ticks(watch.ticks() / 4);
+            if self.look_at > now.saturating_add(watch + soon) {
+                self.look_at = now.saturating_add(watch);
+            }
+        }
+    }
+
+    /// This core's agent falls asleep: now, and until when at the latest.
+    pub fn sleep(&mut self) -> (Instant, Instant) {
+        let now = self.exec.now();
+        self.plan_look(now);
+        let at = self.look_at.min(self.wake_at).max(now.saturating_add(self.waking.floor()));
+        self.asleep_until = at.min(now.saturating_add(PULSE));
+        self.looks.sleeps(now);
+        (now, self.asleep_until)
+    }
+
+    /// Another core's agent changed what is due here: wakes this core's own where it would sleep
+    /// too long.
+    pub fn set_alarm(&mut self) {
+        if self.look_at.min(self.wake_at) < self.asleep_until {
+            // It is told once.
+            self.asleep_until = Instant::ZERO;
+            self.exec.wake_agent();
+        }
+    }
+
+    /// This core's agent woke at `now`: learns how late, and whether the budget that it waited for
+    /// has ended.
+    pub(crate) fn woken(&mut self, now: Instant) {
+        let due = std::mem::replace(&mut self.asleep_until, Instant::ZERO);
+        self.looks.woke(now, if due == Instant::ZERO { now } else { due });
+        // Somebody else's call may have come before.
+        if due == Instant::ZERO || now < due {
+            return;
+        }
+        let late = now.saturating_since(due);
+        self.waking.woke(late);
+        // The end of a budget says by its meter how late it was.
+        if self.awaited.is_none() {
+            self.note_late(None, late);
+        }
+        let Some(awaited) = self.awaited.take().filter(|_| now >= self.look_at) else { return };
+        let limit = self.line.foreground.iter().find(|grant| grant.vcpu == awaited);
+        let limit = limit.map(|grant| grant.until.0);
+        let body = self.bodies.iter().find(|body| body.id == awaited);
+        if let (Some(limit), Some(body)) = (limit, body) {
+            let rest = body.rest(limit);
+            // What did not run meanwhile says nothing of the sleep.
+            if rest <= self.waking.cost().p99 * 2 {
+                self.waking.looked(!rest.is_zero());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn us(n: u64) -> Duration {
+        Duration::from_micros(n)
+    }
+
+    fn waking(p50: u64, p99: u64) -> Waking {
+        Waking::new(WakeCost { p50: us(p50), p99: us(p99) })
+    }
+
+    /// Latenesses of 10 to 20 us, one in fifty of them 200 us.
+    fn lateness(i: u64) -> Duration {
+        if i % 50 == 49 { us(200) } else { us(10 + i * 7 % 11) }
+    }
+
+    #[test]
+    fn costs_settle_at_the_quantiles_of_what_is_seen() {
+        for (p50, p99) in [(1, 2), (15, 200), (300, 5000)] {
+            let mut waking = waking(p50, p99);
+            (0..20_000).for_each(|i| waking.woke(lateness(i)));
+            let WakeCost { p50, p99 } = waking.cost();
+            assert!((us(14)..=us(17)).contains(&p50), "{p50:?}");
+            assert!((us(150)..=us(420)).contains(&p99), "{p99:?}");
+        }
+    }
+
+    #[test]
+    fn the_lead_settles_where_few_sleeps_are_too_short() {
+        let mut waking = waking(15, 200);
+        let (mut early, mut over) = (0, Duration::ZERO);
+        for i in 0..20_000 {
+            // What is awaited ends after 1 ms; the agent wakes as late as the host lets it.
+            let slept = waking.sleep(us(1000)) + lateness(i);
+            waking.looked(slept < us(1000));
+            if i >= 10_000 && i % 50 != 49 {
+                early += u32::from(slept < us(1000));
+                over += slept.saturating_sub(us(1000));
+            }
+        }
+        assert!((10..60).contains(&early), "{early} of 10,000: one in four hundred");
+        assert!(
+            over < us(15) * 10_000,
+            "{over:?} too long in 10,000, with 200 us one in fifty times"
+        );
+    }
+
+    #[test]
+    fn no_sleep_is_shorter_than_two_wakes() {
+        let mut waking = waking(27, 53);
+        (0..1000).for_each(|_| waking.looked(false));
+        assert_eq!(waking.sleep(us(5)), us(54));
+        assert!(waking.sleep(us(500)) < us(500), "with the lead");
+        assert_eq!(waking.polling(us(250)), us(540), "a twentieth of the core");
+    }
+
+    #[test]
+    fn what_waits_behind_another_is_looked_at_ever_less() {
+        let waking = waking(5, 20);
+        let apart: Vec<_> = (0..6).map(|quiet| waking.waiting(quiet)).collect();
+        assert_eq!(apart, [100, 200, 400, 800, 800, 800].map(us));
+        let waking = self::waking(30, 100);
+        assert_eq!(waking.waiting(0), us(600), "a twentieth of the core");
+        assert_eq!(waking.waiting(9), us(1500), "no later than what is believed blocked");
+    }
+
+    #[test]
+    fn a_host_that_became_slower_is_told_once() {
+        let mut waking = waking(5, 20);
+        assert_eq!(waking.news(), None);
+        (0..2000).for_each(|_| waking.woke(us(30)));
+        let news = waking.news().expect("six times as slow");
+        assert!(news.p50 > us(10), "{news:?}");
+        assert_eq!(waking.news(), None);
+    }
+}

@@ -1,0 +1,64 @@
+//! Births and ends of threads wake the agent, so that a new thread is raised at once. A program
+//! that does nothing but fork could keep the agent busy so, and what the agent takes is its
+//! neighbours' time: births of one VCPU may cost a fiftieth of a core
+//! ([`super::alarm::Waking::births`]). Beyond a burst the agent listens to that VCPU once an
+//! interval; what is born meanwhile is raised then, or when the agent looks for another reason.
+
+use super::Core;
+use crate::Executor;
+use maracas_core::Instant;
+
+/// How many births and ends in a row wake the agent: eight threads that come and go with a job.
+const BURST: u64 = 16;
+
+/// What the births of a VCPU have cost lately.
+#[derive(Debug, Default)]
+pub struct Births {
+    /// When all wakes so far are paid for, each by one interval (a leaky bucket).
+    paid_at: Instant,
+    /// Until when its event is not listened to.
+    deaf_until: Option<Instant>,
+}
+
+impl<E: Executor> Core<E> {
+    /// Threads of this body were born or have ended.
+    pub(crate) fn hear_birth(&mut self, index: usize, now: Instant) {
+        let interval = self.waking.births();
+        let births = &mut self.bodies[index].births;
+        births.paid_at = births.paid_at.max(now).saturating_add(interval);
+        if births.paid_at.saturating_since(now) > interval * BURST {
+            births.deaf_until = Some(now.saturating_add(interval));
+            self.listen(index, false);
+        }
+    }
+
+    /// Listens again where it is time; what happened meanwhile makes the event readable at once.
+    pub(crate) fn hear_again(&mut self, now: Instant) {
+        for index in 0..self.bodies.len() {
+            let births = &mut self.bodies[index].births;
+            if births.deaf_until.is_some_and(|until| until <= now) {
+                births.deaf_until = None;
+                self.listen(index, true);
+            }
+        }
+    }
+
+    /// Listens to a body that goes to another core, if it was not listened to.
+    pub(crate) fn hear_leaving(&mut self, index: usize) {
+        if self.bodies[index].births.deaf_until.take().is_some() {
+            self.listen(index, true);
+        }
+    }
+
+    /// Looks when it is time to listen again.
+    pub(crate) fn listen_again_at(&mut self) {
+        let deaf = self.bodies.iter().filter_map(|body| body.births.deaf_until).min();
+        self.look_at = self.look_at.min(deaf.unwrap_or(Instant::NEVER));
+    }
+
+    fn listen(&mut self, index: usize, to: bool) {
+        let body = &mut self.bodies[index];
+        let result = self.exec.listen(body.id, &mut body.handle, to);
+        self.trouble = self.trouble.take().or(result.err());
+    }
+}

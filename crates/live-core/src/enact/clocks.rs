@@ -1,0 +1,282 @@
+//! The next best where the host gives no events: the threads' own clocks, read at the earliest
+//! exhaustion and every millisecond, by the core's own agent alone. The kernel brings the clock of
+//! who runs on another core up to date with its tick only, every 1 to 10 ms: who is read from there
+//! seems to stand still.
+//!
+//! A VCPU whose clocks moved since the last look is runnable. One whose clocks stood still while
+//! the agent slept and nobody before it in the line took the core is taken as blocked. Stints are
+//! what was gained between two looks. By themselves they are no news: the policy is told when
+//! there is something to decide.
+
+use super::Core;
+use crate::{Executor, Post};
+use maracas_core::contract::{End, Mode, Refused, Stint, Usage};
+use maracas_core::{Duration, Event, Instant};
+
+/// Between two looks while anything may run: 1.5 % of a core for the agent, where a look takes it
+/// 15 us.
+const LOOK: Duration = Duration::from_millis(1);
+/// Looking takes at most this part of the core, whatever a look takes on this host.
+const LOOKS_APART: u64 = 50;
+/// Asking the kernel which threads there are takes at most this part of it, and is not done with
+/// every look: it is two files a VCPU, ten times as much as its clock.
+const LISTINGS_APART: u64 = 100;
+/// How long whoever was born waits for the next listing, at least.
+const LISTING: Duration = Duration::from_millis(4);
+/// Who had the core for so long and stood still is blocked. Half a look: one sleep between looks is
+/// long enough, one that was cut short is not.
+const STILL: Duration = Duration::from_micros(500);
+/// The same in the background, where threads of the host that are not ours take the core too:
+/// three slices of the fair class (3 ms each, Documentation/scheduler/sched-design-CFS.rst), while
+/// nobody of ours moves.
+const STILL_BEHIND: Duration = Duration::from_millis(10);
+/// With so many stints the policy is told, though nothing else happened: a tenth of their room.
+const UNTOLD: usize = 400;
+/// The last sixteen weigh most in what is taken for the cost of a look.
+const WEIGHT: u64 = 16;
+
+/// What is remembered from one look to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Looks {
+    /// When the agent fell asleep.
+    fell_asleep: Instant,
+    /// For how long it slept since the last look. What it woke late is not in it: the core may have
+    /// been taken from everybody then.
+    slept: Duration,
+    /// What a look takes.
+    cost: Duration,
+    /// What listing all threads takes.
+    listing: Duration,
+    /// When they are listed again.
+    list_at: Instant,
+}
+
+impl Looks {
+    /// The agent falls asleep.
+    pub(crate) fn sleeps(&mut self, now: Instant) {
+        self.fell_asleep = now;
+    }
+    /// It woke from a sleep that was to end at `due`.
+    pub(crate) fn woke(&mut self, now: Instant, due: Instant) {
+        self.slept += now.min(due).saturating_since(self.fell_asleep);
+    }
+    /// A look began then and ends now.
+    pub(crate) fn looked(&mut self, begun: Instant, now: Instant) {
+        smooth(&mut self.cost, now.saturating_since(begun));
+    }
+    /// A listing of all threads took so long.
+    fn listed(&mut self, took: Duration, now: Instant) {
+        smooth(&mut self.listing, took);
+        self.list_at = now.saturating_add(LISTING.max(self.listing * LISTINGS_APART));
+    }
+    /// How far looks are apart.
+    fn apart(&self) -> Duration {
+        LOOK.max(self.cost * LOOKS_APART)
+    }
+}
+
+/// Moves a mean towards what was seen.
+fn smooth(mean: &mut Duration, seen: Duration) {
+    let seen = seen.ticks();
+    let next = if mean.is_zero() { seen } else { (mean.ticks() * (WEIGHT - 1) + seen) / WEIGHT };
+    *mean = Duration::from_nanos(next);
+}
+
+/// What the clocks of a body told at the last look.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Motion {
+    /// They moved since the look before.
+    moved: bool,
+    /// For how long they have stood still while the core was its own; `None` where it was set to
+    /// something else since the last look.
+    still: Option<Duration>,
+}
+
+impl Motion {
+    /// Its body is set to something else.
+    pub(crate) fn restart(&mut self) {
+        self.still = None;
+    }
+    /// The agent slept so long; meanwhile somebody before it in the line had the core, if
+    /// `is_taken`. Whether it is blocked, for all that can be seen.
+    fn stands_still(&mut self, slept: Duration, is_taken: bool, mode: Mode) -> bool {
+        let still = self.still.filter(|_| !self.moved && !is_taken);
+        let still = still.map_or(Duration::ZERO, |still| still + slept);
+        self.still = Some(still);
+        still
+            >= match mode {
+                Mode::Foreground => STILL,
+                Mode::Background => STILL_BEHIND,
+            }
+    }
+}
+
+/// Whether the policy need not be told this for its own sake.
+const fn is_reading(event: &Event) -> bool {
+    matches!(event, Event::Ran(Stint { end: End::Metered, .. }))
+}
+
+impl<E: Executor> Core<E> {
+    /// This core's own agent looks at the clocks, which it has just read, where there are no
+    /// events: who moved, who stood still, and what they gained.
+    pub(crate) fn look_at_clocks(&mut self) {
+        if self.means.events {
+            return;
+        }
+        self.list_threads();
+        let now = self.exec.now();
+        for index in 0..self.bodies.len() {
+            let body = &mut self.bodies[index];
+            // Those that are frozen were not read with the others.
+            let result = if body.post == Post::Frozen { body.settle() } else { Ok(()) };
+            let (id, moved) = (body.id, body.untold_ns(body.mode()) > 0);
+            body.motion.moved = moved;
+            if moved && !body.is_runnable() {
+                body.suppose_runnable();
+                self.stirred = true;
+                self.outbox.push((now, Event::Woke { vcpu: id, on_behalf: None, exact: false }));
+            }
+            self.report(result, Refused::Sample);
+        }
+        self.find_blocked(now);
+        self.tell_clocks(now);
+    }
+
+    /// Tells the policy what all gained.
+    pub(crate) fn tell_clocks(&mut self, now: Instant) {
+        for index in 0..self.bodies.len() {
+            self.tell_clock(index, self.bodies[index].mode(), End::Metered, now);
+        }
+    }
+
+    /// Who stood still though it could have run.
+    fn find_blocked(&mut self, now: Instant) {
+        let slept = std::mem::take(&mut self.looks.slept);
+        let line = std::mem::take(&mut self.line);
+        let mut is_taken = false;
+        for (grants, mode) in
+            [(&line.foreground, Mode::Foreground), (&line.background, Mode::Background)]
+        {
+            // In the background whoever is not frozen shares the core.
+            let shared = mode == Mode::Background;
+            is_taken |= shared && self.bodies.iter().any(|body| body.motion.moved);
+            // Where nobody is frozen nothing is gained by knowing.
+            is_taken |= shared && self.without_brakes > 0;
+            for grant in grants {
+                let Some(index) = self.index(grant.vcpu) else { continue };
+                let body = &mut self.bodies[index];
+                let may_run = matches!(body.post, Post::Foreground(_) | Post::Background);
+                if !may_run || body.mode() != mode {
+                    continue;
+                }
+                let is_still = body.motion.stands_still(slept, is_taken, mode);
+                is_taken |= body.motion.moved;
+                if is_still && body.is_runnable() {
+                    body.suppose_blocked();
+                    self.stirred = true;
+                    self.tell_clock(index, mode, End::Blocked, now);
+                }
+            }
+        }
+        self.line = line;
+    }
+
+    /// Asks the kernel which threads there are, where that is due.
+    fn list_threads(&mut self) {
+        let begun = self.exec.now();
+        if begun < self.looks.list_at {
+            return;
+        }
+        for index in 0..self.bodies.len() {
+            let result = self.bodies[index].rescan();
+            self.report(result, Refused::Sample);
+        }
+        let now = self.exec.now();
+        self.looks.listed(now.saturating_since(begun), now);
+    }
+
+    /// Tells what a body gained in `mode` and the policy does not know yet.
+    pub(crate) fn tell_clock(&mut self, index: usize, mode: Mode, end: End, to: Instant) {
+        let core = self.id;
+        let body = &mut self.bodies[index];
+        let service_ns = body.untold_ns(mode);
+        if service_ns == 0 && end != End::Blocked {
+            return;
+        }
+        body.told_ns[mode as usize] += service_ns;
+        body.last_told = Some(self.outbox.len());
+        let from = body.began(to, service_ns);
+        let usage = Usage { service: Duration::from_nanos(service_ns), ..Usage::default() };
+        let stint = Stint { vcpu: body.id, core, mode, from, to, usage, end };
+        self.outbox.push((to, Event::Ran(stint)));
+    }
+
+    /// Whether what happened here must be told now.
+    pub(crate) fn has_tidings(&self) -> bool {
+        let is_news = |event: &Event| self.means.events || !is_reading(event);
+        self.outbox.len() >= UNTOLD || self.outbox.iter().any(|(_, event)| is_news(event))
+    }
+
+    /// Chooses when to read the clocks again, if nothing is due before.
+    pub(crate) fn look_by_clock(&mut self, now: Instant) {
+        if !self.means.events && !self.bodies.is_empty() {
+            let apart = self.waking.polling(self.looks.apart());
+            self.look_at = self.look_at.min(now.saturating_add(apart));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn us(n: u64) -> Duration {
+        Duration::from_micros(n)
+    }
+
+    #[test]
+    fn who_stood_still_on_a_core_of_its_own_is_blocked() {
+        let mut motion = Motion::default();
+        let still = |motion: &mut Motion, slept, is_taken| {
+            motion.stands_still(us(slept), is_taken, Mode::Foreground)
+        };
+        assert!(!still(&mut motion, 900, false), "it was set to run meanwhile");
+        assert!(!still(&mut motion, 400, false));
+        assert!(still(&mut motion, 400, false), "800 us in two sleeps");
+        assert!(!motion.stands_still(us(900), false, Mode::Background), "others of the host may");
+        assert!(!still(&mut motion, 900, true), "somebody before it had the core");
+        assert!(!still(&mut motion, 400, false), "what was before does not count");
+        motion.moved = true;
+        assert!(!still(&mut motion, 900, false));
+        motion.moved = false;
+        motion.restart();
+        assert!(!still(&mut motion, 900, false));
+    }
+
+    #[test]
+    fn sleep_that_was_overslept_does_not_count() {
+        let mut looks = Looks::default();
+        let at = |n| Instant::ZERO + us(n);
+        looks.sleeps(at(1000));
+        looks.woke(at(9000), at(1300));
+        assert_eq!(looks.slept, us(300));
+        looks.sleeps(at(9000));
+        looks.woke(at(9100), at(9300));
+        assert_eq!(looks.slept, us(400));
+    }
+
+    #[test]
+    fn looks_and_listings_are_as_far_apart_as_they_cost() {
+        let mut looks = Looks::default();
+        assert_eq!(looks.apart(), LOOK);
+        let at = |n| Instant::ZERO + us(n);
+        (0..100).for_each(|_| looks.looked(at(0), at(15)));
+        assert_eq!(looks.apart(), LOOK);
+        (0..100).for_each(|_| looks.looked(at(0), at(300)));
+        assert!(looks.apart() > us(14_500), "{:?}", looks.apart());
+        looks.listed(us(10), at(0));
+        assert_eq!(looks.list_at, Instant::ZERO + LISTING);
+        (0..100).for_each(|_| looks.listed(us(400), at(0)));
+        assert!(looks.list_at > at(38_000), "{:?}", looks.list_at);
+    }
+}

@@ -1,0 +1,132 @@
+//! How long a dispatch takes, measured.
+//!
+//! A *dispatch* is a decision that puts another VCPU first on a core. It begins at the instant of
+//! its cause (a nominal release, the policy's own nominal wake, the end that a program told, a
+//! reached mark) and ends when a thread of that VCPU is switched in there, by the kernel's own
+//! record. In between lie the timer, the agent's wake, the decision, the move, the raise and, where
+//! the VCPU waited frozen, its thaw. One that is overtaken by a later decision before it was
+//! switched in is none; what follows on a line by the machine law alone is none either.
+
+use super::Core;
+use crate::{Executor, Post};
+use maracas_core::contract::Mode;
+use maracas_core::journal::{Note, Record};
+use maracas_core::{CoreId, Instant, VcpuId};
+
+/// Who was put first on a core and has not been seen there yet.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    vcpu: VcpuId,
+    cause: Instant,
+    /// When the decision was enacted: a switch-in before is no answer to it.
+    enacted: Instant,
+}
+
+/// The dispatches of one core.
+#[derive(Debug, Default)]
+pub(crate) struct Dispatches {
+    /// Who is to run here by the last decision.
+    first: Option<VcpuId>,
+    pending: Option<Pending>,
+    /// Measured and not yet in the journal: when it ended, who, since when.
+    done: Vec<(Instant, VcpuId, Instant)>,
+}
+
+impl Dispatches {
+    /// Somebody else is first by a decision that was enacted at `enacted`.
+    fn begin(&mut self, vcpu: VcpuId, cause: Instant, enacted: Instant) {
+        self.pending = Some(Pending { vcpu, cause, enacted });
+    }
+    /// This VCPU may not run in the foreground any more.
+    pub(crate) fn stopped(&mut self, vcpu: VcpuId) {
+        self.first = self.first.filter(|first| *first != vcpu);
+        self.pending = self.pending.filter(|pending| pending.vcpu != vcpu);
+    }
+    /// A thread of this VCPU was switched in.
+    pub(crate) fn switched_in(&mut self, vcpu: VcpuId, at: Instant) {
+        let waited = |pending: &mut Pending| pending.vcpu == vcpu && at >= pending.enacted;
+        if let Some(pending) = self.pending.take_if(waited) {
+            self.done.push((at, vcpu, pending.cause));
+        }
+    }
+    /// Takes what was measured, as notes for the journal.
+    pub(crate) fn notes(&mut self, core: CoreId, seen: bool) -> impl Iterator<Item = Record> {
+        self.done.drain(..).map(move |(at, vcpu, cause)| {
+            let (vcpu, latency_ns) = (Some(vcpu), at.saturating_since(cause).ticks());
+            Record::Note { at, note: Note::Dispatch { core, vcpu, latency_ns, seen } }
+        })
+    }
+}
+
+impl<E: Executor> Core<E> {
+    /// After a decision was enacted here: is it a dispatch? `cause` is when what it answers
+    /// happened, where that is known, and `decided` when it was decided.
+    pub fn note_first(&mut self, cause: Option<Instant>, decided: Instant) {
+        let first = self.line.foreground.iter().find(|grant| {
+            let body = self.bodies.iter().find(|body| body.id == grant.vcpu);
+            // A VCPU with jobs that stands on a line has one, even if it has not heard of it yet.
+            body.is_some_and(|body| {
+                matches!(body.post, Post::Foreground(_)) && (body.has_jobs || body.is_runnable())
+            })
+        });
+        let first = first.map(|grant| grant.vcpu);
+        if first == self.dispatches.first {
+            return;
+        }
+        self.dispatches.first = first;
+        self.dispatches.pending = None;
+        let (Some(vcpu), Some(cause)) = (first, cause) else { return };
+        let running = self.tracker.running();
+        // The law had put it there before.
+        if running.is_some_and(|(on, mode, _)| on == vcpu && mode == Mode::Foreground) {
+            return;
+        }
+        self.dispatches.begin(vcpu, cause, decided);
+        // It is on the core already, on surplus time; or nobody would tell.
+        let stays = running.is_some_and(|(on, _, now)| on == vcpu && now);
+        if stays || !self.means.events {
+            self.dispatches.switched_in(vcpu, self.exec.now());
+        }
+    }
+
+    /// What was measured since this was asked last.
+    pub fn take_notes(&mut self) -> impl Iterator<Item = Record> {
+        self.notes.drain(..).chain(self.dispatches.notes(self.id, self.means.events))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(us: u64) -> Instant {
+        Instant::from_ticks(us * 1000)
+    }
+
+    #[test]
+    fn a_dispatch_lasts_from_its_cause_to_the_first_switch_in_after_it_was_enacted() {
+        let mut dispatches = Dispatches::default();
+        dispatches.begin(VcpuId(3), at(100), at(120));
+        for (vcpu, when) in [(3, 110), (4, 130), (3, 140), (3, 150)] {
+            dispatches.switched_in(VcpuId(vcpu), at(when));
+        }
+        let notes: Vec<_> = dispatches.notes(CoreId(1), true).collect();
+        let (core, vcpu) = (CoreId(1), Some(VcpuId(3)));
+        let note = Note::Dispatch { core, vcpu, latency_ns: 40_000, seen: true };
+        assert_eq!(notes, [Record::Note { at: at(140), note }]);
+        assert_eq!(dispatches.notes(CoreId(1), true).count(), 0, "told once");
+    }
+
+    #[test]
+    fn one_that_is_overtaken_is_none() {
+        let mut dispatches = Dispatches::default();
+        dispatches.begin(VcpuId(3), at(100), at(120));
+        dispatches.begin(VcpuId(4), at(125), at(130));
+        dispatches.switched_in(VcpuId(3), at(140));
+        dispatches.switched_in(VcpuId(4), at(145));
+        let notes: Vec<_> = dispatches.notes(CoreId(0), false).collect();
+        let (core, vcpu) = (CoreId(0), Some(VcpuId(4)));
+        let note = Note::Dispatch { core, vcpu, latency_ns: 20_000, seen: false };
+        assert_eq!(notes, [Record::Note { at: at(145), note }]);
+    }
+}

@@ -1,0 +1,156 @@
+//! How late budgets ended: measured, and told to the journal.
+//!
+//! A budget is due to end where its meter reaches its limit, and ends when its threads are
+//! stopped: what the meter counted beyond the limit by then is how late that was. At the end of a
+//! run each core tells how often it was how late ([`Note::Enforced`]), and at once each time that was
+//! long ([`Note::Late`]), with the part that the hypervisor took.
+//!
+//! The kernel tells stolen time in steps of 10 ms only (`/proc/stat`, proc(5)). So what is taken
+//! for stolen is never more, in sum, than has been stolen so far and one such step.
+
+use super::Core;
+use crate::{Executor, WakeCost};
+use maracas_core::journal::{Note, Record};
+use maracas_core::{Duration, Instant, VcpuId};
+
+/// For so long either takes a core from all real-time threads: 50 ms of each second, and up to two
+/// ticks (kernel/sched/deadline.c, `fair_server_init`; kernel/sched/rt.c,
+/// `sysctl_sched_rt_runtime`).
+const THROTTLES: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(45)..=Duration::from_millis(70);
+/// The kernel's step: one tick of its user interface (USER_HZ is 100 on every architecture that we
+/// run on).
+const STEP: Duration = Duration::from_millis(10);
+/// The last holds all above 4 s.
+const BUCKETS: usize = 24;
+
+/// The lateness of one core.
+#[derive(Debug, Default)]
+pub(crate) struct Lateness {
+    buckets: [u64; BUCKETS],
+    longest: Duration,
+    /// What was stolen before the run.
+    stolen_before: Option<Duration>,
+    /// What was taken for stolen of late ends.
+    charged: Duration,
+}
+
+impl Lateness {
+    fn add(&mut self, late: Duration) {
+        let us = late.ticks() / 1000;
+        let bucket = (u64::BITS - us.leading_zeros()) as usize;
+        self.buckets[bucket.min(BUCKETS - 1)] += 1;
+        self.longest = self.longest.max(late);
+    }
+    /// The part of `late` that was stolen, where `stolen` was since the run began: on a host that
+    /// never lost any time none is.
+    fn charge(&mut self, late: Duration, stolen: Duration) -> Duration {
+        let ever = self.stolen_before.unwrap_or_default() + stolen;
+        if ever.is_zero() {
+            return Duration::ZERO;
+        }
+        let part = late.min((stolen + STEP).saturating_sub(self.charged));
+        self.charged += part;
+        part
+    }
+}
+
+/// What a wake costs, as a note.
+const fn told(cost: WakeCost) -> Note {
+    Note::WakeCost { p50_ns: cost.p50.ticks(), p99_ns: cost.p99.ticks() }
+}
+
+impl<E: Executor> Core<E> {
+    /// The run begins: what a wake costs is told, and time stolen from now on is the run's.
+    pub fn begin(&mut self) {
+        self.lateness.stolen_before = self.exec.stolen();
+        let cost = self.waking.cost();
+        self.note(told(cost));
+    }
+
+    /// What was stolen from this core since the run began.
+    fn stolen(&self) -> Duration {
+        let before = self.lateness.stolen_before.unwrap_or_default();
+        self.exec.stolen().map_or(Duration::ZERO, |now| now.saturating_sub(before))
+    }
+
+    /// A body was stopped at its limit, if that is why.
+    pub(crate) fn note_end(&mut self, index: usize, limit: Option<Duration>) {
+        let Some(limit) = limit else { return };
+        let body = &self.bodies[index];
+        let meter = body.meter(maracas_core::contract::Mode::Foreground);
+        let (id, late) = (body.id, body.counted(meter.saturating_sub(limit)));
+        self.lateness.add(late);
+        self.note_late(Some(id), late);
+        if let Some(cost) = self.waking.news() {
+            self.note(told(cost));
+        }
+    }
+
+    /// Something was done so late: an end of this VCPU's budget, or a look for another reason.
+    pub(crate) fn note_late(&mut self, vcpu: Option<VcpuId>, late: Duration) {
+        if late < self.waking.notable() {
+            return;
+        }
+        let stolen = self.stolen();
+        // So long the kernel gives a core to ordinary threads, unless as much was just stolen.
+        let fresh = stolen.saturating_sub(self.lateness.charged);
+        let is_throttled = THROTTLES.contains(&late) && fresh < late;
+        let part = match is_throttled {
+            true => Duration::ZERO,
+            false => self.lateness.charge(late, stolen),
+        };
+        let (core, late_ns, stolen_ns) = (self.id, late.ticks(), part.ticks());
+        self.note(Note::Late { core, vcpu, late_ns, stolen_ns });
+        if is_throttled {
+            self.note(Note::KeptOff { core, took_ns: late_ns });
+        }
+    }
+
+    /// The run ends: tells how late budgets ended here, and what was stolen.
+    pub fn end(&mut self) {
+        let Lateness { buckets, longest, .. } = &self.lateness;
+        let count: u64 = buckets.iter().sum();
+        let (core, longest_ns, buckets) = (self.id, longest.ticks(), buckets.to_vec());
+        self.note(Note::Enforced { core, count, longest_ns, buckets });
+        let stolen_ns = self.stolen().ticks();
+        self.note(Note::Steal { core, stolen_ns });
+    }
+
+    pub(crate) fn note(&mut self, note: Note) {
+        let at: Instant = self.exec.now();
+        self.notes.push(Record::Note { at, note });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lateness_falls_into_powers_of_two() {
+        let mut lateness = Lateness::default();
+        for ns in [0, 999, 1000, 1999, 2000, 3_999_000, 10_000_000_000] {
+            lateness.add(Duration::from_nanos(ns));
+        }
+        let filled: Vec<_> = lateness.buckets.iter().enumerate().filter(|(_, n)| **n > 0).collect();
+        assert_eq!(filled, [(0, &2), (1, &2), (2, &1), (12, &1), (23, &1)]);
+        assert_eq!(lateness.longest, Duration::from_secs(10));
+    }
+
+    #[test]
+    fn no_more_is_stolen_than_was() {
+        let ms = Duration::from_millis;
+        let mut lateness = Lateness::default();
+        assert_eq!(lateness.charge(ms(7), ms(0)), ms(0), "nothing was ever stolen");
+        assert_eq!(lateness.charge(ms(7), ms(10)), ms(7));
+        assert_eq!(lateness.charge(ms(20), ms(10)), ms(13), "with one step");
+        assert_eq!(lateness.charge(ms(20), ms(10)), ms(0));
+        assert_eq!(lateness.charge(ms(20), ms(40)), ms(20));
+        // A host that lost time before: the first step may be on its way.
+        let before = Some(ms(30));
+        let mut lateness = Lateness { stolen_before: before, ..Lateness::default() };
+        assert_eq!(lateness.charge(ms(7), ms(0)), ms(7));
+        assert_eq!(lateness.charge(ms(7), ms(0)), ms(3));
+    }
+}

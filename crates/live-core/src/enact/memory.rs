@@ -1,0 +1,363 @@
+//! The memory meter of a core, the allowance that it is held against, and the closed core.
+//!
+//! # What the meter reads
+//! Reads of memory by the VCPUs that ran here, all of which are told in stints: a policy that sums
+//! up what it is told knows what the meter reads.
+//! * Where VCPUs are counted, the sum of their counters on this core. The core's own monitor counts
+//!   the host's other programs and the agents too: it is the alarm alone, and each ring is held
+//!   against the count.
+//! * Where only the core is counted, what its monitor counts while somebody of ours has something
+//!   to run here; it is taken for reads of who the law lets run.
+//!
+//! # How soon a core closes
+//! Its monitor rings where it can (overflow), or a recording says when the allowance is reached;
+//! else the counts are read every [`LOOK`] while an allowance is finite and anybody may run. So
+//! are those of VCPUs with memory marks of their own. Looks are never so close that wakes alone
+//! take more than a twentieth of the core, and neither are alarms that come too early in a row,
+//! since the monitor counts others too ([`Rings`]).
+//!
+//! Each time that a core closes is noted in the journal ([`Note::Closed`]): by how much its meter
+//! was beyond the mark when all was stopped, and the time from the mark to the last instruction.
+//! When the mark was reached is taken from the mean rate since the last count, so it is rather too
+//! early.
+
+use super::Core;
+use crate::{Body, Executor, FASTEST_PER_US, Post};
+use maracas_core::contract::{End, Grant, Refused, Stint, Usage};
+use maracas_core::journal::{Note, Record};
+use maracas_core::{Duration, Event, Instant, VcpuId};
+
+/// How often counts are read where no alarm tells: a quarter of the millisecond within which a core
+/// must close; 15 us a look are 6 % of a core while it is needed.
+const LOOK: Duration = Duration::from_micros(250);
+/// As many alarms may ring early one soon after the other: each comes closer to the mark, since
+/// less is left for others to be counted in between.
+const EARLY: u32 = 4;
+
+/// Alarms of the monitor, of which not too many may come one soon after the other.
+#[derive(Clone, Copy, Default, Debug)]
+struct Rings {
+    last: Instant,
+    in_a_row: u32,
+}
+
+impl Rings {
+    /// It rang.
+    fn rang(&mut self, now: Instant, floor: Duration) {
+        let soon = now.saturating_since(self.last) < floor;
+        self.in_a_row = if soon { self.in_a_row.saturating_add(1) } else { 1 };
+        self.last = now;
+    }
+    /// How many events the next one is away at least: as many as can be counted in `floor` once
+    /// too many came in a row.
+    const fn shortest(&self, floor: Duration) -> u64 {
+        if self.in_a_row <= EARLY { 0 } else { floor.ticks() / 1000 * FASTEST_PER_US }
+    }
+}
+
+/// What nobody reads in a run: the rest to a mark that is never reached.
+const UNBOUNDED: u64 = u64::MAX / 2;
+
+/// What is counted of each VCPU's memory traffic.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Counts {
+    /// Reads of memory.
+    pub reads: bool,
+    /// References to the last-level cache.
+    pub references: bool,
+}
+
+/// The state of a core's meter.
+#[derive(Default)]
+pub(crate) struct Memory {
+    counts: Counts,
+    is_monitored: bool,
+    /// What the monitor read last.
+    seen: u64,
+    /// The meter, and when it was read.
+    reads: u64,
+    counted_at: Instant,
+    /// When the monitor shall ring, if it shall.
+    armed: Option<Armed>,
+    rings: Rings,
+    closed: bool,
+    /// The allowance that was last told as spent, if the meter is there still.
+    spent: Option<u64>,
+    /// When it was spent, until that is told.
+    untold: Option<Instant>,
+    closing: Option<Closing>,
+    /// Who ran here last.
+    last: Option<VcpuId>,
+}
+
+/// When a monitor shall ring.
+#[derive(Clone, Copy, Debug)]
+struct Armed {
+    /// The core's meter then, if nobody else is counted meanwhile.
+    goal: u64,
+    /// Its own reading.
+    mark: u64,
+}
+
+/// A core that closes, until that is measured and noted.
+#[derive(Clone, Copy, Debug)]
+struct Closing {
+    mark: u64,
+    /// The last count before the mark.
+    before: (Instant, u64),
+    /// When the mark was reached, where a recording says so.
+    due: Option<Instant>,
+    beyond: u64,
+    /// The last instruction of who ran.
+    stopped: Option<Instant>,
+}
+
+impl Memory {
+    /// The core's meter, as it was read last.
+    pub(crate) const fn reads(&self) -> u64 {
+        self.reads
+    }
+}
+
+impl<E: Executor> Core<E> {
+    /// Meters memory by the executor's monitor, if it has one, and by what is counted of whoever sits
+    /// here.
+    pub fn sense(&mut self, counts: Counts) {
+        let now = self.exec.now();
+        let is_monitored = self.exec.has_monitor();
+        let mut memory = Memory { is_monitored, counts, counted_at: now, ..Memory::default() };
+        if is_monitored {
+            // What it counted before the run is nobody's.
+            let read = self.exec.monitor_read(now).map(|count| memory.seen = count);
+            self.trouble = self.trouble.take().or(read.err());
+        }
+        self.memory = memory;
+    }
+
+    /// Whether nobody may run here, since the allowance is spent.
+    pub const fn is_closed(&self) -> bool {
+        self.memory.closed
+    }
+
+    /// Whether the policy is to be told that the allowance is spent.
+    pub const fn is_spent(&self) -> bool {
+        self.memory.untold.is_some()
+    }
+
+    /// The monitor rang.
+    pub fn meter_told(&mut self) {
+        // It rings once: where the mark is not reached, it must be told again.
+        self.memory.armed = Some(Armed { goal: 0, mark: 0 });
+        self.memory.rings.rang(self.exec.now(), self.waking.grain());
+    }
+
+    /// Whether anything is held against a memory meter.
+    fn is_bounded(&self) -> bool {
+        let bounded = |grant: &Grant| grant.memory != u64::MAX;
+        let Self { line, .. } = self;
+        line.allowance != u64::MAX
+            || line.foreground.iter().any(bounded)
+            || line.background.iter().any(bounded)
+    }
+
+    /// Who runs by the law as it was carried out last, as far as is known.
+    fn head(&self) -> Option<usize> {
+        let rank = |index: &usize| {
+            let body = &self.bodies[*index];
+            match body.post {
+                Post::Foreground(priority) if body.is_runnable() => Some(usize::from(priority) + 1),
+                Post::Background if body.is_runnable() => Some(0),
+                Post::Foreground(_) | Post::Background | Post::Watched | Post::Frozen => None,
+            }
+        };
+        (0..self.bodies.len()).filter(|index| rank(index).is_some()).max_by_key(rank)
+    }
+
+    /// Brings the meters up to date: this core's and those of the VCPUs here.
+    pub(crate) fn count_memory(&mut self) {
+        let now = self.exec.now();
+        if self.memory.counts.reads || self.memory.counts.references {
+            for body in &mut self.bodies {
+                // What is trapped was counted when that was told.
+                if body.post != Post::Frozen || !body.trapped {
+                    self.memory.reads += body.count_memory();
+                }
+            }
+        } else if self.memory.is_monitored {
+            let count = match self.exec.monitor_read(now) {
+                Ok(count) => count,
+                Err(error) => return self.report(Err(error), Refused::Sample),
+            };
+            let gain = count.saturating_sub(self.memory.seen);
+            self.memory.seen = count;
+            if let Some(head) = self.head() {
+                self.bodies[head].charge_reads(gain);
+                self.memory.reads += gain;
+            }
+        }
+        self.memory.counted_at = now;
+    }
+
+    /// Whether the core's counts are the core's alone, so that they must be read whenever somebody
+    /// else runs.
+    const fn counts_by_core(&self) -> bool {
+        self.memory.is_monitored && !self.memory.counts.reads
+    }
+
+    /// Closes the core where its allowance is spent, and opens it where it is not. To be called
+    /// before it is judged who may run.
+    pub(crate) fn judge_allowance(&mut self) {
+        let before = (self.memory.counted_at, self.memory.reads);
+        if self.is_bounded() || self.counts_by_core() {
+            self.count_memory();
+        }
+        let (mark, reads) = (self.line.allowance, self.memory.reads);
+        if mark == u64::MAX || reads < mark {
+            self.memory.closed = false;
+            self.memory.spent = None;
+            return;
+        }
+        if self.memory.spent != Some(mark) {
+            self.memory.spent = Some(mark);
+            self.memory.untold = Some(self.exec.now());
+        }
+        if !std::mem::replace(&mut self.memory.closed, true) && before.1 < mark {
+            let due = || self.exec.monitor_due(self.memory.armed?.mark);
+            let (due, beyond) = (due(), reads - mark);
+            self.memory.closing = Some(Closing { mark, before, due, beyond, stopped: None });
+        }
+    }
+
+    /// Everything was stopped: how far beyond its mark is the meter of a core that closes?
+    pub(crate) fn measure_closing(&mut self) {
+        if self.memory.closing.is_some_and(|closing| closing.stopped.is_none()) {
+            self.count_memory();
+            let (now, reads) = (self.exec.now(), self.memory.reads);
+            if let Some(closing) = &mut self.memory.closing {
+                closing.beyond = reads - closing.mark;
+                closing.stopped = Some(now);
+            }
+        }
+    }
+
+    /// A record says when a body was last on the core before it was stopped at `at`.
+    pub(crate) fn last_ran(&mut self, at: Instant, last_out: Instant) {
+        let stopped = self.memory.closing.as_mut().and_then(|closing| closing.stopped.as_mut());
+        if let Some(stopped) = stopped.filter(|stopped| at <= **stopped) {
+            *stopped = last_out.min(*stopped);
+        }
+    }
+
+    /// Lets the monitor ring, or this core's agent look, when a meter may reach its mark.
+    pub(crate) fn watch_memory(&mut self, now: Instant) {
+        let rest = self.rest_of_memory();
+        let by_core = self.counts_by_core();
+        let floor = self.waking.grain();
+        let next = now.saturating_add(self.waking.polling(LOOK));
+        if !self.memory.is_monitored {
+            self.look_at = self.look_at.min(rest.map_or(Instant::NEVER, |_| next));
+            return;
+        }
+        let Memory { seen, reads, armed, rings, .. } = &mut self.memory;
+        let shortest = rings.shortest(floor);
+        let goal = rest.map(|rest| reads.saturating_add(rest));
+        if goal != armed.map(|armed| armed.goal) {
+            // Where the core is not what is counted, the monitor is where nobody looked.
+            let read = if by_core { Ok(*seen) } else { self.exec.monitor_read(now) };
+            let told = read.and_then(|count| {
+                *seen = count;
+                let mark = rest.map_or(u64::MAX, |rest| count.saturating_add(rest.max(shortest)));
+                *armed = goal.map(|goal| Armed { goal, mark });
+                self.exec.monitor_arm(mark)
+            });
+            self.trouble = self.trouble.take().or(told.err());
+        }
+        if let Some(Armed { mark, .. }) = armed.filter(|_| !self.exec.monitor_rings()) {
+            self.look_at = self.look_at.min(self.exec.monitor_due(mark).unwrap_or(next));
+        }
+    }
+
+    /// How many reads are left until somebody must be stopped who may run now, whether he is known
+    /// to sleep or not: nothing tells when he wakes. `None` = as many as they like.
+    fn rest_of_memory(&self) -> Option<u64> {
+        let runs =
+            |body: &&Body<E::Handle>| matches!(body.post, Post::Foreground(_) | Post::Background);
+        let mut running = self.bodies.iter().filter(runs).peekable();
+        running.peek()?;
+        let allowance = self.line.allowance;
+        let whole = allowance.saturating_sub(self.memory.reads);
+        let whole = (allowance != u64::MAX && !self.memory.closed).then_some(whole);
+        let grants = || self.line.foreground.iter().chain(&self.line.background);
+        let own = running.filter_map(|body| {
+            grants().find(|it| it.vcpu == body.id)?.memory.checked_sub(body.reads())
+        });
+        own.chain(whole).filter(|rest| *rest < UNBOUNDED).min()
+    }
+}
+
+// Telling.
+impl<E: Executor> Core<E> {
+    /// Tells what was counted of the bodies whose stints were told, as a part of the last of each.
+    pub(crate) fn tell_memory(&mut self) {
+        let by_core = self.counts_by_core();
+        if by_core && self.bodies.iter().any(|body| body.last_told.is_some()) {
+            self.count_memory();
+        }
+        for body in &mut self.bodies {
+            let Some(last) = body.last_told else { continue };
+            self.memory.reads += if by_core { 0 } else { body.count_memory() };
+            if let Some((_, Event::Ran(stint))) = self.outbox.get_mut(last) {
+                body.tell_memory(&mut stint.usage);
+                self.memory.last = Some(body.id);
+            }
+        }
+    }
+
+    /// Tells reads of a body of which no stint is told, as a stint that took no time.
+    pub(crate) fn tell_reads(&mut self, index: usize, end: End) {
+        let (at, core) = (self.exec.now(), self.id);
+        let body = &mut self.bodies[index];
+        if body.untold_reads() == 0 {
+            return;
+        }
+        let mut usage = Usage::default();
+        body.tell_memory(&mut usage);
+        let (vcpu, mode) = (body.id, body.mode());
+        let stint = Stint { vcpu, core, mode, from: at, to: at, usage, end };
+        self.outbox.push((at, Event::Ran(stint)));
+    }
+
+    /// Tells that the allowance is spent, after all that was read has been told.
+    pub(crate) fn tell_spent(&mut self) {
+        // The stints that ended so are not told yet.
+        if !self.tracker.changes.is_empty() {
+            return;
+        }
+        if let Some(at) = self.memory.untold.take() {
+            (0..self.bodies.len()).for_each(|index| self.tell_reads(index, End::Preempted));
+            let last = self.outbox.last().map_or(at, |(last, _)| at.max(*last));
+            self.outbox.push((last, Event::AllowanceSpent { core: self.id }));
+        }
+        let closed = self.memory.closing.take_if(|closing| closing.stopped.is_some());
+        if let Some(Closing { mark, before, due, beyond, stopped: Some(at) }) = closed {
+            // Up to the last instruction: what the agent took to count was nobody's time to read.
+            let reached = due
+                .unwrap_or_else(|| interpolated(before, (at, mark.saturating_add(beyond)), mark));
+            let (core, vcpu) = (self.id, self.memory.last);
+            let took_ns = at.saturating_since(reached).ticks();
+            let note = Note::Closed { core, vcpu, beyond, took_ns };
+            self.notes.push(Record::Note { at, note });
+        }
+    }
+}
+
+/// When a count reached `mark` that was `from` and is `to`, if it moved evenly.
+fn interpolated(from: (Instant, u64), to: (Instant, u64), mark: u64) -> Instant {
+    let span = u128::from(to.0.saturating_since(from.0).ticks());
+    let gained = u128::from(to.1.saturating_sub(from.1)).max(1);
+    let back = u128::from(to.1.saturating_sub(mark)) * span / gained;
+    Instant::from_ticks(to.0.ticks().saturating_sub(back as u64))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+//! Places in a foreground line become real-time priorities.
+//!
+//! Only the order counts, so whoever holds a priority that still fits keeps it: under
+//! rate-monotonic order a VCPU is raised to the same priority for ever, and a raise is one call a
+//! thread.
+
+use crate::{Body, Post};
+use maracas_core::contract::{Grant, Line};
+
+/// Above all foreground; agents, the runtime and the guardian stand higher (98, 97, 99).
+const CEILING: u8 = 81;
+/// Below it stand priorities that other real-time programs of the host may use.
+const LOWEST: u8 = 10;
+
+/// What [`Ranks::assign`] works with, kept so that no enforcement asks for memory.
+#[derive(Debug, Default)]
+pub(crate) struct Ranks {
+    /// Who is wanted in the foreground, by their place in the line.
+    order: Vec<usize>,
+    held: Vec<u8>,
+    given: Vec<u8>,
+}
+
+impl Ranks {
+    /// Gives every body that is wanted in the foreground a priority in the order of the line.
+    pub(crate) fn assign<H>(&mut self, line: &Line, bodies: &mut [Body<H>]) {
+        let wanted = |body: &Body<H>| matches!(body.want, Post::Foreground(_));
+        let place =
+            |grant: &Grant| bodies.iter().position(|body| body.id == grant.vcpu && wanted(body));
+        self.order.clear();
+        self.order.extend(line.foreground.iter().filter_map(place));
+        self.held.clear();
+        self.held.extend(self.order.iter().map(|index| bodies[*index].last_priority));
+        assign_in_order(&self.held, &mut self.given);
+        for (index, priority) in self.order.iter().zip(&self.given) {
+            bodies[*index].want = Post::Foreground(*priority);
+        }
+    }
+}
+
+/// Priorities by place, given those that were held (0 = none yet).
+fn assign_in_order(held: &[u8], given: &mut Vec<u8>) {
+    given.clear();
+    let mut above = CEILING;
+    for (place, &own) in held.iter().enumerate() {
+        // Room for those who come after; beyond 71 entries the last share one priority.
+        let rest = u8::try_from(held.len() - place - 1).unwrap_or(u8::MAX);
+        let most = above.saturating_sub(1).max(LOWEST);
+        let least = LOWEST.saturating_add(rest).min(most);
+        let priority = if (least..=most).contains(&own) {
+            own
+        } else {
+            let later = held[place + 1..].iter().filter(|later| **later < above);
+            let below = later.max().copied().unwrap_or(0).max(LOWEST);
+            below.midpoint(above).clamp(least, most)
+        };
+        given.push(priority);
+        above = priority;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Priorities held, places in the line, and what comes out.
+    fn assigned(held: &[u8]) -> Vec<u8> {
+        let mut given = Vec::new();
+        assign_in_order(held, &mut given);
+        given
+    }
+
+    #[test]
+    fn whoever_fits_keeps_his_priority() {
+        assert_eq!(assigned(&[0, 0, 0]), [45, 27, 18]);
+        assert_eq!(assigned(&[45, 27, 18]), [45, 27, 18]);
+        assert_eq!(assigned(&[45, 18]), [45, 18], "who leaves disturbs nobody");
+        assert_eq!(assigned(&[45, 0, 27, 18]), [45, 36, 27, 18], "who comes goes between");
+        assert_eq!(assigned(&[27, 45, 18]), [27, 22, 18], "only who stands wrong changes");
+    }
+
+    #[test]
+    fn the_order_is_strict_as_long_as_there_is_room() {
+        let many = assigned(&[0; 70]);
+        assert!(many.windows(2).all(|pair| pair[0] > pair[1]), "{many:?}");
+        assert!(many.iter().all(|priority| (LOWEST..CEILING).contains(priority)));
+        let too_many = assigned(&[0; 90]);
+        assert!(too_many.windows(2).all(|pair| pair[0] >= pair[1]), "{too_many:?}");
+        assert!(too_many.iter().all(|priority| (LOWEST..CEILING).contains(priority)));
+    }
+}

@@ -1,0 +1,450 @@
+//! From switch records to stints.
+//!
+//! # What a stint is
+//! A stint of a VCPU begins when one of its threads is switched in, and ends
+//! * when its last runnable thread blocks, at the instant of the record ([`End::Blocked`]);
+//! * when a thread of another VCPU of ours is switched in: it ended at its own last switch-out
+//!   ([`End::Preempted`]);
+//! * when the machine changes its mode or freezes it, at that instant ([`End::MarkReached`] or
+//!   [`End::Preempted`]), moves it to another core ([`End::Moved`]), or reads the meters at a
+//!   metered wake ([`End::Metered`]).
+//!
+//! What the agents and other processes of the host take in between does not end a stint: it is no
+//! service either. So `to - from` may exceed the service.
+//!
+//! # What it consumed
+//! The meter is the counter of the group's time alone. Records have no counts, so all stints of a
+//! VCPU but the last before a reading get the time between their records, and the last gets the
+//! rest. The sum of what is told therefore always equals the meter.
+//!
+//! Progress is read when stints are told: the last of those that are told together gets it all, and
+//! what was gained on a core is told of that core. So it is with memory, but that all of it is told
+//! before a body leaves and before an allowance is told spent, if need be in a stint of no length:
+//! what a policy is told of a core sums up to the core's meter ([`super::memory`]).
+//!
+//! On a core that stands for a slower one ([`crate::Stretch`]) service is the slower
+//! core's time, and may exceed `to - from`, which stays what the clock said.
+
+use super::Core;
+use crate::{Executor, Handle, Post, Record};
+use maracas_core::contract::{End, Mode, Stint, Usage};
+use maracas_core::{Duration, Event, Instant, VcpuId};
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Service without a record that is not worth a stint of its own: a few switches' worth.
+const SWITCHES_NS: u64 = 20_000;
+
+/// The machine changed how a body is held; takes its place among the records by its time.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub(crate) at: Instant,
+    pub(crate) vcpu: VcpuId,
+    /// The mode that ends, and its meter then.
+    pub(crate) mode: Mode,
+    pub(crate) meter_ns: u64,
+    pub(crate) end: End,
+    /// The mode that begins.
+    pub(crate) next: Mode,
+    /// Whether it is frozen from now on.
+    pub(crate) frozen: bool,
+}
+
+/// A stint that has begun.
+#[derive(Debug)]
+struct Open {
+    vcpu: VcpuId,
+    mode: Mode,
+    from: Instant,
+    /// Since when a thread of it is on the core now.
+    in_at: Option<Instant>,
+    last_out: Instant,
+    /// As the kernel counts it, so far.
+    ran: Duration,
+}
+
+/// Hashes the numbers of threads, which nobody chooses to collide: the standard library's hash
+/// takes ten times as long, twice a switch. By Fibonacci's constant, 2^64 over the golden ratio
+/// (Knuth, The Art of Computer Programming 3, 6.4).
+#[derive(Default, Debug)]
+pub(crate) struct TidHasher(u64);
+
+impl Hasher for TidHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_i32(i32::from(*byte)));
+    }
+    fn write_i32(&mut self, number: i32) {
+        let word = self.0.rotate_left(8) ^ u64::from(number.cast_unsigned());
+        self.0 = word.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+/// What the records of a core have told so far.
+#[derive(Debug)]
+pub(crate) struct Tracker {
+    pub(crate) changes: VecDeque<Change>,
+    /// Whose thread is whose.
+    pub(crate) owners: HashMap<i32, VcpuId, BuildHasherDefault<TidHasher>>,
+    open: Option<Open>,
+    peeked: Option<Record>,
+}
+
+impl Tracker {
+    pub(crate) fn new() -> Self {
+        Self {
+            changes: VecDeque::with_capacity(256),
+            owners: HashMap::with_capacity_and_hasher(1024, BuildHasherDefault::default()),
+            open: None,
+            peeked: None,
+        }
+    }
+    /// Whose stint is open, its mode, and whether it is on the core at this moment, as far as the
+    /// records have been read.
+    pub(crate) fn running(&self) -> Option<(VcpuId, Mode, bool)> {
+        self.open.as_ref().map(|open| (open.vcpu, open.mode, open.in_at.is_some()))
+    }
+}
+
+impl<E: Executor> Core<E> {
+    /// Whether a thread of this VCPU is on the core, as far as the records have been read.
+    pub fn is_running(&self, vcpu: VcpuId) -> bool {
+        self.tracker.running().is_some_and(|(on, _, now)| on == vcpu && now)
+    }
+
+    /// As if a record had told so: for tests.
+    pub fn suppose_running(&mut self, vcpu: VcpuId) {
+        let (at, ran) = (self.exec.now(), Duration::ZERO);
+        let mode = Mode::Foreground;
+        self.tracker.open = Some(Open { vcpu, mode, from: at, in_at: Some(at), last_out: at, ran });
+    }
+
+    /// Reads all records and turns them into events in the outbox.
+    pub fn drain(&mut self) {
+        if !self.means.events {
+            self.tell_counts();
+            return;
+        }
+        // A bound, so that a storm of switches cannot keep the agent here: the rest comes later.
+        for _ in 0..16_384 {
+            if self.tracker.peeked.is_none() {
+                self.tracker.peeked = self.exec.next_record();
+            }
+            let record_at = self.tracker.peeked.map(|record| record.at());
+            match (self.tracker.changes.front(), record_at) {
+                (Some(change), Some(at)) if change.at <= at => self.take_change(),
+                (_, Some(at)) => {
+                    if let Some(record) = self.tracker.peeked.take() {
+                        self.take_record(record, at);
+                    }
+                }
+                (Some(_), None) => self.take_change(),
+                (None, None) => break,
+            }
+        }
+        self.reconcile();
+        self.tell_trapped();
+        self.tell_counts();
+    }
+
+    /// A carrier takes the core from whoever is on it: his stint ends.
+    pub fn interrupt(&mut self) {
+        self.drain();
+        self.close(None, End::Preempted);
+        self.reconcile();
+        self.tell_counts();
+    }
+
+    /// Reports the running stint without ending it, for a metered wake.
+    pub fn meter_running(&mut self) {
+        if !self.means.events {
+            self.settle_all();
+            self.tell_clocks(self.exec.now());
+        }
+        self.drain();
+        let Some(vcpu) = self.tracker.open.as_ref().map(|open| open.vcpu) else { return };
+        let Some(body) = self.body(vcpu) else { return };
+        let result = body.settle();
+        let (mode, frozen) = (body.read_mode, body.trapped);
+        let meter_ns = body.meter(mode).ticks();
+        self.report(result, maracas_core::contract::Refused::Sample);
+        let at = self.exec.now();
+        let change = Change { at, vcpu, mode, meter_ns, end: End::Metered, next: mode, frozen };
+        self.tracker.changes.push_back(change);
+    }
+
+    fn take_record(&mut self, record: Record, at: Instant) {
+        match record {
+            Record::In { tid, .. } => self.switched_in(tid, at),
+            Record::Out { tid, preempted, .. } => self.switched_out(tid, at, preempted),
+            Record::Fork { parent, child, .. } => {
+                if let Some(vcpu) = self.tracker.owners.get(&parent).copied() {
+                    // Who was born before the last listing and is not in it has ended.
+                    if let Some(body) = self.body(vcpu)
+                        && body.listed.0 <= at
+                    {
+                        body.born(child);
+                        self.tracker.owners.insert(child, vcpu);
+                    }
+                    self.stirred = true;
+                }
+            }
+            Record::Exit { tid, .. } => {
+                self.switched_out(tid, at, false);
+                let Some(vcpu) = self.tracker.owners.get(&tid).copied() else { return };
+                // Listed after that end, the number lives: a thread took it by `exec`.
+                let lives = self.body(vcpu).is_some_and(|body| {
+                    let lives = body.listed.1 > at && body.place(tid).is_ok();
+                    if !lives {
+                        body.died(tid);
+                    }
+                    lives
+                });
+                if !lives {
+                    self.tracker.owners.remove(&tid);
+                }
+            }
+            Record::Lost { .. } => self.start_over(at),
+        }
+    }
+
+    fn switched_in(&mut self, tid: i32, at: Instant) {
+        let Some(vcpu) = self.tracker.owners.get(&tid).copied() else { return };
+        let Some(body) = self.body(vcpu) else { return };
+        if body.trapped {
+            return;
+        }
+        let (woke, mode) = (!body.is_runnable(), body.read_mode);
+        self.dispatches.switched_in(vcpu, at);
+        let Some(body) = self.body(vcpu) else { return };
+        if let Some(thread) = body.thread(tid) {
+            thread.runnable = true;
+        }
+        match &mut self.tracker.open {
+            Some(open) if open.vcpu == vcpu => open.in_at = Some(at),
+            Some(_) | None => {
+                self.close(None, End::Preempted);
+                let open = Open {
+                    vcpu,
+                    mode,
+                    from: at,
+                    in_at: Some(at),
+                    last_out: at,
+                    ran: Duration::ZERO,
+                };
+                self.tracker.open = Some(open);
+            }
+        }
+        if woke {
+            self.stirred = true;
+            self.outbox.push((at, Event::Woke { vcpu, on_behalf: None, exact: false }));
+        }
+    }
+
+    fn switched_out(&mut self, tid: i32, at: Instant, preempted: bool) {
+        let Some(vcpu) = self.tracker.owners.get(&tid).copied() else { return };
+        if self.throttling.is_measured() {
+            self.throttling.switched_out(at, self.exec.stamped());
+        }
+        if let Some(open) = self.tracker.open.as_mut().filter(|open| open.vcpu == vcpu)
+            && let Some(in_at) = open.in_at.take()
+        {
+            open.ran += at.saturating_since(in_at);
+            open.last_out = at;
+        }
+        let Some(body) = self.body(vcpu).filter(|body| !body.trapped) else { return };
+        if let Some(thread) = body.thread(tid).filter(|_| !preempted) {
+            thread.runnable = false;
+            let blocked = !body.is_runnable();
+            self.stirred |= blocked;
+            if blocked && self.tracker.open.as_ref().is_some_and(|o| o.vcpu == vcpu) {
+                self.close(None, End::Blocked);
+            }
+        }
+    }
+
+    fn take_change(&mut self) {
+        let Some(change) = self.tracker.changes.pop_front() else { return };
+        let (vcpu, at) = (change.vcpu, change.at);
+        let Some(index) = self.index(vcpu) else { return };
+        self.bodies[index].trapped = change.frozen;
+        self.bodies[index].read_mode = change.next;
+        let on_core = self.tracker.open.as_ref().filter(|open| open.vcpu == vcpu);
+        match on_core.map(|open| open.in_at) {
+            Some(in_at) => {
+                let last_out = self.tracker.open.as_ref().map_or(at, |open| open.last_out);
+                self.last_ran(at, if in_at.is_some() { at } else { last_out });
+                self.close(Some((at, change.meter_ns)), change.end);
+                // On the core all along, or only read: it goes on at once, unless it goes away.
+                let goes_on = in_at.is_some() || change.end == End::Metered;
+                if goes_on && !change.frozen && change.end != End::Moved {
+                    let mode = change.next;
+                    let in_at = in_at.map(|_| at);
+                    let open =
+                        Open { vcpu, mode, from: at, in_at, last_out: at, ran: Duration::ZERO };
+                    self.tracker.open = Some(open);
+                }
+            }
+            None => {
+                self.settle_last(index, change.mode, change.meter_ns);
+                self.tell_rest(index, &change);
+            }
+        }
+    }
+}
+
+impl<E: Executor> Core<E> {
+    /// Ends the open stint: at the given instant with the given meter reading, or at its last
+    /// switch-out with the time between its records.
+    fn close(&mut self, read: Option<(Instant, u64)>, end: End) {
+        let Some(open) = self.tracker.open.take() else { return };
+        let core = self.id;
+        let length = self.outbox.len();
+        let Some(body) = self.body(open.vcpu) else { return };
+        let (to, service_ns) = match read {
+            // Within the meter: the two clocks differ by a microsecond at each switch.
+            Some((at, meter_ns)) => (at, meter_ns.saturating_sub(body.told_ns[open.mode as usize])),
+            None => (open.last_out, body.stretched(open.ran.ticks())),
+        };
+        body.told_ns[open.mode as usize] += service_ns;
+        (body.last_closed, body.last_told) = (Some(length), Some(length));
+        let usage = Usage { service: Duration::from_nanos(service_ns), ..Usage::default() };
+        let (vcpu, mode, from) = (open.vcpu, open.mode, open.from);
+        let stint = Stint { vcpu, core, mode, from, to, usage, end };
+        self.outbox.push((to, Event::Ran(stint)));
+    }
+
+    /// Gives the last stint that a body closed what the meter has beyond what was told.
+    fn settle_last(&mut self, index: usize, mode: Mode, meter_ns: u64) {
+        let body = &mut self.bodies[index];
+        let Some(last) = body.last_closed.take() else { return };
+        let Some((_, Event::Ran(stint))) = self.outbox.get_mut(last) else { return };
+        let told_ns = &mut body.told_ns[mode as usize];
+        if stint.vcpu != body.id || stint.mode != mode {
+            return;
+        }
+        let service_ns = stint.usage.service.ticks();
+        // Negative where the records told a little more than the meter: taken back as far as there.
+        let (more, less) = (meter_ns.saturating_sub(*told_ns), told_ns.saturating_sub(meter_ns));
+        let exact_ns = (service_ns + more).saturating_sub(less);
+        *told_ns = *told_ns - service_ns + exact_ns;
+        stint.usage.service = Duration::from_nanos(exact_ns);
+    }
+
+    /// Tells what no record told of, as one stint before the change: records may be lost, and a
+    /// policy that never hears of service would wait for ever for the mark to be reached.
+    fn tell_rest(&mut self, index: usize, change: &Change) {
+        let core = self.id;
+        let body = &mut self.bodies[index];
+        let told_ns = &mut body.told_ns[change.mode as usize];
+        let rest_ns = change.meter_ns.saturating_sub(*told_ns);
+        // What switching in and out costs is told with the next stint here.
+        let told_later = !matches!(change.end, End::MarkReached | End::MemorySpent | End::Moved);
+        // Whoever is at its memory mark is so by the end of a stint, of whatever length.
+        let nothing = rest_ns == 0 && change.end != End::MemorySpent;
+        if rest_ns < SWITCHES_NS && told_later || nothing {
+            return;
+        }
+        *told_ns += rest_ns;
+        body.last_told = Some(self.outbox.len());
+        let usage = Usage { service: Duration::from_nanos(rest_ns), ..Usage::default() };
+        let from = body.began(change.at, rest_ns);
+        let (vcpu, mode, to, end) = (change.vcpu, change.mode, change.at, change.end);
+        self.outbox.push((to, Event::Ran(Stint { vcpu, core, mode, from, to, usage, end })));
+    }
+
+    /// Tells what bodies took between their stop and the freeze, where that came late: what is
+    /// trapped has no records, and one that overran its next mark is not raised either, so nothing
+    /// else would ever tell of it.
+    fn tell_trapped(&mut self) {
+        if !self.tracker.changes.is_empty() {
+            return;
+        }
+        let core = self.id;
+        for body in self.bodies.iter_mut().filter(|body| body.trapped) {
+            let mode = body.read_mode;
+            let rest_ns = body.untold_ns(mode);
+            if rest_ns >= SWITCHES_NS {
+                let at = self.exec.now();
+                body.told_ns[mode as usize] += rest_ns;
+                body.last_told = Some(self.outbox.len());
+                let service = Duration::from_nanos(rest_ns);
+                let usage = Usage { service, ..Usage::default() };
+                let from = body.began(at, rest_ns);
+                let (vcpu, end) = (body.id, End::Preempted);
+                let stint = Stint { vcpu, core, mode, from, to: at, usage, end };
+                self.outbox.push((at, Event::Ran(stint)));
+            }
+        }
+    }
+
+    /// Gives the last stint that was told of each body what its programs have gained since, and
+    /// what they did to memory.
+    fn tell_counts(&mut self) {
+        self.tell_memory();
+        self.tell_spent();
+        self.note_throttling();
+        for body in &mut self.bodies {
+            let Some(last) = body.last_told.take() else { continue };
+            if let Some((_, Event::Ran(stint))) = self.outbox.get_mut(last) {
+                stint.usage.instructions += body.handle.progress();
+            }
+        }
+    }
+
+    /// Makes the told stints of all bodies that are off the core equal to their meters.
+    fn reconcile(&mut self) {
+        for index in 0..self.bodies.len() {
+            let body = &mut self.bodies[index];
+            if body.last_closed.is_none() {
+                continue;
+            }
+            let on_core = self.tracker.open.as_ref().is_some_and(|open| open.vcpu == body.id);
+            if on_core {
+                body.last_closed = None;
+                continue;
+            }
+            let (mode, id) = (body.mode(), body.id);
+            let result = self.settle(index);
+            let meter_ns = self.bodies[index].meter(mode).ticks();
+            self.settle_last(index, mode, meter_ns);
+            self.report(result, maracas_core::contract::Refused::Stop(id));
+        }
+    }
+
+    /// After lost records: asks the kernel what threads there are and believes that all may run.
+    fn start_over(&mut self, at: Instant) {
+        if let Some(open) = &mut self.tracker.open {
+            open.last_out = at;
+        }
+        self.close(None, End::Preempted);
+        for index in 0..self.bodies.len() {
+            self.rescan(index);
+            self.bodies[index].suppose_runnable();
+        }
+    }
+
+    /// Learns the threads of a body anew. Who is new there has no real-time priority unless the
+    /// body has: of what class he comes is not known.
+    pub fn rescan(&mut self, index: usize) {
+        let body = &mut self.bodies[index];
+        let (id, mut result) = (body.id, body.rescan());
+        if !matches!(body.post, Post::Foreground(_)) {
+            result = result.and(body.demote());
+        }
+        self.own_threads(index);
+        self.report(result, maracas_core::contract::Refused::Start(id));
+    }
+
+    /// After the kernel was asked for the threads of a body: whose records are whose.
+    pub(crate) fn own_threads(&mut self, index: usize) {
+        let body = &mut self.bodies[index];
+        if std::mem::take(&mut body.relisted) {
+            let owners = &mut self.tracker.owners;
+            owners.retain(|tid, owner| *owner != body.id || body.place(*tid).is_ok());
+            owners.extend(body.threads.iter().map(|thread| (thread.tid, body.id)));
+        }
+    }
+}

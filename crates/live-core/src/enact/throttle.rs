@@ -1,0 +1,115 @@
+//! How soon a core's background is stopped when the policy throttles the core, measured.
+//!
+//! It begins at the instant of the decision and ends when everything is frozen: then no background
+//! thread of the core can run an instruction any more. Noted in the journal ([`Note::Throttled`]):
+//! the time until then and, where there are switch records, that until the last of its threads was
+//! switched out before that, which is the last instruction (0 where none was on the core). A
+//! throttled core on which nobody used surplus time stops nobody, and nothing is noted.
+//!
+//! Where a valve ([`Executor::has_valve`]) is used in place of the freezer, background goes on with
+//! less bandwidth, and the time is that until the hardware was told.
+
+use super::Core;
+use crate::{Body, Executor, Post};
+use maracas_core::contract::Line;
+use maracas_core::journal::{Note, Record};
+use maracas_core::{Instant, VcpuId};
+use std::io;
+
+/// What is measured of a core that is being throttled.
+#[derive(Debug, Default)]
+pub(crate) struct Throttling {
+    /// When that was decided, until it is noted.
+    decided: Option<Instant>,
+    /// Who was stopped.
+    stopped: Option<VcpuId>,
+    /// When a thread of our own was last switched out since.
+    last_out: Option<Instant>,
+}
+
+impl Throttling {
+    /// Whether it is being measured how soon the core's background stops.
+    pub(crate) const fn is_measured(&self) -> bool {
+        self.decided.is_some()
+    }
+    /// Somebody's surplus time ends.
+    pub(crate) fn stopped(&mut self, vcpu: VcpuId) {
+        if self.decided.is_some() {
+            self.stopped.get_or_insert(vcpu);
+        }
+    }
+    /// A thread of ours was switched out; `frozen` is when everything was, once it is.
+    pub(crate) fn switched_out(&mut self, at: Instant, frozen: Option<Instant>) {
+        let before = frozen.is_none_or(|frozen| at <= frozen);
+        if before && self.decided.is_some_and(|decided| decided <= at) {
+            self.last_out = Some(at);
+        }
+    }
+}
+
+impl<E: Executor> Core<E> {
+    /// Follows this line from now on, as was decided at `decided`.
+    pub fn follow(&mut self, line: &Line, decided: Instant) {
+        let closes = !self.is_throttled && !line.background_allowed;
+        self.line.clone_from(line);
+        self.is_throttled = !line.background_allowed;
+        // What a valve makes slow goes on.
+        self.line.background_allowed |= self.exec.has_valve();
+        if closes {
+            self.exec.clear_stamp();
+            self.throttling = Throttling { decided: Some(decided), ..Throttling::default() };
+        }
+    }
+
+    /// Lowers the bandwidth of a throttled core while it has nobody to run but background, where
+    /// that is not stopped: foreground is never throttled.
+    pub(crate) fn steer_bandwidth(&mut self) {
+        if !self.exec.has_valve() {
+            return;
+        }
+        let background =
+            |body: &&Body<E::Handle>| body.want == Post::Background && body.is_runnable();
+        let in_budget =
+            |body: &Body<E::Handle>| matches!(body.want, Post::Foreground(_)) && body.is_runnable();
+        let head = self.bodies.iter().find(background).map(|body| body.id);
+        let lower = self.is_throttled && !self.bodies.iter().any(in_budget);
+        if let Some(head) = head.filter(|_| lower) {
+            self.throttling.stopped(head);
+        }
+        if std::mem::replace(&mut self.is_lowered, lower) != lower {
+            self.exec.lower_bandwidth(lower);
+        }
+        if self.exec.refused_bandwidth() {
+            let error = io::Error::other("the core's bandwidth could not be set (resctrl)");
+            self.trouble.get_or_insert(error);
+        }
+    }
+
+    /// Everything was stopped: asks the brake thread to say when it has done its part.
+    pub(crate) fn measure_throttling(&mut self) {
+        if self.throttling.decided.is_none() || self.exec.stamped().is_some() {
+            return;
+        }
+        if self.throttling.stopped.is_some() {
+            self.exec.stamp();
+        } else {
+            self.throttling.decided = None;
+        }
+    }
+
+    /// Notes what was measured.
+    pub(crate) fn note_throttling(&mut self) {
+        let Some(decided) = self.throttling.decided else { return };
+        let Some(at) = self.exec.stamped() else { return };
+        let vcpu = self.throttling.stopped;
+        let ns = |at: Instant| at.saturating_since(decided).ticks();
+        let last = self.throttling.last_out.map_or(0, ns);
+        let last_out_ns = self.means.events.then_some(last);
+        self.throttling.decided = None;
+        let note = Note::Throttled { core: self.id, vcpu, took_ns: ns(at), last_out_ns };
+        self.notes.push(Record::Note { at, note });
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! A host for tests of single parts: its clock moves by a microsecond each time that it is asked,
+//! nothing is refused, and what is asked for is remembered.
+
+use crate::{Body, Core, Executor, Handle, Means, Record, WakeCost};
+use maracas_core::{CoreId, Duration, Instant, VcpuId};
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+
+/// What the test and the executor share.
+#[derive(Default)]
+pub(crate) struct Script {
+    now_us: Cell<u64>,
+    /// What the monitor has counted; `None` = there is none.
+    pub(crate) counted: Cell<Option<u64>>,
+    /// Where it shall wake the agent.
+    pub(crate) armed: Cell<u64>,
+    /// What a valve was told; `None` = there is none.
+    pub(crate) valve: RefCell<Option<Vec<bool>>>,
+    stamped: Cell<Option<Instant>>,
+}
+
+impl Script {
+    pub(crate) fn now(&self) -> Instant {
+        self.now_us.set(self.now_us.get() + 1);
+        Instant::ZERO + Duration::from_micros(self.now_us.get())
+    }
+}
+
+/// The host.
+pub(crate) struct Fake(pub(crate) Rc<Script>);
+
+/// A VCPU of which nothing is counted.
+pub(crate) struct Nothing;
+
+impl Executor for Fake {
+    type Handle = Nothing;
+    type Site = ();
+
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+    fn site(&self) {}
+    fn next_record(&mut self) -> Option<Record> {
+        None
+    }
+    fn wake_agent(&self) {}
+    fn listen(&mut self, _: VcpuId, _: &mut Nothing, _: bool) -> io::Result<()> {
+        Ok(())
+    }
+    fn freeze(&mut self, _: &Nothing, _: bool) {}
+    fn clear_stamp(&mut self) {
+        self.0.stamped.set(None);
+    }
+    fn stamp(&mut self) {
+        self.0.stamped.set(Some(self.0.now()));
+    }
+    fn stamped(&self) -> Option<Instant> {
+        self.0.stamped.get()
+    }
+    fn has_valve(&self) -> bool {
+        self.0.valve.borrow().is_some()
+    }
+    fn lower_bandwidth(&mut self, lowered: bool) {
+        self.0.valve.borrow_mut().iter_mut().for_each(|told| told.push(lowered));
+    }
+    fn has_monitor(&self) -> bool {
+        self.0.counted.get().is_some()
+    }
+    fn monitor_read(&mut self, _: Instant) -> io::Result<u64> {
+        Ok(self.0.counted.get().unwrap_or(0))
+    }
+    fn monitor_arm(&mut self, mark: u64) -> io::Result<()> {
+        self.0.armed.set(mark);
+        Ok(())
+    }
+}
+
+impl Handle for Nothing {
+    type Site = ();
+
+    fn set_level(&mut self, _: i32, _: u8) -> io::Result<()> {
+        Ok(())
+    }
+    fn list(&mut self, tids: &mut Vec<i32>) -> io::Result<(Instant, Instant)> {
+        tids.clear();
+        Ok((Instant::ZERO, Instant::ZERO))
+    }
+    fn ran(&mut self) -> io::Result<u64> {
+        Ok(0)
+    }
+    fn go(&mut self, _: CoreId, (): ()) -> io::Result<bool> {
+        Ok(false)
+    }
+    fn arrive(&mut self, _: CoreId) {}
+    fn refusal(&self) -> io::Result<()> {
+        Ok(())
+    }
+    fn forget_freezer(&self) {}
+    fn thaw_now(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A core of this host with so many VCPUs, each with one thread that is believed to run, on which
+/// all but one is stopped.
+pub(crate) fn core(script: &Rc<Script>, vcpus: u32) -> Core<Fake> {
+    let means = Means { fifo: false, freezer: true, events: true };
+    let mut core = Core::new(CoreId(0), Fake(Rc::clone(script)), means, WakeCost::LEAST);
+    core.sense(crate::Counts::default());
+    for id in 0..vcpus {
+        let mut body = Body::new(VcpuId(id), Nothing, false);
+        body.born(id as i32 + 1);
+        let sits = body.sit(core.place());
+        core.seat(body, sits);
+    }
+    core
+}

@@ -1,0 +1,37 @@
+//! The live machine without its host: what one core does, as a state that neither calls the kernel
+//! nor reads a clock, takes no lock and has no unsafe code.
+//!
+//! [`Core`] is the state of one managed core: its line, the VCPUs that sit on it, what is known of
+//! their threads and meters, and what the policy has not been told yet. What happens is given to it
+//! with the time ([`Core::enforce`], [`Core::follow`], [`Core::seat`], the records that
+//! [`Executor::next_record`] hands over). What shall be done, it asks an [`Executor`] for: raise,
+//! demote, freeze, read a meter, sleep until. Each call is one action, and what it returns is its
+//! answer: a reading, the time, or the host's refusal.
+//!
+//! An action is a call and not an entry in a queue, since the next step depends on its answer: what
+//! a meter reads after its threads were demoted, or that a thread was gone. So no state between an
+//! action and its answer has to be described, and nothing is allocated for it.
+//!
+//! Which VCPU may run is said by [`maracas_core::dispatch`] alone. The executor decides nothing:
+//! one carries actions out on a stock Linux host (in the room `live`), another on a host that is
+//! simulated (the module `sim`), where the same code is tried with lateness, refusals and deaths.
+#![forbid(unsafe_code)]
+
+mod body;
+mod cost;
+mod enact;
+mod executor;
+#[cfg(test)]
+mod fake;
+mod record;
+mod stretch;
+
+pub use body::{Body, Place, Post, Thread};
+pub use cost::{FASTEST_PER_US, WakeCost};
+pub use enact::alarm::Waking;
+pub use enact::memory::Counts;
+pub use enact::relief::Relief;
+pub use enact::{Core, Means};
+pub use executor::{Executor, Handle, is_gone};
+pub use record::Record;
+pub use stretch::Stretch;

@@ -1,0 +1,251 @@
+//! One VCPU of this host: its group, its counters, and who freezes it.
+
+mod clocks;
+mod memory;
+
+use super::{Body, Site};
+use crate::agent::wait::{Poll, Token};
+use crate::clock::Clock;
+use crate::executor::brake::Brake;
+use crate::host::HardwareCore;
+use crate::host::cgroup::Group;
+use crate::host::sched;
+use crate::machine::{Colors, Means, Progress, VcpuStatus};
+use crate::perf::{Instructions, Service};
+use maracas_core::contract::Mode;
+use maracas_core::{CoreId, Instant, VcpuId};
+use maracas_live_core::{Handle, Post};
+use std::io;
+use std::sync::Arc;
+
+/// The VCPU's counter on one core, and how much of it was told.
+#[derive(Debug)]
+struct Seat {
+    service: Service,
+    /// Whether the core's agent waits for births and ends of its threads there.
+    listened: bool,
+    seen_ns: u64,
+    /// What it does with its time, where that is counted so.
+    instructions: Option<Instructions>,
+    /// What it does to memory.
+    memory: memory::Counters,
+}
+
+/// What is done to a VCPU of this host goes through it.
+#[derive(Debug)]
+pub(crate) struct ThisVcpu {
+    pub(crate) name: String,
+    pub(crate) brake: Arc<Brake>,
+    group: Arc<Group>,
+    clock: Clock,
+    /// By which its programs are asked to recolour their pages, where they can be.
+    pub(crate) colors: Option<Colors>,
+    seats: Vec<Option<Seat>>,
+    core: Option<CoreId>,
+    means: Means,
+    progress: Progress,
+    /// Whether a counter of memory ever had to take turns with others.
+    took_turns: bool,
+    /// The program in it, if we started one; it stands for all where no group lists them.
+    root: Option<i32>,
+    /// The clocks that are read where there are no events, and what they read last: of the
+    /// processes in it or, where only single threads are in it, of those.
+    clocks: Vec<(i32, u64)>,
+    /// To which core its group is confined.
+    confined: HardwareCore,
+    scratch: Vec<i32>,
+}
+
+/// How a body comes to be.
+pub(crate) struct Made {
+    pub(crate) id: VcpuId,
+    pub(crate) name: String,
+    pub(crate) group: Arc<Group>,
+    /// To which core its group is confined.
+    pub(crate) confined: HardwareCore,
+    /// The program in it, if we started one.
+    pub(crate) root: Option<i32>,
+    pub(crate) means: Means,
+    pub(crate) progress: Progress,
+    pub(crate) clock: Clock,
+}
+
+impl Made {
+    /// The body, at rest, on no core yet.
+    pub(crate) fn body(self) -> Body {
+        let Self { id, name, group, confined, root, means, progress, clock } = self;
+        let signalled = root.filter(|_| !means.freezer);
+        let handle = ThisVcpu {
+            name,
+            brake: Arc::new(Brake::new(Arc::clone(&group), signalled)),
+            group,
+            clock,
+            colors: None,
+            seats: Vec::new(),
+            core: None,
+            means,
+            progress,
+            took_turns: false,
+            root,
+            clocks: Vec::new(),
+            confined,
+            scratch: Vec::with_capacity(64),
+        };
+        Body::new(id, handle, means.fifo)
+    }
+}
+
+impl ThisVcpu {
+    /// Has the poll wait for births and ends of its threads where it sits now, or not any more.
+    pub(super) fn listen(&mut self, poll: &Poll, token: Token, to: bool) -> io::Result<()> {
+        let Some(seat) = seat(&mut self.seats, self.core) else { return Ok(()) };
+        if seat.listened == to {
+            return Ok(());
+        }
+        let fd = seat.service.fd();
+        if to {
+            poll.add(fd, token)?
+        } else {
+            poll.remove(fd)?
+        }
+        seat.listened = to;
+        Ok(())
+    }
+
+    /// Opens beforehand what it is counted by on cores to which it may be moved: that is most of
+    /// what a first move there takes. What is refused is tried again when it comes there.
+    pub(crate) fn prepare(&mut self, sites: impl Iterator<Item = (CoreId, Site)>) {
+        if self.means.events {
+            sites.for_each(|(core, site)| _ = self.seat_on(core, site));
+        }
+    }
+
+    /// Its counters on a core, opened where it has none there.
+    fn seat_on(&mut self, core: CoreId, site: Site) -> io::Result<&mut Seat> {
+        let Site { hardware, counts } = site;
+        let index = usize::from(core.0);
+        if self.seats.len() <= index {
+            self.seats.resize_with(index + 1, || None);
+        }
+        let place = &mut self.seats[index];
+        if place.is_none() {
+            let group = self.group.dir_fd().ok_or(io::ErrorKind::Unsupported)?;
+            let service = Service::open(group, hardware.0)?;
+            // Refused, it is told as progress of nothing, and a note at the end says why.
+            let counted = self.progress.is_instructions();
+            let instructions =
+                counted.then(|| Instructions::of_group(group, hardware.0).ok()).flatten();
+            let memory = memory::Counters::open(counts, group, hardware);
+            let (listened, seen_ns) = (false, 0);
+            let seat = Seat { service, listened, seen_ns, instructions, memory };
+            *place = Some(seat);
+        }
+        place.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// What is to be said of its progress at its end, if anything.
+    pub(crate) fn remark(&self) -> Option<String> {
+        let counters = || self.seats.iter().flatten().map(|seat| seat.instructions.as_ref());
+        let refused = self.progress.is_instructions() && counters().any(|one| one.is_none());
+        self.progress.remark(refused, counters().flatten().any(|counter| counter.was_shared))
+    }
+
+    /// The program that stands for all, if the host cannot list the group.
+    fn whole(&self) -> Option<i32> {
+        self.root.filter(|_| self.group.path().is_none())
+    }
+}
+
+impl Handle for ThisVcpu {
+    type Site = Site;
+
+    fn set_level(&mut self, tid: i32, level: u8) -> io::Result<()> {
+        match level {
+            0 => sched::set_other(tid),
+            raised => sched::set_fifo(tid, raised, true),
+        }
+    }
+
+    fn list(&mut self, tids: &mut Vec<i32>) -> io::Result<(Instant, Instant)> {
+        let begun = self.clock.now();
+        match self.whole() {
+            Some(root) => {
+                tids.clear();
+                tids.push(root);
+            }
+            None => self.group.threads(tids)?,
+        }
+        let done = self.clock.now();
+        if !self.means.events {
+            self.find_clocks()?;
+        }
+        Ok((begun, done))
+    }
+
+    fn ran(&mut self) -> io::Result<u64> {
+        if let Some(seat) = seat(&mut self.seats, self.core) {
+            let count = seat.service.count()?;
+            Ok(count.saturating_sub(std::mem::replace(&mut seat.seen_ns, count)))
+        } else if self.means.events {
+            Ok(0)
+        } else {
+            Ok(self.read_clocks())
+        }
+    }
+
+    /// Moving a cpuset costs 22 us (p50), an affinity 4 us; but a program can change its own
+    /// affinity and not its cpuset.
+    fn go(&mut self, core: CoreId, site: Site) -> io::Result<bool> {
+        if self.means.events {
+            self.seat_on(core, site)?;
+        }
+        let moved = self.confined != site.hardware;
+        if moved {
+            self.group.confine(site.hardware)?;
+            self.confined = site.hardware;
+        }
+        Ok(moved)
+    }
+
+    fn arrive(&mut self, core: CoreId) {
+        self.core = Some(core);
+    }
+
+    fn refusal(&self) -> io::Result<()> {
+        self.brake.refusal()
+    }
+    fn forget_freezer(&self) {
+        self.brake.forget();
+    }
+    fn thaw_now(&self) -> io::Result<()> {
+        self.brake.release()
+    }
+
+    fn progress(&mut self) -> u64 {
+        let seat = seat(&mut self.seats, self.core);
+        self.progress.gain(seat.and_then(|seat| seat.instructions.as_mut()))
+    }
+
+    fn memory(&mut self) -> (u64, u64) {
+        self.count_memory()
+    }
+}
+
+/// Fills in what only the body knows.
+pub(crate) fn describe(body: &Body, status: &mut VcpuStatus) {
+    status.mode = match body.post {
+        Post::Foreground(_) => Some(Mode::Foreground),
+        Post::Background => Some(Mode::Background),
+        Post::Watched | Post::Frozen => None,
+    };
+    status.foreground = body.meter(Mode::Foreground);
+    status.background = body.meter(Mode::Background);
+    status.threads = body.threads.len();
+}
+
+fn seat(seats: &mut [Option<Seat>], core: Option<CoreId>) -> Option<&mut Seat> {
+    seats.get_mut(core?.0 as usize)?.as_mut()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,266 @@
+//! What the agents of a live run will take of the cores, by what a wake costs on this host: the
+//! room that admission leaves for them, what is too fine for the host, and how often the background
+//! may be rotated.
+
+use super::Case;
+use maracas_console::failure::Failure;
+use maracas_core::contract::Entry;
+use maracas_core::params::{Params, Value};
+use maracas_core::{CoreId, Duration, PPB, Rate, Role, Vcpu};
+use maracas_live::host::costs::{
+    self, Keeps, ROTATIONS_APART, WAKES_A_PERIOD, WakeCost, rounded_up,
+};
+use maracas_live::host::platform::Platform;
+use maracas_live::host::probe::freezer_calls;
+use std::sync::OnceLock;
+
+/// The parameters by which policies say after how much time another VCPU has its turn in the
+/// background: each turn's end costs a rotation.
+const SLICES: [&str; 2] = ["background_slice", "quantum"];
+
+/// A decision that costs more than this is measured again: 120 us were measured on a host whose
+/// timer interrupts take 14 us, 190 us on an emulated one.
+const DEAR: Duration = Duration::from_micros(300);
+/// How often it is measured at most.
+const TRIES: usize = 4;
+
+/// What decisions cost on this host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HostCosts {
+    /// How late an agent wakes.
+    pub wake: WakeCost,
+    /// What a wake alone takes of a core.
+    pub taken: Duration,
+    /// What a wake with its decision takes of a core.
+    pub decision: Duration,
+    /// What it costs to let another VCPU have its turn in the background.
+    pub rotation: Duration,
+}
+
+impl HostCosts {
+    /// Of this host, measured once: on the cores that are asked for first, in some 0.2 s.
+    fn measured(cores: usize) -> Result<Self, &'static str> {
+        static COSTS: OnceLock<Result<HostCosts, String>> = OnceLock::new();
+        let costs = COSTS.get_or_init(|| Self::measure(cores).map_err(|error| error.to_string()));
+        costs.as_ref().copied().map_err(String::as_str)
+    }
+
+    /// What others do on the host can only add to what is measured: where it came out dear, the
+    /// least of some tries counts.
+    fn measure(cores: usize) -> std::io::Result<Self> {
+        let mut least = Self::try_once(cores)?;
+        for _ in 1..TRIES {
+            if least.decision > DEAR {
+                let next = Self::try_once(cores)?;
+                least = if next.decision < least.decision { next } else { least };
+            }
+        }
+        Ok(least)
+    }
+
+    fn try_once(cores: usize) -> std::io::Result<Self> {
+        let host = Platform::detect()?.cores;
+        let cores = &host[..host.len().min(cores)];
+        let costs = costs::measure(&costs::few(cores))?;
+        // Without groups there is no freezer either.
+        let freezer = freezer_calls(cores).ok().flatten();
+        let (wake, taken) = (costs.wake, costs.taken);
+        let decision = costs::decision(freezer, &costs);
+        Ok(Self { wake, taken, decision, rotation: costs::rotation(freezer, &costs) })
+    }
+
+    /// What this host can keep.
+    pub fn keeps(&self) -> Keeps {
+        Keeps::of(&self.wake, self.taken)
+    }
+}
+
+/// What the agent of a core will do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Load {
+    /// Which core; `None` = each.
+    pub core: Option<CoreId>,
+    /// Decisions a second.
+    pub wakes_per_s: u64,
+    /// The share of the core that they take, in parts per billion.
+    pub ppb: u64,
+}
+
+/// What is known of the agents of a live run beforehand.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Agents {
+    /// What wakes, interrupts and switches cost on this host.
+    pub costs: HostCosts,
+    /// What the agent of each core takes.
+    pub loads: Vec<Load>,
+}
+
+/// What the agent of `core` will do for these VCPUs: two wakes in each period, and one for each
+/// turn in the background, if turns take `slice` of surplus time.
+fn load(
+    core: Option<CoreId>,
+    vcpus: &[&Vcpu],
+    slice: Option<Duration>,
+    decision: Duration,
+) -> Load {
+    const SECOND: u128 = 1_000_000_000;
+    // Carriers' errands are paid for from their own budgets.
+    let own = |vcpu: &&&Vcpu| {
+        let carries = matches!(vcpu.role, Role::Monitor | Role::Migration);
+        !carries && !vcpu.reservation.is_none()
+    };
+    let promised = || vcpus.iter().filter(own).map(|vcpu| &vcpu.reservation);
+    let micro = |period: Duration| SECOND * 1_000_000 / u128::from(period.ticks().max(1));
+    let budgets: u128 = promised().map(|it| micro(it.period) * u128::from(WAKES_A_PERIOD)).sum();
+    let used: u64 = promised().map(|it| it.utilization().ppb_up()).sum();
+    let surplus = u128::from(PPB.saturating_sub(used));
+    let turns = slice.filter(|slice| !slice.is_zero() && vcpus.len() > 1);
+    let turns = turns.map_or(0, |slice| micro(slice) * surplus / u128::from(PPB));
+    let wakes = budgets + turns;
+    let ppb = wakes * u128::from(decision.ticks()) * u128::from(PPB) / (SECOND * 1_000_000);
+    let fit = |number: u128| u64::try_from(number).unwrap_or(u64::MAX);
+    Load { core, wakes_per_s: fit(wakes / 1_000_000), ppb: fit(ppb) }
+}
+
+/// `capacity` without so many thousandths of a core.
+fn without(capacity: Rate, thousandths: u64) -> Rate {
+    let (num, den) = (u128::from(capacity.num()), u128::from(capacity.den()));
+    let left = (num * 1000).saturating_sub(u128::from(thousandths) * den);
+    let fit = |number: u128| u64::try_from(number).unwrap_or(u64::MAX);
+    Rate::new(fit(left), fit(den * 1000))
+}
+
+/// Raises the time of a turn in the background to what keeps rotations below 2 % of a core. What
+/// was raised, a sentence each.
+pub(super) fn raise_slices(entry: &Entry, params: &mut Params, cores: usize) -> Vec<String> {
+    match HostCosts::measured(cores) {
+        Ok(costs) => raise(entry, params, costs.rotation),
+        Err(_) => Vec::new(),
+    }
+}
+
+fn raise(entry: &Entry, params: &mut Params, rotation: Duration) -> Vec<String> {
+    let least = rounded_up(rotation * ROTATIONS_APART);
+    let mut notes = Vec::new();
+    for spec in entry.params.iter().filter(|spec| SLICES.contains(&spec.name)) {
+        // None is refused by the policy, in its own words.
+        let asked = params.time(spec).filter(|asked| !asked.is_zero() && *asked < least);
+        let Some(asked) = asked else { continue };
+        params.set(spec.name, Value::Text(least.to_string()));
+        notes.push(format!(
+            "{} {asked} is raised to {least}: another turn in the background costs {} on this \
+             host, and is had no more often than every {ROTATIONS_APART} times that",
+            spec.name,
+            rounded_up(rotation)
+        ));
+    }
+    notes
+}
+
+impl Case {
+    /// Lowers what may be promised of each core by what the agent of the busiest will take, and
+    /// asks the policy again. What keeps that from being known, in a sentence.
+    pub(super) fn leave_room_for_agents(&mut self) -> Result<Option<String>, Failure> {
+        match HostCosts::measured(self.system.cores.len()) {
+            Ok(costs) => self.leave_room(costs).map(|()| None),
+            Err(why) => Ok(Some(format!("what agents take of the cores was not measured ({why})"))),
+        }
+    }
+
+    fn leave_room(&mut self, costs: HostCosts) -> Result<(), Failure> {
+        /// Where the policy places VCPUs otherwise once there is less room, it is asked again; the
+        /// room only shrinks.
+        const TIMES: usize = 4;
+        let (whole, mut taken) = (self.system.capacity, 0);
+        for _ in 0..TIMES {
+            let loads = self.loads(costs.decision);
+            let most = loads.iter().map(|load| load.ppb).max().unwrap_or(0);
+            self.agents = Some(Agents { costs, loads });
+            let thousandths = most.div_ceil(PPB / 1000);
+            if thousandths <= taken {
+                break;
+            }
+            taken = thousandths;
+            let capacity = without(whole, taken);
+            (self.system.capacity, self.start.capacity) = (capacity, capacity);
+            self.judge()?;
+        }
+        Ok(())
+    }
+
+    /// What agents will do where the policy placed the VCPUs.
+    fn loads(&self, decision: Duration) -> Vec<Load> {
+        let slices = self.entry.params.iter().filter(|spec| SLICES.contains(&spec.name));
+        let slice = slices.filter_map(|spec| self.params.time(spec)).min();
+        let cores = self.start.cores.len().max(1) as u64;
+        let by_core = self.verdict.cores.iter().filter(|it| !it.vcpus.is_empty()).map(|it| {
+            let here = |vcpu: &&Vcpu| it.vcpus.contains(&vcpu.id);
+            let vcpus: Vec<_> = self.start.vcpus.iter().filter(here).collect();
+            let load = load(it.core, &vcpus, slice, decision);
+            match it.core {
+                Some(_) => load,
+                // They take turns on all cores.
+                None => {
+                    Load { wakes_per_s: load.wakes_per_s / cores, ppb: load.ppb / cores, ..load }
+                }
+            }
+        });
+        by_core.collect()
+    }
+
+    /// What agents will take, in a sentence; `None` where that is not known, or nothing.
+    pub fn of_agents(&self) -> Option<String> {
+        let Agents { costs, loads } = self.agents.as_ref()?;
+        let each = loads.iter().filter(|load| load.wakes_per_s > 0).map(|load| {
+            let place = load.core.map_or("each core".to_string(), |core| core.to_string());
+            let (share, wakes) = (percent(load.ppb), load.wakes_per_s);
+            format!("{share} of {place} ({wakes} decisions a second)")
+        });
+        let each: Vec<_> = each.collect();
+        let (decision, capacity) = (rounded_up(costs.decision), self.start.capacity);
+        (!each.is_empty()).then(|| {
+            let each = each.join(", ");
+            format!(
+                "agents will take {each}, {decision} each; {capacity} of a core may be promised"
+            )
+        })
+    }
+
+    /// The user's VCPUs whose budgets are so small that this host ends them late by more than 1 %,
+    /// with the least budget that is not; `None` where that is not known.
+    pub fn imprecise(&self) -> Option<(Vec<&Vcpu>, Duration)> {
+        let least = self.agents.as_ref()?.costs.keeps().least_budget;
+        let first = self.first_carrier();
+        let fine = |vcpu: &&Vcpu| {
+            let reservation = &vcpu.reservation;
+            vcpu.id < first && !reservation.is_none() && reservation.budget < least
+        };
+        Some((self.system.vcpus.iter().filter(fine).collect(), least))
+    }
+
+    /// The same in a sentence; `None` where there are none, or it is not known.
+    pub fn of_imprecise(&self) -> Option<String> {
+        let (vcpus, least) = self.imprecise()?;
+        let late = rounded_up(self.agents.as_ref()?.costs.wake.p50);
+        let budget =
+            |vcpu: &&Vcpu| format!("{} of `{}`", vcpu.reservation.budget, self.name(vcpu.id));
+        let budgets: Vec<_> = vcpus.iter().map(budget).collect();
+        let (plural, budgets) = (if budgets.len() == 1 { "" } else { "s" }, budgets.join(", "));
+        (!vcpus.is_empty()).then(|| {
+            format!(
+                "budget{plural} {budgets}: this host ends a budget {late} late at the median, \
+                 which is carried as debt; give at least {} for periods within 1 %",
+                rounded_up(least)
+            )
+        })
+    }
+}
+
+/// Parts per billion as `2.1 %`.
+fn percent(ppb: u64) -> String {
+    let tenths = (ppb + PPB / 2000) / (PPB / 1000);
+    format!("{}.{} %", tenths / 10, tenths % 10)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,12 @@
+//! One scenario from its file to its results, on either machine: it is read and made ready
+//! (`case`), judged (`verdict`), simulated and observed (`observe`) or run with real programs
+//! (`live`), watched (`view`, `metrics`), and told (`results`).
+
+pub mod case;
+pub mod live;
+pub mod metrics;
+pub mod observe;
+pub mod results;
+pub mod source;
+pub mod verdict;
+mod view;

@@ -1,0 +1,191 @@
+//! What the command line watches a simulation with: metrics always, a journal where one is
+//! asked for, and how far it is.
+
+use crate::case::Case;
+use crate::results::{Csv, Files};
+use maracas_console::failure::Failure;
+use maracas_console::output::{self, Pending};
+use maracas_core::contract::{Event, Figure, Observer, Plan};
+use maracas_core::journal::{Note, Record, Recorder};
+use maracas_core::{Instant, VcpuId};
+use maracas_sim::Outcome;
+use maracas_sim::memory::MemoryTotals;
+use maracas_trace::report::{DeviceReport, MemoryReport};
+use maracas_trace::{Metrics, Report, figure_note, memory_note, perfetto};
+use std::io::Write;
+use std::time;
+
+/// Bytes of journal that are gathered before they go to the file.
+const PIECE: usize = 1 << 20;
+
+/// Decisions between two looks at the clock for the progress line.
+const LOOK_EVERY: u32 = 1 << 14;
+
+/// Watches a simulation.
+pub struct Watch<'a> {
+    case: &'a Case,
+    metrics: Metrics,
+    journal: Option<Recorder>,
+    file: Option<Pending>,
+    /// Whether the whole journal stays in memory, for what is drawn from it.
+    keep: bool,
+    csv: Option<Csv>,
+    trace: Option<perfetto::Writer<Pending>>,
+    failed: Option<std::io::Error>,
+    progress: Option<Progress>,
+}
+
+struct Progress {
+    until: Instant,
+    calls: u32,
+    bar: output::Bar,
+    started: time::Instant,
+}
+
+impl<'a> Watch<'a> {
+    /// Watches `case` and writes what `files` asks for.
+    pub fn new(case: &'a Case, files: Files) -> Self {
+        let header = case.header();
+        Self {
+            case,
+            metrics: Metrics::new(&header),
+            journal: (files.journal.is_some() || files.csv.is_some())
+                .then(|| Recorder::new(&header)),
+            file: files.journal,
+            keep: files.csv.is_some(),
+            csv: files.csv,
+            trace: files.trace.map(|file| perfetto::Writer::new(&header, file)),
+            failed: None,
+            progress: None,
+        }
+    }
+    /// Watches `case` and keeps its journal in memory.
+    pub fn keeping(case: &'a Case) -> Self {
+        let mut watch = Self::new(case, Files { journal: None, trace: None, csv: None });
+        watch.journal = Some(Recorder::new(&case.header()));
+        watch.keep = true;
+        watch
+    }
+    /// Shows on standard error how far the simulation is.
+    #[must_use]
+    pub fn with_progress(mut self, until: Instant) -> Self {
+        let (bar, started) = (output::Bar::new("sim"), time::Instant::now());
+        self.progress = Some(Progress { until, calls: 0, bar, started });
+        self
+    }
+
+    /// Ends the journal, the trace and the lists and puts them in their places. Returns the report
+    /// and the journal's bytes, where they were kept. `figures` are the policy's own counts.
+    ///
+    /// # Errors
+    /// Where a file cannot be written.
+    pub fn finish(
+        mut self,
+        outcome: &Outcome,
+        figures: &[Figure],
+    ) -> Result<(Report, Vec<u8>), Failure> {
+        if let Some(progress) = &mut self.progress {
+            progress.bar.clear();
+        }
+        let end = outcome.end;
+        let memory = outcome.memory.as_ref().map(|totals| self.counted(totals));
+        memory.iter().for_each(|counted| self.metrics.memory(counted));
+        self.metrics.figures(figures);
+        let report = self.metrics.report(end);
+        let mut bytes = Vec::new();
+        if let Some(journal) = &mut self.journal {
+            memory.iter().for_each(|counted| journal.record(&memory_note(end, counted)));
+            figures.iter().for_each(|figure| journal.record(&figure_note(end, figure)));
+            journal.end(end);
+            bytes = std::mem::take(journal.bytes());
+        }
+        if let Some(mut file) = self.file.take() {
+            let result = self.failed.map_or(Ok(()), Err).and_then(|()| file.write_all(&bytes));
+            result.map_err(|error| Failure::about("--journal", error))?;
+            file.commit()?;
+        }
+        if let Some(trace) = self.trace.take() {
+            let file = trace.finish(end).map_err(|error| Failure::about("--trace", error))?;
+            file.commit()?;
+        }
+        if let Some(csv) = self.csv.take() {
+            csv.write(&bytes)?;
+        }
+        Ok((report, bytes))
+    }
+
+    /// What the simulated memory controller counted, as in the report.
+    fn counted(&self, totals: &MemoryTotals) -> MemoryReport {
+        let devices = self.case.memory.iter().flat_map(|memory| &memory.devices);
+        MemoryReport {
+            requests: totals.requests,
+            occupancy: totals.occupancy,
+            reads: totals.reads,
+            writes: totals.writes,
+            requests_by_cores: totals.by_core.iter().sum(),
+            devices: devices
+                .zip(&totals.by_device)
+                .map(|(device, requests)| DeviceReport {
+                    name: device.name.clone(),
+                    requests: *requests,
+                })
+                .collect(),
+            ..MemoryReport::default()
+        }
+    }
+
+    fn flush(&mut self) {
+        let (Some(journal), Some(file), false) = (&mut self.journal, &mut self.file, self.keep)
+        else {
+            return;
+        };
+        if journal.bytes().len() >= PIECE {
+            if self.failed.is_none() {
+                self.failed = file.write_all(journal.bytes()).err();
+            }
+            journal.bytes().clear();
+        }
+    }
+
+    /// Tells readers of the journal the name of a VCPU that arrived.
+    fn arrived(&mut self, at: Instant, vcpu: VcpuId) {
+        let name = self.case.name(vcpu);
+        self.metrics.name(vcpu, &name);
+        if let Some(trace) = &mut self.trace {
+            trace.name(vcpu, &name);
+        }
+        if let Some(journal) = &mut self.journal {
+            let note = Note::Name { vcpu, name };
+            journal.record(&Record::Note { at, note });
+        }
+    }
+}
+
+impl Observer for Watch<'_> {
+    fn event(&mut self, at: Instant, event: &Event) {
+        if let Event::Arrived(vcpu) = event {
+            self.arrived(at, vcpu.id);
+        }
+        self.metrics.event(at, event);
+        self.trace.event(at, event);
+        if let Some(journal) = &mut self.journal {
+            journal.event(at, event);
+        }
+    }
+
+    fn planned(&mut self, now: Instant, plan: &Plan) {
+        self.metrics.planned(now, plan);
+        self.trace.planned(now, plan);
+        if let Some(journal) = &mut self.journal {
+            journal.planned(now, plan);
+            self.flush();
+        }
+        let Some(progress) = &mut self.progress else { return };
+        progress.calls += 1;
+        if progress.calls == LOOK_EVERY {
+            progress.calls = 0;
+            let done = now.ticks() as f64 / progress.until.ticks().max(1) as f64;
+            progress.bar.show(done, progress.started.elapsed());
+        }
+    }
+}

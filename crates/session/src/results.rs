@@ -1,0 +1,202 @@
+//! What `sim` and `run` leave behind: the closing table or JSON, a journal, a trace,
+//! lists.
+
+use crate::case::Case;
+use maracas_console::failure::Failure;
+use maracas_console::output::{self, Pending};
+use maracas_core::params::Kind;
+use maracas_trace::{Report, csv, table};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The options that `sim` and `run` share.
+#[derive(clap::Args, Debug)]
+pub struct Wanted {
+    /// The report as JSON in place of the table, and nothing else
+    #[arg(long)]
+    pub json: bool,
+    /// No progress and no notes
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// Write the journal, which `maracas replay` and `maracas gantt` read
+    #[arg(long, value_name = "FILE")]
+    pub journal: Option<PathBuf>,
+    /// Write a trace that Perfetto opens (ui.perfetto.dev)
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Write jobs.csv, pieces.csv, samples.csv and speeds.csv, one line per job, per piece of a
+    /// job, per sample of memory and per window of time on uneven cores, into a directory, which
+    /// is made where it is not there
+    #[arg(long, value_name = "DIR")]
+    pub csv: Option<PathBuf>,
+}
+
+/// The files that were asked for, open from the start so that a path that cannot be written is
+/// known before anything runs.
+pub struct Files {
+    /// For the journal.
+    pub journal: Option<Pending>,
+    /// For the trace.
+    pub trace: Option<Pending>,
+    /// For the lists.
+    pub csv: Option<Csv>,
+}
+
+/// On what a live run ran, for its report.
+#[derive(Default)]
+pub struct Ran {
+    /// The host, in words.
+    pub host: Option<String>,
+    /// Which cores were slowed down to stand for slower ones, in a sentence.
+    pub emulation: Option<String>,
+}
+
+/// Names of the lists.
+const JOBS: &str = "jobs.csv";
+const PIECES: &str = "pieces.csv";
+const SAMPLES: &str = "samples.csv";
+const SPEEDS: &str = "speeds.csv";
+
+/// Lists for spreadsheets, drawn from a whole journal.
+pub struct Csv {
+    jobs: Pending,
+    pieces: Pending,
+    samples: Pending,
+    speeds: Pending,
+    /// Last, so that files under way are gone before it is looked at.
+    made: Made,
+}
+
+/// A directory that was made for the lists; where none were written, it goes again.
+struct Made(Option<PathBuf>);
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            // Fails where there is something in it, and must.
+            let _ = fs::remove_dir(path);
+        }
+    }
+}
+
+impl Csv {
+    fn create(directory: &Path) -> Result<Self, Failure> {
+        let made = Made((!directory.exists()).then(|| directory.to_path_buf()));
+        if made.0.is_some() {
+            fs::create_dir(directory).map_err(|error| {
+                let why = format_args!("the directory cannot be made: {error}");
+                Failure::about(directory.display(), why)
+            })?;
+        }
+        let jobs = Pending::create(&directory.join(JOBS))?;
+        let pieces = Pending::create(&directory.join(PIECES))?;
+        let samples = Pending::create(&directory.join(SAMPLES))?;
+        Ok(Self { jobs, pieces, samples, speeds: Pending::create(&directory.join(SPEEDS))?, made })
+    }
+    /// Writes all lists.
+    ///
+    /// # Errors
+    /// Where the journal cannot be read or a file cannot be written.
+    pub fn write(mut self, journal: &[u8]) -> Result<(), Failure> {
+        csv::jobs(journal, &mut self.jobs)
+            .and_then(|()| csv::pieces(journal, &mut self.pieces))
+            .and_then(|()| csv::samples(journal, &mut self.samples))
+            .and_then(|()| csv::speeds(journal, &mut self.speeds))
+            .map_err(|error| Failure::about("--csv", error))?;
+        self.jobs.commit()?;
+        self.pieces.commit()?;
+        self.samples.commit()?;
+        self.speeds.commit()?;
+        drop(self.made);
+        Ok(())
+    }
+}
+
+impl Wanted {
+    /// Opens what was asked for, given what is read: what it is and its path.
+    ///
+    /// # Errors
+    /// Where a path cannot be written, is asked for twice, or is the one that is read.
+    pub fn open(&self, read: (&str, &Path)) -> Result<Files, Failure> {
+        let mut written = Vec::new();
+        written.extend(self.journal.clone().map(|path| ("--journal", path)));
+        written.extend(self.trace.clone().map(|path| ("--trace", path)));
+        for list in [JOBS, PIECES, SAMPLES, SPEEDS] {
+            written.extend(self.csv.as_ref().map(|directory| ("--csv", directory.join(list))));
+        }
+        output::keep_apart(&[read], &written)?;
+        Ok(Files {
+            journal: Pending::maybe(self.journal.as_ref())?,
+            trace: Pending::maybe(self.trace.as_ref())?,
+            csv: self.csv.as_deref().map(Csv::create).transpose()?,
+        })
+    }
+    /// Whether progress and notes are shown.
+    pub const fn talks(&self) -> bool {
+        !self.json && !self.quiet
+    }
+    /// Says on standard error what was assumed where the file is silent.
+    pub fn say_assumptions(&self, case: &Case) {
+        if self.talks() {
+            case.assumptions().iter().for_each(|text| output::note(text));
+        }
+    }
+    /// Prints the report; `ran` says on what it ran, live.
+    ///
+    /// # Errors
+    /// Where standard output is gone.
+    pub fn show(&self, report: &Report, ran: Option<&Ran>) -> Result<(), Failure> {
+        let fail = |error: &dyn std::fmt::Display| Failure::about("report", error);
+        if self.json {
+            let mut json = serde_json::to_value(report).map_err(|error| fail(&error))?;
+            json["params"] = params(report);
+            if let Some(Ran { host, emulation }) = ran {
+                json["host"] = host.clone().into();
+                json["emulation"] = emulation.clone().into();
+            }
+            return output::line(&format!("{json:#}"));
+        }
+        let mut text = Vec::new();
+        table::write(report, style(), &mut text).map_err(|error| fail(&error))?;
+        if let Some(emulation) = ran.and_then(|ran| ran.emulation.as_ref()) {
+            text.extend_from_slice(format!("{emulation}\n").as_bytes());
+        }
+        output::print(&String::from_utf8_lossy(&text))
+    }
+}
+
+/// All parameters of the policy in the order in which it names them: as given, or the default; ""
+/// where there is neither.
+fn params(report: &Report) -> serde_json::Value {
+    let entry = maracas_policies::find(&report.policy);
+    let mut params = serde_json::Map::new();
+    for param in entry.iter().flat_map(|entry| entry.params) {
+        let default = || default_of(param.kind).unwrap_or_default();
+        let value = report.params.get(param.name).cloned().unwrap_or_else(default);
+        params.insert(param.name.into(), value.into());
+    }
+    let unknown = report.params.iter().filter(|(name, _)| !params.contains_key(*name));
+    let unknown: Vec<_> = unknown.collect();
+    params.extend(unknown.into_iter().map(|(name, value)| (name.clone(), value.clone().into())));
+    params.into()
+}
+
+/// How tables look here.
+pub fn style() -> table::Style {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout());
+    let width = size.ok().map(|size| size.ws_col).filter(|columns| *columns > 0);
+    table::Style { color: output::colours(), width }
+}
+
+/// What holds where nobody sets a parameter, as it would be written; `None` where nothing does.
+pub fn default_of(kind: Kind) -> Option<String> {
+    match kind {
+        Kind::Choice(words) => words.first().map(ToString::to_string),
+        Kind::Time("") => None,
+        Kind::Time(default) => Some(default.to_string()),
+        Kind::Whole(default, ..) => Some(default.to_string()),
+        Kind::Fraction(num, den) => Some(format!("{num}/{den}")),
+        Kind::Flag(default) => Some(default.to_string()),
+        Kind::List(..) => None,
+    }
+}
