@@ -130,9 +130,13 @@ impl Qps {
                     let free = free.unwrap_or(at);
                     format!("what others left of {core} is free at {free}; ask again then")
                 }
-                None => "sets are packed before the start only; let it be there from the start".into(),
+                None => {
+                    "sets are packed before the start only; let it be there from the start".into()
+                }
             };
-            let reason = format!("{id} ({budget} every {span}) fits on no core beside its set; {way_out}");
+            let reason = format!(
+                "{id} ({budget} every {span}) fits on no core beside its set; {way_out}"
+            );
             return self.table.refuse(id, reason);
         };
         if self.table.arrive(vcpu, at).is_some() {

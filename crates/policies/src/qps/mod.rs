@@ -52,7 +52,8 @@
 //! goes on with the next job's budget and deadline at the latest.
 //!
 //! Tasks that arrive while the system runs are admitted into cores with minor sets where they fit
-//! beside what those who left still hold (`parts/holds.rs`); sets are never packed anew. A major set that a task leaves stays in EDF mode for ever.
+//! beside what those that left still hold (`parts/holds.rs`); sets are never packed anew. A major
+//! set that a task leaves stays in EDF mode for ever.
 
 mod dispatch;
 mod manager;
