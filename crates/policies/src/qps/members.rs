@@ -134,9 +134,8 @@ impl Qps {
                     "sets are packed before the start only; let it be there from the start".into()
                 }
             };
-            let reason = format!(
-                "{id} ({budget} every {span}) fits on no core beside its set; {way_out}"
-            );
+            let reason =
+                format!("{id} ({budget} every {span}) fits on no core beside its set; {way_out}");
             return self.table.refuse(id, reason);
         };
         if self.table.arrive(vcpu, at).is_some() {
