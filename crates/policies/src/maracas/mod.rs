@@ -19,11 +19,12 @@
 //! # Invariants
 //! Chunks of a server sum to C. A newcomer, or a change, waits for its answer until those VCPUs
 //! that left and beside which it does not fit would have had their budgets back, and no VCPU waits
-//! that may have waited for them (`parts/holds.rs`). Only foreground service is charged; background
-//! time never changes a budget. Replenishment instants come from chunk times, never from a late `now`. A chosen
-//! background VCPU is not overtaken before its core was in the foreground again. Foreground is
-//! never throttled. Each migration may make one period of a VCPU late, and none makes late what
-//! another did: however often a VCPU moves, 3T hold a whole budget.
+//! that may have waited for them (`parts/holds.rs`). Only foreground service is charged;
+//! background time never changes a budget. Replenishment instants come from chunk
+//! times, never from a late `now`. A chosen background VCPU is not overtaken
+//! before its core was in the foreground again. Foreground is never throttled. Each migration may
+//! make one period of a VCPU late, and none makes late what another did: however often a VCPU
+//! moves, 3T hold a whole budget.
 //! # Where we differ from the paper
 //! The sporadic server is the corrected one. Admission offers two further tests. VCPUs that demand
 //! a core are placed before the others. A VCPU that arrives starts with the least BGT of its core:
