@@ -77,6 +77,10 @@ fn checks() -> Result<(), String> {
     let optimal = ["--test", "run", "--test", "optimal", "--test", "baselines", "--test", "uneven"];
     cargo(&[&["test", "--release", "--package", "maracas-tests"], &optimal[..]].concat())?;
     cargo(&["test", "--release", "--package", "maracas-policies", "--lib"])?;
+    // The live machine on a simulated host, for a minute; its planted mistakes are tests.
+    let live = ["--bin", "swarm", "--", "--kind", "live", "--seconds", "60"];
+    cargo(&[&["run", "--release", "--package", "maracas-tests"], &live[..]].concat())?;
+    cargo(&["test", "--release", "--package", "maracas-tests", "--lib", "live"])?;
     cargo(&["doc", "--workspace", "--no-deps"])?;
     // Kernels and hosts that this one is not.
     lab::lab(&root(), &["--quick"])

@@ -258,8 +258,9 @@ impl<E: Executor> Core<E> {
         if crossed {
             self.meter_told();
         }
-        // Nobody's budget can be spent before: it was woken for something else.
-        if now >= self.look_at || !births.is_empty() || crossed || self.stirred {
+        // Else nobody's budget can be spent: it was woken for something else.
+        let is_due = now >= self.look_at || self.has_ended();
+        if is_due || !births.is_empty() || crossed || self.stirred {
             self.judge();
             self.stops();
             self.look_at_clocks();
@@ -516,6 +517,17 @@ impl<E: Executor> Core<E> {
             Some(grant) if !body.has_memory(grant) => End::MemorySpent,
             Some(_) | None => End::Preempted,
         }
+    }
+
+    /// Whether anybody goes on beyond its limit, by the meters as they were just read. That may be
+    /// so before the next look is due: who was woken for something else, or whose core's line was
+    /// changed by another agent, has counted anew from then.
+    fn has_ended(&self) -> bool {
+        (0..self.bodies.len()).any(|index| {
+            let body = &self.bodies[index];
+            let is_raised = matches!(body.post, Post::Foreground(_));
+            is_raised && self.limit(index).is_some_and(|it| body.meter(Mode::Foreground) >= it)
+        })
     }
 
     /// The meter reading at which the foreground time of a body ends, by the line.

@@ -4,7 +4,7 @@
 use super::LiveCase;
 use super::decider::{Decider, MODES};
 use super::host::{LiveFaults, Shared, SimCore};
-use super::world::World;
+use super::world::{Group, World};
 use maracas_core::contract::Mode;
 use maracas_core::{Duration, Event};
 use maracas_live_core::{Body, Core, Post};
@@ -49,7 +49,8 @@ impl Audit {
         world.bring_all();
         let cost = core.waking.cost();
         let own = core.waking.unseen().max(core.waking.grain()) + cost.p99 * 2;
-        let slack = own.ticks() + late + 400 * self.faults.call;
+        // What it runs until it is frozen is charged to the mode that ended.
+        let slack = own.ticks() + late + self.faults.freeze + 400 * self.faults.call;
         for body in &core.bodies {
             let Some(limit) = limit(&core.line, body) else { continue };
             let meter = body.meter(Mode::Foreground).ticks() + body.handle.unread(world);
@@ -220,7 +221,8 @@ impl Audit {
                 return Err(format!("thread {place} of {id} is left at level {level}"));
             }
         }
-        match world.groups.iter().find(|group| group.frozen || group.asked.is_some()) {
+        let held = |group: &&Group| group.alive && (group.frozen || group.asked.is_some());
+        match world.groups.iter().find(held) {
             Some(group) => Err(format!("{} is left frozen", group.id)),
             None => Ok(()),
         }

@@ -247,7 +247,7 @@ impl Rig {
                 }
                 Repair::Freeze => {
                     for group in 0..world.groups.len() {
-                        if world.groups[group].core == place {
+                        if world.groups[group].core == place && world.groups[group].alive {
                             world.ask_freezer(group, true, 0);
                         }
                     }
