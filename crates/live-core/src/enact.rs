@@ -493,6 +493,7 @@ impl<E: Executor> Core<E> {
             let meter_ns = body.meter(mode).ticks();
             let at = self.exec.now();
             let next = body.mode();
+            self.bodies[index].settled_at = at;
             if self.means.events {
                 let change = Change { at, vcpu: id, mode, meter_ns, end, next, frozen };
                 self.tracker.changes.push_back(change);
