@@ -27,13 +27,6 @@ const REACTION_WAKES: f64 = 40.0;
 /// What a reaction may take on any host: wakes that were measured alone cost more beside builds. An
 /// ordinary thread in the chain would make it milliseconds.
 const REACTION_NS: f64 = 500_000.0;
-/// Late wakes beside busy cores by which the median period may be off: at its begin and at its end.
-const MEDIAN_TURNS: f64 = 2.0;
-/// But not by more than this part of its budget: it would be nobody's budget any more.
-const MEDIAN_MOST: f64 = 0.5;
-/// Late wakes beside busy cores that a reaction may take in the median: who is told of the event,
-/// who is told to act, and who is moved may each be on another core.
-const REACTION_TURNS: f64 = 3.0;
 /// Less stolen time than this part of a run is not worth to be told of.
 const STOLEN: f64 = 0.01;
 /// How long a measured cost holds for other test processes.
@@ -42,63 +35,34 @@ const FRESH: Duration = Duration::from_secs(60);
 /// What a wake costs on this host: the largest of all cores. Measured once a process, by threads at
 /// an agent's priority; to be called while this test has its turn.
 pub(crate) fn wake() -> WakeCost {
-    measured().0
-}
-
-/// The median of a wake while ordinary threads spin on all other cores.
-fn wake_beside_busy_cores() -> maracas_core::Duration {
-    measured().1
-}
-
-fn measured() -> (WakeCost, maracas_core::Duration) {
-    static ONCE: OnceLock<(WakeCost, maracas_core::Duration)> = OnceLock::new();
+    static ONCE: OnceLock<WakeCost> = OnceLock::new();
     *ONCE.get_or_init(|| {
         let dir = option_env!("CARGO_TARGET_TMPDIR").map_or_else(env::temp_dir, PathBuf::from);
         let file = dir.join("wake-cost");
-        if let Some(costs) = read(&file) {
-            return costs;
+        if let Some(cost) = read(&file) {
+            return cost;
         }
         let cores = Platform::detect().expect("the platform is readable").cores;
         let of = |core: &HardwareCore| costs::wake(*core, true).expect("a thread may be raised");
         let all: Vec<_> = cores.iter().map(of).collect();
         let p50 = all.iter().map(|cost| cost.p50).max().expect("a core");
         let p99 = all.iter().map(|cost| cost.p99).max().expect("a core");
-        let busy = cores.iter().map(|core| beside_busy(&cores, *core).p50).max().expect("a core");
-        eprintln!("a wake: {p50} median, {p99} p99; {busy} median while other cores compute");
         // Others measure themselves where it cannot be written.
         let _ = fs::create_dir_all(&dir);
-        let _ = fs::write(&file, [p50, p99, busy].map(|it| it.ticks().to_string()).join(" "));
-        (WakeCost { p50, p99 }, busy)
+        let _ = fs::write(&file, format!("{} {}", p50.ticks(), p99.ticks()));
+        WakeCost { p50, p99 }
     })
 }
 
-/// What a wake on `core` costs while an ordinary thread spins on each other one.
-fn beside_busy(cores: &[HardwareCore], core: HardwareCore) -> WakeCost {
-    let over = &AtomicBool::new(false);
-    thread::scope(|scope| {
-        for other in cores.iter().filter(|other| **other != core) {
-            scope.spawn(move || {
-                sched::set_affinity(0, *other).expect("a thread may be moved");
-                while !over.load(Ordering::Acquire) {
-                    std::hint::spin_loop();
-                }
-            });
-        }
-        let cost = costs::wake(core, true);
-        over.store(true, Ordering::Release);
-        cost.expect("a thread may be raised")
-    })
-}
-
-/// The costs that another test process measured a moment ago.
-fn read(file: &PathBuf) -> Option<(WakeCost, maracas_core::Duration)> {
+/// The cost that another test process measured a moment ago.
+fn read(file: &PathBuf) -> Option<WakeCost> {
     let written = fs::metadata(file).ok()?.modified().ok()?;
     written.elapsed().ok().filter(|age| *age < FRESH)?;
     let text = fs::read_to_string(file).ok()?;
     let words: Vec<_> = text.split(' ').filter_map(|word| word.parse().ok()).collect();
-    let [p50, p99, busy] = words[..] else { return None };
-    let [p50, p99, busy] = [p50, p99, busy].map(maracas_core::Duration::from_nanos);
-    Some((WakeCost { p50, p99 }, busy))
+    let [p50, p99] = words[..] else { return None };
+    let [p50, p99] = [p50, p99].map(maracas_core::Duration::from_nanos);
+    Some(WakeCost { p50, p99 })
 }
 
 /// The median of a wake, in nanoseconds.
@@ -106,24 +70,14 @@ fn wake_ns() -> f64 {
     wake().p50.ticks() as f64
 }
 
-/// How late an agent wakes while programs compute on all other cores, the median in nanoseconds. On
-/// hardware it is that of an idle host. An emulator whose cores take turns on one thread makes a
-/// core stand still for a turn of another, and tells no guest of it.
-///
-/// Measured with [`wake`], while nothing runs.
-fn turn_ns() -> f64 {
-    wake_beside_busy_cores().ticks() as f64
-}
-
 /// How far the median period may be off a budget, both in nanoseconds.
 pub(crate) fn median_error(budget_ns: f64) -> f64 {
-    let turns = (turn_ns() * MEDIAN_TURNS).min(budget_ns * MEDIAN_MOST);
-    (budget_ns * MEDIAN_PART).max(wake_ns() * MEDIAN_WAKES).max(turns)
+    (budget_ns * MEDIAN_PART).max(wake_ns() * MEDIAN_WAKES)
 }
 
 /// How long a reaction of an agent may take in the median, in nanoseconds.
 pub(crate) fn reaction_ns() -> f64 {
-    (wake_ns() * REACTION_WAKES).max(REACTION_NS).max(turn_ns() * REACTION_TURNS)
+    (wake_ns() * REACTION_WAKES).max(REACTION_NS)
 }
 
 /// The larger of a time that fast hosts keep and so many wakes of this one, in nanoseconds.

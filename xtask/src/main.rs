@@ -2,6 +2,9 @@
 #![allow(clippy::print_stdout)] // A command-line tool speaks on stdout.
 
 mod lab;
+mod lines;
+#[cfg(test)]
+mod modules;
 mod new_policy;
 mod simso;
 mod skips;
@@ -21,6 +24,7 @@ cargo xtask swarm [ARGS]        random systems x policies x faults on all cores,
                                 breaks: --cases N (or --sets N), --seconds N, or --seed N to repeat
                                 one case; --kind programs|heavy|jobs|live and --policy NAME
                                 narrow it; live is the live machine on a simulated host
+cargo xtask lines               lines of code, comments and tests of each room
 cargo xtask new-policy NAME     writes crates/policies/src/NAME.rs and registers it
 ";
 
@@ -36,6 +40,7 @@ fn main() -> ExitCode {
             let swarm = ["run", "--release", "--package", "maracas-tests", "--bin", "swarm", "--"];
             cargo(&[&swarm[..], rest].concat())
         }
+        ["lines"] => lines::print(&root()),
         ["new-policy", name] => new_policy::create(&root(), name).map(|text| println!("{text}")),
         [] | ["help" | "--help" | "-h"] => {
             print!("{HELP}");

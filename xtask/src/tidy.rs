@@ -37,7 +37,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "maracas-trace",
         ],
     ),
-    ("console", &["maracas-core", "maracas-trace"]),
+    ("console", &["maracas-core", "maracas-scenario", "maracas-trace"]),
     ("work", &["maracas-client", "maracas-console", "maracas-core"]),
     (
         "session",

@@ -482,10 +482,8 @@ fn with_next_version(journal: &[u8]) -> Vec<u8> {
         }
     }
     journal[at] += 1;
-    // FNV-1a, 64 bits, of which the lower 32 are kept.
-    let sum = journal[at..at + length].iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
+    // The lower 32 bits are kept.
+    let sum = maracas_core::fnv1a(0, &journal[at..at + length]);
     journal[at + length..at + length + 4].copy_from_slice(&(sum as u32).to_le_bytes());
     journal
 }

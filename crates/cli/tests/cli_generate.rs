@@ -88,7 +88,7 @@ fn refusals_leave_nothing() {
     let scratch = Scratch::new();
     for (arguments, says) in [
         ("--cores 4 --tasks 9", "--utilization <U>"),
-        ("--cores 0 --tasks 9 --utilization 90%", "0 is not in 1..=128"),
+        ("--cores 0 --tasks 9 --utilization 90%", "0 is not in 1..=1024"),
         ("--cores 4 --tasks 9 --utilization 110%", "asks for 4.4 cores of 4; lower it"),
         ("--cores 4 --tasks 9 --utilization much", "--utilization: `much` is no number"),
         ("--cores 4 --tasks 3 --utilization 90%", "reach a total of 3, below 3.6"),

@@ -35,6 +35,36 @@ bool maracas_vcpu_create(uint64_t budget_ns, uint64_t period_ns, uint32_t colors
 /* Like maracas_vcpu_create, with a job released every period_ns, beginning now. */
 bool maracas_task_create(uint64_t budget_ns, uint64_t period_ns, uint32_t colors);
 
+/* How the demand of a VCPU arrives: as threads run and block; as jobs, one every period; as jobs at
+ * least a period apart. */
+enum maracas_jobs { MARACAS_NO_JOBS = 0, MARACAS_PERIODIC_JOBS = 1, MARACAS_SPORADIC_JOBS = 2 };
+
+/* All that can be said of a VCPU. Begin with MARACAS_VCPU and change what is to differ. */
+struct maracas_vcpu {
+    uint64_t budget_ns;
+    uint64_t period_ns;
+    uint64_t deadline_ns;   /* at most the period */
+    uint64_t offset_ns;     /* of the first periodic job, from now */
+    uint64_t bandwidth;     /* of memory, of its own, in bytes a second; 0 = none */
+    const char *name;       /* NULL: the run chooses one */
+    int32_t core;           /* on which it must be; -1 = any */
+    int32_t core_class;     /* on which its budget is meant, 0 the fastest; -1 = whichever core */
+    uint32_t colors;        /* least number of page colours; 0 = any */
+    uint32_t weight;        /* share among equals, 1 to 10000 */
+    uint32_t speedup_milli; /* of the fastest class over the slowest, in thousandths; 0 = unknown */
+    int32_t jobs;           /* one of MARACAS_*_JOBS */
+    bool is_io;             /* it serves the requests of other VCPUs */
+    bool is_low;            /* of low criticality: others may take its page colours */
+};
+
+/* A VCPU without jobs and demands: struct maracas_vcpu mine = MARACAS_VCPU(2000000, 10000000); */
+#define MARACAS_VCPU(budget_ns, period_ns) \
+    { (budget_ns), (period_ns), (period_ns), 0, 0, NULL, -1, -1, 0, 1, 0, MARACAS_NO_JOBS, false, \
+      false }
+
+/* Like maracas_vcpu_create, or with jobs like maracas_task_create. */
+bool maracas_create_vcpu(const struct maracas_vcpu *vcpu);
+
 /* Ends the calling thread's VCPU; the thread goes on as an ordinary one. */
 bool maracas_vcpu_destroy(void);
 

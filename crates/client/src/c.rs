@@ -1,9 +1,10 @@
 //! The C interface; `include/maracas.h` documents it.
 
 use crate::color::{self, Buffer, ColorSet};
-use crate::{Duration, Mode, own, progress};
+use crate::{Duration, Mode, Reservation, own, progress};
+use maracas_core::{Arrival, CoreId, Criticality, Role, Vcpu};
 use std::cell::RefCell;
-use std::ffi::{CString, c_char, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::fmt::Display;
 use std::ptr;
 
@@ -40,6 +41,78 @@ extern "C" fn maracas_vcpu_create(budget_ns: u64, period_ns: u64, colors: u32) -
 extern "C" fn maracas_task_create(budget_ns: u64, period_ns: u64, colors: u32) -> bool {
     let (budget, period) = (Duration::from_nanos(budget_ns), Duration::from_nanos(period_ns));
     told(own::task_create(budget, period, colors)).is_some()
+}
+
+/// What C programs say of a VCPU; `struct maracas_vcpu` in the header, field by field.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct MaracasVcpu {
+    budget_ns: u64,
+    period_ns: u64,
+    deadline_ns: u64,
+    offset_ns: u64,
+    bandwidth: u64,
+    name: *const c_char,
+    core: i32,
+    core_class: i32,
+    colors: u32,
+    weight: u32,
+    speedup_milli: u32,
+    jobs: i32,
+    is_io: bool,
+    is_low: bool,
+}
+
+impl MaracasVcpu {
+    fn vcpu(&self) -> Result<Vcpu, String> {
+        let ns = Duration::from_nanos;
+        let arrival = match self.jobs {
+            0 => Arrival::None,
+            1 => Arrival::Periodic { offset: ns(self.offset_ns) },
+            2 => Arrival::Sporadic,
+            other => return Err(format!("jobs is {other}; one of MARACAS_*_JOBS may be")),
+        };
+        let (budget, period, deadline) =
+            (ns(self.budget_ns), ns(self.period_ns), ns(self.deadline_ns));
+        Ok(Vcpu {
+            reservation: Reservation { budget, period, deadline },
+            arrival,
+            role: if self.is_io { Role::Io } else { Role::Main },
+            pinned: given("core", self.core)?.map(CoreId),
+            class: given("core_class", self.core_class)?,
+            colors: self.colors,
+            weight: self.weight,
+            bandwidth: self.bandwidth,
+            criticality: if self.is_low { Criticality::Low } else { Criticality::High },
+            speedup_milli: self.speedup_milli,
+            ..Vcpu::new(0, budget, period)
+        })
+    }
+}
+
+/// A number from 0 on, where one was given: -1 says that none was.
+fn given<T: TryFrom<i32>>(name: &str, number: i32) -> Result<Option<T>, String> {
+    let none = number == -1;
+    let found = T::try_from(number).ok().filter(|_| !none);
+    if none || found.is_some() { Ok(found) } else { Err(format!("{name} cannot be {number}")) }
+}
+
+/// # Safety
+/// `vcpu` is null or points to a VCPU whose name is null or a string that ends with a null.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn maracas_create_vcpu(vcpu: *const MaracasVcpu) -> bool {
+    // SAFETY: null, or the caller vouches for it.
+    let Some(asked) = told(unsafe { vcpu.as_ref() }.ok_or("the VCPU is null")) else {
+        return false;
+    };
+    let name = if asked.name.is_null() {
+        String::new()
+    } else {
+        // SAFETY: not null, and then the caller vouches for it.
+        unsafe { CStr::from_ptr(asked.name) }.to_string_lossy().into_owned()
+    };
+    let Some(vcpu) = told(asked.vcpu()) else { return false };
+    told(own::create_vcpu(&name, vcpu)).is_some()
 }
 
 #[unsafe(no_mangle)]

@@ -264,10 +264,7 @@ impl Jobs {
 
     /// The present instant, as releases and deadlines count it.
     pub fn now(&self) -> Instant {
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the kernel fills the structure that we give; the clock exists on every Linux.
-        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-        let now = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
+        let now = crate::clock::monotonic_ns();
         Instant::from_ticks(now.saturating_sub(self.connection.greeting.origin))
     }
 }

@@ -54,6 +54,7 @@
 #![cfg(target_os = "linux")]
 
 mod c;
+mod clock;
 pub mod color;
 mod connection;
 mod find;
@@ -63,8 +64,10 @@ mod progress;
 pub use connection::{Connection, Greeting, Jobs};
 pub use maracas_core::contract::Mode;
 pub use maracas_core::control::{Gauges, Members, NewVcpu, Number, Refusal, VcpuState};
-pub use maracas_core::{Arrival, CoreId, Duration, Instant, Job, JobId, Reservation, Role, VcpuId};
-pub use own::{job_done, job_wait, mode, task_create, vcpu_create, vcpu_destroy};
+pub use maracas_core::{
+    Arrival, CoreId, Criticality, Duration, Instant, Job, JobId, Reservation, Role, Vcpu, VcpuId,
+};
+pub use own::{create_vcpu, job_done, job_wait, mode, task_create, vcpu_create, vcpu_destroy};
 pub use progress::{counts_progress, progress};
 
 use maracas_core::control::FrameError;

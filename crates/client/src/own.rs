@@ -3,7 +3,7 @@
 use crate::{Connection, Error, Jobs};
 use maracas_core::contract::Mode;
 use maracas_core::control::{Members, NewVcpu, VCPU_VARIABLE};
-use maracas_core::{Arrival, Duration, Job, VcpuId};
+use maracas_core::{Arrival, Duration, Job, Vcpu, VcpuId};
 use std::cell::RefCell;
 use std::env;
 
@@ -26,7 +26,7 @@ thread_local! {
 /// [`Error::Refused`] with the admission numbers; where no run is found; where the thread has a
 /// VCPU already; for a program that the run started on a VCPU as a whole.
 pub fn vcpu_create(budget: Duration, period: Duration, colors: u32) -> Result<VcpuId, Error> {
-    create(budget, period, colors, Arrival::None)
+    create_vcpu("", Vcpu { colors, ..Vcpu::new(0, budget, period) })
 }
 
 /// Like [`vcpu_create`] for a task: jobs are released every T, beginning now, and [`job_wait`]
@@ -35,23 +35,24 @@ pub fn vcpu_create(budget: Duration, period: Duration, colors: u32) -> Result<Vc
 /// # Errors
 /// As [`vcpu_create`].
 pub fn task_create(budget: Duration, period: Duration, colors: u32) -> Result<VcpuId, Error> {
-    create(budget, period, colors, Arrival::Periodic { offset: Duration::ZERO })
+    create_vcpu("", Vcpu { colors, ..Vcpu::new(0, budget, period).periodic() })
 }
 
-fn create(
-    budget: Duration,
-    period: Duration,
-    colors: u32,
-    arrival: Arrival,
-) -> Result<VcpuId, Error> {
+/// Like [`vcpu_create`] with all that a scenario can say of a VCPU: class, speedup, bandwidth,
+/// weight and so on. The number of `vcpu` counts for nothing; with an empty name the runtime
+/// chooses one. A VCPU whose demand comes as jobs is a task, as that of [`task_create`].
+///
+/// # Errors
+/// As [`vcpu_create`].
+pub fn create_vcpu(name: &str, vcpu: Vcpu) -> Result<VcpuId, Error> {
     OWN.with_borrow_mut(|own| {
         if own.vcpu.is_some() {
             return Err(Error::OutOfTurn("this thread has a VCPU; destroy it first"));
         }
         // SAFETY: cannot fail.
         let tid = unsafe { libc::gettid() }.unsigned_abs();
-        let mut new = NewVcpu::new(budget, period, Members::Thread(tid));
-        (new.colors, new.arrival) = (colors, arrival);
+        let (arrival, members) = (vcpu.arrival, Members::Thread(tid));
+        let new = NewVcpu { name: name.into(), vcpu, members };
         let mut connection = Connection::open()?;
         let (vcpu, _) = connection.create(&new)?;
         own.vcpu = Some(vcpu);

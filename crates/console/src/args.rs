@@ -1,7 +1,7 @@
 //! How values on the command line are read.
 
 use maracas_core::Duration;
-use maracas_core::params::Value;
+use maracas_core::params::{Value, parse_bandwidth};
 
 /// A duration with its unit: `20ms`.
 pub fn duration(text: &str) -> Result<Duration, String> {
@@ -12,6 +12,19 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 pub fn positive(text: &str) -> Result<Duration, String> {
     let duration = duration(text)?;
     if duration.is_zero() { Err("must be longer than nothing".into()) } else { Ok(duration) }
+}
+
+/// A bandwidth in bytes per second: `200MB/s`.
+pub fn bandwidth(text: &str) -> Result<u64, String> {
+    parse_bandwidth(text).map_err(|why| format!("a bandwidth {why}"))
+}
+
+/// A factor from 1 to 1000, in thousandths: `2.5`.
+pub fn speedup(text: &str) -> Result<u32, String> {
+    let range = 1.0..=1_000.0;
+    let factor = text.parse::<f64>().ok().filter(|factor| range.contains(factor));
+    let factor = factor.ok_or("a speedup is a number from 1 to 1000, such as 2.5")?;
+    Ok((factor * 1e3).round() as u32)
 }
 
 /// A size in bytes, kB, MB or GB (powers of 1024, as caches are counted): `2MB`.

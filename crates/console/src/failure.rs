@@ -78,16 +78,11 @@ pub type Outcome = Result<Answer, Failure>;
 pub fn did_you_mean<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
     // Two edits, or a third of a long word: farther words are seldom what was meant.
     let reach = (word.len() / 3).max(2);
-    let near: Vec<_> = known
-        .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
-        .filter(|(distance, _)| *distance <= reach)
-        .collect();
-    let Some(least) = near.iter().map(|(distance, _)| *distance).min() else {
-        return String::new();
-    };
-    let nearest = near.iter().filter(|(distance, _)| *distance == least);
-    let quoted: Vec<_> = nearest.map(|(_, candidate)| format!("\"{candidate}\"")).collect();
-    format!("; did you mean {}?", quoted.join(" or "))
+    let near = maracas_scenario::nearest(word, known).filter(|(edits, _)| *edits <= reach);
+    near.map_or(String::new(), |(_, near)| {
+        let quoted: Vec<_> = near.iter().map(|candidate| format!("\"{candidate}\"")).collect();
+        format!("; did you mean {}?", quoted.join(" or "))
+    })
 }
 
 #[cfg(test)]

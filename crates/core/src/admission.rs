@@ -1,6 +1,6 @@
 //! The one admission verdict that `check`, `sim`, `run` and a policy's `build` share.
 
-use crate::{CoreId, Duration, PPB, VcpuId};
+use crate::{CoreId, Duration, PPB, Rate, Reservation, System, VcpuId};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
@@ -48,6 +48,22 @@ pub struct NotAdmitted {
     pub reason: String,
     /// The core whose numbers come closest, and its tests with this VCPU added.
     pub closest: Option<CoreVerdict>,
+}
+
+impl NotAdmitted {
+    /// Why no policy may give `vcpu` what it asks for, if so: nobody gets more of one core than
+    /// `capacity`, or a live core's kernel takes the core from it.
+    pub fn too_heavy(vcpu: VcpuId, asked: &Reservation, capacity: Rate) -> Option<Self> {
+        let Reservation { budget, period, .. } = asked;
+        let rate = asked.utilization();
+        (rate > capacity).then(|| Self {
+            reason: alloc::format!(
+                "{vcpu} ({budget} every {period}) asks for {rate} of a core, of which {capacity} \
+                 may be used; lower its budget or lengthen its period"
+            ),
+            closest: None,
+        })
+    }
 }
 
 /// Why a policy cannot run a system as a whole.
@@ -99,12 +115,35 @@ pub struct Verdict {
     /// ticks; zero where they are whole. See
     /// [`Claims::no_miss_when_admitted`](crate::contract::Claims::no_miss_when_admitted).
     pub tolerance: Duration,
+    /// How the cores' reads of memory are limited, where the policy limits them for ever in the same
+    /// way.
+    pub regulation: Option<Regulation>,
+}
+
+/// Limits on reads of memory: a core that has read so much of it is closed until the period ends.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Regulation {
+    /// The time after which every core may read as much again.
+    pub period: Duration,
+    /// Reads that each core may always do in a period, by core; `None` = as many as it can.
+    pub reads: Vec<Option<u64>>,
 }
 
 impl Verdict {
     /// Whether everything was admitted.
     pub const fn accepted(&self) -> bool {
         self.refused.is_empty() && self.objections.is_empty()
+    }
+    /// Refuses who asks for more of a core than may be given away in `system`, whatever the
+    /// policy's own test says.
+    #[must_use]
+    pub fn within_capacity(mut self, system: &System) -> Self {
+        for vcpu in &system.vcpus {
+            let heavy = NotAdmitted::too_heavy(vcpu.id, &vcpu.reservation, system.capacity);
+            let is_new = self.refused.iter().all(|(refused, _)| *refused != vcpu.id);
+            self.refused.extend(heavy.filter(|_| is_new).map(|why| (vcpu.id, why)));
+        }
+        self
     }
     /// Why not everything was admitted, in a row; empty where everything was.
     pub fn why(&self) -> String {

@@ -27,6 +27,7 @@ use crate::admission::{NotAdmitted, Verdict};
 use crate::params::{ParamSpec, Params};
 use crate::{CoreId, CoreSet, Duration, Instant, Job, JobId, System, Vcpu, VcpuId};
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -61,7 +62,7 @@ pub struct Figure {
 /// # Panics
 /// Where the policy asks to be woken at or before `now` (policy rule 4).
 pub fn decide(policy: &mut dyn Policy, now: Instant, plan: &mut Plan) {
-    plan.dirty = CoreSet::EMPTY;
+    plan.dirty.clear();
     plan.rehomed.clear();
     plan.verdicts.clear();
     policy.plan(now, plan);
@@ -336,8 +337,8 @@ impl Plan {
         &mut self.lines[core.0 as usize]
     }
     /// The cores whose line changed in the last decision.
-    pub const fn dirty(&self) -> CoreSet {
-        self.dirty
+    pub const fn dirty(&self) -> &CoreSet {
+        &self.dirty
     }
     /// Where `vcpu` waits when it stands on no line; `None` = wherever it last ran.
     pub fn home(&self, vcpu: VcpuId) -> Option<CoreId> {
@@ -373,23 +374,19 @@ impl Plan {
     /// # Errors
     /// Names the VCPU that stands on two lines, or twice in one list.
     pub fn audit(&self) -> Result<(), alloc::string::String> {
-        let entries = |core: usize| {
-            let line = &self.lines[core];
-            line.foreground.iter().chain(&line.background).map(|grant| grant.vcpu)
-        };
-        for core in self.dirty.iter() {
-            for list in [&self.line(core).foreground, &self.line(core).background] {
-                for (i, grant) in list.iter().enumerate() {
-                    if list[..i].iter().any(|other| other.vcpu == grant.vcpu) {
-                        return Err(alloc::format!("{} stands twice on {core}", grant.vcpu));
-                    }
+        // Where each VCPU was seen last, and whether in the foreground.
+        let mut seen: BTreeMap<VcpuId, (usize, bool)> = BTreeMap::new();
+        let is_dirty = |core: usize| self.dirty.contains(CoreId(core as u16));
+        for (core, line) in self.lines.iter().enumerate() {
+            let foreground = line.foreground.iter().map(|grant| (grant.vcpu, true));
+            let background = line.background.iter().map(|grant| (grant.vcpu, false));
+            for (vcpu, list) in foreground.chain(background) {
+                let Some((other, before)) = seen.insert(vcpu, (core, list)) else { continue };
+                if other != core && (is_dirty(other) || is_dirty(core)) {
+                    return Err(alloc::format!("{vcpu} stands on core{other} and on core{core}"));
                 }
-            }
-            for vcpu in entries(core.0 as usize) {
-                for other in (0..self.lines.len()).filter(|other| *other != core.0 as usize) {
-                    if entries(other).any(|entry| entry == vcpu) {
-                        return Err(alloc::format!("{vcpu} stands on {core} and on core{other}"));
-                    }
+                if other == core && before == list && is_dirty(core) {
+                    return Err(alloc::format!("{vcpu} stands twice on core{core}"));
                 }
             }
         }
@@ -516,6 +513,11 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Says whether the system would be admitted: the policy's own verdict, and what holds under
+    /// every policy. The one that users are shown.
+    pub fn verdict(&self, system: &System, params: &Params) -> Verdict {
+        (self.admit)(system, params).within_capacity(system)
+    }
     /// Adds to `system`, which has none yet, the carriers that the policy needs there, behind its
     /// own VCPUs.
     pub fn add_carriers(&self, system: &mut System, params: &Params) {

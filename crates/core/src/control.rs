@@ -9,7 +9,7 @@
 use crate::admission::{Measure, NotAdmitted};
 use crate::contract::Mode;
 use crate::wire::Wire;
-use crate::{Arrival, CoreId, Duration, Instant, Job, JobId, Reservation, Role, VcpuId};
+use crate::{CoreId, Duration, Instant, Job, JobId, Reservation, Role, Vcpu, VcpuId};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -20,7 +20,7 @@ mod gauges;
 pub use gauges::{CoreGauges, FigureGauge, Gauges, Histogram, MemoryGauges, VcpuGauges};
 
 /// Version of the words. A change that an older side would misread raises it.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Environment variable with the path of the control socket, set for started programs.
 pub const SOCKET_VARIABLE: &str = "MARACAS_SOCKET";
@@ -100,9 +100,12 @@ pub const DIRECTORY: &str = "/run/maracas";
 /// How the file name of a socket ends.
 pub const SUFFIX: &str = ".sock";
 
-/// The longest body of a frame in bytes: a list of a thousand VCPUs with names of 200 bytes fits,
-/// and a peer cannot make the other side hold more than this.
+/// The longest body of a request in bytes: a client cannot make the runtime hold more than this.
 pub const MAX_BODY: usize = 256 * 1024;
+
+/// The longest body of a reply in bytes: the gauges of 100,000 VCPUs with names of 200 bytes fit,
+/// at 600 bytes each. A client that asks its runtime for them must hold them.
+pub const MAX_REPLY: usize = 64 * 1024 * 1024;
 
 /// The longest name of a VCPU in bytes; it must fit a directory name beside our own prefix.
 pub const MAX_NAME: usize = 200;
@@ -159,18 +162,8 @@ pub enum Request {
 pub struct NewVcpu {
     /// Its name in lists and tables; empty lets the runtime choose one.
     pub name: String,
-    /// (C, T, D).
-    pub reservation: Reservation,
-    /// How its demand arrives.
-    pub arrival: Arrival,
-    /// What it is for.
-    pub role: Role,
-    /// The core that it demands, if any.
-    pub pinned: Option<CoreId>,
-    /// Least number of page colours; 0 = any.
-    pub colors: u32,
-    /// Share among equals where a policy weighs VCPUs.
-    pub weight: u32,
+    /// All that a scenario can say of one. Its id counts for nothing: the runtime gives it one.
+    pub vcpu: Vcpu,
     /// What must run on it.
     pub members: Members,
 }
@@ -268,17 +261,8 @@ pub struct VcpuState {
 
 impl NewVcpu {
     /// A main VCPU with implicit deadline for `members`, without jobs and demands.
-    pub const fn new(budget: Duration, period: Duration, members: Members) -> Self {
-        Self {
-            name: String::new(),
-            reservation: Reservation::implicit(budget, period),
-            arrival: Arrival::None,
-            role: Role::Main,
-            pinned: None,
-            colors: 0,
-            weight: 1,
-            members,
-        }
+    pub fn new(budget: Duration, period: Duration, members: Members) -> Self {
+        Self { name: String::new(), vcpu: Vcpu::new(0, budget, period), members }
     }
 
     /// Checks what no admission test would: names and ranges.
@@ -293,10 +277,21 @@ impl NewVcpu {
         if let Some(bad) = self.name.chars().find(|c| c.is_control() || *c == '/') {
             return Err(alloc::format!("the name holds {bad:?}; take letters, digits, - and _"));
         }
-        if self.weight == 0 {
-            return Err("the weight is 0; it must be at least 1".to_string());
+        let Vcpu { role, weight, speedup_milli, .. } = self.vcpu;
+        if !matches!(role, Role::Main | Role::Io) {
+            return Err("a VCPU of this kind belongs to the policy; create a main or io one".into());
         }
-        check_reservation(&self.reservation)
+        if !(1..=Vcpu::MAX_WEIGHT).contains(&weight) {
+            let most = Vcpu::MAX_WEIGHT;
+            return Err(alloc::format!("the weight is {weight}; it must lie between 1 and {most}"));
+        }
+        if speedup_milli != 0 && !(1_000..=Vcpu::MAX_SPEEDUP_MILLI).contains(&speedup_milli) {
+            return Err(alloc::format!(
+                "the speedup is {speedup_milli}/1000; it must lie between 1 and {}",
+                Vcpu::MAX_SPEEDUP_MILLI / 1_000
+            ));
+        }
+        check_reservation(&self.vcpu.reservation)
     }
 }
 
@@ -344,10 +339,12 @@ impl From<&NotAdmitted> for Refusal {
 
 /// A word that travels in a frame.
 pub trait Message: Sized {
+    /// The longest body, in bytes.
+    const MOST: usize;
     /// Appends the message as one frame.
     ///
     /// # Errors
-    /// Where the body would exceed [`MAX_BODY`].
+    /// Where the body would exceed [`Self::MOST`].
     fn write(&self, out: &mut Vec<u8>) -> Result<(), FrameError>;
     /// Reads a message from the body of a frame, all of it.
     ///
@@ -357,14 +354,15 @@ pub trait Message: Sized {
 }
 
 macro_rules! messages {
-    ($($type:ty),*) => {$(
+    ($($type:ty: $most:expr),*) => {$(
         impl Message for $type {
+            const MOST: usize = $most;
             fn write(&self, out: &mut Vec<u8>) -> Result<(), FrameError> {
                 let start = out.len();
                 out.extend_from_slice(&[0; 4]);
                 self.put(out);
                 let length = out.len() - start - 4;
-                if length > MAX_BODY {
+                if length > Self::MOST {
                     out.truncate(start);
                     return Err(FrameError::TooLong(length));
                 }
@@ -378,7 +376,7 @@ macro_rules! messages {
         }
     )*};
 }
-messages!(Request, Reply);
+messages!(Request: MAX_BODY, Reply: MAX_REPLY);
 
 /// Why bytes from a peer are no frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -392,7 +390,10 @@ pub enum FrameError {
 impl fmt::Display for FrameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooLong(n) => write!(f, "a message of {n} bytes; {MAX_BODY} may be"),
+            Self::TooLong(n) => write!(
+                f,
+                "a message of {n} bytes; a request may have {MAX_BODY}, a reply {MAX_REPLY}"
+            ),
             Self::Malformed => write!(f, "bytes that are no message of version {VERSION}"),
         }
     }
@@ -426,7 +427,7 @@ impl Frames {
         let rest = &self.bytes[self.read..];
         let Some((length, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_le_bytes(*length) as usize;
-        if length > MAX_BODY {
+        if length > M::MOST {
             return Err(FrameError::TooLong(length));
         }
         let Some(body) = rest.get(..length) else { return Ok(None) };

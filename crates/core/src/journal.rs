@@ -13,8 +13,8 @@
 
 use crate::contract::{Errand, Event, Line, Observer, Plan};
 use crate::params::Params;
-use crate::wire::{self, Wire, fnv1a, take};
-use crate::{CoreId, Instant, System, VcpuId};
+use crate::wire::{self, Wire, take};
+use crate::{CoreId, Instant, System, VcpuId, fnv1a};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;

@@ -12,8 +12,10 @@ extern crate alloc;
 pub mod admission;
 pub mod contract;
 pub mod control;
+mod core_set;
 pub mod counters;
 pub mod dispatch;
+mod hash;
 pub mod journal;
 pub mod memory;
 mod model;
@@ -21,17 +23,21 @@ mod overheads;
 mod pace;
 pub mod params;
 mod rate;
+mod soonest;
 mod time;
 mod wire;
 mod workload;
 
 pub use contract::{Event, Plan, Policy};
+pub use core_set::CoreSet;
+pub use hash::{fnv1a, fnv1a_words};
 pub use model::{
-    Arrival, Class, Core, CoreId, CoreSet, Criticality, Job, JobId, MAX_CORES, Reservation, Role,
-    System, Vcpu, VcpuId,
+    Arrival, Class, Core, CoreId, Criticality, Job, JobId, MAX_CORES, Reservation, Role, System,
+    Vcpu, VcpuId,
 };
 pub use overheads::Overheads;
 pub use pace::{Pace, PacePhase};
 pub use rate::{PPB, Rate, gcd};
+pub use soonest::Soonest;
 pub use time::{Duration, Instant};
 pub use workload::{Cost, Program, Workload};

@@ -4,8 +4,9 @@ use crate::{Duration, Instant, Rate};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// The most cores one system may have: a [`CoreSet`] is one 128-bit word.
-pub const MAX_CORES: usize = 128;
+/// The most cores one system may have; a [`CoreSet`](crate::CoreSet) has a bit for each. 1024 is
+/// four times what a server with two processors has (2 x 128 cores, AMD EPYC 9754, 2023).
+pub const MAX_CORES: usize = 1024;
 
 /// A core of the machine, counted from 0 among the cores that the system manages.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -47,8 +48,8 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// The period of what has no reservation: nothing depends on its length.
-    pub const NO_PERIOD: Duration = Duration::from_millis(100);
+    /// Of what is promised nothing. Nothing depends on the length of its period.
+    pub const NONE: Self = Self::implicit(Duration::ZERO, Duration::from_millis(100));
     /// Whether anything is promised.
     pub const fn is_none(&self) -> bool {
         self.budget.is_zero()
@@ -132,6 +133,11 @@ pub struct Vcpu {
 }
 
 impl Vcpu {
+    /// The greatest [`Vcpu::weight`].
+    pub const MAX_WEIGHT: u32 = 10_000;
+    /// The greatest [`Vcpu::speedup_milli`]: a thousand times as fast.
+    pub const MAX_SPEEDUP_MILLI: u32 = 1_000_000;
+
     /// A main VCPU with implicit deadline, no jobs and no demands on cores or colours.
     pub fn new(id: u32, budget: Duration, period: Duration) -> Self {
         Self {
@@ -150,7 +156,8 @@ impl Vcpu {
     }
     /// A main VCPU without a reservation: it is promised nothing and runs on surplus time alone.
     pub fn best_effort(id: u32) -> Self {
-        Self::new(id, Duration::ZERO, Reservation::NO_PERIOD)
+        let Reservation { budget, period, .. } = Reservation::NONE;
+        Self::new(id, budget, period)
     }
     /// The same VCPU with synchronous periodic jobs: a task.
     #[must_use]
@@ -239,61 +246,6 @@ impl System {
     }
 }
 
-/// A set of cores.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub struct CoreSet(u128);
-
-impl CoreSet {
-    /// No core.
-    pub const EMPTY: Self = Self(0);
-
-    /// Puts `core` in.
-    pub const fn insert(&mut self, core: CoreId) {
-        self.0 |= 1 << core.0;
-    }
-    /// Takes `core` out.
-    pub const fn remove(&mut self, core: CoreId) {
-        self.0 &= !(1 << core.0);
-    }
-    /// Whether `core` is in.
-    pub const fn contains(self, core: CoreId) -> bool {
-        self.0 >> core.0 & 1 == 1
-    }
-    /// Whether no core is in.
-    pub const fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-    /// How many cores are in.
-    pub const fn len(self) -> usize {
-        self.0.count_ones() as usize
-    }
-    /// The cores in either set.
-    #[must_use]
-    pub const fn union(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-    /// The cores, in increasing order.
-    pub fn iter(self) -> impl Iterator<Item = CoreId> {
-        let mut rest = self.0;
-        core::iter::from_fn(move || {
-            if rest == 0 {
-                return None;
-            }
-            let core = rest.trailing_zeros() as u16;
-            rest &= rest - 1;
-            Some(CoreId(core))
-        })
-    }
-}
-
-impl FromIterator<CoreId> for CoreSet {
-    fn from_iter<I: IntoIterator<Item = CoreId>>(cores: I) -> Self {
-        let mut set = Self::EMPTY;
-        cores.into_iter().for_each(|core| set.insert(core));
-        set
-    }
-}
-
 macro_rules! shown {
     ($($type:ty => $word:literal),*) => {$(
         impl fmt::Display for $type {
@@ -309,9 +261,3 @@ macro_rules! shown {
     )*};
 }
 shown!(CoreId => "core", VcpuId => "vcpu");
-
-impl fmt::Debug for CoreSet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.iter()).finish()
-    }
-}

@@ -22,14 +22,6 @@ pub(crate) const EVENT: u8 = 0;
 /// First byte of a plan record.
 pub(crate) const PLANNED: u8 = 1;
 
-/// 64-bit FNV-1a (Fowler, Noll, Vo), begun from `seed`.
-pub(crate) fn fnv1a(seed: u64, bytes: &[u8]) -> u64 {
-    let start = 0xcbf2_9ce4_8422_2325 ^ seed;
-    bytes
-        .iter()
-        .fold(start, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
-}
-
 /// A type with a place in the journal.
 pub(crate) trait Wire: Sized {
     fn put(&self, out: &mut Vec<u8>);
@@ -237,7 +229,7 @@ fields! {
     Line { foreground, background, background_allowed, allowance }
     Header { policy, params, system, names, machine, version, seed }
     Decision { now, lines, homes, errand, verdicts, wake, hash }
-    NewVcpu { name, reservation, arrival, role, pinned, colors, weight, members }
+    NewVcpu { name, vcpu, members }
     Refusal { text, numbers }
     Number { test, vcpu, value, bound, accepted }
     VcpuState { vcpu, name, reservation, core, threads, mode, foreground, background }

@@ -26,6 +26,7 @@ mod executor;
 mod fake;
 #[cfg(feature = "faults")]
 mod fault;
+pub mod priority;
 pub mod protocol;
 mod record;
 mod stretch;

@@ -20,9 +20,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use wait::{Bell, Token, wait};
 
-/// The agents' real-time priority: above all programs, below the guardian (99).
-pub(crate) const PRIORITY: u8 = 98;
-
 /// How many decisions an agent takes in a row, where others keep bringing news, before it looks
 /// after its own core again: 60 to 200 us.
 const ROUNDS: usize = 4;

@@ -24,6 +24,7 @@ mod gate;
 mod peer;
 mod place;
 
+use crate::clock::monotonic_ns;
 use crate::host::{Identity, rights, sched};
 use crate::machine::{Handle, JobGate, Members, Refusal, VcpuStatus};
 use allowance::Allowances;
@@ -33,7 +34,8 @@ use gate::{Gate, Waiting, ring};
 use maracas_core::control::{
     Gauges, Message, NewVcpu, Reply, Request, VERSION, VcpuState, check_reservation,
 };
-use maracas_core::{CoreId, Criticality, Duration, Instant, JobId, Reservation, Vcpu, VcpuId};
+use maracas_core::{CoreId, Duration, Instant, JobId, Reservation, Vcpu, VcpuId};
+use maracas_live_core::priority;
 pub(crate) use peer::vcpu_of;
 use peer::{Peer, Place};
 use place::listen;
@@ -48,8 +50,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::{io, thread, time};
 
-/// The server's real-time priority while it hears the ends of jobs: below the agents (98).
-const URGENT: u8 = 97;
 /// Clients at once. Beyond that the one that has been silent longest must leave.
 const CLIENTS: usize = 64;
 /// For this long an answer of the agents about all VCPUs serves all clients that ask: one that asks
@@ -161,7 +161,7 @@ impl Server {
         let (theirs, hints) = (Arc::clone(&stop), Arc::clone(&gate));
         let usher = move || {
             let Ok(server) = told.recv() else { return };
-            let _ = sched::set_fifo(0, URGENT, true);
+            let _ = sched::set_fifo(0, priority::RUNTIME, true);
             // An error leaves it with more rights than it needs, which it never uses.
             let _ = rights::keep(rights::Duty::Usher);
             let over = || theirs.0.load(Ordering::Acquire);
@@ -198,13 +198,6 @@ impl Drop for Server {
     }
 }
 
-fn monotonic_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel fills the structure that we give; the clock exists on every Linux.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
 /// Says why somebody is not let in; a socket so new takes the whole sentence, or it is lost.
 fn say(stream: &UnixStream, refusal: String) {
     let mut frame = Vec::new();
@@ -216,7 +209,7 @@ fn say(stream: &UnixStream, refusal: String) {
 /// Lets the server's thread, 0 = the calling one, go before the foreground.
 fn hurry(server: i32) {
     // Refused where nothing is real-time either.
-    let _ = sched::set_fifo(server, URGENT, true);
+    let _ = sched::set_fifo(server, priority::RUNTIME, true);
 }
 
 /// An ordinary thread again.
@@ -504,21 +497,8 @@ impl<R: Served> Desk<R> {
             Err(why) => return Reply::Error(why),
         };
         self.allowances.moved(user, members.tids.len(), time::Instant::now());
-        let vcpu = Vcpu {
-            id: VcpuId(0),
-            reservation: new.reservation,
-            arrival: new.arrival,
-            role: new.role,
-            pinned: new.pinned,
-            colors: new.colors,
-            weight: new.weight,
-            bandwidth: 0,
-            criticality: Criticality::High,
-            class: None,
-            speedup_milli: 0,
-        };
         let name = if new.name.is_empty() { peer::name_of(&members) } else { new.name.clone() };
-        match self.run.create(&name, vcpu, &members) {
+        match self.run.create(&name, new.vcpu.clone(), &members) {
             Ok((vcpu, core)) => Reply::Created { vcpu, core },
             Err(refusal) => refused(&refusal),
         }

@@ -35,6 +35,7 @@ pub use hearts::{Cause, Ending, Hearts};
 pub use watch::main;
 
 use crate::host::{HardwareCore, Identity, sched, sys};
+use maracas_live_core::priority;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -53,9 +54,6 @@ pub const BEAT: Duration = Duration::from_millis(100);
 
 /// How often a dead guardian is replaced. What kills it four times will kill it again.
 const LIVES: u32 = 4;
-
-/// Above the agents (98), so that one that spins cannot keep the guardian away.
-const PRIORITY: u8 = 99;
 
 /// How long a new guardian may take to stand.
 const STARTUP: Duration = Duration::from_secs(10);
@@ -194,7 +192,7 @@ fn spawn(
             // Out of reach of the terminal's signals and of kill(-group); the hearts come along.
             libc::setsid();
             // Beside a busy run an ordinary process waits for its turn to start the program.
-            let top = libc::sched_param { sched_priority: i32::from(PRIORITY) };
+            let top = libc::sched_param { sched_priority: i32::from(priority::GUARDIAN) };
             libc::sched_setscheduler(0, libc::SCHED_FIFO, &top);
             if libc::fcntl(memory, libc::F_SETFD, 0) == -1 {
                 return Err(io::Error::last_os_error());
@@ -212,7 +210,7 @@ fn spawn(
     // that starts as an ordinary thread beside a busy run took 300 ms to stand. Refused where we
     // are in a v1 cpu group, which it leaves first. Without the right to do so nothing else of the
     // run is at real-time priority either.
-    let _ = sched::set_fifo(pid, PRIORITY, false);
+    let _ = sched::set_fifo(pid, priority::GUARDIAN, false);
     // The command keeps the guardian's end open, which would hide its end of file.
     drop(command);
     line.set_read_timeout(Some(STARTUP))?;
@@ -222,7 +220,7 @@ fn spawn(
         end(&mut child);
         return Err(io::Error::other("the guardian did not come to stand"));
     }
-    let _ = sched::set_fifo(pid, PRIORITY, false);
+    let _ = sched::set_fifo(pid, priority::GUARDIAN, false);
     Ok((child, line, pidfd))
 }
 

@@ -37,6 +37,7 @@ use maracas_core::admission::NotAdmitted;
 use maracas_core::contract::Figure;
 use maracas_core::journal::{Note, Record};
 use maracas_core::{CoreId, Duration, Instant, Policy, Rate, System, Vcpu, VcpuId};
+use maracas_live_core::priority;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -528,7 +529,7 @@ fn start_agent<'scope>(
     let own = lock(&council.cores[usize::from(core.0)]);
     let (hardware, brakes) = (own.exec.hardware, Arc::clone(&own.exec.brakes));
     drop(own);
-    let priority = mailbox.means.fifo.then_some(crate::agent::PRIORITY);
+    let priority = mailbox.means.fifo.then_some(priority::AGENT);
     let brake = move || {
         brakes.live();
         council.took(own_time());
@@ -560,7 +561,7 @@ fn slow_down<'scope>(
     let cost = own.waking.cost().p50;
     drop(own);
     let spin = move || duty::live(share, hardware, &clock, cost, &council.halt);
-    start_real_time(scope, format!("slow-{core}"), hardware, Some(duty::PRIORITY), spin)
+    start_real_time(scope, format!("slow-{core}"), hardware, Some(priority::SLOWING), spin)
 }
 
 /// Starts a real-time thread on a core. Its creator raises it: a thread that raises itself from

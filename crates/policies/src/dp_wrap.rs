@@ -494,6 +494,6 @@ impl DpWrap {
             }
         }
         self.scratch = grants;
-        self.stale = CoreSet::EMPTY;
+        self.stale.clear();
     }
 }

@@ -245,7 +245,7 @@ impl Policy for GEdf {
             self.update(vcpu);
         }
         self.select();
-        for core in self.stale.iter() {
+        while let Some(core) = self.stale.pop_first() {
             let grant = self.running[core.0 as usize].map(|slot| slot.grant);
             if plan.line(core).foreground.first() != grant.as_ref() {
                 let line = &mut plan.line_mut(core).foreground;
@@ -253,7 +253,6 @@ impl Policy for GEdf {
                 line.extend(grant);
             }
         }
-        self.stale = CoreSet::EMPTY;
         plan.wake = Instant::NEVER;
     }
 }

@@ -157,7 +157,7 @@ impl Policy for State {
             plan.set_home(vcpu, Some(core));
             plan.answer(vcpu, Ok(core));
         }
-        for core in core::mem::take(&mut self.stale).iter() {
+        while let Some(core) = self.stale.pop_first() {
             let turns = self.lines[core.0 as usize].iter();
             let grants = turns.map(|turn| Grant::new(turn.vcpu, turn.until));
             let line = &mut plan.line_mut(core).background;

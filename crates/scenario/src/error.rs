@@ -111,6 +111,24 @@ pub(crate) fn quoted(text: &str) -> String {
     format!("\"{}...\"", text.chars().take(LONGEST).collect::<String>())
 }
 
+/// Those of `known` that are nearest to `word`, in their order, and how many edits away they are
+/// (F. Damerau, 1964; V. Levenshtein, 1966); `None` where none is known.
+pub fn nearest<'k>(
+    word: &str,
+    known: impl IntoIterator<Item = &'k str>,
+) -> Option<(usize, Vec<&'k str>)> {
+    let mut near: Option<(usize, Vec<&str>)> = None;
+    for candidate in known {
+        let edits = strsim::damerau_levenshtein(word, candidate);
+        match &mut near {
+            Some((least, all)) if edits == *least => all.push(candidate),
+            Some((least, _)) if edits > *least => {}
+            Some(_) | None => near = Some((edits, vec![candidate])),
+        }
+    }
+    near
+}
+
 /// `did you mean` for a word that is not one of `known`, or else the list of them.
 pub(crate) fn did_you_mean<'k>(
     word: &str,
@@ -121,14 +139,10 @@ pub(crate) fn did_you_mean<'k>(
     if known.is_empty() {
         return format!("there are no {what}");
     }
-    let nearest = known
-        .iter()
-        .map(|candidate| (strsim::damerau_levenshtein(&word.to_lowercase(), candidate), candidate))
-        .min_by_key(|(distance, _)| *distance);
-    match nearest {
+    match nearest(&word.to_lowercase(), known.iter().copied()) {
         // A third of the letters may be wrong, as in the suggestions of rustc.
-        Some((distance, nearest)) if distance <= word.chars().count() / 3 => {
-            format!("did you mean `{nearest}`?")
+        Some((edits, near)) if edits <= word.chars().count() / 3 => {
+            format!("did you mean `{}`?", near[0])
         }
         _ => format!("the {what} are: {}", known.join(", ")),
     }

@@ -30,7 +30,7 @@ pub mod sweep;
 pub mod taskset;
 
 pub use account::{Account, Who};
-pub use error::{Error, Location};
+pub use error::{Error, Location, nearest};
 pub use scenario::{
     CacheSplit, ClassSpec, Command, Live, Output, Platform, PlatformMemory, PolicySpec,
     ProgramSpec, Run, SENSORS, Scenario, Sense, ThrottleBy, VcpuSpec,

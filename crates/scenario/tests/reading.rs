@@ -211,9 +211,10 @@ fn what_only_others_can_judge_is_said_at_its_place() {
     let scenario = read(FULL);
     let error = scenario.system(2).map(|_| ()).unwrap_err();
     assert_eq!(error.to_string(), "x.toml:39:8: core 3 does not exist on 2 cores; use 0 to 1");
-    for cores in [0, 129] {
+    for cores in [0, 1025] {
         let error = scenario.system(cores).map(|_| ()).unwrap_err().to_string();
-        let expected = format!("x.toml:5:9: {cores} cores cannot be managed; from 1 to 128 may be");
+        let expected =
+            format!("x.toml:5:9: {cores} cores cannot be managed; from 1 to 1024 may be");
         assert_eq!(error, expected);
     }
     let error = scenario.at_param("background", "must be one of: fair, light");

@@ -93,7 +93,7 @@ fn a_vcpu_without_a_budget_is_promised_nothing() {
 
     for spec in [guests, plain] {
         assert!(spec.vcpu.reservation.is_none(), "{}", spec.name);
-        let nothing = Reservation::implicit(Duration::ZERO, Reservation::NO_PERIOD);
+        let nothing = Reservation::NONE;
         assert_eq!((spec.vcpu.reservation, spec.vcpu.arrival), (nothing, Arrival::None));
         assert_eq!((spec.vcpu.class, spec.vcpu.speedup_milli), (None, 0));
         assert_eq!((spec.budget_at, spec.period_at), (spec.at, spec.at));

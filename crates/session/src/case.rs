@@ -23,6 +23,7 @@ use maracas_core::params::{Params, Value};
 use maracas_core::{MAX_CORES, Pace, Program, Rate, Role, System, Vcpu, VcpuId};
 use maracas_scenario::Scenario;
 use maracas_scenario::formats::{self, Format};
+use maracas_sim::jobs::{self, Judged};
 use std::path::Path;
 
 /// On which machine.
@@ -83,6 +84,8 @@ pub struct Case {
     pub seed: u64,
     /// What the policy says of `start`.
     pub verdict: Verdict,
+    /// What of the jobs is certain beside others that use memory; empty where that is not simulated.
+    pub jobs: Vec<Judged>,
     /// What the agents of a live run will take; `None` in simulation, or where nobody knows.
     pub agents: Option<Agents>,
     /// Names of the parameters that the command line gave.
@@ -166,6 +169,7 @@ impl Case {
             machine,
             seed: scenario.run.seed,
             verdict: Verdict::default(),
+            jobs: Vec::new(),
             agents: None,
             set: overrides.set.iter().map(|(name, _)| name.clone()).collect(),
             notes: Vec::new(),
@@ -178,6 +182,7 @@ impl Case {
             Machine::Sim => {
                 case.refuse_impossible_devices()?;
                 case.refuse_disagreement()?;
+                case.judge_jobs();
                 let assumed = case.scenario.iter().flat_map(|it| it.assumptions.clone());
                 let more: Vec<_> = assumed.chain(case.of_memory()).chain(case.unkept()).collect();
                 case.notes.extend(more);
@@ -185,7 +190,6 @@ impl Case {
             Machine::Live => {
                 case.refuse_unsplit_cache()?;
                 let unknown = case.leave_room_for_agents()?;
-                case.refuse_too_heavy();
                 let more = case.unkept().into_iter().chain(case.left_aside()).chain(unknown);
                 let more: Vec<_> = more.chain(case.of_reserved_bandwidth()).collect();
                 case.notes.extend(more);
@@ -232,6 +236,7 @@ impl Case {
             machine: Machine::Sim,
             seed: 1,
             verdict: Verdict::default(),
+            jobs: Vec::new(),
             agents: None,
             set: overrides.set.iter().map(|(name, _)| name.clone()).collect(),
             notes: set.notes.clone(),
@@ -245,13 +250,23 @@ impl Case {
 
     /// Asks the policy. Its objection to the value of a parameter is bad input and no verdict.
     fn judge(&mut self) -> Result<(), Failure> {
-        self.verdict = (self.entry.admit)(&self.start, &self.params);
+        self.verdict = self.entry.verdict(&self.start, &self.params);
         for objection in &self.verdict.objections {
             if let Some(parameter) = objection.parameter {
                 return Err(self.bad_param(parameter, &objection.text));
             }
         }
         Ok(())
+    }
+
+    /// Asks what of the jobs is certain where programs share memory. Programs that go by a pace
+    /// instead are not bounded.
+    fn judge_jobs(&mut self) {
+        let Some(memory) = &self.memory else { return };
+        if self.verdict.accepted() && self.paces.iter().all(Option::is_none) {
+            let Self { start, programs, entry, params, verdict, .. } = &*self;
+            self.jobs = jobs::judge(start, memory, programs, entry, params, verdict);
+        }
     }
 
     /// What the simulator is to run.
@@ -410,7 +425,7 @@ fn system(scenario: &Scenario, machine: Machine, cores: Option<usize>) -> Result
     let mut system = scenario.system(count).map_err(Failure::new)?;
     if machine == Machine::Live {
         system.capacity = Rate::new(LIVE_CAPACITY.0, LIVE_CAPACITY.1);
-        crate::live::look_at_host(&mut system)?;
+        crate::cores::look_at_host(&mut system)?;
     }
     Ok(system)
 }

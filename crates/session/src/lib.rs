@@ -2,7 +2,10 @@
 //! (`case`), judged (`verdict`), simulated and observed (`observe`) or run with real programs
 //! (`live`), watched (`view`, `metrics`), and told (`results`).
 
+#![forbid(unsafe_code)]
+
 pub mod case;
+pub mod cores;
 pub mod live;
 pub mod metrics;
 pub mod observe;

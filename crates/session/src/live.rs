@@ -1,12 +1,12 @@
 //! A case on the live machine: what is prepared, watched and said around [`maracas_live`].
 
 mod alarms;
-pub mod cores;
 pub mod senses;
 pub mod steering;
 mod users;
 
 use crate::case::{Case, host_cores};
+use crate::cores;
 use crate::metrics;
 use crate::results::{Csv, Files};
 use crate::view::View;
@@ -15,7 +15,7 @@ use maracas_console::failure::Failure;
 use maracas_console::output::{self, Pending};
 use maracas_core::contract::{Figure, Policy};
 use maracas_core::journal::{Note, Reader, Record, Recorder};
-use maracas_core::{Duration, Instant, System, Vcpu, VcpuId};
+use maracas_core::{Duration, Instant, Vcpu, VcpuId};
 use maracas_live::control::{Board, Server};
 use maracas_live::guardian::{Charge, Guardian};
 use maracas_live::host::Identity;
@@ -104,25 +104,6 @@ pub fn place(case: &Case, setup: &mut Setup, emulate: bool) -> Result<Option<Str
     let emulation = placement.emulation();
     (setup.cores, setup.duty) = (placement.cores, placement.duty);
     Ok(emulation)
-}
-
-/// Tells a system what the host's cores make of it: their classes where the file says nothing of
-/// any, and less room for reservations where cores would have to be slowed down.
-///
-/// # Errors
-/// Where the host's cores cannot be read.
-pub fn look_at_host(system: &mut System) -> Result<(), Failure> {
-    let platform = Platform::detect().map_err(|error| Failure::about("this host", error))?;
-    if system.classes.len() > 1 {
-        let host = Detected::of_host(&platform.cores).classes;
-        if let Some(capacity) = cores::capacity_when_emulated(system, &host) {
-            system.capacity = capacity;
-        }
-        return Ok(());
-    }
-    let usable = &platform.cores[..platform.cores.len().min(system.cores.len())];
-    cores::take_from_host(system, &Detected::of_host(usable).classes, usable);
-    Ok(())
 }
 
 /// One program as the live machine takes it.

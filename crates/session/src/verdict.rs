@@ -1,5 +1,7 @@
 //! The admission verdict as `check`, `sim` and `run` show it.
 
+mod jobs;
+
 use crate::case::{Agents, Case, Load};
 use maracas_console::failure::{Answer, Failure, Outcome};
 use maracas_console::output::{self, Paint, paint};
@@ -98,7 +100,8 @@ pub fn text(case: &Case, verdict: &Verdict) -> String {
         text += &format!("  {}\n", paint(Paint::Bad, &named(case, &objection.to_string())));
     }
     let last = if verdict.accepted() {
-        paint(Paint::Good, "admitted")
+        text += &jobs::text(case);
+        jobs::last(case)
     } else {
         paint(Paint::Bad, "refused")
     };
@@ -248,6 +251,7 @@ pub fn to_json(case: &Case, verdict: &Verdict) -> Value {
             })
         })
         .collect();
+    let objections = verdict.objections.iter().map(|it| named(case, &it.to_string()));
     json!({
         "file": case.file,
         "policy": case.entry.name,
@@ -258,11 +262,12 @@ pub fn to_json(case: &Case, verdict: &Verdict) -> Value {
         "admitted": verdict.accepted(),
         "by_core": verdict.cores.iter().map(|core| core_json(case, core)).collect::<Vec<_>>(),
         "refused": refused,
+        "jobs": jobs::to_json(case),
         "later": later(case),
         "without_budget": best_effort(case),
         "agents": case.agents.as_ref().map(agents_json),
         "imprecise": imprecise_json(case),
-        "objections": verdict.objections.iter().map(|it| named(case, &it.to_string())).collect::<Vec<_>>(),
+        "objections": objections.collect::<Vec<_>>(),
         "notes": case.assumptions(),
     })
 }

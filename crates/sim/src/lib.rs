@@ -80,6 +80,7 @@
 #![forbid(unsafe_code)]
 
 mod agenda;
+pub mod jobs;
 mod machine;
 pub mod memory;
 mod rng;
@@ -91,6 +92,7 @@ use maracas_core::admission::NotAdmitted;
 use maracas_core::contract::Observer;
 use maracas_core::memory::Memory;
 use maracas_core::{CoreId, Duration, Instant, Pace, Policy, Program, System, VcpuId};
+use std::collections::BTreeMap;
 
 /// How to run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -156,14 +158,20 @@ pub struct Outcome {
 #[must_use]
 pub fn at_start(system: &System, programs: &[Program]) -> System {
     let mut start = system.clone();
-    start.vcpus.retain(|vcpu| arrival(vcpu.id, programs) == Instant::ZERO);
+    let arrivals = arrivals(programs);
+    start.vcpus.retain(|vcpu| arrivals.get(&vcpu.id).is_none_or(|at| *at == Instant::ZERO));
     start
 }
 
-/// When a VCPU arrives: with its first program; at the start where it has none.
-fn arrival(vcpu: VcpuId, programs: &[Program]) -> Instant {
-    let own = programs.iter().filter(|program| program.vcpu == vcpu);
-    own.map(|program| program.arrive).min().unwrap_or(Instant::ZERO)
+/// When the VCPUs with programs arrive: each with its first program. The others are there from the
+/// start.
+fn arrivals(programs: &[Program]) -> BTreeMap<VcpuId, Instant> {
+    let mut arrivals = BTreeMap::new();
+    for program in programs {
+        let arrival = arrivals.entry(program.vcpu).or_insert(program.arrive);
+        *arrival = program.arrive.min(*arrival);
+    }
+    arrivals
 }
 
 /// Runs `policy` on `system`. `system` holds all VCPUs; `policy` was built for [`at_start`] of it,

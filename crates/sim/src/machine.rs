@@ -14,7 +14,9 @@ use crate::workload::{Demands, Done, NONE, Standing, Start};
 use crate::{Options, Outcome};
 use maracas_core::contract::{End, Errand, Event, Mark, Mode, Observer};
 use maracas_core::dispatch::{Readings, Running};
-use maracas_core::{CoreId, CoreSet, Duration, Instant, Plan, Policy, Program, System, VcpuId};
+use maracas_core::{
+    CoreId, CoreSet, Duration, Instant, Plan, Policy, Program, Soonest, System, VcpuId,
+};
 use memory::MemoryMeter;
 
 /// One core and what runs on it.
@@ -49,9 +51,9 @@ pub(crate) struct Machine<'a, C> {
     demands: Demands,
     cores: Vec<Core>,
     /// When each core's VCPU ends its piece or reaches its mark.
-    nexts: Vec<Instant>,
-    /// What the law chose for each core; scratch of one enactment.
-    choices: Vec<Option<Running>>,
+    nexts: Soonest,
+    /// What the law chose for the cores that are to run another one; scratch of one enactment.
+    choices: Vec<(usize, Option<Running>)>,
     /// VCPUs that the enactment at hand takes from one core to another; scratch.
     moving: Vec<u32>,
     /// By core.
@@ -105,8 +107,8 @@ impl<'a, C: Contention> Machine<'a, C> {
             agenda,
             demands: Demands::new(system, programs, options.seed),
             cores: vec![Core::IDLE; count],
-            nexts: vec![Instant::NEVER; count],
-            choices: vec![None; count],
+            nexts: Soonest::new(count),
+            choices: Vec::new(),
             moving: Vec::new(),
             meters: vec![MemoryMeter::NEW; count],
             residents: vec![None; if C::CONTENDS { count } else { 0 }],
@@ -124,8 +126,9 @@ impl<'a, C: Contention> Machine<'a, C> {
     }
 
     pub(crate) fn run(mut self) -> Outcome {
+        let mut concerned = CoreSet::EMPTY;
         loop {
-            let on_cores = self.nexts.iter().copied().min().unwrap_or(Instant::NEVER);
+            let on_cores = self.nexts.first();
             let mut now = on_cores.min(self.agenda.next()).min(self.due);
             if C::CONTENDS {
                 now = now.min(self.contention.next_change()).max(self.now);
@@ -135,7 +138,6 @@ impl<'a, C: Contention> Machine<'a, C> {
             }
             assert!(now >= self.now, "time ran backwards, from {} to {now}", self.now);
             self.now = now;
-            let mut concerned = CoreSet::EMPTY;
             if on_cores == now {
                 self.cores_happen(&mut concerned);
             }
@@ -143,10 +145,11 @@ impl<'a, C: Contention> Machine<'a, C> {
                 self.happen(kind, id, &mut concerned);
             }
             if !concerned.is_empty() {
-                self.apply_law(concerned);
+                self.apply_law(&concerned);
+                concerned.clear();
             }
             if self.due <= now {
-                self.take_decision();
+                self.take_decision(&mut concerned);
             }
             if C::CONTENDS && (self.set_changed || self.contention.next_change() <= now) {
                 self.resolve_contention();
@@ -180,10 +183,9 @@ impl<'a, C: Contention> Machine<'a, C> {
 
     /// Pieces that end and marks that are reached at this instant, by core.
     fn cores_happen(&mut self, concerned: &mut CoreSet) {
-        for core in 0..self.cores.len() {
-            if self.nexts[core] != self.now {
-                continue;
-            }
+        let mut from = 0;
+        while let Some(core) = self.nexts.due(from, self.now) {
+            from = core + 1;
             self.settle(core);
             let vcpu = self.cores[core].running;
             if self.demands.left(vcpu).is_zero() {
@@ -204,7 +206,7 @@ impl<'a, C: Contention> Machine<'a, C> {
             } else {
                 self.retime(core);
                 assert!(
-                    self.nexts[core] > self.now || C::CONTENDS && self.set_changed,
+                    self.nexts.at(core) > self.now || C::CONTENDS && self.set_changed,
                     "core{core} makes no progress at {}",
                     self.now
                 );

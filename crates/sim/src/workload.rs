@@ -2,7 +2,7 @@
 //!
 //! Pure state: it knows no cores and sends no events; the machine asks and tells.
 
-use crate::arrival;
+use crate::arrivals;
 use crate::rng::{Purpose, Stream};
 use maracas_core::contract::Mode;
 use maracas_core::dispatch::Readings;
@@ -149,9 +149,12 @@ impl Demands {
         let mut vcpus: Vec<_> = (0..count)
             .map(|id| Demand::new(&Vcpu { id: VcpuId(id), ..unused.clone() }, Standing::Out, seed))
             .collect();
+        let arrivals = arrivals(programs);
+        let mut known = vec![false; count as usize];
         for vcpu in &system.vcpus {
             assert!(!vcpu.reservation.period.is_zero(), "{} has a period of zero", vcpu.id);
-            let there = arrival(vcpu.id, programs) == Instant::ZERO;
+            let there = arrivals.get(&vcpu.id).is_none_or(|at| *at == Instant::ZERO);
+            known[vcpu.id.0 as usize] = true;
             let standing = if there { Standing::In } else { Standing::Away };
             let demand = &mut vcpus[vcpu.id.0 as usize];
             *demand = Demand::new(vcpu, standing, seed);
@@ -159,7 +162,7 @@ impl Demands {
         }
         let mut threads = Vec::with_capacity(programs.len());
         for (id, program) in programs.iter().enumerate() {
-            let known = system.vcpus.iter().any(|vcpu| vcpu.id == program.vcpu);
+            let known = known.get(program.vcpu.0 as usize).is_some_and(|known| *known);
             assert!(known, "program {id} runs on {}, which is not in the system", program.vcpu);
             let demand = &mut vcpus[program.vcpu.0 as usize];
             assert!(

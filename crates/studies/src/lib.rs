@@ -1,5 +1,7 @@
 //! Measurements of this machine and of programs: `maracas bench` and `maracas profile`.
 
+#![forbid(unsafe_code)]
+
 pub mod bench;
 pub mod profile;
 

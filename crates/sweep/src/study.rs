@@ -219,10 +219,9 @@ const fn mixed(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// FNV-1a (G. Fowler, L. C. Noll, K.-P. Vo), 64 bits: finds what was torn or mistyped.
+/// Finds what was torn or mistyped.
 pub(crate) fn checksum(bytes: &[u8]) -> u64 {
-    let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3);
-    bytes.iter().fold(0xCBF2_9CE4_8422_2325, step)
+    maracas_core::fnv1a(0, bytes)
 }
 
 fn points(sweep: &Sweep) -> Vec<Point> {

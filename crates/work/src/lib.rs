@@ -2,8 +2,11 @@
 //! that a slowdown can be read off, adds it to the run's progress counter where there is one, and
 //! ends cleanly at SIGTERM.
 
+#![forbid(unsafe_code)]
+
 mod anytime;
 mod canny;
+pub mod clock;
 mod hog;
 mod m_jump;
 mod mixed;
@@ -67,9 +70,5 @@ pub fn run(work: &Work) -> Outcome {
     Ok(Answer::Yes)
 }
 
-/// FNV-1a over words (Fowler, Noll, Vo): of memory that is to stay what it is.
-pub fn hash(words: &[u64]) -> u64 {
-    words
-        .iter()
-        .fold(0xCBF2_9CE4_8422_2325, |hash, word| (hash ^ word).wrapping_mul(0x100_0000_01B3))
-}
+/// Of memory that is to stay what it is.
+pub use maracas_core::fnv1a_words as hash;

@@ -1,6 +1,7 @@
 //! Where a program's jobs come from: the runtime that started it, or its own clock.
 
 use super::pace::std_duration;
+use crate::clock::monotonic_ns;
 use maracas_client::{Connection, Error, Job, Jobs, Mode};
 use maracas_console::failure::Failure;
 use maracas_console::output;
@@ -19,11 +20,6 @@ pub(super) struct OwnClock {
     next: u64,
     late: u64,
     worst_ns: u64,
-}
-
-fn monotonic_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 impl OwnClock {

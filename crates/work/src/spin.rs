@@ -1,6 +1,7 @@
 //! `spin`: arithmetic in registers, no memory traffic. The plainest always-runnable program.
 
 use super::pace::{Kernel, drive};
+use crate::clock::monotonic_ns;
 use maracas_console::failure::Failure;
 use std::fs::File;
 use std::hint::black_box;
@@ -55,12 +56,6 @@ impl Gaps {
         let _ = self.file.write_all(format!("{} {now}\n", self.last).as_bytes());
         self.last = monotonic_ns();
     }
-}
-
-/// The monotonic clock.
-fn monotonic_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// One step of Marsaglia's xorshift64 ("Xorshift RNGs", 2003): each depends on the one before,

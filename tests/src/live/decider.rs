@@ -325,7 +325,7 @@ impl Decider {
         own: CoreId,
         decided: Instant,
     ) -> CoreSet {
-        let dirty = self.plan.dirty();
+        let dirty = *self.plan.dirty();
         for core in dirty.iter() {
             cores[usize::from(core.0)].follow(self.plan.line(core), decided);
         }

@@ -54,7 +54,7 @@ pub(super) fn run(args: &Args) -> Outcome {
         Some(scenario) if args.suggest && !verdict.accepted() => {
             let admits = |system: &System| {
                 let system = case.with_carriers(system);
-                (case.entry.admit)(&system, &case.params).accepted()
+                case.entry.verdict(&system, &case.params).accepted()
             };
             let changes = suggest::changes(&case.without_carriers(), &admits);
             changes.iter().take(SUGGESTIONS).map(|change| scenario.describe(change)).collect()

@@ -63,7 +63,7 @@ enum Command {
     Top(top::Args),
     /// Create, list, change or destroy VCPUs of a running `maracas run`
     #[command(subcommand)]
-    Vcpu(vcpu::Vcpu),
+    Vcpu(vcpu::Action),
     /// Run a built-in program: load for examples, tests and measurements
     #[command(subcommand)]
     Work(Work),

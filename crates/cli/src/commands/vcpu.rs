@@ -7,13 +7,13 @@ use maracas_console::args;
 use maracas_console::failure::{Answer, Failure, Outcome};
 use maracas_console::output;
 use maracas_core::contract::Mode;
-use maracas_core::{Arrival, CoreId, Duration};
+use maracas_core::{Arrival, CoreId, Criticality, Duration, Role, Vcpu};
 use serde_json::json;
 use std::path::PathBuf;
 
 /// What to do with the VCPUs of the running system.
 #[derive(clap::Subcommand, Debug)]
-pub(crate) enum Vcpu {
+pub(crate) enum Action {
     /// Create a VCPU for a process that runs already
     ///
     /// Exits 1 with the numbers where it is not admitted.
@@ -61,18 +61,108 @@ pub(crate) struct Create {
     /// Its name; without it, the runtime chooses one
     #[arg(long, default_value = "")]
     name: String,
-    /// The core that it must be on
-    #[arg(long)]
-    core: Option<u16>,
-    /// Its demand comes as jobs, one every period
-    #[arg(long)]
-    jobs: bool,
+    #[command(flatten)]
+    demands: Demands,
     /// The answer as JSON
     #[arg(long)]
     json: bool,
     /// The run that is meant, by its process, where several are alive
     #[arg(long, value_name = "PID")]
     run: Option<u32>,
+}
+
+/// What a scenario says of a VCPU beside its promise, by the same words.
+#[derive(clap::Args, Debug)]
+struct Demands {
+    /// What it is for
+    #[arg(long, value_enum, default_value_t = Kind::Main)]
+    kind: Kind,
+    /// Its demand comes as jobs: one every period, or with =sporadic at least a period apart
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "periodic")]
+    jobs: Option<Jobs>,
+    /// The first of its periodic jobs comes so long after it was created
+    #[arg(long, value_name = "TIME", value_parser = args::duration, requires = "jobs")]
+    offset: Option<Duration>,
+    /// The core that it must be on
+    #[arg(long)]
+    core: Option<u16>,
+    /// The least number of page colours that it needs of its core
+    #[arg(long, default_value_t = 0, hide_default_value = true)]
+    colors: u32,
+    /// Its share among equals, 1 to 10000
+    #[arg(long, default_value_t = 1)]
+    weight: u32,
+    /// Memory bandwidth of its own, such as 200MB/s
+    #[arg(long, value_parser = args::bandwidth)]
+    bandwidth: Option<u64>,
+    /// Low: others may take its page colours
+    #[arg(long, value_enum, default_value_t = Level::High)]
+    criticality: Level,
+    /// The class of cores on which its budget is meant, by its number: 0 is the fastest
+    #[arg(long, value_name = "NUMBER")]
+    class: Option<u8>,
+    /// How many times as fast its programs are on the first class as on the last, 1 to 1000
+    #[arg(long, value_name = "TIMES", value_parser = args::speedup)]
+    speedup: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Kind {
+    /// It runs programs
+    Main,
+    /// It serves the requests of other VCPUs
+    Io,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Jobs {
+    /// One every period
+    Periodic,
+    /// At least a period apart
+    Sporadic,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Level {
+    /// Its page colours stay
+    High,
+    /// Others may take its page colours
+    Low,
+}
+
+impl Demands {
+    /// `vcpu` with all this said of it.
+    fn of(&self, vcpu: Vcpu) -> Result<Vcpu, Failure> {
+        let arrival = match (self.jobs, self.offset) {
+            (None, _) => Arrival::None,
+            (Some(Jobs::Periodic), offset) => {
+                Arrival::Periodic { offset: offset.unwrap_or_default() }
+            }
+            (Some(Jobs::Sporadic), None) => Arrival::Sporadic,
+            (Some(Jobs::Sporadic), Some(_)) => {
+                return Err(Failure::new("--offset is for periodic jobs, and these are sporadic"));
+            }
+        };
+        Ok(Vcpu {
+            arrival,
+            role: match self.kind {
+                Kind::Main => Role::Main,
+                Kind::Io => Role::Io,
+            },
+            pinned: self.core.map(CoreId),
+            colors: self.colors,
+            weight: self.weight,
+            bandwidth: self.bandwidth.unwrap_or(0),
+            criticality: match self.criticality {
+                Level::High => Criticality::High,
+                Level::Low => Criticality::Low,
+            },
+            class: self.class,
+            speedup_milli: self.speedup.unwrap_or(0),
+            ..vcpu
+        })
+    }
 }
 
 #[derive(clap::Args, Debug)]
@@ -115,13 +205,13 @@ pub(crate) struct Destroy {
     run: Option<u32>,
 }
 
-pub(super) fn run(vcpu: &Vcpu) -> Outcome {
+pub(super) fn run(action: &Action) -> Outcome {
     // What is wrong with the words is said before any run is looked for.
-    match vcpu {
-        Vcpu::Create(args) => create(args),
-        Vcpu::List(args) => list(args),
-        Vcpu::Set(args) => set(args),
-        Vcpu::Destroy(args) => {
+    match action {
+        Action::Create(args) => create(args),
+        Action::List(args) => list(args),
+        Action::Set(args) => set(args),
+        Action::Destroy(args) => {
             let mut connection = connect(args.run)?;
             let id = find(&mut connection, &args.vcpu)?.vcpu;
             connection.destroy(id).map_err(Failure::new)?;
@@ -170,13 +260,9 @@ fn create(args: &Create) -> Outcome {
         (None, None) => return Err(Failure::new("name what runs on it: --pid or --tid")),
     };
     let Promise { budget, period, deadline } = args.promise;
-    let mut new = NewVcpu::new(budget, period, members);
-    new.reservation = reservation(budget, period, deadline)?;
-    new.name.clone_from(&args.name);
-    new.pinned = args.core.map(CoreId);
-    if args.jobs {
-        new.arrival = Arrival::Periodic { offset: Duration::ZERO };
-    }
+    let reservation = reservation(budget, period, deadline)?;
+    let vcpu = Vcpu { reservation, ..Vcpu::new(0, budget, period) };
+    let new = NewVcpu { name: args.name.clone(), vcpu: args.demands.of(vcpu)?, members };
     new.check().map_err(Failure::new)?;
     let mut connection = connect(args.run)?;
     let created = connection.create(&new);

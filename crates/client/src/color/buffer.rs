@@ -116,7 +116,7 @@ impl Buffer {
 
     /// Recolours by mappings: nothing else can use the memory meanwhile.
     fn replace(&mut self, set: ColorSet) -> Result<Recolored, Error> {
-        let (pagemap, began) = (Pagemap::own()?, super::swap::processor_ns());
+        let (pagemap, began) = (Pagemap::own()?, crate::clock::processor_ns());
         let (mut wrong, mut done) = (Vec::new(), Recolored::default());
         pagemap.read(self.region.range(), |address, page| {
             if page.frame().is_none_or(|frame| !set.has(frame)) {
@@ -135,7 +135,7 @@ impl Buffer {
             done.pages += 1;
         }
         self.region.advise(libc::MADV_DOFORK).map_err(cannot("share memory with children"))?;
-        done.nanos = super::swap::processor_ns() - began;
+        done.nanos = crate::clock::processor_ns() - began;
         done.longest_nanos = done.nanos;
         done.left = pagemap.verify(self.region.range(), set)?.wrong as u64;
         Ok(done)

@@ -138,7 +138,7 @@ impl Rights {
             let pagemap = self.pagemap.as_ref().map_err(|_| Error::Hidden)?;
             without_huge_pages();
             let mut sweep = Sweep::new(pagemap, &self.right, set)?;
-            let began = super::swap::processor_ns();
+            let began = crate::clock::processor_ns();
             let mut result = Ok(());
             for pass in 0..PASSES {
                 if pass > 0 {
@@ -151,7 +151,7 @@ impl Rights {
                 }
             }
             done = sweep.done;
-            done.nanos = super::swap::processor_ns() - began;
+            done.nanos = crate::clock::processor_ns() - began;
             result
         });
         (done, result.map_or_else(|error| error.number(), |()| 0))

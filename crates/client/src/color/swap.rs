@@ -26,6 +26,7 @@
 
 use super::sys::page_size;
 use super::userfault::{Event, Right, Userfault};
+use crate::clock::monotonic_ns;
 use std::cell::UnsafeCell;
 use std::io;
 use std::ops::Range;
@@ -209,22 +210,6 @@ fn give(fault: &Userfault, spare: usize, mut page: usize, size: usize, heard: &m
 fn yield_now() {
     // SAFETY: no arguments.
     unsafe { libc::sched_yield() };
-}
-
-fn monotonic_ns() -> u64 {
-    clock_ns(libc::CLOCK_MONOTONIC)
-}
-
-/// Processor time of the calling thread.
-pub(super) fn processor_ns() -> u64 {
-    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
-}
-
-fn clock_ns(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel fills the structure that we give; both clocks exist on every Linux.
-    unsafe { libc::clock_gettime(clock, &raw mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// While it lives, `fork` waits.

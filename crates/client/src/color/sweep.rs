@@ -1,10 +1,11 @@
 //! Putting memory that is in use into frames of other colours.
 
 use super::pool::Pool;
-use super::swap::{BATCH, Fate, Item, exchange, processor_ns};
+use super::swap::{BATCH, Fate, Item, exchange};
 use super::sys::{Region, page_size};
 use super::userfault::Right;
 use super::{ColorSet, Error, Pagemap, cannot, quarantine};
+use crate::clock::processor_ns;
 use std::ops::Range;
 use std::{fs, io, mem, ptr, thread};
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::MAX_CORES;
 use crate::admission::{CoreVerdict, TestResult};
 
 fn created() -> NewVcpu {
@@ -8,9 +9,16 @@ fn created() -> NewVcpu {
         Members::Thread(4_000_000),
     );
     new.name = "camera".to_string();
-    new.arrival = Arrival::Periodic { offset: Duration::from_micros(7) };
-    new.pinned = Some(CoreId(1));
-    new.colors = 3;
+    new.vcpu = Vcpu {
+        arrival: crate::Arrival::Periodic { offset: Duration::from_micros(7) },
+        pinned: Some(CoreId(1)),
+        colors: 3,
+        bandwidth: 200_000_000,
+        criticality: crate::Criticality::Low,
+        class: Some(1),
+        speedup_milli: 2_500,
+        ..new.vcpu
+    };
     new
 }
 
@@ -20,7 +28,7 @@ fn requests() -> Vec<Request> {
         Request::Hello { version: VERSION },
         Request::Create(created()),
         Request::Create(NewVcpu { members: Members::Process(1), ..created() }),
-        Request::Set { vcpu: VcpuId(3), reservation: created().reservation },
+        Request::Set { vcpu: VcpuId(3), reservation: created().vcpu.reservation },
         Request::Destroy { vcpu: VcpuId(u32::MAX) },
         Request::List,
         Request::Jobs { vcpu: VcpuId(0) },
@@ -40,7 +48,7 @@ fn replies() -> Vec<Reply> {
     let state = VcpuState {
         vcpu: VcpuId(4),
         name: "späher".to_string(),
-        reservation: created().reservation,
+        reservation: created().vcpu.reservation,
         core: CoreId(7),
         threads: 3,
         mode: Some(Mode::Background),
@@ -65,7 +73,7 @@ fn gauges() -> Gauges {
     let vcpu = VcpuGauges {
         vcpu: VcpuId(4),
         name: "späher".to_string(),
-        reservation: created().reservation,
+        reservation: created().vcpu.reservation,
         last: Some((CoreId(1), Mode::Background)),
         foreground: Duration::from_secs(1),
         background: Duration::from_millis(2),
@@ -130,10 +138,29 @@ fn a_huge_length_is_refused_before_its_bytes_come() {
     let mut frames = Frames::new();
     frames.extend(&u32::MAX.to_le_bytes());
     assert_eq!(frames.take::<Request>(), Err(FrameError::TooLong(u32::MAX as usize)));
-    let long = Reply::Error("x".repeat(MAX_BODY));
+    let long = Reply::Error("x".repeat(MAX_REPLY));
     let mut out = alloc::vec![1, 2];
     assert!(matches!(long.write(&mut out), Err(FrameError::TooLong(_))));
     assert_eq!(out, [1, 2], "nothing of a refused frame may stay in the buffer");
+}
+
+#[test]
+fn a_list_of_a_hundred_thousand_vcpus_fits() {
+    let state = |id| VcpuState {
+        vcpu: VcpuId(id),
+        name: "x".repeat(MAX_NAME),
+        reservation: Reservation::implicit(Duration::MAX, Duration::MAX),
+        core: CoreId(MAX_CORES as u16 - 1),
+        threads: u32::MAX,
+        mode: Some(Mode::Background),
+        foreground: Duration::MAX,
+        background: Duration::MAX,
+    };
+    let reply = Reply::Vcpus((0..100_000).map(state).collect());
+    let (mut bytes, mut frames) = (Vec::new(), Frames::new());
+    reply.write(&mut bytes).unwrap();
+    frames.extend(&bytes);
+    assert_eq!(frames.take(), Ok(Some(reply)));
 }
 
 #[test]
@@ -178,12 +205,15 @@ fn values_out_of_range_are_named() {
         new.check().unwrap_err()
     };
     assert_eq!(created().check(), Ok(()));
-    assert!(why(|n| n.reservation.budget = Duration::ZERO).contains("budget is 0"));
-    assert!(why(|n| n.reservation.period = Duration::ZERO).contains("period 0"));
-    assert!(why(|n| n.reservation.period = Duration::MAX).contains("must lie between"));
-    assert!(why(|n| n.reservation.budget = Duration::from_millis(11)).contains("exceeds"));
-    assert!(why(|n| n.reservation.deadline = Duration::from_millis(11)).contains("exceeds"));
-    assert!(why(|n| n.weight = 0).contains("weight"));
+    assert!(why(|n| n.vcpu.reservation.budget = Duration::ZERO).contains("budget is 0"));
+    assert!(why(|n| n.vcpu.reservation.period = Duration::ZERO).contains("period 0"));
+    assert!(why(|n| n.vcpu.reservation.period = Duration::MAX).contains("must lie between"));
+    assert!(why(|n| n.vcpu.reservation.budget = Duration::from_millis(11)).contains("exceeds"));
+    assert!(why(|n| n.vcpu.reservation.deadline = Duration::from_millis(11)).contains("exceeds"));
+    assert!(why(|n| n.vcpu.weight = 0).contains("weight"));
+    assert!(why(|n| n.vcpu.weight = 10_001).contains("10000"));
+    assert!(why(|n| n.vcpu.speedup_milli = 999).contains("speedup"));
+    assert!(why(|n| n.vcpu.role = Role::Monitor).contains("belongs to the policy"));
     assert!(why(|n| n.name = "../up".to_string()).contains("'/'"));
     assert!(why(|n| n.name = "x".repeat(201)).contains("201 bytes"));
 }

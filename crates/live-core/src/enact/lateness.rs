@@ -2,8 +2,8 @@
 //!
 //! A budget is due to end where its meter reaches its limit, and ends when its threads are
 //! stopped: what the meter counted beyond the limit by then is how late that was. At the end of a
-//! run each core tells how often it was how late ([`Note::Enforced`]), and at once each time that was
-//! long ([`Note::Late`]), with the part that the hypervisor took.
+//! run each core tells how often it was how late ([`Note::Enforced`]), and at once each time that
+//! was long ([`Note::Late`]), with the part that the hypervisor took.
 //!
 //! The kernel tells stolen time in steps of 10 ms only (`/proc/stat`, proc(5)). So what is taken
 //! for stolen is never more, in sum, than has been stolen so far and one such step.

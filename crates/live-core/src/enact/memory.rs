@@ -120,8 +120,12 @@ impl Memory {
 }
 
 impl<E: Executor> Core<E> {
-    /// Meters memory by the executor's monitor, if it has one, and by what is counted of whoever sits
-    /// here.
+    /// What is counted of each VCPU's memory traffic.
+    pub const fn counts(&self) -> Counts {
+        self.memory.counts
+    }
+    /// Meters memory by the executor's monitor, if it has one, and by what is counted of whoever
+    /// sits here.
     pub fn sense(&mut self, counts: Counts) {
         let now = self.exec.now();
         let is_monitored = self.exec.has_monitor();

@@ -4,13 +4,9 @@
 //! rate-monotonic order a VCPU is raised to the same priority for ever, and a raise is one call a
 //! thread.
 
+use crate::priority::FOREGROUND;
 use crate::{Body, Post};
 use maracas_core::contract::{Grant, Line};
-
-/// Above all foreground; agents, the runtime and the guardian stand higher (98, 97, 99).
-const CEILING: u8 = 81;
-/// Below it stand priorities that other real-time programs of the host may use.
-const LOWEST: u8 = 10;
 
 /// What [`Ranks::assign`] works with, kept so that no enforcement asks for memory.
 #[derive(Debug, Default)]
@@ -41,17 +37,17 @@ impl Ranks {
 /// Priorities by place, given those that were held (0 = none yet).
 fn assign_in_order(held: &[u8], given: &mut Vec<u8>) {
     given.clear();
-    let mut above = CEILING;
+    let mut above = FOREGROUND.end;
     for (place, &own) in held.iter().enumerate() {
         // Room for those who come after; beyond 71 entries the last share one priority.
         let rest = u8::try_from(held.len() - place - 1).unwrap_or(u8::MAX);
-        let most = above.saturating_sub(1).max(LOWEST);
-        let least = LOWEST.saturating_add(rest).min(most);
+        let most = above.saturating_sub(1).max(FOREGROUND.start);
+        let least = FOREGROUND.start.saturating_add(rest).min(most);
         let priority = if (least..=most).contains(&own) {
             own
         } else {
             let later = held[place + 1..].iter().filter(|later| **later < above);
-            let below = later.max().copied().unwrap_or(0).max(LOWEST);
+            let below = later.max().copied().unwrap_or(0).max(FOREGROUND.start);
             below.midpoint(above).clamp(least, most)
         };
         given.push(priority);
@@ -83,9 +79,9 @@ mod tests {
     fn the_order_is_strict_as_long_as_there_is_room() {
         let many = assigned(&[0; 70]);
         assert!(many.windows(2).all(|pair| pair[0] > pair[1]), "{many:?}");
-        assert!(many.iter().all(|priority| (LOWEST..CEILING).contains(priority)));
+        assert!(many.iter().all(|priority| FOREGROUND.contains(priority)));
         let too_many = assigned(&[0; 90]);
         assert!(too_many.windows(2).all(|pair| pair[0] >= pair[1]), "{too_many:?}");
-        assert!(too_many.iter().all(|priority| (LOWEST..CEILING).contains(priority)));
+        assert!(too_many.iter().all(|priority| FOREGROUND.contains(priority)));
     }
 }

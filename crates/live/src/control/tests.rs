@@ -142,7 +142,8 @@ fn requests_are_answered_in_order() {
     let (server, _) = serve();
     let mut caller = Caller::new(&server);
     // All at once, in one write: no answer may be waited for that is already there.
-    let refused = NewVcpu { colors: 1, ..camera() };
+    let mut refused = camera();
+    refused.vcpu.colors = 1;
     let mut bytes = Vec::new();
     for request in [Request::Create(camera()), Request::Create(refused), Request::List] {
         request.write(&mut bytes).unwrap();
@@ -156,7 +157,7 @@ fn requests_are_answered_in_order() {
     let zero = Reservation::implicit(Duration::ZERO, Duration::ZERO);
     let why = caller.error(&Request::Set { vcpu: VcpuId(0), reservation: zero });
     assert!(why.contains("period 0"), "{why}");
-    let fine = camera().reservation;
+    let fine = camera().vcpu.reservation;
     let why = caller.error(&Request::Set { vcpu: VcpuId(7), reservation: fine });
     assert!(why.contains("no vcpu7"), "{why}");
     let path = server.path().to_path_buf();

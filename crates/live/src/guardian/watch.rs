@@ -3,10 +3,11 @@
 use super::hearts::{Cause, Ending, Hearts};
 use super::restore::{self, OnCore};
 use super::stuck::{Act, LOOK, Patrol, Sight};
-use super::{CALL, Charge, GOODBYE, PRIORITY, READY, unwatched};
+use super::{CALL, Charge, GOODBYE, READY, unwatched};
 use crate::clock::monotonic_ns;
 use crate::host::cgroup::Hierarchies;
 use crate::host::{HardwareCore, Identity, sched, sys};
+use maracas_live_core::priority;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -102,7 +103,7 @@ impl Freezer {
         let busy = Arc::clone(&is_busy);
         let freeze = move || {
             // Refused where nothing is at real-time priority.
-            let _ = sched::set_fifo(0, PRIORITY, false);
+            let _ = sched::set_fifo(0, priority::GUARDIAN, false);
             while let Ok((agent, on_core)) = posted.recv() {
                 on_core.freeze();
                 hearts.ends_relief(agent);

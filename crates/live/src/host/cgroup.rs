@@ -46,8 +46,8 @@ use std::{fs, io, thread, time};
 const HOUSE: &str = "maracas";
 /// In a runtime's directory of the v1 freezer: a group that nobody is in, frozen all the time. The
 /// kernel changes its own code, on all cores, when the first group of the host is frozen and when
-/// the last one is thawed (`freezer_active`, `kernel/cgroup/legacy_freezer.c`); so no freeze of ours
-/// is the first.
+/// the last one is thawed (`freezer_active` in `kernel/cgroup/legacy_freezer.c`). So no freeze of
+/// ours is the first.
 pub(crate) const STILL: &str = "still";
 /// On a runtime's directory: the groups above it in which we handed cpusets down and must not any
 /// more at the end, one a line, the highest first.

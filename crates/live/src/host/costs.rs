@@ -12,6 +12,7 @@ pub use maracas_live_core::WakeCost;
 use super::{HardwareCore, sched};
 use crate::clock::Clock;
 use maracas_core::Duration;
+use maracas_live_core::priority;
 use std::{io, thread};
 
 /// What the steps of a decision cost on the slowest of the cores measured: medians, but for the
@@ -57,7 +58,7 @@ pub fn wake(core: HardwareCore, fifo: bool) -> io::Result<WakeCost> {
     let measuring = thread::spawn(move || {
         sched::set_affinity(0, core)?;
         if fifo {
-            sched::set_fifo(0, crate::agent::PRIORITY, true)?;
+            sched::set_fifo(0, priority::AGENT, true)?;
         }
         let clock = Clock::start();
         let mut late: Vec<Duration> = (0..SLEEPS)

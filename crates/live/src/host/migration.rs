@@ -16,11 +16,10 @@ use crate::executor::{self, Core};
 use crate::machine::{Means, Progress, Source};
 use maracas_core::contract::{End, Grant, Mark};
 use maracas_core::{CoreId, Duration, VcpuId};
+use maracas_live_core::priority;
 use std::sync::Arc;
 use std::{hint, io, ptr, thread, time};
 
-/// That of the agents, so that what is measured is delayed by no more than they are.
-const PRIORITY: u8 = 98;
 /// Of the processes that are moved, while they are raised: any below ours.
 const RAISED: u8 = 1;
 /// Tries of each kind: few, since making them cold takes longer than they do.
@@ -106,7 +105,7 @@ pub fn measure(cores: &[HardwareCore]) -> io::Result<Costs> {
     // In a thread of its own, whose priority and core are its own affair.
     let measured = thread::scope(|scope| {
         let measuring = scope.spawn(|| {
-            sched::set_fifo(0, PRIORITY, true)?;
+            sched::set_fifo(0, priority::AGENT, true)?;
             all(&tree, cores)
         });
         measuring.join().unwrap_or_else(|_| Err(io::Error::other("the measuring thread died")))

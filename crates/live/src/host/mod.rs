@@ -4,6 +4,7 @@
 //! Nothing here decides when anything runs; the machine above does, with these as its hands.
 
 pub mod cgroup;
+pub mod chase;
 pub mod classes;
 pub mod costs;
 pub mod doctor;
@@ -17,6 +18,7 @@ pub mod resctrl;
 pub mod rights;
 pub mod sched;
 pub mod snapshot;
+pub mod switches;
 pub(crate) mod sys;
 
 use std::{fmt, fs, io};

@@ -309,6 +309,11 @@ impl<'a> Brain<'a> {
             return;
         }
         match request {
+            Request::Create { vcpu, reply, .. } if self.is_blind_to(&vcpu) => {
+                let why = "its bandwidth cannot be kept: this run counts no reads VCPU by VCPU; \
+                           drop it, or give a VCPU of the scenario a bandwidth";
+                drop(reply.give(Err(Refusal::Host(why.into()))));
+            }
             Request::Create { name, vcpu, reply } => {
                 let (id, reservation) = (vcpu.id, vcpu.reservation);
                 let note = Note::Name { vcpu: id, name: name.clone() };
@@ -402,7 +407,7 @@ impl Brain<'_> {
     fn enact(&mut self, stirred: CoreSet, own: CoreId, decided: Instant) -> CoreSet {
         // The older one counts: what was put off has waited since then.
         let cause = self.late_cause.take().or(self.cause);
-        let dirty = self.plan.dirty();
+        let dirty = *self.plan.dirty();
         for core in dirty.iter() {
             lock(&self.cores[core.0 as usize]).follow(self.plan.line(core), decided);
         }

@@ -23,10 +23,6 @@ use maracas_core::journal::{Note, Record};
 use maracas_core::{CoreId, Duration, Instant, Rate};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Above all foreground (below 81), below the control socket's usher and the keeper (97), which
-/// must end the run in time, and the agents (98).
-pub(super) const PRIORITY: u8 = 90;
-
 /// The length of a cycle, as a mean: time slices and device waits of ordinary programs are a
 /// millisecond and longer. What a program waits for less long ends in a stop and seems longer.
 const CYCLE: Duration = Duration::from_millis(1);

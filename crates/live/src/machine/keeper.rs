@@ -15,6 +15,7 @@ use crate::host::{HardwareCore, sched};
 use crate::sense::VcpuEvents;
 use maracas_core::admission::NotAdmitted;
 use maracas_core::{CoreId, Duration, Instant, Role, VcpuId};
+use maracas_live_core::priority;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -24,10 +25,6 @@ use std::time;
 
 /// How long a program has from SIGTERM to SIGKILL.
 const GRACE: time::Duration = time::Duration::from_millis(200);
-/// The keeper's real-time priority: above all programs, so that a run ends when it should, and so
-/// that they cannot preempt it while it forks. A fork holds our memory map, for which an agent must
-/// wait then: both were seen blocked for 900 ms.
-const PRIORITY: u8 = 97;
 /// How long a killed program may take to be gone. What is longer in the kernel than this waits for
 /// something that is broken, and the run's end must not.
 const KILLED: time::Duration = time::Duration::from_secs(2);
@@ -101,7 +98,7 @@ impl<'a> Keeper<'a> {
         let mut end = Instant::NEVER;
         let mut ready = Vec::with_capacity(64);
         // Refused only where nothing else is at real-time priority either.
-        let _ = sched::set_fifo(0, PRIORITY, true);
+        let _ = sched::set_fifo(0, priority::RUNTIME, true);
         loop {
             let now = self.mailbox.clock.now();
             self.start_due(now)?;

@@ -5,6 +5,7 @@ use crate::clock::Clock;
 use crate::host::hardware::{Count, Counter, EventCode, Hardware, Load, SHORTEST_ALARM, Scope};
 use crate::host::{HardwareCore, sched};
 use maracas_core::Instant;
+use maracas_live_core::priority;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -187,8 +188,6 @@ impl fmt::Display for Reaction {
     }
 }
 
-/// The priority of the machine's own agents (`machine.rs`).
-const PRIORITY: u8 = 98;
 /// Events from one mark to the next: 0.1 ms of a core that reads as fast as it can.
 const STEP: u64 = 10_000;
 /// Marks waited for; the second longest time is the 99th percentile.
@@ -244,7 +243,7 @@ impl Waiter {
     fn new(counter: Box<dyn Counter>, core: HardwareCore) -> io::Result<Self> {
         sched::set_affinity(0, core)?;
         // Without the right to it a slower reaction is measured, and said so.
-        let fifo = sched::set_fifo(0, PRIORITY, true).is_ok();
+        let fifo = sched::set_fifo(0, priority::AGENT, true).is_ok();
         Ok(Self { counter, clock: Clock::start(), fifo })
     }
 

@@ -6,7 +6,9 @@
 
 use super::vcpu::State;
 use crate::parts::jobs::ByVcpu;
+use alloc::vec::Vec;
 use core::cmp::Ordering;
+use core::ops::Range;
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{Duration, Instant, VcpuId};
 
@@ -77,11 +79,35 @@ impl Intensity {
     }
 }
 
+/// VCPUs whose place in the order may be another than it was.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Moved {
+    all: bool,
+    some: Vec<VcpuId>,
+}
+
+impl Moved {
+    /// None so far, or all.
+    pub(super) fn begin(&mut self, all: bool) {
+        self.all = all;
+        self.some.clear();
+    }
+    pub(super) fn push(&mut self, vcpu: VcpuId) {
+        self.some.push(vcpu);
+    }
+}
+
+/// Where so many moved, for each that may stand there, all are sorted anew: taking one out and
+/// putting it in again costs about as much as looking at all.
+const MANY: usize = 8;
+
 /// One core's interval.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Interval {
     chosen: Option<VcpuId>,
     last_foreground: Option<VcpuId>,
+    /// The chosen one, and the one with a claim to stay, when the order was arranged last.
+    arranged: [Option<VcpuId>; 2],
 }
 
 impl Interval {
@@ -107,32 +133,76 @@ impl Interval {
     }
 
     /// Puts `order` into the order in which surplus time is offered: the chosen one, then the
-    /// runnable by `rule`, then those that sleep. Chooses one where none is; true if so.
+    /// runnable by `rule`, then those that sleep. Only those in `moved` are at another place than
+    /// by the last call. Chooses one where none is. Says which places may hold others than before,
+    /// and whether one was chosen.
     pub(super) fn arrange(
         &mut self,
         rule: Rule,
-        order: &mut [VcpuId],
+        order: &mut Vec<VcpuId>,
+        moved: &mut Moved,
         states: &ByVcpu<State>,
         now: Instant,
-    ) -> bool {
+    ) -> (Range<usize>, bool) {
         let stay = if rule == Rule::Sticky { self.last_foreground } else { None };
-        order.sort_unstable_by(|a, b| {
+        let chosen = self.chosen;
+        let favoured = core::mem::replace(&mut self.arranged, [chosen, stay]);
+        for (before, after) in favoured.into_iter().zip(self.arranged) {
+            if before != after {
+                moved.some.extend(before);
+                moved.some.extend(after);
+            }
+        }
+        let compare = |a: &VcpuId, b: &VcpuId| {
             let (Some(x), Some(y)) = (states.get(*a), states.get(*b)) else {
                 return a.cmp(b);
             };
             let place = |id: VcpuId, state: &State| {
-                (Some(id) != self.chosen, !state.runnable(), Some(id) != stay)
+                (Some(id) != chosen, !state.runnable(), Some(id) != stay)
             };
             place(*a, x)
                 .cmp(&place(*b, y))
                 .then_with(|| rule.compare(x, y, now))
                 .then_with(|| x.urgency().cmp(&y.urgency()))
-        });
-        if self.chosen.is_some() {
-            return false;
+        };
+        let mut range = if moved.all || moved.some.len() * MANY > order.len() {
+            order.sort_unstable_by(compare);
+            0..order.len()
+        } else {
+            put_again(order, &mut moved.some, compare)
+        };
+        if chosen.is_some() {
+            return (range, false);
         }
         self.chosen =
             order.first().copied().filter(|id| states.get(*id).is_some_and(|s| s.runnable()));
-        self.chosen.is_some()
+        self.arranged[0] = self.chosen;
+        if self.chosen.is_some() {
+            range = 0..range.end.max(1);
+        }
+        (range, self.chosen.is_some())
     }
+}
+
+/// Takes `moved` out of `order`, which is sorted but for these, and puts them where they belong;
+/// which places may hold others than before. What is not in `order` is left away.
+fn put_again(
+    order: &mut Vec<VcpuId>,
+    moved: &mut Vec<VcpuId>,
+    compare: impl Fn(&VcpuId, &VcpuId) -> Ordering,
+) -> Range<usize> {
+    // What stands before `first` and what is among the last `rest` stays where it is.
+    let (mut first, mut rest) = (order.len(), order.len());
+    moved.retain(|id| {
+        let Some(place) = order.iter().position(|other| other == id) else { return false };
+        order.remove(place);
+        (first, rest) = (first.min(place), rest.min(order.len() - place));
+        true
+    });
+    for id in moved.iter() {
+        let place = order.partition_point(|other| compare(other, id).is_lt());
+        (first, rest) = (first.min(place), rest.min(order.len() - place));
+        order.insert(place, *id);
+    }
+    first.min(order.len() - rest)..order.len() - rest
 }

@@ -478,9 +478,10 @@ impl Maracas {
         state.server.moved(at);
         state.begins = None;
         state.core = to;
-        let role = state.role;
+        let (role, newcomer) = (state.role, state.newcomer);
         self.locals[from.0 as usize].remove(id);
         self.locals[to.0 as usize].add(id, role);
+        self.locals[to.0 as usize].newcomers |= newcomer;
         self.stale.insert(from);
         self.stale.insert(to);
         self.leavers.retain(|leaver| !back(leaver));

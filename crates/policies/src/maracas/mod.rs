@@ -37,6 +37,7 @@ mod background;
 mod balance;
 mod color;
 mod errands;
+mod line;
 mod place;
 mod throttle;
 mod vcpu;
@@ -50,12 +51,15 @@ use alloc::vec::Vec;
 use background::{BACKGROUND, Rule};
 use balance::Balance;
 use errands::Errands;
+use line::Room;
 use maracas_core::admission::{Objection, Verdict};
-use maracas_core::contract::{Claims, End, Entry, Errand, Figure, Grant, Mark, Mode, Needs, Stint};
+use maracas_core::contract::{Claims, End, Entry, Errand, Figure, Mode, Needs, Stint};
 use maracas_core::params::{Kind, ParamSpec, Params};
-use maracas_core::{CoreId, CoreSet, Duration, Event, Instant, Plan, Policy, System, Vcpu, VcpuId};
+use maracas_core::{
+    CoreId, CoreSet, Duration, Event, Instant, Plan, Policy, Soonest, System, Vcpu, VcpuId,
+};
 use throttle::Monitor;
-use vcpu::{Local, Server, State};
+use vcpu::{Local, State};
 
 const SLICE: ParamSpec = ParamSpec {
     name: "background_slice",
@@ -127,8 +131,11 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
         states: ByVcpu::default(),
         leavers: Leavers::default(),
         locals: alloc::vec![Local::default(); system.cores.len()],
+        nexts: Soonest::new(system.cores.len()),
         stale: system.core_ids().collect(),
-        grants: Vec::new(),
+        background: CoreSet::EMPTY,
+        closed: CoreSet::EMPTY,
+        room: Room::default(),
         errands: Errands::default(),
         monitor: Monitor::chosen(system, params),
         balance: Balance::chosen(system, params),
@@ -171,10 +178,15 @@ struct Maracas {
     states: ByVcpu<State>,
     leavers: Leavers,
     locals: Vec<Local>,
+    /// By core, when its line must be looked at again.
+    nexts: Soonest,
     /// Cores of which something was learnt since the last decision.
     stale: CoreSet,
-    /// Room for a line being made.
-    grants: Vec<Grant>,
+    /// Cores in background mode: a VCPU waits, and none on a budget.
+    background: CoreSet,
+    /// Cores whose lines withhold their surplus time.
+    closed: CoreSet,
+    room: Room,
     errands: Errands,
     monitor: Option<Monitor>,
     balance: Option<Balance>,
@@ -218,16 +230,17 @@ impl Policy for Maracas {
 
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
         self.table.reply(plan);
-        let mut wake = Instant::NEVER;
-        for core in (0..self.locals.len() as u16).map(CoreId) {
-            if self.stale.contains(core) || self.locals[core.0 as usize].next <= now {
-                self.refresh(core, now, plan);
-            }
-            let next = self.locals[core.0 as usize].next;
-            plan.set_core_wake(core, next);
-            wake = wake.min(next);
+        let mut from = 0;
+        while let Some(core) = self.nexts.due(from, now) {
+            self.stale.insert(CoreId(core as u16));
+            from = core + 1;
         }
-        self.stale = CoreSet::EMPTY;
+        while let Some(core) = self.stale.pop_first() {
+            let next = self.refresh(core, now, plan);
+            self.nexts.set(core.0 as usize, next);
+            plan.set_core_wake(core, next);
+        }
+        let wake = self.nexts.first();
         let tick = self.throttle(now, plan);
         let rest = self.rebalance(now);
         plan.wake = wake.min(tick).min(rest).min(self.monitor.as_ref().map_or(wake, Monitor::next));
@@ -248,6 +261,7 @@ impl Maracas {
             let was_runnable = state.runnable();
             act(state);
             self.stale.insert(state.core);
+            self.locals[state.core.0 as usize].touch(state);
             if let Some(balance) = &mut self.balance {
                 balance.learn(state, was_runnable);
             }
@@ -298,6 +312,7 @@ impl Maracas {
             self.locals[state.core.0 as usize].interval.drop(stint.vcpu);
         }
         self.stale.insert(state.core);
+        self.locals[state.core.0 as usize].touch(state);
         if let Some(balance) = &mut self.balance {
             balance.ran(stint);
             balance.learn(state, was_runnable);
@@ -308,6 +323,7 @@ impl Maracas {
         let Some(core) = self.table.arrive(vcpu) else { return };
         let start = self.leavers.free(&self.table, core, at);
         self.locals[core.0 as usize].add(vcpu.id, vcpu.role);
+        self.locals[core.0 as usize].begins(start);
         let state = State::new(vcpu, core, start);
         self.states.insert(vcpu.id, State { newcomer: true, begins: Some(start), ..state });
         self.stale.insert(core);
@@ -361,115 +377,16 @@ impl Maracas {
         if let Some(carrier) = monitor.order(now) {
             self.errands.sample(carrier);
         }
-        let cores = (0..self.locals.len() as u16).map(CoreId);
-        let in_background = |core: &CoreId| self.locals[core.0 as usize].in_background;
-        let (closed, tick) = monitor.close(cores.clone().filter(in_background).collect(), now);
-        for core in cores {
-            let allowed = !closed.contains(core);
-            if plan.line(core).background_allowed != allowed {
-                plan.line_mut(core).background_allowed = allowed;
-            }
+        let (closed, tick) = monitor.close(&self.background, now);
+        let changed = closed.iter().filter(|core| !self.closed.contains(*core));
+        let changed = changed.chain(self.closed.iter().filter(|core| !closed.contains(*core)));
+        for core in changed {
+            plan.line_mut(core).background_allowed = !closed.contains(core);
+        }
+        if self.closed != *closed {
+            self.closed.clone_from(closed);
         }
         tick
-    }
-
-    /// Makes the line of `core` as it must be from `now` on.
-    fn refresh(&mut self, core: CoreId, now: Instant, plan: &mut Plan) {
-        let local = &mut self.locals[core.0 as usize];
-        local.next = Instant::NEVER;
-        let (mut waits, mut on_budget) = (false, false);
-        for id in &local.foreground {
-            let Some(state) = self.states.get_mut(*id) else { continue };
-            state.server.update(now);
-            let spent = state.server.usable(now).is_zero();
-            // A sleeper with budget left needs no look at its next chunk before it wakes.
-            if state.runnable() || spent {
-                local.next = local.next.min(state.server.next(now).unwrap_or(Instant::NEVER));
-            }
-            on_budget |= state.runnable() && !spent;
-            waits |= state.runnable() && !priority::carries_errands(state.role);
-        }
-        local.in_background = waits && !on_budget && self.rule != Rule::Off;
-        if !on_budget && self.rests(core, now) {
-            return self.refresh(core, now, plan);
-        }
-        let (local, states) = (&mut self.locals[core.0 as usize], &self.states);
-        local.foreground.sort_unstable_by_key(|id| states.get(*id).map(State::urgency));
-        self.grants.clear();
-        self.grants.extend(local.foreground.iter().filter_map(|id| {
-            let state = states.get(*id)?;
-            let until = Mark(state.foreground + state.server.usable(now));
-            Some(Grant::new(*id, until))
-        }));
-        if plan.line(core).foreground != self.grants {
-            plan.line_mut(core).foreground.clone_from(&self.grants);
-        }
-        self.refresh_background(core, now, plan);
-    }
-
-    /// No VCPU on `core` is on a budget: whatever waited for those that left has what it waited
-    /// for, so newcomers need not. True where that changes when one begins.
-    fn rests(&mut self, core: CoreId, now: Instant) -> bool {
-        self.leavers.rest(core);
-        let waits = |state: &State| state.begins.is_some_and(|begins| begins > now);
-        let here = &self.locals[core.0 as usize].foreground;
-        if !here.iter().any(|id| self.states.get(*id).is_some_and(waits)) {
-            return false;
-        }
-        let free = self.leavers.free(&self.table, core, now);
-        let mut changed = false;
-        for vcpu in self.table.on(core) {
-            let Some(state) = self.states.get_mut(vcpu.id).filter(|state| waits(state)) else {
-                continue;
-            };
-            if state.begins.is_some_and(|begins| free < begins) {
-                (state.server, state.begins) = (Server::new(vcpu, free), Some(free));
-                changed = true;
-            }
-        }
-        changed
-    }
-
-    /// Gives newcomers the least BGT of their core, between two intervals: then all background
-    /// time so far has been reported. (Row 13 of the table in `throttle.rs`.)
-    fn seed_newcomers(&mut self, core: CoreId) {
-        let local = &self.locals[core.0 as usize];
-        if local.interval.chosen().is_some() {
-            return;
-        }
-        let states = local.background.iter().filter_map(|id| self.states.get(*id));
-        let least = states.filter(|state| !state.newcomer).map(|state| state.bgt).min();
-        for id in &local.background {
-            if let Some(state) = self.states.get_mut(*id).filter(|state| state.newcomer) {
-                state.newcomer = false;
-                state.bgt += least.unwrap_or_default();
-            }
-        }
-    }
-
-    fn refresh_background(&mut self, core: CoreId, now: Instant, plan: &mut Plan) {
-        if self.rule == Rule::Off {
-            return;
-        }
-        self.seed_newcomers(core);
-        let local = &mut self.locals[core.0 as usize];
-        let new = local.interval.arrange(self.rule, &mut local.background, &self.states, now);
-        let chosen = local.interval.chosen();
-        if let Some(state) = chosen.filter(|_| new).and_then(|id| self.states.get_mut(id)) {
-            state.slice_end = match self.slice {
-                Some(slice) => Mark(state.background + slice),
-                None => Mark::NEVER,
-            };
-        }
-        self.grants.clear();
-        self.grants.extend(local.background.iter().filter_map(|id| {
-            let state = self.states.get(*id)?;
-            let until = if chosen == Some(*id) { state.slice_end } else { Mark::NEVER };
-            Some(Grant::new(*id, until))
-        }));
-        if plan.line(core).background != self.grants {
-            plan.line_mut(core).background.clone_from(&self.grants);
-        }
     }
 }
 

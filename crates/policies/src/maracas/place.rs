@@ -12,7 +12,9 @@
 use crate::parts::bounds;
 use crate::parts::exact::Exact;
 use crate::parts::priority;
+use crate::parts::sums::{self, Sum};
 use crate::parts::table::Table;
+use core::cmp::Ordering;
 use maracas_core::{CoreId, Vcpu};
 
 /// Slack per VCPU of a core, SPV.
@@ -25,7 +27,7 @@ pub(crate) enum Spv {
 }
 
 /// What the VCPUs that count on a core ask of it together.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Load {
     sum: Exact,
     vcpus: usize,
@@ -36,6 +38,11 @@ impl Load {
     pub(crate) fn of<'a>(vcpus: impl IntoIterator<Item = &'a Vcpu>) -> Self {
         let vcpus = vcpus.into_iter().filter(|vcpu| !priority::carries_errands(vcpu.role));
         vcpus.fold(Self { sum: Exact::ZERO, vcpus: 0 }, Self::with)
+    }
+    /// Of those bound to `core` that run programs.
+    fn on(table: &Table, core: CoreId) -> Self {
+        let vcpus = table.programs(core).vcpus() as usize;
+        Self { sum: table.asked_by_programs(core), vcpus }
     }
     /// With one more.
     pub(crate) fn with(self, vcpu: &Vcpu) -> Self {
@@ -61,24 +68,52 @@ impl Load {
 
 /// FIND_HOST_CPU: where `new_vcpu` must live.
 pub(crate) fn find_host(table: &Table, new_vcpu: &Vcpu) -> Option<CoreId> {
-    // Algorithm 2, line 2.
-    let mut max = Spv::Finite(Exact::ZERO);
+    // Algorithm 2, line 2: `None` stands for a slack of 0.
     let mut host = None;
     // Algorithm 2, line 3.
     for core in table.cores() {
-        // Algorithm 2, line 4.
-        if !table.fits(core, new_vcpu) {
+        // Algorithm 2, line 7, which is asked before line 4: it takes less time.
+        if !has_more_slack(table, core, host) {
             continue;
         }
-        // Algorithm 2, line 7.
-        let slack = Load::of(table.on(core)).spv();
-        if slack > max {
-            max = slack;
+        // Algorithm 2, line 4.
+        if table.fits(core, new_vcpu) {
             host = Some(core);
         }
     }
     // Algorithm 2, line 12.
     host
+}
+
+/// Whether the slack per VCPU of `core` is above that of `other`; above 0 where that is `None`. The
+/// exact one is asked for only where sums in whole parts leave it open.
+fn has_more_slack(table: &Table, core: CoreId, other: Option<CoreId>) -> bool {
+    let sum = table.programs(core);
+    let Some(other) = other else {
+        return sum.most() < sums::ONE || Load::on(table, core).spv() > Spv::Finite(Exact::ZERO);
+    };
+    let its = table.programs(other);
+    match nearly_compare(sum, its) {
+        Some(order) => order.is_gt(),
+        None => {
+            let (one, two) = (Load::on(table, core), Load::on(table, other));
+            one != two && one.spv() > two.spv()
+        }
+    }
+}
+
+/// How the SPVs of two sums compare, where that is certain.
+fn nearly_compare(one: Sum, other: Sum) -> Option<Ordering> {
+    if one.vcpus() == 0 || other.vcpus() == 0 {
+        return Some(other.vcpus().cmp(&one.vcpus()));
+    }
+    // (1 - sum) / v, times both v. Exact arithmetic rounds a quotient up by less than a part.
+    let rounding = one.vcpus() * other.vcpus();
+    let slack = |sum: u128, by: Sum| sums::ONE.saturating_sub(sum) * by.vcpus();
+    if slack(one.most(), other) > slack(other.least(), one) + rounding {
+        return Some(Ordering::Greater);
+    }
+    (slack(one.least(), other) + rounding < slack(other.most(), one)).then_some(Ordering::Less)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@
 //!
 //! | # | printed | problem | here | in |
 //! |---|---|---|---|---|
-//! | 1 | counts `v[cpu] <= v[self]` | all v begin at 0: no VCPU runs | order (v, turn) | `counts` |
+//! | 1 | counts `v[cpu] <= v[self]` | all v are 0 at first: no VCPU runs | (v, turn) | `not_bg_sched` |
 //! | 2 | `else if` of line 12 | lowers k = n at high latency | never then | `monitor` |
 //! | 3 | sets no `R_high` | text: most R since k = 0 | set by k++, max, clear | `monitor` |
 //! | 4 | `occ / req`, `m / R_cur` | idle bus: divides by zero | 0; equal | `calc_weights` |
@@ -259,8 +259,10 @@ impl Monitor {
 
     /// Which cores are throttled while those in `background` are in background mode, and when to
     /// ask again with the meters of what runs.
-    pub(super) fn close(&mut self, background: CoreSet, now: Instant) -> (CoreSet, Instant) {
-        (self.throttle.close(background), self.throttle.tick(now))
+    pub(super) fn close(&mut self, background: &CoreSet, now: Instant) -> (&CoreSet, Instant) {
+        self.throttle.close(background);
+        let tick = self.throttle.tick(now);
+        (&self.throttle.closed, tick)
     }
     /// Whether the surplus time of `core` is withheld, as last decided.
     pub(super) const fn is_closed(&self, core: CoreId) -> bool {
@@ -324,6 +326,8 @@ struct Throttle {
     /// Which cores are throttled, as last asked, and which were then in background mode.
     closed: CoreSet,
     background: CoreSet,
+    /// Room for the cores in the order of v.
+    order: Vec<(u128, usize, usize)>,
     /// Whether since then MONITOR came, or v moved.
     monitored: bool,
     ran: bool,
@@ -353,6 +357,7 @@ impl Throttle {
             calm: 0,
             closed: CoreSet::EMPTY,
             background: CoreSet::EMPTY,
+            order: Vec::new(),
             monitored: false,
             ran: false,
             most: 0,
@@ -464,46 +469,53 @@ impl Throttle {
         self.ran = true;
     }
 
-    /// IS_BG_SCHED, lines 32 to 52: whether `this` core may use surplus time.
-    fn is_bg_sched(&self, this: usize) -> bool {
+    /// IS_BG_SCHED, lines 32 to 52, asked for all cores: those that may not use surplus time. What
+    /// one core may depends on the v of all, so this is linear in the cores.
+    fn not_bg_sched(&mut self) -> CoreSet {
+        let cores = self.cores();
+        let ids = (0..cores as u16).map(CoreId);
         if self.num_throttle == 0 {
-            return true;
+            return CoreSet::EMPTY;
         }
-        if self.num_throttle >= self.cores() {
-            return false;
+        if self.num_throttle >= cores {
+            return ids.collect();
         }
-        let others = (0..self.cores()).filter(|other| *other != this);
-        let count = others.filter(|other| self.counts(*other, this)).count();
-        count < self.cores() - self.num_throttle
-    }
-    /// Lines 42 and 43: whether `other` goes before `this`. Row 1: of equals, what has the turn.
-    fn counts(&self, other: usize, this: usize) -> bool {
+        let most = cores - self.num_throttle;
+        // Lines 42 and 43: which others go before a core. Row 1: of equals, what has the turn.
         if self.published {
-            return self.bg_vtime[other] <= self.bg_vtime[this];
+            let mut sorted = self.bg_vtime.clone();
+            sorted.sort_unstable();
+            let others = |v: u128| sorted.partition_point(|other| *other <= v) - 1;
+            return ids.filter(|core| others(self.bg_vtime[core.0 as usize]) >= most).collect();
         }
-        let turn = |core: usize| (core + self.cores() - self.turn) % self.cores();
-        let order = |core: usize| (self.bg_vtime[core], turn(core));
-        order(other) < order(this)
+        let turn = |core: usize| (core + cores - self.turn) % cores;
+        self.order.clear();
+        self.order.extend((0..cores).map(|core| (self.bg_vtime[core], turn(core), core)));
+        self.order.select_nth_unstable(most);
+        self.order[most..].iter().map(|(_, _, core)| CoreId(*core as u16)).collect()
     }
 
-    /// Asks IS_BG_SCHED for all cores; those in `background` are in background mode. Row 7:
-    /// as printed a core asks when it enters that mode; we let it ask whenever the answer may be
-    /// another. Once MONITOR has changed k and v, all ask in either case: else those that are in
-    /// background mode just then would go on by k and v of the period before.
-    fn close(&mut self, background: CoreSet) -> CoreSet {
-        let entered = |core| background.contains(core) && !self.background.contains(core);
-        let asks = |core| match self.published {
-            true => self.monitored || entered(core),
-            false => self.monitored || self.ran,
-        };
-        let closed = |core: &CoreId| match asks(*core) {
-            true => !self.is_bg_sched(core.0 as usize),
-            false => self.closed.contains(*core),
-        };
-        self.closed = (0..self.cores() as u16).map(CoreId).filter(closed).collect();
-        self.background = background;
+    /// Asks IS_BG_SCHED; those in `background` are in background mode. Row 7: as printed a core
+    /// asks when it enters that mode; we let all ask whenever the answer may be another. Once
+    /// MONITOR has changed k and v, all ask in either case: else those that are in background mode
+    /// just then would go on by k and v of the period before.
+    fn close(&mut self, background: &CoreSet) {
+        let entered = |core: &CoreId| !self.background.contains(*core);
+        if self.monitored || self.ran && !self.published {
+            self.closed = self.not_bg_sched();
+        } else if self.published && background.iter().any(|core| entered(&core)) {
+            let entered: CoreSet = background.iter().filter(entered).collect();
+            let closed = self.not_bg_sched();
+            for core in entered.iter() {
+                self.closed.remove(core);
+            }
+            let kept = entered.iter().filter(|core| closed.contains(*core));
+            kept.for_each(|core| self.closed.insert(core));
+        }
+        if self.background != *background {
+            self.background = *background;
+        }
         (self.monitored, self.ran) = (false, false);
-        self.closed
     }
 
     /// When v must be looked at again, with what runs now: the next tick, where some core uses

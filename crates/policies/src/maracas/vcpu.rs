@@ -2,12 +2,13 @@
 
 use super::background::{Intensity, Interval};
 use crate::parts::activity::Activity;
+use crate::parts::jobs::ByVcpu;
 use crate::parts::pibs::Pibs;
 use crate::parts::priority;
 use crate::parts::sporadic::Sporadic;
 use alloc::vec::Vec;
-use maracas_core::contract::Mark;
-use maracas_core::{CoreId, Duration, Instant, Job, JobId, Role, Vcpu, VcpuId};
+use maracas_core::contract::{Grant, Mark};
+use maracas_core::{CoreId, Duration, Instant, Job, JobId, Role, Soonest, Vcpu, VcpuId};
 
 /// The two kinds of servers behind one face.
 #[derive(Clone, Debug)]
@@ -123,6 +124,21 @@ pub(super) struct State {
     /// C since, and the instant T after.
     pub(super) delayed: Option<(Duration, Instant)>,
     pub(super) activity: Activity,
+    /// Its place on its core's foreground list, and its urgency when it was put there.
+    pub(super) place: usize,
+    pub(super) rank: (Duration, VcpuId),
+    pub(super) seen: Seen,
+    /// Whether it stands in its core's `touched`.
+    pub(super) touched: bool,
+}
+
+/// How a VCPU counted when it was looked at last.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Seen {
+    /// It runs programs and had something to run.
+    waits: bool,
+    /// It had something to run, and budget for it.
+    on_budget: bool,
 }
 
 impl State {
@@ -142,6 +158,10 @@ impl State {
             slice_end: Mark::NEVER,
             delayed: None,
             activity: Activity::default(),
+            place: 0,
+            rank: (Duration::ZERO, vcpu.id),
+            seen: Seen::default(),
+            touched: false,
         }
     }
     /// Whether it could have run on its budget before `now` and still has some of that.
@@ -217,10 +237,22 @@ pub(super) struct Local {
     /// Its VCPUs in the order of the background rule.
     pub(super) background: Vec<VcpuId>,
     pub(super) interval: Interval,
-    /// When its line must be looked at again.
-    pub(super) next: Instant,
-    /// Whether it is in background mode: a VCPU waits, and none on a budget.
-    pub(super) in_background: bool,
+    /// VCPUs of which something was learnt since they were looked at, once each.
+    pub(super) touched: Vec<VcpuId>,
+    /// Whether a VCPU came or went since all were put in order.
+    pub(super) reordered: bool,
+    /// By place on the foreground list, when the VCPU's next chunk may be used: of those for which
+    /// the line must be looked at then, and of sleepers with budget left, whose marks may wait for
+    /// another reason to look.
+    pub(super) awake: Soonest,
+    asleep: Soonest,
+    /// How many have something to run, and how many of them are on a budget.
+    waiting: usize,
+    pub(super) on_budget: usize,
+    /// No VCPU that arrived begins to have its budget after this.
+    pub(super) begins: Instant,
+    /// Whether there may be newcomers without BGT.
+    pub(super) newcomers: bool,
 }
 
 impl Default for Local {
@@ -229,8 +261,14 @@ impl Default for Local {
             foreground: Vec::new(),
             background: Vec::new(),
             interval: Interval::default(),
-            next: Instant::NEVER,
-            in_background: false,
+            touched: Vec::new(),
+            reordered: true,
+            awake: Soonest::new(0),
+            asleep: Soonest::new(0),
+            waiting: 0,
+            on_budget: 0,
+            begins: Instant::ZERO,
+            newcomers: false,
         }
     }
 }
@@ -238,14 +276,76 @@ impl Default for Local {
 impl Local {
     /// Carriers of errands have no surplus time.
     pub(super) fn add(&mut self, vcpu: VcpuId, role: Role) {
+        self.reordered = true;
         self.foreground.push(vcpu);
         if !priority::carries_errands(role) {
             self.background.push(vcpu);
         }
     }
     pub(super) fn remove(&mut self, vcpu: VcpuId) {
+        self.reordered = true;
         self.foreground.retain(|other| *other != vcpu);
         self.background.retain(|other| *other != vcpu);
+        self.touched.retain(|other| *other != vcpu);
         self.interval.drop(vcpu);
+    }
+    /// A newcomer has its budget from `start` on.
+    pub(super) fn begins(&mut self, start: Instant) {
+        self.begins = self.begins.max(start);
+        self.newcomers = true;
+    }
+    /// Whether it is in background mode: a VCPU waits, and none on a budget.
+    pub(super) const fn in_background(&self) -> bool {
+        self.waiting > 0 && self.on_budget == 0
+    }
+
+    /// Something was learnt of a VCPU that is here.
+    pub(super) fn touch(&mut self, state: &mut State) {
+        if !state.touched {
+            state.touched = true;
+            self.touched.push(state.id);
+        }
+    }
+    /// Those whose next chunk may be used by `now` have changed too.
+    pub(super) fn touch_due(&mut self, states: &mut ByVcpu<State>, now: Instant) {
+        for chunks in [&self.awake, &self.asleep] {
+            let mut from = 0;
+            while let Some(place) = chunks.due(from, now) {
+                from = place + 1;
+                let id = self.foreground[place];
+                if let Some(state) = states.get_mut(id).filter(|state| !state.touched) {
+                    state.touched = true;
+                    self.touched.push(id);
+                }
+            }
+        }
+    }
+    /// All will be looked at: forgets what was seen of them.
+    pub(super) fn begin_anew(&mut self) {
+        let length = self.foreground.len();
+        (self.awake, self.asleep) = (Soonest::new(length), Soonest::new(length));
+        (self.waiting, self.on_budget) = (0, 0);
+        self.touched.clear();
+        self.reordered = false;
+    }
+    /// Takes in how one of them is at `now`; its grant.
+    pub(super) fn look(&mut self, state: &mut State, now: Instant) -> Grant {
+        state.touched = false;
+        state.server.update(now);
+        let usable = state.server.usable(now);
+        let (runs, spent) = (state.runnable(), usable.is_zero());
+        let next = state.server.next(now).unwrap_or(Instant::NEVER);
+        // A sleeper with budget left needs no look at its next chunk before it wakes.
+        let (awake, asleep) =
+            if runs || spent { (next, Instant::NEVER) } else { (Instant::NEVER, next) };
+        self.awake.set(state.place, awake);
+        self.asleep.set(state.place, asleep);
+        let before = state.seen;
+        let waits = runs && !priority::carries_errands(state.role);
+        state.seen = Seen { waits, on_budget: runs && !spent };
+        self.waiting = self.waiting + usize::from(waits) - usize::from(before.waits);
+        let counted = usize::from(before.on_budget);
+        self.on_budget = self.on_budget + usize::from(state.seen.on_budget) - counted;
+        Grant::new(state.id, Mark(state.foreground + usable))
     }
 }

@@ -78,7 +78,9 @@ pub(crate) const PAPER: &str = "Yun, Yao, Pellizzoni, Caccamo and Sha, MemGuard,
 /// The inner policy's verdict, and what is wrong with the reservations.
 pub(crate) fn admit(inner: &Entry, system: &System, params: &Params) -> Verdict {
     let mut verdict = (inner.admit)(system, params);
-    verdict.objections.extend(Settings::read(system, params).1);
+    let (settings, objections) = Settings::read(system, params);
+    verdict.objections.extend(objections);
+    verdict.regulation = Some(settings.regulation());
     verdict
 }
 
@@ -253,9 +255,9 @@ impl MemGuard {
     }
 }
 
-/// A VCPU's reads per period; one at least where it has a budget at all.
-fn quota(settings: &Settings, bandwidth: u64) -> u64 {
-    if bandwidth == 0 { 0 } else { settings.requests(bandwidth).max(1) }
+/// A VCPU's reads per period, one at least; `None` where it has no bandwidth of its own.
+fn quota(settings: &Settings, bandwidth: u64) -> Option<u64> {
+    (bandwidth > 0).then(|| settings.requests(bandwidth).max(1))
 }
 
 /// The first instant after `now` that lies a whole number of periods after `from`, which is past.

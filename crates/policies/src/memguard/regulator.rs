@@ -75,9 +75,7 @@ impl Core {
     /// no VCPU knows that it will.
     fn kept(&self) -> u64 {
         let Reserved { quota, foreground, .. } = self.reserved;
-        if foreground == 0 || self.allotted < quota {
-            return 0;
-        }
+        let Some(foreground) = foreground.filter(|_| self.allotted >= quota) else { return 0 };
         foreground.saturating_sub(self.foreground).max(1).min(quota - 1)
     }
 
@@ -203,7 +201,7 @@ impl Regulator {
 
     /// Whether surplus time leaves anything of `core` to the foreground.
     pub(super) fn keeps(&self, core: CoreId) -> bool {
-        self.cores[core.0 as usize].as_ref().is_some_and(|core| core.reserved.foreground > 0)
+        self.cores[core.0 as usize].as_ref().is_some_and(|core| core.reserved.foreground.is_some())
     }
     /// Reads of memory were told of `core`.
     pub(super) fn count(&mut self, core: CoreId, mode: Mode, reads: u64) {

@@ -4,7 +4,7 @@ use crate::parts::priority::carries_errands;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use maracas_core::admission::Objection;
+use maracas_core::admission::{Objection, Regulation};
 use maracas_core::memory::LINE_BYTES;
 use maracas_core::params::{Item, Kind, ParamSpec, Params, parse_bandwidth};
 use maracas_core::{CoreId, Duration, MAX_CORES, System};
@@ -90,8 +90,9 @@ pub(super) struct Reserved {
     pub(super) quota: u64,
     /// Whether it donates and reclaims.
     pub(super) soft: bool,
-    /// Requests a period that surplus time leaves to the foreground; 0 = it counts as any other.
-    pub(super) foreground: u64,
+    /// Requests a period that surplus time leaves to the foreground; `None` = it counts as any
+    /// other.
+    pub(super) foreground: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -107,6 +108,13 @@ pub(super) struct Settings {
 }
 
 impl Settings {
+    /// What every core may read in a period: Q, whether it is hard or soft, since a soft core that
+    /// lacks what it donated gets that back (an underrun).
+    pub(super) fn regulation(&self) -> Regulation {
+        let reads = self.cores.iter().map(|core| core.map(|reserved| reserved.quota));
+        Regulation { period: self.period, reads: reads.collect() }
+    }
+
     /// Requests that `bandwidth` bytes per second are in one period, rounded down; at most 2^48,
     /// more than any memory serves, so that sums over cores stay within 64 bits.
     pub(super) fn requests(&self, bandwidth: u64) -> u64 {
@@ -147,10 +155,8 @@ impl Settings {
         let reserve = |core| {
             let of = |list: &[u64]| list.get(core).copied().unwrap_or(0);
             let quota = settings.requests(of(&bandwidths));
-            let foreground = match of(&foregrounds) {
-                0 => 0,
-                kept => settings.requests(kept).max(1),
-            };
+            let kept = Some(of(&foregrounds)).filter(|kept| *kept > 0);
+            let foreground = kept.map(|kept| settings.requests(kept).max(1));
             (of(&bandwidths) > 0).then_some(Reserved { quota, soft: soft(core), foreground })
         };
         settings.cores = (0..system.cores.len()).map(reserve).collect();

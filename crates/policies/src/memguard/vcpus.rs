@@ -11,6 +11,11 @@ use maracas_core::contract::{End, Mode, Stint};
 use maracas_core::dispatch::Readings;
 use maracas_core::{Duration, Event, Instant, VcpuId};
 
+/// The mark of who may read as much as it likes, as grants have it ([`Grant::memory`]).
+///
+/// [`Grant::memory`]: maracas_core::contract::Grant::memory
+const NEVER: u64 = u64::MAX;
+
 /// One VCPU, as far as it was told.
 #[derive(Clone, Default, Debug)]
 struct Known {
@@ -20,8 +25,8 @@ struct Known {
     meters: [Duration; 2],
     /// Reads of memory.
     memory: u64,
-    /// Reads a period; 0 = as many as it likes.
-    quota: u64,
+    /// Reads a period; `None` = as many as it likes.
+    quota: Option<u64>,
     /// `memory` when its period began.
     base: u64,
     /// Since when the inner policy waits to hear that it may go on.
@@ -31,10 +36,10 @@ struct Known {
 }
 
 impl Known {
-    const fn mark(&self) -> u64 {
-        if self.quota == 0 { u64::MAX } else { self.base.saturating_add(self.quota) }
+    fn mark(&self) -> u64 {
+        self.quota.map_or(NEVER, |quota| self.base.saturating_add(quota))
     }
-    const fn at_mark(&self) -> bool {
+    fn at_mark(&self) -> bool {
         self.memory >= self.mark()
     }
 }
@@ -44,7 +49,7 @@ impl Known {
 pub(super) struct Vcpus {
     known: Vec<Known>,
     /// Budgets that were asked for and not yet answered by the inner policy.
-    asked: Vec<(VcpuId, u64)>,
+    asked: Vec<(VcpuId, Option<u64>)>,
 }
 
 impl Vcpus {
@@ -107,13 +112,13 @@ impl Vcpus {
     }
     pub(super) fn left(&mut self, vcpu: VcpuId) {
         let known = self.of(vcpu);
-        (known.awake, known.quota, known.stopped) = (None, 0, None);
+        (known.awake, known.quota, known.stopped) = (None, None, None);
         known.held.clear();
         self.asked.retain(|(asking, _)| *asking != vcpu);
     }
 
-    /// It asks for so many reads a period, 0 = no limit.
-    pub(super) fn ask(&mut self, vcpu: VcpuId, quota: u64) {
+    /// It asks for so many reads a period; `None` = for no limit.
+    pub(super) fn ask(&mut self, vcpu: VcpuId, quota: Option<u64>) {
         self.asked.push((vcpu, quota));
     }
     /// What it asked for first was granted or refused. True if its mark changed.
@@ -122,27 +127,27 @@ impl Vcpus {
         let Some((_, quota)) = place.map(|place| self.asked.remove(place)) else { return false };
         granted && self.limit(vcpu, quota)
     }
-    /// Gives it so many reads a period, 0 = no limit. True if its mark changed.
-    pub(super) fn limit(&mut self, vcpu: VcpuId, quota: u64) -> bool {
+    /// Gives it so many reads a period; `None` = no limit. True if its mark changed.
+    pub(super) fn limit(&mut self, vcpu: VcpuId, quota: Option<u64>) -> bool {
         let known = self.of(vcpu);
         let before = known.mark();
-        if known.quota == 0 {
+        if known.quota.is_none() {
             known.base = known.memory;
         }
         // What it read while that was allowed is not owed.
-        known.base = known.base.max(known.memory.saturating_sub(quota));
+        known.base = known.base.max(known.memory.saturating_sub(quota.unwrap_or(0)));
         known.quota = quota;
         known.mark() != before
     }
     /// Whether any VCPU has a budget.
     pub(super) fn any_limited(&self) -> bool {
-        self.known.iter().any(|known| known.quota > 0)
+        self.known.iter().any(|known| known.quota.is_some())
     }
     /// Every VCPU's budget anew. Reads beyond a mark are owed to the new period. True if a mark
     /// changed.
     pub(super) fn replenish(&mut self) -> bool {
         let mut changed = false;
-        for known in self.known.iter_mut().filter(|known| known.quota > 0) {
+        for known in self.known.iter_mut().filter(|known| known.quota.is_some()) {
             let base = known.mark().min(known.memory);
             changed |= base != known.base;
             known.base = base;
@@ -151,7 +156,7 @@ impl Vcpus {
     }
     /// Reading of its memory meter up to which it may run.
     pub(super) fn mark(&self, vcpu: VcpuId) -> u64 {
-        self.known.get(vcpu.0 as usize).map_or(u64::MAX, Known::mark)
+        self.known.get(vcpu.0 as usize).map_or(NEVER, Known::mark)
     }
 }
 

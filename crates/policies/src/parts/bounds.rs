@@ -3,6 +3,7 @@
 
 use super::exact::Exact;
 use super::priority;
+use core::cmp::Reverse;
 use maracas_core::admission::{Measure, TestResult};
 use maracas_core::{Duration, PPB, Rate, Role, Vcpu};
 
@@ -84,7 +85,7 @@ fn shortest(vcpus: &[Vcpu]) -> Duration {
 /// The bounds hold for rate-monotonic order, above which carriers stand. One with the shortest
 /// period of its core would stand there by right and take no less of any window, so it counts as
 /// if it had that period.
-fn demand_by_deadline(vcpu: &Vcpu, shortest: Duration) -> Exact {
+pub(crate) fn demand_by_deadline(vcpu: &Vcpu, shortest: Duration) -> Exact {
     let r = &vcpu.reservation;
     match vcpu.role {
         Role::Monitor | Role::Migration => {
@@ -130,7 +131,7 @@ fn power_at_most_two(b: u128, n: usize) -> bool {
 
 /// VCPUs by decreasing density, ties by id: the order in which packings take them.
 pub(crate) fn heaviest_first(vcpus: &mut [Vcpu]) {
-    vcpus.sort_by(|a, b| density(b).cmp(&density(a)).then(a.id.cmp(&b.id)));
+    vcpus.sort_by_cached_key(|vcpu| (Reverse(density(vcpu)), vcpu.id));
 }
 
 #[cfg(test)]

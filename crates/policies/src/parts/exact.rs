@@ -18,6 +18,8 @@ const ROUND_BITS: u32 = 60;
 impl Exact {
     pub(crate) const ZERO: Self = Self::whole(0);
     pub(crate) const ONE: Self = Self::whole(1);
+    /// A whole in the parts of [`Self::parts_up`].
+    pub(crate) const PARTS: u128 = 1 << ROUND_BITS;
     /// Beyond every bound that a test knows; results that do not fit end here.
     const HUGE: Self = Self::whole(1 << 30);
 
@@ -90,13 +92,24 @@ impl Exact {
             return self;
         }
         let (mut quotient, mut rest) = (self.num / self.den, self.num % self.den);
-        for _ in 0..ROUND_BITS {
-            // `rest < den < 2^127`, so doubling cannot overflow.
-            rest *= 2;
-            quotient = quotient * 2 + u128::from(rest >= self.den);
+        let mut left = ROUND_BITS;
+        while left > 0 {
+            // `rest < den < 2^127`, so that many bits and at least one are free above it.
+            let bits = self.den.leading_zeros().min(left);
+            rest <<= bits;
+            quotient = (quotient << bits) + rest / self.den;
             rest %= self.den;
+            left -= bits;
         }
         Self { num: quotient + u128::from(rest > 0), den: 1 << ROUND_BITS }
+    }
+    /// In whole parts of 2^-60, rounded up; `u128::MAX` where that does not fit.
+    pub(crate) fn parts_up(self) -> u128 {
+        if self.num / self.den >= 1 << (u128::BITS - ROUND_BITS - 1) {
+            return u128::MAX;
+        }
+        let rounded = self.rounded_up();
+        rounded.num << (ROUND_BITS - rounded.den.trailing_zeros())
     }
 
     /// Parts per billion, rounded up.
@@ -137,6 +150,9 @@ impl PartialOrd for Exact {
 impl Ord for Exact {
     /// By continued fractions, so that no product can overflow.
     fn cmp(&self, other: &Self) -> Ordering {
+        if (self.num, self.den) == (other.num, other.den) {
+            return Ordering::Equal;
+        }
         let (mut a, mut b) = (*self, *other);
         loop {
             let whole = (a.num / a.den).cmp(&(b.num / b.den));
@@ -200,6 +216,24 @@ mod tests {
         // p/8 rounded down to a whole: the sum is one less a few billionths.
         assert!(sum < Exact::ONE && sum.ppb_up() > PPB - 10, "{sum:?}");
         assert!(product > Exact::ONE && product.ppb_down() == PPB + 8, "{product:?}");
+    }
+
+    #[test]
+    fn parts_are_rounded_up() {
+        assert_eq!(Exact::ONE.parts_up(), Exact::PARTS);
+        assert_eq!(Exact::new(3, 8).parts_up(), 3 * Exact::PARTS / 8);
+        for den in [3, 1_000_003, (1 << 61) - 1, (1 << 95) + 1] {
+            // num / den in parts, by long division bit by bit.
+            let num = den / 7 * 5 + 1;
+            let (mut quotient, mut rest) = (num / den, num % den);
+            for _ in 0..ROUND_BITS {
+                rest *= 2;
+                quotient = quotient * 2 + rest / den;
+                rest %= den;
+            }
+            assert_eq!(Exact { num, den }.parts_up(), quotient + 1, "of {den}");
+        }
+        assert_eq!(Exact::whole(1 << 100).parts_up(), u128::MAX);
     }
 
     #[test]

@@ -15,4 +15,5 @@ pub(crate) mod priority;
 pub(crate) mod queue;
 pub(crate) mod rta;
 pub(crate) mod sporadic;
+pub(crate) mod sums;
 pub(crate) mod table;

@@ -103,11 +103,11 @@ fn first_fit(table: &Table, vcpu: &Vcpu) -> Option<CoreId> {
 }
 
 fn best_fit(table: &Table, vcpu: &Vcpu) -> Option<CoreId> {
-    fitting(table, vcpu).min_by_key(|core| Reverse(table.load(*core)))
+    fitting(table, vcpu).reduce(|best, core| if table.is_lighter(best, core) { core } else { best })
 }
 
 fn worst_fit(table: &Table, vcpu: &Vcpu) -> Option<CoreId> {
-    fitting(table, vcpu).min_by_key(|core| table.load(*core))
+    fitting(table, vcpu).reduce(|best, core| if table.is_lighter(core, best) { core } else { best })
 }
 
 #[cfg(test)]

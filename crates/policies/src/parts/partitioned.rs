@@ -36,6 +36,7 @@ pub(crate) fn build(
         running: alloc::vec![None; cores],
         changed: Vec::new(),
         gone: Vec::new(),
+        touched: CoreSet::EMPTY,
         table,
     };
     for core in system.core_ids() {
@@ -83,6 +84,8 @@ struct Partitioned {
     changed: Vec<VcpuId>,
     /// Queue entries of tasks that left since.
     gone: Vec<(CoreId, Key)>,
+    /// Cores whose order changed; empty between decisions.
+    touched: CoreSet,
 }
 
 /// The tie value of a waiting job: only the running one wins ties, then the lower id.
@@ -125,17 +128,18 @@ impl Policy for Partitioned {
 
     fn plan(&mut self, _now: Instant, plan: &mut Plan) {
         self.table.reply(plan);
-        let mut touched = CoreSet::EMPTY;
         for (core, key) in self.gone.drain(..) {
             let place = self.queues[core.0 as usize].remove(key);
             plan.line_mut(core).foreground.remove(place);
-            touched.insert(core);
+            self.touched.insert(core);
         }
         while let Some(vcpu) = self.changed.pop() {
-            touched = touched.union(self.requeue(vcpu, plan));
+            self.requeue(vcpu, plan);
         }
-        if self.order == Order::Deadline {
-            touched.iter().for_each(|core| self.promote_earliest(core, plan));
+        while let Some(core) = self.touched.pop_first() {
+            if self.order == Order::Deadline {
+                self.promote_earliest(core, plan);
+            }
         }
         plan.wake = Instant::NEVER;
     }
@@ -160,10 +164,9 @@ impl Partitioned {
         }
     }
 
-    /// Brings the task's place in queue and line in step with its backlog; the core if touched.
-    fn requeue(&mut self, vcpu: VcpuId, plan: &mut Plan) -> CoreSet {
-        let mut touched = CoreSet::EMPTY;
-        let Some(task) = self.tasks.get_mut(vcpu) else { return touched };
+    /// Brings the task's place in queue and line in step with its backlog.
+    fn requeue(&mut self, vcpu: VcpuId, plan: &mut Plan) {
+        let Some(task) = self.tasks.get_mut(vcpu) else { return };
         task.changed = false;
         let queue = &mut self.queues[task.core.0 as usize];
         let grant = Grant::new(vcpu, task.backlog.mark());
@@ -178,9 +181,9 @@ impl Partitioned {
                     plan.line_mut(task.core).foreground[place] = grant;
                 }
             }
-            return touched;
+            return;
         }
-        touched.insert(task.core);
+        self.touched.insert(task.core);
         let line = &mut plan.line_mut(task.core).foreground;
         if let Some(key) = task.queued.take() {
             line.remove(queue.remove(key));
@@ -190,7 +193,6 @@ impl Partitioned {
             line.insert(queue.insert(key), grant);
             task.queued = Some(key);
         }
-        touched
     }
 
     /// Notes what runs on `core` now, and takes the right of way over ties from what ran before.

@@ -14,10 +14,12 @@ use maracas_core::{Duration, Role, Vcpu};
 pub(crate) fn response_times(vcpus: &[Vcpu]) -> TestResult {
     let mut list = Vec::with_capacity(vcpus.len());
     let mut urgent: Vec<(u64, u64)> = Vec::with_capacity(vcpus.len());
+    let mut before = None;
     for vcpu in vcpus {
         let cost = cost(vcpu);
         let limit = vcpu.reservation.deadline.min(vcpu.reservation.period);
-        let response = fixed_point(cost, limit.ticks(), &urgent);
+        let response = fixed_point(cost, before.unwrap_or(0), limit.ticks(), &urgent);
+        before = response;
         list.push((vcpu.id, response.map(Duration::from_ticks), limit));
         urgent.push((cost, vcpu.reservation.period.ticks()));
     }
@@ -38,13 +40,17 @@ fn cost(vcpu: &Vcpu) -> u64 {
     }
 }
 
-fn fixed_point(cost: u64, limit: u64, urgent: &[(u64, u64)]) -> Option<u64> {
-    let mut response = u128::from(cost);
+/// `before` is the response time of the least of the `urgent`, or 0: that and C_i is no more than
+/// the least fixed point, since R - C_i holds all that the urgent do until then.
+fn fixed_point(cost: u64, before: u64, limit: u64, urgent: &[(u64, u64)]) -> Option<u64> {
+    let mut response = u128::from(cost) + u128::from(before);
     while response <= u128::from(limit) {
-        let interference = |&(c, t): &(u64, u64)| response.div_ceil(t.into()) * u128::from(c);
+        // At most the limit, so it fits.
+        let window = response as u64;
+        let interference = |&(c, t): &(u64, u64)| u128::from(window.div_ceil(t)) * u128::from(c);
         let next = u128::from(cost) + urgent.iter().map(interference).sum::<u128>();
         if next == response {
-            return u64::try_from(response).ok();
+            return Some(window);
         }
         response = next;
     }

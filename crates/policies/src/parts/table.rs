@@ -3,6 +3,8 @@
 
 use super::bounds::{self, heaviest_first};
 use super::exact::Exact;
+use super::jobs::ByVcpu;
+use super::sums::{Sum, Sums};
 use super::{priority, rta};
 use alloc::format;
 use alloc::string::String;
@@ -63,6 +65,9 @@ pub(crate) struct Table {
     classes: Vec<Class>,
     /// By core, each in priority order; one list for all cores where the policy is global.
     bound: Vec<Vec<Vcpu>>,
+    /// In which list each VCPU stands, and by which priority.
+    places: ByVcpu<(usize, (Duration, VcpuId))>,
+    sums: Sums,
     verdicts: Vec<(VcpuId, Result<CoreId, NotAdmitted>)>,
     homes: Vec<(VcpuId, Option<CoreId>)>,
 }
@@ -70,7 +75,7 @@ pub(crate) struct Table {
 impl Table {
     pub(crate) fn new(system: &System, family: Family, test: Test, find_host: FindHost) -> Self {
         let width = system.cores.len();
-        let lists = if family == Family::GlobalEdf { 1 } else { width };
+        let (lists, each) = if family == Family::GlobalEdf { (1, width) } else { (width, 1) };
         Self {
             family,
             test,
@@ -80,6 +85,8 @@ impl Table {
             cores: system.cores.clone(),
             classes: Vec::new(),
             bound: (0..lists).map(|_| Vec::new()).collect(),
+            places: ByVcpu::default(),
+            sums: Sums::new(test, lists, each, system.capacity),
             verdicts: Vec::new(),
             homes: Vec::new(),
         }
@@ -133,7 +140,18 @@ impl Table {
     /// Whether `core` meets the policy's demand, and the deciding test and the capacity accept
     /// `vcpu` besides those there.
     pub(crate) fn fits(&self, core: CoreId, vcpu: &Vcpu) -> bool {
-        self.meets(core, vcpu) && self.accepted(&self.with(core.0 as usize, &self.owed(core, vcpu)))
+        if !self.meets(core, vcpu) {
+            return false;
+        }
+        if self.classes.is_empty() {
+            return self.accepts(core, vcpu);
+        }
+        self.accepts(core, &self.owed(core, vcpu))
+    }
+    fn accepts(&self, core: CoreId, owed: &Vcpu) -> bool {
+        let list = core.0 as usize;
+        let known = self.sums.accept(list, owed);
+        known.unwrap_or_else(|| self.accepted(&self.with(list, owed)))
     }
     fn meets(&self, core: CoreId, vcpu: &Vcpu) -> bool {
         self.demand.is_none_or(|demand| (demand.met)(self, core, vcpu))
@@ -151,7 +169,23 @@ impl Table {
     }
     /// Sum of the utilizations on `core`.
     pub(crate) fn load(&self, core: CoreId) -> Exact {
-        bounds::total(self.on(core), bounds::demand)
+        self.sums.load(core.0 as usize, self.on(core))
+    }
+    /// Whether the sum of the utilizations is less on one core than on another.
+    pub(crate) fn is_lighter(&self, one: CoreId, other: CoreId) -> bool {
+        let (a, b) = (self.sums.all(one.0 as usize), self.sums.all(other.0 as usize));
+        if a.most() < b.least() || b.most() < a.least() {
+            return a.most() < b.least();
+        }
+        self.load(one) < self.load(other)
+    }
+    /// The sum of the utilizations of those on `core` that run programs, nearly.
+    pub(crate) fn programs(&self, core: CoreId) -> Sum {
+        self.sums.programs(core.0 as usize)
+    }
+    /// The same exactly.
+    pub(crate) fn asked_by_programs(&self, core: CoreId) -> Exact {
+        self.sums.programs_load(core.0 as usize, self.on(core))
     }
 
     /// Answers [`maracas_core::Event::Arrived`]; the core where admitted.
@@ -174,14 +208,14 @@ impl Table {
     /// Forgets `vcpu`; the core where it was.
     pub(crate) fn leave(&mut self, vcpu: VcpuId) -> Option<CoreId> {
         let (list, place) = self.find(vcpu)?;
-        self.bound[list].remove(place);
+        self.take(list, place);
         self.note_home(vcpu, None);
         Some(CoreId(list as u16))
     }
     /// Moves `vcpu` to `to`; false where it does not fit there, which changes nothing.
     pub(crate) fn migrate(&mut self, vcpu: VcpuId, to: CoreId) -> bool {
         let Some((list, place)) = self.find(vcpu) else { return false };
-        let vcpu = self.bound[list].remove(place);
+        let vcpu = self.take(list, place);
         let fits = vcpu.pinned.is_none_or(|pin| pin == to) && self.fits(to, &vcpu);
         if fits {
             self.note_home(vcpu.id, Some(to));
@@ -200,7 +234,7 @@ impl Table {
             self.refuse(vcpu.id, reason);
             return false;
         }
-        let old = self.bound[list].remove(place);
+        let old = self.take(list, place);
         let core = CoreId(list as u16);
         let stays = vcpu.pinned.is_none_or(|pin| pin == core) && self.fits(core, vcpu);
         let verdict = if stays { Ok(core) } else { Err(self.not_admitted(vcpu, list)) };
@@ -229,20 +263,29 @@ impl Table {
         }
     }
     fn find(&self, vcpu: VcpuId) -> Option<(usize, usize)> {
-        self.bound.iter().enumerate().find_map(|(list, vcpus)| {
-            vcpus.iter().position(|other| other.id == vcpu).map(|place| (list, place))
-        })
+        let (list, priority) = *self.places.get(vcpu)?;
+        Some((list, self.place(list, priority)))
+    }
+    /// Where on `list` a VCPU of that priority stands, or would.
+    fn place(&self, list: usize, priority: (Duration, VcpuId)) -> usize {
+        self.bound[list].partition_point(|other| priority::of(other) < priority)
     }
     fn put(&mut self, list: usize, vcpu: Vcpu) {
-        let vcpus = &mut self.bound[list];
-        let place = vcpus.partition_point(|other| priority::of(other) < priority::of(&vcpu));
-        vcpus.insert(place, vcpu);
+        let priority = priority::of(&vcpu);
+        let place = self.place(list, priority);
+        self.places.insert(vcpu.id, (list, priority));
+        self.sums.add(list, &vcpu);
+        self.bound[list].insert(place, vcpu);
+    }
+    fn take(&mut self, list: usize, place: usize) -> Vcpu {
+        let vcpu = self.bound[list].remove(place);
+        self.places.remove(vcpu.id);
+        self.sums.remove(list, &vcpu, &self.bound[list]);
+        vcpu
     }
     fn with(&self, list: usize, vcpu: &Vcpu) -> Vec<Vcpu> {
-        let vcpus = &self.bound[list];
-        let place = vcpus.partition_point(|other| priority::of(other) < priority::of(vcpu));
-        let mut with = vcpus.clone();
-        with.insert(place, vcpu.clone());
+        let mut with = self.bound[list].clone();
+        with.insert(self.place(list, priority::of(vcpu)), vcpu.clone());
         with
     }
 

@@ -9,7 +9,7 @@
 //! SchedCAT (`overheads/model.py`, `monotonic_pwlin`).
 
 use super::decimal::{self, MICROSECONDS};
-use crate::error::{Error, Source, quoted, read_text};
+use crate::error::{Error, Source, nearest, quoted, read_text};
 use crate::taskset::in_micros;
 use maracas_core::Duration;
 use maracas_core::Overheads;
@@ -168,11 +168,10 @@ impl Table {
         if name == self.key.column() || known.contains(&name) {
             return None;
         }
-        let distance = |known: &&&str| strsim::damerau_levenshtein(&name.to_uppercase(), known);
-        let nearest = known.iter().min_by_key(distance)?;
+        let (edits, near) = nearest(&name.to_uppercase(), known.iter().copied())?;
         // SchedCAT takes further columns of a table of costs for what they are: of no concern.
-        let is_near = distance(&nearest) <= name.len() / 4;
-        (is_near || self.key == Key::WorkingSet).then_some(*nearest)
+        let is_near = edits <= name.len() / 4;
+        (is_near || self.key == Key::WorkingSet).then_some(near[0])
     }
 
     fn row(

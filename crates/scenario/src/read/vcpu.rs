@@ -12,9 +12,9 @@ const LONGEST_NAME: usize = 64;
 /// Colours are one bit each of a 64-bit word in [`maracas_core::contract::Errand::Move`].
 const MOST_COLORS: u64 = 64;
 /// In thousandths: no program gains more from a faster core.
-const MOST_SPEEDUP: u64 = 1_000_000;
+const MOST_SPEEDUP: u64 = Vcpu::MAX_SPEEDUP_MILLI as u64;
 /// The range of `cpu.weight` of Linux control groups.
-const WEIGHTS: std::ops::RangeInclusive<u64> = 1..=10_000;
+const WEIGHTS: std::ops::RangeInclusive<u64> = 1..=Vcpu::MAX_WEIGHT as u64;
 
 /// Who a name stands for.
 #[derive(Clone, Debug)]
@@ -157,7 +157,7 @@ fn vcpu(table: &Table<'_>, names: &Names, platform: &Platform) -> Result<VcpuSpe
         id,
         reservation: match &promised {
             Some((budget, period)) => reservation(table, budget, period)?,
-            None => Vcpu::best_effort(id.0).reservation,
+            None => Reservation::NONE,
         },
         arrival: arrival(table)?,
         role,

@@ -68,7 +68,7 @@ fn what_is_wrong_is_named_with_its_place_and_the_way_out() {
         ("sets = 20\n", "", "s.toml:2:1: [sweep] has no `sets`; add sets = 100"),
         ("[8, 4]", "[8, 8]", "s.toml:3:9: `cores` holds a value twice; drop one of them"),
         ("[8, 4]", "[]", "s.toml:3:9: `cores` is an empty list; give it a value"),
-        ("[8, 4]", "[129]", "s.toml:3:10: `cores` is 129; it must lie from 1 to 128"),
+        ("[8, 4]", "[1025]", "s.toml:3:10: `cores` is 1025; it must lie from 1 to 1024"),
         ("from = 0.7", "from = 1.1", "must lie from 0 to 1"),
         ("to = 1.0", "to = 0.2", "`from` lies above `to`; let them change places"),
         ("step = 0.15", "step = 0", "`step` must be above zero"),

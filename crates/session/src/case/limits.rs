@@ -3,7 +3,6 @@
 
 use super::Case;
 use maracas_console::failure::Failure;
-use maracas_core::admission::NotAdmitted;
 use maracas_core::contract::Entry;
 use maracas_core::memory::{Device, LINE_BYTES, Partition};
 use maracas_core::{Criticality, Vcpu};
@@ -100,30 +99,6 @@ impl Case {
             split_word(memory.partition)
         );
         Err(Failure::new(scenario.at(spec.colors_at.unwrap_or(spec.at), why)))
-    }
-
-    /// Adds to the verdict what holds under every policy on a live machine: nobody gets more of one
-    /// core than may be given away there, or the kernel's fair server takes that core from it.
-    pub(super) fn refuse_too_heavy(&mut self) {
-        let Self { start, verdict, .. } = self;
-        let heavy = start.vcpus.iter().filter(|vcpu| {
-            let told = verdict.refused.iter().any(|(refused, _)| *refused == vcpu.id);
-            vcpu.reservation.utilization() > start.capacity && !told
-        });
-        let refusal = |vcpu: &Vcpu| {
-            let (id, r) = (vcpu.id, &vcpu.reservation);
-            let reason = format!(
-                "{id} ({} every {}) asks for {} of a core, of which {} may be used; lower its \
-                 budget or lengthen its period",
-                r.budget,
-                r.period,
-                r.utilization(),
-                start.capacity
-            );
-            (id, NotAdmitted { reason, closest: None })
-        };
-        let heavy: Vec<_> = heavy.map(refusal).collect();
-        verdict.refused.extend(heavy);
     }
 
     /// What is wrong with the choice of the policy, at the place where it was made.

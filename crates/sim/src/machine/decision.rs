@@ -45,7 +45,8 @@ impl<C: Contention> Machine<'_, C> {
     }
 
     /// Asks the policy and enacts its plan, again and again until nothing more happens.
-    pub(super) fn take_decision(&mut self) {
+    /// `concerned` is empty before and after.
+    pub(super) fn take_decision(&mut self, concerned: &mut CoreSet) {
         if self.plan.wake <= self.now && self.plan.wake_metered {
             self.meter();
         }
@@ -59,11 +60,12 @@ impl<C: Contention> Machine<'_, C> {
             decide(self.policy, self.now, &mut self.plan);
             self.outcome.decisions += 1;
             self.observer.planned(self.now, &self.plan);
-            let mut concerned = self.plan.dirty();
+            concerned.insert_all(self.plan.dirty());
             self.take_lines();
-            self.take_answers(&mut concerned);
-            self.take_errand(&mut concerned);
+            self.take_answers(concerned);
+            self.take_errand(concerned);
             self.apply_law(concerned);
+            concerned.clear();
             self.charge(self.decider, self.options.overheads.decision);
             if !self.told {
                 self.decider = 0;

@@ -18,8 +18,7 @@ impl<C: Contention> Machine<'_, C> {
     }
 
     /// Has the cores run what the law says: first all stops, then all starts.
-    pub(super) fn apply_law(&mut self, cores: CoreSet) {
-        let mut changed = CoreSet::EMPTY;
+    pub(super) fn apply_law(&mut self, cores: &CoreSet) {
         for id in cores.iter() {
             let core = id.0 as usize;
             self.settle(core);
@@ -38,35 +37,36 @@ impl<C: Contention> Machine<'_, C> {
                     if choice.is_some_and(|run| away(&run) != NONE && away(&run) != core as u32) {
                         self.moving.extend(choice.map(|run| run.vcpu.0));
                     }
-                    self.choices[core] = choice;
-                    changed.insert(id);
+                    self.choices.push((core, choice));
                 }
             }
         }
-        if !changed.is_empty() {
-            self.switch(changed);
+        if !self.choices.is_empty() {
+            self.switch();
         }
         if C::CONTENDS {
             self.tell_spent(cores);
         }
     }
 
-    /// Has `changed` cores run what was chosen for them.
+    /// Has the cores run what was chosen for them.
     #[inline]
-    fn switch(&mut self, changed: CoreSet) {
-        for id in changed.iter() {
-            let vcpu = self.cores[id.0 as usize].running;
+    fn switch(&mut self) {
+        for place in 0..self.choices.len() {
+            let core = self.choices[place].0;
+            let vcpu = self.cores[core].running;
             if vcpu != NONE {
                 let moves = self.moving.contains(&vcpu);
-                self.stop(id.0 as usize, if moves { End::Moved } else { End::Preempted });
+                self.stop(core, if moves { End::Moved } else { End::Preempted });
             }
         }
         self.moving.clear();
-        for id in changed.iter() {
-            if let Some(run) = self.choices[id.0 as usize] {
-                self.start(id.0 as usize, run);
+        for place in 0..self.choices.len() {
+            if let (core, Some(run)) = self.choices[place] {
+                self.start(core, run);
             }
         }
+        self.choices.clear();
     }
 
     pub(super) fn start(&mut self, core: usize, run: Running) {
@@ -119,7 +119,7 @@ impl<C: Contention> Machine<'_, C> {
         let own = &mut self.cores[core];
         own.running = NONE;
         own.idle_since = self.now;
-        self.nexts[core] = Instant::NEVER;
+        self.nexts.set(core, Instant::NEVER);
     }
 
     /// Tells of the running stint up to now.
@@ -190,7 +190,7 @@ impl<C: Contention> Machine<'_, C> {
         if C::CONTENDS {
             next = next.min(self.memory_due(core));
         }
-        self.nexts[core] = next;
+        self.nexts.set(core, next);
     }
 
     /// Charges a core with work of the kernel's: its VCPU makes no progress meanwhile.

@@ -52,6 +52,11 @@ impl Devices {
         next
     }
 
+    /// All of them, as requestors.
+    pub(super) fn all(&self) -> impl Iterator<Item = Entry> {
+        self.0.iter().map(|device| device.entry)
+    }
+
     /// The active ones, as requestors.
     pub(super) fn entries(&self) -> impl Iterator<Item = Entry> {
         self.0.iter().filter(|device| device.active).map(|device| device.entry)

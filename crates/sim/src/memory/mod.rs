@@ -7,6 +7,7 @@
 //! * [`UnevenCores`]: every program at its pace on the class of its core; none touches memory.
 //! * [`SharedMemory`]: the DRAM law (`dram`) and the last-level cache (`cache`), coupled.
 
+pub mod bound;
 pub mod cache;
 mod classes;
 mod controller;

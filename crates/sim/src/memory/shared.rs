@@ -172,7 +172,7 @@ impl SharedMemory {
 }
 
 /// By class: how many times longer thinking takes than on the fastest.
-fn stretches(system: &System) -> Vec<f64> {
+pub(super) fn stretches(system: &System) -> Vec<f64> {
     let speeds = system.classes.iter().map(|class| f64::from(class.speed_milli));
     let fastest = system.classes.first().map_or(1.0, |class| f64::from(class.speed_milli));
     speeds.map(|speed| fastest / speed).collect()
@@ -211,7 +211,7 @@ impl Seat {
 }
 
 /// How a program uses memory on a core that stretches thinking so much.
-fn kind_of(memory: &MemoryUse, stretch: f64) -> Kind {
+pub(super) fn kind_of(memory: &MemoryUse, stretch: f64) -> Kind {
     Kind {
         pattern: memory.pattern,
         outstanding: memory.outstanding_milli.max(1) as f64 / 1e3,

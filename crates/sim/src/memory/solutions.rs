@@ -56,7 +56,7 @@ pub(super) struct Solutions {
     law: Law,
     kinds: Vec<Kind>,
     /// By sorted set: where its answers begin in `answers`.
-    known: HashMap<Box<[Entry]>, u32, BuildHasherDefault<Fnv>>,
+    known: HashMap<Box<[Entry]>, u32, BuildHasherDefault<Mixed>>,
     answers: Vec<Solved>,
     requestors: Vec<Requestor>,
     solved: Vec<Solved>,
@@ -133,17 +133,18 @@ impl Solutions {
     }
 }
 
-/// FNV-1a by words: the sets are short, and never chosen by an adversary.
+/// Multiplies and folds, word by word (the multiplier is 2^64 by the golden ratio; Knuth, volume 3,
+/// section 6.4): the sets are short, and never chosen by an adversary.
 #[derive(Clone, Copy, Debug)]
-struct Fnv(u64);
+struct Mixed(u64);
 
-impl Default for Fnv {
+impl Default for Mixed {
     fn default() -> Self {
         Self(0xcbf2_9ce4_8422_2325)
     }
 }
 
-impl Hasher for Fnv {
+impl Hasher for Mixed {
     fn write(&mut self, bytes: &[u8]) {
         for word in bytes.chunks(8) {
             let mut padded = [0; 8];

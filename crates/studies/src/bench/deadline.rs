@@ -5,36 +5,6 @@ use super::groups::{Group, Undo, Version};
 use std::io;
 use std::path::PathBuf;
 
-/// `struct sched_attr` of sched_setattr(2), in the size of its first version.
-#[repr(C)]
-struct Attributes {
-    size: u32,
-    policy: u32,
-    flags: u64,
-    nice: i32,
-    priority: u32,
-    runtime: u64,
-    deadline: u64,
-    period: u64,
-}
-
-/// Makes `tid` a deadline thread with `budget` every `period`, in nanoseconds.
-pub(super) fn set(tid: u32, budget: u64, period: u64) -> io::Result<()> {
-    let attributes = Attributes {
-        size: std::mem::size_of::<Attributes>() as u32,
-        policy: libc::SCHED_DEADLINE as u32,
-        flags: 0,
-        nice: 0,
-        priority: 0,
-        runtime: budget,
-        deadline: period,
-        period,
-    };
-    // SAFETY: the structure has the size that it states and outlives the call.
-    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const attributes, 0) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
 /// An exclusive cpuset of one core, gone when dropped.
 pub(super) struct Exclusive {
     // Fields drop in this order: the group first, then what was changed around it.

@@ -21,7 +21,6 @@ pub mod primitives;
 mod quota;
 mod report;
 mod stolen;
-mod switches;
 mod target;
 mod throttle;
 mod uneven;
@@ -37,11 +36,12 @@ pub use uneven::{Args as UnevenArgs, uneven};
 
 use maracas_console::failure::{Answer, Failure, Outcome};
 use maracas_console::output;
+use maracas_live::host::sched::set_deadline;
+use maracas_live::host::switches::Switches;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use switches::Switches;
 use target::Spin;
 use windows::{Judged, Run, judge};
 
@@ -180,7 +180,7 @@ impl Bench {
                 format!("not pinned, since the host refuses an exclusive cpuset ({refused})")
             }
         };
-        deadline::set(target.id(), budget, period)?;
+        set_deadline(target.id(), budget, period)?;
         self.watch((&target, &noise), budget, period, how)
     }
 
@@ -202,9 +202,9 @@ impl Bench {
         how: String,
     ) -> io::Result<Measured> {
         std::thread::sleep(SETTLE);
-        let start = target::monotonic_ns();
+        let start = maracas_work::clock::monotonic_ns();
         let [runs, others] = self.record([target.id(), noise.id()])?;
-        let window = (start, target::monotonic_ns());
+        let window = (start, maracas_work::clock::monotonic_ns());
         let mut gaps = target.gaps().stolen(&runs);
         gaps.extend(noise.gaps().stolen(&others));
         let judged = judge(&runs, &gaps, window, budget, period)
@@ -223,7 +223,10 @@ impl Bench {
             switches.iter_mut().for_each(Switches::drain);
         }
         let [target, noise] = switches;
-        Ok([target.finish()?, noise.finish()?])
+        let runs = |of: Switches| -> io::Result<Vec<Run>> {
+            Ok(of.finish()?.into_iter().map(|(from, to)| Run::whole(from, to)).collect())
+        };
+        Ok([runs(target)?, runs(noise)?])
     }
 }
 

@@ -2,7 +2,7 @@
 //! the measured core.
 
 use super::stolen::{Gap, GapFile};
-use super::target::{Spin, child_of_ours, monotonic_ns};
+use super::target::{Spin, child_of_ours};
 use super::windows::{Judged, Run, judge};
 use super::{Bench, Measured, SETTLE};
 use maracas_console::failure::Failure;
@@ -13,6 +13,7 @@ use maracas_live::{Handle, Machine};
 use maracas_scenario::Scenario;
 use maracas_session::case::{Case, Machine as Kind, Overrides};
 use maracas_session::live;
+use maracas_work::clock::monotonic_ns;
 use std::io;
 use std::thread;
 use std::time::{Duration, Instant};

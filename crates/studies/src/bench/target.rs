@@ -65,12 +65,6 @@ pub(super) fn unpin(id: u32) -> Result<(), Failure> {
     sched_setaffinity(Pid::from_raw(id as i32), &set).map_err(fail)
 }
 
-/// The monotonic clock, which the switch records carry too.
-pub(super) fn monotonic_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
 /// The child of this process that runs the built-in work of this name, other than `not`.
 pub(super) fn child_of_ours(work: &str, not: u32) -> Option<u32> {
     let own = std::process::id().to_string();

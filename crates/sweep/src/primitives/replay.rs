@@ -38,7 +38,7 @@ pub fn replay(
         let step = steps.next().unwrap_or(Step::Other);
         times.push(timed(watch, step, || decide(policy, call.now, &mut plan)));
         assert_eq!(
-            (plan.dirty(), plan.wake),
+            (*plan.dirty(), plan.wake),
             (call.dirty, call.wake),
             "the plan at {} is not the recorded one",
             call.now

@@ -160,7 +160,7 @@ impl Observer for Stream {
         let from = self.asked.last().map_or(0, |asked| asked.end);
         let cause = cause(&self.events[from..]);
         let (end, hash) = (self.events.len(), self.hash.update(plan));
-        let (dirty, wake) = (plan.dirty(), plan.wake);
+        let (dirty, wake) = (*plan.dirty(), plan.wake);
         self.asked.push(Asked { end, now, cause, updates_tree: false, dirty, wake, hash });
     }
 }

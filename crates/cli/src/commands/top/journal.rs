@@ -3,7 +3,7 @@
 use super::{Ended, Source};
 use maracas_core::Instant;
 use maracas_core::control::Gauges;
-use maracas_core::journal::{JournalError, Note, Reader, Record};
+use maracas_core::journal::{JournalError, Reader, Record};
 use maracas_session::metrics;
 use maracas_trace::Metrics;
 use std::time;
@@ -126,7 +126,7 @@ impl Source for Playback<'_> {
 mod tests {
     use super::*;
     use maracas_core::System;
-    use maracas_core::journal::{Header, Recorder};
+    use maracas_core::journal::{Header, Note, Recorder};
     use maracas_core::params::Params;
 
     /// A note every hour for ten hours.

@@ -5,10 +5,10 @@
 //! gaps and every program that is held by a run beside us goes first.
 
 use super::{SLEEP, SLEEPS};
-use crate::agent::PRIORITY;
 use crate::clock::Clock;
 use crate::host::{HardwareCore, sched, sys};
 use maracas_core::{Duration, Instant};
+use maracas_live_core::priority;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -119,7 +119,7 @@ fn try_taken(core: HardwareCore) -> io::Result<Duration> {
                 })
             })
         });
-        let sleeping = on(core, PRIORITY, || {
+        let sleeping = on(core, priority::AGENT, || {
             // On a busy host it takes a while until the other one has its priority.
             let give_up = clock.now() + LATEST;
             while !begun.load(Ordering::Relaxed) && clock.now() < give_up {
@@ -147,13 +147,13 @@ pub(super) fn switch(core: HardwareCore) -> io::Result<Duration> {
     let (there, back, over) = (bell()?, bell()?, AtomicBool::new(false));
     thread::scope(|scope| {
         let answering = scope.spawn(|| {
-            on(core, PRIORITY, || {
+            on(core, priority::AGENT, || {
                 while wait(&there) && !over.load(Ordering::Relaxed) {
                     ring(&back);
                 }
             })
         });
-        let asked = on(core, PRIORITY, || {
+        let asked = on(core, priority::AGENT, || {
             let clock = Clock::start();
             let trip = |_| {
                 let begun = clock.now();

@@ -107,10 +107,5 @@ impl Drop for Subject {
     }
 }
 
-/// `CLOCK_MONOTONIC` in nanoseconds; usable after `fork`.
-pub(super) fn now_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a structure of our own.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
+/// Usable after `fork`.
+pub(super) use crate::clock::monotonic_ns as now_ns;

@@ -8,6 +8,7 @@ use crate::host::platform::Platform;
 use crate::host::sched::{self, KernelPolicy};
 use crate::host::{HardwareCore, sys};
 use crate::perf::Service;
+use maracas_live_core::priority;
 use perf_event_open_sys as perf;
 use perf_event_open_sys::bindings as abi;
 use std::fs::{self, File};
@@ -233,7 +234,7 @@ pub(super) fn calls(bench: &Bench<'_>) -> io::Result<Option<maracas_core::Durati
     let times: io::Result<Vec<u64>> = thread::scope(|scope| {
         let calling = scope.spawn(|| {
             // An ordinary thread is delayed by others, of which a median tells little.
-            let _ = sched::set_fifo(0, crate::agent::PRIORITY, true);
+            let _ = sched::set_fifo(0, priority::AGENT, true);
             (0..ROUNDS).map(|_| call()).collect()
         });
         calling.join().unwrap_or_else(|_| Err(io::Error::other("the thread died")))

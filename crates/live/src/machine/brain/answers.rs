@@ -6,7 +6,7 @@ use crate::executor::vcpu::describe;
 use crate::machine::handle::{Refusal, VcpuStatus};
 use maracas_core::admission::NotAdmitted;
 use maracas_core::contract::End;
-use maracas_core::{CoreId, Duration, Event, Reservation, VcpuId};
+use maracas_core::{CoreId, Duration, Event, Vcpu, VcpuId};
 use std::collections::BTreeMap;
 
 impl Brain<'_> {
@@ -16,7 +16,7 @@ impl Brain<'_> {
         for (id, verdict) in self.plan.verdicts() {
             let Some(at) = self.asked.iter().position(|asked| asked.id == *id) else { continue };
             let asked = self.asked.swap_remove(at);
-            let too_heavy = self.too_heavy(*id, &asked.reservation);
+            let too_heavy = NotAdmitted::too_heavy(*id, &asked.reservation, self.capacity);
             let known = &mut self.known;
             if let (Ok(_), Some(refusal)) = (verdict, too_heavy) {
                 withdrawn.extend(withdraw(known, *id, asked.new));
@@ -51,13 +51,10 @@ impl Brain<'_> {
         }
     }
 
-    /// What no policy may give away on this machine, whatever its own test says.
-    fn too_heavy(&self, id: VcpuId, asked: &Reservation) -> Option<NotAdmitted> {
-        let (rate, most) = (asked.utilization(), self.capacity);
-        let reason = || {
-            format!("{id} asks for {rate} of a core, of which {most} may be used; lower its budget")
-        };
-        (rate > most).then(|| NotAdmitted { reason: reason(), closest: None })
+    /// Whether `vcpu` is promised bandwidth and nobody counts what it reads.
+    pub(super) fn is_blind_to(&self, vcpu: &Vcpu) -> bool {
+        let counts = || self.cores.iter().all(|core| lock(core).counts().reads);
+        vcpu.bandwidth > 0 && !counts()
     }
 
     /// All VCPUs, by number.

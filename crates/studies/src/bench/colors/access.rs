@@ -3,8 +3,7 @@
 use super::failed;
 use maracas_client::color::{Buffer, CacheColors, ColorSet};
 use maracas_console::failure::Failure;
-use std::hint::black_box;
-use std::time::Instant;
+use maracas_live::host::chase::Chase;
 
 /// Accesses of one measurement, and measurements of which the median counts.
 const ACCESSES: usize = 100_000;
@@ -58,42 +57,11 @@ pub(super) fn measure(cache: &CacheColors, colors: u32) -> Result<Vec<Conflict>,
     counts.into_iter().filter(|pages| *pages > 1).map(each).collect()
 }
 
-/// Nanoseconds of an access to the first line of each page in turn; each must wait for the one
-/// before, whose line tells where the next one is.
+/// Nanoseconds of an access to the first line of each page in turn.
 fn time(buffers: &mut [&mut Buffer]) -> f64 {
-    let mut pages: Vec<*mut usize> = Vec::new();
-    for buffer in buffers.iter_mut() {
-        pages.extend(buffer.chunks_exact_mut(4096).map(|page| page.as_mut_ptr().cast()));
-    }
-    // In an order that no prefetcher follows: a walk by steps that share no factor with the number.
-    let count = pages.len();
-    let step = (count * 5 / 8..).find(|step| gcd(*step, count) == 1).unwrap_or(1);
-    for place in 0..count {
-        let next = pages[(place + step) % count];
-        // SAFETY: the first word of a page of our own, which is aligned for it.
-        unsafe { pages[place].write(next as usize) };
-    }
-    let mut times: Vec<f64> = (0..RUNS).map(|_| chase(pages[0], count)).collect();
+    let pages = buffers.iter_mut().flat_map(|buffer| buffer.chunks_exact_mut(4096));
+    let mut chase = Chase::through(pages.collect());
+    let mut times: Vec<f64> = (0..RUNS).map(|_| chase.time(ACCESSES)).collect();
     times.sort_by(f64::total_cmp);
     times[RUNS / 2]
-}
-
-fn chase(start: *const usize, count: usize) -> f64 {
-    let mut at = start;
-    let mut go = |steps: usize| {
-        for _ in 0..steps {
-            // SAFETY: every first word is the address of another page's.
-            at = unsafe { at.read_volatile() } as *const usize;
-        }
-    };
-    go(count * 4);
-    let began = Instant::now();
-    go(ACCESSES);
-    let nanos = began.elapsed().as_nanos() as f64 / ACCESSES as f64;
-    black_box(at);
-    nanos
-}
-
-const fn gcd(a: usize, b: usize) -> usize {
-    if b == 0 { a } else { gcd(b, a % b) }
 }

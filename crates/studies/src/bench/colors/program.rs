@@ -10,7 +10,6 @@ use maracas_live::colors::{ColorPage, Done};
 use maracas_work::hash;
 use std::io::{BufRead, BufReader, Write};
 use std::ops::Range;
-use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -119,8 +118,9 @@ impl Program {
         let (name, path) = page.variable();
         command.args(["bench", "colors", "--program"]).env("LD_PRELOAD", library).env(name, path);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        // SAFETY: plain system calls between fork and exec.
-        unsafe { command.pre_exec(give_up_rights) };
+        // As `maracas run` leaves none that matters here: what the program gets to see it gets from
+        // the runtime.
+        maracas_live::host::rights::start_without_any(&mut command);
         let mut child = command.spawn().map_err(fail)?;
         let pipes = child.stdin.take().zip(child.stdout.take());
         let (input, output) = pipes.ok_or_else(|| Failure::new("the program has no pipes"))?;
@@ -151,16 +151,6 @@ impl Drop for Program {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// No capability for what is executed next, as `maracas run` leaves none that matters here: what
-/// the program gets to see it gets from the runtime.
-fn give_up_rights() -> io::Result<()> {
-    for capability in 0..64 {
-        // SAFETY: plain arguments; refused for numbers that the kernel does not know.
-        unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
-    }
-    Ok(())
 }
 
 /// Is that program: memory with a pattern, threads that count in other memory, and an answer for

@@ -1,7 +1,6 @@
-//! When a thread ran, seen from outside and the same way for every mechanism: the kernel's switch
+//! When a thread ran, seen from outside and the same way whatever schedules it: the kernel's switch
 //! records (`PERF_RECORD_SWITCH`, perf_event_open(2)) with instants of the monotonic clock.
 
-use super::windows::Run;
 use perf_event_open_sys::bindings as perf;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -12,14 +11,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const RING_PAGES: usize = 64;
 
 /// The switch records of one thread.
-pub(super) struct Switches {
+pub struct Switches {
     _fd: OwnedFd,
     map: *mut u8,
     length: usize,
     page: usize,
     tail: u64,
     since: Option<u64>,
-    runs: Vec<Run>,
+    runs: Vec<(u64, u64)>,
     lost: bool,
 }
 
@@ -28,7 +27,7 @@ impl Switches {
     ///
     /// # Errors
     /// Where the kernel gives no perf events (needs CAP_PERFMON or perf_event_paranoid <= 1).
-    pub(super) fn of(tid: u32) -> io::Result<Self> {
+    pub fn of(tid: u32) -> io::Result<Self> {
         let mut attr = perf::perf_event_attr {
             size: std::mem::size_of::<perf::perf_event_attr>() as u32,
             type_: perf::PERF_TYPE_SOFTWARE,
@@ -50,7 +49,8 @@ impl Switches {
         }
         // SAFETY: the descriptor was just opened and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        let page = rustix::param::page_size();
+        // SAFETY: a plain question about a constant of the host.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let length = (RING_PAGES + 1) * page;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a fresh mapping of the ring of `fd`; unmapped in `drop`.
@@ -70,7 +70,7 @@ impl Switches {
     }
 
     /// Takes in what the kernel wrote since the last call.
-    pub(super) fn drain(&mut self) {
+    pub fn drain(&mut self) {
         // SAFETY: the control page is mapped for as long as `self` lives; its two positions are
         // shared with the kernel by acquire and release, as perf_event_open(2) asks.
         let (head, tail) = unsafe {
@@ -110,15 +110,15 @@ impl Switches {
         if !out {
             self.since = Some(time);
         } else if let Some(since) = self.since.take() {
-            self.runs.push(Run::whole(since, time));
+            self.runs.push((since, time));
         }
     }
 
-    /// All runs so far.
+    /// From when to when it ran so far, in nanoseconds of the monotonic clock.
     ///
     /// # Errors
     /// Where the ring overflowed, so that runs are missing.
-    pub(super) fn finish(mut self) -> io::Result<Vec<Run>> {
+    pub fn finish(mut self) -> io::Result<Vec<(u64, u64)>> {
         self.drain();
         if self.lost {
             return Err(io::Error::other("switch records were lost; the host is too busy"));

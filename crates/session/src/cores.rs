@@ -1,11 +1,32 @@
 //! On which of the host's cores a scenario with classes of cores runs: on its own fast and slow
 //! ones, or on equal ones that are slowed down in their place.
 
+use maracas_console::failure::Failure;
 use maracas_core::{Class, Rate, System};
 use maracas_live::host::HardwareCore;
-use maracas_live::host::classes::HostClass;
+use maracas_live::host::classes::{Detected, HostClass};
+use maracas_live::host::platform::Platform;
 use maracas_live::machine::capacity;
 use std::fmt;
+
+/// Tells a system what the host's cores make of it: their classes where the file says nothing of
+/// any, and less room for reservations where cores would have to be slowed down.
+///
+/// # Errors
+/// Where the host's cores cannot be read.
+pub fn look_at_host(system: &mut System) -> Result<(), Failure> {
+    let platform = Platform::detect().map_err(|error| Failure::about("this host", error))?;
+    if system.classes.len() > 1 {
+        let host = Detected::of_host(&platform.cores).classes;
+        if let Some(capacity) = capacity_when_emulated(system, &host) {
+            system.capacity = capacity;
+        }
+        return Ok(());
+    }
+    let usable = &platform.cores[..platform.cores.len().min(system.cores.len())];
+    take_from_host(system, &Detected::of_host(usable).classes, usable);
+    Ok(())
+}
 
 /// The host's cores for those of a system, by their `CoreId`.
 #[derive(Clone, PartialEq, Eq, Debug)]

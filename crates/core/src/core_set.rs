@@ -1,0 +1,203 @@
+//! A set of cores whose cost is what is in it, not how many cores there may be.
+
+use crate::{CoreId, MAX_CORES};
+use core::fmt;
+
+const BITS: usize = u64::BITS as usize;
+const WORDS: usize = MAX_CORES.div_ceil(BITS);
+
+/// A set of cores.
+///
+/// Two levels of bits: a word for every 64 cores, and one bit for each word that is not zero. So
+/// emptying a set, going through it and joining another to it cost what is in them, and a machine
+/// of a few cores does not pay for [`MAX_CORES`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct CoreSet {
+    used: u16,
+    words: [u64; WORDS],
+}
+
+impl CoreSet {
+    /// No core.
+    pub const EMPTY: Self = Self { used: 0, words: [0; WORDS] };
+
+    /// Puts `core` in.
+    ///
+    /// # Panics
+    /// Where there can be no such core.
+    #[inline]
+    pub const fn insert(&mut self, core: CoreId) {
+        let (word, bit) = place(core);
+        self.words[word] |= bit;
+        self.used |= 1 << word;
+    }
+    /// Takes `core` out.
+    ///
+    /// # Panics
+    /// Where there can be no such core.
+    #[inline]
+    pub const fn remove(&mut self, core: CoreId) {
+        let (word, bit) = place(core);
+        self.words[word] &= !bit;
+        if self.words[word] == 0 {
+            self.used &= !(1 << word);
+        }
+    }
+    /// Whether `core` is in.
+    ///
+    /// # Panics
+    /// Where there can be no such core.
+    #[inline]
+    pub const fn contains(&self, core: CoreId) -> bool {
+        let (word, bit) = place(core);
+        self.words[word] & bit != 0
+    }
+    /// Whether no core is in.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+    /// How many cores are in.
+    pub fn len(&self) -> usize {
+        self.places().map(|word| self.words[word].count_ones() as usize).sum()
+    }
+    /// Takes all cores out.
+    #[inline]
+    pub fn clear(&mut self) {
+        // Nearly always the first word alone.
+        if self.used > 1 {
+            self.places().for_each(|word| self.words[word] = 0);
+        }
+        (self.used, self.words[0]) = (0, 0);
+    }
+    /// Puts all of `other` in.
+    #[inline]
+    pub fn insert_all(&mut self, other: &Self) {
+        if other.used > 1 {
+            other.places().for_each(|word| self.words[word] |= other.words[word]);
+        }
+        self.words[0] |= other.words[0];
+        self.used |= other.used;
+    }
+    /// Takes the lowest core out.
+    #[inline]
+    pub fn pop_first(&mut self) -> Option<CoreId> {
+        if self.used == 0 {
+            return None;
+        }
+        let word = self.used.trailing_zeros() as usize % WORDS;
+        let bits = self.words[word];
+        self.words[word] = bits & bits.wrapping_sub(1);
+        if self.words[word] == 0 {
+            self.used &= self.used.wrapping_sub(1);
+        }
+        Some(CoreId((word * BITS) as u16 + bits.trailing_zeros() as u16))
+    }
+    /// The cores in either set.
+    #[must_use]
+    pub fn union(mut self, other: Self) -> Self {
+        self.insert_all(&other);
+        self
+    }
+    /// The cores, in increasing order.
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = CoreId> {
+        let (mut used, mut bits, mut first) = (self.used & !1, self.words[0], 0);
+        core::iter::from_fn(move || {
+            if bits == 0 {
+                if used == 0 {
+                    return None;
+                }
+                let word = used.trailing_zeros() as usize % WORDS;
+                used &= used.wrapping_sub(1);
+                (bits, first) = (self.words[word], (word * BITS) as u16);
+            }
+            let core = CoreId(first + bits.trailing_zeros() as u16);
+            bits &= bits.wrapping_sub(1);
+            Some(core)
+        })
+    }
+    /// The words that are not zero, by their places.
+    #[inline]
+    fn places(&self) -> impl Iterator<Item = usize> + use<> {
+        let mut used = self.used;
+        core::iter::from_fn(move || {
+            let word = (used != 0).then_some(used.trailing_zeros() as usize % WORDS);
+            used &= used.wrapping_sub(1);
+            word
+        })
+    }
+}
+
+const fn place(core: CoreId) -> (usize, u64) {
+    (core.0 as usize / BITS, 1 << (core.0 as usize % BITS))
+}
+
+impl Default for CoreSet {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+impl FromIterator<CoreId> for CoreSet {
+    fn from_iter<I: IntoIterator<Item = CoreId>>(cores: I) -> Self {
+        let mut set = Self::EMPTY;
+        cores.into_iter().for_each(|core| set.insert(core));
+        set
+    }
+}
+
+impl fmt::Debug for CoreSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+    use alloc::vec::Vec;
+
+    /// Against an ordinary set, with cores from all words.
+    #[test]
+    fn it_is_a_set() {
+        let (mut set, mut plain) = (CoreSet::EMPTY, BTreeSet::new());
+        let mut number = 1_u32;
+        for step in 0..5_000 {
+            number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let core = CoreId((number >> 16) as u16 % MAX_CORES as u16);
+            if step / 1_000 % 2 == 0 {
+                set.insert(core);
+                plain.insert(core);
+            } else {
+                set.remove(core);
+                plain.remove(&core);
+            }
+            assert_eq!(set.contains(core), plain.contains(&core));
+            assert_eq!((set.len(), set.is_empty()), (plain.len(), plain.is_empty()));
+        }
+        assert!(plain.len() > 100, "{}", plain.len());
+        assert!(set.iter().eq(plain.iter().copied()));
+        let (low, high): (CoreSet, CoreSet) = (
+            set.iter().filter(|core| core.0 < 500).collect(),
+            set.iter().filter(|core| core.0 >= 400).collect(),
+        );
+        assert_eq!(low.union(high), set);
+        let mut drained = Vec::new();
+        while let Some(core) = set.pop_first() {
+            drained.push(core);
+        }
+        assert!(drained.into_iter().eq(plain));
+        assert_eq!(set, CoreSet::EMPTY);
+    }
+
+    #[test]
+    fn the_first_and_the_last_core_there_may_be() {
+        let ends = [CoreId(0), CoreId(MAX_CORES as u16 - 1)];
+        let mut set: CoreSet = ends.into_iter().collect();
+        assert!(set.iter().eq(ends));
+        set.clear();
+        assert_eq!(set, CoreSet::EMPTY);
+    }
+}

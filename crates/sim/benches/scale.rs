@@ -1,0 +1,183 @@
+//! What a decision costs by the number of cores and VCPUs: from the events since the last one to the
+//! plan, through the trait object, without the simulator. And what it takes to admit and simulate as
+//! much as is legal.
+//!
+//! A stream of events and calls is recorded from a simulation at 60 % of the cores, one periodic job
+//! for each VCPU with a period between 10 and 100 ms (log-uniform at 1 us grain: Emberson, Stafford,
+//! Davis, WATERS 2010) and a random first release, so that releases do not coincide. It is played to
+//! a fresh policy; the last [`DECISIONS`] of it are timed, in processor time. After criterion's own
+//! figures the medians are printed as a table.
+
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use maracas_core::contract::{Entry, Observer, decide};
+use maracas_core::params::Params;
+use maracas_core::{
+    Arrival, Cost, Duration, Event, Instant, MAX_CORES, Plan, Policy, Program, System, Vcpu,
+    Workload,
+};
+use maracas_sim::{Options, run};
+use rustix::time::{ClockId, clock_gettime};
+use std::hint::black_box;
+use std::time;
+
+const CORES: [usize; 3] = [8, 64, 256];
+const VCPUS: [u32; 3] = [100, 1_000, 10_000];
+const PARTITIONED: [&str; 4] = ["maracas", "p-edf", "p-rm", "round-robin"];
+const GLOBAL: [&str; 1] = ["g-edf"];
+/// How many decisions are timed: some milliseconds of them.
+const DECISIONS: usize = 20_000;
+
+/// SplitMix64 as a number in [0, 1).
+fn uniform(state: &mut u64) -> f64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (z >> 11) as f64 / (1u64 << 53) as f64
+}
+
+fn system(cores: usize, vcpus: u32) -> (System, Vec<Program>) {
+    let mut state = 1;
+    // One VCPU a core at most has a whole 60 %.
+    let share = 0.6 * (cores as f64 / f64::from(vcpus)).min(1.0);
+    let mut programs = Vec::new();
+    let vcpus = (0..vcpus).map(|id| {
+        let micros = (10_000.0 * 10f64.powf(uniform(&mut state))) as u64;
+        let period = Duration::from_micros(micros);
+        let budget = Duration::from_ticks((period.ticks() as f64 * share) as u64);
+        let offset = Duration::from_ticks((period.ticks() as f64 * uniform(&mut state)) as u64);
+        programs.push(Program::new(
+            maracas_core::VcpuId(id),
+            Workload::Periodic { cost: Cost::Fixed(budget) },
+        ));
+        Vcpu { arrival: Arrival::Periodic { offset }, ..Vcpu::new(id, budget, period) }
+    });
+    (System::new(cores, vcpus.collect()), programs)
+}
+
+fn build(entry: &Entry, system: &System) -> Box<dyn Policy> {
+    let built = (entry.build)(system, &Params::new());
+    built.unwrap_or_else(|why| panic!("{} refuses: {:?}", entry.name, why.refused.first()))
+}
+
+/// The processor time of this thread: on a busy machine only that can be compared.
+fn cpu_time() -> time::Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+/// What a machine told its policy and when it asked.
+#[derive(Default)]
+struct Stream {
+    calls: Vec<(Instant, Option<Event>)>,
+    decisions: usize,
+}
+
+impl Observer for Stream {
+    fn event(&mut self, at: Instant, event: &Event) {
+        self.calls.push((at, Some(event.clone())));
+    }
+    fn planned(&mut self, now: Instant, _: &Plan) {
+        self.calls.push((now, None));
+        self.decisions += 1;
+    }
+}
+
+impl Stream {
+    fn record(entry: &Entry, system: &System, programs: &[Program]) -> Self {
+        // Two decisions a job or more, and a period's mean is 39 ms.
+        let horizon = 39_000_000 * DECISIONS as u64 / programs.len() as u64;
+        let horizon = Instant::from_ticks(horizon.max(150_000_000));
+        let mut stream = Self::default();
+        let mut policy = build(entry, system);
+        run(system, programs, policy.as_mut(), &Options::new(horizon), &mut stream);
+        assert!(stream.decisions >= DECISIONS, "{} decisions", stream.decisions);
+        stream
+    }
+    /// Plays all of it to a fresh policy; how long the last decisions took, with their events.
+    fn play(&self, entry: &Entry, system: &System) -> time::Duration {
+        let mut policy = build(entry, system);
+        let mut plan = Plan::new(system.cores.len());
+        let mut early = self.decisions - DECISIONS;
+        let mut begun = None;
+        for (at, event) in &self.calls {
+            if early == 0 && begun.is_none() {
+                begun = Some(cpu_time());
+            }
+            match event {
+                Some(event) => policy.on_event(*at, event),
+                None => {
+                    decide(policy.as_mut(), *at, &mut plan);
+                    early = early.saturating_sub(1);
+                }
+            }
+        }
+        black_box(&plan);
+        begun.map_or(time::Duration::ZERO, |begun| cpu_time() - begun)
+    }
+}
+
+fn decisions(criterion: &mut Criterion) {
+    let mut table = String::new();
+    for name in PARTITIONED.into_iter().chain(GLOBAL) {
+        let entry = maracas_policies::find(name).expect("the bench names policies that exist");
+        let mut group = criterion.benchmark_group(name);
+        for cores in CORES {
+            table += &format!("| {name} | {cores} |");
+            for vcpus in VCPUS {
+                let (system, programs) = system(cores, vcpus);
+                let stream = Stream::record(entry, &system, &programs);
+                let mut samples = Vec::new();
+                let id = BenchmarkId::new(format!("{cores} cores"), vcpus);
+                group.bench_function(id, |bencher| {
+                    bencher.iter_custom(|times| {
+                        let each = |_| stream.play(entry, &system);
+                        let total: time::Duration = (0..times).map(each).sum();
+                        samples.push(total.as_nanos() as u64 / times / DECISIONS as u64);
+                        total / DECISIONS as u32
+                    });
+                });
+                samples.sort_unstable();
+                table += &format!(" {} |", samples.get(samples.len() / 2).unwrap_or(&0));
+            }
+            table.push('\n');
+        }
+        group.finish();
+    }
+    let heads: String = VCPUS.map(|vcpus| format!(" {vcpus} VCPUs |")).concat();
+    println!(
+        "\nns from events to plan, median\n\n| policy | cores |{heads}\n|---|---|---|---|---|"
+    );
+    println!("{table}");
+}
+
+/// As much as is legal: how long to admit it, and to simulate some of it.
+fn largest(_: &mut Criterion) {
+    let (cores, vcpus) = (MAX_CORES, 100_000);
+    let (system, programs) = system(cores, vcpus);
+    println!("{cores} cores, {vcpus} VCPUs, 50 simulated ms\n");
+    println!("| policy | admit and build (s) | simulate (s) | decisions |\n|---|---|---|---|");
+    for name in ["maracas", "p-edf", "p-rm", "round-robin"] {
+        let entry = maracas_policies::find(name).expect("the bench names policies that exist");
+        let begun = cpu_time();
+        let mut policy = build(entry, &system);
+        let built = (cpu_time() - begun).as_secs_f64();
+        let begun = cpu_time();
+        let options = Options::new(Instant::from_ticks(50_000_000));
+        let outcome = run(&system, &programs, policy.as_mut(), &options, &mut ());
+        let simulated = (cpu_time() - begun).as_secs_f64();
+        println!("| {name} | {built:.2} | {simulated:.2} | {} |", outcome.decisions);
+    }
+}
+
+fn short() -> Criterion {
+    let millis = time::Duration::from_millis;
+    Criterion::default().sample_size(10).warm_up_time(millis(1)).measurement_time(millis(200))
+}
+
+criterion_group! {
+    name = benches;
+    config = short();
+    targets = decisions, largest
+}
+criterion_main!(benches);

@@ -1,0 +1,252 @@
+//! Whether jobs are done in time though they share memory, said before a run.
+//!
+//! A budget is time on a core; how much work is done in it depends on what else uses memory. So
+//! budgets may all be kept and jobs be late. Here each job's work is turned into the time that it
+//! takes at most beside the others ([`bound`]), and that is held against what the
+//! policy gives:
+//!
+//! * A policy of VCPUs holds every budget, whatever jobs do: a job is in time where that time is
+//!   within C.
+//! * A policy of jobs is asked again whether it would admit the set with these times in place of C,
+//!   each VCPU on the core where it is. One that cuts overruns is no exception: what earlier jobs
+//!   left unused a later one may use, beyond C, at the cost of others. There a job must be within C
+//!   besides.
+//! * Where cores are limited in their reads (MemGuard), a core is open for at least as long in each
+//!   period P as it takes to read its Q at the fastest: a periodic resource (Shin and Lee,
+//!   "Periodic Resource Model for Compositional Real-Time Guarantees", RTSS 2003). It offers
+//!   Theta = min(P, Q / fastest) in every P, so t of time bring at least Theta/P (t - 2(P - Theta));
+//!   what is asked for is raised accordingly before the policy is asked.
+//!
+//! A job that is not said to be in time need not be late: these are bounds.
+
+use crate::memory::bound::{Bound, bounds};
+use maracas_core::admission::{Regulation, Verdict};
+use maracas_core::contract::Entry;
+use maracas_core::memory::Memory;
+use maracas_core::params::Params;
+use maracas_core::{
+    CoreId, CoreSet, Cost, Duration, Program, Reservation, Role, System, Vcpu, VcpuId, Workload,
+};
+
+/// What is said of one VCPU's jobs.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Judged {
+    /// Whose jobs.
+    pub vcpu: VcpuId,
+    /// Time that a job needs at most when it runs alone on an idle memory.
+    pub alone: Duration,
+    /// Time on its core that a job needs at most beside the others.
+    pub needs: Duration,
+    /// C.
+    pub promised: Duration,
+    /// The program that the others slow down most, by its place among the run's, and by how much;
+    /// `None` = nobody slows any of them down.
+    pub slowest: Option<(u32, Bound)>,
+    /// What is certain.
+    pub answer: Answer,
+}
+
+/// What is certain of jobs before a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// Every job is done by its deadline.
+    InTime,
+    /// A job may be late.
+    MayBeLate,
+    /// Nothing is known, for this reason.
+    Unknown(&'static str),
+}
+
+/// Judges the jobs of every VCPU that works on any. `verdict` is the policy's own on `system`.
+#[must_use]
+pub fn judge(
+    system: &System,
+    memory: &Memory,
+    programs: &[Program],
+    entry: &Entry,
+    params: &Params,
+    verdict: &Verdict,
+) -> Vec<Judged> {
+    let homes = Homes::of(system, entry, verdict);
+    let places: Vec<CoreSet> = programs.iter().map(|it| homes.places(it.vcpu)).collect();
+    let bounds = bounds(system, memory, programs, &places);
+    let mut judged: Vec<Judged> =
+        system.vcpus.iter().filter_map(|vcpu| needs(vcpu, programs, &bounds)).collect();
+    let cuts = cuts(entry, params);
+    let open = verdict.regulation.as_ref().map(|limits| {
+        let open = |core: CoreId| open_share(core, limits, &places, &bounds, system);
+        system.core_ids().map(open).collect::<Vec<_>>()
+    });
+    let asked = raised(system, &judged, &homes, !entry.needs.jobs, open.as_deref());
+    let again = asked.as_ref().map(|asked| (entry.admit)(asked, params));
+    for one in &mut judged {
+        let fits = |again: &Verdict| admitted(again, one.vcpu, &homes);
+        let fits = again.as_ref().map_or(verdict.accepted(), fits);
+        let vcpu = system.vcpus.iter().find(|vcpu| vcpu.id == one.vcpu);
+        one.answer = match unknown(vcpu, one, &homes, programs, verdict) {
+            Some(reason) => Answer::Unknown(reason),
+            None if fits && (!cuts || one.needs <= one.promised) => Answer::InTime,
+            None => Answer::MayBeLate,
+        };
+    }
+    judged
+}
+
+/// Where VCPUs may run.
+struct Homes {
+    /// By VCPU, those that stay on one core.
+    homes: Vec<(VcpuId, CoreId)>,
+    all: CoreSet,
+}
+
+impl Homes {
+    fn of(system: &System, entry: &Entry, verdict: &Verdict) -> Self {
+        let moves = system.vcpus.iter().any(|vcpu| vcpu.role == Role::Migration);
+        let stay = entry.claims.partitioned && !moves;
+        let cores = verdict.cores.iter().filter(|_| stay);
+        let homes = cores.flat_map(|it| {
+            it.core.into_iter().flat_map(|core| it.vcpus.iter().map(move |vcpu| (*vcpu, core)))
+        });
+        Self { homes: homes.collect(), all: system.core_ids().collect() }
+    }
+    fn home(&self, vcpu: VcpuId) -> Option<CoreId> {
+        self.homes.iter().find(|(id, _)| *id == vcpu).map(|(_, core)| *core)
+    }
+    fn places(&self, vcpu: VcpuId) -> CoreSet {
+        self.home(vcpu).map_or(self.all, |core| [core].into_iter().collect())
+    }
+}
+
+/// The time that a job of `vcpu` needs at most; `None` where it has no jobs.
+fn needs(vcpu: &Vcpu, programs: &[Program], bounds: &[Option<Bound>]) -> Option<Judged> {
+    let (mut alone, mut needs, mut slowest) = (Duration::ZERO, Duration::ZERO, None);
+    let own = programs.iter().enumerate().filter(|(_, program)| program.vcpu == vcpu.id);
+    let mut has_jobs = false;
+    for (place, program) in own {
+        let Some(work) = work_of(&program.workload) else { continue };
+        has_jobs = true;
+        alone += work;
+        let bound = bounds[place].as_ref();
+        needs += bound.map_or(work, |bound| bound.time_for(work));
+        let slower = |old: &(u32, Bound), new: &Bound| new.slowdown_ppm > old.1.slowdown_ppm;
+        if let Some(bound) = bound
+            && slowest.as_ref().is_none_or(|old| slower(old, bound))
+        {
+            slowest = Some((place as u32, bound.clone()));
+        }
+    }
+    let (vcpu, promised) = (vcpu.id, vcpu.reservation.budget);
+    let answer = Answer::MayBeLate;
+    has_jobs.then_some(Judged { vcpu, alone, needs, promised, slowest, answer })
+}
+
+/// What a piece of a job's work comes to at most, with all that an anytime program may add.
+fn work_of(workload: &Workload) -> Option<Duration> {
+    let most = |cost: &Cost| match cost {
+        Cost::Fixed(most) | Cost::Uniform(_, most) => *most,
+        // Cut at ten times the mean.
+        Cost::Exponential(mean) => *mean * 10,
+    };
+    match workload {
+        Workload::Periodic { cost } => Some(most(cost)),
+        Workload::Anytime { mandatory, optional } => Some(most(mandatory) + *optional),
+        Workload::Busy | Workload::RunSleep { .. } | Workload::EventDriven { .. } => None,
+    }
+}
+
+/// Whether a job that overruns C is cut there. The policies of VCPUs do so always, those of jobs
+/// unless they are told otherwise.
+fn cuts(entry: &Entry, params: &Params) -> bool {
+    let Some(spec) = entry.params.iter().find(|spec| spec.name == "enforcement") else {
+        return !entry.needs.jobs;
+    };
+    params.choice(spec) != "none"
+}
+
+/// For what share of each period a core is open at least, and for how long it may be closed in a
+/// row: (Theta, P), `None` where it is never closed.
+fn open_share(
+    core: CoreId,
+    limits: &Regulation,
+    places: &[CoreSet],
+    bounds: &[Option<Bound>],
+    system: &System,
+) -> Option<(Duration, Duration)> {
+    let reads = limits.reads.get(usize::from(core.0)).copied().flatten()?;
+    let own = places.iter().zip(bounds).filter(|(places, _)| places.contains(core));
+    let fastest =
+        own.filter_map(|(_, bound)| bound.as_ref()).map(|bound| bound.reads_per_s).max()?;
+    // The last read before the core closes may be one that was counted a tick late.
+    let ns = u128::from(reads.saturating_sub(1)) * 1_000_000_000 / u128::from(fastest.max(1));
+    let ticks = u64::try_from(ns).unwrap_or(u64::MAX).saturating_mul(system.ticks_per_ns);
+    let open = Duration::from_ticks(ticks);
+    (open < limits.period).then_some((open, limits.period))
+}
+
+/// The system with budgets as jobs need them beside each other, every VCPU on its core; `None`
+/// where that is the system itself.
+fn raised(
+    system: &System,
+    judged: &[Judged],
+    homes: &Homes,
+    isolates: bool,
+    open: Option<&[Option<(Duration, Duration)>]>,
+) -> Option<System> {
+    let mut raised = system.clone();
+    let mut differs = false;
+    for vcpu in &mut raised.vcpus {
+        let Reservation { budget, .. } = vcpu.reservation;
+        let own = judged.iter().find(|one| one.vcpu == vcpu.id).filter(|_| !isolates);
+        let mut needs = own.map_or(budget, |one| one.needs.max(budget));
+        let home = homes.home(vcpu.id);
+        if let (Some(core), Some(open)) = (home, open)
+            && let Some((open, period)) = open[usize::from(core.0)]
+        {
+            let stretched = u128::from(needs.ticks()) * u128::from(period.ticks());
+            let stretched = stretched.div_ceil(u128::from(open.ticks().max(1)));
+            needs = Duration::from_ticks(u64::try_from(stretched).unwrap_or(u64::MAX / 4));
+            needs += (period - open) * 2;
+        }
+        differs |= needs != budget;
+        // A budget above the deadline is refused by every test; there is nothing to add then.
+        vcpu.reservation.budget = needs.min(vcpu.reservation.deadline + Duration::from_ticks(1));
+        vcpu.pinned = home.or(vcpu.pinned);
+    }
+    differs.then_some(raised)
+}
+
+/// Whether a verdict lets `vcpu` in and whoever else is on its core: one that is refused would run
+/// there all the same.
+fn admitted(verdict: &Verdict, vcpu: VcpuId, homes: &Homes) -> bool {
+    let home = homes.home(vcpu);
+    let disturbs = |other: VcpuId| home.is_none() || homes.home(other) == home;
+    verdict.objections.is_empty() && !verdict.refused.iter().any(|(other, _)| disturbs(*other))
+}
+
+/// Why nothing can be said of these jobs, if that is so.
+fn unknown(
+    vcpu: Option<&Vcpu>,
+    judged: &Judged,
+    homes: &Homes,
+    programs: &[Program],
+    verdict: &Verdict,
+) -> Option<&'static str> {
+    let endless =
+        |program: &&Program| program.vcpu == judged.vcpu && work_of(&program.workload).is_none();
+    if programs.iter().find(endless).is_some() {
+        return Some("another program of its VCPU takes its time too");
+    }
+    if programs.iter().any(|program| {
+        program.depart != maracas_core::Instant::NEVER
+            || program.arrive != maracas_core::Instant::ZERO
+    }) {
+        return Some("programs come and go");
+    }
+    let limits = verdict.regulation.as_ref()?;
+    if vcpu.is_some_and(|vcpu| vcpu.bandwidth > 0) {
+        return Some("it has a bandwidth of its own, at which it waits for the next period");
+    }
+    let limited = limits.reads.iter().any(Option::is_some);
+    (limited && homes.home(judged.vcpu).is_none())
+        .then_some("it moves between cores whose bandwidth is limited")
+}

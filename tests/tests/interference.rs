@@ -1,0 +1,145 @@
+//! Jobs that are said to be in time beside others that use memory are never late in the simulator.
+
+use maracas_core::contract::{Event, Observer};
+use maracas_core::params::{Params, Value};
+use maracas_core::{Cost, Duration, Instant, Job, JobId, Plan, VcpuId, Workload};
+use maracas_sim::jobs::{Answer, Judged, judge};
+use maracas_sim::memory::SharedMemory;
+use maracas_sim::{Options, run_with};
+use maracas_tests::{Dice, Mix, generate_slow, memory_for};
+
+/// Random systems that a debug build tries; release builds try 10,000.
+const SYSTEMS: u64 = if cfg!(debug_assertions) { 300 } else { 10_000 };
+
+/// The policies, with what is said to them.
+const POLICIES: [(&str, &[(&str, &str)]); 8] = [
+    ("maracas", &[("admission", "rta")]),
+    ("maracas", &[]),
+    ("p-rm", &[("admission", "rta")]),
+    ("p-edf", &[]),
+    ("p-edf", &[("enforcement", "precise")]),
+    ("g-edf", &[("admission", "gfb")]),
+    ("memguard+maracas", &[("admission", "rta"), ("reclaim", "false")]),
+    ("memguard+p-edf", &[]),
+];
+
+/// Pending jobs, and the longest time from release to completion by VCPU, over C.
+#[derive(Default)]
+struct Jobs {
+    pending: Vec<Job>,
+    late: Vec<(JobId, Instant)>,
+    done: u64,
+}
+
+impl Jobs {
+    fn overdue(&mut self, now: Instant) {
+        let late = self.pending.iter().filter(|job| job.deadline < now);
+        self.late.extend(late.map(|job| (job.id, job.deadline)));
+    }
+}
+
+impl Observer for Jobs {
+    fn event(&mut self, at: Instant, event: &Event) {
+        match event {
+            Event::Released(job) => self.pending.push(*job),
+            Event::Completed(id) => {
+                let place = self.pending.iter().position(|job| job.id == *id);
+                let job = self.pending.remove(place.expect("it was released"));
+                self.done += 1;
+                if at > job.deadline {
+                    self.late.push((*id, job.deadline));
+                }
+            }
+            Event::Ran(_)
+            | Event::Woke { .. }
+            | Event::AllowanceSpent { .. }
+            | Event::Sampled(_)
+            | Event::Arrived(_)
+            | Event::Left(_)
+            | Event::Changed(_)
+            | Event::ErrandDone(_)
+            | Event::Failed { .. } => {}
+        }
+    }
+    fn planned(&mut self, _: Instant, _: &Plan) {}
+}
+
+fn params(given: &[(&str, &str)], cores: usize, bandwidth: u64) -> Params {
+    let mut params = Params::new();
+    for (name, value) in given {
+        params.set(name, Value::Text((*value).into()));
+    }
+    if bandwidth > 0 {
+        let each = vec![format!("{bandwidth}MB/s"); cores].join(", ");
+        params.set("bandwidth", Value::Text(each));
+    }
+    params
+}
+
+/// What came of one system.
+#[derive(Default)]
+struct Tally {
+    admitted: u64,
+    slowed: u64,
+    in_time: u64,
+    jobs: u64,
+}
+
+fn try_one(seed: u64, tally: &mut Tally) {
+    let mut dice = Dice::new(seed ^ 0x1f7e);
+    let mut random = generate_slow(seed, Mix::tasks(dice.pick(&[20, 40, 60, 80])));
+    let memory = memory_for(&mut random, seed);
+    // Else nothing would fit: work is less than the budget by what memory may take.
+    let part = dice.pick(&[2, 5, 10, 25, 50, 100]);
+    for program in &mut random.programs {
+        if let Workload::Periodic { cost: Cost::Fixed(most) | Cost::Uniform(_, most) } =
+            program.workload
+        {
+            let cost = Duration::from_ticks((most.ticks() * part / 100).max(1));
+            program.workload = Workload::Periodic { cost: Cost::Fixed(cost) };
+        }
+    }
+    let (name, given) = dice.pick(&POLICIES);
+    let entry = maracas_policies::find(name).expect("a policy of this name");
+    let guards = name.starts_with("memguard");
+    let bandwidth = if guards { dice.pick(&[10, 100, 400, 2_000]) } else { 0 };
+    let params = params(given, random.system.cores.len(), bandwidth);
+    let verdict = (entry.admit)(&random.system, &params);
+    if !verdict.accepted() {
+        return;
+    }
+    tally.admitted += 1;
+    let judged = judge(&random.system, &memory, &random.programs, entry, &params, &verdict);
+    let said: Vec<VcpuId> =
+        judged.iter().filter(|one| one.answer == Answer::InTime).map(|one| one.vcpu).collect();
+    let slowed = |one: &&Judged| one.answer == Answer::InTime && one.needs > one.alone;
+    tally.slowed += judged.iter().filter(slowed).count() as u64;
+    tally.in_time += said.len() as u64;
+    if said.is_empty() {
+        return;
+    }
+    let longest = random.system.vcpus.iter().map(|vcpu| vcpu.reservation.period).max();
+    let until = Instant::ZERO + longest.expect("a VCPU") * 30;
+    let mut policy = (entry.build)(&random.system, &params).unwrap_or_else(|_| panic!("{seed}"));
+    let mut jobs = Jobs::default();
+    let model = SharedMemory::new(&random.system, &memory);
+    let options = Options { seed, ..Options::new(until) };
+    run_with(&random.system, &random.programs, policy.as_mut(), &options, &mut jobs, model);
+    jobs.overdue(until);
+    tally.jobs += jobs.done;
+    let late = jobs.late.iter().find(|(id, _)| said.contains(&id.vcpu));
+    if let Some((id, deadline)) = late {
+        let one = judged.iter().find(|one| one.vcpu == id.vcpu);
+        panic!("seed {seed}, {name} {given:?}: {id:?} missed {deadline}, judged {one:?}");
+    }
+}
+
+#[test]
+fn jobs_said_to_be_in_time_beside_memory_users_are() {
+    let mut tally = Tally::default();
+    (0..SYSTEMS).for_each(|seed| try_one(seed, &mut tally));
+    let Tally { admitted, slowed, in_time, jobs } = tally;
+    eprintln!("{admitted} admitted, {in_time} VCPUs in time, {slowed} of them slowed, {jobs} jobs");
+    assert!(admitted > SYSTEMS / 3, "{admitted} of {SYSTEMS} systems were admitted");
+    assert!(slowed > SYSTEMS / 4, "{slowed} VCPUs were slowed down and in time nevertheless");
+}
