@@ -137,8 +137,8 @@ impl Waking {
 }
 
 impl<E: Executor> Core<E> {
-    /// Chooses when to look next. What ends by the meters is counted from when they were read: while
-    /// the agent sleeps and another one decides, who is raised may have run on.
+    /// Chooses when to look next. What ends by the meters is counted from when they were read:
+    /// while the agent sleeps and another one decides, who is raised may have run on.
     pub(crate) fn plan_look(&mut self, now: Instant) {
         self.forget_look();
         self.awaited = None;
