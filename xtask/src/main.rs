@@ -84,6 +84,10 @@ fn checks() -> Result<(), String> {
     let tests = tests.iter().flat_map(|test| ["--test", test]).collect::<Vec<_>>();
     cargo(&[&["test", "--release", "--package", "maracas-tests"], &tests[..]].concat())?;
     cargo(&["test", "--release", "--package", "maracas-policies", "--lib"])?;
+    // The live machine on a simulated host, for a minute; its planted mistakes are tests.
+    let live = ["--bin", "swarm", "--", "--kind", "live", "--seconds", "60"];
+    cargo(&[&["run", "--release", "--package", "maracas-tests"], &live[..]].concat())?;
+    cargo(&["test", "--release", "--package", "maracas-tests", "--lib", "live"])?;
     cargo(&["doc", "--workspace", "--no-deps"])?;
     // Kernels and hosts that this one is not.
     lab::lab(&root(), &["--quick"])
