@@ -3,6 +3,7 @@
 use maracas_core::contract::{Claims, End, Errand, Grant, Line, Mode, Observer, Refused, Stint};
 use maracas_core::{CoreId, Duration, Event, Instant, Plan, Reservation, Role, System, VcpuId};
 use maracas_sim::Outcome;
+use std::collections::VecDeque;
 
 /// What is known of one VCPU.
 #[derive(Clone, Default, Debug)]
@@ -25,7 +26,10 @@ struct Known {
     granted: [Duration; 2],
     released: u32,
     completed: u32,
-    last_release: Instant,
+    /// No job is released before.
+    next_release: Instant,
+    /// Reservations asked for and not answered.
+    wants: VecDeque<Reservation>,
     awake: bool,
 }
 
@@ -251,17 +255,17 @@ impl Auditor {
         match event {
             Event::Released(job) => {
                 let known = &mut self.known[job.id.vcpu.0 as usize];
-                let (expected, last) = (known.released, known.last_release);
+                let (expected, next) = (known.released, known.next_release);
                 known.released += 1;
-                known.last_release = job.release;
                 let reservation = known.reservation;
+                let period = reservation.map_or(Duration::ZERO, |r| r.period);
+                known.next_release = job.release + period;
                 self.must(job.id.index == expected && job.release == at, || {
                     format!("{job:?} at {at}, after {expected} others")
                 });
-                let Some(Reservation { period, deadline, .. }) = reservation else { return };
+                let Some(Reservation { deadline, .. }) = reservation else { return };
                 self.must(job.deadline == at + deadline, || format!("{job:?} with D {deadline}"));
-                let early = expected > 0 && at < last + period;
-                self.must(!early, || format!("{job:?} comes early after {last}"));
+                self.must(at >= next, || format!("{job:?} comes early, before {next}"));
             }
             Event::Completed(id) => {
                 let known = &mut self.known[id.vcpu.0 as usize];
@@ -344,10 +348,11 @@ impl Observer for Auditor {
                     (Refused::Start(_) | Refused::Stop(_), _) => false,
                 });
             }
-            Event::Arrived(_)
-            | Event::AllowanceSpent { .. }
-            | Event::Sampled(_)
-            | Event::Changed(_) => return,
+            Event::Changed(vcpu) => {
+                self.known[vcpu.id.0 as usize].wants.push_back(vcpu.reservation);
+                return;
+            }
+            Event::Arrived(_) | Event::AllowanceSpent { .. } | Event::Sampled(_) => return,
         };
         self.job(at, event);
         self.note(at, touched);
@@ -383,6 +388,13 @@ impl Observer for Auditor {
         }
         for (vcpu, verdict) in plan.verdicts() {
             let known = &mut self.known[vcpu.0 as usize];
+            if let Some(wanted) = known.wants.pop_front() {
+                if verdict.is_ok() {
+                    // What it had may have been greater: the bound of a server is for one (C, T).
+                    (known.reservation, known.sporadic) = (Some(wanted), false);
+                }
+                continue;
+            }
             known.there = verdict.is_ok();
             known.since = now;
         }

@@ -10,7 +10,7 @@ use maracas_core::{
     Arrival, Cost, Duration, Instant, Pace, Program, System, Vcpu, VcpuId, Workload,
 };
 use maracas_scenario::taskset::TaskSet;
-use maracas_sim::{Options, Outcome, Overheads, Subject, at_start, simulate};
+use maracas_sim::{Change, Options, Outcome, Overheads, Subject, at_start, run_changing, simulate};
 use std::fmt;
 
 /// Parameters that give up nothing of what is claimed for the defaults, whatever they say.
@@ -43,6 +43,11 @@ pub struct Case {
     /// How fast the programs progress on the classes of cores, where those are uneven and without
     /// memory, which has its own way to slow programs down.
     pub paces: Vec<Option<Pace>>,
+    /// Requests for other reservations; not with memory.
+    pub changes: Vec<Change>,
+    /// No miss is to be seen, though the entry's defaults or other systems may see some: the case
+    /// is one that the policy's paper or a test covers.
+    pub is_covered: bool,
     /// Under which faults.
     pub faults: Faults,
     /// How long.
@@ -60,8 +65,18 @@ impl Case {
             if entry.needs.classes == 2 { uneven_for(&mut random, seed) } else { Vec::new() };
         let longest = random.system.vcpus.iter().map(|vcpu| vcpu.reservation.period).max();
         let until = Instant::ZERO + longest.unwrap_or(Duration::from_ticks(10)) * 12;
-        let (params, faults) = (Params::new(), Faults::default());
-        Self { entry, params, random, memory: None, paces, faults, until, seed }
+        Self {
+            entry,
+            params: Params::new(),
+            random,
+            memory: None,
+            paces,
+            changes: Vec::new(),
+            is_covered: false,
+            faults: Faults::default(),
+            until,
+            seed,
+        }
     }
     /// `entry` with its defaults on a system with a random memory.
     #[must_use]
@@ -100,6 +115,9 @@ impl Case {
             overheads: self.faults.overheads,
             audit: true,
         };
+        if !self.changes.is_empty() {
+            return run_changing(&system, programs, &self.changes, policy, &options, observer);
+        }
         let (memory, paces) = (self.memory.as_ref(), &self.paces);
         let subject = Subject { system: &system, programs, memory, paces };
         simulate(&subject, policy, &options, observer)
@@ -130,21 +148,19 @@ impl Case {
     /// A schedulability test that accepts claims timeliness too.
     pub(crate) fn claims(&self, verdict: &Verdict) -> Claims {
         let Faults { late, hidden_wakes, overheads, .. } = self.faults;
-        let stays = |p: &Program| p.arrive == Instant::ZERO && p.depart == Instant::NEVER;
-        let calm = late.is_zero()
-            && !hidden_wakes
-            && overheads.is_free()
-            && self.random.programs.iter().all(stays);
+        let all_stay = self.all_stay();
+        let calm = late.is_zero() && !hidden_wakes && overheads.is_free();
         let plain = self.params == Params::new();
         let harmless = self.params.iter().all(|(name, _)| HARMLESS.contains(&name));
         let within = self.random.system.vcpus.iter().all(|vcpu| self.stays_within(vcpu));
         let Claims { partitioned, work_conserving, no_miss_when_admitted } = self.entry.claims;
         Claims {
             partitioned,
-            work_conserving: work_conserving && calm && plain,
-            no_miss_when_admitted: (no_miss_when_admitted || self.is_proven(verdict))
+            work_conserving: work_conserving && calm && all_stay && plain,
+            no_miss_when_admitted: (no_miss_when_admitted && harmless
+                || self.is_proven(verdict) && harmless && all_stay
+                || self.is_covered)
                 && calm
-                && harmless
                 && within
                 && self.memory.is_none(),
         }
@@ -166,10 +182,17 @@ impl Case {
         let periodic = |vcpu: &Vcpu| matches!(vcpu.arrival, Arrival::Periodic { .. });
         let plain = self.memory.is_none()
             && system.ticks_per_ns == 1
+            && self.all_stay()
+            && self.changes.is_empty()
             && system.vcpus.iter().all(|vcpu| periodic(vcpu) && self.stays_within(vcpu));
         let mut tasks = system.vcpus.clone();
         (0..).zip(&mut tasks).for_each(|(id, task)| task.id = VcpuId(id));
         plain.then(|| TaskSet { tasks, ..TaskSet::default() })
+    }
+    /// Whether all programs are there from the start to the end.
+    pub(crate) fn all_stay(&self) -> bool {
+        let stays = |p: &Program| p.arrive == Instant::ZERO && p.depart == Instant::NEVER;
+        self.random.programs.iter().all(stays)
     }
     fn stays_within(&self, vcpu: &Vcpu) -> bool {
         let mut own = self.random.programs.iter().filter(|program| program.vcpu == vcpu.id);
@@ -207,6 +230,10 @@ impl fmt::Display for Case {
             let classes = system.cores.iter().map(|core| system.classes[usize::from(core.class)]);
             let speeds: Vec<_> = classes.map(|class| class.speed_milli).collect();
             writeln!(f, "  speeds {speeds:?}")?;
+        }
+        for Change { at, vcpu, reservation: r, cost } in &self.changes {
+            let (budget, period) = (r.budget.ticks(), r.period.ticks());
+            writeln!(f, "  {vcpu} asks at {at} for ({budget}, {period}), {cost:?}")?;
         }
         for vcpu in &system.vcpus {
             let r = vcpu.reservation;

@@ -1,9 +1,11 @@
 //! Random systems, small enough that instants coincide often.
 
+mod churn;
 mod exact;
 mod memory;
 mod uneven;
 
+pub use churn::{Churn, churn};
 pub use exact::{Exact, exact, off_the_grid};
 pub use memory::memory_for;
 pub use uneven::uneven_for;

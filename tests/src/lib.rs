@@ -21,15 +21,15 @@ pub use audit::Auditor;
 pub use case::{Case, Faults};
 pub use check::{Checked, check, check_counting};
 pub use generate::{
-    Dice, Exact, Mix, RandomSystem, exact, generate, generate_slow, memory_for, off_the_grid,
-    uneven_for,
+    Churn, Dice, Exact, Mix, RandomSystem, churn, exact, generate, generate_slow, memory_for,
+    off_the_grid, uneven_for,
 };
 pub use guard_audit::GuardAudit;
 pub use lateness::{Late, Lateness};
 pub use live::{LiveCase, LiveFaults, Played};
 pub use maracas_audit::MaracasAudit;
 pub use memory_audit::MemoryAudit;
-pub use swarm::{Failure, Kind, Summary, Swarm, is_optimal};
+pub use swarm::{Failure, Kind, Summary, Swarm, is_optimal, keeps_churn};
 pub use tree_audit::TreeAudit;
 pub use wrappers::{DepthOne, Nagging};
 

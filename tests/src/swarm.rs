@@ -10,9 +10,11 @@ pub use summary::Summary;
 use crate::LiveCase;
 use crate::case::HARMLESS;
 use crate::check::{check, check_counting};
-use crate::{Case, Dice, Exact, Faults, Mix, exact, generate, memory_for, off_the_grid};
+use crate::{
+    Case, Churn, Dice, Exact, Faults, Mix, churn, exact, generate, memory_for, off_the_grid,
+};
 use maracas_core::contract::Entry;
-use maracas_core::params::Params;
+use maracas_core::params::{Params, Value};
 use maracas_core::{Arrival, Duration, Instant};
 use maracas_policies::ENTRIES;
 use maracas_sim::Overheads;
@@ -29,6 +31,9 @@ pub enum Kind {
     /// Heavy tasks on up to 16 cores under the optimal policies, with MemGuard around them or
     /// not, half of them with memory, half of them with faults.
     Heavy,
+    /// Tasks that come, go and change while the cores are full, under job policies and `maracas`,
+    /// without faults, so that no miss is to be seen.
+    Churn,
     /// Small task sets on exact grids under job policies, half of the time with U = m; most without
     /// faults, so that no miss is to be seen.
     Jobs,
@@ -38,7 +43,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 4] = [Self::Programs, Self::Heavy, Self::Jobs, Self::Live];
+    pub const ALL: [Self; 5] = [Self::Programs, Self::Heavy, Self::Churn, Self::Jobs, Self::Live];
 
     /// The word on the command line.
     #[must_use]
@@ -46,16 +51,18 @@ impl Kind {
         match self {
             Self::Programs => "programs",
             Self::Heavy => "heavy",
+            Self::Churn => "churn",
             Self::Jobs => "jobs",
             Self::Live => "live",
         }
     }
-    /// Of sixteen seeds two are of every program, one is of heavy tasks, and the others, which are
-    /// cheap, of jobs.
+    /// Of sixteen seeds two are of every program, one is of heavy tasks, four are of churn, and the
+    /// others, which are cheap, of jobs.
     const fn of(seed: u64) -> Self {
         match seed % 16 {
             0 | 1 => Self::Programs,
             2 => Self::Heavy,
+            3..=6 => Self::Churn,
             _ => Self::Jobs,
         }
     }
@@ -92,6 +99,13 @@ pub fn is_optimal(entry: &Entry) -> bool {
     entry.needs.jobs && entry.claims.no_miss_when_admitted && !entry.claims.partitioned
 }
 
+/// Whether no miss is to be seen when tasks come, go and change on exact grids, under the test that
+/// the policy has for that.
+#[must_use]
+pub fn keeps_churn(entry: &Entry) -> bool {
+    entry.claims.no_miss_when_admitted || ["g-edf", "u-edf"].contains(&entry.name)
+}
+
 /// The policy that MemGuard is around, or the policy itself.
 fn inner(entry: &Entry) -> &Entry {
     let name = entry.name.strip_prefix("memguard+");
@@ -110,6 +124,7 @@ impl Swarm {
         match self.kind(seed) {
             Kind::Programs => self.programs(seed),
             Kind::Heavy => self.heavy(seed),
+            Kind::Churn => self.churn(seed),
             Kind::Jobs | Kind::Live => self.jobs(seed),
         }
     }
@@ -228,6 +243,39 @@ impl Swarm {
         }
         let roll = dice.roll();
         case.with_random_params(roll)
+    }
+
+    /// Arrivals, departures and changes on full cores.
+    fn churn(&self, seed: u64) -> Case {
+        let mut dice = Dice::new(seed ^ 0xc0_9097);
+        let entries: Vec<&Entry> = ENTRIES.iter().filter(|entry| keeps_churn(entry)).collect();
+        let entry = self.policy.unwrap_or_else(|| dice.pick(&entries));
+        let fixed = ["p-rm", "maracas"].contains(&entry.name);
+        let only_periodic = ["run", "dp-wrap"].contains(&entry.name);
+        // Fixed priorities fill a core where periods divide each other.
+        let harmonic = fixed && !dice.one_in(4);
+        let kind = Churn {
+            partitioned: entry.claims.partitioned,
+            harmonic,
+            load: if harmonic || !fixed { 100 } else { 65 },
+            light: entry.name == "g-edf",
+            on_grid: is_optimal(entry) || entry.name == "u-edf",
+            sporadic: !only_periodic,
+        };
+        let (random, changes, until) = churn(&mut dice, kind);
+        let mut case = Case::new(entry, random, seed);
+        (case.changes, case.until) = (changes, until);
+        case.is_covered = keeps_churn(entry);
+        let mut set = |name, word: &str| case.params.set(name, Value::Text(word.into()));
+        match entry.name {
+            "g-edf" => set("admission", "gfb"),
+            _ if fixed => set(
+                "admission",
+                if harmonic { "rta" } else { dice.pick(&["rta", "hyperbolic", "ll"]) },
+            ),
+            _ => {}
+        }
+        case
     }
 
     /// Small sets under job policies.

@@ -197,7 +197,9 @@ fn false_claims_are_found() {
 
 #[test]
 fn the_swarm_finds_nothing() {
-    for (kind, seeds) in [(Kind::Programs, 400), (Kind::Heavy, 150), (Kind::Jobs, 600)] {
+    for (kind, seeds) in
+        [(Kind::Programs, 400), (Kind::Heavy, 150), (Kind::Churn, 300), (Kind::Jobs, 600)]
+    {
         let swarm = Swarm { kind: Some(kind), policy: None };
         let failure = (0..seeds).find_map(|seed| swarm.failure(seed));
         assert!(failure.is_none(), "{}", failure.map_or_else(String::new, |f| f.to_string()));

@@ -78,10 +78,16 @@ fn checks() -> Result<(), String> {
     cargo(&["test", "--workspace", "--no-fail-fast"])?;
     // docs/results.md against every experiment: minutes of simulated time, so optimized.
     cargo(&["test", "--release", "--package", "maracas-reproduce", "--test", "document"])?;
-    // The optimal schedulers on 2000 sets each, those for uneven cores on 10,000.
-    let optimal = ["--test", "run", "--test", "optimal", "--test", "baselines", "--test", "uneven"];
-    cargo(&[&["test", "--release", "--package", "maracas-tests"], &optimal[..]].concat())?;
+    // The optimal schedulers on 2000 sets each, those for uneven cores on 10,000, and a million
+    // jobs of each policy that lets tasks come and go.
+    let tests = ["run", "optimal", "baselines", "uneven", "churn"];
+    let tests = tests.iter().flat_map(|test| ["--test", test]).collect::<Vec<_>>();
+    cargo(&[&["test", "--release", "--package", "maracas-tests"], &tests[..]].concat())?;
     cargo(&["test", "--release", "--package", "maracas-policies", "--lib"])?;
+    // The live machine on a simulated host, for a minute; its planted mistakes are tests.
+    let live = ["--bin", "swarm", "--", "--kind", "live", "--seconds", "60"];
+    cargo(&[&["run", "--release", "--package", "maracas-tests"], &live[..]].concat())?;
+    cargo(&["test", "--release", "--package", "maracas-tests", "--lib", "live"])?;
     cargo(&["doc", "--workspace", "--no-deps"])?;
     // Kernels and hosts that this one is not.
     lab::lab(&root(), &["--quick"])

@@ -95,12 +95,16 @@ pub enum Event {
     },
     /// The monitor's counters, brought by [`Errand::Sample`].
     Sampled(Sample),
-    /// A VCPU asks to be admitted. The answer is in the next plan's verdicts.
+    /// A VCPU asks to be admitted. The answer is in the next plan's verdicts, or, where it would
+    /// fit but for what others left or changed of late, in those of the plan from which on it
+    /// fits.
     Arrived(Vcpu),
-    /// A VCPU is gone; its id is never used again.
+    /// A VCPU is gone; its id is never used again. Whoever waits for an answer may leave too.
     Left(VcpuId),
-    /// The reservation of a VCPU must be replaced. Answered like [`Event::Arrived`]; where
-    /// refused, the old one stays.
+    /// The reservation of a VCPU must be replaced. Answered like [`Event::Arrived`], several
+    /// requests of one VCPU in their order; where refused, the old one stays. Jobs that are
+    /// released up to the answer have the old one, and the first one with the new comes at least
+    /// an old period after the last of those.
     Changed(Vcpu),
     /// The errand in the plan was done.
     ErrandDone(Errand),

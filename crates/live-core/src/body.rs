@@ -107,6 +107,8 @@ pub struct Body<H> {
     pub last_closed: Option<usize>,
     /// Where its last stint stands of which the progress has not been told.
     pub last_told: Option<usize>,
+    /// Up to when its meters were read while it is raised; what it ran since is on none of them.
+    pub settled_at: Instant,
     meter_ns: [u64; 2],
     core: Option<CoreId>,
     /// From counts on this core to its meters, which are in the time of the core that it stands
@@ -149,6 +151,7 @@ impl<H: Handle> Body<H> {
             motion: Motion::default(),
             last_closed: None,
             last_told: None,
+            settled_at: Instant::ZERO,
             meter_ns: [0; 2],
             core: None,
             stretch: Stretch::new(Rate::ONE),

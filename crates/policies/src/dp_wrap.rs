@@ -38,7 +38,7 @@ mod tests;
 
 use crate::parts::fluid::{self, ENFORCEMENT};
 use crate::parts::jobs::{Backlog, ByVcpu};
-use crate::parts::table::Table;
+use crate::parts::table::{Table, Use};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
@@ -289,7 +289,7 @@ impl DpWrap {
 }
 
 impl Policy for DpWrap {
-    fn on_event(&mut self, _at: Instant, event: &Event) {
+    fn on_event(&mut self, at: Instant, event: &Event) {
         match event {
             Event::Released(job) => self.change(job.id.vcpu, |task| {
                 task.backlog.release(job);
@@ -316,7 +316,7 @@ impl Policy for DpWrap {
             }
             Event::Left(vcpu) => {
                 // Its share of the strip is free from the next slice on.
-                self.table.leave(*vcpu);
+                self.table.leave(*vcpu, at, Use::NONE);
                 self.change(*vcpu, |task| {
                     task.gone = true;
                     true

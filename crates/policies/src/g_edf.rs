@@ -22,7 +22,7 @@
 
 use crate::parts::jobs::{self, Backlog, ByVcpu, ENFORCEMENT};
 use crate::parts::queue::{Key, Queue};
-use crate::parts::table::{Family, Table, Test};
+use crate::parts::table::{Family, Granted, Table, Test, Use};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use maracas_core::admission::Verdict;
@@ -207,25 +207,13 @@ impl Policy for GEdf {
             Event::Arrived(vcpu) => {
                 if let Some(reason) = jobs::objection(vcpu) {
                     self.table.refuse(vcpu.id, reason);
-                } else if self.table.arrive(vcpu).is_some() {
+                } else if self.table.arrive(vcpu, at).is_some() {
                     self.tasks.insert(vcpu.id, Task::new(vcpu, &self.params));
                 }
             }
-            Event::Changed(vcpu) => {
-                if self.table.change(vcpu) {
-                    let budget = vcpu.reservation.budget;
-                    let (tie, by_work) = (tie(vcpu, &self.params), self.by_work);
-                    self.change(vcpu.id, |task| {
-                        task.backlog.set_budget(budget);
-                        (task.tie, task.budget) = (tie, budget);
-                        if by_work {
-                            task.weigh();
-                        }
-                    });
-                }
-            }
+            Event::Changed(vcpu) => self.table.ask(vcpu, at),
             Event::Left(vcpu) => {
-                self.table.leave(*vcpu);
+                self.table.leave(*vcpu, at, self.in_use(*vcpu));
                 if let Some(task) = self.tasks.remove(*vcpu) {
                     self.withdraw(task.place);
                 }
@@ -239,7 +227,10 @@ impl Policy for GEdf {
         }
     }
 
-    fn plan(&mut self, _now: Instant, plan: &mut Plan) {
+    fn plan(&mut self, now: Instant, plan: &mut Plan) {
+        if !self.table.is_settled() {
+            self.retry(now);
+        }
         self.table.reply(plan);
         while let Some(vcpu) = self.changed.pop() {
             self.update(vcpu);
@@ -253,11 +244,40 @@ impl Policy for GEdf {
                 line.extend(grant);
             }
         }
-        plan.wake = Instant::NEVER;
+        plan.wake = self.table.next();
     }
 }
 
 impl GEdf {
+    /// What of the reservation of `vcpu` counts if it leaves or changes.
+    fn in_use(&self, vcpu: VcpuId) -> Use {
+        self.tasks.get(vcpu).map_or(Use::NONE, |task| task.backlog.in_use())
+    }
+    /// Lets in, and changes, whoever waited for it and need not any longer.
+    fn retry(&mut self, now: Instant) {
+        let tasks = &self.tasks;
+        let in_use = |id| tasks.get(id).map_or(Use::NONE, |task| task.backlog.in_use());
+        for Granted { vcpu, is_change, .. } in self.table.retry(now, |_, id| in_use(id)) {
+            if is_change {
+                self.become_as(&vcpu);
+            } else {
+                self.tasks.insert(vcpu.id, Task::new(&vcpu, &self.params));
+            }
+        }
+    }
+    /// From the next release on it has this reservation.
+    fn become_as(&mut self, vcpu: &Vcpu) {
+        let budget = vcpu.reservation.budget;
+        let (tie, by_work) = (tie(vcpu, &self.params), self.by_work);
+        self.change(vcpu.id, |task| {
+            task.backlog.set_budget(budget);
+            (task.tie, task.budget) = (tie, budget);
+            if by_work {
+                task.weigh();
+            }
+        });
+    }
+
     #[inline]
     fn change(&mut self, vcpu: VcpuId, act: impl FnOnce(&mut Task)) {
         let Some(task) = self.tasks.get_mut(vcpu) else { return };

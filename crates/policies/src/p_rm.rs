@@ -76,7 +76,7 @@ fn packed(system: &System, params: &Params) -> (Table, Verdict) {
 #[cfg(test)]
 mod tests {
     use super::ENTRY;
-    use crate::testing::periodic;
+    use crate::testing::{Machine, periodic};
     use maracas_core::{CoreId, Duration, Event, Vcpu};
 
     /// algorithms.md F.5: response times 1, 3, 10.
@@ -89,16 +89,23 @@ mod tests {
         assert_eq!(machine.schedule(0), "caabc...");
     }
 
+    /// Others were promised their response times in the old order while anybody waits in it.
     #[test]
-    fn a_changed_period_changes_the_order() {
+    fn a_changed_period_changes_the_order_once_nobody_waits() {
         let mut machine = periodic(&ENTRY, &[], 1, &[(1, 8), (1, 6)], 0);
-        machine.release(0, 2, 8);
-        machine.release(1, 2, 6);
+        let release = |machine: &mut Machine| {
+            machine.release(0, 2, 16);
+            machine.release(1, 2, 16);
+        };
+        release(&mut machine);
         machine.tick();
         let ticks = Duration::from_ticks;
         let shorter = Vcpu::new(0, ticks(1), ticks(5)).periodic();
         machine.tell(CoreId(0), Event::Changed(shorter));
-        (0..3).for_each(|_| machine.tick());
-        assert_eq!(machine.schedule(0), "baab");
+        (0..4).for_each(|_| machine.tick());
+        release(&mut machine);
+        (0..4).for_each(|_| machine.tick());
+        assert_eq!(machine.schedule(0), "bbaa.aabb");
+        assert!(machine.answers[0].1.is_ok());
     }
 }

@@ -19,6 +19,11 @@
 //! allotment there and was not chosen by one before it (EDF-D). Processors are virtual: a job that
 //! stays chosen keeps its core, others take their last one if it is free, else the lowest free one.
 //! Equal deadlines: the lower id, in the allotment and in the choice.
+//!
+//! A newcomer begins at the latest deadline of all jobs that are there when it comes (`joins_at`).
+//! From the request on it counts as a task whose job is due then and complete: it stands last in
+//! the order, so that it takes nothing of what others are allotted, and all that is allotted later
+//! is allotted beside it. What a change adds to a rate counts the same way, as one more task.
 //! # Invariants
 //! What is allotted to a job is what it still may use. No job is chosen twice.
 //! # Where we differ from the paper
@@ -32,11 +37,12 @@
 //! with the next job's budget (`enforcement`). Jobs are allotted time anew also where a late
 //! machine left one without, and what is left of late jobs goes first.
 
+mod requests;
 #[cfg(test)]
 mod tests;
 
 use crate::parts::fluid::{self, ENFORCEMENT};
-use crate::parts::jobs::{self, Backlog, ByVcpu};
+use crate::parts::jobs::{Backlog, ByVcpu};
 use crate::parts::queue::{Key, Queue};
 use crate::parts::table::Table;
 use alloc::boxed::Box;
@@ -45,13 +51,13 @@ use maracas_core::admission::Verdict;
 use maracas_core::contract::{Claims, Entry, Figure, Grant, Mark, Mode, Needs, no_carriers};
 use maracas_core::params::{ParamSpec, Params};
 use maracas_core::{
-    CoreId, CoreSet, Duration, Event, Instant, Job, Plan, Policy, Rate, System, Vcpu, VcpuId, gcd,
+    CoreId, CoreSet, Duration, Event, Instant, Job, Plan, Policy, Rate, System, Vcpu, VcpuId,
 };
 
 const PARAMS: &[ParamSpec] = &[ENFORCEMENT];
-/// Common denominators up to this are kept exactly; beyond, rates are rounded to multiples of its
-/// reciprocal, which is off by less than one tick in 146 years of nanoseconds.
-const FINEST: u64 = 1 << 62;
+/// The tie values of a task and of what a change adds to its rate, in the order.
+const OWN: u64 = 0;
+const EXTRA: u64 = 1;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "u-edf",
@@ -84,10 +90,14 @@ struct Task {
     backlog: Backlog,
     /// C.
     budget: Duration,
-    /// In parts of `UEdf::whole`.
+    /// What it is promised, exactly, and in parts of `UEdf::whole`.
+    exact: Rate,
     rate: u64,
     /// Its place in the order: the deadline of its last released job.
     key: Key,
+    /// What a change adds to its rate, and from when on: then it is one rate.
+    extra: u64,
+    grows: Option<(Instant, Vcpu)>,
     core: Option<CoreId>,
     last: Option<CoreId>,
     /// Since when it stands on its core.
@@ -105,12 +115,15 @@ struct Task {
 }
 
 impl Task {
-    fn new(vcpu: &Vcpu, rate: u64) -> Self {
+    fn new(vcpu: &Vcpu, exact: Rate, from: Instant) -> Self {
         Self {
             backlog: Backlog::cut(vcpu),
             budget: vcpu.reservation.budget,
-            rate,
-            key: Key { deadline: Instant::ZERO, tie: 0, vcpu: vcpu.id },
+            exact,
+            rate: 0,
+            key: Key { deadline: from, tie: OWN, vcpu: vcpu.id },
+            extra: 0,
+            grows: None,
             core: None,
             last: None,
             since: Instant::ZERO,
@@ -205,6 +218,8 @@ struct UEdf {
     /// A core, in parts of the rates' common denominator.
     whole: u64,
     tasks: ByVcpu<Task>,
+    /// Who asks to change.
+    asked: Vec<Vcpu>,
     /// All tasks by the deadline of their last released job.
     order: Queue,
     rooms: Vec<Room>,
@@ -231,6 +246,7 @@ impl UEdf {
             surplus: params.choice(&ENFORCEMENT) == "surplus",
             whole: 1,
             tasks: ByVcpu::default(),
+            asked: Vec::new(),
             order: Queue::default(),
             rooms: Vec::new(),
             shares: alloc::vec![Vec::new(); system.cores.len()],
@@ -241,30 +257,21 @@ impl UEdf {
             changed: Vec::new(),
             counts: Counts::default(),
         };
-        let dens = system.vcpus.iter().map(|vcpu| own.rate(&fluid::dense(vcpu)).den());
-        let common = dens.into_iter().try_fold(1_u64, |one, den| {
-            (one / gcd(one, den)).checked_mul(den).filter(|one| *one <= FINEST)
-        });
-        own.whole = common.unwrap_or(FINEST);
-        system.vcpus.iter().for_each(|vcpu| own.insert(vcpu));
+        system.vcpus.iter().for_each(|vcpu| own.insert(vcpu, Instant::ZERO));
+        own.rescale();
         own
     }
 
-    fn rate(&self, dense: &Vcpu) -> Rate {
-        let r = &dense.reservation;
+    /// What a task is promised of a core.
+    fn rate(&self, vcpu: &Vcpu) -> Rate {
+        let r = fluid::dense(vcpu).reservation;
         Rate::of(fluid::inflated(r.budget, self.capacity).min(r.period), r.period)
     }
-    /// Its rate in parts of `whole`.
-    fn parts(&self, vcpu: &Vcpu) -> u64 {
-        let rate = self.rate(&fluid::dense(vcpu));
-        (u128::from(rate.num()) * u128::from(self.whole) / u128::from(rate.den())) as u64
-    }
-    fn insert(&mut self, vcpu: &Vcpu) {
-        let task = Task::new(vcpu, self.parts(vcpu));
+    fn insert(&mut self, vcpu: &Vcpu, from: Instant) {
+        let task = Task::new(vcpu, self.rate(vcpu), from);
         self.order.insert(task.key);
         self.tasks.insert(vcpu.id, task);
     }
-
     #[inline]
     fn change(&mut self, vcpu: VcpuId, act: impl FnOnce(&mut Task)) {
         let Some(task) = self.tasks.get_mut(vcpu) else { return };
@@ -283,22 +290,10 @@ impl UEdf {
         self.stale = true;
         self.change(job.id.vcpu, |task| task.backlog.release(job));
     }
-
-    fn leave(&mut self, vcpu: VcpuId) {
-        self.table.leave(vcpu);
-        let Some(task) = self.tasks.remove(vcpu) else { return };
-        self.order.remove(task.key);
-        if let Some(core) = task.core {
-            self.running[core.0 as usize] = None;
-        }
-        self.chosen.iter_mut().for_each(|chosen| _ = chosen.take_if(|one| *one == vcpu));
-        self.idlers.iter_mut().for_each(|idlers| idlers.retain(|grant| grant.vcpu != vcpu));
-        self.stale = true;
-    }
 }
 
 impl Policy for UEdf {
-    fn on_event(&mut self, _at: Instant, event: &Event) {
+    fn on_event(&mut self, at: Instant, event: &Event) {
         match event {
             Event::Released(job) => self.release(job),
             Event::Completed(id) => self.change(id.vcpu, |task| task.backlog.complete(*id)),
@@ -308,30 +303,9 @@ impl Policy for UEdf {
                     task.told = task.told.max(stint.to);
                 });
             }
-            Event::Arrived(vcpu) => {
-                if let Some(reason) = jobs::objection(vcpu) {
-                    self.table.refuse(vcpu.id, reason);
-                } else if let Some(reason) = self.too_heavy(vcpu) {
-                    self.table.refuse(vcpu.id, reason);
-                } else if self.table.arrive(&fluid::dense(vcpu)).is_some() {
-                    self.insert(vcpu);
-                    self.stale = true;
-                }
-            }
-            Event::Changed(vcpu) => {
-                if let Some(reason) = self.too_heavy(vcpu) {
-                    self.table.refuse(vcpu.id, reason);
-                } else if self.table.change(&fluid::dense(vcpu)) {
-                    let (budget, rate) = (vcpu.reservation.budget, self.parts(vcpu));
-                    self.change(vcpu.id, |task| {
-                        task.backlog.set_budget(budget);
-                        task.budget = budget;
-                        task.rate = rate;
-                    });
-                    self.stale = true;
-                }
-            }
-            Event::Left(vcpu) => self.leave(*vcpu),
+            Event::Arrived(vcpu) => self.arrive(vcpu, at),
+            Event::Changed(vcpu) => self.asked.push(vcpu.clone()),
+            Event::Left(vcpu) => self.leave(*vcpu, at),
             Event::Ran(_)
             | Event::Woke { .. }
             | Event::AllowanceSpent { .. }
@@ -342,6 +316,9 @@ impl Policy for UEdf {
     }
 
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
+        if !self.table.is_settled() || !self.asked.is_empty() {
+            self.retry(now);
+        }
         self.table.reply(plan);
         while let Some(vcpu) = self.changed.pop() {
             let Some(task) = self.tasks.get_mut(vcpu) else { continue };
@@ -358,7 +335,7 @@ impl Policy for UEdf {
         self.choose(now);
         self.assign_cores(now);
         self.write_lines(plan);
-        plan.wake = Instant::NEVER;
+        plan.wake = self.table.next();
     }
 
     fn figures(&self) -> Vec<Figure> {
@@ -406,6 +383,11 @@ impl UEdf {
         for key in self.order.iter() {
             let Some(task) = self.tasks.get_mut(key.vcpu) else { continue };
             let deadline = key.deadline.ticks().max(now_ticks);
+            if key.tie == EXTRA {
+                reserve(&mut self.rooms, whole, deadline, end, task.extra);
+                end += u128::from(task.extra);
+                continue;
+            }
             let mut wanted = if task.is_pending() { task.left(now).ticks() } else { 0 };
             wanted -= task.allotted;
             task.allotted += wanted;
@@ -444,6 +426,10 @@ impl UEdf {
         let mut end = 0;
         for key in self.order.iter() {
             let Some(task) = self.tasks.get_mut(key.vcpu) else { continue };
+            if key.tie == EXTRA {
+                end += u128::from(task.extra);
+                continue;
+            }
             (task.place, task.allotted) = (None, task.late(now).ticks());
             if task.allotted > 0 {
                 self.counts.late += 1;

@@ -14,13 +14,15 @@ pub(crate) enum Kind {
     Depart,
     /// A program starts (id: program).
     Arrive,
+    /// A VCPU asks for another reservation (id: the request).
+    Change,
     /// A program's sleep ends, or an outside event comes for it (id: program).
     Wake,
     /// A VCPU's job is released (id: VCPU).
     Release,
 }
 
-const KINDS: [Kind; 4] = [Kind::Depart, Kind::Arrive, Kind::Wake, Kind::Release];
+const KINDS: [Kind; 5] = [Kind::Depart, Kind::Arrive, Kind::Change, Kind::Wake, Kind::Release];
 
 /// Instant, kind and id packed in that order into one word: one comparison orders two entries.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

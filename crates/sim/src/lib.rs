@@ -6,7 +6,7 @@
 //!
 //! # What it does at one instant
 //! 1. What happened on the cores (completions, blocks, marks), by core; then what is due on the
-//!    agenda: departures, arrivals, wakes, releases, each by id.
+//!    agenda: departures, arrivals, requests to change, wakes, releases, each by id.
 //! 2. The machine law on the cores concerned, by the plan in force ([`maracas_core::dispatch`]).
 //! 3. With all these events delivered: one decision, if one is due. It is enacted, first all
 //!    stops, then all starts. A stop is an event itself, so the policy is asked again until a
@@ -91,7 +91,9 @@ pub use maracas_core::Overheads;
 use maracas_core::admission::NotAdmitted;
 use maracas_core::contract::Observer;
 use maracas_core::memory::Memory;
-use maracas_core::{CoreId, Duration, Instant, Pace, Policy, Program, System, VcpuId};
+use maracas_core::{
+    CoreId, Cost, Duration, Instant, Pace, Policy, Program, Reservation, System, VcpuId,
+};
 use std::collections::BTreeMap;
 
 /// How to run.
@@ -174,6 +176,20 @@ fn arrivals(programs: &[Program]) -> BTreeMap<VcpuId, Instant> {
     arrivals
 }
 
+/// A VCPU asks for another reservation while the system runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Change {
+    /// When it asks, if it is there then.
+    pub at: Instant,
+    /// Which.
+    pub vcpu: VcpuId,
+    /// What it asks for. Where that is granted, jobs released from then on have it; the first of
+    /// them comes one old period after the last one with the old reservation.
+    pub reservation: Reservation,
+    /// What each of those jobs costs its program, if it has one.
+    pub cost: Cost,
+}
+
 /// Runs `policy` on `system`. `system` holds all VCPUs; `policy` was built for [`at_start`] of it,
 /// learns of the later ones by [`maracas_core::Event::Arrived`], and they run where it says yes.
 ///
@@ -204,6 +220,23 @@ pub fn run_with<C: memory::Contention>(
     contention: C,
 ) -> Outcome {
     machine::Machine::new(system, programs, policy, options, observer, contention).run()
+}
+
+/// [`run`] where VCPUs ask for other reservations meanwhile.
+///
+/// # Panics
+/// As [`run`].
+pub fn run_changing(
+    system: &System,
+    programs: &[Program],
+    changes: &[Change],
+    policy: &mut dyn Policy,
+    options: &Options,
+    observer: &mut dyn Observer,
+) -> Outcome {
+    let contention = memory::NoContention;
+    let machine = machine::Machine::new(system, programs, policy, options, observer, contention);
+    machine.changing(changes).run()
 }
 
 /// What is to be simulated: the machine, and what runs there.

@@ -11,7 +11,7 @@ use crate::agenda::{Agenda, Kind};
 use crate::memory::{Contention, MemoryTotals, Resident};
 use crate::rng::{Purpose, Stream};
 use crate::workload::{Demands, Done, NONE, Standing, Start};
-use crate::{Options, Outcome};
+use crate::{Change, Options, Outcome};
 use maracas_core::contract::{End, Errand, Event, Mark, Mode, Observer};
 use maracas_core::dispatch::{Readings, Running};
 use maracas_core::{
@@ -49,6 +49,9 @@ pub(crate) struct Machine<'a, C> {
     now: Instant,
     agenda: Agenda,
     demands: Demands,
+    changes: Vec<Change>,
+    /// Those of them that were asked for and are not answered.
+    asked: Vec<u32>,
     cores: Vec<Core>,
     /// When each core's VCPU ends its piece or reaches its mark.
     nexts: Soonest,
@@ -106,6 +109,8 @@ impl<'a, C: Contention> Machine<'a, C> {
             now: Instant::ZERO,
             agenda,
             demands: Demands::new(system, programs, options.seed),
+            changes: Vec::new(),
+            asked: Vec::new(),
             cores: vec![Core::IDLE; count],
             nexts: Soonest::new(count),
             choices: Vec::new(),
@@ -123,6 +128,15 @@ impl<'a, C: Contention> Machine<'a, C> {
             sampled: MemoryTotals::default(),
             outcome: Outcome::default(),
         }
+    }
+
+    /// The same with requests to change.
+    pub(crate) fn changing(mut self, changes: &[Change]) -> Self {
+        for (id, change) in (0..).zip(changes) {
+            self.agenda.push(change.at, Kind::Change, id);
+        }
+        self.changes = changes.to_vec();
+        self
     }
 
     pub(crate) fn run(mut self) -> Outcome {
@@ -258,6 +272,10 @@ impl<'a, C: Contention> Machine<'a, C> {
                 } else {
                     self.start_programs(vcpu, concerned);
                 }
+            }
+            Kind::Change => {
+                self.agenda.pop();
+                self.ask_for_change(id);
             }
             Kind::Depart => {
                 self.agenda.pop();

@@ -7,7 +7,8 @@ use crate::rng::{Purpose, Stream};
 use maracas_core::contract::Mode;
 use maracas_core::dispatch::Readings;
 use maracas_core::{
-    Arrival, Cost, Duration, Instant, Job, JobId, Program, Role, System, Vcpu, VcpuId, Workload,
+    Arrival, Cost, Duration, Instant, Job, JobId, Program, Reservation, Role, System, Vcpu, VcpuId,
+    Workload,
 };
 use std::collections::VecDeque;
 
@@ -77,7 +78,7 @@ pub(crate) struct Demand {
     releasing: bool,
     released: u32,
     completed: u32,
-    /// Releases of the jobs released and not completed.
+    /// Deadlines of the jobs released and not completed.
     pending: VecDeque<Instant>,
     releases: Stream,
     /// Sporadic jobs are released at whole nanoseconds, however finely an exact study divides time.
@@ -306,7 +307,7 @@ impl Demands {
         let id = JobId { vcpu: demand.vcpu.id, index: demand.released };
         let deadline = now.saturating_add(demand.vcpu.reservation.deadline);
         demand.released += 1;
-        demand.pending.push_back(now);
+        demand.pending.push_back(deadline);
         let next = now.saturating_add(demand.next_gap());
         for place in 0..demand.threads.len() {
             let thread = self.vcpus[vcpu as usize].threads[place];
@@ -418,10 +419,21 @@ impl Demands {
         if done == demand.completed {
             return None;
         }
-        let release = demand.pending.pop_front()?;
+        let deadline = demand.pending.pop_front()?;
         let id = JobId { vcpu: demand.vcpu.id, index: demand.completed };
         demand.completed += 1;
-        Some((id, release.saturating_add(demand.vcpu.reservation.deadline)))
+        Some((id, deadline))
+    }
+
+    /// Jobs that are released from now on have this reservation and cost.
+    pub(crate) fn change(&mut self, vcpu: VcpuId, reservation: Reservation, new_cost: Cost) {
+        let Some(demand) = self.vcpus.get_mut(vcpu.0 as usize) else { return };
+        demand.vcpu.reservation = reservation;
+        for thread in &demand.threads {
+            if let Workload::Periodic { cost } = &mut self.threads[*thread as usize].workload {
+                *cost = new_cost;
+            }
+        }
     }
 
     /// A program ends. Returns whether its VCPU leaves with it.
@@ -506,8 +518,7 @@ impl Demand {
     }
     /// Jobs not completed whose deadline is not after `now`.
     pub(crate) fn overdue(&self, now: Instant) -> u64 {
-        let deadline = self.vcpu.reservation.deadline;
-        self.pending.iter().filter(|release| release.saturating_add(deadline) <= now).count() as u64
+        self.pending.iter().filter(|deadline| **deadline <= now).count() as u64
     }
 
     /// Forgets the jobs that will not be done any more.

@@ -15,8 +15,8 @@ cargo xtask swarm                a minute of random cases
   --cases N, --sets N            so many of them instead, from seed 0 on
   --seconds N                    for so long instead
   --seed N                       the case of one seed, to see a failure again
-  --kind programs|heavy|jobs|live
-                                of this kind only; else of 16 seeds 2, 1, 13 and none
+  --kind programs|heavy|churn|jobs|live
+                                of this kind only; else of 16 seeds 2, 1, 4, 9 and none
   --policy NAME                  under this policy only
   --threads N                    on so many threads; else on all cores
 ";

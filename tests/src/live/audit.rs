@@ -4,10 +4,11 @@
 use super::LiveCase;
 use super::decider::{Decider, MODES};
 use super::host::{LiveFaults, Shared, SimCore};
-use super::world::World;
+use super::world::{Group, World};
 use maracas_core::contract::Mode;
-use maracas_core::{Duration, Event};
+use maracas_core::{Duration, Event, VcpuId};
 use maracas_live_core::{Body, Core, Post};
+use std::collections::BTreeMap;
 
 /// Service that is not worth telling of, by mode: a few switches' worth, in nanoseconds.
 const UNTOLD: u64 = 20_000;
@@ -19,6 +20,9 @@ pub(super) struct Audit {
     refused: u64,
     failed: u64,
     left: bool,
+    /// The limits that stood when agents fell asleep: one that is lowered since, perhaps below what
+    /// was had already, holds from the next look on.
+    limits: BTreeMap<VcpuId, Duration>,
 }
 
 /// The limit of a body on its core's line, if it has one and is held at a real-time level.
@@ -32,7 +36,8 @@ fn limit<H: maracas_live_core::Handle>(
 
 impl Audit {
     pub(super) const fn new(case: &LiveCase) -> Self {
-        Self { faults: case.faults, refused: 0, failed: 0, left: false }
+        let limits = BTreeMap::new();
+        Self { faults: case.faults, refused: 0, failed: 0, left: false, limits }
     }
 
     /// An agent wakes, so late: nobody had more than its limit but by that lateness, by what no
@@ -49,15 +54,17 @@ impl Audit {
         world.bring_all();
         let cost = core.waking.cost();
         let own = core.waking.unseen().max(core.waking.grain()) + cost.p99 * 2;
-        let slack = own.ticks() + late + 400 * self.faults.call;
+        // What it runs until it is frozen is charged to the mode that ended.
+        let slack = own.ticks() + late + self.faults.freeze + 400 * self.faults.call;
         for body in &core.bodies {
             let Some(limit) = limit(&core.line, body) else { continue };
             let meter = body.meter(Mode::Foreground).ticks() + body.handle.unread(world);
-            let over = meter.saturating_sub(limit.ticks());
+            let stood = self.limits.get(&body.id).copied().unwrap_or_default();
+            let over = meter.saturating_sub(limit.max(stood).ticks());
             if over > slack {
                 return Err(format!(
-                    "{} on {} is {over} ns beyond its limit of {limit}, though its agent was {late} \
-                     ns late and {own} is all that nothing tells of",
+                    "{} on {} is {over} ns beyond its limit of {limit}, though its agent was \
+                     {late} ns late and {own} is all that nothing tells of",
                     body.id, core.id
                 ));
             }
@@ -65,19 +72,11 @@ impl Audit {
         Ok(())
     }
 
-    /// An agent has enforced: nobody that is held at a real-time level is at its limit.
-    pub(super) fn enforced(
-        &self,
-        core: &Core<SimCore>,
-        shared: &Shared,
-        woke: u64,
-    ) -> Result<(), String> {
+    /// An agent has enforced: nobody has a real-time level without standing on the line.
+    pub(super) fn enforced(&self, core: &Core<SimCore>, shared: &Shared) -> Result<(), String> {
         if self.faults.refuse_one_in != 0 || shared.dead.get() {
             return Ok(());
         }
-        // What it read a moment before: an agent looks again for what ends just behind.
-        let spent = shared.world.borrow().now - woke;
-        let _ = spent;
         for body in &core.bodies {
             if matches!(body.post, Post::Foreground(_)) && limit(&core.line, body).is_none() {
                 return Err(format!("{} is raised on {} and not on its line", body.id, core.id));
@@ -111,7 +110,7 @@ impl Audit {
 
     /// An agent falls asleep until `due`.
     pub(super) fn sleeps(
-        &self,
+        &mut self,
         core: &Core<SimCore>,
         shared: &Shared,
         decider: &Decider,
@@ -138,6 +137,8 @@ impl Audit {
             .iter()
             .any(|body| matches!(body.post, Post::Foreground(_)) && body.is_runnable());
         for body in &core.bodies {
+            let limit = limit(&core.line, body).unwrap_or_default();
+            self.limits.insert(body.id, limit);
             held_as_believed(core, body, &world)?;
             let waits = body.is_done || body.is_leaving;
             let left = body.post == Post::Watched && body.is_runnable() && !waits;
@@ -220,7 +221,8 @@ impl Audit {
                 return Err(format!("thread {place} of {id} is left at level {level}"));
             }
         }
-        match world.groups.iter().find(|group| group.frozen || group.asked.is_some()) {
+        let held = |group: &&Group| group.alive && (group.frozen || group.asked.is_some());
+        match world.groups.iter().find(held) {
             Some(group) => Err(format!("{} is left frozen", group.id)),
             None => Ok(()),
         }

@@ -207,7 +207,7 @@ impl Rig {
         let late = now.ticks().saturating_sub(agent.due);
         self.audit.wakes(&mut self.cores[place], &mut self.shared.world.borrow_mut(), late)?;
         let news = self.cores[place].enforce(now, &births, false, Some(agent.relief));
-        self.audit.enforced(&self.cores[place], &self.shared, now.ticks())?;
+        self.audit.enforced(&self.cores[place], &self.shared)?;
         self.consult(id, news);
         self.audit.answered(&self.shared, &self.cores, &self.decider)?;
         let (now, due) = self.cores[place].sleep();
@@ -247,7 +247,7 @@ impl Rig {
                 }
                 Repair::Freeze => {
                     for group in 0..world.groups.len() {
-                        if world.groups[group].core == place {
+                        if world.groups[group].core == place && world.groups[group].alive {
                             world.ask_freezer(group, true, 0);
                         }
                     }

@@ -36,10 +36,14 @@ fn simpler(case: &Case) -> Vec<Case> {
     for vcpu in &case.random.system.vcpus {
         with(&|case| {
             case.random.system.vcpus.retain(|other| other.id != vcpu.id);
+            case.changes.retain(|change| change.vcpu != vcpu.id);
             while let Some(place) = case.random.programs.iter().position(|p| p.vcpu == vcpu.id) {
                 case.remove_program(place);
             }
         });
+    }
+    for place in 0..case.changes.len() {
+        with(&|case| _ = case.changes.remove(place));
     }
     if case.until.ticks() > 1 {
         for (num, den) in [(1, 2), (9, 10)] {

@@ -137,12 +137,13 @@ impl Waking {
 }
 
 impl<E: Executor> Core<E> {
-    /// Chooses when to look next, counted from `now`: the meters must have been read just before.
+    /// Chooses when to look next. What ends by the meters is counted from when they were read:
+    /// while the agent sleeps and another one decides, who is raised may have run on.
     pub(crate) fn plan_look(&mut self, now: Instant) {
         self.forget_look();
         self.awaited = None;
         let line = std::mem::take(&mut self.line);
-        let runs = self.look_at_foreground(&line, now);
+        let runs = self.look_at_foreground(&line);
         if !runs {
             self.look_at_background(&line, now);
         }
@@ -162,7 +163,7 @@ impl<E: Executor> Core<E> {
     }
 
     /// Looks when a budget can be spent; whether something is believed to run on one.
-    fn look_at_foreground(&mut self, line: &Line, now: Instant) -> bool {
+    fn look_at_foreground(&mut self, line: &Line) -> bool {
         let mut first = None;
         for grant in &line.foreground {
             let Some(body) = self.bodies.iter().find(|body| body.id == grant.vcpu) else {
@@ -179,7 +180,7 @@ impl<E: Executor> Core<E> {
                     (false, true) => rest.max(self.waking.waiting(self.quiet_looks)),
                     (false, false) => rest.max(self.waking.unseen()),
                 };
-                let at = now.saturating_add(sleep);
+                let at = body.settled_at.saturating_add(sleep);
                 if at < self.look_at {
                     self.look_at = at;
                     self.awaited = runs.then_some(body.id);
@@ -220,6 +221,8 @@ impl<E: Executor> Core<E> {
     /// This core's agent falls asleep: now, and until when at the latest.
     pub fn sleep(&mut self) -> (Instant, Instant) {
         let now = self.exec.now();
+        // They were read when it woke, and have stood still since.
+        self.bodies.iter_mut().for_each(|body| body.settled_at = now);
         self.plan_look(now);
         let at = self.look_at.min(self.wake_at).max(now.saturating_add(self.waking.floor()));
         self.asleep_until = at.min(now.saturating_add(PULSE));

@@ -52,7 +52,6 @@ use super::place::Load;
 use super::vcpu::State;
 use super::{Maracas, time};
 use crate::parts::exact::Exact;
-use crate::parts::leavers::Leaver;
 use crate::parts::priority;
 use activations::Activations;
 use alloc::string::String;
@@ -366,7 +365,6 @@ impl Maracas {
         let scene = Scene {
             table: &self.table,
             states: &self.states,
-            leavers: self.leavers.all(),
             loads: &loads,
             imbalance: balance.imbalance,
             now,
@@ -412,6 +410,7 @@ impl Maracas {
     pub(super) fn moved(&mut self, vcpu: VcpuId, to: CoreId, colors: u64, at: Instant) {
         let Some(balance) = &mut self.balance else { return };
         balance.rest_until = at + balance.min_interval;
+        self.table.holds_mut().expire(at);
         let Some(from) = self.states.get(vcpu).map(|state| state.core) else { return };
         if colors != 0 {
             balance.palette.gave(vcpu, self.table.core(from).colors, colors);
@@ -421,7 +420,7 @@ impl Maracas {
             balance.recolored += 1;
             return;
         }
-        let Some(gone) = self.table.get(vcpu).cloned().filter(|v| self.is_worth(v, from, to, at))
+        let Some(gone) = self.table.get(vcpu).cloned().filter(|v| self.is_worth(v, from, to))
         else {
             // What was recoloured for the other core must be recoloured back.
             self.not_moved();
@@ -435,12 +434,12 @@ impl Maracas {
 
     /// Whether a move that was decided on is still good when it is done: others may have come,
     /// gone, woken or blocked since.
-    fn is_worth(&self, vcpu: &Vcpu, from: CoreId, to: CoreId, at: Instant) -> bool {
+    fn is_worth(&self, vcpu: &Vcpu, from: CoreId, to: CoreId) -> bool {
         let load = |core| Load::of(counted(&self.table, &self.states, core));
         let imbalance = self.balance.as_ref().map_or(Exact::ZERO, |balance| balance.imbalance);
         self.states.get(vcpu.id).is_some_and(|state| state.runnable())
             && evens_out(imbalance, load(from), load(to), vcpu)
-            && rebalance::test(&self.table, self.leavers.all(), at, to, vcpu) == Fit::Yes
+            && rebalance::test(&self.table, to, vcpu) == Fit::Yes
     }
 
     /// Puts a VCPU that was on `from` onto the line of `to`.
@@ -472,11 +471,8 @@ impl Maracas {
         if let (Some(left_behind), Some(met), false) = (left_behind, met, state.newcomer) {
             state.bgt = (state.bgt + met).saturating_sub(left_behind);
         }
-        // Here again, it counts by itself.
-        let back = |leaver: &Leaver| leaver.core == to && leaver.vcpu.id == id;
         let counts_until = state.counts_until(at);
         state.server.moved(at);
-        state.begins = None;
         state.core = to;
         let (role, newcomer) = (state.role, state.newcomer);
         self.locals[from.0 as usize].remove(id);
@@ -484,8 +480,10 @@ impl Maracas {
         self.locals[to.0 as usize].newcomers |= newcomer;
         self.stale.insert(from);
         self.stale.insert(to);
-        self.leavers.retain(|leaver| !back(leaver));
-        self.leavers.remember(&self.table, vcpu, from, counts_until, at);
+        // Here again, it counts by itself.
+        self.table.holds_mut().forget(to, id);
+        self.table.holds_mut().joined(to, vcpu.reservation.period);
+        self.table.hold(from, vcpu, at, counts_until);
     }
 }
 

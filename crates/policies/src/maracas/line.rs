@@ -6,7 +6,6 @@
 
 use super::Maracas;
 use super::background::{Moved, Rule};
-use super::vcpu::{Server, State};
 use alloc::vec::Vec;
 use maracas_core::contract::{Grant, Mark, Plan};
 use maracas_core::{CoreId, Instant};
@@ -27,8 +26,9 @@ impl Maracas {
         if self.locals[index].reordered || !self.look_at_changed(core, now) {
             self.look_at_all(core, now);
         }
-        while self.locals[index].on_budget == 0 && self.rests(core, now) {
-            self.look_at_all(core, now);
+        if self.locals[index].on_budget == 0 {
+            // What waited for those that left has what it waited for.
+            self.table.rest(core, now);
         }
         if self.locals[index].in_background() && self.rule != Rule::Off {
             self.background.insert(core);
@@ -68,6 +68,7 @@ impl Maracas {
         let (local, states) = (&mut self.locals[core.0 as usize], &mut self.states);
         for id in &local.foreground {
             if let Some(state) = states.get_mut(*id) {
+                state.settle(now);
                 state.server.update(now);
                 state.rank = state.urgency();
             }
@@ -81,32 +82,6 @@ impl Maracas {
             (state.place, state.seen) = (place, <_>::default());
             self.room.grants.push((place, local.look(state, now)));
         }
-    }
-
-    /// No VCPU on `core` is on a budget: whatever waited for those that left has what it waited
-    /// for, so newcomers need not. True where that changes when one begins.
-    fn rests(&mut self, core: CoreId, now: Instant) -> bool {
-        self.leavers.rest(core);
-        if self.locals[core.0 as usize].begins <= now {
-            return false;
-        }
-        let waits = |state: &State| state.begins.is_some_and(|begins| begins > now);
-        let here = &self.locals[core.0 as usize].foreground;
-        if !here.iter().any(|id| self.states.get(*id).is_some_and(waits)) {
-            return false;
-        }
-        let free = self.leavers.free(&self.table, core, now);
-        let mut changed = false;
-        for vcpu in self.table.on(core) {
-            let Some(state) = self.states.get_mut(vcpu.id).filter(|state| waits(state)) else {
-                continue;
-            };
-            if state.begins.is_some_and(|begins| free < begins) {
-                (state.server, state.begins) = (Server::new(vcpu, free), Some(free));
-                changed = true;
-            }
-        }
-        changed
     }
 
     /// Writes the grants that changed, and the list's length.

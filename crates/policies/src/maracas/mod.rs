@@ -17,13 +17,14 @@
 //! that slack per VCPU is even (`balance.rs`), to cores with the colours that they require
 //! (`color.rs`).
 //! # Invariants
-//! Chunks of a server sum to C. A newcomer's first budget, and what a change adds to one, waits
-//! until leavers that it does not fit beside would have had theirs back, and no VCPU waits that may
-//! have waited for them. Only foreground service is charged; background time never changes a
-//! budget. Replenishment instants come from chunk times, never from a late `now`. A chosen
-//! background VCPU is not overtaken before its core was in the foreground again. Foreground is
-//! never throttled. Each migration may make one period of a VCPU late, and none makes late what
-//! another did: however often a VCPU moves, 3T hold a whole budget.
+//! Chunks of a server sum to C. A newcomer, or a change, waits for its answer until those VCPUs
+//! that left and beside which it does not fit would have had their budgets back, and no VCPU waits
+//! that may have waited for them (`parts/holds.rs`). Only foreground service is charged;
+//! background time never changes a budget. Replenishment instants come from chunk
+//! times, never from a late `now`. A chosen background VCPU is not overtaken
+//! before its core was in the foreground again. Foreground is never throttled. Each migration may
+//! make one period of a VCPU late, and none makes late what another did: however often a VCPU
+//! moves, 3T hold a whole budget.
 //! # Where we differ from the paper
 //! The sporadic server is the corrected one. Admission offers two further tests. VCPUs that demand
 //! a core are placed before the others. A VCPU that arrives starts with the least BGT of its core:
@@ -43,9 +44,8 @@ mod throttle;
 mod vcpu;
 
 use crate::parts::jobs::ByVcpu;
-use crate::parts::leavers::Leavers;
 use crate::parts::priority::{self, ADMISSION};
-use crate::parts::table::{Family, Table, Test};
+use crate::parts::table::{Family, Granted, Table, Test, Use};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use background::{BACKGROUND, Rule};
@@ -129,7 +129,6 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
         inherits: priority::chosen(params, &ADMISSION) != Test::Rta,
         table,
         states: ByVcpu::default(),
-        leavers: Leavers::default(),
         locals: alloc::vec![Local::default(); system.cores.len()],
         nexts: Soonest::new(system.cores.len()),
         stale: system.core_ids().collect(),
@@ -176,7 +175,6 @@ struct Maracas {
     inherits: bool,
     table: Table,
     states: ByVcpu<State>,
-    leavers: Leavers,
     locals: Vec<Local>,
     /// By core, when its line must be looked at again.
     nexts: Soonest,
@@ -192,6 +190,14 @@ struct Maracas {
     balance: Option<Balance>,
 }
 
+/// What of the budget of `vcpu` counts if it leaves or changes at `at`.
+fn in_use(states: &ByVcpu<State>, table: &Table, vcpu: VcpuId, at: Instant) -> Use {
+    states.get(vcpu).map_or(Use::NONE, |state| Use {
+        until: state.counts_until(at),
+        at_rest: table.rests(state.core, at),
+    })
+}
+
 impl Policy for Maracas {
     fn on_event(&mut self, at: Instant, event: &Event) {
         if let Some(monitor) = &mut self.monitor {
@@ -200,7 +206,7 @@ impl Policy for Maracas {
         match event {
             Event::Ran(stint) => self.ran(stint),
             Event::Released(job) => self.with(job.id.vcpu, |state| state.release(job)),
-            Event::Completed(id) => self.with(id.vcpu, |state| state.complete(*id)),
+            Event::Completed(id) => self.with(id.vcpu, |state| state.complete(*id, at)),
             Event::Woke { vcpu, on_behalf, exact: _ } => {
                 // An inexact wake comes with the later instant of the switch: budgets then come
                 // back later, never earlier.
@@ -229,18 +235,13 @@ impl Policy for Maracas {
     }
 
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
+        let mut wake = self.refresh_cores(now, plan);
+        // A core that rests may have room for those who wait.
+        while !self.table.is_settled() && self.retry(now) {
+            wake = self.refresh_cores(now, plan);
+        }
         self.table.reply(plan);
-        let mut from = 0;
-        while let Some(core) = self.nexts.due(from, now) {
-            self.stale.insert(CoreId(core as u16));
-            from = core + 1;
-        }
-        while let Some(core) = self.stale.pop_first() {
-            let next = self.refresh(core, now, plan);
-            self.nexts.set(core.0 as usize, next);
-            plan.set_core_wake(core, next);
-        }
-        let wake = self.nexts.first();
+        let wake = wake.min(self.table.next());
         let tick = self.throttle(now, plan);
         let rest = self.rebalance(now);
         plan.wake = wake.min(tick).min(rest).min(self.monitor.as_ref().map_or(wake, Monitor::next));
@@ -320,54 +321,70 @@ impl Maracas {
     }
 
     fn arrive(&mut self, vcpu: &Vcpu, at: Instant) {
-        let Some(core) = self.table.arrive(vcpu) else { return };
-        let start = self.leavers.free(&self.table, core, at);
+        if let Some(core) = self.table.arrive(vcpu, at) {
+            self.enter(vcpu, core, at);
+        }
+    }
+    fn enter(&mut self, vcpu: &Vcpu, core: CoreId, at: Instant) {
         self.locals[core.0 as usize].add(vcpu.id, vcpu.role);
-        self.locals[core.0 as usize].begins(start);
-        let state = State::new(vcpu, core, start);
-        self.states.insert(vcpu.id, State { newcomer: true, begins: Some(start), ..state });
+        self.locals[core.0 as usize].newcomers = true;
+        self.states.insert(vcpu.id, State { newcomer: true, ..State::new(vcpu, core, at) });
         self.stale.insert(core);
         self.unsettle(core);
     }
 
     fn leave(&mut self, id: VcpuId, at: Instant) {
-        let gone = self.table.get(id).cloned();
-        self.table.leave(id);
-        let (Some(state), Some(vcpu)) = (self.states.remove(id), gone) else { return };
+        self.table.leave(id, at, in_use(&self.states, &self.table, id, at));
+        let Some(state) = self.states.remove(id) else { return };
         self.locals[state.core.0 as usize].remove(id);
         self.stale.insert(state.core);
-        let back = state.counts_until(at);
-        self.leavers.remember(&self.table, vcpu, state.core, back, at);
         if let Some(balance) = &mut self.balance {
             balance.left(&state);
         }
     }
 
     fn change(&mut self, vcpu: &Vcpu, at: Instant) {
-        let Some(state) = self.states.get(vcpu.id).filter(|state| state.role == vcpu.role) else {
+        if self.states.get(vcpu.id).is_none_or(|state| state.role != vcpu.role) {
             let reason = "is not admitted in this role; let a new VCPU arrive instead";
             return self.table.refuse(vcpu.id, alloc::format!("{} {reason}", vcpu.id));
-        };
-        let (core, back) = (state.core, state.counts_until(at));
-        let old = self.table.get(vcpu.id).cloned();
-        if !self.table.change(vcpu) {
-            return;
         }
-        self.unsettle(core);
-        let free = self.leavers.free(&self.table, core, at);
-        self.with(vcpu.id, |state| {
-            state.server.change(vcpu, at, free);
-            state.deadline = vcpu.reservation.deadline;
-            state.begins = None;
-        });
-        // What it gives up is free for others when what it used of it would have come back.
-        let gives_up = |old: &Vcpu| {
-            let (old, new) = (&old.reservation, &vcpu.reservation);
-            old.budget > new.budget || old.period != new.period
-        };
-        if let Some(old) = old.filter(gives_up) {
-            self.leavers.remember(&self.table, old, core, back, at);
+        self.table.ask(vcpu, at);
+    }
+    fn become_as(&mut self, vcpu: &Vcpu, at: Instant) {
+        if let Some(core) = self.table.home_of(vcpu.id) {
+            self.unsettle(core);
         }
+        self.with(vcpu.id, |state| state.change(vcpu, at));
+    }
+    /// Lets in, and changes, whoever waited for it and need not any longer; true where there was
+    /// somebody.
+    fn retry(&mut self, now: Instant) -> bool {
+        let states = &self.states;
+        let granted = self.table.retry(now, |table, id| in_use(states, table, id, now));
+        for Granted { vcpu, core, is_change } in &granted {
+            if *is_change {
+                self.become_as(vcpu, now);
+            } else {
+                self.enter(vcpu, *core, now);
+            }
+        }
+        !granted.is_empty()
+    }
+
+    /// Brings the lines of those cores in step of which something was learnt or is due; when to look
+    /// again.
+    fn refresh_cores(&mut self, now: Instant, plan: &mut Plan) -> Instant {
+        let mut from = 0;
+        while let Some(core) = self.nexts.due(from, now) {
+            self.stale.insert(CoreId(core as u16));
+            from = core + 1;
+        }
+        while let Some(core) = self.stale.pop_first() {
+            let next = self.refresh(core, now, plan);
+            self.nexts.set(core.0 as usize, next);
+            plan.set_core_wake(core, next);
+        }
+        self.nexts.first()
     }
 
     /// Orders samples, opens and closes the cores' background; when to ask again, with the meters

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use crate::parts::table::{Family, Test};
     use alloc::vec::Vec;
-    use maracas_core::{Duration, System};
+    use maracas_core::{Duration, Instant, System};
 
     fn percent(id: u32, n: u64) -> Vcpu {
         Vcpu::new(id, Duration::from_millis(n), Duration::from_millis(100))
@@ -157,11 +157,11 @@ mod tests {
         let mut table = table(4, vcpus);
         let slack = [finite(14, 100), finite(45, 100), finite(90, 100), Spv::Infinite];
         assert!(table.cores().map(|core| Load::of(table.on(core)).spv()).eq(slack));
-        assert_eq!(table.arrive(&percent(10, 60)), Some(CoreId(3)));
-        assert_eq!(table.arrive(&percent(11, 60)), Some(CoreId(2)));
+        assert_eq!(table.arrive(&percent(10, 60), Instant::ZERO), Some(CoreId(3)));
+        assert_eq!(table.arrive(&percent(11, 60), Instant::ZERO), Some(CoreId(2)));
         // 45 % on core1 is the most, and 60 % beside 10 % passes with three VCPUs.
-        assert_eq!(table.arrive(&percent(12, 60)), Some(CoreId(1)));
-        assert_eq!(table.arrive(&percent(13, 60)), None);
+        assert_eq!(table.arrive(&percent(12, 60), Instant::ZERO), Some(CoreId(1)));
+        assert_eq!(table.arrive(&percent(13, 60), Instant::ZERO), None);
     }
 
     #[test]

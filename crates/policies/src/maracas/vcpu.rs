@@ -87,10 +87,10 @@ impl Server {
             Self::Pibs { server, .. } => server.next(),
         }
     }
-    pub(super) fn change(&mut self, vcpu: &Vcpu, at: Instant, free: Instant) {
+    pub(super) fn change(&mut self, vcpu: &Vcpu, at: Instant) {
         let r = &vcpu.reservation;
         match self {
-            Self::Sporadic(server) => server.change(r.budget, r.period, at, free),
+            Self::Sporadic(server) => server.change(r.budget, r.period, at),
             Self::Pibs { server, declared } => {
                 *declared = r.period;
                 server.change(r.utilization(), r.period);
@@ -106,8 +106,6 @@ pub(super) struct State {
     pub(super) core: CoreId,
     pub(super) role: Role,
     pub(super) server: Server,
-    /// Where it arrived at run time: the instant from which it has its budget.
-    pub(super) begins: Option<Instant>,
     /// D, where that lies before the period's end.
     pub(super) deadline: Duration,
     /// Its meters, as far as they were reported.
@@ -124,6 +122,9 @@ pub(super) struct State {
     /// C since, and the instant T after.
     pub(super) delayed: Option<(Duration, Instant)>,
     pub(super) activity: Activity,
+    /// A reservation that sets in when the job under way is complete, which was promised the old
+    /// one, or at that instant.
+    pub(super) becomes: Option<(Instant, Vcpu)>,
     /// Its place on its core's foreground list, and its urgency when it was put there.
     pub(super) place: usize,
     pub(super) rank: (Duration, VcpuId),
@@ -148,7 +149,6 @@ impl State {
             core,
             role: vcpu.role,
             server: Server::new(vcpu, at),
-            begins: None,
             deadline: vcpu.reservation.deadline,
             foreground: Duration::ZERO,
             background: Duration::ZERO,
@@ -162,6 +162,7 @@ impl State {
             rank: (Duration::ZERO, vcpu.id),
             seen: Seen::default(),
             touched: false,
+            becomes: None,
         }
     }
     /// Whether it could have run on its budget before `now` and still has some of that.
@@ -211,8 +212,31 @@ impl State {
             self.wake(job.release, None);
         }
     }
-    pub(super) fn complete(&mut self, id: JobId) {
+    pub(super) fn complete(&mut self, id: JobId, at: Instant) {
         self.activity.complete(id);
+        if self.activity.is_done()
+            && let Some((due, _)) = &mut self.becomes
+        {
+            // What it used last is told after its end: it sets in with the next decision.
+            *due = (*due).min(at);
+        }
+    }
+    /// From `at` on it is promised what `vcpu` says.
+    pub(super) fn change(&mut self, vcpu: &Vcpu, at: Instant) {
+        let due = if self.activity.is_done() { at } else { at + self.server.period() };
+        self.becomes = Some((due, vcpu.clone()));
+        self.settle(at);
+    }
+    /// When a reservation that was granted sets in at the latest.
+    pub(super) fn settles(&self) -> Instant {
+        self.becomes.as_ref().map_or(Instant::NEVER, |(due, _)| *due)
+    }
+    /// Has a reservation set in that is due at `now`.
+    pub(super) fn settle(&mut self, now: Instant) {
+        if let Some((_, vcpu)) = self.becomes.take_if(|(due, _)| *due <= now) {
+            self.server.change(&vcpu, now);
+            self.deadline = vcpu.reservation.deadline;
+        }
     }
     /// It blocked at `at`; told late, it may have woken since. True if it sleeps.
     pub(super) fn block(&mut self, at: Instant) -> bool {
@@ -241,16 +265,14 @@ pub(super) struct Local {
     pub(super) touched: Vec<VcpuId>,
     /// Whether a VCPU came or went since all were put in order.
     pub(super) reordered: bool,
-    /// By place on the foreground list, when the VCPU's next chunk may be used: of those for which
-    /// the line must be looked at then, and of sleepers with budget left, whose marks may wait for
+    /// By place on the foreground list, when the VCPU's next chunk may be used, or a change sets in:
+    /// of those for which the line must be looked at then, and of sleepers with budget left, whose marks may wait for
     /// another reason to look.
     pub(super) awake: Soonest,
     asleep: Soonest,
     /// How many have something to run, and how many of them are on a budget.
     waiting: usize,
     pub(super) on_budget: usize,
-    /// No VCPU that arrived begins to have its budget after this.
-    pub(super) begins: Instant,
     /// Whether there may be newcomers without BGT.
     pub(super) newcomers: bool,
 }
@@ -267,7 +289,6 @@ impl Default for Local {
             asleep: Soonest::new(0),
             waiting: 0,
             on_budget: 0,
-            begins: Instant::ZERO,
             newcomers: false,
         }
     }
@@ -288,11 +309,6 @@ impl Local {
         self.background.retain(|other| *other != vcpu);
         self.touched.retain(|other| *other != vcpu);
         self.interval.drop(vcpu);
-    }
-    /// A newcomer has its budget from `start` on.
-    pub(super) fn begins(&mut self, start: Instant) {
-        self.begins = self.begins.max(start);
-        self.newcomers = true;
     }
     /// Whether it is in background mode: a VCPU waits, and none on a budget.
     pub(super) const fn in_background(&self) -> bool {
@@ -331,6 +347,7 @@ impl Local {
     /// Takes in how one of them is at `now`; its grant.
     pub(super) fn look(&mut self, state: &mut State, now: Instant) -> Grant {
         state.touched = false;
+        state.settle(now);
         state.server.update(now);
         let usable = state.server.usable(now);
         let (runs, spent) = (state.runnable(), usable.is_zero());
@@ -338,7 +355,7 @@ impl Local {
         // A sleeper with budget left needs no look at its next chunk before it wakes.
         let (awake, asleep) =
             if runs || spent { (next, Instant::NEVER) } else { (Instant::NEVER, next) };
-        self.awake.set(state.place, awake);
+        self.awake.set(state.place, awake.min(state.settles()));
         self.asleep.set(state.place, asleep);
         let before = state.seen;
         let waits = runs && !priority::carries_errands(state.role);

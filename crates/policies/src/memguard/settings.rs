@@ -75,6 +75,12 @@ pub(super) const FOREGROUND: ParamSpec = ParamSpec {
 pub(super) const PARAMS: &[ParamSpec] =
     &[BANDWIDTH, WEIGHTS, R_MIN, RESERVATION, PERIOD, PREDICTOR, RECLAIM, Q_MIN, SPARE, FOREGROUND];
 
+/// One reclaim for each of these is bearable: an interrupt at the end of an allowance costs a core
+/// 8 to 19 us (`docs/sensing.md`), and four cores share them.
+const INTERRUPT: Duration = Duration::from_micros(5);
+/// So many a period always are: periods of simulated systems may be a few ticks long.
+const INTERRUPTS_MIN: u64 = 200;
+
 /// What is done with bandwidth beyond the reservations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Spare {
@@ -162,9 +168,29 @@ impl Settings {
         settings.cores = (0..system.cores.len()).map(reserve).collect();
         if wrong.is_empty() {
             settings.too_small(system, &bandwidths, &mut wrong);
+            wrong.extend(settings.too_often(system));
             wrong.extend(unlimited(system, params, &settings.cores));
         }
         (settings, wrong)
+    }
+
+    /// Each time that a core reclaims it is interrupted, and again when it has used that: what all
+    /// donate in a period, by `q_min` at a time, bounds how often.
+    fn too_often(&self, system: &System) -> Option<Objection> {
+        let donors = self.cores.iter().flatten().filter(|core| core.soft);
+        let donated: u64 = donors.map(|core| core.quota).sum();
+        let pause = INTERRUPT * system.ticks_per_ns;
+        let most = (self.period.ticks() / pause.ticks()).max(INTERRUPTS_MIN);
+        let times = donated / self.q_min;
+        (times > most).then(|| {
+            let (q_min, floor) = (self.q_min, donated / (most + 1) + 1);
+            let why = format!(
+                "is {q_min}, which lets cores reclaim {times} times in a period, each time by an \
+                 interrupt, and {most} times are bearable; set q_min to {floor} at least, or \
+                 reclaim = false"
+            );
+            Objection::to(Q_MIN.name, why)
+        })
     }
 
     /// A VCPU that gets less than one request a period would never run.

@@ -300,6 +300,8 @@ fn what_is_wrong_is_said_in_one_line_with_numbers() {
         "reserved bandwidths are 1400MB/s together and exceed r_min = 1200MB/s by 200MB/s; lower \
          one"
     );
+    assert_eq!(refused(&[("bandwidth", "272MB/s"), ("q_min", "43")]), "");
+    assert_eq!(refused(&[("bandwidth", "272MB/s"), ("q_min", "1"), ("reclaim", "false")]), "");
     for (pairs, part) in [
         (&[("bandwidth", "1GB/s, 2GB/s, 3GB/s")][..], "bandwidth has 3 values and the system 2"),
         (&[("reservation", "soft, hard, soft")], "reservation has 3 values"),
@@ -318,6 +320,12 @@ fn what_is_wrong_is_said_in_one_line_with_numbers() {
         (&[("bandwidth", "63kB/s")], "bandwidth of core0 is 63kB/s, less than one request"),
         (&[("period", "999us")], "bandwidth of vcpu0 is 64kB/s, less than one request"),
         (&[("period", "0ms")], "period is 0"),
+        // Two cores donate 8500 requests a period of 1 ms, 42 times the 200 that are bearable.
+        (
+            &[("bandwidth", "272MB/s"), ("q_min", "1")],
+            "lets cores reclaim 8500 times in a period, each time by an interrupt, and 200 times \
+             are bearable; set q_min to 43 at least",
+        ),
     ] {
         let why = refused(pairs);
         assert!(why.contains(part) && !why.contains('|'), "{pairs:?}: {why}");

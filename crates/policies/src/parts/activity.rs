@@ -19,6 +19,10 @@ impl Activity {
     pub(crate) const fn runnable(&self) -> bool {
         self.runnable
     }
+    /// Whether no released job is left to be done.
+    pub(crate) fn is_done(&self) -> bool {
+        self.pending.is_empty()
+    }
     /// It became runnable at `at`, at the latest.
     pub(crate) fn wake(&mut self, at: Instant) {
         self.runnable = true;

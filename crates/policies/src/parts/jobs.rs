@@ -1,5 +1,6 @@
 //! The released and uncompleted jobs of each VCPU, and the budget that they bring.
 
+use super::table::Use;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -44,6 +45,8 @@ pub(crate) struct Backlog {
     expires: bool,
     /// The last release at which unused budget was lost.
     opened: Instant,
+    /// The latest deadline of any job released so far.
+    last_deadline: Instant,
 }
 
 impl Backlog {
@@ -67,6 +70,7 @@ impl Backlog {
             self.opened = job.release;
         }
         self.granted += self.budget;
+        self.last_deadline = self.last_deadline.max(job.deadline);
         if job.id.index >= self.completed {
             let (index, deadline) = (job.id.index, job.deadline);
             self.pending.push_back(Pending { index, deadline, until: self.granted });
@@ -91,6 +95,15 @@ impl Backlog {
         }
         self.charge(service);
         (deadline, mark) != (self.deadline(), self.mark())
+    }
+    /// Whether no job is pending.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.pending.is_empty()
+    }
+    /// What of its reservation counts, in deadline order, if it leaves or changes: that of its last
+    /// job, up to the deadline.
+    pub(crate) fn in_use(&self) -> Use {
+        Use { until: self.last_deadline, at_rest: false }
     }
     /// What the task has used since the start, as far as was told.
     pub(crate) const fn used(&self) -> Duration {

@@ -3,12 +3,12 @@
 use super::jobs::{self, Backlog, ByVcpu};
 use super::priority;
 use super::queue::{Key, Queue};
-use super::table::Table;
+use super::table::{Granted, Table, Use};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use maracas_core::contract::Grant;
 use maracas_core::params::Params;
-use maracas_core::{CoreId, CoreSet, Event, Instant, Plan, Policy, System, Vcpu, VcpuId};
+use maracas_core::{CoreId, CoreSet, Event, Instant, JobId, Plan, Policy, System, Vcpu, VcpuId};
 
 /// What orders the pending jobs of a core.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,31 +92,18 @@ struct Partitioned {
 const WAITING: u64 = Key::RUNNING + 1;
 
 impl Policy for Partitioned {
-    fn on_event(&mut self, _at: Instant, event: &Event) {
+    fn on_event(&mut self, at: Instant, event: &Event) {
         match event {
             Event::Released(job) => self.change(job.id.vcpu, |backlog| backlog.release(job)),
-            Event::Completed(id) => self.change(id.vcpu, |backlog| backlog.complete(*id)),
+            Event::Completed(id) => self.complete(*id, at),
             // Only enforcement looks at what was consumed.
             Event::Ran(stint) if self.precise => {
                 let service = stint.usage.service;
                 self.change(stint.vcpu, |backlog| backlog.charge(service));
             }
-            Event::Arrived(vcpu) => self.arrive(vcpu),
-            Event::Changed(vcpu) => {
-                if self.table.change(vcpu) {
-                    let budget = vcpu.reservation.budget;
-                    self.change(vcpu.id, |backlog| backlog.set_budget(budget));
-                    if let Some(task) = self.tasks.get_mut(vcpu.id) {
-                        task.fixed = Instant::ZERO + priority::of(vcpu).0;
-                    }
-                }
-            }
-            Event::Left(vcpu) => {
-                self.table.leave(*vcpu);
-                if let Some(task) = self.tasks.remove(*vcpu) {
-                    self.gone.extend(task.queued.map(|key| (task.core, key)));
-                }
-            }
+            Event::Arrived(vcpu) => self.arrive(vcpu, at),
+            Event::Changed(vcpu) => self.table.ask(vcpu, at),
+            Event::Left(vcpu) => self.leave(*vcpu, at),
             Event::Ran(_)
             | Event::Woke { .. }
             | Event::AllowanceSpent { .. }
@@ -126,7 +113,10 @@ impl Policy for Partitioned {
         }
     }
 
-    fn plan(&mut self, _now: Instant, plan: &mut Plan) {
+    fn plan(&mut self, now: Instant, plan: &mut Plan) {
+        if !self.table.is_settled() {
+            self.retry(now);
+        }
         self.table.reply(plan);
         for (core, key) in self.gone.drain(..) {
             let place = self.queues[core.0 as usize].remove(key);
@@ -141,16 +131,77 @@ impl Policy for Partitioned {
                 self.promote_earliest(core, plan);
             }
         }
-        plan.wake = Instant::NEVER;
+        plan.wake = self.table.next();
     }
 }
 
+/// What of the reservation of `vcpu` counts if it leaves or changes at `at`.
+fn in_use(order: Order, tasks: &ByVcpu<Task>, table: &Table, vcpu: VcpuId, at: Instant) -> Use {
+    let Some(task) = tasks.get(vcpu) else { return Use::NONE };
+    let is_idle = |id| tasks.get(id).is_none_or(|task| task.backlog.is_idle());
+    let all_idle = || table.on(task.core).iter().all(|vcpu| is_idle(vcpu.id));
+    let at_rest = is_idle(vcpu) && (table.rests(task.core, at) || all_idle());
+    // Under fixed priorities the table knows how long windows last.
+    let until = if order == Order::Deadline { task.backlog.in_use().until } else { at };
+    Use { until, at_rest }
+}
+
 impl Partitioned {
-    fn arrive(&mut self, vcpu: &Vcpu) {
+    fn arrive(&mut self, vcpu: &Vcpu, at: Instant) {
         if let Some(reason) = jobs::objection(vcpu) {
             self.table.refuse(vcpu.id, reason);
-        } else if let Some(core) = self.table.arrive(vcpu) {
+        } else if let Some(core) = self.table.arrive(vcpu, at) {
             self.tasks.insert(vcpu.id, Task::new(vcpu, core, &self.params));
+        }
+    }
+    /// Lets in, and changes, whoever waited for it and need not any longer.
+    fn retry(&mut self, now: Instant) {
+        let (order, tasks) = (self.order, &self.tasks);
+        let granted = self.table.retry(now, |table, id| in_use(order, tasks, table, id, now));
+        for Granted { vcpu, core, is_change } in granted {
+            if is_change {
+                self.become_as(&vcpu);
+            } else {
+                self.tasks.insert(vcpu.id, Task::new(&vcpu, core, &self.params));
+            }
+        }
+    }
+    /// From the next release on it has this reservation.
+    fn become_as(&mut self, vcpu: &Vcpu) {
+        let budget = vcpu.reservation.budget;
+        self.change(vcpu.id, |backlog| backlog.set_budget(budget));
+        if let Some(task) = self.tasks.get_mut(vcpu.id) {
+            task.fixed = Instant::ZERO + priority::of(vcpu).0;
+        }
+    }
+    fn leave(&mut self, vcpu: VcpuId, at: Instant) {
+        let Some(task) = self.tasks.remove(vcpu) else {
+            // It may wait to be let in.
+            self.table.leave(vcpu, at, Use::NONE);
+            return;
+        };
+        let used = match self.order {
+            Order::Deadline => task.backlog.in_use(),
+            // Jobs that are done hold nothing: the table holds for whoever waited for them.
+            Order::Fixed => Use::NONE,
+        };
+        self.table.leave(vcpu, at, used);
+        self.gone.extend(task.queued.map(|key| (task.core, key)));
+        self.note_rest(task.core, at);
+    }
+    fn complete(&mut self, id: JobId, at: Instant) {
+        self.change(id.vcpu, |backlog| backlog.complete(id));
+        if !self.table.is_settled()
+            && let Some(core) = self.tasks.get(id.vcpu).map(|task| task.core)
+        {
+            self.note_rest(core, at);
+        }
+    }
+    /// Tells the table if no job is pending on `core` at `at`.
+    fn note_rest(&mut self, core: CoreId, at: Instant) {
+        let is_idle = |vcpu: &Vcpu| self.tasks.get(vcpu.id).is_none_or(|t| t.backlog.is_idle());
+        if self.table.on(core).iter().all(is_idle) {
+            self.table.rest(core, at);
         }
     }
 

@@ -100,21 +100,12 @@ impl Sporadic {
 
     /// Replaces C and T at `now`. While some of the old budget is used and has not come back yet,
     /// that much is held back from the new one until the last old chunk comes, and so is what the
-    /// new one adds: else a budget made small and great again would come back at once. What the new
-    /// one adds does not come before `free` either.
-    pub(crate) fn change(
-        &mut self,
-        budget: Duration,
-        period: Duration,
-        now: Instant,
-        free: Instant,
-    ) {
+    /// new one adds: else a budget made small and great again would come back at once.
+    pub(crate) fn change(&mut self, budget: Duration, period: Duration, now: Instant) {
         let usable = self.usable(now);
         let owed = (self.budget - usable).min(budget);
-        let whole = owed.is_zero() && free <= now;
-        let kept = if whole { budget } else { usable.min(budget - owed) };
+        let kept = if owed.is_zero() { budget } else { usable.min(budget - owed) };
         let last = self.chunks.iter().map(|chunk| chunk.at).fold(now + kept, Instant::max);
-        let last = last.max(free);
         self.chunks.clear();
         let chunks = [(now, kept), (last, budget - kept)];
         let chunks = chunks.map(|(at, amount)| Chunk { at, amount });

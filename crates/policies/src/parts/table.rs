@@ -1,8 +1,11 @@
 //! Which VCPU is admitted where: the one admission verdict of all policies, at the start and at run
-//! time.
+//! time (`requests`).
+
+mod requests;
 
 use super::bounds::{self, heaviest_first};
 use super::exact::Exact;
+use super::holds::Holds;
 use super::jobs::ByVcpu;
 use super::sums::{Sum, Sums};
 use super::{priority, rta};
@@ -10,7 +13,9 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use maracas_core::admission::{CoreVerdict, NotAdmitted, TestResult, Verdict};
-use maracas_core::{Class, Core, CoreId, Duration, Plan, Rate, System, Vcpu, VcpuId};
+use maracas_core::{Class, Core, CoreId, Duration, Instant, Plan, Rate, System, Vcpu, VcpuId};
+use requests::Request;
+pub(crate) use requests::{Granted, Use};
 
 /// The test that decides, besides the capacity that always does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,6 +75,14 @@ pub(crate) struct Table {
     sums: Sums,
     verdicts: Vec<(VcpuId, Result<CoreId, NotAdmitted>)>,
     homes: Vec<(VcpuId, Option<CoreId>)>,
+    /// What those who left or changed still hold.
+    holds: Holds,
+    /// Who waits until something of that is free.
+    requests: Vec<Request>,
+    /// Answers that are not to be given before an instant.
+    postponed: Vec<(Instant, VcpuId, Result<CoreId, NotAdmitted>)>,
+    /// By list, when its core rested last, as far as that was told.
+    rested: Vec<Option<Instant>>,
 }
 
 impl Table {
@@ -89,6 +102,10 @@ impl Table {
             sums: Sums::new(test, lists, each, system.capacity),
             verdicts: Vec::new(),
             homes: Vec::new(),
+            holds: Holds::default(),
+            requests: Vec::new(),
+            postponed: Vec::new(),
+            rested: alloc::vec![None; lists],
         }
     }
 
@@ -138,30 +155,38 @@ impl Table {
         (0..self.bound.len() as u16).map(CoreId)
     }
     /// Whether `core` meets the policy's demand, and the deciding test and the capacity accept
-    /// `vcpu` besides those there.
+    /// `vcpu` besides those there and what is held there.
     pub(crate) fn fits(&self, core: CoreId, vcpu: &Vcpu) -> bool {
-        if !self.meets(core, vcpu) {
-            return false;
-        }
-        if self.classes.is_empty() {
-            return self.accepts(core, vcpu);
-        }
-        self.accepts(core, &self.owed(core, vcpu))
+        self.meets(core, vcpu) && self.accepts(core.0 as usize, &self.owed(core, vcpu))
     }
-    fn accepts(&self, core: CoreId, owed: &Vcpu) -> bool {
-        let list = core.0 as usize;
-        let known = self.sums.accept(list, owed);
-        known.unwrap_or_else(|| self.accepted(&self.with(list, owed)))
+    /// The same if nothing were held.
+    pub(crate) fn fits_when_free(&self, core: CoreId, vcpu: &Vcpu) -> bool {
+        let mut vcpus = self.on(core).to_vec();
+        vcpus.push(self.owed(core, vcpu));
+        vcpus.sort_by_key(priority::of);
+        self.meets(core, vcpu) && self.accepted(&vcpus)
+    }
+    /// Whether the deciding test and the capacity accept those on `core`.
+    #[cfg(test)]
+    pub(crate) fn is_admissible(&self, core: CoreId) -> bool {
+        self.accepted(self.on(core))
     }
     fn meets(&self, core: CoreId, vcpu: &Vcpu) -> bool {
         self.demand.is_none_or(|demand| (demand.met)(self, core, vcpu))
     }
-    /// Whether they accept those on `core` with all of `others`.
-    pub(crate) fn fits_all(&self, core: CoreId, others: &[Vcpu]) -> bool {
-        let mut vcpus = self.on(core).to_vec();
-        vcpus.extend_from_slice(others);
-        vcpus.sort_by_key(priority::of);
-        self.accepted(&vcpus)
+    fn accepts(&self, list: usize, vcpu: &Vcpu) -> bool {
+        // The sums know nothing of what is held.
+        let held = self.holds.on(CoreId(list as u16)).next().is_some();
+        let known = if held { None } else { self.sums.accept(list, vcpu) };
+        known.unwrap_or_else(|| self.accepted(&self.with(list, vcpu)))
+    }
+    /// What those who left or changed still hold.
+    pub(crate) const fn holds(&self) -> &Holds {
+        &self.holds
+    }
+    /// The same, to be changed.
+    pub(crate) const fn holds_mut(&mut self) -> &mut Holds {
+        &mut self.holds
     }
     /// The admitted VCPU of this id.
     pub(crate) fn get(&self, vcpu: VcpuId) -> Option<&Vcpu> {
@@ -188,14 +213,6 @@ impl Table {
         self.sums.programs_load(core.0 as usize, self.on(core))
     }
 
-    /// Answers [`maracas_core::Event::Arrived`]; the core where admitted.
-    pub(crate) fn arrive(&mut self, vcpu: &Vcpu) -> Option<CoreId> {
-        let verdict = self.admit(vcpu);
-        let core = verdict.as_ref().ok().copied();
-        self.verdicts.push((vcpu.id, verdict));
-        self.note_home(vcpu.id, core);
-        core
-    }
     /// Answers a request that cannot be granted for another reason than a test's.
     pub(crate) fn refuse(&mut self, vcpu: VcpuId, reason: String) {
         self.verdicts.push((vcpu, Err(NotAdmitted { reason, closest: None })));
@@ -204,13 +221,6 @@ impl Table {
     pub(crate) fn welcome(&mut self, vcpu: VcpuId, core: CoreId) {
         self.verdicts.push((vcpu, Ok(core)));
         self.note_home(vcpu, Some(core));
-    }
-    /// Forgets `vcpu`; the core where it was.
-    pub(crate) fn leave(&mut self, vcpu: VcpuId) -> Option<CoreId> {
-        let (list, place) = self.find(vcpu)?;
-        self.take(list, place);
-        self.note_home(vcpu, None);
-        Some(CoreId(list as u16))
     }
     /// Moves `vcpu` to `to`; false where it does not fit there, which changes nothing.
     pub(crate) fn migrate(&mut self, vcpu: VcpuId, to: CoreId) -> bool {
@@ -222,25 +232,6 @@ impl Table {
         }
         self.put(if fits { to.0 as usize } else { list }, vcpu);
         fits
-    }
-    /// Answers [`maracas_core::Event::Changed`]: the VCPU stays on its core with the new
-    /// reservation, or keeps the old one. True where the new one holds.
-    pub(crate) fn change(&mut self, vcpu: &Vcpu) -> bool {
-        let Some((list, place)) = self.find(vcpu.id) else {
-            self.refuse(vcpu.id, format!("{} is not admitted, so nothing can change", vcpu.id));
-            return false;
-        };
-        if let Some(reason) = self.malformed(vcpu) {
-            self.refuse(vcpu.id, reason);
-            return false;
-        }
-        let old = self.take(list, place);
-        let core = CoreId(list as u16);
-        let stays = vcpu.pinned.is_none_or(|pin| pin == core) && self.fits(core, vcpu);
-        let verdict = if stays { Ok(core) } else { Err(self.not_admitted(vcpu, list)) };
-        self.put(list, if stays { self.owed(core, vcpu) } else { old });
-        self.verdicts.push((vcpu.id, verdict));
-        stays
     }
     /// Pays what is owed: answers and homes.
     pub(crate) fn reply(&mut self, plan: &mut Plan) {
@@ -285,7 +276,15 @@ impl Table {
     }
     fn with(&self, list: usize, vcpu: &Vcpu) -> Vec<Vcpu> {
         let mut with = self.bound[list].clone();
-        with.insert(self.place(list, priority::of(vcpu)), vcpu.clone());
+        for hold in self.holds.on(CoreId(list as u16)).filter(|hold| hold.vcpu.id != vcpu.id) {
+            // Of one that is still there the greater counts.
+            with.retain(|other| other.id != hold.vcpu.id);
+            let place =
+                with.partition_point(|other| priority::of(other) < priority::of(&hold.vcpu));
+            with.insert(place, hold.vcpu.clone());
+        }
+        let place = with.partition_point(|other| priority::of(other) < priority::of(vcpu));
+        with.insert(place, vcpu.clone());
         with
     }
 
@@ -297,20 +296,23 @@ impl Table {
         if self.find(vcpu.id).is_some() {
             return refuse(format!("{} is admitted already; use a new id", vcpu.id));
         }
-        let host = match vcpu.pinned {
-            Some(core) => self.fits(core, vcpu).then_some(core),
-            None if self.family == Family::GlobalEdf => {
-                self.fits(CoreId(0), vcpu).then_some(CoreId(0))
-            }
-            None => (self.find_host)(self, vcpu),
-        };
-        let Some(core) = host else {
+        let Some(core) = self.host(vcpu) else {
             let lightest = || self.cores().min_by_key(|core| self.load(*core)).unwrap_or_default();
             let closest = vcpu.pinned.unwrap_or_else(lightest);
             return Err(self.not_admitted(vcpu, closest.0 as usize));
         };
         self.put(core.0 as usize, self.owed(core, vcpu));
         Ok(core)
+    }
+    /// Where `vcpu` is to go, if it fits anywhere.
+    fn host(&self, vcpu: &Vcpu) -> Option<CoreId> {
+        match vcpu.pinned {
+            Some(core) => self.fits(core, vcpu).then_some(core),
+            None if self.family == Family::GlobalEdf => {
+                self.fits(CoreId(0), vcpu).then_some(CoreId(0))
+            }
+            None => (self.find_host)(self, vcpu),
+        }
     }
     /// `vcpu` with what it is owed on `core`: C meant on a faster class is ceil(C * speed there /
     /// speed here), for no program loses more than the classes' ratio; on a faster class than it

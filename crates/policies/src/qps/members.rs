@@ -1,7 +1,8 @@
 //! The tasks of the sets: their jobs and budgets, and how they come, change and go.
 
 use super::offline::{Item, density};
-use super::{Class, Member, Qps};
+use super::{Class, Member, Qps, Set};
+use crate::parts::table::Use;
 use crate::parts::{fluid, jobs};
 use alloc::format;
 use maracas_core::{Duration, Instant, Job, Vcpu, VcpuId};
@@ -114,31 +115,45 @@ impl Qps {
         }
         let vcpu = &fluid::dense(vcpu);
         if !well_formed(vcpu) {
-            _ = self.table.arrive(vcpu);
+            _ = self.table.arrive(vcpu, at);
             return;
         }
         let rate = self.grid.up(density(vcpu));
-        let Some(set) = (0..self.sets.len()).find(|set| self.has_room(*set, rate, at)) else {
+        self.holds.expire(at);
+        let Some(set) = (0..self.sets.len()).find(|set| self.has_room(*set, rate)) else {
             let (id, budget, span) = (vcpu.id, vcpu.reservation.budget, vcpu.reservation.deadline);
-            let reason = format!(
-                "{id} ({budget} every {span}) fits on no core beside its set, and sets are packed \
-                 before the start only; let it be there from the start"
-            );
+            let has_room = |set: &Set| set.excess == 0 && set.rate + rate <= self.grid.capacity;
+            let later = self.sets.iter().find(|set| has_room(set));
+            let way_out = match later {
+                Some(Set { core, .. }) => {
+                    let free = self.holds.on(*core).map(|hold| hold.until).max();
+                    let free = free.unwrap_or(at);
+                    format!("what others left of {core} is free at {free}; ask again then")
+                }
+                None => {
+                    "sets are packed before the start only; let it be there from the start".into()
+                }
+            };
+            let reason =
+                format!("{id} ({budget} every {span}) fits on no core beside its set; {way_out}");
             return self.table.refuse(id, reason);
         };
-        if self.table.arrive(vcpu).is_some() {
+        if self.table.arrive(vcpu, at).is_some() {
             self.sets[set].members.push(Member { item: Item::Task(vcpu.id), rate });
             self.sets[set].rate += rate;
             self.tasks.insert(vcpu.id, Task::new(vcpu, set));
         }
     }
 
-    /// Whether a set is minor and stays so with `rate` more.
-    fn has_room(&mut self, set: usize, rate: u64, at: Instant) -> bool {
-        let own = &mut self.sets[set];
-        own.reserved.retain(|(_, until)| at < *until);
-        let reserved: u64 = own.reserved.iter().map(|(rate, _)| rate).sum();
-        own.excess == 0 && own.rate + reserved + rate <= self.grid.capacity
+    /// Whether a set is minor and stays so with `rate` more, beside what is held of its core.
+    fn has_room(&self, set: usize, rate: u64) -> bool {
+        let own = &self.sets[set];
+        let held = self.holds.on(own.core).map(|hold| {
+            let there = own.members.iter().find(|member| member.item == Item::Task(hold.vcpu.id));
+            // Who changed counts as a member already.
+            self.grid.up(density(&hold.vcpu)).saturating_sub(there.map_or(0, |member| member.rate))
+        });
+        own.excess == 0 && own.rate + held.sum::<u64>() + rate <= self.grid.capacity
     }
 
     /// Gives a task of a minor set another reservation, where there is room for the greater of the
@@ -149,14 +164,15 @@ impl Qps {
         let known = self.tasks.get(id).map(|task| (task.set, task.deadline));
         let Some((set, deadline)) = known.filter(|_| well_formed(vcpu)) else {
             // The table says why not.
-            _ = self.table.change(vcpu);
+            _ = self.table.change(vcpu, at);
             return;
         };
         let rate = self.grid.up(density(vcpu));
         let places = self.sets[set].members.iter();
         let place = places.take_while(|member| member.item != Item::Task(id)).count();
         let old = self.sets[set].members[place].rate;
-        if !self.has_room(set, rate.saturating_sub(old), at) {
+        self.holds.expire(at);
+        if !self.has_room(set, rate.saturating_sub(old)) {
             let core = self.sets[set].core;
             let reason = format!(
                 "{id} cannot change to {} every {}: the set of {core} has no room, and sets are \
@@ -165,12 +181,16 @@ impl Qps {
             );
             return self.table.refuse(id, reason);
         }
-        if self.table.change(vcpu) {
+        let had = self.table.get(id).cloned();
+        // The sets hold what counts; the table asks for U at most m only.
+        if self.table.change(vcpu, at) {
             let own = &mut self.sets[set];
             own.members[place].rate = rate;
             own.rate = own.rate - old + rate;
-            if rate < old && at < deadline {
-                own.reserved.push((old - rate, deadline));
+            let had = had.filter(|_| rate < old && at < deadline);
+            let holds = self.holds.on(own.core).any(|hold| hold.vcpu.id == id);
+            if let Some(had) = had.filter(|_| !holds) {
+                self.holds.until_deadline(own.core, had, deadline);
             }
             let budget = vcpu.reservation.budget;
             self.change(id, |task| task.budget = budget);
@@ -179,8 +199,10 @@ impl Qps {
 
     /// Takes a task out of its set. Its rate is free once its last job's deadline has passed; a
     /// major set keeps it, and is never in QPS mode again.
-    pub(super) fn leave(&mut self, vcpu: VcpuId) {
-        self.table.leave(vcpu);
+    pub(super) fn leave(&mut self, vcpu: VcpuId, at: Instant) {
+        let had = self.table.get(vcpu).cloned();
+        self.table.leave(vcpu, at, Use::NONE);
+        self.holds.expire(at);
         let Some(mut task) = self.tasks.remove(vcpu) else { return };
         // It may stand behind its set's line.
         self.changed.push(vcpu);
@@ -192,7 +214,13 @@ impl Qps {
         {
             let Member { rate, .. } = own.members.remove(place);
             own.rate -= rate;
-            own.reserved.push((rate, task.deadline));
+            // Where it changed of late, what counted since counts on.
+            let more = self.holds.on(own.core).find(|hold| hold.vcpu.id == vcpu);
+            let had = more.map(|hold| hold.vcpu.clone()).or(had);
+            self.holds.forget(own.core, vcpu);
+            if let Some(had) = had.filter(|_| at < task.deadline) {
+                self.holds.until_deadline(own.core, had, task.deadline);
+            }
         }
     }
 }

@@ -51,8 +51,9 @@
 //! outside of all classes: it gets what the core would idle away, costs no server any budget, and
 //! goes on with the next job's budget and deadline at the latest.
 //!
-//! Tasks that arrive while the system runs are admitted into cores with minor sets where they fit;
-//! sets are never packed anew. A major set that a task leaves stays in EDF mode for ever.
+//! Tasks that arrive while the system runs are admitted into cores with minor sets where they fit
+//! beside what those that left still hold (`parts/holds.rs`); sets are never packed anew. A major
+//! set that a task leaves stays in EDF mode for ever.
 
 mod dispatch;
 mod manager;
@@ -62,6 +63,7 @@ mod queue;
 mod tree;
 
 use crate::parts::fluid;
+use crate::parts::holds::Holds;
 use crate::parts::jobs::ByVcpu;
 use crate::parts::local;
 use crate::parts::table::Table;
@@ -251,8 +253,6 @@ struct Set {
     members: Vec<Member>,
     rate: u64,
     excess: u64,
-    /// Rates of tasks that left a minor set, and until when they still count.
-    reserved: Vec<(u64, Instant)>,
     /// The items that have work left.
     queue: Vec<Key>,
     /// The item chosen last, by class; in EDF mode the first of the two.
@@ -299,6 +299,10 @@ struct Qps {
     manner: Manner,
     table: Table,
     tasks: ByVcpu<Task>,
+    /// What tasks of minor sets still hold, by the set's core.
+    holds: Holds,
+    /// Who asks to change.
+    asked: Vec<Vcpu>,
     sets: Vec<Set>,
     hierarchies: Vec<Hierarchy>,
     /// By core.
@@ -352,6 +356,8 @@ impl Qps {
             },
             table,
             tasks: ByVcpu::default(),
+            holds: Holds::default(),
+            asked: Vec::new(),
             sources: alloc::vec![None; sets.len()],
             written: alloc::vec![None; sets.len()],
             sets: Vec::with_capacity(sets.len()),
@@ -393,7 +399,6 @@ impl Qps {
                 members: members.collect(),
                 rate: own.rate,
                 excess: own.excess,
-                reserved: Vec::new(),
                 queue: Vec::new(),
                 heads: [None; 2],
                 window: None,
@@ -448,8 +453,8 @@ impl Policy for Qps {
                 self.change(stint.vcpu, |task| task.charge(to, service));
             }
             Event::Arrived(vcpu) => self.arrive(vcpu, at),
-            Event::Changed(vcpu) => self.alter(vcpu, at),
-            Event::Left(vcpu) => self.leave(*vcpu),
+            Event::Changed(vcpu) => self.asked.push(vcpu.clone()),
+            Event::Left(vcpu) => self.leave(*vcpu, at),
             Event::Ran(_)
             | Event::Woke { .. }
             | Event::AllowanceSpent { .. }
@@ -460,6 +465,9 @@ impl Policy for Qps {
     }
 
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
+        // Jobs that were released up to now have the old reservation.
+        let asked = core::mem::take(&mut self.asked);
+        asked.iter().for_each(|vcpu| self.alter(vcpu, now));
         self.table.reply(plan);
         while let Some(vcpu) = self.changed.pop() {
             self.requeue_task(vcpu, plan);

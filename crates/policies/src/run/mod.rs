@@ -48,7 +48,7 @@ use crate::parts::jobs::{Backlog, ByVcpu};
 use crate::parts::local::Local;
 use crate::parts::pack::{self, PACKING};
 use crate::parts::queue::Key;
-use crate::parts::table::Table;
+use crate::parts::table::{Table, Use};
 use crate::tree::Tree;
 use alloc::boxed::Box;
 use alloc::format;
@@ -278,7 +278,7 @@ impl Run {
 }
 
 impl Policy for Run {
-    fn on_event(&mut self, _at: Instant, event: &Event) {
+    fn on_event(&mut self, at: Instant, event: &Event) {
         match event {
             Event::Released(job) => self.change(job.id.vcpu, |backlog| {
                 backlog.release(job);
@@ -303,7 +303,7 @@ impl Policy for Run {
             }
             Event::Left(vcpu) => {
                 // Its server goes on, and its time is idle.
-                self.table.leave(*vcpu);
+                self.table.leave(*vcpu, at, Use::NONE);
                 self.gone.extend(self.tasks.remove(*vcpu).map(|task| (*vcpu, task)));
             }
             Event::Ran(_)

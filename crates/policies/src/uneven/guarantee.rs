@@ -5,10 +5,10 @@
 //! another class its budget is what it is owed there ([`Table::by_class`]).
 
 use super::Uneven;
+use super::seats::Threads;
 use super::thread::{Guarantee, Thread};
 use crate::parts::priority::{self, ADMISSION};
-use crate::parts::sporadic::Sporadic;
-use crate::parts::table::{Family, Table};
+use crate::parts::table::{Family, Granted, Table, Use};
 use alloc::format;
 use maracas_core::admission::{NotAdmitted, Verdict};
 use maracas_core::params::Params;
@@ -73,16 +73,27 @@ impl Uneven {
             }
             return self.enter(vcpu, at);
         }
-        let Some(home) = self.table.arrive(vcpu) else { return };
-        let start = self.leavers.free(&self.table, home, at);
-        self.enter(vcpu, start);
-        self.begin(vcpu.id, start);
-    }
-    fn begin(&mut self, id: VcpuId, start: Instant) {
-        let guarantee = self.threads.get_mut(&id).and_then(|thread| thread.guarantee.as_mut());
-        if let Some(guarantee) = guarantee {
-            guarantee.begins = Some(start);
+        if self.table.arrive(vcpu, at).is_some() {
+            self.enter(vcpu, at);
         }
+    }
+    /// Lets in, and changes, whoever waited for it and need not any longer; true where there was
+    /// somebody.
+    pub(super) fn retry(&mut self, now: Instant) -> bool {
+        let threads = &self.threads;
+        let granted = self.table.retry(now, |table, id| in_use(threads, table, id, now));
+        for Granted { vcpu, core, is_change } in &granted {
+            if *is_change {
+                self.replaced(vcpu, now);
+            } else if self.threads.contains_key(&vcpu.id) {
+                self.promised(vcpu, *core, now);
+            } else {
+                self.enter(vcpu, now);
+                continue;
+            }
+            self.describe(vcpu);
+        }
+        !granted.is_empty()
     }
 
     pub(super) fn leave(&mut self, id: VcpuId, at: Instant) {
@@ -91,14 +102,11 @@ impl Uneven {
         self.threads.remove(&id);
         self.is_stale = true;
     }
-    /// The reservation of `id`, if it has one, ends.
+    /// The reservation of `id`, if it has one or waits for one, ends.
     fn give_up(&mut self, id: VcpuId, at: Instant) {
-        let Some(thread) = self.threads.get_mut(&id) else { return };
-        let back = thread.counts_until(at);
-        thread.guarantee = None;
-        let old = self.table.get(id).cloned();
-        if let Some((old, home)) = old.zip(self.table.leave(id)) {
-            self.leavers.remember(&self.table, old, home, back, at);
+        self.table.leave(id, at, in_use(&self.threads, &self.table, id, at));
+        if let Some(thread) = self.threads.get_mut(&id) {
+            thread.guarantee = None;
         }
     }
 
@@ -109,53 +117,45 @@ impl Uneven {
         };
         let (has_one, wants_one) = (thread.guarantee.is_some(), !vcpu.reservation.is_none());
         let changed = match (has_one, wants_one) {
-            (true, true) => self.replace(vcpu, at),
-            (false, true) => self.promise(vcpu, at),
+            (true, true) => {
+                self.table.ask(vcpu, at);
+                false
+            }
+            (false, true) => match self.table.arrive(vcpu, at) {
+                Some(home) => {
+                    self.promised(vcpu, home, at);
+                    true
+                }
+                None => false,
+            },
             (_, false) => self.promise_nothing(vcpu, at),
         };
-        if !changed {
-            return;
+        if changed {
+            self.describe(vcpu);
         }
+    }
+    fn describe(&mut self, vcpu: &Vcpu) {
         if let Some(thread) = self.threads.get_mut(&vcpu.id) {
             thread.describe(vcpu);
             thread.place = vcpu.pinned.unwrap_or(thread.place);
         }
         self.is_stale = true;
     }
-    /// Replaces a reservation by another; false where that is refused.
-    fn replace(&mut self, vcpu: &Vcpu, at: Instant) -> bool {
-        let back = self.threads.get(&vcpu.id).map_or(at, |thread| thread.counts_until(at));
-        let old = self.table.get(vcpu.id).cloned();
-        let home = self.table.home_of(vcpu.id);
-        if !self.table.change(vcpu) {
-            return false;
-        }
-        let Some((old, home)) = old.zip(home) else { return false };
-        let free = self.leavers.free(&self.table, home, at);
-        let Some(new) = self.table.get(vcpu.id) else { return false };
-        // What it gives up is free for others when what it used of it would have come back.
-        let (before, after) = (old.reservation, new.reservation);
-        let gives_up = before.budget > after.budget || before.period != after.period;
+    /// Its reservation was replaced by another.
+    fn replaced(&mut self, vcpu: &Vcpu, at: Instant) {
+        let Some(new) = self.table.get(vcpu.id) else { return };
         let thread = self.threads.get_mut(&vcpu.id);
         if let Some(guarantee) = thread.and_then(|thread| thread.guarantee.as_mut()) {
-            guarantee.change(new, at, free);
+            guarantee.change(new, at);
         }
-        if gives_up {
-            self.leavers.remember(&self.table, old, home, back, at);
-        }
-        true
     }
-    /// Gives a reservation to a VCPU that had none; false where that is refused.
-    fn promise(&mut self, vcpu: &Vcpu, at: Instant) -> bool {
-        let Some(home) = self.table.arrive(vcpu) else { return false };
-        let start = self.leavers.free(&self.table, home, at);
+    /// It had no reservation, and has one now.
+    fn promised(&mut self, vcpu: &Vcpu, home: CoreId, at: Instant) {
         if let Some(owed) = self.table.get(vcpu.id)
             && let Some(thread) = self.threads.get_mut(&vcpu.id)
         {
-            thread.guarantee = Some(Guarantee::new(owed, home, start));
+            thread.guarantee = Some(Guarantee::new(owed, home, at));
         }
-        self.begin(vcpu.id, start);
-        true
     }
     /// Leaves a VCPU without a reservation; false where that is refused.
     fn promise_nothing(&mut self, vcpu: &Vcpu, at: Instant) -> bool {
@@ -185,36 +185,18 @@ impl Uneven {
                 }
             }
         }
-        let mut begun = false;
         for core in self.seats.cores().filter(|core| !on_budget.contains(*core)) {
-            begun |= self.rests(core, now);
+            // Whoever waited for those who left has what it waited for.
+            self.table.rest(core, now);
         }
-        if begun { self.replenish(now) } else { next }
+        next
     }
-    /// No thread on `core` is on a budget: whatever waited for those that left has what it waited
-    /// for, so newcomers need not. True where that changes when one begins.
-    fn rests(&mut self, core: CoreId, now: Instant) -> bool {
-        self.leavers.rest(core);
-        let waits = |guarantee: &Guarantee| {
-            guarantee.home == core && guarantee.begins.is_some_and(|begins| begins > now)
-        };
-        let mut guarantees = self.threads.values().filter_map(|thread| thread.guarantee.as_ref());
-        if !guarantees.any(waits) {
-            return false;
-        }
-        let free = self.leavers.free(&self.table, core, now);
-        let mut changed = false;
-        for vcpu in self.table.on(core) {
-            let thread = self.threads.get_mut(&vcpu.id);
-            let guarantee = thread.and_then(|thread| thread.guarantee.as_mut());
-            let Some(guarantee) = guarantee.filter(|guarantee| waits(guarantee)) else { continue };
-            if guarantee.begins.is_some_and(|begins| free < begins) {
-                let r = &vcpu.reservation;
-                guarantee.server = Sporadic::new(r.budget, r.period, free);
-                guarantee.begins = Some(free);
-                changed = true;
-            }
-        }
-        changed
-    }
+}
+
+/// What of the budget of `vcpu` counts if it leaves or changes at `at`.
+fn in_use(threads: &Threads, table: &Table, vcpu: VcpuId, at: Instant) -> Use {
+    let Some(thread) = threads.get(&vcpu) else { return Use::NONE };
+    let home = thread.guarantee.as_ref().map(|guarantee| guarantee.home);
+    let at_rest = home.is_some_and(|home| table.rests(home, at));
+    Use { until: thread.counts_until(at), at_rest }
 }

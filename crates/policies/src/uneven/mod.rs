@@ -64,7 +64,6 @@ mod shares;
 pub(crate) mod similar_min_fair;
 mod thread;
 
-use crate::parts::leavers::Leavers;
 use crate::parts::priority::ADMISSION;
 use crate::parts::table::Table;
 use alloc::boxed::Box;
@@ -177,7 +176,6 @@ pub(crate) fn build(
         round,
         update,
         table,
-        leavers: Leavers::default(),
         threads: Threads::new(),
         seats: Seats::new(&sides(system), round),
         look: Instant::ZERO,
@@ -220,7 +218,6 @@ struct Uneven {
     round: Duration,
     update: Duration,
     table: Table,
-    leavers: Leavers,
     threads: Threads,
     seats: Seats,
     /// When leads are settled next.
@@ -278,8 +275,11 @@ impl Policy for Uneven {
     }
 
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
+        let mut replenished = self.replenish(now);
+        while !self.table.is_settled() && self.retry(now) {
+            replenished = self.replenish(now);
+        }
         self.table.reply(plan);
-        let replenished = self.replenish(now);
         self.is_unsettled |= self.seats.fill(&mut self.threads, now);
         let mut ascent = self.seats.ascend(&mut self.threads, now);
         if self.is_unsettled {
@@ -294,7 +294,7 @@ impl Policy for Uneven {
             ascent = self.seats.ascend(&mut self.threads, now);
         }
         self.stand(now, plan);
-        plan.wake = replenished.min(self.look).min(ascent);
+        plan.wake = replenished.min(self.look).min(ascent).min(self.table.next());
         plan.wake_metered = plan.wake == self.look;
     }
 

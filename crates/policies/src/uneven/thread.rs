@@ -15,8 +15,6 @@ pub(super) struct Guarantee {
     pub(super) server: Sporadic,
     /// Smaller goes first among those at home there: rate-monotonic order.
     pub(super) urgency: (Duration, VcpuId),
-    /// Where it arrived at run time: the instant from which it has its budget.
-    pub(super) begins: Option<Instant>,
 }
 
 impl Guarantee {
@@ -24,13 +22,13 @@ impl Guarantee {
     pub(super) fn new(vcpu: &Vcpu, home: CoreId, at: Instant) -> Self {
         let r = &vcpu.reservation;
         let server = Sporadic::new(r.budget, r.period, at);
-        Self { home, server, urgency: priority::of(vcpu), begins: None }
+        Self { home, server, urgency: priority::of(vcpu) }
     }
-    /// It has another reservation from `at` on; what that adds comes at `free`.
-    pub(super) fn change(&mut self, vcpu: &Vcpu, at: Instant, free: Instant) {
+    /// It has another reservation from `at` on.
+    pub(super) fn change(&mut self, vcpu: &Vcpu, at: Instant) {
         let r = &vcpu.reservation;
-        self.server.change(r.budget, r.period, at, free);
-        (self.urgency, self.begins) = (priority::of(vcpu), None);
+        self.server.change(r.budget, r.period, at);
+        self.urgency = priority::of(vcpu);
     }
 }
 

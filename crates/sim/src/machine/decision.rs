@@ -4,7 +4,7 @@ use super::Machine;
 use crate::memory::Contention;
 use crate::workload::{NONE, Standing};
 use maracas_core::contract::{Event, decide};
-use maracas_core::{CoreId, CoreSet, Duration};
+use maracas_core::{CoreId, CoreSet, Duration, VcpuId};
 
 /// How many failing errands and spent allowances a policy may answer at one instant.
 const ANSWERS: usize = 1_000;
@@ -108,10 +108,34 @@ impl<C: Contention> Machine<'_, C> {
             let (vcpu, admitted) = (*vcpu, verdict.is_ok());
             self.outcome.admissions.push((vcpu, verdict.clone()));
             let Some(demand) = self.demands.get_mut(vcpu) else { continue };
-            if demand.standing == Standing::Asking {
+            if demand.standing == Standing::In {
+                self.take_change(vcpu, admitted);
+            } else if demand.standing == Standing::Asking {
                 demand.standing = if admitted { Standing::In } else { Standing::Out };
                 self.start_programs(vcpu.0, concerned);
             }
+        }
+    }
+
+    /// A VCPU that is there asks for another reservation.
+    pub(super) fn ask_for_change(&mut self, id: u32) {
+        let change = self.changes[id as usize];
+        let Some(demand) = self.demands.get_mut(change.vcpu) else { return };
+        if demand.standing != Standing::In {
+            return;
+        }
+        let mut wanted = demand.vcpu.clone();
+        wanted.reservation = change.reservation;
+        self.asked.push(id);
+        self.tell(0, Event::Changed(wanted));
+    }
+    /// The first of its requests was answered.
+    fn take_change(&mut self, vcpu: VcpuId, granted: bool) {
+        let of = |id: &u32| self.changes[*id as usize].vcpu == vcpu;
+        let Some(place) = self.asked.iter().position(of) else { return };
+        let change = self.changes[self.asked.remove(place) as usize];
+        if granted {
+            self.demands.change(vcpu, change.reservation, change.cost);
         }
     }
 }

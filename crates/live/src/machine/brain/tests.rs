@@ -3,7 +3,7 @@ use crate::clock::Clock;
 use crate::executor;
 use crate::executor::vcpu::Made;
 use crate::host::HardwareCore;
-use crate::host::cgroup::{Hierarchies, Tree};
+use crate::host::cgroup::{Group, Hierarchies, Tree};
 use crate::host::costs::WakeCost;
 use crate::journal::Ring;
 use crate::machine::{Means, Palette, Progress, Source};
@@ -55,6 +55,13 @@ fn seen(brain: &Brain, heard: &Heard) -> (Option<CoreId>, [bool; 2], bool, u16) 
     (brain.known[&VcpuId(0)].seat, bodies, put_off, heard.0.load(Ordering::SeqCst))
 }
 
+/// VCPU 0, of which nothing is counted.
+fn body(group: Arc<Group>, confined: HardwareCore, means: Means, clock: Clock) -> Body {
+    let (id, name, root) = (VcpuId(0), "one".into(), None);
+    let progress = Progress::new(Source::Own, None);
+    Made { id, name, group, confined, root, means, progress, clock }.body()
+}
+
 #[test]
 fn what_runs_on_another_core_is_moved_by_the_agent_there_and_hears_of_its_release_then() {
     let _turn = crate::host::tests::turn();
@@ -91,19 +98,7 @@ fn what_runs_on_another_core_is_moved_by_the_agent_there_and_hears_of_its_releas
     let policy = Box::new(OnCore(Arc::clone(&place)));
     let scribe = Scribe::new(&header, &ring);
     let mut brain = Brain::new(policy, &system, &header.names, scribe, &cores, &mailbox);
-    let (name, progress) = ("one".into(), Progress::new(source, None));
-    let own = Arc::clone(&group);
-    let mut body = Made {
-        id: VcpuId(0),
-        name,
-        group: own,
-        confined: hardware[0],
-        root: None,
-        means,
-        progress,
-        clock: mailbox.clock.clone(),
-    }
-    .body();
+    let mut body = body(Arc::clone(&group), hardware[0], means, mailbox.clock.clone());
     body.suppose_runnable();
     mailbox.post(Request::Gate(Arc::clone(&heard) as Arc<dyn JobGate>));
     mailbox.post(Request::Attach(Box::new(body)));

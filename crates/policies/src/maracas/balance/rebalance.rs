@@ -6,7 +6,6 @@ use crate::maracas::vcpu::State;
 use crate::parts::bounds;
 use crate::parts::exact::Exact;
 use crate::parts::jobs::ByVcpu;
-use crate::parts::leavers::Leaver;
 use crate::parts::priority;
 use crate::parts::table::Table;
 use alloc::vec::Vec;
@@ -18,7 +17,6 @@ use maracas_core::{CoreId, Instant, Vcpu, VcpuId};
 pub(in crate::maracas) struct Scene<'a> {
     pub(in crate::maracas) table: &'a Table,
     pub(in crate::maracas) states: &'a ByVcpu<State>,
-    pub(in crate::maracas) leavers: &'a [Leaver],
     /// By core, what those that count in its SPV ask for.
     pub(in crate::maracas) loads: &'a [Load],
     pub(in crate::maracas) imbalance: Exact,
@@ -50,23 +48,15 @@ pub(in crate::maracas) enum Fit {
     Later(Instant),
 }
 
-pub(in crate::maracas) fn test(
-    table: &Table,
-    leavers: &[Leaver],
-    now: Instant,
-    core: CoreId,
-    vcpu: &Vcpu,
-) -> Fit {
-    if !table.fits(core, vcpu) {
-        return Fit::No;
+pub(in crate::maracas) fn test(table: &Table, core: CoreId, vcpu: &Vcpu) -> Fit {
+    if table.fits(core, vcpu) {
+        return Fit::Yes;
     }
-    let counts =
-        |leaver: &&Leaver| leaver.core == core && leaver.until > now && leaver.vcpu.id != vcpu.id;
-    let counted = leavers.iter().filter(counts);
-    let mut beside: Vec<Vcpu> = counted.clone().map(|leaver| leaver.vcpu.clone()).collect();
-    let Some(first) = counted.map(|leaver| leaver.until).min() else { return Fit::Yes };
-    beside.push(vcpu.clone());
-    if table.fits_all(core, &beside) { Fit::Yes } else { Fit::Later(first) }
+    let first = table.holds().on(core).map(|hold| hold.until).min();
+    match first.filter(|_| table.fits_when_free(core, vcpu)) {
+        Some(first) => Fit::Later(first),
+        None => Fit::No,
+    }
 }
 
 /// Whether `more` is above `less` by more than the threshold.
@@ -105,7 +95,7 @@ impl Scene<'_> {
         beyond(self.imbalance, more, less)
     }
     fn test(&self, core: CoreId, vcpu: &Vcpu) -> bool {
-        match test(self.table, self.leavers, self.now, core, vcpu) {
+        match test(self.table, core, vcpu) {
             Fit::Yes => true,
             Fit::No => false,
             Fit::Later(at) => {

@@ -75,14 +75,14 @@ fn a_full_list_delays() {
 fn a_changed_reservation_cannot_be_used_twice() {
     let mut server = server(4, 10);
     server.charge(ticks(3));
-    server.change(ticks(6), ticks(20), at(5), at(5));
+    server.change(ticks(6), ticks(20), at(5));
     holds(&server, &[(5, 1), (10, 5)]);
-    server.change(ticks(2), ticks(20), at(6), at(6));
+    server.change(ticks(2), ticks(20), at(6));
     holds(&server, &[(10, 2)]);
-    server.change(ticks(5), ticks(20), at(10), at(10));
+    server.change(ticks(5), ticks(20), at(10));
     holds(&server, &[(10, 5)]);
-    server.change(ticks(7), ticks(20), at(12), at(25));
-    holds(&server, &[(12, 5), (25, 2)]);
+    server.change(ticks(7), ticks(20), at(12));
+    holds(&server, &[(12, 7)]);
 }
 
 #[test]
@@ -93,8 +93,8 @@ fn a_budget_made_small_and_great_again_brings_nothing() {
         let runs = !server.usable(at(now)).is_zero();
         server.charge(ticks(u64::from(runs)));
         used += u64::from(runs);
-        server.change(ticks(1), ticks(10), at(now + 1), at(now + 1));
-        server.change(ticks(4), ticks(10), at(now + 1), at(now + 1));
+        server.change(ticks(1), ticks(10), at(now + 1));
+        server.change(ticks(4), ticks(10), at(now + 1));
     }
     assert!(used <= 4, "{used} of 4");
 }

@@ -33,7 +33,7 @@ impl Cores {
         assert!(verdict.accepted(), "{:?}", verdict.refused);
         let mut states = ByVcpu::default();
         for (core, vcpu) in vcpus {
-            table.change(vcpu);
+            table.change(vcpu, Instant::ZERO);
             let mut state = State::new(vcpu, CoreId(*core), Instant::ZERO);
             state.wake(Instant::ZERO, None);
             states.insert(vcpu.id, state);
@@ -50,7 +50,7 @@ impl Cores {
         let (table, states, now) = (&self.table, &self.states, Instant::ZERO);
         let (loads, imbalance) = (&self.loads, Exact::ZERO);
         let later = Cell::new(Instant::NEVER);
-        Scene { table, states, leavers: &[], loads, imbalance, now, later }
+        Scene { table, states, loads, imbalance, now, later }
     }
     /// REBALANCE(src) to its end: what moved where.
     fn rebalance(&mut self, src: u16, moves: u64) -> Vec<(u32, u16)> {
@@ -190,7 +190,7 @@ fn every_move_evens_out_and_rebalancing_the_fullest_core_stops() {
             // algorithms.md G.4, invariant 6.
             assert!(cores.scene().counted(core).count() > 0);
             // Every core stays admissible.
-            assert!(cores.table.fits_all(core, &[]));
+            assert!(cores.table.is_admissible(core));
         }
     }
     assert!(moves > 6842, "the search by another program saw more than these {moves}");
@@ -198,12 +198,13 @@ fn every_move_evens_out_and_rebalancing_the_fullest_core_stops() {
 
 #[test]
 fn who_left_a_core_counts_there_until_its_budget_would_be_back() {
-    let cores = vector();
+    let mut cores = vector();
     let until = Instant::ZERO + millis(50);
-    let gone = Leaver { until, back: until, core: CoreId(3), vcpu: percent(9, 65) };
-    let tests = |now| {
-        let leavers = [gone.clone()];
-        let scene = Scene { leavers: &leavers, now: Instant::ZERO + millis(now), ..cores.scene() };
+    cores.table.hold(CoreId(3), percent(9, 65), Instant::ZERO, until);
+    cores.table.rest(CoreId(3), Instant::ZERO);
+    let mut tests = |now| {
+        cores.table.holds_mut().expire(Instant::ZERO + millis(now));
+        let scene = Scene { now: Instant::ZERO + millis(now), ..cores.scene() };
         let test = |n| scene.test(CoreId(3), &percent(10, n));
         (test(14), test(20), scene.test(CoreId(3), &percent(9, 20)))
     };
