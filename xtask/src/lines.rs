@@ -26,7 +26,7 @@ impl Lines {
             is_test |= *line == "#[cfg(test)]"
                 && all.get(place + 1).is_some_and(|next| next.starts_with("mod tests {"));
             match line {
-                line if line.is_empty() => {}
+                "" => {}
                 _ if is_test => lines.tests += 1,
                 line if line.starts_with("//") => lines.comments += 1,
                 _ => lines.code += 1,

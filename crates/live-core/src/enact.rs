@@ -50,8 +50,9 @@ pub struct Means {
     pub fifo: bool,
     /// VCPUs can be frozen, or stopped by signals where there is no `fifo`.
     pub freezer: bool,
-    /// Switch records, and counters of VCPUs' time that can be read at any time. Without them clocks
-    /// are read at the earliest exhaustion and every millisecond, and blocks and wakes are guessed.
+    /// Switch records, and counters of VCPUs' time that can be read at any time. Without them
+    /// clocks are read at the earliest exhaustion and every millisecond, and blocks and wakes are
+    /// guessed.
     pub events: bool,
 }
 
@@ -107,8 +108,8 @@ pub struct Core<E: Executor> {
     /// How often the guardian did, as far as is known.
     reliefs: u32,
     ranks: Ranks,
-    /// Who may run by the law, in its order, and in which mode; kept so that no enforcement asks for
-    /// memory.
+    /// Who may run by the law, in its order, and in which mode; kept so that no enforcement asks
+    /// for memory.
     entitled: Vec<(VcpuId, Mode)>,
     means: Means,
     /// At the clocks, where there are no events.
@@ -236,8 +237,8 @@ impl<E: Executor> Core<E> {
 
     /// This core's agent woke at `now`: reads the meters and stops whoever is spent, at once.
     /// `births` are the VCPUs whose threads were born or ended; `crossed` = the memory meter told
-    /// that it reached its mark; `relief` tells what the guardian did here, if there is one. Whether there is
-    /// anything to tell the policy.
+    /// that it reached its mark; `relief` tells what the guardian did here, if there is one.
+    /// Whether there is anything to tell the policy.
     pub fn enforce(
         &mut self,
         now: Instant,
@@ -340,10 +341,11 @@ impl<E: Executor> Core<E> {
         self.ranks.assign(&self.line, &mut self.bodies);
     }
 
-    /// Wants those at work who are entitled to run, as far as the kernel then runs the first of them
-    /// that can. Who has a budget may have priority though somebody before it runs: it is ready when
-    /// that one blocks, which nothing reports. The background has no order there, so only its first
-    /// runnable one is let run; and in the foreground too, where there are no priorities.
+    /// Wants those at work who are entitled to run, as far as the kernel then runs the first of
+    /// them that can. Who has a budget may have priority though somebody before it runs: it is
+    /// ready when that one blocks, which nothing reports. The background has no order there, so
+    /// only its first runnable one is let run; and in the foreground too, where there are no
+    /// priorities.
     fn want(&mut self, entitled: &[(VcpuId, Mode)]) {
         let (id, fifo) = (self.id, self.means.fifo);
         for (vcpu, mode) in entitled {

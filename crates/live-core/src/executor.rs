@@ -96,8 +96,8 @@ pub trait Handle {
     /// # Errors
     /// As the kernel refuses; see [`is_gone`] for a thread that has ended.
     fn set_level(&mut self, tid: i32, level: u8) -> io::Result<()>;
-    /// Puts the numbers of all its threads into `tids`. When that began and when it was done: who was
-    /// born before the first or has ended after the second is in it.
+    /// Puts the numbers of all its threads into `tids`. When that began and when it was done: who
+    /// was born before the first or has ended after the second is in it.
     ///
     /// # Errors
     /// As the kernel refuses.

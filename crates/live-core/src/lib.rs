@@ -14,7 +14,8 @@
 //!
 //! Which VCPU may run is said by [`maracas_core::dispatch`] alone. The executor decides nothing:
 //! one carries actions out on a stock Linux host (in the room `live`), another on a host that is
-//! simulated (in the room `tests`), where the same code is tried with lateness, refusals and deaths.
+//! simulated (in the room `tests`), where the same code is tried with lateness, refusals and
+//! deaths.
 #![forbid(unsafe_code)]
 
 mod body;

@@ -56,8 +56,8 @@ impl Audit {
             let over = meter.saturating_sub(limit.ticks());
             if over > slack {
                 return Err(format!(
-                    "{} on {} is {over} ns beyond its limit of {limit}, though its agent was {late} \
-                     ns late and {own} is all that nothing tells of",
+                    "{} on {} is {over} ns beyond its limit of {limit}, though its agent was \
+                     {late} ns late and {own} is all that nothing tells of",
                     body.id, core.id
                 ));
             }

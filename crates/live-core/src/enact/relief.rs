@@ -22,8 +22,8 @@ pub struct Relief {
 
 impl<E: Executor> Core<E> {
     /// A neighbour acts for this core's agent, which has been stuck for so long. It freezes by
-    /// `freeze`, since what this core's executor would do it by stands still too. Nothing is started
-    /// here until the agent is back.
+    /// `freeze`, since what this core's executor would do it by stands still too. Nothing is
+    /// started here until the agent is back.
     pub fn relieve(&mut self, stuck: Duration, freeze: impl FnMut(&E::Handle)) {
         if self.is_relieved {
             return;

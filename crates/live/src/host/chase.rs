@@ -14,8 +14,8 @@ pub struct Chase<'a> {
 }
 
 impl<'a> Chase<'a> {
-    /// Through all of `pages`, in an order that no prefetcher follows: by steps that share no factor
-    /// with their number. Their first words are overwritten.
+    /// Through all of `pages`, in an order that no prefetcher follows: by steps that share no
+    /// factor with their number. Their first words are overwritten.
     ///
     /// # Panics
     /// Where there is no page, or one that does not begin with a whole, aligned word.

@@ -241,8 +241,8 @@ fn write(sets: Sets) -> io::Result<()> {
     sys::check(result).map(drop)
 }
 
-/// Takes all capabilities from the bounding set of a program that is about to be started, so that it
-/// has none even where root starts it.
+/// Takes all capabilities from the bounding set of a program that is about to be started, so that
+/// it has none even where root starts it.
 pub fn start_without_any(command: &mut std::process::Command) {
     let give_up = || {
         for capability in 0..64 {

@@ -3,7 +3,8 @@
 //! A real-time thread of ours takes the core for the rest of every cycle. It stands above all
 //! foreground and below whoever enforces, and it spins: a core where nobody of ours runs but
 //! somebody else does would be a fast one. The kernel charges what it takes to nobody's meter, so a
-//! VCPU that is counted q nanoseconds here has had q / share of the slow core ([`maracas_live_core::Stretch`]).
+//! VCPU that is counted q nanoseconds here has had q / share of the slow core
+//! ([`maracas_live_core::Stretch`]).
 //!
 //! A cycle is short ([`CYCLE`]), so that programs see a slow core and not one that stops. Its two
 //! switches took 8 us from who ran (a VM without preemption in the kernel), which is 1.6 % of a

@@ -12,22 +12,7 @@ use alloc::vec::Vec;
 use maracas_core::admission::{CoreVerdict, NotAdmitted, TestResult, Verdict};
 use maracas_core::{Class, Core, CoreId, Duration, Plan, Rate, System, Vcpu, VcpuId};
 
-/// The test that decides, besides the capacity that always does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Test {
-    /// Nothing but the capacity.
-    Capacity,
-    /// EDF by utilization or density.
-    Edf,
-    /// Global EDF by Goossens, Funk and Baruah.
-    Gfb,
-    /// Liu and Layland's bound for fixed priorities.
-    LiuLayland,
-    /// The hyperbolic bound for fixed priorities.
-    Hyperbolic,
-    /// Exact response times for fixed priorities.
-    Rta,
-}
+pub(crate) use super::test::Test;
 
 /// Which tests' numbers are reported beside the deciding one's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
