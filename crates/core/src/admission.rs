@@ -115,8 +115,8 @@ pub struct Verdict {
     /// ticks; zero where they are whole. See
     /// [`Claims::no_miss_when_admitted`](crate::contract::Claims::no_miss_when_admitted).
     pub tolerance: Duration,
-    /// How the cores' reads of memory are limited, where the policy limits them for ever in the same
-    /// way.
+    /// How the cores' reads of memory are limited, where the policy limits them for ever in the
+    /// same way.
     pub regulation: Option<Regulation>,
 }
 

@@ -46,7 +46,8 @@ pub fn next(line: &Line, memory_meter: u64, readings: &impl Readings) -> Option<
 }
 
 /// All who may run, in the order of the law: [`next`] is the first of them that is runnable. A
-/// machine that does not see at once when a VCPU blocks or wakes readies those behind it too.
+/// machine that does not see at once when a VCPU blocks or wakes readies those behind the first
+/// too.
 #[inline]
 pub fn entitled<'a>(
     line: &'a Line,

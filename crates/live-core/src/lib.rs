@@ -13,8 +13,9 @@
 //! action and its answer has to be described, and nothing is allocated for it.
 //!
 //! Which VCPU may run is said by [`maracas_core::dispatch`] alone. The executor decides nothing:
-//! one carries actions out on a stock Linux host (in the room `live`), another on a simulated host
-//! (in the room `tests`), where the same code is tried with lateness, refusals and deaths.
+//! one carries actions out on a stock Linux host (in the room `live`), another on a host that is
+//! simulated (in the room `tests`), where the same code is tried with lateness, refusals and
+//! deaths.
 #![forbid(unsafe_code)]
 
 mod body;

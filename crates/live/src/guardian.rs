@@ -23,8 +23,8 @@
 //!
 //! Where the guardian dies, the runtime sees it ([`Guardian::watch`]) and starts another
 //! ([`Guardian::revive`]), a few times; then it must end in order. Where both die, the next start
-//! or `maracas clean` does the same repair ([`crate::clean`]). The protocol is searched in
-//! [`maracas_live_core::protocol`].
+//! or `maracas clean` does the same repair ([`crate::clean`]). [`maracas_live_core::protocol`] is
+//! the protocol, searched.
 
 pub mod hearts;
 pub mod restore;

@@ -84,7 +84,8 @@ pub struct Case {
     pub seed: u64,
     /// What the policy says of `start`.
     pub verdict: Verdict,
-    /// What of the jobs is certain beside others that use memory; empty where that is not simulated.
+    /// What of the jobs is certain beside others that use memory; empty where that is not
+    /// simulated.
     pub jobs: Vec<Judged>,
     /// What the agents of a live run will take; `None` in simulation, or where nobody knows.
     pub agents: Option<Agents>,

@@ -1,12 +1,14 @@
-//! What a decision costs by the number of cores and VCPUs: from the events since the last one to the
-//! plan, through the trait object, without the simulator. And what it takes to admit and simulate as
-//! much as is legal.
+//! What a decision costs by the number of cores and VCPUs: from the events since the last one to
+//! the plan, through the trait object, without the simulator. And what it takes to admit and
+//! simulate as much as is legal.
 //!
-//! A stream of events and calls is recorded from a simulation at 60 % of the cores, one periodic job
-//! for each VCPU with a period between 10 and 100 ms (log-uniform at 1 us grain: Emberson, Stafford,
-//! Davis, WATERS 2010) and a random first release, so that releases do not coincide. It is played to
-//! a fresh policy; the last [`DECISIONS`] of it are timed, in processor time. After criterion's own
-//! figures the medians are printed as a table.
+//! A stream of events and calls is recorded from a simulation at 60 % of the cores, one periodic
+//! job for each VCPU with a period between 10 and 100 ms (log-uniform at 1 us grain: Emberson,
+//! Stafford, Davis, WATERS 2010) and a random first release, so that releases do not coincide. It
+//! is played to a fresh policy; the last [`DECISIONS`] of it are timed, in processor time. After
+//! criterion's own figures the medians are printed as a table.
+
+#![allow(clippy::print_stdout)] // The medians are read on stdout.
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use maracas_core::contract::{Entry, Observer, decide};

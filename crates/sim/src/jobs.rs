@@ -14,8 +14,8 @@
 //! * Where cores are limited in their reads (MemGuard), a core is open for at least as long in each
 //!   period P as it takes to read its Q at the fastest: a periodic resource (Shin and Lee,
 //!   "Periodic Resource Model for Compositional Real-Time Guarantees", RTSS 2003). It offers
-//!   Theta = min(P, Q / fastest) in every P, so t of time bring at least Theta/P (t - 2(P - Theta));
-//!   what is asked for is raised accordingly before the policy is asked.
+//!   Theta = min(P, Q / fastest) in every P, so t of time bring at least Theta/P (t - 2(P -
+//!   Theta)); what is asked for is raised accordingly before the policy is asked.
 //!
 //! A job that is not said to be in time need not be late: these are bounds.
 

@@ -19,8 +19,8 @@
 //!   is spread evenly over it. Where C is meant as time on a class of cores, so is delivered:
 //!   service on a slower class counts by the ratio of the declared speeds.
 //! * Live, agents end before the meters are read for the last time, and until then nothing keeps
-//! any promise. Periods that ended after the last decision before the end count for nothing, unless
-//!   that is more than a second before it: then agents were stuck.
+//!   any promise. Periods that ended after the last decision before the end count for nothing,
+//!   unless that is more than a second before it: then agents were stuck.
 //! * The **verdict** on a VCPU follows from these periods by the rule of the module `judge`.
 //! * A core is **throttled** while nothing ran on it, a VCPU that stands on its line could have
 //!   run, and the only hindrance was the closed background door, the spent allowance, or that the

@@ -17,3 +17,4 @@ pub(crate) mod rta;
 pub(crate) mod sporadic;
 pub(crate) mod sums;
 pub(crate) mod table;
+pub(crate) mod test;

@@ -1,6 +1,6 @@
 //! Fixed priorities: the order, and the admission parameter of the policies that use it.
 
-use super::table::Test;
+use super::test::Test;
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{Duration, Role, Vcpu, VcpuId};
 

@@ -8,7 +8,7 @@
 use super::bounds;
 use super::exact::Exact;
 use super::priority;
-use super::table::Test;
+use super::test::Test;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use maracas_core::{PPB, Rate, Reservation, Role, Vcpu};

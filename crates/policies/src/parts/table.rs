@@ -17,22 +17,7 @@ use maracas_core::{Class, Core, CoreId, Duration, Instant, Plan, Rate, System, V
 use requests::Request;
 pub(crate) use requests::{Granted, Use};
 
-/// The test that decides, besides the capacity that always does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Test {
-    /// Nothing but the capacity.
-    Capacity,
-    /// EDF by utilization or density.
-    Edf,
-    /// Global EDF by Goossens, Funk and Baruah.
-    Gfb,
-    /// Liu and Layland's bound for fixed priorities.
-    LiuLayland,
-    /// The hyperbolic bound for fixed priorities.
-    Hyperbolic,
-    /// Exact response times for fixed priorities.
-    Rta,
-}
+pub(crate) use super::test::Test;
 
 /// Which tests' numbers are reported beside the deciding one's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -36,7 +36,8 @@ fn line(case: &Case, one: &Judged) -> Option<String> {
     let beside = if beside.is_empty() { "alone".into() } else { format!("beside {beside}") };
     let factor = one.needs.ticks() as f64 / one.alone.ticks().max(1) as f64;
     Some(format!(
-        "{name} needs at most {} {beside}, of {} promised: {factor:.2} x the {} of its work alone{}",
+        "{name} needs at most {} {beside}, of {} promised: {factor:.2} x the {} of its work \
+         alone{}",
         time(one.needs),
         time(one.promised),
         time(one.alone),

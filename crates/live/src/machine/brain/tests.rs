@@ -121,10 +121,7 @@ fn what_runs_on_another_core_is_moved_by_the_agent_there_and_hears_of_its_releas
     let [zero, one] = [CoreId(0), CoreId(1)];
     assert_eq!(first, (CoreSet::EMPTY, (Some(zero), [true, false], false, first.1.3)));
     let there: CoreSet = [zero].into_iter().collect();
-    assert_eq!(
-        asked,
-        (there, (Some(zero), [true, false], true, first.1.3)),
-        "it stays and is told nothing"
-    );
+    let stays = (there, (Some(zero), [true, false], true, first.1.3));
+    assert_eq!(asked, stays, "it stays and is told nothing");
     assert_eq!(moved, (CoreSet::EMPTY, (Some(one), [false, true], false, first.1.3 + 1)));
 }
