@@ -25,7 +25,7 @@ impl Lines {
             // A module of tests ends its file.
             is_test |= *line == "#[cfg(test)]"
                 && all.get(place + 1).is_some_and(|next| next.starts_with("mod tests {"));
-            match line {
+            match *line {
                 "" => {}
                 _ if is_test => lines.tests += 1,
                 line if line.starts_with("//") => lines.comments += 1,

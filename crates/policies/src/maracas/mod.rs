@@ -371,8 +371,8 @@ impl Maracas {
         !granted.is_empty()
     }
 
-    /// Brings the lines of those cores in step of which something was learnt or is due; when to look
-    /// again.
+    /// Brings the lines of those cores in step of which something was learnt or is due; when to
+    /// look again.
     fn refresh_cores(&mut self, now: Instant, plan: &mut Plan) -> Instant {
         let mut from = 0;
         while let Some(core) = self.nexts.due(from, now) {

@@ -17,7 +17,7 @@
 //!
 //! | # | printed | problem | here | in |
 //! |---|---|---|---|---|
-//! | 1 | counts `v[cpu] <= v[self]` | all v are 0 at first: none runs | (v, turn) | `not_bg_sched` |
+//! | 1 | counts `v[cpu] <= v[self]` | all v are 0 first: none runs | (v, turn) | `not_bg_sched` |
 //! | 2 | `else if` of line 12 | lowers k = n at high latency | never then | `monitor` |
 //! | 3 | sets no `R_high` | text: most R since k = 0 | set by k++, max, clear | `monitor` |
 //! | 4 | `occ / req`, `m / R_cur` | idle bus: divides by zero | 0; equal | `calc_weights` |
