@@ -265,9 +265,8 @@ pub(super) struct Local {
     pub(super) touched: Vec<VcpuId>,
     /// Whether a VCPU came or went since all were put in order.
     pub(super) reordered: bool,
-    /// By place on the foreground list, when the VCPU's next chunk may be used or a change sets in: of
-    /// those for which the line must be looked at then, and of sleepers with budget left, whose
-    /// marks may wait for another reason to look.
+    /// By place on the foreground list, when its next chunk may be used or a change sets in: of
+    /// those for which the line must be looked at then, and of sleepers with budget left.
     pub(super) awake: Soonest,
     asleep: Soonest,
     /// How many have something to run, and how many of them are on a budget.
