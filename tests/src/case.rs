@@ -40,8 +40,8 @@ pub struct Case {
     pub random: RandomSystem,
     /// What the programs do to memory; `None` = nothing.
     pub memory: Option<Memory>,
-    /// How fast the programs progress on the classes of cores, where those are uneven and without
-    /// memory, which has its own way to slow programs down.
+    /// How fast the programs progress on the classes of cores, where those are uneven; of no account
+    /// for one that uses memory, which has its own way to slow it down.
     pub paces: Vec<Option<Pace>>,
     /// Requests for other reservations; not with memory.
     pub changes: Vec<Change>,
@@ -251,8 +251,9 @@ impl fmt::Display for Case {
             for (place, program) in programs.iter().enumerate().filter(|one| own(&one)) {
                 let (from, to) = (program.arrive, program.depart);
                 writeln!(f, "    {:?} from {from} to {to}", program.workload)?;
-                if let Some(memory) = &self.memory {
-                    writeln!(f, "      {:?}", memory.programs[place])?;
+                let use_ = self.memory.as_ref().and_then(|memory| memory.programs[place].as_ref());
+                if let Some(use_) = use_ {
+                    writeln!(f, "      {use_:?}")?;
                 } else if let Some(pace) = self.paces.get(place) {
                     writeln!(f, "      {pace:?}")?;
                 }

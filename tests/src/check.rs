@@ -4,7 +4,7 @@ use crate::lateness::{Late, Lateness};
 use crate::{Auditor, Case, GuardAudit, MaracasAudit, MemoryAudit, Nagging, TreeAudit};
 use maracas_core::Duration;
 use maracas_core::contract::{Claims, Figure};
-use maracas_sim::{Outcome, at_start};
+use maracas_sim::{Outcome, Subject, at_start};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
@@ -46,9 +46,10 @@ pub fn check_counting(case: &Case) -> Result<Option<Checked>, String> {
         if case.faults.nag.is_some() {
             policy = Box::new(Nagging::new(policy, case.faults.nag));
         }
+        let (memory, paces) = (case.memory.as_ref(), &case.paces[..]);
+        let subject = Subject { system: &system, programs, memory, paces };
         // What a job costs changes with its VCPU's reservation.
-        let memory = case.changes.is_empty();
-        let memory = memory.then(|| MemoryAudit::new(&system, programs, case.memory.as_ref()));
+        let memory = case.changes.is_empty().then(|| MemoryAudit::new(&subject));
         // MemGuard tells its inner policy that a VCPU which used up its own bandwidth blocked: what
         // that policy then holds for runnable cannot be read off the machine's events.
         let told_all = !case.entry.name.starts_with("memguard+")

@@ -4,9 +4,9 @@
 use maracas_core::contract::{End, Observer, Sample, Stint, Usage};
 use maracas_core::memory::{LINE_BYTES, Memory, Profile};
 use maracas_core::{
-    CoreId, Cost, Duration, Event, Instant, Plan, Program, Role, System, VcpuId, Workload,
+    CoreId, Cost, Duration, Event, Instant, Pace, Plan, Program, Role, VcpuId, Workload,
 };
-use maracas_sim::Outcome;
+use maracas_sim::{Outcome, Subject};
 
 /// A meter of memory reads, and what it was held against and when.
 #[derive(Clone, Debug)]
@@ -72,7 +72,9 @@ struct Known {
 pub struct MemoryAudit<'a> {
     memory: Option<&'a Memory>,
     programs: &'a [Program],
-    /// Cores of uneven speed count instructions without a memory too.
+    /// How fast programs that touch no memory progress, by program.
+    paces: &'a [Option<Pace>],
+    /// Cores of uneven speed, and programs with paces, count instructions without a memory too.
     even: bool,
     ns: u64,
     cores: Vec<Core>,
@@ -82,9 +84,10 @@ pub struct MemoryAudit<'a> {
 }
 
 impl<'a> MemoryAudit<'a> {
-    /// An auditor of a run of `programs` on `system` with this memory.
+    /// An auditor of a run of this.
     #[must_use]
-    pub fn new(system: &System, programs: &'a [Program], memory: Option<&'a Memory>) -> Self {
+    pub fn new(subject: &Subject<'a>) -> Self {
+        let Subject { system, programs, memory, paces } = *subject;
         let count = system.vcpus.iter().map(|vcpu| vcpu.id.0 as usize + 1).max().unwrap_or(0);
         let core = Core { meter: Meter::new(), requests: 0, told: None, closed: None, sampled: 0 };
         let known =
@@ -95,8 +98,8 @@ impl<'a> MemoryAudit<'a> {
                 matches!(vcpu.role, Role::Monitor | Role::Migration);
         }
         let (ns, cores) = (system.ticks_per_ns, vec![core; system.cores.len()]);
-        let even = system.is_even();
-        Self { memory, programs, even, ns, cores, known, sampled: 0, wrong: None }
+        let even = system.is_even() && paces.iter().all(Option::is_none);
+        Self { memory, programs, paces, even, ns, cores, known, sampled: 0, wrong: None }
     }
 
     /// The verdict on the whole run.
@@ -175,6 +178,15 @@ impl<'a> MemoryAudit<'a> {
         });
     }
 
+    /// At most so many instructions a second does a program that touches no memory: by its pace, or
+    /// one in a nanosecond on the fastest of uneven cores.
+    fn ips(&self, program: usize) -> u128 {
+        let pace = self.paces.get(program).and_then(Option::as_ref);
+        let phases = pace.map(|pace| pace.phases.iter().flat_map(|phase| &phase.ips));
+        let nominal = if self.even { 0 } else { 1_000_000_000 };
+        u128::from(phases.map_or(nominal, |ips| ips.copied().max().unwrap_or(0)))
+    }
+
     /// What a VCPU used against what its programs can: progress never exceeds time.
     fn check_vcpu(&mut self, vcpu: VcpuId) {
         let Known { used, completed, .. } = self.known[vcpu.0 as usize].clone();
@@ -204,11 +216,12 @@ impl<'a> MemoryAudit<'a> {
         let (few, many) = (least(|use_| use_.instructions_milli), most(|u| u.instructions_milli));
         let writebacks = most(|use_| use_.writebacks_milli);
         let milli = |count: u64| u128::from(count) * 1_000;
-        // On uneven cores what touches no memory counts an instruction a nanosecond on fast ones.
-        let nominal = if self.even || own.len() == profiles.len() { 0 } else { time_ps + 1_000 };
+        let others = own.iter().filter(|at| of(at).is_none());
+        let others = others.map(|at| time_ps * self.ips(*at) / 1_000_000_000 + 1_000).max();
+        let others = others.unwrap_or(0);
         // A count lags behind by less than one a program, and a rate errs by 2^-49 a tick.
         let holds = references.saturating_sub(slack) * think <= time_ps + time_ps / 1_000_000_000
-            && milli(used.instructions) <= (references + slack) * many + slack + nominal
+            && milli(used.instructions) <= (references + slack) * many + slack + others
             && references.saturating_sub(slack) * few <= milli(used.instructions) + slack * 1_000
             && milli(used.writes) <= (reads + slack) * writebacks + slack;
         self.must(holds, || format!("{vcpu} did {used:?} with {:?}", uses().collect::<Vec<_>>()));
