@@ -58,7 +58,7 @@ const ENABLED: &str = "user.maracas.enabled";
 pub enum Freezer {
     /// `cgroup.freeze`: 4 us to the last instruction.
     V2,
-    /// The v1 freezer hierarchy: about as fast, where [`STILL`] could be made.
+    /// The v1 freezer hierarchy: about as fast, where `STILL` could be made.
     V1,
     /// None: background cannot be stopped by group.
     None,
