@@ -40,8 +40,8 @@ pub struct Case {
     pub random: RandomSystem,
     /// What the programs do to memory; `None` = nothing.
     pub memory: Option<Memory>,
-    /// How fast the programs progress on the classes of cores, where those are uneven; of no account
-    /// for one that uses memory, which has its own way to slow it down.
+    /// How fast the programs progress on the classes of cores, where those are uneven; of no
+    /// account for one that uses memory, which has its own way to slow it down.
     pub paces: Vec<Option<Pace>>,
     /// Requests for other reservations; not with memory.
     pub changes: Vec<Change>,

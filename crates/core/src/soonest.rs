@@ -10,7 +10,7 @@ const FEW: usize = 8;
 /// logarithm of how many there are.
 ///
 /// A tournament tree: node 1 is the root, node n has the children 2n and 2n + 1, and each holds the
-/// earlier of theirs. The leaves are the places. Up to [`FEW`] of them are simply looked at.
+/// earlier of theirs. The leaves are the places. Up to `FEW` of them are simply looked at.
 #[derive(Clone, Debug)]
 pub struct Soonest {
     nodes: Vec<Instant>,

@@ -2,7 +2,7 @@
 //!
 //! A budget is time on a core; how much work is done in it depends on what else uses memory. So
 //! budgets may all be kept and jobs be late. Here each job's work is turned into the time that it
-//! takes at most beside the others ([`bound`]), and that is held against what the
+//! takes at most beside the others ([`crate::memory::bound`]), and that is held against what the
 //! policy gives:
 //!
 //! * A policy of VCPUs holds every budget, whatever jobs do: a job is in time where that time is

@@ -54,7 +54,7 @@
 //! On cores of several classes work is time on class 0, the fastest; a stint's service, marks,
 //! charged overheads and whatever a policy plans are time on the core where it is spent.
 //! [`memory::UnevenCores`] has every program progress, and count instructions, by its
-//! [`Pace`](maracas_core::Pace) on the class where it runs; what has none, and carriers on their
+//! [`Pace`] on the class where it runs; what has none, and carriers on their
 //! errands, go at the speed of the class. With [`memory::SharedMemory`] a slower class stretches
 //! only the time that a program thinks, so that its speedup comes of its memory. [`run`] knows no
 //! classes: to it all cores are equal.

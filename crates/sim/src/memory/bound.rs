@@ -12,7 +12,7 @@
 //!
 //! It is sound as far as the DRAM law is monotone ([`super::dram`], "What happens when load is
 //! added"): no read gets shorter when another requestor comes in or misses more often.
-//! [`MARGIN`] covers what that leaves open.
+//! `MARGIN` covers what that leaves open.
 //!
 //! Throttling and MemGuard only ever take load away from others, so the bound holds with them; what
 //! MemGuard takes from the program itself comes on top ([`crate::jobs`]).
