@@ -52,7 +52,7 @@ const EDITS: &[Edit] = &[
     ("unknown parameter", "\"maracas\"\n", "\"maracas\"\nbackgroud = \"fair\"\n", "backgroud"),
     ("bad parameter", "\"maracas\"\n", "\"maracas\"\nbackground = \"fairer\"\n", "one of"),
     ("zero cores", "cores = 1", "cores = 0", "0"),
-    ("too many cores", "cores = 1", "cores = 1000", "1000"),
+    ("too many cores", "cores = 1", "cores = 2000", "2000"),
     ("negative cores", "cores = 1", "cores = -1", "-1"),
     ("zero duration", "\"50ms\"", "\"0s\"", "duration"),
     ("pinned beyond the cores", "\"10ms\"\n", "\"10ms\"\ncore = 3\n", "core"),

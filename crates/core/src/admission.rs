@@ -55,6 +55,10 @@ impl NotAdmitted {
     /// `capacity`, or a live core's kernel takes the core from it.
     pub fn too_heavy(vcpu: VcpuId, asked: &Reservation, capacity: Rate) -> Option<Self> {
         let Reservation { budget, period, .. } = asked;
+        // A period of zero has no rate, and an objection of its own.
+        if period.is_zero() {
+            return None;
+        }
         let rate = asked.utilization();
         (rate > capacity).then(|| Self {
             reason: alloc::format!(
