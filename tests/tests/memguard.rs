@@ -72,6 +72,8 @@ fn reservations_leave_the_schedule_of_programs_without_memory_as_it_is() {
                 let period = format!("{}ns", around.until.ticks() / 200 + 1);
                 around.params =
                     given(&[("bandwidth", "64GB/s"), ("period", &period), ("spare", "share")]);
+                // Long periods at this bandwidth would be reclaimed in too many steps.
+                around.params.set("q_min", Value::Whole(1_000_000));
                 let Some(alone) = observed::<Schedule>(&alone) else { continue };
                 assert_eq!(Some(alone), observed(&around), "seed {seed}:\n{around}");
                 let verdict = check(&around).map(|outcome| outcome.is_some());

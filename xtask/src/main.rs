@@ -78,9 +78,9 @@ fn checks() -> Result<(), String> {
     cargo(&["test", "--workspace", "--no-fail-fast"])?;
     // docs/results.md against every experiment: minutes of simulated time, so optimized.
     cargo(&["test", "--release", "--package", "maracas-reproduce", "--test", "document"])?;
-    // The optimal schedulers on 2000 sets each, those for uneven cores on 10,000, and a million
-    // jobs of each policy that lets tasks come and go.
-    let tests = ["run", "optimal", "baselines", "uneven", "churn"];
+    // The optimal schedulers on 2000 sets each, those for uneven cores on 10,000, a million jobs of
+    // each policy that lets tasks come and go, and 10,000 systems that share memory.
+    let tests = ["run", "optimal", "baselines", "uneven", "churn", "interference"];
     let tests = tests.iter().flat_map(|test| ["--test", test]).collect::<Vec<_>>();
     cargo(&[&["test", "--release", "--package", "maracas-tests"], &tests[..]].concat())?;
     cargo(&["test", "--release", "--package", "maracas-policies", "--lib"])?;

@@ -465,7 +465,7 @@ mod tests {
             ("late", None, "0 5"),
             ("late", None, "0 x 5"),
             ("late", None, "99999 5 5"),
-            ("late", None, "200 5 5"),
+            ("late", None, "2000 5 5"),
             ("enforced", None, "0 1 2 x"),
             ("relief", None, "0 guardian"),
             ("relief", None, "0 somebody 5"),

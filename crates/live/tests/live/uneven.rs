@@ -264,7 +264,10 @@ fn count_on_uneven_cores(means: Means, source: &str) {
             gaps.len(),
             gaps[gaps.len() / 2] * 1e6
         );
-        assert!((1.8..2.2).contains(&ratio), "{ratio} times as fast on the full core");
+        // What a move takes on this host is told as time on one core or the other.
+        let moving = gaps.len() as f64 * gaps[gaps.len() / 2] / service[1];
+        let off = 0.1 + moving.min(0.1);
+        assert!((ratio / 2.0 - 1.0).abs() < off, "{ratio} times as fast on the full core");
     }
 }
 
