@@ -19,7 +19,7 @@
 
 use super::cache::CacheModel;
 use super::dram::Law;
-use super::shared::{kind_of, stretches};
+use super::shared::{SOONEST_NS, kind_of, stretches};
 use super::solutions::{Entry, Solutions};
 use maracas_core::memory::{LINE_BYTES, Memory, MemoryUse, Partition, Profile, Reuse, sharers};
 use maracas_core::{CoreId, CoreSet, Duration, Program, System};
@@ -163,7 +163,9 @@ impl<'a> Mixes<'a> {
         for program in (0..self.programs.len()).filter(|it| self.places[*it].contains(core)) {
             let bound = self.places[program].len() == 1;
             for (_, use_) in self.profile(program).iter().flat_map(|profile| &profile.phases) {
-                let ratio = self.most_misses(program, use_, core).0;
+                // While its lines come back it may miss always.
+                let (ratio, lines) = self.most_misses(program, use_, core);
+                let ratio = if lines > 0 { 1.0 } else { ratio };
                 let kind = kind_of(use_, stretch);
                 let load =
                     (use_.pattern as u8, kind.outstanding, kind.writebacks, kind.think_ns / ratio);
@@ -241,6 +243,10 @@ impl<'a> Mixes<'a> {
 /// take three times as long weigh less.
 const SELDOM: [f64; 7] = [1.0, 0.707, 0.5, 0.354, 0.25, 0.177, 0.125];
 
+/// Misses for each line that is brought back: sets fill unevenly, and a line that came back may be
+/// replaced again before all are there.
+const FILLS: f64 = 2.0;
+
 impl Mixes<'_> {
     fn bound(&mut self, program: usize) -> Option<Bound> {
         let cores: Vec<CoreId> = self.places[program].iter().collect();
@@ -269,16 +275,25 @@ impl Mixes<'_> {
         let kind = self.solutions.intern(kind_of(use_, stretch));
         let (mixes, is_mix) = self.mixes_beside(program, core);
         let (mut worst, mut latest, mut beside) = (0.0, 0.0, Vec::new());
-        let seldom = if lines > 0 || use_.reuse == Reuse::Stream { &SELDOM[..1] } else { &SELDOM };
+        let most = if lines > 0 { 1.0 } else { ratio };
+        let steady = lines > 0 || use_.reuse == Reuse::Stream;
+        let seldom = if steady { &SELDOM[..1] } else { &SELDOM };
+        // While its lines come back it may miss always.
+        let filling = if lines > 0 { Solutions::entry(kind, 1.0) } else { None };
+        let mut fills = 0.0_f64;
         for mix in mixes {
-            for part in seldom {
-                let Some(own) = Solutions::entry(kind, ratio * part) else { continue };
+            let mut ask = |own: Entry| {
                 let mut set: Vec<Entry> = mix.iter().map(|way| way.entry).collect();
                 set.extend(&self.devices);
                 set.push(own);
                 set.sort_unstable();
                 let place = set.binary_search(&own).expect("it is in there");
-                let latency = self.solutions.of(&set)[place].latency_ns;
+                self.solutions.of(&set)[place].latency_ns
+            };
+            fills = filling.map_or(fills, |own| fills.max(ask(own)));
+            for part in seldom {
+                let Some(own) = Solutions::entry(kind, ratio * part) else { continue };
+                let latency = ask(own);
                 let takes = time_of(use_, stretch, ratio * part, latency);
                 if takes > worst {
                     (worst, latest) = (takes, latency);
@@ -289,7 +304,9 @@ impl Mixes<'_> {
         // It never misses: only a slower core makes it slower.
         worst = f64::max(worst, time_of(use_, stretch, 0.0, 0.0));
         let slowdown = if worst > reference { worst / reference * MARGIN } else { 1.0 };
-        let reload_ns = lines as f64 * latest / outstanding(use_) * MARGIN;
+        // The simulator looks at the cache no sooner; until then it goes on missing as before.
+        let unseen_ns = if lines > 0 { SOONEST_NS } else { 0.0 };
+        let reload_ns = lines as f64 * FILLS * fills / outstanding(use_) * MARGIN + unseen_ns;
         Bound {
             slowdown_ppm: (slowdown * 1e6).ceil() as u64,
             reload: Duration::from_ticks(
@@ -297,7 +314,7 @@ impl Mixes<'_> {
             ),
             latency_ps: (latest * 1e3).ceil() as u64,
             miss_ppm: (ratio * 1e6).ceil() as u32,
-            reads_per_s: (ratio / self.soonest(use_, ratio) * 1e9 * MARGIN).ceil() as u64,
+            reads_per_s: (most / self.soonest(use_, most) * 1e9 * MARGIN).ceil() as u64,
             beside,
             is_mix,
         }

@@ -376,7 +376,7 @@ impl SharedMemory {
 
 /// The cache is not looked at again before this: the time of some 150 misses in a row, less than
 /// any program reloads in.
-const SOONEST_NS: f64 = 10_000.0;
+pub(super) const SOONEST_NS: f64 = 10_000.0;
 /// ... and again after this, where it seems to be at rest: misses told within a level or two are
 /// then told anew. A hundred looks a second cost nothing.
 const LATEST_NS: f64 = 10_000_000.0;
