@@ -23,7 +23,7 @@ const POLICIES: [(&str, &[(&str, &str)]); 8] = [
     ("memguard+p-edf", &[]),
 ];
 
-/// Pending jobs, and the longest time from release to completion by VCPU, over C.
+/// Jobs that were released and are not complete, those that were late, and how many are done.
 #[derive(Default)]
 struct Jobs {
     pending: Vec<Job>,
