@@ -412,8 +412,11 @@ fn own_periods(records: &[Record], system: &System, vcpu: u32) -> (Vec<f64>, usi
         let (error, stolen) = (us - budget_us, stolen_us.get(*place).copied().unwrap_or(0.0));
         let explained = stolen > 0.0 && error.abs() <= stolen + tolerance;
         let pays = error * owed < 0.0 && error.abs() <= f64::abs(owed) + tolerance;
-        owed = if explained || pays { owed + error } else { 0.0 };
-        !(explained || pays)
+        // A period of its own in between leaves the debt: it is paid back after it.
+        let stolen = explained || pays;
+        owed = if stolen { owed + error } else { owed };
+        owed = if owed.abs() <= tolerance { 0.0 } else { owed };
+        !stolen
     };
     let own: Vec<f64> = numbered.into_iter().filter(is_own).map(|(_, us)| us).collect();
     let stolen = all - own.len();
