@@ -43,11 +43,11 @@ pub(crate) fn needs(there: bool, what: &str) -> bool {
 
 /// What was found, or `None` after a skip. The error is printed beside, for people.
 pub(crate) fn found<T, E: std::fmt::Display>(found: Result<T, E>, what: &str) -> Option<T> {
-    let told = found.inspect_err(|error| eprintln!("{what}: {error}"));
-    if told.is_err() {
+    let reported = found.inspect_err(|error| eprintln!("{what}: {error}"));
+    if reported.is_err() {
         skip(what);
     }
-    told.ok()
+    reported.ok()
 }
 
 /// Like [`found`] for what the kernel was asked for: its answer must be that it does not offer or

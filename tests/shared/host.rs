@@ -172,8 +172,8 @@ impl Thief {
     /// than a minute, whatever becomes of the test.
     pub(crate) fn spin(core: HardwareCore, busy: Duration, period: Duration) -> Self {
         let over = Arc::new(AtomicBool::new(false));
-        let (done, told) = (Arc::clone(&over), mpsc::channel());
-        let (ready, is_ready) = told;
+        let (done, reported) = (Arc::clone(&over), mpsc::channel());
+        let (ready, is_ready) = reported;
         let thread = thread::spawn(move || {
             let raised = sched::set_affinity(0, core).and_then(|()| sched::set_fifo(0, 99, true));
             ready.send(raised).expect("somebody waits");

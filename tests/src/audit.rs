@@ -1,6 +1,8 @@
 //! An observer that holds a run of the simulator to what every policy and machine must keep.
 
-use maracas_core::contract::{Claims, End, Errand, Grant, Line, Mode, Observer, Refused, Stint};
+use maracas_core::contract::{
+    Claims, End, Grant, Mode, Observer, Refused, RunQueue, Segment, ServiceRequest,
+};
 use maracas_core::{CoreId, Duration, Event, Instant, Plan, Reservation, Role, System, VcpuId};
 use maracas_sim::Outcome;
 use std::collections::VecDeque;
@@ -11,18 +13,18 @@ struct Known {
     reservation: Option<Reservation>,
     /// Whether it is a sporadic server; I/O VCPUs have another bound (algorithms.md F.6).
     sporadic: bool,
-    /// Whether it carries errands and nothing else.
+    /// Whether it carries service requests and nothing else.
     carries: bool,
     there: bool,
     since: Instant,
     free_from: Instant,
     core: Option<CoreId>,
-    /// The core that it left last on an errand, and when.
+    /// The core that it left last on a service request, and when.
     before: Option<(CoreId, Instant)>,
-    /// When it came to its core on an errand, and what it had used in the foreground.
+    /// When it came to its core on a service request, and what it had used in the foreground.
     came: Option<(Instant, Duration)>,
     meters: [Duration; 2],
-    /// The furthest mark ever granted, by mode.
+    /// The furthest limit ever granted, by mode.
     granted: [Duration; 2],
     released: u32,
     completed: u32,
@@ -48,31 +50,31 @@ pub struct Auditor {
     cores: Vec<Instant>,
     known: Vec<Known>,
     wake: Instant,
-    /// Every core's line as it was last.
-    lines: Vec<Line>,
+    /// Every core's run queue as it was last.
+    run_queues: Vec<RunQueue>,
     wrong: Option<String>,
     /// When which VCPU became (true) or ceased to be (false) runnable.
     changes: Vec<(Instant, VcpuId, bool)>,
-    stints: Vec<Stint>,
+    segments: Vec<Segment>,
     /// VCPUs whose foreground service must keep to a sporadic server's bound.
     servers: bool,
-    /// The errand under way, and since when; and the last one, and until when.
-    errand: Option<(VcpuId, Errand, Instant)>,
+    /// The service request under way, and since when; and the last one, and until when.
+    service_request: Option<(VcpuId, ServiceRequest, Instant)>,
     carried: Option<(VcpuId, Instant, Instant)>,
     /// A move that was done since the last decision, and when.
     moved: Option<(VcpuId, CoreId, Instant)>,
 }
 
 impl Auditor {
-    /// Machines and journals look at dirty cores only, so no other line may differ.
+    /// Machines and journals look at dirty cores only, so no other run queue may differ.
     fn clean_lines_are_unchanged(&mut self, now: Instant, plan: &Plan) {
-        self.lines.resize(plan.cores(), Line::default());
+        self.run_queues.resize(plan.cores(), RunQueue::default());
         for id in 0..plan.cores() {
             let core = CoreId(id as u16);
             if plan.dirty().contains(core) {
-                self.lines[id].clone_from(plan.line(core));
+                self.run_queues[id].clone_from(plan.run_queue(core));
             } else {
-                let same = self.lines[id] == *plan.line(core);
+                let same = self.run_queues[id] == *plan.run_queue(core);
                 self.must(same, || format!("at {now}: {core} changed without being dirty"));
             }
         }
@@ -98,12 +100,12 @@ impl Auditor {
             cores: vec![Instant::ZERO; system.cores.len()],
             known,
             wake: Instant::ZERO,
-            lines: Vec::new(),
+            run_queues: Vec::new(),
             wrong: None,
             changes: Vec::new(),
-            stints: Vec::new(),
+            segments: Vec::new(),
             servers: false,
-            errand: None,
+            service_request: None,
             carried: None,
             moved: None,
         }
@@ -122,8 +124,8 @@ impl Auditor {
     /// The first thing that was wrong.
     pub fn verdict(mut self, outcome: &Outcome) -> Result<(), String> {
         for (core, idle) in outcome.idle.iter().enumerate() {
-            let of_core = self.stints.iter().filter(|stint| stint.core.0 as usize == core);
-            let busy: Duration = of_core.map(|stint| stint.usage.service).sum();
+            let of_core = self.segments.iter().filter(|segment| segment.core.0 as usize == core);
+            let busy: Duration = of_core.map(|segment| segment.usage.service).sum();
             self.must(Instant::ZERO + *idle + busy == outcome.end, || {
                 format!("core{core}: idle {idle} and busy {busy} are not {}", outcome.end)
             });
@@ -145,12 +147,12 @@ impl Auditor {
         }
     }
 
-    fn ran(&mut self, at: Instant, stint: &Stint) {
-        let Stint { vcpu, core, mode, from, to, usage, end } = *stint;
-        self.must(from < to && to == at, || format!("{stint:?} is told at {at}"));
-        self.must(usage.service == to - from, || format!("{stint:?} consumed another time"));
+    fn ran(&mut self, at: Instant, segment: &Segment) {
+        let Segment { vcpu, core, mode, from, to, usage, end } = *segment;
+        self.must(from < to && to == at, || format!("{segment:?} is told at {at}"));
+        self.must(usage.service == to - from, || format!("{segment:?} consumed another time"));
         let free = self.cores[core.0 as usize];
-        self.must(free <= from, || format!("{core} was busy until {free}, yet {stint:?}"));
+        self.must(free <= from, || format!("{core} was busy until {free}, yet {segment:?}"));
         self.cores[core.0 as usize] = to;
         let known = &mut self.known[vcpu.0 as usize];
         let (there, free, home) = (known.there, known.free_from, *known.core.get_or_insert(core));
@@ -162,64 +164,68 @@ impl Auditor {
         let (meter, granted) = (known.meters[mode as usize], known.granted[mode as usize]);
         let runs_on = matches!(
             end,
-            End::Preempted | End::MarkReached | End::MemorySpent | End::Moved | End::Metered
+            End::Preempted | End::LimitReached | End::MemorySpent | End::Moved | End::Metered
         );
         if !runs_on {
             known.awake = false;
         }
         let known = known.clone();
-        self.must(there, || format!("{stint:?} of a VCPU that is not there"));
-        self.must(free <= from, || format!("{vcpu} ran elsewhere until {free}, yet {stint:?}"));
-        self.must(meter <= granted, || format!("{stint:?} ran to {meter}, granted {granted}"));
+        self.must(there, || format!("{segment:?} of a VCPU that is not there"));
+        self.must(free <= from, || format!("{vcpu} ran elsewhere until {free}, yet {segment:?}"));
+        self.must(meter <= granted, || format!("{segment:?} ran to {meter}, granted {granted}"));
         if self.claims.partitioned {
-            self.must(!moved, || format!("{vcpu} changed core, though partitioned: {stint:?}"));
+            self.must(!moved, || format!("{vcpu} changed core, though partitioned: {segment:?}"));
         }
         if known.carries {
-            self.carries(stint);
+            self.carries(segment);
         }
         if self.servers && known.sporadic && mode == Mode::Foreground {
-            self.check_server(&known, stint);
+            self.check_server(&known, segment);
         }
-        self.stints.push(*stint);
+        self.segments.push(*segment);
         self.note(at, vcpu);
     }
 
-    fn check_server(&mut self, known: &Known, stint: &Stint) {
+    fn check_server(&mut self, known: &Known, segment: &Segment) {
         let Some(Reservation { budget, period, .. }) = known.reservation else { return };
-        let windows = (stint.to - known.since).ticks().div_ceil(period.ticks());
+        let windows = (segment.to - known.since).ticks().div_ceil(period.ticks());
         let used = known.meters[Mode::Foreground as usize];
         self.must(used <= budget * windows, || {
-            format!("{stint:?}: {used} of foreground in {windows} periods of {budget}/{period}")
+            format!("{segment:?}: {used} of foreground in {windows} periods of {budget}/{period}")
         });
         // What it saved before it moved does not come back at once (algorithms.md G.3, row 13).
         let Some((came, before)) = known.came else { return };
-        let windows = stint.to.saturating_since(came).ticks().div_ceil(period.ticks());
+        let windows = segment.to.saturating_since(came).ticks().div_ceil(period.ticks());
         let used = used.saturating_sub(before);
         self.must(used <= budget * windows, || {
             format!(
-                "{stint:?}: {used} of foreground since it moved at {came}, of {budget}/{period}"
+                "{segment:?}: {used} of foreground since it moved at {came}, of {budget}/{period}"
             )
         });
     }
 
-    /// A carrier runs on its errands only.
-    fn carries(&mut self, stint: &Stint) {
-        let under_way = self.errand.map(|(carrier, _, begun)| (carrier, begun, stint.to));
-        let carried = under_way.filter(|(carrier, ..)| *carrier == stint.vcpu).or(self.carried);
-        let on_errand = carried.is_some_and(|(carrier, begun, done)| {
-            carrier == stint.vcpu && begun <= stint.from && stint.to <= done
+    /// A service VCPU runs on its service requests only.
+    fn carries(&mut self, segment: &Segment) {
+        let under_way =
+            self.service_request.map(|(service_vcpu, _, begun)| (service_vcpu, begun, segment.to));
+        let carried =
+            under_way.filter(|(service_vcpu, ..)| *service_vcpu == segment.vcpu).or(self.carried);
+        let on_service_request = carried.is_some_and(|(service_vcpu, begun, done)| {
+            service_vcpu == segment.vcpu && begun <= segment.from && segment.to <= done
         });
-        self.must(on_errand, || format!("{stint:?} of a carrier that is not sent: {carried:?}"));
+        self.must(on_service_request, || {
+            format!("{segment:?} of a service VCPU that is not sent: {carried:?}")
+        });
     }
 
-    /// An errand was answered: done or, where `failed`, not.
-    fn answered(&mut self, at: Instant, failed: bool, what: impl Fn(&Errand) -> bool) {
-        let sent = self.errand.take();
-        let right = sent.is_some_and(|(_, errand, _)| what(&errand));
+    /// A service request was answered: done or, where `failed`, not.
+    fn answered(&mut self, at: Instant, failed: bool, what: impl Fn(&ServiceRequest) -> bool) {
+        let sent = self.service_request.take();
+        let right = sent.is_some_and(|(_, service_request, _)| what(&service_request));
         self.must(right, || format!("an answer at {at} that nobody waits for; sent was {sent:?}"));
-        let Some((carrier, errand, begun)) = sent else { return };
-        self.carried = Some((carrier, begun, at));
-        if let (Errand::Move { vcpu, to, .. }, false) = (errand, failed) {
+        let Some((service_vcpu, service_request, begun)) = sent else { return };
+        self.carried = Some((service_vcpu, begun, at));
+        if let (ServiceRequest::Move { vcpu, to, .. }, false) = (service_request, failed) {
             self.moved = Some((vcpu, to, at));
         }
     }
@@ -282,7 +288,7 @@ impl Auditor {
             | Event::Arrived(_)
             | Event::Left(_)
             | Event::Changed(_)
-            | Event::ErrandDone(_)
+            | Event::ServiceDone(_)
             | Event::Failed { .. } => {}
         }
     }
@@ -290,15 +296,15 @@ impl Auditor {
     /// No core idles while a VCPU is runnable anywhere (global), or on that core (partitioned).
     fn check_work_conserving(&mut self) {
         let mut instants: Vec<_> = self.changes.iter().map(|change| change.0).collect();
-        instants.extend(self.stints.iter().flat_map(|stint| [stint.from, stint.to]));
+        instants.extend(self.segments.iter().flat_map(|segment| [segment.from, segment.to]));
         instants.sort_unstable();
         instants.dedup();
         let changes = std::mem::take(&mut self.changes);
-        let mut stints = std::mem::take(&mut self.stints);
-        stints.sort_by_key(|stint| stint.from);
+        let mut segments = std::mem::take(&mut self.segments);
+        segments.sort_by_key(|segment| segment.from);
         let mut runnable = vec![false; self.known.len()];
-        let (mut change, mut stint) = (0, 0);
-        let mut running: Vec<Option<Stint>> = vec![None; self.cores.len()];
+        let (mut change, mut segment) = (0, 0);
+        let mut running: Vec<Option<Segment>> = vec![None; self.cores.len()];
         // After the last instant nothing is known any more.
         for &now in instants.iter().take(instants.len().saturating_sub(1)) {
             while changes.get(change).is_some_and(|c| c.0 <= now) {
@@ -306,14 +312,14 @@ impl Auditor {
                 change += 1;
             }
             for core in &mut running {
-                core.take_if(|stint| stint.to <= now);
+                core.take_if(|segment| segment.to <= now);
             }
-            while stints.get(stint).is_some_and(|s| s.from <= now) {
-                running[stints[stint].core.0 as usize] = Some(stints[stint]);
-                stint += 1;
+            while segments.get(segment).is_some_and(|s| s.from <= now) {
+                running[segments[segment].core.0 as usize] = Some(segments[segment]);
+                segment += 1;
             }
             for (id, _) in runnable.iter().enumerate().filter(|(_, runnable)| **runnable) {
-                let runs = running.iter().flatten().any(|stint| stint.vcpu.0 as usize == id);
+                let runs = running.iter().flatten().any(|segment| segment.vcpu.0 as usize == id);
                 let idle = match (self.claims.partitioned, self.known[id].core) {
                     (true, Some(core)) => running[core.0 as usize].is_none(),
                     (true, None) => false,
@@ -328,7 +334,7 @@ impl Auditor {
 impl Observer for Auditor {
     fn event(&mut self, at: Instant, event: &Event) {
         let touched = match event {
-            Event::Ran(stint) => return self.ran(at, stint),
+            Event::Ran(segment) => return self.ran(at, segment),
             Event::Released(job) => job.id.vcpu,
             Event::Completed(id) => id.vcpu,
             Event::Woke { vcpu, .. } => {
@@ -339,11 +345,11 @@ impl Observer for Auditor {
                 self.known[vcpu.0 as usize].there = false;
                 *vcpu
             }
-            Event::ErrandDone(done) => return self.answered(at, false, |sent| sent == done),
+            Event::ServiceDone(done) => return self.answered(at, false, |sent| sent == done),
             Event::Failed { what, .. } => {
                 return self.answered(at, true, |sent| match (what, sent) {
-                    (Refused::Sample, Errand::Sample) => true,
-                    (Refused::Move(moved), Errand::Move { vcpu, .. }) => moved == vcpu,
+                    (Refused::Sample, ServiceRequest::Sample) => true,
+                    (Refused::Move(moved), ServiceRequest::Move { vcpu, .. }) => moved == vcpu,
                     (Refused::Sample | Refused::Move(_), _) => false,
                     (Refused::Start(_) | Refused::Stop(_), _) => false,
                 });
@@ -369,16 +375,22 @@ impl Observer for Auditor {
         self.wake = plan.wake;
         self.clean_lines_are_unchanged(now, plan);
         self.rehomed(now, plan);
-        if let Some((carrier, errand, begun)) = self.errand {
-            let awake = self.known[carrier.0 as usize].awake;
-            self.must(awake, || format!("{carrier} never went on its {errand:?} of {begun}"));
+        if let Some((service_vcpu, service_request, begun)) = self.service_request {
+            let awake = self.known[service_vcpu.0 as usize].awake;
+            self.must(awake, || {
+                format!("{service_vcpu} never went on its {service_request:?} of {begun}")
+            });
         }
-        if let (None, Some((carrier, errand))) = (self.errand, plan.errand) {
-            self.errand = Some((carrier, errand, now));
+        if let (None, Some((service_vcpu, service_request))) =
+            (self.service_request, plan.service_request)
+        {
+            self.service_request = Some((service_vcpu, service_request, now));
         }
         for core in plan.dirty().iter() {
-            let line = plan.line(core);
-            for (mode, grants) in [&line.foreground, &line.background].into_iter().enumerate() {
+            let run_queue = plan.run_queue(core);
+            for (mode, grants) in
+                [&run_queue.foreground, &run_queue.background].into_iter().enumerate()
+            {
                 for Grant { vcpu, until, .. } in grants {
                     if let Some(known) = self.known.get_mut(vcpu.0 as usize) {
                         known.granted[mode] = known.granted[mode].max(until.0);

@@ -36,7 +36,7 @@ pub struct Case {
     pub entry: &'static Entry,
     /// Its parameters.
     pub params: Params,
-    /// On what it runs, with what; without the policy's carriers.
+    /// On what it runs, with what; without the policy's service VCPUs.
     pub random: RandomSystem,
     /// What the programs do to memory; `None` = nothing.
     pub memory: Option<Memory>,
@@ -91,11 +91,11 @@ impl Case {
         self.params = random_params(self.entry, &mut self.random, &mut Dice::new(seed ^ 0x9a7a));
         self
     }
-    /// The system with the carriers that the policy needs.
+    /// The system with the service VCPUs that the policy needs.
     #[must_use]
     pub fn system(&self) -> System {
         let mut system = self.random.system.clone();
-        self.entry.add_carriers(&mut system, &self.params);
+        self.entry.add_service_vcpus(&mut system, &self.params);
         system
     }
     /// The policy, built for this case; `None` where it refuses.

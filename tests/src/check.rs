@@ -3,7 +3,7 @@
 use crate::lateness::{Late, Lateness};
 use crate::{Auditor, Case, GuardAudit, MaracasAudit, MemoryAudit, Nagging, TreeAudit};
 use maracas_core::Duration;
-use maracas_core::contract::{Claims, Figure};
+use maracas_core::contract::{Claims, Statistic};
 use maracas_sim::{Outcome, Subject, at_start};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,7 @@ pub struct Checked {
     /// What the machine counted.
     pub outcome: Outcome,
     /// What the policy counted of its own doings.
-    pub figures: Vec<Figure>,
+    pub statistics: Vec<Statistic>,
     /// What was to hold.
     pub claims: Claims,
 }
@@ -52,9 +52,9 @@ pub fn check_counting(case: &Case) -> Result<Option<Checked>, String> {
         let memory = case.changes.is_empty().then(|| MemoryAudit::new(&subject));
         // MemGuard tells its inner policy that a VCPU which used up its own bandwidth blocked: what
         // that policy then holds for runnable cannot be read off the machine's events.
-        let told_all = !case.entry.name.starts_with("memguard+")
+        let reported_all = !case.entry.name.starts_with("memguard+")
             || system.vcpus.iter().all(|vcpu| vcpu.bandwidth == 0);
-        let maracas = case.entry.name.ends_with("maracas") && told_all;
+        let maracas = case.entry.name.ends_with("maracas") && reported_all;
         let maracas = maracas.then(|| MaracasAudit::new(case.entry, &case.params, &system));
         let wrapped = case.entry.name.starts_with("memguard+") && case.faults.late.is_zero();
         let guard = wrapped.then(|| GuardAudit::new(case.entry, &case.params, &system)).flatten();
@@ -70,7 +70,7 @@ pub fn check_counting(case: &Case) -> Result<Option<Checked>, String> {
         guard.map_or(Ok(()), GuardAudit::verdict)?;
         tree.map_or(Ok(()), |tree| tree.verdict(outcome.end))?;
         lateness.map_or(Ok(()), |lateness| in_time(&lateness, &outcome, verdict.tolerance))?;
-        Ok(Some(Checked { outcome, figures: policy.figures(), claims }))
+        Ok(Some(Checked { outcome, statistics: policy.statistics(), claims }))
     })
 }
 

@@ -23,11 +23,11 @@ pub(crate) struct Followed {
 impl Followed {
     pub(crate) fn event(&mut self, event: &Event) {
         match event {
-            Event::Ran(stint) => {
-                let known = self.of(stint.vcpu);
-                known.meters[stint.mode as usize] += stint.usage.service;
-                known.memory += stint.usage.reads;
-                self.set(stint.vcpu, !matches!(stint.end, End::Blocked | End::Exited));
+            Event::Ran(segment) => {
+                let known = self.of(segment.vcpu);
+                known.meters[segment.mode as usize] += segment.usage.service;
+                known.memory += segment.usage.reads;
+                self.set(segment.vcpu, !matches!(segment.end, End::Blocked | End::Exited));
             }
             Event::Released(job) => self.set(job.id.vcpu, true),
             Event::Woke { vcpu, .. } => self.set(*vcpu, true),
@@ -37,7 +37,7 @@ impl Followed {
             | Event::Sampled(_)
             | Event::Arrived(_)
             | Event::Changed(_)
-            | Event::ErrandDone(_)
+            | Event::ServiceDone(_)
             | Event::Failed { .. } => {}
         }
     }

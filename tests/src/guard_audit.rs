@@ -175,7 +175,7 @@ impl GuardAudit {
     fn begin_period(&mut self, now: Instant, plan: &Plan) {
         (self.pool, self.underrun) = (0, false);
         for id in 0..self.cores.len() {
-            let allowance = plan.line(CoreId(id as u16)).allowance;
+            let allowance = plan.run_queue(CoreId(id as u16)).allowance;
             let Some(core) = &mut self.cores[id] else { continue };
             core.base = core.meter;
             core.allotted = allowance.checked_sub(core.base).filter(|_| allowance != u64::MAX);
@@ -191,7 +191,7 @@ impl GuardAudit {
     /// Whether all active cores are throttled, one of them at least, when those that used what
     /// they were allotted have taken from the pool what they can.
     fn spare_is_due(&self, plan: &Plan) -> bool {
-        let idle = |core: CoreId| next(plan.line(core), 0, &self.followed).is_none();
+        let idle = |core: CoreId| next(plan.run_queue(core), 0, &self.followed).is_none();
         let (mut pool, mut throttled, mut others) = (self.pool, 0, 0);
         for (id, core) in self.regulated() {
             let closed = core.has_used_up() && (core.throttled || !core.soft || pool == 0);
@@ -219,7 +219,7 @@ impl GuardAudit {
     /// (underrun); and only where it is used up.
     fn regulate(&mut self, now: Instant, plan: &Plan) {
         for id in 0..self.cores.len() {
-            let allowance = plan.line(CoreId(id as u16)).allowance;
+            let allowance = plan.run_queue(CoreId(id as u16)).allowance;
             let Some(core) = self.cores[id] else { continue };
             let (Some(before), false) = (core.allotted, allowance == u64::MAX) else { continue };
             let allotted = allowance.saturating_sub(core.base);
@@ -248,7 +248,7 @@ impl GuardAudit {
     fn check_closed(&mut self, now: Instant, plan: &Plan) {
         for id in 0..self.cores.len() {
             let core = CoreId(id as u16);
-            let allowance = plan.line(core).allowance;
+            let allowance = plan.run_queue(core).allowance;
             let right = match &self.cores[id] {
                 None => allowance == u64::MAX,
                 Some(core) => core.meter < allowance || core.used() >= core.quota,
@@ -265,23 +265,23 @@ impl GuardAudit {
 impl Observer for GuardAudit {
     fn event(&mut self, _: Instant, event: &Event) {
         self.followed.event(event);
-        let Event::Ran(stint) = event else { return };
-        if let Some(core) = &mut self.cores[usize::from(stint.core.0)] {
-            core.meter += stint.usage.reads;
+        let Event::Ran(segment) = event else { return };
+        if let Some(core) = &mut self.cores[usize::from(segment.core.0)] {
+            core.meter += segment.usage.reads;
         }
         let period = self.period.ticks();
-        let Some(Some((quota, number, reads))) = self.vcpus.get_mut(stint.vcpu.0 as usize) else {
+        let Some(Some((quota, number, reads))) = self.vcpus.get_mut(segment.vcpu.0 as usize) else {
             return;
         };
-        let now = stint.from.ticks() / period;
+        let now = segment.from.ticks() / period;
         if *number != now {
             (*number, *reads) = (now, 0);
         }
-        *reads += stint.usage.reads;
+        *reads += segment.usage.reads;
         let (quota, reads) = (*quota, *reads);
-        let cut = stint.to.ticks() <= (now + 1) * period;
+        let cut = segment.to.ticks() <= (now + 1) * period;
         self.must(cut && reads <= quota, || {
-            format!("{} read {reads} of {quota} in period {now}: {stint:?}", stint.vcpu)
+            format!("{} read {reads} of {quota} in period {now}: {segment:?}", segment.vcpu)
         });
     }
 
@@ -289,7 +289,7 @@ impl Observer for GuardAudit {
         if self.regulated().next().is_none() {
             return;
         }
-        let share = self.regulated().all(|(id, _)| plan.line(id).allowance == u64::MAX);
+        let share = self.regulated().all(|(id, _)| plan.run_queue(id).allowance == u64::MAX);
         let due = self.spare_is_due(plan);
         if now >= self.next || self.spare == Spare::Proportional && due {
             self.end_period(now);

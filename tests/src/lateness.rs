@@ -70,7 +70,7 @@ impl Known {
 impl Observer for Lateness {
     fn event(&mut self, at: Instant, event: &Event) {
         match event {
-            Event::Ran(stint) => self.of(stint.vcpu).ran.push((stint.from, stint.to)),
+            Event::Ran(segment) => self.of(segment.vcpu).ran.push((segment.from, segment.to)),
             Event::Released(job) => {
                 self.of(job.id.vcpu).pending.push_back((job.id.index, job.deadline));
             }
@@ -88,7 +88,7 @@ impl Observer for Lateness {
             | Event::Arrived(_)
             | Event::Left(_)
             | Event::Changed(_)
-            | Event::ErrandDone(_)
+            | Event::ServiceDone(_)
             | Event::Failed { .. } => {}
         }
     }

@@ -33,7 +33,7 @@ pub use swarm::{Failure, Kind, Summary, Swarm, is_optimal, keeps_churn};
 pub use tree_audit::TreeAudit;
 pub use wrappers::{DepthOne, Nagging};
 
-use maracas_core::contract::{Entry, Observer, Policy, Stint};
+use maracas_core::contract::{Entry, Observer, Policy, Segment};
 use maracas_core::params::Params;
 use maracas_core::{Event, Instant, Plan};
 
@@ -63,30 +63,30 @@ pub fn build_with(
     built.ok()
 }
 
-/// All stints of a run, with touching pieces of one VCPU on one core in one mode merged: what a
+/// All segments of a run, with touching pieces of one VCPU on one core in one mode merged: what a
 /// schedule is, whatever the number of decisions that led to it.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Schedule {
     /// By core, in order of time.
-    pub cores: Vec<Vec<Stint>>,
+    pub cores: Vec<Vec<Segment>>,
 }
 
 impl Observer for Schedule {
     fn event(&mut self, _: Instant, event: &Event) {
-        let Event::Ran(stint) = event else { return };
-        let core = stint.core.0 as usize;
+        let Event::Ran(segment) = event else { return };
+        let core = segment.core.0 as usize;
         if self.cores.len() <= core {
             self.cores.resize(core + 1, Vec::new());
         }
         if let Some(last) = self.cores[core].last_mut()
-            && (last.vcpu, last.mode, last.to) == (stint.vcpu, stint.mode, stint.from)
+            && (last.vcpu, last.mode, last.to) == (segment.vcpu, segment.mode, segment.from)
         {
-            last.to = stint.to;
-            last.usage.add(&stint.usage);
+            last.to = segment.to;
+            last.usage.add(&segment.usage);
             return;
         }
         // Why a piece ended depends on the decisions; where and when it lay does not.
-        self.cores[core].push(Stint { end: maracas_core::contract::End::Metered, ..*stint });
+        self.cores[core].push(Segment { end: maracas_core::contract::End::Metered, ..*segment });
     }
     fn planned(&mut self, _: Instant, _: &Plan) {}
 }

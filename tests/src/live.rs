@@ -30,7 +30,7 @@ use world::Program;
 pub struct LiveCase {
     /// The policy, with its defaults.
     pub entry: &'static Entry,
-    /// The cores, and the VCPUs that are there from the start, without the policy's carriers.
+    /// The cores, and the VCPUs that are there from the start, without the policy's service VCPUs.
     pub base: System,
     /// What goes wrong.
     pub faults: LiveFaults,
@@ -90,11 +90,11 @@ impl LiveCase {
         Self { entry, base, faults, until, seed, fault: None, programs, requests }
     }
 
-    /// The system with the carriers that the policy needs.
+    /// The system with the service VCPUs that the policy needs.
     fn system(&self) -> System {
         let mut system = self.base.clone();
         let first = system.vcpus.iter().map(|vcpu| vcpu.id.0 + 1).max().unwrap_or(0);
-        system.vcpus.extend((self.entry.carriers)(&system, &Params::new(), VcpuId(first)));
+        system.vcpus.extend((self.entry.service_vcpus)(&system, &Params::new(), VcpuId(first)));
         system
     }
 

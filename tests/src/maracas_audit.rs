@@ -2,7 +2,7 @@
 //! plans alone: what may use surplus time (Algorithm 1), and what moves where (Algorithm 2).
 
 use crate::follow::Followed;
-use maracas_core::contract::{Entry, Errand, Mode, Observer, Refused, Sample, Stint};
+use maracas_core::contract::{Entry, Mode, Observer, Refused, Sample, Segment, ServiceRequest};
 use maracas_core::dispatch::Readings;
 use maracas_core::params::{Params, parse_fraction};
 use maracas_core::{
@@ -98,10 +98,10 @@ impl Throttle {
         }
     }
 
-    fn ran(&mut self, stint: &Stint) {
-        let core = usize::from(stint.core.0);
-        if stint.mode == Mode::Background && self.k > 0 {
-            let after = stint.usage.service.min(stint.to.saturating_since(self.cleared));
+    fn ran(&mut self, segment: &Segment) {
+        let core = usize::from(segment.core.0);
+        if segment.mode == Mode::Background && self.k > 0 {
+            let after = segment.usage.service.min(segment.to.saturating_since(self.cleared));
             self.vtimes[core] += u128::from(after.ticks()) * u128::from(self.weights[core]);
         }
     }
@@ -110,7 +110,7 @@ impl Throttle {
     fn check(&self, now: Instant, plan: &Plan) -> Result<(), String> {
         let cores = (0..plan.cores() as u16).map(CoreId);
         let (open, closed): (Vec<_>, Vec<_>) =
-            cores.partition(|core| plan.line(*core).background_allowed);
+            cores.partition(|core| plan.run_queue(*core).background_allowed);
         let k = self.k;
         if closed.len() != k {
             return Err(format!("at {now} {closed:?} are throttled, which is not k = {k}"));
@@ -137,7 +137,7 @@ pub struct MaracasAudit {
     homes: Vec<Option<CoreId>>,
     /// Threshold of an imbalance.
     imbalance: Rate,
-    away: Option<(VcpuId, Errand)>,
+    away: Option<(VcpuId, ServiceRequest)>,
     moved: Option<VcpuId>,
     /// The last move: which VCPU, from where to where, and after how many changes it was decided.
     last: Option<(VcpuId, CoreId, CoreId, u64)>,
@@ -151,7 +151,7 @@ pub struct MaracasAudit {
 }
 
 impl MaracasAudit {
-    /// An auditor of a run on `system`, carriers included.
+    /// An auditor of a run on `system`, service VCPUs included.
     #[must_use]
     pub fn new(entry: &'static Entry, params: &Params, system: &System) -> Self {
         let given = params.iter().find(|(name, _)| *name == "imbalance");
@@ -209,22 +209,30 @@ impl MaracasAudit {
     }
 
     /// A move is decided on: it must even out the two cores, and be possible.
-    fn check_move(&mut self, now: Instant, carrier: VcpuId, vcpu: VcpuId, to: CoreId, colors: u64) {
+    fn check_move(
+        &mut self,
+        now: Instant,
+        service_vcpu: VcpuId,
+        vcpu: VcpuId,
+        to: CoreId,
+        colors: u64,
+    ) {
         let (Some(src), Some(moved)) = (self.home(vcpu), self.vcpu(vcpu).cloned()) else {
             return self.must(false, || format!("{vcpu} shall move at {now}, but is nowhere"));
         };
         if src == to {
             return self.check_recoloring(now, &moved, src, colors);
         }
-        let own = self
-            .vcpu(carrier)
-            .is_some_and(|carrier| carrier.role == Role::Migration && carrier.pinned == Some(src));
+        let own = self.vcpu(service_vcpu).is_some_and(|service_vcpu| {
+            service_vcpu.role == Role::Migration && service_vcpu.pinned == Some(src)
+        });
         let mask = self.system.cores[usize::from(to.0)].colors;
         let enough = mask == 0 || mask.count_ones() >= moved.colors;
         let free = moved.pinned.is_none() && matches!(moved.role, Role::Main | Role::Io);
         self.must(own && enough && free && mask == colors, || {
             format!(
-                "{carrier} shall move {moved:?} from {src} to {to} at {now}, colours {colors:x}"
+                "{service_vcpu} shall move {moved:?} from {src} to {to} at {now}, \
+ colours {colors:x}"
             )
         });
         let (from, dst) = (self.slack(src, None, None), self.slack(to, None, None));
@@ -295,12 +303,12 @@ impl MaracasAudit {
         for place in 0..self.system.vcpus.len() {
             let (id, role) = (self.system.vcpus[place].id, self.system.vcpus[place].role);
             let Some(core) = self.home(id) else { continue };
-            let line = plan.line(core);
-            let stands = line.foreground.iter().any(|grant| grant.vcpu == id);
+            let run_queue = plan.run_queue(core);
+            let stands = run_queue.foreground.iter().any(|grant| grant.vcpu == id);
             let carries = matches!(role, Role::Monitor | Role::Migration);
-            let surplus = line.background.iter().any(|grant| grant.vcpu == id);
+            let surplus = run_queue.background.iter().any(|grant| grant.vcpu == id);
             self.must(stands && !(carries && surplus), || {
-                format!("at {now} {id} ({role:?}) has no place on {core}: {line:?}")
+                format!("at {now} {id} ({role:?}) has no place on {core}: {run_queue:?}")
             });
         }
     }
@@ -310,13 +318,13 @@ impl Observer for MaracasAudit {
     fn event(&mut self, at: Instant, event: &Event) {
         let before = self.followed.changes;
         self.followed.event(event);
-        let carrier = |id: &VcpuId| {
+        let service_vcpu = |id: &VcpuId| {
             let vcpu = self.vcpu(*id);
             vcpu.is_some_and(|vcpu| matches!(vcpu.role, Role::Monitor | Role::Migration))
         };
-        let of_carrier = match event {
-            Event::Ran(stint) => carrier(&stint.vcpu),
-            Event::Woke { vcpu, .. } => carrier(vcpu),
+        let of_service_vcpu = match event {
+            Event::Ran(segment) => service_vcpu(&segment.vcpu),
+            Event::Woke { vcpu, .. } => service_vcpu(vcpu),
             Event::Released(_)
             | Event::Completed(_)
             | Event::AllowanceSpent { .. }
@@ -324,34 +332,34 @@ impl Observer for MaracasAudit {
             | Event::Arrived(_)
             | Event::Left(_)
             | Event::Changed(_)
-            | Event::ErrandDone(_)
+            | Event::ServiceDone(_)
             | Event::Failed { .. } => false,
         };
-        if !of_carrier && self.followed.changes != before {
+        if !of_service_vcpu && self.followed.changes != before {
             self.changes += 1;
             let woke = match event {
                 Event::Woke { vcpu, .. } => Some(*vcpu),
                 Event::Released(job) => Some(job.id.vcpu),
-                Event::Ran(stint) => Some(stint.vcpu),
+                Event::Ran(segment) => Some(segment.vcpu),
                 Event::Completed(_)
                 | Event::AllowanceSpent { .. }
                 | Event::Sampled(_)
                 | Event::Arrived(_)
                 | Event::Left(_)
                 | Event::Changed(_)
-                | Event::ErrandDone(_)
+                | Event::ServiceDone(_)
                 | Event::Failed { .. } => None,
             };
             self.wakers.extend(woke.filter(|vcpu| self.followed.runnable(*vcpu)));
         }
         match event {
-            Event::Ran(stint) => self.throttle.iter_mut().for_each(|one| one.ran(stint)),
+            Event::Ran(segment) => self.throttle.iter_mut().for_each(|one| one.ran(segment)),
             Event::Sampled(sample) => {
                 self.throttle.iter_mut().for_each(|one| one.sampled(at, sample));
             }
-            Event::ErrandDone(errand) => {
+            Event::ServiceDone(service_request) => {
                 self.away = None;
-                if let Errand::Move { vcpu, .. } = errand {
+                if let ServiceRequest::Move { vcpu, .. } = service_request {
                     self.moved = Some(*vcpu);
                 }
             }
@@ -383,16 +391,16 @@ impl Observer for MaracasAudit {
         if self.moved.take().is_some() {
             self.check_admissible(now);
         }
-        if let (None, Some((carrier, errand))) = (self.away, plan.errand) {
-            self.away = plan.errand;
-            if let Errand::Move { vcpu, to, colors } = errand {
-                self.check_move(now, carrier, vcpu, to, colors);
+        if let (None, Some((service_vcpu, service_request))) = (self.away, plan.service_request) {
+            self.away = plan.service_request;
+            if let ServiceRequest::Move { vcpu, to, colors } = service_request {
+                self.check_move(now, service_vcpu, vcpu, to, colors);
             }
         }
         if let Some(throttle) = &mut self.throttle {
             let due = now.ticks() / throttle.period.ticks();
             // The monitor goes at once, or as soon as a migration is done.
-            let sent = due == throttle.due || plan.errand.is_some();
+            let sent = due == throttle.due || plan.service_request.is_some();
             throttle.waits |= due > throttle.due;
             throttle.due = due;
             let checked = throttle.check(now, plan);

@@ -1,7 +1,7 @@
 //! An observer that holds what is counted of memory, and what is done about it, to what every
 //! policy and the simulator must keep. It knows events and plans alone.
 
-use maracas_core::contract::{End, Observer, Sample, Stint, Usage};
+use maracas_core::contract::{End, Observer, Sample, Segment, Usage};
 use maracas_core::memory::{LINE_BYTES, Memory, Profile};
 use maracas_core::{
     CoreId, Cost, Duration, Event, Instant, Pace, Plan, Program, Role, VcpuId, Workload,
@@ -12,34 +12,34 @@ use maracas_sim::{Outcome, Subject};
 #[derive(Clone, Debug)]
 struct Meter {
     reads: u64,
-    /// Marks in force, each from an instant on; the first is from before anything that is still to
+    /// Limits in force, each from an instant on; the first is from before anything that is still to
     /// be told.
-    marks: Vec<(Instant, u64)>,
+    limits: Vec<(Instant, u64)>,
 }
 
 impl Meter {
     fn new() -> Self {
-        Self { reads: 0, marks: vec![(Instant::ZERO, u64::MAX)] }
+        Self { reads: 0, limits: vec![(Instant::ZERO, u64::MAX)] }
     }
     fn now(&self) -> u64 {
-        self.marks.last().map_or(u64::MAX, |mark| mark.1)
+        self.limits.last().map_or(u64::MAX, |limit| limit.1)
     }
-    fn set(&mut self, now: Instant, mark: u64) {
-        if self.now() != mark {
-            self.marks.retain(|(from, _)| *from != now);
-            self.marks.push((now, mark));
+    fn set(&mut self, now: Instant, limit: u64) {
+        if self.now() != limit {
+            self.limits.retain(|(from, _)| *from != now);
+            self.limits.push((now, limit));
         }
     }
-    /// The furthest mark in force between two instants.
+    /// The furthest limit in force between two instants.
     fn furthest(&self, from: Instant, to: Instant) -> u64 {
-        let ends = self.marks.iter().skip(1).map(|mark| mark.0).chain([Instant::NEVER]);
-        let spans = self.marks.iter().zip(ends).filter(|(mark, end)| mark.0 < to && *end > from);
-        spans.map(|(mark, _)| mark.1).max().unwrap_or(u64::MAX)
+        let ends = self.limits.iter().skip(1).map(|limit| limit.0).chain([Instant::NEVER]);
+        let spans = self.limits.iter().zip(ends).filter(|(limit, end)| limit.0 < to && *end > from);
+        spans.map(|(limit, _)| limit.1).max().unwrap_or(u64::MAX)
     }
     /// Nothing before `to` is asked for any more.
     fn forget(&mut self, to: Instant) {
-        while self.marks.len() > 1 && self.marks[1].0 <= to {
-            self.marks.remove(0);
+        while self.limits.len() > 1 && self.limits[1].0 <= to {
+            self.limits.remove(0);
         }
     }
 }
@@ -50,7 +50,7 @@ struct Core {
     meter: Meter,
     requests: u64,
     /// The allowance that was told as spent and has not been raised since.
-    told: Option<u64>,
+    reported: Option<u64>,
     /// Since when it is closed.
     closed: Option<Instant>,
     /// Requests that samples told of.
@@ -66,7 +66,7 @@ struct Known {
     carries: bool,
 }
 
-/// Checks counters, memory meters, marks, allowances and samples; keeps the first thing that is
+/// Checks counters, memory meters, limits, allowances and samples; keeps the first thing that is
 /// wrong.
 #[derive(Clone, Debug)]
 pub struct MemoryAudit<'a> {
@@ -89,7 +89,8 @@ impl<'a> MemoryAudit<'a> {
     pub fn new(subject: &Subject<'a>) -> Self {
         let Subject { system, programs, memory, paces } = *subject;
         let count = system.vcpus.iter().map(|vcpu| vcpu.id.0 as usize + 1).max().unwrap_or(0);
-        let core = Core { meter: Meter::new(), requests: 0, told: None, closed: None, sampled: 0 };
+        let core =
+            Core { meter: Meter::new(), requests: 0, reported: None, closed: None, sampled: 0 };
         let known =
             Known { meter: Meter::new(), used: Usage::default(), completed: 0, carries: false };
         let mut known = vec![known; count];
@@ -117,14 +118,14 @@ impl<'a> MemoryAudit<'a> {
                 let reads: u64 = self.cores.iter().map(|core| core.meter.reads).sum();
                 let devices = !memory.devices.is_empty();
                 self.must(cores == totals.by_core, || {
-                    format!("stints sum up to {cores:?} requests, controller: {totals:?}")
+                    format!("segments sum up to {cores:?} requests, controller: {totals:?}")
                 });
                 self.must(totals.reads + totals.writes == totals.requests, || {
                     format!("{totals:?} do not sum up")
                 });
                 let whole = |all, part| if devices { all >= part } else { all == part };
                 self.must(whole(totals.requests, sum) && whole(totals.reads, reads), || {
-                    format!("{reads} reads, {sum} requests in stints, controller: {totals:?}")
+                    format!("{reads} reads, {sum} requests in segments, controller: {totals:?}")
                 });
                 let end = outcome.end - Instant::ZERO;
                 self.check_bus(memory, totals.requests, end);
@@ -154,7 +155,7 @@ impl<'a> MemoryAudit<'a> {
         }
     }
 
-    /// No more lines go over the bus than there is time for.
+    /// No more run queues go over the bus than there is time for.
     fn check_bus(&mut self, memory: &Memory, requests: u64, time: Duration) {
         let dram = &memory.dram;
         let busy = u128::from(requests) * u128::from(dram.burst_ps());
@@ -227,44 +228,46 @@ impl<'a> MemoryAudit<'a> {
         self.must(holds, || format!("{vcpu} did {used:?} with {:?}", uses().collect::<Vec<_>>()));
     }
 
-    fn ran(&mut self, stint: &Stint) {
-        let Stint { vcpu, core, from, to, usage, end, .. } = *stint;
+    fn ran(&mut self, segment: &Segment) {
+        let Segment { vcpu, core, from, to, usage, end, .. } = *segment;
         let own = &mut self.cores[core.0 as usize];
         own.meter.reads += usage.reads;
         own.requests += usage.reads + usage.writes;
         let (meter, allowance) = (own.meter.reads, own.meter.furthest(from, to));
         let closed = own.closed.filter(|closed| *closed <= from);
         own.meter.forget(to);
-        self.must(closed.is_none(), || format!("{core} is closed since {closed:?}, yet {stint:?}"));
+        self.must(closed.is_none(), || {
+            format!("{core} is closed since {closed:?}, yet {segment:?}")
+        });
         self.must(usage.reads == 0 || meter <= allowance, || {
-            format!("{core} read up to {meter} of {allowance}: {stint:?}")
+            format!("{core} read up to {meter} of {allowance}: {segment:?}")
         });
         let known = &mut self.known[vcpu.0 as usize];
         known.used.add(&usage);
         known.meter.reads += usage.reads;
-        let (meter, mark, last) =
+        let (meter, limit, last) =
             (known.meter.reads, known.meter.furthest(from, to), known.meter.now());
         known.meter.forget(to);
         let (used, carries) = (known.used, known.carries);
-        self.must(usage.reads == 0 || meter <= mark, || {
-            format!("{vcpu} read up to {meter} of {mark}: {stint:?}")
+        self.must(usage.reads == 0 || meter <= limit, || {
+            format!("{vcpu} read up to {meter} of {limit}: {segment:?}")
         });
         self.must(end != End::MemorySpent || meter >= last, || {
-            format!("{stint:?} ended at {meter} of {last}")
+            format!("{segment:?} ended at {meter} of {last}")
         });
         // Hits are what is left.
         self.must(used.reads <= used.references, || format!("{vcpu} missed more than it asked"));
         let silent = usage == Usage { service: usage.service, ..Usage::default() };
-        self.must(!carries || silent, || format!("an errand used memory: {stint:?}"));
+        self.must(!carries || silent, || format!("a service request used memory: {segment:?}"));
     }
 
     fn spent(&mut self, at: Instant, core: CoreId) {
         let own = &mut self.cores[core.0 as usize];
-        let (meter, allowance, told) = (own.meter.reads, own.meter.now(), own.told);
-        own.told = Some(allowance);
+        let (meter, allowance, reported) = (own.meter.reads, own.meter.now(), own.reported);
+        own.reported = Some(allowance);
         own.closed = own.closed.or(Some(at));
-        self.must(meter >= allowance && told != Some(allowance), || {
-            format!("at {at} {core} read {meter} of {allowance}, told {told:?}")
+        self.must(meter >= allowance && reported != Some(allowance), || {
+            format!("at {at} {core} read {meter} of {allowance}, told {reported:?}")
         });
     }
 }
@@ -272,7 +275,7 @@ impl<'a> MemoryAudit<'a> {
 impl Observer for MemoryAudit<'_> {
     fn event(&mut self, at: Instant, event: &Event) {
         match event {
-            Event::Ran(stint) => self.ran(stint),
+            Event::Ran(segment) => self.ran(segment),
             Event::AllowanceSpent { core } => self.spent(at, *core),
             Event::Completed(id) => self.known[id.vcpu.0 as usize].completed += 1,
             Event::Sampled(sample) => {
@@ -294,32 +297,32 @@ impl Observer for MemoryAudit<'_> {
             | Event::Arrived(_)
             | Event::Left(_)
             | Event::Changed(_)
-            | Event::ErrandDone(_)
+            | Event::ServiceDone(_)
             | Event::Failed { .. } => {}
         }
     }
 
     fn planned(&mut self, now: Instant, plan: &Plan) {
         for id in 0..self.cores.len() {
-            let (core, line) = (CoreId(id as u16), plan.line(CoreId(id as u16)));
+            let (core, run_queue) = (CoreId(id as u16), plan.run_queue(CoreId(id as u16)));
             let own = &mut self.cores[id];
-            let (meter, before, told) = (own.meter.reads, own.meter.now(), own.told);
-            own.meter.set(now, line.allowance);
-            if meter < line.allowance {
-                (own.told, own.closed) = (None, None);
+            let (meter, before, reported) = (own.meter.reads, own.meter.now(), own.reported);
+            own.meter.set(now, run_queue.allowance);
+            if meter < run_queue.allowance {
+                (own.reported, own.closed) = (None, None);
             }
-            self.must(meter < before || before == u64::MAX || told == Some(before), || {
+            self.must(meter < before || before == u64::MAX || reported == Some(before), || {
                 format!("at {now} nobody was told that {core} read {meter} of {before}")
             });
         }
         for core in plan.dirty().iter() {
-            let line = plan.line(core);
-            for grant in line.foreground.iter().chain(&line.background) {
-                let lists = line.foreground.iter().chain(&line.background);
-                let marks =
+            let run_queue = plan.run_queue(core);
+            for grant in run_queue.foreground.iter().chain(&run_queue.background) {
+                let lists = run_queue.foreground.iter().chain(&run_queue.background);
+                let limits =
                     lists.filter(|other| other.vcpu == grant.vcpu).map(|other| other.memory);
                 if let Some(known) = self.known.get_mut(grant.vcpu.0 as usize) {
-                    known.meter.set(now, marks.max().unwrap_or(u64::MAX));
+                    known.meter.set(now, limits.max().unwrap_or(u64::MAX));
                 }
             }
         }

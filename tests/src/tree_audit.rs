@@ -1,5 +1,5 @@
 //! An observer that holds RUN and QPS to what their trees say (algorithms.md A.7 and B.8), found
-//! from the stints alone.
+//! from the segments alone.
 
 use crate::Case;
 use maracas_core::contract::Observer;
@@ -168,10 +168,10 @@ impl Group {
 
 impl Observer for TreeAudit {
     fn event(&mut self, _: Instant, event: &Event) {
-        let Event::Ran(stint) = event else { return };
-        let group = self.0.iter_mut().find(|group| group.tasks.contains(&stint.vcpu));
+        let Event::Ran(segment) = event else { return };
+        let group = self.0.iter_mut().find(|group| group.tasks.contains(&segment.vcpu));
         let Some(group) = group else { return };
-        group.ran.push((stint.from.ticks(), stint.to.ticks(), stint.core));
+        group.ran.push((segment.from.ticks(), segment.to.ticks(), segment.core));
     }
     fn planned(&mut self, _: Instant, _: &Plan) {}
 }

@@ -1,7 +1,7 @@
 //! What tests of fairness on uneven cores share: programs on cores of two classes, an observer that
 //! measures them, and the rules' shares worked out another way.
 
-use maracas_core::contract::{Entry, Figure, Observer, Stint};
+use maracas_core::contract::{Entry, Observer, Segment, Statistic};
 use maracas_core::params::Params;
 use maracas_core::{
     Duration, Event, Instant, Pace, PacePhase, Plan, Program, System, Vcpu, VcpuId, Workload,
@@ -41,7 +41,7 @@ impl Uneven {
         params: &Params,
         until: Duration,
         observer: &mut impl Observer,
-    ) -> Vec<Figure> {
+    ) -> Vec<Statistic> {
         assert_eq!(params.check(entry.params), Ok(()));
         let mut policy = (entry.build)(&self.system, params).unwrap_or_else(|verdict| {
             panic!("{} refuses {:?}: {verdict:?}", entry.name, self.system)
@@ -56,7 +56,7 @@ impl Uneven {
         let options = Options { audit: true, ..Options::new(Instant::ZERO + until) };
         let model = UnevenCores::new(&self.system, &paces);
         run_with(&self.system, &programs, &mut *policy, &options, observer, model);
-        policy.figures()
+        policy.statistics()
     }
     /// The VCPUs that are always busy.
     pub fn busy(&self) -> impl Iterator<Item = &Vcpu> {
@@ -173,7 +173,7 @@ impl<'a> Watch<'a> {
 
 impl Observer for Watch<'_> {
     fn event(&mut self, _: Instant, event: &Event) {
-        let Event::Ran(Stint { vcpu, core, from, to, .. }) = event else { return };
+        let Event::Ran(Segment { vcpu, core, from, to, .. }) = event else { return };
         let class = usize::from(self.machine.system.cores[usize::from(core.0)].class);
         let thread = vcpu.0 as usize;
         self.compare(thread, *from);

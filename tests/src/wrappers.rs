@@ -1,7 +1,7 @@
 //! Policies around policies, that change nothing which may be seen.
 
 use crate::follow::Followed;
-use maracas_core::contract::{Event, Figure, Grant, Line, Mode, Policy};
+use maracas_core::contract::{Event, Grant, Mode, Policy, RunQueue, Statistic};
 use maracas_core::dispatch::Readings;
 use maracas_core::{CoreId, Duration, Instant, Plan};
 
@@ -33,13 +33,17 @@ impl Policy for Nagging {
         for _ in 0..2 {
             self.inner.plan(now, plan);
             for core in (0..plan.cores() as u16).map(CoreId) {
-                assert_eq!(plan.line(core), once.line(core), "asked again at {now}, {core}");
+                assert_eq!(
+                    plan.run_queue(core),
+                    once.run_queue(core),
+                    "asked again at {now}, {core}"
+                );
             }
             assert_eq!(plan.rehomed(), once.rehomed(), "asked again at {now}");
             assert_eq!(plan.verdicts(), once.verdicts(), "asked again at {now}");
             assert_eq!(
-                (plan.errand, plan.wake, plan.wake_metered),
-                (once.errand, once.wake, once.wake_metered),
+                (plan.service_request, plan.wake, plan.wake_metered),
+                (once.service_request, once.wake, once.wake_metered),
                 "asked again at {now}"
             );
         }
@@ -49,13 +53,13 @@ impl Policy for Nagging {
             (plan.wake, plan.wake_metered) = (extra, false);
         }
     }
-    fn figures(&self) -> Vec<Figure> {
-        self.inner.figures()
+    fn statistics(&self) -> Vec<Statistic> {
+        self.inner.statistics()
     }
 }
 
-/// Cuts every line to what it would run now: its first runnable, unspent entry, as far as the
-/// events tell. With visible wakes and no lateness a slot is as good as a line, because every
+/// Cuts every run queue to what it would run now: its first runnable, unspent entry, as far as the
+/// events tell. With visible wakes and no lateness a slot is as good as a run queue, because every
 /// event leads to a decision at its own instant.
 pub struct DepthOne {
     inner: Box<dyn Policy>,
@@ -64,7 +68,7 @@ pub struct DepthOne {
 }
 
 impl DepthOne {
-    /// Cuts the lines of `inner`, for a system with `cores` cores.
+    /// Cuts the run queues of `inner`, for a system with `cores` cores.
     #[must_use]
     pub fn new(inner: Box<dyn Policy>, cores: usize) -> Self {
         Self { inner, plan: Plan::new(cores), followed: Followed::default() }
@@ -78,14 +82,14 @@ impl DepthOne {
         };
         grants.iter().find(unspent).copied().into_iter().collect()
     }
-    fn cut(&self, line: &Line) -> Line {
-        let foreground = self.first(&line.foreground, Mode::Foreground);
-        let background = if foreground.is_empty() && line.background_allowed {
-            self.first(&line.background, Mode::Background)
+    fn cut(&self, run_queue: &RunQueue) -> RunQueue {
+        let foreground = self.first(&run_queue.foreground, Mode::Foreground);
+        let background = if foreground.is_empty() && run_queue.background_allowed {
+            self.first(&run_queue.background, Mode::Background)
         } else {
             Vec::new()
         };
-        Line { foreground, background, ..*line }
+        RunQueue { foreground, background, ..*run_queue }
     }
 }
 
@@ -98,9 +102,9 @@ impl Policy for DepthOne {
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
         maracas_core::contract::decide(&mut *self.inner, now, &mut self.plan);
         for core in (0..plan.cores() as u16).map(CoreId) {
-            let line = self.cut(self.plan.line(core));
-            if *plan.line(core) != line {
-                *plan.line_mut(core) = line;
+            let run_queue = self.cut(self.plan.run_queue(core));
+            if *plan.run_queue(core) != run_queue {
+                *plan.run_queue_mut(core) = run_queue;
             }
         }
         for (vcpu, verdict) in self.plan.verdicts() {
@@ -109,7 +113,7 @@ impl Policy for DepthOne {
         for &vcpu in self.plan.rehomed() {
             plan.set_home(vcpu, self.plan.home(vcpu));
         }
-        plan.errand = self.plan.errand;
+        plan.service_request = self.plan.service_request;
         (plan.wake, plan.wake_metered) = (self.plan.wake, self.plan.wake_metered);
     }
 }

@@ -123,9 +123,9 @@ fn simulate(
     });
     let mut observers = (&mut metrics, observer);
     let outcome = run(system, programs, &mut *policy, &options, &mut observers);
-    for figure in policy.figures() {
-        let short = figure.name == "short slices" && figure.value > 0;
-        assert!(!short, "seed {seed}: {} short slices", figure.value);
+    for statistic in policy.statistics() {
+        let short = statistic.name == "short slices" && statistic.value > 0;
+        assert!(!short, "seed {seed}: {} short slices", statistic.value);
     }
     let report = metrics.report(until);
     let tardiness = report.tasks.iter().map(|task| task.tardiness_max_ns).max();
@@ -198,14 +198,14 @@ impl<'a> Slices<'a> {
 
 impl Observer for Slices<'_> {
     fn event(&mut self, _: Instant, event: &Event) {
-        let Event::Ran(stint) = event else { return };
-        let (mut from, to) = (stint.from.ticks(), stint.to.ticks());
+        let Event::Ran(segment) = event else { return };
+        let (mut from, to) = (segment.from.ticks(), segment.to.ticks());
         while from < to {
             let slice = self.ends.partition_point(|end| *end <= from);
             let upto = to.min(self.ends[slice]);
-            let (service, cores) = &mut self.given[slice][stint.vcpu.0 as usize];
+            let (service, cores) = &mut self.given[slice][segment.vcpu.0 as usize];
             *service += upto - from;
-            *cores |= 1 << stint.core.0;
+            *cores |= 1 << segment.core.0;
             from = upto;
         }
     }

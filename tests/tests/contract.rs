@@ -80,12 +80,12 @@ struct Delivered(Vec<Vec<Duration>>, Vec<Duration>);
 
 impl Observer for Delivered {
     fn event(&mut self, _: Instant, event: &Event) {
-        let Event::Ran(stint) = event else { return };
-        if stint.mode == Mode::Background {
+        let Event::Ran(segment) = event else { return };
+        if segment.mode == Mode::Background {
             return;
         }
-        let (periods, t) = (&mut self.0[stint.vcpu.0 as usize], self.1[stint.vcpu.0 as usize]);
-        let (mut from, to) = (stint.from.ticks(), stint.to.ticks());
+        let (periods, t) = (&mut self.0[segment.vcpu.0 as usize], self.1[segment.vcpu.0 as usize]);
+        let (mut from, to) = (segment.from.ticks(), segment.to.ticks());
         while from < to {
             let period = from / t.ticks();
             let end = to.min((period + 1) * t.ticks());

@@ -4,7 +4,7 @@
 //! `UPDATE_GOLDEN=1 cargo test -p maracas-tests --test golden` writes them anew. Look at what
 //! changed before you commit it; a new policy's file comes to be in the same way.
 
-use maracas_core::contract::{Entry, Errand, Figure, Mode, Observer, Sample};
+use maracas_core::contract::{Entry, Mode, Observer, Sample, ServiceRequest, Statistic};
 use maracas_core::journal::{Header, Recorder};
 use maracas_core::memory::{Memory, Partition};
 use maracas_core::params::Value;
@@ -35,16 +35,16 @@ fn small() -> RandomSystem {
     RandomSystem { programs: vcpus.iter().map(program).collect(), system: System::new(2, vcpus) }
 }
 
-/// The schedule in full, one stint a line.
+/// The schedule in full, one segment a line.
 #[derive(Default)]
-struct Stints(String);
+struct Segments(String);
 
-impl Observer for Stints {
+impl Observer for Segments {
     fn event(&mut self, _: Instant, event: &Event) {
-        if let Event::Ran(stint) = event {
-            let mode = if stint.mode == Mode::Foreground { "fg" } else { "bg" };
-            let (vcpu, core, from, to) = (stint.vcpu, stint.core, stint.from, stint.to);
-            writeln!(self.0, "{core} {from} {to} {vcpu} {mode} {:?}", stint.end)
+        if let Event::Ran(segment) = event {
+            let mode = if segment.mode == Mode::Foreground { "fg" } else { "bg" };
+            let (vcpu, core, from, to) = (segment.vcpu, segment.core, segment.from, segment.to);
+            writeln!(self.0, "{core} {from} {to} {vcpu} {mode} {:?}", segment.end)
                 .expect("a string takes everything");
         }
     }
@@ -86,9 +86,9 @@ fn golden(entry: &'static Entry) -> String {
     match case.policy() {
         None => text.push_str("refused\n"),
         Some(mut policy) => {
-            let mut stints = Stints::default();
-            case.run(&mut *policy, &mut stints);
-            text.push_str(&stints.0);
+            let mut segments = Segments::default();
+            case.run(&mut *policy, &mut segments);
+            text.push_str(&segments.0);
         }
     }
     let jobs_only = entry.needs.jobs;
@@ -145,10 +145,10 @@ impl Observer for Doings {
                 let latency = occupancy / (*requests).max(1);
                 self.note(format_args!("{at} {requests} requests, {latency} cycles, {by_core:?}"));
             }
-            Event::ErrandDone(Errand::Move { vcpu, to, .. }) => {
+            Event::ServiceDone(ServiceRequest::Move { vcpu, to, .. }) => {
                 self.note(format_args!("{at} {vcpu} to {to}"));
             }
-            Event::ErrandDone(Errand::Sample)
+            Event::ServiceDone(ServiceRequest::Sample)
             | Event::Ran(_)
             | Event::Released(_)
             | Event::Completed(_)
@@ -162,7 +162,8 @@ impl Observer for Doings {
     }
     fn planned(&mut self, now: Instant, plan: &Plan) {
         let cores = (0..plan.cores() as u16).map(CoreId);
-        let closed: Vec<_> = cores.filter(|core| !plan.line(*core).background_allowed).collect();
+        let closed: Vec<_> =
+            cores.filter(|core| !plan.run_queue(*core).background_allowed).collect();
         if closed.len() != self.closed.len() {
             self.note(format_args!("{now} surplus time is withheld from {closed:?}"));
         }
@@ -209,8 +210,8 @@ fn contended(name: &str, params: &[(&str, &str)]) -> Case {
 fn golden_with_memory(case: &Case) -> String {
     let (mut policy, mut doings) = (case.policy().expect("it fits"), Doings::default());
     case.run(&mut *policy, &mut doings);
-    for Figure { name, core, value, .. } in
-        policy.figures().iter().filter(|figure| figure.value > 0)
+    for Statistic { name, core, value, .. } in
+        policy.statistics().iter().filter(|statistic| statistic.value > 0)
     {
         let place = core.map_or_else(String::new, |core| format!(" on {core}"));
         doings.note(format_args!("{name}{place}: {value}"));

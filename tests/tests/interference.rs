@@ -57,7 +57,7 @@ impl Observer for Jobs {
             | Event::Arrived(_)
             | Event::Left(_)
             | Event::Changed(_)
-            | Event::ErrandDone(_)
+            | Event::ServiceDone(_)
             | Event::Failed { .. } => {}
         }
     }

@@ -1,6 +1,6 @@
 //! What MARACAS promises while memory is contended and VCPUs move: budgets, even surplus time.
 
-use maracas_core::contract::{Errand, Figure, Mode, Observer};
+use maracas_core::contract::{Mode, Observer, ServiceRequest, Statistic};
 use maracas_core::params::Value;
 use maracas_core::{Arrival, CoreId, Duration, Event, Instant, Plan, Role, VcpuId, Workload};
 use maracas_tests::{Case, Dice, Mix};
@@ -49,13 +49,13 @@ struct Budgets {
 
 impl Observer for Budgets {
     fn event(&mut self, _: Instant, event: &Event) {
-        let Event::Ran(stint) = event else { return };
-        if stint.mode == Mode::Background {
+        let Event::Ran(segment) = event else { return };
+        if segment.mode == Mode::Background {
             return;
         }
-        let vcpu = stint.vcpu.0 as usize;
+        let vcpu = segment.vcpu.0 as usize;
         let (period, periods) = (self.periods[vcpu].ticks(), &mut self.service[vcpu]);
-        let (mut from, to) = (stint.from.ticks(), stint.to.ticks());
+        let (mut from, to) = (segment.from.ticks(), segment.to.ticks());
         while from < to {
             let number = (from / period) as usize;
             let end = to.min((number as u64 + 1) * period);
@@ -100,7 +100,7 @@ fn budgets_are_whole_while_cores_are_throttled_and_vcpus_move() {
             homes: vec![None; count],
         };
         let outcome = case.run(&mut *policy, &mut budgets);
-        let figures = policy.figures();
+        let statistics = policy.statistics();
         let mut late_periods = 0;
         for program in &case.random.programs {
             let id = program.vcpu.0 as usize;
@@ -124,24 +124,28 @@ fn budgets_are_whole_while_cores_are_throttled_and_vcpus_move() {
             let moves = budgets.moves[id];
             assert!(behind <= r.budget * moves, "{seed}: {id} got {got:?}, moved {moves}\n{case}");
         }
-        let counted = value(&figures, "late periods");
+        let counted = value(&statistics, "late periods");
         assert!(late_periods <= counted, "{seed}: {late_periods} late, {counted} told\n{case}");
         accepted += 1;
-        moved += u64::from(value(&figures, "moves") > 0);
-        throttled += u64::from(value(&figures, "throttle steps up") > 0);
+        moved += u64::from(value(&statistics, "moves") > 0);
+        throttled += u64::from(value(&statistics, "throttle steps up") > 0);
         late += u64::from(late_periods > 0);
     }
     assert!(accepted > 60 && moved > 10 && throttled > 20, "{accepted} {moved} {throttled} {late}");
 }
 
-fn value(figures: &[Figure], name: &str) -> u64 {
-    figures.iter().filter(|figure| figure.name == name).map(|figure| figure.value).sum()
+fn value(statistics: &[Statistic], name: &str) -> u64 {
+    statistics
+        .iter()
+        .filter(|statistic| statistic.name == name)
+        .map(|statistic| statistic.value)
+        .sum()
 }
 
 /// Background service of each VCPU, and the longest background interval of each core.
 struct Surplus {
     homes: Vec<Option<CoreId>>,
-    carriers: Vec<bool>,
+    service_vcpus: Vec<bool>,
     bgt: Vec<Duration>,
     /// By core: the interval so far, and the longest.
     intervals: Vec<(Duration, Duration)>,
@@ -151,7 +155,7 @@ struct Surplus {
 impl Surplus {
     fn check(&mut self, core: CoreId, now: Instant) {
         let here = (0..self.bgt.len())
-            .filter(|id| self.homes[*id] == Some(core) && !self.carriers[*id])
+            .filter(|id| self.homes[*id] == Some(core) && !self.service_vcpus[*id])
             .map(|id| self.bgt[id]);
         let (most, least) = (here.clone().max(), here.min());
         let spread = most.unwrap_or_default().saturating_sub(least.unwrap_or_default());
@@ -164,19 +168,19 @@ impl Surplus {
 
 impl Observer for Surplus {
     fn event(&mut self, at: Instant, event: &Event) {
-        let Event::Ran(stint) = event else { return };
-        let interval = &mut self.intervals[usize::from(stint.core.0)];
-        if stint.mode == Mode::Foreground {
-            // An errand does not end an interval.
-            if !self.carriers[stint.vcpu.0 as usize] {
+        let Event::Ran(segment) = event else { return };
+        let interval = &mut self.intervals[usize::from(segment.core.0)];
+        if segment.mode == Mode::Foreground {
+            // A service request does not end an interval.
+            if !self.service_vcpus[segment.vcpu.0 as usize] {
                 interval.0 = Duration::ZERO;
             }
             return;
         }
-        interval.0 += stint.usage.service;
+        interval.0 += segment.usage.service;
         interval.1 = interval.1.max(interval.0);
-        self.bgt[stint.vcpu.0 as usize] += stint.usage.service;
-        self.check(stint.core, at);
+        self.bgt[segment.vcpu.0 as usize] += segment.usage.service;
+        self.check(segment.core, at);
     }
     fn planned(&mut self, _: Instant, plan: &Plan) {
         for vcpu in plan.rehomed() {
@@ -195,13 +199,13 @@ fn surplus_time_of_a_core_differs_by_one_interval_at_most() {
         let Some(mut policy) = case.policy() else { continue };
         let system = case.system();
         let count = system.vcpus.iter().map(|vcpu| vcpu.id.0 as usize + 1).max().unwrap_or(0);
-        let mut carriers = vec![false; count];
+        let mut service_vcpus = vec![false; count];
         for vcpu in system.vcpus.iter().filter(|vcpu| vcpu.role != Role::Main) {
-            carriers[vcpu.id.0 as usize] = true;
+            service_vcpus[vcpu.id.0 as usize] = true;
         }
         let mut surplus = Surplus {
             homes: vec![None; count],
-            carriers,
+            service_vcpus,
             bgt: vec![Duration::ZERO; count],
             intervals: vec![(Duration::ZERO, Duration::ZERO); system.cores.len()],
             wrong: None,
@@ -209,7 +213,7 @@ fn surplus_time_of_a_core_differs_by_one_interval_at_most() {
         case.run(&mut *policy, &mut surplus);
         assert_eq!(surplus.wrong, None, "{seed}:\n{case}");
         accepted += 1;
-        throttled += u64::from(value(&policy.figures(), "throttle steps up") > 0);
+        throttled += u64::from(value(&policy.statistics(), "throttle steps up") > 0);
     }
     assert!(accepted > 60 && throttled > 10, "{accepted} {throttled}");
 }
@@ -220,7 +224,7 @@ struct Moves(Vec<(Instant, VcpuId)>);
 
 impl Observer for Moves {
     fn event(&mut self, at: Instant, event: &Event) {
-        if let Event::ErrandDone(Errand::Move { vcpu, .. }) = event {
+        if let Event::ServiceDone(ServiceRequest::Move { vcpu, .. }) = event {
             self.0.push((at, *vcpu));
         }
     }

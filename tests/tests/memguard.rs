@@ -1,6 +1,6 @@
 //! MemGuard around every policy, on the simulator.
 
-use maracas_core::contract::{Figure, Observer};
+use maracas_core::contract::{Observer, Statistic};
 use maracas_core::memory::{Dram, Memory, MemoryUse, Partition, Pattern, Profile, Reuse};
 use maracas_core::params::{Params, Value};
 use maracas_core::{CoreId, Duration, Event, Instant, Plan, Program, System, Vcpu, Workload};
@@ -11,12 +11,12 @@ use maracas_tests::{Case, Dice, Faults, Mix, Schedule, check, generate};
 
 /// All that a policy heard and answered.
 #[derive(PartialEq, Debug, Default)]
-struct Heard {
+struct Observed {
     events: Vec<(Instant, Event)>,
     plans: Vec<(Instant, Plan)>,
 }
 
-impl Observer for Heard {
+impl Observer for Observed {
     fn event(&mut self, at: Instant, event: &Event) {
         self.events.push((at, event.clone()));
     }
@@ -47,7 +47,7 @@ fn without_reservations_every_event_and_plan_is_the_inner_policy_s() {
             for mix in mixes(inner.needs.jobs) {
                 let alone = Case::new(inner, generate(seed, mix), seed);
                 let around = Case::new(wrapped, generate(seed, mix), seed);
-                let alone: Option<Heard> = observed(&alone);
+                let alone: Option<Observed> = observed(&alone);
                 let around = observed(&around);
                 assert!(alone == around, "{} differs, seed {seed}, {mix:?}", wrapped.name);
                 compared += u32::from(alone.is_some());
@@ -172,19 +172,22 @@ const DDR3_1333: Dram = Dram {
     conflict_service_ps: 0,
 };
 
-/// Reads by core and millisecond; with MemGuard's default period no stint lies in two of them.
+/// Reads by core and millisecond; with MemGuard's default period no segment lies in two of them.
 #[derive(Default)]
 struct Reads(Vec<Vec<u64>>);
 
 impl Observer for Reads {
     fn event(&mut self, _: Instant, event: &Event) {
-        let Event::Ran(stint) = event else { return };
-        let (core, ms) = (usize::from(stint.core.0), (stint.from.ticks() / 1_000_000) as usize);
-        assert!(stint.to.ticks() <= (ms as u64 + 1) * 1_000_000, "{stint:?} lies in two periods");
+        let Event::Ran(segment) = event else { return };
+        let (core, ms) = (usize::from(segment.core.0), (segment.from.ticks() / 1_000_000) as usize);
+        assert!(
+            segment.to.ticks() <= (ms as u64 + 1) * 1_000_000,
+            "{segment:?} lies in two periods"
+        );
         self.0.resize(self.0.len().max(core + 1), Vec::new());
         let own = &mut self.0[core];
         own.resize(own.len().max(ms + 1), 0);
-        own[ms] += stint.usage.reads;
+        own[ms] += segment.usage.reads;
     }
     fn planned(&mut self, _: Instant, _: &Plan) {}
 }
@@ -194,7 +197,7 @@ fn simulate<O: Observer + Default>(
     params: &Params,
     (system, programs, memory): &(System, Vec<Program>, Memory),
     ms: u64,
-) -> (O, Vec<Figure>) {
+) -> (O, Vec<Statistic>) {
     let entry = maracas_policies::find(name).expect("every policy is wrapped");
     assert_eq!(params.check(entry.params), Ok(()));
     let mut policy = (entry.build)(system, params).expect("the system is small");
@@ -202,7 +205,7 @@ fn simulate<O: Observer + Default>(
     let options = Options { audit: true, ..Options::new(until) };
     let (mut observer, model) = (O::default(), SharedMemory::new(system, memory));
     run_with(system, programs, &mut *policy, &options, &mut observer, model);
-    (observer, policy.figures())
+    (observer, policy.statistics())
 }
 
 #[test]
@@ -216,13 +219,17 @@ fn hard_cores_read_exactly_their_budget_in_every_period() {
         let bandwidths: Vec<String> = rates.iter().map(|rate| format!("{rate}MB/s")).collect();
         let params = given(&[("bandwidth", &bandwidths.join(", ")), ("reservation", "hard")]);
         for name in ["memguard+round-robin", "memguard+maracas"] {
-            let (reads, figures): (Reads, _) = simulate(name, &params, &case, 30);
+            let (reads, statistics): (Reads, _) = simulate(name, &params, &case, 30);
             for (core, rate) in rates.iter().enumerate() {
                 let quota = rate * 1_000_000 / 1_000 / 64;
                 assert_eq!(reads.0[core], vec![quota; 30], "{name}, seed {seed}, core{core}");
             }
-            let throttled = figures.iter().filter(|figure| figure.name == "throttled periods");
-            assert!(throttled.map(|figure| figure.value).all(|count| count >= 29), "{figures:?}");
+            let throttled =
+                statistics.iter().filter(|statistic| statistic.name == "throttled periods");
+            assert!(
+                throttled.map(|statistic| statistic.value).all(|count| count >= 29),
+                "{statistics:?}"
+            );
         }
     }
 }
@@ -262,20 +269,20 @@ fn memguard_and_latency_throttling_combine() {
     params.set("max_latency", Value::Whole(120));
     let entry = maracas_policies::find("memguard+maracas").expect("maracas is registered");
     let own = system.vcpus.len();
-    entry.add_carriers(&mut system, &params);
+    entry.add_service_vcpus(&mut system, &params);
     assert!(system.vcpus.len() > own);
     let case = (system, programs, memory);
-    let (reads, figures): (Reads, _) = simulate("memguard+maracas", &params, &case, 200);
+    let (reads, statistics): (Reads, _) = simulate("memguard+maracas", &params, &case, 200);
     for core in 1..3 {
         // 640 MB/s are 10000 requests a millisecond.
         assert!(reads.0[core].iter().all(|reads| *reads <= 10_000), "{:?}", reads.0[core]);
     }
     let value = |name: &str| {
-        let named = figures.iter().filter(|figure| figure.name == name);
-        named.map(|figure| figure.value).sum::<u64>()
+        let named = statistics.iter().filter(|statistic| statistic.name == name);
+        named.map(|statistic| statistic.value).sum::<u64>()
     };
-    assert!(value("regulated periods") == 2 * 199, "{figures:?}");
-    assert!(value("throttle steps up") > 0 && value("throttled periods") > 0, "{figures:?}");
+    assert!(value("regulated periods") == 2 * 199, "{statistics:?}");
+    assert!(value("throttle steps up") > 0 && value("throttled periods") > 0, "{statistics:?}");
 }
 
 /// Reads by core.
@@ -284,8 +291,8 @@ struct Sums([u64; 4]);
 
 impl Observer for Sums {
     fn event(&mut self, _: Instant, event: &Event) {
-        if let Event::Ran(stint) = event {
-            self.0[usize::from(stint.core.0)] += stint.usage.reads;
+        if let Event::Ran(segment) = event {
+            self.0[usize::from(segment.core.0)] += segment.usage.reads;
         }
     }
     fn planned(&mut self, _: Instant, _: &Plan) {}

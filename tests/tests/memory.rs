@@ -66,10 +66,10 @@ struct Used(Vec<Usage>);
 
 impl Observer for Used {
     fn event(&mut self, _: Instant, event: &Event) {
-        let Event::Ran(stint) = event else { return };
-        let index = stint.vcpu.0 as usize;
+        let Event::Ran(segment) = event else { return };
+        let index = segment.vcpu.0 as usize;
         self.0.resize(self.0.len().max(index + 1), Usage::default());
-        self.0[index].add(&stint.usage);
+        self.0[index].add(&segment.usage);
     }
     fn planned(&mut self, _: Instant, _: &Plan) {}
 }

@@ -56,17 +56,22 @@ fn optimal_policies_miss_nothing_on_exact_grids() {
             let case = case(entry, seed);
             let ran = check_counting(&case);
             let ran = ran.unwrap_or_else(|why| panic!("seed {seed}: {why}\n{case}"));
-            let Checked { outcome, figures, claims } =
+            let Checked { outcome, statistics, claims } =
                 ran.unwrap_or_else(|| panic!("seed {seed} is refused: {case}"));
             assert!(claims.no_miss_when_admitted && outcome.missed == 0, "seed {seed}: {case}");
             assert!(case.verdict().tolerance.is_zero(), "seed {seed}: {case}");
-            let figure = |name| figures.iter().find(|f| f.name == name).map_or(0, |f| f.value);
+            let statistic =
+                |name| statistics.iter().find(|f| f.name == name).map_or(0, |f| f.value);
             // algorithms.md B.8, 4: every window's budgets are spent when it ends.
-            assert_eq!((figure("short windows"), figure("rounded windows")), (0, 0), "{case}");
+            assert_eq!(
+                (statistic("short windows"), statistic("rounded windows")),
+                (0, 0),
+                "{case}"
+            );
             sum.full += u64::from(seed.is_multiple_of(2));
             sum.sporadic += u64::from(case.random.system.ticks_per_ns > 1);
             sum.jobs += outcome.released;
-            let levels = figure("levels") as usize;
+            let levels = statistic("levels") as usize;
             sum.levels.resize(sum.levels.len().max(levels + 1), 0);
             sum.levels[levels] += 1;
         }

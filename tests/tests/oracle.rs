@@ -41,12 +41,12 @@ impl Observer for Watch {
             let release = self.releases[id.vcpu.0 as usize][id.index as usize];
             let response = Duration::from_ticks(at.ticks() - release);
             self.responses[id.vcpu.0 as usize].push(response);
-        } else if let Event::Ran(stint) = event
-            && stint.mode == Mode::Foreground
+        } else if let Event::Ran(segment) = event
+            && segment.mode == Mode::Foreground
         {
-            let period = self.periods[stint.vcpu.0 as usize];
-            let own = &mut self.delivered[stint.vcpu.0 as usize];
-            let (mut from, to) = (stint.from.ticks(), stint.to.ticks());
+            let period = self.periods[segment.vcpu.0 as usize];
+            let own = &mut self.delivered[segment.vcpu.0 as usize];
+            let (mut from, to) = (segment.from.ticks(), segment.to.ticks());
             while from < to {
                 let index = (from / period) as usize;
                 let end = to.min((from / period + 1) * period);

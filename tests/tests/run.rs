@@ -188,14 +188,14 @@ fn draw_uncommon(seed: u64, spare: u64) -> (System, Vec<Program>) {
     (System::new(cores as usize, vcpus), programs)
 }
 
-/// By VCPU: its stints, in order.
+/// By VCPU: its segments, in order.
 struct Service(Vec<Vec<(u64, u64)>>);
 
 impl Observer for Service {
     fn event(&mut self, _: Instant, event: &Event) {
-        if let Event::Ran(stint) = event {
-            let stints = &mut self.0[stint.vcpu.0 as usize];
-            stints.push((stint.from.ticks(), stint.to.ticks()));
+        if let Event::Ran(segment) = event {
+            let segments = &mut self.0[segment.vcpu.0 as usize];
+            segments.push((segment.from.ticks(), segment.to.ticks()));
         }
     }
     fn planned(&mut self, _: Instant, _: &Plan) {}
@@ -204,15 +204,16 @@ impl Observer for Service {
 impl Service {
     /// The most work of a job that was undone at its deadline, up to `until`.
     fn most_undone(&self, system: &System, until: u64) -> u64 {
-        let undone = |(vcpu, stints): (&Vcpu, &Vec<(u64, u64)>)| {
+        let undone = |(vcpu, segments): (&Vcpu, &Vec<(u64, u64)>)| {
             let (c, t) = (vcpu.reservation.budget.ticks(), vcpu.reservation.period.ticks());
             let (mut most, mut done, mut next) = (0, 0, 0);
             for job in 1..=until / t {
-                while stints.get(next).is_some_and(|(_, to)| *to <= job * t) {
-                    done += stints[next].1 - stints[next].0;
+                while segments.get(next).is_some_and(|(_, to)| *to <= job * t) {
+                    done += segments[next].1 - segments[next].0;
                     next += 1;
                 }
-                let begun = stints.get(next).map_or(0, |(from, _)| (job * t).saturating_sub(*from));
+                let begun =
+                    segments.get(next).map_or(0, |(from, _)| (job * t).saturating_sub(*from));
                 most = most.max((job * c).saturating_sub(done + begun));
             }
             most
@@ -233,8 +234,8 @@ fn rounded(seed: u64, spare: u64, rounding: &str) -> Option<(u64, u64, u64)> {
     let options = Options::new(Instant::from_ticks(until));
     let mut service = Service(vec![Vec::new(); system.vcpus.len()]);
     let outcome = run(&system, &programs, &mut *policy, &options, &mut service);
-    let figures = policy.figures();
-    let said = figures.iter().find(|figure| figure.name == "rounding ticks");
+    let statistics = policy.statistics();
+    let said = statistics.iter().find(|statistic| statistic.name == "rounding ticks");
     let said = said.expect("run says how it rounds").value;
     Some((outcome.missed, service.most_undone(&system, until), said))
 }

@@ -35,8 +35,8 @@ struct Highest(u32);
 
 impl Observer for Highest {
     fn event(&mut self, _: Instant, event: &Event) {
-        if let Event::Ran(stint) = event {
-            self.0 = self.0.max(stint.vcpu.0);
+        if let Event::Ran(segment) = event {
+            self.0 = self.0.max(segment.vcpu.0);
         }
     }
     fn planned(&mut self, _: Instant, _: &Plan) {}

@@ -19,7 +19,7 @@ fn the_template_is_a_policy() {
     let mut plan = Plan::new(2);
     decide(&mut *policy, Instant::ZERO, &mut plan);
     let on = |core| -> Vec<_> {
-        plan.line(CoreId(core)).background.iter().map(|grant| grant.vcpu).collect()
+        plan.run_queue(CoreId(core)).background.iter().map(|grant| grant.vcpu).collect()
     };
     assert_eq!((on(0), on(1)), (vec![VcpuId(0), VcpuId(2)], vec![VcpuId(1)]));
     assert_eq!(plan.audit(), Ok(()));

@@ -6,7 +6,7 @@
 
 #![allow(clippy::print_stdout)] // What the systems came to, for a run with --nocapture.
 
-use maracas_core::contract::{Entry, Figure, Mode, Observer, Stint};
+use maracas_core::contract::{Entry, Mode, Observer, Segment, Statistic};
 use maracas_core::params::{Params, Value};
 use maracas_core::{
     Cost, Duration, Event, Instant, Pace, PacePhase, Plan, System, Vcpu, VcpuId, Workload,
@@ -155,13 +155,14 @@ struct Learned {
 }
 
 impl Learned {
-    fn judge(&mut self, watch: &Watch<'_>, thread: usize, target: f64, figures: &[Figure]) {
+    fn judge(&mut self, watch: &Watch<'_>, thread: usize, target: f64, statistics: &[Statistic]) {
         let settled = settled(watch, thread);
         if settled.last() == Some(&(INTERVALS - 1)) {
             let phase = watch.phase(thread);
             let speedup = phase.ips[0] as f64 / phase.ips[1] as f64;
             let id = Some(VcpuId(thread as u32));
-            let mut own = figures.iter().filter(|it| it.vcpu == id && it.name == "speedup milli");
+            let mut own =
+                statistics.iter().filter(|it| it.vcpu == id && it.name == "speedup milli");
             let estimate = own.next().map(|it| it.value as f64 / 1000.0);
             let error = estimate.map_or(1.0, |estimate| (estimate / speedup - 1.0).abs());
             self.error = self.error.max(error);
@@ -191,9 +192,9 @@ fn targets_are_hardly_missed_where_speedups_are_learned() {
             let mut watch = Watch::new(&machine, Vec::new());
             let params = with_target(entry(name), text);
             let until = UPDATE * INTERVALS as u64;
-            let figures = machine.run(entry(name), &params, until, &mut watch);
+            let statistics = machine.run(entry(name), &params, until, &mut watch);
             for thread in 0..machine.paces.len() {
-                learned.judge(&watch, thread, target, &figures);
+                learned.judge(&watch, thread, target, &statistics);
             }
         }
         println!("{name}, {phases} phases: {learned:.5?}");
@@ -213,7 +214,7 @@ struct Delivered<'a> {
 
 impl Observer for Delivered<'_> {
     fn event(&mut self, _: Instant, event: &Event) {
-        let Event::Ran(Stint { vcpu, core, from, to, mode: Mode::Foreground, .. }) = event else {
+        let Event::Ran(Segment { vcpu, core, from, to, mode: Mode::Foreground, .. }) = event else {
             return;
         };
         let class = usize::from(self.machine.system.cores[usize::from(core.0)].class);

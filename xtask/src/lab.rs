@@ -187,14 +187,14 @@ impl<'a> Lab<'a> {
         let failed = |error| format!("{}: {error}", log.display());
         let mut writer = File::create(&log).map_err(failed)?;
         let mut progress = Progress::default();
-        let heard = |line: &str| {
+        let observed = |line: &str| {
             // As it comes, for whoever wants to see what a guest does.
             let _ = writeln!(writer, "{line}");
-            if let Some(told) = progress.hear(line) {
-                say(&told);
+            if let Some(reported) = progress.hear(line) {
+                say(&reported);
             }
         };
-        let said = machine::boot(&self.emulator, kernel, &archive, scenario, heard)?;
+        let said = machine::boot(&self.emulator, kernel, &archive, scenario, observed)?;
         let _ = fs::remove_file(&archive);
         let row = Row::of(scenario, word, &said);
         say(if row.problems.is_empty() { "as expected" } else { "FAILED" });

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_comments_and_tests_are_told_apart() {
+    fn code_comments_and_tests_are_reported_apart() {
         let text = "//! A file.\n\nfn f() {\n    // Why.\n    g(); // how\n}\n\n#[cfg(test)]\n\
                     mod tests {\n    // A case.\n    fn t() {}\n}\n";
         let lines = |code, comments, tests| Lines { code, comments, tests };

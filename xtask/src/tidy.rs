@@ -2,6 +2,7 @@
 //! what exists.
 
 mod documents;
+mod words;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -51,8 +51,9 @@ fn refuse(error: &clap::Error) -> Outcome {
     let text = text.to_string();
     let kept = text.lines().take_while(|line| !line.starts_with("Usage:"));
     // The tip to pass an unknown option "as a value" fits none of our commands.
-    let told = |line: &&str| !line.starts_with("For more") && !line.contains("' as a value, use '");
-    let kept: Vec<_> = kept.filter(told).collect();
+    let reported =
+        |line: &&str| !line.starts_with("For more") && !line.contains("' as a value, use '");
+    let kept: Vec<_> = kept.filter(reported).collect();
     let line = kept.join("\n").replace("\n\n  tip: ", "; ").replace("\n  tip: ", "; ");
     Err(Failure::new(line.strip_prefix("error: ").unwrap_or(&line)))
 }

@@ -33,7 +33,7 @@ fn what_a_policy_does_not_keep_is_said() {
         text(&output.stderr)
     };
     for command in ["check", "sim"] {
-        let told = notes(command, "round-robin");
+        let reported = notes(command, "round-robin");
         for (key, instead) in [
             ("colors", "maracas"),
             ("bandwidth", "memguard+round-robin"),
@@ -42,10 +42,10 @@ fn what_a_policy_does_not_keep_is_said() {
             let line = format!(
                 "maracas: a: policy round-robin does not keep `{key}`; take {instead}, or drop it\n"
             );
-            assert!(told.contains(&line), "{command}: {told}");
+            assert!(reported.contains(&line), "{command}: {reported}");
         }
-        let told = notes(command, "maracas");
-        assert!(told.contains("`bandwidth`") && !told.contains("`colors`"), "{told}");
+        let reported = notes(command, "maracas");
+        assert!(reported.contains("`bandwidth`") && !reported.contains("`colors`"), "{reported}");
         assert!(!notes(command, "memguard+maracas").contains("does not keep"));
     }
     let output = maracas(scratch.path(), &["check", "s.toml", "--json"]);

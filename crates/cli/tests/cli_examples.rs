@@ -128,7 +128,7 @@ fn replay_is_exact_and_finds_an_altered_event() {
     assert!(text(&output.stdout).starts_with("exact: "));
 
     let journal = std::fs::read(scratch.path().join("j")).unwrap();
-    // A stint that used less than it did: the budget that is left differs from here on.
+    // A segment that used less than it did: the budget that is left differs from here on.
     let (_, reader) = Reader::open(&journal).unwrap();
     let mut events = Vec::new();
     for record in reader {
@@ -136,14 +136,16 @@ fn replay_is_exact_and_finds_an_altered_event() {
             events.push(event);
         }
     }
-    let used = |event: &Event| matches!(event, Event::Ran(stint) if !stint.usage.service.is_zero());
+    let used =
+        |event: &Event| matches!(event, Event::Ran(segment) if !segment.usage.service.is_zero());
     let half = events.len() / 2;
     let nth = half + events[half..].iter().position(used).unwrap();
     scratch.write(
         "altered",
         with_event(&journal, nth, |_, event| {
-            if let Event::Ran(stint) = event {
-                stint.usage.service = stint.usage.service.saturating_sub(Duration::from_ticks(7));
+            if let Event::Ran(segment) = event {
+                segment.usage.service =
+                    segment.usage.service.saturating_sub(Duration::from_ticks(7));
             }
         }),
     );

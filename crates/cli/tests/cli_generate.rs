@@ -17,10 +17,10 @@ fn drawn(directory: &Path, arguments: &str) -> String {
 fn refused(directory: &Path, arguments: &str) -> String {
     let words: Vec<&str> = ["generate"].into_iter().chain(arguments.split(' ')).collect();
     let output = maracas(directory, &words);
-    let told = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{arguments}: {told}");
-    assert_eq!((told.lines().count(), text(&output.stdout).as_str()), (1, ""), "{told}");
-    told
+    let reported = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments}: {reported}");
+    assert_eq!((reported.lines().count(), text(&output.stdout).as_str()), (1, ""), "{reported}");
+    reported
 }
 
 #[test]
@@ -74,10 +74,10 @@ fn several_sets_fill_a_new_directory() {
         assert_eq!(drawn(scratch.path(), &alone), set);
     }
     assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 3);
-    let told = refused(scratch.path(), &format!("{arguments} -o sets"));
-    assert!(told.contains("sets: is not empty; name a new directory"), "{told}");
-    let told = refused(scratch.path(), &format!("{arguments} -o sets/set-09.csv"));
-    assert!(told.contains("name a directory"), "{told}");
+    let reported = refused(scratch.path(), &format!("{arguments} -o sets"));
+    assert!(reported.contains("sets: is not empty; name a new directory"), "{reported}");
+    let reported = refused(scratch.path(), &format!("{arguments} -o sets/set-09.csv"));
+    assert!(reported.contains("name a directory"), "{reported}");
     std::fs::create_dir(scratch.path().join("empty")).unwrap();
     drawn(scratch.path(), &format!("{arguments} -o empty"));
     assert_eq!(scratch.names(), ["empty", "sets"]);
@@ -102,9 +102,9 @@ fn refusals_leave_nothing() {
         ("--cores 4 --tasks 9 --utilization 90% --count 2 -o no/such", "cannot be written"),
         ("--cores 4 --tasks 3 --utilization 90% --count 2 -o sets", "below 3.6"),
     ] {
-        let told = refused(scratch.path(), arguments);
-        assert!(told.contains(says), "{arguments}\n{told}");
-        assert!(told.len() < 400, "{told}");
+        let reported = refused(scratch.path(), arguments);
+        assert!(reported.contains(says), "{arguments}\n{reported}");
+        assert!(reported.len() < 400, "{reported}");
     }
     assert!(scratch.names().is_empty(), "{:?}", scratch.names());
 }

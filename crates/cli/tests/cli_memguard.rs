@@ -140,13 +140,13 @@ fn spare_bandwidth_is_none_while_a_core_without_limit_is_busy() {
 }
 
 #[test]
-fn costs_and_pages_that_the_policy_is_not_told_are_refused() {
+fn costs_and_pages_that_the_policy_is_not_reported_are_refused() {
     let costs = "[overheads]\nlock = \"6us\"\nstructure = \"11us\"\npage_copy = \"3us\"\n\
                  sample = \"60us\"\n";
     let walk = "budget = \"20ms\"\nperiod = \"100ms\"\nworkload = { kind = \"busy\" }\n\
                 memory = { model = \"mwalk\", working_set = \"4MiB\" }";
     let platform = "preset = \"i5-2500k\"\ncores = 2\ncolors = [16, 16]";
-    let told = [
+    let reported = [
         ("throttle = \"latency\"", "`monitor_budget` is 50us, but `sample` in [overheads] is 60us"),
         ("monitor_budget = \"60us\"", "`lock_cost` is 5us, but `lock` in [overheads] is 6us"),
         ("lock_cost = \"6us\"", "`struct_cost` is 10us, but `structure` in [overheads] is 11us"),
@@ -155,7 +155,7 @@ fn costs_and_pages_that_the_policy_is_not_told_are_refused() {
     ];
     let scratch = Scratch::new();
     let mut policy = "balance = \"vlb\"\n".to_string();
-    for (param, why) in told {
+    for (param, why) in reported {
         policy += param;
         policy.push('\n');
         let programs = program("walk", walk) + costs;
@@ -184,7 +184,7 @@ fn costs_and_pages_that_the_policy_is_not_told_are_refused() {
 }
 
 #[test]
-fn counters_without_memory_are_told_in_one_line() {
+fn counters_without_memory_are_reported_in_one_line() {
     let busy = program("a", "budget = \"1ms\"\nperiod = \"9ms\"\nworkload = { kind = \"busy\" }");
     let scratch = Scratch::new();
     let guarded = scenario("cores = 1", "", &busy);

@@ -1,4 +1,5 @@
-//! Memory on the command line: mixes, splits of the cache, and the VCPUs that carry errands.
+//! Memory on the command line: mixes, splits of the cache, and the VCPUs that carry service
+//! requests.
 
 mod common;
 
@@ -71,7 +72,7 @@ fn a_mix_is_the_same_from_toml_from_json_and_from_standard_input() {
 }
 
 /// What a data file says of a program's bandwidth alone: `# Reads 1.6 GB/s alone on ...`.
-fn told(name: &str) -> Option<f64> {
+fn reported(name: &str) -> Option<f64> {
     let path = format!("crates/scenario/data/workloads/{name}.toml");
     let file = std::fs::read_to_string(repository().join(path)).unwrap();
     let (_, after) = file.split_once("Reads ")?;
@@ -83,7 +84,7 @@ fn spec_programs_read_alone_what_their_files_say() {
     let scratch = Scratch::new();
     let mut seen = 0;
     for name in maracas_scenario::presets::workloads() {
-        let Some(expected) = told(name) else { continue };
+        let Some(expected) = reported(name) else { continue };
         scratch.write(
             "s.toml",
             format!(
@@ -188,10 +189,14 @@ fn a_proposed_split_keeps_its_word_when_it_is_pasted() {
         let pasted = swept().replacen("\"i5-2500k\"", &format!("\"i5-2500k\"\n{line}"), 1);
         scratch.write("pasted.toml", pasted);
         let report = json(scratch.path(), &["sim", "pasted.toml", "--json"]);
-        let told = &walk["after"];
+        let reported = &walk["after"];
         for (counter, name) in [("references", "references"), ("misses", "misses")] {
             let of = |mode: &str| report["tasks"][0][mode][counter].as_u64().unwrap();
-            assert_eq!(told[name].as_u64(), Some(of("foreground") + of("background")), "{name}");
+            assert_eq!(
+                reported[name].as_u64(),
+                Some(of("foreground") + of("background")),
+                "{name}"
+            );
         }
     }
     let shown = text(&maracas(scratch.path(), &["colors", "s.toml"]).stdout);
@@ -199,7 +204,7 @@ fn a_proposed_split_keeps_its_word_when_it_is_pasted() {
 }
 
 #[test]
-fn carriers_stand_beside_the_users_vcpus() {
+fn service_vcpus_stand_beside_the_users_vcpus() {
     let scratch = Scratch::new();
     let scenario = swept()
         .replacen("\"maracas\"", "\"maracas\"\nthrottle = \"latency\"\nbalance = \"vlb\"", 1)

@@ -102,7 +102,7 @@ fn actuators_that_a_host_may_lack() {
         scratch.write("s.toml", GOOD.replacen("[policy]", &live, 1));
     };
     let check = ["check", "s.toml", "--machine", "live"];
-    let told = || {
+    let reported = || {
         let output = maracas(scratch.path(), &check);
         (output.status.code(), text(&output.stderr))
     };
@@ -111,7 +111,7 @@ fn actuators_that_a_host_may_lack() {
     {
         with(platform, live);
         if std::path::Path::new("/sys/fs/resctrl").exists() {
-            assert_eq!(told().0, Some(0), "{live}");
+            assert_eq!(reported().0, Some(0), "{live}");
             continue;
         }
         let wanted = format!("s.toml:{place}: ");
@@ -120,7 +120,7 @@ fn actuators_that_a_host_may_lack() {
         expect_refusal(live, &scratch, &["run", "s.toml", "--journal", "j"], &wanted);
     }
     with("colors = [8]\n", "cache = \"colors\"");
-    let (code, said) = told();
+    let (code, said) = reported();
     let wanted = if code == Some(0) {
         "[platform] splits by 32 colours; this host's: "
     } else {
@@ -137,23 +137,23 @@ fn what_a_live_run_leaves_aside() {
     let program = "criticality = \"low\"\nworkload = ";
     let good = GOOD.replacen("[policy]", platform, 1).replacen("workload = ", program, 1);
     scratch.write("s.toml", &good);
-    let told = |words: &[&str]| {
+    let reported = |words: &[&str]| {
         let words = [&["check", "s.toml", "--machine", "live", "--sense", "off"], words].concat();
         let output = maracas(scratch.path(), &words);
-        let told = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(0), "{told}");
-        told
+        let reported = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{reported}");
+        reported
     };
-    let said = told(&[]);
+    let said = reported(&[]);
     for part in ["leaves aside", "the criticality of a", "memory, its split by colours too"] {
         assert!(said.contains(part), "{part}: {said}");
     }
     assert!(!said.contains("sampled"), "nobody asked for samples: {said}");
-    let said = told(&["--set", "throttle=latency"]);
+    let said = reported(&["--set", "throttle=latency"]);
     assert!(said.contains("is not sampled (sense = off): no core is ever throttled"), "{said}");
     assert!(said.contains("memory but its clock of 3300 MHz"), "{said}");
     // As in simulation.
     scratch.write("s.toml", good + "bandwidth = \"1GB/s\"\n");
-    let said = told(&[]);
+    let said = reported(&[]);
     assert!(said.contains("policy maracas does not keep `bandwidth`; take memguard"), "{said}");
 }

@@ -100,21 +100,21 @@ fn tables_have_the_documented_columns() {
 #[test]
 fn what_cannot_be_measured_is_said() {
     let scratch = Scratch::new();
-    let told = |options: &[&str]| {
+    let reported = |options: &[&str]| {
         let output = maracas(scratch.path(), &[&["bench", "primitives"], options].concat());
         assert_eq!(output.status.code(), Some(2), "{options:?}");
         let line = text(&output.stderr);
         assert_eq!(line.trim_end().lines().count(), 1, "{line}");
         line
     };
-    assert!(told(&["--policies", "rum"]).contains("did you mean \"run\""));
-    assert!(told(&["--policies", "maracas"]).contains("is no policy for jobs"));
-    assert!(told(&["--cores", "8", "--tasks", "8"]).contains("never more tasks than cores"));
-    assert!(told(&["--cores", "0"]).contains("--cores 0"));
-    assert!(told(&["--policies", "run,qps,run"]).contains("--policies names run twice"));
-    assert!(told(&["--cores", "4,4"]).contains("--cores names 4 twice"));
-    assert!(told(&["--record", "nowhere"]).contains("cannot be written"));
-    assert!(told(&["--schedcat", "nowhere"]).contains("is no directory"));
+    assert!(reported(&["--policies", "rum"]).contains("did you mean \"run\""));
+    assert!(reported(&["--policies", "maracas"]).contains("is no policy for jobs"));
+    assert!(reported(&["--cores", "8", "--tasks", "8"]).contains("never more tasks than cores"));
+    assert!(reported(&["--cores", "0"]).contains("--cores 0"));
+    assert!(reported(&["--policies", "run,qps,run"]).contains("--policies names run twice"));
+    assert!(reported(&["--cores", "4,4"]).contains("--cores names 4 twice"));
+    assert!(reported(&["--record", "nowhere"]).contains("cannot be written"));
+    assert!(reported(&["--schedcat", "nowhere"]).contains("is no directory"));
     // Nothing fits partitioned onto full cores; the others are measured all the same.
     let output = bench(&scratch, &["--policies", "p-edf,g-edf", "--utilization", "100"]);
     let line = text(&output.stderr);

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Scratch, maracas, repository, text};
-use maracas_core::contract::{Event, Mode, Stint, Usage};
+use maracas_core::contract::{Event, Mode, Segment, Usage};
 use maracas_core::journal::{Note, Reader, Record, Recorder};
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
 use maracas_trace::Report;
@@ -94,17 +94,17 @@ fn journals_of_live_machines_and_older_ones_are_judged() {
         let mut is_done = false;
         changed(&journal, move |record| {
             let mut records = vec![record.clone()];
-            if let Record::Event { at, event: Event::Ran(stint) } = record
-                && stint.vcpu == VcpuId(0)
-                && stint.mode == Mode::Foreground
+            if let Record::Event { at, event: Event::Ran(segment) } = record
+                && segment.vcpu == VcpuId(0)
+                && segment.mode == Mode::Foreground
                 && at > Instant::ZERO + Duration::from_secs(1)
                 && !is_done
             {
                 is_done = true;
-                let to = stint.to + Duration::from_millis(5);
+                let to = segment.to + Duration::from_millis(5);
                 let usage = Usage { service: Duration::from_millis(5), ..Usage::default() };
-                let (from, core) = (stint.to, CoreId(0));
-                let more = Stint { from, to, usage, core, ..stint };
+                let (from, core) = (segment.to, CoreId(0));
+                let more = Segment { from, to, usage, core, ..segment };
                 records.push(Record::Event { at: to, event: Event::Ran(more) });
                 records.extend(notes.iter().map(|(key, text)| {
                     let note = Note::read((*key).into(), None, (*text).into());
@@ -117,10 +117,11 @@ fn journals_of_live_machines_and_older_ones_are_judged() {
     let of = |journal: &[u8]| Report::from_journal(journal).unwrap();
     let silent = of(&spoiled(&[]));
     assert_eq!((silent.tasks[0].verdict.word, silent.promise.kept), (Word::Over, false));
-    let told = of(&spoiled(&[("late", "0 5000000 5000000"), ("relief", "0 neighbour 30000000")]));
-    let verdict = told.tasks[0].verdict;
-    assert_eq!((verdict.word, verdict.stolen, told.promise.kept), (Word::Kept, 1, true));
-    let causes = told.cores[0].causes.as_ref().unwrap();
+    let reported =
+        of(&spoiled(&[("late", "0 5000000 5000000"), ("relief", "0 neighbour 30000000")]));
+    let verdict = reported.tasks[0].verdict;
+    assert_eq!((verdict.word, verdict.stolen, reported.promise.kept), (Word::Kept, 1, true));
+    let causes = reported.cores[0].causes.as_ref().unwrap();
     assert_eq!((causes.late.count, causes.reliefs.len()), (1, 1));
     scratch.write("told", spoiled(&[("late", "0 5000000 5000000"), ("unheard", "of")]));
     let output = maracas(scratch.path(), &["top", "--journal", "told", "--json"]);

@@ -123,14 +123,15 @@ fn samples_are_listed() {
 }
 
 #[test]
-fn all_parameters_are_told_in_their_order() {
+fn all_parameters_are_reported_in_their_order() {
     let scratch = Scratch::new();
     for (policy, more) in POLICIES {
         let (json, _) = simulated(&scratch, policy, more);
-        let told: Vec<&str> = json["params"].as_object().unwrap().keys().map(|it| &**it).collect();
+        let reported: Vec<&str> =
+            json["params"].as_object().unwrap().keys().map(|it| &**it).collect();
         let entry = maracas_policies::find(policy).unwrap();
         let known: Vec<&str> = entry.params.iter().map(|param| param.name).collect();
-        assert_eq!(told, known, "{policy}");
+        assert_eq!(reported, known, "{policy}");
         for (word, value) in more.iter().filter_map(|word| word.split_once('=')) {
             assert_eq!(json["params"][word], value, "{policy}");
         }
@@ -157,13 +158,14 @@ fn every_figure_is_in_the_document() {
         let output = maracas(scratch.path(), &words);
         assert_eq!(output.status.code(), Some(0), "{words:?}: {}", text(&output.stderr));
         let report: Report = serde_json::from_slice(&output.stdout).unwrap();
-        for figure in &report.figures {
-            let percent = figure.name.ends_with("0%") && figure.name.starts_with("underrun errors");
-            let named = document.contains(&format!("`{}`", figure.name));
+        for statistic in &report.statistics {
+            let percent =
+                statistic.name.ends_with("0%") && statistic.name.starts_with("underrun errors");
+            let named = document.contains(&format!("`{}`", statistic.name));
             assert!(
                 named || percent,
                 "{policy} counts \"{}\", unknown to docs/output.md",
-                figure.name
+                statistic.name
             );
             seen += 1;
         }

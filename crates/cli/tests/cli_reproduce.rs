@@ -13,8 +13,9 @@ fn the_list_names_every_experiment_with_its_kind() {
     let known: Vec<_> = maracas_reproduce::experiments().map(|it| it.name).collect();
     assert_eq!(names, known);
     let shown = text(&maracas(scratch.path(), &["reproduce", "list"]).stdout);
-    let told = |line: &str| line.split_whitespace().take(2).eq(["maracas-table2", "calibrates"]);
-    assert!(shown.lines().any(told), "{shown}");
+    let reported =
+        |line: &str| line.split_whitespace().take(2).eq(["maracas-table2", "calibrates"]);
+    assert!(shown.lines().any(reported), "{shown}");
 }
 
 #[test]

@@ -195,30 +195,30 @@ fn interrupted_it_says_how_to_go_on() {
 #[test]
 fn what_is_wrong_is_one_line_and_exit_code_2() {
     let scratch = Scratch::new();
-    let told = |file: &str, folder: &str| {
+    let reported = |file: &str, folder: &str| {
         scratch.write("s.toml", file);
         let output = maracas(scratch.path(), &["sweep", "s.toml", "--out", folder]);
         let stderr = text(&output.stderr);
         assert_eq!((output.status.code(), stderr.lines().count()), (Some(2), 1), "{stderr}");
         stderr
     };
-    let line = told(&SWEEP.replace("sets =", "set ="), "out");
+    let line = reported(&SWEEP.replace("sets =", "set ="), "out");
     assert!(line.contains("s.toml:5:1: unknown key `set`; did you mean `sets`?"), "{line}");
-    let line = told(&SWEEP.replace("\"qps\"", "\"qqs\""), "out");
+    let line = reported(&SWEEP.replace("\"qps\"", "\"qqs\""), "out");
     assert!(line.contains("unknown policy \"qqs\"; did you mean `qps`?"), "{line}");
     assert!(!scratch.path().join("out").exists(), "nothing is made for a file that is wrong");
-    let line = told(SWEEP, "s.toml");
+    let line = reported(SWEEP, "s.toml");
     assert!(line.contains("s.toml: cannot be made: "), "{line}");
     // Results that another sweep left without its progress are not overwritten.
     std::fs::create_dir(scratch.path().join("kept")).unwrap();
     scratch.write("kept/runs.csv", "mine\n");
-    let line = told(SWEEP, "kept");
+    let line = reported(SWEEP, "kept");
     assert!(line.contains("kept: holds runs.csv and no sweep.progress; name another"), "{line}");
     assert_eq!(std::fs::read_to_string(scratch.path().join("kept/runs.csv")).unwrap(), "mine\n");
     let quick = SWEEP.replace("sets = 10", "sets = 1");
     scratch.write("s.toml", &quick);
     assert!(maracas(scratch.path(), &["sweep", "s.toml", "--out", "out"]).status.success());
-    let line = told(&quick.replace("[tasks]", "seed = 3\n[tasks]"), "out");
+    let line = reported(&quick.replace("[tasks]", "seed = 3\n[tasks]"), "out");
     let other = |seed| format!("\"sets 1, duration 500ms, seed {seed}, margin 100us\"");
     let (then, now) = (other(1), other(3));
     let wanted =

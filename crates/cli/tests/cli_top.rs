@@ -78,15 +78,15 @@ fn compare(report: &Value, shown: &Value) {
         (cores.len(), tasks.len()),
         (array(&shown["cores"]).len(), array(&shown["vcpus"]).len())
     );
-    for (core, told) in cores.iter().zip(array(&shown["cores"])) {
+    for (core, reported) in cores.iter().zip(array(&shown["cores"])) {
         let same = ["foreground_ns", "background_ns", "throttled_ns", "requests", "decisions"];
-        agree(core, &told, &same.map(|key| (key, key)));
+        agree(core, &reported, &same.map(|key| (key, key)));
     }
-    for (task, told) in tasks.iter().zip(array(&shown["vcpus"])) {
+    for (task, reported) in tasks.iter().zip(array(&shown["vcpus"])) {
         let same = ["name", "foreground_ns", "background_ns", "jobs", "misses", "preemptions"];
-        agree(task, &told, &same.map(|key| (key, key)));
+        agree(task, &reported, &same.map(|key| (key, key)));
         let misses = |mode: &str| task[mode]["misses"].as_u64().unwrap();
-        assert_eq!(told["reads"], misses("foreground") + misses("background"));
+        assert_eq!(reported["reads"], misses("foreground") + misses("background"));
     }
 }
 

@@ -52,8 +52,8 @@ fn a_policy_that_looks_at_no_class_says_so() {
     scratch.write("s.toml", PROMISED);
     for command in ["check", "sim"] {
         let output = maracas(scratch.path(), &[command, "s.toml"]);
-        let (stdout, told) = (text(&output.stdout), text(&output.stderr));
-        assert_eq!(output.status.code(), Some(0), "{stdout}{told}");
+        let (stdout, reported) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(0), "{stdout}{reported}");
         let instead = "; drop it, or take max-fair, max-perf, min-fair or similar-min-fair\n";
         let lines = [
             "maracas: policy maracas looks at no class of cores: a budget is time on whichever \
@@ -63,7 +63,7 @@ fn a_policy_that_looks_at_no_class_says_so() {
             format!("maracas: a: policy maracas does not keep `speedup`{instead}"),
         ];
         for line in lines {
-            assert!(told.contains(&line), "{command}: {line} is not in: {told}");
+            assert!(reported.contains(&line), "{command}: {line} is not in: {reported}");
         }
     }
     let output = maracas(scratch.path(), &["check", "s.toml"]);
@@ -133,10 +133,10 @@ fn a_program_is_as_fast_as_its_pace_on_the_core_where_it_runs() {
     let (_, reader) = Reader::open(&journal).unwrap();
     let (mut service, mut instructions) = ([0_u64; 3], [0_u64; 3]);
     for record in reader {
-        if let Record::Event { event: Event::Ran(stint), .. } = record.unwrap() {
-            let vcpu = stint.vcpu.0 as usize;
-            service[vcpu] += stint.usage.service.ticks();
-            instructions[vcpu] += stint.usage.instructions;
+        if let Record::Event { event: Event::Ran(segment), .. } = record.unwrap() {
+            let vcpu = segment.vcpu.0 as usize;
+            service[vcpu] += segment.usage.service.ticks();
+            instructions[vcpu] += segment.usage.instructions;
         }
     }
     // 2 instructions a nanosecond on the fast core, 1.6 of 2 on a slow one.
@@ -153,8 +153,8 @@ fn who_is_promised_nothing_stands_by_itself() {
     let file = file.to_str().unwrap();
     let scratch = Scratch::new();
     let output = maracas(scratch.path(), &["check", file]);
-    let (shown, told) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(0), "{shown}{told}");
+    let (shown, reported) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{shown}{reported}");
     let line = "  no budget, so that nothing is promised: batch, render, server, browser\n";
     assert!(shown.contains(line), "{shown}");
     let json = maracas(scratch.path(), &["check", file, "--json"]);

@@ -19,8 +19,8 @@ fn a_user_that_the_host_does_not_know_is_refused_with_its_place() {
     ];
     for (name, text, place) in files {
         scratch.write(name, text);
-        let told = format!("{place}user no-such-user: no such user on this host");
-        expect_refusal(name, &scratch, &["check", "--machine", "live", name], &told);
-        expect_refusal(name, &scratch, &["run", name], &told);
+        let reported = format!("{place}user no-such-user: no such user on this host");
+        expect_refusal(name, &scratch, &["check", "--machine", "live", name], &reported);
+        expect_refusal(name, &scratch, &["run", name], &reported);
     }
 }

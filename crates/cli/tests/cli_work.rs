@@ -72,8 +72,8 @@ fn mixed_work_changes_its_phase_and_ends_at_sigterm() {
         .spawn()
         .unwrap();
     std::thread::sleep(Duration::from_millis(1500));
-    let told = Command::new("kill").arg(child.id().to_string()).status().unwrap();
-    assert!(told.success());
+    let reported = Command::new("kill").arg(child.id().to_string()).status().unwrap();
+    assert!(reported.success());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     // With waits of 100 ms it could not have come beyond thirty.

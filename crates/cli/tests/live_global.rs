@@ -136,7 +136,7 @@ fn the_simulator_predicts_preemptions_and_migrations() {
 
 /// Under global EDF a job that waits begins when another's end has been heard of.
 #[test]
-fn the_end_of_a_job_is_heard_at_once() {
+fn the_end_of_a_job_is_observed_at_once() {
     let Some(stage) = Stage::enter(2, sized(30, 5)) else { return };
     let Played { live, .. } = play(&stage, "g-edf");
     let dispatch = &live.0["dispatch"];

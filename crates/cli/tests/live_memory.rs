@@ -40,9 +40,12 @@ fn number(value: &Value) -> u64 {
 }
 
 /// A figure that the policy gives of the whole.
-fn figure(report: &Report, name: &str) -> u64 {
-    let figures = report.0["figures"].as_array().unwrap();
-    figures.iter().find(|figure| figure["name"] == name).map_or(0, |it| number(&it["value"]))
+fn statistic(report: &Report, name: &str) -> u64 {
+    let statistics = report.0["statistics"].as_array().unwrap();
+    statistics
+        .iter()
+        .find(|statistic| statistic["name"] == name)
+        .map_or(0, |it| number(&it["value"]))
 }
 
 struct Episode {
@@ -85,7 +88,7 @@ fn a_recorded_episode_throttles_real_programs() {
     }
     // What is sampled is what the simulator's policy sampled, so it throttles alike.
     for name in ["throttle steps up", "throttle steps down"] {
-        let (here, there) = (figure(report, name), figure(sim, name));
+        let (here, there) = (statistic(report, name), statistic(sim, name));
         eprintln!("{name}: {here}, simulated {there}");
         assert!(here > 0 && here.abs_diff(there) <= 2, "{name}: {here}, simulated {there}");
     }
@@ -113,7 +116,7 @@ fn without_a_sensor_everything_runs_and_says_so() {
     assert_eq!((&sensing["sensor"], &report.0["controller"]), (&Value::Null, &Value::Null));
     assert!(sensing["notes"][0].as_str().unwrap().contains("not sampled (sense = off)"));
     assert_eq!(reaction(&report, "throttled"), None);
-    assert!(figure(&report, "failed samples") > 5, "they were asked for");
+    assert!(statistic(&report, "failed samples") > 5, "they were asked for");
     report.task("vision").got_its_budget();
     until(Duration::from_secs(2), || run.host.leftovers().none());
     drop(run);
@@ -159,7 +162,7 @@ fn a_journal_is_a_recording() {
     let words = [&file, "--sense", "replay:sim.journal", "--duration", "1500ms", "--json"];
     let report = stage.start(&words, &[]).report();
     assert!(report.0["sensing"]["sensor"].as_str().unwrap().contains("sim.journal"));
-    assert!(figure(&report, "throttle steps up") > 0);
+    assert!(statistic(&report, "throttle steps up") > 0);
 }
 
 #[test]

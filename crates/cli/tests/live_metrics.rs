@@ -160,8 +160,8 @@ fn the_view_ends_with_the_run_and_says_so() {
     run.finish();
     let (status, seen) = terminal.ends();
     assert!(status.success(), "{seen:?}");
-    let told = seen.rsplit(LEAVES).next().unwrap_or_default();
-    assert!(told.contains("the run has ended"), "{told:?}");
+    let reported = seen.rsplit(LEAVES).next().unwrap_or_default();
+    assert!(reported.contains("the run has ended"), "{reported:?}");
 }
 
 #[test]

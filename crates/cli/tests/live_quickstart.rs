@@ -145,15 +145,15 @@ const ALTERATIONS: &[(&str, Alteration)] =
     &[("Ran for a millisecond more", runs_longer), ("Ran, but it was another", another_runs)];
 
 fn runs_longer(event: &mut Event) -> bool {
-    let Event::Ran(stint) = event else { return false };
-    stint.usage.service += Duration::from_millis(1);
-    stint.mode == Mode::Foreground
+    let Event::Ran(segment) = event else { return false };
+    segment.usage.service += Duration::from_millis(1);
+    segment.mode == Mode::Foreground
 }
 
 fn another_runs(event: &mut Event) -> bool {
-    let Event::Ran(stint) = event else { return false };
-    stint.vcpu = VcpuId(stint.vcpu.0 ^ 1);
-    stint.mode == Mode::Foreground
+    let Event::Ran(segment) = event else { return false };
+    segment.vcpu = VcpuId(segment.vcpu.0 ^ 1);
+    segment.mode == Mode::Foreground
 }
 
 /// The journal with one event altered, correctly encoded again, the number of its record, and the

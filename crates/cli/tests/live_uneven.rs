@@ -104,10 +104,10 @@ fn equal_cores() -> bool {
 }
 
 /// A figure that the policy gives of a VCPU.
-fn figure(report: &Report, name: &str, vcpu: usize) -> Option<f64> {
-    let figures = report.0["figures"].as_array().unwrap();
-    let wanted = |figure: &&Value| figure["name"] == name && figure["vcpu"] == vcpu;
-    figures.iter().find(wanted)?["value"].as_f64()
+fn statistic(report: &Report, name: &str, vcpu: usize) -> Option<f64> {
+    let statistics = report.0["statistics"].as_array().unwrap();
+    let wanted = |statistic: &&Value| statistic["name"] == name && statistic["vcpu"] == vcpu;
+    statistics.iter().find(wanted)?["value"].as_f64()
 }
 
 /// Which part of both cores the programs had together.
@@ -119,12 +119,12 @@ fn part_of_cores(report: &Report) -> f64 {
 /// Where others take the cores, waits end meanwhile and memory is not what it is: then the speedup
 /// over the whole run counts, of those that never change.
 #[test]
-fn speedups_that_nobody_told_are_estimated() {
+fn speedups_that_nobody_reported_are_estimated() {
     let Some(Played { report, .. }) = played() else { return };
     let quiet = part_of_cores(report) > QUIET;
     for (vcpu, (name, .., then, made_for)) in WORKERS.iter().enumerate() {
         let measured = report.0["tasks"][vcpu]["speed"]["speedup"].as_f64().unwrap_or(0.0);
-        let estimate = figure(report, "speedup milli", vcpu).unwrap_or(0.0) / 1e3;
+        let estimate = statistic(report, "speedup milli", vcpu).unwrap_or(0.0) / 1e3;
         eprintln!("{name}: made for {made_for}, estimated {estimate}, in all {measured:.3}");
         let near = |truth: f64| (estimate / truth - 1.0).abs() < ESTIMATE;
         // Nor are waits what they were made for where a wake is dear.

@@ -13,7 +13,7 @@ thread_local! {
 }
 
 /// Keeps the error's sentence for `maracas_last_error`.
-fn told<T, E: Display>(result: Result<T, E>) -> Option<T> {
+fn reported<T, E: Display>(result: Result<T, E>) -> Option<T> {
     result
         .map_err(|error| {
             let text = error.to_string().replace('\0', " ");
@@ -34,13 +34,13 @@ pub(crate) struct MaracasJob {
 #[unsafe(no_mangle)]
 extern "C" fn maracas_vcpu_create(budget_ns: u64, period_ns: u64, colors: u32) -> bool {
     let (budget, period) = (Duration::from_nanos(budget_ns), Duration::from_nanos(period_ns));
-    told(own::vcpu_create(budget, period, colors)).is_some()
+    reported(own::vcpu_create(budget, period, colors)).is_some()
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn maracas_task_create(budget_ns: u64, period_ns: u64, colors: u32) -> bool {
     let (budget, period) = (Duration::from_nanos(budget_ns), Duration::from_nanos(period_ns));
-    told(own::task_create(budget, period, colors)).is_some()
+    reported(own::task_create(budget, period, colors)).is_some()
 }
 
 /// What C programs say of a VCPU; `struct maracas_vcpu` in the header, field by field.
@@ -102,7 +102,7 @@ fn given<T: TryFrom<i32>>(name: &str, number: i32) -> Result<Option<T>, String> 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn maracas_create_vcpu(vcpu: *const MaracasVcpu) -> bool {
     // SAFETY: null, or the caller vouches for it.
-    let Some(asked) = told(unsafe { vcpu.as_ref() }.ok_or("the VCPU is null")) else {
+    let Some(asked) = reported(unsafe { vcpu.as_ref() }.ok_or("the VCPU is null")) else {
         return false;
     };
     let name = if asked.name.is_null() {
@@ -111,20 +111,20 @@ unsafe extern "C" fn maracas_create_vcpu(vcpu: *const MaracasVcpu) -> bool {
         // SAFETY: not null, and then the caller vouches for it.
         unsafe { CStr::from_ptr(asked.name) }.to_string_lossy().into_owned()
     };
-    let Some(vcpu) = told(asked.vcpu()) else { return false };
-    told(own::create_vcpu(&name, vcpu)).is_some()
+    let Some(vcpu) = reported(asked.vcpu()) else { return false };
+    reported(own::create_vcpu(&name, vcpu)).is_some()
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn maracas_vcpu_destroy() -> bool {
-    told(own::vcpu_destroy()).is_some()
+    reported(own::vcpu_destroy()).is_some()
 }
 
 /// # Safety
 /// `job` is null or points to writable memory for one job.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn maracas_job_wait(job: *mut MaracasJob) -> bool {
-    let Some(given) = told(own::job_wait()) else { return false };
+    let Some(given) = reported(own::job_wait()) else { return false };
     if !job.is_null() {
         let (release_ns, deadline_ns) = (given.release.ticks(), given.deadline.ticks());
         // SAFETY: not null, and then the caller vouches for it.
@@ -135,7 +135,7 @@ unsafe extern "C" fn maracas_job_wait(job: *mut MaracasJob) -> bool {
 
 #[unsafe(no_mangle)]
 extern "C" fn maracas_job_done() -> bool {
-    told(own::job_done()).is_some()
+    reported(own::job_done()).is_some()
 }
 
 #[unsafe(no_mangle)]
@@ -172,7 +172,7 @@ unsafe extern "C" fn maracas_buffer_create(
     colors: u32,
 ) -> bool {
     let made = ColorSet::new(mask, colors).and_then(|set| Buffer::of_colors(bytes, set));
-    let Some(mut made) = told(made) else { return false };
+    let Some(mut made) = reported(made) else { return false };
     if !buffer.is_null() {
         let memory = made.as_mut_ptr().cast();
         let own = Box::into_raw(Box::new(made));
@@ -200,7 +200,7 @@ unsafe extern "C" fn maracas_buffer_destroy(buffer: *mut MaracasBuffer) {
 #[unsafe(no_mangle)]
 extern "C" fn maracas_recolor(memory: *const c_void, bytes: usize, mask: u64, colors: u32) -> bool {
     let range = memory as usize..(memory as usize).saturating_add(bytes);
-    told(ColorSet::new(mask, colors).and_then(|set| color::recolor(range, set))).is_some()
+    reported(ColorSet::new(mask, colors).and_then(|set| color::recolor(range, set))).is_some()
 }
 
 #[unsafe(no_mangle)]
@@ -211,7 +211,7 @@ extern "C" fn maracas_wrong_pages(
     colors: u32,
 ) -> i64 {
     let range = memory as usize..(memory as usize).saturating_add(bytes);
-    let report = told(ColorSet::new(mask, colors).and_then(|set| color::verify(range, set)));
+    let report = reported(ColorSet::new(mask, colors).and_then(|set| color::verify(range, set)));
     report.map_or(-1, |report| report.wrong as i64)
 }
 

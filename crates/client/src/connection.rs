@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_runtime_without_gauges_is_told_as_such() {
+    fn a_runtime_without_gauges_is_reported_as_such() {
         let gauges = Gauges { decisions: 3, ..Gauges::default() };
         let known = asked(0, Reply::Gauges(Box::new(gauges.clone()))).unwrap();
         assert_eq!(*known, gauges);

@@ -17,7 +17,7 @@
 //!    wakes, [`End::Blocked`] of every block.
 //!
 //! # Rules for policies
-//! 1. A VCPU stands on at most one core's line.
+//! 1. A VCPU stands on at most one core's run queue.
 //! 2. `plan` called twice changes nothing; any legal event order and any lateness must leave the
 //!    policy's invariants whole.
 //! 3. Replenishment instants come from releases and periods, never from a late `now`.
@@ -39,14 +39,14 @@ pub trait Policy: Send {
     /// plan comes back untouched but for its dirty marks and verdicts, which [`decide`] clears.
     fn plan(&mut self, now: Instant, plan: &mut Plan);
     /// What the policy counted of its own doings, for reports. Never a way to steer anything.
-    fn figures(&self) -> Vec<Figure> {
+    fn statistics(&self) -> Vec<Statistic> {
         Vec::new()
     }
 }
 
 /// Something that a policy counted of its own doings.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Figure {
+pub struct Statistic {
     /// What, as a word for tables, such as `underruns`.
     pub name: &'static str,
     /// On which core, where it is about one.
@@ -72,8 +72,8 @@ pub fn decide(policy: &mut dyn Policy, now: Instant, plan: &mut Plan) {
 /// Something that happened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A VCPU ran for one stint on one core in one mode.
-    Ran(Stint),
+    /// A VCPU ran for one segment on one core in one mode.
+    Ran(Segment),
     /// A job was released.
     Released(Job),
     /// A job received all its service. The VCPU goes on with its next job, if any is released.
@@ -88,12 +88,12 @@ pub enum Event {
         exact: bool,
     },
     /// The core's memory meter reached its allowance; the core is closed. Told after the `Ran` of
-    /// the stint that ended so.
+    /// the segment that ended so.
     AllowanceSpent {
         /// Which core.
         core: CoreId,
     },
-    /// The monitor's counters, brought by [`Errand::Sample`].
+    /// The monitor's counters, brought by [`ServiceRequest::Sample`].
     Sampled(Sample),
     /// A VCPU asks to be admitted. The answer is in the next plan's verdicts, or, where it would
     /// fit but for what others left or changed of late, in those of the plan from which on it
@@ -106,8 +106,8 @@ pub enum Event {
     /// released up to the answer have the old one, and the first one with the new comes at least
     /// an old period after the last of those.
     Changed(Vcpu),
-    /// The errand in the plan was done.
-    ErrandDone(Errand),
+    /// The service request in the plan was done.
+    ServiceDone(ServiceRequest),
     /// The machine could not do what the plan says.
     Failed {
         /// Where.
@@ -119,7 +119,7 @@ pub enum Event {
 
 /// One uninterrupted run of a VCPU on one core in one mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stint {
+pub struct Segment {
     /// The VCPU that ran.
     pub vcpu: VcpuId,
     /// Where.
@@ -145,16 +145,16 @@ pub enum Mode {
     Background,
 }
 
-/// Why a stint ended.
+/// Why a segment ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
     /// The VCPU has nothing to run: it blocked, or its last released job completed.
     Blocked,
     /// Another took the core, or its door closed.
     Preempted,
-    /// The meter reached the grant's mark.
-    MarkReached,
-    /// The VCPU's memory meter reached the grant's memory mark.
+    /// The meter reached the grant's limit.
+    LimitReached,
+    /// The VCPU's memory meter reached the grant's memory limit.
     MemorySpent,
     /// The VCPU was moved to another core.
     Moved,
@@ -164,7 +164,7 @@ pub enum End {
     Exited,
 }
 
-/// What a stint consumed.
+/// What a segment consumed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Usage {
     /// Time on the core as its meter charges it (costs of switching included).
@@ -191,9 +191,9 @@ pub struct Sample {
     pub by_core: Vec<u64>,
 }
 
-/// Work that a policy gives to a carrier VCPU, done on that VCPU's time.
+/// Work that a policy gives to a service VCPU, done on that VCPU's time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Errand {
+pub enum ServiceRequest {
     /// Read the memory counters; answered by [`Event::Sampled`].
     Sample,
     /// Move a VCPU to another core and recolour its pages.
@@ -223,14 +223,14 @@ pub enum Refused {
 /// The reading of a VCPU's meter at which a grant ends. A state, not an amount: it may be
 /// enacted late or twice without harm, and an overrun carries itself over as debt.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Mark(pub Duration);
+pub struct Limit(pub Duration);
 
-impl Mark {
+impl Limit {
     /// Never reached.
     pub const NEVER: Self = Self(Duration::MAX);
 }
 
-impl fmt::Debug for Mark {
+impl fmt::Debug for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Self::NEVER { f.write_str("never") } else { write!(f, "@{}", self.0) }
     }
@@ -243,7 +243,7 @@ pub struct Grant {
     /// The VCPU that may run.
     pub vcpu: VcpuId,
     /// Up to which meter reading.
-    pub until: Mark,
+    pub until: Limit,
     /// Up to which reading of its memory meter (reads of memory, in any mode and on any core);
     /// `u64::MAX` = never ends so.
     pub memory: u64,
@@ -251,14 +251,14 @@ pub struct Grant {
 
 impl Grant {
     /// Leave to run until `until`, however much memory it uses.
-    pub const fn new(vcpu: VcpuId, until: Mark) -> Self {
+    pub const fn new(vcpu: VcpuId, until: Limit) -> Self {
         Self { vcpu, until, memory: u64::MAX }
     }
 }
 
 /// What one core may do until the next decision. The order of the entries is their priority.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Line {
+pub struct RunQueue {
     /// VCPUs in budget.
     pub foreground: Vec<Grant>,
     /// VCPUs that may use surplus time.
@@ -270,7 +270,7 @@ pub struct Line {
     pub allowance: u64,
 }
 
-impl Default for Line {
+impl Default for RunQueue {
     fn default() -> Self {
         Self {
             foreground: Vec::new(),
@@ -284,19 +284,19 @@ impl Default for Line {
 /// What should happen, until something else is decided.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
-    lines: Vec<Line>,
+    run_queues: Vec<RunQueue>,
     dirty: CoreSet,
     homes: Vec<Option<CoreId>>,
     rehomed: Vec<VcpuId>,
     verdicts: Vec<(VcpuId, Result<CoreId, NotAdmitted>)>,
-    /// Work for a carrier VCPU. The machine begins it when it sees it and always answers: by
-    /// [`Event::ErrandDone`], before which a sample comes as [`Event::Sampled`], or by
-    /// [`Event::Failed`]. Until then it is one errand, however often it is planned; what stands
-    /// here in the first plan after the answer is a new one.
-    pub errand: Option<(VcpuId, Errand)>,
+    /// Work for a service VCPU. The machine begins it when it sees it and always answers: by
+    /// [`Event::ServiceDone`], before which a sample comes as [`Event::Sampled`], or by
+    /// [`Event::Failed`]. Until then it is one service request, however often it is planned; what
+    /// stands here in the first plan after the answer is a new one.
+    pub service_request: Option<(VcpuId, ServiceRequest)>,
     /// When to ask again at the latest; [`Instant::NEVER`] = only after events.
     pub wake: Instant,
-    /// Whether the machine must report the running stints ([`End::Metered`]) at `wake`.
+    /// Whether the machine must report the running segments ([`End::Metered`]) at `wake`.
     pub wake_metered: bool,
     /// Of each core, when it is asked for its sake.
     core_wakes: Vec<Instant>,
@@ -306,12 +306,12 @@ impl Plan {
     /// An empty plan for `cores` cores: everything idles.
     pub fn new(cores: usize) -> Self {
         Self {
-            lines: alloc::vec![Line::default(); cores],
+            run_queues: alloc::vec![RunQueue::default(); cores],
             dirty: CoreSet::EMPTY,
             homes: Vec::new(),
             rehomed: Vec::new(),
             verdicts: Vec::new(),
-            errand: None,
+            service_request: None,
             wake: Instant::NEVER,
             wake_metered: false,
             core_wakes: alloc::vec![Instant::NEVER; cores],
@@ -327,24 +327,24 @@ impl Plan {
     pub fn set_core_wake(&mut self, core: CoreId, at: Instant) {
         self.core_wakes[core.0 as usize] = at;
     }
-    /// The line of `core`.
-    pub fn line(&self, core: CoreId) -> &Line {
-        &self.lines[core.0 as usize]
+    /// The run queue of `core`.
+    pub fn run_queue(&self, core: CoreId) -> &RunQueue {
+        &self.run_queues[core.0 as usize]
     }
     /// How many cores the plan is for.
     pub const fn cores(&self) -> usize {
-        self.lines.len()
+        self.run_queues.len()
     }
-    /// The line of `core`, to be changed: marks the core dirty.
-    pub fn line_mut(&mut self, core: CoreId) -> &mut Line {
+    /// The run queue of `core`, to be changed: marks the core dirty.
+    pub fn run_queue_mut(&mut self, core: CoreId) -> &mut RunQueue {
         self.dirty.insert(core);
-        &mut self.lines[core.0 as usize]
+        &mut self.run_queues[core.0 as usize]
     }
-    /// The cores whose line changed in the last decision.
+    /// The cores whose run queue changed in the last decision.
     pub const fn dirty(&self) -> &CoreSet {
         &self.dirty
     }
-    /// Where `vcpu` waits when it stands on no line; `None` = wherever it last ran.
+    /// Where `vcpu` waits when it stands on no run queue; `None` = wherever it last ran.
     pub fn home(&self, vcpu: VcpuId) -> Option<CoreId> {
         self.homes.get(vcpu.0 as usize).copied().flatten()
     }
@@ -376,14 +376,14 @@ impl Plan {
     /// Checks policy rule 1 on the dirty cores against all cores.
     ///
     /// # Errors
-    /// Names the VCPU that stands on two lines, or twice in one list.
+    /// Names the VCPU that stands on two run queues, or twice in one list.
     pub fn audit(&self) -> Result<(), alloc::string::String> {
         // Where each VCPU was seen last, and whether in the foreground.
         let mut seen: BTreeMap<VcpuId, (usize, bool)> = BTreeMap::new();
         let is_dirty = |core: usize| self.dirty.contains(CoreId(core as u16));
-        for (core, line) in self.lines.iter().enumerate() {
-            let foreground = line.foreground.iter().map(|grant| (grant.vcpu, true));
-            let background = line.background.iter().map(|grant| (grant.vcpu, false));
+        for (core, run_queue) in self.run_queues.iter().enumerate() {
+            let foreground = run_queue.foreground.iter().map(|grant| (grant.vcpu, true));
+            let background = run_queue.background.iter().map(|grant| (grant.vcpu, false));
             for (vcpu, list) in foreground.chain(background) {
                 let Some((other, before)) = seen.insert(vcpu, (core, list)) else { continue };
                 if other != core && (is_dirty(other) || is_dirty(core)) {
@@ -479,7 +479,7 @@ impl Needs {
 /// What a policy claims, and the contract tests check.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Claims {
-    /// No VCPU changes core unless the plan orders an errand.
+    /// No VCPU changes core unless the plan orders a service request.
     pub partitioned: bool,
     /// No core idles while an admitted VCPU is runnable anywhere (global), or on that core
     /// (partitioned).
@@ -506,9 +506,9 @@ pub struct Entry {
     pub needs: Needs,
     /// What it claims.
     pub claims: Claims,
-    /// The carrier VCPUs that it needs besides the user's (roles `Monitor` and `Migration`), with
+    /// The service VCPUs that it needs besides the user's (roles `Monitor` and `Migration`), with
     /// ids from the given one on. Whatever makes a system for this policy adds them to it.
-    pub carriers: fn(&System, &Params, VcpuId) -> Vec<Vcpu>,
+    pub service_vcpus: fn(&System, &Params, VcpuId) -> Vec<Vcpu>,
     /// Says whether the system would be admitted, with every test's numbers. Parameters have
     /// passed [`Params::check`].
     pub admit: fn(&System, &Params) -> Verdict,
@@ -522,16 +522,16 @@ impl Entry {
     pub fn verdict(&self, system: &System, params: &Params) -> Verdict {
         (self.admit)(system, params).within_capacity(system)
     }
-    /// Adds to `system`, which has none yet, the carriers that the policy needs there, behind its
-    /// own VCPUs.
-    pub fn add_carriers(&self, system: &mut System, params: &Params) {
-        let carriers = (self.carriers)(system, params, system.next_vcpu());
-        system.vcpus.extend(carriers);
+    /// Adds to `system`, which has none yet, the service VCPUs that the policy needs there, behind
+    /// its own VCPUs.
+    pub fn add_service_vcpus(&self, system: &mut System, params: &Params) {
+        let service_vcpus = (self.service_vcpus)(system, params, system.next_vcpu());
+        system.vcpus.extend(service_vcpus);
     }
 }
 
-/// For a policy that has no errands.
-pub const fn no_carriers(_: &System, _: &Params, _: VcpuId) -> Vec<Vcpu> {
+/// For a policy that has no service requests.
+pub const fn no_service_vcpus(_: &System, _: &Params, _: VcpuId) -> Vec<Vcpu> {
     Vec::new()
 }
 
@@ -545,11 +545,11 @@ mod tests {
     #[test]
     fn audit_finds_a_vcpu_on_two_lines() {
         let mut plan = Plan::new(2);
-        let grant = Grant::new(VcpuId(3), Mark::NEVER);
-        plan.line_mut(CoreId(0)).foreground.push(grant);
-        plan.line_mut(CoreId(0)).background.push(grant);
+        let grant = Grant::new(VcpuId(3), Limit::NEVER);
+        plan.run_queue_mut(CoreId(0)).foreground.push(grant);
+        plan.run_queue_mut(CoreId(0)).background.push(grant);
         assert_eq!(plan.audit(), Ok(()));
-        plan.line_mut(CoreId(1)).background.push(grant);
+        plan.run_queue_mut(CoreId(1)).background.push(grant);
         assert_eq!(plan.audit().unwrap_err(), "vcpu3 stands on core0 and on core1");
     }
 }

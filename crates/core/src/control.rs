@@ -17,7 +17,7 @@ use core::fmt;
 
 mod gauges;
 
-pub use gauges::{CoreGauges, FigureGauge, Gauges, Histogram, MemoryGauges, VcpuGauges};
+pub use gauges::{CoreGauges, Gauges, Histogram, MemoryGauges, StatisticGauge, VcpuGauges};
 
 /// Version of the words. A change that an older side would misread raises it.
 pub const VERSION: u32 = 2;
@@ -85,11 +85,11 @@ pub mod color_page {
     /// process' own `/proc/PID/pagemap`, which shows frames to whatever has it opened with
     /// `CAP_SYS_ADMIN`, and `/dev/userfaultfd`. So programs need no rights for it. What the host
     /// does not give is left out; the byte says what is there, by these bits.
-    pub const DOOR: &str = ".door";
+    pub const DESCRIPTORS: &str = ".door";
     /// The pagemap is the first descriptor.
-    pub const DOOR_PAGEMAP: u8 = 1;
+    pub const DESCRIPTORS_PAGEMAP: u8 = 1;
     /// The device is the next one.
-    pub const DOOR_USERFAULTFD: u8 = 2;
+    pub const DESCRIPTORS_USERFAULTFD: u8 = 2;
 }
 
 /// Where a runtime with root's rights puts its socket; one without puts it into `maracas` below
@@ -251,7 +251,7 @@ pub struct VcpuState {
     pub core: CoreId,
     /// How many threads it has.
     pub threads: u32,
-    /// In which mode it may run now; `None` while it stands on no line.
+    /// In which mode it may run now; `None` while it stands on no run queue.
     pub mode: Option<Mode>,
     /// Time in the foreground so far.
     pub foreground: Duration,

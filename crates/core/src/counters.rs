@@ -1,6 +1,6 @@
 //! Performance monitoring: one set of named events for both machines.
 //!
-//! What runs is counted by VCPU and core in the [`Usage`] of its stints, the memory controller
+//! What runs is counted by VCPU and core in the [`Usage`] of its segments, the memory controller
 //! system-wide in a [`Sample`]. Policies, tables and traces read events by these names and never
 //! ask where a number came from: the simulator's model or a hardware counter. What a machine
 //! cannot count reads 0.
@@ -66,7 +66,7 @@ impl Usage {
             Counter::Occupancy => return None,
         })
     }
-    /// Adds what another stint consumed.
+    /// Adds what another segment consumed.
     pub fn add(&mut self, other: &Self) {
         self.service += other.service;
         self.references += other.references;

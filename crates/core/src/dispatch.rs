@@ -1,13 +1,13 @@
 //! The machine law: which VCPU a core runs.
 //!
 //! *At every instant a core, unless closed, runs the first runnable, unspent foreground entry of
-//! its line; else, if background is allowed, the first runnable, unspent background entry; else it
-//! idles.*
+//! its run queue; else, if background is allowed, the first runnable, unspent background entry;
+//! else it idles.*
 //!
 //! The simulator calls [`next`]. The live machine, which does not see every block and wake at once,
 //! readies all that are [`entitled`]. Traces hold what was recorded against both.
 
-use crate::contract::{Grant, Line, Mark, Mode};
+use crate::contract::{Grant, Limit, Mode, RunQueue};
 use crate::{Duration, VcpuId};
 
 /// What the law needs to know of the VCPUs.
@@ -17,7 +17,7 @@ pub trait Readings {
     /// The VCPU's meter of `mode`: cumulative service in that mode, on all cores.
     fn meter(&self, vcpu: VcpuId, mode: Mode) -> Duration;
     /// The VCPU's memory meter: cumulative reads of memory, on all cores. A machine without such
-    /// a meter reads 0, so that no memory mark is ever reached there.
+    /// a meter reads 0, so that no memory limit is ever reached there.
     fn memory(&self, _vcpu: VcpuId) -> u64 {
         0
     }
@@ -31,18 +31,18 @@ pub struct Running {
     /// In which mode.
     pub mode: Mode,
     /// Until its meter of that mode reads this.
-    pub until: Mark,
+    pub until: Limit,
     /// Until its memory meter reads this; `u64::MAX` = never.
     pub memory: u64,
 }
 
 /// The machine law for one core. `memory_meter` is the core's cumulative memory traffic.
 #[inline]
-pub fn next(line: &Line, memory_meter: u64, readings: &impl Readings) -> Option<Running> {
+pub fn next(run_queue: &RunQueue, memory_meter: u64, readings: &impl Readings) -> Option<Running> {
     let runs = |(grant, mode): &(&Grant, Mode)| {
         readings.runnable(grant.vcpu) && is_unspent(grant, *mode, readings)
     };
-    entries(line, memory_meter).find(runs).map(running)
+    entries(run_queue, memory_meter).find(runs).map(running)
 }
 
 /// All who may run, in the order of the law: [`next`] is the first of them that is runnable. A
@@ -50,22 +50,24 @@ pub fn next(line: &Line, memory_meter: u64, readings: &impl Readings) -> Option<
 /// too.
 #[inline]
 pub fn entitled<'a>(
-    line: &'a Line,
+    run_queue: &'a RunQueue,
     memory_meter: u64,
     readings: &'a impl Readings,
 ) -> impl Iterator<Item = Running> + 'a {
     let unspent = |(grant, mode): &(&Grant, Mode)| is_unspent(grant, *mode, readings);
-    entries(line, memory_meter).filter(unspent).map(running)
+    entries(run_queue, memory_meter).filter(unspent).map(running)
 }
 
-/// The entries of a line that count now, in the order of the law; none where the core is closed.
+/// The entries of a run queue that count now, in the order of the law; none where the core is
+/// closed.
 #[inline]
-fn entries(line: &Line, memory_meter: u64) -> impl Iterator<Item = (&Grant, Mode)> {
-    let (foreground, background) = match (memory_meter >= line.allowance, line.background_allowed) {
-        (true, _) => (&[][..], &[][..]),
-        (false, true) => (&line.foreground[..], &line.background[..]),
-        (false, false) => (&line.foreground[..], &[][..]),
-    };
+fn entries(run_queue: &RunQueue, memory_meter: u64) -> impl Iterator<Item = (&Grant, Mode)> {
+    let (foreground, background) =
+        match (memory_meter >= run_queue.allowance, run_queue.background_allowed) {
+            (true, _) => (&[][..], &[][..]),
+            (false, true) => (&run_queue.foreground[..], &run_queue.background[..]),
+            (false, false) => (&run_queue.foreground[..], &[][..]),
+        };
     let background = background.iter().map(|grant| (grant, Mode::Background));
     foreground.iter().map(|grant| (grant, Mode::Foreground)).chain(background)
 }
@@ -73,7 +75,7 @@ fn entries(line: &Line, memory_meter: u64) -> impl Iterator<Item = (&Grant, Mode
 /// Whether the grant has not ended by its VCPU's meters.
 #[inline]
 pub fn is_unspent(grant: &Grant, mode: Mode, readings: &impl Readings) -> bool {
-    (grant.until == Mark::NEVER || readings.meter(grant.vcpu, mode) < grant.until.0)
+    (grant.until == Limit::NEVER || readings.meter(grant.vcpu, mode) < grant.until.0)
         && (grant.memory == u64::MAX || readings.memory(grant.vcpu) < grant.memory)
 }
 
@@ -100,31 +102,33 @@ mod tests {
     }
 
     fn grant(vcpu: u32, until: u64) -> Grant {
-        Grant::new(VcpuId(vcpu), Mark(Duration::from_ticks(until)))
+        Grant::new(VcpuId(vcpu), Limit(Duration::from_ticks(until)))
     }
 
     #[test]
     fn the_law() {
-        let mut line = Line {
+        let mut run_queue = RunQueue {
             foreground: alloc::vec![grant(0, 99), grant(1, 10), grant(2, 11)],
             background: alloc::vec![grant(0, 99), grant(1, 4)],
-            ..Line::default()
+            ..RunQueue::default()
         };
-        let run = |line: &Line, memory| next(line, memory, &Fixed).map(|r| (r.vcpu.0, r.mode));
+        let run = |run_queue: &RunQueue, memory| {
+            next(run_queue, memory, &Fixed).map(|r| (r.vcpu.0, r.mode))
+        };
         // vcpu0 is blocked, vcpu1 is spent (10 of 10), vcpu2 has one tick left.
-        assert_eq!(run(&line, 0), Some((2, Mode::Foreground)));
+        assert_eq!(run(&run_queue, 0), Some((2, Mode::Foreground)));
         // It has read memory 5 times.
-        line.foreground[2].memory = 5;
-        assert_eq!(run(&line, 0), Some((1, Mode::Background)));
-        line.foreground[2].memory = 6;
-        assert_eq!(run(&line, 0), Some((2, Mode::Foreground)));
-        line.foreground.pop();
-        assert_eq!(run(&line, 0), Some((1, Mode::Background)));
-        line.background_allowed = false;
-        assert_eq!(run(&line, 0), None);
-        line.background_allowed = true;
-        line.allowance = 7;
-        assert_eq!(run(&line, 6), Some((1, Mode::Background)));
-        assert_eq!(run(&line, 7), None);
+        run_queue.foreground[2].memory = 5;
+        assert_eq!(run(&run_queue, 0), Some((1, Mode::Background)));
+        run_queue.foreground[2].memory = 6;
+        assert_eq!(run(&run_queue, 0), Some((2, Mode::Foreground)));
+        run_queue.foreground.pop();
+        assert_eq!(run(&run_queue, 0), Some((1, Mode::Background)));
+        run_queue.background_allowed = false;
+        assert_eq!(run(&run_queue, 0), None);
+        run_queue.background_allowed = true;
+        run_queue.allowance = 7;
+        assert_eq!(run(&run_queue, 6), Some((1, Mode::Background)));
+        assert_eq!(run(&run_queue, 7), None);
     }
 }

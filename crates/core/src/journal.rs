@@ -11,7 +11,7 @@
 //!
 //! Integers are LEB128 varints. The format carries [`FORMAT`]; a reader refuses any other.
 
-use crate::contract::{Errand, Event, Line, Observer, Plan};
+use crate::contract::{Event, Observer, Plan, RunQueue, ServiceRequest};
 use crate::params::Params;
 use crate::wire::{self, Wire, take};
 use crate::{CoreId, Instant, System, VcpuId, fnv1a};
@@ -79,24 +79,24 @@ pub enum Record {
 pub struct Decision {
     /// When the policy was asked.
     pub now: Instant,
-    /// The lines of the dirty cores.
-    pub lines: Vec<(CoreId, Line)>,
+    /// The run queues of the dirty cores.
+    pub run_queues: Vec<(CoreId, RunQueue)>,
     /// New homes.
     pub homes: Vec<(VcpuId, Option<CoreId>)>,
-    /// The errand, if any.
-    pub errand: Option<(VcpuId, Errand)>,
+    /// The service request, if any.
+    pub service_request: Option<(VcpuId, ServiceRequest)>,
     /// Admission answers: the core, or the reason's text.
     pub verdicts: Vec<(VcpuId, Result<CoreId, String>)>,
     /// The next wake, and whether it is metered.
     pub wake: (Instant, bool),
-    /// Hash of all lines and homes.
+    /// Hash of all run queues and homes.
     pub hash: u64,
 }
 
 /// Follows a plan and hashes it: each decision costs only what changed.
 #[derive(Clone, Default, Debug)]
 pub struct PlanHash {
-    lines: Vec<u64>,
+    run_queues: Vec<u64>,
     homes: Vec<u64>,
     sum: u64,
 }
@@ -107,7 +107,7 @@ impl PlanHash {
         let mut bytes = Vec::new();
         for core in plan.dirty().iter() {
             bytes.clear();
-            plan.line(core).put(&mut bytes);
+            plan.run_queue(core).put(&mut bytes);
             self.take_line(core, &bytes);
         }
         for &vcpu in plan.rehomed() {
@@ -118,10 +118,10 @@ impl PlanHash {
         self.sum
     }
 
-    /// Takes in the new line of a core, as it is written.
-    fn take_line(&mut self, core: CoreId, line: &[u8]) {
-        let hash = mix(1, core.0, line);
-        self.sum = replace(&mut self.lines, core.0 as usize, hash, self.sum);
+    /// Takes in the new run queue of a core, as it is written.
+    fn take_line(&mut self, core: CoreId, run_queue: &[u8]) {
+        let hash = mix(1, core.0, run_queue);
+        self.sum = replace(&mut self.run_queues, core.0 as usize, hash, self.sum);
     }
 
     /// Takes in the new home of a VCPU, as it is written.
@@ -150,9 +150,13 @@ impl Decision {
         use alloc::string::ToString;
         Self {
             now,
-            lines: plan.dirty().iter().map(|core| (core, plan.line(core).clone())).collect(),
+            run_queues: plan
+                .dirty()
+                .iter()
+                .map(|core| (core, plan.run_queue(core).clone()))
+                .collect(),
             homes: plan.rehomed().iter().map(|&vcpu| (vcpu, plan.home(vcpu))).collect(),
-            errand: plan.errand,
+            service_request: plan.service_request,
             verdicts: plan
                 .verdicts()
                 .iter()
@@ -222,7 +226,7 @@ impl Observer for Recorder {
         for core in plan.dirty().iter() {
             core.put(out);
             let begin = out.len();
-            plan.line(core).put(out);
+            plan.run_queue(core).put(out);
             hash.take_line(core, &out[begin..]);
         }
         (plan.rehomed().len() as u64).put(out);
@@ -232,7 +236,7 @@ impl Observer for Recorder {
             plan.home(vcpu).put(out);
             hash.take_home(vcpu, &out[begin..]);
         }
-        plan.errand.put(out);
+        plan.service_request.put(out);
         (plan.verdicts().len() as u64).put(out);
         for (vcpu, verdict) in plan.verdicts() {
             vcpu.put(out);

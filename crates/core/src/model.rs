@@ -86,7 +86,7 @@ pub enum Role {
     /// Event-driven work on behalf of main VCPUs, as a PIBS server: it inherits the period of
     /// the VCPU that it serves (Danish, Li, West, RTAS 2011).
     Io,
-    /// Carries the memory monitor's errands (MARACAS, section IV).
+    /// Carries the memory monitor's service requests (MARACAS, section IV).
     Monitor,
     /// Carries migrations (MARACAS, section V).
     Migration,

@@ -1,4 +1,4 @@
-//! What switching, deciding and errands cost in simulation.
+//! What switching, deciding and service requests cost in simulation.
 
 use crate::Duration;
 
@@ -6,7 +6,7 @@ use crate::Duration;
 ///
 /// The first four are time in which the core's VCPU makes no progress while its meter runs, as on
 /// a real core where the kernel works in the VCPU's name. On an idle core the cost delays what
-/// starts there next. The others are work of the VCPU that carries an errand.
+/// starts there next. The others are work of the VCPU that carries a service request.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Overheads {
     /// Charged to the incoming VCPU whenever a core takes up a VCPU that it did not run at the
@@ -21,10 +21,10 @@ pub struct Overheads {
     /// Charged per job release, on the core on whose line the VCPU stands, else where it last
     /// ran, else on core 0.
     pub release: Duration,
-    /// Service that reading the memory counters takes its carrier.
+    /// Service that reading the memory counters takes its service VCPU.
     pub sample: Duration,
-    /// E_lock of MARACAS, section V.B: service that taking one run queue's lock takes the carrier
-    /// of a migration. There are two.
+    /// E_lock of MARACAS, section V.B: service that taking one run queue's lock takes the service
+    /// VCPU of a migration. There are two.
     pub lock: Duration,
     /// E_struct: service that moving a VCPU's structures takes.
     pub structure: Duration,
@@ -47,7 +47,7 @@ impl Overheads {
 
     /// Service of moving a VCPU with so many pages to copy.
     #[must_use]
-    pub fn migration_errand(&self, pages: u64) -> Duration {
+    pub fn migration_service_request(&self, pages: u64) -> Duration {
         self.lock * 2 + self.structure + self.page_copy * pages
     }
     /// Whether nothing is charged to those that run.

@@ -2,10 +2,12 @@
 //! results by a leading byte, lists by their length. `take` returns `None` for anything that
 //! `put` could not have written.
 
-use crate::contract::{End, Errand, Event, Grant, Line, Mark, Mode, Refused, Sample, Stint, Usage};
+use crate::contract::{
+    End, Event, Grant, Limit, Mode, Refused, RunQueue, Sample, Segment, ServiceRequest, Usage,
+};
 use crate::control::{
-    CoreGauges, FigureGauge, Gauges, Histogram, Members, MemoryGauges, NewVcpu, Number, Refusal,
-    Reply, Request, VcpuGauges, VcpuState,
+    CoreGauges, Gauges, Histogram, Members, MemoryGauges, NewVcpu, Number, Refusal, Reply, Request,
+    StatisticGauge, VcpuGauges, VcpuState,
 };
 use crate::journal::{Decision, Header, Record};
 use crate::params::{Params, Value};
@@ -111,7 +113,7 @@ as_u64! {
     VcpuId: |v| u64::from(v.0), |n| u32::try_from(n).ok().map(VcpuId);
     Instant: |i| i.ticks(), |n| Some(Instant::from_ticks(n));
     Duration: |d| d.ticks(), |n| Some(Duration::from_ticks(n));
-    Mark: |m| m.0.ticks(), |n| Some(Mark(Duration::from_ticks(n)));
+    Limit: |m| m.0.ticks(), |n| Some(Limit(Duration::from_ticks(n)));
 }
 
 impl Wire for String {
@@ -223,18 +225,18 @@ fields! {
     Class { speed_milli }
     Core { class, colors }
     System { cores, classes, vcpus, capacity, ticks_per_ns }
-    Stint { vcpu, core, mode, from, to, usage, end }
+    Segment { vcpu, core, mode, from, to, usage, end }
     Usage { service, references, reads, writes, instructions }
     Sample { requests, occupancy, by_core }
-    Line { foreground, background, background_allowed, allowance }
+    RunQueue { foreground, background, background_allowed, allowance }
     Header { policy, params, system, names, machine, version, seed }
-    Decision { now, lines, homes, errand, verdicts, wake, hash }
+    Decision { now, run_queues, homes, service_request, verdicts, wake, hash }
     NewVcpu { name, vcpu, members }
     Refusal { text, numbers }
     Number { test, vcpu, value, bound, accepted }
     VcpuState { vcpu, name, reservation, core, threads, mode, foreground, background }
     Gauges { at, over, policy, host, sensor, cores, vcpus, memory, dispatch, decisions, misses,
-        migrations, failures, lost_records, figures }
+        migrations, failures, lost_records, statistics }
     CoreGauges { core, foreground, background, throttled, is_throttled, is_closed, requests,
         sampled, last_sampled, decisions, late, longest_late, stolen, reliefs }
     VcpuGauges { vcpu, name, reservation, last, foreground, background, used, short_periods,
@@ -242,7 +244,7 @@ fields! {
         references, reads, writes }
     MemoryGauges { samples, requests, occupancy, last_requests, last_occupancy, last_span,
         max_latency }
-    FigureGauge { name, core, vcpu, value }
+    StatisticGauge { name, core, vcpu, value }
     Histogram { counts, sum }
 }
 
@@ -278,15 +280,15 @@ variants! {
     Arrival { 0 = Periodic { offset }, 1 = Sporadic, 2 = None }
     Role { 0 = Main, 1 = Io, 2 = Monitor, 3 = Migration }
     Mode { 0 = Foreground, 1 = Background }
-    End { 0 = Blocked, 1 = Preempted, 2 = MarkReached, 3 = Moved, 4 = Metered, 5 = Exited,
+    End { 0 = Blocked, 1 = Preempted, 2 = LimitReached, 3 = Moved, 4 = Metered, 5 = Exited,
         6 = MemorySpent }
     Criticality { 0 = High, 1 = Low }
-    Errand { 0 = Sample, 1 = Move { vcpu, to, colors } }
+    ServiceRequest { 0 = Sample, 1 = Move { vcpu, to, colors } }
     Refused { 0 = Start(vcpu), 1 = Stop(vcpu), 2 = Move(vcpu), 3 = Sample }
     Event {
-        0 = Ran(stint), 1 = Released(job), 2 = Completed(id), 3 = Woke { vcpu, on_behalf, exact },
+        0 = Ran(segment), 1 = Released(job), 2 = Completed(id), 3 = Woke { vcpu, on_behalf, exact },
         4 = AllowanceSpent { core }, 5 = Sampled(sample), 6 = Arrived(vcpu), 7 = Left(vcpu),
-        8 = Changed(vcpu), 9 = ErrandDone(errand), 10 = Failed { core, what },
+        8 = Changed(vcpu), 9 = ServiceDone(service_request), 10 = Failed { core, what },
     }
     Record {
         0 = Event { at, event }, 1 = Planned(decision), 2 = Gap(lost),
@@ -312,7 +314,7 @@ impl Wire for Grant {
         self.memory.wrapping_add(1).put(out);
     }
     fn take(from: &mut &[u8]) -> Option<Self> {
-        let (vcpu, until) = <(VcpuId, Mark)>::take(from)?;
+        let (vcpu, until) = <(VcpuId, Limit)>::take(from)?;
         Some(Self { vcpu, until, memory: u64::take(from)?.wrapping_sub(1) })
     }
 }

@@ -2,7 +2,8 @@
 
 use maracas_core::Duration;
 
-/// Lines a microsecond that a core reads at most: 16 GB/s, the fastest that we saw of one core.
+/// Run queues a microsecond that a core reads at most: 16 GB/s, the fastest that we saw of one
+/// core.
 pub const FASTEST_PER_US: u64 = 250;
 
 /// How late a real-time thread wakes from a timed sleep.

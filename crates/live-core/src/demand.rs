@@ -14,7 +14,7 @@ pub struct Demand {
     next: Instant,
     released: u32,
     completed: u32,
-    heard: bool,
+    observed: bool,
 }
 
 impl Demand {
@@ -31,7 +31,7 @@ impl Demand {
         let late = now.saturating_since(first).ticks().div_ceil(reservation.period.ticks().max(1));
         let next = first + reservation.period * late;
         let vcpu = vcpu.id;
-        Some(Self { vcpu, reservation, next, released: 0, completed: 0, heard: false })
+        Some(Self { vcpu, reservation, next, released: 0, completed: 0, observed: false })
     }
     /// When the next job is released.
     pub const fn next_due(&self) -> Instant {
@@ -43,7 +43,7 @@ impl Demand {
             return None;
         }
         let at = self.next;
-        if !self.heard && self.completed < self.released {
+        if !self.observed && self.completed < self.released {
             self.completed += 1;
             let index = self.completed - 1;
             return Some((at, Event::Completed(JobId { vcpu: self.vcpu, index })));
@@ -56,7 +56,7 @@ impl Demand {
     }
     /// A program says that this job is done; `false` where that cannot be. Jobs end in order.
     pub fn complete(&mut self, index: u32) -> bool {
-        self.heard |= index < self.released;
+        self.observed |= index < self.released;
         let right = index == self.completed && self.completed < self.released;
         self.completed += u32::from(right);
         right
@@ -67,7 +67,7 @@ impl Demand {
     }
     /// Ends the present job of a silent program, which has received C.
     pub fn presume_complete(&mut self) -> Option<JobId> {
-        let presumed = !self.heard && self.completed < self.released;
+        let presumed = !self.observed && self.completed < self.released;
         self.completed += u32::from(presumed);
         presumed.then(|| JobId { vcpu: self.vcpu, index: self.completed - 1 })
     }
@@ -81,7 +81,7 @@ impl Demand {
     }
     /// Whether jobs were released and no program ever reported an end.
     pub const fn is_silent(&self) -> bool {
-        self.released > 0 && !self.heard
+        self.released > 0 && !self.observed
     }
 }
 

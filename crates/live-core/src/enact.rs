@@ -1,11 +1,12 @@
-//! One core of the live machine: its line, the bodies on it, and the law carried out.
+//! One core of the live machine: its run queue, the VCPU handles on it, and the law carried out.
 //!
 //! [`Core::enforce`] is all that stands between a spent budget and its end. It is called before any
 //! decision, changes nothing but this core, and asks nobody.
 //!
 //! # Strict background
-//! The law lets one background VCPU run: the first runnable one of the line. Blocks and wakes are
-//! not told by the kernel when they happen, so each other VCPU is held by what is believed of it:
+//! The law lets one background VCPU run: the first runnable one of the run queue. Blocks and wakes
+//! are not told by the kernel when they happen, so each other VCPU is held by what is believed of
+//! it:
 //!
 //! * believed runnable: frozen, unless the foreground has the core: what may use surplus time at
 //!   all is frozen when its turn comes to wait for others in the background;
@@ -25,22 +26,22 @@ mod lateness;
 pub(crate) mod memory;
 mod ranks;
 pub(crate) mod relief;
-mod stints;
+mod segments;
 mod throttle;
 
-use crate::{Body, Executor, Handle, Place, Post, WakeCost};
+use crate::{Executor, Handle, Level, Place, VcpuHandle, WakeCost};
 use alarm::Waking;
 use clocks::Looks;
 use dispatch::Dispatches;
 use lateness::Lateness;
-use maracas_core::contract::{End, Grant, Line, Mode, Refused};
+use maracas_core::contract::{End, Grant, Mode, Refused, RunQueue};
 use maracas_core::journal::Record;
 use maracas_core::{CoreId, Duration, Event, Instant, Rate, VcpuId, dispatch as law};
 use memory::Memory;
 use ranks::Ranks;
 use relief::Relief;
+use segments::{Change, Tracker};
 use std::io;
-use stints::{Change, Tracker};
 use throttle::Throttling;
 
 /// What the host lets a core do.
@@ -70,9 +71,9 @@ pub struct Core<E: Executor> {
     /// The share of its time in which it runs programs.
     pub share: Rate,
     /// What it follows.
-    pub line: Line,
+    pub run_queue: RunQueue,
     /// The VCPUs that sit here.
-    pub bodies: Vec<Body<E::Handle>>,
+    pub vcpu_handles: Vec<VcpuHandle<E::Handle>>,
     /// What happened here and the policy has not been told.
     pub outbox: Vec<(Instant, Event)>,
     /// What a wake of its agent costs.
@@ -81,12 +82,13 @@ pub struct Core<E: Executor> {
     pub stirred: bool,
     /// How many programs are being started: nothing is frozen meanwhile, since starting one holds
     /// the lock that freezing takes, for milliseconds, and a frozen group could not take it in.
-    without_brakes: u32,
+    without_freeze_threads: u32,
     /// When this core's agent shall look for the policy's sake.
     pub wake_at: Instant,
     /// The first thing that the host refused.
     pub trouble: Option<io::Error>,
-    /// The policy allows no surplus time here, and where there is a valve it goes on all the same.
+    /// The policy allows no surplus time here, and where there is a bandwidth limiter it goes on
+    /// all the same.
     is_throttled: bool,
     /// Whether its bandwidth is lowered.
     is_lowered: bool,
@@ -126,18 +128,18 @@ pub struct Core<E: Executor> {
 }
 
 impl<E: Executor> Core<E> {
-    /// A core without bodies, of which a wake costs its agent so much.
+    /// A core without VCPU handles, of which a wake costs its agent so much.
     pub fn new(id: CoreId, exec: E, means: Means, cost: WakeCost) -> Self {
         Self {
             id,
             exec,
             share: Rate::ONE,
-            line: Line::default(),
-            bodies: Vec::with_capacity(64),
+            run_queue: RunQueue::default(),
+            vcpu_handles: Vec::with_capacity(64),
             outbox: Vec::with_capacity(4096),
             waking: Waking::new(cost),
             stirred: false,
-            without_brakes: u32::from(means.fifo && !means.freezer),
+            without_freeze_threads: u32::from(means.fifo && !means.freezer),
             means,
             looks: Looks::default(),
             wake_at: Instant::NEVER,
@@ -164,9 +166,9 @@ impl<E: Executor> Core<E> {
         }
     }
 
-    /// The body of `vcpu`, if it is here.
-    pub fn body(&mut self, vcpu: VcpuId) -> Option<&mut Body<E::Handle>> {
-        self.bodies.iter_mut().find(|body| body.id == vcpu)
+    /// The VCPU handle of `vcpu`, if it is here.
+    pub fn vcpu_handle(&mut self, vcpu: VcpuId) -> Option<&mut VcpuHandle<E::Handle>> {
+        self.vcpu_handles.iter_mut().find(|vcpu_handle| vcpu_handle.id == vcpu)
     }
 
     /// A program is about to be started, or is: nothing is frozen meanwhile.
@@ -175,38 +177,42 @@ impl<E: Executor> Core<E> {
         if self.fault == Some(crate::Fault::LeakedHold) && !begins {
             return;
         }
-        let count = self.without_brakes;
-        self.without_brakes = if begins { count + 1 } else { count.saturating_sub(1) };
+        let count = self.without_freeze_threads;
+        self.without_freeze_threads = if begins { count + 1 } else { count.saturating_sub(1) };
         self.stirred = true;
     }
 
     /// How many programs are being started, and one more where nothing can be frozen at all.
     pub const fn holds(&self) -> u32 {
-        self.without_brakes
+        self.without_freeze_threads
     }
 
     /// A job of this VCPU was released: it does not block after the one that was done.
     pub fn released(&mut self, vcpu: VcpuId) {
-        let Some(body) = self.body(vcpu) else { return };
-        if std::mem::take(&mut body.is_done) && body.is_runnable() {
+        let Some(vcpu_handle) = self.vcpu_handle(vcpu) else { return };
+        if std::mem::take(&mut vcpu_handle.is_done) && vcpu_handle.is_runnable() {
             self.stirred = true;
         }
     }
 
-    /// What a body must know of this core to sit here.
+    /// What a VCPU handle must know of this core to sit here.
     pub fn place(&self) -> Place<E::Site> {
         Place { core: self.id, share: self.share, site: self.exec.site() }
     }
 
-    /// Takes a body in, at rest, that was made to sit here: `sits` says how that went. Whether it
-    /// is confined to this core now; where it cannot be, that is told.
-    pub fn seat(&mut self, mut body: Body<E::Handle>, sits: io::Result<bool>) -> bool {
-        let id = body.id;
+    /// Takes a VCPU handle in, at rest, that was made to sit here: `sits` says how that went.
+    /// Whether it is confined to this core now; where it cannot be, that is told.
+    pub fn attach(
+        &mut self,
+        mut vcpu_handle: VcpuHandle<E::Handle>,
+        sits: io::Result<bool>,
+    ) -> bool {
+        let id = vcpu_handle.id;
         let moved = sits.as_ref().is_ok_and(|moved| *moved);
-        let result = sits.and_then(|_| self.exec.listen(id, &mut body.handle, true));
-        body.relisted = true;
-        self.bodies.push(body);
-        let index = self.bodies.len() - 1;
+        let result = sits.and_then(|_| self.exec.listen(id, &mut vcpu_handle.handle, true));
+        vcpu_handle.relisted = true;
+        self.vcpu_handles.push(vcpu_handle);
+        let index = self.vcpu_handles.len() - 1;
         self.own_threads(index);
         let sits = result.is_ok();
         self.report(result, Refused::Move(id));
@@ -217,27 +223,27 @@ impl<E: Executor> Core<E> {
         sits
     }
 
-    /// Gives a body away, at rest: demoted, and frozen as it was. All that it took here is told,
-    /// where it goes to another core ([`End::Moved`]).
-    pub fn unseat(&mut self, vcpu: VcpuId, end: End) -> Option<Body<E::Handle>> {
-        let index = self.bodies.iter().position(|body| body.id == vcpu)?;
+    /// Gives a VCPU handle away, at rest: demoted, and frozen as it was. All that it took here is
+    /// told, where it goes to another core ([`End::Moved`]).
+    pub fn detach(&mut self, vcpu: VcpuId, end: End) -> Option<VcpuHandle<E::Handle>> {
+        let index = self.vcpu_handles.iter().position(|handle| handle.id == vcpu)?;
         self.count_memory();
-        self.change(index, Post::Watched, end);
+        self.change(index, Level::Watched, end);
         self.hear_leaving(index);
         self.drain();
         self.tell_reads(index, end);
-        let mut body = self.bodies.swap_remove(index);
-        body.is_leaving = false;
-        (body.last_closed, body.last_told) = (None, None);
-        for thread in &body.threads {
+        let mut vcpu_handle = self.vcpu_handles.swap_remove(index);
+        vcpu_handle.is_leaving = false;
+        (vcpu_handle.last_closed, vcpu_handle.last_reported) = (None, None);
+        for thread in &vcpu_handle.threads {
             self.tracker.owners.remove(&thread.tid);
         }
-        Some(body)
+        Some(vcpu_handle)
     }
 
     /// This core's agent woke at `now`: reads the meters and stops whoever is spent, at once.
     /// `births` are the VCPUs whose threads were born or ended; `crossed` = the memory meter told
-    /// that it reached its mark; `relief` tells what the guardian did here, if there is one.
+    /// that it reached its limit; `relief` tells what the guardian did here, if there is one.
     /// Whether there is anything to tell the policy.
     pub fn enforce(
         &mut self,
@@ -255,9 +261,9 @@ impl<E: Executor> Core<E> {
                 self.hear_birth(index, now);
             }
         }
-        self.hear_again(now);
+        self.rescan_again(now);
         if crossed {
-            self.meter_told();
+            self.meter_reported();
         }
         // Else nobody's budget can be spent: it was woken for something else.
         let is_due = now >= self.look_at || self.has_ended();
@@ -281,24 +287,29 @@ impl<E: Executor> Core<E> {
         news
     }
 
-    /// Reads the meter of a body, unless it was read since anybody could run here.
+    /// Reads the meter of a VCPU handle, unless it was read since anybody could run here.
     fn settle(&mut self, index: usize) -> io::Result<()> {
-        let body = &mut self.bodies[index];
+        let vcpu_handle = &mut self.vcpu_handles[index];
         // What is frozen is not read with the others.
-        if self.is_settled && body.post != Post::Frozen { Ok(()) } else { body.settle() }
+        if self.is_settled && vcpu_handle.level != Level::Frozen {
+            Ok(())
+        } else {
+            vcpu_handle.settle()
+        }
     }
 
     /// Reads the meters of all that may have run.
     fn settle_all(&mut self) {
-        for index in 0..self.bodies.len() {
-            let body = &mut self.bodies[index];
-            if body.post == Post::Frozen {
+        for index in 0..self.vcpu_handles.len() {
+            let vcpu_handle = &mut self.vcpu_handles[index];
+            if vcpu_handle.level == Level::Frozen {
                 continue;
             }
-            let (id, mode, before) = (body.id, body.mode(), body.meter(body.mode()));
-            let result = body.settle();
+            let (id, mode, before) =
+                (vcpu_handle.id, vcpu_handle.mode(), vcpu_handle.meter(vcpu_handle.mode()));
+            let result = vcpu_handle.settle();
             // It ran though we know of nobody in it: a thread that calls `exec` changes its number.
-            let is_unknown = body.threads.is_empty() && body.meter(mode) > before;
+            let is_unknown = vcpu_handle.threads.is_empty() && vcpu_handle.meter(mode) > before;
             self.report(result, Refused::Stop(id));
             if is_unknown {
                 self.rescan(index);
@@ -309,37 +320,43 @@ impl<E: Executor> Core<E> {
 
     /// Whether the policy is to be told anything, or wants to be asked.
     fn has_news(&self, now: Instant) -> bool {
-        let told = !self.has_tidings() && self.tracker.changes.is_empty();
-        !told || self.stirred || self.is_spent() || self.wake_at <= now
+        let reported = !self.has_tidings() && self.tracker.changes.is_empty();
+        !reported || self.stirred || self.is_spent() || self.wake_at <= now
     }
 
-    /// What the machine law wants each body to be now.
+    /// What the machine law wants each VCPU handle to be now.
     pub fn judge(&mut self) {
-        let brakes = self.without_brakes == 0;
+        let freeze_threads = self.without_freeze_threads == 0;
         // Nobody would end what is started here.
         if self.is_relieved {
-            return self.bodies.iter_mut().for_each(|body| body.want = body.post);
+            return self
+                .vcpu_handles
+                .iter_mut()
+                .for_each(|vcpu_handle| vcpu_handle.want = vcpu_handle.level);
         }
         self.judge_allowance();
-        for body in &mut self.bodies {
+        for vcpu_handle in &mut self.vcpu_handles {
             // Freezing who is about to block would wake it up again; its meter is looked at.
-            let frozen = brakes && body.is_runnable() && !body.is_done && !body.is_leaving;
-            body.want = if frozen { Post::Frozen } else { Post::Watched };
+            let frozen = freeze_threads
+                && vcpu_handle.is_runnable()
+                && !vcpu_handle.is_done
+                && !vcpu_handle.is_leaving;
+            vcpu_handle.want = if frozen { Level::Frozen } else { Level::Watched };
         }
         if self.is_closed() {
             return;
         }
-        let (line, mut entitled) =
-            (std::mem::take(&mut self.line), std::mem::take(&mut self.entitled));
-        let readings = Known(&self.bodies);
-        let all = law::entitled(&line, self.memory.reads(), &readings);
+        let (run_queue, mut entitled) =
+            (std::mem::take(&mut self.run_queue), std::mem::take(&mut self.entitled));
+        let readings = Known(&self.vcpu_handles);
+        let all = law::entitled(&run_queue, self.memory.reads(), &readings);
         entitled.clear();
         entitled.extend(all.map(|running| (running.vcpu, running.mode)));
         self.want(&entitled);
         self.entitled = entitled;
-        self.spare_freezing(&line);
-        self.line = line;
-        self.ranks.assign(&self.line, &mut self.bodies);
+        self.spare_freezing(&run_queue);
+        self.run_queue = run_queue;
+        self.ranks.assign(&self.run_queue, &mut self.vcpu_handles);
     }
 
     /// Wants those at work who are entitled to run, as far as the kernel then runs the first of
@@ -350,33 +367,38 @@ impl<E: Executor> Core<E> {
     fn want(&mut self, entitled: &[(VcpuId, Mode)]) {
         let (id, fifo) = (self.id, self.means.fifo);
         for (vcpu, mode) in entitled {
-            let Some(body) = self.body(*vcpu) else { continue };
+            let Some(vcpu_handle) = self.vcpu_handle(*vcpu) else { continue };
             match mode {
-                Mode::Foreground if !body.may_be_raised(id) => continue,
-                Mode::Foreground => body.want = Post::Foreground(0),
-                Mode::Background if matches!(body.want, Post::Foreground(_)) => continue,
-                Mode::Background => body.want = Post::Background,
+                Mode::Foreground if !vcpu_handle.may_be_raised(id) => continue,
+                Mode::Foreground => vcpu_handle.want = Level::Foreground(0),
+                Mode::Background if matches!(vcpu_handle.want, Level::Foreground(_)) => continue,
+                Mode::Background => vcpu_handle.want = Level::Background,
             }
-            if body.is_runnable() && (*mode == Mode::Background || !fifo) {
+            if vcpu_handle.is_runnable() && (*mode == Mode::Background || !fifo) {
                 return;
             }
         }
     }
 
     /// While the foreground has the core nothing in the background runs, frozen or not: what may
-    /// use surplus time by this line is frozen when the foreground has ended, unless it is its turn
-    /// then.
-    fn spare_freezing(&mut self, line: &Line) {
-        let in_budget =
-            |body: &Body<E::Handle>| matches!(body.want, Post::Foreground(_)) && body.is_runnable();
-        if !line.background_allowed || !self.means.fifo || !self.bodies.iter().any(in_budget) {
+    /// use surplus time by this run queue is frozen when the foreground has ended, unless it is its
+    /// turn then.
+    fn spare_freezing(&mut self, run_queue: &RunQueue) {
+        let in_budget = |vcpu_handle: &VcpuHandle<E::Handle>| {
+            matches!(vcpu_handle.want, Level::Foreground(_)) && vcpu_handle.is_runnable()
+        };
+        if !run_queue.background_allowed
+            || !self.means.fifo
+            || !self.vcpu_handles.iter().any(in_budget)
+        {
             return;
         }
-        for grant in &line.background {
-            let Some(body) = self.body(grant.vcpu) else { continue };
-            let unspent = body.meter(Mode::Background) < grant.until.0 && body.has_memory(grant);
-            if unspent && body.want == Post::Frozen && body.post != Post::Frozen {
-                body.want = Post::Watched;
+        for grant in &run_queue.background {
+            let Some(vcpu_handle) = self.vcpu_handle(grant.vcpu) else { continue };
+            let unspent = vcpu_handle.meter(Mode::Background) < grant.until.0
+                && vcpu_handle.has_memory(grant);
+            if unspent && vcpu_handle.want == Level::Frozen && vcpu_handle.level != Level::Frozen {
+                vcpu_handle.want = Level::Watched;
             }
         }
     }
@@ -386,20 +408,20 @@ impl<E: Executor> Core<E> {
 impl<E: Executor> Core<E> {
     /// Stops whoever may not go on.
     pub fn stops(&mut self) {
-        for index in 0..self.bodies.len() {
-            let body = &self.bodies[index];
-            let lowered = match (body.post, body.want) {
-                (Post::Foreground(_), Post::Foreground(_)) => false,
-                (Post::Foreground(_), _) => true,
-                (Post::Background | Post::Watched, Post::Frozen) => true,
-                (Post::Background | Post::Watched | Post::Frozen, _) => false,
+        for index in 0..self.vcpu_handles.len() {
+            let vcpu_handle = &self.vcpu_handles[index];
+            let lowered = match (vcpu_handle.level, vcpu_handle.want) {
+                (Level::Foreground(_), Level::Foreground(_)) => false,
+                (Level::Foreground(_), _) => true,
+                (Level::Background | Level::Watched, Level::Frozen) => true,
+                (Level::Background | Level::Watched | Level::Frozen, _) => false,
             };
             if lowered {
-                let (id, want, end) = (body.id, body.want, self.reason(index));
-                if want == Post::Frozen {
+                let (id, want, end) = (vcpu_handle.id, vcpu_handle.want, self.reason(index));
+                if want == Level::Frozen {
                     self.throttling.stopped(id);
                 }
-                let limit = self.limit(index).filter(|_| end == End::MarkReached);
+                let limit = self.limit(index).filter(|_| end == End::LimitReached);
                 self.change(index, want, end);
                 self.note_end(index, limit);
             }
@@ -409,25 +431,25 @@ impl<E: Executor> Core<E> {
         self.measure_throttling();
     }
 
-    /// Starts whoever may run, in the order of the line, and chooses when to look next.
+    /// Starts whoever may run, in the order of the run queue, and chooses when to look next.
     pub fn starts(&mut self) {
         if self.is_relieved {
             return;
         }
-        let line = std::mem::take(&mut self.line);
-        for grant in &line.foreground {
+        let run_queue = std::mem::take(&mut self.run_queue);
+        for grant in &run_queue.foreground {
             let Some(index) = self.index(grant.vcpu) else { continue };
-            if let want @ Post::Foreground(_) = self.bodies[index].want {
+            if let want @ Level::Foreground(_) = self.vcpu_handles[index].want {
                 self.start(index, want);
             }
         }
-        for index in 0..self.bodies.len() {
-            let want = self.bodies[index].want;
-            if matches!(want, Post::Watched | Post::Background) {
+        for index in 0..self.vcpu_handles.len() {
+            let want = self.vcpu_handles[index].want;
+            if matches!(want, Level::Watched | Level::Background) {
                 self.start(index, want);
             }
         }
-        self.line = line;
+        self.run_queue = run_queue;
         // An agent that is awake chooses when it falls asleep.
         if self.asleep_until != Instant::ZERO {
             self.plan_look(self.exec.now());
@@ -435,67 +457,67 @@ impl<E: Executor> Core<E> {
         }
     }
 
-    fn start(&mut self, index: usize, want: Post) {
-        if self.bodies[index].post != want {
+    fn start(&mut self, index: usize, want: Level) {
+        if self.vcpu_handles[index].level != want {
             self.change(index, want, End::Preempted);
         }
-        let body = &mut self.bodies[index];
+        let vcpu_handle = &mut self.vcpu_handles[index];
         let result = match want {
             // Threads that were born since are raised too.
-            Post::Foreground(priority) => body.raise(priority),
-            Post::Background | Post::Watched | Post::Frozen => Ok(()),
+            Level::Foreground(priority) => vcpu_handle.raise(priority),
+            Level::Background | Level::Watched | Level::Frozen => Ok(()),
         };
-        let id = body.id;
+        let id = vcpu_handle.id;
         self.own_threads(index);
         self.report(result, Refused::Start(id));
     }
 
-    /// Sets a body to `post`; the stint that ends thereby ends for the reason `end`. Acts first and
-    /// counts afterwards: what is spent meanwhile belongs to the mode that ends.
-    fn change(&mut self, index: usize, post: Post, end: End) {
-        let body = &self.bodies[index];
-        let (id, was, mode) = (body.id, body.post, body.mode());
+    /// Sets a VCPU handle to `level`; the segment that ends thereby ends for the reason `end`. Acts
+    /// first and counts afterwards: what is spent meanwhile belongs to the mode that ends.
+    fn change(&mut self, index: usize, level: Level, end: End) {
+        let vcpu_handle = &self.vcpu_handles[index];
+        let (id, was, mode) = (vcpu_handle.id, vcpu_handle.level, vcpu_handle.mode());
         let mut result = Ok(());
         // Raising brings the clocks up to date of what runs on another core; counters are read
         // before, in the mode that they counted in.
-        if matches!(post, Post::Foreground(_)) && self.means.events {
+        if matches!(level, Level::Foreground(_)) && self.means.events {
             result = self.settle(index);
         }
-        let body = &mut self.bodies[index];
-        match post {
-            Post::Foreground(priority) => {
-                body.last_priority = priority;
-                result = result.and_then(|()| body.raise(priority));
+        let vcpu_handle = &mut self.vcpu_handles[index];
+        match level {
+            Level::Foreground(priority) => {
+                vcpu_handle.last_priority = priority;
+                result = result.and_then(|()| vcpu_handle.raise(priority));
                 if !self.means.events {
-                    result = result.and_then(|()| body.settle());
+                    result = result.and_then(|()| vcpu_handle.settle());
                 }
             }
-            Post::Background | Post::Watched => result = body.demote(),
-            Post::Frozen => {
-                result = body.demote();
-                self.exec.freeze(&body.handle, true);
+            Level::Background | Level::Watched => result = vcpu_handle.demote(),
+            Level::Frozen => {
+                result = vcpu_handle.demote();
+                self.exec.freeze(&vcpu_handle.handle, true);
             }
         }
-        if was == Post::Frozen {
-            self.exec.freeze(&body.handle, false);
+        if was == Level::Frozen {
+            self.exec.freeze(&vcpu_handle.handle, false);
         }
-        result = result.and(body.handle.refusal());
-        if !matches!(post, Post::Foreground(_)) {
+        result = result.and(vcpu_handle.handle.refusal());
+        if !matches!(level, Level::Foreground(_)) {
             result = result.and(self.settle(index));
             self.dispatches.stopped(id);
         }
-        let body = &mut self.bodies[index];
-        body.post = post;
-        body.motion.restart();
-        body.frozen_from = mode;
-        let frozen = post == Post::Frozen;
+        let vcpu_handle = &mut self.vcpu_handles[index];
+        vcpu_handle.level = level;
+        vcpu_handle.motion.restart();
+        vcpu_handle.frozen_from = mode;
+        let frozen = level == Level::Frozen;
         self.own_threads(index);
-        let body = &self.bodies[index];
-        if mode != body.mode() || frozen != (was == Post::Frozen) || end == End::Moved {
-            let meter_ns = body.meter(mode).ticks();
+        let vcpu_handle = &self.vcpu_handles[index];
+        if mode != vcpu_handle.mode() || frozen != (was == Level::Frozen) || end == End::Moved {
+            let meter_ns = vcpu_handle.meter(mode).ticks();
             let at = self.exec.now();
-            let next = body.mode();
-            self.bodies[index].settled_at = at;
+            let next = vcpu_handle.mode();
+            self.vcpu_handles[index].settled_at = at;
             if self.means.events {
                 let change = Change { at, vcpu: id, mode, meter_ns, end, next, frozen };
                 self.tracker.changes.push_back(change);
@@ -507,43 +529,43 @@ impl<E: Executor> Core<E> {
         self.report(result, what);
     }
 
-    /// Why a body stops: its mark, or something else.
+    /// Why a VCPU handle stops: its limit, or something else.
     fn reason(&self, index: usize) -> End {
-        let body = &self.bodies[index];
-        let grants = match body.mode() {
-            Mode::Foreground => &self.line.foreground,
-            Mode::Background => &self.line.background,
+        let vcpu_handle = &self.vcpu_handles[index];
+        let grants = match vcpu_handle.mode() {
+            Mode::Foreground => &self.run_queue.foreground,
+            Mode::Background => &self.run_queue.background,
         };
-        let spent = |grant: &Grant| body.meter(body.mode()) >= grant.until.0;
-        match grants.iter().find(|grant| grant.vcpu == body.id) {
-            Some(grant) if spent(grant) => End::MarkReached,
-            Some(grant) if !body.has_memory(grant) => End::MemorySpent,
+        let spent = |grant: &Grant| vcpu_handle.meter(vcpu_handle.mode()) >= grant.until.0;
+        match grants.iter().find(|grant| grant.vcpu == vcpu_handle.id) {
+            Some(grant) if spent(grant) => End::LimitReached,
+            Some(grant) if !vcpu_handle.has_memory(grant) => End::MemorySpent,
             Some(_) | None => End::Preempted,
         }
     }
 
     /// Whether anybody goes on beyond its limit, by the meters as they were just read. That may be
-    /// so before the next look is due: who was woken for something else, or whose core's line was
-    /// changed by another agent, has counted anew from then.
+    /// so before the next look is due: who was woken for something else, or whose core's run queue
+    /// was changed by another agent, has counted anew from then.
     fn has_ended(&self) -> bool {
-        (0..self.bodies.len()).any(|index| {
-            let body = &self.bodies[index];
-            let is_raised = matches!(body.post, Post::Foreground(_));
-            is_raised && self.limit(index).is_some_and(|it| body.meter(Mode::Foreground) >= it)
+        (0..self.vcpu_handles.len()).any(|index| {
+            let handle = &self.vcpu_handles[index];
+            let is_raised = matches!(handle.level, Level::Foreground(_));
+            is_raised && self.limit(index).is_some_and(|it| handle.meter(Mode::Foreground) >= it)
         })
     }
 
-    /// The meter reading at which the foreground time of a body ends, by the line.
+    /// The meter reading at which the foreground time of a VCPU handle ends, by the run queue.
     fn limit(&self, index: usize) -> Option<Duration> {
-        let body = &self.bodies[index];
-        let own = |grant: &&Grant| grant.vcpu == body.id;
-        let grant = self.line.foreground.iter().find(own);
-        grant.filter(|_| body.mode() == Mode::Foreground).map(|grant| grant.until.0)
+        let vcpu_handle = &self.vcpu_handles[index];
+        let own = |grant: &&Grant| grant.vcpu == vcpu_handle.id;
+        let grant = self.run_queue.foreground.iter().find(own);
+        grant.filter(|_| vcpu_handle.mode() == Mode::Foreground).map(|grant| grant.until.0)
     }
 
-    /// Where the body of `vcpu` stands in `bodies`.
+    /// Where the VCPU handle of `vcpu` stands in `vcpu_handles`.
     pub fn index(&self, vcpu: VcpuId) -> Option<usize> {
-        self.bodies.iter().position(|body| body.id == vcpu)
+        self.vcpu_handles.iter().position(|handle| handle.id == vcpu)
     }
 
     /// What could not be enacted becomes an event of its own.
@@ -556,23 +578,23 @@ impl<E: Executor> Core<E> {
     }
 }
 
-/// What is known of the bodies of a core, as the law asks for it.
-struct Known<'a, H>(&'a [Body<H>]);
+/// What is known of the VCPU handles of a core, as the law asks for it.
+struct Known<'a, H>(&'a [VcpuHandle<H>]);
 
 impl<H: Handle> law::Readings for Known<'_, H> {
     fn runnable(&self, vcpu: VcpuId) -> bool {
-        self.of(vcpu).is_some_and(Body::is_runnable)
+        self.of(vcpu).is_some_and(VcpuHandle::is_runnable)
     }
     fn meter(&self, vcpu: VcpuId, mode: Mode) -> Duration {
-        self.of(vcpu).map_or(Duration::ZERO, |body| body.meter(mode))
+        self.of(vcpu).map_or(Duration::ZERO, |vcpu_handle| vcpu_handle.meter(mode))
     }
     fn memory(&self, vcpu: VcpuId) -> u64 {
-        self.of(vcpu).map_or(0, Body::reads)
+        self.of(vcpu).map_or(0, VcpuHandle::reads)
     }
 }
 
 impl<H> Known<'_, H> {
-    fn of(&self, vcpu: VcpuId) -> Option<&Body<H>> {
-        self.0.iter().find(|body| body.id == vcpu)
+    fn of(&self, vcpu: VcpuId) -> Option<&VcpuHandle<H>> {
+        self.0.iter().find(|vcpu_handle| vcpu_handle.id == vcpu)
     }
 }

@@ -1,4 +1,4 @@
-//! What carries out: the one door between the state of a core and a host.
+//! What carries out: the one memory gate between the state of a core and a host.
 
 use crate::Record;
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
@@ -43,7 +43,7 @@ pub trait Executor {
     }
 
     /// Whether throttled cores have their bandwidth lowered in place of their background frozen.
-    fn has_valve(&self) -> bool {
+    fn has_bandwidth_limiter(&self) -> bool {
         false
     }
     /// Lowers the core's bandwidth as far as possible soon, or gives it back.
@@ -69,14 +69,14 @@ pub trait Executor {
     fn monitor_read(&mut self, _now: Instant) -> io::Result<u64> {
         Ok(0)
     }
-    /// The monitor shall wake the agent at `mark`; `u64::MAX` = never. It may do so too early.
+    /// The monitor shall wake the agent at `limit`; `u64::MAX` = never. It may do so too early.
     ///
     /// # Errors
     /// Where the host refuses.
     fn monitor_arm(&mut self, _mark: u64) -> io::Result<()> {
         Ok(())
     }
-    /// When the monitor will read `mark`, where that is known beforehand.
+    /// When the monitor will read `limit`, where that is known beforehand.
     fn monitor_due(&self, _mark: u64) -> Option<Instant> {
         None
     }

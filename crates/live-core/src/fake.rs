@@ -1,7 +1,7 @@
 //! A host for tests of single parts: its clock moves by a microsecond each time that it is asked,
 //! nothing is refused, and what is asked for is remembered.
 
-use crate::{Body, Core, Executor, Handle, Means, Record, WakeCost};
+use crate::{Core, Executor, Handle, Means, Record, VcpuHandle, WakeCost};
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -15,8 +15,8 @@ pub(crate) struct Script {
     pub(crate) counted: Cell<Option<u64>>,
     /// Where it shall wake the agent.
     pub(crate) armed: Cell<u64>,
-    /// What a valve was told; `None` = there is none.
-    pub(crate) valve: RefCell<Option<Vec<bool>>>,
+    /// What a bandwidth limiter was told; `None` = there is none.
+    pub(crate) bandwidth_limiter: RefCell<Option<Vec<bool>>>,
     stamped: Cell<Option<Instant>>,
 }
 
@@ -58,11 +58,15 @@ impl Executor for Fake {
     fn stamped(&self) -> Option<Instant> {
         self.0.stamped.get()
     }
-    fn has_valve(&self) -> bool {
-        self.0.valve.borrow().is_some()
+    fn has_bandwidth_limiter(&self) -> bool {
+        self.0.bandwidth_limiter.borrow().is_some()
     }
     fn lower_bandwidth(&mut self, lowered: bool) {
-        self.0.valve.borrow_mut().iter_mut().for_each(|told| told.push(lowered));
+        self.0
+            .bandwidth_limiter
+            .borrow_mut()
+            .iter_mut()
+            .for_each(|reported| reported.push(lowered));
     }
     fn has_monitor(&self) -> bool {
         self.0.counted.get().is_some()
@@ -70,8 +74,8 @@ impl Executor for Fake {
     fn monitor_read(&mut self, _: Instant) -> io::Result<u64> {
         Ok(self.0.counted.get().unwrap_or(0))
     }
-    fn monitor_arm(&mut self, mark: u64) -> io::Result<()> {
-        self.0.armed.set(mark);
+    fn monitor_arm(&mut self, limit: u64) -> io::Result<()> {
+        self.0.armed.set(limit);
         Ok(())
     }
 }
@@ -109,10 +113,10 @@ pub(crate) fn core(script: &Rc<Script>, vcpus: u32) -> Core<Fake> {
     let mut core = Core::new(CoreId(0), Fake(Rc::clone(script)), means, WakeCost::LEAST);
     core.sense(crate::Counts::default());
     for id in 0..vcpus {
-        let mut body = Body::new(VcpuId(id), Nothing, false);
-        body.born(id as i32 + 1);
-        let sits = body.sit(core.place());
-        core.seat(body, sits);
+        let mut vcpu_handle = VcpuHandle::new(VcpuId(id), Nothing, false);
+        vcpu_handle.born(id as i32 + 1);
+        let sits = vcpu_handle.sit(core.place());
+        core.attach(vcpu_handle, sits);
     }
     core
 }

@@ -1,12 +1,12 @@
 //! The live machine without its host: what one core does, as a state that neither calls the kernel
 //! nor reads a clock, takes no lock and has no unsafe code.
 //!
-//! [`Core`] is the state of one managed core: its line, the VCPUs that sit on it, what is known of
-//! their threads and meters, and what the policy has not been told yet. What happens is given to it
-//! with the time ([`Core::enforce`], [`Core::follow`], [`Core::seat`], the records that
-//! [`Executor::next_record`] hands over). What shall be done, it asks an [`Executor`] for: raise,
-//! demote, freeze, read a meter, sleep until. Each call is one action, and what it returns is its
-//! answer: a reading, the time, or the host's refusal.
+//! [`Core`] is the state of one managed core: its run queue, the VCPUs that sit on it, what is
+//! known of their threads and meters, and what the policy has not been told yet. What happens is
+//! given to it with the time ([`Core::enforce`], [`Core::follow`], [`Core::attach`], the records
+//! that [`Executor::next_record`] hands over). What shall be done, it asks an [`Executor`] for:
+//! raise, demote, freeze, read a meter, sleep until. Each call is one action, and what it returns
+//! is its answer: a reading, the time, or the host's refusal.
 //!
 //! An action is a call and not an entry in a queue, since the next step depends on its answer: what
 //! a meter reads after its threads were demoted, or that a thread was gone. So no state between an
@@ -18,7 +18,6 @@
 //! deaths.
 #![forbid(unsafe_code)]
 
-mod body;
 mod cost;
 mod demand;
 mod enact;
@@ -31,8 +30,8 @@ pub mod priority;
 pub mod protocol;
 mod record;
 mod stretch;
+mod vcpu_handle;
 
-pub use body::{Body, Place, Post, Thread};
 pub use cost::{FASTEST_PER_US, WakeCost};
 pub use demand::Demand;
 pub use enact::alarm::Waking;
@@ -44,3 +43,4 @@ pub use executor::{Executor, Handle, is_gone};
 pub use fault::Fault;
 pub use record::Record;
 pub use stretch::Stretch;
+pub use vcpu_handle::{Level, Place, Thread, VcpuHandle};

@@ -3,13 +3,13 @@
 
 use std::ops::Range;
 
-/// Of VCPUs in the foreground, by their places in the line. Below stand priorities that other
+/// Of VCPUs in the foreground, by their places in the run queue. Below stand priorities that other
 /// real-time programs of the host may use.
 pub const FOREGROUND: Range<u8> = 10..81;
 /// Of the threads that slow a core down on purpose.
 pub const SLOWING: u8 = 90;
-/// Of the runtime's own threads: the keeper, and the server of the control socket while it hears
-/// the ends of jobs.
+/// Of the runtime's own threads: the supervisor, and the server of the control socket while it
+/// hears the ends of jobs.
 pub const RUNTIME: u8 = 97;
 /// Of the agents, one a core, and of whatever measures what an agent will meet.
 pub const AGENT: u8 = 98;

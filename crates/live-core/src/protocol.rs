@@ -3,9 +3,9 @@
 //! What can go wrong here goes wrong between two system calls, so the model's steps are system
 //! calls, in the order of [`Protocol::REAL`]. The repair itself is driven by that very order
 //! (the room `live`, `crates/live/src/guardian/restore.rs`). Runtime and guardian may die before
-//! any step; programs may fork, and end, before any step, and the brake, a thread of its own, may
-//! freeze or thaw a group before any step of anything but that VCPU's end. Another order is another
-//! [`Protocol`]: the tests show that wrong ones are found out.
+//! any step; programs may fork, and end, before any step, and the freeze thread, a thread of its
+//! own, may freeze or thaw a group before any step of anything but that VCPU's end. Another order
+//! is another [`Protocol`]: the tests show that wrong ones are found out.
 //!
 //! # What is checked
 //! 1. *Quiet end*: where nothing more must happen, no thread has real-time priority, no group is

@@ -1,24 +1,25 @@
 //! The agents: one real-time thread on each managed core, asleep until something there needs it.
 //!
 //! An agent that wakes first *enforces*: whoever reached his mark on this core stops, by the law
-//! and the line that the core has already. Only then it tries to take the [`Brain`]. Whoever holds
-//! it reads the records of all cores, tells the policy, and enacts the plan on all cores: raising a
-//! thread of another core costs 4 us, waking the agent there three times that. Who finds the brain
-//! taken goes back to sleep, for the holder looks again after letting go ([`Council::consult`]).
+//! and the line that the core has already. Only then it tries to take the [`Decider`]. Whoever
+//! holds it reads the records of all cores, tells the policy, and enacts the plan on all cores:
+//! raising a thread of another core costs 4 us, waking the agent there three times that. Who finds
+//! the decider taken goes back to sleep, for the holder looks again after letting go
+//! ([`Agents::consult`]).
 
 pub(crate) mod wait;
 
 use crate::executor::Core;
-use crate::executor::brake::Brakes;
+use crate::executor::freeze_thread::FreezeThreads;
 use crate::guardian::stuck::{NEIGHBOUR_PATIENCE, Neighbours};
-use crate::guardian::{Cause, Ending, Hearts};
+use crate::guardian::{Cause, Ending, Heartbeats};
 use crate::host::sched;
-use crate::machine::brain::Brain;
+use crate::machine::decider::Decider;
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use wait::{Bell, Token, wait};
+use wait::{Token, Wakeup, wait};
 
 /// How many decisions an agent takes in a row, where others keep bringing news, before it looks
 /// after its own core again: 60 to 200 us.
@@ -33,17 +34,17 @@ const RELIEF_LOOK: Duration = Duration::from_millis(5);
 const HANDOVER: Duration = Duration::from_secs(1);
 
 /// What all agents share.
-pub(crate) struct Council<'a> {
+pub(crate) struct Agents<'a> {
     pub(crate) cores: &'a [Mutex<Core>],
-    pub(crate) brain: Mutex<Brain<'a>>,
-    /// One bell an agent.
-    pub(crate) bells: Vec<Arc<Bell>>,
+    pub(crate) decider: Mutex<Decider<'a>>,
+    /// One wake-up an agent.
+    pub(crate) wakeups: Vec<Arc<Wakeup>>,
     /// Whoever freezes and thaws on each core.
-    brakes: Vec<Arc<Brakes>>,
+    freeze_threads: Vec<Arc<FreezeThreads>>,
     /// Rings when the mailbox has a request; the first core's agent listens.
-    pub(crate) mail: &'a Bell,
+    pub(crate) mail: &'a Wakeup,
     /// Told the guardian that the agents live; `None` where there is no guardian.
-    pub(crate) hearts: Option<Hearts>,
+    pub(crate) heartbeats: Option<Heartbeats>,
     /// Something happened that no decision has seen.
     pub(crate) unseen: AtomicBool,
     /// Agents shall end.
@@ -52,22 +53,33 @@ pub(crate) struct Council<'a> {
     taken_ns: AtomicU64,
 }
 
-impl<'a> Council<'a> {
-    /// A council of the agents of `cores`, none of which lives yet.
+impl<'a> Agents<'a> {
+    /// A agents of the agents of `cores`, none of which lives yet.
     pub(crate) fn new(
         cores: &'a [Mutex<Core>],
-        brain: Brain<'a>,
-        mail: &'a Bell,
-        hearts: Option<Hearts>,
+        decider: Decider<'a>,
+        mail: &'a Wakeup,
+        heartbeats: Option<Heartbeats>,
     ) -> io::Result<Self> {
-        let bells = cores.iter().map(|core| Arc::clone(&lock(core).exec.bell)).collect();
-        let brakes = cores.iter().map(|core| Arc::clone(&lock(core).exec.brakes)).collect();
+        let wakeups = cores.iter().map(|core| Arc::clone(&lock(core).exec.wakeup)).collect();
+        let freeze_threads =
+            cores.iter().map(|core| Arc::clone(&lock(core).exec.freeze_threads)).collect();
         if let Some(first) = cores.first() {
             lock(first).exec.poll.add(mail.fd(), Token::Mail)?;
         }
         let (unseen, halt) = (AtomicBool::new(false), AtomicBool::new(false));
-        let (brain, taken_ns) = (Mutex::new(brain), AtomicU64::new(0));
-        Ok(Self { cores, brain, bells, brakes, mail, hearts, unseen, halt, taken_ns })
+        let (decider, taken_ns) = (Mutex::new(decider), AtomicU64::new(0));
+        Ok(Self {
+            cores,
+            decider,
+            wakeups,
+            freeze_threads,
+            mail,
+            heartbeats,
+            unseen,
+            halt,
+            taken_ns,
+        })
     }
 
     /// The life of the agent of `core`.
@@ -81,22 +93,22 @@ impl<'a> Council<'a> {
         let mut births = Vec::with_capacity(64);
         let mut neighbours = Neighbours::default();
         let ns = |at: Instant| clock.monotonic_ns(at);
-        self.hearts.iter().for_each(|hearts| hearts.wakes(index, ns(clock.now())));
+        self.heartbeats.iter().for_each(|heartbeats| heartbeats.wakes(index, ns(clock.now())));
         // The first decision is due at once.
         self.consult(core, true, clock.now());
         while !self.halt.load(Ordering::Acquire) {
             let (now, mut due) = lock(own).sleep();
-            if let Some(hearts) = &self.hearts {
-                if hearts.is_being_relieved(index) {
+            if let Some(heartbeats) = &self.heartbeats {
+                if heartbeats.is_being_relieved(index) {
                     due = due.min(now.saturating_add(RELIEF_LOOK));
                 }
                 let look_ns = neighbours.look_again_ns(index).unwrap_or(u64::MAX);
                 due = due.min(clock.instant(look_ns)).max(now);
-                hearts.sleeps_from(index, ns(now), ns(due));
+                heartbeats.sleeps_from(index, ns(now), ns(due));
             }
             wait(poll, Some(due.saturating_since(now)), &mut ready)?;
             let now = clock.now();
-            self.hearts.iter().for_each(|hearts| hearts.wakes(index, ns(now)));
+            self.heartbeats.iter().for_each(|heartbeats| heartbeats.wakes(index, ns(now)));
             if !sched::is_on(hardware) {
                 self.leave(core);
                 break;
@@ -107,7 +119,7 @@ impl<'a> Council<'a> {
         }
         // What is raised still is let go by whoever waits for us; until then the guardian watches.
         let rest = clock.now().saturating_add(HANDOVER);
-        self.hearts.iter().for_each(|hearts| hearts.sleeps(index, ns(rest)));
+        self.heartbeats.iter().for_each(|heartbeats| heartbeats.sleeps(index, ns(rest)));
         match self.halt.load(Ordering::Acquire) {
             true => Ok(()),
             // Whoever hears of this ends the run.
@@ -121,25 +133,26 @@ impl<'a> Council<'a> {
     /// down, and the run ends.
     fn leave(&self, core: CoreId) {
         let agent = usize::from(core.0);
-        if let Some(hearts) = &self.hearts {
-            hearts.ask_end(&Ending {
+        if let Some(heartbeats) = &self.heartbeats {
+            heartbeats.ask_end(&Ending {
                 cause: Cause::Away,
                 agent,
                 lasted: std::time::Duration::ZERO,
             });
         }
-        let brakes = &self.brakes[agent];
-        lock(&self.cores[agent]).take_down(|vcpu| brakes.post(&vcpu.brake, true));
+        let freeze_threads = &self.freeze_threads[agent];
+        lock(&self.cores[agent]).take_down(|vcpu| freeze_threads.post(&vcpu.freeze_thread, true));
     }
 
     /// Acts for neighbours that are stuck: stops what runs on their cores.
     fn look_around(&self, core: CoreId, now_ns: u64, neighbours: &mut Neighbours) {
-        let (Some(hearts), own) = (&self.hearts, usize::from(core.0)) else { return };
-        for (agent, late) in neighbours.overdue(hearts, own, now_ns, NEIGHBOUR_PATIENCE) {
+        let (Some(heartbeats), own) = (&self.heartbeats, usize::from(core.0)) else { return };
+        for (agent, late) in neighbours.overdue(heartbeats, own, now_ns, NEIGHBOUR_PATIENCE) {
             // Held by an agent that is stuck itself: the guardian sees to it.
             let Some(Ok(mut stuck)) = self.cores.get(agent).map(Mutex::try_lock) else { continue };
-            let (late, brakes) = (Duration::from_nanos(late.as_nanos() as u64), &self.brakes[own]);
-            stuck.relieve(late, |vcpu| brakes.post(&vcpu.brake, true));
+            let (late, freeze_threads) =
+                (Duration::from_nanos(late.as_nanos() as u64), &self.freeze_threads[own]);
+            stuck.relieve(late, |vcpu| freeze_threads.post(&vcpu.freeze_thread, true));
         }
     }
 
@@ -159,16 +172,17 @@ impl<'a> Council<'a> {
                 Token::Vcpu(vcpu) => births.push(*vcpu),
                 Token::Meter => crossed = true,
                 Token::Mail => {
-                    self.mail.hush();
+                    self.mail.acknowledge();
                     mail = true;
                 }
-                Token::Bell => self.bells[usize::from(core.0)].hush(),
+                Token::Wakeup => self.wakeups[usize::from(core.0)].acknowledge(),
                 // Half of the ring is full: it is read with the next decision.
                 Token::Records => mail = true,
                 Token::Guardian | Token::Ended(_) => {}
             }
         }
-        let relief = self.hearts.as_ref().map(|hearts| hearts.relief(usize::from(core.0)));
+        let relief =
+            self.heartbeats.as_ref().map(|heartbeats| heartbeats.relief(usize::from(core.0)));
         lock(own).enforce(now, births, crossed, relief) || mail
     }
 
@@ -184,11 +198,11 @@ impl<'a> Council<'a> {
             if !self.unseen.load(Ordering::SeqCst) {
                 return;
             }
-            match self.brain.try_lock() {
-                Ok(mut brain) => {
+            match self.decider.try_lock() {
+                Ok(mut decider) => {
                     self.unseen.store(false, Ordering::SeqCst);
-                    let called = brain.round(core, woke.take());
-                    drop(brain);
+                    let called = decider.round(core, woke.take());
+                    drop(decider);
                     called.iter().for_each(|core| self.call(core));
                 }
                 Err(TryLockError::WouldBlock) => return,
@@ -197,15 +211,15 @@ impl<'a> Council<'a> {
             }
         }
         if self.unseen.load(Ordering::SeqCst) {
-            let next = (usize::from(core.0) + 1) % self.bells.len();
-            self.bells[next].ring();
+            let next = (usize::from(core.0) + 1) % self.wakeups.len();
+            self.wakeups[next].ring();
         }
     }
 
     /// Lets the agent of `core` look at its own core and decide.
     fn call(&self, core: CoreId) {
         self.unseen.store(true, Ordering::SeqCst);
-        self.bells[usize::from(core.0)].ring();
+        self.wakeups[usize::from(core.0)].ring();
     }
 
     /// A thread of the machine has ended and took so long of its core.
@@ -220,8 +234,8 @@ impl<'a> Council<'a> {
     /// Lets all agents end.
     pub(crate) fn stop(&self) {
         self.halt.store(true, Ordering::Release);
-        self.bells.iter().for_each(|bell| bell.ring());
-        self.cores.iter().for_each(|core| lock(core).exec.brakes.stop());
+        self.wakeups.iter().for_each(|wakeup| wakeup.ring());
+        self.cores.iter().for_each(|core| lock(core).exec.freeze_threads.stop());
     }
 }
 

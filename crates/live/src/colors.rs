@@ -3,19 +3,19 @@
 //!
 //! A program moves its own memory, in its own time and on its own budget. What it lacks are the
 //! rights: to see the numbers of its page frames, and to take a page away while system calls use
-//! it. It is given both as descriptors of its own process at the `door`, and nothing more.
+//! it. It is given both as descriptors of its own process at the `descriptors`, and nothing more.
 //!
 //! What programs write is believed within bounds only. The page is never mapped to be read: a
 //! program that cuts it short would kill the runtime. The one mapping is an address for the futex,
 //! which the kernel alone looks at.
 
-mod door;
+mod descriptors;
 
 use crate::control;
 use crate::host::Identity;
 use crate::host::launch::User;
 use crate::host::rights;
-use door::Door;
+use descriptors::DescriptorServer;
 use maracas_core::VcpuId;
 use maracas_core::control::{COLORS_VARIABLE, color_page as words};
 use std::ffi::OsString;
@@ -40,7 +40,7 @@ pub struct ColorPage {
     path: PathBuf,
     file: File,
     futex: Futex,
-    door: Door,
+    descriptors: DescriptorServer,
     order: u64,
     ordered: Instant,
 }
@@ -81,21 +81,22 @@ impl ColorPage {
         let made = || {
             file.set_len(BYTES as u64)?;
             let futex = Futex::of(&file)?;
-            let mut door = path.clone().into_os_string();
-            door.push(words::DOOR);
-            Ok((futex, Door::open(door.into(), vcpu)?))
+            let mut descriptors = path.clone().into_os_string();
+            descriptors.push(words::DESCRIPTORS);
+            Ok((futex, DescriptorServer::open(descriptors.into(), vcpu)?))
         };
-        let (futex, door) = made().inspect_err(|_: &io::Error| _ = fs::remove_file(&path))?;
-        let page = Self { path, file, futex, door, order: 0, ordered: Instant::now() };
+        let (futex, descriptors) =
+            made().inspect_err(|_: &io::Error| _ = fs::remove_file(&path))?;
+        let page = Self { path, file, futex, descriptors, order: 0, ordered: Instant::now() };
         if let Some(user) = user {
             rights::chown(&page.file, user.uid, user.gid)?;
-            page.door.admit(user.uid);
+            page.descriptors.admit(user.uid);
         }
         Ok(page)
     }
 
     /// Lets programs of `user` in too: where it is neither ours nor the page's, everybody may
-    /// write to the page, while the door stays shut to others.
+    /// write to the page, while the descriptor server stays shut to others.
     ///
     /// # Errors
     /// Where the file's rights cannot be changed.
@@ -103,7 +104,7 @@ impl ColorPage {
         use std::os::unix::fs::MetadataExt;
         // SAFETY: cannot fail.
         let uid = user.map_or_else(|| unsafe { libc::geteuid() }, |user| user.uid);
-        self.door.admit(uid);
+        self.descriptors.admit(uid);
         if self.file.metadata()?.uid() == uid {
             return Ok(());
         }

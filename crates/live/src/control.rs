@@ -129,7 +129,7 @@ impl Server {
         let named = |error| io::Error::other(format!("{}: {error}", path.display()));
         let listener = listen(&path).map_err(named)?;
         let gate = Arc::new(Gate::new()?);
-        let stop = Arc::new((AtomicBool::new(false), gate::bell()?));
+        let stop = Arc::new((AtomicBool::new(false), gate::wakeup()?));
         let mut desk = Desk {
             run,
             policy: policy.to_string(),
@@ -145,7 +145,7 @@ impl Server {
             turn: 0,
         };
         let (theirs, end) = (Arc::clone(&stop), path.clone());
-        let (tell, told) = sync_channel(1);
+        let (tell, reported) = sync_channel(1);
         let serve = move || {
             be_nice();
             rights::drop_for_server();
@@ -160,7 +160,7 @@ impl Server {
         let mut threads = vec![thread::Builder::new().name("control".into()).spawn(serve)?];
         let (theirs, hints) = (Arc::clone(&stop), Arc::clone(&gate));
         let usher = move || {
-            let Ok(server) = told.recv() else { return };
+            let Ok(server) = reported.recv() else { return };
             let _ = sched::set_fifo(0, priority::RUNTIME, true);
             // An error leaves it with more rights than it needs, which it never uses.
             let _ = rights::keep(rights::Duty::Usher);
@@ -248,12 +248,12 @@ impl<R: Served> Desk<R> {
         let entry = |fd: RawFd, events| libc::pollfd { fd, events, revents: 0 };
         let mut set = vec![
             entry(stop.as_raw_fd(), libc::POLLIN),
-            entry(self.gate.bell().as_raw_fd(), libc::POLLIN),
+            entry(self.gate.wakeup().as_raw_fd(), libc::POLLIN),
             entry(listener.as_fd().as_raw_fd(), libc::POLLIN),
         ];
         let fixed = set.len();
         for client in &self.clients {
-            let waits = client.seat().is_some_and(|vcpu| self.waiting.any(vcpu));
+            let waits = client.slot().is_some_and(|vcpu| self.waiting.any(vcpu));
             // One whose request waits for its time is not looked at: poll takes no notice of -1.
             let fd = if client.due().is_some() { -1 } else { client.as_raw_fd() };
             set.push(entry(fd, client.events(waits)));
@@ -272,7 +272,7 @@ impl<R: Served> Desk<R> {
             self.collect();
         }
         let served = |(entry, client): &(&libc::pollfd, &Connection)| {
-            entry.revents != 0 && (client.seat().is_some() || !urgent)
+            entry.revents != 0 && (client.slot().is_some() || !urgent)
         };
         let pairs = set[fixed..].iter().zip(&self.clients).filter(served);
         let mut ready: Vec<RawFd> = pairs.map(|(entry, _)| entry.fd).collect();
@@ -302,7 +302,7 @@ impl<R: Served> Desk<R> {
     fn collect(&mut self) {
         self.at_once(|Self { clients, waiting, gate, .. }| {
             waiting.collect(gate, |vcpu| {
-                clients.iter().find(|c| c.seat() == Some(vcpu)).map(AsRawFd::as_raw_fd)
+                clients.iter().find(|c| c.slot() == Some(vcpu)).map(AsRawFd::as_raw_fd)
             });
         });
     }
@@ -338,7 +338,7 @@ impl<R: Served> Desk<R> {
     fn make_room(&mut self) {
         let silent = |client: &&Connection| {
             let outside = client.peer().place == Place::Outside;
-            (client.seat().is_some(), outside, client.heard())
+            (client.slot().is_some(), outside, client.observed())
         };
         let Some(socket) = self.clients.iter().min_by_key(silent).map(AsRawFd::as_raw_fd) else {
             return;
@@ -348,9 +348,9 @@ impl<R: Served> Desk<R> {
 
     fn dismiss(&mut self, socket: RawFd) {
         let Some(at) = self.clients.iter().position(|c| c.as_raw_fd() == socket) else { return };
-        match self.clients[at].seat() {
+        match self.clients[at].slot() {
             Some(vcpu) => self.at_once(|desk| {
-                desk.waiting.unseat(&desk.gate, vcpu);
+                desk.waiting.free_slot(&desk.gate, vcpu);
                 desk.clients.remove(at);
             }),
             None => _ = self.clients.remove(at),
@@ -378,7 +378,7 @@ impl<R: Served> Desk<R> {
             // A request may make any client leave, this one too.
             let at = self.clients.iter().position(|client| client.as_raw_fd() == socket);
             let Some(at) = at else { return };
-            if let Some(vcpu) = self.clients[at].seat() {
+            if let Some(vcpu) = self.clients[at].slot() {
                 if self.waiting.any(vcpu) {
                     self.at_once(|desk| desk.waiting.flush(&desk.gate, vcpu, socket));
                 }
@@ -408,7 +408,7 @@ impl<R: Served> Desk<R> {
 
     fn answer(&mut self, at: usize, request: Request) -> Option<Reply> {
         let client = &mut self.clients[at];
-        let (peer, seat) = (client.peer().clone(), client.seat());
+        let (peer, slot) = (client.peer().clone(), client.slot());
         if let Request::Hello { version } = request {
             return Some(self.hello(at, version));
         }
@@ -420,7 +420,7 @@ impl<R: Served> Desk<R> {
             return Some(Reply::Error(refusal));
         }
         if let Request::JobDone { job, at: when } = request {
-            if seat == Some(job.vcpu) {
+            if slot == Some(job.vcpu) {
                 // Whatever else it sends wakes no agent.
                 if self.gate.is_owed(job) {
                     self.run.completed(job, when.min(self.run.now()));
@@ -430,7 +430,7 @@ impl<R: Served> Desk<R> {
             client.linger();
             return Some(Reply::Error(format!("{} is not this connection's VCPU", job.vcpu)));
         }
-        if let Some(vcpu) = seat {
+        if let Some(vcpu) = slot {
             client.linger();
             return Some(Reply::Error(format!("this connection is for the jobs of {vcpu} alone")));
         }
@@ -522,7 +522,7 @@ impl<R: Served> Desk<R> {
             Err(refusal) => return Some(refused(&refusal)),
         }
         let socket = self.clients[at].as_raw_fd();
-        let before = self.clients.iter().find(|client| client.seat() == Some(vcpu));
+        let before = self.clients.iter().find(|client| client.slot() == Some(vcpu));
         if let Some(before) = before.map(AsRawFd::as_raw_fd) {
             self.dismiss(before);
         }
@@ -531,7 +531,7 @@ impl<R: Served> Desk<R> {
         client.reply(&Reply::Done);
         if client.sit(vcpu) {
             hurry(0);
-            self.waiting.seat(&self.gate, vcpu, client.stream());
+            self.waiting.slot(&self.gate, vcpu, client.stream());
             step_back();
         }
         None

@@ -2,11 +2,11 @@
 //! decides nothing: perf events, scheduling classes, control groups, the descriptors that an agent
 //! waits for.
 
-pub(crate) mod brake;
+pub(crate) mod freeze_thread;
 pub(crate) mod steal;
 pub(crate) mod vcpu;
 
-use crate::agent::wait::{Bell, Poll, Token};
+use crate::agent::wait::{Poll, Token, Wakeup};
 use crate::clock::Clock;
 use crate::host::costs::WakeCost;
 use crate::host::resctrl::{Level, Mba};
@@ -14,7 +14,7 @@ use crate::host::{HardwareCore, sys};
 use crate::machine::Means;
 use crate::perf::Switches;
 use crate::sense::{Meter, VcpuEvents};
-use brake::Brakes;
+use freeze_thread::FreezeThreads;
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
 use maracas_live_core::{Counts, Executor, Record};
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use vcpu::ThisVcpu;
 /// One managed core of this host. Locked by whoever acts on it; only agents do while they live.
 pub(crate) type Core = maracas_live_core::Core<ThisCore>;
 /// A VCPU on such a core.
-pub(crate) type Body = maracas_live_core::Body<ThisVcpu>;
+pub(crate) type VcpuHandle = maracas_live_core::VcpuHandle<ThisVcpu>;
 
 /// What lowers the bandwidth of throttled cores, where their background is not stopped instead.
-pub(crate) trait Valve: fmt::Debug + Send + Sync {
+pub(crate) trait BandwidthLimiter: fmt::Debug + Send + Sync {
     /// Lowers the bandwidth of `core` as far as it can, or gives it back.
     ///
     /// # Errors
@@ -36,7 +36,7 @@ pub(crate) trait Valve: fmt::Debug + Send + Sync {
     fn set(&self, core: CoreId, lowered: bool) -> io::Result<()>;
 }
 
-impl Valve for Mba {
+impl BandwidthLimiter for Mba {
     fn set(&self, core: CoreId, lowered: bool) -> io::Result<()> {
         let level = if lowered { Level::Lowest } else { Level::Full };
         Self::set(self, core, level).map_err(io::Error::other)
@@ -60,11 +60,11 @@ pub(crate) struct ThisCore {
     /// What its agent waits for.
     pub(crate) poll: Poll,
     /// Wakes its agent.
-    pub(crate) bell: Arc<Bell>,
+    pub(crate) wakeup: Arc<Wakeup>,
     /// Freeze and thaw, on a thread of their own.
-    pub(crate) brakes: Arc<Brakes>,
+    pub(crate) freeze_threads: Arc<FreezeThreads>,
     /// Lowers the bandwidth of this core while it is throttled, where its background goes on.
-    pub(crate) valve: Option<Arc<dyn Valve>>,
+    pub(crate) bandwidth_limiter: Option<Arc<dyn BandwidthLimiter>>,
     switches: Option<Switches>,
     monitor: Option<Box<dyn Meter>>,
     counts: VcpuEvents,
@@ -72,7 +72,7 @@ pub(crate) struct ThisCore {
     frozen: Arc<AtomicU64>,
 }
 
-/// A core without bodies, which is not run yet.
+/// A core without VCPU handles, which is not run yet.
 ///
 /// # Errors
 /// Where the kernel gives no descriptors or no switch records.
@@ -85,21 +85,21 @@ pub(crate) fn open(
 ) -> io::Result<Core> {
     sys::open_many();
     let switches = means.events.then(|| Switches::open(hardware.0, clock.clone())).transpose()?;
-    let (poll, bell) = (Poll::new()?, Arc::new(Bell::new()?));
+    let (poll, wakeup) = (Poll::new()?, Arc::new(Wakeup::new()?));
     if let Some(switches) = &switches {
         poll.add(switches.fd(), Token::Records)?;
     }
-    poll.add(bell.fd(), Token::Bell)?;
-    let (brakes, frozen) = (Arc::new(Brakes::new(clock.clone())), Arc::default());
-    let (monitor, counts, valve) = (None, VcpuEvents::default(), None);
+    poll.add(wakeup.fd(), Token::Wakeup)?;
+    let (freeze_threads, frozen) = (Arc::new(FreezeThreads::new(clock.clone())), Arc::default());
+    let (monitor, counts, bandwidth_limiter) = (None, VcpuEvents::default(), None);
     let exec = ThisCore {
         id,
         hardware,
         clock,
         poll,
-        bell,
-        brakes,
-        valve,
+        wakeup,
+        freeze_threads,
+        bandwidth_limiter,
         switches,
         monitor,
         counts,
@@ -133,36 +133,36 @@ impl Executor for ThisCore {
         self.switches.as_mut()?.next()
     }
     fn wake_agent(&self) {
-        self.bell.ring();
+        self.wakeup.ring();
     }
     fn listen(&mut self, vcpu: VcpuId, handle: &mut ThisVcpu, to: bool) -> io::Result<()> {
         handle.listen(&self.poll, Token::Vcpu(vcpu), to)
     }
 
     fn freeze(&mut self, handle: &ThisVcpu, frozen: bool) {
-        self.brakes.post(&handle.brake, frozen);
+        self.freeze_threads.post(&handle.freeze_thread, frozen);
     }
     fn clear_stamp(&mut self) {
         self.frozen.store(0, Ordering::Release);
     }
     fn stamp(&mut self) {
-        self.brakes.stamp(&self.frozen);
+        self.freeze_threads.stamp(&self.frozen);
     }
     fn stamped(&self) -> Option<Instant> {
         let frozen = self.frozen.load(Ordering::Acquire);
         (frozen != 0).then(|| Instant::from_ticks(frozen))
     }
 
-    fn has_valve(&self) -> bool {
-        self.valve.is_some()
+    fn has_bandwidth_limiter(&self) -> bool {
+        self.bandwidth_limiter.is_some()
     }
     fn lower_bandwidth(&mut self, lowered: bool) {
-        if let Some(valve) = &self.valve {
-            self.brakes.bandwidth(valve, self.id, lowered);
+        if let Some(bandwidth_limiter) = &self.bandwidth_limiter {
+            self.freeze_threads.bandwidth(bandwidth_limiter, self.id, lowered);
         }
     }
     fn refused_bandwidth(&mut self) -> bool {
-        self.brakes.refused_bandwidth()
+        self.freeze_threads.refused_bandwidth()
     }
 
     fn stolen(&self) -> Option<Duration> {
@@ -175,11 +175,11 @@ impl Executor for ThisCore {
     fn monitor_read(&mut self, now: Instant) -> io::Result<u64> {
         self.monitor.as_mut().map_or(Ok(0), |monitor| monitor.read(now))
     }
-    fn monitor_arm(&mut self, mark: u64) -> io::Result<()> {
-        self.monitor.as_mut().map_or(Ok(()), |monitor| monitor.arm(mark))
+    fn monitor_arm(&mut self, limit: u64) -> io::Result<()> {
+        self.monitor.as_mut().map_or(Ok(()), |monitor| monitor.arm(limit))
     }
-    fn monitor_due(&self, mark: u64) -> Option<Instant> {
-        self.monitor.as_ref()?.due(mark)
+    fn monitor_due(&self, limit: u64) -> Option<Instant> {
+        self.monitor.as_ref()?.due(limit)
     }
     fn monitor_rings(&self) -> bool {
         self.monitor.as_ref().is_some_and(|monitor| monitor.fd().is_some())

@@ -9,13 +9,13 @@
 //! - without it, it demotes, thaws, kills, releases and removes ([`restore`]), and leaves. Cores
 //!   get back what resource control held of their cache and bandwidth.
 //!
-//! Eight times a second it looks at the runtime and at what each agent is at ([`hearts`],
+//! Eight times a second it looks at the runtime and at what each agent is at ([`heartbeats`],
 //! [`stuck`]). Time is counted in looks, so that a pause of the whole machine accuses nobody:
 //! - where the runtime is being killed, every thread of the run is demoted, every group thawed and
 //!   every core given its bandwidth back, until it has ended;
 //! - where two looks see an agent in one and the same lateness, the VCPUs of *its core* are demoted
 //!   and frozen, again at each look until it moves. The agent learns of that when it wakes
-//!   ([`Hearts::reliefs`]) and sets all of it anew; other cores are not touched;
+//!   ([`Heartbeats::reliefs`]) and sets all of it anew; other cores are not touched;
 //! - after three seconds, or where a managed core is off line, the run is asked to end in order;
 //!   one that is stopped by a signal is continued for that;
 //! - after five seconds, or where it has not ended five seconds after it was asked, it is killed,
@@ -26,12 +26,12 @@
 //! or `maracas clean` does the same repair ([`crate::clean`]). [`maracas_live_core::protocol`] is
 //! the protocol, searched.
 
-pub mod hearts;
+pub mod heartbeats;
 pub mod restore;
 pub mod stuck;
 mod watch;
 
-pub use hearts::{Cause, Ending, Hearts};
+pub use heartbeats::{Cause, Ending, Heartbeats};
 pub use watch::main;
 
 use crate::host::{HardwareCore, Identity, sched, sys};
@@ -60,7 +60,7 @@ const STARTUP: Duration = Duration::from_secs(10);
 
 const READY: u8 = b'r';
 const GOODBYE: u8 = b'g';
-/// The guardian's word that the run must end ([`Hearts::ending`] says why).
+/// The guardian's word that the run must end ([`Heartbeats::ending`] says why).
 const CALL: u8 = b'c';
 
 /// What the guardian needs to know of a run.
@@ -78,7 +78,7 @@ pub struct Guardian {
     charge: Charge,
     program: PathBuf,
     arguments: Vec<OsString>,
-    hearts: Hearts,
+    heartbeats: Heartbeats,
     lives: u32,
     child: Child,
     line: UnixStream,
@@ -107,22 +107,22 @@ impl Guardian {
         arguments: Vec<OsString>,
     ) -> io::Result<Self> {
         sys::keep_children();
-        let hearts = Hearts::new()?;
-        let (child, line, pidfd) = spawn(&charge, &program, &arguments, &hearts)?;
-        Ok(Self { charge, program, arguments, hearts, lives: LIVES, child, line, pidfd })
+        let heartbeats = Heartbeats::new()?;
+        let (child, line, pidfd) = spawn(&charge, &program, &arguments, &heartbeats)?;
+        Ok(Self { charge, program, arguments, heartbeats, lives: LIVES, child, line, pidfd })
     }
 
-    /// The agents' hearts. Each agent calls [`Hearts::sleeps`] before it sleeps and
-    /// [`Hearts::wakes`] when it woke, with its own number (below 128). [`Hearts::rest`] is for
-    /// whoever has released the VCPUs of its core.
-    pub fn hearts(&self) -> Hearts {
-        self.hearts.clone()
+    /// The agents' heartbeats. Each agent calls [`Heartbeats::sleeps`] before it sleeps and
+    /// [`Heartbeats::wakes`] when it woke, with its own number (below 128). [`Heartbeats::rest`] is
+    /// for whoever has released the VCPUs of its core.
+    pub fn heartbeats(&self) -> Heartbeats {
+        self.heartbeats.clone()
     }
 
     /// The agents are on these cores, in the order of their numbers. Where this is not told, a
     /// relief takes down the VCPUs of all cores, and no core is missed that goes off line.
     pub fn agents_on(&self, cores: &[HardwareCore]) {
-        self.hearts.watch(cores);
+        self.heartbeats.watch(cores);
     }
 
     /// Becomes readable when the guardian wants the run to end ([`Guardian::ending`]), or has died.
@@ -133,7 +133,7 @@ impl Guardian {
     /// Why the guardian, or an agent, wants the run to end, if it does. A run that does not end
     /// within five seconds is killed.
     pub fn ending(&self) -> Option<Ending> {
-        self.hearts.ending()
+        self.heartbeats.ending()
     }
 
     /// Becomes readable when the guardian has died: then [`Guardian::revive`] is due.
@@ -157,7 +157,7 @@ impl Guardian {
             return Err(io::Error::other(message));
         }
         self.lives -= 1;
-        let fresh = spawn(&self.charge, &self.program, &self.arguments, &self.hearts)?;
+        let fresh = spawn(&self.charge, &self.program, &self.arguments, &self.heartbeats)?;
         (self.child, self.line, self.pidfd) = fresh;
         Ok(())
     }
@@ -179,17 +179,18 @@ fn spawn(
     charge: &Charge,
     program: &PathBuf,
     arguments: &[OsString],
-    hearts: &Hearts,
+    heartbeats: &Heartbeats,
 ) -> io::Result<(Child, UnixStream, OwnedFd)> {
     let (mut line, theirs) = UnixStream::pair()?;
-    let memory = hearts.fd();
+    let memory = heartbeats.fd();
     let mut command = Command::new(program);
     command.args(arguments).arg(charge.run.to_string()).arg(memory.to_string());
     command.args(&charge.files).stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
     // SAFETY: only calls that are safe between fork and exec.
     unsafe {
         command.pre_exec(move || {
-            // Out of reach of the terminal's signals and of kill(-group); the hearts come along.
+            // Out of reach of the terminal's signals and of kill(-group); the heartbeats come
+            // along.
             libc::setsid();
             // Beside a busy run an ordinary process waits for its turn to start the program.
             let top = libc::sched_param { sched_priority: i32::from(priority::GUARDIAN) };
@@ -215,8 +216,8 @@ fn spawn(
     drop(command);
     line.set_read_timeout(Some(STARTUP))?;
     let mut byte = [0];
-    let heard = line.read_exact(&mut byte);
-    if heard.is_err() || byte != [READY] {
+    let observed = line.read_exact(&mut byte);
+    if observed.is_err() || byte != [READY] {
         end(&mut child);
         return Err(io::Error::other("the guardian did not come to stand"));
     }

@@ -1,174 +1,49 @@
 //! Machine 2: real commands on VCPUs of a stock Linux host, under any policy.
 
 pub(crate) mod ask;
-pub(crate) mod brain;
 mod claim;
+pub(crate) mod decider;
 mod duty;
 pub mod handle;
-mod keeper;
 mod progress;
+pub(crate) mod setup;
 mod steer;
+mod supervisor;
 
 pub use duty::capacity;
 pub use handle::{Handle, JobGate, Members, Refusal, VcpuStatus};
 pub(crate) use progress::{Progress, Source};
+pub use setup::{CacheParts, Launch, Means, Setup, Steering, Throttle};
 pub(crate) use steer::Colors;
 pub(crate) use steer::Palette;
 
-use crate::agent::{Council, lock};
+use crate::agent::{Agents, lock};
 use crate::clock::Clock;
 use crate::control::Server;
 use crate::executor::{self, Core};
 use crate::guardian::Guardian;
 use crate::host::cgroup::{Hierarchies, Tree};
 use crate::host::costs::{self, WakeCost};
-use crate::host::launch::{Command, Exit, users};
+use crate::host::launch::{Exit, users};
 use crate::host::platform::Platform;
-use crate::host::probe::{Capabilities, Capability, EVENTS};
 use crate::host::{HardwareCore, rights, sched, sys};
 use crate::journal::{Header, Ring, Scribe};
 use crate::sense::{Senses, VcpuEvents};
-use brain::Brain;
 use claim::Claim;
 pub(crate) use claim::forget as forget_claims;
+use decider::Decider;
 use handle::Mailbox;
-use keeper::Keeper;
 use maracas_core::admission::NotAdmitted;
-use maracas_core::contract::Figure;
+use maracas_core::contract::Statistic;
 use maracas_core::journal::{Note, Record};
-use maracas_core::{CoreId, Duration, Instant, Policy, Rate, System, Vcpu, VcpuId};
+use maracas_core::{CoreId, Duration, Instant, Policy, Rate, VcpuId};
 use maracas_live_core::priority;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fmt, io, thread};
 use steer::Steered;
-
-/// One command that is to run on a VCPU.
-#[derive(Clone, Debug)]
-pub struct Launch {
-    /// Its name, for the outcome.
-    pub name: String,
-    /// The VCPU that pays for it; several programs may share one.
-    pub vcpu: VcpuId,
-    /// What to start.
-    pub command: Command,
-    /// When it is started.
-    pub start: Instant,
-    /// When it is told to end; [`Instant::NEVER`] = at the run's end.
-    pub stop: Instant,
-}
-
-/// What is to be run, and on which cores.
-#[derive(Clone, Debug)]
-pub struct Setup {
-    /// Platform and first VCPUs, as the policy was built for them.
-    pub system: System,
-    /// The kernel's number of each core, by its `CoreId`.
-    pub cores: Vec<HardwareCore>,
-    /// Names of the first VCPUs, by their place in `system.vcpus`.
-    pub names: Vec<String>,
-    /// VCPUs that come later, with their names: the policy is asked about each when its first
-    /// program is to start, and what it refuses is not started.
-    pub later: Vec<(String, Vcpu)>,
-    /// What runs on them.
-    pub programs: Vec<Launch>,
-    /// When the run ends; `None` = when the last program has ended or [`Handle::stop`] is called.
-    pub duration: Option<Duration>,
-    /// Stays for VCPUs that others create when its own programs, if any, have ended.
-    pub serve: bool,
-    /// The share of its time in which each core runs programs, by its `CoreId`: below one, it is
-    /// slowed down by a duty cycle to stand for a slower core: all of its programs' time, budgets
-    /// among it, is then the slower core's. Empty = no core is; reservations may take the least
-    /// [`capacity`] of all.
-    pub duty: Vec<Rate>,
-    /// By what memory is steered.
-    pub steering: Steering,
-}
-
-/// By what the machine steers shared memory.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Steering {
-    /// How a core loses its surplus time.
-    pub throttle: Throttle,
-    /// How the last-level cache is split by [`maracas_core::Core::colors`].
-    pub cache: CacheParts,
-    /// Cycles per microsecond in which a policy's samples count occupancy, whatever clock the
-    /// sensor has; 0 = the sensor's own.
-    pub cycles_per_us: u64,
-}
-
-/// How a core loses its surplus time.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Throttle {
-    /// Its background is frozen (control groups).
-    #[default]
-    Freezer,
-    /// Its background goes on, with its bandwidth lowered as far as the hardware can (resctrl MBA).
-    Mba,
-}
-
-/// How the last-level cache is split.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum CacheParts {
-    /// Not at all.
-    #[default]
-    Whole,
-    /// By ways (resctrl, CAT): bit n of a core's colours is way n.
-    Ways,
-    /// By page colours, for programs that use the client library or have it preloaded: bit n of a
-    /// core's colours is colour n of so many.
-    Colors(u32),
-}
-
-impl Setup {
-    /// All VCPUs of the setup with their names: the first ones, then the later ones.
-    fn vcpus(&self) -> impl Iterator<Item = (&Vcpu, Option<&str>)> {
-        let names = self.names.iter().map(|name| Some(name.as_str()));
-        let first = self.system.vcpus.iter().zip(names.chain(std::iter::repeat(None)));
-        first.chain(self.later.iter().map(|(name, vcpu)| (vcpu, Some(name.as_str()))))
-    }
-}
-
-/// What the host lets the machine do. Each thing that is missing has its next best.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Means {
-    /// Foreground by `SCHED_FIFO`. Without it all is `SCHED_OTHER`, and the machine stops and
-    /// continues programs so that only the one runs that the law names: errors of milliseconds.
-    pub fifo: bool,
-    /// Groups can be frozen. Without it the background is left to the kernel's fair class or, where
-    /// there is no FIFO either, programs are stopped by signals.
-    pub freezer: bool,
-    /// Counters of VCPUs' time and switch records. Without them the threads' clocks are read at
-    /// the earliest exhaustion and every millisecond, and blocks and wakes are guessed from their
-    /// standing still.
-    pub events: bool,
-    /// Instructions may be counted as the programs' progress, on uneven cores; whether every core
-    /// does count them is tried. Without, programs may count their own
-    /// ([`PROGRESS_VARIABLE`](maracas_core::control::PROGRESS_VARIABLE)), which says more of those
-    /// that spin while they wait.
-    pub instructions: bool,
-}
-
-impl Means {
-    /// All of it.
-    pub const FULL: Self = Self { fifo: true, freezer: true, events: true, instructions: true };
-
-    /// What of it the state of a core depends on.
-    pub(crate) const fn of_a_core(self) -> maracas_live_core::Means {
-        let Self { fifo, freezer, events, .. } = self;
-        maracas_live_core::Means { fifo, freezer, events }
-    }
-    /// What the probe found.
-    pub fn of(found: &Capabilities) -> Self {
-        Self {
-            fifo: found.has(Capability::Fifo),
-            freezer: found.has(Capability::Freezer),
-            events: EVENTS.into_iter().all(|event| found.has(event)),
-            instructions: true,
-        }
-    }
-}
+use supervisor::Supervisor;
 
 /// How a run went.
 #[derive(Debug, Default)]
@@ -183,7 +58,7 @@ pub struct Outcome {
     /// to end when it had received C, and with the next release at the latest.
     pub silent: Vec<VcpuId>,
     /// What the policy counted of its own doings.
-    pub figures: Vec<Figure>,
+    pub statistics: Vec<Statistic>,
     /// What the host refused during the run, one sentence each.
     pub trouble: Vec<String>,
     /// Why the guardian ended the run, if it did; `trouble` says it too.
@@ -281,7 +156,7 @@ impl Machine {
         let first = setup.vcpus().map(|(vcpu, _)| vcpu.id.0 + 1).max().unwrap_or(0);
         let steered = Steered::open(&setup)?;
         for core in &cores {
-            lock(core).exec.valve.clone_from(&steered.valve);
+            lock(core).exec.bandwidth_limiter.clone_from(&steered.bandwidth_limiter);
         }
         let hierarchies = Hierarchies::read().map_err(host("find the control groups"))?;
         // Last, since from here on something would be left behind.
@@ -382,15 +257,21 @@ impl Machine {
         let lost = mailbox.in_tree(|tree| Ok(tree.remarks().to_vec())).unwrap_or_default();
         lost.into_iter().for_each(|text| scribe.recorder.record(&note(Note::Groups(text))));
         setup.duty_notes().for_each(|note| scribe.recorder.record(&note));
-        let sensing = sensor.as_ref().map(|it| format!("{}: {}", it.rung().word(), it.describe()));
+        let sensing =
+            sensor.as_ref().map(|it| format!("{}: {}", it.sensor_kind().word(), it.describe()));
         let noted = notes.into_iter().map(|text| Note::Sense { vcpu: None, text });
         let noted = sensing.map(Note::Sensor).into_iter().chain(noted);
         noted.for_each(|said| scribe.recorder.record(&note(said)));
-        let mut brain = Brain::new(policy, &setup.system, &setup.names, scribe, &cores, &mailbox);
-        brain.sense(sensor, &setup);
-        let council =
-            Council::new(&cores, brain, mailbox.bell(), guardian.as_ref().map(Guardian::hearts))
-                .map_err(|error| Error::Host("create an eventfd", error))?;
+        let mut decider =
+            Decider::new(policy, &setup.system, &setup.names, scribe, &cores, &mailbox);
+        decider.sense(sensor, &setup);
+        let all_agents = Agents::new(
+            &cores,
+            decider,
+            mailbox.wakeup(),
+            guardian.as_ref().map(Guardian::heartbeats),
+        )
+        .map_err(|error| Error::Host("create an eventfd", error))?;
         // Programs are started here, by single acts that need more.
         let lowered = rights::lower();
         let result = thread::scope(|scope| {
@@ -399,7 +280,7 @@ impl Machine {
                 ring.drain(sink);
             });
             // The writer ends with the ring, so nothing may pass that by.
-            let result = caught(|| oversee(&council, &setup, &mailbox, &mut guardian, vcpus));
+            let result = caught(|| oversee(&all_agents, &setup, &mailbox, &mut guardian, vcpus));
             ring.close();
             writer.thread().unpark();
             result
@@ -409,7 +290,7 @@ impl Machine {
             // SAFETY: no arguments.
             unsafe { libc::munlockall() };
         }
-        drop(council);
+        drop(all_agents);
         drop(cores);
         drop(steered);
         // Whoever asks from here on hears that the system is ending.
@@ -450,56 +331,63 @@ fn note(note: Note) -> Record {
 
 /// Starts the agents, keeps the programs, and takes everything down again.
 fn oversee(
-    council: &Council<'_>,
+    all_agents: &Agents<'_>,
     setup: &Setup,
     mailbox: &Mailbox,
     guardian: &mut Option<Guardian>,
     counts: VcpuEvents,
 ) -> Result<Outcome, Error> {
-    let mut keeper = Keeper::new(setup, mailbox, guardian.as_mut(), counts)?;
+    let mut supervisor = Supervisor::new(setup, mailbox, guardian.as_mut(), counts)?;
     let result = thread::scope(|scope| {
         let mut cores = setup.system.core_ids();
         // The scope waits for the agents, which nobody would stop any more after a panic.
         let result = caught(|| {
-            cores.try_for_each(|core| start_agent(scope, council, mailbox, core))?;
-            setup.system.core_ids().try_for_each(|core| slow_down(scope, council, setup, core))?;
-            keeper.keep()
+            cores.try_for_each(|core| start_agent(scope, all_agents, mailbox, core))?;
+            setup
+                .system
+                .core_ids()
+                .try_for_each(|core| slow_down(scope, all_agents, setup, core))?;
+            supervisor.keep()
         });
-        council.stop();
+        all_agents.stop();
         result
     });
     // Whatever the agents did last: from here on nothing has real-time priority or is frozen.
     let mut trouble: Vec<String> = Vec::new();
-    let brain = council.brain.lock();
-    let poisoned = brain.is_err();
-    let mut brain = brain.unwrap_or_else(PoisonError::into_inner);
-    let agents = council.taken();
-    let figures = if poisoned { Vec::new() } else { brain.finish(agents) };
-    let silent = brain.silent();
-    drop(brain);
+    let decider = all_agents.decider.lock();
+    let poisoned = decider.is_err();
+    let mut decider = decider.unwrap_or_else(PoisonError::into_inner);
+    let agents = all_agents.taken();
+    let statistics = if poisoned { Vec::new() } else { decider.finish(agents) };
+    let silent = decider.silent();
+    drop(decider);
     let duration = mailbox.clock.now().saturating_since(Instant::ZERO);
-    for core in council.cores {
+    for core in all_agents.cores {
         let mut core = lock(core);
         trouble.extend(core.trouble.take().map(|error| format!("{}: {error}", core.id)));
-        for mut body in core.bodies.drain(..) {
-            trouble
-                .extend(body.release().err().map(|error| format!("{}: {error}", body.handle.name)));
+        for mut vcpu_handle in core.vcpu_handles.drain(..) {
+            trouble.extend(
+                vcpu_handle
+                    .release()
+                    .err()
+                    .map(|error| format!("{}: {error}", vcpu_handle.handle.name)),
+            );
         }
         // Not before: the guardian sees to what is raised while nobody enforces.
-        if let Some(hearts) = &council.hearts {
-            hearts.rest(usize::from(core.id.0));
+        if let Some(heartbeats) = &all_agents.heartbeats {
+            heartbeats.rest(usize::from(core.id.0));
         }
     }
     mailbox.close();
-    let refused = std::mem::take(&mut keeper.refused);
-    let ended = keeper.ended_for();
+    let refused = std::mem::take(&mut supervisor.refused);
+    let ended = supervisor.ended_for();
     trouble.extend(ended.clone());
-    let programs = keeper.end(&mut trouble);
+    let programs = supervisor.end(&mut trouble);
     if poisoned {
         return Err(Error::Panicked("an agent panicked".to_string()));
     }
     result?;
-    Ok(Outcome { duration, programs, refused, silent, figures, trouble, ended, agents })
+    Ok(Outcome { duration, programs, refused, silent, statistics, trouble, ended, agents })
 }
 
 /// Makes an error of a panic, so that what must follow does follow.
@@ -519,28 +407,28 @@ fn own_time() -> Duration {
     Duration::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Starts the agent and the brake thread of `core`.
+/// Starts the agent and the freeze thread of `core`.
 fn start_agent<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
-    council: &'scope Council<'_>,
+    all_agents: &'scope Agents<'_>,
     mailbox: &'scope Mailbox,
     core: CoreId,
 ) -> Result<(), Error> {
-    let own = lock(&council.cores[usize::from(core.0)]);
-    let (hardware, brakes) = (own.exec.hardware, Arc::clone(&own.exec.brakes));
+    let own = lock(&all_agents.cores[usize::from(core.0)]);
+    let (hardware, freeze_threads) = (own.exec.hardware, Arc::clone(&own.exec.freeze_threads));
     drop(own);
     let priority = mailbox.means.fifo.then_some(priority::AGENT);
-    let brake = move || {
-        brakes.live();
-        council.took(own_time());
+    let freeze_thread = move || {
+        freeze_threads.live();
+        all_agents.took(own_time());
     };
-    start_real_time(scope, format!("brake-{core}"), hardware, priority, brake)?;
+    start_real_time(scope, format!("freeze-{core}"), hardware, priority, freeze_thread)?;
     let agent = move || {
-        let lived = catch_unwind(AssertUnwindSafe(|| council.live(core)));
+        let lived = catch_unwind(AssertUnwindSafe(|| all_agents.live(core)));
         if !matches!(lived, Ok(Ok(()))) {
             mailbox.stop();
         }
-        council.took(own_time());
+        all_agents.took(own_time());
     };
     start_real_time(scope, format!("agent-{core}"), hardware, priority, agent)
 }
@@ -548,7 +436,7 @@ fn start_agent<'scope>(
 /// Starts the thread that makes a slower one of `core`, where the setup says so.
 fn slow_down<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
-    council: &'scope Council<'_>,
+    all_agents: &'scope Agents<'_>,
     setup: &Setup,
     core: CoreId,
 ) -> Result<(), Error> {
@@ -556,11 +444,11 @@ fn slow_down<'scope>(
     if share == Rate::ONE {
         return Ok(());
     }
-    let own = lock(&council.cores[usize::from(core.0)]);
+    let own = lock(&all_agents.cores[usize::from(core.0)]);
     let (hardware, clock) = (own.exec.hardware, own.exec.clock.clone());
     let cost = own.waking.cost().p50;
     drop(own);
-    let spin = move || duty::live(share, hardware, &clock, cost, &council.halt);
+    let spin = move || duty::live(share, hardware, &clock, cost, &all_agents.halt);
     start_real_time(scope, format!("slow-{core}"), hardware, Some(priority::SLOWING), spin)
 }
 

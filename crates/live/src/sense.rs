@@ -1,23 +1,23 @@
-//! Sensing shared memory: a ladder of sensors behind one trait.
+//! Sensing shared memory: a preference of sensors behind one trait.
 //!
 //! A sensor counts what all of memory did: requests, the sum over time of requests under way
-//! (occupancy), and requests by core. Which one is used is found by trying ([`ladder`]): from the
-//! unit that counts both for the whole machine down to a pointer chase that feels others, each
-//! offered only when a known load moved it as it must. [`replay`] is no rung: it plays what was
+//! (occupancy), and requests by core. Which one is used is found by trying ([`preference`]): from
+//! the unit that counts both for the whole machine down to a pointer chase that feels others, each
+//! offered only when a known load moved it as it must. [`replay`] is no sensor: it plays what was
 //! recorded, so that every policy can be run anywhere.
 //!
-//! What the machine does with them: a sensor answers `Errand::Sample`; a [`Meter`] is a core's own
-//! count, against which allowances are held; [`VcpuEvents`] are counted for each VCPU and told in
-//! its stints.
+//! What the machine does with them: a sensor answers `ServiceRequest::Sample`; a [`Meter`] is a
+//! core's own count, against which allowances are held; [`VcpuEvents`] are counted for each VCPU
+//! and told in its segments.
 
 pub mod chase;
 pub mod events;
 #[cfg(test)]
 pub(crate) mod fakes;
-pub mod ladder;
 pub mod meter;
+pub mod preference;
 pub mod replay;
-pub mod rungs;
+pub mod sensors;
 pub mod sysfs;
 
 use crate::host::hardware::EventCode;
@@ -27,7 +27,7 @@ use std::{fmt, io};
 
 /// A kind of sensor, best first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Rung {
+pub enum SensorKind {
     /// Occupancy and requests of a unit outside the cores: Intel's ARB, CHA or IMC.
     Uncore,
     /// Occupancy and requests of every core's own misses (Intel).
@@ -46,7 +46,7 @@ pub enum Rung {
     Replay,
 }
 
-impl Rung {
+impl SensorKind {
     /// The word for it in files and on the command line.
     pub const fn word(self) -> &'static str {
         match self {
@@ -66,7 +66,7 @@ impl Rung {
     }
 }
 
-impl fmt::Display for Rung {
+impl fmt::Display for SensorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Uncore => "uncore occupancy and requests",
@@ -95,7 +95,7 @@ pub struct Reading {
 /// Something that senses shared memory.
 pub trait Sensor: Send {
     /// Which kind it is.
-    fn rung(&self) -> Rung;
+    fn sensor_kind(&self) -> SensorKind;
     /// One line: what it reads, such as `AMD fill latency: cpu/event=0x5f/ over ...`.
     fn describe(&self) -> String;
     /// Cycles of the clock in which it counts occupancy, per microsecond.
@@ -116,16 +116,16 @@ pub trait Meter: Send {
     /// # Errors
     /// Where it cannot be read any more.
     fn read(&mut self, now: Instant) -> io::Result<u64>;
-    /// Shall tell when it reaches `mark`; `u64::MAX` = never. It may tell too early: whoever is
+    /// Shall tell when it reaches `limit`; `u64::MAX` = never. It may tell too early: whoever is
     /// told reads it and arms it again. Does nothing where it cannot tell.
     ///
     /// # Errors
     /// Where the kernel refuses.
-    fn arm(&mut self, mark: u64) -> io::Result<()>;
+    fn arm(&mut self, limit: u64) -> io::Result<()>;
     /// What becomes readable then; `None` where it must be asked again and again.
     fn fd(&self) -> Option<RawFd>;
-    /// The first instant at which it will read `mark` or more, where that is known beforehand (of a
-    /// recording): a timer set to it is as good as an alarm. `None` where it is not known.
+    /// The first instant at which it will read `limit` or more, where that is known beforehand (of
+    /// a recording): a timer set to it is as good as an alarm. `None` where it is not known.
     fn due(&self, _mark: u64) -> Option<Instant> {
         None
     }
@@ -143,7 +143,7 @@ pub struct VcpuEvents {
 /// All that a run senses.
 #[derive(Default)]
 pub struct Senses {
-    /// Who answers `Errand::Sample`; `None` = nobody can.
+    /// Who answers `ServiceRequest::Sample`; `None` = nobody can.
     pub sensor: Option<Box<dyn Sensor>>,
     /// The meters of the cores, by `CoreId`; empty where there are none.
     pub meters: Vec<Box<dyn Meter>>,
@@ -175,7 +175,7 @@ pub enum Choice {
     /// None.
     Off,
     /// This one, or none at all.
-    Rung(Rung),
+    SensorKind(SensorKind),
     /// What was recorded in this file.
     Replay(std::path::PathBuf),
 }
@@ -183,20 +183,30 @@ pub enum Choice {
 impl std::str::FromStr for Choice {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        const RUNGS: [Rung; 7] =
-            [Rung::Uncore, Rung::Offcore, Rung::Amd, Rung::Arm, Rung::Mbm, Rung::Chase, Rung::Rate];
+        const SENSORS: [SensorKind; 7] = [
+            SensorKind::Uncore,
+            SensorKind::Offcore,
+            SensorKind::Amd,
+            SensorKind::Arm,
+            SensorKind::Mbm,
+            SensorKind::Chase,
+            SensorKind::Rate,
+        ];
         match text {
             "auto" => Ok(Self::Auto),
             "off" => Ok(Self::Off),
-            _ => match (text.strip_prefix("replay:"), RUNGS.iter().find(|it| it.word() == text)) {
-                (Some(file), _) if !file.is_empty() => Ok(Self::Replay(file.into())),
-                (_, Some(rung)) => Ok(Self::Rung(*rung)),
-                (_, None) => {
-                    let words: Vec<_> = RUNGS.iter().map(|rung| rung.word()).collect();
-                    let words = words.join(", ");
-                    Err(format!("no sensor \"{text}\"; take auto, off, {words} or replay:FILE"))
+            _ => {
+                match (text.strip_prefix("replay:"), SENSORS.iter().find(|it| it.word() == text)) {
+                    (Some(file), _) if !file.is_empty() => Ok(Self::Replay(file.into())),
+                    (_, Some(sensor_kind)) => Ok(Self::SensorKind(*sensor_kind)),
+                    (_, None) => {
+                        let words: Vec<_> =
+                            SENSORS.iter().map(|sensor_kind| sensor_kind.word()).collect();
+                        let words = words.join(", ");
+                        Err(format!("no sensor \"{text}\"; take auto, off, {words} or replay:FILE"))
+                    }
                 }
-            },
+            }
         }
     }
 }

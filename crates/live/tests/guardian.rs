@@ -98,7 +98,7 @@ impl Runtime {
     fn play(mut self) -> ! {
         self.say();
         loop {
-            self.guardian.hearts().beat(0);
+            self.guardian.heartbeats().beat(0);
             if readable(self.guardian.watch().as_raw_fd()) {
                 self.guardian.revive().unwrap();
                 self.say();

@@ -102,8 +102,8 @@ impl Runtime {
         // As agents are, or a busy host would make both late.
         sched::set_fifo(0, 98, true).unwrap();
         eprintln!("programs {} {}", pids[0], pids[1]);
-        let hearts = self.guardian.hearts();
-        let mut seen = [hearts.reliefs(0), hearts.reliefs(1)];
+        let heartbeats = self.guardian.heartbeats();
+        let mut seen = [heartbeats.reliefs(0), heartbeats.reliefs(1)];
         loop {
             let since = self.begun.elapsed();
             for (agent, seen) in seen.iter_mut().enumerate() {
@@ -111,14 +111,14 @@ impl Runtime {
                 if agent == 1 && play == "hangs" && (HEALTHY..HEALTHY + HANGS).contains(&since) {
                     continue;
                 }
-                hearts.wakes(agent, now_ns());
-                if hearts.reliefs(agent) != *seen {
-                    *seen = hearts.reliefs(agent);
+                heartbeats.wakes(agent, now_ns());
+                if heartbeats.reliefs(agent) != *seen {
+                    *seen = heartbeats.reliefs(agent);
                     eprintln!("agent {agent} was relieved");
                     self.raise(agent).unwrap();
                 }
                 if agent == 0 || play != "spins" || since < HEALTHY {
-                    hearts.sleeps(agent, now_ns() + 2 * TURN.as_nanos() as u64);
+                    heartbeats.sleeps(agent, now_ns() + 2 * TURN.as_nanos() as u64);
                 }
             }
             thread::sleep(TURN);
@@ -131,11 +131,11 @@ impl Runtime {
     /// The orderly end.
     fn end(self, why: Ending) -> ! {
         eprintln!("ending since {why}");
-        let hearts = self.guardian.hearts();
+        let heartbeats = self.guardian.heartbeats();
         for (agent, (group, mut program)) in self.programs.into_iter().enumerate() {
             sched::unless_gone(sched::set_other(program.id() as i32)).unwrap();
             group.thaw().unwrap();
-            hearts.rest(agent);
+            heartbeats.rest(agent);
             group.kill().unwrap();
             program.wait().unwrap();
             group.remove().unwrap();

@@ -16,13 +16,14 @@
 //! u gets a chunk of u L. The chunks stand on a strip, by the task's id, and the strip is cut every
 //! L: each piece is one core's. A task on a cut runs at the end of the slice on one core and,
 //! before that, at its beginning on the next one. Every second slice is mirrored in time, so that
-//! what ran last on a core runs there first. A core's line is its piece of the strip, each grant up
-//! to where the task's chunk ends, so that cores go from chunk to chunk by themselves; a task on a
-//! cut changes lines when its first part is done. Equal claims to a tick, see below: the lower id.
+//! what ran last on a core runs there first. A core's run queue is its piece of the strip, each
+//! grant up to where the task's chunk ends, so that cores go from chunk to chunk by themselves; a
+//! task on a cut changes run queues when its first part is done. Equal claims to a tick, see below:
+//! the lower id.
 //! # Invariants
 //! At the end of a slice a task has had its rate times the time since its release, to within one
-//! tick, and exactly C at its deadline. At most m - 1 tasks migrate within a slice. No line lasts
-//! longer than its slice.
+//! tick, and exactly C at its deadline. At most m - 1 tasks migrate within a slice. No run queue
+//! lasts longer than its slice.
 //! # Where we differ from the paper
 //! Time is in ticks, and chunks are whole ones: u L rounded down so that nothing drifts, then one
 //! more tick for as many tasks as there is room, in the order in which Pfair scheduling would grant
@@ -43,7 +44,9 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
 use maracas_core::admission::{Objection, Verdict};
-use maracas_core::contract::{Claims, Entry, Figure, Grant, Mark, Mode, Needs, no_carriers};
+use maracas_core::contract::{
+    Claims, Entry, Grant, Limit, Mode, Needs, Statistic, no_service_vcpus,
+};
 use maracas_core::params::{ParamSpec, Params};
 use maracas_core::{
     Arrival, CoreId, CoreSet, Duration, Event, Instant, Plan, Policy, System, Vcpu, VcpuId,
@@ -60,7 +63,7 @@ pub(crate) const ENTRY: Entry = Entry {
     params: PARAMS,
     needs: Needs { jobs: true, ..Needs::BUDGETS },
     claims: Claims { partitioned: false, work_conserving: false, no_miss_when_admitted: true },
-    carriers: no_carriers,
+    service_vcpus: no_service_vcpus,
     admit,
     build,
 };
@@ -175,7 +178,7 @@ impl Task {
     /// Where its part on its present core ends.
     fn grant(&self) -> Grant {
         let given = self.cut.map_or(self.given, |cut| cut.until);
-        Grant::new(self.vcpu, Mark(self.reading(given)))
+        Grant::new(self.vcpu, Limit(self.reading(given)))
     }
     /// Whether it must change cores now.
     fn crosses(&self) -> bool {
@@ -235,8 +238,8 @@ struct DpWrap {
     end: u64,
     mirrored: bool,
     /// By core: what stands there, by place.
-    lines: Vec<Vec<usize>>,
-    /// Cores whose line may have changed since the last decision.
+    run_queues: Vec<Vec<usize>>,
+    /// Cores whose run queue may have changed since the last decision.
     stale: CoreSet,
     /// Tasks of which something changed since, by place.
     changed: Vec<usize>,
@@ -268,7 +271,7 @@ impl DpWrap {
             end: 0,
             // The first slice is not.
             mirrored: true,
-            lines: alloc::vec![Vec::new(); system.cores.len()],
+            run_queues: alloc::vec![Vec::new(); system.cores.len()],
             stale: CoreSet::EMPTY,
             changed: Vec::new(),
             claims: Vec::new(),
@@ -299,9 +302,9 @@ impl Policy for DpWrap {
                 task.backlog.complete(*id);
                 true
             }),
-            Event::Ran(stint) if stint.mode == Mode::Foreground => {
-                self.change(stint.vcpu, |task| {
-                    task.backlog.charge_stint(stint.to, stint.usage.service) || task.crosses()
+            Event::Ran(segment) if segment.mode == Mode::Foreground => {
+                self.change(segment.vcpu, |task| {
+                    task.backlog.charge_segment(segment.to, segment.usage.service) || task.crosses()
                 });
             }
             Event::Arrived(vcpu) | Event::Changed(vcpu) => {
@@ -326,7 +329,7 @@ impl Policy for DpWrap {
             | Event::Woke { .. }
             | Event::AllowanceSpent { .. }
             | Event::Sampled(_)
-            | Event::ErrandDone(_)
+            | Event::ServiceDone(_)
             | Event::Failed { .. } => {}
         }
     }
@@ -344,7 +347,7 @@ impl Policy for DpWrap {
             task.changed = false;
             self.stale.insert(task.core);
             if task.gone {
-                self.lines[task.core.0 as usize].retain(|other| *other != place);
+                self.run_queues[task.core.0 as usize].retain(|other| *other != place);
             } else {
                 self.cross(place);
             }
@@ -353,13 +356,13 @@ impl Policy for DpWrap {
         plan.wake = Instant::from_ticks(self.end);
     }
 
-    fn figures(&self) -> Vec<Figure> {
-        let figure = |name, value| Figure { name, core: None, vcpu: None, value };
+    fn statistics(&self) -> Vec<Statistic> {
+        let statistic = |name, value| Statistic { name, core: None, vcpu: None, value };
         alloc::vec![
-            figure("slices", self.counts.slices),
-            figure("tasks on cuts", self.counts.cuts),
-            figure("rounded slices", self.counts.rounded),
-            figure("short slices", self.counts.short),
+            statistic("slices", self.counts.slices),
+            statistic("tasks on cuts", self.counts.cuts),
+            statistic("rounded slices", self.counts.rounded),
+            statistic("short slices", self.counts.short),
         ]
     }
 }
@@ -371,7 +374,7 @@ impl DpWrap {
         self.mirrored = !self.mirrored;
         self.counts.slices += 1;
         let length = self.end - self.start;
-        let mut room = length.saturating_mul(self.lines.len() as u64);
+        let mut room = length.saturating_mul(self.run_queues.len() as u64);
         self.claims.clear();
         for place in 0..self.tasks.len() {
             let task = &mut self.tasks[place];
@@ -431,8 +434,8 @@ impl DpWrap {
     /// the core where its part lies at the beginning.
     fn lay_out(&mut self) {
         let length = self.end - self.start;
-        self.lines.iter_mut().for_each(Vec::clear);
-        let last = self.lines.len() - 1;
+        self.run_queues.iter_mut().for_each(Vec::clear);
+        let last = self.run_queues.len() - 1;
         let (mut core, mut filled) = (0, 0);
         for (place, task) in self.tasks.iter_mut().enumerate().filter(|(_, task)| !task.gone) {
             if filled == length && core < last {
@@ -452,15 +455,15 @@ impl DpWrap {
             } else {
                 filled += task.chunk.min(room);
             }
-            self.lines[task.core.0 as usize].push(place);
+            self.run_queues[task.core.0 as usize].push(place);
         }
         if self.mirrored {
-            self.lines.iter_mut().for_each(|line| line.reverse());
+            self.run_queues.iter_mut().for_each(|run_queue| run_queue.reverse());
         }
         for place in 0..self.tasks.len() {
             self.cross(place);
         }
-        self.stale = (0..self.lines.len() as u16).map(CoreId).collect();
+        self.stale = (0..self.run_queues.len() as u16).map(CoreId).collect();
     }
 
     /// Takes a task on a cut to its other core once its first part is done.
@@ -471,8 +474,8 @@ impl DpWrap {
         }
         let Some(cut) = task.cut.take() else { return };
         let from = core::mem::replace(&mut task.core, cut.to);
-        self.lines[from.0 as usize].retain(|other| *other != place);
-        self.lines[cut.to.0 as usize].push(place);
+        self.run_queues[from.0 as usize].retain(|other| *other != place);
+        self.run_queues[cut.to.0 as usize].push(place);
         self.stale.insert(from);
         self.stale.insert(cut.to);
     }
@@ -480,17 +483,17 @@ impl DpWrap {
     fn write_lines(&mut self, plan: &mut Plan) {
         let mut grants = core::mem::take(&mut self.scratch);
         for core in self.stale.iter() {
-            let tasks = || self.lines[core.0 as usize].iter().map(|place| &self.tasks[*place]);
+            let tasks = || self.run_queues[core.0 as usize].iter().map(|place| &self.tasks[*place]);
             grants.clear();
             grants.extend(tasks().map(Task::grant));
-            if plan.line(core).foreground != grants {
-                plan.line_mut(core).foreground.clone_from(&grants);
+            if plan.run_queue(core).foreground != grants {
+                plan.run_queue_mut(core).foreground.clone_from(&grants);
             }
             grants.clear();
             let spent = tasks().filter(|task| self.surplus && task.backlog.is_spent());
-            grants.extend(spent.map(|task| Grant::new(task.vcpu, Mark::NEVER)));
-            if plan.line(core).background != grants {
-                plan.line_mut(core).background.clone_from(&grants);
+            grants.extend(spent.map(|task| Grant::new(task.vcpu, Limit::NEVER)));
+            if plan.run_queue(core).background != grants {
+                plan.run_queue_mut(core).background.clone_from(&grants);
             }
         }
         self.scratch = grants;

@@ -10,9 +10,9 @@
 //! Periodic or sporadic tasks, deadlines up to the period; a job may migrate at any instant and
 //! does not suspend itself.
 //! # How it works
-//! A core's line is one slot. A selected job keeps its core; a newly selected one takes the core
-//! where its task ran last if that is free, else the lowest free core. Equal deadlines: a running
-//! job first, then the parameter `ties`.
+//! A core's run queue is one slot. A selected job keeps its core; a newly selected one takes the
+//! core where its task ran last if that is free, else the lowest free core. Equal deadlines: a
+//! running job first, then the parameter `ties`.
 //! # Invariants
 //! No core is free while a job waits. No waiting job has an earlier deadline than a running one.
 //! # Where we differ from the paper
@@ -26,7 +26,7 @@ use crate::parts::table::{Family, Granted, Table, Test, Use};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use maracas_core::admission::Verdict;
-use maracas_core::contract::{Claims, Entry, Grant, Needs, no_carriers};
+use maracas_core::contract::{Claims, Entry, Grant, Needs, no_service_vcpus};
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{CoreId, CoreSet, Duration, Event, Instant, Plan, Policy, System, Vcpu, VcpuId};
 
@@ -53,7 +53,7 @@ pub(crate) const ENTRY: Entry = Entry {
     needs: Needs { jobs: true, ..Needs::BUDGETS },
     // Misses are excluded only with `admission = "gfb"`; claims hold for the defaults.
     claims: Claims { partitioned: false, work_conserving: true, no_miss_when_admitted: false },
-    carriers: no_carriers,
+    service_vcpus: no_service_vcpus,
     admit,
     build,
 };
@@ -193,13 +193,13 @@ impl Policy for GEdf {
                 });
             }
             // Only enforcement and one rule for ties look at what was consumed.
-            Event::Ran(stint) if self.precise || self.by_work => {
+            Event::Ran(segment) if self.precise || self.by_work => {
                 let by_work = self.by_work;
-                self.change(stint.vcpu, |task| {
-                    task.backlog.charge(stint.usage.service);
+                self.change(segment.vcpu, |task| {
+                    task.backlog.charge(segment.usage.service);
                     if by_work {
-                        // The stint may have begun with the job before.
-                        task.received += stint.to.saturating_since(stint.from.max(task.begun));
+                        // The segment may have begun with the job before.
+                        task.received += segment.to.saturating_since(segment.from.max(task.begun));
                         task.weigh();
                     }
                 });
@@ -222,7 +222,7 @@ impl Policy for GEdf {
             | Event::Woke { .. }
             | Event::AllowanceSpent { .. }
             | Event::Sampled(_)
-            | Event::ErrandDone(_)
+            | Event::ServiceDone(_)
             | Event::Failed { .. } => {}
         }
     }
@@ -238,10 +238,10 @@ impl Policy for GEdf {
         self.select();
         while let Some(core) = self.stale.pop_first() {
             let grant = self.running[core.0 as usize].map(|slot| slot.grant);
-            if plan.line(core).foreground.first() != grant.as_ref() {
-                let line = &mut plan.line_mut(core).foreground;
-                line.clear();
-                line.extend(grant);
+            if plan.run_queue(core).foreground.first() != grant.as_ref() {
+                let run_queue = &mut plan.run_queue_mut(core).foreground;
+                run_queue.clear();
+                run_queue.extend(grant);
             }
         }
         plan.wake = self.table.next();
@@ -309,7 +309,7 @@ impl GEdf {
         let Some(task) = self.tasks.get_mut(vcpu) else { return };
         task.changed = false;
         let wanted = task.backlog.deadline();
-        let grant = Grant::new(vcpu, task.backlog.mark());
+        let grant = Grant::new(vcpu, task.backlog.limit());
         let place = task.place;
         let present = match place {
             Place::Nowhere => None,
@@ -389,7 +389,7 @@ impl GEdf {
                 };
                 task.place = Place::On(core);
                 task.last = Some(core);
-                let grant = Grant::new(key.vcpu, task.backlog.mark());
+                let grant = Grant::new(key.vcpu, task.backlog.limit());
                 self.running[core.0 as usize] = Some(Slot { key, grant });
                 self.selected.insert(key);
                 self.free.remove(core);

@@ -83,7 +83,7 @@ fn random_system(rng: &mut Rng, entry: &Entry, params: &[(&str, &str)]) -> Syste
         if uneven {
             system = system.uneven(&[(fast, 1000), (cores - fast, 600)]);
         }
-        entry.add_carriers(&mut system, &with(params));
+        entry.add_service_vcpus(&mut system, &with(params));
         let verdict = (entry.admit)(&system, &with(params));
         assert!(verdict.objections.is_empty(), "{:?}", verdict.objections);
         let Some((refused, _)) = verdict.refused.first() else { return system };
@@ -105,7 +105,7 @@ pub(crate) fn try_hard(entry: &Entry, params: &[(&str, &str)], seed: u64) {
     let manners = if seed.is_multiple_of(3) { Manners::PERFECT } else { Manners::HOSTILE };
     let mut machine = Machine::new(entry, &with(params), &system, manners);
     machine.rng = Rng(seed ^ 0x5eed);
-    // Carriers live by their errands alone.
+    // Service VCPUs live by their service requests alone.
     let lives_freely = |vcpu: &Vcpu| matches!(vcpu.role, Role::Main | Role::Io);
     let vcpus = system.vcpus.into_iter().map(|vcpu| (lives_freely(&vcpu), vcpu));
     let mut lives: Vec<Life> = vcpus.map(|(admitted, vcpu)| life(vcpu, 0, admitted)).collect();
@@ -123,8 +123,8 @@ pub(crate) fn try_hard(entry: &Entry, params: &[(&str, &str)], seed: u64) {
             lives[vcpu.0 as usize].admitted |= verdict.is_ok();
         }
         for core in (0..machine.plan.cores() as u16).map(CoreId) {
-            let line = machine.plan.line(core);
-            for grant in line.foreground.iter().chain(&line.background) {
+            let run_queue = machine.plan.run_queue(core);
+            for grant in run_queue.foreground.iter().chain(&run_queue.background) {
                 assert!(lives[grant.vcpu.0 as usize].since <= now, "{}", grant.vcpu);
             }
         }
@@ -141,7 +141,7 @@ fn live(machine: &mut Machine, life: &mut Life, rng: &mut Rng, now: u64) {
     let id = life.vcpu.id.0;
     let period = life.vcpu.reservation.period.ticks();
     let jobs = life.vcpu.arrival != maracas_core::Arrival::None;
-    if !machine.plan.line(CoreId(0)).background_allowed || !resident(machine, life) {
+    if !machine.plan.run_queue(CoreId(0)).background_allowed || !resident(machine, life) {
         return;
     }
     if jobs && now >= life.next_release {
@@ -169,7 +169,7 @@ fn resident(machine: &Machine, life: &Life) -> bool {
     life.admitted && (life.vcpu.id.0 as usize) < machine.models.len()
 }
 
-/// Foreground service never exceeds what was promised; an overrun is one tick past a mark at a
+/// Foreground service never exceeds what was promised; an overrun is one tick past a limit at a
 /// time, and paid back.
 fn conserved(entry: &Entry, params: &[(&str, &str)], machine: &Machine, lives: &[Life], seed: u64) {
     let precise = params.contains(&("enforcement", "precise"));
@@ -184,7 +184,7 @@ fn conserved(entry: &Entry, params: &[(&str, &str)], machine: &Machine, lives: &
             _ if precise => c * u64::from(model.released),
             _ => continue,
         };
-        // Geometric: ten ticks past a mark in a row come once in 6^10.
+        // Geometric: ten ticks past a limit in a row come once in 6^10.
         let slack = if machine.manners.overrun > 0 { 10 } else { 0 };
         let meter = model.meters[0];
         assert!(meter <= most + slack, "{} seed {seed}: {meter} > {most}", life.vcpu.id);

@@ -9,11 +9,11 @@
 //! Periodic or sporadic tasks, deadlines up to the period; jobs do not suspend themselves. A set
 //! is admitted where a packing is found with the sum of C/D at most 1 on each core.
 //! # How it works
-//! A core's line holds its tasks with pending jobs by (deadline, running first, id), changed in
-//! place at releases and completions. The one that ran keeps the core against equal deadlines.
+//! A core's run queue holds its tasks with pending jobs by (deadline, running first, id), changed
+//! in place at releases and completions. The one that ran keeps the core against equal deadlines.
 //! # Invariants
-//! A line equals its core's queue, entry by entry. No waiting job has an earlier deadline than its
-//! core's running one. No task ever changes core.
+//! A run queue equals its core's queue, entry by entry. No waiting job has an earlier deadline than
+//! its core's running one. No task ever changes core.
 //! # Where we differ from the paper
 //! Deadlines before the period's end are admitted by density, which is sufficient only. With
 //! `enforcement = "precise"` an overrunning task is cut at C for each job released so far; what
@@ -25,7 +25,7 @@ use crate::parts::partitioned::{self, Order};
 use crate::parts::table::{Family, Table, Test};
 use alloc::boxed::Box;
 use maracas_core::admission::Verdict;
-use maracas_core::contract::{Claims, Entry, Needs, no_carriers};
+use maracas_core::contract::{Claims, Entry, Needs, no_service_vcpus};
 use maracas_core::params::Params;
 use maracas_core::{Policy, System};
 
@@ -37,7 +37,7 @@ pub(crate) const ENTRY: Entry = Entry {
     params: &[PACKING, ENFORCEMENT],
     needs: Needs { jobs: true, ..Needs::BUDGETS },
     claims: Claims { partitioned: true, work_conserving: true, no_miss_when_admitted: true },
-    carriers: no_carriers,
+    service_vcpus: no_service_vcpus,
     admit,
     build,
 };
@@ -110,7 +110,7 @@ mod tests {
             machine.release(0, 1, 10);
             (0..5).for_each(|_| machine.tick());
             assert_eq!(machine.schedule(0), "aab..aa...", "{name}");
-            // A release while the task runs raises its mark at once.
+            // A release while the task runs raises its limit at once.
             machine.release(0, 3, 15);
             machine.tick();
             machine.release(0, 1, 20);

@@ -8,11 +8,11 @@
 //! # Model
 //! Periodic or sporadic tasks, deadlines up to the period; jobs do not suspend themselves.
 //! # How it works
-//! A core's line holds its tasks with pending jobs by (period, id), changed in place at releases
-//! and completions. A task is bound to a core if the chosen test (`admission`) accepts the core
-//! with it.
+//! A core's run queue holds its tasks with pending jobs by (period, id), changed in place at
+//! releases and completions. A task is bound to a core if the chosen test (`admission`) accepts the
+//! core with it.
 //! # Invariants
-//! A line equals its core's queue, entry by entry. No task ever changes core.
+//! A run queue equals its core's queue, entry by entry. No task ever changes core.
 //! # Where we differ from the paper
 //! With deadlines before the period's end the order is deadline-monotonic, and the two bounds by
 //! utilization take C/D (Leung and Whitehead 1982). `admission = "none"` packs by utilization
@@ -27,7 +27,7 @@ use crate::parts::priority;
 use crate::parts::table::{Family, Table};
 use alloc::boxed::Box;
 use maracas_core::admission::Verdict;
-use maracas_core::contract::{Claims, Entry, Needs, no_carriers};
+use maracas_core::contract::{Claims, Entry, Needs, no_service_vcpus};
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{Policy, System};
 
@@ -48,7 +48,7 @@ pub(crate) const ENTRY: Entry = Entry {
     params: &[PACKING, ADMISSION, ENFORCEMENT],
     needs: Needs { jobs: true, ..Needs::BUDGETS },
     claims: Claims { partitioned: true, work_conserving: true, no_miss_when_admitted: true },
-    carriers: no_carriers,
+    service_vcpus: no_service_vcpus,
     admit,
     build,
 };

@@ -5,13 +5,13 @@
 //! # Model
 //! Any arrivals; a VCPU stays on the core where it was put.
 //! # How it works
-//! Core `id mod m` (or the pinned core) takes the VCPU to the end of its line. The first runnable
-//! one runs until its meter reaches the mark `meter + quantum` or it blocks; then it goes to the
-//! end of the line. Nothing is promised, so all time is background time: the live machine raises
-//! only foreground grants to real-time priority.
+//! Core `id mod m` (or the pinned core) takes the VCPU to the end of its run queue. The first
+//! runnable one runs until its meter reaches the limit `meter + quantum` or it blocks; then it goes
+//! to the end of the run queue. Nothing is promised, so all time is background time: the live
+//! machine raises only foreground grants to real-time priority.
 //! # Invariants
-//! The line of a core holds each of its VCPUs once. Between two VCPUs of a core that are always
-//! runnable, the service received differs by at most one quantum.
+//! The run queue of a core holds each of its VCPUs once. Between two VCPUs of a core that are
+//! always runnable, the service received differs by at most one quantum.
 //! # Where we differ from the paper
 //! The quantum is finite; the paper studies the limit of small ones.
 
@@ -19,7 +19,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use maracas_core::admission::{CoreVerdict, Objection, Verdict};
 use maracas_core::contract::{
-    Claims, End, Entry, Event, Grant, Mark, Needs, Plan, Policy, Stint, no_carriers,
+    Claims, End, Entry, Event, Grant, Limit, Needs, Plan, Policy, Segment, no_service_vcpus,
 };
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{CoreId, CoreSet, Duration, Instant, System, Vcpu, VcpuId};
@@ -31,7 +31,7 @@ pub(crate) const ENTRY: Entry = Entry {
     params: PARAMS,
     needs: Needs { budgets: false, ..Needs::BUDGETS },
     claims: Claims { partitioned: true, work_conserving: true, no_miss_when_admitted: false },
-    carriers: no_carriers,
+    service_vcpus: no_service_vcpus,
     admit,
     build,
 };
@@ -43,18 +43,18 @@ const QUANTUM: ParamSpec = ParamSpec {
 };
 const PARAMS: &[ParamSpec] = &[QUANTUM];
 
-/// One VCPU in its core's line.
+/// One VCPU in its core's run queue.
 struct Turn {
     vcpu: VcpuId,
     /// Background service received so far.
     meter: Duration,
     /// Where its turn ends.
-    until: Mark,
+    until: Limit,
 }
 
 struct State {
     quantum: Duration,
-    lines: Vec<Vec<Turn>>,
+    run_queues: Vec<Vec<Turn>>,
     stale: CoreSet,
     arrived: Vec<(VcpuId, CoreId)>,
 }
@@ -81,8 +81,8 @@ fn no_quantum() -> Verdict {
 fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
     let quantum = params.time(&QUANTUM).filter(|quantum| !quantum.is_zero());
     let Some(quantum) = quantum else { return Err(no_quantum()) };
-    let lines = system.cores.iter().map(|_| Vec::new()).collect();
-    let mut state = State { quantum, lines, stale: CoreSet::EMPTY, arrived: Vec::new() };
+    let run_queues = system.cores.iter().map(|_| Vec::new()).collect();
+    let mut state = State { quantum, run_queues, stale: CoreSet::EMPTY, arrived: Vec::new() };
     for vcpu in &system.vcpus {
         state.enter(vcpu, state.first_turn(vcpu.id));
     }
@@ -96,33 +96,35 @@ fn host(vcpu: &Vcpu, cores: usize) -> CoreId {
 
 impl State {
     fn first_turn(&self, vcpu: VcpuId) -> Turn {
-        Turn { vcpu, meter: Duration::ZERO, until: Mark(self.quantum) }
+        Turn { vcpu, meter: Duration::ZERO, until: Limit(self.quantum) }
     }
 
     fn enter(&mut self, vcpu: &Vcpu, turn: Turn) {
-        let core = host(vcpu, self.lines.len());
-        self.lines[core.0 as usize].push(turn);
+        let core = host(vcpu, self.run_queues.len());
+        self.run_queues[core.0 as usize].push(turn);
         self.arrived.push((vcpu.id, core));
         self.stale.insert(core);
     }
 
-    fn ran(&mut self, stint: &Stint) {
-        let line = &mut self.lines[stint.core.0 as usize];
-        let Some(place) = line.iter().position(|turn| turn.vcpu == stint.vcpu) else { return };
-        line[place].meter += stint.usage.service;
-        if matches!(stint.end, End::MarkReached | End::MemorySpent | End::Blocked) {
-            let mut turn = line.remove(place);
-            turn.until = Mark(turn.meter + self.quantum);
-            line.push(turn);
-            self.stale.insert(stint.core);
+    fn ran(&mut self, segment: &Segment) {
+        let run_queue = &mut self.run_queues[segment.core.0 as usize];
+        let Some(place) = run_queue.iter().position(|turn| turn.vcpu == segment.vcpu) else {
+            return;
+        };
+        run_queue[place].meter += segment.usage.service;
+        if matches!(segment.end, End::LimitReached | End::MemorySpent | End::Blocked) {
+            let mut turn = run_queue.remove(place);
+            turn.until = Limit(turn.meter + self.quantum);
+            run_queue.push(turn);
+            self.stale.insert(segment.core);
         }
     }
 
     fn leave(&mut self, vcpu: VcpuId) -> Option<Turn> {
-        for (core, line) in self.lines.iter_mut().enumerate() {
-            if let Some(place) = line.iter().position(|turn| turn.vcpu == vcpu) {
+        for (core, run_queue) in self.run_queues.iter_mut().enumerate() {
+            if let Some(place) = run_queue.iter().position(|turn| turn.vcpu == vcpu) {
                 self.stale.insert(CoreId(core as u16));
-                return Some(line.remove(place));
+                return Some(run_queue.remove(place));
             }
         }
         None
@@ -141,13 +143,13 @@ impl Policy for State {
             Event::Left(vcpu) => {
                 self.leave(*vcpu);
             }
-            Event::Ran(stint) => self.ran(stint),
+            Event::Ran(segment) => self.ran(segment),
             Event::Released(_)
             | Event::Completed(_)
             | Event::Woke { .. }
             | Event::AllowanceSpent { .. }
             | Event::Sampled(_)
-            | Event::ErrandDone(_)
+            | Event::ServiceDone(_)
             | Event::Failed { .. } => {}
         }
     }
@@ -158,11 +160,11 @@ impl Policy for State {
             plan.answer(vcpu, Ok(core));
         }
         while let Some(core) = self.stale.pop_first() {
-            let turns = self.lines[core.0 as usize].iter();
+            let turns = self.run_queues[core.0 as usize].iter();
             let grants = turns.map(|turn| Grant::new(turn.vcpu, turn.until));
-            let line = &mut plan.line_mut(core).background;
-            line.clear();
-            line.extend(grants);
+            let run_queue = &mut plan.run_queue_mut(core).background;
+            run_queue.clear();
+            run_queue.extend(grants);
         }
     }
 }

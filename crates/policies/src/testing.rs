@@ -1,14 +1,14 @@
 //! A machine for this room's tests: one tick at a time, by the law, and as hostile as asked.
 //!
 //! Events wait in one queue a core and may be told late; decisions may come late, too often or
-//! not at all; marks may be overrun. With [`Manners::PERFECT`] it is an exact simulator.
+//! not at all; limits may be overrun. With [`Manners::PERFECT`] it is an exact simulator.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use maracas_core::admission::NotAdmitted;
 use maracas_core::contract::{
-    End, Entry, Errand, Mark, Mode, Refused, Sample, Stint, Usage, decide,
+    End, Entry, Limit, Mode, Refused, Sample, Segment, ServiceRequest, Usage, decide,
 };
 use maracas_core::dispatch::{self, Readings, Running};
 use maracas_core::params::{Params, Value};
@@ -41,11 +41,11 @@ pub(crate) struct Manners {
     pub(crate) late: u64,
     /// A decision that nothing calls for.
     pub(crate) extra: u64,
-    /// A stint reported in the middle.
+    /// A segment reported in the middle.
     pub(crate) metered: u64,
-    /// A tick past a mark.
+    /// A tick past a limit.
     pub(crate) overrun: u64,
-    /// An errand that fails.
+    /// A service request that fails.
     pub(crate) failing: u64,
 }
 
@@ -108,11 +108,11 @@ pub(crate) struct Machine {
     pub(crate) answers: Vec<(VcpuId, Result<CoreId, NotAdmitted>)>,
     outboxes: Vec<VecDeque<(u64, Event)>>,
     /// The VCPU that is away, until the answer was told, and the ticks that are left to do.
-    errand: Option<(VcpuId, Errand, u64)>,
-    /// Ticks of a carrier's time that every errand takes, above 0.
-    pub(crate) errand_cost: u64,
-    /// Errands that were done, and when.
-    pub(crate) errands: Vec<(u64, Errand)>,
+    service_request: Option<(VcpuId, ServiceRequest, u64)>,
+    /// Ticks of a service VCPU's time that every service request takes, above 0.
+    pub(crate) service_request_cost: u64,
+    /// Service requests that were done, and when.
+    pub(crate) service_requests: Vec<(u64, ServiceRequest)>,
     /// By tick, what ran on each core, and how.
     pub(crate) trace: Vec<Vec<Option<(u32, Mode)>>>,
 }
@@ -133,9 +133,9 @@ impl Machine {
             classes: system.cores.iter().map(|core| core.class).collect(),
             answers: Vec::new(),
             outboxes: alloc::vec![VecDeque::new(); system.cores.len()],
-            errand: None,
-            errand_cost: 1,
-            errands: Vec::new(),
+            service_request: None,
+            service_request_cost: 1,
+            service_requests: Vec::new(),
             trace: Vec::new(),
         }
     }
@@ -194,8 +194,8 @@ impl Machine {
         if due && self.plan.wake_metered {
             (0..self.cores.len()).for_each(|core| self.stop(core, End::Metered));
         }
-        let told = !self.rng.one_in(manners.silent) && self.deliver();
-        let asked = told || due || self.now == 0;
+        let reported = !self.rng.one_in(manners.silent) && self.deliver();
+        let asked = reported || due || self.now == 0;
         if asked && !self.rng.one_in(manners.late) || self.rng.one_in(manners.extra) {
             self.decide();
             self.stop_displaced();
@@ -212,21 +212,21 @@ impl Machine {
     }
 
     fn deliver(&mut self) -> bool {
-        let mut told = false;
+        let mut reported = false;
         loop {
             let filled: Vec<_> =
                 (0..self.outboxes.len()).filter(|core| !self.outboxes[*core].is_empty()).collect();
             if filled.is_empty() {
-                return told;
+                return reported;
             }
             let core = filled[self.rng.below(filled.len() as u64) as usize];
             if let Some((at, event)) = self.outboxes[core].pop_front() {
                 self.policy.on_event(Instant::from_ticks(at), &event);
-                if matches!(event, Event::ErrandDone(_) | Event::Failed { .. }) {
-                    self.errand = None;
+                if matches!(event, Event::ServiceDone(_) | Event::Failed { .. }) {
+                    self.service_request = None;
                 }
             }
-            told = true;
+            reported = true;
         }
     }
 
@@ -235,7 +235,7 @@ impl Machine {
         decide(&mut *self.policy, now, &mut self.plan);
         assert_eq!(self.plan.audit(), Ok(()));
         let before = self.plan.clone();
-        self.begin_errand();
+        self.begin_service_request();
         self.answers.extend_from_slice(before.verdicts());
         for vcpu in (0..self.models.len() as u32).map(VcpuId) {
             self.models[vcpu.0 as usize].home = self.plan.home(vcpu).unwrap_or_default();
@@ -243,42 +243,49 @@ impl Machine {
         decide(&mut *self.policy, now, &mut self.plan);
         assert!(self.plan.dirty().is_empty(), "a second call changed {:?}", self.plan.dirty());
         assert!(self.plan.verdicts().is_empty() && self.plan.rehomed().is_empty());
-        assert_eq!((self.plan.wake, self.plan.errand), (before.wake, before.errand));
+        assert_eq!(
+            (self.plan.wake, self.plan.service_request),
+            (before.wake, before.service_request)
+        );
         for core in (0..self.cores.len() as u16).map(CoreId) {
-            assert_eq!(self.plan.line(core), before.line(core));
+            assert_eq!(self.plan.run_queue(core), before.run_queue(core));
         }
     }
 
-    /// Sends the carrier where the policy wants an errand. What stands in the plan while one is
-    /// away is that one.
-    fn begin_errand(&mut self) {
-        if let Some((carrier, errand, _)) = self.errand {
-            assert_eq!(self.plan.errand, Some((carrier, errand)), "one errand at a time");
-        } else if let Some((carrier, errand)) = self.plan.errand {
-            self.errand = Some((carrier, errand, self.errand_cost));
-            self.wake(carrier.0);
+    /// Sends the service VCPU where the policy wants a service request. What stands in the plan
+    /// while one is away is that one.
+    fn begin_service_request(&mut self) {
+        if let Some((service_vcpu, service_request, _)) = self.service_request {
+            assert_eq!(
+                self.plan.service_request,
+                Some((service_vcpu, service_request)),
+                "one service request at a time"
+            );
+        } else if let Some((service_vcpu, service_request)) = self.plan.service_request {
+            self.service_request = Some((service_vcpu, service_request, self.service_request_cost));
+            self.wake(service_vcpu.0);
         }
     }
 
-    /// The carrier that runs on `core` did its errand, or could not.
-    fn end_errand(&mut self, core: usize) {
-        let Some((carrier, errand, _)) = self.errand else { return };
-        self.models[carrier.0 as usize].awake = false;
+    /// The service VCPU that runs on `core` did its service request, or could not.
+    fn end_service_request(&mut self, core: usize) {
+        let Some((service_vcpu, service_request, _)) = self.service_request else { return };
+        self.models[service_vcpu.0 as usize].awake = false;
         self.stop(core, End::Blocked);
         let core = CoreId(core as u16);
-        let what = match errand {
-            Errand::Sample => Refused::Sample,
-            Errand::Move { vcpu, .. } => Refused::Move(vcpu),
+        let what = match service_request {
+            ServiceRequest::Sample => Refused::Sample,
+            ServiceRequest::Move { vcpu, .. } => Refused::Move(vcpu),
         };
         if self.rng.one_in(self.manners.failing) {
             return self.tell(core, Event::Failed { core, what });
         }
-        self.errands.push((self.now, errand));
-        if errand == Errand::Sample {
+        self.service_requests.push((self.now, service_request));
+        if service_request == ServiceRequest::Sample {
             let sample = self.counted();
             self.tell(core, Event::Sampled(sample));
         }
-        self.tell(core, Event::ErrandDone(errand));
+        self.tell(core, Event::ServiceDone(service_request));
     }
 
     /// Any counts at all.
@@ -289,7 +296,7 @@ impl Machine {
     }
 
     fn lawful(&self, core: usize) -> Option<Running> {
-        dispatch::next(self.plan.line(CoreId(core as u16)), 0, &World(&self.models))
+        dispatch::next(self.plan.run_queue(CoreId(core as u16)), 0, &World(&self.models))
     }
 
     fn stop_displaced(&mut self) {
@@ -331,7 +338,7 @@ impl Machine {
             let (vcpu, mode, until) = (run.running.vcpu, run.running.mode, run.running.until);
             let model = &mut self.models[vcpu.0 as usize];
             model.meters[mode as usize] += 1;
-            let spent = Mark(Duration::from_ticks(model.meters[mode as usize])) >= until;
+            let spent = Limit(Duration::from_ticks(model.meters[mode as usize])) >= until;
             let completed = model.jobs.front_mut().and_then(|job| {
                 job.1 -= 1;
                 (job.1 == 0).then_some((job.0, job.2))
@@ -342,17 +349,19 @@ impl Machine {
                 model.misses += u64::from(self.now > deadline);
                 self.tell(CoreId(core as u16), Event::Completed(JobId { vcpu, index }));
             }
-            if let Some((_, _, left)) = self.errand.as_mut().filter(|(one, ..)| *one == vcpu) {
+            if let Some((_, _, left)) =
+                self.service_request.as_mut().filter(|(one, ..)| *one == vcpu)
+            {
                 *left -= 1;
                 if *left == 0 {
-                    self.end_errand(core);
+                    self.end_service_request(core);
                     continue;
                 }
             }
             if !self.models[vcpu.0 as usize].runnable() {
                 self.stop(core, End::Blocked);
             } else if spent && !self.rng.one_in(self.manners.overrun) {
-                self.stop(core, End::MarkReached);
+                self.stop(core, End::LimitReached);
             } else if self.rng.one_in(self.manners.metered) {
                 self.stop(core, End::Metered);
             }
@@ -371,12 +380,12 @@ impl Machine {
         };
         let (from, to) = (Instant::from_ticks(run.from), Instant::from_ticks(self.now));
         let mode = run.running.mode;
-        let stint = Stint { vcpu, core: CoreId(core as u16), mode, from, to, usage, end };
+        let segment = Segment { vcpu, core: CoreId(core as u16), mode, from, to, usage, end };
         if end == End::Metered {
             self.cores[core] = Some(Run { from: self.now, service: 0, ..run });
         }
         if run.service > 0 {
-            self.tell(stint.core, Event::Ran(stint));
+            self.tell(segment.core, Event::Ran(segment));
         }
     }
 

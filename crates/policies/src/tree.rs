@@ -107,8 +107,9 @@ mod tests {
             let tree = of(name, &system, &params).map(Result::unwrap);
             assert_eq!(tree, build(&system, &params).ok());
             let entry = crate::find(name).unwrap();
-            let figures = (entry.build)(&system, &params).ok().unwrap().figures();
-            let levels = figures.iter().find(|figure| figure.name == "levels").unwrap().value;
+            let statistics = (entry.build)(&system, &params).ok().unwrap().statistics();
+            let levels =
+                statistics.iter().find(|statistic| statistic.name == "levels").unwrap().value;
             assert_eq!(tree.map(|tree| tree.depth()), Some(levels as u32), "{name}");
         }
         assert_eq!(of("g-edf", &system, &params), None);

@@ -48,7 +48,9 @@ use crate::parts::table::Table;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use maracas_core::admission::Verdict;
-use maracas_core::contract::{Claims, Entry, Figure, Grant, Mark, Mode, Needs, no_carriers};
+use maracas_core::contract::{
+    Claims, Entry, Grant, Limit, Mode, Needs, Statistic, no_service_vcpus,
+};
 use maracas_core::params::{ParamSpec, Params};
 use maracas_core::{
     CoreId, CoreSet, Duration, Event, Instant, Job, Plan, Policy, Rate, System, Vcpu, VcpuId,
@@ -69,7 +71,7 @@ pub(crate) const ENTRY: Entry = Entry {
     needs: Needs { jobs: true, ..Needs::BUDGETS },
     // Misses are excluded only where allotments are whole ticks: see the head of this file.
     claims: Claims { partitioned: false, work_conserving: false, no_miss_when_admitted: false },
-    carriers: no_carriers,
+    service_vcpus: no_service_vcpus,
     admit,
     build,
 };
@@ -103,7 +105,7 @@ struct Task {
     /// Since when it stands on its core.
     since: Instant,
     /// Up to when its service was told.
-    told: Instant,
+    reported: Instant,
     /// The processor for which it was chosen last, while that allotment lasts, and up to where its
     /// meter may run there.
     place: Option<usize>,
@@ -127,7 +129,7 @@ impl Task {
             core: None,
             last: None,
             since: Instant::ZERO,
-            told: Instant::ZERO,
+            reported: Instant::ZERO,
             place: None,
             until: Duration::ZERO,
             allotted: 0,
@@ -144,7 +146,7 @@ impl Task {
         if self.core.is_none() {
             return known;
         }
-        let running = known + now.saturating_since(self.since.max(self.told));
+        let running = known + now.saturating_since(self.since.max(self.reported));
         let unspent = self.until.saturating_sub(Duration::from_ticks(1));
         known.max(running.min(unspent))
     }
@@ -297,10 +299,10 @@ impl Policy for UEdf {
         match event {
             Event::Released(job) => self.release(job),
             Event::Completed(id) => self.change(id.vcpu, |task| task.backlog.complete(*id)),
-            Event::Ran(stint) if stint.mode == Mode::Foreground => {
-                self.change(stint.vcpu, |task| {
-                    task.backlog.charge_stint(stint.to, stint.usage.service);
-                    task.told = task.told.max(stint.to);
+            Event::Ran(segment) if segment.mode == Mode::Foreground => {
+                self.change(segment.vcpu, |task| {
+                    task.backlog.charge_segment(segment.to, segment.usage.service);
+                    task.reported = task.reported.max(segment.to);
                 });
             }
             Event::Arrived(vcpu) => self.arrive(vcpu, at),
@@ -310,7 +312,7 @@ impl Policy for UEdf {
             | Event::Woke { .. }
             | Event::AllowanceSpent { .. }
             | Event::Sampled(_)
-            | Event::ErrandDone(_)
+            | Event::ServiceDone(_)
             | Event::Failed { .. } => {}
         }
     }
@@ -323,8 +325,8 @@ impl Policy for UEdf {
         while let Some(vcpu) = self.changed.pop() {
             let Some(task) = self.tasks.get_mut(vcpu) else { continue };
             task.changed = false;
-            let told = task.backlog.used();
-            self.charge(vcpu, told);
+            let reported = task.backlog.used();
+            self.charge(vcpu, reported);
             let Some(task) = self.tasks.get(vcpu) else { continue };
             self.stale |= task.is_pending() && task.allotted == 0;
             self.note_idler(vcpu);
@@ -338,12 +340,12 @@ impl Policy for UEdf {
         plan.wake = self.table.next();
     }
 
-    fn figures(&self) -> Vec<Figure> {
-        let figure = |name, value| Figure { name, core: None, vcpu: None, value };
+    fn statistics(&self) -> Vec<Statistic> {
+        let statistic = |name, value| Statistic { name, core: None, vcpu: None, value };
         alloc::vec![
-            figure("allotments", self.counts.allotments),
-            figure("squeezed jobs", self.counts.squeezed),
-            figure("late jobs", self.counts.late),
+            statistic("allotments", self.counts.allotments),
+            statistic("squeezed jobs", self.counts.squeezed),
+            statistic("late jobs", self.counts.late),
         ]
     }
 }
@@ -500,7 +502,7 @@ impl UEdf {
         let idlers = &mut self.idlers[core.0 as usize];
         let place = idlers.iter().position(|grant| grant.vcpu == vcpu);
         match (place, task.backlog.is_spent()) {
-            (None, true) => idlers.push(Grant::new(vcpu, Mark::NEVER)),
+            (None, true) => idlers.push(Grant::new(vcpu, Limit::NEVER)),
             (Some(place), false) => _ = idlers.remove(place),
             (None, false) | (Some(_), true) => {}
         }
@@ -510,15 +512,15 @@ impl UEdf {
         for (place, slot) in self.running.iter().enumerate() {
             let core = CoreId(place as u16);
             let task = slot.and_then(|vcpu| self.tasks.get(vcpu));
-            let grant = task.map(|task| Grant::new(task.key.vcpu, Mark(task.until)));
-            let line = plan.line(core);
-            if line.foreground.first() != grant.as_ref() {
-                let line = &mut plan.line_mut(core).foreground;
-                line.clear();
-                line.extend(grant);
+            let grant = task.map(|task| Grant::new(task.key.vcpu, Limit(task.until)));
+            let run_queue = plan.run_queue(core);
+            if run_queue.foreground.first() != grant.as_ref() {
+                let run_queue = &mut plan.run_queue_mut(core).foreground;
+                run_queue.clear();
+                run_queue.extend(grant);
             }
-            if plan.line(core).background != self.idlers[place] {
-                plan.line_mut(core).background.clone_from(&self.idlers[place]);
+            if plan.run_queue(core).background != self.idlers[place] {
+                plan.run_queue_mut(core).background.clone_from(&self.idlers[place]);
             }
         }
     }

@@ -87,9 +87,10 @@ mod tests {
         let text = findings.markdown(experiment, Some(FIGURES));
         assert!(stale(&with_part("", "maracas-fig4", &text)).is_empty());
         let old = text.replace("Fresh.", "Old.");
-        let told = stale(&with_part("", "maracas-fig4", &old));
+        let reported = stale(&with_part("", "maracas-fig4", &old));
         assert!(
-            told[0].starts_with("maracas-fig4 differs, first at: ") && told[0].contains("Old.")
+            reported[0].starts_with("maracas-fig4 differs, first at: ")
+                && reported[0].contains("Old.")
         );
     }
 

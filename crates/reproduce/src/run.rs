@@ -26,7 +26,7 @@ pub(crate) struct Prepared {
     name: String,
     scenario: Scenario,
     entry: &'static Entry,
-    /// The platform with all VCPUs, the policy's carriers too.
+    /// The platform with all VCPUs, the policy's service VCPUs too.
     pub(crate) system: System,
     /// The same with those VCPUs alone that are there at the start.
     pub(crate) start: System,
@@ -49,7 +49,7 @@ impl Prepared {
         params.check(entry.params).map_err(|(name, why)| fail(&format_args!("{name}: {why}")))?;
         let cores = scenario.platform.cores.ok_or_else(|| fail(&"it names no cores"))?;
         let mut system = scenario.system(cores).map_err(|why| fail(&why))?;
-        entry.add_carriers(&mut system, params);
+        entry.add_service_vcpus(&mut system, params);
         let programs = scenario.sim_programs();
         let start = maracas_sim::at_start(&system, &programs);
         let options = options(&scenario).ok_or_else(|| fail(&"it names no duration"))?;
@@ -122,7 +122,7 @@ impl Run {
         let prepared = Prepared::of(setup)?;
         let (mut policy, mut metrics) = (prepared.policy()?, prepared.metrics());
         let outcome = prepared.run(policy.as_mut(), &mut metrics)?;
-        metrics.figures(&policy.figures());
+        metrics.statistics(&policy.statistics());
         Ok(Self { report: metrics.report(outcome.end), outcome })
     }
 
@@ -178,9 +178,9 @@ impl Run {
         self.report.duration_ns as f64 / 1e9
     }
     /// The sum of what the policy counted under `name`.
-    pub fn figure(&self, name: &str) -> u64 {
-        let figures = self.report.figures.iter().filter(|figure| figure.name == name);
-        figures.map(|figure| figure.value).sum()
+    pub fn statistic(&self, name: &str) -> u64 {
+        let statistics = self.report.statistics.iter().filter(|statistic| statistic.name == name);
+        statistics.map(|statistic| statistic.value).sum()
     }
     /// How long all cores together were throttled, in seconds.
     pub fn throttled_s(&self) -> f64 {
@@ -188,7 +188,7 @@ impl Run {
     }
 }
 
-/// A VCPU's name; a carrier's is its number.
+/// A VCPU's name; a service VCPU's is its number.
 fn name_of(scenario: &Scenario, vcpu: VcpuId) -> String {
     let named = scenario.vcpus.get(vcpu.0 as usize);
     named.map_or_else(|| vcpu.to_string(), |spec| spec.name.clone())
@@ -223,17 +223,17 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_run_is_told_with_the_scenario_s_name() {
-        let told = |from: &str, to: &str| {
+    fn what_cannot_run_is_reported_with_the_scenario_s_name() {
+        let reported = |from: &str, to: &str| {
             let text = GOOD.replace(from, to);
             Run::of(&Setup::new("it", text)).expect_err("it cannot run").0
         };
-        assert_eq!(told("duration = \"1s\"\n", ""), "it: it names no duration");
-        assert_eq!(told("cores = 1\n", ""), "it: it names no cores");
-        let policy = told("[run]", "[policy]\nname = \"nobody\"\n[run]");
+        assert_eq!(reported("duration = \"1s\"\n", ""), "it: it names no duration");
+        assert_eq!(reported("cores = 1\n", ""), "it: it names no cores");
+        let policy = reported("[run]", "[policy]\nname = \"nobody\"\n[run]");
         assert_eq!(policy, "it: there is no policy \"nobody\"");
-        assert!(told("version = 1", "version = 99").starts_with("it: it:1:"));
-        let refused = told(
+        assert!(reported("version = 1", "version = 99").starts_with("it: it:1:"));
+        let refused = reported(
             "[[program]]",
             "[[vcpu]]\nname = \"b\"\nbudget = \"9ms\"\n\
                                           period = \"10ms\"\n[[program]]",

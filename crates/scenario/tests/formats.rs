@@ -296,7 +296,7 @@ fn is_one_line(error: &maracas_scenario::Error, text: &str) {
 }
 
 #[test]
-fn files_gone_bad_never_panic_and_are_told_in_one_line() {
+fn files_gone_bad_never_panic_and_are_reported_in_one_line() {
     let mut random = Random(2026);
     let (mut refused, mut taken) = (0, 0);
     for (format, text) in good() {
@@ -329,7 +329,7 @@ fn files_gone_bad_never_panic_and_are_told_in_one_line() {
 }
 
 #[test]
-fn overhead_tables_gone_bad_never_panic_and_are_told_in_one_line() {
+fn overhead_tables_gone_bad_never_panic_and_are_reported_in_one_line() {
     let mut random = Random(77);
     let (mut refused, mut taken) = (0, 0);
     let tables = examples().into_iter().map(|(_, text)| text);

@@ -63,15 +63,15 @@ pub struct Case {
     pub entry: &'static Entry,
     /// Its parameters.
     pub params: Params,
-    /// The platform with all VCPUs, later ones and the policy's carriers too.
+    /// The platform with all VCPUs, later ones and the policy's service VCPUs too.
     pub system: System,
     /// The same with those VCPUs alone that are there at the start: what the policy is built for
     /// and what the verdict is about. Later ones are judged when they arrive.
     pub start: System,
     /// The name of every VCPU, by its id.
     pub names: Vec<String>,
-    /// How many of them, the last ones, carry the policy's errands.
-    pub carriers: usize,
+    /// How many of them, the last ones, carry the policy's service requests.
+    pub service_vcpus: usize,
     /// The threads to simulate.
     pub programs: Vec<Program>,
     /// The memory to simulate, where the scenario has some.
@@ -155,7 +155,7 @@ impl Case {
         };
         let programs = scenario.sim_programs();
         let mut names = scenario.vcpus.iter().map(|vcpu| vcpu.name.clone()).collect();
-        let carriers = add_carriers(entry, &params, &mut system, &mut names);
+        let service_vcpus = add_service_vcpus(entry, &params, &mut system, &mut names);
         let mut case = Self {
             file: scenario.file.clone(),
             entry,
@@ -163,7 +163,7 @@ impl Case {
             start: maracas_sim::at_start(&system, &programs),
             system,
             names,
-            carriers,
+            service_vcpus,
             programs,
             memory: scenario.sim_memory(),
             paces: scenario.sim_paces(),
@@ -221,7 +221,7 @@ impl Case {
         set_params(&mut params, entry, &overrides.set)?;
         let (mut system, programs) = (set.system(cores), set.programs());
         let mut names = set.names();
-        let carriers = add_carriers(entry, &params, &mut system, &mut names);
+        let service_vcpus = add_service_vcpus(entry, &params, &mut system, &mut names);
         let mut case = Self {
             file: file.display().to_string(),
             scenario: None,
@@ -229,7 +229,7 @@ impl Case {
             params,
             start: maracas_sim::at_start(&system, &programs),
             names,
-            carriers,
+            service_vcpus,
             system,
             programs,
             memory: None,
@@ -281,22 +281,23 @@ impl Case {
         self.names.get(vcpu.0 as usize).cloned().unwrap_or_else(|| vcpu.to_string())
     }
 
-    /// [`Case::start`] without the policy's carriers: what the user wrote.
-    pub fn without_carriers(&self) -> System {
+    /// [`Case::start`] without the policy's service VCPUs: what the user wrote.
+    pub fn without_service_vcpus(&self) -> System {
         let mut system = self.start.clone();
-        let first = self.first_carrier();
+        let first = self.first_service_vcpu();
         system.vcpus.retain(|vcpu| vcpu.id < first);
         system
     }
     /// The id after those of the user's VCPUs.
-    fn first_carrier(&self) -> VcpuId {
-        VcpuId((self.names.len() - self.carriers) as u32)
+    fn first_service_vcpu(&self) -> VcpuId {
+        VcpuId((self.names.len() - self.service_vcpus) as u32)
     }
-    /// `system`, which has none, with the carriers that the policy needs there.
-    pub fn with_carriers(&self, system: &System) -> System {
+    /// `system`, which has none, with the service VCPUs that the policy needs there.
+    pub fn with_service_vcpus(&self, system: &System) -> System {
         let mut system = system.clone();
-        let carriers = (self.entry.carriers)(&system, &self.params, self.first_carrier());
-        system.vcpus.extend(carriers);
+        let service_vcpus =
+            (self.entry.service_vcpus)(&system, &self.params, self.first_service_vcpu());
+        system.vcpus.extend(service_vcpus);
         system
     }
 
@@ -344,24 +345,25 @@ impl Case {
     }
 }
 
-/// Adds the VCPUs that carry the policy's errands, and their names. Says how many there are.
-fn add_carriers(
+/// Adds the VCPUs that carry the policy's service requests, and their names. Says how many there
+/// are.
+fn add_service_vcpus(
     entry: &Entry,
     params: &Params,
     system: &mut System,
     names: &mut Vec<String>,
 ) -> usize {
     let own = system.vcpus.len();
-    entry.add_carriers(system, params);
-    let carriers = &system.vcpus[own..];
-    for carrier in carriers {
-        let mut name = carrier_name(carrier);
+    entry.add_service_vcpus(system, params);
+    let service_vcpus = &system.vcpus[own..];
+    for service_vcpu in service_vcpus {
+        let mut name = service_vcpu_name(service_vcpu);
         while names.contains(&name) {
             name.push('_');
         }
         names.push(name);
     }
-    carriers.len()
+    service_vcpus.len()
 }
 
 /// Sets parameters to what this host needs, and says so, a sentence each.
@@ -371,12 +373,12 @@ fn of_host(entry: &Entry, params: &mut Params, system: &System) -> Vec<String> {
     notes
 }
 
-fn carrier_name(carrier: &Vcpu) -> String {
-    let place = carrier.pinned.map_or(String::new(), |core| format!("-{core}"));
-    match carrier.role {
+fn service_vcpu_name(service_vcpu: &Vcpu) -> String {
+    let place = service_vcpu.pinned.map_or(String::new(), |core| format!("-{core}"));
+    match service_vcpu.role {
         Role::Monitor => "monitor".into(),
         Role::Migration => format!("migration{place}"),
-        Role::Main | Role::Io => format!("carrier{place}"),
+        Role::Main | Role::Io => format!("service{place}"),
     }
 }
 

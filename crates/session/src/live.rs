@@ -13,7 +13,7 @@ use crate::view::View;
 use alarms::Alarms;
 use maracas_console::failure::Failure;
 use maracas_console::output::{self, Pending};
-use maracas_core::contract::{Figure, Policy};
+use maracas_core::contract::{Policy, Statistic};
 use maracas_core::journal::{Note, Reader, Record, Recorder};
 use maracas_core::{Duration, Instant, Vcpu, VcpuId};
 use maracas_live::control::{Board, Server};
@@ -22,7 +22,7 @@ use maracas_live::host::Identity;
 use maracas_live::host::classes::Detected;
 use maracas_live::host::launch::{Command, Exit, Output, resolve};
 use maracas_live::host::platform::Platform;
-use maracas_live::host::probe::{Capabilities, Rung};
+use maracas_live::host::probe::{Capabilities, Support};
 use maracas_live::sense::Senses;
 use maracas_live::{Handle, Launch, Machine, Means, Outcome, Setup};
 use maracas_scenario::{Output as Destination, ProgramSpec, Scenario};
@@ -159,11 +159,11 @@ pub fn prepare(
     let found = Capabilities::probe(&setup.cores)
         .map_err(|error| Failure::about("this host cannot be probed", error))?;
     let missing: Vec<_> = found.missing().collect();
-    if require == Require::Full && (found.rung() != Rung::Full || !missing.is_empty()) {
-        let (rung, missing) = (found.rung(), missing.join("; "));
-        return Err(Failure::new(format!("--require full: this host offers {rung}; {missing}")));
+    if require == Require::Full && (found.support() != Support::Full || !missing.is_empty()) {
+        let (support, missing) = (found.support(), missing.join("; "));
+        return Err(Failure::new(format!("--require full: this host offers {support}; {missing}")));
     }
-    if found.rung() == Rung::SimulationOnly {
+    if found.support() == Support::SimulationOnly {
         let missing = missing.join("; ");
         return Err(Failure::new(format!("this host can only simulate: {missing}")));
     }
@@ -208,7 +208,7 @@ pub fn run(
     let sink = |piece: &[u8]| stream.take(piece);
     let (outcome, lasted) = carry_out(case, setup, means, policy, guarded, &stop, sink)?;
     let progress = std::mem::take(&mut stream.progress);
-    let report = stream.finish(Instant::ZERO + outcome.duration, &outcome.figures)?;
+    let report = stream.finish(Instant::ZERO + outcome.duration, &outcome.statistics)?;
     for (vcpu, why) in &outcome.refused {
         output::note(&format!("{} was refused when it arrived: {why}", case.name(*vcpu)));
     }
@@ -463,7 +463,7 @@ impl Stream {
         }
     }
 
-    fn finish(mut self, end: Instant, figures: &[Figure]) -> Result<Report, Failure> {
+    fn finish(mut self, end: Instant, statistics: &[Statistic]) -> Result<Report, Failure> {
         if let Some(mut view) = self.view {
             view.clear();
         }
@@ -477,7 +477,7 @@ impl Stream {
             csv.write(&kept)?;
         }
         let end = self.end.unwrap_or(end);
-        self.metrics.figures(figures);
+        self.metrics.statistics(statistics);
         if let Some(trace) = self.trace {
             let file = trace.finish(end).map_err(|error| Failure::about("--trace", error))?;
             file.commit()?;

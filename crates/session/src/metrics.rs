@@ -36,7 +36,7 @@ const STACK: usize = 256 << 10;
 const LONGEST: usize = 107;
 
 /// Shows on `board` what was counted so far. Sums never fall there: time that was taken for
-/// throttled until a stint was told stays so until there is more of it.
+/// throttled until a segment was told stays so until there is more of it.
 pub fn publish(board: &Board, counted: &Metrics, max_latency: Option<u64>) {
     let mut gauges = gauges(counted, max_latency);
     let before = board.latest();

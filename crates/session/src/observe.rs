@@ -5,13 +5,13 @@ use crate::case::Case;
 use crate::results::{Csv, Files};
 use maracas_console::failure::Failure;
 use maracas_console::output::{self, Pending};
-use maracas_core::contract::{Event, Figure, Observer, Plan};
+use maracas_core::contract::{Event, Observer, Plan, Statistic};
 use maracas_core::journal::{Note, Record, Recorder};
 use maracas_core::{Instant, VcpuId};
 use maracas_sim::Outcome;
 use maracas_sim::memory::MemoryTotals;
 use maracas_trace::report::{DeviceReport, MemoryReport};
-use maracas_trace::{Metrics, Report, figure_note, memory_note, perfetto};
+use maracas_trace::{Metrics, Report, memory_note, perfetto, statistic_note};
 use std::io::Write;
 use std::time;
 
@@ -75,14 +75,14 @@ impl<'a> Watch<'a> {
     }
 
     /// Ends the journal, the trace and the lists and puts them in their places. Returns the report
-    /// and the journal's bytes, where they were kept. `figures` are the policy's own counts.
+    /// and the journal's bytes, where they were kept. `statistics` are the policy's own counts.
     ///
     /// # Errors
     /// Where a file cannot be written.
     pub fn finish(
         mut self,
         outcome: &Outcome,
-        figures: &[Figure],
+        statistics: &[Statistic],
     ) -> Result<(Report, Vec<u8>), Failure> {
         if let Some(progress) = &mut self.progress {
             progress.bar.clear();
@@ -90,12 +90,12 @@ impl<'a> Watch<'a> {
         let end = outcome.end;
         let memory = outcome.memory.as_ref().map(|totals| self.counted(totals));
         memory.iter().for_each(|counted| self.metrics.memory(counted));
-        self.metrics.figures(figures);
+        self.metrics.statistics(statistics);
         let report = self.metrics.report(end);
         let mut bytes = Vec::new();
         if let Some(journal) = &mut self.journal {
             memory.iter().for_each(|counted| journal.record(&memory_note(end, counted)));
-            figures.iter().for_each(|figure| journal.record(&figure_note(end, figure)));
+            statistics.iter().for_each(|statistic| journal.record(&statistic_note(end, statistic)));
             journal.end(end);
             bytes = std::mem::take(journal.bytes());
         }

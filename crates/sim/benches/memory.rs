@@ -167,7 +167,7 @@ fn cpu_time() -> std::time::Duration {
 fn tell(name: &str, took: std::time::Duration, outcome: &Outcome) {
     let totals = outcome.memory.clone().unwrap_or_default();
     let effort = outcome.effort;
-    let told = writeln!(
+    let reported = writeln!(
         std::io::stdout(),
         "{name}: {:.3} s of processor time, {} events, {} decisions, {} context switches, {} times \
          speeds resolved ({} for the cache alone), {} sets solved and {} times known; \
@@ -183,7 +183,7 @@ fn tell(name: &str, took: std::time::Duration, outcome: &Outcome) {
         totals.requests / 1_000_000,
         totals.occupancy as f64 / totals.requests as f64 / 3.3,
     );
-    told.expect("the bench can say what it did");
+    reported.expect("the bench can say what it did");
 }
 
 fn short() -> Criterion {

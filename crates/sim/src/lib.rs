@@ -5,7 +5,7 @@
 //! the room imports `maracas-core` and a random number generator.
 //!
 //! # What it does at one instant
-//! 1. What happened on the cores (completions, blocks, marks), by core; then what is due on the
+//! 1. What happened on the cores (completions, blocks, limits), by core; then what is due on the
 //!    agenda: departures, arrivals, requests to change, wakes, releases, each by id.
 //! 2. The machine law on the cores concerned, by the plan in force ([`maracas_core::dispatch`]).
 //! 3. With all these events delivered: one decision, if one is due. It is enacted, first all
@@ -15,23 +15,24 @@
 //!    speeds are resolved anew ([`memory`]).
 //!
 //! # What observers may rely on
-//! * A [`Stint`](maracas_core::contract::Stint) is told when it ends, or at a metered wake, or at
-//!   the end of the run ([`End::Metered`](maracas_core::contract::End::Metered)). It never spans a
+//! * A [`Segment`](maracas_core::contract::Segment) is told when it ends, or at a metered wake, or
+//! at the end of the run ([`End::Metered`](maracas_core::contract::End::Metered)). It never spans a
 //!   change of mode, and none is empty.
-//! * `Completed` comes before the `Ran` of the stint in which the job completed; a stint goes on
-//!   over a completion where the VCPU has more to do. Where a completion and a mark fall on the
+//! * `Completed` comes before the `Ran` of the segment in which the job completed; a segment goes
+//! on over a completion where the VCPU has more to do. Where a completion and a limit fall on the
 //!   same instant, the completion wins.
-//! * A VCPU's stint ends with `Blocked` only when it has nothing at all to run: a VCPU that goes
+//! * A VCPU's segment ends with `Blocked` only when it has nothing at all to run: a VCPU that goes
 //!   on after its last job (an anytime program's optional part, a second program) is not blocked.
-//! * A stint ends with `Preempted` also where its VCPU goes on in the other mode by a decision, and
-//!   where its core's memory meter reaches the allowance. `AllowanceSpent` follows, once for each
+//! * A segment ends with `Preempted` also where its VCPU goes on in the other mode by a decision,
+//! and where its core's memory meter reaches the allowance. `AllowanceSpent` follows, once for each
 //!   allowance that is spent, be it when the meter reaches it or when a plan sets it.
-//! * Marks of memory meters and allowances take effect at the first tick at which the integer meter
-//!   has reached them.
-//! * `ErrandDone` and `Sampled` come before the `Ran` of the carrier's stint, as `Completed` does.
-//!   `Sampled` holds what the controller counted since the one before, up to that tick.
+//! * Limits of memory meters and allowances take effect at the first tick at which the integer
+//! meter has reached them.
+//! * `ServiceDone` and `Sampled` come before the `Ran` of the service VCPU's segment, as
+//! `Completed` does. `Sampled` holds what the controller counted since the one before, up to that
+//! tick.
 //! * One block goes untold: that of a waiting VCPU whose only ready program departs, while others
-//!   stay. No stint ends there.
+//!   stay. No segment ends there.
 //!
 //! # How programs share a VCPU
 //! First come, first served, each until it blocks, as `SCHED_FIFO` threads of one rank do. Where
@@ -51,26 +52,27 @@
 //! to itself. Time that a core spends on charged overheads causes no traffic.
 //!
 //! # Uneven cores
-//! On cores of several classes work is time on class 0, the fastest; a stint's service, marks,
+//! On cores of several classes work is time on class 0, the fastest; a segment's service, limits,
 //! charged overheads and whatever a policy plans are time on the core where it is spent.
 //! [`memory::UnevenCores`] has every program progress, and count instructions, by its
-//! [`Pace`] on the class where it runs; what has none, and carriers on their
-//! errands, go at the speed of the class. With [`memory::SharedMemory`] a slower class stretches
-//! only the time that a program thinks, so that its speedup comes of its memory. [`run`] knows no
-//! classes: to it all cores are equal.
+//! [`Pace`] on the class where it runs; what has none, and service VCPUs on their
+//! service requests, go at the speed of the class. With [`memory::SharedMemory`] a slower class
+//! stretches only the time that a program thinks, so that its speedup comes of its memory. [`run`]
+//! knows no classes: to it all cores are equal.
 //!
-//! Instructions come with the [`Usage`](maracas_core::contract::Usage) of every stint. What a
+//! Instructions come with the [`Usage`](maracas_core::contract::Usage) of every segment. What a
 //! program retires in a piece of work is the same on every class.
 //!
 //! # No reservation
 //! A budget of zero means nothing here: what runs, when and for how long is what the plan says.
 //!
-//! # Errands
-//! VCPUs with the roles Monitor and Migration are carriers: they are in the system from the start,
-//! have no programs, and wake when the plan gives them an errand. The errand is a piece of work by
-//! the table of [`Overheads`], at least one tick; when it is done its effect sets in at once: the
-//! counters are read, or the moved VCPU's pages have their new colours. Where the moved VCPU runs
-//! is what the plan's lines say, before and after. One errand is under way at a time.
+//! # Service requests
+//! VCPUs with the roles Monitor and Migration are service VCPUs: they are in the system from the
+//! start, have no programs, and wake when the plan gives them a service request. The service
+//! request is a piece of work by the table of [`Overheads`], at least one tick; when it is done its
+//! effect sets in at once: the counters are read, or the moved VCPU's pages have their new colours.
+//! Where the moved VCPU runs is what the plan's run queues say, before and after. One service
+//! request is under way at a time.
 //!
 //! # Randomness
 //! Every program has its own stream for its costs and another for its sleeps and events, every
@@ -111,7 +113,7 @@ pub struct Options {
     /// Costs charged.
     pub overheads: Overheads,
     /// Audit every decision with [`maracas_core::Plan::audit`]. Otherwise a cheaper check finds a
-    /// VCPU on two cores' lines, but not one that stands twice in one list.
+    /// VCPU on two cores' run queues, but not one that stands twice in one list.
     pub audit: bool,
 }
 
@@ -194,8 +196,8 @@ pub struct Change {
 /// learns of the later ones by [`maracas_core::Event::Arrived`], and they run where it says yes.
 ///
 /// # Panics
-/// Where a program names a VCPU that is not in the system, or one that carries errands, or works on
-/// jobs on a VCPU whose arrival is `None`; where the policy breaks the contract
+/// Where a program names a VCPU that is not in the system, or one that carries service requests, or
+/// works on jobs on a VCPU whose arrival is `None`; where the policy breaks the contract
 /// ([`maracas_core::contract`]).
 pub fn run(
     system: &System,
@@ -242,7 +244,7 @@ pub fn run_changing(
 /// What is to be simulated: the machine, and what runs there.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
-    /// The platform with all VCPUs, the policy's carriers too.
+    /// The platform with all VCPUs, the policy's service VCPUs too.
     pub system: &'a System,
     /// The threads.
     pub programs: &'a [Program],

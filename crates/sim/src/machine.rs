@@ -1,18 +1,18 @@
 //! The loop: one instant after another, what happened, the law, and the decision. The law is
 //! enacted in `law`, the policy spoken to in `decision`; `memory` holds the memory meters and asks
-//! the contention model, `errand` has carriers do what the policy sent them for.
+//! the contention model, `service_request` has service VCPUs do what the policy sent them for.
 
 mod decision;
-mod errand;
 mod law;
 mod memory;
+mod service_request;
 
 use crate::agenda::{Agenda, Kind};
 use crate::memory::{Contention, MemoryTotals, Resident};
 use crate::rng::{Purpose, Stream};
 use crate::workload::{Demands, Done, NONE, Standing, Start};
 use crate::{Change, Options, Outcome};
-use maracas_core::contract::{End, Errand, Event, Mark, Mode, Observer};
+use maracas_core::contract::{End, Event, Limit, Mode, Observer, ServiceRequest};
 use maracas_core::dispatch::{Readings, Running};
 use maracas_core::{
     CoreId, CoreSet, Duration, Instant, Plan, Policy, Program, Soonest, System, VcpuId,
@@ -25,14 +25,14 @@ struct Core {
     /// The running VCPU, or `NONE`.
     running: u32,
     mode: Mode,
-    until: Mark,
-    /// When the stint began.
+    until: Limit,
+    /// When the segment began.
     from: Instant,
     /// Up to when the VCPU's meter and progress are accounted.
     synced: Instant,
     /// Until when the core works off charged overheads and its VCPU makes no progress.
     stalled: Instant,
-    /// What the running stint's start was charged; given back if the stint stays empty.
+    /// What the running segment's start was charged; given back if the segment stays empty.
     start_cost: Duration,
     switched: bool,
     /// The VCPU that ran last, and when it stopped.
@@ -53,7 +53,7 @@ pub(crate) struct Machine<'a, C> {
     /// Those of them that were asked for and are not answered.
     asked: Vec<u32>,
     cores: Vec<Core>,
-    /// When each core's VCPU ends its piece or reaches its mark.
+    /// When each core's VCPU ends its piece or reaches its limit.
     nexts: Soonest,
     /// What the law chose for the cores that are to run another one; scratch of one enactment.
     choices: Vec<(usize, Option<Running>)>,
@@ -69,14 +69,14 @@ pub(crate) struct Machine<'a, C> {
     /// When the next decision is taken.
     due: Instant,
     /// Whether the policy heard of anything since it was last asked.
-    told: bool,
+    reported: bool,
     /// Where the first of these things happened.
     decider: usize,
     /// Events that happened and are not told yet; used only where decisions come late.
     inbox: Vec<(Instant, Event)>,
     lateness: Stream,
-    /// The errand under way.
-    errand: Option<(VcpuId, Errand)>,
+    /// The service request under way.
+    service_request: Option<(VcpuId, ServiceRequest)>,
     /// What the memory controller had counted at the last sample.
     sampled: MemoryTotals,
     outcome: Outcome,
@@ -120,11 +120,11 @@ impl<'a, C: Contention> Machine<'a, C> {
             set_changed: false,
             plan: Plan::new(count),
             due: Instant::ZERO,
-            told: false,
+            reported: false,
             decider: 0,
             inbox: Vec::new(),
             lateness: Stream::new(options.seed, Purpose::Lateness, 0, 0),
-            errand: None,
+            service_request: None,
             sampled: MemoryTotals::default(),
             outcome: Outcome::default(),
         }
@@ -172,7 +172,7 @@ impl<'a, C: Contention> Machine<'a, C> {
         self.end()
     }
 
-    /// Closes the run: completions on the horizon, the running stints, what was not told yet.
+    /// Closes the run: completions on the horizon, the running segments, what was not told yet.
     fn end(mut self) -> Outcome {
         if self.options.until != Instant::NEVER {
             self.now = self.options.until;
@@ -211,8 +211,8 @@ impl<'a, C: Contention> Machine<'a, C> {
                 }
             }
             let Core { mode, until, .. } = self.cores[core];
-            if until != Mark::NEVER && self.demands.meter(VcpuId(vcpu), mode) >= until.0 {
-                self.stop(core, End::MarkReached);
+            if until != Limit::NEVER && self.demands.meter(VcpuId(vcpu), mode) >= until.0 {
+                self.stop(core, End::LimitReached);
                 concerned.insert(CoreId(core as u16));
             } else if let Some(end) = self.memory_end(core) {
                 self.stop(core, end);
@@ -233,7 +233,7 @@ impl<'a, C: Contention> Machine<'a, C> {
             Done::Plain => {}
             Done::Sleep(thread, until) => self.agenda.push(until, Kind::Wake, thread),
             Done::Job => self.complete_jobs(vcpu, core),
-            Done::Errand => self.finish_errand(core),
+            Done::ServiceRequest => self.finish_service_request(core),
         }
         // Another program of the VCPU may go on.
         self.set_changed = true;
@@ -356,7 +356,7 @@ impl<'a, C: Contention> Machine<'a, C> {
         if was_runnable {
             return;
         }
-        // A carrier is woken by the machine itself, which knows what it does.
+        // A service VCPU is woken by the machine itself, which knows what it does.
         if self.options.hidden_wakes && !self.demands.of(vcpu).carries() {
             self.demands.of_mut(vcpu).hidden = Some(on_behalf);
         } else {
@@ -371,7 +371,7 @@ impl Core {
     const IDLE: Self = Self {
         running: NONE,
         mode: Mode::Foreground,
-        until: Mark::NEVER,
+        until: Limit::NEVER,
         from: Instant::ZERO,
         synced: Instant::ZERO,
         stalled: Instant::ZERO,

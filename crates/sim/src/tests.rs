@@ -1,13 +1,13 @@
-//! The machine by hand-worked schedules, under policies that do nothing but hold a line.
+//! The machine by hand-worked schedules, under policies that do nothing but hold a run queue.
 
-mod errands;
 mod memory;
+mod service_requests;
 mod swarm;
 mod uneven;
 
 use crate::memory::{Contention, MemoryTotals, Progress, Resident};
 use crate::{Options, Outcome, Overheads, at_start, run, run_with};
-use maracas_core::contract::{Event, Grant, Line, Mark, Observer};
+use maracas_core::contract::{Event, Grant, Limit, Observer, RunQueue};
 use maracas_core::{
     CoreId, Cost, Duration, Instant, Plan, Policy, Program, System, Vcpu, VcpuId, Workload,
 };
@@ -20,10 +20,10 @@ const fn at(n: u64) -> Instant {
     Instant::from_ticks(n)
 }
 fn grant(vcpu: u32, until: u64) -> Grant {
-    Grant::new(VcpuId(vcpu), Mark(ticks(until)))
+    Grant::new(VcpuId(vcpu), Limit(ticks(until)))
 }
 fn always(vcpu: u32) -> Grant {
-    Grant::new(VcpuId(vcpu), Mark::NEVER)
+    Grant::new(VcpuId(vcpu), Limit::NEVER)
 }
 fn task(id: u32, budget: u64, period: u64) -> Vcpu {
     Vcpu::new(id, ticks(budget), ticks(period)).periodic()
@@ -45,22 +45,22 @@ fn run_sleep(vcpu: u32, run: u64, sleep: u64) -> Program {
 /// Takes the next plan of a list at each given instant, and holds it. Admits all arrivals but
 /// those whose budget is zero.
 struct Script {
-    steps: Vec<(u64, Vec<(u16, Line)>)>,
+    steps: Vec<(u64, Vec<(u16, RunQueue)>)>,
     asked: Vec<Vcpu>,
     metered: bool,
 }
 
 impl Script {
-    fn new(steps: Vec<(u64, Vec<(u16, Line)>)>) -> Self {
+    fn new(steps: Vec<(u64, Vec<(u16, RunQueue)>)>) -> Self {
         Self { steps, asked: Vec::new(), metered: false }
     }
-    fn line(foreground: &[Grant], background: &[Grant]) -> Line {
+    fn run_queue(foreground: &[Grant], background: &[Grant]) -> RunQueue {
         let (foreground, background) = (foreground.to_vec(), background.to_vec());
-        Line { foreground, background, ..Line::default() }
+        RunQueue { foreground, background, ..RunQueue::default() }
     }
     /// One core, one line, for ever.
     fn fixed(foreground: &[Grant], background: &[Grant]) -> Self {
-        Self::new(vec![(0, vec![(0, Self::line(foreground, background))])])
+        Self::new(vec![(0, vec![(0, Self::run_queue(foreground, background))])])
     }
 }
 
@@ -72,8 +72,8 @@ impl Policy for Script {
     }
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
         while self.steps.first().is_some_and(|step| step.0 <= now.ticks()) {
-            for (core, line) in self.steps.remove(0).1 {
-                *plan.line_mut(CoreId(core)) = line;
+            for (core, run_queue) in self.steps.remove(0).1 {
+                *plan.run_queue_mut(CoreId(core)) = run_queue;
             }
         }
         for vcpu in self.asked.drain(..) {
@@ -113,7 +113,7 @@ impl Observer for Log {
             Event::AllowanceSpent { .. }
             | Event::Sampled(_)
             | Event::Changed(_)
-            | Event::ErrandDone(_)
+            | Event::ServiceDone(_)
             | Event::Failed { .. } => write!(self.0, "{at}:{event:?} "),
         }
         .expect("a string takes everything");
@@ -165,8 +165,8 @@ fn a_mark_is_reached_at_its_exact_instant_and_background_follows() {
     );
     assert_eq!(
         log,
-        "0:wakev0 0:wakev1 3:v0@0[0,3)MarkReached 8:v1@0[3,8)MarkReached \
-         10:v0b@0[8,10)MarkReached 11:v1b@0[10,11)MarkReached"
+        "0:wakev0 0:wakev1 3:v0@0[0,3)LimitReached 8:v1@0[3,8)LimitReached \
+         10:v0b@0[8,10)LimitReached 11:v1b@0[10,11)LimitReached"
     );
 }
 
@@ -192,15 +192,15 @@ fn at_one_instant_the_completion_wins_over_the_mark() {
     let vcpus = || vec![task(0, 2, 5)];
     let (_, log) = simulate(1, vcpus(), &[job(0, 2)], &mut script(), Options::new(at(5)));
     assert_eq!(log, "0:+v0.0 2:-v0.0 2:v0@0[0,2)Blocked");
-    // A stint goes on over the completion of a job whose successor waits.
-    let late = Script::new(vec![(6, vec![(0, Script::line(&[grant(0, 4)], &[]))])]);
+    // A segment goes on over the completion of a job whose successor waits.
+    let late = Script::new(vec![(6, vec![(0, Script::run_queue(&[grant(0, 4)], &[]))])]);
     let (outcome, log) = simulate(1, vcpus(), &[job(0, 2)], &mut { late }, Options::new(at(10)));
     assert_eq!(log, "0:+v0.0 5:+v0.1 8:-v0.0 10:-v0.1 10:v0@0[6,10)Blocked");
     assert_eq!((outcome.completed, outcome.missed), (2, 1));
 }
 
 #[test]
-fn hidden_wakes_are_told_at_switch_in() {
+fn hidden_wakes_are_reported_at_switch_in() {
     let (_, log) = simulate(
         1,
         vec![server(0), server(1)],
@@ -217,10 +217,10 @@ fn hidden_wakes_are_told_at_switch_in() {
 
 #[test]
 fn late_decisions_carry_true_instants_and_the_law_goes_on() {
-    let lines = |n: u64| vec![(0, Script::line(&[grant(0, n)], &[always(1)]))];
+    let run_queues = |n: u64| vec![(0, Script::run_queue(&[grant(0, n)], &[always(1)]))];
     let mut latest = 0;
     for seed in 0..40 {
-        let mut script = Script::new(vec![(0, lines(2)), (20, lines(4))]);
+        let mut script = Script::new(vec![(0, run_queues(2)), (20, run_queues(4))]);
         let (_, log) = simulate(
             1,
             vec![server(0), server(1)],
@@ -228,14 +228,14 @@ fn late_decisions_carry_true_instants_and_the_law_goes_on() {
             &mut script,
             Options { late: ticks(5), seed, ..Options::new(at(40)) },
         );
-        let stints: Vec<_> = log.split(' ').filter(|word| word.contains('[')).collect();
-        // The new mark was wanted at 20 and came late, by at most 5; it was reached 2 later.
-        let preempted = stints[1].split_once(':').map(|(at, _)| at.parse::<u64>());
+        let segments: Vec<_> = log.split(' ').filter(|word| word.contains('[')).collect();
+        // The new limit was wanted at 20 and came late, by at most 5; it was reached 2 later.
+        let preempted = segments[1].split_once(':').map(|(at, _)| at.parse::<u64>());
         let Some(Ok(enacted)) = preempted else { panic!("{log}") };
         assert!((20..=25).contains(&enacted), "{log}");
-        assert!(stints[0].ends_with("MarkReached"), "{log}");
-        assert!(stints[1].ends_with(&format!(",{enacted})Preempted")), "{log}");
-        assert_eq!(stints[2], format!("{0}:v0@0[{enacted},{0})MarkReached", enacted + 2));
+        assert!(segments[0].ends_with("LimitReached"), "{log}");
+        assert!(segments[1].ends_with(&format!(",{enacted})Preempted")), "{log}");
+        assert_eq!(segments[2], format!("{0}:v0@0[{enacted},{0})LimitReached", enacted + 2));
         latest = latest.max(enacted);
     }
     assert_eq!(latest, 25);
@@ -243,8 +243,10 @@ fn late_decisions_carry_true_instants_and_the_law_goes_on() {
 
 #[test]
 fn a_vcpu_moves_by_a_stop_before_a_start() {
-    let first = vec![(0, Script::line(&[always(0)], &[])), (1, Script::line(&[always(1)], &[]))];
-    let swapped = vec![(0, Script::line(&[always(1)], &[])), (1, Script::line(&[always(0)], &[]))];
+    let first =
+        vec![(0, Script::run_queue(&[always(0)], &[])), (1, Script::run_queue(&[always(1)], &[]))];
+    let swapped =
+        vec![(0, Script::run_queue(&[always(1)], &[])), (1, Script::run_queue(&[always(0)], &[]))];
     let overheads = Overheads { migration: ticks(2), ..Overheads::default() };
     let (outcome, log) = simulate(
         2,
@@ -270,7 +272,7 @@ fn overheads_stall_the_job_while_the_meter_runs() {
         ..Overheads::default()
     };
     // Released at 0 on the idle core (2), decided at 0 (3), switched in (1): work from 6 to 10;
-    // the mark counts from 0.
+    // the limit counts from 0.
     let (_, log) = simulate(
         1,
         vec![task(0, 4, 50)],
@@ -282,9 +284,9 @@ fn overheads_stall_the_job_while_the_meter_runs() {
 }
 
 #[test]
-fn metered_wakes_report_running_stints() {
-    let line = || vec![(0, Script::line(&[always(0)], &[]))];
-    let mut script = Script::new(vec![(0, line()), (3, Vec::new()), (5, line())]);
+fn metered_wakes_report_running_segments() {
+    let run_queue = || vec![(0, Script::run_queue(&[always(0)], &[]))];
+    let mut script = Script::new(vec![(0, run_queue()), (3, Vec::new()), (5, run_queue())]);
     script.metered = true;
     let (_, log) = simulate(1, vec![server(0)], &[busy(0)], &mut script, Options::new(at(6)));
     assert_eq!(log, "0:wakev0 3:v0@0[0,3)Metered 5:v0@0[3,5)Metered 6:v0@0[5,6)Metered");
@@ -378,10 +380,10 @@ struct JobCosts(Vec<Vec<Duration>>, Vec<Duration>);
 
 impl Observer for JobCosts {
     fn event(&mut self, _: Instant, event: &Event) {
-        if let Event::Ran(stint) = event {
-            let vcpu = stint.vcpu.0 as usize;
-            self.1[vcpu] += stint.usage.service;
-            if stint.end == maracas_core::contract::End::Blocked {
+        if let Event::Ran(segment) = event {
+            let vcpu = segment.vcpu.0 as usize;
+            self.1[vcpu] += segment.usage.service;
+            if segment.end == maracas_core::contract::End::Blocked {
                 self.0[vcpu].push(std::mem::take(&mut self.1[vcpu]));
             }
         }
@@ -440,8 +442,8 @@ impl Contention for Halves {
 
 #[test]
 fn speeds_are_resolved_when_the_running_set_changes() {
-    let line = |vcpu| Script::line(&[always(vcpu)], &[]);
-    let mut script = Script::new(vec![(0, vec![(0, line(0)), (1, line(1))])]);
+    let run_queue = |vcpu| Script::run_queue(&[always(vcpu)], &[]);
+    let mut script = Script::new(vec![(0, vec![(0, run_queue(0)), (1, run_queue(1))])]);
     let mut log = Log::default();
     let system = System::new(2, vec![task(0, 4, 50), task(1, 6, 50)]);
     let options = Options::new(at(50));
@@ -453,15 +455,15 @@ fn speeds_are_resolved_when_the_running_set_changes() {
     );
 }
 
-/// Puts a VCPU on two lines.
+/// Puts a VCPU on two run queues.
 struct Broken;
 
 impl Policy for Broken {
     fn on_event(&mut self, _: Instant, _: &Event) {}
     fn plan(&mut self, _: Instant, plan: &mut Plan) {
-        if plan.line(CoreId(0)).foreground.is_empty() {
-            plan.line_mut(CoreId(0)).foreground.push(always(0));
-            plan.line_mut(CoreId(1)).background.push(always(0));
+        if plan.run_queue(CoreId(0)).foreground.is_empty() {
+            plan.run_queue_mut(CoreId(0)).foreground.push(always(0));
+            plan.run_queue_mut(CoreId(1)).background.push(always(0));
         }
     }
 }

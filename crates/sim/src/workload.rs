@@ -87,8 +87,8 @@ pub(crate) struct Demand {
     pub(crate) on: u32,
     /// The core that it ran on last.
     pub(crate) last: u32,
-    /// The core on whose line it was last seen.
-    pub(crate) line: u32,
+    /// The core on whose run queue it was last seen.
+    pub(crate) run_queue: u32,
     /// The decision that put it there.
     pub(crate) stamp: u64,
     /// A wake not yet told: on whose behalf it was.
@@ -124,8 +124,8 @@ pub(crate) enum Done {
     Job,
     /// The program (given) sleeps until then.
     Sleep(u32, Instant),
-    /// It was an errand.
-    Errand,
+    /// It was a service request.
+    ServiceRequest,
 }
 
 impl Readings for Demands {
@@ -177,7 +177,10 @@ impl Demands {
         }
         for demand in vcpus.iter_mut().filter(|demand| demand.carries()) {
             let id = demand.vcpu.id;
-            assert!(demand.threads.is_empty(), "{id} carries errands and can run no program");
+            assert!(
+                demand.threads.is_empty(),
+                "{id} carries service requests and can run no program"
+            );
             demand.threads.push(threads.len() as u32);
             threads.push(Thread::new(&Program::new(id, Workload::Busy), 0, seed));
             threads[demand.threads[0] as usize].state = State::Blocked;
@@ -242,9 +245,9 @@ impl Demands {
     pub(crate) fn current(&self, vcpu: u32) -> u32 {
         self.of(vcpu).current
     }
-    /// Sends a carrier that waits for one on an errand.
-    pub(crate) fn send(&mut self, carrier: u32, work: Duration) {
-        let thread = self.of(carrier).threads[0];
+    /// Sends a service VCPU that waits for one on a service request.
+    pub(crate) fn send(&mut self, service_vcpu: u32, work: Duration) {
+        let thread = self.of(service_vcpu).threads[0];
         self.threads[thread as usize].left = work.max(Duration::from_ticks(1));
         self.enqueue(thread);
     }
@@ -374,7 +377,7 @@ impl Demands {
         let thread = demand.current;
         let own = &mut self.threads[thread as usize];
         let (more, done) = match own.workload {
-            Workload::Busy if demand.carries() => (false, Done::Errand),
+            Workload::Busy if demand.carries() => (false, Done::ServiceRequest),
             Workload::Busy => (true, Done::Plain),
             Workload::RunSleep { sleep, .. } => {
                 (false, Done::Sleep(thread, now.saturating_add(own.gaps.draw(sleep))))
@@ -496,12 +499,12 @@ impl Demand {
             ticks_per_ns: 1,
             on: NONE,
             last: NONE,
-            line: NONE,
+            run_queue: NONE,
             stamp: 0,
             hidden: None,
         }
     }
-    /// Whether it runs errands, and nothing else.
+    /// Whether it runs service requests, and nothing else.
     pub(crate) const fn carries(&self) -> bool {
         match self.vcpu.role {
             Role::Monitor | Role::Migration => true,

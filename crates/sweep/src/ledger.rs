@@ -262,19 +262,19 @@ mod tests {
     fn another_sweep_is_refused_and_says_what_differs() {
         let path = scratch("other");
         drop(Ledger::open(&path, MEANING, 4, 2).unwrap());
-        let told = |meaning| Ledger::open(&path, meaning, 4, 2).unwrap_err().0;
-        let line = told("maracas 1\nseed 2\n");
+        let reported = |meaning| Ledger::open(&path, meaning, 4, 2).unwrap_err().0;
+        let line = reported("maracas 1\nseed 2\n");
         assert!(
             line.contains("it has \"seed 1\" and the file says \"seed 2\"; name another"),
             "{line}"
         );
-        assert!(told("maracas 1\nseed 1\nmore\n").contains("it has \"results\""));
+        assert!(reported("maracas 1\nseed 1\nmore\n").contains("it has \"results\""));
         std::fs::write(&path, "a,b,c\n").unwrap();
-        assert!(told(MEANING).contains("is no progress of a sweep"));
+        assert!(reported(MEANING).contains("is no progress of a sweep"));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "a,b,c\n");
         std::fs::remove_file(&path).unwrap();
         let (_held, _) = Ledger::open(&path, MEANING, 4, 2).unwrap();
-        assert!(told(MEANING).contains("another sweep is at work here"));
+        assert!(reported(MEANING).contains("another sweep is at work here"));
         std::fs::remove_file(&path).unwrap();
     }
 }

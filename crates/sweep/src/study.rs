@@ -88,8 +88,8 @@ impl Study {
         };
         for point in &study.points {
             if let Some(recipe) = study.recipe(point) {
-                let told = |why| sweep.at_tasks(format!("at {point}: {why}"));
-                recipe.check().map_err(told)?;
+                let reported = |why| sweep.at_tasks(format!("at {point}: {why}"));
+                recipe.check().map_err(reported)?;
             }
         }
         let runs = study.items().saturating_mul(study.contenders.len());
@@ -146,9 +146,9 @@ impl Study {
             Source::Files(files) => Ok(Cow::Borrowed(&files[self.set_number(item)].1)),
             Source::Drawn(_) => {
                 let (point, seed) = (self.point(item), self.seed(item));
-                let told = |why| Error(format!("at {point}, seed {seed}: {why}"));
-                let recipe = self.recipe(point).ok_or_else(|| told("no recipe".into()))?;
-                recipe.draw(seed).map(Cow::Owned).map_err(told)
+                let reported = |why| Error(format!("at {point}, seed {seed}: {why}"));
+                let recipe = self.recipe(point).ok_or_else(|| reported("no recipe".into()))?;
+                recipe.draw(seed).map(Cow::Owned).map_err(reported)
             }
         }
     }
@@ -267,7 +267,7 @@ fn contender(sweep: &Sweep, chosen: &Chosen) -> Result<Contender, Error> {
     for cores in &sweep.cores {
         let task = Vcpu::new(0, Duration::from_millis(1), Duration::from_secs(1)).periodic();
         let mut system = maracas_core::System::new(*cores, vec![task]);
-        entry.add_carriers(&mut system, &params);
+        entry.add_service_vcpus(&mut system, &params);
         for objection in (entry.admit)(&system, &params).objections {
             if let Some(parameter) = objection.parameter {
                 return Err(sweep.at_param(chosen, parameter, objection.to_string()).into());

@@ -1,7 +1,7 @@
 //! One task set under one policy, counted by an observer that keeps a few words for each task:
 //! a sweep makes a million runs, and the full metrics would cost more than the simulation.
 
-use maracas_core::contract::{Entry, Event, Figure, Observer, Stint};
+use maracas_core::contract::{Entry, Event, Observer, Segment, Statistic};
 use maracas_core::params::Params;
 use maracas_core::{Cost, Duration, Instant, Job, Plan, Program, VcpuId, Workload};
 use maracas_scenario::taskset::TaskSet;
@@ -66,17 +66,18 @@ pub struct Tally {
     pub charged_ns: u64,
 }
 
-/// Runs `set` on `cores` cores under `subject`, with the VCPUs that carry the policy's errands.
+/// Runs `set` on `cores` cores under `subject`, with the VCPUs that carry the policy's service
+/// requests.
 ///
 /// # Panics
 /// Where `cores` is 0 or above [`maracas_core::MAX_CORES`], or the policy breaks the contract.
 pub fn run(set: &TaskSet, cores: usize, subject: &Subject, charge: &Charge) -> Tally {
     let mut counter = Counter::new(set.tasks.len());
-    let Some((outcome, figures)) = observed(set, cores, subject, charge, &mut counter) else {
+    let Some((outcome, statistics)) = observed(set, cores, subject, charge, &mut counter) else {
         return Tally::default();
     };
     let mut tally = counter.finish(&outcome, &charge.overheads);
-    tally.depth = figures.iter().find(|it| it.name == LEVELS).map_or(0, |it| it.value);
+    tally.depth = statistics.iter().find(|it| it.name == LEVELS).map_or(0, |it| it.value);
     tally
 }
 
@@ -91,16 +92,16 @@ pub fn observed(
     subject: &Subject,
     charge: &Charge,
     observer: &mut dyn Observer,
-) -> Option<(Outcome, Vec<Figure>)> {
+) -> Option<(Outcome, Vec<Statistic>)> {
     let Subject { entry, params } = subject;
     let mut system = set.system(cores);
-    entry.add_carriers(&mut system, params);
+    entry.add_service_vcpus(&mut system, params);
     let mut policy = (entry.build)(&system, params).ok()?;
     let programs = programs(set, charge.bound);
     let options =
         Options { seed: charge.seed, overheads: charge.overheads, ..Options::new(charge.until) };
     let outcome = maracas_sim::run(&system, &programs, policy.as_mut(), &options, observer);
-    Some((outcome, policy.figures()))
+    Some((outcome, policy.statistics()))
 }
 
 /// One program a task, each job costing the budget less the bound.
@@ -117,9 +118,9 @@ fn programs(set: &TaskSet, bound: Duration) -> Vec<Program> {
 
 /// Counts jobs and pieces of tasks that do nothing but their jobs, one after the other.
 ///
-/// The machine tells a completion before the stint in which it falls, and a stint goes on into the
-/// next job. So only the first piece of a stint can be a resumption or a job's begin elsewhere,
-/// and which of the two it is hangs on whether a job ended with the stint before.
+/// The machine tells a completion before the segment in which it falls, and a segment goes on into
+/// the next job. So only the first piece of a segment can be a resumption or a job's begin
+/// elsewhere, and which of the two it is hangs on whether a job ended with the segment before.
 struct Counter {
     tracks: Vec<Track>,
     tally: Tally,
@@ -132,11 +133,11 @@ struct Track {
     deadlines: VecDeque<Instant>,
     /// The last completion.
     completed: Instant,
-    /// End of the last stint; `None` before the first.
+    /// End of the last segment; `None` before the first.
     to: Option<Instant>,
-    /// Core of the last stint.
+    /// Core of the last segment.
     core: u16,
-    /// Whether a job ended with the last stint.
+    /// Whether a job ended with the last segment.
     job_over: bool,
 }
 
@@ -151,7 +152,8 @@ impl Track {
 }
 
 impl Counter {
-    /// For tasks with ids from 0 on. VCPUs after them carry errands and have no jobs to count.
+    /// For tasks with ids from 0 on. VCPUs after them carry service requests and have no jobs to
+    /// count.
     fn new(tasks: usize) -> Self {
         Self { tracks: vec![Track::NEW; tasks], tally: Tally::default() }
     }
@@ -173,19 +175,19 @@ impl Counter {
     }
 
     #[inline]
-    fn ran(&mut self, stint: &Stint) {
-        let Some(track) = self.tracks.get_mut(stint.vcpu.0 as usize) else { return };
+    fn ran(&mut self, segment: &Segment) {
+        let Some(track) = self.tracks.get_mut(segment.vcpu.0 as usize) else { return };
         if let Some(to) = track.to {
-            let moved = u64::from(track.core != stint.core.0);
+            let moved = u64::from(track.core != segment.core.0);
             if track.job_over {
                 self.tally.task_migrations += moved;
             } else {
-                self.tally.preemptions += u64::from(moved == 1 || to != stint.from);
+                self.tally.preemptions += u64::from(moved == 1 || to != segment.from);
                 self.tally.migrations += moved;
             }
         }
-        (track.core, track.to) = (stint.core.0, Some(stint.to));
-        track.job_over = track.completed == stint.to;
+        (track.core, track.to) = (segment.core.0, Some(segment.to));
+        track.job_over = track.completed == segment.to;
     }
 
     fn finish(mut self, outcome: &Outcome, costs: &Overheads) -> Tally {
@@ -195,7 +197,8 @@ impl Counter {
             }
         }
         let Tally { migrations, task_migrations, .. } = self.tally;
-        // A stint on another core than the one before it is what the machine charges as migration.
+        // A segment on another core than the one before it is what the machine charges as
+        // migration.
         let charged = [
             (costs.context_switch, outcome.context_switches),
             (costs.migration, migrations + task_migrations),
@@ -234,7 +237,7 @@ impl Observer for Counter {
     #[inline]
     fn event(&mut self, at: Instant, event: &Event) {
         match event {
-            Event::Ran(stint) => self.ran(stint),
+            Event::Ran(segment) => self.ran(segment),
             Event::Released(job) => self.released(job),
             Event::Completed(id) => self.completed(id.vcpu, at),
             // Tasks are there from the start and stay, and nothing is asked of memory.
@@ -244,7 +247,7 @@ impl Observer for Counter {
             | Event::Arrived(_)
             | Event::Left(_)
             | Event::Changed(_)
-            | Event::ErrandDone(_)
+            | Event::ServiceDone(_)
             | Event::Failed { .. } => {}
         }
     }

@@ -1,16 +1,16 @@
 //! Follows a run and tells a listener what happened as whole things: runs, waits, jobs, budgets.
 //! The trace, the chart and the lists are listeners.
 
-use crate::metrics::has_memory_marks;
+use crate::metrics::has_memory_limits;
 use crate::pieces::{Part, Splitter, consumed_by};
 use maracas_core::contract::{
-    End, Event, Grant, Line, Mark, Mode, Observer, Plan, Sample, Stint, Usage,
+    End, Event, Grant, Limit, Mode, Observer, Plan, RunQueue, Sample, Segment, Usage,
 };
 use maracas_core::journal::{Header, JournalError, Note, Reader, Record};
 use maracas_core::{CoreId, Duration, Instant, Job, JobId, Vcpu, VcpuId};
 use std::collections::VecDeque;
 
-/// One run on one core in one mode. Stints that touch are one span where the machine only read
+/// One run on one core in one mode. Segments that touch are one span where the machine only read
 /// its meters between them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Span {
@@ -29,8 +29,8 @@ pub(crate) struct Wait {
     pub(crate) vcpu: VcpuId,
     pub(crate) from: Instant,
     pub(crate) to: Instant,
-    /// The core that kept it out: it would have had to run in the background and the door was
-    /// closed, the allowance was spent, or its own memory meter stood at its mark.
+    /// The core that kept it out: it would have had to run in the background and the memory gate
+    /// was closed, the allowance was spent, or its own memory meter stood at its limit.
     pub(crate) throttled: Option<CoreId>,
 }
 
@@ -91,13 +91,13 @@ pub(crate) trait Listener {
 pub(crate) struct Follower<L> {
     pub(crate) listener: L,
     vcpus: Vec<Track>,
-    lines: Vec<Door>,
+    run_queues: Vec<MemoryGate>,
 }
 
-/// A core's line, and whether its allowance is spent.
+/// A core's run queue, and whether its allowance is spent.
 #[derive(Clone, Default, Debug)]
-struct Door {
-    line: Line,
+struct MemoryGate {
+    run_queue: RunQueue,
     spent: bool,
 }
 
@@ -109,9 +109,9 @@ struct Track {
     idle: Option<Instant>,
     /// A span that may go on.
     held: Option<Span>,
-    /// The core whose door keeps it out.
+    /// The core whose memory gate keeps it out.
     kept_out: Option<CoreId>,
-    /// Changes of `kept_out` since the last stint.
+    /// Changes of `kept_out` since the last segment.
     kept_out_changes: VecDeque<(Instant, Option<CoreId>)>,
     splitter: Splitter,
     jobs: VecDeque<JobTrack>,
@@ -121,13 +121,13 @@ struct Track {
     reads: u64,
 }
 
-/// The foreground meter against its mark.
+/// The foreground meter against its limit.
 #[derive(Clone, Default, Debug)]
 struct Budget {
     meter: u64,
-    mark: Option<Mark>,
-    /// New marks that fall into a stint not yet reported.
-    changes: VecDeque<(Instant, Mark)>,
+    limit: Option<Limit>,
+    /// New marks that fall into a segment not yet reported.
+    changes: VecDeque<(Instant, Limit)>,
 }
 
 impl<L: Listener> Follower<L> {
@@ -136,7 +136,7 @@ impl<L: Listener> Follower<L> {
             listener.named(vcpu.id, name);
         }
         header.system.vcpus.iter().for_each(|vcpu| listener.introduced(vcpu));
-        Self { listener, vcpus: Vec::new(), lines: Vec::new() }
+        Self { listener, vcpus: Vec::new(), run_queues: Vec::new() }
     }
 
     /// Follows a whole journal; returns its end beside the listener.
@@ -158,8 +158,8 @@ impl<L: Listener> Follower<L> {
         match record {
             Record::Event { at, event } => self.event(*at, event),
             Record::Planned(decision) => {
-                for (core, line) in &decision.lines {
-                    self.line_changed(decision.now, *core, line);
+                for (core, run_queue) in &decision.run_queues {
+                    self.run_queue_changed(decision.now, *core, run_queue);
                 }
             }
             Record::Note { note: Note::Name { vcpu, name }, .. } => {
@@ -204,36 +204,37 @@ impl<L: Listener> Follower<L> {
         }
     }
 
-    fn ran(&mut self, stint: &Stint) {
-        let vcpu = stint.vcpu;
-        self.woke(vcpu, stint.from);
+    fn ran(&mut self, segment: &Segment) {
+        let vcpu = segment.vcpu;
+        self.woke(vcpu, segment.from);
         let held = self.track(vcpu).held;
-        let goes_on = held
-            .filter(|held| (held.core, held.mode, held.to) == (stint.core, stint.mode, stint.from));
+        let goes_on = held.filter(|held| {
+            (held.core, held.mode, held.to) == (segment.core, segment.mode, segment.from)
+        });
         let mut span = Span {
             vcpu,
-            core: stint.core,
-            mode: stint.mode,
-            from: stint.from,
-            to: stint.to,
-            usage: stint.usage,
-            end: stint.end,
+            core: segment.core,
+            mode: segment.mode,
+            from: segment.from,
+            to: segment.to,
+            usage: segment.usage,
+            end: segment.end,
         };
         if let Some(held) = goes_on {
             span.from = held.from;
-            span.usage = added(&held.usage, &stint.usage);
+            span.usage = added(&held.usage, &segment.usage);
         } else {
             self.let_go(vcpu);
-            self.waited(vcpu, stint.from);
+            self.waited(vcpu, segment.from);
         }
-        self.pieces(stint);
+        self.pieces(segment);
         let Self { vcpus, listener, .. } = self;
         let track = &mut vcpus[vcpu.0 as usize];
-        track.budget.charge(stint, listener);
-        track.reads += stint.usage.reads;
+        track.budget.charge(segment, listener);
+        track.reads += segment.usage.reads;
         track.held = Some(span);
         track.waiting = None;
-        if stint.end != End::Metered {
+        if segment.end != End::Metered {
             self.let_go(vcpu);
         }
     }
@@ -248,7 +249,7 @@ impl<L: Listener> Follower<L> {
         match span.end {
             End::Blocked => track.idle = Some(span.to),
             End::Exited => {}
-            End::Preempted | End::MarkReached | End::MemorySpent | End::Moved | End::Metered => {
+            End::Preempted | End::LimitReached | End::MemorySpent | End::Moved | End::Metered => {
                 track.waiting = Some(span.to);
             }
         }
@@ -262,7 +263,7 @@ impl<L: Listener> Follower<L> {
         }
     }
 
-    /// Tells the wait that ends now, cut where the door closed or opened.
+    /// Tells the wait that ends now, cut where the memory gate closed or opened.
     fn waited(&mut self, vcpu: VcpuId, now: Instant) {
         let Self { vcpus, listener, .. } = self;
         let track = &mut vcpus[vcpu.0 as usize];
@@ -282,13 +283,13 @@ impl<L: Listener> Follower<L> {
         tell(from, now, track.kept_out);
     }
 
-    fn pieces(&mut self, stint: &Stint) {
+    fn pieces(&mut self, segment: &Segment) {
         let Self { vcpus, listener, .. } = self;
-        let track = &mut vcpus[stint.vcpu.0 as usize];
-        let service = stint.usage.service.ticks();
+        let track = &mut vcpus[segment.vcpu.0 as usize];
+        let service = segment.usage.service.ticks();
         let mut given = 0;
         let (jobs, job_over) = (&mut track.jobs, &mut track.job_over);
-        track.splitter.split(stint.from, stint.to, |part| match part {
+        track.splitter.split(segment.from, segment.to, |part| match part {
             Part::JobOver => {
                 if let Some(job) = jobs.pop_front_if(|job| job.completed.is_some()) {
                     *job_over = job.completed.unwrap_or(*job_over);
@@ -298,12 +299,12 @@ impl<L: Listener> Follower<L> {
                     next.begin = next.job.release.max(*job_over);
                 }
             }
-            Part::Piece(None, _, to) => given = consumed_by(service, stint.from, stint.to, to),
+            Part::Piece(None, _, to) => given = consumed_by(service, segment.from, segment.to, to),
             Part::Piece(Some(index), from, to) => {
-                let by_end = consumed_by(service, stint.from, stint.to, to);
-                let (core, mode, service) = (stint.core, stint.mode, by_end - given);
+                let by_end = consumed_by(service, segment.from, segment.to, to);
+                let (core, mode, service) = (segment.core, segment.mode, by_end - given);
                 given = by_end;
-                let job = JobId { vcpu: stint.vcpu, index };
+                let job = JobId { vcpu: segment.vcpu, index };
                 if let Some(running) = jobs.front_mut().filter(|running| running.job.id == job) {
                     running.service += service;
                     listener.piece(&Piece { job, core, mode, from, to, service });
@@ -331,46 +332,47 @@ impl<L: Listener> Follower<L> {
         }
     }
 
-    pub(crate) fn line_changed(&mut self, now: Instant, core: CoreId, line: &Line) {
+    pub(crate) fn run_queue_changed(&mut self, now: Instant, core: CoreId, run_queue: &RunQueue) {
         let index = core.0 as usize;
-        if self.lines.len() <= index {
-            self.lines.resize_with(index + 1, Door::default);
+        if self.run_queues.len() <= index {
+            self.run_queues.resize_with(index + 1, MemoryGate::default);
         }
-        for grant in &line.foreground {
+        for grant in &run_queue.foreground {
             self.track(grant.vcpu).budget.granted(now, grant.until);
         }
-        let door = &mut self.lines[index];
-        let matters = door.matters()
-            || !line.background_allowed
-            || line.allowance != u64::MAX
-            || has_memory_marks(line);
-        door.spent &= line.allowance <= door.line.allowance;
+        let memory_gate = &mut self.run_queues[index];
+        let matters = memory_gate.matters()
+            || !run_queue.background_allowed
+            || run_queue.allowance != u64::MAX
+            || has_memory_limits(run_queue);
+        memory_gate.spent &= run_queue.allowance <= memory_gate.run_queue.allowance;
         if matters {
-            let old = std::mem::replace(&mut door.line, line.clone());
+            let old = std::mem::replace(&mut memory_gate.run_queue, run_queue.clone());
             self.review_all(&old, core, now);
-            self.review_all(line, core, now);
+            self.review_all(run_queue, core, now);
         } else {
-            // The usual case: the line is only kept, in the memory of the old one.
-            door.line.foreground.clone_from(&line.foreground);
-            door.line.background.clone_from(&line.background);
+            // The usual case: the run queue is only kept, in the memory of the old one.
+            memory_gate.run_queue.foreground.clone_from(&run_queue.foreground);
+            memory_gate.run_queue.background.clone_from(&run_queue.background);
         }
     }
 
-    fn review_all(&mut self, line: &Line, core: CoreId, now: Instant) {
-        for grant in line.foreground.iter().chain(&line.background) {
+    fn review_all(&mut self, run_queue: &RunQueue, core: CoreId, now: Instant) {
+        for grant in run_queue.foreground.iter().chain(&run_queue.background) {
             self.review(grant.vcpu, core, now);
         }
     }
 
-    /// Looks again whether the door of `core` keeps `vcpu` out.
+    /// Looks again whether the memory gate of `core` keeps `vcpu` out.
     fn review(&mut self, vcpu: VcpuId, core: CoreId, now: Instant) {
-        let Some(door) = self.lines.get(core.0 as usize) else { return };
+        let Some(memory_gate) = self.run_queues.get(core.0 as usize) else { return };
         let Some(track) = self.vcpus.get_mut(vcpu.0 as usize) else { return };
         if track.waiting.is_none() && track.held.is_none() {
-            // It is blocked: what the door did in the meantime will not matter.
+            // It is blocked: what the memory gate did in the meantime will not matter.
             track.kept_out_changes.clear();
         }
-        let closed = door.matters() && door.keeps_out(vcpu, track.budget.meter, track.reads);
+        let closed =
+            memory_gate.matters() && memory_gate.keeps_out(vcpu, track.budget.meter, track.reads);
         let kept_out = closed.then_some(core);
         let last = track.kept_out_changes.back().map_or(track.kept_out, |(_, last)| *last);
         if last != kept_out {
@@ -380,10 +382,10 @@ impl<L: Listener> Follower<L> {
 
     fn allowance_spent(&mut self, core: CoreId, at: Instant) {
         let index = core.0 as usize;
-        if let Some(door) = self.lines.get_mut(index) {
-            door.spent = true;
-            let line = door.line.clone();
-            self.review_all(&line, core, at);
+        if let Some(memory_gate) = self.run_queues.get_mut(index) {
+            memory_gate.spent = true;
+            let run_queue = memory_gate.run_queue.clone();
+            self.review_all(&run_queue, core, at);
         }
     }
 }
@@ -391,7 +393,7 @@ impl<L: Listener> Follower<L> {
 impl<L: Listener> Observer for Follower<L> {
     fn event(&mut self, at: Instant, event: &Event) {
         match event {
-            Event::Ran(stint) => self.ran(stint),
+            Event::Ran(segment) => self.ran(segment),
             Event::Released(job) => {
                 self.released(job);
                 self.woke(job.id.vcpu, at.min(job.release));
@@ -406,70 +408,70 @@ impl<L: Listener> Observer for Follower<L> {
                 self.waited(*vcpu, at);
                 self.idled(*vcpu, at);
             }
-            Event::ErrandDone(_) | Event::Failed { .. } => {}
+            Event::ServiceDone(_) | Event::Failed { .. } => {}
         }
     }
     fn planned(&mut self, now: Instant, plan: &Plan) {
         for core in plan.dirty().iter() {
-            self.line_changed(now, core, plan.line(core));
+            self.run_queue_changed(now, core, plan.run_queue(core));
         }
     }
 }
 
-impl Door {
+impl MemoryGate {
     fn matters(&self) -> bool {
         self.spent
-            || !self.line.background_allowed
-            || self.line.allowance != u64::MAX
-            || has_memory_marks(&self.line)
+            || !self.run_queue.background_allowed
+            || self.run_queue.allowance != u64::MAX
+            || has_memory_limits(&self.run_queue)
     }
     fn keeps_out(&self, vcpu: VcpuId, meter: u64, reads: u64) -> bool {
         let own = |grants: &[Grant]| grants.iter().copied().find(|grant| grant.vcpu == vcpu);
-        let foreground = own(&self.line.foreground).filter(|it| it.until.0.ticks() > meter);
-        let background = own(&self.line.background);
+        let foreground = own(&self.run_queue.foreground).filter(|it| it.until.0.ticks() > meter);
+        let background = own(&self.run_queue.background);
         let (in_foreground, in_background) = (foreground.is_some(), background.is_some());
         let held = foreground.or(background).is_some_and(|grant| reads >= grant.memory);
         if self.spent || held {
             in_foreground || in_background
         } else {
-            !self.line.background_allowed && in_background && !in_foreground
+            !self.run_queue.background_allowed && in_background && !in_foreground
         }
     }
 }
 
 impl Budget {
-    fn granted(&mut self, now: Instant, mark: Mark) {
-        let last = self.changes.back().map(|(_, mark)| *mark).or(self.mark);
-        if last != Some(mark) {
-            self.changes.push_back((now, mark));
+    fn granted(&mut self, now: Instant, limit: Limit) {
+        let last = self.changes.back().map(|(_, limit)| *limit).or(self.limit);
+        if last != Some(limit) {
+            self.changes.push_back((now, limit));
         }
     }
-    fn charge(&mut self, stint: &Stint, listener: &mut impl Listener) {
-        self.tell_changes(stint.vcpu, stint.from, listener);
-        let (service, from, to) = (stint.usage.service.ticks(), stint.from, stint.to);
-        if stint.mode == Mode::Foreground {
+    fn charge(&mut self, segment: &Segment, listener: &mut impl Listener) {
+        self.tell_changes(segment.vcpu, segment.from, listener);
+        let (service, from, to) = (segment.usage.service.ticks(), segment.from, segment.to);
+        if segment.mode == Mode::Foreground {
             let before = self.meter;
-            self.tell(stint.vcpu, from, listener);
-            while let Some((at, mark)) = self.changes.pop_front_if(|(at, _)| *at < to) {
-                self.mark = Some(mark);
+            self.tell(segment.vcpu, from, listener);
+            while let Some((at, limit)) = self.changes.pop_front_if(|(at, _)| *at < to) {
+                self.limit = Some(limit);
                 self.meter = before + consumed_by(service, from, to, at);
-                self.tell(stint.vcpu, at, listener);
+                self.tell(segment.vcpu, at, listener);
             }
             self.meter = before + service;
-            self.tell(stint.vcpu, to, listener);
+            self.tell(segment.vcpu, to, listener);
         }
     }
     /// Tells the changes up to `until`, over which the meter stood still.
     fn tell_changes(&mut self, vcpu: VcpuId, until: Instant, listener: &mut impl Listener) {
-        while let Some((at, mark)) = self.changes.pop_front_if(|(at, _)| *at <= until) {
-            self.mark = Some(mark);
+        while let Some((at, limit)) = self.changes.pop_front_if(|(at, _)| *at <= until) {
+            self.limit = Some(limit);
             self.tell(vcpu, at, listener);
         }
     }
     fn tell(&self, vcpu: VcpuId, at: Instant, listener: &mut impl Listener) {
-        if let Some(mark) = self.mark.filter(|mark| *mark != Mark::NEVER) {
+        if let Some(limit) = self.limit.filter(|limit| *limit != Limit::NEVER) {
             let meter = Duration::from_ticks(self.meter);
-            listener.budget(vcpu, at, mark.0.saturating_sub(meter));
+            listener.budget(vcpu, at, limit.0.saturating_sub(meter));
         }
     }
 }

@@ -49,5 +49,5 @@ pub mod table;
 mod testkit;
 
 pub use error::TraceError;
-pub use metrics::{Metrics, figure_note, memory_note};
+pub use metrics::{Metrics, memory_note, statistic_note};
 pub use report::Report;

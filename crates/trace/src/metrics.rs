@@ -1,36 +1,36 @@
 //! What a run delivered, counted as it happens.
 //!
 //! # How things are counted
-//! * Touching stints on one core are one *piece*; stints of no length are none. A job's pieces
+//! * Touching segments on one core are one *piece*; segments of no length are none. A job's pieces
 //!   less one are its **preemptions**; of these, **migrations** are consecutive pieces of one job
 //!   on different cores. A **task migration** is a job that starts on another core than the one
 //!   on which the job before it ended. A change between foreground and background on one core
 //!   without a gap is no preemption. What a VCPU with jobs does between them (the optional part
 //!   of anytime work) is part of no job.
-//! * A VCPU without jobs is **preempted** when another takes its core or its door closes, or when
-//!   it stops at a mark, and it does not go on at once on the same core; it **migrates** when its
-//!   next piece is on another core, for whatever reason.
+//! * A VCPU without jobs is **preempted** when another takes its core or its memory gate closes, or
+//! when it stops at a limit, and it does not go on at once on the same core; it **migrates** when
+//! its next piece is on another core, for whatever reason.
 //! * A job due at or before the end and unfinished at its deadline is a **miss**.
 //! * **Delivered**: foreground service in each of the VCPU's own periods `[s + kT, s + (k+1)T)`,
 //!   where `s` is the first instant at which it had something to run, for a VCPU with jobs its
 //!   first release (again after its reservation was changed). Only whole periods count. Periods
 //!   in which it was blocked at any instant are counted apart as without full demand, and are not
-//!   in the errors `delivered - C`: nothing can deliver what is not asked for. A stint's service
+//!   in the errors `delivered - C`: nothing can deliver what is not asked for. A segment's service
 //!   is spread evenly over it. Where C is meant as time on a class of cores, so is delivered:
 //!   service on a slower class counts by the ratio of the declared speeds.
 //! * Live, agents end before the meters are read for the last time, and until then nothing keeps
 //!   any promise. Periods that ended after the last decision before the end count for nothing,
 //!   unless that is more than a second before it: then agents were stuck.
 //! * The **verdict** on a VCPU follows from these periods by the rule of the module `judge`.
-//! * A core is **throttled** while nothing ran on it, a VCPU that stands on its line could have
-//!   run, and the only hindrance was the closed background door, the spent allowance, or that the
-//!   VCPU's memory meter stood at its mark.
-//! * A VCPU with a bandwidth of its own is **held** from the end of a stint at which its memory
-//!   meter stood at its mark until a line lets it read on, whether others ran on the core meanwhile
-//!   or not.
+//! * A core is **throttled** while nothing ran on it, a VCPU that stands on its run queue could
+//! have run, and the only hindrance was the closed background memory gate, the spent allowance, or
+//! that the VCPU's memory meter stood at its limit.
+//! * A VCPU with a bandwidth of its own is **held** from the end of a segment at which its memory
+//!   meter stood at its limit until a run queue lets it read on, whether others ran on the core
+//!   meanwhile or not.
 //! * On cores of uneven speed: how VCPUs progressed, as the module `fairness` says.
 //!
-//! The machine must report running stints when the run ends ([`End::Metered`]): what is not
+//! The machine must report running segments when the run ends ([`End::Metered`]): what is not
 //! reported is not counted. Service that is reported late, after the period it belongs to was
 //! closed by a later event of the same VCPU, counts in the period then open.
 //!
@@ -53,7 +53,7 @@ mod windows;
 use self::causes::Causes;
 use self::controller::Totals;
 use self::cores::CoreTime;
-pub(crate) use self::cores::has_memory_marks;
+pub(crate) use self::cores::has_memory_limits;
 use self::dispatch::Dispatches;
 use self::fairness::Fairness;
 pub(crate) use self::fairness::Window;
@@ -61,17 +61,17 @@ use self::gauges::Present;
 use self::sensing::Sensing;
 use self::task::Task;
 use crate::Report;
-use crate::report::{FigureReport, MemoryReport};
-use maracas_core::contract::{End, Event, Figure, Line, Mode, Observer, Plan, Stint};
-use maracas_core::control::FigureGauge;
+use crate::report::{MemoryReport, StatisticReport};
+use maracas_core::contract::{End, Event, Mode, Observer, Plan, RunQueue, Segment, Statistic};
+use maracas_core::control::StatisticGauge;
 use maracas_core::journal::{Header, JournalError, Note, Reader, Record};
 use maracas_core::{Class, CoreId, CoreSet, Duration, Instant, Vcpu, VcpuId};
 
 /// The journal record that keeps one of the policy's own figures.
 #[must_use]
-pub fn figure_note(at: Instant, figure: &Figure) -> Record {
-    let &Figure { name, core, vcpu, value } = figure;
-    let note = Note::Figure(FigureGauge { name: name.into(), core, vcpu, value });
+pub fn statistic_note(at: Instant, statistic: &Statistic) -> Record {
+    let &Statistic { name, core, vcpu, value } = statistic;
+    let note = Note::Statistic(StatisticGauge { name: name.into(), core, vcpu, value });
     Record::Note { at, note }
 }
 
@@ -88,7 +88,7 @@ pub struct Metrics {
     header: Header,
     tasks: Vec<Task>,
     cores: Vec<CoreTime>,
-    /// Cores whose door may keep a VCPU out: only these ask what waits.
+    /// Cores whose memory gate may keep a VCPU out: only these ask what waits.
     closed: CoreSet,
     decisions: u64,
     /// When the last decision was, and the last one before that.
@@ -96,7 +96,7 @@ pub struct Metrics {
     lost_records: u64,
     memory: Option<MemoryReport>,
     controller: Totals,
-    figures: Vec<FigureReport>,
+    statistics: Vec<StatisticReport>,
     dispatches: Dispatches,
     /// For gauges, from journal records alone.
     present: Present,
@@ -122,7 +122,7 @@ impl Metrics {
             lost_records: 0,
             memory: None,
             controller: Totals::default(),
-            figures: Vec::new(),
+            statistics: Vec::new(),
             dispatches: Dispatches::default(),
             present: Present::default(),
             sensing: Sensing::default(),
@@ -156,8 +156,8 @@ impl Metrics {
     }
 
     /// Takes in what the policy counted of its own doings, at the end of the run.
-    pub fn figures(&mut self, figures: &[Figure]) {
-        self.figures.extend(figures.iter().map(FigureReport::of));
+    pub fn statistics(&mut self, statistics: &[Statistic]) {
+        self.statistics.extend(statistics.iter().map(StatisticReport::of));
     }
 
     /// Takes in what the memory controller counted of the whole run, at its end. The mean latency
@@ -176,15 +176,15 @@ impl Metrics {
                 if decision.now > self.decided[0] {
                     self.decided = [decision.now, self.decided[0]];
                 }
-                for (core, line) in &decision.lines {
-                    self.line_changed(decision.now, *core, line);
+                for (core, run_queue) in &decision.run_queues {
+                    self.run_queue_changed(decision.now, *core, run_queue);
                 }
                 for (vcpu, verdict) in &decision.verdicts {
                     self.answered(*vcpu, decision.now, verdict.is_ok());
                 }
             }
             Record::Gap(lost) => self.lost_records += lost,
-            Record::Note { at, note } => self.told(*at, note),
+            Record::Note { at, note } => self.reported(*at, note),
             Record::End(at) => {
                 let until = self.promised_until(*at);
                 for task in &mut self.tasks {
@@ -236,10 +236,12 @@ impl Metrics {
     }
 
     /// Takes in one note.
-    fn told(&mut self, at: Instant, note: &Note) {
+    fn reported(&mut self, at: Instant, note: &Note) {
         match note {
             Note::Name { vcpu, name } => self.name(*vcpu, name),
-            Note::Figure(figure) => self.figures.push(FigureReport::from(figure.clone())),
+            Note::Statistic(statistic) => {
+                self.statistics.push(StatisticReport::from(statistic.clone()))
+            }
             Note::Memory(text) => {
                 if let Some(counted) = MemoryReport::read(text) {
                     self.memory(&counted);
@@ -342,20 +344,20 @@ impl Metrics {
         }
     }
 
-    fn ran(&mut self, stint: &Stint) {
-        core_time(&mut self.cores, stint.core).ran(stint);
-        let milli = self.speed_milli(stint.core);
-        let task = self.task(stint.vcpu);
-        task.ran(stint, milli);
+    fn ran(&mut self, segment: &Segment) {
+        core_time(&mut self.cores, segment.core).ran(segment);
+        let milli = self.speed_milli(segment.core);
+        let task = self.task(segment.vcpu);
+        task.ran(segment, milli);
         if task.windows.is_ripe() {
-            let place = stint.vcpu.0 as usize;
+            let place = segment.vcpu.0 as usize;
             self.tasks[place].settle_ripe(self.decisions, self.causes.thefts());
         }
         if let Some(fairness) = &mut self.fairness {
-            fairness.ran(stint);
+            fairness.ran(segment);
         }
-        if stint.end != End::Metered && !self.closed.is_empty() {
-            self.review_closed(stint.to);
+        if segment.end != End::Metered && !self.closed.is_empty() {
+            self.review_closed(segment.to);
         }
     }
 
@@ -379,28 +381,29 @@ impl Metrics {
         }
     }
 
-    fn line_changed(&mut self, now: Instant, core: CoreId, line: &Line) {
+    fn run_queue_changed(&mut self, now: Instant, core: CoreId, run_queue: &RunQueue) {
         core_time(&mut self.cores, core).decisions += 1;
-        for grant in &line.foreground {
+        for grant in &run_queue.foreground {
             self.task(grant.vcpu).was_promised = true;
         }
-        let has_marks = has_memory_marks(line);
-        if has_marks {
-            for grant in line.foreground.iter().chain(&line.background) {
+        let has_limits = has_memory_limits(run_queue);
+        if has_limits {
+            for grant in run_queue.foreground.iter().chain(&run_queue.background) {
                 self.task(grant.vcpu).granted(now, grant);
             }
         }
         let time = core_time(&mut self.cores, core);
-        let may_close = !line.background_allowed || line.allowance != u64::MAX || has_marks;
+        let may_close =
+            !run_queue.background_allowed || run_queue.allowance != u64::MAX || has_limits;
         if may_close || self.closed.contains(core) {
-            let kept_out = time.door.kept_from_budgets().to_vec();
-            time.door.line_changed(line);
-            if !time.door.spent {
+            let kept_out = time.memory_gate.kept_from_budgets().to_vec();
+            time.memory_gate.run_queue_changed(run_queue);
+            if !time.memory_gate.spent {
                 kept_out.iter().for_each(|grant| self.task(grant.vcpu).windows.let_go(now));
             }
             let time = core_time(&mut self.cores, core);
             self.closed.remove(core);
-            if time.door.may_keep_out() {
+            if time.memory_gate.may_keep_out() {
                 self.closed.insert(core);
             }
             time.review(now, &self.tasks);
@@ -409,10 +412,10 @@ impl Metrics {
 
     fn allowance_spent(&mut self, at: Instant, core: CoreId) {
         let time = core_time(&mut self.cores, core);
-        time.door.spent = true;
+        time.memory_gate.spent = true;
         self.closed.insert(core);
         time.review(at, &self.tasks);
-        for grant in time.door.kept_from_budgets().to_vec() {
+        for grant in time.memory_gate.kept_from_budgets().to_vec() {
             self.task(grant.vcpu).windows.hold(at);
         }
     }
@@ -428,7 +431,7 @@ impl Observer for Metrics {
     #[inline]
     fn event(&mut self, at: Instant, event: &Event) {
         match event {
-            Event::Ran(stint) => self.ran(stint),
+            Event::Ran(segment) => self.ran(segment),
             Event::Released(job) => {
                 self.task(job.id.vcpu).released(job);
                 // Periods go by nominal releases: that is what replenishment goes by.
@@ -447,7 +450,7 @@ impl Observer for Metrics {
             }
             Event::Left(vcpu) => self.left(*vcpu, at),
             Event::Sampled(sample) => self.controller.sampled(at, sample),
-            Event::ErrandDone(_) | Event::Failed { .. } => {}
+            Event::ServiceDone(_) | Event::Failed { .. } => {}
         }
     }
 
@@ -455,7 +458,7 @@ impl Observer for Metrics {
     fn planned(&mut self, now: Instant, plan: &Plan) {
         self.decisions += 1;
         for core in plan.dirty().iter() {
-            self.line_changed(now, core, plan.line(core));
+            self.run_queue_changed(now, core, plan.run_queue(core));
         }
         for (vcpu, verdict) in plan.verdicts() {
             self.answered(*vcpu, now, verdict.is_ok());

@@ -4,7 +4,7 @@
 //! The rows of the cores are drawn from `GenericKernelTaskStateEvent`, made for kernels other than
 //! Linux; a VCPU is a process with one thread there. Everything else are `TrackEvent`s:
 //! * a track per VCPU: `foreground`, `background`, `ready` (it waits its turn), `throttled` (it
-//!   waits at a closed door) and `idle` (it has nothing to run);
+//!   waits at a closed memory gate) and `idle` (it has nothing to run);
 //! * below it, `jobs`: a job from the instant at which it could first run to its end, with instants
 //!   for releases and deadlines, missed ones by that name;
 //! * below it, the budget that is left, where the policy grants a bounded one;

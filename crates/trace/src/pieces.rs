@@ -1,15 +1,15 @@
-//! Cutting stints into the pieces that jobs are made of.
+//! Cutting segments into the pieces that jobs are made of.
 
 use maracas_core::Instant;
 use std::collections::VecDeque;
 
-/// Cuts the stints of one VCPU at the beginnings and ends of its jobs: a stint goes on from one job
-/// to the next where the next is released already, and past the last job where work remains that
-/// is no job (the optional part of anytime work).
+/// Cuts the segments of one VCPU at the beginnings and ends of its jobs: a segment goes on from one
+/// job to the next where the next is released already, and past the last job where work remains
+/// that is no job (the optional part of anytime work).
 ///
 /// Jobs of one VCPU run one after the other, so the job that runs is known from releases and ends
-/// alone. A release or an end that becomes known only after the stint around it (a live report come
-/// late) cuts nothing.
+/// alone. A release or an end that becomes known only after the segment around it (a live report
+/// come late) cuts nothing.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Splitter {
     jobs: VecDeque<Bounds>,
@@ -23,7 +23,7 @@ struct Bounds {
     end: Option<Instant>,
 }
 
-/// What a stint is made of, in order.
+/// What a segment is made of, in order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Part {
     /// Job `index`, or no job, ran from the one instant to the other; never empty.
@@ -43,7 +43,7 @@ impl Splitter {
             job.end = Some(at);
         }
     }
-    /// Cuts one stint.
+    /// Cuts one segment.
     #[inline]
     pub(crate) fn split(&mut self, from: Instant, to: Instant, mut part: impl FnMut(Part)) {
         let mut begin = from;
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stint_is_cut_where_jobs_end() {
+    fn a_segment_is_cut_where_jobs_end() {
         let t = Instant::from_ticks;
         let mut splitter = Splitter::default();
         let parts = |splitter: &mut Splitter, from, to| {

@@ -16,8 +16,8 @@ pub use self::promise::{
 };
 
 use crate::metrics::Metrics;
-use maracas_core::contract::Figure;
-use maracas_core::control::FigureGauge;
+use maracas_core::contract::Statistic;
+use maracas_core::control::StatisticGauge;
 use maracas_core::journal::JournalError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -63,7 +63,7 @@ pub struct Report {
     pub controller: Option<ControllerReport>,
     /// What the policy counted of its own doings.
     #[serde(default)]
-    pub figures: Vec<FigureReport>,
+    pub statistics: Vec<StatisticReport>,
     /// How long dispatches took; `null` where none was measured, as in simulation.
     #[serde(default)]
     pub dispatch: Option<DispatchReport>,
@@ -136,7 +136,8 @@ pub struct SensingReport {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ReactionReport {
     /// `"throttled"`: from the decision that closed its background until all that used surplus time
-    /// there were frozen. `"closed"`: from the memory mark that its meter reached until nobody ran.
+    /// there were frozen. `"closed"`: from the memory limit that its meter reached until nobody
+    /// ran.
     pub name: String,
     /// How often.
     pub count: u64,
@@ -253,7 +254,7 @@ pub struct ControllerReport {
 
 /// Something that the policy counted of its own doings.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct FigureReport {
+pub struct StatisticReport {
     /// What is counted.
     pub name: String,
     /// On which core, where it is about one.
@@ -265,16 +266,16 @@ pub struct FigureReport {
     pub value: u64,
 }
 
-impl FigureReport {
-    pub(crate) fn of(figure: &Figure) -> Self {
-        let (core, vcpu) = (figure.core.map(|core| core.0), figure.vcpu.map(|vcpu| vcpu.0));
-        Self { name: figure.name.into(), core, vcpu, value: figure.value }
+impl StatisticReport {
+    pub(crate) fn of(statistic: &Statistic) -> Self {
+        let (core, vcpu) = (statistic.core.map(|core| core.0), statistic.vcpu.map(|vcpu| vcpu.0));
+        Self { name: statistic.name.into(), core, vcpu, value: statistic.value }
     }
 }
 
-impl From<FigureGauge> for FigureReport {
-    fn from(figure: FigureGauge) -> Self {
-        let FigureGauge { name, core, vcpu, value } = figure;
+impl From<StatisticGauge> for StatisticReport {
+    fn from(statistic: StatisticGauge) -> Self {
+        let StatisticGauge { name, core, vcpu, value } = statistic;
         Self { name, core: core.map(|core| core.0), vcpu: vcpu.map(|vcpu| vcpu.0), value }
     }
 }
@@ -402,7 +403,7 @@ pub struct CoreReport {
     pub foreground_ns: u64,
     /// Time in which a VCPU ran on surplus.
     pub background_ns: u64,
-    /// Time in which only a closed door kept a VCPU from running.
+    /// Time in which only a closed memory gate kept a VCPU from running.
     pub throttled_ns: u64,
     /// The rest.
     pub idle_ns: u64,

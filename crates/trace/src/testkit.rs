@@ -1,13 +1,15 @@
 //! Hand-made runs for tests.
 
 use crate::report::{DeviceReport, MemoryReport};
-use crate::{Metrics, Report, figure_note, memory_note};
-use maracas_core::contract::{End, Event, Figure, Grant, Mark, Mode, Observer, Plan, Stint, Usage};
+use crate::{Metrics, Report, memory_note, statistic_note};
+use maracas_core::contract::{
+    End, Event, Grant, Limit, Mode, Observer, Plan, Segment, Statistic, Usage,
+};
 use maracas_core::journal::{Header, Note, Record, Recorder};
 use maracas_core::params::{Params, Value};
 use maracas_core::{CoreId, Duration, Instant, Job, JobId, System, Vcpu, VcpuId};
 
-pub(crate) use End::{Blocked, Exited, MarkReached, MemorySpent, Metered, Moved, Preempted};
+pub(crate) use End::{Blocked, Exited, LimitReached, MemorySpent, Metered, Moved, Preempted};
 pub(crate) use Mode::{Background, Foreground};
 
 /// What a machine might have told, in order.
@@ -17,14 +19,14 @@ pub(crate) struct Story {
     plan: Plan,
     /// What the controller and the policy counted, told at the end.
     pub(crate) memory: Option<MemoryReport>,
-    pub(crate) figures: Vec<Figure>,
+    pub(crate) statistics: Vec<Statistic>,
 }
 
 enum Step {
     Event(Instant, Event),
     Planned(Instant, Box<Plan>),
     Note(VcpuId, String),
-    Told(Instant, &'static str, String),
+    Reported(Instant, &'static str, String),
 }
 
 pub(crate) const fn t(ticks: u64) -> Instant {
@@ -54,7 +56,7 @@ impl Story {
             steps: Vec::new(),
             plan: Plan::new(cores),
             memory: None,
-            figures: Vec::new(),
+            statistics: Vec::new(),
         }
     }
     pub(crate) fn event(&mut self, at: u64, event: Event) -> &mut Self {
@@ -78,8 +80,8 @@ impl Story {
         end: End,
     ) -> &mut Self {
         let (vcpu, core, from) = (VcpuId(vcpu), CoreId(core), t(from));
-        let stint = Stint { vcpu, core, mode, from, to: t(to), usage, end };
-        self.event(to, Event::Ran(stint))
+        let segment = Segment { vcpu, core, mode, from, to: t(to), usage, end };
+        self.event(to, Event::Ran(segment))
     }
     pub(crate) fn woke(&mut self, vcpu: u32, at: u64) -> &mut Self {
         self.event(at, Event::Woke { vcpu: VcpuId(vcpu), on_behalf: None, exact: true })
@@ -96,7 +98,7 @@ impl Story {
     pub(crate) fn planned(&mut self, now: u64, change: impl FnOnce(&mut Plan)) -> &mut Self {
         let mut plan = Plan::new(self.plan.cores());
         for core in self.header.system.core_ids() {
-            *plan.line_mut(core) = self.plan.line(core).clone();
+            *plan.run_queue_mut(core) = self.plan.run_queue(core).clone();
         }
         // A clean copy: the dirty marks of the last decision are cleared as `decide` does it.
         plan = undirtied(&plan);
@@ -111,8 +113,8 @@ impl Story {
     }
 
     /// A note of a live machine: then the report is in the journal alone ([`Story::live`]).
-    pub(crate) fn told(&mut self, at: u64, key: &'static str, text: &str) -> &mut Self {
-        self.steps.push(Step::Told(t(at), key, text.into()));
+    pub(crate) fn reported(&mut self, at: u64, key: &'static str, text: &str) -> &mut Self {
+        self.steps.push(Step::Reported(t(at), key, text.into()));
         self
     }
     /// The report of the journal.
@@ -126,7 +128,7 @@ impl Story {
             match step {
                 Step::Event(at, event) => observer.event(*at, event),
                 Step::Planned(now, plan) => observer.planned(*now, plan),
-                Step::Note(..) | Step::Told(..) => {}
+                Step::Note(..) | Step::Reported(..) => {}
             }
         }
     }
@@ -139,7 +141,7 @@ impl Story {
             }
         }
         self.memory.iter().for_each(|counted| metrics.memory(counted));
-        metrics.figures(&self.figures);
+        metrics.statistics(&self.statistics);
         metrics.report(t(end))
     }
     pub(crate) fn journal(&self, end: u64) -> Vec<u8> {
@@ -152,14 +154,14 @@ impl Story {
                     at: Instant::ZERO,
                     note: Note::Name { vcpu: *vcpu, name: name.clone() },
                 }),
-                Step::Told(at, key, text) => recorder.record(&Record::Note {
+                Step::Reported(at, key, text) => recorder.record(&Record::Note {
                     at: *at,
                     note: Note::read((*key).into(), None, text.clone()),
                 }),
             }
         }
         self.memory.iter().for_each(|it| recorder.record(&memory_note(t(end), it)));
-        self.figures.iter().for_each(|it| recorder.record(&figure_note(t(end), it)));
+        self.statistics.iter().for_each(|it| recorder.record(&statistic_note(t(end), it)));
         recorder.end(t(end));
         std::mem::take(recorder.bytes())
     }
@@ -171,7 +173,7 @@ impl Story {
     }
 }
 
-/// The same lines, none of them dirty.
+/// The same run queues, none of them dirty.
 fn undirtied(plan: &Plan) -> Plan {
     struct Still;
     impl maracas_core::Policy for Still {
@@ -185,12 +187,12 @@ fn undirtied(plan: &Plan) -> Plan {
 
 /// Leave for `vcpu` to run until its meter reads `until`.
 pub(crate) const fn grant(vcpu: u32, until: u64) -> Grant {
-    Grant::new(VcpuId(vcpu), Mark(Duration::from_ticks(until)))
+    Grant::new(VcpuId(vcpu), Limit(Duration::from_ticks(until)))
 }
 
 /// Two cores, three VCPUs: `spin` without jobs (C = 4, T = 10), `sort` with jobs (3, 10) of which
-/// one moves and one is late, `hog` kept out by the closed door. Ticks are microseconds here, so
-/// that pictures have a scale that people know.
+/// one moves and one is late, `hog` kept out by the closed memory gate. Ticks are microseconds
+/// here, so that pictures have a scale that people know.
 pub(crate) fn figure() -> Story {
     let us = 1_000;
     let vcpus =
@@ -205,17 +207,17 @@ pub(crate) fn figure() -> Story {
     };
     story.woke(0, 0).woke(2, 0).released(1, 0, 0, 10 * us);
     story.planned(0, |plan| {
-        plan.line_mut(CoreId(0)).foreground = vec![grant(0, 4 * us)];
-        plan.line_mut(CoreId(0)).background = vec![grant(0, u64::MAX)];
-        plan.line_mut(CoreId(1)).foreground = vec![grant(1, u64::MAX), grant(2, us)];
-        plan.line_mut(CoreId(1)).background = vec![grant(2, u64::MAX)];
+        plan.run_queue_mut(CoreId(0)).foreground = vec![grant(0, 4 * us)];
+        plan.run_queue_mut(CoreId(0)).background = vec![grant(0, u64::MAX)];
+        plan.run_queue_mut(CoreId(1)).foreground = vec![grant(1, u64::MAX), grant(2, us)];
+        plan.run_queue_mut(CoreId(1)).background = vec![grant(2, u64::MAX)];
     });
     story.ran((1, 1, Foreground), (0, 2 * us), Moved);
-    story.ran((2, 1, Foreground), (2 * us, 3 * us), MarkReached);
-    story.ran_with((0, 0, Foreground), (0, 4 * us), memory(4 * us), MarkReached);
+    story.ran((2, 1, Foreground), (2 * us, 3 * us), LimitReached);
+    story.ran_with((0, 0, Foreground), (0, 4 * us), memory(4 * us), LimitReached);
     story.ran((1, 0, Foreground), (4 * us, 5 * us), Blocked).completed(1, 0, 5 * us);
     story.ran((2, 1, Background), (3 * us, 6 * us), Preempted);
-    story.planned(6 * us, |plan| plan.line_mut(CoreId(1)).background_allowed = false);
+    story.planned(6 * us, |plan| plan.run_queue_mut(CoreId(1)).background_allowed = false);
     story.event(
         8 * us,
         Event::Sampled(maracas_core::contract::Sample {
@@ -226,8 +228,8 @@ pub(crate) fn figure() -> Story {
     );
     story.ran((0, 0, Background), (5 * us, 8 * us), Metered);
     story.planned(8 * us, |plan| {
-        plan.line_mut(CoreId(0)).foreground = vec![grant(0, 8 * us)];
-        plan.line_mut(CoreId(1)).background_allowed = true;
+        plan.run_queue_mut(CoreId(0)).foreground = vec![grant(0, 8 * us)];
+        plan.run_queue_mut(CoreId(1)).background_allowed = true;
     });
     story.ran((0, 0, Background), (8 * us, 10 * us), Metered);
     story.ran((2, 1, Background), (8 * us, 10 * us), Preempted);
@@ -244,9 +246,13 @@ pub(crate) fn figure() -> Story {
         devices: vec![DeviceReport { name: "network card".into(), requests: 10 }],
         ..MemoryReport::default()
     });
-    let figure =
-        |name, core: Option<u16>, value| Figure { name, core: core.map(CoreId), vcpu: None, value };
-    story.figures = vec![
+    let figure = |name, core: Option<u16>, value| Statistic {
+        name,
+        core: core.map(CoreId),
+        vcpu: None,
+        value,
+    };
+    story.statistics = vec![
         figure("throttle steps up", None, 3),
         figure("errors to 10%", Some(0), 0),
         figure("errors to 20%", Some(0), 0),
@@ -276,9 +282,13 @@ pub(crate) fn uneven() -> Story {
     ran((1, 1, Foreground), (1000, 1300), 300_000_000);
     ran((2, 0, Background), (1000, 2000), 1_500);
     ran((0, 1, Background), (1300, 2000), 875_000_000);
-    let figure =
-        |name, vcpu: Option<u32>, value| Figure { name, core: None, vcpu: vcpu.map(VcpuId), value };
-    story.figures = vec![
+    let figure = |name, vcpu: Option<u32>, value| Statistic {
+        name,
+        core: None,
+        vcpu: vcpu.map(VcpuId),
+        value,
+    };
+    story.statistics = vec![
         figure("speedup milli", Some(0), 1600),
         figure("speedup milli", Some(1), 0),
         figure("speedup milli", Some(2), 1500),

@@ -7,7 +7,7 @@ use super::host::{LiveFaults, Shared, SimCore};
 use super::world::{Group, World};
 use maracas_core::contract::Mode;
 use maracas_core::{Duration, Event, VcpuId};
-use maracas_live_core::{Body, Core, Post};
+use maracas_live_core::{Core, Level, VcpuHandle};
 use std::collections::BTreeMap;
 
 /// Service that is not worth telling of, by mode: a few switches' worth, in nanoseconds.
@@ -25,13 +25,14 @@ pub(super) struct Audit {
     limits: BTreeMap<VcpuId, Duration>,
 }
 
-/// The limit of a body on its core's line, if it has one and is held at a real-time level.
+/// The limit of a VCPU handle on its core's run queue, if it has one and is held at a real-time
+/// level.
 fn limit<H: maracas_live_core::Handle>(
-    line: &maracas_core::contract::Line,
-    body: &Body<H>,
+    run_queue: &maracas_core::contract::RunQueue,
+    vcpu_handle: &VcpuHandle<H>,
 ) -> Option<Duration> {
-    let own = line.foreground.iter().find(|grant| grant.vcpu == body.id)?;
-    matches!(body.post, Post::Foreground(_)).then_some(own.until.0)
+    let own = run_queue.foreground.iter().find(|grant| grant.vcpu == vcpu_handle.id)?;
+    matches!(vcpu_handle.level, Level::Foreground(_)).then_some(own.until.0)
 }
 
 impl Audit {
@@ -56,30 +57,36 @@ impl Audit {
         let own = core.waking.unseen().max(core.waking.grain()) + cost.p99 * 2;
         // What it runs until it is frozen is charged to the mode that ended.
         let slack = own.ticks() + late + self.faults.freeze + 400 * self.faults.call;
-        for body in &core.bodies {
-            let Some(limit) = limit(&core.line, body) else { continue };
-            let meter = body.meter(Mode::Foreground).ticks() + body.handle.unread(world);
-            let stood = self.limits.get(&body.id).copied().unwrap_or_default();
+        for vcpu_handle in &core.vcpu_handles {
+            let Some(limit) = limit(&core.run_queue, vcpu_handle) else { continue };
+            let meter =
+                vcpu_handle.meter(Mode::Foreground).ticks() + vcpu_handle.handle.unread(world);
+            let stood = self.limits.get(&vcpu_handle.id).copied().unwrap_or_default();
             let over = meter.saturating_sub(limit.max(stood).ticks());
             if over > slack {
                 return Err(format!(
                     "{} on {} is {over} ns beyond its limit of {limit}, though its agent was \
                      {late} ns late and {own} is all that nothing tells of",
-                    body.id, core.id
+                    vcpu_handle.id, core.id
                 ));
             }
         }
         Ok(())
     }
 
-    /// An agent has enforced: nobody has a real-time level without standing on the line.
+    /// An agent has enforced: nobody has a real-time level without standing on the run queue.
     pub(super) fn enforced(&self, core: &Core<SimCore>, shared: &Shared) -> Result<(), String> {
         if self.faults.refuse_one_in != 0 || shared.dead.get() {
             return Ok(());
         }
-        for body in &core.bodies {
-            if matches!(body.post, Post::Foreground(_)) && limit(&core.line, body).is_none() {
-                return Err(format!("{} is raised on {} and not on its line", body.id, core.id));
+        for vcpu_handle in &core.vcpu_handles {
+            if matches!(vcpu_handle.level, Level::Foreground(_))
+                && limit(&core.run_queue, vcpu_handle).is_none()
+            {
+                return Err(format!(
+                    "{} is raised on {} and not on its line",
+                    vcpu_handle.id, core.id
+                ));
             }
         }
         Ok(())
@@ -100,9 +107,9 @@ impl Audit {
         };
         let failed = decider.failed + cores.iter().map(waits).sum::<u64>();
         let refused = shared.refused.get();
-        let is_told = refused == self.refused || failed > self.failed;
+        let is_reported = refused == self.refused || failed > self.failed;
         (self.refused, self.failed) = (refused, failed);
-        if is_told || shared.dead.get() {
+        if is_reported || shared.dead.get() {
             return Ok(());
         }
         Err("the host refused something and the policy was not told".to_string())
@@ -132,20 +139,19 @@ impl Audit {
             return Ok(());
         }
         let world = shared.world.borrow();
-        let has_foreground = core
-            .bodies
-            .iter()
-            .any(|body| matches!(body.post, Post::Foreground(_)) && body.is_runnable());
-        for body in &core.bodies {
-            let limit = limit(&core.line, body).unwrap_or_default();
-            self.limits.insert(body.id, limit);
-            held_as_believed(core, body, &world)?;
-            let waits = body.is_done || body.is_leaving;
-            let left = body.post == Post::Watched && body.is_runnable() && !waits;
+        let has_foreground = core.vcpu_handles.iter().any(|vcpu_handle| {
+            matches!(vcpu_handle.level, Level::Foreground(_)) && vcpu_handle.is_runnable()
+        });
+        for vcpu_handle in &core.vcpu_handles {
+            let limit = limit(&core.run_queue, vcpu_handle).unwrap_or_default();
+            self.limits.insert(vcpu_handle.id, limit);
+            held_as_believed(core, vcpu_handle, &world)?;
+            let waits = vcpu_handle.is_done || vcpu_handle.is_leaving;
+            let left = vcpu_handle.level == Level::Watched && vcpu_handle.is_runnable() && !waits;
             if left && !has_foreground && decider.held == 0 && !core.stirred {
                 return Err(format!(
                     "{} may not run on {} and is not stopped, though nobody starts a program",
-                    body.id, core.id
+                    vcpu_handle.id, core.id
                 ));
             }
         }
@@ -163,22 +169,26 @@ impl Audit {
             return Ok(());
         }
         for core in cores {
-            for body in &mut core.bodies {
-                let _ = body.settle();
-                let told = decider.told.get(&body.id).copied().unwrap_or_default();
-                for (mode, told) in MODES.into_iter().zip(told) {
-                    let meter = body.meter(mode).ticks();
-                    if meter.abs_diff(told) > UNTOLD {
+            for vcpu_handle in &mut core.vcpu_handles {
+                let _ = vcpu_handle.settle();
+                let reported = decider.reported.get(&vcpu_handle.id).copied().unwrap_or_default();
+                for (mode, reported) in MODES.into_iter().zip(reported) {
+                    let meter = vcpu_handle.meter(mode).ticks();
+                    if meter.abs_diff(reported) > UNTOLD {
                         return Err(format!(
-                            "{} had {meter} ns in the {mode:?}, and the policy was told of {told}",
-                            body.id
+                            "{} had {meter} ns in the {mode:?}, \
+ and the policy was told of {reported}",
+                            vcpu_handle.id
                         ));
                     }
                 }
-                let meters = MODES.map(|mode| body.meter(mode).ticks());
-                let had = shared.world.borrow_mut().had(body.handle.group);
+                let meters = MODES.map(|mode| vcpu_handle.meter(mode).ticks());
+                let had = shared.world.borrow_mut().had(vcpu_handle.handle.group);
                 if meters[0] + meters[1] != had {
-                    return Err(format!("{} had {had} ns, its meters read {meters:?}", body.id));
+                    return Err(format!(
+                        "{} had {had} ns, its meters read {meters:?}",
+                        vcpu_handle.id
+                    ));
                 }
             }
         }
@@ -196,7 +206,7 @@ impl Audit {
         let looks = |core: &Core<SimCore>| until / core.waking.grain().ticks() + until / PULSE;
         let looks: u64 = cores.iter().map(looks).sum();
         let threads = decider.shared.world.borrow().threads.len() as u64;
-        let happened = 8 * decider.decisions + 4 * decider.told_events + 4 * threads + 100;
+        let happened = 8 * decider.decisions + 4 * decider.reported_events + 4 * threads + 100;
         let most = (looks * 5 / 4 + happened) * if self.faults.early_one_in == 0 { 1 } else { 2 };
         if wakes > most {
             return Err(format!("agents woke {wakes} times, where {most} would do"));
@@ -229,31 +239,31 @@ impl Audit {
     }
 }
 
-/// Whether what a core believes of how a body is held is so.
+/// Whether what a core believes of how a VCPU handle is held is so.
 fn held_as_believed(
     core: &Core<SimCore>,
-    body: &Body<super::host::SimVcpu>,
+    vcpu_handle: &VcpuHandle<super::host::SimVcpu>,
     world: &World,
 ) -> Result<(), String> {
-    let level = match body.post {
-        Post::Foreground(level) => level,
-        Post::Background | Post::Watched | Post::Frozen => 0,
+    let level = match vcpu_handle.level {
+        Level::Foreground(level) => level,
+        Level::Background | Level::Watched | Level::Frozen => 0,
     };
-    for thread in &body.threads {
+    for thread in &vcpu_handle.threads {
         let it = &world.threads[world.place(thread.tid)];
         if !it.gone && it.level != level {
             return Err(format!(
                 "thread {} of {} on {} is at level {}, its core believes {level}",
-                thread.tid, body.id, core.id, it.level
+                thread.tid, vcpu_handle.id, core.id, it.level
             ));
         }
     }
-    let group = &world.groups[body.handle.group];
+    let group = &world.groups[vcpu_handle.handle.group];
     let frozen = group.asked.map_or(group.frozen, |(_, frozen)| frozen);
-    if frozen != (body.post == Post::Frozen) {
+    if frozen != (vcpu_handle.level == Level::Frozen) {
         return Err(format!(
             "{} on {} is frozen: {frozen}, its core believes {:?}",
-            body.id, core.id, body.post
+            vcpu_handle.id, core.id, vcpu_handle.level
         ));
     }
     Ok(())

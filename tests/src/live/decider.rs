@@ -1,32 +1,32 @@
 //! What stands in for the decider of the live machine: it tells the policy what the cores tell,
 //! has them follow its plan, moves VCPUs, and serves requests. It is written after
-//! `crates/live/src/machine/brain.rs`, without the locks, the journal and errands, which it
-//! refuses.
+//! `crates/live/src/machine/decider.rs`, without the locks, the journal and service requests, which
+//! it refuses.
 
 use super::host::{Shared, SimCore, SimVcpu};
 use super::rig::{Due, Request};
 use crate::live::world::Program;
-use maracas_core::contract::{End, Errand, Mode, Refused, decide};
+use maracas_core::contract::{End, Mode, Refused, ServiceRequest, decide};
 use maracas_core::{CoreId, CoreSet, Event, Instant, Job, Plan, Policy, Vcpu, VcpuId};
-use maracas_live_core::{Body, Core, Demand, Executor};
+use maracas_live_core::{Core, Demand, Executor, VcpuHandle};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// How long somebody may hold freezing off at most, in nanoseconds.
 const LONGEST_HOLD: u64 = 2_000_000_000;
 /// Releases of one VCPU that no program has heard of.
-const UNHEARD_EACH: usize = 16;
+const UNOBSERVED_EACH: usize = 16;
 
 /// A VCPU that the policy knows.
 pub(super) struct Known {
     pub(super) vcpu: Vcpu,
-    pub(super) seat: Option<CoreId>,
+    pub(super) slot: Option<CoreId>,
     pub(super) demand: Option<Demand>,
     pub(super) program: Program,
 }
 
 /// What was told of a VCPU: service by mode.
-pub(super) type Told = BTreeMap<VcpuId, [u64; 2]>;
+pub(super) type Reported = BTreeMap<VcpuId, [u64; 2]>;
 
 pub(super) struct Decider {
     pub(super) shared: Rc<Shared>,
@@ -34,7 +34,7 @@ pub(super) struct Decider {
     pub(super) plan: Plan,
     has_begun: bool,
     pub(super) known: BTreeMap<VcpuId, Known>,
-    pub(super) told: Told,
+    pub(super) reported: Reported,
     /// How many refusals the policy was told of.
     pub(super) failed: u64,
     /// A digest of all that was told and decided.
@@ -43,14 +43,14 @@ pub(super) struct Decider {
     pub(super) held: u32,
     holds: Vec<(u64, u64)>,
     events: Vec<(Instant, Event)>,
-    unheard: Vec<Job>,
+    unobserved: Vec<Job>,
     leaving: Vec<VcpuId>,
     behind: bool,
     arrived: CoreSet,
     fed: bool,
     /// Decisions, for bounds.
     pub(super) decisions: u64,
-    pub(super) told_events: u64,
+    pub(super) reported_events: u64,
 }
 
 impl Decider {
@@ -62,20 +62,20 @@ impl Decider {
             policy,
             plan,
             known: BTreeMap::new(),
-            told: Told::new(),
+            reported: Reported::new(),
             failed: 0,
             digest: 0,
             due: Vec::new(),
             held: 0,
             holds: Vec::new(),
             events: Vec::new(),
-            unheard: Vec::new(),
+            unobserved: Vec::new(),
             leaving: Vec::new(),
             behind: false,
             arrived: CoreSet::EMPTY,
             fed: false,
             decisions: 0,
-            told_events: 0,
+            reported_events: 0,
         }
     }
 
@@ -101,10 +101,10 @@ impl Decider {
             }
             self.announce();
         }
-        if let Some((_, errand)) = self.plan.errand {
-            let what = match errand {
-                Errand::Sample => Refused::Sample,
-                Errand::Move { vcpu, .. } => Refused::Move(vcpu),
+        if let Some((_, service_request)) = self.plan.service_request {
+            let what = match service_request {
+                ServiceRequest::Sample => Refused::Sample,
+                ServiceRequest::Move { vcpu, .. } => Refused::Move(vcpu),
             };
             self.tell(now, &Event::Failed { core: own, what });
             called = called.union(self.decide(cores, own));
@@ -147,13 +147,13 @@ impl Decider {
     pub(super) fn tell(&mut self, at: Instant, event: &Event) {
         self.policy.on_event(at, event);
         self.fed = true;
-        self.told_events += 1;
+        self.reported_events += 1;
         self.mix(at.ticks());
         match event {
-            Event::Ran(stint) => {
-                let told = self.told.entry(stint.vcpu).or_default();
-                told[stint.mode as usize] += stint.usage.service.ticks();
-                self.mix(stint.usage.service.ticks());
+            Event::Ran(segment) => {
+                let reported = self.reported.entry(segment.vcpu).or_default();
+                reported[segment.mode as usize] += segment.usage.service.ticks();
+                self.mix(segment.usage.service.ticks());
             }
             Event::Failed { .. } => self.failed += 1,
             Event::Released(_)
@@ -164,7 +164,7 @@ impl Decider {
             | Event::Arrived(_)
             | Event::Left(_)
             | Event::Changed(_)
-            | Event::ErrandDone(_) => {}
+            | Event::ServiceDone(_) => {}
         }
     }
 
@@ -176,10 +176,10 @@ impl Decider {
             if !demand.complete(job.index) {
                 continue;
             }
-            if let Some(seat) = known.seat.filter(|_| !demand.is_pending())
-                && let Some(body) = cores[usize::from(seat.0)].body(job.vcpu)
+            if let Some(slot) = known.slot.filter(|_| !demand.is_pending())
+                && let Some(vcpu_handle) = cores[usize::from(slot.0)].vcpu_handle(job.vcpu)
             {
-                body.is_done = true;
+                vcpu_handle.is_done = true;
             }
             self.tell(Instant::from_ticks(at).min(now), &Event::Completed(job));
         }
@@ -191,15 +191,15 @@ impl Decider {
             while let Some(event) = demand.next_event(now) {
                 if let Event::Released(job) = &event.1 {
                     released = true;
-                    let own = self.unheard.iter().filter(|of| of.id.vcpu == job.id.vcpu).count();
-                    if own < UNHEARD_EACH {
-                        self.unheard.push(*job);
+                    let own = self.unobserved.iter().filter(|of| of.id.vcpu == job.id.vcpu).count();
+                    if own < UNOBSERVED_EACH {
+                        self.unobserved.push(*job);
                     }
                 }
                 events.push(event);
             }
-            if let Some(seat) = known.seat.filter(|_| released) {
-                cores[usize::from(seat.0)].released(known.vcpu.id);
+            if let Some(slot) = known.slot.filter(|_| released) {
+                cores[usize::from(slot.0)].released(known.vcpu.id);
             }
         }
         events.iter().for_each(|(at, event)| self.tell(*at, event));
@@ -211,8 +211,8 @@ impl Decider {
             match request {
                 Request::Create(vcpu, program) => {
                     self.tell(now, &Event::Arrived(vcpu.clone()));
-                    let (id, seat, demand) = (vcpu.id, None, None);
-                    self.known.insert(id, Known { vcpu, seat, demand, program });
+                    let (id, slot, demand) = (vcpu.id, None, None);
+                    self.known.insert(id, Known { vcpu, slot, demand, program });
                 }
                 Request::Set(id, budget) => {
                     if let Some(known) = self.known.get(&id) {
@@ -223,7 +223,7 @@ impl Decider {
                 }
                 Request::Destroy(id) => {
                     if self.known.contains_key(&id) && !self.leaving.contains(&id) {
-                        self.unheard.retain(|job| job.id.vcpu != id);
+                        self.unobserved.retain(|job| job.id.vcpu != id);
                         self.tell(now, &Event::Left(id));
                         self.leaving.push(id);
                     }
@@ -251,35 +251,35 @@ impl Decider {
         }
     }
 
-    /// A VCPU gets its body, on the core where the plan has it.
+    /// A VCPU gets its VCPU handle, on the core where the plan has it.
     pub(super) fn attach(&mut self, cores: &mut [Core<SimCore>], id: VcpuId, now: Instant) {
         let Some(known) = self.known.get(&id) else { return };
-        let home = known.seat.or_else(|| self.plan.home(id));
-        let place = home.or_else(|| on_line(&self.plan, id)).unwrap_or_default();
+        let home = known.slot.or_else(|| self.plan.home(id));
+        let place = home.or_else(|| on_run_queue(&self.plan, id)).unwrap_or_default();
         let Some(known) = self.known.get_mut(&id) else { return };
         let group = self.shared.world.borrow_mut().add(id, usize::from(place.0), known.program);
         let handle = SimVcpu::new(Rc::clone(&self.shared), group);
-        known.seat = Some(place);
+        known.slot = Some(place);
         known.demand = Demand::new(&known.vcpu, now);
-        let mut body = Body::new(id, handle, true);
-        body.has_jobs = known.demand.is_some();
+        let mut vcpu_handle = VcpuHandle::new(id, handle, true);
+        vcpu_handle.has_jobs = known.demand.is_some();
         let core = &mut cores[usize::from(place.0)];
-        let sits = body.sit(core.place());
-        core.seat(body, sits);
+        let sits = vcpu_handle.sit(core.place());
+        core.attach(vcpu_handle, sits);
         if let Some(index) = core.index(id) {
             core.rescan(index);
-            core.bodies[index].suppose_runnable();
+            core.vcpu_handles[index].suppose_runnable();
         }
         core.stirred = true;
         self.tell(now, &Event::Woke { vcpu: id, on_behalf: None, exact: true });
     }
 
     fn announce(&mut self) {
-        let Self { unheard, plan, known, shared, .. } = self;
-        unheard.retain(|job| {
-            let line = on_line(plan, job.id.vcpu);
-            let stands =
-                line.is_some() && known.get(&job.id.vcpu).is_some_and(|it| it.seat == line);
+        let Self { unobserved, plan, known, shared, .. } = self;
+        unobserved.retain(|job| {
+            let run_queue = on_run_queue(plan, job.id.vcpu);
+            let stands = run_queue.is_some()
+                && known.get(&job.id.vcpu).is_some_and(|it| it.slot == run_queue);
             if stands {
                 shared.world.borrow_mut().release(job.id.vcpu, job.id.index);
             }
@@ -294,7 +294,7 @@ impl Decider {
             self.plan.verdicts().iter().map(|(id, verdict)| (*id, verdict.is_ok())).collect();
         for (id, is_ok) in verdicts {
             let Some(known) = self.known.get(&id) else { continue };
-            let is_new = known.seat.is_none() && known.demand.is_none();
+            let is_new = known.slot.is_none() && known.demand.is_none();
             if is_new && is_ok {
                 // Its program is started while nothing is frozen.
                 self.hold(cores, u64::from(id.0), now);
@@ -304,15 +304,15 @@ impl Decider {
             }
         }
         while let Some(id) = self.leaving.pop() {
-            let seat = self.known.remove(&id).and_then(|known| known.seat);
-            let Some(seat) = seat else { continue };
-            let body = cores[usize::from(seat.0)].unseat(id, End::Exited);
-            if let Some(mut body) = body {
-                // What is refused now the keeper tries again.
+            let slot = self.known.remove(&id).and_then(|known| known.slot);
+            let Some(slot) = slot else { continue };
+            let vcpu_handle = cores[usize::from(slot.0)].detach(id, End::Exited);
+            if let Some(mut vcpu_handle) = vcpu_handle {
+                // What is refused now the supervisor tries again.
                 let refused = self.shared.refused.get();
-                let _ = body.release();
+                let _ = vcpu_handle.release();
                 self.shared.refused.set(refused);
-                let group = body.handle.group;
+                let group = vcpu_handle.handle.group;
                 self.shared.world.borrow_mut().end_group(group);
             }
         }
@@ -327,7 +327,7 @@ impl Decider {
     ) -> CoreSet {
         let dirty = *self.plan.dirty();
         for core in dirty.iter() {
-            cores[usize::from(core.0)].follow(self.plan.line(core), decided);
+            cores[usize::from(core.0)].follow(self.plan.run_queue(core), decided);
         }
         let called = self.moves(cores, own);
         let arrived = std::mem::take(&mut self.arrived);
@@ -350,14 +350,14 @@ impl Decider {
         }
         let all = std::mem::take(&mut self.behind);
         if all {
-            let bodies = cores.iter_mut().flat_map(|core| &mut core.bodies);
-            bodies.for_each(|body| body.is_leaving = false);
+            let vcpu_handles = cores.iter_mut().flat_map(|core| &mut core.vcpu_handles);
+            vcpu_handles.for_each(|vcpu_handle| vcpu_handle.is_leaving = false);
         }
         let cores_of_plan = (0..self.plan.cores() as u16).map(CoreId).filter(|_| all).collect();
         for to in self.plan.dirty().union(cores_of_plan).iter() {
             for place in 0.. {
-                let line = self.plan.line(to);
-                let grant = line.foreground.iter().chain(&line.background).nth(place);
+                let run_queue = self.plan.run_queue(to);
+                let grant = run_queue.foreground.iter().chain(&run_queue.background).nth(place);
                 let Some(vcpu) = grant.map(|grant| grant.vcpu) else { break };
                 called = called.union(self.bring(cores, vcpu, to, own));
             }
@@ -379,21 +379,24 @@ impl Decider {
         own: CoreId,
     ) -> CoreSet {
         let Some(known) = self.known.get_mut(&vcpu) else { return CoreSet::EMPTY };
-        let Some(from) = known.seat.filter(|from| *from != to) else { return CoreSet::EMPTY };
+        let Some(from) = known.slot.filter(|from| *from != to) else { return CoreSet::EMPTY };
         let there = &mut cores[usize::from(from.0)];
         if from != own && there.is_running(vcpu) {
             there.stirred = true;
-            there.body(vcpu).into_iter().for_each(|body| body.is_leaving = true);
+            there
+                .vcpu_handle(vcpu)
+                .into_iter()
+                .for_each(|vcpu_handle| vcpu_handle.is_leaving = true);
             cores[usize::from(to.0)].stirred = true;
             self.behind = true;
             return [from].into_iter().collect();
         }
-        if let Some(mut body) = there.unseat(vcpu, End::Moved) {
-            known.seat = Some(to);
+        if let Some(mut vcpu_handle) = there.detach(vcpu, End::Moved) {
+            known.slot = Some(to);
             self.arrived.insert(to);
             let core = &mut cores[usize::from(to.0)];
-            let sits = body.sit(core.place());
-            core.seat(body, sits);
+            let sits = vcpu_handle.sit(core.place());
+            core.attach(vcpu_handle, sits);
         }
         CoreSet::EMPTY
     }
@@ -404,7 +407,7 @@ impl Decider {
         let holds = self.holds.iter().map(|(_, until)| *until);
         let ends = holds.chain(self.due.iter().map(|due| due.at)).min();
         for id in ids {
-            let here = |known: &&Known| known.seat.unwrap_or(own) == id;
+            let here = |known: &&Known| known.slot.unwrap_or(own) == id;
             let demands = self.known.values().filter(here).filter_map(|it| it.demand.as_ref());
             let due = demands.map(Demand::next_due).min().unwrap_or(Instant::NEVER);
             let mut wake_at = self.plan.core_wake(id).min(due);
@@ -428,10 +431,10 @@ fn stirred(cores: &mut [Core<SimCore>]) -> CoreSet {
     stirred.collect()
 }
 
-/// The core on whose line a VCPU stands.
-fn on_line(plan: &Plan, vcpu: VcpuId) -> Option<CoreId> {
+/// The core on whose run queue a VCPU stands.
+fn on_run_queue(plan: &Plan, vcpu: VcpuId) -> Option<CoreId> {
     (0..plan.cores() as u16).map(CoreId).find(|core| {
-        let line = plan.line(*core);
-        line.foreground.iter().chain(&line.background).any(|grant| grant.vcpu == vcpu)
+        let run_queue = plan.run_queue(*core);
+        run_queue.foreground.iter().chain(&run_queue.background).any(|grant| grant.vcpu == vcpu)
     })
 }

@@ -98,10 +98,10 @@ impl Rig {
         let mut decider = Decider::new(Rc::clone(&shared), policy, count);
         for vcpu in &system.vcpus {
             let program = case.programs.get(&vcpu.id).copied();
-            let (seat, demand) = (None, None);
+            let (slot, demand) = (None, None);
             let known = Known {
                 vcpu: vcpu.clone(),
-                seat,
+                slot,
                 demand,
                 program: program.unwrap_or(Program::Busy),
             };
@@ -300,9 +300,9 @@ impl Rig {
         self.decider.listen(&mut self.cores);
         self.audit.conserved(&mut self.cores, &self.decider, &self.shared)?;
         for core in &mut self.cores {
-            for mut body in core.bodies.drain(..) {
+            for mut vcpu_handle in core.vcpu_handles.drain(..) {
                 // What is refused now is the guardian's to set right.
-                let refused = body.release().is_err();
+                let refused = vcpu_handle.release().is_err();
                 if refused {
                     self.audit.left_to_guardian();
                 }

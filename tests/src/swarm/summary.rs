@@ -51,9 +51,9 @@ impl Summary {
     pub(super) fn count(&mut self, kind: Kind, case: &Case, checked: Option<&Checked>) {
         let mut row = Row { cases: 1, ..Row::default() };
         row.refused = u64::from(checked.is_none());
-        if let Some(Checked { outcome, figures, claims }) = checked {
-            let levels = figures.iter().find(|figure| figure.name == LEVELS);
-            let levels = levels.map_or(0, |figure| figure.value);
+        if let Some(Checked { outcome, statistics, claims }) = checked {
+            let levels = statistics.iter().find(|statistic| statistic.name == LEVELS);
+            let levels = levels.map_or(0, |statistic| statistic.value);
             row.strict = u64::from(claims.no_miss_when_admitted);
             row.full = u64::from(is_full(case));
             row.jobs = outcome.released;

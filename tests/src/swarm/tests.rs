@@ -49,8 +49,9 @@ fn cases_come_to_everything_that_is_audited() {
         let Ok(Some(checked)) = check_counting(&PROGRAMS.case(seed)) else { continue };
         ran += 1;
         let reads = checked.outcome.memory.map_or(0, |totals| totals.reads);
-        let figures = checked.figures.iter().map(|figure| (figure.name, figure.value));
-        for (name, value) in figures.chain([("reads", reads)]) {
+        let statistics =
+            checked.statistics.iter().map(|statistic| (statistic.name, statistic.value));
+        for (name, value) in statistics.chain([("reads", reads)]) {
             *counted.entry(name).or_insert(0) += u32::from(value > 0);
         }
     }

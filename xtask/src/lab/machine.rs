@@ -25,7 +25,7 @@ const WALL: u32 = 5;
 /// How often the time of a guest is looked at.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Boots a guest and waits for its end or its limit. `heard` gets each line as it comes.
+/// Boots a guest and waits for its end or its limit. `observed` gets each line as it comes.
 ///
 /// The limit is one of processor time, so that a loaded machine does not make a guest look hung. A
 /// guest that hangs goes on using it: its clock jumps from timer to timer.
@@ -37,7 +37,7 @@ pub(super) fn boot(
     kernel: &Kernel,
     initrd: &Path,
     scenario: &Scenario,
-    mut heard: impl FnMut(&str),
+    mut observed: impl FnMut(&str),
 ) -> Result<Said, String> {
     let begin = Instant::now();
     let patience = Duration::from_secs(scenario.patience());
@@ -63,7 +63,7 @@ pub(super) fn boot(
     loop {
         match receive.recv_timeout(LOOK) {
             Ok(line) => {
-                heard(&line);
+                observed(&line);
                 said.lines.push(line);
             }
             Err(RecvTimeoutError::Disconnected) => break,

@@ -260,19 +260,19 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_told_as_they_begin_and_end() {
+    fn steps_are_reported_as_they_begin_and_end() {
         let mut progress = Progress::default();
         let text = "noise\n@@begin doctor\n@@end doctor 1 1.00 3.00\n@@begin tests live\n\
                     test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured\n\
                     @@end tests live 101 3.00 63.40";
-        let told: Vec<_> = text.lines().filter_map(|line| progress.hear(line)).collect();
+        let reported: Vec<_> = text.lines().filter_map(|line| progress.hear(line)).collect();
         let expected = [
             "doctor",
             "doctor: exit 1, 2 s of the guest's",
             "tests live",
             "tests live: FAILED, 2 passed; 1 failed, 60 s of the guest's",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
     }
 
     #[test]

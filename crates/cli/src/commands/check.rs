@@ -53,10 +53,10 @@ pub(super) fn run(args: &Args) -> Outcome {
     let suggestions = match &case.scenario {
         Some(scenario) if args.suggest && !verdict.accepted() => {
             let admits = |system: &System| {
-                let system = case.with_carriers(system);
+                let system = case.with_service_vcpus(system);
                 case.entry.verdict(&system, &case.params).accepted()
             };
-            let changes = suggest::changes(&case.without_carriers(), &admits);
+            let changes = suggest::changes(&case.without_service_vcpus(), &admits);
             changes.iter().take(SUGGESTIONS).map(|change| scenario.describe(change)).collect()
         }
         Some(_) | None => Vec::new(),

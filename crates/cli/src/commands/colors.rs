@@ -161,8 +161,8 @@ impl Counts {
 
 impl Observer for Counts {
     fn event(&mut self, _: Instant, event: &Event) {
-        if let Event::Ran(stint) = event {
-            self.usage[stint.vcpu.0 as usize][stint.core.0 as usize].add(&stint.usage);
+        if let Event::Ran(segment) = event {
+            self.usage[segment.vcpu.0 as usize][segment.core.0 as usize].add(&segment.usage);
         }
     }
     fn planned(&mut self, _: Instant, _: &Plan) {}

@@ -101,8 +101,8 @@ fn text(report: &Report) -> String {
             }
         }
     }
-    let sensor = report.sensor.map_or("none".to_owned(), |rung| rung.to_string());
-    text += &format!("live runs: {}\n", paint(Paint::Strong, &report.rung));
+    let sensor = report.sensor.map_or("none".to_owned(), |support| support.to_string());
+    text += &format!("live runs: {}\n", paint(Paint::Strong, &report.support));
     text += &format!("sensor: {}\n", paint(Paint::Strong, &sensor));
     let kind = if report.verdict == Verdict::Full { Paint::Good } else { Paint::Bad };
     text += &format!("this host: {}\n", paint(kind, &report.verdict.to_string()));
@@ -130,8 +130,8 @@ fn to_json(report: &Report) -> Value {
         "verdict": report.verdict.to_string(),
         "exit_code": report.verdict.exit_code(),
         "why": report.why,
-        "rung": report.rung,
-        "sensor": report.sensor.map(|rung| rung.word()),
+        "support": report.support,
+        "sensor": report.sensor.map(|support| support.word()),
         "capabilities": report.rows.iter().map(row).collect::<Vec<_>>(),
         "numbers": numbers(&report.numbers),
         "classes": report.classes.classes.iter().map(class).collect::<Vec<_>>(),

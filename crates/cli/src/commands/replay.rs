@@ -123,9 +123,9 @@ fn difference(theirs: &Decision, ours: &Decision) -> String {
         (theirs != ours).then(|| format!("{what}: journal {theirs:?}, replay {ours:?}"))
     }
     let by_core = || {
-        let cores = theirs.lines.iter().chain(&ours.lines).map(|(core, _)| *core);
+        let cores = theirs.run_queues.iter().chain(&ours.run_queues).map(|(core, _)| *core);
         let of = |decision: &Decision, core| {
-            decision.lines.iter().find(|(at, _)| *at == core).map(|(_, line)| line.clone())
+            decision.run_queues.iter().find(|(at, _)| *at == core).map(|(_, line)| line.clone())
         };
         cores
             .into_iter()
@@ -133,7 +133,7 @@ fn difference(theirs: &Decision, ours: &Decision) -> String {
     };
     by_core()
         .or_else(|| differ("homes", &theirs.homes, &ours.homes))
-        .or_else(|| differ("errand", &theirs.errand, &ours.errand))
+        .or_else(|| differ("service request", &theirs.service_request, &ours.service_request))
         .or_else(|| differ("verdicts", &theirs.verdicts, &ours.verdicts))
         .or_else(|| differ("next wake", &theirs.wake, &ours.wake))
         .or_else(|| differ("hash of the whole plan", &theirs.hash, &ours.hash))

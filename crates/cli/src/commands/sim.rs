@@ -85,7 +85,7 @@ pub(super) fn simulate(
             output::note(&format!("{} was refused when it arrived: {why}", case.name(*vcpu)));
         }
     }
-    watch.finish(&outcome, &policy.figures()).map(Some)
+    watch.finish(&outcome, &policy.statistics()).map(Some)
 }
 
 /// How `case` is to be simulated, on time and with every wake visible.

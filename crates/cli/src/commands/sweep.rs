@@ -151,9 +151,9 @@ fn write(
     let file = |name: &str, fill: &dyn Fn(&mut Pending) -> Result<(), maracas_sweep::Error>| {
         let path = folder.join(name);
         let mut pending = Pending::create(&path)?;
-        let told =
+        let reported =
             |error| Failure::about(path.display(), format_args!("cannot be written: {error}"));
-        fill(&mut pending).map_err(told)?;
+        fill(&mut pending).map_err(reported)?;
         pending.commit()
     };
     let columns = summary::run_columns();

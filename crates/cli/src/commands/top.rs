@@ -113,8 +113,8 @@ pub(super) fn run(args: &Args) -> Outcome {
         if on_terminal {
             return watch(&mut playback, title_of(path), interval);
         }
-        let told = playback.finish();
-        told.iter().for_each(|why| output::note(&format!("{}: {why}", path.display())));
+        let reported = playback.finish();
+        reported.iter().for_each(|why| output::note(&format!("{}: {why}", path.display())));
         let gauges = playback.gauges();
         return snapshot(args.json, &title_of(path), None, &gauges);
     }

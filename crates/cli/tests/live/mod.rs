@@ -72,7 +72,8 @@ impl Stage {
         // Nor may somebody else's run have the cores; what dead runs left is cleaned up.
         until(Duration::from_secs(60), || !host::somebody_runs());
         maracas(&repository(), &["clean"]);
-        if !needs(rung().starts_with("full"), "budgets enforced by the full means of the doctor") {
+        if !needs(support().starts_with("full"), "budgets enforced by the full means of the doctor")
+        {
             return None;
         }
         // While nothing runs.
@@ -116,7 +117,7 @@ impl Stage {
 }
 
 /// By what means this host enforces budgets, as the doctor says; asked once a process.
-fn rung() -> &'static str {
+fn support() -> &'static str {
     static ONCE: OnceLock<String> = OnceLock::new();
     ONCE.get_or_init(|| {
         let doctor = || maracas(&repository(), &["doctor", "--json"]);
@@ -125,7 +126,7 @@ fn rung() -> &'static str {
             .fold(doctor(), |output, _| if output.stdout.is_empty() { doctor() } else { output });
         let json: Value = serde_json::from_slice(&output.stdout)
             .unwrap_or_else(|error| panic!("doctor: {error}; {}", text(&output.stderr)));
-        json["rung"].as_str().expect("doctor names the rung").to_string()
+        json["support"].as_str().expect("doctor names the sensor").to_string()
     })
 }
 

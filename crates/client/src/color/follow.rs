@@ -6,7 +6,7 @@
 //! looks again now and then, for memory that came later. Everything it does is on the time of the
 //! VCPU that the program runs on.
 
-mod door;
+mod descriptors;
 mod slot;
 
 use super::pagemap::Pagemap;
@@ -84,7 +84,7 @@ fn page_path() -> Option<PathBuf> {
 /// Carries out orders as long as the page is there. `None` where it is none, or at its end.
 fn follow(path: &Path) -> Option<()> {
     let slot = Slot::claim(path)?;
-    let rights = door::knock(path);
+    let rights = descriptors::knock(path);
     let held = [Some(slot.descriptor()), rights.pagemap(), rights.device()];
     for (place, fd) in HELD.iter().zip(held) {
         place.store(fd.unwrap_or(NOTHING), Ordering::Relaxed);

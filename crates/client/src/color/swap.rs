@@ -90,10 +90,10 @@ pub(super) fn exchange(
         items.iter_mut().for_each(|item| item.fate = Fate::Kept(why));
         return Ok(Exchanged::default());
     }
-    let (mut longest, mut heard) = (0, Heard::default());
+    let (mut longest, mut observed) = (0, Observed::default());
     for (item, place) in items.iter_mut().zip(places.step_by(size)) {
         // What has changed may be elsewhere by now, and not in our charge.
-        if heard.anything {
+        if observed.anything {
             item.fate = Fate::Kept(libc::EAGAIN);
             continue;
         }
@@ -103,18 +103,18 @@ pub(super) fn exchange(
             Ok(()) => {
                 // SAFETY: two pages of ours, the one just filled with the frame that it took.
                 unsafe { copy(place as *const u64, item.spare as *mut u64, size) };
-                give(&fault, item.spare, item.page, size, &mut heard)
+                give(&fault, item.spare, item.page, size, &mut observed)
             }
             Err(why) => Fate::Kept(why),
         };
         longest = longest.max(monotonic_ns() - began);
     }
     // A thread that waits for us now is heard before it is let go.
-    if fault.unregister(mapping).is_err() || !heard.out(&fault, stash) {
-        heard.removal(mapping.start, mapping.end);
+    if fault.unregister(mapping).is_err() || !observed.out(&fault, stash) {
+        observed.removal(mapping.start, mapping.end);
     }
     fault.close();
-    Ok(Exchanged { longest_nanos: longest, removed: heard.removed })
+    Ok(Exchanged { longest_nanos: longest, removed: observed.removed })
 }
 
 /// How a batch went.
@@ -131,12 +131,12 @@ const REMOVED: usize = 8;
 
 /// What other threads did meanwhile.
 #[derive(Default)]
-struct Heard {
+struct Observed {
     anything: bool,
     removed: [Option<Range<usize>>; REMOVED],
 }
 
-impl Heard {
+impl Observed {
     /// The next thing, if there is one.
     fn next(&mut self, fault: &Userfault) -> Option<Event> {
         let event = fault.event()?;
@@ -183,12 +183,18 @@ unsafe fn copy(from: *const u64, to: *mut u64, bytes: usize) {
 }
 
 /// Puts the content at `spare` where `page` belongs by now.
-fn give(fault: &Userfault, spare: usize, mut page: usize, size: usize, heard: &mut Heard) -> Fate {
+fn give(
+    fault: &Userfault,
+    spare: usize,
+    mut page: usize,
+    size: usize,
+    observed: &mut Observed,
+) -> Fate {
     for _ in 0..PATIENCE {
         match fault.transfer(spare, page, size) {
             Ok(()) => return Fate::Moved,
             Err(libc::EAGAIN) => {
-                while let Some(event) = heard.next(fault) {
+                while let Some(event) = observed.next(fault) {
                     match event.moves(page) {
                         Some(to) => page = to,
                         None => return Fate::Gone,

@@ -42,7 +42,7 @@ pub struct Gauges {
     /// Journal records that were lost; where this is not 0, every sum is a lower bound.
     pub lost_records: u64,
     /// What the policy counted of its own doings, where the journal has it.
-    pub figures: Vec<FigureGauge>,
+    pub statistics: Vec<StatisticGauge>,
 }
 
 /// One core.
@@ -54,20 +54,20 @@ pub struct CoreGauges {
     pub foreground: Duration,
     /// Time in which a VCPU ran on surplus.
     pub background: Duration,
-    /// Time in which only a closed door kept a VCPU from running.
+    /// Time in which only a closed descriptor server kept a VCPU from running.
     pub throttled: Duration,
     /// Surplus time may not be used now.
     pub is_throttled: bool,
     /// Its allowance of memory is spent: nothing runs until there is a new one.
     pub is_closed: bool,
-    /// Requests to memory by whatever ran here, as their stints tell; 0 where they cannot be
+    /// Requests to memory by whatever ran here, as their segments tell; 0 where they cannot be
     /// counted.
     pub requests: u64,
     /// Requests to memory from here, as the policy's monitor sampled them.
     pub sampled: u64,
     /// The same of the last sample.
     pub last_sampled: u64,
-    /// Decisions that changed its line.
+    /// Decisions that changed its run queue.
     pub decisions: u64,
     /// Alarms that were enforced late enough to be told one by one.
     pub late: u64,
@@ -94,7 +94,7 @@ pub struct VcpuGauges {
     pub foreground: Duration,
     /// Time in the background, as its meter charged it.
     pub background: Duration,
-    /// What it used of C in its present period, as far as its stints are told.
+    /// What it used of C in its present period, as far as its segments are told.
     pub used: Duration,
     /// Periods in which it always had something to run and got less than C by more than the
     /// tolerance, and not because time was stolen.
@@ -144,7 +144,7 @@ pub struct MemoryGauges {
 
 /// Something that the policy counted of its own doings.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FigureGauge {
+pub struct StatisticGauge {
     /// What is counted.
     pub name: String,
     /// On which core, where it is about one.

@@ -92,7 +92,7 @@ fn gauges() -> Gauges {
     };
     let core = CoreGauges { core: CoreId(1), is_throttled: true, late: 2, ..CoreGauges::default() };
     let (name, core_id) = ("underruns".to_string(), Some(CoreId(1)));
-    let figure = FigureGauge { name, core: core_id, vcpu: None, value: 3 };
+    let statistic = StatisticGauge { name, core: core_id, vcpu: None, value: 3 };
     let mut dispatch = Histogram::default();
     dispatch.add(Duration::from_micros(16));
     let max_latency = Some(180);
@@ -106,7 +106,7 @@ fn gauges() -> Gauges {
         memory: Some(MemoryGauges { samples: 3, max_latency, ..MemoryGauges::default() }),
         dispatch,
         migrations: 12,
-        figures: alloc::vec![figure],
+        statistics: alloc::vec![statistic],
         ..Gauges::default()
     }
 }

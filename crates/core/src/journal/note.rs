@@ -4,7 +4,7 @@
 //! with a blank between them, the first the core. Both directions stand here and nowhere else. A
 //! note of another key or form, as other versions may write it, is read as [`Note::Other`].
 
-use crate::control::FigureGauge;
+use crate::control::StatisticGauge;
 use crate::wire::Wire;
 use crate::{CoreId, MAX_CORES, VcpuId};
 use alloc::format;
@@ -114,9 +114,9 @@ pub enum Note {
         core: CoreId,
         /// Who ran there last.
         vcpu: Option<VcpuId>,
-        /// How many reads beyond the mark its meter was when it stood still.
+        /// How many reads beyond the limit its meter was when it stood still.
         beyond: u64,
-        /// From the mark until then.
+        /// From the limit until then.
         took_ns: u64,
     },
     /// A VCPU was dispatched.
@@ -143,7 +143,7 @@ pub enum Note {
         took_ns: u64,
     },
     /// One of the policy's own figures, at the end of the run.
-    Figure(FigureGauge),
+    Statistic(StatisticGauge),
     /// What the simulated memory controller counted in the whole run, as the report's JSON.
     Memory(String),
     /// A note of another key, or of another form than we know for its key.
@@ -220,7 +220,7 @@ impl Note {
                 let known = match vcpu {
                     Some(vcpu) if key == "name" => return Self::Name { vcpu, name: text },
                     Some(vcpu) if key == "recolored" => Some(recolored(vcpu, &text)),
-                    _ if key == "figure" => figure(vcpu, &text),
+                    _ if key == "figure" => statistic(vcpu, &text),
                     _ => numbers(&key, vcpu, &text),
                 };
                 return known.unwrap_or(Self::Other { key, vcpu, text });
@@ -251,7 +251,7 @@ impl Note {
             Self::Dispatch { .. } => "dispatch",
             Self::Recolored { .. } => "recolored",
             Self::Agents { .. } => "agents",
-            Self::Figure(_) => "figure",
+            Self::Statistic(_) => "figure",
             Self::Memory(_) => "memory",
             Self::Other { key, .. } => key,
         }
@@ -267,7 +267,7 @@ impl Note {
             | Self::Throttled { vcpu, .. }
             | Self::Closed { vcpu, .. }
             | Self::Dispatch { vcpu, .. }
-            | Self::Figure(FigureGauge { vcpu, .. })
+            | Self::Statistic(StatisticGauge { vcpu, .. })
             | Self::Other { vcpu, .. } => *vcpu,
             Self::Host(_)
             | Self::Users(_)
@@ -301,7 +301,7 @@ impl Note {
             Self::Recolored { what: Ok(Recolored { pages, took_ns, left, error }), .. } => {
                 format!("{pages} {took_ns} {left} {}", error.unwrap_or(0))
             }
-            Self::Figure(FigureGauge { name, core, value, .. }) => {
+            Self::Statistic(StatisticGauge { name, core, value, .. }) => {
                 let core = core.map_or("-".into(), |core| core.0.to_string());
                 format!("{name} {core} {value}")
             }
@@ -378,13 +378,13 @@ fn recolored(vcpu: VcpuId, text: &str) -> Note {
     Note::Recolored { vcpu, what: done().ok_or_else(|| text.into()) }
 }
 
-fn figure(vcpu: Option<VcpuId>, text: &str) -> Option<Note> {
+fn statistic(vcpu: Option<VcpuId>, text: &str) -> Option<Note> {
     // The name comes first and may hold blanks.
     let mut words = text.rsplitn(3, ' ');
     let (value, core, name) = (words.next()?, words.next()?, words.next()?);
     let core = if core == "-" { None } else { Some(CoreId(core.parse().ok()?)) };
     let (name, value) = (name.into(), value.parse().ok()?);
-    Some(Note::Figure(FigureGauge { name, core, vcpu, value }))
+    Some(Note::Statistic(StatisticGauge { name, core, vcpu, value }))
 }
 
 impl Wire for Note {

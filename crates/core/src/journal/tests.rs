@@ -1,5 +1,5 @@
 use super::*;
-use crate::contract::{End, Grant, Mark, Mode, Stint, Usage};
+use crate::contract::{End, Grant, Limit, Mode, Segment, Usage};
 use crate::params::Value;
 use crate::{Duration, Vcpu};
 use alloc::string::ToString;
@@ -25,7 +25,7 @@ fn header() -> Header {
 
 fn sample() -> (Vec<u8>, Vec<Record>) {
     let mut recorder = Recorder::new(&header());
-    let stint = Stint {
+    let segment = Segment {
         vcpu: VcpuId(0),
         core: CoreId(1),
         mode: Mode::Background,
@@ -41,17 +41,17 @@ fn sample() -> (Vec<u8>, Vec<Record>) {
         end: End::Preempted,
     };
     let mut plan = Plan::new(2);
-    plan.line_mut(CoreId(1)).foreground.push(Grant::new(VcpuId(0), Mark::NEVER));
+    plan.run_queue_mut(CoreId(1)).foreground.push(Grant::new(VcpuId(0), Limit::NEVER));
     plan.set_home(VcpuId(0), Some(CoreId(1)));
     plan.answer(VcpuId(0), Ok(CoreId(1)));
     let at = Instant::from_ticks(70_000);
-    recorder.event(at, &Event::Ran(stint));
+    recorder.event(at, &Event::Ran(segment));
     recorder.planned(at, &plan);
     recorder.record(&Record::Gap(3));
     recorder.end(at);
     let decision = Decision::of(at, &plan, &mut PlanHash::default());
     let records = vec![
-        Record::Event { at, event: Event::Ran(stint) },
+        Record::Event { at, event: Event::Ran(segment) },
         Record::Planned(decision),
         Record::Gap(3),
         Record::End(at),
@@ -93,14 +93,14 @@ fn every_cut_and_every_flipped_bit_is_noticed() {
 
 #[test]
 fn the_hash_follows_the_plan_not_its_history() {
-    let grant = |vcpu| Grant::new(VcpuId(vcpu), Mark::NEVER);
+    let grant = |vcpu| Grant::new(VcpuId(vcpu), Limit::NEVER);
     let mut straight = Plan::new(2);
-    straight.line_mut(CoreId(0)).foreground.push(grant(1));
+    straight.run_queue_mut(CoreId(0)).foreground.push(grant(1));
     let mut detour = Plan::new(2);
-    detour.line_mut(CoreId(0)).foreground.push(grant(2));
+    detour.run_queue_mut(CoreId(0)).foreground.push(grant(2));
     let mut hash = PlanHash::default();
     let other = hash.update(&detour);
-    detour.line_mut(CoreId(0)).foreground[0] = grant(1);
+    detour.run_queue_mut(CoreId(0)).foreground[0] = grant(1);
     let same = hash.update(&detour);
     assert_eq!(same, PlanHash::default().update(&straight));
     assert_ne!(same, other);

@@ -15,8 +15,8 @@
 //! before what it enforces could run, whatever a wake costs on this host.
 
 use super::Core;
-use crate::{Body, Executor, Post, WakeCost};
-use maracas_core::contract::{Line, Mark};
+use crate::{Executor, Level, VcpuHandle, WakeCost};
+use maracas_core::contract::{Limit, RunQueue};
 use maracas_core::{Duration, Instant};
 
 /// How long an agent sleeps at most: 33 wakes a second are a thousandth of a core where a wake
@@ -46,7 +46,7 @@ pub struct Waking {
     /// later than the agent fell asleep.
     lead_ns: i64,
     /// The costs that were told last.
-    told: WakeCost,
+    reported: WakeCost,
 }
 
 /// One in so many sleeps may end before the budget does. Such a budget is looked at again after
@@ -61,7 +61,7 @@ impl Waking {
     /// As measured before the run.
     pub fn new(cost: WakeCost) -> Self {
         let (p50_ns, p99_ns) = (cost.p50.ticks().max(1), cost.p99.ticks().max(1));
-        Self { p50_ns, p99_ns, lead_ns: 0, told: cost }
+        Self { p50_ns, p99_ns, lead_ns: 0, reported: cost }
     }
     /// A sleep ended so late: moves both quantiles towards it, by so much that they settle where
     /// half, and a hundredth, of all wakes exceed them.
@@ -85,8 +85,8 @@ impl Waking {
     pub fn news(&mut self) -> Option<WakeCost> {
         let now = self.cost();
         let differ = |a: Duration, b: Duration| a.ticks() > 2 * b.ticks();
-        let news = differ(now.p50, self.told.p50) || differ(self.told.p50, now.p50);
-        news.then(|| self.told = now).map(|()| now)
+        let news = differ(now.p50, self.reported.p50) || differ(self.reported.p50, now.p50);
+        news.then(|| self.reported = now).map(|()| now)
     }
     /// What a wake costs by now.
     pub fn cost(&self) -> WakeCost {
@@ -142,12 +142,12 @@ impl<E: Executor> Core<E> {
     pub(crate) fn plan_look(&mut self, now: Instant) {
         self.forget_look();
         self.awaited = None;
-        let line = std::mem::take(&mut self.line);
-        let runs = self.look_at_foreground(&line);
+        let run_queue = std::mem::take(&mut self.run_queue);
+        let runs = self.look_at_foreground(&run_queue);
         if !runs {
-            self.look_at_background(&line, now);
+            self.look_at_background(&run_queue, now);
         }
-        self.line = line;
+        self.run_queue = run_queue;
         self.look_by_clock(now);
         self.listen_again_at();
         self.watch_memory(now);
@@ -163,52 +163,63 @@ impl<E: Executor> Core<E> {
     }
 
     /// Looks when a budget can be spent; whether something is believed to run on one.
-    fn look_at_foreground(&mut self, line: &Line) -> bool {
+    fn look_at_foreground(&mut self, run_queue: &RunQueue) -> bool {
         let mut first = None;
-        for grant in &line.foreground {
-            let Some(body) = self.bodies.iter().find(|body| body.id == grant.vcpu) else {
+        for grant in &run_queue.foreground {
+            let Some(vcpu_handle) =
+                self.vcpu_handles.iter().find(|vcpu_handle| vcpu_handle.id == grant.vcpu)
+            else {
                 continue;
             };
-            if !matches!(body.post, Post::Foreground(_)) {
+            if !matches!(vcpu_handle.level, Level::Foreground(_)) {
                 continue;
             }
-            let runs = first.is_none() && body.is_runnable();
-            if grant.until != Mark::NEVER || body.look_at.is_some() {
-                let rest = body.rest(grant.until.0);
-                let sleep = match (runs, body.is_runnable()) {
+            let runs = first.is_none() && vcpu_handle.is_runnable();
+            if grant.until != Limit::NEVER || vcpu_handle.look_at.is_some() {
+                let rest = vcpu_handle.rest(grant.until.0);
+                let sleep = match (runs, vcpu_handle.is_runnable()) {
                     (true, _) => self.waking.sleep(rest),
                     (false, true) => rest.max(self.waking.waiting(self.quiet_looks)),
                     (false, false) => rest.max(self.waking.unseen()),
                 };
-                let at = body.settled_at.saturating_add(sleep);
+                let at = vcpu_handle.settled_at.saturating_add(sleep);
                 if at < self.look_at {
                     self.look_at = at;
-                    self.awaited = runs.then_some(body.id);
+                    self.awaited = runs.then_some(vcpu_handle.id);
                 }
             }
             if runs {
-                first = Some(body.id);
+                first = Some(vcpu_handle.id);
             }
         }
         first.is_some()
     }
 
     /// Looks when surplus time of what runs ends, and whether it still runs while others wait.
-    fn look_at_background(&mut self, line: &Line, now: Instant) {
-        let held = |body: &Body<E::Handle>| matches!(body.post, Post::Frozen | Post::Watched);
-        for grant in &line.background {
-            let Some(body) = self.bodies.iter().find(|body| body.id == grant.vcpu) else {
+    fn look_at_background(&mut self, run_queue: &RunQueue, now: Instant) {
+        let held = |vcpu_handle: &VcpuHandle<E::Handle>| {
+            matches!(vcpu_handle.level, Level::Frozen | Level::Watched)
+        };
+        for grant in &run_queue.background {
+            let Some(vcpu_handle) =
+                self.vcpu_handles.iter().find(|vcpu_handle| vcpu_handle.id == grant.vcpu)
+            else {
                 continue;
             };
-            if body.post == Post::Background && body.is_runnable() && grant.until != Mark::NEVER {
+            if vcpu_handle.level == Level::Background
+                && vcpu_handle.is_runnable()
+                && grant.until != Limit::NEVER
+            {
                 // It begins when the agent sleeps: looked at any sooner, some of it would be left.
-                let sleep = body.rest(grant.until.0) + self.waking.floor();
+                let sleep = vcpu_handle.rest(grant.until.0) + self.waking.floor();
                 let sleep = sleep.max(self.waking.grain());
                 self.look_at = self.look_at.min(now.saturating_add(sleep));
             }
         }
-        let waits = |body: &Body<E::Handle>| held(body) && !body.threads.is_empty();
-        if line.background_allowed && self.bodies.iter().any(waits) {
+        let waits = |vcpu_handle: &VcpuHandle<E::Handle>| {
+            held(vcpu_handle) && !vcpu_handle.threads.is_empty()
+        };
+        if run_queue.background_allowed && self.vcpu_handles.iter().any(waits) {
             // The end of a slice that comes soon after is as good a time.
             let watch = self.waking.watch(self.quiet_looks);
             let soon = Duration::from_ticks(watch.ticks() / 4);
@@ -222,7 +233,7 @@ impl<E: Executor> Core<E> {
     pub fn sleep(&mut self) -> (Instant, Instant) {
         let now = self.exec.now();
         // They were read when it woke, and have stood still since.
-        self.bodies.iter_mut().for_each(|body| body.settled_at = now);
+        self.vcpu_handles.iter_mut().for_each(|vcpu_handle| vcpu_handle.settled_at = now);
         self.plan_look(now);
         let at = self.look_at.min(self.wake_at).max(now.saturating_add(self.waking.floor()));
         self.asleep_until = at.min(now.saturating_add(PULSE));
@@ -261,11 +272,11 @@ impl<E: Executor> Core<E> {
             self.note_late(None, late);
         }
         let Some(awaited) = self.awaited.take().filter(|_| now >= self.look_at) else { return };
-        let limit = self.line.foreground.iter().find(|grant| grant.vcpu == awaited);
+        let limit = self.run_queue.foreground.iter().find(|grant| grant.vcpu == awaited);
         let limit = limit.map(|grant| grant.until.0);
-        let body = self.bodies.iter().find(|body| body.id == awaited);
-        if let (Some(limit), Some(body)) = (limit, body) {
-            let rest = body.rest(limit);
+        let vcpu_handle = self.vcpu_handles.iter().find(|vcpu_handle| vcpu_handle.id == awaited);
+        if let (Some(limit), Some(vcpu_handle)) = (limit, vcpu_handle) {
+            let rest = vcpu_handle.rest(limit);
             // What did not run meanwhile says nothing of the sleep.
             if rest <= self.waking.cost().p99 * 2 {
                 self.waking.looked(!rest.is_zero());
@@ -342,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_became_slower_is_told_once() {
+    fn a_host_that_became_slower_is_reported_once() {
         let mut waking = waking(5, 20);
         assert_eq!(waking.news(), None);
         (0..2000).for_each(|_| waking.woke(us(30)));

@@ -17,48 +17,49 @@ pub struct Births {
     /// When all wakes so far are paid for, each by one interval (a leaky bucket).
     paid_at: Instant,
     /// Until when its event is not listened to.
-    deaf_until: Option<Instant>,
+    rescan_at: Option<Instant>,
 }
 
 impl<E: Executor> Core<E> {
-    /// Threads of this body were born or have ended.
+    /// Threads of this VCPU handle were born or have ended.
     pub(crate) fn hear_birth(&mut self, index: usize, now: Instant) {
         let interval = self.waking.births();
-        let births = &mut self.bodies[index].births;
+        let births = &mut self.vcpu_handles[index].births;
         births.paid_at = births.paid_at.max(now).saturating_add(interval);
         if births.paid_at.saturating_since(now) > interval * BURST {
-            births.deaf_until = Some(now.saturating_add(interval));
+            births.rescan_at = Some(now.saturating_add(interval));
             self.listen(index, false);
         }
     }
 
     /// Listens again where it is time; what happened meanwhile makes the event readable at once.
-    pub(crate) fn hear_again(&mut self, now: Instant) {
-        for index in 0..self.bodies.len() {
-            let births = &mut self.bodies[index].births;
-            if births.deaf_until.is_some_and(|until| until <= now) {
-                births.deaf_until = None;
+    pub(crate) fn rescan_again(&mut self, now: Instant) {
+        for index in 0..self.vcpu_handles.len() {
+            let births = &mut self.vcpu_handles[index].births;
+            if births.rescan_at.is_some_and(|until| until <= now) {
+                births.rescan_at = None;
                 self.listen(index, true);
             }
         }
     }
 
-    /// Listens to a body that goes to another core, if it was not listened to.
+    /// Listens to a VCPU handle that goes to another core, if it was not listened to.
     pub(crate) fn hear_leaving(&mut self, index: usize) {
-        if self.bodies[index].births.deaf_until.take().is_some() {
+        if self.vcpu_handles[index].births.rescan_at.take().is_some() {
             self.listen(index, true);
         }
     }
 
     /// Looks when it is time to listen again.
     pub(crate) fn listen_again_at(&mut self) {
-        let deaf = self.bodies.iter().filter_map(|body| body.births.deaf_until).min();
+        let deaf =
+            self.vcpu_handles.iter().filter_map(|vcpu_handle| vcpu_handle.births.rescan_at).min();
         self.look_at = self.look_at.min(deaf.unwrap_or(Instant::NEVER));
     }
 
     fn listen(&mut self, index: usize, to: bool) {
-        let body = &mut self.bodies[index];
-        let result = self.exec.listen(body.id, &mut body.handle, to);
+        let vcpu_handle = &mut self.vcpu_handles[index];
+        let result = self.exec.listen(vcpu_handle.id, &mut vcpu_handle.handle, to);
         self.trouble = self.trouble.take().or(result.err());
     }
 }

@@ -4,13 +4,13 @@
 //! seems to stand still.
 //!
 //! A VCPU whose clocks moved since the last look is runnable. One whose clocks stood still while
-//! the agent slept and nobody before it in the line took the core is taken as blocked. Stints are
-//! what was gained between two looks. By themselves they are no news: the policy is told when
-//! there is something to decide.
+//! the agent slept and nobody before it in the run queue took the core is taken as blocked.
+//! Segments are what was gained between two looks. By themselves they are no news: the policy is
+//! told when there is something to decide.
 
 use super::Core;
-use crate::{Executor, Post};
-use maracas_core::contract::{End, Mode, Refused, Stint, Usage};
+use crate::{Executor, Level};
+use maracas_core::contract::{End, Mode, Refused, Segment, Usage};
 use maracas_core::{Duration, Event, Instant};
 
 /// Between two looks while anything may run: 1.5 % of a core for the agent, where a look takes it
@@ -30,7 +30,7 @@ const STILL: Duration = Duration::from_micros(500);
 /// three slices of the fair class (3 ms each, Documentation/scheduler/sched-design-CFS.rst), while
 /// nobody of ours moves.
 const STILL_BEHIND: Duration = Duration::from_millis(10);
-/// With so many stints the policy is told, though nothing else happened: a tenth of their room.
+/// With so many segments the policy is told, though nothing else happened: a tenth of their room.
 const UNTOLD: usize = 400;
 /// The last sixteen weigh most in what is taken for the cost of a look.
 const WEIGHT: u64 = 16;
@@ -82,7 +82,7 @@ fn smooth(mean: &mut Duration, seen: Duration) {
     *mean = Duration::from_nanos(next);
 }
 
-/// What the clocks of a body told at the last look.
+/// What the clocks of a VCPU handle told at the last look.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Motion {
     /// They moved since the look before.
@@ -93,11 +93,11 @@ pub struct Motion {
 }
 
 impl Motion {
-    /// Its body is set to something else.
+    /// Its VCPU handle is set to something else.
     pub(crate) fn restart(&mut self) {
         self.still = None;
     }
-    /// The agent slept so long; meanwhile somebody before it in the line had the core, if
+    /// The agent slept so long; meanwhile somebody before it in the run queue had the core, if
     /// `is_taken`. Whether it is blocked, for all that can be seen.
     fn stands_still(&mut self, slept: Duration, is_taken: bool, mode: Mode) -> bool {
         let still = self.still.filter(|_| !self.moved && !is_taken);
@@ -113,7 +113,7 @@ impl Motion {
 
 /// Whether the policy need not be told this for its own sake.
 const fn is_reading(event: &Event) -> bool {
-    matches!(event, Event::Ran(Stint { end: End::Metered, .. }))
+    matches!(event, Event::Ran(Segment { end: End::Metered, .. }))
 }
 
 impl<E: Executor> Core<E> {
@@ -125,14 +125,15 @@ impl<E: Executor> Core<E> {
         }
         self.list_threads();
         let now = self.exec.now();
-        for index in 0..self.bodies.len() {
-            let body = &mut self.bodies[index];
+        for index in 0..self.vcpu_handles.len() {
+            let vcpu_handle = &mut self.vcpu_handles[index];
             // Those that are frozen were not read with the others.
-            let result = if body.post == Post::Frozen { body.settle() } else { Ok(()) };
-            let (id, moved) = (body.id, body.untold_ns(body.mode()) > 0);
-            body.motion.moved = moved;
-            if moved && !body.is_runnable() {
-                body.suppose_runnable();
+            let result =
+                if vcpu_handle.level == Level::Frozen { vcpu_handle.settle() } else { Ok(()) };
+            let (id, moved) = (vcpu_handle.id, vcpu_handle.untold_ns(vcpu_handle.mode()) > 0);
+            vcpu_handle.motion.moved = moved;
+            if moved && !vcpu_handle.is_runnable() {
+                vcpu_handle.suppose_runnable();
                 self.stirred = true;
                 self.outbox.push((now, Event::Woke { vcpu: id, on_behalf: None, exact: false }));
             }
@@ -144,41 +145,42 @@ impl<E: Executor> Core<E> {
 
     /// Tells the policy what all gained.
     pub(crate) fn tell_clocks(&mut self, now: Instant) {
-        for index in 0..self.bodies.len() {
-            self.tell_clock(index, self.bodies[index].mode(), End::Metered, now);
+        for index in 0..self.vcpu_handles.len() {
+            self.tell_clock(index, self.vcpu_handles[index].mode(), End::Metered, now);
         }
     }
 
     /// Who stood still though it could have run.
     fn find_blocked(&mut self, now: Instant) {
         let slept = std::mem::take(&mut self.looks.slept);
-        let line = std::mem::take(&mut self.line);
+        let run_queue = std::mem::take(&mut self.run_queue);
         let mut is_taken = false;
         for (grants, mode) in
-            [(&line.foreground, Mode::Foreground), (&line.background, Mode::Background)]
+            [(&run_queue.foreground, Mode::Foreground), (&run_queue.background, Mode::Background)]
         {
             // In the background whoever is not frozen shares the core.
             let shared = mode == Mode::Background;
-            is_taken |= shared && self.bodies.iter().any(|body| body.motion.moved);
+            is_taken |=
+                shared && self.vcpu_handles.iter().any(|vcpu_handle| vcpu_handle.motion.moved);
             // Where nobody is frozen nothing is gained by knowing.
-            is_taken |= shared && self.without_brakes > 0;
+            is_taken |= shared && self.without_freeze_threads > 0;
             for grant in grants {
                 let Some(index) = self.index(grant.vcpu) else { continue };
-                let body = &mut self.bodies[index];
-                let may_run = matches!(body.post, Post::Foreground(_) | Post::Background);
-                if !may_run || body.mode() != mode {
+                let vcpu_handle = &mut self.vcpu_handles[index];
+                let may_run = matches!(vcpu_handle.level, Level::Foreground(_) | Level::Background);
+                if !may_run || vcpu_handle.mode() != mode {
                     continue;
                 }
-                let is_still = body.motion.stands_still(slept, is_taken, mode);
-                is_taken |= body.motion.moved;
-                if is_still && body.is_runnable() {
-                    body.suppose_blocked();
+                let is_still = vcpu_handle.motion.stands_still(slept, is_taken, mode);
+                is_taken |= vcpu_handle.motion.moved;
+                if is_still && vcpu_handle.is_runnable() {
+                    vcpu_handle.suppose_blocked();
                     self.stirred = true;
                     self.tell_clock(index, mode, End::Blocked, now);
                 }
             }
         }
-        self.line = line;
+        self.run_queue = run_queue;
     }
 
     /// Asks the kernel which threads there are, where that is due.
@@ -187,28 +189,28 @@ impl<E: Executor> Core<E> {
         if begun < self.looks.list_at {
             return;
         }
-        for index in 0..self.bodies.len() {
-            let result = self.bodies[index].rescan();
+        for index in 0..self.vcpu_handles.len() {
+            let result = self.vcpu_handles[index].rescan();
             self.report(result, Refused::Sample);
         }
         let now = self.exec.now();
         self.looks.listed(now.saturating_since(begun), now);
     }
 
-    /// Tells what a body gained in `mode` and the policy does not know yet.
+    /// Tells what a VCPU handle gained in `mode` and the policy does not know yet.
     pub(crate) fn tell_clock(&mut self, index: usize, mode: Mode, end: End, to: Instant) {
         let core = self.id;
-        let body = &mut self.bodies[index];
-        let service_ns = body.untold_ns(mode);
+        let vcpu_handle = &mut self.vcpu_handles[index];
+        let service_ns = vcpu_handle.untold_ns(mode);
         if service_ns == 0 && end != End::Blocked {
             return;
         }
-        body.told_ns[mode as usize] += service_ns;
-        body.last_told = Some(self.outbox.len());
-        let from = body.began(to, service_ns);
+        vcpu_handle.reported_ns[mode as usize] += service_ns;
+        vcpu_handle.last_reported = Some(self.outbox.len());
+        let from = vcpu_handle.began(to, service_ns);
         let usage = Usage { service: Duration::from_nanos(service_ns), ..Usage::default() };
-        let stint = Stint { vcpu: body.id, core, mode, from, to, usage, end };
-        self.outbox.push((to, Event::Ran(stint)));
+        let segment = Segment { vcpu: vcpu_handle.id, core, mode, from, to, usage, end };
+        self.outbox.push((to, Event::Ran(segment)));
     }
 
     /// Whether what happened here must be told now.
@@ -219,7 +221,7 @@ impl<E: Executor> Core<E> {
 
     /// Chooses when to read the clocks again, if nothing is due before.
     pub(crate) fn look_by_clock(&mut self, now: Instant) {
-        if !self.means.events && !self.bodies.is_empty() {
+        if !self.means.events && !self.vcpu_handles.is_empty() {
             let apart = self.waking.polling(self.looks.apart());
             self.look_at = self.look_at.min(now.saturating_add(apart));
         }

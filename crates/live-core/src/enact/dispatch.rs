@@ -2,13 +2,13 @@
 //!
 //! A *dispatch* is a decision that puts another VCPU first on a core. It begins at the instant of
 //! its cause (a nominal release, the policy's own nominal wake, the end that a program told, a
-//! reached mark) and ends when a thread of that VCPU is switched in there, by the kernel's own
+//! reached limit) and ends when a thread of that VCPU is switched in there, by the kernel's own
 //! record. In between lie the timer, the agent's wake, the decision, the move, the raise and, where
 //! the VCPU waited frozen, its thaw. One that is overtaken by a later decision before it was
-//! switched in is none; what follows on a line by the machine law alone is none either.
+//! switched in is none; what follows on a run queue by the machine law alone is none either.
 
 use super::Core;
-use crate::{Executor, Post};
+use crate::{Executor, Level};
 use maracas_core::contract::Mode;
 use maracas_core::journal::{Note, Record};
 use maracas_core::{CoreId, Instant, VcpuId};
@@ -62,11 +62,14 @@ impl<E: Executor> Core<E> {
     /// After a decision was enacted here: is it a dispatch? `cause` is when what it answers
     /// happened, where that is known, and `decided` when it was decided.
     pub fn note_first(&mut self, cause: Option<Instant>, decided: Instant) {
-        let first = self.line.foreground.iter().find(|grant| {
-            let body = self.bodies.iter().find(|body| body.id == grant.vcpu);
-            // A VCPU with jobs that stands on a line has one, even if it has not heard of it yet.
-            body.is_some_and(|body| {
-                matches!(body.post, Post::Foreground(_)) && (body.has_jobs || body.is_runnable())
+        let first = self.run_queue.foreground.iter().find(|grant| {
+            let vcpu_handle =
+                self.vcpu_handles.iter().find(|vcpu_handle| vcpu_handle.id == grant.vcpu);
+            // A VCPU with jobs that stands on a run queue has one, even if it has not heard of it
+            // yet.
+            vcpu_handle.is_some_and(|vcpu_handle| {
+                matches!(vcpu_handle.level, Level::Foreground(_))
+                    && (vcpu_handle.has_jobs || vcpu_handle.is_runnable())
             })
         });
         let first = first.map(|grant| grant.vcpu);

@@ -56,7 +56,7 @@ impl Lateness {
 }
 
 /// What a wake costs, as a note.
-const fn told(cost: WakeCost) -> Note {
+const fn reported(cost: WakeCost) -> Note {
     Note::WakeCost { p50_ns: cost.p50.ticks(), p99_ns: cost.p99.ticks() }
 }
 
@@ -65,7 +65,7 @@ impl<E: Executor> Core<E> {
     pub fn begin(&mut self) {
         self.lateness.stolen_before = self.exec.stolen();
         let cost = self.waking.cost();
-        self.note(told(cost));
+        self.note(reported(cost));
     }
 
     /// What was stolen from this core since the run began.
@@ -74,16 +74,16 @@ impl<E: Executor> Core<E> {
         self.exec.stolen().map_or(Duration::ZERO, |now| now.saturating_sub(before))
     }
 
-    /// A body was stopped at its limit, if that is why.
+    /// A VCPU handle was stopped at its limit, if that is why.
     pub(crate) fn note_end(&mut self, index: usize, limit: Option<Duration>) {
         let Some(limit) = limit else { return };
-        let body = &self.bodies[index];
-        let meter = body.meter(maracas_core::contract::Mode::Foreground);
-        let (id, late) = (body.id, body.counted(meter.saturating_sub(limit)));
+        let vcpu_handle = &self.vcpu_handles[index];
+        let meter = vcpu_handle.meter(maracas_core::contract::Mode::Foreground);
+        let (id, late) = (vcpu_handle.id, vcpu_handle.counted(meter.saturating_sub(limit)));
         self.lateness.add(late);
         self.note_late(Some(id), late);
         if let Some(cost) = self.waking.news() {
-            self.note(told(cost));
+            self.note(reported(cost));
         }
     }
 

@@ -1,8 +1,8 @@
 //! The memory meter of a core, the allowance that it is held against, and the closed core.
 //!
 //! # What the meter reads
-//! Reads of memory by the VCPUs that ran here, all of which are told in stints: a policy that sums
-//! up what it is told knows what the meter reads.
+//! Reads of memory by the VCPUs that ran here, all of which are told in segments: a policy that
+//! sums up what it is told knows what the meter reads.
 //! * Where VCPUs are counted, the sum of their counters on this core. The core's own monitor counts
 //!   the host's other programs and the agents too: it is the alarm alone, and each ring is held
 //!   against the count.
@@ -12,25 +12,25 @@
 //! # How soon a core closes
 //! Its monitor rings where it can (overflow), or a recording says when the allowance is reached;
 //! else the counts are read every [`LOOK`] while an allowance is finite and anybody may run. So
-//! are those of VCPUs with memory marks of their own. Looks are never so close that wakes alone
+//! are those of VCPUs with memory limits of their own. Looks are never so close that wakes alone
 //! take more than a twentieth of the core, and neither are alarms that come too early in a row,
 //! since the monitor counts others too ([`Rings`]).
 //!
 //! Each time that a core closes is noted in the journal ([`Note::Closed`]): by how much its meter
-//! was beyond the mark when all was stopped, and the time from the mark to the last instruction.
-//! When the mark was reached is taken from the mean rate since the last count, so it is rather too
+//! was beyond the limit when all was stopped, and the time from the limit to the last instruction.
+//! When the limit was reached is taken from the mean rate since the last count, so it is rather too
 //! early.
 
 use super::Core;
-use crate::{Body, Executor, FASTEST_PER_US, Post};
-use maracas_core::contract::{End, Grant, Refused, Stint, Usage};
+use crate::{Executor, FASTEST_PER_US, Level, VcpuHandle};
+use maracas_core::contract::{End, Grant, Refused, Segment, Usage};
 use maracas_core::journal::{Note, Record};
 use maracas_core::{Duration, Event, Instant, VcpuId};
 
 /// How often counts are read where no alarm tells: a quarter of the millisecond within which a core
 /// must close; 15 us a look are 6 % of a core while it is needed.
 const LOOK: Duration = Duration::from_micros(250);
-/// As many alarms may ring early one soon after the other: each comes closer to the mark, since
+/// As many alarms may ring early one soon after the other: each comes closer to the limit, since
 /// less is left for others to be counted in between.
 const EARLY: u32 = 4;
 
@@ -55,7 +55,7 @@ impl Rings {
     }
 }
 
-/// What nobody reads in a run: the rest to a mark that is never reached.
+/// What nobody reads in a run: the rest to a limit that is never reached.
 const UNBOUNDED: u64 = u64::MAX / 2;
 
 /// What is counted of each VCPU's memory traffic.
@@ -96,16 +96,16 @@ struct Armed {
     /// The core's meter then, if nobody else is counted meanwhile.
     goal: u64,
     /// Its own reading.
-    mark: u64,
+    limit: u64,
 }
 
 /// A core that closes, until that is measured and noted.
 #[derive(Clone, Copy, Debug)]
 struct Closing {
-    mark: u64,
-    /// The last count before the mark.
+    limit: u64,
+    /// The last count before the limit.
     before: (Instant, u64),
-    /// When the mark was reached, where a recording says so.
+    /// When the limit was reached, where a recording says so.
     due: Option<Instant>,
     beyond: u64,
     /// The last instruction of who ran.
@@ -149,42 +149,44 @@ impl<E: Executor> Core<E> {
     }
 
     /// The monitor rang.
-    pub fn meter_told(&mut self) {
-        // It rings once: where the mark is not reached, it must be told again.
-        self.memory.armed = Some(Armed { goal: 0, mark: 0 });
+    pub fn meter_reported(&mut self) {
+        // It rings once: where the limit is not reached, it must be told again.
+        self.memory.armed = Some(Armed { goal: 0, limit: 0 });
         self.memory.rings.rang(self.exec.now(), self.waking.grain());
     }
 
     /// Whether anything is held against a memory meter.
     fn is_bounded(&self) -> bool {
         let bounded = |grant: &Grant| grant.memory != u64::MAX;
-        let Self { line, .. } = self;
-        line.allowance != u64::MAX
-            || line.foreground.iter().any(bounded)
-            || line.background.iter().any(bounded)
+        let Self { run_queue, .. } = self;
+        run_queue.allowance != u64::MAX
+            || run_queue.foreground.iter().any(bounded)
+            || run_queue.background.iter().any(bounded)
     }
 
     /// Who runs by the law as it was carried out last, as far as is known.
     fn head(&self) -> Option<usize> {
         let rank = |index: &usize| {
-            let body = &self.bodies[*index];
-            match body.post {
-                Post::Foreground(priority) if body.is_runnable() => Some(usize::from(priority) + 1),
-                Post::Background if body.is_runnable() => Some(0),
-                Post::Foreground(_) | Post::Background | Post::Watched | Post::Frozen => None,
+            let vcpu_handle = &self.vcpu_handles[*index];
+            match vcpu_handle.level {
+                Level::Foreground(priority) if vcpu_handle.is_runnable() => {
+                    Some(usize::from(priority) + 1)
+                }
+                Level::Background if vcpu_handle.is_runnable() => Some(0),
+                Level::Foreground(_) | Level::Background | Level::Watched | Level::Frozen => None,
             }
         };
-        (0..self.bodies.len()).filter(|index| rank(index).is_some()).max_by_key(rank)
+        (0..self.vcpu_handles.len()).filter(|index| rank(index).is_some()).max_by_key(rank)
     }
 
     /// Brings the meters up to date: this core's and those of the VCPUs here.
     pub(crate) fn count_memory(&mut self) {
         let now = self.exec.now();
         if self.memory.counts.reads || self.memory.counts.references {
-            for body in &mut self.bodies {
+            for vcpu_handle in &mut self.vcpu_handles {
                 // What is trapped was counted when that was told.
-                if body.post != Post::Frozen || !body.trapped {
-                    self.memory.reads += body.count_memory();
+                if vcpu_handle.level != Level::Frozen || !vcpu_handle.trapped {
+                    self.memory.reads += vcpu_handle.count_memory();
                 }
             }
         } else if self.memory.is_monitored {
@@ -195,7 +197,7 @@ impl<E: Executor> Core<E> {
             let gain = count.saturating_sub(self.memory.seen);
             self.memory.seen = count;
             if let Some(head) = self.head() {
-                self.bodies[head].charge_reads(gain);
+                self.vcpu_handles[head].charge_reads(gain);
                 self.memory.reads += gain;
             }
         }
@@ -215,36 +217,36 @@ impl<E: Executor> Core<E> {
         if self.is_bounded() || self.counts_by_core() {
             self.count_memory();
         }
-        let (mark, reads) = (self.line.allowance, self.memory.reads);
-        if mark == u64::MAX || reads < mark {
+        let (limit, reads) = (self.run_queue.allowance, self.memory.reads);
+        if limit == u64::MAX || reads < limit {
             self.memory.closed = false;
             self.memory.spent = None;
             return;
         }
-        if self.memory.spent != Some(mark) {
-            self.memory.spent = Some(mark);
+        if self.memory.spent != Some(limit) {
+            self.memory.spent = Some(limit);
             self.memory.untold = Some(self.exec.now());
         }
-        if !std::mem::replace(&mut self.memory.closed, true) && before.1 < mark {
-            let due = || self.exec.monitor_due(self.memory.armed?.mark);
-            let (due, beyond) = (due(), reads - mark);
-            self.memory.closing = Some(Closing { mark, before, due, beyond, stopped: None });
+        if !std::mem::replace(&mut self.memory.closed, true) && before.1 < limit {
+            let due = || self.exec.monitor_due(self.memory.armed?.limit);
+            let (due, beyond) = (due(), reads - limit);
+            self.memory.closing = Some(Closing { limit, before, due, beyond, stopped: None });
         }
     }
 
-    /// Everything was stopped: how far beyond its mark is the meter of a core that closes?
+    /// Everything was stopped: how far beyond its limit is the meter of a core that closes?
     pub(crate) fn measure_closing(&mut self) {
         if self.memory.closing.is_some_and(|closing| closing.stopped.is_none()) {
             self.count_memory();
             let (now, reads) = (self.exec.now(), self.memory.reads);
             if let Some(closing) = &mut self.memory.closing {
-                closing.beyond = reads - closing.mark;
+                closing.beyond = reads - closing.limit;
                 closing.stopped = Some(now);
             }
         }
     }
 
-    /// A record says when a body was last on the core before it was stopped at `at`.
+    /// A record says when a VCPU handle was last on the core before it was stopped at `at`.
     pub(crate) fn last_ran(&mut self, at: Instant, last_out: Instant) {
         let stopped = self.memory.closing.as_mut().and_then(|closing| closing.stopped.as_mut());
         if let Some(stopped) = stopped.filter(|stopped| at <= **stopped) {
@@ -252,7 +254,7 @@ impl<E: Executor> Core<E> {
         }
     }
 
-    /// Lets the monitor ring, or this core's agent look, when a meter may reach its mark.
+    /// Lets the monitor ring, or this core's agent look, when a meter may reach its limit.
     pub(crate) fn watch_memory(&mut self, now: Instant) {
         let rest = self.rest_of_memory();
         let by_core = self.counts_by_core();
@@ -268,32 +270,33 @@ impl<E: Executor> Core<E> {
         if goal != armed.map(|armed| armed.goal) {
             // Where the core is not what is counted, the monitor is where nobody looked.
             let read = if by_core { Ok(*seen) } else { self.exec.monitor_read(now) };
-            let told = read.and_then(|count| {
+            let reported = read.and_then(|count| {
                 *seen = count;
-                let mark = rest.map_or(u64::MAX, |rest| count.saturating_add(rest.max(shortest)));
-                *armed = goal.map(|goal| Armed { goal, mark });
-                self.exec.monitor_arm(mark)
+                let limit = rest.map_or(u64::MAX, |rest| count.saturating_add(rest.max(shortest)));
+                *armed = goal.map(|goal| Armed { goal, limit });
+                self.exec.monitor_arm(limit)
             });
-            self.trouble = self.trouble.take().or(told.err());
+            self.trouble = self.trouble.take().or(reported.err());
         }
-        if let Some(Armed { mark, .. }) = armed.filter(|_| !self.exec.monitor_rings()) {
-            self.look_at = self.look_at.min(self.exec.monitor_due(mark).unwrap_or(next));
+        if let Some(Armed { limit, .. }) = armed.filter(|_| !self.exec.monitor_rings()) {
+            self.look_at = self.look_at.min(self.exec.monitor_due(limit).unwrap_or(next));
         }
     }
 
     /// How many reads are left until somebody must be stopped who may run now, whether he is known
     /// to sleep or not: nothing tells when he wakes. `None` = as many as they like.
     fn rest_of_memory(&self) -> Option<u64> {
-        let runs =
-            |body: &&Body<E::Handle>| matches!(body.post, Post::Foreground(_) | Post::Background);
-        let mut running = self.bodies.iter().filter(runs).peekable();
+        let runs = |vcpu_handle: &&VcpuHandle<E::Handle>| {
+            matches!(vcpu_handle.level, Level::Foreground(_) | Level::Background)
+        };
+        let mut running = self.vcpu_handles.iter().filter(runs).peekable();
         running.peek()?;
-        let allowance = self.line.allowance;
+        let allowance = self.run_queue.allowance;
         let whole = allowance.saturating_sub(self.memory.reads);
         let whole = (allowance != u64::MAX && !self.memory.closed).then_some(whole);
-        let grants = || self.line.foreground.iter().chain(&self.line.background);
-        let own = running.filter_map(|body| {
-            grants().find(|it| it.vcpu == body.id)?.memory.checked_sub(body.reads())
+        let grants = || self.run_queue.foreground.iter().chain(&self.run_queue.background);
+        let own = running.filter_map(|vcpu_handle| {
+            grants().find(|it| it.vcpu == vcpu_handle.id)?.memory.checked_sub(vcpu_handle.reads())
         });
         own.chain(whole).filter(|rest| *rest < UNBOUNDED).min()
     }
@@ -301,52 +304,55 @@ impl<E: Executor> Core<E> {
 
 // Telling.
 impl<E: Executor> Core<E> {
-    /// Tells what was counted of the bodies whose stints were told, as a part of the last of each.
+    /// Tells what was counted of the VCPU handles whose segments were told, as a part of the last
+    /// of each.
     pub(crate) fn tell_memory(&mut self) {
         let by_core = self.counts_by_core();
-        if by_core && self.bodies.iter().any(|body| body.last_told.is_some()) {
+        if by_core
+            && self.vcpu_handles.iter().any(|vcpu_handle| vcpu_handle.last_reported.is_some())
+        {
             self.count_memory();
         }
-        for body in &mut self.bodies {
-            let Some(last) = body.last_told else { continue };
-            self.memory.reads += if by_core { 0 } else { body.count_memory() };
-            if let Some((_, Event::Ran(stint))) = self.outbox.get_mut(last) {
-                body.tell_memory(&mut stint.usage);
-                self.memory.last = Some(body.id);
+        for vcpu_handle in &mut self.vcpu_handles {
+            let Some(last) = vcpu_handle.last_reported else { continue };
+            self.memory.reads += if by_core { 0 } else { vcpu_handle.count_memory() };
+            if let Some((_, Event::Ran(segment))) = self.outbox.get_mut(last) {
+                vcpu_handle.tell_memory(&mut segment.usage);
+                self.memory.last = Some(vcpu_handle.id);
             }
         }
     }
 
-    /// Tells reads of a body of which no stint is told, as a stint that took no time.
+    /// Tells reads of a VCPU handle of which no segment is told, as a segment that took no time.
     pub(crate) fn tell_reads(&mut self, index: usize, end: End) {
         let (at, core) = (self.exec.now(), self.id);
-        let body = &mut self.bodies[index];
-        if body.untold_reads() == 0 {
+        let vcpu_handle = &mut self.vcpu_handles[index];
+        if vcpu_handle.untold_reads() == 0 {
             return;
         }
         let mut usage = Usage::default();
-        body.tell_memory(&mut usage);
-        let (vcpu, mode) = (body.id, body.mode());
-        let stint = Stint { vcpu, core, mode, from: at, to: at, usage, end };
-        self.outbox.push((at, Event::Ran(stint)));
+        vcpu_handle.tell_memory(&mut usage);
+        let (vcpu, mode) = (vcpu_handle.id, vcpu_handle.mode());
+        let segment = Segment { vcpu, core, mode, from: at, to: at, usage, end };
+        self.outbox.push((at, Event::Ran(segment)));
     }
 
     /// Tells that the allowance is spent, after all that was read has been told.
     pub(crate) fn tell_spent(&mut self) {
-        // The stints that ended so are not told yet.
+        // The segments that ended so are not told yet.
         if !self.tracker.changes.is_empty() {
             return;
         }
         if let Some(at) = self.memory.untold.take() {
-            (0..self.bodies.len()).for_each(|index| self.tell_reads(index, End::Preempted));
+            (0..self.vcpu_handles.len()).for_each(|index| self.tell_reads(index, End::Preempted));
             let last = self.outbox.last().map_or(at, |(last, _)| at.max(*last));
             self.outbox.push((last, Event::AllowanceSpent { core: self.id }));
         }
         let closed = self.memory.closing.take_if(|closing| closing.stopped.is_some());
-        if let Some(Closing { mark, before, due, beyond, stopped: Some(at) }) = closed {
+        if let Some(Closing { limit, before, due, beyond, stopped: Some(at) }) = closed {
             // Up to the last instruction: what the agent took to count was nobody's time to read.
             let reached = due
-                .unwrap_or_else(|| interpolated(before, (at, mark.saturating_add(beyond)), mark));
+                .unwrap_or_else(|| interpolated(before, (at, limit.saturating_add(beyond)), limit));
             let (core, vcpu) = (self.id, self.memory.last);
             let took_ns = at.saturating_since(reached).ticks();
             let note = Note::Closed { core, vcpu, beyond, took_ns };
@@ -355,11 +361,11 @@ impl<E: Executor> Core<E> {
     }
 }
 
-/// When a count reached `mark` that was `from` and is `to`, if it moved evenly.
-fn interpolated(from: (Instant, u64), to: (Instant, u64), mark: u64) -> Instant {
+/// When a count reached `limit` that was `from` and is `to`, if it moved evenly.
+fn interpolated(from: (Instant, u64), to: (Instant, u64), limit: u64) -> Instant {
     let span = u128::from(to.0.saturating_since(from.0).ticks());
     let gained = u128::from(to.1.saturating_sub(from.1)).max(1);
-    let back = u128::from(to.1.saturating_sub(mark)) * span / gained;
+    let back = u128::from(to.1.saturating_sub(limit)) * span / gained;
     Instant::from_ticks(to.0.ticks().saturating_sub(back as u64))
 }
 

@@ -1,35 +1,39 @@
-//! Places in a foreground line become real-time priorities.
+//! Places in a foreground run queue become real-time priorities.
 //!
 //! Only the order counts, so whoever holds a priority that still fits keeps it: under
 //! rate-monotonic order a VCPU is raised to the same priority for ever, and a raise is one call a
 //! thread.
 
 use crate::priority::FOREGROUND;
-use crate::{Body, Post};
-use maracas_core::contract::{Grant, Line};
+use crate::{Level, VcpuHandle};
+use maracas_core::contract::{Grant, RunQueue};
 
 /// What [`Ranks::assign`] works with, kept so that no enforcement asks for memory.
 #[derive(Debug, Default)]
 pub(crate) struct Ranks {
-    /// Who is wanted in the foreground, by their place in the line.
+    /// Who is wanted in the foreground, by their place in the run queue.
     order: Vec<usize>,
     held: Vec<u8>,
     given: Vec<u8>,
 }
 
 impl Ranks {
-    /// Gives every body that is wanted in the foreground a priority in the order of the line.
-    pub(crate) fn assign<H>(&mut self, line: &Line, bodies: &mut [Body<H>]) {
-        let wanted = |body: &Body<H>| matches!(body.want, Post::Foreground(_));
-        let place =
-            |grant: &Grant| bodies.iter().position(|body| body.id == grant.vcpu && wanted(body));
+    /// Gives every VCPU handle that is wanted in the foreground a priority in the order of the run
+    /// queue.
+    pub(crate) fn assign<H>(&mut self, run_queue: &RunQueue, vcpu_handles: &mut [VcpuHandle<H>]) {
+        let wanted = |vcpu_handle: &VcpuHandle<H>| matches!(vcpu_handle.want, Level::Foreground(_));
+        let place = |grant: &Grant| {
+            vcpu_handles
+                .iter()
+                .position(|vcpu_handle| vcpu_handle.id == grant.vcpu && wanted(vcpu_handle))
+        };
         self.order.clear();
-        self.order.extend(line.foreground.iter().filter_map(place));
+        self.order.extend(run_queue.foreground.iter().filter_map(place));
         self.held.clear();
-        self.held.extend(self.order.iter().map(|index| bodies[*index].last_priority));
+        self.held.extend(self.order.iter().map(|index| vcpu_handles[*index].last_priority));
         assign_in_order(&self.held, &mut self.given);
         for (index, priority) in self.order.iter().zip(&self.given) {
-            bodies[*index].want = Post::Foreground(*priority);
+            vcpu_handles[*index].want = Level::Foreground(*priority);
         }
     }
 }
@@ -59,7 +63,7 @@ fn assign_in_order(held: &[u8], given: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    /// Priorities held, places in the line, and what comes out.
+    /// Priorities held, places in the run queue, and what comes out.
     fn assigned(held: &[u8]) -> Vec<u8> {
         let mut given = Vec::new();
         assign_in_order(held, &mut given);

@@ -7,7 +7,7 @@
 //! (the room `live`, its guardian), without a word to us but a count.
 
 use super::Core;
-use crate::{Executor, Handle, Post};
+use crate::{Executor, Handle, Level};
 use maracas_core::Duration;
 use maracas_core::journal::{Note, Reliever};
 
@@ -37,9 +37,9 @@ impl<E: Executor> Core<E> {
     pub fn take_down(&mut self, mut freeze: impl FnMut(&E::Handle)) {
         self.is_relieved = true;
         let mut result = Ok(());
-        for body in &mut self.bodies {
-            result = result.and(body.demote());
-            freeze(&body.handle);
+        for vcpu_handle in &mut self.vcpu_handles {
+            result = result.and(vcpu_handle.demote());
+            freeze(&vcpu_handle.handle);
         }
         if let Err(error) = result {
             self.trouble.get_or_insert(error);
@@ -57,16 +57,18 @@ impl<E: Executor> Core<E> {
             if self.fault == Some(crate::Fault::StalePriority) {
                 return;
             }
-            for body in &mut self.bodies {
-                body.forget_classes();
-                body.handle.forget_freezer();
-                self.exec.freeze(&body.handle, body.post == Post::Frozen);
+            for vcpu_handle in &mut self.vcpu_handles {
+                vcpu_handle.forget_classes();
+                vcpu_handle.handle.forget_freezer();
+                self.exec.freeze(&vcpu_handle.handle, vcpu_handle.level == Level::Frozen);
             }
             self.stirred = true;
         }
         if std::mem::take(&mut self.is_relieved) {
-            for body in self.bodies.iter().filter(|body| body.post != Post::Frozen) {
-                self.exec.freeze(&body.handle, false);
+            for vcpu_handle in
+                self.vcpu_handles.iter().filter(|vcpu_handle| vcpu_handle.level != Level::Frozen)
+            {
+                self.exec.freeze(&vcpu_handle.handle, false);
             }
             self.stirred = true;
         }

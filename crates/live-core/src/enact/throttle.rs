@@ -6,12 +6,12 @@
 //! switched out before that, which is the last instruction (0 where none was on the core). A
 //! throttled core on which nobody used surplus time stops nobody, and nothing is noted.
 //!
-//! Where a valve ([`Executor::has_valve`]) is used in place of the freezer, background goes on with
-//! less bandwidth, and the time is that until the hardware was told.
+//! Where a bandwidth limiter ([`Executor::has_bandwidth_limiter`]) is used in place of the freezer,
+//! background goes on with less bandwidth, and the time is that until the hardware was told.
 
 use super::Core;
-use crate::{Body, Executor, Post};
-use maracas_core::contract::Line;
+use crate::{Executor, Level, VcpuHandle};
+use maracas_core::contract::RunQueue;
 use maracas_core::journal::{Note, Record};
 use maracas_core::{Instant, VcpuId};
 use std::io;
@@ -48,13 +48,13 @@ impl Throttling {
 }
 
 impl<E: Executor> Core<E> {
-    /// Follows this line from now on, as was decided at `decided`.
-    pub fn follow(&mut self, line: &Line, decided: Instant) {
-        let closes = !self.is_throttled && !line.background_allowed;
-        self.line.clone_from(line);
-        self.is_throttled = !line.background_allowed;
-        // What a valve makes slow goes on.
-        self.line.background_allowed |= self.exec.has_valve();
+    /// Follows this run queue from now on, as was decided at `decided`.
+    pub fn follow(&mut self, run_queue: &RunQueue, decided: Instant) {
+        let closes = !self.is_throttled && !run_queue.background_allowed;
+        self.run_queue.clone_from(run_queue);
+        self.is_throttled = !run_queue.background_allowed;
+        // What a bandwidth limiter makes slow goes on.
+        self.run_queue.background_allowed |= self.exec.has_bandwidth_limiter();
         if closes {
             self.exec.clear_stamp();
             self.throttling = Throttling { decided: Some(decided), ..Throttling::default() };
@@ -64,15 +64,17 @@ impl<E: Executor> Core<E> {
     /// Lowers the bandwidth of a throttled core while it has nobody to run but background, where
     /// that is not stopped: foreground is never throttled.
     pub(crate) fn steer_bandwidth(&mut self) {
-        if !self.exec.has_valve() {
+        if !self.exec.has_bandwidth_limiter() {
             return;
         }
-        let background =
-            |body: &&Body<E::Handle>| body.want == Post::Background && body.is_runnable();
-        let in_budget =
-            |body: &Body<E::Handle>| matches!(body.want, Post::Foreground(_)) && body.is_runnable();
-        let head = self.bodies.iter().find(background).map(|body| body.id);
-        let lower = self.is_throttled && !self.bodies.iter().any(in_budget);
+        let background = |vcpu_handle: &&VcpuHandle<E::Handle>| {
+            vcpu_handle.want == Level::Background && vcpu_handle.is_runnable()
+        };
+        let in_budget = |vcpu_handle: &VcpuHandle<E::Handle>| {
+            matches!(vcpu_handle.want, Level::Foreground(_)) && vcpu_handle.is_runnable()
+        };
+        let head = self.vcpu_handles.iter().find(background).map(|vcpu_handle| vcpu_handle.id);
+        let lower = self.is_throttled && !self.vcpu_handles.iter().any(in_budget);
         if let Some(head) = head.filter(|_| lower) {
             self.throttling.stopped(head);
         }
@@ -85,7 +87,7 @@ impl<E: Executor> Core<E> {
         }
     }
 
-    /// Everything was stopped: asks the brake thread to say when it has done its part.
+    /// Everything was stopped: asks the freeze thread to say when it has done its part.
     pub(crate) fn measure_throttling(&mut self) {
         if self.throttling.decided.is_none() || self.exec.stamped().is_some() {
             return;

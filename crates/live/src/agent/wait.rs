@@ -1,4 +1,4 @@
-//! What an agent waits for: one `epoll` with a timeout, and bells.
+//! What an agent waits for: one `epoll` with a timeout, and wake-ups.
 
 use maracas_core::{Duration, VcpuId};
 use std::fs::File;
@@ -10,12 +10,12 @@ use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 pub(crate) enum Token {
     /// Something of a VCPU: its threads were born or have ended, or its programs have a hint.
     Vcpu(VcpuId),
-    /// A program of this place in the keeper's list has ended.
+    /// A program of this place in the supervisor's list has ended.
     Ended(u32),
     /// The core's records fill up.
     Records,
-    /// The agent's own bell.
-    Bell,
+    /// The agent's own wake-up.
+    Wakeup,
     /// The mailbox has a request.
     Mail,
     /// The guardian died.
@@ -35,7 +35,7 @@ impl Token {
             Self::Vcpu(vcpu) => VCPU | vcpu.0 as u64,
             Self::Ended(program) => ENDED | program as u64,
             Self::Records => 0,
-            Self::Bell => 1,
+            Self::Wakeup => 1,
             Self::Mail => 2,
             Self::Guardian => 3,
             Self::Meter => 4,
@@ -44,7 +44,7 @@ impl Token {
     const fn of(word: u64) -> Self {
         match word {
             0 => Self::Records,
-            1 => Self::Bell,
+            1 => Self::Wakeup,
             2 => Self::Mail,
             3 => Self::Guardian,
             4 => Self::Meter,
@@ -163,11 +163,11 @@ fn sleep_on(poll: RawFd, rest: *const libc::timespec) -> io::Result<()> {
 
 /// Wakes an agent from any thread.
 #[derive(Debug)]
-pub(crate) struct Bell {
+pub(crate) struct Wakeup {
     file: File,
 }
 
-impl Bell {
+impl Wakeup {
     pub(crate) fn new() -> io::Result<Self> {
         // SAFETY: a new descriptor, owned from here on.
         unsafe { Ok(Self { file: own(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))? }) }
@@ -180,7 +180,7 @@ impl Bell {
         let _ = (&self.file).write(&1u64.to_ne_bytes());
     }
     /// Is silent again.
-    pub(crate) fn hush(&self) {
+    pub(crate) fn acknowledge(&self) {
         let _ = (&self.file).read(&mut [0; 8]);
     }
 }

@@ -122,8 +122,8 @@ fn an_order_wakes_who_waits_for_it() {
     fs::remove_dir(&directory).expect("nothing is left in it");
 }
 
-/// Connects to a door and gives what it sends: nothing where one is turned away. System calls
-/// alone, so that a process just forked may do it.
+/// Connects to a descriptor server and gives what it sends: nothing where one is turned away.
+/// System calls alone, so that a process just forked may do it.
 fn knock(path: &std::ffi::CStr) -> Option<(u8, i32)> {
     let (mut byte, mut room) = (0_u8, [0_u64; 8]);
     let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
@@ -164,7 +164,7 @@ fn the_door_gives_programs_on_its_vcpu_their_own_descriptors_and_others_nothing(
     let _turn = turn();
     let (directory, page) = page("door");
     let mut path = page.path().to_path_buf().into_os_string();
-    path.push(words::DOOR);
+    path.push(words::DESCRIPTORS);
     let path = crate::host::sys::c_path(Path::new(&path)).expect("plain");
     assert_eq!(knock(&path), None, "outside of the VCPU, whoever it is");
     let hierarchies = Hierarchies::read().expect("readable");
@@ -175,8 +175,8 @@ fn the_door_gives_programs_on_its_vcpu_their_own_descriptors_and_others_nothing(
             let guest = fork(group.dir_fd(), || {
                 // SAFETY: system calls on values of our own; ends the process.
                 unsafe {
-                    for door in group.doors() {
-                        libc::write(door, c"0".as_ptr().cast(), 1);
+                    for descriptors in group.join_files() {
+                        libc::write(descriptors, c"0".as_ptr().cast(), 1);
                     }
                     let Some((what, first)) = knock(&path) else { libc::_exit(1) };
                     let (mut own, mut given): (libc::stat, libc::stat) = std::mem::zeroed();
@@ -184,7 +184,7 @@ fn the_door_gives_programs_on_its_vcpu_their_own_descriptors_and_others_nothing(
                     let same = named == 0
                         && libc::fstat(first, &raw mut given) == 0
                         && own.st_ino == given.st_ino;
-                    let has = what & words::DOOR_PAGEMAP != 0;
+                    let has = what & words::DESCRIPTORS_PAGEMAP != 0;
                     libc::_exit(if has && same { 2 } else { 3 })
                 }
             });

@@ -72,7 +72,7 @@ impl<R: Served> Desk<R> {
         let changes =
             matches!(request, Request::Create(_) | Request::Set { .. } | Request::Destroy { .. });
         let peer = client.peer();
-        let refused = !client.greeted() || client.seat().is_some() || !peer.is_there();
+        let refused = !client.greeted() || client.slot().is_some() || !peer.is_there();
         if !changes || refused || peer.place.may(request).is_err() {
             return None;
         }

@@ -20,8 +20,8 @@ pub(super) struct Connection {
     /// Replies that the socket did not take yet.
     unsent: Vec<u8>,
     greeted: bool,
-    seat: Option<VcpuId>,
-    heard: u64,
+    slot: Option<VcpuId>,
+    observed: u64,
     /// Only its last reply is still to be sent.
     leaving: bool,
     /// A request that waits for its time, and for when.
@@ -50,8 +50,8 @@ impl Connection {
             frames: Frames::new(),
             unsent: Vec::new(),
             greeted: false,
-            seat: None,
-            heard: turn,
+            slot: None,
+            observed: turn,
             leaving: false,
             parked: None,
         })
@@ -67,12 +67,12 @@ impl Connection {
         self.greeted = true;
     }
     /// The VCPU whose jobs this connection is for.
-    pub(super) const fn seat(&self) -> Option<VcpuId> {
-        self.seat
+    pub(super) const fn slot(&self) -> Option<VcpuId> {
+        self.slot
     }
     /// The turn in which it was heard last.
-    pub(super) const fn heard(&self) -> u64 {
-        self.heard
+    pub(super) const fn observed(&self) -> u64 {
+        self.observed
     }
     pub(super) const fn stream(&self) -> &UnixStream {
         &self.stream
@@ -83,7 +83,7 @@ impl Connection {
     pub(super) fn sit(&mut self, vcpu: VcpuId) -> bool {
         let free = self.unsent.is_empty() && !self.leaving;
         if free {
-            self.seat = Some(vcpu);
+            self.slot = Some(vcpu);
         } else {
             self.leaving = true;
         }
@@ -164,7 +164,7 @@ impl Connection {
             Err(error) if error.kind() == ErrorKind::Interrupted => return Next::Nothing,
             Err(_) => return Next::Gone,
         }
-        self.heard = turn;
+        self.observed = turn;
         match self.frames.take() {
             Ok(Some(request)) => Next::Request(request),
             Ok(None) => Next::Nothing,

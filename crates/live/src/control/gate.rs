@@ -31,7 +31,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 /// VCPUs with a direct way; those beyond take the queue.
-const SEATS: usize = 1024;
+const SLOTS: usize = 1024;
 /// Releases on the slow way at once, over all VCPUs.
 const QUEUE: usize = 1024;
 /// Releases kept for a VCPU whose program has not come yet; the oldest are dropped.
@@ -43,7 +43,7 @@ const CREDIT: u32 = 2;
 const EMPTY: RawFd = -1;
 
 #[derive(Debug)]
-struct Seat {
+struct Slot {
     socket: AtomicI32,
     /// Agents inside a send: the socket must not be closed before they are out.
     users: AtomicU32,
@@ -52,7 +52,7 @@ struct Seat {
     /// Hints that it has bought.
     credit: AtomicU32,
     /// One more than the number of the last job that was released to it.
-    told: AtomicU32,
+    reported: AtomicU32,
     /// One more than the number of the last job whose end it told.
     done: AtomicU32,
 }
@@ -60,46 +60,46 @@ struct Seat {
 /// The gate: one side for the agents, one for the server.
 #[derive(Debug)]
 pub(super) struct Gate {
-    seats: Vec<Seat>,
+    slots: Vec<Slot>,
     /// Sockets that have a hint to give.
     hints: Poll,
     /// A hint was given and not taken.
     hinted: AtomicBool,
     slow: SyncSender<Job>,
     arrived: Mutex<Receiver<Job>>,
-    bell: File,
+    wakeup: File,
     lost: AtomicU64,
 }
 
 impl Gate {
     pub(super) fn new() -> io::Result<Self> {
         let (slow, arrived) = sync_channel(QUEUE);
-        let seat = || Seat {
+        let slot = || Slot {
             socket: AtomicI32::new(EMPTY),
             users: AtomicU32::new(0),
             backlog: AtomicU32::new(0),
             credit: AtomicU32::new(0),
-            told: AtomicU32::new(0),
+            reported: AtomicU32::new(0),
             done: AtomicU32::new(0),
         };
         Ok(Self {
-            seats: std::iter::repeat_with(seat).take(SEATS).collect(),
+            slots: std::iter::repeat_with(slot).take(SLOTS).collect(),
             slow,
             arrived: Mutex::new(arrived),
             hints: Poll::new()?,
             hinted: AtomicBool::new(false),
-            bell: bell()?,
+            wakeup: wakeup()?,
             lost: AtomicU64::new(0),
         })
     }
 
-    fn seat(&self, vcpu: VcpuId) -> Option<&Seat> {
-        self.seats.get(vcpu.0 as usize)
+    fn slot(&self, vcpu: VcpuId) -> Option<&Slot> {
+        self.slots.get(vcpu.0 as usize)
     }
 
     /// Becomes readable when a release took the slow way.
-    pub(super) fn bell(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+    pub(super) fn wakeup(&self) -> BorrowedFd<'_> {
+        self.wakeup.as_fd()
     }
 
     /// Releases that reached nobody.
@@ -108,9 +108,9 @@ impl Gate {
     }
 
     fn open(&self, vcpu: VcpuId, socket: &UnixStream) {
-        if let Some(seat) = self.seat(vcpu) {
-            seat.credit.store(1, Ordering::SeqCst);
-            seat.socket.store(socket.as_raw_fd(), Ordering::SeqCst);
+        if let Some(slot) = self.slot(vcpu) {
+            slot.credit.store(1, Ordering::SeqCst);
+            slot.socket.store(socket.as_raw_fd(), Ordering::SeqCst);
             // Without it the ends of its jobs are heard later, no more.
             let _ = self.hints.add_once(socket.as_raw_fd(), Token::Vcpu(vcpu));
         }
@@ -119,15 +119,15 @@ impl Gate {
     /// Waits for hints and calls `hurry` at each, until `stop` is readable and `over` holds.
     pub(super) fn usher(&self, stop: RawFd, over: impl Fn() -> bool, hurry: impl Fn()) {
         let mut ready = Vec::with_capacity(64);
-        if self.hints.add(stop, Token::Bell).is_err() {
+        if self.hints.add(stop, Token::Wakeup).is_err() {
             return;
         }
         while !over() && wait(self.hints.fd(), None, &mut ready).is_ok() {
             let mut paid = false;
             for token in &ready {
                 if let Token::Vcpu(vcpu) = token {
-                    let seat = self.seat(*vcpu);
-                    paid |= seat.is_some_and(|seat| update(&seat.credit, |n| n.checked_sub(1)));
+                    let slot = self.slot(*vcpu);
+                    paid |= slot.is_some_and(|slot| update(&slot.credit, |n| n.checked_sub(1)));
                 }
             }
             if paid {
@@ -137,23 +137,23 @@ impl Gate {
         }
     }
     /// A program that learns of a release has bought a hint by it.
-    fn buy(&self, seat: &Seat, vcpu: VcpuId, socket: RawFd) {
-        update(&seat.credit, |credit| Some(CREDIT.min(credit + 1)));
+    fn buy(&self, slot: &Slot, vcpu: VcpuId, socket: RawFd) {
+        update(&slot.credit, |credit| Some(CREDIT.min(credit + 1)));
         self.await_hint(vcpu, socket);
     }
     /// Whether a program that says that this job is done can be right, and says so the first time.
     pub(super) fn is_owed(&self, job: JobId) -> bool {
-        let Some(seat) = self.seat(job.vcpu) else { return true };
-        let owed = job.index >= seat.done.load(Ordering::SeqCst)
-            && job.index < seat.told.load(Ordering::SeqCst);
+        let Some(slot) = self.slot(job.vcpu) else { return true };
+        let owed = job.index >= slot.done.load(Ordering::SeqCst)
+            && job.index < slot.reported.load(Ordering::SeqCst);
         if owed {
-            seat.done.store(job.index + 1, Ordering::SeqCst);
+            slot.done.store(job.index + 1, Ordering::SeqCst);
         }
         owed
     }
     /// Whether a program has a hint left.
     pub(super) fn has_credit(&self, vcpu: VcpuId) -> bool {
-        self.seat(vcpu).is_some_and(|seat| seat.credit.load(Ordering::SeqCst) > 0)
+        self.slot(vcpu).is_some_and(|slot| slot.credit.load(Ordering::SeqCst) > 0)
     }
     /// Its next message gives it.
     pub(super) fn await_hint(&self, vcpu: VcpuId, socket: RawFd) {
@@ -170,44 +170,44 @@ impl Gate {
 
     /// Shuts the direct way; when it returns, no agent uses the socket any more.
     fn close(&self, vcpu: VcpuId) {
-        if let Some(seat) = self.seat(vcpu) {
-            seat.socket.store(EMPTY, Ordering::SeqCst);
-            while seat.users.load(Ordering::SeqCst) != 0 {
+        if let Some(slot) = self.slot(vcpu) {
+            slot.socket.store(EMPTY, Ordering::SeqCst);
+            while slot.users.load(Ordering::SeqCst) != 0 {
                 thread::yield_now();
             }
         }
     }
 
-    fn direct(&self, seat: &Seat, job: &Job) -> bool {
-        if seat.backlog.load(Ordering::SeqCst) != 0 {
+    fn direct(&self, slot: &Slot, job: &Job) -> bool {
+        if slot.backlog.load(Ordering::SeqCst) != 0 {
             return false;
         }
-        seat.users.fetch_add(1, Ordering::SeqCst);
-        let socket = seat.socket.load(Ordering::SeqCst);
+        slot.users.fetch_add(1, Ordering::SeqCst);
+        let socket = slot.socket.load(Ordering::SeqCst);
         let sent = socket != EMPTY && send(socket, job);
         if sent {
-            self.buy(seat, job.id.vcpu, socket);
+            self.buy(slot, job.id.vcpu, socket);
         }
-        seat.users.fetch_sub(1, Ordering::SeqCst);
+        slot.users.fetch_sub(1, Ordering::SeqCst);
         sent
     }
 }
 
 impl JobGate for Gate {
     fn release(&self, job: &Job) {
-        let seat = self.seat(job.id.vcpu);
+        let slot = self.slot(job.id.vcpu);
         // Before it is: the answer may be quick.
-        seat.inspect(|seat| seat.told.store(job.id.index.saturating_add(1), Ordering::SeqCst));
-        if seat.is_some_and(|seat| self.direct(seat, job)) {
+        slot.inspect(|slot| slot.reported.store(job.id.index.saturating_add(1), Ordering::SeqCst));
+        if slot.is_some_and(|slot| self.direct(slot, job)) {
             return;
         }
         // Counted before it is under way: no later release may overtake it.
-        seat.inspect(|seat| _ = seat.backlog.fetch_add(1, Ordering::SeqCst));
+        slot.inspect(|slot| _ = slot.backlog.fetch_add(1, Ordering::SeqCst));
         if self.slow.try_send(*job).is_err() {
-            seat.inspect(|seat| _ = seat.backlog.fetch_sub(1, Ordering::SeqCst));
+            slot.inspect(|slot| _ = slot.backlog.fetch_sub(1, Ordering::SeqCst));
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
-        ring(&self.bell);
+        ring(&self.wakeup);
     }
 }
 
@@ -226,14 +226,14 @@ impl Waiting {
     /// Takes in what came on the slow way, and sends on what can be sent.
     pub(super) fn collect(&mut self, gate: &Gate, socket: impl Fn(VcpuId) -> Option<RawFd>) {
         let mut word = [0; 8];
-        let _ = io::Read::read(&mut &gate.bell, &mut word);
+        let _ = io::Read::read(&mut &gate.wakeup, &mut word);
         let Ok(arrived) = gate.arrived.try_lock() else { return };
         while let Ok(job) = arrived.try_recv() {
             let jobs = self.jobs.entry(job.id.vcpu).or_default();
             jobs.push_back(job);
             if jobs.len() > KEPT {
                 jobs.pop_front();
-                gate.seat(job.id.vcpu).inspect(|s| _ = s.backlog.fetch_sub(1, Ordering::SeqCst));
+                gate.slot(job.id.vcpu).inspect(|s| _ = s.backlog.fetch_sub(1, Ordering::SeqCst));
                 gate.lost.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -259,22 +259,22 @@ impl Waiting {
                 return;
             }
             jobs.pop_front();
-            if let Some(seat) = gate.seat(vcpu) {
-                seat.backlog.fetch_sub(1, Ordering::SeqCst);
-                gate.buy(seat, vcpu, socket);
+            if let Some(slot) = gate.slot(vcpu) {
+                slot.backlog.fetch_sub(1, Ordering::SeqCst);
+                gate.buy(slot, vcpu, socket);
             }
         }
         self.jobs.remove(&vcpu);
     }
 
-    /// A program takes its VCPU's seat: first what waited, then the direct way.
-    pub(super) fn seat(&mut self, gate: &Gate, vcpu: VcpuId, socket: &UnixStream) {
+    /// A program takes its VCPU's slot: first what waited, then the direct way.
+    pub(super) fn slot(&mut self, gate: &Gate, vcpu: VcpuId, socket: &UnixStream) {
         self.flush(gate, vcpu, socket.as_raw_fd());
         gate.open(vcpu, socket);
     }
 
     /// It leaves.
-    pub(super) fn unseat(&mut self, gate: &Gate, vcpu: VcpuId) {
+    pub(super) fn free_slot(&mut self, gate: &Gate, vcpu: VcpuId) {
         gate.close(vcpu);
     }
 }
@@ -291,7 +291,7 @@ fn send(socket: RawFd, job: &Job) -> bool {
             return false;
         }
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        // SAFETY: the buffer is ours; the descriptor is open as long as its seat has users.
+        // SAFETY: the buffer is ours; the descriptor is open as long as its slot has users.
         let sent = unsafe { libc::send(socket, frame.as_ptr().cast(), frame.len(), flags) };
         // Linux sends a message of less than a page whole or not at all; should it not, the
         // stream is spoilt and its reader must learn of it.
@@ -304,7 +304,7 @@ fn send(socket: RawFd, job: &Job) -> bool {
 }
 
 /// A counter that can be waited for.
-pub(super) fn bell() -> io::Result<File> {
+pub(super) fn wakeup() -> io::Result<File> {
     // SAFETY: plain arguments; the new descriptor is owned by nothing else.
     unsafe {
         match libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) {
@@ -315,8 +315,8 @@ pub(super) fn bell() -> io::Result<File> {
 }
 
 /// Rings it; one that is full has been heard already.
-pub(super) fn ring(bell: &File) {
-    let _ = (&mut &*bell).write(&1u64.to_ne_bytes());
+pub(super) fn ring(wakeup: &File) {
+    let _ = (&mut &*wakeup).write(&1u64.to_ne_bytes());
 }
 
 #[cfg(test)]
@@ -331,7 +331,7 @@ mod tests {
         let (ours, mut theirs) = UnixStream::pair().expect("a pair");
         gate.open(VcpuId(1), &ours);
         let (stop, over, hints) =
-            (bell().expect("a bell"), AtomicBool::new(false), AtomicU32::new(0));
+            (wakeup().expect("a bell"), AtomicBool::new(false), AtomicU32::new(0));
         let given = |wanted: u32| {
             let end = Clock::now() + Duration::from_secs(2);
             while hints.load(Ordering::SeqCst) < wanted && Clock::now() < end {
@@ -370,8 +370,8 @@ mod tests {
         };
         release(0);
         release(1);
-        let told = [2, 0, 0, 1, 0].map(|index| gate.is_owed(id(index)));
+        let reported = [2, 0, 0, 1, 0].map(|index| gate.is_owed(id(index)));
         release(2);
-        assert_eq!((told, gate.is_owed(id(2))), ([false, true, false, true, false], true));
+        assert_eq!((reported, gate.is_owed(id(2))), ([false, true, false, true, false], true));
     }
 }

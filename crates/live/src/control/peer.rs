@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processes_of_runs_are_told_from_free_ones() {
+    fn processes_of_runs_are_reported_from_free_ones() {
         let run = Identity { pid: 4711, start: 88123 };
         let groups = |path: &str| format!("4:cpuset:/\n0::{path}\n");
         assert_eq!(free(&groups("/user.slice/x.scope"), run), Ok(()));

@@ -15,10 +15,10 @@ use std::time;
 
 /// Stands in for a running system; what it was told is kept for the test to read.
 #[derive(Clone, Default)]
-struct Fake(Arc<Told>);
+struct Fake(Arc<Reported>);
 
 #[derive(Default)]
-struct Told {
+struct Reported {
     created: AtomicU32,
     done: Mutex<Vec<(JobId, Instant)>>,
 }

@@ -3,10 +3,10 @@
 mod clocks;
 mod memory;
 
-use super::{Body, Site};
+use super::{Site, VcpuHandle};
 use crate::agent::wait::{Poll, Token};
 use crate::clock::Clock;
-use crate::executor::brake::Brake;
+use crate::executor::freeze_thread::FreezeThread;
 use crate::host::HardwareCore;
 use crate::host::cgroup::Group;
 use crate::host::sched;
@@ -14,13 +14,13 @@ use crate::machine::{Colors, Means, Progress, VcpuStatus};
 use crate::perf::{Instructions, Service};
 use maracas_core::contract::Mode;
 use maracas_core::{CoreId, Instant, VcpuId};
-use maracas_live_core::{Handle, Post};
+use maracas_live_core::{Handle, Level};
 use std::io;
 use std::sync::Arc;
 
 /// The VCPU's counter on one core, and how much of it was told.
 #[derive(Debug)]
-struct Seat {
+struct Slot {
     service: Service,
     /// Whether the core's agent waits for births and ends of its threads there.
     listened: bool,
@@ -35,12 +35,12 @@ struct Seat {
 #[derive(Debug)]
 pub(crate) struct ThisVcpu {
     pub(crate) name: String,
-    pub(crate) brake: Arc<Brake>,
+    pub(crate) freeze_thread: Arc<FreezeThread>,
     group: Arc<Group>,
     clock: Clock,
     /// By which its programs are asked to recolour their pages, where they can be.
     pub(crate) colors: Option<Colors>,
-    seats: Vec<Option<Seat>>,
+    slots: Vec<Option<Slot>>,
     core: Option<CoreId>,
     means: Means,
     progress: Progress,
@@ -56,7 +56,7 @@ pub(crate) struct ThisVcpu {
     scratch: Vec<i32>,
 }
 
-/// How a body comes to be.
+/// How a VCPU handle comes to be.
 pub(crate) struct Made {
     pub(crate) id: VcpuId,
     pub(crate) name: String,
@@ -71,17 +71,17 @@ pub(crate) struct Made {
 }
 
 impl Made {
-    /// The body, at rest, on no core yet.
-    pub(crate) fn body(self) -> Body {
+    /// The VCPU handle, at rest, on no core yet.
+    pub(crate) fn vcpu_handle(self) -> VcpuHandle {
         let Self { id, name, group, confined, root, means, progress, clock } = self;
         let signalled = root.filter(|_| !means.freezer);
         let handle = ThisVcpu {
             name,
-            brake: Arc::new(Brake::new(Arc::clone(&group), signalled)),
+            freeze_thread: Arc::new(FreezeThread::new(Arc::clone(&group), signalled)),
             group,
             clock,
             colors: None,
-            seats: Vec::new(),
+            slots: Vec::new(),
             core: None,
             means,
             progress,
@@ -91,24 +91,24 @@ impl Made {
             confined,
             scratch: Vec::with_capacity(64),
         };
-        Body::new(id, handle, means.fifo)
+        VcpuHandle::new(id, handle, means.fifo)
     }
 }
 
 impl ThisVcpu {
     /// Has the poll wait for births and ends of its threads where it sits now, or not any more.
     pub(super) fn listen(&mut self, poll: &Poll, token: Token, to: bool) -> io::Result<()> {
-        let Some(seat) = seat(&mut self.seats, self.core) else { return Ok(()) };
-        if seat.listened == to {
+        let Some(slot) = slot(&mut self.slots, self.core) else { return Ok(()) };
+        if slot.listened == to {
             return Ok(());
         }
-        let fd = seat.service.fd();
+        let fd = slot.service.fd();
         if to {
             poll.add(fd, token)?
         } else {
             poll.remove(fd)?
         }
-        seat.listened = to;
+        slot.listened = to;
         Ok(())
     }
 
@@ -116,18 +116,18 @@ impl ThisVcpu {
     /// what a first move there takes. What is refused is tried again when it comes there.
     pub(crate) fn prepare(&mut self, sites: impl Iterator<Item = (CoreId, Site)>) {
         if self.means.events {
-            sites.for_each(|(core, site)| _ = self.seat_on(core, site));
+            sites.for_each(|(core, site)| _ = self.slot_on(core, site));
         }
     }
 
     /// Its counters on a core, opened where it has none there.
-    fn seat_on(&mut self, core: CoreId, site: Site) -> io::Result<&mut Seat> {
+    fn slot_on(&mut self, core: CoreId, site: Site) -> io::Result<&mut Slot> {
         let Site { hardware, counts } = site;
         let index = usize::from(core.0);
-        if self.seats.len() <= index {
-            self.seats.resize_with(index + 1, || None);
+        if self.slots.len() <= index {
+            self.slots.resize_with(index + 1, || None);
         }
-        let place = &mut self.seats[index];
+        let place = &mut self.slots[index];
         if place.is_none() {
             let group = self.group.dir_fd().ok_or(io::ErrorKind::Unsupported)?;
             let service = Service::open(group, hardware.0)?;
@@ -137,15 +137,15 @@ impl ThisVcpu {
                 counted.then(|| Instructions::of_group(group, hardware.0).ok()).flatten();
             let memory = memory::Counters::open(counts, group, hardware);
             let (listened, seen_ns) = (false, 0);
-            let seat = Seat { service, listened, seen_ns, instructions, memory };
-            *place = Some(seat);
+            let slot = Slot { service, listened, seen_ns, instructions, memory };
+            *place = Some(slot);
         }
         place.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     /// What is to be said of its progress at its end, if anything.
     pub(crate) fn remark(&self) -> Option<String> {
-        let counters = || self.seats.iter().flatten().map(|seat| seat.instructions.as_ref());
+        let counters = || self.slots.iter().flatten().map(|slot| slot.instructions.as_ref());
         let refused = self.progress.is_instructions() && counters().any(|one| one.is_none());
         self.progress.remark(refused, counters().flatten().any(|counter| counter.was_shared))
     }
@@ -183,9 +183,9 @@ impl Handle for ThisVcpu {
     }
 
     fn ran(&mut self) -> io::Result<u64> {
-        if let Some(seat) = seat(&mut self.seats, self.core) {
-            let count = seat.service.count()?;
-            Ok(count.saturating_sub(std::mem::replace(&mut seat.seen_ns, count)))
+        if let Some(slot) = slot(&mut self.slots, self.core) {
+            let count = slot.service.count()?;
+            Ok(count.saturating_sub(std::mem::replace(&mut slot.seen_ns, count)))
         } else if self.means.events {
             Ok(0)
         } else {
@@ -197,7 +197,7 @@ impl Handle for ThisVcpu {
     /// affinity and not its cpuset.
     fn go(&mut self, core: CoreId, site: Site) -> io::Result<bool> {
         if self.means.events {
-            self.seat_on(core, site)?;
+            self.slot_on(core, site)?;
         }
         let moved = self.confined != site.hardware;
         if moved {
@@ -212,18 +212,18 @@ impl Handle for ThisVcpu {
     }
 
     fn refusal(&self) -> io::Result<()> {
-        self.brake.refusal()
+        self.freeze_thread.refusal()
     }
     fn forget_freezer(&self) {
-        self.brake.forget();
+        self.freeze_thread.forget();
     }
     fn thaw_now(&self) -> io::Result<()> {
-        self.brake.release()
+        self.freeze_thread.release()
     }
 
     fn progress(&mut self) -> u64 {
-        let seat = seat(&mut self.seats, self.core);
-        self.progress.gain(seat.and_then(|seat| seat.instructions.as_mut()))
+        let slot = slot(&mut self.slots, self.core);
+        self.progress.gain(slot.and_then(|slot| slot.instructions.as_mut()))
     }
 
     fn memory(&mut self) -> (u64, u64) {
@@ -231,20 +231,20 @@ impl Handle for ThisVcpu {
     }
 }
 
-/// Fills in what only the body knows.
-pub(crate) fn describe(body: &Body, status: &mut VcpuStatus) {
-    status.mode = match body.post {
-        Post::Foreground(_) => Some(Mode::Foreground),
-        Post::Background => Some(Mode::Background),
-        Post::Watched | Post::Frozen => None,
+/// Fills in what only the VCPU handle knows.
+pub(crate) fn describe(vcpu_handle: &VcpuHandle, status: &mut VcpuStatus) {
+    status.mode = match vcpu_handle.level {
+        Level::Foreground(_) => Some(Mode::Foreground),
+        Level::Background => Some(Mode::Background),
+        Level::Watched | Level::Frozen => None,
     };
-    status.foreground = body.meter(Mode::Foreground);
-    status.background = body.meter(Mode::Background);
-    status.threads = body.threads.len();
+    status.foreground = vcpu_handle.meter(Mode::Foreground);
+    status.background = vcpu_handle.meter(Mode::Background);
+    status.threads = vcpu_handle.threads.len();
 }
 
-fn seat(seats: &mut [Option<Seat>], core: Option<CoreId>) -> Option<&mut Seat> {
-    seats.get_mut(core?.0 as usize)?.as_mut()
+fn slot(slots: &mut [Option<Slot>], core: Option<CoreId>) -> Option<&mut Slot> {
+    slots.get_mut(core?.0 as usize)?.as_mut()
 }
 
 #[cfg(test)]

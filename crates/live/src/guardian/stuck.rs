@@ -1,12 +1,12 @@
 //! Which agents are stuck, by what is seen of them from outside: pure judgement, without clock.
 //!
 //! An agent is late when it sleeps beyond what it asked for, or is awake for long
-//! ([`Hearts`]). Lateness alone says little: where the whole machine stood still, as a virtual
+//! ([`Heartbeats`]). Lateness alone says little: where the whole machine stood still, as a virtual
 //! machine does that is paused, every agent is late by the length of the pause when it goes on.
 //! So who looks counts its own looks: an agent is stuck for as long as looks in a row saw it in
 //! one and the same lateness, and a gap between two looks counts as one stride at most.
 
-use super::hearts::{Cause, Ending, HEARTS, Hearts};
+use super::heartbeats::{Cause, Ending, HEARTBEATS, Heartbeats};
 use std::time::Duration;
 
 /// How long a neighbour lets an agent be late before it acts for it.
@@ -32,7 +32,7 @@ const END: Duration = Duration::from_secs(3);
 const KILL: Duration = Duration::from_secs(5);
 
 /// For this long an orderly end may be on its way while agents live: programs have 200 ms to
-/// listen, and one that is being started may take the keeper ten seconds.
+/// listen, and one that is being started may take the supervisor ten seconds.
 const OVERDUE: Duration = Duration::from_secs(15);
 
 /// In so many looks a core must be seen off line: the file that tells it is not read at one
@@ -46,12 +46,12 @@ struct Memory {
     looked_ns: Option<u64>,
     /// At how many agents it looked last.
     agents: usize,
-    stuck: [Duration; HEARTS],
+    stuck: [Duration; HEARTBEATS],
 }
 
 impl Memory {
     const fn new(stride: Duration) -> Self {
-        Self { stride, looked_ns: None, agents: 0, stuck: [Duration::ZERO; HEARTS] }
+        Self { stride, looked_ns: None, agents: 0, stuck: [Duration::ZERO; HEARTBEATS] }
     }
 
     /// Looks at all `agents` once: `late` tells for how long each has been late.
@@ -92,20 +92,20 @@ impl Neighbours {
     /// again at each look until they move; looks at most once a millisecond.
     pub fn overdue(
         &mut self,
-        hearts: &Hearts,
+        heartbeats: &Heartbeats,
         own: usize,
         now_ns: u64,
         patience: Duration,
     ) -> impl Iterator<Item = (usize, Duration)> {
-        let agents = hearts.agents();
+        let agents = heartbeats.agents();
         let looked = self.memory.looked_ns;
         let is_due = looked.is_none_or(|looked| since(looked, now_ns) >= NEIGHBOUR_LOOK);
         if is_due {
-            self.memory.look(now_ns, agents, |agent| hearts.late(agent, now_ns));
+            self.memory.look(now_ns, agents, |agent| heartbeats.late(agent, now_ns));
         }
         let stuck = self.memory.stuck.iter().enumerate().take(if is_due { agents } else { 0 });
         let stuck = stuck.filter(move |(agent, stuck)| *agent != own && **stuck >= patience);
-        stuck.map(move |(agent, _)| (agent, hearts.late(agent, now_ns)))
+        stuck.map(move |(agent, _)| (agent, heartbeats.late(agent, now_ns)))
     }
 
     /// When `own` must look again, at the latest, since another agent has been late at the last
@@ -147,7 +147,7 @@ pub(super) struct Sight {
 pub(super) struct Patrol {
     memory: Memory,
     /// Which agents' cores were relieved in this stretch.
-    relieved: [bool; HEARTS],
+    relieved: [bool; HEARTBEATS],
     /// For how long the runtime has been seen stopped.
     stopped: Option<Duration>,
     off_line_looks: u32,
@@ -161,7 +161,7 @@ impl Patrol {
     pub(super) const fn new() -> Self {
         Self {
             memory: Memory::new(LOOK),
-            relieved: [false; HEARTS],
+            relieved: [false; HEARTBEATS],
             stopped: None,
             off_line_looks: 0,
             overdue: Duration::ZERO,
@@ -170,13 +170,13 @@ impl Patrol {
     }
 
     /// One look: what is to be done now, in this order.
-    pub(super) fn look(&mut self, hearts: &Hearts, now_ns: u64, sight: Sight) -> Vec<Act> {
+    pub(super) fn look(&mut self, heartbeats: &Heartbeats, now_ns: u64, sight: Sight) -> Vec<Act> {
         let gap = self.memory.looked_ns.map_or(LOOK, |at| since(at, now_ns).min(LOOK));
         self.stopped = sight.is_stopped.then(|| self.stopped.map_or(Duration::ZERO, |it| it + gap));
-        let agents = hearts.agents();
+        let agents = heartbeats.agents();
         let stopped = self.stopped.unwrap_or_default();
-        self.memory.look(now_ns, agents, |agent| match hearts.is_watched(agent) {
-            true => hearts.late(agent, now_ns).max(stopped),
+        self.memory.look(now_ns, agents, |agent| match heartbeats.is_watched(agent) {
+            true => heartbeats.late(agent, now_ns).max(stopped),
             false => Duration::ZERO,
         });
         let mut acts = Vec::new();
@@ -189,23 +189,23 @@ impl Patrol {
             let first = !std::mem::replace(&mut self.relieved[agent], true);
             acts.push(Act::Relieve { agent, stuck, first });
         }
-        let is_raised = (0..agents).any(|agent| hearts.is_watched(agent));
-        match is_raised && hearts.is_overdue(now_ns) {
+        let is_raised = (0..agents).any(|agent| heartbeats.is_watched(agent));
+        match is_raised && heartbeats.is_overdue(now_ns) {
             true => self.overdue += gap,
             false => self.overdue = Duration::ZERO,
         }
-        self.end(hearts, sight, gap, &mut acts);
+        self.end(heartbeats, sight, gap, &mut acts);
         acts
     }
 
     /// Whether the run must end, and how.
-    fn end(&mut self, hearts: &Hearts, sight: Sight, gap: Duration, acts: &mut Vec<Act>) {
-        let agents = hearts.agents();
+    fn end(&mut self, heartbeats: &Heartbeats, sight: Sight, gap: Duration, acts: &mut Vec<Act>) {
+        let agents = heartbeats.agents();
         let worst = (0..agents).max_by_key(|agent| (self.memory.stuck[*agent], agents - agent));
         let (agent, lasted) = worst.map_or((0, Duration::ZERO), |it| (it, self.memory.stuck[it]));
         let cause = if sight.is_stopped { Cause::Stopped } else { Cause::Late };
         let stuck = Ending { cause, agent, lasted };
-        let off_line = sight.off_line.filter(|agent| hearts.is_watched(*agent));
+        let off_line = sight.off_line.filter(|agent| heartbeats.is_watched(*agent));
         self.off_line_looks = off_line.map_or(0, |_| self.off_line_looks + 1);
         if self.off_line_looks >= OFF_LINE_LOOKS
             && let Some(agent) = off_line
@@ -223,7 +223,7 @@ impl Patrol {
         }
         let Some((why, asked)) = &mut self.asked else { return };
         // While agents are watched something may be raised or frozen; what comes after may last.
-        let is_raised = (0..agents).any(|agent| hearts.is_watched(agent));
+        let is_raised = (0..agents).any(|agent| heartbeats.is_watched(agent));
         if lasted >= KILL || is_raised && *asked >= KILL {
             acts.push(Act::Kill(if lasted >= KILL { stuck } else { *why }));
         }

@@ -1,6 +1,6 @@
 //! The guardian's own side: what its process does from its first word to its last.
 
-use super::hearts::{Cause, Ending, Hearts};
+use super::heartbeats::{Cause, Ending, Heartbeats};
 use super::restore::{self, OnCore};
 use super::stuck::{Act, LOOK, Patrol, Sight};
 use super::{CALL, Charge, GOODBYE, READY, unwatched};
@@ -57,13 +57,13 @@ fn guard(arguments: Vec<OsString>) -> io::Result<Option<restore::Restored>> {
     let memory: i32 = word()?.parse().map_err(|_| usage())?;
     let files = words.map(PathBuf::from).collect();
     // SAFETY: the runtime left this descriptor open for us, and nothing else here uses it.
-    let hearts = Hearts::map(unsafe { File::from_raw_fd(memory) })?;
+    let heartbeats = Heartbeats::map(unsafe { File::from_raw_fd(memory) })?;
     let hierarchies = Hierarchies::read()?;
     stand_apart(&hierarchies);
     let charge = Charge { run, files };
-    let freezer = Freezer::start(hearts.clone());
+    let freezer = Freezer::start(heartbeats.clone());
     let mut watch =
-        Watch { hierarchies, charge, hearts, patrol: Patrol::new(), freezer, is_said: false };
+        Watch { hierarchies, charge, heartbeats, patrol: Patrol::new(), freezer, is_said: false };
     // The line to the runtime is our standard input, which is a socket and goes both ways.
     // SAFETY: nothing else in this process uses standard input.
     let line = unsafe { UnixStream::from_raw_fd(0) };
@@ -97,7 +97,7 @@ struct Freezer {
 }
 
 impl Freezer {
-    fn start(hearts: Hearts) -> Self {
+    fn start(heartbeats: Heartbeats) -> Self {
         let (orders, posted) = channel::<(usize, OnCore)>();
         let is_busy = Arc::new(AtomicBool::new(false));
         let busy = Arc::clone(&is_busy);
@@ -106,7 +106,7 @@ impl Freezer {
             let _ = sched::set_fifo(0, priority::GUARDIAN, false);
             while let Ok((agent, on_core)) = posted.recv() {
                 on_core.freeze();
-                hearts.ends_relief(agent);
+                heartbeats.ends_relief(agent);
                 busy.store(false, Ordering::Release);
             }
         };
@@ -122,12 +122,12 @@ impl Freezer {
     }
 
     /// Freezes soon, and says then that the relief of this agent's core has ended.
-    fn post(&self, agent: usize, on_core: OnCore, hearts: &Hearts) {
+    fn post(&self, agent: usize, on_core: OnCore, heartbeats: &Heartbeats) {
         self.is_busy.store(true, Ordering::Release);
         let orders = self.orders.as_ref();
         if orders.is_none_or(|orders| orders.send((agent, on_core)).is_err()) {
             self.is_busy.store(false, Ordering::Release);
-            hearts.ends_relief(agent);
+            heartbeats.ends_relief(agent);
         }
     }
 
@@ -145,7 +145,7 @@ impl Freezer {
 struct Watch {
     hierarchies: Hierarchies,
     charge: Charge,
-    hearts: Hearts,
+    heartbeats: Heartbeats,
     patrol: Patrol,
     freezer: Freezer,
     /// Why the run ends has been said.
@@ -166,17 +166,17 @@ impl Watch {
         let _ = line.write_all(&[READY]);
         let Some(pidfd) = pidfd.filter(|_| alive) else { return self.restore() };
         let mut goodbye = false;
-        let mut heard = Some(line);
+        let mut observed = Some(line);
         loop {
-            let fds = [pidfd.as_raw_fd(), heard.as_ref().map_or(-1, AsRawFd::as_raw_fd)];
+            let fds = [pidfd.as_raw_fd(), observed.as_ref().map_or(-1, AsRawFd::as_raw_fd)];
             let [ended, spoken] = poll(fds, LOOK)?;
             if spoken {
                 let mut byte = [0];
-                let read = heard.as_mut().map_or(Ok(0), |line| line.read(&mut byte));
+                let read = observed.as_mut().map_or(Ok(0), |line| line.read(&mut byte));
                 goodbye |= matches!(read, Ok(1)) && byte == [GOODBYE];
                 // The end of the line alone means nothing: only the pidfd knows of life and death.
                 if !matches!(read, Ok(1)) {
-                    heard = None;
+                    observed = None;
                 }
             }
             if goodbye {
@@ -191,24 +191,24 @@ impl Watch {
             if self.charge.run.is_doomed() {
                 restore::relieve(&self.hierarchies, self.charge.run);
             } else {
-                self.look(&pidfd, heard.as_mut());
+                self.look(&pidfd, observed.as_mut());
             }
         }
     }
 
     /// Looks at the agents, and does what must be done for those that are stuck.
     fn look(&mut self, runtime: &OwnedFd, mut line: Option<&mut UnixStream>) {
-        if let Some(why) = self.hearts.ending().filter(|_| !self.is_said) {
+        if let Some(why) = self.heartbeats.ending().filter(|_| !self.is_said) {
             self.is_said = true;
             say(&format!("{why}; the run ends"));
         }
         let sight = Sight { is_stopped: self.charge.run.is_stopped(), off_line: self.off_line() };
-        for act in self.patrol.look(&self.hearts, monotonic_ns(), sight) {
+        for act in self.patrol.look(&self.heartbeats, monotonic_ns(), sight) {
             match act {
                 Act::Relieve { agent, stuck, first } => self.relieve(agent, stuck, first),
                 Act::RelieveAll => restore::relieve(&self.hierarchies, self.charge.run),
                 Act::Ask(why) => {
-                    self.hearts.ask_end(&why);
+                    self.heartbeats.ask_end(&why);
                     self.is_said = true;
                     say(&format!("{why}; asked the run to end"));
                     // It sees the reason in the memory; the byte wakes it.
@@ -219,7 +219,7 @@ impl Watch {
                     }
                 }
                 Act::Kill(why) => {
-                    say(&format!("{}; killed the run", told_late(&why)));
+                    say(&format!("{}; killed the run", reported_late(&why)));
                     signal(runtime, libc::SIGKILL);
                 }
             }
@@ -233,13 +233,13 @@ impl Watch {
                  is back"
             ));
         }
-        self.hearts.begins_relief(agent, stuck);
-        let core = self.hearts.core(agent);
+        self.heartbeats.begins_relief(agent, stuck);
+        let core = self.heartbeats.core(agent);
         let on_core = restore::relieve_core(&self.hierarchies, self.charge.run, core);
         if self.freezer.is_free() {
-            self.freezer.post(agent, on_core, &self.hearts);
+            self.freezer.post(agent, on_core, &self.heartbeats);
         } else {
-            self.hearts.ends_relief(agent);
+            self.heartbeats.ends_relief(agent);
         }
     }
 
@@ -247,10 +247,10 @@ impl Watch {
     fn off_line(&self) -> Option<usize> {
         let list = fs::read_to_string(ON_LINE).ok()?;
         let is_off = |agent: &usize| {
-            let core = self.hearts.core(*agent);
+            let core = self.heartbeats.core(*agent);
             core.is_some_and(|core| names(&list, core) == Some(false))
         };
-        (0..self.hearts.agents()).find(is_off)
+        (0..self.heartbeats.agents()).find(is_off)
     }
 
     fn restore(&mut self) -> io::Result<Option<restore::Restored>> {
@@ -261,7 +261,7 @@ impl Watch {
 }
 
 /// Why a run is killed that was asked to end before.
-fn told_late(why: &Ending) -> String {
+fn reported_late(why: &Ending) -> String {
     match why.cause {
         Cause::OffLine | Cause::Away | Cause::Overdue => {
             format!("{why}; the run did not end when asked")
@@ -325,6 +325,6 @@ mod tests {
         let lasted = Duration::from_secs(5);
         let why = Ending { cause: Cause::OffLine, agent: 1, lasted };
         let text = "core1 has been taken off line; the run did not end when asked";
-        assert_eq!(told_late(&why), text);
+        assert_eq!(reported_late(&why), text);
     }
 }

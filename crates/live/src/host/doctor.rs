@@ -12,8 +12,8 @@ pub use threads::InterruptThreads;
 
 use super::classes::Detected;
 use super::costs::{Costs, FULL, Keeps, rounded_up};
-use super::probe::Rung;
-use crate::sense::ladder::{self, Tried};
+use super::probe::Support;
+use crate::sense::preference::{self, Tried};
 use std::fmt;
 use std::time::Duration;
 
@@ -122,10 +122,10 @@ impl fmt::Display for Verdict {
 pub struct Report {
     /// The machine in one line, without its name.
     pub machine: String,
-    /// The rung of the ladder of reservations that the live machine takes by default.
-    pub rung: String,
+    /// The level of support for reservations that the live machine takes by default.
+    pub support: String,
     /// The sensor that it takes by default; `None` = none works.
-    pub sensor: Option<crate::sense::Rung>,
+    pub sensor: Option<crate::sense::SensorKind>,
     /// One row for each capability, by section.
     pub rows: Vec<Row>,
     /// The classes of the usable cores.
@@ -167,8 +167,8 @@ impl Report {
         let reaction = found.meter.as_ref().ok().and_then(|meter| meter.reaction.as_ref().ok());
         Self {
             machine: found.reservations.platform.to_string(),
-            rung: found.reservations.rung().to_string(),
-            sensor: found.rungs.iter().find(|it| works(it)).map(|tried| tried.rung),
+            support: found.reservations.support().to_string(),
+            sensor: found.sensors.iter().find(|it| works(it)).map(|tried| tried.sensor_kind),
             rows,
             classes: found.classes.clone(),
             verdict,
@@ -190,17 +190,17 @@ impl Report {
 /// throttling count for nothing here: each is one way of two, and only a run that asks for it
 /// misses it.
 fn judge(found: &Findings) -> (Verdict, Vec<String>) {
-    let rung = found.reservations.rung();
+    let support = found.reservations.support();
     let mut why = Vec::new();
-    if rung != Rung::Full {
-        why.push(format!("reservations: {rung}"));
+    if support != Support::Full {
+        why.push(format!("reservations: {support}"));
     }
     match &found.costs {
         Ok(costs) if keeps(costs).is_full() => {}
         Ok(costs) => why.push(too_slow(costs)),
         Err(error) => why.push(format!("what a wake costs is not known: {error}")),
     }
-    if !found.rungs.iter().any(|tried| works(tried) && tried.rung.has_latency()) {
+    if !found.sensors.iter().any(|tried| works(tried) && tried.sensor_kind.has_latency()) {
         why.push(format!("no sensor knows how long memory takes: {}", rows::WITHOUT_LATENCY));
     }
     match &found.meter {
@@ -210,8 +210,8 @@ fn judge(found: &Findings) -> (Verdict, Vec<String>) {
         }
         Err(_) => why.push(format!("no core's reads of memory are counted: {}", rows::UNMETERED)),
     }
-    let verdict = match (rung, why.is_empty()) {
-        (Rung::SimulationOnly, _) => Verdict::SimulationOnly,
+    let verdict = match (support, why.is_empty()) {
+        (Support::SimulationOnly, _) => Verdict::SimulationOnly,
         (_, true) => Verdict::Full,
         (_, false) => Verdict::Degraded,
     };
@@ -236,7 +236,7 @@ fn too_slow(costs: &Costs) -> String {
 
 /// Whether a sensor passed its trial.
 fn works(tried: &Tried) -> bool {
-    matches!(tried.state, ladder::State::Works { .. })
+    matches!(tried.state, preference::State::Works { .. })
 }
 
 #[cfg(test)]

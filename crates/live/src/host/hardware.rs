@@ -126,8 +126,8 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("maracas-lock-{}", std::process::id()));
         fs::create_dir_all(&dir).expect("made");
         let ours = ThisHardware.lock(&dir).expect("free");
-        let told = ThisHardware.lock(&dir).expect_err("ours").to_string();
-        assert!(told.contains("somebody has it locked (flock)"), "{told}");
+        let reported = ThisHardware.lock(&dir).expect_err("ours").to_string();
+        assert!(reported.contains("somebody has it locked (flock)"), "{reported}");
         drop(ours);
         ThisHardware.lock(&dir).expect("free again");
         fs::remove_dir(&dir).expect("removed");

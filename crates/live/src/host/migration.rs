@@ -1,10 +1,11 @@
 //! What moving a VCPU costs on this host, measured: the terms of C_m (MARACAS, section V).
 //!
-//! Throw-away processes are moved from core to core as the machine moves a VCPU for an errand, by
-//! the same code: its body leaves one core and takes its seat on another one where it never was.
-//! Who does it is a thread at the priority of the machine's agents, on the core that is left. Every
-//! try is made cold, since moves are rare: between two of them everything else runs, and what a
-//! move needs of the kernel and of us is in no cache any more. That doubles what it takes.
+//! Throw-away processes are moved from core to core as the machine moves a VCPU for a service
+//! request, by the same code: its VCPU handle leaves one core and takes its slot on another one
+//! where it never was. Who does it is a thread at the priority of the machine's agents, on the core
+//! that is left. Every try is made cold, since moves are rare: between two of them everything else
+//! runs, and what a move needs of the kernel and of us is in no cache any more. That doubles what
+//! it takes.
 
 use super::cgroup::{Group, Hierarchies, Tree};
 use super::costs::WakeCost;
@@ -14,7 +15,7 @@ use crate::clock::Clock;
 use crate::executor::vcpu::Made;
 use crate::executor::{self, Core};
 use crate::machine::{Means, Progress, Source};
-use maracas_core::contract::{End, Grant, Mark};
+use maracas_core::contract::{End, Grant, Limit};
 use maracas_core::{CoreId, Duration, VcpuId};
 use maracas_live_core::priority;
 use std::sync::Arc;
@@ -196,14 +197,14 @@ impl Crew {
             if frozen {
                 self.group.thaw()?;
             }
-            let body = source.unseat(NOBODY, End::Moved);
-            if let Some(mut body) = body {
-                let sits = body.sit(places[to].place());
-                places[to].seat(body, sits);
+            let vcpu_handle = source.detach(NOBODY, End::Moved);
+            if let Some(mut vcpu_handle) = vcpu_handle {
+                let sits = vcpu_handle.sit(places[to].place());
+                places[to].attach(vcpu_handle, sits);
             }
             tries.push(begun.elapsed().as_nanos() as u64);
             // From now on it has never been anywhere.
-            drop(places[to].unseat(NOBODY, End::Moved));
+            drop(places[to].detach(NOBODY, End::Moved));
             for place in [from, to] {
                 places[place].outbox.clear();
                 places[place].trouble.take().map_or(Ok(()), Err)?;
@@ -217,7 +218,7 @@ impl Crew {
         let progress = Progress::new(Source::None, None);
         let (group, root) = (Arc::clone(&self.group), self.pids.first().copied());
         let name = String::new();
-        let mut body = Made {
+        let mut vcpu_handle = Made {
             id: NOBODY,
             name,
             group,
@@ -227,11 +228,11 @@ impl Crew {
             progress,
             clock: core.exec.clock.clone(),
         }
-        .body();
-        let sits = body.sit(core.place());
-        core.seat(body, sits);
+        .vcpu_handle();
+        let sits = vcpu_handle.sit(core.place());
+        core.attach(vcpu_handle, sits);
         core.rescan(0);
-        core.line.foreground = vec![Grant::new(NOBODY, Mark(BUDGET))];
+        core.run_queue.foreground = vec![Grant::new(NOBODY, Limit(BUDGET))];
         core.judge();
         core.stops();
         core.starts();

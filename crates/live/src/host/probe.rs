@@ -80,10 +80,10 @@ pub struct Finding {
     pub fallback: &'static str,
 }
 
-/// The ladder of live operation, best first. Each rung is used by default when those above are out
-/// of reach.
+/// The levels of support for live operation, best first. Each level of support is used by default
+/// when those above are out of reach.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Rung {
+pub enum Support {
     /// Budgets by counters with kernel time, background by freezer.
     Full,
     /// No counters with kernel time: the threads' clocks at the earliest exhaustion.
@@ -136,9 +136,9 @@ impl Capabilities {
         found.any(|found| found.state == State::Works)
     }
 
-    /// The highest rung of the ladder that this host reaches.
-    pub fn rung(&self) -> Rung {
-        rung(|capability| self.has(capability))
+    /// The highest level of support that this host reaches.
+    pub fn support(&self) -> Support {
+        support(|capability| self.has(capability))
     }
 
     /// One line for each missing capability that costs something, with its next-best fallback.
@@ -193,20 +193,20 @@ fn on_bench<T>(
 /// What budgets by counters stand on; without one of them the machine uses none.
 pub(crate) const EVENTS: [Capability; 2] = [Capability::GroupBudget, Capability::SwitchRecords];
 
-/// The ladder: the worst thing missing decides.
-fn rung(has: impl Fn(Capability) -> bool) -> Rung {
+/// The levels of support: the worst thing missing decides.
+fn support(has: impl Fn(Capability) -> bool) -> Support {
     let any_stop = has(Capability::Freezer) || has(Capability::StopSignal);
     // Ends of programs and of the runtime itself are noticed in no other way.
     if !has(Capability::Pidfd) {
-        return Rung::SimulationOnly;
+        return Support::SimulationOnly;
     }
     if !has(Capability::Fifo) {
-        return if any_stop { Rung::NoFifo } else { Rung::SimulationOnly };
+        return if any_stop { Support::NoFifo } else { Support::SimulationOnly };
     }
     if !has(Capability::Freezer) {
-        return Rung::NoFreezer;
+        return Support::NoFreezer;
     }
-    if EVENTS.into_iter().all(has) { Rung::Full } else { Rung::NoPerfmon }
+    if EVENTS.into_iter().all(has) { Support::Full } else { Support::NoPerfmon }
 }
 
 impl fmt::Display for Capability {
@@ -233,14 +233,14 @@ impl fmt::Display for Capability {
     }
 }
 
-impl fmt::Display for Rung {
+impl fmt::Display for Support {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Rung::Full => "full: counters with kernel time, SCHED_FIFO foreground, freezer",
-            Rung::NoPerfmon => "no perfmon: threads' clocks, read at the earliest exhaustion",
-            Rung::NoFreezer => "no freezer: background left to the kernel's fair class",
-            Rung::NoFifo => "no SCHED_FIFO: stop signals, best effort, errors of milliseconds",
-            Rung::SimulationOnly => "simulation only",
+            Support::Full => "full: counters with kernel time, SCHED_FIFO foreground, freezer",
+            Support::NoPerfmon => "no perfmon: threads' clocks, read at the earliest exhaustion",
+            Support::NoFreezer => "no freezer: background left to the kernel's fair class",
+            Support::NoFifo => "no SCHED_FIFO: stop signals, best effort, errors of milliseconds",
+            Support::SimulationOnly => "simulation only",
         })
     }
 }

@@ -8,19 +8,19 @@
 //!
 //! | thread | keeps |
 //! |---|---|
-//! | agents, brakes | `SYS_NICE`, `PERFMON`, `KILL`, `IPC_LOCK` |
+//! | agents, freeze threads | `SYS_NICE`, `PERFMON`, `KILL`, `IPC_LOCK` |
 //! | control server | the same; `CHOWN` is permitted and not in effect |
 //! | usher of jobs | `SYS_NICE`, `IPC_LOCK` |
 //! | journal, metrics | `IPC_LOCK` |
-//! | door of colours | `SYS_ADMIN`, `SYS_PTRACE`, `IPC_LOCK` |
+//! | descriptor server of colours | `SYS_ADMIN`, `SYS_PTRACE`, `IPC_LOCK` |
 //! | starter of programs | as the agents; all else is permitted and not in effect |
 //!
 //! `SYS_NICE` is for classes and affinities of programs and for the thread's own priority,
 //! `PERFMON` for counters, `KILL` for programs that are stopped by signals where there is no
 //! freezer. The server hands a process the file in which it counts its progress (`CHOWN`). The
-//! door needs `SYS_ADMIN` and `SYS_PTRACE` for the frame numbers of other users' programs.
-//! `SYS_ADMIN` stands for `PERFMON` on kernels that do not know the latter (before 5.8), or ask
-//! for more all the same, which is tried. All
+//! descriptor server needs `SYS_ADMIN` and `SYS_PTRACE` for the frame numbers of other users'
+//! programs. `SYS_ADMIN` stands for `PERFMON` on kernels that do not know the latter (before 5.8),
+//! or ask for more all the same, which is tried. All
 //! threads keep `IPC_LOCK`: the memory of the process is locked, and a mapping that any of them
 //! adds counts against `RLIMIT_MEMLOCK` without it, so that an allocation could fail.
 //!
@@ -44,7 +44,7 @@ const PERFMON: u32 = 38;
 /// What a thread of the runtime is there for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duty {
-    /// An agent, or a brake of one.
+    /// An agent, or a freeze thread of one.
     Agent,
     /// Answers requests of the control socket.
     Server,
@@ -53,7 +53,7 @@ pub enum Duty {
     /// Writes what others hand to it: the journal, the metrics.
     Reader,
     /// Opens page maps for programs.
-    Door,
+    Descriptors,
 }
 
 impl Duty {
@@ -63,7 +63,7 @@ impl Duty {
             Duty::Agent | Duty::Server => &[SYS_NICE, KILL, IPC_LOCK],
             Duty::Usher => &[SYS_NICE, IPC_LOCK],
             Duty::Reader => &[IPC_LOCK],
-            Duty::Door => &[SYS_ADMIN, SYS_PTRACE, IPC_LOCK],
+            Duty::Descriptors => &[SYS_ADMIN, SYS_PTRACE, IPC_LOCK],
         };
         let counts = matches!(self, Duty::Agent | Duty::Server);
         bits(numbers) | if counts { bits(&[counting()]) } else { 0 }
@@ -127,8 +127,8 @@ pub fn keep(duty: Duty) -> io::Result<()> {
     write(Sets { effective, permitted, inheritable: 0 })
 }
 
-/// [`keep`] for an agent or a brake, which an error must not stop: with more rights than it needs
-/// it does no harm of its own.
+/// [`keep`] for an agent or a freeze thread, which an error must not stop: with more rights than it
+/// needs it does no harm of its own.
 pub fn drop_for_agents() {
     let _ = keep(Duty::Agent);
 }

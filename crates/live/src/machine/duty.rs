@@ -16,7 +16,8 @@
 //! reservations may take less of a slower core's time than of a full one's ([`capacity`]). Where
 //! foreground takes all that it may, background has that tenth, of the real core's time.
 
-use super::{Error, Setup};
+use super::Error;
+use super::setup::Setup;
 use crate::clock::Clock;
 use crate::host::HardwareCore;
 use crate::host::sched::is_on;

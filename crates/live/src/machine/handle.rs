@@ -4,13 +4,13 @@
 //! calling thread waits for the answer. The agents only ever try the mailbox's lock, so a caller
 //! that is preempted while it holds it delays nobody but itself.
 
-use super::Means;
 use super::ask::{Reply, Silence, question};
 use super::progress::{Page, Progress, Source};
+use super::setup::Means;
 use super::steer::Palette;
-use crate::agent::wait::Bell;
+use crate::agent::wait::Wakeup;
 use crate::clock::Clock;
-use crate::executor::Body;
+use crate::executor::VcpuHandle;
 use crate::executor::vcpu::Made;
 use crate::host::HardwareCore;
 use crate::host::cgroup::{Client, Group, Tree};
@@ -120,8 +120,8 @@ pub(crate) enum Request {
         reservation: Reservation,
         reply: Reply<Result<CoreId, Refusal>>,
     },
-    /// A VCPU that was admitted gets its body.
-    Attach(Box<Body>),
+    /// A VCPU that was admitted gets its VCPU handle.
+    Attach(Box<VcpuHandle>),
     /// Its threads changed in ways that no record tells: look again, and count this as a wake.
     Rescan(VcpuId),
     /// A program is about to be started in it: nothing may be frozen until `Unhold` with the same
@@ -132,7 +132,7 @@ pub(crate) enum Request {
         reply: Reply<CoreId>,
     },
     Unhold(u64),
-    /// Ends a VCPU; its body comes back, at rest, to be disposed of.
+    /// Ends a VCPU; its VCPU handle comes back, at rest, to be disposed of.
     Destroy {
         id: VcpuId,
         reply: Reply<Ended>,
@@ -175,20 +175,20 @@ impl Drop for Held<'_> {
     }
 }
 
-/// The body of a VCPU that ended, if it had one.
-pub(crate) type Ended = Result<Option<Box<Body>>, Refusal>;
+/// The VCPU handle of a VCPU that ended, if it had one.
+pub(crate) type Ended = Result<Option<Box<VcpuHandle>>, Refusal>;
 
 /// Where requests wait for the agents, and what threads beside the agents share.
 pub(crate) struct Mailbox {
     queue: Mutex<Vec<Request>>,
-    bell: Bell,
+    wakeup: Wakeup,
     next_id: AtomicU32,
     next_hold: AtomicU64,
     stopping: AtomicBool,
     /// The agents are gone.
     closed: AtomicBool,
-    /// Wakes the keeper of the programs.
-    pub(super) keeper: Bell,
+    /// Wakes the supervisor of the programs.
+    pub(super) supervisor: Wakeup,
     pub(crate) clock: Clock,
     /// Until the run's end, which handles may outlive.
     tree: Mutex<Option<Tree>>,
@@ -204,7 +204,7 @@ pub(crate) struct Mailbox {
     bound: Mutex<BTreeMap<VcpuId, (i32, Arc<Group>)>>,
     ended: Mutex<Vec<VcpuId>>,
     /// VCPUs that ended and whose end nobody waits for.
-    left: Mutex<Vec<(VcpuId, Option<Box<Body>>)>>,
+    left: Mutex<Vec<(VcpuId, Option<Box<VcpuHandle>>)>>,
 }
 
 impl Mailbox {
@@ -219,12 +219,12 @@ impl Mailbox {
     ) -> io::Result<Self> {
         Ok(Self {
             queue: Mutex::new(Vec::with_capacity(64)),
-            bell: Bell::new()?,
+            wakeup: Wakeup::new()?,
             next_id: AtomicU32::new(first_id),
             next_hold: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             closed: AtomicBool::new(false),
-            keeper: Bell::new()?,
+            supervisor: Wakeup::new()?,
             clock,
             tree: Mutex::new(Some(tree)),
             cores,
@@ -243,7 +243,7 @@ impl Mailbox {
         if !self.closed.load(Ordering::Acquire) {
             queue.push(request);
             drop(queue);
-            self.bell.ring();
+            self.wakeup.ring();
         }
     }
     /// Makes something in the run's control groups.
@@ -299,13 +299,13 @@ impl Mailbox {
         }
     }
     /// What rings at each request.
-    pub(crate) const fn bell(&self) -> &Bell {
-        &self.bell
+    pub(crate) const fn wakeup(&self) -> &Wakeup {
+        &self.wakeup
     }
-    /// Asks the keeper to end the run.
+    /// Asks the supervisor to end the run.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
-        self.keeper.ring();
+        self.supervisor.ring();
     }
     /// Whether the end was asked for.
     pub(crate) fn is_stopping(&self) -> bool {
@@ -329,14 +329,14 @@ impl Mailbox {
         let _held = self.hold(id);
         self.dismiss(id, live)
     }
-    /// Ends a VCPU soon, and waits for nothing: the keeper lets its threads go.
+    /// Ends a VCPU soon, and waits for nothing: the supervisor lets its threads go.
     pub(crate) fn discard(&self, id: VcpuId) {
         self.post(Request::Destroy { id, reply: Reply::to_nobody() });
     }
     /// Takes over, from the agents, what is left of a VCPU whose end nobody waits for.
-    pub(super) fn leave(&self, id: VcpuId, live: Option<Box<Body>>) {
+    pub(super) fn leave(&self, id: VcpuId, live: Option<Box<VcpuHandle>>) {
         lock(&self.left).push((id, live));
-        self.keeper.ring();
+        self.supervisor.ring();
     }
     /// Lets the threads of the VCPUs go that were left so. What is refused the run's end tries
     /// again.
@@ -349,8 +349,8 @@ impl Mailbox {
         }
     }
     /// Lets the threads of a VCPU that ended go where they came from, their process too if that
-    /// was its last one; where the runtime started them, its keeper ends them.
-    fn dismiss(&self, id: VcpuId, live: Option<Box<Body>>) -> Result<(), Refusal> {
+    /// was its last one; where the runtime started them, its supervisor ends them.
+    fn dismiss(&self, id: VcpuId, live: Option<Box<VcpuHandle>>) -> Result<(), Refusal> {
         if let Some(mut live) = live {
             live.release()?;
         }
@@ -358,7 +358,7 @@ impl Mailbox {
         let mut bound = lock(&self.bound);
         let Some((pid, group)) = bound.remove(&id) else {
             lock(&self.ended).push(id);
-            self.keeper.ring();
+            self.supervisor.ring();
             return Ok(());
         };
         let last = bound.values().all(|(other, _)| *other != pid);
@@ -387,7 +387,7 @@ impl Mailbox {
             let _ = self.destroy(id);
         }
     }
-    /// VCPUs that somebody ended and whose programs the keeper shall end.
+    /// VCPUs that somebody ended and whose programs the supervisor shall end.
     pub(crate) fn ended(&self) -> Vec<VcpuId> {
         std::mem::take(&mut lock(&self.ended))
     }
@@ -450,10 +450,10 @@ impl Handle {
                     progress,
                     clock: self.mailbox.clock.clone(),
                 }
-                .body();
+                .vcpu_handle();
                 self.mailbox.post(Request::Attach(Box::new(live)));
-                // From now on the keeper looks whether the threads live.
-                self.mailbox.keeper.ring();
+                // From now on the supervisor looks whether the threads live.
+                self.mailbox.supervisor.ring();
                 Ok((id, core))
             }
             Err(refusal) => {

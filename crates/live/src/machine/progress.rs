@@ -11,9 +11,9 @@
 //!
 //! # Whose gain it is
 //! A VCPU is on one core at a time, so what its counter gained since it was read last belongs to
-//! the core where it sits. It is read whenever a stint of it is told, and before it leaves.
+//! the core where it sits. It is read whenever a segment of it is told, and before it leaves.
 
-use super::{Means, Setup};
+use super::setup::{Means, Setup};
 use crate::control;
 use crate::host::launch::User;
 use crate::host::rights;
@@ -231,13 +231,13 @@ mod tests {
     }
 
     #[test]
-    fn counters_that_the_kernel_refused_or_shared_are_told_of() {
-        let told = |source, reached, refused, shared| {
+    fn counters_that_the_kernel_refused_or_shared_are_reported_of() {
+        let reported = |source, reached, refused, shared| {
             let progress = Progress { source, page: None, reached };
             progress.remark(refused, shared).unwrap_or_default()
         };
-        assert!(told(Source::Instructions, 9, true, true).starts_with("not counted on every"));
-        assert!(told(Source::Instructions, 9, false, true).starts_with("extrapolated"));
-        assert_eq!(told(Source::None, 0, false, false), "");
+        assert!(reported(Source::Instructions, 9, true, true).starts_with("not counted on every"));
+        assert!(reported(Source::Instructions, 9, false, true).starts_with("extrapolated"));
+        assert_eq!(reported(Source::None, 0, false, false), "");
     }
 }

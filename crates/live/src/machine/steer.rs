@@ -1,10 +1,11 @@
 //! What the machine steers shared memory by, beside the freezer: resource control for bandwidth and
 //! ways, page colours for programs that can be asked.
 
+use super::Error;
 use super::handle::Mailbox;
-use super::{CacheParts, Error, Setup, Throttle};
+use super::setup::{CacheParts, Setup, Throttle};
 use crate::colors::ColorPage;
-use crate::executor::Valve;
+use crate::executor::BandwidthLimiter;
 use crate::host::hardware::ThisHardware;
 use crate::host::launch::User;
 use crate::host::resctrl::{Mba, Resctrl, Ways};
@@ -16,7 +17,7 @@ use std::sync::{Arc, Mutex};
 #[derive(Default)]
 pub(super) struct Steered {
     /// Lowers the bandwidth of throttled cores.
-    pub(super) valve: Option<Arc<dyn Valve>>,
+    pub(super) bandwidth_limiter: Option<Arc<dyn BandwidthLimiter>>,
     /// Each core's class has its ways. A VCPU that goes to another core has that core's at once.
     _ways: Option<Ways>,
 }
@@ -43,7 +44,7 @@ impl Steered {
             }
             CacheParts::Whole | CacheParts::Colors(_) => None,
         };
-        let valve: Option<Arc<dyn Valve>> = match throttle {
+        let bandwidth_limiter: Option<Arc<dyn BandwidthLimiter>> = match throttle {
             Throttle::Mba => {
                 let cores: Vec<_> = setup.system.core_ids().zip(setup.cores.clone()).collect();
                 let made = Mba::new(&resctrl, &cores);
@@ -51,7 +52,7 @@ impl Steered {
             }
             Throttle::Freezer => None,
         };
-        Ok(Self { valve, _ways: ways })
+        Ok(Self { bandwidth_limiter, _ways: ways })
     }
 }
 

@@ -2,7 +2,7 @@
 //! do shows in how long a line takes. The last resort: it needs no counter and no right, but on a
 //! large machine one loading core does not move it beyond its own drift ([`usable`]).
 
-use super::{Cores, Reading, Rung, Sensor};
+use super::{Cores, Reading, Sensor, SensorKind};
 use crate::host::HardwareCore;
 use crate::host::hardware::loads::Lines;
 use crate::host::hardware::{Count, Counter, Hardware, Load};
@@ -60,8 +60,8 @@ impl Chase {
 }
 
 impl Sensor for Chase {
-    fn rung(&self) -> Rung {
-        Rung::Chase
+    fn sensor_kind(&self) -> SensorKind {
+        SensorKind::Chase
     }
     fn describe(&self) -> String {
         let counted = if self.counters.is_empty() { "nothing" } else { "a counter" };

@@ -8,14 +8,14 @@
 //!
 //! # What a row is worth
 //! Nothing is believed because it stands here: every row is held against a known load before it is
-//! used (see `ladder`). Rows that are not in the tables that vendors gave to the kernel's perf tool
-//! are marked [`Source::Unverified`].
+//! used (see `preference`). Rows that are not in the tables that vendors gave to the kernel's perf
+//! tool are marked [`Source::Unverified`].
 
 mod tables;
 
 pub use tables::{CORES, PAIRS, absent};
 
-use super::Rung;
+use super::SensorKind;
 use super::sysfs::Reach;
 use crate::host::hardware::Hardware;
 use std::fmt;
@@ -28,8 +28,8 @@ pub struct Pair {
     pub platform: &'static str,
     /// Which processors have it.
     pub processors: Processors,
-    /// The rung it makes.
-    pub rung: Rung,
+    /// The sensor it makes.
+    pub sensor_kind: SensorKind,
     /// The unit, or what its boxes have in common (see `sysfs::means`); any of these.
     pub units: &'static [&'static str],
     /// Which cores share one such unit.

@@ -1,4 +1,4 @@
-//! Meters of the cores, over counters of the hardware; and how soon a mark is noticed.
+//! Meters of the cores, over counters of the hardware; and how soon a limit is noticed.
 
 use super::Meter;
 use crate::clock::Clock;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use std::{fmt, io, thread};
 
 /// Opens the meter of a core: what it counts of `event`. Where the unit can, it tells by itself
-/// when a mark is reached, which is tried (a millisecond); else it has no descriptor and must be
+/// when a limit is reached, which is tried (a millisecond); else it has no descriptor and must be
 /// asked.
 ///
 /// # Errors
@@ -41,7 +41,7 @@ fn open_counter(
 }
 
 /// Whether its alarm comes when it must: some hypervisors count and never interrupt, and nobody
-/// would then notice a mark.
+/// would then notice a limit.
 fn rings(
     hardware: &dyn Hardware,
     counter: &mut dyn Counter,
@@ -74,12 +74,12 @@ struct Alarm {
 }
 
 impl Alarm {
-    /// Whether it does for `mark`, since it comes just then or half way to it: to set another takes
-    /// the kernel 3 us on bare metal and 11 us in a guest.
-    const fn serves(&self, mark: u64, total: u64) -> bool {
-        // Before the mark enough must be left for another.
-        let early = self.next.saturating_add(2 * SHORTEST_ALARM) <= mark;
-        self.next == mark || early && self.next - total >= (mark - total) / 2
+    /// Whether it does for `limit`, since it comes just then or half way to it: to set another
+    /// takes the kernel 3 us on bare metal and 11 us in a guest.
+    const fn serves(&self, limit: u64, total: u64) -> bool {
+        // Before the limit enough must be left for another.
+        let early = self.next.saturating_add(2 * SHORTEST_ALARM) <= limit;
+        self.next == limit || early && self.next - total >= (limit - total) / 2
     }
 }
 
@@ -91,7 +91,7 @@ impl CoreMeter {
         let count = self.counter.read()?;
         self.total = self.total.saturating_add(count.since(&self.seen));
         self.seen = count;
-        // It has rung, or is about to, for it counts from a little later on.
+        // It has sensor, or is about to, for it counts from a little later on.
         self.alarm = self.alarm.filter(|alarm| alarm.next > self.total);
         Ok(self.total)
     }
@@ -114,19 +114,19 @@ impl Meter for CoreMeter {
     fn read(&mut self, _now: Instant) -> io::Result<u64> {
         self.count()
     }
-    fn arm(&mut self, mark: u64) -> io::Result<()> {
+    fn arm(&mut self, limit: u64) -> io::Result<()> {
         if self.counter.fd().is_none() {
             return Ok(());
         }
-        if mark == u64::MAX {
+        if limit == u64::MAX {
             return self.disarm();
         }
         let total = self.count()?;
-        if let Some(alarm) = self.alarm.as_mut().filter(|alarm| alarm.serves(mark, total)) {
+        if let Some(alarm) = self.alarm.as_mut().filter(|alarm| alarm.serves(limit, total)) {
             alarm.idle = false;
             return Ok(());
         }
-        let distance = mark.saturating_sub(total).max(SHORTEST_ALARM);
+        let distance = limit.saturating_sub(total).max(SHORTEST_ALARM);
         self.counter.arm(distance)?;
         self.alarm = Some(Alarm { next: total.saturating_add(distance), idle: false });
         Ok(())
@@ -136,7 +136,7 @@ impl Meter for CoreMeter {
     }
 }
 
-/// How a mark is noticed.
+/// How a limit is noticed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Noticing {
     /// The counter's overflow wakes whoever waits.
@@ -154,10 +154,10 @@ impl fmt::Display for Noticing {
     }
 }
 
-/// Times from the instant at which a core's counter reached a mark until a thread that waits for it
-/// ran on that core, under a known load; and what was counted beyond the mark by then. The instant
-/// is the kernel's time stamp, so that it lacks what the interrupt took to come; that shows in the
-/// count alone.
+/// Times from the instant at which a core's counter reached a limit until a thread that waits for
+/// it ran on that core, under a known load; and what was counted beyond the limit by then. The
+/// instant is the kernel's time stamp, so that it lacks what the interrupt took to come; that shows
+/// in the count alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reaction {
     /// How it was noticed.
@@ -172,7 +172,7 @@ pub struct Reaction {
     pub p99: Duration,
     /// The longest.
     pub longest: Duration,
-    /// The median of the events beyond the mark.
+    /// The median of the events beyond the limit.
     pub beyond_p50: u64,
     /// What one in a hundred exceeds.
     pub beyond_p99: u64,
@@ -188,17 +188,17 @@ impl fmt::Display for Reaction {
     }
 }
 
-/// Events from one mark to the next: 0.1 ms of a core that reads as fast as it can.
+/// Events from one limit to the next: 0.1 ms of a core that reads as fast as it can.
 const STEP: u64 = 10_000;
-/// Marks waited for; the second longest time is the 99th percentile.
+/// Limits waited for; the second longest time is the 99th percentile.
 const TRIALS: usize = 200;
 /// Fewer say nothing of a percentile.
 const FEWEST: usize = 20;
-/// So long is tried, which the marks alone never take.
+/// So long is tried, which the limits alone never take.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// Measures how soon `core` notices that it reached a mark of `event`: by alarm where the unit can,
-/// else by polling at `period`. Takes some tens of milliseconds, in which the core is loaded.
+/// Measures how soon `core` notices that it reached a limit of `event`: by alarm where the unit
+/// can, else by polling at `period`. Takes some tens of milliseconds, in which the core is loaded.
 ///
 /// # Errors
 /// Where the event cannot be counted there, the load cannot be run, or does not move it.
@@ -232,7 +232,7 @@ pub fn reaction(
     })
 }
 
-/// Whoever waits for marks, on the core that is counted.
+/// Whoever waits for limits, on the core that is counted.
 struct Waiter {
     counter: Box<dyn Counter>,
     clock: Clock,
@@ -298,7 +298,7 @@ impl Waiter {
         Ok(Some((Duration::from_nanos(late.ticks()), beyond)))
     }
 
-    /// A mark may be reached anywhere between two readings, and is noticed by the second. `None`
+    /// A limit may be reached anywhere between two readings, and is noticed by the second. `None`
     /// where nothing was counted in between.
     fn polled(&mut self, period: Duration, trial: usize) -> io::Result<Option<(Duration, u64)>> {
         let (before, start) = (self.counter.read()?, self.clock.now());

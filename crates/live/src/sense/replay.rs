@@ -15,7 +15,7 @@
 mod csv;
 mod samples;
 
-use super::{Meter, Reading, Rung, Sensor};
+use super::{Meter, Reading, Sensor, SensorKind};
 use maracas_core::{Duration, Instant};
 use std::fmt;
 use std::io;
@@ -170,11 +170,11 @@ impl Track {
         whole.saturating_add(sum + gain as u64)
     }
 
-    /// The first instant at which [`count`](Self::count) is `mark` or more.
-    fn due(&self, mark: u64, column: usize) -> Option<Instant> {
-        let Some(below) = mark.checked_sub(1) else { return Some(Instant::ZERO) };
+    /// The first instant at which [`count`](Self::count) is `limit` or more.
+    fn due(&self, limit: u64, column: usize) -> Option<Instant> {
+        let Some(below) = limit.checked_sub(1) else { return Some(Instant::ZERO) };
         let rounds = if self.repeats { below.checked_div(self.total(column))? } else { 0 };
-        let rest = mark - rounds * self.total(column);
+        let rest = limit - rounds * self.total(column);
         let index = self.rows.partition_point(|row| row.sums[column] < rest);
         let row = self.rows.get(index)?;
         let (from, sum) = self.before(index, column);
@@ -193,8 +193,8 @@ struct Player {
 }
 
 impl Sensor for Player {
-    fn rung(&self) -> Rung {
-        Rung::Replay
+    fn sensor_kind(&self) -> SensorKind {
+        SensorKind::Replay
     }
     fn describe(&self) -> String {
         let Track { file, rows, .. } = &*self.track;
@@ -239,8 +239,8 @@ impl Meter for CoreMeter {
     fn fd(&self) -> Option<RawFd> {
         None
     }
-    fn due(&self, mark: u64) -> Option<Instant> {
-        self.track.due(mark, self.column)
+    fn due(&self, limit: u64) -> Option<Instant> {
+        self.track.due(limit, self.column)
     }
 }
 

@@ -159,15 +159,15 @@ pub enum Reach {
 /// Of the cores on which a unit can be asked, those that stand for what `cores` share: a machine of
 /// several packages is watched only where it is managed. All of them where the kernel does not say
 /// who shares what.
-pub fn seats(
+pub fn slots(
     hardware: &dyn Hardware,
     unit: &Unit,
     cores: &[HardwareCore],
     reach: Reach,
 ) -> Vec<HardwareCore> {
     let asked = unit.cores.clone().unwrap_or_else(|| cores.to_vec());
-    let near = |seat: &HardwareCore| {
-        let here = domain(hardware, *seat, reach);
+    let near = |slot: &HardwareCore| {
+        let here = domain(hardware, *slot, reach);
         let there = cores.iter().map(|core| domain(hardware, *core, reach));
         here.is_none() || there.into_iter().any(|there| there.is_none() || there == here)
     };

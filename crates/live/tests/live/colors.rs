@@ -4,7 +4,7 @@
 use crate::support::bounds::found;
 use crate::support::{replays, run_beside, setup, shell, system};
 use maracas_client::color::{Buffer, ColorSet, Means, Pagemap};
-use maracas_core::contract::{Errand, Grant, Mark};
+use maracas_core::contract::{Grant, Limit, ServiceRequest};
 use maracas_core::journal::{Note, Recolored, Record};
 use maracas_core::{CoreId, Duration, Event, Instant, Plan, Policy, Role, Vcpu, VcpuId};
 use maracas_live::machine::CacheParts;
@@ -56,7 +56,7 @@ fn looked(path: &Path) -> Option<([usize; 2], u64)> {
 }
 
 /// Has its one VCPU moved from core 0 to core 1, and recoloured, when this time has passed; the
-/// carrier is VCPU 1.
+/// service VCPU is VCPU 1.
 #[derive(Default)]
 struct Mover {
     home: CoreId,
@@ -69,22 +69,23 @@ impl Mover {
 
 impl Policy for Mover {
     fn on_event(&mut self, _: Instant, event: &Event) {
-        if let Event::ErrandDone(Errand::Move { to, .. }) = event {
+        if let Event::ServiceDone(ServiceRequest::Move { to, .. }) = event {
             (self.home, self.away) = (*to, false);
         }
     }
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
         self.away |= self.home == CoreId(0) && now >= Self::AFTER;
-        let errand = Errand::Move { vcpu: VcpuId(0), to: CoreId(1), colors: OF_CORES[1] };
-        plan.errand = self.away.then_some((VcpuId(1), errand));
+        let service_request =
+            ServiceRequest::Move { vcpu: VcpuId(0), to: CoreId(1), colors: OF_CORES[1] };
+        plan.service_request = self.away.then_some((VcpuId(1), service_request));
         plan.wake = if now < Self::AFTER { Self::AFTER } else { Instant::NEVER };
         for core in (0..2).map(CoreId) {
-            plan.line_mut(core).background.clear();
+            plan.run_queue_mut(core).background.clear();
         }
-        plan.line_mut(self.home).background.push(Grant::new(VcpuId(0), Mark::NEVER));
-        let line = plan.line_mut(CoreId(0));
-        line.foreground.clear();
-        line.foreground.push(Grant::new(VcpuId(1), Mark::NEVER));
+        plan.run_queue_mut(self.home).background.push(Grant::new(VcpuId(0), Limit::NEVER));
+        let run_queue = plan.run_queue_mut(CoreId(0));
+        run_queue.foreground.clear();
+        run_queue.foreground.push(Grant::new(VcpuId(1), Limit::NEVER));
     }
 }
 
@@ -100,8 +101,8 @@ fn a_program_takes_its_cores_colours_and_those_of_the_core_it_is_moved_to() {
     }
     let mut system = system(2, &[]);
     let ms = Duration::from_millis;
-    let carrier = Vcpu { role: Role::Migration, ..Vcpu::new(1, ms(5), ms(100)) };
-    system.vcpus = vec![Vcpu::best_effort(0), carrier];
+    let service_vcpu = Vcpu { role: Role::Migration, ..Vcpu::new(1, ms(5), ms(100)) };
+    system.vcpus = vec![Vcpu::best_effort(0), service_vcpu];
     system.cores.iter_mut().zip(OF_CORES).for_each(|(core, colors)| core.colors = colors);
     let own = std::env::current_exe().expect("this program has a path");
     let name = "colors::a_program_takes_its_cores_colours_and_those_of_the_core_it_is_moved_to";
@@ -124,7 +125,7 @@ fn a_program_takes_its_cores_colours_and_those_of_the_core_it_is_moved_to() {
     let records = ran.untroubled();
     assert!(replays(records, &mut Mover::default(), 2), "a fresh policy decides the same");
     let moved = records.iter().find_map(|record| match record {
-        Record::Event { at, event: Event::ErrandDone(_) } => Some(*at),
+        Record::Event { at, event: Event::ServiceDone(_) } => Some(*at),
         Record::Event { .. }
         | Record::Planned(_)
         | Record::Gap(_)

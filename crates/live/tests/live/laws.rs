@@ -1,9 +1,9 @@
-//! What every machine owes a policy, held against the records of a run: the order in which errands
-//! are told, that nobody learns of a spent allowance before the reads that spent it, and that no
-//! two stints share a core.
+//! What every machine owes a policy, held against the records of a run: the order in which service
+//! requests are told, that nobody learns of a spent allowance before the reads that spent it, and
+//! that no two segments share a core.
 
 use crate::support::Chosen;
-use maracas_core::contract::{End, Errand, Mode, Observer, Stint};
+use maracas_core::contract::{End, Mode, Observer, Segment, ServiceRequest};
 use maracas_core::journal::{Record, Replay};
 use maracas_core::memory::{Memory, Partition};
 use maracas_core::{
@@ -13,9 +13,9 @@ use maracas_scenario::presets;
 use maracas_sim::memory::SharedMemory;
 use maracas_sim::{Options, Overheads, run_with};
 
-/// How far a carrier is with its errand.
+/// How far a service VCPU is with its service request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Carrier {
+enum ServiceVcpu {
     /// It woke for it.
     Away(VcpuId),
     /// What came of it has been told.
@@ -24,55 +24,58 @@ enum Carrier {
 
 /// What was told of one core.
 #[derive(Clone, Copy, Default)]
-struct Told {
+struct Reported {
     reads: u64,
-    /// Until when its stints go.
+    /// Until when its segments go.
     to: Instant,
     service: Duration,
-    /// Time in which two stints ran, by what they say.
+    /// Time in which two segments ran, by what they say.
     twice: Duration,
 }
 
 /// What is known of a run so far.
 pub(crate) struct Laws {
-    carrier: Option<Carrier>,
+    service_vcpu: Option<ServiceVcpu>,
     sampled: bool,
-    cores: Vec<Told>,
-    pub(crate) errands: usize,
+    cores: Vec<Reported>,
+    pub(crate) service_requests: usize,
     pub(crate) spent: usize,
 }
 
 impl Laws {
     fn new(cores: usize) -> Self {
-        let cores = vec![Told::default(); cores];
-        Self { carrier: None, sampled: false, cores, errands: 0, spent: 0 }
+        let cores = vec![Reported::default(); cores];
+        Self { service_vcpu: None, sampled: false, cores, service_requests: 0, spent: 0 }
     }
 
     fn event(&mut self, at: Instant, event: &Event, plan: &Plan) {
-        let sent = plan.errand.map(|(carrier, _)| carrier);
+        let sent = plan.service_request.map(|(service_vcpu, _)| service_vcpu);
         match event {
             Event::Woke { vcpu, exact: true, .. } if sent == Some(*vcpu) => {
-                assert_eq!(self.carrier, None, "{vcpu} went twice at {at}");
-                (self.carrier, self.sampled) = (Some(Carrier::Away(*vcpu)), false);
+                assert_eq!(self.service_vcpu, None, "{vcpu} went twice at {at}");
+                (self.service_vcpu, self.sampled) = (Some(ServiceVcpu::Away(*vcpu)), false);
             }
             Event::Sampled(_) => {
-                assert!(matches!(self.carrier, Some(Carrier::Away(_))), "sampled by none at {at}");
+                assert!(
+                    matches!(self.service_vcpu, Some(ServiceVcpu::Away(_))),
+                    "sampled by none at {at}"
+                );
                 self.sampled = true;
             }
-            Event::ErrandDone(errand) => {
-                let sample = *errand == Errand::Sample;
-                assert_eq!(self.sampled, sample, "{errand:?} at {at}");
+            Event::ServiceDone(service_request) => {
+                let sample = *service_request == ServiceRequest::Sample;
+                assert_eq!(self.sampled, sample, "{service_request:?} at {at}");
                 self.answer(at);
             }
             Event::AllowanceSpent { core } => {
-                let (told, mark) =
-                    (self.cores[usize::from(core.0)].reads, plan.line(*core).allowance);
-                assert!(told >= mark, "{core} spent {mark} at {at}, told are {told}");
+                let (reported, limit) =
+                    (self.cores[usize::from(core.0)].reads, plan.run_queue(*core).allowance);
+                assert!(reported >= limit, "{core} spent {limit} at {at}, told are {reported}");
                 self.spent += 1;
             }
-            Event::Ran(stint) => self.ran(at, stint),
-            Event::Failed { .. } if matches!(self.carrier, Some(Carrier::Away(_))) => {
-                self.carrier = self.carrier.map(|it| it.answered());
+            Event::Ran(segment) => self.ran(at, segment),
+            Event::Failed { .. } if matches!(self.service_vcpu, Some(ServiceVcpu::Away(_))) => {
+                self.service_vcpu = self.service_vcpu.map(|it| it.answered());
             }
             Event::Failed { .. }
             | Event::Woke { .. }
@@ -85,48 +88,55 @@ impl Laws {
     }
 
     fn answer(&mut self, at: Instant) {
-        let Some(carrier @ Carrier::Away(_)) = self.carrier else {
-            panic!("an answer without an errand at {at}: {:?}", self.carrier);
+        let Some(service_vcpu @ ServiceVcpu::Away(_)) = self.service_vcpu else {
+            panic!("an answer without a service request at {at}: {:?}", self.service_vcpu);
         };
-        (self.carrier, self.sampled) = (Some(carrier.answered()), false);
+        (self.service_vcpu, self.sampled) = (Some(service_vcpu.answered()), false);
     }
 
-    fn ran(&mut self, at: Instant, stint: &Stint) {
-        let core = &mut self.cores[usize::from(stint.core.0)];
-        core.reads += stint.usage.reads;
-        core.service += stint.usage.service;
-        if stint.to > stint.from {
-            core.twice += core.to.min(stint.to).saturating_since(stint.from);
-            core.to = core.to.max(stint.to);
+    fn ran(&mut self, at: Instant, segment: &Segment) {
+        let core = &mut self.cores[usize::from(segment.core.0)];
+        core.reads += segment.usage.reads;
+        core.service += segment.usage.service;
+        if segment.to > segment.from {
+            core.twice += core.to.min(segment.to).saturating_since(segment.from);
+            core.to = core.to.max(segment.to);
         }
-        if let Some(Carrier::Away(vcpu)) = self.carrier {
-            assert_ne!(stint.vcpu, vcpu, "it ran before its answer at {at}");
+        if let Some(ServiceVcpu::Away(vcpu)) = self.service_vcpu {
+            assert_ne!(segment.vcpu, vcpu, "it ran before its answer at {at}");
         }
-        if self.carrier == Some(Carrier::Answered(stint.vcpu)) {
-            assert_eq!((stint.end, stint.mode, stint.to), (End::Blocked, Mode::Foreground, at));
-            assert!(!stint.usage.service.is_zero(), "an errand costs something: {stint:?}");
-            self.carrier = None;
-            self.errands += 1;
+        if self.service_vcpu == Some(ServiceVcpu::Answered(segment.vcpu)) {
+            assert_eq!(
+                (segment.end, segment.mode, segment.to),
+                (End::Blocked, Mode::Foreground, at)
+            );
+            assert!(
+                !segment.usage.service.is_zero(),
+                "a service request costs something: {segment:?}"
+            );
+            self.service_vcpu = None;
+            self.service_requests += 1;
         }
     }
 
     /// At the end of a run: no core did more than one thing at a time. Records and agents read
     /// different clocks, and what no record told of is put where it may have been.
     fn end(&self) {
-        for (core, told) in self.cores.iter().enumerate() {
-            let length = told.to.saturating_since(Instant::ZERO);
+        for (core, reported) in self.cores.iter().enumerate() {
+            let length = reported.to.saturating_since(Instant::ZERO);
             let part = |of: u64| Duration::from_ticks(length.ticks() / of);
             eprintln!(
-                "core {core}: {} of {length} told, twice {}, {} reads; {} errands, {} times spent",
-                told.service, told.twice, told.reads, self.errands, self.spent
+                "core {core}: {} of {length} told, twice {}, {} reads; \
+ {} service requests, {} times spent",
+                reported.service, reported.twice, reported.reads, self.service_requests, self.spent
             );
-            assert!(told.service <= length + part(100), "core {core}: {}", told.service);
-            assert!(told.twice <= part(50), "core {core}: {} twice", told.twice);
+            assert!(reported.service <= length + part(100), "core {core}: {}", reported.service);
+            assert!(reported.twice <= part(50), "core {core}: {} twice", reported.twice);
         }
     }
 }
 
-impl Carrier {
+impl ServiceVcpu {
     const fn answered(self) -> Self {
         match self {
             Self::Away(vcpu) | Self::Answered(vcpu) => Self::Answered(vcpu),
@@ -175,7 +185,7 @@ fn the_simulator_keeps_the_same_laws() {
     let bandwidth = ("bandwidth", "300MB/s, 200MB/s, 100MB/s, none");
     let shared = [("throttle", "latency"), ("mem_period", "50ms"), ("balance", "vlb")];
     let chosen = Chosen::new("memguard+maracas", &[&shared[..], &[bandwidth]].concat());
-    let system = chosen.with_carriers(System::new(4, vcpus));
+    let system = chosen.with_service_vcpus(System::new(4, vcpus));
     let overheads = Overheads {
         sample: Duration::from_micros(5),
         lock: Duration::from_micros(5),
@@ -187,11 +197,14 @@ fn the_simulator_keeps_the_same_laws() {
         let until = Instant::ZERO + ms(400);
         let options = Options { overheads, late, ..Options::new(until) };
         let mut policy = chosen.build(&system);
-        let mut told = Judge { laws: Laws::new(4), plan: Plan::new(4) };
+        let mut reported = Judge { laws: Laws::new(4), plan: Plan::new(4) };
         let contention = SharedMemory::new(&system, &memory);
-        run_with(&system, &programs, &mut *policy, &options, &mut told, contention);
-        told.laws.end();
-        assert!(told.laws.errands > 5 && told.laws.spent > 100, "nothing happened");
+        run_with(&system, &programs, &mut *policy, &options, &mut reported, contention);
+        reported.laws.end();
+        assert!(
+            reported.laws.service_requests > 5 && reported.laws.spent > 100,
+            "nothing happened"
+        );
     }
 }
 

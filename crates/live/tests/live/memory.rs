@@ -6,14 +6,14 @@ use crate::support::host::{MEAN_ERROR, at_least_wakes, reaction_ns};
 use crate::support::{
     Chosen, SPIN, able, machine, replays, run_sensing, setup, shell, system, turn,
 };
-use maracas_core::contract::{End, Errand, Mode, Stint};
+use maracas_core::contract::{End, Mode, Segment, ServiceRequest};
 use maracas_core::journal::Record;
 use maracas_core::{CoreId, Duration, Event, Instant, VcpuId};
 use maracas_live::Means;
 use maracas_live::host::HardwareCore;
 use maracas_live::host::hardware::{EventCode, Hardware, Load, ThisHardware};
 use maracas_live::machine::{CacheParts, Throttle};
-use maracas_live::sense::{Meter, Reading, Rung, Senses, Sensor, VcpuEvents, meter};
+use maracas_live::sense::{Meter, Reading, Senses, Sensor, SensorKind, VcpuEvents, meter};
 use std::io;
 use std::os::fd::RawFd;
 
@@ -22,8 +22,8 @@ use std::os::fd::RawFd;
 struct Episode(u64, u64);
 
 impl Sensor for Episode {
-    fn rung(&self) -> Rung {
-        Rung::Replay
+    fn sensor_kind(&self) -> SensorKind {
+        SensorKind::Replay
     }
     fn describe(&self) -> String {
         "a script".to_string()
@@ -45,9 +45,9 @@ impl Sensor for Episode {
     }
 }
 
-fn stints(records: &[Record]) -> impl Iterator<Item = &Stint> {
+fn segments(records: &[Record]) -> impl Iterator<Item = &Segment> {
     records.iter().filter_map(|record| match record {
-        Record::Event { event: Event::Ran(stint), .. } => Some(stint),
+        Record::Event { event: Event::Ran(segment), .. } => Some(segment),
         Record::Event { .. }
         | Record::Planned(_)
         | Record::Gap(_)
@@ -80,11 +80,12 @@ fn median(numbers: &[u64]) -> u64 {
 
 /// Background service of both VCPUs between two instants, in milliseconds.
 fn surplus_ms(records: &[Record], from_ms: u64, to_ms: u64) -> u64 {
-    let within = |stint: &&Stint| {
-        let end = stint.to.ticks() / 1_000_000;
-        stint.mode == Mode::Background && (from_ms..to_ms).contains(&end)
+    let within = |segment: &&Segment| {
+        let end = segment.to.ticks() / 1_000_000;
+        segment.mode == Mode::Background && (from_ms..to_ms).contains(&end)
     };
-    stints(records).filter(within).map(|stint| stint.usage.service.ticks()).sum::<u64>() / 1_000_000
+    segments(records).filter(within).map(|segment| segment.usage.service.ticks()).sum::<u64>()
+        / 1_000_000
 }
 
 #[test]
@@ -92,7 +93,7 @@ fn a_contended_episode_throttles_surplus_time_and_nobodys_budget() {
     let params = [("throttle", "latency"), ("mem_period", "200ms"), ("background_slice", "2ms")];
     let chosen = Chosen::new("maracas", &params);
     let system = system(2, &[(2_000, 10_000, 0), (3_000, 10_000, 1)]);
-    let system = chosen.with_carriers(system);
+    let system = chosen.with_service_vcpus(system);
     let mut setup = setup(&system, vec![shell(0, SPIN), shell(1, SPIN)], 6);
     // The script's clock is twice as fast: 250 cycles are 125 of these, which are not yet too many.
     setup.steering.cycles_per_us = 2000;
@@ -107,8 +108,8 @@ fn a_contended_episode_throttles_surplus_time_and_nobodys_budget() {
     let spans = [(500, 1500), (2200, 4400), (5200, 5900)];
     let spans = spans.map(|(from, to)| surplus_ms(records, from, to) as f64 / (to - from) as f64);
     let (frozen, last) = (noted(records, "throttled", 1), noted(records, "throttled", 2));
-    let carried = stints(records).filter(|stint| stint.vcpu == VcpuId(2));
-    let mut samples: Vec<_> = carried.map(|stint| stint.usage.service.ticks()).collect();
+    let carried = segments(records).filter(|segment| segment.vcpu == VcpuId(2));
+    let mut samples: Vec<_> = carried.map(|segment| segment.usage.service.ticks()).collect();
     samples.sort_unstable();
     eprintln!(
         "surplus per core time before, in and after the episode: {spans:.2?}; stopped {} times: \
@@ -133,15 +134,15 @@ fn a_contended_episode_throttles_surplus_time_and_nobodys_budget() {
 #[test]
 fn a_policy_whose_samples_nobody_can_take_hears_so_and_goes_on() {
     let chosen = Chosen::new("maracas", &[("throttle", "latency"), ("mem_period", "100ms")]);
-    let system = chosen.with_carriers(system(1, &[(2_000, 10_000, 0)]));
+    let system = chosen.with_service_vcpus(system(1, &[(2_000, 10_000, 0)]));
     let setup = setup(&system, vec![shell(0, SPIN)], 1);
     let policy = chosen.build(&system);
     let Some(ran) = run_sensing(setup, Means::FULL, policy, Senses::default()) else { return };
     let records = ran.untroubled();
     assert!(replays(records, &mut *chosen.build(&system), 1), "a fresh policy decides the same");
-    let failed = ran.outcome.figures.iter().find(|figure| figure.name == "failed samples");
-    let failed = failed.map_or(0, |figure| figure.value);
-    assert!((5..=10).contains(&failed), "{failed} samples failed: {:?}", ran.outcome.figures);
+    let failed = ran.outcome.statistics.iter().find(|statistic| statistic.name == "failed samples");
+    let failed = failed.map_or(0, |statistic| statistic.value);
+    assert!((5..=10).contains(&failed), "{failed} samples failed: {:?}", ran.outcome.statistics);
 }
 
 /// A meter that moves on evenly, so many reads a microsecond, whoever runs.
@@ -161,12 +162,12 @@ impl Meter for Even {
     fn fd(&self) -> Option<RawFd> {
         None
     }
-    fn due(&self, mark: u64) -> Option<Instant> {
-        self.foresees.then(|| Instant::from_ticks(mark.div_ceil(self.per_us) * 1000))
+    fn due(&self, limit: u64) -> Option<Instant> {
+        self.foresees.then(|| Instant::from_ticks(limit.div_ceil(self.per_us) * 1000))
     }
 }
 
-/// Where nothing tells of a mark, the meter is asked: every 20 wakes of this host at most, so
+/// Where nothing tells of a limit, the meter is asked: every 20 wakes of this host at most, so
 /// that a closing is late by that and the agent's reaction.
 fn closed_in_time(late: &[u64]) {
     let most = at_least_wakes(1_000_000.0, 40.0);
@@ -191,8 +192,8 @@ fn guard(foresees: bool) {
     let Some(ran) = run_sensing(setup, Means::FULL, policy, senses) else { return };
     let records = ran.untroubled();
     assert!(replays(records, &mut *chosen.build(&system), 1), "a fresh policy decides the same");
-    let reads: u64 = stints(records).map(|stint| stint.usage.reads).sum();
-    let service: u64 = stints(records).map(|stint| stint.usage.service.ticks()).sum();
+    let reads: u64 = segments(records).map(|segment| segment.usage.reads).sum();
+    let service: u64 = segments(records).map(|segment| segment.usage.service.ticks()).sum();
     let spent = records.iter().filter(|record| {
         matches!(record, Record::Event { event: Event::AllowanceSpent { core: CoreId(0) }, .. })
     });
@@ -222,7 +223,7 @@ fn an_allowance_closes_a_core() {
 }
 
 #[test]
-fn a_move_is_paid_for_by_its_carrier_and_delays_nobody_by_two_periods() {
+fn a_move_is_paid_for_by_its_service_vcpu_and_delays_nobody_by_two_periods() {
     let params = [("balance", "vlb"), ("migration_budget", "1ms")];
     let chosen = Chosen::new("maracas", &params);
     // Two on each core; those of one core end, and somebody of the other takes their place.
@@ -233,7 +234,7 @@ fn a_move_is_paid_for_by_its_carrier_and_delays_nobody_by_two_periods() {
         vcpu.reservation.period = vcpu.reservation.period * 100;
         vcpu.reservation.deadline = vcpu.reservation.period;
     }
-    let system = chosen.with_carriers(system);
+    let system = chosen.with_service_vcpus(system);
     let mut programs: Vec<_> = (0..4).map(|vcpu| shell(vcpu, SPIN)).collect();
     for vcpu in [1, 2] {
         programs[vcpu].stop = Instant::ZERO + Duration::from_millis(1000);
@@ -244,7 +245,7 @@ fn a_move_is_paid_for_by_its_carrier_and_delays_nobody_by_two_periods() {
     let records = ran.untroubled();
     assert!(replays(records, &mut *chosen.build(&system), 2), "a fresh policy decides the same");
     let done = |record: &Record| match record {
-        Record::Event { at, event: Event::ErrandDone(Errand::Move { vcpu, to, .. }) } => {
+        Record::Event { at, event: Event::ServiceDone(ServiceRequest::Move { vcpu, to, .. }) } => {
             Some((*at, *vcpu, *to))
         }
         Record::Event { .. }
@@ -254,14 +255,14 @@ fn a_move_is_paid_for_by_its_carrier_and_delays_nobody_by_two_periods() {
         | Record::End(_) => None,
     };
     let moves: Vec<_> = records.iter().filter_map(done).collect();
-    let paid: Vec<_> = stints(records).filter(|stint| stint.vcpu.0 >= 4).collect();
-    eprintln!("moves {moves:?}, paid {paid:?}, figures {:?}", ran.outcome.figures);
+    let paid: Vec<_> = segments(records).filter(|segment| segment.vcpu.0 >= 4).collect();
+    eprintln!("moves {moves:?}, paid {paid:?}, figures {:?}", ran.outcome.statistics);
     assert_eq!(paid.len(), moves.len());
-    assert!(paid.iter().all(|stint| stint.end == End::Blocked && stint.to > stint.from));
+    assert!(paid.iter().all(|segment| segment.end == End::Blocked && segment.to > segment.from));
     assert!(!moves.is_empty(), "nobody moved");
     for (at, vcpu, to) in &moves {
-        let next = stints(records).find(|stint| stint.vcpu == *vcpu && stint.from >= *at);
-        assert!(next.is_none_or(|stint| stint.core == *to), "{vcpu} ran on {next:?}");
+        let next = segments(records).find(|segment| segment.vcpu == *vcpu && segment.from >= *at);
+        assert!(next.is_none_or(|segment| segment.core == *to), "{vcpu} ran on {next:?}");
     }
     [0, 3].into_iter().for_each(|vcpu| ran.got_its_budget(vcpu, 0.01));
 }
@@ -329,14 +330,14 @@ fn guard_a_chase(of_core: bool) {
     let Some(ran) = run_sensing(setup, Means::FULL, policy, senses) else { return };
     let records = ran.untroubled();
     assert!(replays(records, &mut *chosen.build(&system), 1), "a fresh policy decides the same");
-    let sum = |of: fn(&Stint) -> u64| stints(records).map(of).sum::<u64>();
+    let sum = |of: fn(&Segment) -> u64| segments(records).map(of).sum::<u64>();
     let (reads, references) = (sum(|it| it.usage.reads), sum(|it| it.usage.references));
     let service = sum(|it| it.usage.service.ticks()) as f64 / 1e9;
-    let ends = |end: End| stints(records).filter(|stint| stint.end == end).count();
+    let ends = |end: End| segments(records).filter(|segment| segment.end == end).count();
     let (beyond, late) = (noted(records, "closed", 1), noted(records, "closed", 2));
     eprintln!(
         "of the core: {of_core}, alarm: {alarmed}; {reads} reads, {references} references in \
-         {service:.2} s of service; {} stints to a memory mark; closed {} times, beyond p50 {}, \
+         {service:.2} s of service; {} segments to a memory mark; closed {} times, beyond p50 {}, \
          p99 {}, after p50 {} us, p99 {} us, at most {} us",
         ends(End::MemorySpent),
         beyond.len(),

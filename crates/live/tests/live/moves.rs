@@ -1,13 +1,13 @@
-//! Moves of VCPUs in whatever state they are, as errands of carriers.
+//! Moves of VCPUs in whatever state they are, as service requests of service VCPUs.
 
 use crate::support::{SPIN, replays, run, setup, shell, system};
-use maracas_core::contract::{Errand, Grant, Mark, Mode};
+use maracas_core::contract::{Grant, Limit, Mode, ServiceRequest};
 use maracas_core::journal::Record;
 use maracas_core::{CoreId, Duration, Event, Instant, Plan, Policy, Role, Vcpu, VcpuId};
 
 /// How often somebody is moved.
 const ROUND: Duration = Duration::from_millis(7);
-/// The VCPUs that are moved; after them come the carriers, one on each core.
+/// The VCPUs that are moved; after them come the service VCPUs, one on each core.
 const MOVED: u32 = 5;
 
 /// Has one VCPU after the other moved to the other core. The first is always first in the
@@ -15,25 +15,30 @@ const MOVED: u32 = 5;
 struct Shuttle {
     homes: Vec<CoreId>,
     gone: Vec<bool>,
-    errand: Option<(VcpuId, Errand)>,
+    service_request: Option<(VcpuId, ServiceRequest)>,
     moves: u64,
 }
 
 impl Shuttle {
     fn new() -> Self {
         let moved = MOVED as usize;
-        Self { homes: vec![CoreId(0); moved], gone: vec![false; moved], errand: None, moves: 0 }
+        Self {
+            homes: vec![CoreId(0); moved],
+            gone: vec![false; moved],
+            service_request: None,
+            moves: 0,
+        }
     }
 }
 
 impl Policy for Shuttle {
     fn on_event(&mut self, _: Instant, event: &Event) {
         match event {
-            Event::ErrandDone(Errand::Move { vcpu, to, .. }) => {
+            Event::ServiceDone(ServiceRequest::Move { vcpu, to, .. }) => {
                 self.homes[vcpu.0 as usize] = *to;
-                self.errand = None;
+                self.service_request = None;
             }
-            Event::Failed { .. } => self.errand = None,
+            Event::Failed { .. } => self.service_request = None,
             Event::Left(vcpu) => self.gone[vcpu.0 as usize] = true,
             Event::Ran(_)
             | Event::Released(_)
@@ -43,30 +48,31 @@ impl Policy for Shuttle {
             | Event::Sampled(_)
             | Event::Arrived(_)
             | Event::Changed(_)
-            | Event::ErrandDone(Errand::Sample) => {}
+            | Event::ServiceDone(ServiceRequest::Sample) => {}
         }
     }
 
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
         let round = now.ticks() / ROUND.ticks();
-        if self.errand.is_none() && round > self.moves {
+        if self.service_request.is_none() && round > self.moves {
             self.moves = round;
             let vcpu = (round % u64::from(MOVED)) as usize;
             let (from, id) = (self.homes[vcpu], VcpuId(vcpu as u32));
             let to = CoreId(1 - from.0);
-            let carrier = VcpuId(MOVED + u32::from(from.0));
-            let errand = Errand::Move { vcpu: id, to, colors: 0 };
-            self.errand = (!self.gone[vcpu]).then_some((carrier, errand));
+            let service_vcpu = VcpuId(MOVED + u32::from(from.0));
+            let service_request = ServiceRequest::Move { vcpu: id, to, colors: 0 };
+            self.service_request = (!self.gone[vcpu]).then_some((service_vcpu, service_request));
         }
-        plan.errand = self.errand;
+        plan.service_request = self.service_request;
         for core in (0..2).map(CoreId) {
-            let line = plan.line_mut(core);
-            line.foreground.clear();
-            line.background.clear();
-            line.foreground.push(Grant::new(VcpuId(MOVED + u32::from(core.0)), Mark::NEVER));
+            let run_queue = plan.run_queue_mut(core);
+            run_queue.foreground.clear();
+            run_queue.background.clear();
+            run_queue.foreground.push(Grant::new(VcpuId(MOVED + u32::from(core.0)), Limit::NEVER));
             for vcpu in (0..MOVED).filter(|vcpu| self.homes[*vcpu as usize] == core) {
-                let grant = Grant::new(VcpuId(vcpu), Mark::NEVER);
-                let list = if vcpu == 0 { &mut line.foreground } else { &mut line.background };
+                let grant = Grant::new(VcpuId(vcpu), Limit::NEVER);
+                let list =
+                    if vcpu == 0 { &mut run_queue.foreground } else { &mut run_queue.background };
                 list.push(grant);
             }
         }
@@ -81,9 +87,9 @@ fn whoever_is_moved_runs_on_the_other_core_from_then_on() {
     let budget = Duration::from_millis(1);
     system.vcpus = (0..MOVED).map(Vcpu::best_effort).collect();
     for core in 0..2 {
-        let carrier = Vcpu::new(MOVED + u32::from(core), budget, budget * 10);
+        let service_vcpu = Vcpu::new(MOVED + u32::from(core), budget, budget * 10);
         let pinned = Some(CoreId(core));
-        system.vcpus.push(Vcpu { role: Role::Migration, pinned, ..carrier });
+        system.vcpus.push(Vcpu { role: Role::Migration, pinned, ..service_vcpu });
     }
     let four = format!("for i in 1 2 3; do ({SPIN}) & done; {SPIN}");
     let children = "while :; do /bin/true; done";
@@ -105,18 +111,18 @@ fn whoever_is_moved_runs_on_the_other_core_from_then_on() {
     for record in records {
         let Record::Event { event, at } = record else { continue };
         match event {
-            Event::ErrandDone(Errand::Move { vcpu, to, .. }) => {
+            Event::ServiceDone(ServiceRequest::Move { vcpu, to, .. }) => {
                 done[vcpu.0 as usize] += 1;
                 homes[vcpu.0 as usize] = *to;
             }
             Event::Failed { .. } => failed += 1,
-            Event::Ran(stint) if stint.vcpu.0 >= MOVED => {
-                assert_eq!((stint.mode, *at), (Mode::Foreground, stint.to));
-                paid_ns.push(stint.usage.service.ticks());
+            Event::Ran(segment) if segment.vcpu.0 >= MOVED => {
+                assert_eq!((segment.mode, *at), (Mode::Foreground, segment.to));
+                paid_ns.push(segment.usage.service.ticks());
             }
             // What is told between the move and its answer ended on the core that was left.
-            Event::Ran(stint) if stint.core != homes[stint.vcpu.0 as usize] => {
-                astray += u64::from(stint.usage.service.ticks() > 1_000_000);
+            Event::Ran(segment) if segment.core != homes[segment.vcpu.0 as usize] => {
+                astray += u64::from(segment.usage.service.ticks() > 1_000_000);
             }
             Event::Ran(_)
             | Event::Released(_)
@@ -127,7 +133,7 @@ fn whoever_is_moved_runs_on_the_other_core_from_then_on() {
             | Event::Arrived(_)
             | Event::Left(_)
             | Event::Changed(_)
-            | Event::ErrandDone(Errand::Sample) => {}
+            | Event::ServiceDone(ServiceRequest::Sample) => {}
         }
     }
     paid_ns.sort_unstable();
@@ -142,5 +148,5 @@ fn whoever_is_moved_runs_on_the_other_core_from_then_on() {
     assert!(done.iter().take(4).all(|moves| *moves > 60), "{done:?}");
     assert_eq!(paid_ns.len(), done.iter().sum::<usize>() + failed, "each move is paid for");
     assert!(failed <= 1, "{failed} moves failed, though only one VCPU left");
-    assert_eq!(astray, 0, "stints on a core that was left");
+    assert_eq!(astray, 0, "segments on a core that was left");
 }

@@ -1,5 +1,5 @@
-//! What the live tests share: a policy of a few lines, programs that spin, and the delivery per
-//! period read from the journal.
+//! What the live tests share: a policy of a few run queues, programs that spin, and the delivery
+//! per period read from the journal.
 
 #[path = "../../../../tests/shared/bounds.rs"]
 pub(crate) mod bounds;
@@ -9,7 +9,7 @@ pub(crate) mod host;
 pub(crate) use crate::laws::replays;
 use bounds::{Turn, needs, refused, rite};
 use host::{Steal, median_error, widened};
-use maracas_core::contract::{Entry, Grant, Mark, Mode};
+use maracas_core::contract::{Entry, Grant, Limit, Mode};
 use maracas_core::journal::{Header, Note, Reader, Record};
 use maracas_core::params::{Params, Value};
 use maracas_core::{CoreId, Duration, Event, Instant, Plan, Policy, Rate, System, Vcpu, VcpuId};
@@ -35,8 +35,8 @@ pub(crate) struct Static {
     system: System,
     background: Vec<Duration>,
     foreground: Vec<Duration>,
-    /// The period in which each VCPU is, and its mark there.
-    marks: Vec<(u64, Duration)>,
+    /// The period in which each VCPU is, and its limit there.
+    limits: Vec<(u64, Duration)>,
     head: Vec<Option<(VcpuId, Duration)>>,
 }
 
@@ -44,9 +44,10 @@ impl Static {
     pub(crate) fn new(system: &System) -> Self {
         let system = system.clone();
         let background = vec![Duration::ZERO; system.vcpus.len()];
-        let (foreground, marks) = (background.clone(), vec![(0, Duration::ZERO); background.len()]);
+        let (foreground, limits) =
+            (background.clone(), vec![(0, Duration::ZERO); background.len()]);
         let head = vec![None; system.cores.len()];
-        Self { system, background, foreground, marks, head }
+        Self { system, background, foreground, limits, head }
     }
     fn home(vcpu: &Vcpu) -> CoreId {
         vcpu.pinned.unwrap_or_default()
@@ -55,21 +56,21 @@ impl Static {
 
 impl Policy for Static {
     fn on_event(&mut self, _at: Instant, event: &Event) {
-        if let Event::Ran(stint) = event {
-            let meters = match stint.mode {
+        if let Event::Ran(segment) = event {
+            let meters = match segment.mode {
                 Mode::Foreground => &mut self.foreground,
                 Mode::Background => &mut self.background,
             };
-            meters[stint.vcpu.0 as usize] += stint.usage.service;
+            meters[segment.vcpu.0 as usize] += segment.usage.service;
         }
     }
 
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
         plan.wake = Instant::NEVER;
         for core in self.system.core_ids() {
-            let line = plan.line_mut(core);
-            line.foreground.clear();
-            line.background.clear();
+            let run_queue = plan.run_queue_mut(core);
+            run_queue.foreground.clear();
+            run_queue.background.clear();
         }
         for vcpu in &self.system.vcpus {
             let (budget, period) = (vcpu.reservation.budget, vcpu.reservation.period);
@@ -79,14 +80,14 @@ impl Policy for Static {
             let core = Self::home(vcpu);
             plan.set_home(vcpu.id, Some(core));
             // An overrun is paid back in the next period, what was not used is lost.
-            let (had, mark) =
-                (self.foreground[vcpu.id.0 as usize], &mut self.marks[vcpu.id.0 as usize]);
-            if mark.0 != past {
-                let base = if had > mark.1 { mark.1 } else { had };
-                *mark = (past, base + budget);
+            let (had, limit) =
+                (self.foreground[vcpu.id.0 as usize], &mut self.limits[vcpu.id.0 as usize]);
+            if limit.0 != past {
+                let base = if had > limit.1 { limit.1 } else { had };
+                *limit = (past, base + budget);
             }
-            let grant = Grant::new(vcpu.id, Mark(mark.1));
-            plan.line_mut(core).foreground.push(grant);
+            let grant = Grant::new(vcpu.id, Limit(limit.1));
+            plan.run_queue_mut(core).foreground.push(grant);
         }
         for core in self.system.core_ids() {
             let had = |vcpu: VcpuId| self.background[vcpu.0 as usize];
@@ -98,9 +99,9 @@ impl Policy for Static {
             *head = kept.or_else(|| order.first().map(|vcpu| (*vcpu, had(*vcpu) + SLICE)));
             if let Some((first, until)) = *head {
                 order.retain(|vcpu| *vcpu != first);
-                let background = &mut plan.line_mut(core).background;
-                background.push(Grant::new(first, Mark(until)));
-                background.extend(order.iter().map(|v| Grant::new(*v, Mark::NEVER)));
+                let background = &mut plan.run_queue_mut(core).background;
+                background.push(Grant::new(first, Limit(until)));
+                background.extend(order.iter().map(|v| Grant::new(*v, Limit::NEVER)));
             }
         }
     }
@@ -375,9 +376,9 @@ impl Chosen {
         assert_eq!(chosen.check(entry.params), Ok(()));
         Self { entry, params: chosen }
     }
-    /// Adds the carriers that it needs.
-    pub(crate) fn with_carriers(&self, mut system: System) -> System {
-        self.entry.add_carriers(&mut system, &self.params);
+    /// Adds the service VCPUs that it needs.
+    pub(crate) fn with_service_vcpus(&self, mut system: System) -> System {
+        self.entry.add_service_vcpus(&mut system, &self.params);
         system
     }
     pub(crate) fn build(&self, system: &System) -> Box<dyn Policy> {
@@ -435,13 +436,13 @@ fn numbered_periods(records: &[Record], system: &System, vcpu: u32) -> Vec<(usiz
     let reservation = system.vcpus[vcpu as usize].reservation;
     let mut delivered: Vec<u64> = Vec::new();
     for record in records {
-        if let Record::Event { event: Event::Ran(stint), .. } = record
-            && stint.vcpu == VcpuId(vcpu)
-            && stint.mode == Mode::Foreground
+        if let Record::Event { event: Event::Ran(segment), .. } = record
+            && segment.vcpu == VcpuId(vcpu)
+            && segment.mode == Mode::Foreground
         {
-            let period = (stint.from.ticks() / reservation.period.ticks()) as usize;
+            let period = (segment.from.ticks() / reservation.period.ticks()) as usize;
             delivered.resize(delivered.len().max(period + 1), 0);
-            delivered[period] += stint.usage.service.ticks();
+            delivered[period] += segment.usage.service.ticks();
         }
     }
     delivered.pop();
@@ -453,10 +454,10 @@ fn numbered_periods(records: &[Record], system: &System, vcpu: u32) -> Vec<(usiz
 /// Total background service of `vcpu`, in seconds.
 pub(crate) fn background(records: &[Record], vcpu: u32) -> f64 {
     let service = |record: &Record| match record {
-        Record::Event { event: Event::Ran(stint), .. }
-            if stint.vcpu == VcpuId(vcpu) && stint.mode == Mode::Background =>
+        Record::Event { event: Event::Ran(segment), .. }
+            if segment.vcpu == VcpuId(vcpu) && segment.mode == Mode::Background =>
         {
-            stint.usage.service.ticks()
+            segment.usage.service.ticks()
         }
         Record::Event { .. }
         | Record::Planned(_)

@@ -4,7 +4,7 @@ use crate::support::bounds::needs;
 use crate::support::{
     SPIN, Static, background, replays, run, run_with, setup, shell, system, try_run,
 };
-use maracas_core::contract::{Grant, Mark, Mode};
+use maracas_core::contract::{Grant, Limit, Mode};
 use maracas_core::control::PROGRESS_VARIABLE;
 use maracas_core::journal::{Note, Record};
 use maracas_core::{CoreId, Duration, Event, Instant, Plan, Policy, Rate, System, Vcpu, VcpuId};
@@ -33,12 +33,12 @@ impl Policy for Ring {
         let cores = plan.cores() as u16;
         let turn = self.round.map_or(0, |round| now.ticks() / round.ticks());
         for core in (0..cores).map(CoreId) {
-            plan.line_mut(core).background.clear();
+            plan.run_queue_mut(core).background.clear();
         }
         for vcpu in 0..self.vcpus {
             let core = CoreId(((u64::from(vcpu) + turn) % u64::from(cores)) as u16);
-            let grant = Grant::new(VcpuId(u32::from(vcpu)), Mark::NEVER);
-            plan.line_mut(core).background.push(grant);
+            let grant = Grant::new(VcpuId(u32::from(vcpu)), Limit::NEVER);
+            plan.run_queue_mut(core).background.push(grant);
         }
         plan.wake = self.round.map_or(Instant::NEVER, |round| Instant::ZERO + round * (turn + 1));
         plan.wake_metered = true;
@@ -78,28 +78,28 @@ fn counted(path: &std::path::Path) -> f64 {
 fn by_core(records: &[Record], vcpu: u32) -> [f64; 2] {
     let mut service = [0.0; 2];
     for record in records {
-        if let Record::Event { event: Event::Ran(stint), .. } = record
-            && stint.vcpu == VcpuId(vcpu)
+        if let Record::Event { event: Event::Ran(segment), .. } = record
+            && segment.vcpu == VcpuId(vcpu)
         {
-            assert_eq!(stint.mode, Mode::Background, "nobody has a budget");
-            service[usize::from(stint.core.0)] += stint.usage.service.ticks() as f64 / 1e9;
+            assert_eq!(segment.mode, Mode::Background, "nobody has a budget");
+            service[usize::from(segment.core.0)] += segment.usage.service.ticks() as f64 / 1e9;
         }
     }
     service
 }
 
-/// Seconds between the end of a VCPU's last stint on one core and its first on the other.
+/// Seconds between the end of a VCPU's last segment on one core and its first on the other.
 fn moves(records: &[Record], vcpu: u32) -> Vec<f64> {
     let mut last: Option<(CoreId, Instant)> = None;
     let mut gaps = Vec::new();
     for record in records {
-        if let Record::Event { event: Event::Ran(stint), .. } = record
-            && stint.vcpu == VcpuId(vcpu)
+        if let Record::Event { event: Event::Ran(segment), .. } = record
+            && segment.vcpu == VcpuId(vcpu)
         {
-            if let Some((_, to)) = last.filter(|(core, _)| *core != stint.core) {
-                gaps.push(stint.from.saturating_since(to).ticks() as f64 / 1e9);
+            if let Some((_, to)) = last.filter(|(core, _)| *core != segment.core) {
+                gaps.push(segment.from.saturating_since(to).ticks() as f64 / 1e9);
             }
-            last = Some((stint.core, stint.to));
+            last = Some((segment.core, segment.to));
         }
     }
     gaps.sort_by(f64::total_cmp);
@@ -116,10 +116,11 @@ fn two_in_the_background_change_places_every_round() {
     assert!(replays(records, &mut policy(), 2), "a fresh policy decides the same");
     for vcpu in 0..2 {
         let (cores, gaps) = (by_core(records, vcpu), moves(records, vcpu));
-        let (told, raw) = (background(records, vcpu), counted(&files[vcpu as usize]));
+        let (reported, raw) = (background(records, vcpu), counted(&files[vcpu as usize]));
         let quantile = |percent: usize| gaps[gaps.len() * percent / 100] * 1e6;
         eprintln!(
-            "vcpu{vcpu}: told {told:.3} s ({cores:.3?} by core), counted {raw:.3} s, {} moves, off \
+            "vcpu{vcpu}: told {reported:.3} s ({cores:.3?} by core), \
+ counted {raw:.3} s, {} moves, off \
              for p50 {:.0} us, p90 {:.0} us, p99 {:.0} us",
             gaps.len(),
             quantile(50),
@@ -127,7 +128,7 @@ fn two_in_the_background_change_places_every_round() {
             quantile(99)
         );
         assert!(gaps.len() > 100, "moved {} times in 4 s", gaps.len());
-        assert!((told / raw - 1.0).abs() < 0.1, "told {told} s of {raw} s");
+        assert!((reported / raw - 1.0).abs() < 0.1, "told {reported} s of {raw} s");
         assert!(cores.iter().all(|had| *had > 0.05), "{cores:?} s in 4 s, beside who else runs");
     }
 }
@@ -141,20 +142,20 @@ fn run_with_half_a_duty(means: Means) {
     let policy = Box::new(Ring { vcpus: 1, round: None });
     let Some(ran) = run_with(setup, means, policy) else { return };
     let records = ran.untroubled();
-    let (told, raw) = (background(records, 0), counted(&file));
-    let stints = records.iter().filter_map(|record| match record {
-        Record::Event { event: Event::Ran(stint), .. } => Some(stint),
+    let (reported, raw) = (background(records, 0), counted(&file));
+    let segments = records.iter().filter_map(|record| match record {
+        Record::Event { event: Event::Ran(segment), .. } => Some(segment),
         Record::Event { .. } | Record::Planned(_) | Record::Gap(_) => None,
         Record::Note { .. } | Record::End(_) => None,
     });
-    let spans = stints.map(|stint| stint.to.saturating_since(stint.from).ticks());
+    let spans = segments.map(|segment| segment.to.saturating_since(segment.from).ticks());
     let spanned = spans.sum::<u64>() as f64 / 1e9;
-    eprintln!("counted {raw:.3} s, told {told:.3} s of the slower core, in {spanned:.3} s");
-    assert!((told / raw / 2.0 - 1.0).abs() < 0.1, "told {told} s for {raw} s");
+    eprintln!("counted {raw:.3} s, told {reported:.3} s of the slower core, in {spanned:.3} s");
+    assert!((reported / raw / 2.0 - 1.0).abs() < 0.1, "told {reported} s for {raw} s");
     assert!(raw < 2.3, "{raw} s in 4 s");
     // Clocks tell how long it ran and not how long others did meanwhile.
     let most = if means.events { 4.1 } else { raw * 1.1 };
-    assert!(spanned < most, "stints overlap: {spanned} s where {most} s may be");
+    assert!(spanned < most, "segments overlap: {spanned} s where {most} s may be");
     let note = records.iter().any(|record| {
         matches!(record, Record::Note { note: Note::Emulated(text), .. }
             if text == "core0 runs programs 1/2 of the time")
@@ -230,14 +231,14 @@ fn count_for_ever() {
 fn speed_on(records: &[Record], vcpu: u32, core: u16) -> f64 {
     let mut visits = vec![(0.0, 0.0)];
     for record in records {
-        if let Record::Event { event: Event::Ran(stint), .. } = record
-            && stint.vcpu == VcpuId(vcpu)
+        if let Record::Event { event: Event::Ran(segment), .. } = record
+            && segment.vcpu == VcpuId(vcpu)
         {
-            if stint.core != CoreId(core) {
+            if segment.core != CoreId(core) {
                 visits.push((0.0, 0.0));
             } else if let Some((gain, seconds)) = visits.last_mut() {
-                *gain += stint.usage.instructions as f64;
-                *seconds += stint.usage.service.ticks() as f64 / 1e9;
+                *gain += segment.usage.instructions as f64;
+                *seconds += segment.usage.service.ticks() as f64 / 1e9;
             }
         }
     }
@@ -264,11 +265,11 @@ fn count_on_uneven_cores(means: Means, source: &str) {
     let Some(ran) = run_with(setup, means, Box::new(policy())) else { return };
     let records = ran.untroubled();
     assert!(replays(records, &mut policy(), 2), "a fresh policy decides the same");
-    let is_told = |record: &Record| {
+    let is_reported = |record: &Record| {
         matches!(record, Record::Note { note: Note::Progress { vcpu: None, text }, .. }
             if text == source)
     };
-    assert!(records.iter().any(is_told), "the journal does not say that {source} were counted");
+    assert!(records.iter().any(is_reported), "the journal does not say that {source} were counted");
     let boost = speed_beside_an_idle_core();
     for vcpu in 0..2 {
         let service = by_core(records, vcpu);
@@ -329,7 +330,7 @@ fn instructions_are_counted() -> bool {
 }
 
 #[test]
-fn progress_is_told_of_the_core_where_it_was_made() {
+fn progress_is_reported_of_the_core_where_it_was_made() {
     if std::env::var_os(COUNT).is_some() {
         return count_for_ever();
     }

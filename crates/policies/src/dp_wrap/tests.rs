@@ -79,11 +79,11 @@ fn late_decisions_lose_no_time() {
         }
         decide(&mut *policy, at(now), &mut plan);
         assert_eq!(plan.wake, at(release + 6));
-        let on_lines = (0..2).flat_map(|core| plan.line(CoreId(core)).foreground.clone());
-        let first_task = on_lines.clone().find(|grant| grant.vcpu.0 == 0).unwrap();
+        let on_run_queues = (0..2).flat_map(|core| plan.run_queue(CoreId(core)).foreground.clone());
+        let first_task = on_run_queues.clone().find(|grant| grant.vcpu.0 == 0).unwrap();
         // Nothing ran so far, and nothing is lost of the jobs that are late.
         assert_eq!(first_task.until.0, ticks(2 * (index as u64 + 1)));
-        assert_eq!(on_lines.count(), 4);
+        assert_eq!(on_run_queues.count(), 4);
     }
 }
 
@@ -185,7 +185,7 @@ fn full_cores_of_coarse_ticks_miss_nothing() {
         let missed: u64 = machine.models.iter().map(|model| model.misses).sum();
         assert_eq!(missed, 0, "seed {seed}: {tasks:?} from {offsets:?}");
         let short =
-            machine.policy.figures().iter().any(|f| f.name == "short slices" && f.value > 0);
+            machine.policy.statistics().iter().any(|f| f.name == "short slices" && f.value > 0);
         assert!(!short, "seed {seed}: {tasks:?} from {offsets:?}");
         let idle = machine.trace[60..].iter().flatten().filter(|slot| slot.is_none()).count();
         let synchronous = offsets.iter().all(|offset| *offset == 0);
@@ -195,7 +195,7 @@ fn full_cores_of_coarse_ticks_miss_nothing() {
     }
 }
 
-/// However late decisions are, a machine that keeps its marks gives no job more than C.
+/// However late decisions are, a machine that keeps its limits gives no job more than C.
 #[test]
 fn full_sets_on_a_hostile_machine() {
     for seed in 0..60 {

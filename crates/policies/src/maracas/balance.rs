@@ -3,10 +3,10 @@
 //!
 //! Every core has a migration VCPU (C_m, T_m) above its rate-monotonic order. When a VCPU blocks
 //! or leaves, that of the core with the smallest SPV is activated; when one wakes, that of its own
-//! core. It runs REBALANCE, and each move that this decides on is an errand of the migration VCPU,
-//! in which the machine moves the VCPU and, on a partitioned cache, copies its pages to frames of
-//! the destination's colours. Until then the VCPU stands on its old core, but does not run there:
-//! the migration VCPU does. A check that moves no VCPU takes none of its time.
+//! core. It runs REBALANCE, and each move that this decides on is a service request of the
+//! migration VCPU, in which the machine moves the VCPU and, on a partitioned cache, copies its
+//! pages to frames of the destination's colours. Until then the VCPU stands on its old core, but
+//! does not run there: the migration VCPU does. A check that moves no VCPU takes none of its time.
 //!
 //! A release of a job is a wake where its VCPU slept, and a completion is a block where nothing is
 //! left to do: the event is what counts, not its cause. Being out of budget is neither.
@@ -22,7 +22,7 @@
 //! | 5 | lines 41 and 44 | leave SPVs as if moved | local to each turn | `next` |
 //! | 6 | the loop moves many | the text says one a T_m | `moves` in each T_m of a core | `left` |
 //! | 7 | order of line 29 | is not said | by decreasing U (slides) | `candidates` |
-//! | 8 | RMS bound | with the migration VCPU? | yes, n + 1 | `carriers` |
+//! | 8 | RMS bound | with the migration VCPU? | yes, n + 1 | `service_vcpus` |
 //! | 9 | blocked VCPUs | in SPV, in the test? | in the test only | `counted` |
 //! | 10 | migration VCPUs | in SPV, in the test? | in the test only | `Load::of` |
 //! | 11 | two locks | in which order? | the machine's: by core | `lock_cost` |
@@ -58,7 +58,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::Cell;
 use maracas_core::admission::Objection;
-use maracas_core::contract::{Errand, Figure, Stint};
+use maracas_core::contract::{Segment, ServiceRequest, Statistic};
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{CoreId, CoreSet, Duration, Instant, Role, System, Vcpu, VcpuId};
 pub(super) use rebalance::Scene;
@@ -152,7 +152,7 @@ fn colored(system: &System) -> bool {
 }
 
 /// The migration VCPUs, one pinned to each core, with ids from `first` on.
-pub(super) fn carriers(system: &System, params: &Params, first: VcpuId) -> Vec<Vcpu> {
+pub(super) fn service_vcpus(system: &System, params: &Params, first: VcpuId) -> Vec<Vcpu> {
     if !on(params) {
         return Vec::new();
     }
@@ -160,15 +160,15 @@ pub(super) fn carriers(system: &System, params: &Params, first: VcpuId) -> Vec<V
     let budget = time(system, params, &MIGRATION_BUDGET).unwrap_or(least);
     let period = time(system, params, &MIGRATION_PERIOD).unwrap_or_default();
     let ids = first.0..;
-    let carrier = |(id, core)| Vcpu {
+    let service_vcpu = |(id, core)| Vcpu {
         role: Role::Migration,
         pinned: Some(core),
         ..Vcpu::new(id, budget, period)
     };
-    ids.zip(system.core_ids()).map(carrier).collect()
+    ids.zip(system.core_ids()).map(service_vcpu).collect()
 }
 
-fn carrier_of(system: &System, core: CoreId) -> Option<&Vcpu> {
+fn service_vcpu_of(system: &System, core: CoreId) -> Option<&Vcpu> {
     let here = |vcpu: &&Vcpu| vcpu.role == Role::Migration && vcpu.pinned == Some(core);
     system.vcpus.iter().find(here)
 }
@@ -185,15 +185,16 @@ pub(super) fn objections(system: &System, params: &Params) -> Vec<Objection> {
     }
     let least = cost(system, params);
     for core in system.core_ids() {
-        match carrier_of(system, core) {
+        match service_vcpu_of(system, core) {
             None => {
                 let why = alloc::format!(
-                    "= vlb needs a VCPU of role migration on {core}; add the policy's carriers to \
+                    "= vlb needs a VCPU of role migration on {core}; add the \
+ policy's service VCPUs to \
                      the system, or set balance = static"
                 );
                 objections.push(Objection::to(BALANCE.name, why));
             }
-            Some(carrier) if carrier.reservation.budget < least => {
+            Some(service_vcpu) if service_vcpu.reservation.budget < least => {
                 let time = |spec| params.time(spec).unwrap_or_default();
                 let (lock, put) = (time(&LOCK_COST), time(&STRUCT_COST));
                 let copies = match (colored(system), params.whole(&PAGES_MAX)) {
@@ -203,7 +204,7 @@ pub(super) fn objections(system: &System, params: &Params) -> Vec<Objection> {
                 let why = alloc::format!(
                     "is {}, but a migration may cost 2 x {lock} + {put}{copies} = {least}; give it \
                      at least that, or lower pages_max, page_cost, lock_cost or struct_cost",
-                    carrier.reservation.budget
+                    service_vcpu.reservation.budget
                 );
                 return alloc::vec![Objection::to(MIGRATION_BUDGET.name, why)];
             }
@@ -213,8 +214,8 @@ pub(super) fn objections(system: &System, params: &Params) -> Vec<Objection> {
     objections
 }
 
-const fn recoloring((vcpu, core, colors): Recoloring) -> (CoreId, Errand) {
-    (core, Errand::Move { vcpu, to: core, colors })
+const fn recoloring((vcpu, core, colors): Recoloring) -> (CoreId, ServiceRequest) {
+    (core, ServiceRequest::Move { vcpu, to: core, colors })
 }
 
 /// The VCPU that is to be activated, and what came of it.
@@ -245,14 +246,14 @@ impl Balance {
         if !on(params) {
             return None;
         }
-        let carriers = system.core_ids().map(|core| Some(carrier_of(system, core)?.id));
+        let service_vcpus = system.core_ids().map(|core| Some(service_vcpu_of(system, core)?.id));
         let moves = match params.whole(&MOVES) {
             0 => u64::MAX,
             moves => moves,
         };
-        let carriers: Vec<VcpuId> = carriers.collect::<Option<_>>()?;
+        let service_vcpus: Vec<VcpuId> = service_vcpus.collect::<Option<_>>()?;
         Some(Self {
-            activations: Activations::new(&carriers, moves, cost(system, params)),
+            activations: Activations::new(&service_vcpus, moves, cost(system, params)),
             min_interval: time(system, params, &MIN_INTERVAL).unwrap_or_default(),
             imbalance: Exact::from(params.fraction(&IMBALANCE)),
             active: None,
@@ -270,7 +271,7 @@ impl Balance {
 
     /// Something was learnt of a VCPU that was runnable, or not: did it wake or block?
     pub(super) fn learn(&mut self, state: &State, was_runnable: bool) {
-        if priority::carries_errands(state.role) || state.runnable() == was_runnable {
+        if priority::serves_requests(state.role) || state.runnable() == was_runnable {
             return;
         }
         if state.runnable() {
@@ -281,13 +282,13 @@ impl Balance {
         self.unsettle(state.core);
     }
     /// A VCPU ran.
-    pub(super) fn ran(&mut self, stint: &Stint) {
-        self.palette.ran(stint);
+    pub(super) fn ran(&mut self, segment: &Segment) {
+        self.palette.ran(segment);
     }
     /// A VCPU left.
     pub(super) fn left(&mut self, state: &State) {
         self.palette.forget(state.id);
-        if !priority::carries_errands(state.role) {
+        if !priority::serves_requests(state.role) {
             self.activations.blocked();
             self.unsettle(state.core);
         }
@@ -299,12 +300,12 @@ impl Balance {
     }
 
     /// The VCPU that must give back colours, and on which core.
-    fn give_back(&mut self, scene: &Scene<'_>) -> Option<(CoreId, Errand)> {
+    fn give_back(&mut self, scene: &Scene<'_>) -> Option<(CoreId, ServiceRequest)> {
         self.unsettled.then(|| self.palette.give_back(scene)).flatten().map(recoloring)
     }
     /// The VCPU that may borrow colours. While no VCPU may, it is asked again: what uses the memory
     /// shows as time goes on.
-    fn lend(&mut self, scene: &Scene<'_>) -> Option<(CoreId, Errand)> {
+    fn lend(&mut self, scene: &Scene<'_>) -> Option<(CoreId, ServiceRequest)> {
         let unsettled = core::mem::take(&mut self.unsettled) && self.palette.lends();
         let borrower = unsettled.then(|| self.palette.lend(scene)).flatten();
         self.unsettled = borrower.is_some() || unsettled && self.palette.lender(scene).is_some();
@@ -312,7 +313,7 @@ impl Balance {
     }
 
     /// The next move that the activations, one after the other, decide on, and from where.
-    fn next(&mut self, scene: &Scene<'_>) -> Option<(CoreId, Errand)> {
+    fn next(&mut self, scene: &Scene<'_>) -> Option<(CoreId, ServiceRequest)> {
         loop {
             if let Some(active) = &mut self.active {
                 if !self.activations.has_budget(scene, active.src) {
@@ -321,7 +322,7 @@ impl Balance {
                 if let Some(vcpu) = active.next(scene) {
                     let (src, to) = (active.src, active.dst);
                     let colors = scene.table.core(to).colors;
-                    return Some((src, Errand::Move { vcpu, to, colors }));
+                    return Some((src, ServiceRequest::Move { vcpu, to, colors }));
                 }
                 if !active.found {
                     self.activations.in_vain(scene, active.src);
@@ -337,23 +338,23 @@ impl Balance {
         }
     }
 
-    pub(super) fn figures(&self) -> Vec<Figure> {
-        let figures = [
+    pub(super) fn statistics(&self) -> Vec<Statistic> {
+        let statistics = [
             ("moves", self.moved),
             ("recolourings", self.recolored),
             ("refused moves", self.refused),
             ("late periods", self.late_periods),
             ("pending events at most", self.activations.most()),
         ];
-        figures.map(|(name, value)| Figure { name, core: None, vcpu: None, value }).into()
+        statistics.map(|(name, value)| Statistic { name, core: None, vcpu: None, value }).into()
     }
 }
 
 impl Maracas {
-    /// Sends a migration VCPU on its errand where a move is worth it; when to ask again.
+    /// Sends a migration VCPU on its service request where a move is worth it; when to ask again.
     pub(super) fn rebalance(&mut self, now: Instant) -> Instant {
         let Some(balance) = &mut self.balance else { return Instant::NEVER };
-        if !self.errands.free() {
+        if !self.service_requests.free() {
             balance.activations.wait();
             return Instant::NEVER;
         }
@@ -378,8 +379,8 @@ impl Maracas {
         };
         balance.loads = loads;
         balance.activations.wait();
-        if let Some((src, errand)) = order {
-            self.errands.send(balance.activations.carrier(src), errand);
+        if let Some((src, service_request)) = order {
+            self.service_requests.send(balance.activations.service_vcpu(src), service_request);
             return Instant::NEVER;
         }
         let pending = balance.activations.pending() > 0;
@@ -442,7 +443,7 @@ impl Maracas {
             && rebalance::test(&self.table, to, vcpu) == Fit::Yes
     }
 
-    /// Puts a VCPU that was on `from` onto the line of `to`.
+    /// Puts a VCPU that was on `from` onto the run queue of `to`.
     fn settle(&mut self, vcpu: Vcpu, from: CoreId, to: CoreId, at: Instant) {
         let id = vcpu.id;
         let least = |core: CoreId| {
@@ -451,9 +452,10 @@ impl Maracas {
             states.filter(|state| !state.newcomer).map(|state| state.bgt).min()
         };
         let (left_behind, met) = (least(from), least(to));
-        let carrier = self.balance.as_ref().map(|balance| balance.activations.carrier(from));
-        let carrier = carrier.and_then(|id| self.states.get(id));
-        let period = carrier.map(|state| state.server.period()).unwrap_or_default();
+        let service_vcpu =
+            self.balance.as_ref().map(|balance| balance.activations.service_vcpu(from));
+        let service_vcpu = service_vcpu.and_then(|id| self.states.get(id));
+        let period = service_vcpu.map(|state| state.server.period()).unwrap_or_default();
         let (Some(state), Some(balance)) = (self.states.get_mut(id), &mut self.balance) else {
             return;
         };

@@ -20,7 +20,7 @@ use crate::parts::priority;
 use crate::parts::table::{Demand, Table};
 use alloc::string::String;
 use alloc::vec::Vec;
-use maracas_core::contract::Stint;
+use maracas_core::contract::Segment;
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{CoreId, Criticality, System, Vcpu, VcpuId};
 
@@ -120,10 +120,10 @@ impl Palette {
     pub(super) const fn lends(&self) -> bool {
         !self.parts.is_empty()
     }
-    /// Takes in what a stint missed.
-    pub(super) fn ran(&mut self, stint: &Stint) {
-        if let Some((_, part)) = self.parts.get_mut(stint.core.0 as usize) {
-            part.ran(stint.vcpu, stint.usage.reads);
+    /// Takes in what a segment missed.
+    pub(super) fn ran(&mut self, segment: &Segment) {
+        if let Some((_, part)) = self.parts.get_mut(segment.core.0 as usize) {
+            part.ran(segment.vcpu, segment.usage.reads);
         }
     }
 
@@ -209,5 +209,5 @@ impl Palette {
 
 /// Whether no VCPU that runs programs is bound to `core`.
 fn is_idle(table: &Table, core: CoreId) -> bool {
-    table.on(core).iter().all(|vcpu| priority::carries_errands(vcpu.role))
+    table.on(core).iter().all(|vcpu| priority::serves_requests(vcpu.role))
 }

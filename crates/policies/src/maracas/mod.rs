@@ -6,12 +6,12 @@
 //! Framework." RTSS 2016, <https://hdl.handle.net/2144/27916>. Sections II.A, III, IV and V.
 //! # Model
 //! VCPUs (C, T) whose threads run, block and wake as they like, with jobs or without. A VCPU leaves
-//! its core only by a migration VCPU's errand (`balance = "vlb"`). I/O VCPUs are PIBS servers at
-//! the period of the VCPU that they serve.
+//! its core only by a migration VCPU's service request (`balance = "vlb"`). I/O VCPUs are PIBS
+//! servers at the period of the VCPU that they serve.
 //! # How it works
 //! Each VCPU is a sporadic server. A core's foreground list holds all its VCPUs in RM order, each
-//! with the mark `foreground meter + budget usable now`; a spent VCPU is thus skipped until its
-//! next chunk raises the mark. The background list holds all of them again, in the order of the
+//! with the limit `foreground meter + budget usable now`; a spent VCPU is thus skipped until its
+//! next chunk raises the limit. The background list holds all of them again, in the order of the
 //! rule (`background.rs`). New VCPUs go to the core that FIND_HOST_CPU names (`place.rs`). While
 //! the memory bus is contended, some cores lose their background (`throttle.rs`). VCPUs move so
 //! that slack per VCPU is even (`balance.rs`), to cores with the colours that they require
@@ -37,9 +37,9 @@
 mod background;
 mod balance;
 mod color;
-mod errands;
-mod line;
 mod place;
+mod run_queue;
+mod service_requests;
 mod throttle;
 mod vcpu;
 
@@ -50,14 +50,14 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use background::{BACKGROUND, Rule};
 use balance::Balance;
-use errands::Errands;
-use line::Room;
 use maracas_core::admission::{Objection, Verdict};
-use maracas_core::contract::{Claims, End, Entry, Errand, Figure, Mode, Needs, Stint};
+use maracas_core::contract::{Claims, End, Entry, Mode, Needs, Segment, ServiceRequest, Statistic};
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{
     CoreId, CoreSet, Duration, Event, Instant, Plan, Policy, Soonest, System, Vcpu, VcpuId,
 };
+use run_queue::Room;
+use service_requests::ServiceRequests;
 use throttle::Monitor;
 use vcpu::{Local, State};
 
@@ -102,16 +102,17 @@ pub(crate) const ENTRY: Entry = Entry {
     ],
     needs: Needs::BUDGETS,
     claims: Claims { partitioned: true, work_conserving: true, no_miss_when_admitted: true },
-    carriers,
+    service_vcpus,
     admit,
     build,
 };
 
-fn carriers(system: &System, params: &Params, first: VcpuId) -> Vec<Vcpu> {
-    let mut carriers: Vec<Vcpu> = throttle::carrier(system, params, first).into_iter().collect();
-    let next = VcpuId(first.0 + carriers.len() as u32);
-    carriers.extend(balance::carriers(system, params, next));
-    carriers
+fn service_vcpus(system: &System, params: &Params, first: VcpuId) -> Vec<Vcpu> {
+    let mut service_vcpus: Vec<Vcpu> =
+        throttle::service_vcpu(system, params, first).into_iter().collect();
+    let next = VcpuId(first.0 + service_vcpus.len() as u32);
+    service_vcpus.extend(balance::service_vcpus(system, params, next));
+    service_vcpus
 }
 
 fn admit(system: &System, params: &Params) -> Verdict {
@@ -135,7 +136,7 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
         background: CoreSet::EMPTY,
         closed: CoreSet::EMPTY,
         room: Room::default(),
-        errands: Errands::default(),
+        service_requests: ServiceRequests::default(),
         monitor: Monitor::chosen(system, params),
         balance: Balance::chosen(system, params),
     };
@@ -176,16 +177,16 @@ struct Maracas {
     table: Table,
     states: ByVcpu<State>,
     locals: Vec<Local>,
-    /// By core, when its line must be looked at again.
+    /// By core, when its run queue must be looked at again.
     nexts: Soonest,
     /// Cores of which something was learnt since the last decision.
     stale: CoreSet,
     /// Cores in background mode: a VCPU waits, and none on a budget.
     background: CoreSet,
-    /// Cores whose lines withhold their surplus time.
+    /// Cores whose run queues withhold their surplus time.
     closed: CoreSet,
     room: Room,
-    errands: Errands,
+    service_requests: ServiceRequests,
     monitor: Option<Monitor>,
     balance: Option<Balance>,
 }
@@ -204,7 +205,7 @@ impl Policy for Maracas {
             monitor.on_event(at, event);
         }
         match event {
-            Event::Ran(stint) => self.ran(stint),
+            Event::Ran(segment) => self.ran(segment),
             Event::Released(job) => self.with(job.id.vcpu, |state| state.release(job)),
             Event::Completed(id) => self.with(id.vcpu, |state| state.complete(*id, at)),
             Event::Woke { vcpu, on_behalf, exact: _ } => {
@@ -218,15 +219,15 @@ impl Policy for Maracas {
             Event::Arrived(vcpu) => self.arrive(vcpu, at),
             Event::Changed(vcpu) => self.change(vcpu, at),
             Event::Left(vcpu) => self.leave(*vcpu, at),
-            Event::ErrandDone(errand) => {
-                if self.errands.done(errand)
-                    && let Errand::Move { vcpu, to, colors } = *errand
+            Event::ServiceDone(service_request) => {
+                if self.service_requests.done(service_request)
+                    && let ServiceRequest::Move { vcpu, to, colors } = *service_request
                 {
                     self.moved(vcpu, to, colors, at);
                 }
             }
             Event::Failed { what, .. } => {
-                if let Some(Errand::Move { .. }) = self.errands.failed(what) {
+                if let Some(ServiceRequest::Move { .. }) = self.service_requests.failed(what) {
                     self.not_moved();
                 }
             }
@@ -246,13 +247,13 @@ impl Policy for Maracas {
         let rest = self.rebalance(now);
         plan.wake = wake.min(tick).min(rest).min(self.monitor.as_ref().map_or(wake, Monitor::next));
         plan.wake_metered = tick == plan.wake && tick != Instant::NEVER;
-        self.errands.show(plan);
+        self.service_requests.show(plan);
     }
 
-    fn figures(&self) -> Vec<Figure> {
-        let mut figures = self.monitor.as_ref().map(Monitor::figures).unwrap_or_default();
-        figures.extend(self.balance.iter().flat_map(Balance::figures));
-        figures
+    fn statistics(&self) -> Vec<Statistic> {
+        let mut statistics = self.monitor.as_ref().map(Monitor::statistics).unwrap_or_default();
+        statistics.extend(self.balance.iter().flat_map(Balance::statistics));
+        statistics
     }
 }
 
@@ -269,32 +270,34 @@ impl Maracas {
         }
     }
 
-    fn ran(&mut self, stint: &Stint) {
-        let Some(state) = self.states.get_mut(stint.vcpu) else { return };
-        // Where its core's door was closed, it is still the chosen one when that opens again.
+    fn ran(&mut self, segment: &Segment) {
+        let Some(state) = self.states.get_mut(segment.vcpu) else { return };
+        // Where its core's memory gate was closed, it is still the chosen one when that opens
+        // again.
         let throttled = self.monitor.as_ref().is_some_and(|m| m.is_closed(state.core));
         let was_runnable = state.runnable();
         // Told late, it may have moved since.
-        let interval = &mut self.locals[stint.core.0 as usize].interval;
-        let service = stint.usage.service;
-        state.requests += stint.usage.reads + stint.usage.writes;
-        let blocked = match stint.end {
+        let interval = &mut self.locals[segment.core.0 as usize].interval;
+        let service = segment.usage.service;
+        state.requests += segment.usage.reads + segment.usage.writes;
+        let blocked = match segment.end {
             End::Blocked | End::Exited => true,
-            End::Preempted | End::MarkReached | End::MemorySpent | End::Moved | End::Metered => {
+            End::Preempted | End::LimitReached | End::MemorySpent | End::Moved | End::Metered => {
                 false
             }
         };
         if !state.runnable() {
-            // Its wake was not told: it came when the stint began, at the latest.
-            state.wake(stint.from, None);
+            // Its wake was not told: it came when the segment began, at the latest.
+            state.wake(segment.from, None);
         }
-        match stint.mode {
+        match segment.mode {
             Mode::Foreground => {
                 state.foreground += service;
                 state.server.charge(service, blocked);
-                // An errand is not a turn: the VCPU that just ran is still the one before it.
-                if !priority::carries_errands(state.role) {
-                    interval.end(stint.vcpu);
+                // A service request is not a turn: the VCPU that just ran is still the one before
+                // it.
+                if !priority::serves_requests(state.role) {
+                    interval.end(segment.vcpu);
                 }
             }
             Mode::Background => {
@@ -302,20 +305,20 @@ impl Maracas {
                 state.bgt += service;
                 // Surplus time costs nothing, but the server must learn of the block.
                 state.server.charge(Duration::ZERO, blocked);
-                match stint.end {
-                    End::MarkReached | End::MemorySpent => interval.drop(stint.vcpu),
-                    End::Preempted if !throttled => interval.interrupt(stint.vcpu),
+                match segment.end {
+                    End::LimitReached | End::MemorySpent => interval.drop(segment.vcpu),
+                    End::Preempted if !throttled => interval.interrupt(segment.vcpu),
                     End::Preempted | End::Blocked | End::Exited | End::Moved | End::Metered => {}
                 }
             }
         }
-        if blocked && state.block(stint.to) {
-            self.locals[state.core.0 as usize].interval.drop(stint.vcpu);
+        if blocked && state.block(segment.to) {
+            self.locals[state.core.0 as usize].interval.drop(segment.vcpu);
         }
         self.stale.insert(state.core);
         self.locals[state.core.0 as usize].touch(state);
         if let Some(balance) = &mut self.balance {
-            balance.ran(stint);
+            balance.ran(segment);
             balance.learn(state, was_runnable);
         }
     }
@@ -371,8 +374,8 @@ impl Maracas {
         !granted.is_empty()
     }
 
-    /// Brings the lines of those cores in step of which something was learnt or is due; when to
-    /// look again.
+    /// Brings the run queues of those cores in step of which something was learnt or is due; when
+    /// to look again.
     fn refresh_cores(&mut self, now: Instant, plan: &mut Plan) -> Instant {
         let mut from = 0;
         while let Some(core) = self.nexts.due(from, now) {
@@ -391,14 +394,14 @@ impl Maracas {
     /// of what runs.
     fn throttle(&mut self, now: Instant, plan: &mut Plan) -> Instant {
         let Some(monitor) = &mut self.monitor else { return Instant::NEVER };
-        if let Some(carrier) = monitor.order(now) {
-            self.errands.sample(carrier);
+        if let Some(service_vcpu) = monitor.order(now) {
+            self.service_requests.sample(service_vcpu);
         }
         let (closed, tick) = monitor.close(&self.background, now);
         let changed = closed.iter().filter(|core| !self.closed.contains(*core));
         let changed = changed.chain(self.closed.iter().filter(|core| !closed.contains(*core)));
         for core in changed {
-            plan.line_mut(core).background_allowed = !closed.contains(core);
+            plan.run_queue_mut(core).background_allowed = !closed.contains(core);
         }
         if self.closed != *closed {
             self.closed.clone_from(closed);

@@ -36,7 +36,7 @@ pub(crate) struct Load {
 impl Load {
     /// Of those among `vcpus` that run programs.
     pub(crate) fn of<'a>(vcpus: impl IntoIterator<Item = &'a Vcpu>) -> Self {
-        let vcpus = vcpus.into_iter().filter(|vcpu| !priority::carries_errands(vcpu.role));
+        let vcpus = vcpus.into_iter().filter(|vcpu| !priority::serves_requests(vcpu.role));
         vcpus.fold(Self { sum: Exact::ZERO, vcpus: 0 }, Self::with)
     }
     /// Of those bound to `core` that run programs.

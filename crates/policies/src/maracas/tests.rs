@@ -2,7 +2,7 @@ use super::*;
 use crate::testing::{Machine, Manners, with};
 use alloc::string::String;
 use maracas_core::Role;
-use maracas_core::contract::{Grant, Mark};
+use maracas_core::contract::{Grant, Limit};
 
 /// One core with VCPUs (C, T), all of them there at 0 and busy if `awake` says so.
 fn machine(params: &[(&str, &str)], vcpus: &[(u64, u64)], awake: &[u32]) -> Machine {
@@ -120,7 +120,7 @@ fn a_newcomer_starts_with_the_least_bgt() {
     run(&mut machine, 20);
     machine.arrive(Vcpu::new(1, Duration::from_ticks(1), Duration::from_ticks(10)));
     run(&mut machine, 1);
-    assert_eq!(machine.plan.line(CoreId(0)).foreground.len(), 2);
+    assert_eq!(machine.plan.run_queue(CoreId(0)).foreground.len(), 2);
     machine.wake(1);
     run(&mut machine, 19);
     // From zero it would have had all surplus time up to here.
@@ -154,8 +154,8 @@ fn an_io_vcpu_inherits_the_period_that_it_serves() {
     let system = System::new(1, alloc::vec![Vcpu::new(0, ticks(5), ticks(50)), io]);
     let mut policy = (ENTRY.build)(&system, &Params::new()).unwrap_or_else(|v| panic!("{v:?}"));
     let mut plan = Plan::new(1);
-    let grants = |plan: &Plan| plan.line(CoreId(0)).foreground.clone();
-    let grant = |id, mark| Grant::new(VcpuId(id), Mark(ticks(mark)));
+    let grants = |plan: &Plan| plan.run_queue(CoreId(0)).foreground.clone();
+    let grant = |id, limit| Grant::new(VcpuId(id), Limit(ticks(limit)));
     let at = Instant::from_ticks;
     let woke = Event::Woke { vcpu: VcpuId(1), on_behalf: Some(VcpuId(0)), exact: true };
     policy.on_event(at(3), &woke);
@@ -181,12 +181,12 @@ fn a_refused_newcomer_gets_the_closest_core_s_numbers() {
 }
 
 /// One core whose policy is told events by hand; the plan after each.
-struct Told {
+struct Reported {
     policy: Box<dyn Policy>,
     plan: Plan,
 }
 
-impl Told {
+impl Reported {
     fn new(vcpus: &[(u64, u64)]) -> Self {
         let ticks = Duration::from_ticks;
         let vcpus = (0..).zip(vcpus).map(|(id, &(c, t))| Vcpu::new(id, ticks(c), ticks(t)));
@@ -202,15 +202,16 @@ impl Told {
         let at = Instant::from_ticks;
         let (from, to) = (at(from), at(to));
         let usage = maracas_core::contract::Usage { service: to - from, ..Default::default() };
-        let stint = Stint { vcpu: VcpuId(vcpu), core: CoreId(0), mode, from, to, usage, end };
-        self.policy.on_event(to, &Event::Ran(stint));
+        let segment = Segment { vcpu: VcpuId(vcpu), core: CoreId(0), mode, from, to, usage, end };
+        self.policy.on_event(to, &Event::Ran(segment));
     }
-    /// Decides at `now`: foreground (id, mark), background order, and when to ask again.
+    /// Decides at `now`: foreground (id, limit), background order, and when to ask again.
     fn plan(&mut self, now: u64) -> (Vec<(u32, u64)>, Vec<u32>, u64) {
         maracas_core::contract::decide(&mut *self.policy, Instant::from_ticks(now), &mut self.plan);
-        let line = self.plan.line(CoreId(0));
-        let foreground = line.foreground.iter().map(|g| (g.vcpu.0, g.until.0.ticks())).collect();
-        let background = line.background.iter().map(|g| g.vcpu.0).collect();
+        let run_queue = self.plan.run_queue(CoreId(0));
+        let foreground =
+            run_queue.foreground.iter().map(|g| (g.vcpu.0, g.until.0.ticks())).collect();
+        let background = run_queue.background.iter().map(|g| g.vcpu.0).collect();
         (foreground, background, self.plan.wake.ticks())
     }
 }
@@ -218,34 +219,34 @@ impl Told {
 #[test]
 fn sleepers_with_budget_ask_for_no_wake_and_spent_ones_do() {
     let never = Instant::NEVER.ticks();
-    let mut told = Told::new(&[(2, 10)]);
-    assert_eq!(told.plan(0).2, never);
-    told.woke(3, 0);
-    assert_eq!(told.plan(3).2, never);
-    told.ran(0, Mode::Foreground, 3, 4, End::Blocked);
-    assert_eq!(told.plan(4), (alloc::vec![(0, 2)], alloc::vec![0], never));
-    told.woke(6, 0);
-    assert_eq!(told.plan(6).2, 13); // A second chunk comes while it may still run.
-    told.ran(0, Mode::Foreground, 6, 7, End::Blocked);
-    assert_eq!(told.plan(7).2, 13); // Spent, asleep: its wake may be hidden.
-    assert_eq!(told.plan(13), (alloc::vec![(0, 3)], alloc::vec![0], never));
+    let mut reported = Reported::new(&[(2, 10)]);
+    assert_eq!(reported.plan(0).2, never);
+    reported.woke(3, 0);
+    assert_eq!(reported.plan(3).2, never);
+    reported.ran(0, Mode::Foreground, 3, 4, End::Blocked);
+    assert_eq!(reported.plan(4), (alloc::vec![(0, 2)], alloc::vec![0], never));
+    reported.woke(6, 0);
+    assert_eq!(reported.plan(6).2, 13); // A second chunk comes while it may still run.
+    reported.ran(0, Mode::Foreground, 6, 7, End::Blocked);
+    assert_eq!(reported.plan(7).2, 13); // Spent, asleep: its wake may be hidden.
+    assert_eq!(reported.plan(13), (alloc::vec![(0, 3)], alloc::vec![0], never));
 }
 
 #[test]
-fn a_block_told_after_the_wake_that_followed_it_changes_nothing() {
-    let mut told = Told::new(&[(2, 10), (2, 10)]);
-    told.woke(0, 0);
-    told.woke(0, 1);
-    told.plan(0);
-    told.ran(0, Mode::Foreground, 0, 2, End::MarkReached);
-    told.ran(1, Mode::Foreground, 2, 4, End::MarkReached);
-    told.ran(1, Mode::Background, 4, 7, End::Preempted);
-    told.woke(9, 0);
-    told.ran(0, Mode::Background, 7, 8, End::Blocked);
+fn a_block_reported_after_the_wake_that_followed_it_changes_nothing() {
+    let mut reported = Reported::new(&[(2, 10), (2, 10)]);
+    reported.woke(0, 0);
+    reported.woke(0, 1);
+    reported.plan(0);
+    reported.ran(0, Mode::Foreground, 0, 2, End::LimitReached);
+    reported.ran(1, Mode::Foreground, 2, 4, End::LimitReached);
+    reported.ran(1, Mode::Background, 4, 7, End::Preempted);
+    reported.woke(9, 0);
+    reported.ran(0, Mode::Background, 7, 8, End::Blocked);
     // Both are runnable, and vcpu0 has less background time.
-    assert_eq!(told.plan(9).1, [0, 1]);
-    told.ran(0, Mode::Background, 9, 10, End::Blocked);
-    assert_eq!(told.plan(10).1, [1, 0]);
+    assert_eq!(reported.plan(9).1, [0, 1]);
+    reported.ran(0, Mode::Background, 9, 10, End::Blocked);
+    assert_eq!(reported.plan(10).1, [1, 0]);
 }
 
 #[test]
@@ -291,46 +292,46 @@ fn handing_a_reservation_round_takes_no_budget_from_who_stays() {
 }
 
 #[test]
-fn a_wake_told_before_the_block_brings_no_chunk_early() {
-    let mut told = Told::new(&[(4, 10)]);
-    told.woke(0, 0);
-    told.plan(0);
-    told.ran(0, Mode::Foreground, 0, 3, End::Blocked);
-    told.woke(5, 0);
-    told.plan(5);
+fn a_wake_reported_before_the_block_brings_no_chunk_early() {
+    let mut reported = Reported::new(&[(4, 10)]);
+    reported.woke(0, 0);
+    reported.plan(0);
+    reported.ran(0, Mode::Foreground, 0, 3, End::Blocked);
+    reported.woke(5, 0);
+    reported.plan(5);
     // It ran in [5, 6) and blocked, but that is told after the next wake.
-    told.woke(9, 0);
-    assert_eq!(told.plan(9), (alloc::vec![(0, 4)], alloc::vec![0], 10));
-    told.ran(0, Mode::Foreground, 5, 6, End::Blocked);
-    assert_eq!(told.plan(9), (alloc::vec![(0, 4)], alloc::vec![0], 10));
-    assert_eq!(told.plan(10).0, [(0, 7)]);
+    reported.woke(9, 0);
+    assert_eq!(reported.plan(9), (alloc::vec![(0, 4)], alloc::vec![0], 10));
+    reported.ran(0, Mode::Foreground, 5, 6, End::Blocked);
+    assert_eq!(reported.plan(9), (alloc::vec![(0, 4)], alloc::vec![0], 10));
+    assert_eq!(reported.plan(10).0, [(0, 7)]);
     // A wake of what is awake changes nothing: the chunk of 10 comes back at 20, not at 21.
-    told.woke(11, 0);
-    told.ran(0, Mode::Foreground, 10, 13, End::MarkReached);
-    assert_eq!(told.plan(20).0, [(0, 11)]);
+    reported.woke(11, 0);
+    reported.ran(0, Mode::Foreground, 10, 13, End::LimitReached);
+    assert_eq!(reported.plan(20).0, [(0, 11)]);
 }
 
 #[test]
-fn a_stint_of_a_sleeper_is_a_wake_at_its_beginning() {
-    let mut told = Told::new(&[(2, 10)]);
-    told.plan(0);
-    told.ran(0, Mode::Foreground, 9, 11, End::MarkReached);
+fn a_segment_of_a_sleeper_is_a_wake_at_its_beginning() {
+    let mut reported = Reported::new(&[(2, 10)]);
+    reported.plan(0);
+    reported.ran(0, Mode::Foreground, 9, 11, End::LimitReached);
     // Charged to a chunk of instant 0 it would come back at 10: 4 ticks in [9, 13).
-    assert_eq!(told.plan(11), (alloc::vec![(0, 2)], alloc::vec![0], 19));
+    assert_eq!(reported.plan(11), (alloc::vec![(0, 2)], alloc::vec![0], 19));
 }
 
 #[test]
 fn the_next_one_stands_first_before_the_core_returns_to_the_background() {
-    let mut told = Told::new(&[(2, 10), (2, 10)]);
-    told.woke(0, 0);
-    told.woke(0, 1);
-    told.plan(0);
-    told.ran(0, Mode::Foreground, 0, 2, End::MarkReached);
-    told.ran(1, Mode::Foreground, 2, 4, End::MarkReached);
-    assert_eq!(told.plan(4).1, [0, 1]);
-    told.ran(0, Mode::Background, 4, 10, End::Preempted);
+    let mut reported = Reported::new(&[(2, 10), (2, 10)]);
+    reported.woke(0, 0);
+    reported.woke(0, 1);
+    reported.plan(0);
+    reported.ran(0, Mode::Foreground, 0, 2, End::LimitReached);
+    reported.ran(1, Mode::Foreground, 2, 4, End::LimitReached);
+    assert_eq!(reported.plan(4).1, [0, 1]);
+    reported.ran(0, Mode::Background, 4, 10, End::Preempted);
     // The foreground begins; should the decision at its end come late, vcpu1 runs meanwhile.
-    assert_eq!(told.plan(10).1, [1, 0]);
+    assert_eq!(reported.plan(10).1, [1, 0]);
 }
 
 #[test]
@@ -347,23 +348,23 @@ fn an_io_vcpu_keeps_the_period_with_which_response_times_count_it() {
     policy.on_event(Instant::ZERO, &woke);
     maracas_core::contract::decide(&mut *policy, Instant::ZERO, &mut plan);
     // Between the two at period 100 it would cost vcpu1 5 of its 60.
-    let order = plan.line(CoreId(0)).foreground.iter().map(|grant| grant.vcpu.0);
+    let order = plan.run_queue(CoreId(0)).foreground.iter().map(|grant| grant.vcpu.0);
     assert!(order.eq([0, 1, 2]));
 }
 
 #[test]
-fn a_late_stint_is_charged_to_its_own_chunk() {
-    let mut told = Told::new(&[(4, 10)]);
-    told.woke(0, 0);
-    told.plan(0);
+fn a_late_segment_is_charged_to_its_own_chunk() {
+    let mut reported = Reported::new(&[(4, 10)]);
+    reported.woke(0, 0);
+    reported.plan(0);
     // It ran in [0, 4); the report comes at 12, after two decisions.
-    assert_eq!(told.plan(10).0, [(0, 4)]);
-    told.ran(0, Mode::Foreground, 0, 4, End::MarkReached);
-    assert_eq!(told.plan(12), (alloc::vec![(0, 8)], alloc::vec![0], Instant::NEVER.ticks()));
-    // An overrun by 3 is debt: the next mark lies at 12, of which 11 are used.
-    told.ran(0, Mode::Foreground, 12, 19, End::MarkReached);
-    assert_eq!(told.plan(19), (alloc::vec![(0, 11)], alloc::vec![0], 23));
-    assert_eq!(told.plan(23).0, [(0, 12)]);
+    assert_eq!(reported.plan(10).0, [(0, 4)]);
+    reported.ran(0, Mode::Foreground, 0, 4, End::LimitReached);
+    assert_eq!(reported.plan(12), (alloc::vec![(0, 8)], alloc::vec![0], Instant::NEVER.ticks()));
+    // An overrun by 3 is debt: the next limit lies at 12, of which 11 are used.
+    reported.ran(0, Mode::Foreground, 12, 19, End::LimitReached);
+    assert_eq!(reported.plan(19), (alloc::vec![(0, 11)], alloc::vec![0], 23));
+    assert_eq!(reported.plan(23).0, [(0, 12)]);
 }
 
 /// VCPU 0, (10, 20), comes first; 1, (50, 101), waits for it; 2, (50, 100), comes at 51, when 0 has

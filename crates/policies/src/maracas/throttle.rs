@@ -28,7 +28,7 @@
 //! | 9 | any number of requests | few are noise | `min_requests` | `is_contended` |
 //! | 10 | section I: rate threshold | another end than line 21 | line 21 | `is_less_traffic` |
 //! | 11 | uncore events | do not know cores | m of the cores' counters | `monitor` |
-//! | 12 | "a dedicated VCPU" | which, where? | core 0, above RM order | `carrier` |
+//! | 12 | "a dedicated VCPU" | which, where? | core 0, above RM order | `service_vcpu` |
 //! | 13 | a newcomer's BGT | from 0 it takes all surplus | its core's least | `seed_newcomers` |
 //! | 14 | counts of a MEM_PERIOD | a sample is late, or none came | scaled to one | `monitor` |
 
@@ -37,7 +37,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use maracas_core::admission::Objection;
-use maracas_core::contract::{Figure, Mode, Refused, Sample, Stint};
+use maracas_core::contract::{Mode, Refused, Sample, Segment, Statistic};
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{CoreId, CoreSet, Duration, Event, Instant, Rate, Role, System, Vcpu, VcpuId};
 
@@ -138,7 +138,8 @@ pub(super) fn objections(system: &System, params: &Params) -> Vec<Objection> {
     }
     if system.vcpus.iter().all(|vcpu| vcpu.role != Role::Monitor) {
         let why = format!(
-            "= {word} needs a VCPU of role monitor to carry the samples; add the policy's carriers \
+            "= {word} needs a VCPU of role monitor to carry the samples; add the \
+ policy's service VCPUs \
              to the system, or set throttle = off"
         );
         object(&THROTTLE, why);
@@ -149,7 +150,7 @@ pub(super) fn objections(system: &System, params: &Params) -> Vec<Objection> {
 /// Row 12: the VCPU whose time MONITOR takes, on core 0, above the RM order, never in background.
 /// Its period is half of MEM_PERIOD, so that what a sample used is back before the next one even
 /// where a decision came late.
-pub(super) fn carrier(system: &System, params: &Params, id: VcpuId) -> Option<Vcpu> {
+pub(super) fn service_vcpu(system: &System, params: &Params, id: VcpuId) -> Option<Vcpu> {
     if params.choice(&THROTTLE) == "off" {
         return None;
     }
@@ -166,7 +167,7 @@ const fn half(period: Duration) -> Duration {
 /// MONITOR's instants and answers: when memory is sampled, and which sample counts.
 #[derive(Debug)]
 pub(super) struct Monitor {
-    carrier: VcpuId,
+    service_vcpu: VcpuId,
     period: Duration,
     /// The next k * MEM_PERIOD, nominal.
     next: Instant,
@@ -188,10 +189,10 @@ impl Monitor {
             "rate" => Metric::Rate(params.whole(&MAX_REQUESTS)),
             _ => return None,
         };
-        let carrier = system.vcpus.iter().find(|vcpu| vcpu.role == Role::Monitor)?.id;
+        let service_vcpu = system.vcpus.iter().find(|vcpu| vcpu.role == Role::Monitor)?.id;
         let period = time(system, params, &MEM_PERIOD)?;
         Some(Self {
-            carrier,
+            service_vcpu,
             period,
             next: Instant::ZERO.saturating_add(period),
             sampled: Instant::ZERO,
@@ -223,7 +224,7 @@ impl Monitor {
         self.next = Instant::from_ticks(next);
         let goes = !self.waiting;
         self.waiting = true;
-        goes.then_some(self.carrier)
+        goes.then_some(self.service_vcpu)
     }
 
     /// Learns from the answers to orders, and from what ran in the background. An answer that no
@@ -243,7 +244,7 @@ impl Monitor {
                 self.waiting = false;
                 self.failed += 1;
             }
-            Event::Ran(stint) => self.throttle.ran(stint),
+            Event::Ran(segment) => self.throttle.ran(segment),
             Event::Sampled(_)
             | Event::Failed { .. }
             | Event::Released(_)
@@ -253,7 +254,7 @@ impl Monitor {
             | Event::Arrived(_)
             | Event::Left(_)
             | Event::Changed(_)
-            | Event::ErrandDone(_) => {}
+            | Event::ServiceDone(_) => {}
         }
     }
 
@@ -270,9 +271,9 @@ impl Monitor {
     }
 
     /// What was counted.
-    pub(super) fn figures(&self) -> Vec<Figure> {
+    pub(super) fn statistics(&self) -> Vec<Statistic> {
         let throttle = &self.throttle;
-        let figures = [
+        let statistics = [
             ("samples", self.samples),
             ("failed samples", self.failed),
             ("throttled cores", throttle.num_throttle as u64),
@@ -281,7 +282,7 @@ impl Monitor {
             ("throttle steps down", throttle.downs),
             ("throttle oscillations", throttle.oscillations),
         ];
-        figures.map(|(name, value)| Figure { name, core: None, vcpu: None, value }).into()
+        statistics.map(|(name, value)| Statistic { name, core: None, vcpu: None, value }).into()
     }
 }
 
@@ -457,13 +458,13 @@ impl Throttle {
         }
     }
 
-    /// A stint in the background moves its core's v, by the part after v was cleared.
-    fn ran(&mut self, stint: &Stint) {
-        let core = stint.core.0 as usize;
-        if stint.mode == Mode::Foreground || self.num_throttle == 0 || core >= self.cores() {
+    /// A segment in the background moves its core's v, by the part after v was cleared.
+    fn ran(&mut self, segment: &Segment) {
+        let core = segment.core.0 as usize;
+        if segment.mode == Mode::Foreground || self.num_throttle == 0 || core >= self.cores() {
             return;
         }
-        let elapsed = stint.usage.service.min(stint.to.saturating_since(self.cleared));
+        let elapsed = segment.usage.service.min(segment.to.saturating_since(self.cleared));
         let grown = u128::from(elapsed.ticks()) * u128::from(self.mem_weight[core]);
         self.bg_vtime[core] = self.bg_vtime[core].saturating_add(grown);
         self.ran = true;

@@ -7,7 +7,7 @@ use crate::parts::pibs::Pibs;
 use crate::parts::priority;
 use crate::parts::sporadic::Sporadic;
 use alloc::vec::Vec;
-use maracas_core::contract::{Grant, Mark};
+use maracas_core::contract::{Grant, Limit};
 use maracas_core::{CoreId, Duration, Instant, Job, JobId, Role, Soonest, Vcpu, VcpuId};
 
 /// The two kinds of servers behind one face.
@@ -117,7 +117,7 @@ pub(super) struct State {
     pub(super) newcomer: bool,
     pub(super) requests: u64,
     /// Where its background grant ends while it is the chosen one.
-    pub(super) slice_end: Mark,
+    pub(super) slice_end: Limit,
     /// It moved while it waited with budget: where its foreground meter stands when it has used
     /// C since, and the instant T after.
     pub(super) delayed: Option<(Duration, Instant)>,
@@ -155,7 +155,7 @@ impl State {
             bgt: Duration::ZERO,
             newcomer: false,
             requests: 0,
-            slice_end: Mark::NEVER,
+            slice_end: Limit::NEVER,
             delayed: None,
             activity: Activity::default(),
             place: 0,
@@ -181,12 +181,12 @@ impl State {
         let untold = if self.runnable() { at + self.server.period() } else { at };
         untold.max(self.server.last().unwrap_or(at))
     }
-    /// Smaller goes first in the foreground: RM order, by the inherited period for I/O; carriers of
-    /// errands above all.
+    /// Smaller goes first in the foreground: RM order, by the inherited period for I/O; service
+    /// VCPUs of service requests above all.
     pub(super) fn urgency(&self) -> (Duration, VcpuId) {
         let period = self.server.period();
         let span = match self.server {
-            Server::Sporadic(_) if priority::carries_errands(self.role) => Duration::ZERO,
+            Server::Sporadic(_) if priority::serves_requests(self.role) => Duration::ZERO,
             Server::Sporadic(_) => self.deadline.min(period),
             Server::Pibs { .. } => period,
         };
@@ -266,7 +266,7 @@ pub(super) struct Local {
     /// Whether a VCPU came or went since all were put in order.
     pub(super) reordered: bool,
     /// By place on the foreground list, when its next chunk may be used or a change sets in: of
-    /// those for which the line must be looked at then, and of sleepers with budget left.
+    /// those for which the run queue must be looked at then, and of sleepers with budget left.
     pub(super) awake: Soonest,
     asleep: Soonest,
     /// How many have something to run, and how many of them are on a budget.
@@ -294,11 +294,11 @@ impl Default for Local {
 }
 
 impl Local {
-    /// Carriers of errands have no surplus time.
+    /// Service VCPUs of service requests have no surplus time.
     pub(super) fn add(&mut self, vcpu: VcpuId, role: Role) {
         self.reordered = true;
         self.foreground.push(vcpu);
-        if !priority::carries_errands(role) {
+        if !priority::serves_requests(role) {
             self.background.push(vcpu);
         }
     }
@@ -357,11 +357,11 @@ impl Local {
         self.awake.set(state.place, awake.min(state.settles()));
         self.asleep.set(state.place, asleep);
         let before = state.seen;
-        let waits = runs && !priority::carries_errands(state.role);
+        let waits = runs && !priority::serves_requests(state.role);
         state.seen = Seen { waits, on_budget: runs && !spent };
         self.waiting = self.waiting + usize::from(waits) - usize::from(before.waits);
         let counted = usize::from(before.on_budget);
         self.on_budget = self.on_budget + usize::from(state.seen.on_budget) - counted;
-        Grant::new(state.id, Mark(state.foreground + usable))
+        Grant::new(state.id, Limit(state.foreground + usable))
     }
 }

@@ -12,29 +12,29 @@
 //! # How it works
 //! Users write `memguard+NAME`. A period P gives core i the budget Q = floor(B P / 64) (`quota`),
 //! of which q (`allotted`) stands to it: q = min(Q, predicted use) where it is soft; the rest goes
-//! to the pool G (`pool`). The core's line gets the allowance `base + q`, a reading of its meter.
-//! Reached, the core reclaims from G; if it can not, and used less than Q, it gets Q back (an
-//! underrun); else it stays closed until the next period: throttled. Once all active cores are
+//! to the pool G (`pool`). The core's run queue gets the allowance `base + q`, a reading of its
+//! meter. Reached, the core reclaims from G; if it can not, and used less than Q, it gets Q back
+//! (an underrun); else it stays closed until the next period: throttled. Once all active cores are
 //! throttled, `spare` decides. An active core is one that would run something now were it not
-//! closed: the machine law applied to its line. An active core that is not regulated has no budget
-//! to use up, so beside it there is no spare bandwidth.
+//! closed: the machine law applied to its run queue. An active core that is not regulated has no
+//! budget to use up, so beside it there is no spare bandwidth.
 //!
 //! Where `foreground` is given, surplus time leaves to the foreground what that has not used of it
-//! yet, and the last request of Q in any case: its grants get memory marks to that effect. There it
-//! reclaims as a core does; if it gets nothing, it waits for the next period while the core stays
-//! open. What was kept from it counts as used. Else all time is alike, as in the paper, and so it
-//! is under a policy without a foreground, such as round-robin.
-//! A VCPU with a bandwidth of its own gets the memory mark `base + quota` on its grants, anew in
-//! each period; it neither donates nor reclaims. At its mark the inner policy takes it for blocked
+//! yet, and the last request of Q in any case: its grants get memory limits to that effect. There
+//! it reclaims as a core does; if it gets nothing, it waits for the next period while the core
+//! stays open. What was kept from it counts as used. Else all time is alike, as in the paper, and
+//! so it is under a policy without a foreground, such as round-robin.
+//! A VCPU with a bandwidth of its own gets the memory limit `base + quota` on its grants, anew in
+//! each period; it neither donates nor reclaims. At its limit the inner policy takes it for blocked
 //! (`vcpus.rs`), and so do load balancers.
 //!
 //! Each period begins with a metered wake at its nominal instant. The inner policy learns of
-//! everything but spent allowances and memory marks; its lines, homes, verdicts and errands are
-//! passed on as they are, and where nothing is reserved, so is the whole plan.
+//! everything but spent allowances and memory limits; its run queues, homes, verdicts and service
+//! requests are passed on as they are, and where nothing is reserved, so is the whole plan.
 //! # Invariants
 //! While there is no underrun, q of all cores and G sum to Q of all cores. Without reclaim and
 //! `spare` no core reads more than Q in a period, or more than k Q in k periods if a machine stops
-//! it late: what goes beyond a mark is owed to the next period. Surplus time alone never throttles
+//! it late: what goes beyond a limit is owed to the next period. Surplus time alone never throttles
 //! a core with `foreground`, where decisions come on time. Periods begin at k P, or P apart from an
 //! early one, however late the machine is; what was read between the nominal instant and a late
 //! decision is the old period's, and of several periods missed only one is replenished.
@@ -47,9 +47,9 @@
 //! period and the begin of the next a core may read 2 Q.
 //!
 //! Admission counts time alone. A core whose Q one VCPU has used is closed to the others too, for
-//! up to P each time, carriers of errands too, and whatever was admitted may be late by that. Where
-//! that must not be, `foreground` holds surplus time off, and those that read on their budgets get
-//! bandwidths of their own, which sum to less than the core's.
+//! up to P each time, service VCPUs of service requests too, and whatever was admitted may be late
+//! by that. Where that must not be, `foreground` holds surplus time off, and those that read on
+//! their budgets get bandwidths of their own, which sum to less than the core's.
 //! # Where we differ from the paper
 //! A prediction keeps at least one request, since a closed core shows no demand, and is rounded up.
 //! The average begins with the first sample. A period that proportional sharing cut short records
@@ -65,7 +65,7 @@ mod vcpus;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use maracas_core::admission::Verdict;
-use maracas_core::contract::{End, Entry, Figure, Grant, Mode, Stint, decide};
+use maracas_core::contract::{End, Entry, Grant, Mode, Segment, Statistic, decide};
 use maracas_core::dispatch::{self, Readings};
 use maracas_core::params::Params;
 use maracas_core::{CoreId, CoreSet, Duration, Event, Instant, Job, JobId, Plan, Policy, System};
@@ -118,7 +118,7 @@ impl MemGuard {
         let regulator = Regulator::new(&settings);
         let mut vcpus = Vcpus::default();
         for vcpu in &system.vcpus {
-            vcpus.limit(vcpu.id, quota(&settings, vcpu.bandwidth));
+            vcpus.set_quota(vcpu.id, quota(&settings, vcpu.bandwidth));
         }
         let first = Instant::ZERO.saturating_add(settings.period);
         Ok(Self {
@@ -148,8 +148,8 @@ impl MemGuard {
         Some(self.vcpus_next - period)
     }
 
-    /// Asks the inner policy, after it was told of the VCPUs whose memory marks rose, and again
-    /// where its verdicts raise some. Returns the cores whose lines it changed.
+    /// Asks the inner policy, after it was told of the VCPUs whose memory limits rose, and again
+    /// where its verdicts raise some. Returns the cores whose run queues it changed.
     fn ask(&mut self, now: Instant, plan: &mut Plan) -> CoreSet {
         let began = self.begin_periods(now);
         let mut risen = self.vcpus.risen(began.unwrap_or(self.latest));
@@ -183,12 +183,12 @@ impl MemGuard {
     /// Whether surplus time on `core` leaves something to the foreground. Under a policy that
     /// promises nothing all time is surplus time, and there is no VCPU to leave it to.
     fn keeps(&self, core: CoreId) -> bool {
-        self.regulator.keeps(core) && !self.plan.line(core).foreground.is_empty()
+        self.regulator.keeps(core) && !self.plan.run_queue(core).foreground.is_empty()
     }
 
     /// In which mode `core` would run someone now were it not closed.
     fn active(&self, core: CoreId) -> Option<Mode> {
-        let run = dispatch::next(self.plan.line(core), 0, &self.vcpus)?;
+        let run = dispatch::next(self.plan.run_queue(core), 0, &self.vcpus)?;
         Some(if self.keeps(core) { run.mode } else { Mode::Foreground })
     }
 
@@ -207,12 +207,12 @@ impl MemGuard {
         }
     }
 
-    /// Takes over the lines of `fresh` cores, and sets the memory marks that moved.
+    /// Takes over the run queues of `fresh` cores, and sets the memory marks that moved.
     fn copy_lines(&self, fresh: CoreSet, plan: &mut Plan) {
         for core in (0..plan.cores() as u16).map(CoreId) {
-            let (inner, outer) = (self.plan.line(core), plan.line(core));
+            let (inner, outer) = (self.plan.run_queue(core), plan.run_queue(core));
             let left = if self.keeps(core) { self.regulator.surplus(core) } else { u64::MAX };
-            let foreground = |grant: &Grant| grant.memory.min(self.vcpus.mark(grant.vcpu));
+            let foreground = |grant: &Grant| grant.memory.min(self.vcpus.limit(grant.vcpu));
             let background = |grant: &Grant| {
                 foreground(grant).min(self.vcpus.memory(grant.vcpu).saturating_add(left))
             };
@@ -226,32 +226,32 @@ impl MemGuard {
             if !fresh.contains(core) && !stale() {
                 continue;
             }
-            let line = plan.line_mut(core);
-            line.foreground.clone_from(&inner.foreground);
-            line.background.clone_from(&inner.background);
-            line.background_allowed = inner.background_allowed;
-            line.foreground.iter_mut().for_each(|grant| grant.memory = foreground(grant));
-            line.background.iter_mut().for_each(|grant| grant.memory = background(grant));
+            let run_queue = plan.run_queue_mut(core);
+            run_queue.foreground.clone_from(&inner.foreground);
+            run_queue.background.clone_from(&inner.background);
+            run_queue.background_allowed = inner.background_allowed;
+            run_queue.foreground.iter_mut().for_each(|grant| grant.memory = foreground(grant));
+            run_queue.background.iter_mut().for_each(|grant| grant.memory = background(grant));
         }
     }
 
     fn set_allowances(&self, plan: &mut Plan) {
         for core in (0..plan.cores() as u16).map(CoreId) {
-            let allowance = self.plan.line(core).allowance.min(self.regulator.mark(core));
-            if plan.line(core).allowance != allowance {
-                plan.line_mut(core).allowance = allowance;
+            let allowance = self.plan.run_queue(core).allowance.min(self.regulator.limit(core));
+            if plan.run_queue(core).allowance != allowance {
+                plan.run_queue_mut(core).allowance = allowance;
             }
         }
     }
 
-    /// A VCPU ran: how its stint ended for the inner policy.
-    fn ran(&mut self, stint: &Stint) -> End {
-        self.regulator.count(stint.core, stint.mode, stint.usage.reads);
-        let end = self.vcpus.ran(stint);
+    /// A VCPU ran: how its segment ended for the inner policy.
+    fn ran(&mut self, segment: &Segment) -> End {
+        self.regulator.count(segment.core, segment.mode, segment.usage.reads);
+        let end = self.vcpus.ran(segment);
         // Surplus time used its part of the core's budget: that is the core's affair, and not the
         // VCPU's.
-        let surplus = end == End::MemorySpent && stint.mode == Mode::Background;
-        if surplus && self.regulator.keeps(stint.core) { End::Preempted } else { end }
+        let surplus = end == End::MemorySpent && segment.mode == Mode::Background;
+        if surplus && self.regulator.keeps(segment.core) { End::Preempted } else { end }
     }
 }
 
@@ -270,9 +270,9 @@ impl Policy for MemGuard {
     fn on_event(&mut self, at: Instant, event: &Event) {
         self.latest = self.latest.max(at);
         match event {
-            Event::Ran(stint) => {
-                let end = self.ran(stint);
-                return self.inner.on_event(at, &Event::Ran(Stint { end, ..*stint }));
+            Event::Ran(segment) => {
+                let end = self.ran(segment);
+                return self.inner.on_event(at, &Event::Ran(Segment { end, ..*segment }));
             }
             Event::Released(Job { id: JobId { vcpu, .. }, .. }) | Event::Woke { vcpu, .. } => {
                 self.vcpus.woke(*vcpu, at);
@@ -284,12 +284,12 @@ impl Policy for MemGuard {
                 self.vcpus.ask(vcpu.id, quota(&self.settings, vcpu.bandwidth));
             }
             Event::Left(vcpu) => self.vcpus.left(*vcpu),
-            // The meters say so too: the stint that ended so was told before. A word that comes
-            // late, when the mark lies higher already, must not count.
+            // The meters say so too: the segment that ended so was told before. A word that comes
+            // late, when the limit lies higher already, must not count.
             Event::AllowanceSpent { .. } => return,
             Event::Completed(_)
             | Event::Sampled(_)
-            | Event::ErrandDone(_)
+            | Event::ServiceDone(_)
             | Event::Failed { .. } => {}
         }
         self.inner.on_event(at, event);
@@ -305,7 +305,7 @@ impl Policy for MemGuard {
         }
         self.copy_lines(fresh, plan);
         self.set_allowances(plan);
-        plan.errand = self.plan.errand;
+        plan.service_request = self.plan.service_request;
         let period = self.cores_next.min(self.vcpus_next);
         plan.wake = period.min(self.plan.wake);
         for core in (0..self.plan.cores() as u16).map(CoreId) {
@@ -315,12 +315,12 @@ impl Policy for MemGuard {
             || plan.wake == self.plan.wake && self.plan.wake_metered;
     }
 
-    fn figures(&self) -> Vec<Figure> {
-        let mut figures = self.inner.figures();
+    fn statistics(&self) -> Vec<Statistic> {
+        let mut statistics = self.inner.statistics();
         if self.regulator.regulates() {
-            self.regulator.figures(&mut figures);
+            self.regulator.statistics(&mut statistics);
         }
-        figures
+        statistics
     }
 }
 

@@ -98,7 +98,7 @@ macro_rules! around {
             needs: Needs { counters: true, ..INNER.needs },
             // A throttled core idles, and what runs there falls behind.
             claims: Claims { work_conserving: false, no_miss_when_admitted: false, ..INNER.claims },
-            carriers: INNER.carriers,
+            service_vcpus: INNER.service_vcpus,
             admit: |system, params| $crate::memguard::admit(&INNER, system, params),
             build: |system, params| $crate::memguard::build(&INNER, system, params),
         }

@@ -3,7 +3,7 @@
 use super::settings::{Reserved, Settings, Spare};
 use alloc::vec::Vec;
 use maracas_core::CoreId;
-use maracas_core::contract::{Figure, Mode};
+use maracas_core::contract::{Mode, Statistic};
 
 /// Underrun errors by size, (Q - used) / Q.
 const ERROR_SIZES: [&str; 10] = [
@@ -66,7 +66,7 @@ impl Core {
         }
     }
 
-    const fn mark(&self) -> u64 {
+    const fn limit(&self) -> u64 {
         self.base.saturating_add(self.allotted)
     }
 
@@ -141,7 +141,7 @@ impl Core {
         }
     }
 
-    fn figures(&self, core: CoreId, figures: &mut Vec<Figure>) {
+    fn statistics(&self, core: CoreId, statistics: &mut Vec<Statistic>) {
         let Counts { periods, underruns, errors, sizes, donated, reclaimed, throttled } =
             self.counts;
         let named = [
@@ -153,7 +153,7 @@ impl Core {
             ("throttled periods", throttled),
         ];
         let named = named.into_iter().chain(ERROR_SIZES.into_iter().zip(sizes));
-        figures.extend(named.map(|(name, value)| Figure {
+        statistics.extend(named.map(|(name, value)| Statistic {
             name,
             core: Some(core),
             vcpu: None,
@@ -212,9 +212,9 @@ impl Regulator {
     }
 
     /// Reading of the core's meter at which it closes.
-    pub(super) fn mark(&self, core: CoreId) -> u64 {
+    pub(super) fn limit(&self, core: CoreId) -> u64 {
         match &self.cores[core.0 as usize] {
-            Some(core) if !self.sharing => core.mark(),
+            Some(core) if !self.sharing => core.limit(),
             Some(_) | None => u64::MAX,
         }
     }
@@ -224,7 +224,7 @@ impl Regulator {
         let meter = self.meters[core.0 as usize];
         match &self.cores[core.0 as usize] {
             Some(core) if !self.sharing && core.is_closed(Mode::Background) => 0,
-            Some(core) if !self.sharing => core.mark().saturating_sub(meter + core.kept()),
+            Some(core) if !self.sharing => core.limit().saturating_sub(meter + core.kept()),
             Some(_) | None => u64::MAX,
         }
     }
@@ -237,8 +237,8 @@ impl Regulator {
         let sharing = core::mem::take(&mut self.sharing);
         for (core, meter) in self.cores.iter_mut().zip(&self.meters) {
             let Some(core) = core else { continue };
-            // Beyond its mark it owes to the new period.
-            let base = if sharing { *meter } else { core.mark().min(*meter) };
+            // Beyond its limit it owes to the new period.
+            let base = if sharing { *meter } else { core.limit().min(*meter) };
             if !early || core.is_closed(Mode::Background) || core.underrun {
                 core.record(base - core.base, self.newest);
             }
@@ -257,9 +257,9 @@ impl Regulator {
             let Some(core) = core else { continue };
             let runs = active(id).unwrap_or(Mode::Foreground);
             loop {
-                let mode = if *meter >= core.mark() { Mode::Foreground } else { runs };
+                let mode = if *meter >= core.limit() { Mode::Foreground } else { runs };
                 let kept = if mode == Mode::Background { core.kept() } else { 0 };
-                if core.is_closed(mode) || *meter + kept < core.mark() {
+                if core.is_closed(mode) || *meter + kept < core.limit() {
                     break;
                 }
                 core.overflow(mode, *meter - core.base + kept, &mut self.pool, self.q_min);
@@ -282,12 +282,17 @@ impl Regulator {
         used_up && self.spare == Spare::Proportional
     }
 
-    pub(super) fn figures(&self, figures: &mut Vec<Figure>) {
+    pub(super) fn statistics(&self, statistics: &mut Vec<Statistic>) {
         for (id, core) in (0..).map(CoreId).zip(&self.cores) {
             if let Some(core) = core {
-                core.figures(id, figures);
+                core.statistics(id, statistics);
             }
         }
-        figures.push(Figure { name: "spare phases", core: None, vcpu: None, value: self.phases });
+        statistics.push(Statistic {
+            name: "spare phases",
+            core: None,
+            vcpu: None,
+            value: self.phases,
+        });
     }
 }

@@ -1,6 +1,6 @@
 //! What users say to MemGuard, read for one system, and what is wrong with it.
 
-use crate::parts::priority::carries_errands;
+use crate::parts::priority::serves_requests;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -281,7 +281,7 @@ pub(super) fn unlimited(
     }
     let open = (0..).map(CoreId).zip(cores).filter(|(_, core)| core.is_none());
     let comes = |core: CoreId| {
-        let mut users = system.vcpus.iter().filter(|vcpu| !carries_errands(vcpu.role));
+        let mut users = system.vcpus.iter().filter(|vcpu| !serves_requests(vcpu.role));
         users.find(|vcpu| vcpu.pinned.is_none_or(|pinned| pinned == core))
     };
     let (core, vcpu) = open.filter_map(|(core, _)| Some((core, comes(core)?))).next()?;

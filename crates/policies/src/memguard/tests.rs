@@ -50,9 +50,9 @@ fn throttled(rig: &Rig) -> Vec<bool> {
     rig.policy.regulator.cores.iter().flatten().map(|core| core.throttled).collect()
 }
 
-fn figure(rig: &Rig, name: &str, core: Option<u16>) -> u64 {
-    let figures = rig.policy.figures();
-    let found = figures.iter().find(|f| f.name == name && f.core == core.map(CoreId));
+fn statistic(rig: &Rig, name: &str, core: Option<u16>) -> u64 {
+    let statistics = rig.policy.statistics();
+    let found = statistics.iter().find(|f| f.name == name && f.core == core.map(CoreId));
     found.unwrap().value
 }
 
@@ -79,11 +79,14 @@ fn vector_d1_the_slides_example() {
     let served = [(3, 0), (4, 1), (12, 1), (13, 1), (15, 1), (16, 0), (17, 1), (20, 1)];
     assert_eq!(rig.served, served);
     assert_eq!(
-        (figure(&rig, "donated requests", Some(0)), figure(&rig, "reclaimed requests", Some(1))),
+        (
+            statistic(&rig, "donated requests", Some(0)),
+            statistic(&rig, "reclaimed requests", Some(1))
+        ),
         (4, 3)
     );
     assert_eq!(
-        (figure(&rig, "throttled periods", Some(1)), figure(&rig, "underruns", Some(0))),
+        (statistic(&rig, "throttled periods", Some(1)), statistic(&rig, "underruns", Some(0))),
         (1, 0)
     );
 }
@@ -99,10 +102,10 @@ fn vectors_d2_and_d3_spare_bandwidth() {
     assert!(!shared.policy.regulator.sharing);
     shared.run_through(3);
     assert!(shared.policy.regulator.sharing);
-    assert_eq!(shared.plan.line(CoreId(0)).allowance, u64::MAX);
+    assert_eq!(shared.plan.run_queue(CoreId(0)).allowance, u64::MAX);
     shared.run_through(15);
     assert_eq!(shared.served, [(1, 0), (2, 1), (3, 0), (4, 1), (5, 0), (12, 0)]);
-    assert_eq!(figure(&shared, "spare phases", None), 1);
+    assert_eq!(statistic(&shared, "spare phases", None), 1);
     assert!(!shared.policy.regulator.sharing);
 
     let mut off = vector(&pairs("off"), &accesses);
@@ -129,7 +132,7 @@ fn a_core_with_nothing_to_run_does_not_hold_up_spare_bandwidth() {
     assert_eq!(early.policy.cores_next, Instant::from_ticks(12));
     early.run_through(4);
     assert_eq!(early.policy.cores_next, Instant::from_ticks(14));
-    let recorded = |rig: &Rig, core| figure(rig, "regulated periods", Some(core));
+    let recorded = |rig: &Rig, core| statistic(rig, "regulated periods", Some(core));
     assert_eq!((recorded(&early, 0), recorded(&early, 1)), (2, 0));
     assert_eq!(standing(&early), ([2, 10].to_vec(), 0), "core1 has no history yet");
 }
@@ -140,12 +143,12 @@ fn an_active_core_without_a_budget_holds_up_spare_bandwidth() {
         let pairs = [("bandwidth", "none, 12.8GB/s"), ("spare", spare)];
         let mut rig = vector(&pairs, &[&[], &[1, 2, 3, 4, 13, 14, 15]]);
         rig.run_through(9);
-        assert_eq!(figure(&rig, "spare phases", None), 0, "core0 may read as much as it likes");
+        assert_eq!(statistic(&rig, "spare phases", None), 0, "core0 may read as much as it likes");
         assert_eq!(rig.served, [(1, 1), (2, 1)]);
         rig.run_through(11);
         rig.sleep(0);
         rig.run_through(19);
-        assert!(figure(&rig, "spare phases", None) > 0);
+        assert!(statistic(&rig, "spare phases", None) > 0);
         assert!(rig.served.len() > 4);
     }
 }
@@ -160,9 +163,9 @@ fn an_error_is_recorded_where_its_period_is_cut_short() {
     rig.run_through(16);
     rig.sleep(0);
     rig.run_through(17);
-    assert_eq!(figure(&rig, "spare phases", None), 1);
-    assert_eq!(figure(&rig, "underruns", Some(0)), 1);
-    assert_eq!(figure(&rig, "underrun errors", Some(0)), 1);
+    assert_eq!(statistic(&rig, "spare phases", None), 1);
+    assert_eq!(statistic(&rig, "underruns", Some(0)), 1);
+    assert_eq!(statistic(&rig, "underrun errors", Some(0)), 1);
 }
 
 #[test]
@@ -177,15 +180,15 @@ fn vector_d4_an_underrun_and_an_error() {
     flagged.run_through(17);
     assert!(throttled(&flagged)[0]);
     flagged.run_through(20);
-    assert_eq!(figure(&flagged, "underruns", Some(0)), 1);
-    assert_eq!(figure(&flagged, "underrun errors", Some(0)), 0);
+    assert_eq!(statistic(&flagged, "underruns", Some(0)), 1);
+    assert_eq!(statistic(&flagged, "underrun errors", Some(0)), 0);
 
     let mut wrong = vector(&pairs, &[&[3, 15, 16], &[4, 5, 6, 11, 12, 13, 14]]);
     wrong.run_through(20);
-    assert_eq!(figure(&wrong, "underrun errors", Some(0)), 1);
+    assert_eq!(statistic(&wrong, "underrun errors", Some(0)), 1);
     // One of three requests was missed.
-    assert_eq!(figure(&wrong, "underrun errors to 40%", Some(0)), 1);
-    assert_eq!(figure(&wrong, "regulated periods", Some(0)), 2);
+    assert_eq!(statistic(&wrong, "underrun errors to 40%", Some(0)), 1);
+    assert_eq!(statistic(&wrong, "regulated periods", Some(0)), 2);
     // After an error nothing is donated.
     assert_eq!(standing(&wrong).0[0], 3);
 }
@@ -238,7 +241,7 @@ fn weights_share_r_min_and_spare_bandwidth_in_proportion() {
         } else {
             // The heaviest core reads at each tick, and the others in proportion.
             assert_eq!(reads, [1000, 2000, 4000, 8000]);
-            assert_eq!(figure(&rig, "spare phases", None), 100);
+            assert_eq!(statistic(&rig, "spare phases", None), 100);
         }
     }
 }
@@ -259,9 +262,9 @@ fn a_vcpu_s_own_budget_is_hard_and_comes_back() {
     rig.run_through(39);
     let reads: Vec<u64> = rig.vcpus.iter().map(|vcpu| vcpu.memory).collect();
     assert_eq!(reads, [8, 32], "two in each of four periods, the rest for the other");
-    assert!(rig.policy.figures().is_empty());
+    assert!(rig.policy.statistics().is_empty());
 
-    // Alone it is stopped at its mark and goes on with the next period.
+    // Alone it is stopped at its limit and goes on with the next period.
     while rig.vcpus[1].awake {
         rig.tick();
         rig.sleep(1);

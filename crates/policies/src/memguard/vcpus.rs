@@ -1,17 +1,17 @@
 //! What is known of the VCPUs: whether they have something to run, their meters, and the memory
 //! budgets of those that have one.
 //!
-//! A VCPU at its memory mark can not run, however runnable the machine finds it. A server that
+//! A VCPU at its memory limit can not run, however runnable the machine finds it. A server that
 //! kept its budget meanwhile would use it beside the next one and take twice what its neighbours
 //! were promised that it takes. So the inner policy is told that it blocked, learns of no wake and
-//! no release of it meanwhile, and of a wake when its mark rises.
+//! no release of it meanwhile, and of a wake when its limit rises.
 
 use alloc::vec::Vec;
-use maracas_core::contract::{End, Mode, Stint};
+use maracas_core::contract::{End, Mode, Segment};
 use maracas_core::dispatch::Readings;
 use maracas_core::{Duration, Event, Instant, VcpuId};
 
-/// The mark of who may read as much as it likes, as grants have it ([`Grant::memory`]).
+/// The limit of who may read as much as it likes, as grants have it ([`Grant::memory`]).
 ///
 /// [`Grant::memory`]: maracas_core::contract::Grant::memory
 const NEVER: u64 = u64::MAX;
@@ -36,11 +36,11 @@ struct Known {
 }
 
 impl Known {
-    fn mark(&self) -> u64 {
+    fn limit(&self) -> u64 {
         self.quota.map_or(NEVER, |quota| self.base.saturating_add(quota))
     }
-    fn at_mark(&self) -> bool {
-        self.memory >= self.mark()
+    fn at_limit(&self) -> bool {
+        self.memory >= self.limit()
     }
 }
 
@@ -65,50 +65,50 @@ impl Vcpus {
         let known = self.of(vcpu);
         known.awake = known.awake.max(Some(at));
     }
-    /// It ran; returns how the stint ended for the inner policy.
-    pub(super) fn ran(&mut self, stint: &Stint) -> End {
-        let known = self.of(stint.vcpu);
-        known.meters[stint.mode as usize] += stint.usage.service;
-        known.memory += stint.usage.reads;
-        match stint.end {
+    /// It ran; returns how the segment ended for the inner policy.
+    pub(super) fn ran(&mut self, segment: &Segment) -> End {
+        let known = self.of(segment.vcpu);
+        known.meters[segment.mode as usize] += segment.usage.service;
+        known.memory += segment.usage.reads;
+        match segment.end {
             End::Blocked | End::Exited => {
-                known.asleep = known.asleep.max(Some(stint.to));
-                stint.end
+                known.asleep = known.asleep.max(Some(segment.to));
+                segment.end
             }
-            End::Preempted | End::MarkReached | End::MemorySpent | End::Moved | End::Metered => {
-                known.awake = known.awake.max(Some(stint.to));
-                if !known.at_mark() {
-                    return stint.end;
+            End::Preempted | End::LimitReached | End::MemorySpent | End::Moved | End::Metered => {
+                known.awake = known.awake.max(Some(segment.to));
+                if !known.at_limit() {
+                    return segment.end;
                 }
-                known.stopped = known.stopped.max(Some(stint.to));
+                known.stopped = known.stopped.max(Some(segment.to));
                 End::Blocked
             }
         }
     }
-    /// It woke or had a release. True if it is at its mark: then the inner policy must learn of
+    /// It woke or had a release. True if it is at its limit: then the inner policy must learn of
     /// that when it may go on.
     pub(super) fn hold(&mut self, vcpu: VcpuId, at: Instant, event: &Event) -> bool {
         let known = self.of(vcpu);
-        if known.at_mark() {
+        if known.at_limit() {
             known.stopped = known.stopped.max(Some(at));
             known.held.push(event.clone());
         }
-        known.at_mark()
+        known.at_limit()
     }
-    /// What the inner policy must learn of those whose marks rose at `rise`: that they woke, and
+    /// What the inner policy must learn of those whose limits rose at `rise`: that they woke, and
     /// what was held.
     pub(super) fn risen(&mut self, rise: Instant) -> Vec<(Instant, Event)> {
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for (id, known) in (0..).map(VcpuId).zip(&mut self.known) {
-            let Some(since) = known.stopped.filter(|_| !known.at_mark()) else { continue };
+            let Some(since) = known.stopped.filter(|_| !known.at_limit()) else { continue };
             let at = since.max(rise);
             known.stopped = None;
             if !known.held.iter().any(|event| matches!(event, Event::Woke { .. })) {
-                told.push((at, Event::Woke { vcpu: id, on_behalf: None, exact: true }));
+                reported.push((at, Event::Woke { vcpu: id, on_behalf: None, exact: true }));
             }
-            told.extend(known.held.drain(..).map(|event| (at, event)));
+            reported.extend(known.held.drain(..).map(|event| (at, event)));
         }
-        told
+        reported
     }
     pub(super) fn left(&mut self, vcpu: VcpuId) {
         let known = self.of(vcpu);
@@ -121,52 +121,52 @@ impl Vcpus {
     pub(super) fn ask(&mut self, vcpu: VcpuId, quota: Option<u64>) {
         self.asked.push((vcpu, quota));
     }
-    /// What it asked for first was granted or refused. True if its mark changed.
+    /// What it asked for first was granted or refused. True if its limit changed.
     pub(super) fn answered(&mut self, vcpu: VcpuId, granted: bool) -> bool {
         let place = self.asked.iter().position(|(asking, _)| *asking == vcpu);
         let Some((_, quota)) = place.map(|place| self.asked.remove(place)) else { return false };
-        granted && self.limit(vcpu, quota)
+        granted && self.set_quota(vcpu, quota)
     }
-    /// Gives it so many reads a period; `None` = no limit. True if its mark changed.
-    pub(super) fn limit(&mut self, vcpu: VcpuId, quota: Option<u64>) -> bool {
+    /// Gives it so many reads a period; `None` = no limit. True if its limit changed.
+    pub(super) fn set_quota(&mut self, vcpu: VcpuId, quota: Option<u64>) -> bool {
         let known = self.of(vcpu);
-        let before = known.mark();
+        let before = known.limit();
         if known.quota.is_none() {
             known.base = known.memory;
         }
         // What it read while that was allowed is not owed.
         known.base = known.base.max(known.memory.saturating_sub(quota.unwrap_or(0)));
         known.quota = quota;
-        known.mark() != before
+        known.limit() != before
     }
     /// Whether any VCPU has a budget.
     pub(super) fn any_limited(&self) -> bool {
         self.known.iter().any(|known| known.quota.is_some())
     }
-    /// Every VCPU's budget anew. Reads beyond a mark are owed to the new period. True if a mark
+    /// Every VCPU's budget anew. Reads beyond a limit are owed to the new period. True if a limit
     /// changed.
     pub(super) fn replenish(&mut self) -> bool {
         let mut changed = false;
         for known in self.known.iter_mut().filter(|known| known.quota.is_some()) {
-            let base = known.mark().min(known.memory);
+            let base = known.limit().min(known.memory);
             changed |= base != known.base;
             known.base = base;
         }
         changed
     }
     /// Reading of its memory meter up to which it may run.
-    pub(super) fn mark(&self, vcpu: VcpuId) -> u64 {
-        self.known.get(vcpu.0 as usize).map_or(NEVER, Known::mark)
+    pub(super) fn limit(&self, vcpu: VcpuId) -> u64 {
+        self.known.get(vcpu.0 as usize).map_or(NEVER, Known::limit)
     }
 }
 
 impl Readings for Vcpus {
     /// Told late, an event may be overtaken by later ones: the latest word counts, and of two of
-    /// one instant the wake. No VCPU runs at its memory mark.
+    /// one instant the wake. No VCPU runs at its memory limit.
     fn runnable(&self, vcpu: VcpuId) -> bool {
         let known = self.known.get(vcpu.0 as usize);
         known.is_some_and(|known| {
-            known.awake.is_some() && known.awake >= known.asleep && !known.at_mark()
+            known.awake.is_some() && known.awake >= known.asleep && !known.at_limit()
         })
     }
     fn meter(&self, vcpu: VcpuId, mode: Mode) -> Duration {

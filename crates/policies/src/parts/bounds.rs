@@ -77,12 +77,12 @@ pub(crate) fn gfb(vcpus: &[Vcpu], cores: usize) -> TestResult {
 
 /// The least deadline or period among those that stand in rate-monotonic order.
 fn shortest(vcpus: &[Vcpu]) -> Duration {
-    let ordered = vcpus.iter().filter(|vcpu| !priority::carries_errands(vcpu.role));
+    let ordered = vcpus.iter().filter(|vcpu| !priority::serves_requests(vcpu.role));
     let spans = ordered.map(|vcpu| vcpu.reservation.deadline.min(vcpu.reservation.period));
     spans.min().unwrap_or(Duration::MAX)
 }
 
-/// The bounds hold for rate-monotonic order, above which carriers stand. One with the shortest
+/// The bounds hold for rate-monotonic order, above which service VCPUs stand. One with the shortest
 /// period of its core would stand there by right and take no less of any window, so it counts as
 /// if it had that period.
 pub(crate) fn demand_by_deadline(vcpu: &Vcpu, shortest: Duration) -> Exact {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn carriers_count_as_if_they_had_the_shortest_period() {
+    fn service_vcpus_count_as_if_they_had_the_shortest_period() {
         let mut set = vcpus(&[(1, 1000), (4, 10), (6, 15)]);
         set[0].role = Role::Monitor;
         let value = |result: TestResult| match result.measure {

@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 use maracas_core::admission::Objection;
-use maracas_core::contract::Mark;
+use maracas_core::contract::Limit;
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{Arrival, Duration, Instant, Job, JobId, System, Vcpu, VcpuId};
 
@@ -85,16 +85,16 @@ impl Backlog {
     pub(crate) fn charge(&mut self, service: Duration) {
         self.used += service;
     }
-    /// Charges a stint that ended at `to`; whether the next job's standing changed.
-    pub(crate) fn charge_stint(&mut self, to: Instant, service: Duration) -> bool {
-        let (deadline, mark) = (self.deadline(), self.mark());
+    /// Charges a segment that ended at `to`; whether the next job's standing changed.
+    pub(crate) fn charge_segment(&mut self, to: Instant, service: Duration) -> bool {
+        let (deadline, limit) = (self.deadline(), self.limit());
         if self.expires && to <= self.opened {
             // Told late: earlier jobs' service is not paid from the budget of the present one.
             self.granted += service;
             self.pending.iter_mut().for_each(|job| job.until += service);
         }
         self.charge(service);
-        (deadline, mark) != (self.deadline(), self.mark())
+        (deadline, limit) != (self.deadline(), self.limit())
     }
     /// Whether no job is pending.
     pub(crate) fn is_idle(&self) -> bool {
@@ -130,8 +130,8 @@ impl Backlog {
     }
     /// Up to where the task's foreground meter may run. Not only to the end of the present job's
     /// budget: a task with more than one job waiting would lose time to every late decision.
-    pub(crate) const fn mark(&self) -> Mark {
-        if self.precise { Mark(self.granted) } else { Mark::NEVER }
+    pub(crate) const fn limit(&self) -> Limit {
+        if self.precise { Limit(self.granted) } else { Limit::NEVER }
     }
 }
 
@@ -200,25 +200,25 @@ mod tests {
             deadline: at(release + 5),
         };
         backlog.release(&job(0, 0));
-        assert_eq!(backlog.mark(), Mark(ticks(2)));
-        assert!(!backlog.charge_stint(at(1), ticks(1)));
+        assert_eq!(backlog.limit(), Limit(ticks(2)));
+        assert!(!backlog.charge_segment(at(1), ticks(1)));
         backlog.complete(id(0));
         // One tick was left; the meter reads 1.
         backlog.release(&job(1, 5));
-        assert_eq!(backlog.mark(), Mark(ticks(3)));
-        // A stint of the first job, told late, raises the mark with the meter.
-        assert!(backlog.charge_stint(at(2), ticks(1)));
-        assert_eq!(backlog.mark(), Mark(ticks(4)));
+        assert_eq!(backlog.limit(), Limit(ticks(3)));
+        // A segment of the first job, told late, raises the limit with the meter.
+        assert!(backlog.charge_segment(at(2), ticks(1)));
+        assert_eq!(backlog.limit(), Limit(ticks(4)));
         // Cut at 4, and one tick past it.
-        assert!(backlog.charge_stint(at(8), ticks(3)));
+        assert!(backlog.charge_segment(at(8), ticks(3)));
         assert_eq!(backlog.deadline(), None);
         backlog.release(&job(2, 10));
         // Its own budget is used up: what it goes on with is the next job's.
-        assert_eq!((backlog.deadline(), backlog.mark()), (Some(at(15)), Mark(ticks(6))));
+        assert_eq!((backlog.deadline(), backlog.limit()), (Some(at(15)), Limit(ticks(6))));
     }
 
     #[test]
-    fn a_completion_may_be_told_before_its_release() {
+    fn a_completion_may_be_reported_before_its_release() {
         let vcpu = Vcpu::new(0, Duration::from_ticks(2), Duration::from_ticks(5)).periodic();
         let mut backlog = Backlog::new(&vcpu, &Params::new());
         let id = |index| JobId { vcpu: vcpu.id, index };

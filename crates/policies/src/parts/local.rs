@@ -1,10 +1,10 @@
-//! EDF queues that are not bound to a core: each is one core's line while it is selected there, and
-//! keeps the line aside while it is not.
+//! EDF queues that are not bound to a core: each is one core's run queue while it is selected
+//! there, and keeps the run queue aside while it is not.
 
 use super::jobs::Backlog;
 use super::queue::{Key, Queue};
 use alloc::vec::Vec;
-use maracas_core::contract::{Grant, Mark};
+use maracas_core::contract::{Grant, Limit};
 use maracas_core::{CoreId, Plan, VcpuId};
 
 /// The tie value of a waiting job: only the running one wins ties, then the lower id.
@@ -14,57 +14,57 @@ const WAITING: u64 = Key::RUNNING + 1;
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Local {
     queue: Queue,
-    /// The line, entry by entry like `queue`, while no core has it.
+    /// The run queue, entry by entry like `queue`, while no core has it.
     aside: Vec<Grant>,
     /// Tasks that may use surplus time only, in the order in which they came to that, while no
-    /// core has the line.
+    /// core has the run queue.
     surplus: Vec<Grant>,
     core: Option<CoreId>,
     last: Option<CoreId>,
-    /// The head of the line at the last decision in which it was selected.
+    /// The head of the run queue at the last decision in which it was selected.
     running: Option<VcpuId>,
 }
 
 impl Local {
-    /// A queue that is the line of `core`, if any, from the start.
+    /// A queue that is the run queue of `core`, if any, from the start.
     pub(crate) fn on(core: Option<CoreId>) -> Self {
         Self { core, last: core, ..Self::default() }
     }
-    /// The core whose line it is.
+    /// The core whose run queue it is.
     pub(crate) const fn core(&self) -> Option<CoreId> {
         self.core
     }
-    /// The core whose line it was last.
+    /// The core whose run queue it was last.
     pub(crate) const fn last(&self) -> Option<CoreId> {
         self.last
     }
 
-    /// Makes it the line of `core`, whose line must be empty.
+    /// Makes it the run queue of `core`, whose run queue must be empty.
     pub(crate) fn select(&mut self, core: CoreId, plan: &mut Plan) {
         self.core = Some(core);
         self.last = self.core;
         self.swap(core, plan);
     }
-    /// Takes the line from its core, if one has it; that core.
+    /// Takes the run queue from its core, if one has it; that core.
     pub(crate) fn deselect(&mut self, plan: &mut Plan) -> Option<CoreId> {
         let core = self.core.take()?;
         self.swap(core, plan);
         Some(core)
     }
-    /// Exchanges what is aside with what stands on the line of `core`; one of them is empty.
+    /// Exchanges what is aside with what stands on the run queue of `core`; one of them is empty.
     fn swap(&mut self, core: CoreId, plan: &mut Plan) {
-        let line = plan.line(core);
-        if !self.aside.is_empty() || !line.foreground.is_empty() {
-            core::mem::swap(&mut self.aside, &mut plan.line_mut(core).foreground);
+        let run_queue = plan.run_queue(core);
+        if !self.aside.is_empty() || !run_queue.foreground.is_empty() {
+            core::mem::swap(&mut self.aside, &mut plan.run_queue_mut(core).foreground);
         }
-        if !self.surplus.is_empty() || !plan.line(core).background.is_empty() {
-            core::mem::swap(&mut self.surplus, &mut plan.line_mut(core).background);
+        if !self.surplus.is_empty() || !plan.run_queue(core).background.is_empty() {
+            core::mem::swap(&mut self.surplus, &mut plan.run_queue_mut(core).background);
         }
     }
 
-    fn line<'a>(&'a mut self, plan: &'a mut Plan) -> &'a mut Vec<Grant> {
+    fn run_queue<'a>(&'a mut self, plan: &'a mut Plan) -> &'a mut Vec<Grant> {
         match self.core {
-            Some(core) => &mut plan.line_mut(core).foreground,
+            Some(core) => &mut plan.run_queue_mut(core).foreground,
             None => &mut self.aside,
         }
     }
@@ -79,13 +79,14 @@ impl Local {
         plan: &mut Plan,
     ) -> bool {
         let wanted = backlog.deadline();
-        let grant = Grant::new(vcpu, backlog.mark());
+        let grant = Grant::new(vcpu, backlog.limit());
         if queued.map(|key| key.deadline) == wanted {
             if let Some(key) = *queued {
                 let place = self.queue.place(key);
-                let line = self.core.map_or(&self.aside, |core| &plan.line(core).foreground);
-                if line[place] != grant {
-                    self.line(plan)[place] = grant;
+                let run_queue =
+                    self.core.map_or(&self.aside, |core| &plan.run_queue(core).foreground);
+                if run_queue[place] != grant {
+                    self.run_queue(plan)[place] = grant;
                 }
             }
             return false;
@@ -94,7 +95,7 @@ impl Local {
         if let Some(deadline) = wanted {
             let key = Key { deadline, tie: WAITING, vcpu };
             let place = self.queue.insert(key);
-            self.line(plan).insert(place, grant);
+            self.run_queue(plan).insert(place, grant);
             *queued = Some(key);
         }
         true
@@ -112,7 +113,7 @@ impl Local {
     pub(crate) fn withdraw(&mut self, queued: &mut Option<Key>, plan: &mut Plan) {
         if let Some(key) = queued.take() {
             let place = self.queue.remove(key);
-            self.line(plan).remove(place);
+            self.run_queue(plan).remove(place);
         }
     }
 
@@ -128,9 +129,9 @@ impl Local {
         if let Some(key) = queued.filter(|key| key.tie == Key::RUNNING) {
             let waiting = Key { tie: WAITING, ..key };
             let (from, to) = (self.queue.remove(key), self.queue.insert(waiting));
-            let line = self.line(plan);
-            let grant = line.remove(from);
-            line.insert(to, grant);
+            let run_queue = self.run_queue(plan);
+            let grant = run_queue.remove(from);
+            run_queue.insert(to, grant);
             *queued = Some(waiting);
         }
     }
@@ -142,8 +143,8 @@ impl Local {
 
 /// Lets `vcpu` use surplus time on `core`, after those that came to that before, or no longer.
 pub(crate) fn allow_surplus(core: CoreId, vcpu: VcpuId, allowed: bool, plan: &mut Plan) {
-    if stands(&plan.line(core).background, vcpu) != allowed {
-        stand(&mut plan.line_mut(core).background, vcpu, allowed);
+    if stands(&plan.run_queue(core).background, vcpu) != allowed {
+        stand(&mut plan.run_queue_mut(core).background, vcpu, allowed);
     }
 }
 
@@ -155,11 +156,11 @@ fn stand(list: &mut Vec<Grant>, vcpu: VcpuId, allowed: bool) {
     if !allowed {
         list.retain(|grant| grant.vcpu != vcpu);
     } else if !stands(list, vcpu) {
-        list.push(Grant::new(vcpu, Mark::NEVER));
+        list.push(Grant::new(vcpu, Limit::NEVER));
     }
 }
 
-/// The VCPU that is first on a line.
+/// The VCPU that is first on a run queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn {
     /// The VCPU that was first before, where that was another.

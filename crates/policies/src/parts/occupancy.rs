@@ -8,13 +8,14 @@
 //! ```
 //!
 //! which is here applied to one miss at a time: m misses multiply what others hold, and what the
-//! VCPU lacks, by (1 - 1/C)^m, so that a long stint cannot overshoot.
+//! VCPU lacks, by (1 - 1/C)^m, so that a long segment cannot overshoot.
 //!
 //! # What it does not know
 //! * Whose lines are there at first: lines of no VCPU count as taken, so an empty cache fills more
 //!   quickly than estimated.
-//! * That stints were at once: they count one after the other, as told. It errs by what one stint
-//!   brings, so among cores that share a part stints should be short (a part of one core has none).
+//! * That segments were at once: they count one after the other, as told. It errs by what one
+//! segment brings, so among cores that share a part segments should be short (a part of one core
+//! has none).
 //! * That a VCPU whose working set conflicts with itself misses without taking from others.
 //! * That a cache may keep the lines used lately.
 
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_stint_is_many_short_ones() {
+    fn a_long_segment_is_many_short_ones() {
         let (mut long, mut short) = (Estimate::new(98_304), Estimate::new(98_304));
         for (vcpu, misses) in [(A, 60_000), (B, 200_000), (A, 5_000)] {
             long.ran(vcpu, misses);

@@ -1,4 +1,4 @@
-//! Partitioned policies for jobs: a line for each core, kept in the order of its pending jobs.
+//! Partitioned policies for jobs: a run queue for each core, kept in the order of its pending jobs.
 
 use super::jobs::{self, Backlog, ByVcpu};
 use super::priority;
@@ -78,7 +78,7 @@ struct Partitioned {
     table: Table,
     tasks: ByVcpu<Task>,
     queues: Vec<Queue>,
-    /// The head of each line at the last decision.
+    /// The head of each run queue at the last decision.
     running: Vec<Option<VcpuId>>,
     /// Tasks whose backlog changed since the last decision.
     changed: Vec<VcpuId>,
@@ -97,9 +97,9 @@ impl Policy for Partitioned {
             Event::Released(job) => self.change(job.id.vcpu, |backlog| backlog.release(job)),
             Event::Completed(id) => self.complete(*id, at),
             // Only enforcement looks at what was consumed.
-            Event::Ran(stint) if self.precise => {
-                let service = stint.usage.service;
-                self.change(stint.vcpu, |backlog| backlog.charge(service));
+            Event::Ran(segment) if self.precise => {
+                let service = segment.usage.service;
+                self.change(segment.vcpu, |backlog| backlog.charge(service));
             }
             Event::Arrived(vcpu) => self.arrive(vcpu, at),
             Event::Changed(vcpu) => self.table.ask(vcpu, at),
@@ -108,7 +108,7 @@ impl Policy for Partitioned {
             | Event::Woke { .. }
             | Event::AllowanceSpent { .. }
             | Event::Sampled(_)
-            | Event::ErrandDone(_)
+            | Event::ServiceDone(_)
             | Event::Failed { .. } => {}
         }
     }
@@ -120,7 +120,7 @@ impl Policy for Partitioned {
         self.table.reply(plan);
         for (core, key) in self.gone.drain(..) {
             let place = self.queues[core.0 as usize].remove(key);
-            plan.line_mut(core).foreground.remove(place);
+            plan.run_queue_mut(core).foreground.remove(place);
             self.touched.insert(core);
         }
         while let Some(vcpu) = self.changed.pop() {
@@ -215,12 +215,12 @@ impl Partitioned {
         }
     }
 
-    /// Brings the task's place in queue and line in step with its backlog.
+    /// Brings the task's place in queue and run queue in step with its backlog.
     fn requeue(&mut self, vcpu: VcpuId, plan: &mut Plan) {
         let Some(task) = self.tasks.get_mut(vcpu) else { return };
         task.changed = false;
         let queue = &mut self.queues[task.core.0 as usize];
-        let grant = Grant::new(vcpu, task.backlog.mark());
+        let grant = Grant::new(vcpu, task.backlog.limit());
         let wanted = match self.order {
             Order::Deadline => task.backlog.deadline(),
             Order::Fixed => task.backlog.deadline().map(|_| task.fixed),
@@ -228,20 +228,20 @@ impl Partitioned {
         if task.queued.map(|key| key.deadline) == wanted {
             if let Some(key) = task.queued {
                 let place = queue.place(key);
-                if plan.line(task.core).foreground[place] != grant {
-                    plan.line_mut(task.core).foreground[place] = grant;
+                if plan.run_queue(task.core).foreground[place] != grant {
+                    plan.run_queue_mut(task.core).foreground[place] = grant;
                 }
             }
             return;
         }
         self.touched.insert(task.core);
-        let line = &mut plan.line_mut(task.core).foreground;
+        let run_queue = &mut plan.run_queue_mut(task.core).foreground;
         if let Some(key) = task.queued.take() {
-            line.remove(queue.remove(key));
+            run_queue.remove(queue.remove(key));
         }
         if let Some(deadline) = wanted {
             let key = Key { deadline, tie: WAITING, vcpu };
-            line.insert(queue.insert(key), grant);
+            run_queue.insert(queue.insert(key), grant);
             task.queued = Some(key);
         }
     }
@@ -254,10 +254,10 @@ impl Partitioned {
         if let Some(task) = before.filter(|_| before != first).and_then(|v| self.tasks.get_mut(v))
             && let Some(key) = task.queued.filter(|key| key.tie == Key::RUNNING)
         {
-            let line = &mut plan.line_mut(core).foreground;
-            let grant = line.remove(queue.remove(key));
+            let run_queue = &mut plan.run_queue_mut(core).foreground;
+            let grant = run_queue.remove(queue.remove(key));
             let key = Key { tie: WAITING, ..key };
-            line.insert(queue.insert(key), grant);
+            run_queue.insert(queue.insert(key), grant);
             task.queued = Some(key);
         }
         if let Some(task) = first.and_then(|vcpu| self.tasks.get_mut(vcpu)) {

@@ -88,7 +88,7 @@ impl Pibs {
         self.replenishment.map(|chunk| chunk.at)
     }
 
-    /// A stint of `used` ended; `blocked` where nothing is left to do.
+    /// A segment of `used` ended; `blocked` where nothing is left to do.
     pub(crate) fn charge(&mut self, used: Duration, blocked: bool) {
         self.budget = self.budget.saturating_sub(used);
         self.used += used;

@@ -24,16 +24,16 @@ pub(crate) fn chosen(params: &Params, spec: &ParamSpec) -> Test {
 }
 
 /// Rate-monotonic order, deadline-monotonic where a deadline lies before the period's end; ties
-/// by id. Smaller is more urgent. Above this order stand the carriers of errands.
+/// by id. Smaller is more urgent. Above this order stand the service VCPUs of service requests.
 pub(crate) fn of(vcpu: &Vcpu) -> (Duration, VcpuId) {
     let r = &vcpu.reservation;
-    let span = if carries_errands(vcpu.role) { Duration::ZERO } else { r.deadline.min(r.period) };
+    let span = if serves_requests(vcpu.role) { Duration::ZERO } else { r.deadline.min(r.period) };
     (span, vcpu.id)
 }
 
-/// Whether a VCPU of this role runs errands and nothing else: it has the highest priority of its
-/// core and no surplus time (MARACAS, section V; for the monitor likewise).
-pub(crate) const fn carries_errands(role: Role) -> bool {
+/// Whether a VCPU of this role runs service requests and nothing else: it has the highest priority
+/// of its core and no surplus time (MARACAS, section V; for the monitor likewise).
+pub(crate) const fn serves_requests(role: Role) -> bool {
     match role {
         Role::Monitor | Role::Migration => true,
         Role::Main | Role::Io => false,

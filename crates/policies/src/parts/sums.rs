@@ -121,7 +121,7 @@ impl Sums {
         own.all.add(terms.demand);
         own.tested.add(terms.tested);
         own.heaviest = own.heaviest.max(terms.tested);
-        if !priority::carries_errands(vcpu.role) {
+        if !priority::serves_requests(vcpu.role) {
             own.programs.add(terms.demand);
         }
         own.forget();
@@ -139,7 +139,7 @@ impl Sums {
         own.all.remove(terms.demand);
         own.tested.remove(terms.tested);
         own.heaviest = heaviest;
-        if !priority::carries_errands(vcpu.role) {
+        if !priority::serves_requests(vcpu.role) {
             own.programs.remove(terms.demand);
         }
         own.forget();
@@ -162,7 +162,7 @@ impl Sums {
     /// The same of those that run programs.
     pub(crate) fn programs_load(&self, list: usize, vcpus: &[Vcpu]) -> Exact {
         let load = &self.lists[list].programs_load;
-        let of = |vcpu: &Vcpu| match priority::carries_errands(vcpu.role) {
+        let of = |vcpu: &Vcpu| match priority::serves_requests(vcpu.role) {
             true => Exact::ZERO,
             false => bounds::demand(vcpu),
         };
@@ -183,8 +183,8 @@ impl Sums {
             Test::Capacity => Some(true),
             Test::Edf => tested.within(ONE),
             Test::Gfb => self.gfb(tested, own.heaviest.max(terms.tested)),
-            // Carriers count by the others' periods.
-            Test::LiuLayland if carries || priority::carries_errands(vcpu.role) => None,
+            // Service VCPUs count by the others' periods.
+            Test::LiuLayland if carries || priority::serves_requests(vcpu.role) => None,
             Test::LiuLayland => tested.within(self.liu_layland(tested.vcpus() as usize)),
             Test::Hyperbolic | Test::Rta => None,
         };

@@ -91,7 +91,7 @@ impl Qps {
         }
     }
 
-    /// Writes the line of every core of the hierarchy that changed.
+    /// Writes the run queue of every core of the hierarchy that changed.
     pub(super) fn write_lines(&mut self, hierarchy: usize, plan: &mut Plan) {
         for place in 0..self.hierarchies[hierarchy].sets.len() {
             let core = self.sets[self.hierarchies[hierarchy].sets[place]].core;
@@ -101,19 +101,19 @@ impl Qps {
                 continue;
             }
             self.written[core.0 as usize] = source;
-            let mut line = core::mem::take(&mut self.scratch);
-            line.clear();
+            let mut run_queue = core::mem::take(&mut self.scratch);
+            run_queue.clear();
             if let Some(source) = source {
-                self.extend(&mut line, source);
+                self.extend(&mut run_queue, source);
                 // Nothing else has a claim to a core on which a class runs alone.
                 if let Some(other) = self.idle_class(source, core) {
-                    self.extend(&mut line, Source { class: Some(other), ..source });
+                    self.extend(&mut run_queue, Source { class: Some(other), ..source });
                 }
             }
-            if plan.line(core).foreground != line {
-                plan.line_mut(core).foreground.clone_from(&line);
+            if plan.run_queue(core).foreground != run_queue {
+                plan.run_queue_mut(core).foreground.clone_from(&run_queue);
             }
-            self.scratch = line;
+            self.scratch = run_queue;
         }
         for place in 0..self.hierarchies[hierarchy].sets.len() {
             let set = self.hierarchies[hierarchy].sets[place];
@@ -134,7 +134,7 @@ impl Qps {
 
     /// Adds the pending tasks of a class in the order of their deadlines, the chosen one first,
     /// up to the first master: that one starts something on another core, which needs a decision.
-    fn extend(&self, line: &mut alloc::vec::Vec<Grant>, source: Source) {
+    fn extend(&self, run_queue: &mut alloc::vec::Vec<Grant>, source: Source) {
         let own = &self.sets[source.set];
         let head = own.heads[source.class.map_or(0, Class::index)];
         let tie = own.queue.iter().filter(|key| Some(**key) == head);
@@ -142,7 +142,7 @@ impl Qps {
         for key in tie.chain(rest).filter(|key| self.belongs(key.item, source.class)) {
             let Item::Task(vcpu) = key.item else { return };
             let Some(task) = self.tasks.get(vcpu) else { return };
-            line.push(Grant::new(vcpu, task.mark()));
+            run_queue.push(Grant::new(vcpu, task.limit()));
         }
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct Task {
     opened: Instant,
     /// Up to where its meter may run.
     pub(super) until: Duration,
-    /// The same as its set's lines show it.
+    /// The same as its set's run queues show it.
     pub(super) shown: Duration,
     /// The deadline by which it stands in its set's queue.
     pub(super) queued: Option<Instant>,
@@ -81,7 +81,7 @@ impl Task {
         self.completed = self.completed.max(index + 1);
         self.late = None;
     }
-    /// Charges a stint that ended at `to`. Where it is told after a later job's release, that job
+    /// Charges a segment that ended at `to`. Where it is told after a later job's release, that job
     /// does not pay for it.
     pub(super) fn charge(&mut self, to: Instant, service: Duration) {
         self.used += service;
@@ -204,7 +204,7 @@ impl Qps {
         self.table.leave(vcpu, at, Use::NONE);
         self.holds.expire(at);
         let Some(mut task) = self.tasks.remove(vcpu) else { return };
-        // It may stand behind its set's line.
+        // It may stand behind its set's run queue.
         self.changed.push(vcpu);
         let own = &mut self.sets[task.set];
         own.stale |= super::requeue(&mut own.queue, Item::Task(vcpu), &mut task.queued, None);

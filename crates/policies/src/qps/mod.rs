@@ -17,8 +17,8 @@
 //! is in QPS mode (`manager`): its items are split into two classes that share its core in turn,
 //! and whenever another core runs the master, both classes run in parallel, one there and one here
 //! (`dispatch`). As soon as an item is inactive the set needs no more than its core and goes by
-//! EDF. Lines hold the chosen class's pending tasks by deadline. Sets that share no master stand
-//! in hierarchies of their own, which never look at each other.
+//! EDF. Run queues hold the chosen class's pending tasks by deadline. Sets that share no master
+//! stand in hierarchies of their own, which never look at each other.
 //!
 //! Reading order: `offline` (rates, packing, masters), `members` (tasks, their jobs and budgets),
 //! `manager` (modes, windows, the split), `dispatch` (what runs on each core, until when), then
@@ -70,7 +70,9 @@ use crate::parts::table::Table;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use maracas_core::admission::Verdict;
-use maracas_core::contract::{Claims, Entry, Figure, Grant, Mark, Mode, Needs, no_carriers};
+use maracas_core::contract::{
+    Claims, Entry, Grant, Limit, Mode, Needs, Statistic, no_service_vcpus,
+};
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{
     CoreId, Duration, Event, Instant, Job, JobId, Plan, Policy, System, Vcpu, VcpuId,
@@ -122,7 +124,7 @@ pub(crate) const ENTRY: Entry = Entry {
     params: &[PACKING, SPLIT, MASTER, WORK_CONSERVING, ENFORCEMENT],
     needs: Needs { jobs: true, ..Needs::BUDGETS },
     claims: Claims { partitioned: false, work_conserving: false, no_miss_when_admitted: true },
-    carriers: no_carriers,
+    service_vcpus: no_service_vcpus,
     admit,
     build,
 };
@@ -264,7 +266,7 @@ struct Set {
     queued: Option<Instant>,
     /// The core that the host gives to the master.
     lent_core: Option<CoreId>,
-    /// Whether anything changed that its lines show, since they were written.
+    /// Whether anything changed that its run queues show, since they were written.
     stale: bool,
 }
 
@@ -307,11 +309,11 @@ struct Qps {
     hierarchies: Vec<Hierarchy>,
     /// By core.
     sources: Vec<Option<Source>>,
-    /// The same as the lines show it.
+    /// The same as the run queues show it.
     written: Vec<Option<Source>>,
     /// Tasks of which something changed since the last decision.
     changed: Vec<VcpuId>,
-    /// A line under construction.
+    /// A run queue under construction.
     scratch: Vec<Grant>,
     counts: Counts,
 }
@@ -448,9 +450,9 @@ impl Policy for Qps {
             Event::Released(job) => self.released(job),
             Event::Completed(id) => self.completed(*id),
             // Only enforcement looks at what was consumed.
-            Event::Ran(stint) if self.manner.precise && stint.mode == Mode::Foreground => {
-                let (to, service) = (stint.to, stint.usage.service);
-                self.change(stint.vcpu, |task| task.charge(to, service));
+            Event::Ran(segment) if self.manner.precise && segment.mode == Mode::Foreground => {
+                let (to, service) = (segment.to, segment.usage.service);
+                self.change(segment.vcpu, |task| task.charge(to, service));
             }
             Event::Arrived(vcpu) => self.arrive(vcpu, at),
             Event::Changed(vcpu) => self.asked.push(vcpu.clone()),
@@ -459,7 +461,7 @@ impl Policy for Qps {
             | Event::Woke { .. }
             | Event::AllowanceSpent { .. }
             | Event::Sampled(_)
-            | Event::ErrandDone(_)
+            | Event::ServiceDone(_)
             | Event::Failed { .. } => {}
         }
     }
@@ -487,9 +489,9 @@ impl Policy for Qps {
         plan.wake = wake;
     }
 
-    fn figures(&self) -> Vec<Figure> {
+    fn statistics(&self) -> Vec<Statistic> {
         let Counts { mode_changes, windows, rounded_windows, short_windows } = self.counts;
-        let figure = |name, value| Figure { name, core: None, vcpu: None, value };
+        let statistic = |name, value| Statistic { name, core: None, vcpu: None, value };
         let mut levels = alloc::vec![0; self.sets.len()];
         for (place, set) in self.sets.iter().enumerate() {
             if let Some(host) = set.host {
@@ -497,11 +499,11 @@ impl Policy for Qps {
             }
         }
         alloc::vec![
-            figure("levels", levels.into_iter().max().unwrap_or(0)),
-            figure("mode changes", mode_changes),
-            figure("windows", windows),
-            figure("rounded windows", rounded_windows),
-            figure("short windows", short_windows),
+            statistic("levels", levels.into_iter().max().unwrap_or(0)),
+            statistic("mode changes", mode_changes),
+            statistic("windows", windows),
+            statistic("rounded windows", rounded_windows),
+            statistic("short windows", short_windows),
         ]
     }
 }
@@ -527,8 +529,8 @@ impl Qps {
 
 impl Task {
     /// Where its grants end.
-    const fn mark(&self) -> Mark {
-        Mark(self.until)
+    const fn limit(&self) -> Limit {
+        Limit(self.until)
     }
 }
 

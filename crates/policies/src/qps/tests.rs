@@ -115,11 +115,12 @@ fn vector_b4() {
     assert_eq!(machine.schedule(1), "bbbbbbcc.cbbbbbbcccbbbbbba.bbbabbb..");
     assert_eq!(machine.models.iter().map(|model| model.misses).sum::<u64>(), 0);
     // Back to EDF at 7, 9 (and 3 times into QPS mode before) and 11: six changes by 12.
-    let figures = machine.policy.figures();
-    let figure = |name| figures.iter().find(|figure| figure.name == name).map(|f| f.value);
-    assert_eq!(figure("mode changes"), Some(6));
-    assert_eq!(figure("levels"), Some(1));
-    assert_eq!((figure("rounded windows"), figure("short windows")), (Some(0), Some(0)));
+    let statistics = machine.policy.statistics();
+    let statistic =
+        |name| statistics.iter().find(|statistic| statistic.name == name).map(|f| f.value);
+    assert_eq!(statistic("mode changes"), Some(6));
+    assert_eq!(statistic("levels"), Some(1));
+    assert_eq!((statistic("rounded windows"), statistic("short windows")), (Some(0), Some(0)));
 }
 
 /// algorithms.md B.4: the split of a set that enters QPS mode must not part what was pending.
@@ -235,10 +236,10 @@ fn an_overrun_takes_what_its_core_leaves_idle() {
     assert_eq!(misses(&machine), [0, 0, 0], "{} {}", machine.schedule(0), machine.schedule(1));
 }
 
-/// The last stint of a job may be told after its completion and the next release: the next job does
-/// not pay for it.
+/// The last segment of a job may be told after its completion and the next release: the next job
+/// does not pay for it.
 #[test]
-fn a_stint_told_late_costs_the_next_job_nothing() {
+fn a_segment_reported_late_costs_the_next_job_nothing() {
     let ticks = Duration::from_ticks;
     let system = System::new(1, tasks(&[(2, 4)]));
     let mut task = Task::new(&system.vcpus[0], 0);
@@ -267,11 +268,11 @@ fn who_left_gets_no_surplus_time() {
     for _ in 0..8 {
         machine.tick();
     }
-    assert_eq!(machine.plan.line(CoreId(0)).background[0].vcpu, VcpuId(0));
+    assert_eq!(machine.plan.run_queue(CoreId(0)).background[0].vcpu, VcpuId(0));
     machine.remove(0);
     machine.tick();
     machine.tick();
-    assert_eq!(machine.plan.line(CoreId(0)).background, []);
+    assert_eq!(machine.plan.run_queue(CoreId(0)).background, []);
 }
 
 #[test]

@@ -16,9 +16,9 @@
 //! subsystem with cores of its own. On-line (`select`): at each deadline of a server its dual gets
 //! the budget rate x window; a running server picks a dual by EDF, and a primal runs exactly when
 //! its dual does not. A selected server of level 0 lends its queue of jobs to a core as that
-//! core's line. Equal deadlines: what was picked or ran last, then the order of the tree (duals) or
-//! the lower id (tasks). Cores: servers that stay selected keep theirs, others take their last one
-//! if it is free, else the lowest free one of the subsystem.
+//! core's run queue. Equal deadlines: what was picked or ran last, then the order of the tree
+//! (duals) or the lower id (tasks). Cores: servers that stay selected keep theirs, others take
+//! their last one if it is free, else the lowest free one of the subsystem.
 //!
 //! Reading order: `reduce` (packing, duals, the tree), `select` (budgets and what is selected),
 //! then this file, which passes events to them.
@@ -33,8 +33,8 @@
 //! figure `rounding ticks` says. Budgets follow from nominal releases: a late decision shifts what
 //! runs and loses no budget. A job that needs more than C harms no task of another server; those of
 //! its own are kept safe by `enforcement`: it loses its place at C, and goes on by the deadline of
-//! the next job, whose budget it uses; that is seen when its stint ends, so that others may suffer
-//! once. Budget that a job leaves unused is lost.
+//! the next job, whose budget it uses; that is seen when its segment ends, so that others may
+//! suffer once. Budget that a job leaves unused is lost.
 
 mod reduce;
 mod select;
@@ -55,7 +55,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use maracas_core::admission::{NotAdmitted, Objection, Verdict};
-use maracas_core::contract::{Claims, Entry, Figure, Mode, Needs, no_carriers};
+use maracas_core::contract::{Claims, Entry, Mode, Needs, Statistic, no_service_vcpus};
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{Arrival, CoreSet, Event, Instant, Plan, Policy, System, Vcpu, VcpuId};
 use reduce::Reduction;
@@ -90,7 +90,7 @@ pub(crate) const ENTRY: Entry = Entry {
     params: &[PACK, ROUNDING, ENFORCEMENT],
     needs: Needs { jobs: true, ..Needs::BUDGETS },
     claims: Claims { partitioned: false, work_conserving: false, no_miss_when_admitted: true },
-    carriers: no_carriers,
+    service_vcpus: no_service_vcpus,
     admit,
     build,
 };
@@ -289,8 +289,10 @@ impl Policy for Run {
                 true
             }),
             // Only enforcement looks at what was consumed.
-            Event::Ran(stint) if self.precise && stint.mode == Mode::Foreground => self
-                .change(stint.vcpu, |backlog| backlog.charge_stint(stint.to, stint.usage.service)),
+            Event::Ran(segment) if self.precise && segment.mode == Mode::Foreground => self
+                .change(segment.vcpu, |backlog| {
+                    backlog.charge_segment(segment.to, segment.usage.service)
+                }),
             Event::Arrived(vcpu) | Event::Changed(vcpu) => {
                 let r = vcpu.reservation;
                 let reason = format!(
@@ -310,7 +312,7 @@ impl Policy for Run {
             | Event::Woke { .. }
             | Event::AllowanceSpent { .. }
             | Event::Sampled(_)
-            | Event::ErrandDone(_)
+            | Event::ServiceDone(_)
             | Event::Failed { .. } => {}
         }
     }
@@ -354,12 +356,12 @@ impl Policy for Run {
         plan.wake = wake;
     }
 
-    fn figures(&self) -> Vec<Figure> {
-        let figure = |name, value| Figure { name, core: None, vcpu: None, value };
+    fn statistics(&self) -> Vec<Statistic> {
+        let statistic = |name, value| Statistic { name, core: None, vcpu: None, value };
         alloc::vec![
-            figure("levels", self.levels),
-            figure("tree updates", self.tree_updates),
-            figure("rounding ticks", self.rounding),
+            statistic("levels", self.levels),
+            statistic("tree updates", self.tree_updates),
+            statistic("rounding ticks", self.rounding),
         ]
     }
 }
@@ -381,7 +383,7 @@ impl Run {
         }
     }
 
-    /// Brings the lines of a subsystem in step with what is selected.
+    /// Brings the run queues of a subsystem in step with what is selected.
     fn assign_cores(&mut self, place: usize, plan: &mut Plan) {
         let Reduced { schedule, first, cores, free } = &mut self.reduced[place];
         let servers = &mut self.servers[*first..];
@@ -410,7 +412,7 @@ impl Run {
         assert!(free.is_empty(), "{free:?} of {cores:?} have no server");
     }
 
-    /// Notes what runs first on a selected server's line, for ties to come.
+    /// Notes what runs first on a selected server's run queue, for ties to come.
     fn note_first(&mut self, server: usize, plan: &mut Plan) {
         let jobs = &mut self.servers[server].jobs;
         let Some(turn) = jobs.turn() else { return };

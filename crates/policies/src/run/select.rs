@@ -23,8 +23,8 @@ struct Node {
     /// The end of its window, and its dual's.
     deadline: u64,
     /// Until its dual has run this long since the start, it has budget in this window. A reading
-    /// of a meter like [`maracas_core::contract::Mark`]: rounding never adds up.
-    mark: u64,
+    /// of a meter like [`maracas_core::contract::Limit`]: rounding never adds up.
+    limit: u64,
     /// How long its dual has run since the start.
     used: u64,
     /// Whether it runs. Its dual runs exactly when it does not, as far as their parent runs.
@@ -86,7 +86,7 @@ impl Subsystem {
                 children: from.0..shown.len(),
                 dual: Rate::new(node.rate.den() - node.rate.num(), node.rate.den()),
                 deadline: 0,
-                mark: 0,
+                limit: 0,
                 used: 0,
                 on: false,
                 picked: None,
@@ -138,10 +138,10 @@ impl Subsystem {
             if self.nodes[place].deadline != at {
                 continue;
             }
-            let Node { ref children, ref tasks, mark, used, .. } = self.nodes[place];
+            let Node { ref children, ref tasks, limit, used, .. } = self.nodes[place];
             assert!(
-                !self.exact || mark == used,
-                "node {place} used {used} of {mark} when its window closes at {at}"
+                !self.exact || limit == used,
+                "node {place} used {used} of {limit} when its window closes at {at}"
             );
             let deadline = if place < self.first_leaf {
                 self.nodes[children.clone()].iter().map(|child| child.deadline).min()
@@ -154,7 +154,7 @@ impl Subsystem {
             };
             let node = &mut self.nodes[place];
             node.deadline = deadline.unwrap_or(u64::MAX);
-            node.mark = share(node.dual, node.deadline);
+            node.limit = share(node.dual, node.deadline);
         }
     }
 
@@ -168,9 +168,9 @@ impl Subsystem {
             if on {
                 let child = self.pick(server);
                 self.nodes[server].picked = Some(child);
-                let Node { mark, used, .. } = self.nodes[child];
+                let Node { limit, used, .. } = self.nodes[child];
                 // The last one picked goes on where rounding leaves no task a budget.
-                let left = if mark > used { mark - used } else { u64::MAX };
+                let left = if limit > used { limit - used } else { u64::MAX };
                 next = next.min(self.clock.saturating_add(left));
             }
             let Node { ref children, picked, .. } = self.nodes[server];
@@ -193,12 +193,12 @@ impl Subsystem {
         let Node { ref children, picked, .. } = self.nodes[server];
         let mut best: Option<usize> = None;
         for child in children.clone() {
-            let Node { deadline, mark, used, .. } = self.nodes[child];
+            let Node { deadline, limit, used, .. } = self.nodes[child];
             let beats = |best: usize| {
                 let other = self.nodes[best].deadline;
                 deadline < other || deadline == other && picked == Some(child)
             };
-            if used < mark && best.is_none_or(beats) {
+            if used < limit && best.is_none_or(beats) {
                 best = Some(child);
             }
         }

@@ -8,7 +8,7 @@ use crate::tree::{Kind, Node};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use maracas_core::contract::Figure;
+use maracas_core::contract::Statistic;
 use maracas_core::{Arrival, CoreId, Duration, Event, Rate, System, Vcpu};
 use vectors::{VECTORS, Vector};
 
@@ -174,10 +174,10 @@ fn budgets_of_parts_of_a_tick_are_refused_or_tolerated() {
     assert!((ENTRY.admit)(&fine, &with(&tolerant)).accepted());
     let tasks = [(2, 3), (2, 4), (4, 6), (1, 6)];
     let machine = periodic(&ENTRY, &tolerant, 2, &tasks, 1200);
-    let figure = |name, value| Figure { name, core: None, vcpu: None, value };
-    let figures = machine.policy.figures();
-    assert_eq!(figures[0], figure("levels", 1));
-    assert_eq!(figures[2], figure("rounding ticks", 9));
+    let statistic = |name, value| Statistic { name, core: None, vcpu: None, value };
+    let statistics = machine.policy.statistics();
+    assert_eq!(statistics[0], statistic("levels", 1));
+    assert_eq!(statistics[2], statistic("rounding ticks", 9));
     // Every job is done in the end: no drift.
     for (model, (_, period)) in machine.models.iter().zip(tasks) {
         assert!(model.finished.len() as u64 >= 1200 / period - 2, "{:?}", model.finished.len());
@@ -196,8 +196,8 @@ fn idle_time_makes_up_for_rounding() {
     }
     let machine = periodic(&ENTRY, &[], 2, &set, 60_000);
     assert!(machine.models.iter().all(|model| model.misses == 0 && !model.finished.is_empty()));
-    let late = Figure { name: "rounding ticks", core: None, vcpu: None, value: 0 };
-    assert_eq!(machine.policy.figures()[2], late);
+    let late = Statistic { name: "rounding ticks", core: None, vcpu: None, value: 0 };
+    assert_eq!(machine.policy.statistics()[2], late);
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn an_overrun_harms_no_other_task() {
 }
 
 /// A job that was cut goes on by the deadline of the job whose budget it uses. What is left of
-/// that after its own budget is seen only when its stint ends: so much it may harm others once.
+/// that after its own budget is seen only when its segment ends: so much it may harm others once.
 #[test]
 fn a_single_overrun_harms_others_once_at_most() {
     let set = [(10, 20), (4, 8)];

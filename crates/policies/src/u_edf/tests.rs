@@ -170,14 +170,14 @@ fn nothing_is_late_on_the_grid() {
         }
         let missed: u64 = machine.models.iter().map(|model| model.misses).sum();
         assert_eq!(missed, 0, "seed {seed}: {tasks:?} on {cores}");
-        let squeezed = |figure: &maracas_core::contract::Figure| {
-            figure.name != "allotments" && figure.value > 0
+        let squeezed = |statistic: &maracas_core::contract::Statistic| {
+            statistic.name != "allotments" && statistic.value > 0
         };
-        assert!(!machine.policy.figures().iter().any(squeezed), "seed {seed}: {tasks:?}");
+        assert!(!machine.policy.statistics().iter().any(squeezed), "seed {seed}: {tasks:?}");
     }
 }
 
-/// However late decisions are, a machine that keeps its marks gives no job more than C, and every
+/// However late decisions are, a machine that keeps its limits gives no job more than C, and every
 /// job ends at last: budget that is taken for unused, because what used it was told too late, comes
 /// back as surplus time.
 #[test]

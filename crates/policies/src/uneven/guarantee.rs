@@ -5,7 +5,7 @@
 //! another class its budget is what it is owed there ([`Table::by_class`]).
 
 use super::Uneven;
-use super::seats::Threads;
+use super::slots::Threads;
 use super::thread::{Guarantee, Thread};
 use crate::parts::priority::{self, ADMISSION};
 use crate::parts::table::{Family, Granted, Table, Use};
@@ -185,7 +185,7 @@ impl Uneven {
                 }
             }
         }
-        for core in self.seats.cores().filter(|core| !on_budget.contains(*core)) {
+        for core in self.slots.cores().filter(|core| !on_budget.contains(*core)) {
             // Whoever waited for those who left has what it waited for.
             self.table.rest(core, now);
         }

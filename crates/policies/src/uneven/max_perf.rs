@@ -21,7 +21,7 @@
 
 use super::shares::{Places, Speedup, greedy};
 use alloc::vec::Vec;
-use maracas_core::contract::{Entry, no_carriers};
+use maracas_core::contract::{Entry, no_service_vcpus};
 use maracas_core::params::Params;
 
 pub(crate) const ENTRY: Entry = Entry {
@@ -31,7 +31,7 @@ pub(crate) const ENTRY: Entry = Entry {
     params: super::PARAMS,
     needs: super::NEEDS,
     claims: super::CLAIMS,
-    carriers: no_carriers,
+    service_vcpus: no_service_vcpus,
     admit: super::admit,
     build: |system, params| super::build(system, params, fast_shares),
 };

@@ -14,9 +14,9 @@
 //! server there, in rate-monotonic order (`guarantee.rs`). While it has budget and something to run
 //! it stands at home, in the foreground.
 //!
-//! *Surplus.* Each core has a seat for surplus time, in the background, so that it runs while
-//! no thread on a budget does (`seats.rs`). Its owner keeps it over short sleeps and while it runs
-//! on its budget at home; a guest has it meanwhile. Idle seats are taken at once by those that
+//! *Surplus.* Each core has a slot for surplus time, in the background, so that it runs while
+//! no thread on a budget does (`slots.rs`). Its owner keeps it over short sleeps and while it runs
+//! on its budget at home; a guest has it meanwhile. Idle slots are taken at once by those that
 //! wait, and idle fast ones, a millisecond later, by those on slow cores.
 //!
 //! *Rounds.* What a VCPU receives on each class, on budget or not, is held against its shares of
@@ -30,9 +30,9 @@
 //! says them anew with the speedups as known. A VCPU that demands a core has its share of all cores
 //! there.
 //! # Invariants
-//! Every VCPU stands on exactly one core's line: at home while it sleeps or has budget, where it
-//! sits, or where it was last while it waits. One owner and one guest a seat, one seat an owner. No
-//! core idles while an unpinned runnable VCPU without budget waits. The leads of all VCPUs on a
+//! Every VCPU stands on exactly one core's run queue: at home while it sleeps or has budget, where
+//! it sits, or where it was last while it waits. One owner and one guest a slot, one slot an owner.
+//! No core idles while an unpinned runnable VCPU without budget waits. The leads of all VCPUs on a
 //! class sum to zero; with steady shares of threads that are always runnable, none exceeds a round.
 //! Chunks of a server sum to C; only foreground service is charged.
 //! # What is not promised
@@ -59,9 +59,9 @@ pub(crate) mod max_fair;
 pub(crate) mod max_perf;
 pub(crate) mod min_fair;
 mod rounds;
-mod seats;
 mod shares;
 pub(crate) mod similar_min_fair;
+mod slots;
 mod thread;
 
 use crate::parts::priority::ADMISSION;
@@ -72,11 +72,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use estimate::Side;
 use maracas_core::admission::{Objection, Verdict};
-use maracas_core::contract::{Claims, Figure, Grant, Mark, Needs};
+use maracas_core::contract::{Claims, Grant, Limit, Needs, Statistic};
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{CoreId, Duration, Event, Instant, Plan, Policy, System, VcpuId};
-use seats::{Seats, Threads};
 use shares::{Places, Speedup};
+use slots::{Slots, Threads};
 use thread::Thread;
 
 const ROUND: ParamSpec = ParamSpec {
@@ -177,7 +177,7 @@ pub(crate) fn build(
         update,
         table,
         threads: Threads::new(),
-        seats: Seats::new(&sides(system), round),
+        slots: Slots::new(&sides(system), round),
         look: Instant::ZERO,
         next_update: Instant::ZERO + update,
         is_stale: true,
@@ -219,7 +219,7 @@ struct Uneven {
     update: Duration,
     table: Table,
     threads: Threads,
-    seats: Seats,
+    slots: Slots,
     /// When leads are settled next.
     look: Instant,
     next_update: Instant,
@@ -228,11 +228,11 @@ struct Uneven {
     /// Whether something happened since the last look that may change what sits where.
     is_unsettled: bool,
     updates: u64,
-    /// Room for the lines being made, by core.
+    /// Room for the run queues being made, by core.
     drafts: Vec<Draft>,
 }
 
-/// One core's line being made.
+/// One core's run queue being made.
 #[derive(Clone, Default, Debug)]
 struct Draft {
     foreground: Vec<((Duration, VcpuId), Grant)>,
@@ -244,7 +244,7 @@ struct Draft {
 enum Rank {
     /// As far as is known, it has nothing to run.
     Sleeps,
-    /// It has the seat.
+    /// It has the slot.
     Sits,
     /// It runs if all before it block, until the next decision.
     Waits,
@@ -255,9 +255,9 @@ enum Rank {
 impl Policy for Uneven {
     fn on_event(&mut self, at: Instant, event: &Event) {
         match event {
-            Event::Ran(stint) => {
-                let side = self.seats.side(stint.core);
-                self.with(stint.vcpu, |thread| thread.ran(stint, side));
+            Event::Ran(segment) => {
+                let side = self.slots.side(segment.core);
+                self.with(segment.vcpu, |thread| thread.ran(segment, side));
             }
             Event::Released(job) => self.with(job.id.vcpu, |thread| thread.release(job)),
             Event::Completed(id) => self.with(id.vcpu, |thread| thread.complete(*id)),
@@ -269,7 +269,7 @@ impl Policy for Uneven {
             Event::Left(vcpu) => self.leave(*vcpu, at),
             Event::AllowanceSpent { .. }
             | Event::Sampled(_)
-            | Event::ErrandDone(_)
+            | Event::ServiceDone(_)
             | Event::Failed { .. } => {}
         }
     }
@@ -280,35 +280,36 @@ impl Policy for Uneven {
             replenished = self.replenish(now);
         }
         self.table.reply(plan);
-        self.is_unsettled |= self.seats.fill(&mut self.threads, now);
-        let mut ascent = self.seats.ascend(&mut self.threads, now);
+        self.is_unsettled |= self.slots.fill(&mut self.threads, now);
+        let mut ascent = self.slots.ascend(&mut self.threads, now);
         if self.is_unsettled {
             // Budgets and sleepers change which thread is ahead of which within a round; what waits
             // may be behind already.
-            let looks = if self.seats.has_waiting(&self.threads) { 8 } else { 1 };
+            let looks = if self.slots.has_waiting(&self.threads) { 8 } else { 1 };
             let wait = Duration::from_ticks((self.round.ticks() / looks).max(1));
             self.look = self.look.min(now.saturating_add(wait));
         }
         if self.is_stale || self.look <= now {
             self.look(now);
-            ascent = self.seats.ascend(&mut self.threads, now);
+            ascent = self.slots.ascend(&mut self.threads, now);
         }
         self.stand(now, plan);
         plan.wake = replenished.min(self.look).min(ascent).min(self.table.next());
         plan.wake_metered = plan.wake == self.look;
     }
 
-    fn figures(&self) -> Vec<Figure> {
-        let figure = |name, vcpu, value| Figure { name, core: None, vcpu, value };
+    fn statistics(&self) -> Vec<Statistic> {
+        let statistic = |name, vcpu, value| Statistic { name, core: None, vcpu, value };
         let of_thread = |thread: &Thread| {
             let speedup = thread.estimator.speedup().map(Speedup::milli);
-            let speedup = speedup.map(|milli| figure("speedup milli", Some(thread.id), milli));
+            let speedup = speedup.map(|milli| statistic("speedup milli", Some(thread.id), milli));
             let share = u128::from(thread.account.share(Side::Fast)) * 1_000_000;
             let whole = u128::from(thread.account.whole().max(1));
-            let share = figure("fast share ppm", Some(thread.id), (share / whole) as u64);
+            let share = statistic("fast share ppm", Some(thread.id), (share / whole) as u64);
             speedup.into_iter().chain([share])
         };
-        let all = [figure("swaps", None, self.seats.swaps), figure("updates", None, self.updates)];
+        let all =
+            [statistic("swaps", None, self.slots.swaps), statistic("updates", None, self.updates)];
         self.threads.values().flat_map(of_thread).chain(all).collect()
     }
 }
@@ -340,7 +341,7 @@ impl Uneven {
         if core::mem::take(&mut self.is_stale) {
             self.share();
         }
-        let next = self.seats.balance(&mut self.threads, now);
+        let next = self.slots.balance(&mut self.threads, now);
         self.look = next.min(self.next_update);
         self.is_unsettled = false;
     }
@@ -349,16 +350,16 @@ impl Uneven {
     fn share(&mut self) {
         let takes_part = |thread: &&Thread| !thread.account.is_left_out();
         let threads: Vec<&Thread> = self.threads.values().filter(takes_part).collect();
-        let (fast, slow) = (self.seats.count(Side::Fast), self.seats.count(Side::Slow));
+        let (fast, slow) = (self.slots.count(Side::Fast), self.slots.count(Side::Slow));
         let places = Places::new(threads.len(), fast, slow).sampling(self.round, self.update);
         let speedups: Vec<_> = threads.iter().map(|thread| thread.estimator.speedup()).collect();
         let shares = (self.rule)(places, &speedups, &self.params);
-        let seats = &self.seats;
+        let slots = &self.slots;
         let sharing = self.threads.values_mut().filter(|thread| !thread.account.is_left_out());
         for (thread, fast) in sharing.zip(shares) {
             // A thread that demands a core has its share of the cores there, whatever the rule
             // says.
-            let fast = match thread.pinned.map(|core| seats.side(core)) {
+            let fast = match thread.pinned.map(|core| slots.side(core)) {
                 Some(Side::Fast) => places.each(),
                 Some(Side::Slow) => 0,
                 None => fast,
@@ -367,7 +368,7 @@ impl Uneven {
         }
     }
 
-    /// Writes the line of every core.
+    /// Writes the run queue of every core.
     fn stand(&mut self, now: Instant, plan: &mut Plan) {
         for draft in &mut self.drafts {
             draft.foreground.clear();
@@ -383,28 +384,28 @@ impl Uneven {
             let rank = match (thread.runnable(), thread.in_budget) {
                 (false, _) => Rank::Sleeps,
                 (true, true) => Rank::InBudget,
-                (true, false) if self.seats.has(core, thread.id) => Rank::Sits,
+                (true, false) if self.slots.has(core, thread.id) => Rank::Sits,
                 (true, false) => Rank::Waits,
             };
             let lead =
-                if rank == Rank::Waits { thread.account.lead(self.seats.side(core)) } else { 0 };
-            let grant = Grant::new(thread.id, Mark::NEVER);
+                if rank == Rank::Waits { thread.account.lead(self.slots.side(core)) } else { 0 };
+            let grant = Grant::new(thread.id, Limit::NEVER);
             draft.background.push(((rank, lead, thread.id), grant));
         }
         for (core, draft) in (0..).map(CoreId).zip(&mut self.drafts) {
             draft.foreground.sort_unstable_by_key(|(key, _)| *key);
             draft.background.sort_unstable_by_key(|(key, _)| *key);
             let foreground = draft.foreground.iter().map(|(_, grant)| *grant);
-            if !plan.line(core).foreground.iter().copied().eq(foreground.clone()) {
-                let line = &mut plan.line_mut(core).foreground;
-                line.clear();
-                line.extend(foreground);
+            if !plan.run_queue(core).foreground.iter().copied().eq(foreground.clone()) {
+                let run_queue = &mut plan.run_queue_mut(core).foreground;
+                run_queue.clear();
+                run_queue.extend(foreground);
             }
             let background = draft.background.iter().map(|(_, grant)| *grant);
-            if !plan.line(core).background.iter().copied().eq(background.clone()) {
-                let line = &mut plan.line_mut(core).background;
-                line.clear();
-                line.extend(background);
+            if !plan.run_queue(core).background.iter().copied().eq(background.clone()) {
+                let run_queue = &mut plan.run_queue_mut(core).background;
+                run_queue.clear();
+                run_queue.extend(background);
             }
         }
     }

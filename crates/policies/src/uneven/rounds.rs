@@ -8,7 +8,7 @@
 //! small shares do not make small rounds: with a share of 1.5 %, a round on fast cores would be
 //! 0.45 ms, and two threads would move for it each time.
 //!
-//! The choice among all ways to seat the threads is by the sum over threads of their lead on the
+//! The choice among all ways to place the threads is by the sum over threads of their lead on the
 //! class where they sit (0 for what waits): the less, the sooner all leads go back to zero (the
 //! max-weight rule: L. Tassiulas, A. Ephremides, IEEE Trans. Automatic Control 37(12), 1992).
 

@@ -23,7 +23,7 @@
 
 use super::shares::{Places, Speedup, TARGET, by_speedup, fair_bounds, greedy, joined, level};
 use alloc::vec::Vec;
-use maracas_core::contract::{Entry, no_carriers};
+use maracas_core::contract::{Entry, no_service_vcpus};
 use maracas_core::params::{Kind, ParamSpec, Params};
 
 pub(crate) const ENTRY: Entry = Entry {
@@ -33,7 +33,7 @@ pub(crate) const ENTRY: Entry = Entry {
     params: PARAMS,
     needs: super::NEEDS,
     claims: super::CLAIMS,
-    carriers: no_carriers,
+    service_vcpus: no_service_vcpus,
     admit: super::admit_target,
     build: |system, params| super::build_target(system, params, fast_shares),
 };

@@ -8,7 +8,7 @@ use super::{max_fair, max_perf, min_fair};
 use crate::testing::{Machine, Manners, Rng, with};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use maracas_core::contract::{End, Entry, Mode, Stint, Usage, decide};
+use maracas_core::contract::{End, Entry, Mode, Segment, Usage, decide};
 use maracas_core::params::Params;
 use maracas_core::{CoreId, Duration, Event, Instant, Plan, Policy, Rate, System, Vcpu, VcpuId};
 
@@ -38,31 +38,31 @@ fn ran(machine: &Machine, vcpu: u32, cores: &[usize], from: usize, mode: Option<
     let counts = |(id, how): &(u32, Mode)| *id == vcpu && mode.is_none_or(|mode| mode == *how);
     slots.filter(counts).count() as u64
 }
-fn figure(machine: &Machine, name: &str, vcpu: Option<u32>) -> Option<u64> {
-    let figures = machine.policy.figures();
-    let found = figures.iter().find(|it| it.name == name && it.vcpu == vcpu.map(VcpuId));
-    found.map(|figure| figure.value)
+fn statistic(machine: &Machine, name: &str, vcpu: Option<u32>) -> Option<u64> {
+    let statistics = machine.policy.statistics();
+    let found = statistics.iter().find(|it| it.name == name && it.vcpu == vcpu.map(VcpuId));
+    found.map(|statistic| statistic.value)
 }
 
 const ROUND: [(&str, &str); 2] = [("round", "10ns"), ("update", "400ns")];
 
 /// f = 1/2. They change places where their leads differ by 2/5 to 4/5 of a round of 10 ticks, a
-/// part that changes each time: a stint is as long as it takes from the one part to the other.
+/// part that changes each time: a segment is as long as it takes from the one part to the other.
 #[test]
 fn two_threads_change_places_when_their_leads_differ() {
     let mut machine = awake(&max_fair::ENTRY, &ROUND, &system(1, 1, hogs(2)));
     run(&mut machine, 1000);
     let (fast, slow) = (machine.schedule(0), machine.schedule(1));
     assert!(fast.starts_with("AAAAB") && slow.starts_with("BBBBA"), "{fast}");
-    let mut stints: Vec<usize> = fast.split('A').map(str::len).filter(|ran| *ran > 0).collect();
-    stints.extend(fast.split('B').map(str::len).filter(|ran| *ran > 0));
-    assert!(stints.iter().all(|ran| (4..=16).contains(ran)), "{fast}");
+    let mut segments: Vec<usize> = fast.split('A').map(str::len).filter(|ran| *ran > 0).collect();
+    segments.extend(fast.split('B').map(str::len).filter(|ran| *ran > 0));
+    assert!(segments.iter().all(|ran| (4..=16).contains(ran)), "{fast}");
     assert!((1..1000).all(|now| {
         let a = fast[..now].matches('A').count();
         (2 * a).abs_diff(now) <= 8
     }));
-    assert_eq!(figure(&machine, "swaps", None), Some(stints.len() as u64 - 1));
-    assert_eq!(figure(&machine, "fast share ppm", Some(1)), Some(500_000));
+    assert_eq!(statistic(&machine, "swaps", None), Some(segments.len() as u64 - 1));
+    assert_eq!(statistic(&machine, "fast share ppm", Some(1)), Some(500_000));
 }
 
 /// Three threads on one fast and one slow core: a third of each class for each, and one
@@ -95,8 +95,8 @@ fn shares_of_all_and_nothing_cost_no_migration() {
     assert_eq!(fast[0], 6000);
     assert!(fast[1].abs_diff(5800) <= 30 && fast[2].abs_diff(200) <= 30, "{fast:?}");
     assert_eq!(fast[3..], [0, 0, 0]);
-    // A stint of 12 to 24 ticks for the third, every so many / (1/30) ticks.
-    let swaps = figure(&machine, "swaps", None).unwrap();
+    // A segment of 12 to 24 ticks for the third, every so many / (1/30) ticks.
+    let swaps = statistic(&machine, "swaps", None).unwrap();
     assert!((14..=34).contains(&swaps), "{swaps}");
 }
 
@@ -111,7 +111,7 @@ fn fewer_threads_than_cores_share_the_fast_ones() {
     }
     let mut alone = awake(&max_fair::ENTRY, &ROUND, &system(2, 3, hogs(2)));
     run(&mut alone, 50);
-    assert_eq!(figure(&alone, "swaps", None), Some(0));
+    assert_eq!(statistic(&alone, "swaps", None), Some(0));
     assert_eq!(ran(&alone, 0, &[0, 1], 0, None) + ran(&alone, 1, &[0, 1], 0, None), 100);
 }
 
@@ -249,10 +249,10 @@ fn who_sleeps_in_every_period_has_its_share_of_the_rest() {
     assert!((900..1200).contains(&fast), "{fast} of 1500 on fast cores");
 }
 
-/// f = 1 and 0. Sleep that is longer than a round costs no thread its seat either: what has all of
+/// f = 1 and 0. Sleep that is longer than a round costs no thread its slot either: what has all of
 /// the fast core has it at each wake, though it runs for less than a round.
 #[test]
-fn who_sleeps_long_and_often_has_its_seat_back() {
+fn who_sleeps_long_and_often_has_its_slot_back() {
     let mut vcpus = hogs(2);
     (vcpus[0].speedup_milli, vcpus[1].speedup_milli) = (1600, 1100);
     let params = [("round", "30ns"), ("update", "2us")];
@@ -301,12 +301,12 @@ fn guests_take_nothing_from_those_who_have_shares() {
     }
 }
 
-/// A short sleep costs no thread its seat.
+/// A short sleep costs no thread its slot.
 #[test]
-fn who_sleeps_shortly_has_its_seat_back() {
+fn who_sleeps_shortly_has_its_slot_back() {
     let mut machine = awake(&max_fair::ENTRY, &ROUND, &system(1, 1, hogs(3)));
     run(&mut machine, 3);
-    // vcpu2 waits: it runs while the owner of the slow seat sleeps.
+    // vcpu2 waits: it runs while the owner of the slow slot sleeps.
     assert_eq!((machine.schedule(0), machine.schedule(1)), ("AAA".into(), "BBB".into()));
     machine.sleep(1);
     run(&mut machine, 2);
@@ -320,7 +320,7 @@ fn who_sleeps_shortly_has_its_seat_back() {
 #[test]
 fn shares_follow_who_is_there() {
     let mut machine = awake(&max_fair::ENTRY, &ROUND, &system(1, 3, hogs(4)));
-    let share = |machine: &Machine, id| figure(machine, "fast share ppm", Some(id));
+    let share = |machine: &Machine, id| statistic(machine, "fast share ppm", Some(id));
     machine.tick();
     assert_eq!(share(&machine, 0), Some(250_000));
     machine.arrive(Vcpu::best_effort(4));
@@ -336,10 +336,10 @@ fn shares_follow_who_is_there() {
     machine.wake(4);
     run(&mut machine, 2);
     assert_eq!((share(&machine, 1), share(&machine, 4)), (Some(250_000), Some(250_000)));
-    assert_eq!(figure(&machine, "updates", None), Some(2));
+    assert_eq!(statistic(&machine, "updates", None), Some(2));
 }
 
-/// Speedups are learned from what stints bring, on budget or not; what the user says is not.
+/// Speedups are learned from what segments bring, on budget or not; what the user says is not.
 #[test]
 fn speedups_are_measured() {
     let mut vcpus = hogs(2);
@@ -348,16 +348,16 @@ fn speedups_are_measured() {
     let mut policy = policy.unwrap_or_else(|why| panic!("{why:?}"));
     let mut plan = Plan::new(2);
     let milli = |policy: &dyn Policy| {
-        let figures = policy.figures();
-        let mine = figures.iter().filter(|figure| figure.name == "speedup milli");
-        mine.map(|figure| (figure.vcpu.unwrap().0, figure.value)).collect::<Vec<_>>()
+        let statistics = policy.statistics();
+        let mine = statistics.iter().filter(|statistic| statistic.name == "speedup milli");
+        mine.map(|statistic| (statistic.vcpu.unwrap().0, statistic.value)).collect::<Vec<_>>()
     };
     assert_eq!(milli(&*policy), [(1, 1234)]);
     let at = |millis| Instant::ZERO + Duration::from_millis(millis);
     for (core, from, instructions) in [(0, 0, 5_000_000), (1, 50, 2_000_000)] {
         for vcpu in [VcpuId(0), VcpuId(1)] {
             let service = Duration::from_millis(20);
-            let stint = Stint {
+            let segment = Segment {
                 vcpu,
                 core: CoreId(core),
                 mode: Mode::Background,
@@ -366,8 +366,8 @@ fn speedups_are_measured() {
                 usage: Usage { service, instructions, ..Usage::default() },
                 end: End::Preempted,
             };
-            policy.on_event(stint.to, &Event::Ran(stint));
-            decide(&mut *policy, stint.to, &mut plan);
+            policy.on_event(segment.to, &Event::Ran(segment));
+            decide(&mut *policy, segment.to, &mut plan);
         }
     }
     assert_eq!(milli(&*policy), [(1, 1234)]);
@@ -478,7 +478,8 @@ fn a_decision_long_overdue_is_one_decision() {
         decide(&mut *policy, Instant::from_ticks(now), &mut plan);
         assert!(plan.dirty().is_empty());
     }
-    let updates = policy.figures().iter().find(|figure| figure.name == "updates").map(|f| f.value);
+    let updates =
+        policy.statistics().iter().find(|statistic| statistic.name == "updates").map(|f| f.value);
     assert_eq!(updates, Some(2));
 }
 

@@ -5,7 +5,7 @@ use super::rounds::Account;
 use crate::parts::activity::Activity;
 use crate::parts::priority;
 use crate::parts::sporadic::Sporadic;
-use maracas_core::contract::{End, Grant, Mark, Mode, Stint};
+use maracas_core::contract::{End, Grant, Limit, Mode, Segment};
 use maracas_core::{CoreId, Duration, Instant, Job, Vcpu, VcpuId};
 
 /// A reservation: a sporadic server at home on one core.
@@ -37,7 +37,7 @@ impl Guarantee {
 pub(super) struct Thread {
     pub(super) id: VcpuId,
     pub(super) pinned: Option<CoreId>,
-    /// The core on whose line it stands.
+    /// The core on whose run queue it stands.
     pub(super) place: CoreId,
     pub(super) guarantee: Option<Guarantee>,
     /// Whether some of its budget may be used, as of the last decision.
@@ -80,7 +80,7 @@ impl Thread {
     pub(super) const fn wants_surplus(&self) -> bool {
         self.runnable() && !self.in_budget
     }
-    /// Whether it may have a seat on `core`.
+    /// Whether it may have a slot on `core`.
     pub(super) fn may_sit(&self, core: CoreId) -> bool {
         self.pinned.is_none_or(|pin| pin == core)
     }
@@ -88,7 +88,7 @@ impl Thread {
     pub(super) fn budget_grant(&self, now: Instant) -> Option<Grant> {
         let usable = self.guarantee.as_ref()?.server.usable(now);
         let until = self.meters[Mode::Foreground as usize] + usable;
-        Some(Grant::new(self.id, Mark(until)))
+        Some(Grant::new(self.id, Limit(until)))
     }
     /// Looks at its budget; when to look again.
     pub(super) fn refresh(&mut self, now: Instant) -> Instant {
@@ -130,20 +130,20 @@ impl Thread {
         self.activity.complete(id);
     }
     /// It ran, on a core of class `side`.
-    pub(super) fn ran(&mut self, stint: &Stint, side: Side) {
-        let service = stint.usage.service;
+    pub(super) fn ran(&mut self, segment: &Segment, side: Side) {
+        let service = segment.usage.service;
         if !self.runnable() {
-            // Its wake was not told: it came when the stint began, at the latest.
-            self.wake(stint.from);
+            // Its wake was not told: it came when the segment began, at the latest.
+            self.wake(segment.from);
         }
-        self.meters[stint.mode as usize] += service;
+        self.meters[segment.mode as usize] += service;
         self.account.gained(side, service);
-        self.estimator.ran(side, service, stint.usage.instructions);
-        if let (Mode::Foreground, Some(guarantee)) = (stint.mode, &mut self.guarantee) {
+        self.estimator.ran(side, service, segment.usage.instructions);
+        if let (Mode::Foreground, Some(guarantee)) = (segment.mode, &mut self.guarantee) {
             guarantee.server.charge(service);
         }
-        if matches!(stint.end, End::Blocked | End::Exited) {
-            self.block(stint.to);
+        if matches!(segment.end, End::Blocked | End::Exited) {
+            self.block(segment.to);
         }
     }
     fn block(&mut self, at: Instant) {

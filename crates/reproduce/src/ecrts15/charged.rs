@@ -1,6 +1,6 @@
 //! One run with costs charged, and what every job was charged beyond its own work.
 
-use maracas_core::contract::{Event, Observer, Plan, Stint};
+use maracas_core::contract::{Event, Observer, Plan, Segment};
 use maracas_core::{Duration, Instant, VcpuId};
 use maracas_scenario::taskset::TaskSet;
 use maracas_sweep::trial::observed;
@@ -47,7 +47,7 @@ struct Task {
     work: Duration,
     /// What its VCPU was metered since its last completion.
     used: Duration,
-    /// Completions within the stint that is not told yet.
+    /// Completions within the segment that is not told yet.
     completed: Vec<Instant>,
 }
 
@@ -65,10 +65,10 @@ struct Meter {
 }
 
 impl Meter {
-    fn ran(&mut self, stint: &Stint) {
-        let Some(task) = self.tasks.get_mut(stint.vcpu.0 as usize) else { return };
-        // The machine tells completions before the stint in which they fall.
-        let mut from = stint.from;
+    fn ran(&mut self, segment: &Segment) {
+        let Some(task) = self.tasks.get_mut(segment.vcpu.0 as usize) else { return };
+        // The machine tells completions before the segment in which they fall.
+        let mut from = segment.from;
         for at in task.completed.drain(..) {
             let overhead = (task.used + (at - from)).saturating_sub(task.work);
             self.run.jobs += 1;
@@ -76,7 +76,7 @@ impl Meter {
             self.run.largest = self.run.largest.max(overhead);
             (task.used, from) = (Duration::ZERO, at);
         }
-        task.used += stint.to - from;
+        task.used += segment.to - from;
     }
     fn completed(&mut self, vcpu: VcpuId, at: Instant) {
         if let Some(task) = self.tasks.get_mut(vcpu.0 as usize) {
@@ -88,7 +88,7 @@ impl Meter {
 impl Observer for Meter {
     fn event(&mut self, at: Instant, event: &Event) {
         match event {
-            Event::Ran(stint) => self.ran(stint),
+            Event::Ran(segment) => self.ran(segment),
             Event::Completed(id) => self.completed(id.vcpu, at),
             Event::Released(_)
             | Event::Woke { .. }
@@ -97,7 +97,7 @@ impl Observer for Meter {
             | Event::Arrived(_)
             | Event::Left(_)
             | Event::Changed(_)
-            | Event::ErrandDone(_)
+            | Event::ServiceDone(_)
             | Event::Failed { .. } => {}
         }
     }

@@ -96,8 +96,8 @@ impl Costs {
     /// On which machine, when and how they were measured, as a sentence.
     pub(super) fn said(&self) -> String {
         // The first line of the file's head says what it is.
-        let told: Vec<&str> = self.origin.iter().skip(1).map(String::as_str).collect();
-        format!("{}.", told.join("; "))
+        let reported: Vec<&str> = self.origin.iter().skip(1).map(String::as_str).collect();
+        format!("{}.", reported.join("; "))
     }
 
     /// The lines of one primitive of one policy.
@@ -206,11 +206,11 @@ mod tests {
 
     #[test]
     fn what_is_no_table_of_costs_is_refused_with_its_line() {
-        let told = |text: &str| Costs::parse(text, LOCKS).expect_err("it is none").0;
-        assert!(told("").contains("empty") && told(HEAD).contains("no lines"));
+        let reported = |text: &str| Costs::parse(text, LOCKS).expect_err("it is none").0;
+        assert!(reported("").contains("empty") && reported(HEAD).contains("no lines"));
         let text = format!("{HEAD}run,4,20,50,schedule,3,many,95,120,150,200,\n");
-        assert_eq!(told(&text), "line 3 of the costs: `median_ns` is \"many\" and no number");
-        assert!(told("policy\nrun\n").contains("line 2 of the costs has no `cores`"));
+        assert_eq!(reported(&text), "line 3 of the costs: `median_ns` is \"many\" and no number");
+        assert!(reported("policy\nrun\n").contains("line 2 of the costs has no `cores`"));
     }
 
     #[test]

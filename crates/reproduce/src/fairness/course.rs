@@ -3,7 +3,7 @@
 
 use crate::run::Prepared;
 use crate::{Error, Setup};
-use maracas_core::contract::{Figure, Observer, Policy};
+use maracas_core::contract::{Observer, Policy, Statistic};
 use maracas_core::{Duration, Event, Instant, Plan, VcpuId};
 use maracas_trace::Report;
 
@@ -31,7 +31,7 @@ impl Course {
         let mut watch = (prepared.metrics(), Finish::new(instructions));
         let outcome = prepared.run(&mut policy, &mut watch)?;
         let (mut metrics, finish) = watch;
-        metrics.figures(&policy.figures());
+        metrics.statistics(&policy.statistics());
         let finished = finish.finished.into_iter().enumerate().map(|(place, at)| {
             at.ok_or_else(|| {
                 let name = &setup.name;
@@ -59,14 +59,14 @@ impl Finish {
 
 impl Observer for Finish {
     fn event(&mut self, _: Instant, event: &Event) {
-        let Event::Ran(stint) = event else { return };
-        let place = stint.vcpu.0 as usize;
+        let Event::Ran(segment) = event else { return };
+        let place = segment.vcpu.0 as usize;
         let Some(left) = self.left.get_mut(place).filter(|left| **left > 0.0) else { return };
-        let done = stint.usage.instructions as f64;
+        let done = segment.usage.instructions as f64;
         if done >= *left {
-            let length = stint.to.saturating_since(stint.from);
+            let length = segment.to.saturating_since(segment.from);
             let into = seconds(length) * *left / done;
-            self.finished[place] = Some(seconds(stint.from - Instant::ZERO) + into);
+            self.finished[place] = Some(seconds(segment.from - Instant::ZERO) + into);
         }
         *left -= done;
     }
@@ -96,14 +96,14 @@ impl Policy for Watched {
     }
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
         self.inner.plan(now, plan);
-        let figures = self.inner.figures();
-        let updates = figures.iter().find(|figure| figure.name == "updates");
-        let updates = updates.map_or(0, |figure| figure.value);
+        let statistics = self.inner.statistics();
+        let updates = statistics.iter().find(|statistic| statistic.name == "updates");
+        let updates = updates.map_or(0, |statistic| statistic.value);
         if updates == self.updates {
             return;
         }
         self.updates = updates;
-        for Figure { name, vcpu, value, .. } in figures {
+        for Statistic { name, vcpu, value, .. } in statistics {
             if let (ESTIMATE, Some(VcpuId(id))) = (name, vcpu)
                 && let Some(estimates) = self.estimates.get_mut(id as usize)
             {
@@ -111,7 +111,7 @@ impl Policy for Watched {
             }
         }
     }
-    fn figures(&self) -> Vec<Figure> {
-        self.inner.figures()
+    fn statistics(&self) -> Vec<Statistic> {
+        self.inner.statistics()
     }
 }

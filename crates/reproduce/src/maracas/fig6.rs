@@ -340,7 +340,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delays_are_told_as_ranges() {
+    fn delays_are_reported_as_ranges() {
         assert_eq!(at(&[]), "at none");
         assert_eq!(at(&[5.0, 10.0, 15.0, 60.0]), "at 5 to 15 and 60 ns");
     }

@@ -49,14 +49,14 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
     let mut table =
         Table::new("", "Five minutes, of which 150 s are surplus on each core", &columns);
     for ((name, _), run) in VARIANTS.iter().zip(&runs) {
-        let most = run.figure("throttled cores at most") as f64;
+        let most = run.statistic("throttled cores at most") as f64;
         let mut row = vec![Cell::text(*name), Cell::Number(most, 0)];
         row.extend(surplus(run).into_iter().map(|seconds| Cell::Number(seconds, 1)));
         row.extend([Cell::Number(run.throttled_s(), 1), Cell::Number(run.latency(), 1)]);
         table.row(row);
     }
     let (repaired, printed) = (surplus(&runs[0]), surplus(&runs[1]));
-    let one = |run: &Run| run.figure("throttled cores at most") == 1;
+    let one = |run: &Run| run.statistic("throttled cores at most") == 1;
     Ok(Findings {
         notes: Vec::new(),
         tables: vec![table],
@@ -64,7 +64,7 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
             Verdict::new(
                 "both come to throttle one core",
                 runs.iter().all(one),
-                list(&[0, 1].map(|it| runs[it].figure("throttled cores at most") as f64), 0),
+                list(&[0, 1].map(|it| runs[it].statistic("throttled cores at most") as f64), 0),
             ),
             Verdict::new(
                 "as printed, that takes nearly all surplus time of every core",

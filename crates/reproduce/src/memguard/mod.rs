@@ -94,7 +94,7 @@ fn read_gb(run: &Run, core: u32) -> f64 {
 
 /// What the policy counted on `core` under `name`.
 fn counted(run: &Run, name: &str, core: u32) -> f64 {
-    let mut figures = run.report.figures.iter();
+    let mut figures = run.report.statistics.iter();
     let found = figures.find(|it| it.name == name && it.core.map(u32::from) == Some(core));
     found.map_or(0.0, |figure| figure.value as f64)
 }

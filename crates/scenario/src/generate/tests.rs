@@ -241,10 +241,10 @@ fn errors_name_the_thing_and_the_way_out() {
         ("total=1 loads=light periods=short hyperperiod=37ms", "divides the hyperperiod 37ms"),
         ("total=1 loads=light periods=short sporadic offsets", "drop `sporadic` or `offsets`"),
     ] {
-        let told = error(words);
-        assert!(told.contains(says), "{words}\n{told}");
-        assert_eq!(told.lines().count(), 1);
-        assert!(!told.contains("  "), "{told}");
+        let reported = error(words);
+        assert!(reported.contains(says), "{words}\n{reported}");
+        assert_eq!(reported.lines().count(), 1);
+        assert!(!reported.contains("  "), "{reported}");
     }
 }
 

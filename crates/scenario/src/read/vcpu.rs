@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// The longest name, so that tables keep their columns and a name can be part of a file name.
 const LONGEST_NAME: usize = 64;
-/// Colours are one bit each of a 64-bit word in [`maracas_core::contract::Errand::Move`].
+/// Colours are one bit each of a 64-bit word in [`maracas_core::contract::ServiceRequest::Move`].
 const MOST_COLORS: u64 = 64;
 /// In thousandths: no program gains more from a faster core.
 const MOST_SPEEDUP: u64 = Vcpu::MAX_SPEEDUP_MILLI as u64;

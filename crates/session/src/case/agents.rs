@@ -104,7 +104,7 @@ fn load(
     decision: Duration,
 ) -> Load {
     const SECOND: u128 = 1_000_000_000;
-    // Carriers' errands are paid for from their own budgets.
+    // Service VCPUs' service requests are paid for from their own budgets.
     let own = |vcpu: &&&Vcpu| {
         let carries = matches!(vcpu.role, Role::Monitor | Role::Migration);
         !carries && !vcpu.reservation.is_none()
@@ -230,7 +230,7 @@ impl Case {
     /// with the least budget that is not; `None` where that is not known.
     pub fn imprecise(&self) -> Option<(Vec<&Vcpu>, Duration)> {
         let least = self.agents.as_ref()?.costs.keeps().least_budget;
-        let first = self.first_carrier();
+        let first = self.first_service_vcpu();
         let fine = |vcpu: &&Vcpu| {
             let reservation = &vcpu.reservation;
             vcpu.id < first && !reservation.is_none() && reservation.budget < least

@@ -1,7 +1,7 @@
 //! Whether what a policy's parameters say of costs and memory agrees with what the scenario has.
 //!
 //! A policy is told worst cases and plans with them; the scenario says what things cost. Where the
-//! first are smaller, errands take more than the budget that admission counted.
+//! first are smaller, service requests take more than the budget that admission counted.
 
 use super::Case;
 use maracas_console::failure::Failure;

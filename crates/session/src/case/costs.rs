@@ -28,8 +28,8 @@ struct Part {
 /// where the policy moves VCPUs between them. What was measured, and where the user counts on
 /// less, a sentence each.
 pub(super) fn measure(entry: &Entry, params: &mut Params, system: &System) -> Vec<String> {
-    let carriers = (entry.carriers)(system, params, system.next_vcpu());
-    let moves = carriers.iter().any(|carrier| carrier.role == Role::Migration);
+    let service_vcpus = (entry.service_vcpus)(system, params, system.next_vcpu());
+    let moves = service_vcpus.iter().any(|service_vcpu| service_vcpu.role == Role::Migration);
     let takes = [LOCK, STRUCT].iter().all(|name| entry.params.iter().any(|p| p.name == *name));
     if !moves || !takes || system.cores.len() < 2 {
         return Vec::new();

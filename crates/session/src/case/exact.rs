@@ -16,7 +16,7 @@ impl Case {
     /// Where the policy refuses the set, or keeps it only up to a tolerance, because budgets are
     /// rounded to nanoseconds: takes finer ticks, if the policy then keeps it exactly.
     pub(super) fn take_finer_ticks(&mut self, set: &TaskSet) {
-        if self.verdict.accepted() && self.verdict.tolerance.is_zero() || self.carriers > 0 {
+        if self.verdict.accepted() && self.verdict.tolerance.is_zero() || self.service_vcpus > 0 {
             return;
         }
         let Some(scale) = set.exact_scale().filter(|scale| *scale > 1) else { return };

@@ -29,7 +29,7 @@ impl Case {
         let unkept = DEMANDS.iter().filter(|(.., param)| !takes(self.entry, param));
         let sentence = |(key, asks, param): &Demand| {
             let names = self.names_of(asks)?;
-            let (policy, instead) = (self.entry.name, self.keeper(param));
+            let (policy, instead) = (self.entry.name, self.supervisor(param));
             Some(format!("{names}: policy {policy} does not keep `{key}`; {instead}drop it"))
         };
         unkept.filter_map(sentence).collect()
@@ -41,7 +41,7 @@ impl Case {
     }
 
     /// The nearest policy that takes `param`, as the beginning of a way out.
-    fn keeper(&self, param: &str) -> String {
+    fn supervisor(&self, param: &str) -> String {
         let name = self.entry.name;
         let around = maracas_policies::find(&format!("memguard+{name}"));
         let alike = |entry: &&Entry| entry.name.contains('+') == name.contains('+');
@@ -53,7 +53,7 @@ impl Case {
 
     /// The user's VCPUs of which `asks` holds, in a row; `None` where there are none.
     pub(super) fn names_of(&self, asks: &dyn Fn(&Vcpu) -> bool) -> Option<String> {
-        let first = self.first_carrier();
+        let first = self.first_service_vcpu();
         let own = self.system.vcpus.iter().filter(|vcpu| vcpu.id < first && asks(vcpu));
         let names: Vec<_> = own.map(|vcpu| self.name(vcpu.id)).collect();
         (!names.is_empty()).then(|| names.join(", "))

@@ -7,9 +7,9 @@ use maracas_console::failure::Failure;
 use maracas_core::CoreId;
 use maracas_live::Setup;
 use maracas_live::host::hardware::{Hardware, ThisHardware};
-use maracas_live::sense::ladder::Ladder;
+use maracas_live::sense::preference::Preference;
 use maracas_live::sense::replay::{self, Recording};
-use maracas_live::sense::{Choice, Rung, Senses, VcpuEvents};
+use maracas_live::sense::{Choice, Senses, SensorKind, VcpuEvents};
 use maracas_scenario::Sense;
 use std::path::Path;
 use std::sync::Arc;
@@ -56,8 +56,10 @@ impl Asked {
         let (needs, choice) = (case.senses(), self.choice(case));
         let found = match &choice {
             Choice::Replay(file) => Found::recorded(file, setup),
-            Choice::Auto | Choice::Rung(_) if needs.any() => Found::of_host(&needs, &choice, setup),
-            Choice::Auto | Choice::Rung(_) | Choice::Off => Ok(Found::nothing()),
+            Choice::Auto | Choice::SensorKind(_) if needs.any() => {
+                Found::of_host(&needs, &choice, setup)
+            }
+            Choice::Auto | Choice::SensorKind(_) | Choice::Off => Ok(Found::nothing()),
         };
         let mut found = found.map_err(|why| self.wrong(case, &why))?;
         keep_what_is_needed(&needs, &mut found.senses);
@@ -119,26 +121,29 @@ impl Found {
     fn of_host(needs: &MemoryNeeds, choice: &Choice, setup: &Setup) -> Result<Self, String> {
         let hardware: Arc<dyn Hardware> = Arc::new(ThisHardware);
         let cores: Vec<_> = (0..).map(CoreId).zip(setup.cores.iter().copied()).collect();
-        let ladder = Ladder::probe(&hardware, &cores);
-        let mut senses = ladder.choose_at(choice, setup.steering.cycles_per_us)?;
-        // Of the rungs that do not work, and they are many, the doctor tells at length.
-        senses.notes.retain(|note| ladder.rungs().iter().all(|tried| tried.to_string() != *note));
-        senses.notes.extend(better(&ladder, needs, choice, &senses));
-        senses.notes.extend(counted(&ladder, needs, &senses));
-        Ok(Self { senses, uncounted: ladder.reads().state.to_string() })
+        let preference = Preference::probe(&hardware, &cores);
+        let mut senses = preference.choose_at(choice, setup.steering.cycles_per_us)?;
+        // Of the sensors that do not work, and they are many, the doctor tells at length.
+        senses
+            .notes
+            .retain(|note| preference.sensors().iter().all(|tried| tried.to_string() != *note));
+        senses.notes.extend(better(&preference, needs, choice, &senses));
+        senses.notes.extend(counted(&preference, needs, &senses));
+        Ok(Self { senses, uncounted: preference.reads().state.to_string() })
     }
 }
 
 /// Which sensors would be better than the one in use, where nobody asked for that one.
 fn better(
-    ladder: &Ladder,
+    preference: &Preference,
     needs: &MemoryNeeds,
     choice: &Choice,
     senses: &Senses,
 ) -> Option<String> {
-    let used = senses.sensor.as_ref().filter(|_| needs.samples && *choice == Choice::Auto)?.rung();
-    let better = ladder.rungs().iter().take_while(|tried| tried.rung != used);
-    let better: Vec<_> = better.map(|tried| tried.rung.word()).collect();
+    let used =
+        senses.sensor.as_ref().filter(|_| needs.samples && *choice == Choice::Auto)?.sensor_kind();
+    let better = preference.sensors().iter().take_while(|tried| tried.sensor_kind != used);
+    let better: Vec<_> = better.map(|tried| tried.sensor_kind.word()).collect();
     let (used, words) = (used.word(), better.join(", "));
     (!better.is_empty()).then(|| {
         format!(
@@ -149,13 +154,14 @@ fn better(
 }
 
 /// By what cores and VCPUs are held to their bandwidth.
-fn counted(ladder: &Ladder, needs: &MemoryNeeds, senses: &Senses) -> Option<String> {
+fn counted(preference: &Preference, needs: &MemoryNeeds, senses: &Senses) -> Option<String> {
     let wanted = needs.meters || needs.weighs || needs.limited.is_some();
-    let events = ladder.reads().events.join(", ");
+    let events = preference.reads().events.join(", ");
     let rings = senses.meters.iter().any(|meter| meter.fd().is_some());
-    let told = if needs.meters && rings { "told by its overflow" } else { "asked for by polling" };
-    (wanted && ladder.reads().state.works())
-        .then(|| format!("reads of memory are counted by {events}, {told}"))
+    let reported =
+        if needs.meters && rings { "told by its overflow" } else { "asked for by polling" };
+    (wanted && preference.reads().state.works())
+        .then(|| format!("reads of memory are counted by {events}, {reported}"))
 }
 
 /// Leaves out what nothing asks for: counting costs at every dispatch.
@@ -214,21 +220,22 @@ fn not_sampled(needs: &MemoryNeeds, choice: &Choice, senses: &Senses) -> Option<
     let Some(sensor) = &senses.sensor else {
         let why = match choice {
             Choice::Off => "sense = off".to_string(),
-            Choice::Auto | Choice::Rung(_) | Choice::Replay(_) => {
+            Choice::Auto | Choice::SensorKind(_) | Choice::Replay(_) => {
                 "no sensor works here, `maracas doctor` says why".to_string()
             }
         };
         return Some(format!("memory is not sampled ({why}){never}"));
     };
-    let rung = sensor.rung();
-    (needs.latency && !rung.has_latency()).then(|| without_latency(rung))
+    let sensor_kind = sensor.sensor_kind();
+    (needs.latency && !sensor_kind.has_latency()).then(|| without_latency(sensor_kind))
 }
 
-fn without_latency(rung: Rung) -> String {
+fn without_latency(sensor_kind: SensorKind) -> String {
     format!(
-        "{rung} ({}) knows no latency: under throttle = latency no core is ever throttled; take \
+        "{sensor_kind} ({}) knows no latency: under throttle = latency no core \
+ is ever throttled; take \
          throttle = rate, --sense chase, or --sense replay:FILE",
-        rung.word()
+        sensor_kind.word()
     )
 }
 
@@ -240,8 +247,8 @@ mod tests {
     #[test]
     fn the_words_of_scenarios_are_those_of_this_machine() {
         for word in SENSORS {
-            let Ok(Choice::Rung(rung)) = word.parse() else { panic!("{word}") };
-            assert_eq!(rung.word(), word);
+            let Ok(Choice::SensorKind(sensor_kind)) = word.parse() else { panic!("{word}") };
+            assert_eq!(sensor_kind.word(), word);
         }
     }
 
@@ -257,7 +264,7 @@ mod tests {
         assert!(said.contains("doctor") && said.ends_with("no core is ever throttled"), "{said}");
         let weighs = MemoryNeeds { weighs: true, ..MemoryNeeds::default() };
         assert!(missing(&weighs, &Choice::Auto, &nothing)[0].contains("all count as alike"));
-        let said = without_latency(Rung::Rate);
+        let said = without_latency(SensorKind::Rate);
         assert!(said.starts_with("misses of the cores (rate) knows no latency: under "), "{said}");
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn page(gauges: &Gauges) -> String {
         self::memory(memory, &mut page);
     }
     dispatch(gauges, &mut page);
-    figures(gauges, &mut page);
+    statistics(gauges, &mut page);
     page.0 + "# EOF\n"
 }
 
@@ -173,11 +173,11 @@ fn dispatch(gauges: &Gauges, page: &mut Page) {
     page.sample(&name, "_count", &[], histogram.count());
 }
 
-fn figures(gauges: &Gauges, page: &mut Page) {
-    let rows = gauges.figures.iter().map(|figure| {
-        let core = figure.core.map_or_else(String::new, |core| core.0.to_string());
-        let vcpu = figure.vcpu.map_or_else(String::new, |vcpu| vcpu.0.to_string());
-        (vec![("name", figure.name.clone()), ("core", core), ("id", vcpu)], figure.value)
+fn statistics(gauges: &Gauges, page: &mut Page) {
+    let rows = gauges.statistics.iter().map(|statistic| {
+        let core = statistic.core.map_or_else(String::new, |core| core.0.to_string());
+        let vcpu = statistic.vcpu.map_or_else(String::new, |vcpu| vcpu.0.to_string());
+        (vec![("name", statistic.name.clone()), ("core", core), ("id", vcpu)], statistic.value)
     });
     page.family(
         Kind::Gauge,

@@ -272,7 +272,7 @@ fn loopback_is_served_too() {
 
 #[test]
 fn published_sums_never_fall() {
-    use maracas_core::contract::{End, Event, Grant, Line, Mark, Mode, Stint, Usage};
+    use maracas_core::contract::{End, Event, Grant, Limit, Mode, RunQueue, Segment, Usage};
     use maracas_core::journal::{Decision, Record};
     let ms = |ms: u64| Instant::from_ticks(ms * 1_000_000);
     let vcpu =
@@ -286,23 +286,25 @@ fn published_sums_never_fall() {
         version: "test".into(),
         seed: 0,
     };
-    let grant = |id| Grant::new(VcpuId(id), Mark::NEVER);
+    let grant = |id| Grant::new(VcpuId(id), Limit::NEVER);
     let (foreground, background) = (vec![grant(0)], vec![grant(1)]);
-    let line = Line { foreground, background, background_allowed: false, ..Line::default() };
+    let line =
+        RunQueue { foreground, background, background_allowed: false, ..RunQueue::default() };
     let planned = Record::Planned(Decision {
         now: ms(0),
-        lines: vec![(CoreId(0), line)],
+        run_queues: vec![(CoreId(0), line)],
         homes: Vec::new(),
-        errand: None,
+        service_request: None,
         verdicts: Vec::new(),
         wake: (Instant::NEVER, false),
         hash: 0,
     });
-    let told = |at: u64, event| Record::Event { at: ms(at), event };
-    let woke = |at, id| told(at, Event::Woke { vcpu: VcpuId(id), on_behalf: None, exact: true });
-    let ran = told(
+    let reported = |at: u64, event| Record::Event { at: ms(at), event };
+    let woke =
+        |at, id| reported(at, Event::Woke { vcpu: VcpuId(id), on_behalf: None, exact: true });
+    let ran = reported(
         5,
-        Event::Ran(Stint {
+        Event::Ran(Segment {
             vcpu: VcpuId(0),
             core: CoreId(0),
             mode: Mode::Foreground,
@@ -318,7 +320,7 @@ fn published_sums_never_fall() {
         publish(&board, &counted, None);
         board.latest().unwrap().cores[0].throttled
     };
-    // Until the stint is told, the core looks as if nobody ran while the door was closed.
+    // Until the segment is told, the core looks as if nobody ran while the memory gate was closed.
     assert_eq!(after(&[woke(0, 1), planned, woke(5, 0)]), Duration::from_millis(5));
     assert_eq!(after(&[ran]), Duration::from_millis(5), "it was none of it, and nothing falls");
     assert_eq!(after(&[woke(20, 0)]), Duration::from_millis(15));

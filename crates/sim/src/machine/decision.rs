@@ -6,15 +6,15 @@ use crate::workload::{NONE, Standing};
 use maracas_core::contract::{Event, decide};
 use maracas_core::{CoreId, CoreSet, Duration, VcpuId};
 
-/// How many failing errands and spent allowances a policy may answer at one instant.
+/// How many failing service requests and spent allowances a policy may answer at one instant.
 const ANSWERS: usize = 1_000;
 
 impl<C: Contention> Machine<'_, C> {
     /// Tells the policy of an event that happens now; where decisions come late, by the next one.
     #[inline]
     pub(super) fn tell(&mut self, core: usize, event: Event) {
-        if !self.told {
-            self.told = true;
+        if !self.reported {
+            self.reported = true;
             self.decider = core;
             self.due = self.due.min(self.now.saturating_add(self.delay()));
         }
@@ -50,24 +50,24 @@ impl<C: Contention> Machine<'_, C> {
         if self.plan.wake <= self.now && self.plan.wake_metered {
             self.meter();
         }
-        // Within one instant every core can stop one stint, and every VCPU be seen to wake or be
-        // answered once. Only errands that fail and allowances that are spent already can go on
-        // for ever, where the policy answers each by the next.
+        // Within one instant every core can stop one segment, and every VCPU be seen to wake or be
+        // answered once. Only service requests that fail and allowances that are spent already can
+        // go on for ever, where the policy answers each by the next.
         let most = self.cores.len() + 3 * self.demands.len() + ANSWERS;
         for _ in 0..most {
             self.deliver();
-            self.told = false;
+            self.reported = false;
             decide(self.policy, self.now, &mut self.plan);
             self.outcome.decisions += 1;
             self.observer.planned(self.now, &self.plan);
             concerned.insert_all(self.plan.dirty());
             self.take_lines();
             self.take_answers(concerned);
-            self.take_errand(concerned);
+            self.take_service_request(concerned);
             self.apply_law(concerned);
             concerned.clear();
             self.charge(self.decider, self.options.overheads.decision);
-            if !self.told {
+            if !self.reported {
                 self.decider = 0;
                 self.due = self.plan.wake.saturating_add(self.delay());
                 return;
@@ -76,21 +76,21 @@ impl<C: Contention> Machine<'_, C> {
         panic!("at {} the policy changed its mind {most} times and found no rest", self.now);
     }
 
-    /// Notes what stands on which line, and holds the policy to standing on one only.
+    /// Notes what stands on which run queue, and holds the policy to standing on one only.
     pub(super) fn take_lines(&mut self) {
         let stamp = self.outcome.decisions;
         let mut broken = false;
         for id in self.plan.dirty().iter() {
             let core = u32::from(id.0);
-            let line = self.plan.line(id);
-            for grant in line.foreground.iter().chain(&line.background) {
+            let run_queue = self.plan.run_queue(id);
+            for grant in run_queue.foreground.iter().chain(&run_queue.background) {
                 let Some(demand) = self.demands.get_mut(grant.vcpu) else { continue };
-                if demand.line != core && demand.line != NONE {
-                    let other = self.plan.line(CoreId(demand.line as u16));
+                if demand.run_queue != core && demand.run_queue != NONE {
+                    let other = self.plan.run_queue(CoreId(demand.run_queue as u16));
                     let mut others = other.foreground.iter().chain(&other.background);
                     broken |= demand.stamp == stamp || others.any(|o| o.vcpu == grant.vcpu);
                 }
-                demand.line = core;
+                demand.run_queue = core;
                 demand.stamp = stamp;
             }
         }

@@ -3,17 +3,17 @@
 use super::{Core, Machine};
 use crate::memory::Contention;
 use crate::workload::NONE;
-use maracas_core::contract::{End, Event, Mark, Stint, Usage};
+use maracas_core::contract::{End, Event, Limit, Segment, Usage};
 use maracas_core::dispatch::{Readings, Running, next};
 use maracas_core::{CoreId, CoreSet, Duration, Instant, VcpuId};
 
 impl<C: Contention> Machine<'_, C> {
-    /// `vcpu` became runnable: the core on whose line it stands must look again.
+    /// `vcpu` became runnable: the core on whose run queue it stands must look again.
     #[inline]
     pub(super) fn concern(&self, vcpu: u32, concerned: &mut CoreSet) {
-        let line = self.demands.of(vcpu).line;
-        if line != NONE {
-            concerned.insert(CoreId(line as u16));
+        let run_queue = self.demands.of(vcpu).run_queue;
+        if run_queue != NONE {
+            concerned.insert(CoreId(run_queue as u16));
         }
     }
 
@@ -23,12 +23,12 @@ impl<C: Contention> Machine<'_, C> {
             let core = id.0 as usize;
             self.settle(core);
             let read = if C::CONTENDS { self.meters[core].reads } else { 0 };
-            let choice = next(self.plan.line(id), read, &self.demands);
+            let choice = next(self.plan.run_queue(id), read, &self.demands);
             let Core { running, mode, .. } = self.cores[core];
             match choice {
                 Some(run) if run.vcpu.0 == running && run.mode == mode => {
                     self.cores[core].until = run.until;
-                    self.set_memory_mark(core, run.memory);
+                    self.set_memory_limit(core, run.memory);
                     self.retime(core);
                 }
                 None if running == NONE => {}
@@ -77,7 +77,7 @@ impl<C: Contention> Machine<'_, C> {
         self.set_changed = true;
         let migrates = demand.last != NONE && demand.last != core as u32;
         let hidden = demand.hidden.take();
-        self.set_memory_mark(core, run.memory);
+        self.set_memory_limit(core, run.memory);
         let own = &mut self.cores[core];
         own.idle += now - own.idle_since;
         own.running = run.vcpu.0;
@@ -108,7 +108,7 @@ impl<C: Contention> Machine<'_, C> {
         demand.on = NONE;
         self.set_changed = true;
         if own.from == self.now {
-            // The stint stayed empty: nothing saw it, so it leaves no trace.
+            // The segment stayed empty: nothing saw it, so it leaves no trace.
             self.outcome.context_switches -= u64::from(own.switched);
             own.stalled = own.stalled.max(self.now) - own.start_cost;
         } else {
@@ -122,10 +122,10 @@ impl<C: Contention> Machine<'_, C> {
         self.nexts.set(core, Instant::NEVER);
     }
 
-    /// Tells of the running stint up to now.
+    /// Tells of the running segment up to now.
     pub(super) fn report(&mut self, core: usize, end: End) {
         let Core { running, mode, from, .. } = self.cores[core];
-        let stint = Stint {
+        let segment = Segment {
             vcpu: VcpuId(running),
             core: CoreId(core as u16),
             mode,
@@ -134,10 +134,10 @@ impl<C: Contention> Machine<'_, C> {
             usage: Usage { service: self.now - from, ..self.take_counts(core) },
             end,
         };
-        self.tell(core, Event::Ran(stint));
+        self.tell(core, Event::Ran(segment));
     }
 
-    /// Reads all meters: tells of every running stint, which goes on as a new one.
+    /// Reads all meters: tells of every running segment, which goes on as a new one.
     pub(super) fn meter(&mut self) {
         for core in 0..self.cores.len() {
             if self.cores[core].running != NONE && self.cores[core].from < self.now {
@@ -167,7 +167,7 @@ impl<C: Contention> Machine<'_, C> {
         self.demands.serve(running, mode, time, work);
     }
 
-    /// Computes anew when the running VCPU ends its piece or reaches a mark, or the core's memory
+    /// Computes anew when the running VCPU ends its piece or reaches a limit, or the core's memory
     /// meter its allowance. It must be settled.
     #[inline]
     pub(super) fn retime(&mut self, core: usize) {
@@ -183,7 +183,7 @@ impl<C: Contention> Machine<'_, C> {
             let time = self.contention.time_for(CoreId(core as u16), left);
             next = self.now.max(own.stalled).saturating_add(time);
         }
-        if own.until != Mark::NEVER {
+        if own.until != Limit::NEVER {
             let meter = self.demands.meter(VcpuId(own.running), own.mode);
             next = next.min(self.now.saturating_add(own.until.0.saturating_sub(meter)));
         }
@@ -205,12 +205,12 @@ impl<C: Contention> Machine<'_, C> {
         self.retime(core);
     }
 
-    /// The core to which things about `vcpu` are ascribed: where it runs, else its line's, else
-    /// where it last ran, else core 0.
+    /// The core to which things about `vcpu` are ascribed: where it runs, else its run queue's,
+    /// else where it last ran, else core 0.
     #[inline]
     pub(super) fn place_of(&self, vcpu: u32) -> usize {
         let demand = self.demands.of(vcpu);
-        let places = [demand.on, demand.line, demand.last];
+        let places = [demand.on, demand.run_queue, demand.last];
         places.into_iter().find(|core| *core != NONE).unwrap_or(0) as usize
     }
 }

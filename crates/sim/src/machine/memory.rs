@@ -12,11 +12,11 @@ use maracas_core::{CoreId, CoreSet, Duration, Instant, VcpuId};
 pub(super) struct MemoryMeter {
     /// Reads of memory by whatever ran here.
     pub(super) reads: u64,
-    /// The memory mark of the VCPU that runs.
+    /// The memory limit of the VCPU that runs.
     pub(super) until: u64,
     /// The allowance that was last told as spent.
-    told: u64,
-    /// What the running stint counted so far.
+    reported: u64,
+    /// What the running segment counted so far.
     counted: Usage,
 }
 
@@ -24,7 +24,7 @@ impl MemoryMeter {
     pub(super) const NEW: Self = Self {
         reads: 0,
         until: u64::MAX,
-        told: u64::MAX,
+        reported: u64::MAX,
         counted: Usage {
             service: Duration::ZERO,
             references: 0,
@@ -53,24 +53,24 @@ impl<C: Contention> Machine<'_, C> {
 
     /// Holds the VCPU that runs on `core` against this reading of its memory meter.
     #[inline]
-    pub(super) fn set_memory_mark(&mut self, core: usize, until: u64) {
+    pub(super) fn set_memory_limit(&mut self, core: usize, until: u64) {
         if C::CONTENDS {
             self.meters[core].until = until;
         }
     }
 
-    /// What the stint that ends counted; the next begins at nothing.
+    /// What the segment that ends counted; the next begins at nothing.
     #[inline]
     pub(super) fn take_counts(&mut self, core: usize) -> Usage {
         if C::CONTENDS { std::mem::take(&mut self.meters[core].counted) } else { Usage::default() }
     }
 
     /// When a memory meter reaches what it is held against: the core's its allowance, or the
-    /// running VCPU's its mark. The core must be settled.
+    /// running VCPU's its limit. The core must be settled.
     #[inline]
     pub(super) fn memory_due(&self, core: usize) -> Instant {
         let meter = &self.meters[core];
-        let allowance = self.plan.line(CoreId(core as u16)).allowance;
+        let allowance = self.plan.run_queue(CoreId(core as u16)).allowance;
         let own = &self.cores[core];
         let mut left = u64::MAX;
         if allowance != u64::MAX {
@@ -99,20 +99,20 @@ impl<C: Contention> Machine<'_, C> {
         {
             return Some(End::MemorySpent);
         }
-        let allowance = self.plan.line(CoreId(core as u16)).allowance;
+        let allowance = self.plan.run_queue(CoreId(core as u16)).allowance;
         (meter.reads >= allowance).then_some(End::Preempted)
     }
 
     /// Tells of each of `cores` whose meter is at its allowance or beyond, once an allowance.
     pub(super) fn tell_spent(&mut self, cores: &CoreSet) {
         for id in cores.iter() {
-            let allowance = self.plan.line(id).allowance;
+            let allowance = self.plan.run_queue(id).allowance;
             let meter = &mut self.meters[id.0 as usize];
             if allowance == u64::MAX || meter.reads < allowance {
                 // Open again: should it be closed by the same allowance, that is news.
-                meter.told = u64::MAX;
-            } else if meter.told != allowance {
-                meter.told = allowance;
+                meter.reported = u64::MAX;
+            } else if meter.reported != allowance {
+                meter.reported = allowance;
                 self.tell(id.0 as usize, Event::AllowanceSpent { core: id });
             }
         }

@@ -84,7 +84,7 @@ struct Steady {
     ratio: f64,
     /// When asked last: how much more often it would miss per line less, and what it was told.
     slope: f64,
-    told: f64,
+    reported: f64,
     /// And per miss, what share of its lines it used again.
     reuse: f64,
     /// Up to so many lines it misses always.
@@ -104,7 +104,7 @@ impl Steady {
         limit: f64::INFINITY,
         ratio: 1.0,
         slope: 0.0,
-        told: 1.0,
+        reported: 1.0,
         reuse: 0.0,
         always: 0.0,
         follows: 0.0,
@@ -170,8 +170,8 @@ impl CacheModel {
         let ratio = self.ratio_with(use_, &steady, held);
         let less = (held - SLOPE * steady.limit).max(0.0);
         steady.slope = (self.ratio_with(use_, &steady, less) - ratio) / (held - less).max(1.0);
-        steady.told = ratio_of(level(ratio));
-        steady.reuse = (1.0 / steady.told - 1.0) / held.max(1.0);
+        steady.reported = ratio_of(level(ratio));
+        steady.reuse = (1.0 / steady.reported - 1.0) / held.max(1.0);
         steady.follows = 0.0;
         self.steady[program].set(steady);
         // It misses what it lacks: most where others have taken most.
@@ -179,10 +179,10 @@ impl CacheModel {
             let share = region.lines / steady.lines;
             let lacks = (steady.wanted * share - region.held[program]).max(0.0);
             let missed = lacks / (steady.wanted - held);
-            region.told[program].set(region.held[program]);
+            region.reported[program].set(region.held[program]);
             region.missed[program].set(if missed.is_finite() { missed.min(1.0) } else { share });
         }
-        steady.told
+        steady.reported
     }
 
     /// The miss ratio in the long run of a program alone in these colours (or ways) of one cache,
@@ -334,7 +334,7 @@ impl CacheModel {
         };
         let always = if use_.reuse == Reuse::Cyclic { sets.always * wanted } else { 0.0 };
         let of = key(use_);
-        Steady { part, lines, wanted, limit, ratio, told: ratio, always, of, ..Steady::UNKNOWN }
+        Steady { part, lines, wanted, limit, ratio, reported: ratio, always, of, ..Steady::UNKNOWN }
     }
 
     /// Whether `program` brings lines into `region` when it runs on `core`.
@@ -378,7 +378,7 @@ impl CacheModel {
                 program: *program,
                 rate: misses * missed_here,
                 // A program that misses nothing uses all of its lines all the time.
-                reuse: if steady.told > 0.0 { misses * steady.reuse } else { f64::INFINITY },
+                reuse: if steady.reported > 0.0 { misses * steady.reuse } else { f64::INFINITY },
                 unused: 1.0,
                 follows: steady.follows,
                 wanted: of(steady.wanted),
@@ -398,11 +398,11 @@ impl CacheModel {
         let limit = steady.limit.min(self.lines);
         let held = self.resident(program, core);
         // A program that misses always does so whatever it loses, and until it holds enough.
-        let unheard = if steady.told < 1.0 { 0.0 } else { steady.always - held };
-        if unheard > 0.0 && (drift.gain < 0.0 || steady.always >= limit) {
+        let unobserved = if steady.reported < 1.0 { 0.0 } else { steady.always - held };
+        if unobserved > 0.0 && (drift.gain < 0.0 || steady.always >= limit) {
             return f64::INFINITY;
         }
-        let references = if steady.told > 0.0 { misses / steady.told } else { 0.0 };
+        let references = if steady.reported > 0.0 { misses / steady.reported } else { 0.0 };
         let follows = steady.slope * references;
         // At these rates it comes to E* in the end. But as its lines move so do its misses, and
         // they lead it to where both agree, nearer by this factor (a step of Newton's).
@@ -417,7 +417,7 @@ impl CacheModel {
             balanced && reach <= NEAR * limit && reach * steady.slope <= tolerance
         };
         // A program that is about to hold all it can is looked at when it does.
-        let far = (MOVE * limit).max(unheard);
+        let far = (MOVE * limit).max(unobserved);
         let soon = far.min(lacks.max(NEAR / 4.0 * limit));
         let target = |gain: f64| if gain > 0.0 { soon } else { far };
         let step = |gain: f64| {

@@ -24,7 +24,7 @@ const NOMINAL_IPS_PER_MILLI: u64 = 1_000_000;
 /// The machine's cores by class, and the pace of every program.
 #[derive(Clone, Debug)]
 pub struct UnevenCores {
-    cores: Vec<Seat>,
+    cores: Vec<Slot>,
     classes: usize,
     /// By program.
     runners: Vec<Runner>,
@@ -36,7 +36,7 @@ pub struct UnevenCores {
 
 /// A core and what runs there.
 #[derive(Clone, Copy, Debug)]
-struct Seat {
+struct Slot {
     class: usize,
     program: Option<usize>,
     /// When the program's phase ends.
@@ -53,7 +53,7 @@ struct Runner {
     instructions: Count,
 }
 
-impl Seat {
+impl Slot {
     fn empty(class: u8) -> Self {
         Self { class: class.into(), program: None, ends: Instant::NEVER }
     }
@@ -105,7 +105,7 @@ impl UnevenCores {
             pace.as_ref().map_or_else(|| nominal.clone(), |pace| Runner::new(pace, system))
         };
         Self {
-            cores: system.cores.iter().map(|core| Seat::empty(core.class)).collect(),
+            cores: system.cores.iter().map(|core| Slot::empty(core.class)).collect(),
             classes: system.classes.len(),
             runners: paces.iter().map(runner).collect(),
             nominal,
@@ -128,19 +128,19 @@ impl Contention for UnevenCores {
     fn resolve(&mut self, now: Instant, running: &[Option<Resident>]) {
         self.changes += 1;
         self.next = Instant::NEVER;
-        for (seat, resident) in self.cores.iter_mut().zip(running) {
+        for (slot, resident) in self.cores.iter_mut().zip(running) {
             let program = resident.map(|resident| resident.program as usize);
-            if seat.program != program || seat.ends <= now {
-                *seat = Seat { program, ends: Instant::NEVER, ..*seat };
+            if slot.program != program || slot.ends <= now {
+                *slot = Slot { program, ends: Instant::NEVER, ..*slot };
                 if let Some(program) = program {
                     if program >= self.runners.len() {
                         self.runners.resize(program + 1, self.nominal.clone());
                     }
-                    let left = self.runners[program].go_on(seat.class, self.classes);
-                    seat.ends = now.saturating_add(left);
+                    let left = self.runners[program].go_on(slot.class, self.classes);
+                    slot.ends = now.saturating_add(left);
                 }
             }
-            self.next = self.next.min(seat.ends);
+            self.next = self.next.min(slot.ends);
         }
     }
 

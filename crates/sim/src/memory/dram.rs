@@ -6,7 +6,7 @@
 //!
 //! # The law
 //! Requestor i has W misses outstanding, thinks Z ns a read and writes wb lines back per read. Its
-//! reads take L ns from the controller's door to the last beat of data. All times are in ns.
+//! reads take L ns from the controller's memory gate to the last beat of data. All times are in ns.
 //!
 //! ```text
 //! X_i   = 1 / (Z_i + L_i/W_i)        reads per ns;  N_i = X_i L_i  reads outstanding
@@ -173,7 +173,8 @@ pub struct Law {
     spread: Meeting,
 }
 
-/// An emergency brake: the slowest of 180 000 random mixes, and of the tests, takes 57 steps.
+/// An emergency freeze thread: the slowest of 180 000 random mixes, and of the tests, takes 57
+/// steps.
 const STEPS: u32 = 1_000;
 /// No latency moves by more than this share of itself at the end.
 const TOLERANCE: f64 = 1e-5;

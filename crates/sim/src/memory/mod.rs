@@ -33,8 +33,8 @@ use maracas_core::{CoreId, Duration, Instant, VcpuId};
 pub struct Resident {
     /// Which VCPU.
     pub vcpu: VcpuId,
-    /// Which of the run's programs, by its place among them; carriers on an errand come after the
-    /// last.
+    /// Which of the run's programs, by its place among them; service VCPUs on a service request
+    /// come after the last.
     pub program: u32,
 }
 

@@ -49,7 +49,7 @@ pub struct SharedMemory {
     cycles_per_ns: f64,
     /// By program; `None` = it touches no memory.
     tenants: Vec<Option<Tenant>>,
-    cores: Vec<Seat>,
+    cores: Vec<Slot>,
     /// By class: how many times longer a program thinks there than on the fastest.
     stretches: Vec<f64>,
     /// Programs that touch no memory; `None` = they run at full speed and count nothing.
@@ -81,7 +81,7 @@ pub struct SharedMemory {
 
 /// A core and what sits there.
 #[derive(Clone, Copy, Debug)]
-struct Seat {
+struct Slot {
     class: usize,
     /// Its part of the cache.
     colors: u64,
@@ -129,7 +129,7 @@ impl SharedMemory {
             ns_per_tick: 1.0 / system.ticks_per_ns as f64,
             cycles_per_ns: memory.cycles_per_us as f64 / 1e3,
             tenants: Vec::new(),
-            cores: system.cores.iter().map(|core| Seat::new(core.class, core.colors)).collect(),
+            cores: system.cores.iter().map(|core| Slot::new(core.class, core.colors)).collect(),
             stretches: stretches(system),
             others: None,
             others_running: Vec::new(),
@@ -182,7 +182,7 @@ pub(super) fn stretches(system: &System) -> Vec<f64> {
 /// one told last.
 const SAME_LINES: f64 = 1.0 / 1_024.0;
 
-impl Seat {
+impl Slot {
     /// The miss ratio of the program that sits here.
     fn ask(&mut self, cache: &CacheModel, program: u32, tenant: &Tenant, core: usize) -> f64 {
         let held = cache.lines_held(program as usize);
@@ -250,9 +250,9 @@ impl SharedMemory {
         self.devices.pass(time, &mut self.controller);
         let ns = time.ticks() as f64 * self.ns_per_tick;
         self.misses.clear();
-        for (core, seat) in self.cores.iter_mut().enumerate() {
-            let reads = std::mem::take(&mut seat.reads);
-            if let Some(program) = seat.program {
+        for (core, slot) in self.cores.iter_mut().enumerate() {
+            let reads = std::mem::take(&mut slot.reads);
+            if let Some(program) = slot.program {
                 self.misses.push((core, program as usize, reads as f64 / ns));
             }
         }
@@ -270,46 +270,46 @@ impl SharedMemory {
         }
     }
 
-    /// Seats what runs, each with what it does now and how often it misses.
-    fn seat(&mut self, running: &[Option<Resident>]) {
+    /// Slots what runs, each with what it does now and how often it misses.
+    fn slot(&mut self, running: &[Option<Resident>]) {
         self.set.clear();
         for (core, resident) in running.iter().enumerate() {
-            let seat = &mut self.cores[core];
-            (seat.program, seat.entry) = (None, None);
+            let slot = &mut self.cores[core];
+            (slot.program, slot.entry) = (None, None);
             let program = resident.map_or(u32::MAX, |resident| resident.program);
             let Some(Some(tenant)) = self.tenants.get_mut(program as usize) else {
-                seat.asked = None;
+                slot.asked = None;
                 continue;
             };
-            seat.program = Some(program);
+            slot.program = Some(program);
             tenant.turn();
-            seat.miss_ratio = match &mut self.cache {
+            slot.miss_ratio = match &mut self.cache {
                 None => 1.0,
                 Some(cache) => {
                     if tenant.colors == 0 && self.palette != 0 {
-                        let own = seat.colors & self.palette;
+                        let own = slot.colors & self.palette;
                         tenant.colors = if own == 0 { self.palette } else { own };
                         if self.keeps_colors {
                             cache.recolor(program as usize, tenant.colors);
                         }
                     }
-                    seat.ask(cache, program, tenant, core)
+                    slot.ask(cache, program, tenant, core)
                 }
             };
-            seat.entry = Solutions::entry(tenant.phase().kinds[seat.class], seat.miss_ratio);
-            self.set.extend(seat.entry);
+            slot.entry = Solutions::entry(tenant.phase().kinds[slot.class], slot.miss_ratio);
+            self.set.extend(slot.entry);
         }
         self.set.extend(self.devices.entries());
         self.set.sort_unstable();
     }
 
-    /// Seats what runs and touches no memory. Returns when that changes by itself.
-    fn seat_others(&mut self, now: Instant, running: &[Option<Resident>]) -> Instant {
+    /// Slots what runs and touches no memory. Returns when that changes by itself.
+    fn slot_others(&mut self, now: Instant, running: &[Option<Resident>]) -> Instant {
         let Some(others) = &mut self.others else { return Instant::NEVER };
         self.others_running.clear();
-        let seats = self.cores.iter().zip(running);
+        let slots = self.cores.iter().zip(running);
         self.others_running.extend(
-            seats.map(|(seat, resident)| if seat.program.is_some() { None } else { *resident }),
+            slots.map(|(slot, resident)| if slot.program.is_some() { None } else { *resident }),
         );
         others.resolve(now, &self.others_running);
         others.next_change()
@@ -325,26 +325,26 @@ impl SharedMemory {
             // Equal entries are equal requestors: whichever answer is found is every program's.
             (solved[place].reads_per_ns, solved[place].latency_ns)
         };
-        for seat in &mut self.cores {
-            let Some(program) = seat.program else {
-                seat.paced = None;
+        for slot in &mut self.cores {
+            let Some(program) = slot.program else {
+                slot.paced = None;
                 continue;
             };
             let Some(tenant) = &mut tenants[program as usize] else { continue };
-            let (miss_ratio, latency) = match seat.entry {
-                Some(entry) => (seat.miss_ratio, answer(entry).1),
+            let (miss_ratio, latency) = match slot.entry {
+                Some(entry) => (slot.miss_ratio, answer(entry).1),
                 None => (0.0, 0.0),
             };
             let basis = Some((program, tenant.place(), miss_ratio, latency));
-            if seat.paced == basis {
+            if slot.paced == basis {
                 continue;
             }
-            seat.paced = basis;
+            slot.paced = basis;
             let phase = tenant.phase();
-            let stretch = stretches[seat.class];
+            let stretch = stretches[slot.class];
             let references = phase.references_per_ns(miss_ratio, latency, stretch);
             let requests = references * miss_ratio * (1.0 + phase.writebacks);
-            seat.queued = fixed(requests * latency * cycles_per_tick);
+            slot.queued = fixed(requests * latency * cycles_per_tick);
             tenant.pace(references, miss_ratio, self.ns_per_tick);
         }
         self.devices.pace(answer, self.ns_per_tick, cycles_per_tick);
@@ -355,8 +355,8 @@ impl SharedMemory {
         let mut phase_ends = Duration::MAX;
         let (mut reuses, mut fills) = (false, false);
         self.misses.clear();
-        for (core, seat) in self.cores.iter().enumerate() {
-            let Some(program) = seat.program else { continue };
+        for (core, slot) in self.cores.iter().enumerate() {
+            let Some(program) = slot.program else { continue };
             let Some(tenant) = &self.tenants[program as usize] else { continue };
             phase_ends = phase_ends.min(tenant.phase_ends_in());
             // A program that misses nothing at present may lose lines to the others.
@@ -392,9 +392,9 @@ impl Contention for SharedMemory {
         self.pass(now);
         self.clear_out();
         let edge = self.devices.turn(now);
-        self.seat(running);
+        self.slot(running);
         self.pace();
-        let others = self.seat_others(now, running);
+        let others = self.slot_others(now, running);
         let [phase, look] = self.changes_in().map(|time| now.saturating_add(time));
         (self.next, self.look) = (edge.min(phase).min(look).min(others), look);
     }
@@ -405,16 +405,16 @@ impl Contention for SharedMemory {
 
     #[inline]
     fn advance(&mut self, core: CoreId, time: Duration) -> Progress {
-        let seat = &mut self.cores[core.0 as usize];
-        let tenant = seat.program.and_then(|program| self.tenants[program as usize].as_mut());
+        let slot = &mut self.cores[core.0 as usize];
+        let tenant = slot.program.and_then(|program| self.tenants[program as usize].as_mut());
         let Some(tenant) = tenant else {
             let alone = Progress { work: time, ..Progress::default() };
             return self.others.as_mut().map_or(alone, |others| others.advance(core, time));
         };
         let progress = tenant.advance(time);
-        seat.reads += progress.counted.reads;
+        slot.reads += progress.counted.reads;
         self.controller.take(core.0 as usize, progress.counted.reads, progress.counted.writes);
-        self.controller.queue(seat.queued, time);
+        self.controller.queue(slot.queued, time);
         progress
     }
 
@@ -457,7 +457,7 @@ impl Contention for SharedMemory {
         tenant.colors = colors;
         if let Some(cache) = &mut self.cache {
             cache.recolor(program as usize, colors);
-            self.cores.iter_mut().for_each(|seat| seat.asked = None);
+            self.cores.iter_mut().for_each(|slot| slot.asked = None);
             self.next = now;
         }
     }

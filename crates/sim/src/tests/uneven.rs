@@ -1,11 +1,11 @@
 //! Cores of uneven speed: progress and instructions by hand-worked paces, and how much of the
 //! classes' ratio programs that wait for memory feel.
 
-use super::memory::{Told, memory, strides};
+use super::memory::{Reported, memory, strides};
 use super::*;
 use crate::memory::{SharedMemory, UnevenCores};
 use crate::rng::{Purpose, Stream};
-use maracas_core::contract::{End, Errand, Stint, Usage};
+use maracas_core::contract::{End, Segment, ServiceRequest, Usage};
 use maracas_core::memory::{MemoryUse, Profile};
 use maracas_core::{Arrival, Pace, PacePhase, Role};
 
@@ -28,20 +28,20 @@ fn simulate_uneven(
     paces: &[Option<Pace>],
     policy: &mut dyn Policy,
     options: Options,
-) -> (Outcome, Told) {
-    let mut told = Told::default();
+) -> (Outcome, Reported) {
+    let mut reported = Reported::default();
     let options = Options { audit: true, ..options };
     let model = UnevenCores::new(system, paces);
-    let outcome = run_with(system, programs, policy, &options, &mut told, model);
-    (outcome, told)
+    let outcome = run_with(system, programs, policy, &options, &mut reported, model);
+    (outcome, reported)
 }
 
-fn on(core: u16, vcpu: u32) -> (u16, Line) {
-    (core, Script::line(&[], &[always(vcpu)]))
+fn on(core: u16, vcpu: u32) -> (u16, RunQueue) {
+    (core, Script::run_queue(&[], &[always(vcpu)]))
 }
 
-fn none(core: u16) -> (u16, Line) {
-    (core, Line::default())
+fn none(core: u16) -> (u16, RunQueue) {
+    (core, RunQueue::default())
 }
 
 /// Puts VCPU 0 on one core after another, from these times on.
@@ -59,8 +59,8 @@ fn a_job_takes_its_cost_on_the_fast_core_and_its_ratio_of_it_on_the_slow_one() {
     // Not one tick later than 15 ms, though 2/3 is no binary fraction.
     let paces = [Some(pace.clone()), Some(pace)];
     let options = Options::new(at(80 * MS));
-    let (outcome, told) = simulate_uneven(&system, &programs, &paces, &mut script, options);
-    let ends: Vec<_> = told.stints.iter().map(|one| (one.to, one.usage)).collect();
+    let (outcome, reported) = simulate_uneven(&system, &programs, &paces, &mut script, options);
+    let ends: Vec<_> = reported.segments.iter().map(|one| (one.to, one.usage)).collect();
     let usage = |time: u64, instructions| (at(time), used(time, instructions));
     assert_eq!(ends, [usage(10 * MS, 30 * MS), usage(15 * MS, 30 * MS)]);
     assert_eq!((outcome.completed, outcome.memory), (2, None));
@@ -72,11 +72,11 @@ fn used(service: u64, instructions: u64) -> Usage {
 
 #[test]
 fn who_has_no_pace_runs_at_the_speed_of_the_class() {
-    // Whether the list says `None` or ends before it, and carriers too.
-    let carrier = Vcpu { role: Role::Migration, ..server(2) };
-    let system = fast_and_slow(vec![task(0, MS, 90 * MS), task(1, MS, 90 * MS), carrier]);
-    let line = Script::line(&[always(2), always(0), always(1)], &[]);
-    let script = || Script::new(vec![(0, vec![(1, line.clone())])]);
+    // Whether the list says `None` or ends before it, and service VCPUs too.
+    let service_vcpu = Vcpu { role: Role::Migration, ..server(2) };
+    let system = fast_and_slow(vec![task(0, MS, 90 * MS), task(1, MS, 90 * MS), service_vcpu]);
+    let run_queue = Script::run_queue(&[always(2), always(0), always(1)], &[]);
+    let script = || Script::new(vec![(0, vec![(1, run_queue.clone())])]);
     struct Sends(Script);
     impl Policy for Sends {
         fn on_event(&mut self, at: Instant, event: &Event) {
@@ -84,16 +84,18 @@ fn who_has_no_pace_runs_at_the_speed_of_the_class() {
         }
         fn plan(&mut self, now: Instant, plan: &mut Plan) {
             self.0.plan(now, plan);
-            let errand = Errand::Move { vcpu: VcpuId(0), to: CoreId(1), colors: 0 };
-            plan.errand = (now == Instant::ZERO).then_some((VcpuId(2), errand));
+            let service_request =
+                ServiceRequest::Move { vcpu: VcpuId(0), to: CoreId(1), colors: 0 };
+            plan.service_request = (now == Instant::ZERO).then_some((VcpuId(2), service_request));
         }
     }
     let overheads = Overheads { structure: ticks(100), ..Overheads::FREE };
     let options = Options { overheads, ..Options::new(at(80 * MS)) };
     let programs = [job(0, 2 * MS), job(1, 4 * MS)];
-    let (_, told) = simulate_uneven(&system, &programs, &[None], &mut Sends(script()), options);
-    let ran: Vec<_> = told.stints.iter().map(|one| (one.vcpu.0, one.usage)).collect();
-    // 100 ticks of errand take 250; a thousand million instructions per second at full speed.
+    let (_, reported) = simulate_uneven(&system, &programs, &[None], &mut Sends(script()), options);
+    let ran: Vec<_> = reported.segments.iter().map(|one| (one.vcpu.0, one.usage)).collect();
+    // 100 ticks of service request take 250; a thousand million instructions per second at full
+    // speed.
     let expected = [(2, used(250, 100)), (0, used(5 * MS, 2 * MS)), (1, used(10 * MS, 4 * MS))];
     assert_eq!(ran, expected);
 }
@@ -105,8 +107,8 @@ fn phases_last_for_work_wherever_it_is_done() {
     let mut script = wanders(&[(0, 1), (3 * MS, 0), (4 * MS, 1), (8 * MS, 0)]);
     let options = Options::new(at(9 * MS));
     let paces = [Some(Pace { phases })];
-    let (_, told) = simulate_uneven(&system, &[busy(0)], &paces, &mut script, options);
-    let ran: Vec<_> = told.stints.iter().map(|one| (one.core.0, one.usage)).collect();
+    let (_, reported) = simulate_uneven(&system, &[busy(0)], &paces, &mut script, options);
+    let ran: Vec<_> = reported.segments.iter().map(|one| (one.core.0, one.usage)).collect();
     assert_eq!(
         ran,
         [
@@ -123,7 +125,7 @@ fn phases_last_for_work_wherever_it_is_done() {
 }
 
 #[test]
-fn stints_that_end_with_a_phase_lose_nothing() {
+fn segments_that_end_with_a_phase_lose_nothing() {
     let phases = vec![phase(2 * MS, &[2 * ONE, ONE]), phase(MS, &[4 * ONE, ONE])];
     let system = fast_and_slow(vec![server(0)]);
     // Each step falls on the end of a phase, or comes a tick before or after it.
@@ -133,16 +135,20 @@ fn stints_that_end_with_a_phase_lose_nothing() {
         let mut script = wanders(&steps);
         let options = Options::new(at(10 * MS));
         let paces = [Some(Pace { phases: phases.clone() })];
-        let (outcome, told) = simulate_uneven(&system, &[busy(0)], &paces, &mut script, options);
+        let (outcome, reported) =
+            simulate_uneven(&system, &[busy(0)], &paces, &mut script, options);
         let instructions: Vec<_> =
-            told.stints.iter().map(|one| one.usage.instructions as i64).collect();
+            reported.segments.iter().map(|one| one.usage.instructions as i64).collect();
         // Fast in A, slow in B, fast in A, slow in B.
         let whole = [4, 4, 4, 2].map(|each| each * MS as i64);
         for (own, whole) in instructions.iter().zip(whole) {
             assert!((own - whole).abs() <= 4, "{off}: {instructions:?}");
         }
         assert!(off != 0 || instructions == whole, "{instructions:?}");
-        assert_eq!(told.stints.iter().map(|one| one.usage.service.ticks()).sum::<u64>(), 10 * MS);
+        assert_eq!(
+            reported.segments.iter().map(|one| one.usage.service.ticks()).sum::<u64>(),
+            10 * MS
+        );
         assert!(outcome.effort.changes <= 12, "{:?}", outcome.effort);
     }
 }
@@ -154,8 +160,8 @@ fn a_migration_is_charged_and_works_nothing() {
     let options = Options { overheads, ..Options::new(at(3 * MS)) };
     let paces = [Some(Pace { phases: vec![phase(MS + 500, &[2 * ONE, ONE]); 2] })];
     let mut script = wanders(&[(0, 0), (MS, 1)]);
-    let (outcome, told) = simulate_uneven(&system, &[busy(0)], &paces, &mut script, options);
-    let usages: Vec<_> = told.stints.iter().map(|one| one.usage).collect();
+    let (outcome, reported) = simulate_uneven(&system, &[busy(0)], &paces, &mut script, options);
+    let usages: Vec<_> = reported.segments.iter().map(|one| one.usage).collect();
     assert_eq!(usages, [used(MS, 2 * MS), used(2 * MS, 2 * MS - 7_000)]);
     // The phase's end is looked for while the core is stalled, a few times.
     assert!(outcome.effort.changes < 20, "{:?}", outcome.effort);
@@ -182,8 +188,8 @@ impl Policy for Shuffles {
             let first = self.dice.uniform(ticks(0), ticks(u64::from(self.vcpus) - 1)).ticks();
             for core in 0..plan.cores() as u32 {
                 let own = (0..self.vcpus).filter(|id| (first as u32 + id) % 3 == core);
-                let line = Script::line(&[], &own.map(always).collect::<Vec<_>>());
-                *plan.line_mut(CoreId(core as u16)) = line;
+                let run_queue = Script::run_queue(&[], &own.map(always).collect::<Vec<_>>());
+                *plan.run_queue_mut(CoreId(core as u16)) = run_queue;
             }
         }
         plan.wake = at(self.turn * Self::EVERY);
@@ -195,7 +201,7 @@ impl Policy for Shuffles {
 }
 
 /// Three classes, five VCPUs without a reservation, phases of odd lengths and paces.
-fn shuffled(meters: bool, ticks_per_ns: u64) -> (Outcome, Vec<Usage>, Vec<Stint>) {
+fn shuffled(meters: bool, ticks_per_ns: u64) -> (Outcome, Vec<Usage>, Vec<Segment>) {
     let vcpus: Vec<_> = (0..5).map(Vcpu::best_effort).collect();
     let mut system = System::new(3, vcpus).uneven(&[(1, 1_000), (1, 700), (1, 250)]);
     system.ticks_per_ns = ticks_per_ns;
@@ -210,20 +216,20 @@ fn shuffled(meters: bool, ticks_per_ns: u64) -> (Outcome, Vec<Usage>, Vec<Stint>
     let dice = Stream::new(5, Purpose::Gap, 0, 0);
     let policy = &mut Shuffles { dice, vcpus: 5, meters, turn: 0 };
     let options = Options::new(at(60 * MS * ticks_per_ns));
-    let (outcome, told) = simulate_uneven(&system, &programs, &paces, policy, options);
-    let sums = (0..5).map(|id| told.sum(|stint| stint.vcpu == VcpuId(id))).collect();
-    (outcome, sums, told.stints)
+    let (outcome, reported) = simulate_uneven(&system, &programs, &paces, policy, options);
+    let sums = (0..5).map(|id| reported.sum(|segment| segment.vcpu == VcpuId(id))).collect();
+    (outcome, sums, reported.segments)
 }
 
 #[test]
 fn reading_the_meters_changes_nothing() {
-    let ((whole, sums, _), (split, same, stints)) = (shuffled(false, 1), shuffled(true, 1));
+    let ((whole, sums, _), (split, same, segments)) = (shuffled(false, 1), shuffled(true, 1));
     assert_eq!((sums, whole.idle), (same, split.idle));
     // What is read in between comes with its instructions.
-    let metered = stints.iter().filter(|stint| stint.end == End::Metered);
-    let least = |stint: &Stint| stint.usage.service.ticks() / 4;
+    let metered = segments.iter().filter(|segment| segment.end == End::Metered);
+    let least = |segment: &Segment| segment.usage.service.ticks() / 4;
     assert!(metered.clone().count() > 1_000);
-    assert!(metered.into_iter().all(|stint| stint.usage.instructions + 1 >= least(stint)));
+    assert!(metered.into_iter().all(|segment| segment.usage.instructions + 1 >= least(segment)));
 }
 
 #[test]
@@ -237,8 +243,9 @@ fn finer_ticks_count_the_same() {
     let count = |scale: u64| {
         let mut script = wanders(&[(0, 0), (MS * scale, 1)]);
         let options = Options::new(at(3 * MS * scale));
-        let (_, told) = simulate_uneven(&system(scale), &[busy(0)], &paces, &mut script, options);
-        told.stints.iter().map(|stint| stint.usage.instructions).collect::<Vec<_>>()
+        let (_, reported) =
+            simulate_uneven(&system(scale), &[busy(0)], &paces, &mut script, options);
+        reported.segments.iter().map(|segment| segment.usage.instructions).collect::<Vec<_>>()
     };
     assert_eq!((count(1), count(12)), (vec![3 * MS, 4 * MS], vec![3 * MS, 4 * MS]));
 }
@@ -258,7 +265,7 @@ fn the_same_work_is_the_same_instructions_wherever_it_is_done() {
     let dice = Stream::new(9, Purpose::Gap, 0, 0);
     let policy = &mut Shuffles { dice, vcpus: 4, meters: false, turn: 0 };
     let options = Options::new(at(90 * MS));
-    let (outcome, told) = simulate_uneven(&system, &programs, &paces, policy, options);
+    let (outcome, reported) = simulate_uneven(&system, &programs, &paces, policy, options);
     assert_eq!((outcome.completed, outcome.released), (4, 4));
     // 10 rounds of both phases and the rest.
     let round = works[0] + works[1];
@@ -266,12 +273,12 @@ fn the_same_work_is_the_same_instructions_wherever_it_is_done() {
     let expected = 10 * (3 * works[0] + 2 * works[1]) + 3 * rest;
     assert!(rest < works[0]);
     for id in 0..4 {
-        let usage = told.sum(|stint| stint.vcpu == VcpuId(id));
+        let usage = reported.sum(|segment| segment.vcpu == VcpuId(id));
         // A phase ends with a whole tick, so each of 20 may be longer by up to one.
         assert!(usage.instructions.abs_diff(expected) <= 60, "{usage:?} {expected}");
     }
     let cores: std::collections::BTreeSet<_> =
-        told.stints.iter().map(|stint| (stint.vcpu.0, stint.core.0)).collect();
+        reported.segments.iter().map(|segment| (segment.vcpu.0, segment.core.0)).collect();
     assert_eq!(cores.len(), 12, "every one ran on every class");
 }
 
@@ -280,17 +287,17 @@ fn on_equal_cores_it_is_as_if_there_were_no_model() {
     let system = System::new(2, vec![task(0, MS, 5 * MS), server(1), server(2)]);
     let programs = [job(0, MS), busy(1), run_sleep(2, MS / 3, MS / 7)];
     let script = || {
-        let line = |turn: u16| vec![on(turn % 2, 1), (1 - turn % 2, lone())];
-        Script::new((0..9_u16).map(|turn| (u64::from(turn) * 3 * MS, line(turn))).collect())
+        let run_queue = |turn: u16| vec![on(turn % 2, 1), (1 - turn % 2, lone())];
+        Script::new((0..9_u16).map(|turn| (u64::from(turn) * 3 * MS, run_queue(turn))).collect())
     };
-    fn lone() -> Line {
-        Script::line(&[always(0)], &[always(2)])
+    fn lone() -> RunQueue {
+        Script::run_queue(&[always(0)], &[always(2)])
     }
     let options = Options { audit: true, ..Options::new(at(40 * MS)) };
     let (mut log, mut policy) = (Log::default(), script());
     let bare = run(&system, &programs, &mut policy, &options, &mut log);
-    let (outcome, told) = simulate_uneven(&system, &programs, &[], &mut script(), options);
-    assert_eq!(log.0, told.log.0);
+    let (outcome, reported) = simulate_uneven(&system, &programs, &[], &mut script(), options);
+    assert_eq!(log.0, reported.log.0);
     assert_eq!((bare.completed, bare.events), (outcome.completed, outcome.events));
 }
 
@@ -329,7 +336,7 @@ impl Contention for Coupled {
 
 /// All that happens where jobs, sleeps, two programs on one VCPU, one that leaves, charges and late
 /// decisions come together.
-fn mixture<C: Contention>(seed: u64, wrap: impl Fn(UnevenCores) -> C) -> (Outcome, Vec<Stint>) {
+fn mixture<C: Contention>(seed: u64, wrap: impl Fn(UnevenCores) -> C) -> (Outcome, Vec<Segment>) {
     let vcpus = vec![task(0, MS, 3 * MS), server(1), Vcpu::best_effort(2), server(3)];
     let system = System::new(3, vcpus).uneven(&[(1, 1_000), (1, 700), (1, 250)]);
     let mut leaving = busy(3);
@@ -356,11 +363,11 @@ fn mixture<C: Contention>(seed: u64, wrap: impl Fn(UnevenCores) -> C) -> (Outcom
     };
     let dice = Stream::new(seed, Purpose::Gap, 0, 0);
     let policy = &mut Shuffles { dice, vcpus: 4, meters: seed % 2 == 1, turn: 0 };
-    let mut told = Told::default();
+    let mut reported = Reported::default();
     let model = wrap(UnevenCores::new(&system, &paces));
-    let mut outcome = run_with(&system, &programs, policy, &options, &mut told, model);
+    let mut outcome = run_with(&system, &programs, policy, &options, &mut reported, model);
     outcome.effort = Default::default();
-    (outcome, told.stints)
+    (outcome, reported.segments)
 }
 
 #[test]
@@ -381,12 +388,13 @@ fn there_is_no_memory_to_sample() {
             self.0 &= !matches!(event, Event::Failed { .. });
         }
         fn plan(&mut self, _: Instant, plan: &mut Plan) {
-            plan.errand = self.0.then_some((VcpuId(0), Errand::Sample));
+            plan.service_request = self.0.then_some((VcpuId(0), ServiceRequest::Sample));
         }
     }
     let system = fast_and_slow(vec![Vcpu { role: Role::Monitor, ..server(0) }]);
-    let (_, told) = simulate_uneven(&system, &[], &[], &mut Samples(true), Options::new(at(MS)));
-    assert_eq!(told.log.0.trim_end(), "0:Failed { core: core0, what: Sample }");
+    let (_, reported) =
+        simulate_uneven(&system, &[], &[], &mut Samples(true), Options::new(at(MS)));
+    assert_eq!(reported.log.0.trim_end(), "0:Failed { core: core0, what: Sample }");
 }
 
 #[test]
@@ -394,17 +402,17 @@ fn who_is_promised_nothing_runs_all_the_same() {
     let sporadic = Vcpu { arrival: Arrival::Sporadic, ..Vcpu::best_effort(2) };
     let vcpus = vec![Vcpu::best_effort(0), Vcpu::best_effort(1).periodic(), sporadic];
     assert!(vcpus.iter().all(|vcpu| vcpu.reservation.is_none()));
-    let line = Script::line(&[], &[always(1), always(2), always(0)]);
-    let mut script = Script::new(vec![(0, vec![(1, line)])]);
+    let run_queue = Script::run_queue(&[], &[always(1), always(2), always(0)]);
+    let mut script = Script::new(vec![(0, vec![(1, run_queue)])]);
     let overheads = Overheads { context_switch: ticks(10), ..Overheads::FREE };
     let options = Options { overheads, ..Options::new(at(1_000 * MS)) };
     let programs = [busy(0), job(1, 8 * MS), job(2, 4 * MS)];
-    let (outcome, told) =
+    let (outcome, reported) =
         simulate_uneven(&fast_and_slow(vcpus), &programs, &[], &mut script, options);
     // A job every 100 ms and 5 to 10 more; on the slow core they take 20 ms and 10 ms.
     assert!((15..=20).contains(&outcome.completed) && outcome.missed == 0, "{outcome:?}");
     assert_eq!(outcome.idle, [ticks(1_000 * MS), ticks(0)]);
-    let all = told.sum(|_| true);
+    let all = reported.sum(|_| true);
     assert_eq!(all.service, ticks(1_000 * MS));
     assert!(all.instructions.abs_diff(400 * MS) < 1_000, "{all:?}");
 }
@@ -427,12 +435,12 @@ fn a_pace_that_says_nothing_of_a_class_is_refused() {
 fn speedups(uses: &[Option<MemoryUse>]) -> Vec<f64> {
     let took = |one: &Option<MemoryUse>, core: u16| {
         let system = fast_and_slow(vec![task(0, MS, 900 * MS)]);
-        let mut told = Told::default();
+        let mut reported = Reported::default();
         let model = SharedMemory::new(&system, &memory(vec![one.clone()]));
         let mut script = Script::new(vec![(0, vec![on(core, 0)])]);
         let options = Options::new(at(800 * MS));
-        run_with(&system, &[job(0, 100 * MS)], &mut script, &options, &mut told, model);
-        told.stints[0].to.ticks() as f64
+        run_with(&system, &[job(0, 100 * MS)], &mut script, &options, &mut reported, model);
+        reported.segments[0].to.ticks() as f64
     };
     uses.iter().map(|one| took(one, 1) / took(one, 0)).collect()
 }
@@ -459,14 +467,14 @@ fn work_through_phases_of_memory_is_the_same_on_every_class() {
     let system = fast_and_slow(vec![task(0, MS, 90 * MS)]);
     let mut memory = memory(vec![None]);
     memory.programs[0] = Some(Profile { phases });
-    let mut told = Told::default();
+    let mut reported = Reported::default();
     let model = SharedMemory::new(&system, &memory);
     let mut script = Script::new(vec![(0, vec![on(1, 0)])]);
     let options = Options::new(at(80 * MS));
-    let outcome = run_with(&system, &[job(0, 6 * MS)], &mut script, &options, &mut told, model);
-    let took = told.stints[0].to.ticks();
+    let outcome = run_with(&system, &[job(0, 6 * MS)], &mut script, &options, &mut reported, model);
+    let took = reported.segments[0].to.ticks();
     assert!((8_500_000..9_000_000).contains(&took), "{took}");
-    let instructions = told.stints[0].usage.instructions;
+    let instructions = reported.segments[0].usage.instructions;
     let totals = outcome.memory.expect("there is a memory model");
     assert!(instructions.abs_diff(totals.reads * 21 / 2) <= 20, "{instructions} {totals:?}");
 }
@@ -478,13 +486,13 @@ fn beside_programs_that_use_memory_others_go_by_their_pace() {
     let memory = memory(vec![Some(strides()), None]);
     let paces = [None, Some(Pace::steady(vec![3 * ONE, 2 * ONE]))];
     let run_on = |model: SharedMemory| {
-        let line = Script::line(&[always(1), always(2)], &[]);
-        let mut script = Script::new(vec![(0, vec![on(0, 0), (1, line)])]);
-        let mut told = Told::default();
+        let run_queue = Script::run_queue(&[always(1), always(2)], &[]);
+        let mut script = Script::new(vec![(0, vec![on(0, 0), (1, run_queue)])]);
+        let mut reported = Reported::default();
         let programs = [busy(0), job(1, 2 * MS), job(2, 2 * MS)];
         let options = Options::new(at(80 * MS));
-        run_with(&system, &programs, &mut script, &options, &mut told, model);
-        [1, 2].map(|id| told.sum(|stint| stint.vcpu == VcpuId(id)))
+        run_with(&system, &programs, &mut script, &options, &mut reported, model);
+        [1, 2].map(|id| reported.sum(|segment| segment.vcpu == VcpuId(id)))
     };
     let plain = SharedMemory::new(&system, &memory);
     assert_eq!(run_on(plain), [used(5 * MS, 2 * MS); 2]);

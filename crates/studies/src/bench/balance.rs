@@ -72,7 +72,7 @@ const REST: Duration = Duration::from_millis(300);
 #[derive(Clone, Copy, Debug)]
 struct Script {
     leaver: VcpuId,
-    told: Instant,
+    reported: Instant,
     end: Instant,
 }
 
@@ -81,7 +81,7 @@ impl Script {
         let scenario = case.scenario.as_ref()?;
         let leaver = scenario.programs.iter().find(|program| program.stop != Instant::NEVER)?;
         let end = Instant::ZERO + scenario.run.duration?;
-        Some(Self { leaver: leaver.vcpu, told: leaver.stop, end })
+        Some(Self { leaver: leaver.vcpu, reported: leaver.stop, end })
     }
 }
 
@@ -105,7 +105,7 @@ struct Moved {
 #[derive(Debug)]
 struct Round {
     /// When the program was told to end.
-    told: Instant,
+    reported: Instant,
     /// All moves that were done and held, in order.
     moves: Vec<Moved>,
     /// Moves that were not worth it any more when the pages had been recoloured, and were undone.
@@ -126,9 +126,9 @@ struct Round {
 
 impl Round {
     fn of(script: Script, story: &Story, outputs: Option<&Outputs>) -> Result<Self, Failure> {
-        let Script { leaver, told, end } = script;
+        let Script { leaver, reported, end } = script;
         let begun = Instant::ZERO + BEGUN;
-        let (before, after) = ((begun, told), (told + SETTLE, end - REST));
+        let (before, after) = ((begun, reported), (reported + SETTLE, end - REST));
         let gone = story.lives.get(&leaver).and_then(|life| life.left);
         gone.ok_or_else(|| Failure::new("the program that was told to end did not; run it again"))?;
         let periods = Periods::of(story);
@@ -142,10 +142,10 @@ impl Round {
                 content: outputs.and_then(|outputs| outputs.around(it)),
             })
             .collect();
-        let answers = |it: &Moved| it.what.ordered >= told && it.what.vcpu != leaver;
+        let answers = |it: &Moved| it.what.ordered >= reported && it.what.vcpu != leaver;
         let by_moves = |late: &Late| moves.iter().any(|moved| moved.late.contains(late));
         Ok(Self {
-            told,
+            reported,
             undone: done().filter(|it| it.from == it.to).count(),
             moved: moves.iter().any(answers),
             most: story.most().unwrap_or_default(),
@@ -153,7 +153,7 @@ impl Round {
             decisions: story.decisions,
             periods: periods.judged,
             late_elsewhere: periods.late.iter().copied().filter(|late| !by_moves(late)).collect(),
-            slack: [(begun, told), (after.0, told), (after.0, after.0)]
+            slack: [(begun, reported), (after.0, reported), (after.0, after.0)]
                 .map(|(there, placed)| CORES.map(|core| story.spv(core, there, placed))),
             surplus: [before, after]
                 .map(|(from, to)| CORES.map(|core| story.surplus(core, from, to))),
@@ -203,7 +203,7 @@ impl Measured {
         let cost = self.moves().map(|(_, moved)| moved.what.cost).max().unwrap_or_default();
         let most = self.rounds.iter().map(|round| round.most).min().unwrap_or_default();
         let within = self.moves().all(|(round, moved)| moved.what.cost <= round.most);
-        let told = all > 0 && self.moves().all(|(_, moved)| !moved.what.cost.is_zero());
+        let reported = all > 0 && self.moves().all(|(_, moved)| !moved.what.cost.is_zero());
         let exact = self.rounds.iter().filter(|round| round.exact).count();
         let gap = |[one, other]: Pair<f64>| (one - other).abs();
         let evens = |round: &&Round| gap(round.slack[2]) < gap(round.slack[1]);
@@ -223,8 +223,8 @@ impl Measured {
             },
             Verdict {
                 name: "cost",
-                holds: within && told,
-                text: if told {
+                holds: within && reported,
+                text: if reported {
                     format!("every move costs at most C_m: {cost} at most, C_m is {most}")
                 } else {
                     "every move costs at most C_m: none was paid for by its migration VCPU".into()

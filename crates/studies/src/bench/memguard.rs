@@ -8,7 +8,7 @@
 //! mechanism is measured, but no bandwidth.
 
 mod report;
-mod told;
+mod reported;
 
 use super::play::{play, recorded, replays};
 use super::verdict::{self, Verdict};
@@ -23,10 +23,10 @@ use maracas_scenario::Scenario;
 use maracas_session::case::{Case, Machine, Overrides};
 use maracas_session::live::{self, senses::Asked};
 use maracas_trace::table::time;
+use reported::Reported;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::AtomicBool;
-use told::Told;
 
 /// Measure how soon a core that used up its memory bandwidth stands still
 ///
@@ -64,7 +64,7 @@ const ARRAY: &str = "256MB";
 /// One way to notice that the bandwidth is used up.
 struct Way {
     name: &'static str,
-    told: Told,
+    reported: Reported,
     exact: bool,
 }
 
@@ -147,8 +147,8 @@ fn run(
     stop: &AtomicBool,
 ) -> Result<Way, Failure> {
     let journal = play(case, setup, senses, |_| {}, stop)?;
-    let told = Told::read(&journal, Instant::ZERO + SETTLE)?;
-    Ok(Way { name, told, exact: replays(&journal)? })
+    let reported = Reported::read(&journal, Instant::ZERO + SETTLE)?;
+    Ok(Way { name, reported, exact: replays(&journal)? })
 }
 
 /// This host's own meters or, where it has none, those of a recording, and then why.
@@ -204,23 +204,24 @@ fn verdicts(ways: &[Way], asked_mb_s: u64, real: bool) -> Vec<Verdict> {
 }
 
 fn stands(way: &Way) -> Verdict {
-    let said = |percent| way.told.took(percent).map_or("-".into(), |it| time(it.ticks() as f64));
+    let said =
+        |percent| way.reported.took(percent).map_or("-".into(), |it| time(it.ticks() as f64));
     Verdict {
         name: "stands",
-        holds: way.told.took(50).is_some_and(|median| median < STANDS_WITHIN),
+        holds: way.reported.took(50).is_some_and(|median| median < STANDS_WITHIN),
         text: format!(
             "{}, the core stands still within {STANDS_WITHIN} of its mark in the median: p50 {}, \
              p99 {}, of {}",
             way.name,
             said(50),
             said(99),
-            way.told.closings.len()
+            way.reported.closings.len()
         ),
     }
 }
 
 fn keeps(way: &Way, asked_mb_s: u64) -> Verdict {
-    let read = way.told.read_mb_s();
+    let read = way.reported.read_mb_s();
     Verdict {
         name: "keeps",
         holds: read > 0.0 && read <= asked_mb_s as f64 * (1.0 + BEYOND),
@@ -234,14 +235,14 @@ fn keeps(way: &Way, asked_mb_s: u64) -> Verdict {
 
 #[cfg(test)]
 mod tests {
-    use super::told::Closing;
+    use super::reported::Closing;
     use super::*;
 
     #[test]
     fn more_than_the_bandwidth_and_slow_cores_are_no() {
         let way = |took_us: &[u64], bytes: u64| Way {
             name: "by alarm",
-            told: Told {
+            reported: Reported {
                 closings: took_us
                     .iter()
                     .map(|us| Closing { took: Duration::from_micros(*us), beyond: 0 })

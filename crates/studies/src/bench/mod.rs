@@ -5,7 +5,7 @@
 //! same noisy fair load on the same core. What the program got is measured from outside and the
 //! same way for all: the kernel's switch records of its thread. With background time on, our
 //! program also runs outside its budget, which switch records cannot tell apart; there the
-//! journal's foreground stints are judged.
+//! journal's foreground segments are judged.
 //!
 //! What the hypervisor takes spoils periods of all mechanisms alike; it is found out (module
 //! `stolen`) and taken out on all sides, and the figures with it are told beside.

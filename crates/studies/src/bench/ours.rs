@@ -68,7 +68,7 @@ pub(super) fn measure(
     let none = || Failure::new("no period can be told apart; take more --seconds");
     if background {
         let judged = by_journal.ok_or_else(none)?;
-        let how = "pinned; foreground stints of the journal".to_string();
+        let how = "pinned; foreground segments of the journal".to_string();
         return Ok(Measured { judged, how });
     }
     let Watched { runs, gaps, window, .. } = &watched;
@@ -112,16 +112,16 @@ fn watch(bench: &Bench, handle: &Handle, noise: &Spin, gaps: &GapFile) -> io::Re
     Ok(Watched { runs, gaps, window: (start, end), run_window: (run_start, run_end) })
 }
 
-/// The foreground stints of the only VCPU.
+/// The foreground segments of the only VCPU.
 fn foreground(journal: &[u8]) -> Result<Vec<Run>, Failure> {
     let (_, reader) = Reader::open(journal).map_err(Failure::new)?;
     let mut runs = Vec::new();
     for record in reader {
-        if let Record::Event { event: Event::Ran(stint), .. } = record.map_err(Failure::new)?
-            && stint.mode == Mode::Foreground
+        if let Record::Event { event: Event::Ran(segment), .. } = record.map_err(Failure::new)?
+            && segment.mode == Mode::Foreground
         {
-            let (from, to) = (stint.from.ticks(), stint.to.ticks());
-            runs.push(Run { from, to, service: stint.usage.service.ticks() });
+            let (from, to) = (segment.from.ticks(), segment.to.ticks());
+            runs.push(Run { from, to, service: segment.usage.service.ticks() });
         }
     }
     Ok(runs)

@@ -9,7 +9,7 @@
 
 mod judge;
 mod report;
-mod told;
+mod reported;
 
 use super::play::{play, recorded};
 use super::verdict::{self, Verdict};
@@ -25,8 +25,8 @@ use maracas_session::case::{Case, Machine, Overrides};
 use maracas_session::live;
 use maracas_session::live::senses::played;
 use maracas_trace::Report;
+use reported::Reported;
 use std::path::{Path, PathBuf};
-use told::Told;
 
 /// Measure memory-aware scheduling of real programs under a recorded episode of contention
 ///
@@ -61,7 +61,7 @@ struct Measured {
     host: String,
     seconds: u64,
     sensor: String,
-    told: Told,
+    reported: Reported,
     stops: Vec<Stops>,
     budgets: Vec<Budget>,
     report: Report,
@@ -90,13 +90,13 @@ pub fn throttle(args: &Args) -> Outcome {
     if let Some(file) = journal_file {
         file.commit()?;
     }
-    let told = Told::read(&journal)?;
+    let reported = Reported::read(&journal)?;
     let report = Report::from_journal(&journal).map_err(Failure::new)?;
-    let stops = Stops::of(&told, case.start.cores.len());
+    let stops = Stops::of(&reported, case.start.cores.len());
     let budgets = judge::budgets(&case, &report);
-    let verdicts = judge::verdicts(&told, &law, &stops, &budgets);
+    let verdicts = judge::verdicts(&reported, &law, &stops, &budgets);
     let (host, seconds) = (host.to_string(), args.seconds);
-    let measured = Measured { host, seconds, sensor, told, stops, budgets, report, verdicts };
+    let measured = Measured { host, seconds, sensor, reported, stops, budgets, report, verdicts };
     if args.json {
         output::line(&report::to_json(&measured))?;
     } else {
@@ -138,12 +138,12 @@ mod tests {
         run_with(system, programs, policy.as_mut(), &options, &mut recorder, shared);
         recorder.end(until);
         let journal = recorder.bytes();
-        let told = Told::read(journal).unwrap();
+        let reported = Reported::read(journal).unwrap();
         let report = Report::from_journal(journal).unwrap();
-        let stops = Stops::of(&told, 2);
+        let stops = Stops::of(&reported, 2);
         let budgets = judge::budgets(&case, &report);
         assert_eq!(budgets.len(), 4, "all but the monitor");
-        let verdicts = judge::verdicts(&told, &Law::of(&case).unwrap(), &stops, &budgets);
+        let verdicts = judge::verdicts(&reported, &Law::of(&case).unwrap(), &stops, &budgets);
         for verdict in &verdicts {
             assert!(verdict.holds, "{}: {}", verdict.name, verdict.text);
         }

@@ -1,10 +1,10 @@
-//! Which of a program's doings this host counts, by the same tables as the ladder of sensors.
+//! Which of a program's doings this host counts, by the same tables as the sensors.
 
 use super::model::Hits;
 use maracas_live::host::HardwareCore;
 use maracas_live::host::hardware::{EventCode, Hardware, Scope};
 use maracas_live::profile::Events;
-use maracas_live::sense::Rung;
+use maracas_live::sense::SensorKind;
 use maracas_live::sense::events::{CORES, PAIRS, Processor};
 use maracas_live::sense::sysfs::{self, Reach, Unit};
 use std::path::Path;
@@ -54,7 +54,9 @@ impl Counted {
             less.and_then(|(units, (event, _))| tried.first([(units, &[*event][..])], "").0);
         let hits = Hits {
             nearer_cycles: less.map_or(0.0, |(_, (_, cycles))| *cycles as f64),
-            last_level_cycles: match own().next().map(|pair| pair.rung) == Some(Rung::Amd) {
+            last_level_cycles: match own().next().map(|pair| pair.sensor_kind)
+                == Some(SensorKind::Amd)
+            {
                 true => L3_CYCLES,
                 false => 0.0,
             },
@@ -96,7 +98,7 @@ impl Tried<'_> {
     /// the first level answers too, most of all, and tells nothing of misses.
     fn is_own(&self, pair: &maracas_live::sense::events::Pair) -> bool {
         pair.reach == Reach::Core
-            && pair.rung != Rung::Arm
+            && pair.sensor_kind != SensorKind::Arm
             && !pair.occupancy.is_empty()
             && pair.processors.hold(&self.processor)
     }

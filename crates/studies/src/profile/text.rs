@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_without_memory_is_told_so() {
+    fn a_program_without_memory_is_reported_so() {
         let text = toml(&found(Vec::new()));
         assert!(text.contains("drop `memory`"), "{text}");
         assert!(text.lines().all(|line| line.starts_with('#')), "{text}");

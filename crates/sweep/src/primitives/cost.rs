@@ -10,8 +10,8 @@ pub enum Primitive {
     Release,
     /// The policy learns of one completed job.
     Completion,
-    /// The policy learns of one ended stint and what it used.
-    Stint,
+    /// The policy learns of one ended segment and what it used.
+    Segment,
     /// The policy decides, for whatever reason.
     Schedule,
     /// The policy decides after releases.
@@ -20,7 +20,7 @@ pub enum Primitive {
     ScheduleCompletion,
     /// The policy decides because a budget is spent or a window ends.
     BudgetTimer,
-    /// The policy decides after its own last plan ended stints.
+    /// The policy decides after its own last plan ended segments.
     ScheduleSwitch,
     /// RUN decides and updates its tree on the way: part of the four above.
     TreeUpdate,
@@ -33,7 +33,7 @@ impl Primitive {
     pub const ALL: [Self; 10] = [
         Self::Release,
         Self::Completion,
-        Self::Stint,
+        Self::Segment,
         Self::Schedule,
         Self::ScheduleRelease,
         Self::ScheduleCompletion,
@@ -48,7 +48,7 @@ impl Primitive {
         match self {
             Self::Release => "release",
             Self::Completion => "completion",
-            Self::Stint => "stint",
+            Self::Segment => "segment",
             Self::Schedule => "schedule",
             Self::ScheduleRelease => "schedule-release",
             Self::ScheduleCompletion => "schedule-completion",
@@ -88,7 +88,7 @@ impl Samples {
             match step {
                 Step::Release => self.push(Primitive::Release, time),
                 Step::Completion => self.push(Primitive::Completion, time),
-                Step::Stint => self.push(Primitive::Stint, time),
+                Step::Segment => self.push(Primitive::Segment, time),
                 Step::Other => {}
                 Step::Decide { cause, updates_tree } => {
                     self.push(Primitive::Schedule, time);

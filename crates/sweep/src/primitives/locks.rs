@@ -83,16 +83,17 @@ fn callers<'a>(call: &'a Call<'_>, costs: &'a Costs) -> impl Iterator<Item = u64
     let expired = call.events.is_empty().then(|| costs.get(Primitive::BudgetTimer));
     let completes =
         move |vcpu| events().any(|event| matches!(event, Event::Completed(id) if id.vcpu == vcpu));
-    let stops =
-        move |vcpu| events().any(|event| matches!(event, Event::Ran(stint) if stint.vcpu == vcpu));
-    let stint = costs.get(Primitive::Stint);
+    let stops = move |vcpu| {
+        events().any(|event| matches!(event, Event::Ran(segment) if segment.vcpu == vcpu))
+    };
+    let segment = costs.get(Primitive::Segment);
     let completion = costs.get(Primitive::Completion) + costs.get(Primitive::ScheduleCompletion);
     let on_cores = events().filter_map(move |event| match event {
-        Event::Completed(id) => Some(completion + if stops(id.vcpu) { stint } else { 0 }),
+        Event::Completed(id) => Some(completion + if stops(id.vcpu) { segment } else { 0 }),
         // Told with its completion, under the same lock.
         Event::Ran(own) if completes(own.vcpu) => None,
-        Event::Ran(own) if timed(own) => Some(stint + costs.get(Primitive::BudgetTimer)),
-        Event::Ran(_) => Some(stint + costs.get(Primitive::ScheduleSwitch)),
+        Event::Ran(own) if timed(own) => Some(segment + costs.get(Primitive::BudgetTimer)),
+        Event::Ran(_) => Some(segment + costs.get(Primitive::ScheduleSwitch)),
         Event::Released(_)
         | Event::Woke { .. }
         | Event::AllowanceSpent { .. }
@@ -100,7 +101,7 @@ fn callers<'a>(call: &'a Call<'_>, costs: &'a Costs) -> impl Iterator<Item = u64
         | Event::Arrived(_)
         | Event::Left(_)
         | Event::Changed(_)
-        | Event::ErrandDone(_)
+        | Event::ServiceDone(_)
         | Event::Failed { .. } => None,
     });
     on_cores.chain((releases > 0).then_some(release)).chain(expired)

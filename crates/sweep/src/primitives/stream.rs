@@ -1,7 +1,7 @@
 //! What a policy was told and asked in one simulated run.
 
 use maracas_core::admission::Verdict;
-use maracas_core::contract::{End, Entry, Event, Observer, Stint};
+use maracas_core::contract::{End, Entry, Event, Observer, Segment};
 use maracas_core::journal::{PlanHash, Replay};
 use maracas_core::params::Params;
 use maracas_core::{CoreSet, Instant, Plan, Policy, Program, System};
@@ -15,10 +15,10 @@ pub enum Cause {
     Release,
     /// A job completed, and none was released.
     Completion,
-    /// The wake that the policy asked for, or a mark that was reached: a budget is spent or a
+    /// The wake that the policy asked for, or a limit that was reached: a budget is spent or a
     /// window ends.
     Timer,
-    /// Only stints that the plan before ended: what was preempted or moved is told to the policy.
+    /// Only segments that the plan before ended: what was preempted or moved is told to the policy.
     Switch,
 }
 
@@ -29,8 +29,8 @@ pub enum Step {
     Release,
     /// Hears that a job completed.
     Completion,
-    /// Hears that a stint ended.
-    Stint,
+    /// Hears that a segment ended.
+    Segment,
     /// Hears anything else.
     Other,
     /// Decides.
@@ -47,14 +47,14 @@ impl Step {
         match event {
             Event::Released(_) => Self::Release,
             Event::Completed(_) => Self::Completion,
-            Event::Ran(_) => Self::Stint,
+            Event::Ran(_) => Self::Segment,
             Event::Woke { .. }
             | Event::AllowanceSpent { .. }
             | Event::Sampled(_)
             | Event::Arrived(_)
             | Event::Left(_)
             | Event::Changed(_)
-            | Event::ErrandDone(_)
+            | Event::ServiceDone(_)
             | Event::Failed { .. } => Self::Other,
         }
     }
@@ -71,7 +71,7 @@ pub struct Call<'a> {
     pub cause: Cause,
     /// Whether RUN's tree is updated: its figure "tree updates" rises.
     pub updates_tree: bool,
-    /// The cores whose line changes.
+    /// The cores whose run queue changes.
     pub dirty: CoreSet,
     /// When the policy wants to be asked again.
     pub wake: Instant,
@@ -148,8 +148,11 @@ impl Stream {
 
 /// How often the policy says that it updated a reduction tree.
 fn tree_updates(policy: &dyn Policy) -> u64 {
-    let figures = policy.figures();
-    figures.iter().find(|figure| figure.name == "tree updates").map_or(0, |figure| figure.value)
+    let statistics = policy.statistics();
+    statistics
+        .iter()
+        .find(|statistic| statistic.name == "tree updates")
+        .map_or(0, |statistic| statistic.value)
 }
 
 impl Observer for Stream {
@@ -166,22 +169,24 @@ impl Observer for Stream {
 }
 
 fn cause(events: &[(Instant, Event)]) -> Cause {
-    let any = |told: fn(&Event) -> bool| events.iter().any(|(_, event)| told(event));
+    let any = |reported: fn(&Event) -> bool| events.iter().any(|(_, event)| reported(event));
     if any(|event| matches!(event, Event::Released(_))) {
         Cause::Release
     } else if any(|event| matches!(event, Event::Completed(_))) {
         Cause::Completion
-    } else if events.is_empty() || any(|event| matches!(event, Event::Ran(stint) if timed(stint))) {
+    } else if events.is_empty()
+        || any(|event| matches!(event, Event::Ran(segment) if timed(segment)))
+    {
         Cause::Timer
     } else {
         Cause::Switch
     }
 }
 
-/// Whether a timer ended or read the stint.
-pub(super) const fn timed(stint: &Stint) -> bool {
-    match stint.end {
-        End::MarkReached | End::Metered => true,
+/// Whether a timer ended or read the segment.
+pub(super) const fn timed(segment: &Segment) -> bool {
+    match segment.end {
+        End::LimitReached | End::Metered => true,
         End::Blocked | End::Preempted | End::MemorySpent | End::Moved | End::Exited => false,
     }
 }
@@ -229,8 +234,8 @@ pub fn record(
     let mut policy = build()?;
     let options = Options::new(until);
     _ = maracas_sim::run(system, programs, policy.as_mut(), &options, &mut stream);
-    let told = stream.asked.last().map_or(0, |asked| asked.end);
-    stream.events.truncate(told);
+    let reported = stream.asked.last().map_or(0, |asked| asked.end);
+    stream.events.truncate(reported);
     stream.attend(build()?.as_mut(), system.cores.len())?;
     Ok(stream)
 }

@@ -3,7 +3,7 @@ use super::hierarchy::parts;
 use super::locks::{Costs, Lock, Request, measured_requests, queue, requests};
 use super::replay::{Stopwatch, replay, steady};
 use super::stream::{Cause, Step, Stream, Unlike, record};
-use maracas_core::contract::{Claims, Entry, Event, Grant, Mark, Needs, no_carriers};
+use maracas_core::contract::{Claims, Entry, Event, Grant, Limit, Needs, no_service_vcpus};
 use maracas_core::params::Params;
 use maracas_core::{
     CoreId, Cost, Duration, Instant, Plan, Policy, Program, System, Vcpu, VcpuId, Workload,
@@ -66,12 +66,12 @@ fn a_stream_holds_every_call_with_its_cause() {
     let at_one = calls.iter().filter(|call| call.now.ticks() == 1).map(|call| call.cause);
     assert_eq!(at_one.collect::<Vec<_>>(), [Cause::Timer, Cause::Switch]);
     assert!(calls.iter().any(|call| call.cause == Cause::Completion));
-    let told: usize = calls.iter().map(|call| call.events.len()).sum();
-    assert_eq!(stream.steps().count(), told + calls.len());
+    let reported: usize = calls.iter().map(|call| call.events.len()).sum();
+    assert_eq!(stream.steps().count(), reported + calls.len());
 }
 
 #[test]
-fn a_refusal_is_told_and_an_impure_policy_is_caught() {
+fn a_refusal_is_reported_and_an_impure_policy_is_caught() {
     let refused = record_by(maracas_policies::find("run").unwrap(), &system(1, &[(2, 3); 3]), 9);
     assert!(matches!(&refused, Err(Unlike::Refused(_))), "{refused:?}");
     assert!(refused.unwrap_err().to_string().contains("vcpu"));
@@ -82,9 +82,9 @@ fn a_refusal_is_told_and_an_impure_policy_is_caught() {
     impl Policy for Fickle {
         fn on_event(&mut self, _: Instant, _: &Event) {}
         fn plan(&mut self, _: Instant, plan: &mut Plan) {
-            let line = &mut plan.line_mut(self.0).foreground;
-            line.clear();
-            line.push(Grant::new(VcpuId(0), Mark::NEVER));
+            let run_queue = &mut plan.run_queue_mut(self.0).foreground;
+            run_queue.clear();
+            run_queue.push(Grant::new(VcpuId(0), Limit::NEVER));
         }
     }
     let entry = Entry {
@@ -94,7 +94,7 @@ fn a_refusal_is_told_and_an_impure_policy_is_caught() {
         params: &[],
         needs: Needs { jobs: true, ..Needs::BUDGETS },
         claims: Claims::default(),
-        carriers: no_carriers,
+        service_vcpus: no_service_vcpus,
         admit: |_, _| Default::default(),
         build: |_, _| Ok(Box::new(Fickle(CoreId(NEXT.fetch_add(1, Ordering::Relaxed) % 2)))),
     };
@@ -208,8 +208,9 @@ fn a_part_does_in_a_system_of_its_own_what_it_does_in_the_whole() {
         let whole = recorded(name, &system, 120);
         let split: Vec<_> = parts.iter().map(|part| recorded(name, part, 120)).collect();
         assert_eq!(released(&whole), split.iter().map(released).sum::<u64>(), "{name}");
-        let stints = |stream: &Stream| stream.steps().filter(|step| *step == Step::Stint).count();
-        assert_eq!(stints(&whole), split.iter().map(stints).sum::<usize>(), "{name}");
+        let segments =
+            |stream: &Stream| stream.steps().filter(|step| *step == Step::Segment).count();
+        assert_eq!(segments(&whole), split.iter().map(segments).sum::<usize>(), "{name}");
     }
 }
 
@@ -270,7 +271,7 @@ fn every_core_calls_for_itself_and_releases_of_one_instant_come_together() {
     let costs = Costs::from_fn(|primitive| match primitive {
         Primitive::Release => 1,
         Primitive::Completion => 10,
-        Primitive::Stint => 100,
+        Primitive::Segment => 100,
         Primitive::ScheduleRelease => 1_000,
         Primitive::ScheduleCompletion => 2_000,
         Primitive::BudgetTimer => 3_000,

@@ -80,7 +80,7 @@ fn by_metrics(set: &TaskSet, cores: usize, subject: &Subject, charge: &Charge) -
         migrations: report.total.migrations,
         task_migrations: jobs(|task| task.task_migrations),
         decisions: outcome.decisions,
-        depth: policy.figures().iter().find(|it| it.name == LEVELS).map_or(0, |it| it.value),
+        depth: policy.statistics().iter().find(|it| it.name == LEVELS).map_or(0, |it| it.value),
         charged_ns: charge.overheads.context_switch.ticks() * outcome.context_switches
             + charge.overheads.migration.ticks() * late.moves
             + charge.overheads.decision.ticks() * outcome.decisions
@@ -88,7 +88,7 @@ fn by_metrics(set: &TaskSet, cores: usize, subject: &Subject, charge: &Charge) -
     }
 }
 
-/// All jobs with their ends, and the stints that begin elsewhere than the task's last one ended.
+/// All jobs with their ends, and the segments that begin elsewhere than the task's last one ended.
 #[derive(Default)]
 struct Late {
     jobs: Vec<(Job, Option<Instant>)>,
@@ -112,11 +112,11 @@ impl Observer for Late {
         } else if let Event::Completed(id) = event {
             let job = self.jobs.iter_mut().find(|(job, _)| job.id == *id);
             job.expect("what completes was released").1 = Some(at);
-        } else if let Event::Ran(stint) = event {
-            let index = stint.vcpu.0 as usize;
+        } else if let Event::Ran(segment) = event {
+            let index = segment.vcpu.0 as usize;
             self.last.resize(self.last.len().max(index + 1), None);
-            let before = self.last[index].replace(stint.core.0);
-            self.moves += u64::from(before.is_some_and(|core| core != stint.core.0));
+            let before = self.last[index].replace(segment.core.0);
+            self.moves += u64::from(before.is_some_and(|core| core != segment.core.0));
         }
     }
     fn planned(&mut self, _: Instant, _: &Plan) {}
@@ -207,14 +207,14 @@ fn the_bound_is_taken_from_every_job_and_a_tick_is_left() {
 }
 
 #[test]
-fn carriers_come_along_and_what_they_do_is_not_counted() {
+fn service_vcpus_come_along_and_what_they_do_is_not_counted() {
     let entry = maracas_policies::find("maracas").expect("registered");
     let mut params = Params::new();
     params.set("throttle", maracas_core::params::Value::Text("latency".into()));
     assert_eq!(params.check(entry.params), Ok(()));
     let task = |id| Vcpu::new(id, Duration::from_millis(2), Duration::from_millis(10)).periodic();
     let set = TaskSet { tasks: vec![task(0), task(1)], ..TaskSet::default() };
-    assert_eq!((entry.carriers)(&set.system(2), &params, VcpuId(2)).len(), 1);
+    assert_eq!((entry.service_vcpus)(&set.system(2), &params, VcpuId(2)).len(), 1);
     let subject = Subject { entry, params };
     let tally = run(&set, 2, &subject, &charge(100, Overheads::FREE));
     assert!(tally.success(), "{tally:?}");

@@ -64,7 +64,7 @@ from_ns,to_ns,task,wanted_ns,fast_ns,fast_instructions,slow_ns,slow_instructions
 }
 
 #[test]
-fn an_unwritable_output_is_told() {
+fn an_unwritable_output_is_reported() {
     struct Full;
     impl Write for Full {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {

@@ -34,8 +34,8 @@ impl Listener for Diary {
 
 fn diary(story: &Story, end: u64) -> Vec<String> {
     let journal = story.journal(end);
-    let (diary, told_end) = Follower::journal(&journal, |_| Diary::default()).unwrap();
-    assert_eq!(told_end, t(end));
+    let (diary, reported_end) = Follower::journal(&journal, |_| Diary::default()).unwrap();
+    assert_eq!(reported_end, t(end));
     diary.0
 }
 
@@ -43,8 +43,8 @@ fn diary(story: &Story, end: u64) -> Vec<String> {
 fn story(foreground: Vec<Grant>, background: Vec<Grant>) -> Story {
     let mut story = Story::new(1, vec![vcpu(0, 4, 10)]);
     story.woke(0, 0).planned(0, |plan| {
-        plan.line_mut(CoreId(0)).foreground = foreground;
-        plan.line_mut(CoreId(0)).background = background;
+        plan.run_queue_mut(CoreId(0)).foreground = foreground;
+        plan.run_queue_mut(CoreId(0)).background = background;
     });
     story
 }
@@ -71,10 +71,10 @@ fn readings_do_not_cut_a_run() {
 #[test]
 fn a_budget_that_changes_while_it_is_used() {
     let mut story = story(vec![grant(0, 4)], vec![]);
-    // At 2 the mark goes from 4 to 10; the stint around that is told later.
-    story.planned(2, |plan| plan.line_mut(CoreId(0)).foreground = vec![grant(0, 10)]);
+    // At 2 the limit goes from 4 to 10; the segment around that is told later.
+    story.planned(2, |plan| plan.run_queue_mut(CoreId(0)).foreground = vec![grant(0, 10)]);
     story.ran((0, 0, Foreground), (0, 6), Preempted);
-    story.planned(7, |plan| plan.line_mut(CoreId(0)).foreground = vec![grant(0, 12)]);
+    story.planned(7, |plan| plan.run_queue_mut(CoreId(0)).foreground = vec![grant(0, 12)]);
     let left: Vec<_> = diary(&story, 9).into_iter().filter(|line| line.contains("left")).collect();
     let expected = [
         "vcpu0 has 4 left at 0",
@@ -89,10 +89,11 @@ fn a_budget_that_changes_while_it_is_used() {
 #[test]
 fn a_closed_door_throttles_only_who_has_no_budget() {
     let mut story = story(vec![grant(0, 4)], vec![grant(0, u64::MAX)]);
-    story.planned(1, |plan| plan.line_mut(CoreId(0)).background_allowed = false);
-    // It waits its turn with budget left; then it has none, and the door is what keeps it out.
-    story.ran((0, 0, Foreground), (2, 6), MarkReached);
-    story.planned(9, |plan| plan.line_mut(CoreId(0)).background_allowed = true);
+    story.planned(1, |plan| plan.run_queue_mut(CoreId(0)).background_allowed = false);
+    // It waits its turn with budget left; then it has none, and the memory gate is what keeps it
+    // out.
+    story.ran((0, 0, Foreground), (2, 6), LimitReached);
+    story.planned(9, |plan| plan.run_queue_mut(CoreId(0)).background_allowed = true);
     story.ran((0, 0, Background), (10, 11), Preempted);
     let expected = [
         "vcpu0 ready 0-2",
@@ -102,26 +103,27 @@ fn a_closed_door_throttles_only_who_has_no_budget() {
         "vcpu0 Background on core0 10-11",
         "vcpu0 ready 11-12",
     ];
-    let told: Vec<_> = diary(&story, 12).into_iter().filter(|line| line.contains('-')).collect();
-    assert_eq!(told, expected);
+    let reported: Vec<_> =
+        diary(&story, 12).into_iter().filter(|line| line.contains('-')).collect();
+    assert_eq!(reported, expected);
 }
 
 #[test]
 fn a_spent_allowance_throttles_all() {
     let mut story = story(vec![grant(0, 4)], vec![]);
-    story.planned(0, |plan| plan.line_mut(CoreId(0)).allowance = 100);
+    story.planned(0, |plan| plan.run_queue_mut(CoreId(0)).allowance = 100);
     story.ran((0, 0, Foreground), (0, 2), Preempted);
     story.event(2, Event::AllowanceSpent { core: CoreId(0) });
-    story.planned(5, |plan| plan.line_mut(CoreId(0)).allowance = 200);
-    story.ran((0, 0, Foreground), (5, 7), MarkReached);
-    let told: Vec<_> = diary(&story, 8).into_iter().filter(|line| line.contains('-')).collect();
+    story.planned(5, |plan| plan.run_queue_mut(CoreId(0)).allowance = 200);
+    story.ran((0, 0, Foreground), (5, 7), LimitReached);
+    let reported: Vec<_> = diary(&story, 8).into_iter().filter(|line| line.contains('-')).collect();
     let expected = [
         "vcpu0 Foreground on core0 0-2",
         "vcpu0 throttled 2-5",
         "vcpu0 Foreground on core0 5-7",
         "vcpu0 ready 7-8",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
 }
 
 #[test]
@@ -130,9 +132,9 @@ fn a_vcpu_at_its_memory_mark_is_throttled() {
     let mut story = story(vec![marked(100)], vec![]);
     let usage = Usage { service: Duration::from_ticks(2), reads: 100, ..Usage::default() };
     story.ran_with((0, 0, Foreground), (0, 2), usage, MemorySpent);
-    story.planned(5, |plan| plan.line_mut(CoreId(0)).foreground = vec![marked(200)]);
+    story.planned(5, |plan| plan.run_queue_mut(CoreId(0)).foreground = vec![marked(200)]);
     story.ran((0, 0, Foreground), (6, 7), Preempted);
-    let told: Vec<_> = diary(&story, 8).into_iter().filter(|line| line.contains('-')).collect();
+    let reported: Vec<_> = diary(&story, 8).into_iter().filter(|line| line.contains('-')).collect();
     let expected = [
         "vcpu0 Foreground on core0 0-2",
         "vcpu0 throttled 2-5",
@@ -140,5 +142,5 @@ fn a_vcpu_at_its_memory_mark_is_throttled() {
         "vcpu0 Foreground on core0 6-7",
         "vcpu0 ready 7-8",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
 }

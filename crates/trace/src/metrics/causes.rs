@@ -41,8 +41,8 @@ impl Thefts {
             let overlapping = thefts.range(first..).filter(|theft| theft.from < to);
             overlapping.map(|theft| theft.stolen).sum()
         };
-        let told = self.0.iter().filter(|(core, _)| asked(core));
-        told.map(|(_, thefts)| of(thefts)).max().unwrap_or(0)
+        let reported = self.0.iter().filter(|(core, _)| asked(core));
+        reported.map(|(_, thefts)| of(thefts)).max().unwrap_or(0)
     }
 
     fn remember(&mut self, core: u16, theft: Theft) {
@@ -120,20 +120,24 @@ mod tests {
     #[test]
     fn what_the_machine_tells_of_its_cores_is_in_the_report() {
         let mut story = Story::new(2, vec![vcpu(0, 4, 10)]);
-        story.told(0, "wake-cost", "16000 40000");
-        story.told(5_000, "late", "1 3000 2000").told(9_000, "late", "1 4000 0");
-        story.told(9_000, "relief", "1 neighbour 30").told(9_500, "relief", "1 guardian 250");
-        story.told(9_600, "rt-throttle", "0 50").told(9_700, "rt-throttle", "0 45");
-        story.told(9_900, "enforced", "1 7 9000 4 2 0 1").told(9_900, "steal", "1 2000");
+        story.reported(0, "wake-cost", "16000 40000");
+        story.reported(5_000, "late", "1 3000 2000").reported(9_000, "late", "1 4000 0");
+        story.reported(9_000, "relief", "1 neighbour 30").reported(
+            9_500,
+            "relief",
+            "1 guardian 250",
+        );
+        story.reported(9_600, "rt-throttle", "0 50").reported(9_700, "rt-throttle", "0 45");
+        story.reported(9_900, "enforced", "1 7 9000 4 2 0 1").reported(9_900, "steal", "1 2000");
         let report = story.live(10_000);
         let [zero, one] = &report.cores[..] else { panic!("{report:?}") };
         let (zero, one) = (zero.causes.as_ref().unwrap(), one.causes.as_ref().unwrap());
         assert_eq!((zero.rt_throttled, zero.rt_throttled_ns, zero.late.count), (2, 95, 0));
         let late = (one.late.count, one.late.longest_ns, one.late.longest_own_ns);
         assert_eq!((late, one.late.stolen_ns, one.steal_ns), ((2, 4000, 4000), 2000, 2000));
-        let told: Vec<_> =
+        let reported: Vec<_> =
             one.reliefs.iter().map(|it| (it.at_ns, it.by.as_str(), it.stuck_ns)).collect();
-        assert_eq!(told, [(9_000, "neighbour", 30), (9_500, "guardian", 250)]);
+        assert_eq!(reported, [(9_000, "neighbour", 30), (9_500, "guardian", 250)]);
         let alarms = one.enforced.as_ref().unwrap();
         assert_eq!((alarms.count, alarms.longest_ns), (7, 9000));
         assert_eq!([50, 80, 99].map(|p| alarms.below_ns(p)), [1_000, 2_000, 8_000]);
@@ -158,7 +162,7 @@ mod tests {
             ("rt-throttle", "0"),
             ("wake-cost", "1"),
         ] {
-            story.told(5, key, text);
+            story.reported(5, key, text);
         }
         let report = story.live(100);
         let causes = report.cores[0].causes.clone().unwrap_or_default();

@@ -3,7 +3,7 @@
 use super::place;
 use super::task::Task;
 use maracas_core::Instant;
-use maracas_core::contract::{Grant, Line, Mode, Stint};
+use maracas_core::contract::{Grant, Mode, RunQueue, Segment};
 use std::collections::VecDeque;
 
 /// The time of one core, in ticks.
@@ -17,32 +17,32 @@ pub(super) struct CoreTime {
     /// Requests to memory by whatever ran here.
     pub(super) requests: u64,
     busy_until: Instant,
-    /// Calls of `plan` that changed the core's line.
+    /// Calls of `plan` that changed the core's run queue.
     pub(super) decisions: u64,
-    pub(super) door: Door,
+    pub(super) memory_gate: MemoryGate,
     /// Since when a VCPU is kept out, and past such waits that may yet overlap a
-    /// gap between stints.
+    /// gap between segments.
     waiting_since: Option<Instant>,
     waits: VecDeque<(Instant, Instant)>,
 }
 
-/// What keeps VCPUs of a line from running, besides the VCPUs before them.
+/// What keeps VCPUs of a run queue from running, besides the VCPUs before them.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Door {
+pub(super) struct MemoryGate {
     background_closed: bool,
     allowance: u64,
     /// The allowance was spent.
     pub(super) spent: bool,
     /// Some grant ends at a reading of its VCPU's memory meter.
-    has_memory_marks: bool,
+    has_memory_limits: bool,
     foreground: Vec<Grant>,
     background: Vec<Grant>,
 }
 
-impl Door {
+impl MemoryGate {
     /// Whether it keeps any VCPU out, or may do so without a further word.
     pub(super) const fn may_keep_out(&self) -> bool {
-        self.background_closed || self.spent || self.has_memory_marks
+        self.background_closed || self.spent || self.has_memory_limits
     }
     /// Whether surplus time may not be used.
     pub(super) const fn is_background_closed(&self) -> bool {
@@ -53,15 +53,16 @@ impl Door {
     pub(super) fn kept_from_budgets(&self) -> &[Grant] {
         if self.spent { &self.foreground } else { &[] }
     }
-    pub(super) fn line_changed(&mut self, line: &Line) {
-        self.background_closed = !line.background_allowed;
-        self.spent &= line.allowance <= self.allowance;
-        self.allowance = line.allowance;
-        self.has_memory_marks = has_memory_marks(line);
-        self.foreground.clone_from(&line.foreground);
-        self.background.clone_from(&line.background);
+    pub(super) fn run_queue_changed(&mut self, run_queue: &RunQueue) {
+        self.background_closed = !run_queue.background_allowed;
+        self.spent &= run_queue.allowance <= self.allowance;
+        self.allowance = run_queue.allowance;
+        self.has_memory_limits = has_memory_limits(run_queue);
+        self.foreground.clone_from(&run_queue.foreground);
+        self.background.clone_from(&run_queue.background);
     }
-    /// Whether a VCPU would run by the machine law, were it not for memory or the closed door.
+    /// Whether a VCPU would run by the machine law, were it not for memory or the closed memory
+    /// gate.
     fn keeps_out(&self, tasks: &[Task]) -> bool {
         let waits = |grants: &[Grant], mode: Mode, closed: bool| {
             grants.iter().any(|grant| {
@@ -78,23 +79,23 @@ impl Door {
 }
 
 /// Whether some grant ends at a reading of its VCPU's memory meter.
-pub(crate) fn has_memory_marks(line: &Line) -> bool {
-    let mut grants = line.foreground.iter().chain(&line.background);
+pub(crate) fn has_memory_limits(run_queue: &RunQueue) -> bool {
+    let mut grants = run_queue.foreground.iter().chain(&run_queue.background);
     grants.any(|grant| grant.memory != u64::MAX)
 }
 
 impl CoreTime {
     #[inline]
-    pub(super) fn ran(&mut self, stint: &Stint) {
-        if stint.from > self.busy_until {
-            self.throttled += self.waited(self.busy_until, stint.from);
+    pub(super) fn ran(&mut self, segment: &Segment) {
+        if segment.from > self.busy_until {
+            self.throttled += self.waited(self.busy_until, segment.from);
         }
-        self.busy[place(stint.mode)] += stint.to.saturating_since(stint.from).ticks();
-        self.requests += stint.usage.reads + stint.usage.writes;
-        if stint.mode == Mode::Background {
-            self.background_service += stint.usage.service.ticks();
+        self.busy[place(segment.mode)] += segment.to.saturating_since(segment.from).ticks();
+        self.requests += segment.usage.reads + segment.usage.writes;
+        if segment.mode == Mode::Background {
+            self.background_service += segment.usage.service.ticks();
         }
-        self.busy_until = self.busy_until.max(stint.to);
+        self.busy_until = self.busy_until.max(segment.to);
         while self.waits.front().is_some_and(|(_, to)| *to <= self.busy_until) {
             self.waits.pop_front();
         }
@@ -102,7 +103,7 @@ impl CoreTime {
 
     /// Looks again whether a VCPU is kept out.
     pub(super) fn review(&mut self, now: Instant, tasks: &[Task]) {
-        let waiting = self.door.keeps_out(tasks);
+        let waiting = self.memory_gate.keeps_out(tasks);
         if waiting {
             self.waiting_since.get_or_insert(now);
         } else if let Some(since) = self.waiting_since.take() {

@@ -17,7 +17,7 @@
 
 use crate::pieces::consumed_by;
 use crate::report::{ClassReport, ClassUse, FairnessReport, SpeedReport};
-use maracas_core::contract::{End, Stint};
+use maracas_core::contract::{End, Segment};
 use maracas_core::{Duration, Instant, Role, System, Vcpu, VcpuId};
 
 /// Kim and Huh: shares are updated every 2 s; no policy answers a phase within less.
@@ -64,9 +64,9 @@ pub(crate) struct Window {
 #[derive(Clone, Debug)]
 struct Party {
     /// It serves the policy, not a user: no share is its due.
-    carrier: bool,
+    service_vcpu: bool,
     /// The speedup that its user told, in thousandths; 0 = none.
-    told_milli: u32,
+    reported_milli: u32,
     /// Since when it has something to run, as far as that is not yet in a window.
     wants: Option<Instant>,
     /// When it woke while it had something to run, as far as was told.
@@ -127,8 +127,8 @@ impl Party {
     fn new(classes: usize) -> Self {
         let cell = Cell { wanted: Vec::new(), runs: vec![Run::default(); classes] };
         Self {
-            carrier: false,
-            told_milli: 0,
+            service_vcpu: false,
+            reported_milli: 0,
             wants: None,
             woke_again: None,
             counted: Instant::ZERO,
@@ -151,11 +151,11 @@ impl Party {
         }
     }
 
-    /// Takes in what it used, spread evenly over the stint.
-    fn used(&mut self, stint: &Stint, class: usize, cut: Instant) {
-        let early = |amount| consumed_by(amount, stint.from, stint.to, cut);
+    /// Takes in what it used, spread evenly over the segment.
+    fn used(&mut self, segment: &Segment, class: usize, cut: Instant) {
+        let early = |amount| consumed_by(amount, segment.from, segment.to, cut);
         let all =
-            Run { ticks: stint.usage.service.ticks(), instructions: stint.usage.instructions };
+            Run { ticks: segment.usage.service.ticks(), instructions: segment.usage.instructions };
         let first = Run { ticks: early(all.ticks), instructions: early(all.instructions) };
         let rest = Run {
             ticks: all.ticks - first.ticks,
@@ -190,11 +190,11 @@ impl Party {
         for speed in &mut self.speeds {
             speed.known = speed.known.or_else(|| speed.recent.speed());
         }
-        let told = f64::from(self.told_milli) / 1000.0;
-        if told > 0.0 {
+        let reported = f64::from(self.reported_milli) / 1000.0;
+        if reported > 0.0 {
             let (fastest, slowest) = (self.speeds[0].known, self.speeds[last].known);
-            self.speeds[0].known = fastest.or_else(|| slowest.map(|speed| speed * told));
-            self.speeds[last].known = slowest.or_else(|| fastest.map(|speed| speed / told));
+            self.speeds[0].known = fastest.or_else(|| slowest.map(|speed| speed * reported));
+            self.speeds[last].known = slowest.or_else(|| fastest.map(|speed| speed / reported));
         }
         self.reference += self.speeds.iter_mut().map(Speed::resolved).sum::<f64>();
         for (place, speed) in self.speeds.iter().enumerate().filter(|(_, it)| it.known.is_none()) {
@@ -209,7 +209,7 @@ impl Party {
     }
 
     const fn is_judged(&self, grain: u64) -> bool {
-        !self.carrier && self.wanted >= grain
+        !self.service_vcpu && self.wanted >= grain
     }
 
     /// Its progress by that of equal sharing, once settled.
@@ -300,8 +300,8 @@ impl Fairness {
 
     pub(super) fn introduce(&mut self, vcpu: &Vcpu) {
         let party = self.party(vcpu.id);
-        party.carrier = matches!(vcpu.role, Role::Monitor | Role::Migration);
-        party.told_milli = vcpu.speedup_milli;
+        party.service_vcpu = matches!(vcpu.role, Role::Monitor | Role::Migration);
+        party.reported_milli = vcpu.speedup_milli;
     }
 
     /// `vcpu` has something to run from `at` on.
@@ -314,19 +314,19 @@ impl Fairness {
         }
     }
 
-    pub(super) fn ran(&mut self, stint: &Stint) {
-        self.advance(stint.to);
+    pub(super) fn ran(&mut self, segment: &Segment) {
+        self.advance(segment.to);
         // A core that the header does not announce has no class.
-        let Some(&class) = self.class_of.get(usize::from(stint.core.0)) else { return };
+        let Some(&class) = self.class_of.get(usize::from(segment.core.0)) else { return };
         let cut = self.cut();
-        let party = self.party(stint.vcpu);
+        let party = self.party(segment.vcpu);
         // The wake that ends a block may be told before the block itself.
         let woken = party.wants.max(party.woke_again.take());
-        party.wants = Some(party.wants.map_or(stint.from, |since| since.min(stint.from)));
-        party.wanted_until(stint.to, cut);
-        party.used(stint, usize::from(class), cut);
-        if matches!(stint.end, End::Blocked | End::Exited) {
-            party.wants = woken.filter(|woken| *woken > stint.to);
+        party.wants = Some(party.wants.map_or(segment.from, |since| since.min(segment.from)));
+        party.wanted_until(segment.to, cut);
+        party.used(segment, usize::from(class), cut);
+        if matches!(segment.end, End::Blocked | End::Exited) {
+            party.wants = woken.filter(|woken| *woken > segment.to);
         }
     }
 
@@ -454,7 +454,7 @@ impl Fairness {
     /// What every party is due of the first open window.
     fn share_out(&mut self) {
         let mut changes = Vec::new();
-        for (place, party) in self.parties.iter().enumerate().filter(|(_, it)| !it.carrier) {
+        for (place, party) in self.parties.iter().enumerate().filter(|(_, it)| !it.service_vcpu) {
             for (from, to) in &party.open[0].wanted {
                 changes.extend([(*from, true, place), (*to, false, place)]);
             }

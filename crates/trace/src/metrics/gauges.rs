@@ -5,9 +5,11 @@
 //! records only: a simulation that is observed directly pays nothing for it.
 
 use super::{Metrics, place};
-use crate::report::FigureReport;
-use maracas_core::contract::{Event, Mode, Sample, Stint};
-use maracas_core::control::{CoreGauges, FigureGauge, Gauges, Histogram, MemoryGauges, VcpuGauges};
+use crate::report::StatisticReport;
+use maracas_core::contract::{Event, Mode, Sample, Segment};
+use maracas_core::control::{
+    CoreGauges, Gauges, Histogram, MemoryGauges, StatisticGauge, VcpuGauges,
+};
 use maracas_core::journal::{Note, Record};
 use maracas_core::{CoreId, Duration, Instant, Reservation, VcpuId};
 
@@ -50,7 +52,7 @@ impl Present {
 
     fn event(&mut self, at: Instant, event: &Event) {
         match event {
-            Event::Ran(stint) => self.ran(stint),
+            Event::Ran(segment) => self.ran(segment),
             Event::Sampled(sample) => self.sampled(at, sample),
             Event::Failed { .. } => self.failures += 1,
             Event::Released(_)
@@ -60,16 +62,16 @@ impl Present {
             | Event::Arrived(_)
             | Event::Left(_)
             | Event::Changed(_)
-            | Event::ErrandDone(_) => {}
+            | Event::ServiceDone(_) => {}
         }
     }
 
-    fn ran(&mut self, stint: &Stint) {
-        let index = stint.vcpu.0 as usize;
+    fn ran(&mut self, segment: &Segment) {
+        let index = segment.vcpu.0 as usize;
         if self.last.len() <= index {
             self.last.resize(index + 1, None);
         }
-        self.last[index] = Some((stint.core, stint.mode));
+        self.last[index] = Some((segment.core, segment.mode));
     }
 
     fn sampled(&mut self, at: Instant, sample: &Sample) {
@@ -100,7 +102,7 @@ impl Present {
 
 impl Metrics {
     /// What the journal records so far say of the running system. Costs part of a microsecond
-    /// for each VCPU. The time throttled may be taken back by as much of a stint as is
+    /// for each VCPU. The time throttled may be taken back by as much of a segment as is
     /// not told yet; all other sums only grow.
     pub fn gauges(&self) -> Gauges {
         let present = &self.present;
@@ -126,7 +128,7 @@ impl Metrics {
             migrations: ever.map(|task| task.pieces.all_migrations()).sum(),
             failures: present.failures,
             lost_records: self.lost_records,
-            figures: self.figures.iter().map(figure).collect(),
+            statistics: self.statistics.iter().map(statistic).collect(),
         }
     }
 
@@ -140,8 +142,8 @@ impl Metrics {
             foreground,
             background,
             throttled: scale.ticks(time.throttled_until(at)),
-            is_throttled: time.door.is_background_closed(),
-            is_closed: time.door.spent,
+            is_throttled: time.memory_gate.is_background_closed(),
+            is_closed: time.memory_gate.spent,
             requests: time.requests,
             sampled: self.present.by_core.get(core).copied().unwrap_or(0),
             last_sampled: self.present.last_by_core.get(core).copied().unwrap_or(0),
@@ -182,9 +184,9 @@ impl Metrics {
     }
 }
 
-fn figure(figure: &FigureReport) -> FigureGauge {
-    let (core, vcpu) = (figure.core.map(CoreId), figure.vcpu.map(VcpuId));
-    FigureGauge { name: figure.name.clone(), core, vcpu, value: figure.value }
+fn statistic(statistic: &StatisticReport) -> StatisticGauge {
+    let (core, vcpu) = (statistic.core.map(CoreId), statistic.vcpu.map(VcpuId));
+    StatisticGauge { name: statistic.name.clone(), core, vcpu, value: statistic.value }
 }
 
 /// So many ticks are a nanosecond.

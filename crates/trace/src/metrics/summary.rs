@@ -61,7 +61,7 @@ pub(super) fn report(metrics: &Metrics, end: Instant) -> Report {
         cores,
         memory: metrics.memory.clone(),
         controller: metrics.controller.report(ticks_per_ns),
-        figures: metrics.figures.clone(),
+        statistics: metrics.statistics.clone(),
         dispatch: metrics.dispatches.report(),
         sensing: metrics.sensing.report(),
         agents_ns: metrics.agents_ns,

@@ -4,7 +4,7 @@ use super::causes::Thefts;
 use super::place;
 use super::windows::Windows;
 use crate::pieces::{Part, Splitter};
-use maracas_core::contract::{End, Grant, Mode, Stint, Usage};
+use maracas_core::contract::{End, Grant, Mode, Segment, Usage};
 use maracas_core::{
     Arrival, CoreId, CoreSet, Duration, Instant, Job, JobId, Reservation, Role, Vcpu, VcpuId,
 };
@@ -37,7 +37,7 @@ pub(super) struct Task {
     left: Option<Instant>,
     /// Reads of memory were promised to it, and it may do no more of them.
     limited: bool,
-    /// Since when its memory meter stands at its mark.
+    /// Since when its memory meter stands at its limit.
     held_since: Option<Instant>,
     /// How long it was held so.
     pub(super) held: Duration,
@@ -140,7 +140,7 @@ impl Task {
     /// The policy's verdict on what it asked.
     pub(super) fn answered(&mut self, now: Instant, admitted: bool) {
         match self.asked.take() {
-            // A VCPU that was turned away at the door is not reported.
+            // A VCPU that was turned away at the memory gate is not reported.
             Some(Asked::Arrival) => self.present = admitted,
             Some(Asked::Change { reservation, meant_milli, limited }) if admitted => {
                 self.limited = limited;
@@ -169,7 +169,7 @@ impl Task {
             self.let_go(now);
         }
     }
-    /// Its memory meter is below its mark again.
+    /// Its memory meter is below its limit again.
     fn let_go(&mut self, now: Instant) {
         if let Some(since) = self.held_since.take() {
             self.held += now.saturating_since(since);
@@ -178,7 +178,7 @@ impl Task {
     }
     /// Whether its budget is a promise that is judged period by period: foreground time was granted
     /// to it, and it is a server of its own. (I/O VCPUs inherit the periods of those that they
-    /// serve; those that carry errands run when there is one.)
+    /// serve; those that carry service requests run when there is one.)
     pub(super) fn is_promised(&self) -> bool {
         self.was_promised && !self.reservation.is_none() && self.role == Role::Main
     }
@@ -203,14 +203,14 @@ impl Task {
     }
     /// Jobs unfinished at their deadline, by `at`. What is told late must not be taken back: where
     /// more may come, a job counts only when it is a whole period overdue, or done too late.
-    pub(super) fn misses_by(&self, at: Instant, is_all_told: bool) -> u64 {
-        let grace = if is_all_told { Duration::ZERO } else { self.reservation.period };
+    pub(super) fn misses_by(&self, at: Instant, is_all_reported: bool) -> u64 {
+        let grace = if is_all_reported { Duration::ZERO } else { self.reservation.period };
         let is_overdue = |job: &&Job| job.deadline.saturating_add(grace) <= at;
         self.jobs.misses + self.jobs.pending.iter().filter(is_overdue).count() as u64
     }
     /// Preemptions by `at`; where more may come, those that are certain.
-    pub(super) fn preemptions_by(&self, at: Instant, is_all_told: bool) -> u64 {
-        if is_all_told {
+    pub(super) fn preemptions_by(&self, at: Instant, is_all_reported: bool) -> u64 {
+        if is_all_reported {
             return self.pieces.preemptions_by(at, self.jobs.released > 0);
         }
         self.pieces.preemptions
@@ -256,28 +256,28 @@ impl Task {
 
     /// It ran, on a core of speed `milli`.
     #[inline]
-    pub(super) fn ran(&mut self, stint: &Stint, milli: u32) {
-        self.woke(stint.from);
-        self.let_go(stint.from);
-        if stint.end == End::MemorySpent && self.limited {
-            self.held_since = Some(stint.to);
-            self.windows.hold(stint.to);
+    pub(super) fn ran(&mut self, segment: &Segment, milli: u32) {
+        self.woke(segment.from);
+        self.let_go(segment.from);
+        if segment.end == End::MemorySpent && self.limited {
+            self.held_since = Some(segment.to);
+            self.windows.hold(segment.to);
         }
-        self.cores.insert(stint.core);
-        self.used[place(stint.mode)].add(&stint.usage);
-        if stint.mode == Mode::Foreground {
-            self.windows.close_until(stint.from, None);
-            self.windows.serve(stint.from, stint.to, stint.usage.service.ticks(), milli);
+        self.cores.insert(segment.core);
+        self.used[place(segment.mode)].add(&segment.usage);
+        if segment.mode == Mode::Foreground {
+            self.windows.close_until(segment.from, None);
+            self.windows.serve(segment.from, segment.to, segment.usage.service.ticks(), milli);
         }
-        self.pieces.ran(stint, self.jobs.released > 0);
-        if matches!(stint.end, End::Blocked | End::Exited) {
+        self.pieces.ran(segment, self.jobs.released > 0);
+        if matches!(segment.end, End::Blocked | End::Exited) {
             match self.demand {
                 // The wake that ended this block was told before the block itself.
-                Demand::Runnable(woken) if woken > stint.to => {
-                    self.windows.woke(stint.to, woken);
+                Demand::Runnable(woken) if woken > segment.to => {
+                    self.windows.woke(segment.to, woken);
                 }
                 Demand::Runnable(_) | Demand::NotYet | Demand::Blocked(_) => {
-                    self.demand = Demand::Blocked(stint.to);
+                    self.demand = Demand::Blocked(segment.to);
                 }
             }
         }
@@ -328,16 +328,16 @@ impl Jobs {
 
 impl Pieces {
     #[inline]
-    fn ran(&mut self, stint: &Stint, has_jobs: bool) {
-        if stint.from == stint.to {
-            // A stint of no length is no piece, but it may tell why the last one is over.
-            if let Some(last) = self.last.as_mut().filter(|last| last.to == stint.from) {
-                last.end = stint.end;
+    fn ran(&mut self, segment: &Segment, has_jobs: bool) {
+        if segment.from == segment.to {
+            // A segment of no length is no piece, but it may tell why the last one is over.
+            if let Some(last) = self.last.as_mut().filter(|last| last.to == segment.from) {
+                last.end = segment.end;
             }
             return;
         }
         let mut splitter = std::mem::take(&mut self.splitter);
-        splitter.split(stint.from, stint.to, |part| match part {
+        splitter.split(segment.from, segment.to, |part| match part {
             Part::JobOver => {
                 if let Some(last) = &mut self.last {
                     last.job_over = true;
@@ -345,14 +345,14 @@ impl Pieces {
             }
             // What a VCPU with jobs does between them is no VCPU's preemption.
             Part::Piece(None, ..) if has_jobs => {}
-            Part::Piece(_, from, to) => self.piece(from, to, stint, has_jobs),
+            Part::Piece(_, from, to) => self.piece(from, to, segment, has_jobs),
         });
         self.splitter = splitter;
     }
 
     #[inline]
-    fn piece(&mut self, from: Instant, to: Instant, stint: &Stint, has_jobs: bool) {
-        let piece = Piece { core: stint.core, to, end: stint.end, job_over: false };
+    fn piece(&mut self, from: Instant, to: Instant, segment: &Segment, has_jobs: bool) {
+        let piece = Piece { core: segment.core, to, end: segment.end, job_over: false };
         let Some(last) = self.last.replace(piece) else { return };
         let moved = last.core != piece.core;
         let touching = !moved && last.to == from;
@@ -379,11 +379,11 @@ impl Pieces {
     }
 }
 
-/// Whether a stint that ended so, and did not go on at once, was cut short while the VCPU had
+/// Whether a segment that ended so, and did not go on at once, was cut short while the VCPU had
 /// more to run.
 const fn was_preempted(end: End) -> bool {
     match end {
-        End::Preempted | End::MarkReached | End::MemorySpent => true,
+        End::Preempted | End::LimitReached | End::MemorySpent => true,
         End::Blocked | End::Moved | End::Metered | End::Exited => false,
     }
 }

@@ -35,11 +35,11 @@ fn pieces_of_jobs() {
 }
 
 #[test]
-fn touching_and_empty_stints_are_no_preemptions() {
+fn touching_and_empty_segments_are_no_preemptions() {
     // simso#23: resumed at once, and resumed for no time at all, while nothing else ran.
     let mut story = one(true);
     story.released(0, 0, 0, 10);
-    story.ran(FORE, (0, 2), Preempted).ran(FORE, (2, 2), Preempted).ran(FORE, (2, 3), MarkReached);
+    story.ran(FORE, (0, 2), Preempted).ran(FORE, (2, 2), Preempted).ran(FORE, (2, 3), LimitReached);
     story.ran((0, 1, Foreground), (3, 3), Preempted);
     story.ran(BACK, (3, 5), Blocked).completed(0, 0, 5);
     let report = story.report(10);
@@ -48,8 +48,8 @@ fn touching_and_empty_stints_are_no_preemptions() {
 }
 
 #[test]
-fn one_stint_may_hold_the_end_of_a_job() {
-    // Both jobs are released; the machine goes on from job 0 to job 1 within the stint [0, 6),
+fn one_segment_may_hold_the_end_of_a_job() {
+    // Both jobs are released; the machine goes on from job 0 to job 1 within the segment [0, 6),
     // then moves job 1: one migration, of job 1.
     let mut story = one(true);
     story.released(0, 0, 0, 10).released(0, 1, 1, 11).completed(0, 0, 4);
@@ -63,9 +63,9 @@ fn one_stint_may_hold_the_end_of_a_job() {
 #[test]
 fn work_between_jobs_is_no_job() {
     // Anytime: the job ends at 3, its optional part runs in the background on core 1, is cut short
-    // twice, and gives way to the next job within a stint.
+    // twice, and gives way to the next job within a segment.
     let mut story = one(true);
-    story.released(0, 0, 0, 10).completed(0, 0, 3).ran(FORE, (0, 4), MarkReached);
+    story.released(0, 0, 0, 10).completed(0, 0, 3).ran(FORE, (0, 4), LimitReached);
     story.ran((0, 1, Background), (5, 6), Preempted).released(0, 1, 10, 20);
     story.ran((0, 1, Background), (8, 11), Preempted).ran((0, 1, Foreground), (12, 14), Blocked);
     story.completed(0, 1, 14);
@@ -77,8 +77,8 @@ fn work_between_jobs_is_no_job() {
 fn preemptions_without_jobs() {
     let mut story = one(false);
     story.woke(0, 0);
-    story.ran(FORE, (0, 4), MarkReached).ran(BACK, (4, 5), Preempted); // goes on, then cut short: 1
-    story.ran(BACK, (7, 8), Metered).ran(BACK, (8, 9), MarkReached); // stops at the mark: 2
+    story.ran(FORE, (0, 4), LimitReached).ran(BACK, (4, 5), Preempted); // then cut short: 1
+    story.ran(BACK, (7, 8), Metered).ran(BACK, (8, 9), LimitReached); // stops at the limit: 2
     story.ran(FORE, (10, 12), Blocked).woke(0, 15); // blocks by itself
     story.ran((0, 1, Foreground), (15, 16), Moved).ran(FORE, (16, 17), Preempted); // moved twice
     assert_eq!(moves(&story.report(17)), [2, 2, 0]);
@@ -109,8 +109,8 @@ fn misses_and_tardiness() {
 fn delivered_in_own_periods() {
     // It wakes at 3, so its periods are [3, 13), [13, 23), [23, 33): it gets 4, 5 and 2.
     let mut story = one(false);
-    story.woke(0, 3).ran(FORE, (4, 8), MarkReached).ran(BACK, (8, 11), Preempted);
-    story.ran(FORE, (14, 18), MarkReached);
+    story.woke(0, 3).ran(FORE, (4, 8), LimitReached).ran(BACK, (8, 11), Preempted);
+    story.ran(FORE, (14, 18), LimitReached);
     story.ran(FORE, (22, 24), Preempted).ran(FORE, (30, 31), Metered);
     let delivered = |task: &TaskReport| task.delivered.clone();
     let report = story.report(33);
@@ -127,8 +127,8 @@ fn delivered_in_own_periods() {
 fn periods_without_full_demand_are_left_out() {
     let mut story = one(false);
     // [0, 10): blocked from 2; [10, 20), [20, 30), [30, 40): blocked until 35; [40, 50): full.
-    story.woke(0, 0).ran(FORE, (0, 2), Blocked).woke(0, 35).ran(FORE, (35, 39), MarkReached);
-    story.ran(FORE, (40, 44), MarkReached);
+    story.woke(0, 0).ran(FORE, (0, 2), Blocked).woke(0, 35).ran(FORE, (35, 39), LimitReached);
+    story.ran(FORE, (40, 44), LimitReached);
     // [50, 60): blocks at its last instant, so that [60, 70) has its demand.
     story.ran(FORE, (56, 60), Blocked).woke(0, 60).ran(FORE, (60, 65), Preempted);
     let report = story.report(70);
@@ -141,14 +141,14 @@ fn periods_without_full_demand_are_left_out() {
 #[test]
 fn a_starved_vcpu_is_judged() {
     let mut story = one(false);
-    story.woke(0, 0).ran(FORE, (0, 4), MarkReached);
+    story.woke(0, 0).ran(FORE, (0, 4), LimitReached);
     let report = story.report(40);
     let got = &report.tasks[0].delivered;
     assert_eq!((got.periods, got.error_p50_ns, got.mean_ns), (4, Some(4), Some(1.0)));
 }
 
 #[test]
-fn service_is_spread_evenly_over_a_stint() {
+fn service_is_spread_evenly_over_a_segment() {
     // Half of the wall time is the VCPU's: 10 of [5, 25) = 2.5 + 5 + 2.5, in whole units 2, 5, 3.
     let mut story = one(false);
     let usage = Usage { service: Duration::from_ticks(10), ..Usage::default() };
@@ -161,13 +161,13 @@ fn service_is_spread_evenly_over_a_stint() {
 }
 
 #[test]
-fn a_wake_told_before_the_block_it_ended() {
+fn a_wake_reported_before_the_block_it_ended() {
     let mut story = one(false);
-    story.woke(0, 0).woke(0, 12).ran(FORE, (0, 4), Blocked).ran(FORE, (12, 16), MarkReached);
+    story.woke(0, 0).woke(0, 12).ran(FORE, (0, 4), Blocked).ran(FORE, (12, 16), LimitReached);
     let late = story.report(30).tasks[0].delivered.clone();
     // As if the wake had been told in order: [0, 20) lacks demand at some instant.
     let mut story = one(false);
-    story.woke(0, 0).ran(FORE, (0, 4), Blocked).woke(0, 12).ran(FORE, (12, 16), MarkReached);
+    story.woke(0, 0).ran(FORE, (0, 4), Blocked).woke(0, 12).ran(FORE, (12, 16), LimitReached);
     let ordered = story.report(30).tasks[0].delivered.clone();
     assert_eq!((ordered.periods, ordered.periods_without_demand), (1, 2));
     assert_eq!(late.periods_without_demand, 2);
@@ -178,17 +178,17 @@ fn time_of_cores_and_shares() {
     let mut story = Story::new(2, vec![vcpu(0, 4, 10), vcpu(1, 2, 10)]);
     story.woke(0, 0).woke(1, 0);
     story.planned(0, |plan| {
-        let line = plan.line_mut(CoreId(0));
-        line.foreground = vec![grant(0, 4), grant(1, 2)];
-        line.background = vec![grant(0, u64::MAX), grant(1, u64::MAX)];
+        let run_queue = plan.run_queue_mut(CoreId(0));
+        run_queue.foreground = vec![grant(0, 4), grant(1, 2)];
+        run_queue.background = vec![grant(0, u64::MAX), grant(1, u64::MAX)];
     });
-    story.ran(FORE, (0, 4), MarkReached).ran((1, 0, Foreground), (4, 6), MarkReached);
+    story.ran(FORE, (0, 4), LimitReached).ran((1, 0, Foreground), (4, 6), LimitReached);
     story.ran(BACK, (6, 9), Preempted);
-    story.planned(9, |plan| plan.line_mut(CoreId(0)).background_allowed = false);
-    story.planned(12, |plan| plan.line_mut(CoreId(0)).background_allowed = true);
+    story.planned(9, |plan| plan.run_queue_mut(CoreId(0)).background_allowed = false);
+    story.planned(12, |plan| plan.run_queue_mut(CoreId(0)).background_allowed = true);
     story.ran((1, 0, Background), (12, 13), Blocked).ran(BACK, (13, 14), Blocked);
     // Closed again, but no VCPU is kept out: idle.
-    story.planned(14, |plan| plan.line_mut(CoreId(0)).background_allowed = false);
+    story.planned(14, |plan| plan.run_queue_mut(CoreId(0)).background_allowed = false);
     let report = story.report(20);
     let core = &report.cores[0];
     assert_eq!([core.foreground_ns, core.background_ns], [6, 5]);
@@ -205,13 +205,13 @@ fn a_spent_allowance_throttles_the_foreground_too() {
     let mut story = one(false);
     story.woke(0, 0);
     story.planned(0, |plan| {
-        let line = plan.line_mut(CoreId(0));
-        line.foreground = vec![grant(0, 4)];
-        line.allowance = 100;
+        let run_queue = plan.run_queue_mut(CoreId(0));
+        run_queue.foreground = vec![grant(0, 4)];
+        run_queue.allowance = 100;
     });
     story.ran(FORE, (0, 2), Preempted).event(2, Event::AllowanceSpent { core: CoreId(0) });
-    story.planned(5, |plan| plan.line_mut(CoreId(0)).allowance = 200);
-    story.ran(FORE, (5, 7), MarkReached);
+    story.planned(5, |plan| plan.run_queue_mut(CoreId(0)).allowance = 200);
+    story.ran(FORE, (5, 7), LimitReached);
     let core = &story.report(10).cores[0];
     assert_eq!([core.foreground_ns, core.throttled_ns, core.idle_ns], [4, 3, 3]);
 }
@@ -222,15 +222,15 @@ fn a_vcpu_at_its_own_memory_mark_is_held_and_throttles_an_idle_core() {
     let mut story = Story::new(1, vec![limited, vcpu(1, 2, 10)]);
     let marked = |memory| {
         move |plan: &mut maracas_core::Plan| {
-            let line = plan.line_mut(CoreId(0));
-            line.foreground = vec![grant(0, 4), grant(1, 2)];
-            line.foreground[0].memory = memory;
+            let run_queue = plan.run_queue_mut(CoreId(0));
+            run_queue.foreground = vec![grant(0, 4), grant(1, 2)];
+            run_queue.foreground[0].memory = memory;
         }
     };
     let usage = Usage { service: Duration::from_ticks(1), reads: 100, ..Usage::default() };
     story.woke(0, 0).woke(1, 0).planned(0, marked(100));
-    // At its mark from 1 on; the other runs until 3, then no VCPU until the mark moves at 8.
-    story.ran_with(FORE, (0, 1), usage, MemorySpent).ran((1, 0, Foreground), (1, 3), MarkReached);
+    // At its limit from 1 on; the other runs until 3, then no VCPU until the limit moves at 8.
+    story.ran_with(FORE, (0, 1), usage, MemorySpent).ran((1, 0, Foreground), (1, 3), LimitReached);
     story.planned(8, marked(200)).ran(FORE, (8, 9), Preempted);
     let report = story.report(9);
     let core = &report.cores[0];
@@ -254,9 +254,9 @@ fn the_whole_run_s_memory_and_the_figures_are_kept_in_the_journal() {
     assert_eq!((memory.devices[0].name.as_str(), memory.devices[0].requests), ("network card", 10));
     let sampled = report.controller.as_ref().unwrap();
     assert_eq!((sampled.requests, sampled.sampled_ns), (40, 8_000));
-    let first = &report.figures[0];
+    let first = &report.statistics[0];
     assert_eq!((first.name.as_str(), first.core, first.value), ("throttle steps up", None, 3));
-    assert_eq!((report.figures[3].core, report.figures[3].value), (Some(1), 4));
+    assert_eq!((report.statistics[3].core, report.statistics[3].value), (Some(1), 4));
 }
 
 #[test]
@@ -270,10 +270,10 @@ fn arrivals_verdicts_and_changes() {
         plan.answer(VcpuId(1), Ok(CoreId(0)));
         plan.answer(VcpuId(2), Err(refusal));
     });
-    story.woke(1, 0).ran((1, 0, Foreground), (0, 3), MarkReached);
+    story.woke(1, 0).ran((1, 0, Foreground), (0, 3), LimitReached);
     story.event(12, Event::Changed(vcpu(1, 5, 20)));
     story.planned(12, |plan| plan.answer(VcpuId(1), Ok(CoreId(0))));
-    story.ran((1, 0, Foreground), (12, 17), MarkReached).event(33, Event::Left(VcpuId(1)));
+    story.ran((1, 0, Foreground), (12, 17), LimitReached).event(33, Event::Left(VcpuId(1)));
     let report = story.report(100);
     let names: Vec<_> = report.tasks.iter().map(|task| task.name.as_str()).collect();
     assert_eq!(names, ["spin", "late"], "vcpu2 was refused");
@@ -292,7 +292,7 @@ fn periods_begin_and_end_with_the_reservation() {
     for (at, vcpu) in changes {
         story.event(at, Event::Changed(vcpu));
         story.planned(at, |plan| plan.answer(VcpuId(0), Ok(CoreId(0))));
-        story.ran(FORE, (at, at + 2), MarkReached);
+        story.ran(FORE, (at, at + 2), LimitReached);
     }
     // [20, 25) with 2 and [25, 30) with 0 of 2; [40, 50) with 2 of 4.
     let delivered = &story.report(50).tasks[0].delivered;
@@ -301,10 +301,10 @@ fn periods_begin_and_end_with_the_reservation() {
 }
 
 #[test]
-fn ticks_are_scaled_and_gaps_are_told() {
+fn ticks_are_scaled_and_gaps_are_reported() {
     let mut story = Story::new(1, vec![vcpu(0, 40, 100)]);
     story.header.system.ticks_per_ns = 10;
-    story.woke(0, 0).ran(FORE, (0, 40), MarkReached);
+    story.woke(0, 0).ran(FORE, (0, 40), LimitReached);
     let report = story.report(100);
     assert_eq!((report.duration_ns, report.tasks[0].foreground_ns), (10, 4));
     assert_eq!((report.tasks[0].budget_ns, report.cores[0].idle_ns), (4, 6));
@@ -314,10 +314,10 @@ fn ticks_are_scaled_and_gaps_are_told() {
 }
 
 proptest! {
-    /// Whatever stints come: no service is lost or made up, and nothing panics.
+    /// Whatever segments come: no service is lost or made up, and nothing panics.
     #[test]
     fn service_is_conserved(
-        stints in prop::collection::vec(
+        segments in prop::collection::vec(
             (0_u32..3, 0_u16..2, any::<bool>(), 0_u64..30, 0_u64..40, 0_u64..=100, 0_usize..6),
             1..60,
         ),
@@ -326,9 +326,9 @@ proptest! {
         let mut free = [0; 2];
         let mut service = [[0; 2]; 3];
         let mut wall = [0; 2];
-        for (vcpu, core, foreground, gap, length, percent, end) in stints {
+        for (vcpu, core, foreground, gap, length, percent, end) in segments {
             let mode = if foreground { Foreground } else { Background };
-            let end = [Blocked, Preempted, MarkReached, Moved, Metered, Exited][end];
+            let end = [Blocked, Preempted, LimitReached, Moved, Metered, Exited][end];
             let from = free.iter().max().unwrap() + gap;
             free[usize::from(core)] = from + length;
             let got = length * percent / 100;
@@ -380,10 +380,10 @@ fn a_budget_on_a_class_is_delivered_in_time_of_that_class() {
         story.header.system = story.header.system.uneven(&[(1, 1000), (1, 750)]);
         story.woke(0, 0);
         for period in 0..6 {
-            // In two stints: what is left of a tick is not lost.
+            // In two segments: what is left of a tick is not lost.
             let (from, to) = (10 * period, 10 * period + service);
             story.ran((0, core, Foreground), (from, from + 1), Preempted);
-            story.ran((0, core, Foreground), (from + 1, to), MarkReached);
+            story.ran((0, core, Foreground), (from + 1, to), LimitReached);
         }
         let report = story.report(60);
         assert_eq!(report.tasks[0].foreground_ns, 6 * service, "the meter's time");

@@ -292,7 +292,7 @@ impl<W: Write> Listener for Tracks<W> {
         self.state(span.vcpu, span.from, on, TaskState::Running);
         let after = match span.end {
             End::Blocked => TaskState::Sleeping,
-            End::Preempted | End::MarkReached | End::MemorySpent | End::Moved | End::Metered => {
+            End::Preempted | End::LimitReached | End::MemorySpent | End::Moved | End::Metered => {
                 TaskState::Runnable
             }
             End::Exited => TaskState::Destroyed,

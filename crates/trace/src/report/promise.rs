@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "kebab-case")]
 pub enum Word {
     /// Nothing was promised: no reservation, a policy that grants it no foreground time, or a VCPU
-    /// whose periods are others' (I/O) or that carries errands.
+    /// whose periods are others' (I/O) or that carries service requests.
     #[default]
     None,
     /// The mean is within 0.5 % of C and at most 1 % of the judged periods are off.

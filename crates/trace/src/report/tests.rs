@@ -48,7 +48,7 @@ fn the_json_keeps_to_its_schema() {
             described(&json["tasks"][0]["speed"], speed);
             let classes = &speed["properties"]["classes"]["items"];
             described(&json["tasks"][0]["speed"]["classes"][0], classes);
-            described(&json["figures"][0], &parts["figures"]["items"]);
+            described(&json["statistics"][0], &parts["statistics"]["items"]);
         }
         assert_eq!(serde_json::from_value::<Report>(json).unwrap(), *report);
     }
@@ -90,10 +90,10 @@ fn a_vcpu_without_a_reservation_has_no_periods() {
 fn older_reports_are_read() {
     let mut old = json(&uneven().report(2_000_000_000));
     old.as_object_mut().unwrap().remove("fairness");
-    old["figures"][0].as_object_mut().unwrap().remove("vcpu");
+    old["statistics"][0].as_object_mut().unwrap().remove("vcpu");
     old["tasks"][0].as_object_mut().unwrap().remove("speed");
     let report: Report = serde_json::from_value(old).unwrap();
-    let read = (&report.fairness, &report.tasks[0].speed, report.figures[0].vcpu);
+    let read = (&report.fairness, &report.tasks[0].speed, report.statistics[0].vcpu);
     assert_eq!(read, (&None, &None, None));
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Paint, block, counted, time, wrapped};
 use crate::report::{
-    ControllerReport, Counts, FigureReport, MemoryReport, Report, SensingReport, TaskReport,
+    ControllerReport, Counts, MemoryReport, Report, SensingReport, StatisticReport, TaskReport,
 };
 use maracas_core::{CoreId, VcpuId};
 use std::io;
@@ -36,7 +36,7 @@ pub(super) fn write(
     report.memory.as_ref().map(controller).into_iter().try_for_each(&mut list)?;
     report.controller.as_ref().map(sampled).into_iter().try_for_each(&mut list)?;
     report.sensing.iter().flat_map(sensed).try_for_each(&mut list)?;
-    figures(report).into_iter().try_for_each(list)
+    statistics(report).into_iter().try_for_each(list)
 }
 
 /// Whether the counters saw anything of it. On uneven cores instructions are counted for their
@@ -120,18 +120,18 @@ fn cycles(latency: Option<f64>) -> String {
 }
 
 /// The policy's own figures: one line a name, or a row of names that differ in a percentage.
-fn figures(report: &Report) -> Vec<(String, Vec<String>)> {
-    let figures = &report.figures;
+fn statistics(report: &Report) -> Vec<(String, Vec<String>)> {
+    let statistics = &report.statistics;
     let mut rows: Vec<&str> = Vec::new();
-    for figure in figures.iter().filter(|figure| figure.value > 0) {
-        if !rows.contains(&row_of(&figure.name)) {
-            rows.push(row_of(&figure.name));
+    for statistic in statistics.iter().filter(|statistic| statistic.value > 0) {
+        if !rows.contains(&row_of(&statistic.name)) {
+            rows.push(row_of(&statistic.name));
         }
     }
     rows.into_iter()
         .map(|row| {
-            let own = figures.iter().filter(|figure| row_of(&figure.name) == row);
-            let own: Vec<&FigureReport> = own.collect();
+            let own = statistics.iter().filter(|statistic| row_of(&statistic.name) == row);
+            let own: Vec<&StatisticReport> = own.collect();
             (titled(row, &own), by_place(&own, &report.tasks))
         })
         .collect()
@@ -142,9 +142,10 @@ fn row_of(name: &str) -> &str {
     name.rsplit_once(' ').filter(|(_, last)| last.ends_with('%')).map_or(name, |(row, _)| row)
 }
 
-fn titled(row: &str, figures: &[&FigureReport]) -> String {
-    let percentage = |figure: &FigureReport| figure.name[row.len()..].trim_start().to_string();
-    match (figures.first(), figures.last()) {
+fn titled(row: &str, statistics: &[&StatisticReport]) -> String {
+    let percentage =
+        |statistic: &StatisticReport| statistic.name[row.len()..].trim_start().to_string();
+    match (statistics.first(), statistics.last()) {
         (Some(first), Some(last)) if first.name != last.name => {
             format!("{row} {}..{}: ", percentage(first), percentage(last))
         }
@@ -154,12 +155,12 @@ fn titled(row: &str, figures: &[&FigureReport]) -> String {
 }
 
 /// The values core by core and VCPU by VCPU, without those where all are 0.
-fn by_place(figures: &[&FigureReport], tasks: &[TaskReport]) -> Vec<String> {
-    let place = |figure: &FigureReport| (figure.core, figure.vcpu);
+fn by_place(statistics: &[&StatisticReport], tasks: &[TaskReport]) -> Vec<String> {
+    let place = |statistic: &StatisticReport| (statistic.core, statistic.vcpu);
     let mut places = Vec::new();
-    for figure in figures.iter().filter(|figure| figure.value > 0) {
-        if !places.contains(&place(figure)) {
-            places.push(place(figure));
+    for statistic in statistics.iter().filter(|statistic| statistic.value > 0) {
+        if !places.contains(&place(statistic)) {
+            places.push(place(statistic));
         }
     }
     let name = |vcpu: u32| {
@@ -169,8 +170,8 @@ fn by_place(figures: &[&FigureReport], tasks: &[TaskReport]) -> Vec<String> {
     let values = |&(core, vcpu): &(Option<u16>, Option<u32>)| {
         let mut words: Vec<String> = vcpu.map(name).into_iter().collect();
         words.extend(core.map(|core| CoreId(core).to_string()));
-        let own = figures.iter().filter(|figure| place(figure) == (core, vcpu));
-        words.extend(own.map(|figure| figure.value.to_string()));
+        let own = statistics.iter().filter(|statistic| place(statistic) == (core, vcpu));
+        words.extend(own.map(|statistic| statistic.value.to_string()));
         words.join(" ")
     };
     places.iter().map(values).collect()

@@ -141,16 +141,16 @@ fn it_fits_and_says_what_is_wrong() {
 
 /// A run of ten periods on core 0 that is short in one of them, with what its machine told.
 fn short_run() -> crate::testkit::Story {
-    use crate::testkit::{Foreground, MarkReached, Story, grant, vcpu};
+    use crate::testkit::{Foreground, LimitReached, Story, grant, vcpu};
     let mut story = Story::new(1, vec![vcpu(0, 2_000, 10_000), vcpu(1, 2_000, 10_000)]);
     story.planned(0, |plan| {
-        plan.line_mut(maracas_core::CoreId(0)).foreground = vec![grant(0, 9), grant(1, 9)];
+        plan.run_queue_mut(maracas_core::CoreId(0)).foreground = vec![grant(0, 9), grant(1, 9)];
     });
     story.woke(0, 0).woke(1, 0);
     for period in 0..10 {
         let (from, got) = (period * 10_000, if period == 3 { 500 } else { 2_000 });
-        story.ran((0, 0, Foreground), (from, from + got), MarkReached);
-        story.ran((1, 0, Foreground), (from + 5_000, from + 7_000), MarkReached);
+        story.ran((0, 0, Foreground), (from, from + got), LimitReached);
+        story.ran((1, 0, Foreground), (from + 5_000, from + 7_000), LimitReached);
     }
     story
 }
@@ -161,9 +161,9 @@ fn a_broken_promise_is_said_with_its_causes() {
     let silent = text(&story.live(100_000), Style::default());
     let expected = "\nkept: sort\nNOT KEPT: spin short 1 of 10 (worst 1.5us), mean -7.5 %\ncore0 ";
     assert!(silent.contains(expected), "{silent}");
-    story.told(36_000, "late", "0 3000 100").told(50_000, "relief", "0 guardian 250000");
-    story.told(60_000, "rt-throttle", "0 50000000").told(99_000, "steal", "0 40000");
-    story.told(99_000, "enforced", "0 20 3000 18 1 1");
+    story.reported(36_000, "late", "0 3000 100").reported(50_000, "relief", "0 guardian 250000");
+    story.reported(60_000, "rt-throttle", "0 50000000").reported(99_000, "steal", "0 40000");
+    story.reported(99_000, "enforced", "0 20 3000 18 1 1");
     let report = story.live(100_000).of_run(crate::report::Run {
         asked_ns: Some(90_000),
         lasted_ns: 1_000_090_001,

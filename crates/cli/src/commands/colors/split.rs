@@ -103,7 +103,7 @@ pub(super) fn needs(
             Some(count) => Needs::AtLeast(count),
         }
     };
-    (0..case.names.len() - case.carriers).map(of).collect()
+    (0..case.names.len() - case.service_vcpus).map(of).collect()
 }
 
 /// The parts of each core with which the references that were counted there wait least for

@@ -33,7 +33,7 @@ impl Measured {
     pub(super) fn charge(&self, case: &Case, overheads: &mut Overheads) -> Result<(), Failure> {
         if let Some(file) = &self.overheads {
             let table = read(file, Key::TaskCount)?;
-            let tasks = case.without_carriers().vcpus.len() as u64;
+            let tasks = case.without_service_vcpus().vcpus.len() as u64;
             let costs = table.at(tasks);
             overheads.release = costs.release;
             overheads.decision = costs.decision;

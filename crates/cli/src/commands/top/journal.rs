@@ -63,7 +63,7 @@ impl<'a> Playback<'a> {
             if self.next.is_none() && !self.read() {
                 return;
             }
-            let due = |record: &mut Record| told_at(record).is_none_or(|at| at <= until);
+            let due = |record: &mut Record| reported_at(record).is_none_or(|at| at <= until);
             let Some(record) = self.next.take_if(due) else { return };
             self.counted.record(&record);
         }
@@ -93,7 +93,7 @@ impl<'a> Playback<'a> {
 const ENDS: &str = "the journal ends here";
 
 /// When a machine told it; `None` where it does not say.
-const fn told_at(record: &Record) -> Option<Instant> {
+const fn reported_at(record: &Record) -> Option<Instant> {
     match record {
         Record::Event { at, .. } | Record::Note { at, .. } | Record::End(at) => Some(*at),
         Record::Planned(decision) => Some(decision.now),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn it_plays_as_fast_as_told_and_says_where_it_ends() {
+    fn it_plays_as_fast_as_reported_and_says_where_it_ends() {
         let bytes = journal();
         // Ten hours in 36 ms.
         let mut playback = Playback::open(&bytes, 1_000_000).unwrap();

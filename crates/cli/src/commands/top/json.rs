@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 pub(super) fn document(gauges: &Gauges, rates: &Rates) -> Value {
     let cores = gauges.cores.iter().zip(&rates.cores).map(|(core, rates)| of_core(core, rates));
     let vcpus = gauges.vcpus.iter().zip(&rates.vcpus).map(|(vcpu, rates)| of_vcpu(vcpu, rates));
-    let figure = |figure: &maracas_core::control::FigureGauge| {
+    let statistic = |statistic: &maracas_core::control::StatisticGauge| {
         json!({
-            "name": figure.name,
-            "core": figure.core.map(|core| core.0),
-            "vcpu": figure.vcpu.map(|vcpu| vcpu.0),
-            "value": figure.value,
+            "name": statistic.name,
+            "core": statistic.core.map(|core| core.0),
+            "vcpu": statistic.vcpu.map(|vcpu| vcpu.0),
+            "value": statistic.value,
         })
     };
     let percentile = |percent| gauges.dispatch.percentile(percent).map(|it| it.ticks());
@@ -47,7 +47,7 @@ pub(super) fn document(gauges: &Gauges, rates: &Rates) -> Value {
         "migrations_per_s": rates.migrations,
         "failures": gauges.failures,
         "lost_records": gauges.lost_records,
-        "figures": gauges.figures.iter().map(figure).collect::<Vec<_>>(),
+        "statistics": gauges.statistics.iter().map(statistic).collect::<Vec<_>>(),
     })
 }
 

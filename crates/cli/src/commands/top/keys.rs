@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_told_apart() {
+    fn keys_are_reported_apart() {
         assert_eq!(keys(b"q s"), [Key::Char('q'), Key::Char(' '), Key::Char('s')]);
         let arrows = [Key::Up, Key::Down, Key::Right, Key::Left];
         assert_eq!(keys(b"\x1b[A\x1b[B\x1b[C\x1b[D"), arrows);

@@ -84,7 +84,7 @@ fn rate(count: u64, span: Duration) -> f64 {
     if span.is_zero() { 0.0 } else { count as f64 * 1e9 / span.ticks() as f64 }
 }
 
-/// What part of `span` was added to a sum of time. A stint is told when it ends: an interval
+/// What part of `span` was added to a sum of time. A segment is told when it ends: an interval
 /// may be told more than it holds.
 fn share(now: Duration, before: Option<Duration>, span: Duration) -> f64 {
     let more = now.saturating_sub(before.unwrap_or(Duration::ZERO));

@@ -62,10 +62,10 @@ pub(super) fn snapshot(title: &str, gauges: &Gauges, rates: &Rates) -> String {
             now.reads.map_or_else(|| "-".into(), count),
         ));
     }
-    for figure in &gauges.figures {
-        let core = figure.core.map_or_else(String::new, |core| format!(" {core}"));
-        let vcpu = figure.vcpu.map_or_else(String::new, |vcpu| format!(" {vcpu}"));
-        line(format!("{}{core}{vcpu}: {}", figure.name, figure.value));
+    for statistic in &gauges.statistics {
+        let core = statistic.core.map_or_else(String::new, |core| format!(" {core}"));
+        let vcpu = statistic.vcpu.map_or_else(String::new, |vcpu| format!(" {vcpu}"));
+        line(format!("{}{core}{vcpu}: {}", statistic.name, statistic.value));
     }
     text
 }

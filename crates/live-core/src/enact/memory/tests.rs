@@ -1,7 +1,7 @@
 use super::*;
 use crate::Core;
 use crate::fake::{Fake, Script, core};
-use maracas_core::contract::{Line, Mark};
+use maracas_core::contract::{Limit, RunQueue};
 use std::rc::Rc;
 
 #[test]
@@ -26,7 +26,7 @@ fn alarms_that_come_early_in_a_row_are_put_off() {
     };
     let early = [1000, 1010, 1020, 1030].map(|micros| ring(&mut rings, micros));
     assert_eq!(early, [0; 4], "each comes closer to the mark");
-    // 100 us at 250 lines a microsecond.
+    // 100 us at 250 run queues a microsecond.
     assert_eq!(ring(&mut rings, 1040), 25_000);
     assert_eq!(ring(&mut rings, 1100), 25_000);
     assert_eq!(ring(&mut rings, 1200), 0, "after a while it is the first again");
@@ -41,11 +41,11 @@ fn with_core(act: impl FnOnce(&mut Core<Fake>, &Script)) {
     act(&mut core(&script, 1), &script);
 }
 
-/// A line of VCPU 0 with a budget that does not end, up to these readings of the core's meter and
-/// of its own.
-fn line(allowance: u64, memory: u64) -> Line {
-    let grant = Grant { memory, ..Grant::new(VcpuId(0), Mark::NEVER) };
-    Line { foreground: vec![grant], allowance, ..Line::default() }
+/// A run queue of VCPU 0 with a budget that does not end, up to these readings of the core's meter
+/// and of its own.
+fn run_queue(allowance: u64, memory: u64) -> RunQueue {
+    let grant = Grant { memory, ..Grant::new(VcpuId(0), Limit::NEVER) };
+    RunQueue { foreground: vec![grant], allowance, ..RunQueue::default() }
 }
 
 /// Applies the law, and lets the core's agent fall asleep.
@@ -56,11 +56,11 @@ fn apply(core: &mut Core<Fake>) {
     core.sleep();
 }
 
-/// What has been told: reads and how the stint ended, or `spent`.
-fn told(core: &mut Core<Fake>) -> Vec<String> {
+/// What has been told: reads and how the segment ended, or `spent`.
+fn reported(core: &mut Core<Fake>) -> Vec<String> {
     core.drain();
     let word = |(_, event): (Instant, Event)| match event {
-        Event::Ran(stint) => Some(format!("{} {:?}", stint.usage.reads, stint.end)),
+        Event::Ran(segment) => Some(format!("{} {:?}", segment.usage.reads, segment.end)),
         Event::AllowanceSpent { .. } => Some("spent".to_string()),
         Event::Woke { .. }
         | Event::Released(_)
@@ -69,36 +69,36 @@ fn told(core: &mut Core<Fake>) -> Vec<String> {
         | Event::Arrived(_)
         | Event::Left(_)
         | Event::Changed(_)
-        | Event::ErrandDone(_)
+        | Event::ServiceDone(_)
         | Event::Failed { .. } => None,
     };
     core.outbox.drain(..).filter_map(word).collect()
 }
 
-fn post(core: &Core<Fake>) -> Post {
-    core.bodies[0].post
+fn level(core: &Core<Fake>) -> Level {
+    core.vcpu_handles[0].level
 }
 
-fn follow(core: &mut Core<Fake>, line: &Line) {
-    core.follow(line, Instant::ZERO);
+fn follow(core: &mut Core<Fake>, run_queue: &RunQueue) {
+    core.follow(run_queue, Instant::ZERO);
     apply(core);
 }
 
 #[test]
 fn a_core_closes_at_its_allowance_once_and_opens_with_a_higher_one() {
     with_core(|core, script| {
-        follow(core, &line(100, u64::MAX));
-        assert!(matches!(post(core), Post::Foreground(_)));
+        follow(core, &run_queue(100, u64::MAX));
+        assert!(matches!(level(core), Level::Foreground(_)));
         assert_eq!(script.armed.get(), 1100, "what it had counted before is nobody's");
         script.counted.set(Some(1099));
         apply(core);
-        assert!(matches!(post(core), Post::Foreground(_)), "one is left");
-        assert_eq!(told(core), [""; 0]);
+        assert!(matches!(level(core), Level::Foreground(_)), "one is left");
+        assert_eq!(reported(core), [""; 0]);
         script.counted.set(Some(1130));
         apply(core);
-        assert_eq!((post(core), core.is_closed()), (Post::Frozen, true));
+        assert_eq!((level(core), core.is_closed()), (Level::Frozen, true));
         assert_eq!(script.armed.get(), u64::MAX);
-        assert_eq!(told(core), ["130 Preempted", "spent"]);
+        assert_eq!(reported(core), ["130 Preempted", "spent"]);
         let notes: Vec<_> = core.take_notes().collect();
         let [Record::Note { note: Note::Closed { core: at, beyond, .. }, .. }] = &notes[..] else {
             panic!("{notes:?}")
@@ -107,48 +107,48 @@ fn a_core_closes_at_its_allowance_once_and_opens_with_a_higher_one() {
         // While nobody of ours may run, others are counted.
         script.counted.set(Some(5000));
         apply(core);
-        assert_eq!(told(core), [""; 0], "told once");
-        follow(core, &line(130, u64::MAX));
-        assert_eq!(post(core), Post::Frozen, "it is there already");
-        assert_eq!(told(core), ["spent"], "another allowance");
-        follow(core, &line(131, u64::MAX));
-        assert!(matches!(post(core), Post::Foreground(_)));
+        assert_eq!(reported(core), [""; 0], "told once");
+        follow(core, &run_queue(130, u64::MAX));
+        assert_eq!(level(core), Level::Frozen, "it is there already");
+        assert_eq!(reported(core), ["spent"], "another allowance");
+        follow(core, &run_queue(131, u64::MAX));
+        assert!(matches!(level(core), Level::Foreground(_)));
         assert_eq!(script.armed.get(), 5001);
         // The same allowance again, after it was open.
         script.counted.set(Some(5001));
         apply(core);
-        assert_eq!(told(core), ["1 Preempted", "spent"]);
-        follow(core, &line(u64::MAX, u64::MAX));
-        assert!(matches!(post(core), Post::Foreground(_)));
+        assert_eq!(reported(core), ["1 Preempted", "spent"]);
+        follow(core, &run_queue(u64::MAX, u64::MAX));
+        assert!(matches!(level(core), Level::Foreground(_)));
     });
 }
 
 #[test]
 fn a_vcpu_stops_at_its_own_memory_mark() {
     with_core(|core, script| {
-        follow(core, &line(u64::MAX, 50));
-        assert!(matches!(post(core), Post::Foreground(_)));
+        follow(core, &run_queue(u64::MAX, 50));
+        assert!(matches!(level(core), Level::Foreground(_)));
         assert_eq!(script.armed.get(), 1050);
         let soon = script.now().saturating_add(LOOK);
         assert!(core.look_at <= soon, "nothing tells of it: it is looked for");
-        assert_eq!(told(core), [""; 0]);
+        assert_eq!(reported(core), [""; 0]);
         core.suppose_running(VcpuId(0));
         script.counted.set(Some(1050));
         apply(core);
-        assert_eq!((post(core), core.is_closed()), (Post::Frozen, false));
-        assert_eq!(told(core), ["50 MemorySpent"]);
-        follow(core, &line(u64::MAX, 51));
-        assert!(matches!(post(core), Post::Foreground(_)));
+        assert_eq!((level(core), core.is_closed()), (Level::Frozen, false));
+        assert_eq!(reported(core), ["50 MemorySpent"]);
+        follow(core, &run_queue(u64::MAX, 51));
+        assert!(matches!(level(core), Level::Foreground(_)));
     });
 }
 
 #[test]
-fn what_was_read_here_is_told_before_a_body_goes() {
+fn what_was_read_here_is_reported_before_a_body_goes() {
     with_core(|core, script| {
-        follow(core, &line(1000, u64::MAX));
+        follow(core, &run_queue(1000, u64::MAX));
         script.counted.set(Some(1007));
-        let body = core.unseat(VcpuId(0), End::Moved);
-        assert_eq!(body.map(|body| body.untold_reads()), Some(0));
-        assert_eq!(told(core), ["7 Moved"]);
+        let vcpu_handle = core.detach(VcpuId(0), End::Moved);
+        assert_eq!(vcpu_handle.map(|vcpu_handle| vcpu_handle.untold_reads()), Some(0));
+        assert_eq!(reported(core), ["7 Moved"]);
     });
 }

@@ -1,4 +1,4 @@
-//! The clocks that are read of a body where there are no events.
+//! The clocks that are read of a VCPU handle where there are no events.
 
 use super::ThisVcpu;
 use std::io;

@@ -1,8 +1,8 @@
 //! What a VCPU does to memory: counters of its group on each core, opened beside its time's
 //! where they were asked for. Where no group is counted but the core is, the core says whose its
-//! counts are ([`maracas_live_core::Body::charge_reads`]).
+//! counts are ([`maracas_live_core::VcpuHandle::charge_reads`]).
 
-use super::{ThisVcpu, seat};
+use super::{ThisVcpu, slot};
 use crate::host::HardwareCore;
 use crate::host::hardware::{Count, Counter, EventCode, Hardware, Scope, ThisHardware};
 use crate::sense::VcpuEvents;
@@ -60,15 +60,15 @@ impl fmt::Debug for Counters {
 impl ThisVcpu {
     /// Reads its counters on the core where it sits: reads and references since the last time.
     pub(super) fn count_memory(&mut self) -> (u64, u64) {
-        let Some(seat) = seat(&mut self.seats, self.core) else { return (0, 0) };
-        let counters = [&mut seat.memory.reads, &mut seat.memory.references];
+        let Some(slot) = slot(&mut self.slots, self.core) else { return (0, 0) };
+        let counters = [&mut slot.memory.reads, &mut slot.memory.references];
         let [reads, references] = counters.map(|it| it.as_mut().map_or((0, false), Counted::gain));
         self.took_turns |= reads.1 || references.1;
         (reads.0, references.0)
     }
     /// What is to be said of its counters at its end, if anything.
     pub(crate) fn memory_remark(&self) -> Option<&'static str> {
-        if self.seats.iter().flatten().any(|seat| seat.memory.refused) {
+        if self.slots.iter().flatten().any(|slot| slot.memory.refused) {
             Some("memory not counted on every core: refused")
         } else if self.took_turns {
             Some("memory extrapolated: others used the counters at times")

@@ -16,7 +16,7 @@ fn only_who_is_metered_and_no_crowd_is_raised() {
     let (core, hardware) = (CoreId(0), HardwareCore(0));
     let progress = Progress::new(Source::Own, None);
     let group = Arc::new(tree.vcpu(VcpuId(0)).expect("a group"));
-    let mut body = Made {
+    let mut vcpu_handle = Made {
         id: VcpuId(0),
         name: String::new(),
         group: Arc::clone(&group),
@@ -26,22 +26,22 @@ fn only_who_is_metered_and_no_crowd_is_raised() {
         progress,
         clock: Clock::start(),
     }
-    .body();
+    .vcpu_handle();
     let site = Site { hardware, counts: VcpuEvents::default() };
     let place = Place { core, share: Rate::ONE, site };
-    let unmetered = body.may_be_raised(core);
-    let seated = body.sit(place);
+    let unmetered = vcpu_handle.may_be_raised(core);
+    let placed = vcpu_handle.sit(place);
     let mut with = |threads: i32| {
-        body.threads.clear();
-        (1..=threads).for_each(|tid| body.born(tid));
-        (body.may_be_raised(core), body.may_be_raised(CoreId(1)))
+        vcpu_handle.threads.clear();
+        (1..=threads).for_each(|tid| vcpu_handle.born(tid));
+        (vcpu_handle.may_be_raised(core), vcpu_handle.may_be_raised(CoreId(1)))
     };
     let crowd = [256, 257, 200, 128].map(&mut with);
-    drop(body);
+    drop(vcpu_handle);
     Arc::into_inner(group).expect("nobody else has it").remove().expect("removed");
     tree.remove().expect("the tree is removed");
     assert!(!unmetered, "it sits nowhere yet");
-    match seated {
+    match placed {
         Ok(moved) => assert!(!moved),
         Err(error) => return crate::host::tests::refused(&error, "counters of a group's time"),
     }

@@ -10,21 +10,23 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-fn hearts(agents: u32) -> Hearts {
-    let hearts = Hearts::new().expect("memory can be had");
+fn heartbeats(agents: u32) -> Heartbeats {
+    let heartbeats = Heartbeats::new().expect("memory can be had");
     let cores: Vec<_> = (0..agents).map(crate::host::HardwareCore).collect();
-    hearts.watch(&cores);
-    hearts
+    heartbeats.watch(&cores);
+    heartbeats
 }
 
 /// What the guardian does at which look of a run, where `play` moves the agents up to a time.
-fn patrol(looks: u64, sight: Sight, mut play: impl FnMut(u64) -> Hearts) -> Vec<(u64, Act)> {
+fn patrol(looks: u64, sight: Sight, mut play: impl FnMut(u64) -> Heartbeats) -> Vec<(u64, Act)> {
     let mut patrol = Patrol::new();
     let mut acts = Vec::new();
     for look in 1..=looks {
         let now_ns = look * LOOK_NS;
-        let hearts = play(now_ns);
-        acts.extend(patrol.look(&hearts, now_ns, sight).into_iter().map(|act| (now_ns / MS, act)));
+        let heartbeats = play(now_ns);
+        acts.extend(
+            patrol.look(&heartbeats, now_ns, sight).into_iter().map(|act| (now_ns / MS, act)),
+        );
     }
     acts
 }
@@ -56,14 +58,14 @@ impl Healthy {
         self.random % below
     }
     /// Lives on until `now_ns`.
-    fn live(&mut self, hearts: &Hearts, now_ns: u64) {
+    fn live(&mut self, heartbeats: &Heartbeats, now_ns: u64) {
         while self.next_ns <= now_ns {
             if self.is_awake {
                 let due_ns = self.next_ns + 10_000 + self.random(90 * MS);
-                hearts.sleeps_from(self.agent, self.next_ns, due_ns);
+                heartbeats.sleeps_from(self.agent, self.next_ns, due_ns);
                 self.next_ns = due_ns + self.random(self.latest_ns);
             } else {
-                hearts.wakes(self.agent, self.next_ns);
+                heartbeats.wakes(self.agent, self.next_ns);
                 self.next_ns += self.random(300_000);
             }
             self.is_awake = !self.is_awake;
@@ -74,12 +76,12 @@ impl Healthy {
 #[test]
 fn a_healthy_run_is_never_touched() {
     for seed in 1..20 {
-        let hearts = hearts(2);
+        let heartbeats = heartbeats(2);
         // As late as when the fair server of the kernel takes real-time threads off a core.
         let mut agents = [0, 1].map(|agent| Healthy::new(agent, seed, 54 * MS));
         let acts = patrol(8 * 60, Sight::default(), |now_ns| {
-            agents.iter_mut().for_each(|agent| agent.live(&hearts, now_ns));
-            hearts.clone()
+            agents.iter_mut().for_each(|agent| agent.live(&heartbeats, now_ns));
+            heartbeats.clone()
         });
         assert_eq!(acts, [], "seed {seed}");
     }
@@ -87,33 +89,33 @@ fn a_healthy_run_is_never_touched() {
 
 #[test]
 fn a_pause_of_the_machine_accuses_nobody() {
-    let hearts = hearts(2);
+    let heartbeats = heartbeats(2);
     let (mut patrol, mut neighbour) = (Patrol::new(), Neighbours::default());
     let mut now_ns = MS;
     for pause_ms in [10_000, 130, 251, 400, 3_000, 5_000, 5_000] {
         for agent in 0..2 {
-            hearts.wakes(agent, now_ns);
-            hearts.sleeps_from(agent, now_ns + 50_000, now_ns + 2 * MS);
+            heartbeats.wakes(agent, now_ns);
+            heartbeats.sleeps_from(agent, now_ns + 50_000, now_ns + 2 * MS);
         }
-        assert_eq!(patrol.look(&hearts, now_ns + MS, Sight::default()), []);
-        assert_eq!(neighbour.overdue(&hearts, 0, now_ns + MS, ms(30)).next(), None);
+        assert_eq!(patrol.look(&heartbeats, now_ns + MS, Sight::default()), []);
+        assert_eq!(neighbour.overdue(&heartbeats, 0, now_ns + MS, ms(30)).next(), None);
         now_ns += pause_ms * MS;
         // Those who look are the first to go on.
-        assert_eq!(patrol.look(&hearts, now_ns, Sight::default()), [], "{pause_ms} ms");
-        assert_eq!(neighbour.overdue(&hearts, 0, now_ns, ms(30)).next(), None, "{pause_ms} ms");
+        assert_eq!(patrol.look(&heartbeats, now_ns, Sight::default()), [], "{pause_ms} ms");
+        assert_eq!(neighbour.overdue(&heartbeats, 0, now_ns, ms(30)).next(), None, "{pause_ms} ms");
         now_ns += 3 * MS;
     }
 }
 
 #[test]
 fn an_agent_that_sleeps_for_ever_is_relieved_and_the_run_ends() {
-    let hearts = hearts(2);
-    hearts.wakes(1, 90 * MS);
-    hearts.sleeps_from(1, 91 * MS, 100 * MS);
+    let heartbeats = heartbeats(2);
+    heartbeats.wakes(1, 90 * MS);
+    heartbeats.sleeps_from(1, 91 * MS, 100 * MS);
     let acts = patrol(45, Sight::default(), |now_ns| {
-        hearts.wakes(0, now_ns - MS);
-        hearts.sleeps_from(0, now_ns - MS / 2, now_ns + MS);
-        hearts.clone()
+        heartbeats.wakes(0, now_ns - MS);
+        heartbeats.sleeps_from(0, now_ns - MS / 2, now_ns + MS);
+        heartbeats.clone()
     });
     let relieved = first(&acts, |act| matches!(act, Act::Relieve { first: true, .. }));
     assert!((350..=475).contains(&relieved.expect("relieved")), "{relieved:?}");
@@ -135,17 +137,17 @@ fn an_agent_that_sleeps_for_ever_is_relieved_and_the_run_ends() {
 #[test]
 fn an_agent_that_spins_is_seen_though_it_says_that_it_sleeps() {
     for turns in [false, true] {
-        let hearts = hearts(1);
-        hearts.wakes(0, MS);
+        let heartbeats = heartbeats(1);
+        heartbeats.wakes(0, MS);
         let mut at_ns = MS;
         let acts = patrol(45, Sight::default(), |now_ns| {
             // Each of its turns ends in a sleep of 2 us, in the midst of which it is looked at.
             while turns && at_ns + MS <= now_ns {
-                hearts.wakes(0, at_ns + 2_000);
+                heartbeats.wakes(0, at_ns + 2_000);
                 at_ns += MS;
-                hearts.sleeps_from(0, at_ns, at_ns - MS);
+                heartbeats.sleeps_from(0, at_ns, at_ns - MS);
             }
-            hearts.clone()
+            heartbeats.clone()
         });
         let relieved = first(&acts, |act| matches!(act, Act::Relieve { agent: 0, .. }));
         assert!((250..=376).contains(&relieved.expect("relieved")), "{turns}: {relieved:?}");
@@ -156,18 +158,18 @@ fn an_agent_that_spins_is_seen_though_it_says_that_it_sleeps() {
 
 #[test]
 fn an_agent_that_moves_again_is_let_alone() {
-    let hearts = hearts(1);
-    hearts.wakes(0, MS);
+    let heartbeats = heartbeats(1);
+    heartbeats.wakes(0, MS);
     // Stuck from 1 to 900 ms and from 2,000 to 2,900.
     let acts = patrol(60, Sight::default(), |now_ns| {
         if !(2_000 * MS..2_900 * MS).contains(&now_ns) && now_ns > 900 * MS {
-            hearts.sleeps_from(0, now_ns - 40 * MS, now_ns - MS);
-            hearts.wakes(0, now_ns - MS);
+            heartbeats.sleeps_from(0, now_ns - 40 * MS, now_ns - MS);
+            heartbeats.wakes(0, now_ns - MS);
         }
-        hearts.clone()
+        heartbeats.clone()
     });
-    let told = acts.iter().filter(|(_, act)| matches!(act, Act::Relieve { first: true, .. }));
-    assert_eq!(told.count(), 2, "{acts:?}");
+    let reported = acts.iter().filter(|(_, act)| matches!(act, Act::Relieve { first: true, .. }));
+    assert_eq!(reported.count(), 2, "{acts:?}");
     assert!(acts.iter().all(|(_, act)| matches!(act, Act::Relieve { .. })), "{acts:?}");
     let late = acts.iter().any(|(at, _)| (1_000..2_100).contains(at) || *at > 3_000);
     assert!(!late, "{acts:?}");
@@ -175,11 +177,11 @@ fn an_agent_that_moves_again_is_let_alone() {
 
 #[test]
 fn a_stopped_runtime_is_asked_to_end_even_where_nothing_was_due() {
-    let hearts = hearts(2);
-    (0..2).for_each(|agent| hearts.wakes(agent, MS));
-    (0..2).for_each(|agent| hearts.sleeps_from(agent, 2 * MS, u64::MAX));
+    let heartbeats = heartbeats(2);
+    (0..2).for_each(|agent| heartbeats.wakes(agent, MS));
+    (0..2).for_each(|agent| heartbeats.sleeps_from(agent, 2 * MS, u64::MAX));
     let sight = Sight { is_stopped: true, off_line: None };
-    let acts = patrol(45, sight, |_| hearts.clone());
+    let acts = patrol(45, sight, |_| heartbeats.clone());
     for agent in 0..2 {
         let relieved = |act: &Act| matches!(act, Act::Relieve { agent: it, .. } if *it == agent);
         let at = first(&acts, relieved).expect("relieved");
@@ -193,11 +195,11 @@ fn a_stopped_runtime_is_asked_to_end_even_where_nothing_was_due() {
 #[test]
 fn a_core_off_line_ends_the_run() {
     let sight = Sight { is_stopped: false, off_line: Some(1) };
-    let healthy = |hearts: &Hearts, now_ns: u64| {
-        (0..2).for_each(|agent| hearts.wakes(agent, now_ns - MS));
-        (0..2).for_each(|agent| hearts.sleeps_from(agent, now_ns, now_ns + MS));
+    let healthy = |heartbeats: &Heartbeats, now_ns: u64| {
+        (0..2).for_each(|agent| heartbeats.wakes(agent, now_ns - MS));
+        (0..2).for_each(|agent| heartbeats.sleeps_from(agent, now_ns, now_ns + MS));
     };
-    let those = hearts(2);
+    let those = heartbeats(2);
     let acts = patrol(60, sight, |now_ns| {
         healthy(&those, now_ns);
         those.clone()
@@ -208,7 +210,7 @@ fn a_core_off_line_ends_the_run() {
     let killed = first(&acts, |act| matches!(act, Act::Kill(_))).expect("it does not end");
     assert!((5_250..=5_500).contains(&killed), "{killed}");
     // One that ends in order may write its journal for as long as it takes.
-    let those = hearts(2);
+    let those = heartbeats(2);
     let acts = patrol(200, sight, |now_ns| {
         healthy(&those, now_ns);
         if now_ns >= 1_000 * MS {
@@ -222,11 +224,11 @@ fn a_core_off_line_ends_the_run() {
 
 #[test]
 fn a_run_that_does_not_begin_to_end_is_ended() {
-    let those = hearts(1);
+    let those = heartbeats(1);
     those.ends_at(1_000 * MS);
-    let play = |hearts: &Hearts, now_ns: u64| {
-        hearts.wakes(0, now_ns - MS);
-        hearts.sleeps_from(0, now_ns, now_ns + MS);
+    let play = |heartbeats: &Heartbeats, now_ns: u64| {
+        heartbeats.wakes(0, now_ns - MS);
+        heartbeats.sleeps_from(0, now_ns, now_ns + MS);
     };
     let acts = patrol(8 * 25, Sight::default(), |now_ns| {
         play(&those, now_ns);
@@ -238,7 +240,7 @@ fn a_run_that_does_not_begin_to_end_is_ended() {
     let killed = first(&acts, |act| matches!(act, Act::Kill(_))).expect("killed");
     assert!((asked + 5_000..asked + 5_300).contains(&killed), "{killed}");
     // One whose agents have ended may write for as long as it takes.
-    let those = hearts(1);
+    let those = heartbeats(1);
     those.ends_at(1_000 * MS);
     let acts = patrol(8 * 25, Sight::default(), |now_ns| {
         if now_ns < 10_000 * MS {
@@ -253,19 +255,20 @@ fn a_run_that_does_not_begin_to_end_is_ended() {
 
 #[test]
 fn a_neighbour_sees_what_is_late_and_nothing_else() {
-    let hearts = hearts(3);
+    let heartbeats = heartbeats(3);
     for agent in 0..3 {
-        hearts.wakes(agent, MS);
+        heartbeats.wakes(agent, MS);
     }
-    hearts.sleeps_from(2, 2 * MS, 5 * MS);
+    heartbeats.sleeps_from(2, 2 * MS, 5 * MS);
     let mut neighbour = Neighbours::default();
     let mut seen = Vec::new();
     for now in (3..100).step_by(2) {
         for agent in 0..2 {
-            hearts.sleeps_from(agent, (now - 1) * MS, now * MS);
-            hearts.wakes(agent, now * MS);
+            heartbeats.sleeps_from(agent, (now - 1) * MS, now * MS);
+            heartbeats.wakes(agent, now * MS);
         }
-        let found: Vec<_> = neighbour.overdue(&hearts, 0, now * MS, NEIGHBOUR_PATIENCE).collect();
+        let found: Vec<_> =
+            neighbour.overdue(&heartbeats, 0, now * MS, NEIGHBOUR_PATIENCE).collect();
         assert!(found.iter().all(|(agent, _)| *agent == 2), "{found:?}");
         seen.extend(found.first().map(|(_, late)| (now, *late)));
         let again = neighbour.look_again_ns(0);
@@ -275,23 +278,23 @@ fn a_neighbour_sees_what_is_late_and_nothing_else() {
     assert!((35..=39).contains(&at), "{at}");
     assert_eq!(late, ms(at - 5));
     for agent in 0..3 {
-        hearts.wakes(agent, 100 * MS);
-        hearts.sleeps_from(agent, 100 * MS, 200 * MS);
+        heartbeats.wakes(agent, 100 * MS);
+        heartbeats.sleeps_from(agent, 100 * MS, 200 * MS);
     }
-    assert_eq!(neighbour.overdue(&hearts, 0, 101 * MS, NEIGHBOUR_PATIENCE).count(), 0);
+    assert_eq!(neighbour.overdue(&heartbeats, 0, 101 * MS, NEIGHBOUR_PATIENCE).count(), 0);
     assert_eq!(neighbour.look_again_ns(0), None);
 }
 
 #[test]
 fn neighbours_of_a_healthy_run_do_nothing() {
     for seed in 1..20 {
-        let hearts = hearts(2);
+        let heartbeats = heartbeats(2);
         let mut agents = [0, 1].map(|agent| Healthy::new(agent, seed, 29 * MS));
         let mut neighbour = Neighbours::default();
         for step in 1..20_000 {
             let now_ns = step * MS;
-            agents.iter_mut().for_each(|agent| agent.live(&hearts, now_ns));
-            let found = neighbour.overdue(&hearts, 0, now_ns, NEIGHBOUR_PATIENCE).next();
+            agents.iter_mut().for_each(|agent| agent.live(&heartbeats, now_ns));
+            let found = neighbour.overdue(&heartbeats, 0, now_ns, NEIGHBOUR_PATIENCE).next();
             assert_eq!(found, None, "seed {seed}, {step} ms");
         }
     }

@@ -22,7 +22,7 @@ pub(super) enum Members {
 
 /// The files that stop and start a group, kept open: opening costs more than the act.
 #[derive(Debug)]
-enum Brake {
+enum FreezeSwitch {
     V2 { freeze: File, events: File },
     V1 { state: File },
     None,
@@ -44,12 +44,12 @@ pub struct Group {
     dirs: Dirs,
     members: Members,
     confinement: Confinement,
-    brake: Brake,
+    freeze_switch: FreezeSwitch,
     tids: List,
     /// The directory of v2, for `PERF_FLAG_PID_CGROUP` and `CLONE_INTO_CGROUP`.
     dir: Option<OwnedFd>,
     /// Where a pid (or tid) is written to join, v2 first: one file a hierarchy.
-    doors: Vec<File>,
+    join_files: Vec<File>,
     /// Where the cores are written on which it may run, if a cpuset confines it.
     cores: Option<File>,
 }
@@ -69,13 +69,13 @@ impl Group {
         if let (true, Some(v2)) = (threaded, &dirs.v2) {
             write_file(&v2.join("cgroup.type"), "threaded")?;
         }
-        let brake = match (&dirs.v2, &dirs.freezer) {
-            (Some(v2), _) => Brake::V2 {
+        let freeze_switch = match (&dirs.v2, &dirs.freezer) {
+            (Some(v2), _) => FreezeSwitch::V2 {
                 freeze: open(&v2.join("cgroup.freeze"))?,
                 events: open_read(&v2.join("cgroup.events"))?,
             },
-            (None, Some(v1)) => Brake::V1 { state: open(&v1.join("freezer.state"))? },
-            (None, None) => Brake::None,
+            (None, Some(v1)) => FreezeSwitch::V1 { state: open(&v1.join("freezer.state"))? },
+            (None, None) => FreezeSwitch::None,
         };
         let tids = match (&dirs.v2, dirs.freezer.as_ref().or(dirs.cpuset.as_ref())) {
             (Some(v2), _) => List::Open(open_read(&v2.join("cgroup.threads"))?),
@@ -83,14 +83,14 @@ impl Group {
             (None, None) => List::None,
         };
         let dir = dirs.v2.as_ref().map(File::open).transpose()?.map(OwnedFd::from);
-        let doors = doors(&dirs, threaded)?;
+        let join_files = join_files(&dirs, threaded)?;
         let cpuset = match confinement {
             Confinement::CpusetV1 => dirs.cpuset.as_ref(),
             Confinement::CpusetV2 => dirs.v2.as_ref(),
             Confinement::Affinity => None,
         };
         let cores = cpuset.map(|dir| open(&dir.join("cpuset.cpus"))).transpose()?;
-        Ok(Group { dirs, members, confinement, brake, tids, dir, doors, cores })
+        Ok(Group { dirs, members, confinement, freeze_switch, tids, dir, join_files, cores })
     }
 
     /// Stops every thread of the group: 4 us until the last instruction with v2, 7 us with v1 (and
@@ -100,10 +100,10 @@ impl Group {
     /// # Errors
     /// `Unsupported` where the host has no freezer.
     pub fn freeze(&self) -> io::Result<()> {
-        match &self.brake {
-            Brake::V2 { freeze, .. } => freeze.write_all_at(b"1", 0),
-            Brake::V1 { state } => state.write_all_at(b"FROZEN", 0),
-            Brake::None => Err(no_group("freezer")),
+        match &self.freeze_switch {
+            FreezeSwitch::V2 { freeze, .. } => freeze.write_all_at(b"1", 0),
+            FreezeSwitch::V1 { state } => state.write_all_at(b"FROZEN", 0),
+            FreezeSwitch::None => Err(no_group("freezer")),
         }
     }
 
@@ -112,10 +112,10 @@ impl Group {
     /// # Errors
     /// `Unsupported` where the host has no freezer.
     pub fn thaw(&self) -> io::Result<()> {
-        match &self.brake {
-            Brake::V2 { freeze, .. } => freeze.write_all_at(b"0", 0),
-            Brake::V1 { state } => state.write_all_at(b"THAWED", 0),
-            Brake::None => Err(no_group("freezer")),
+        match &self.freeze_switch {
+            FreezeSwitch::V2 { freeze, .. } => freeze.write_all_at(b"0", 0),
+            FreezeSwitch::V1 { state } => state.write_all_at(b"THAWED", 0),
+            FreezeSwitch::None => Err(no_group("freezer")),
         }
     }
 
@@ -126,16 +126,16 @@ impl Group {
     /// `Unsupported` where the host has no freezer.
     pub fn is_frozen(&self) -> io::Result<bool> {
         let mut text = [0u8; 64];
-        match &self.brake {
-            Brake::V2 { events, .. } => {
+        match &self.freeze_switch {
+            FreezeSwitch::V2 { events, .. } => {
                 let length = events.read_at(&mut text, 0)?;
                 Ok(holds(&text[..length], b"frozen 1"))
             }
-            Brake::V1 { state } => {
+            FreezeSwitch::V1 { state } => {
                 let length = state.read_at(&mut text, 0)?;
                 Ok(holds(&text[..length], b"FROZEN"))
             }
-            Brake::None => Err(no_group("freezer")),
+            FreezeSwitch::None => Err(no_group("freezer")),
         }
     }
 
@@ -144,7 +144,7 @@ impl Group {
     /// # Errors
     /// `Unsupported` where there is no group; the kernel's error where it was removed.
     pub fn is_populated(&self) -> io::Result<bool> {
-        if let Brake::V2 { events, .. } = &self.brake {
+        if let FreezeSwitch::V2 { events, .. } = &self.freeze_switch {
             let mut text = [0u8; 64];
             let length = events.read_at(&mut text, 0)?;
             return Ok(holds(&text[..length], b"populated 1"));
@@ -157,9 +157,9 @@ impl Group {
     /// A descriptor that polls `POLLPRI` when the group becomes empty, frozen or the opposite.
     /// Only with v2.
     pub fn events(&self) -> Option<BorrowedFd<'_>> {
-        match &self.brake {
-            Brake::V2 { events, .. } => Some(events.as_fd()),
-            Brake::V1 { .. } | Brake::None => None,
+        match &self.freeze_switch {
+            FreezeSwitch::V2 { events, .. } => Some(events.as_fd()),
+            FreezeSwitch::V1 { .. } | FreezeSwitch::None => None,
         }
     }
 
@@ -211,7 +211,7 @@ impl Group {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let text = number.to_string();
-        self.doors.iter().try_for_each(|door| door.write_all_at(text.as_bytes(), 0))
+        self.join_files.iter().try_for_each(|join_file| join_file.write_all_at(text.as_bytes(), 0))
     }
 
     /// Lets the group run on one core only. With a cpuset its programs cannot change that; without
@@ -248,8 +248,8 @@ impl Group {
     }
 
     /// The files that a starting process writes "0" into to join, in order.
-    pub(crate) fn doors(&self) -> impl Iterator<Item = RawFd> {
-        self.doors.iter().map(AsRawFd::as_raw_fd)
+    pub(crate) fn join_files(&self) -> impl Iterator<Item = RawFd> {
+        self.join_files.iter().map(AsRawFd::as_raw_fd)
     }
 
     /// Kills every process of the group, frozen or not, and returns at once; without the kernel's
@@ -434,19 +434,19 @@ pub(super) fn kill_all(dir: &Path) -> io::Result<()> {
 /// Kills one process after the other. A group whose processes have children all the time is
 /// stopped first, or the children would be missed for ever.
 fn kill_each(dir: &Path) -> io::Result<()> {
-    let brakes = [("cgroup.freeze", "1", "0"), ("freezer.state", "FROZEN", "THAWED")];
-    let brake = brakes.into_iter().find(|(file, ..)| dir.join(file).exists());
+    let freeze_threads = [("cgroup.freeze", "1", "0"), ("freezer.state", "FROZEN", "THAWED")];
+    let freeze_switch = freeze_threads.into_iter().find(|(file, ..)| dir.join(file).exists());
     let mut pids = Vec::new();
     let patience = time::Instant::now() + time::Duration::from_millis(500);
     loop {
-        if let Some((file, stop, _)) = brake {
+        if let Some((file, stop, _)) = freeze_switch {
             write_file(&dir.join(file), stop)?;
             await_frozen(dir);
         }
         let killed = processes_below(dir, &mut pids)
             .and_then(|()| pids.iter().try_for_each(|pid| sys::kill(*pid, libc::SIGKILL)));
         // In v1 the signal waits until then; in v2 nothing may stay frozen either.
-        if let Some((file, _, go)) = brake {
+        if let Some((file, _, go)) = freeze_switch {
             write_file(&dir.join(file), go)?;
         }
         killed?;
@@ -497,7 +497,7 @@ fn mark(dir: &Path, name: &str, origin: Option<&Path>) -> io::Result<()> {
     sys::set_attribute(dir, name, origin).map_err(naming(format_args!("{} {name}", dir.display())))
 }
 
-fn doors(dirs: &Dirs, threaded: bool) -> io::Result<Vec<File>> {
+fn join_files(dirs: &Dirs, threaded: bool) -> io::Result<Vec<File>> {
     let file = |v1: bool| match (threaded, v1) {
         (false, _) => "cgroup.procs",
         (true, false) => "cgroup.threads",

@@ -9,7 +9,7 @@ pub(super) fn kind(core: HardwareCore) -> Option<u8> {
     // A thread of its own, so that ours stays where it is.
     let asking = std::thread::spawn(move || {
         sched::set_affinity(0, core).ok()?;
-        told_here()
+        reported_here()
     });
     asking.join().ok().flatten()
 }
@@ -17,7 +17,7 @@ pub(super) fn kind(core: HardwareCore) -> Option<u8> {
 /// What the core below us says. Intel's Software Developer's Manual, vol. 2A, CPUID: leaf 7, EDX
 /// bit 15 = hybrid; leaf 1AH, EAX bits 31 to 24 = kind.
 #[cfg(target_arch = "x86_64")]
-fn told_here() -> Option<u8> {
+fn reported_here() -> Option<u8> {
     use std::arch::x86_64::{__cpuid, __cpuid_count};
     const KIND: u32 = 0x1A;
     let first = __cpuid(0);

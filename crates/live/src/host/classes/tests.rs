@@ -126,7 +126,7 @@ fn an_arm_board_is_what_its_kernel_says() {
 }
 
 #[test]
-fn an_arm_board_without_capacities_is_told_by_its_device_tree() {
+fn an_arm_board_without_capacities_is_reported_by_its_device_tree() {
     // The example of Linux' binding of cpu-capacity: 578 at 850 MHz beside 1024 at 1100 MHz.
     let tree = Tree::new("tree").device_tree(&[1024, 1024, 578, 578]);
     let found = tree.detect(4);

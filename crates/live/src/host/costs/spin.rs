@@ -93,7 +93,7 @@ fn try_interrupt(core: HardwareCore) -> io::Result<Interrupt> {
             settings.push(clock.now().saturating_since(begun));
             let found = compute(&clock, |now| now < due + WINDOW);
             gaps.extend(around(&found, due).map(length));
-            hush(&timer);
+            acknowledge(&timer);
             // Whoever waits for the core has it between two tries.
             clock.sleep_until(clock.now() + SLEEP);
         }
@@ -144,7 +144,7 @@ fn try_taken(core: HardwareCore) -> io::Result<Duration> {
 
 /// Half of a round trip between two threads on `core` that wake each other.
 pub(super) fn switch(core: HardwareCore) -> io::Result<Duration> {
-    let (there, back, over) = (bell()?, bell()?, AtomicBool::new(false));
+    let (there, back, over) = (wakeup()?, wakeup()?, AtomicBool::new(false));
     thread::scope(|scope| {
         let answering = scope.spawn(|| {
             on(core, priority::AGENT, || {
@@ -198,27 +198,27 @@ fn set(timer: &File, at_ns: u64) -> io::Result<()> {
 }
 
 /// An `eventfd`.
-fn bell() -> io::Result<File> {
+fn wakeup() -> io::Result<File> {
     // SAFETY: plain arguments.
     own(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })
 }
 
-fn ring(mut bell: &File) {
+fn ring(mut wakeup: &File) {
     // It cannot be full after two rings.
-    let _ = bell.write(&1u64.to_ne_bytes());
+    let _ = wakeup.write(&1u64.to_ne_bytes());
 }
 
 /// Takes what a timer or an `eventfd` told; an error only says that it told nothing.
-fn hush(mut file: &File) {
+fn acknowledge(mut file: &File) {
     let _ = file.read(&mut [0; 8]);
 }
 
 /// Sleeps until it rings; whether it did within a second.
-fn wait(bell: &File) -> bool {
-    let mut poll = libc::pollfd { fd: bell.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+fn wait(wakeup: &File) -> bool {
+    let mut poll = libc::pollfd { fd: wakeup.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one structure of our own.
     let ready = unsafe { libc::poll(&raw mut poll, 1, 1000) } == 1;
-    hush(bell);
+    acknowledge(wakeup);
     ready
 }
 

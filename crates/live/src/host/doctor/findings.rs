@@ -8,8 +8,8 @@ use crate::host::probe::{Capabilities, Rights, group_counters, page_frame, socke
 use crate::host::resctrl::{Info, Mba, Resctrl, Ways};
 use crate::host::{HardwareCore, naming};
 use crate::perf::trial;
-use crate::sense::ladder::{self, CoreEvent, Ladder, Tried};
 use crate::sense::meter::{self, Reaction, reaction};
+use crate::sense::preference::{self, CoreEvent, Preference, Tried};
 use crate::sense::{Cores, VcpuEvents};
 use maracas_core::CoreId;
 use std::io;
@@ -37,9 +37,9 @@ pub struct Findings {
     /// Instructions counted of a known loop, the fewest of all cores.
     pub instructions: Result<u64, String>,
     /// The sensors, best first.
-    pub rungs: Vec<Tried>,
+    pub sensors: Vec<Tried>,
     /// The meters of the cores, or why there are none.
-    pub meter: Result<Metered, ladder::State>,
+    pub meter: Result<Metered, preference::State>,
     /// Memory counted by VCPU: the proof.
     pub vcpus: Result<String, String>,
     /// Resource control.
@@ -116,15 +116,17 @@ impl Findings {
         progress("timers");
         let costs = costs::measure(cores).map_err(|error| error.to_string());
         progress("sensors, under known loads");
-        let ladder = Ladder::probe(&hardware, &numbered);
+        let preference = Preference::probe(&hardware, &numbered);
         progress("meters");
-        let meter = Metered::probe(&*hardware, &numbered, ladder.reads());
+        let meter = Metered::probe(&*hardware, &numbered, preference.reads());
         progress("counters");
         let words = |error: io::Error| error.to_string();
         let instructions = count_on_all(cores).map_err(words);
         let last = cores.last().copied().unwrap_or(HardwareCore(0));
-        let events =
-            VcpuEvents { reads: ladder.reads().common(), references: ladder.references().common() };
+        let events = VcpuEvents {
+            reads: preference.reads().common(),
+            references: preference.references().common(),
+        };
         let vcpus = group_counters(&*hardware, last, &events).map_err(words);
         progress("resource control");
         let shares = Shares::probe(&hardware, last);
@@ -135,7 +137,7 @@ impl Findings {
             reservations,
             costs,
             instructions,
-            rungs: ladder.rungs().to_vec(),
+            sensors: preference.sensors().to_vec(),
             meter,
             vcpus,
             shares,
@@ -153,15 +155,16 @@ impl Metered {
         hardware: &dyn Hardware,
         cores: &Cores,
         reads: &CoreEvent,
-    ) -> Result<Self, ladder::State> {
-        if !matches!(reads.state, ladder::State::Works { .. }) {
+    ) -> Result<Self, preference::State> {
+        if !matches!(reads.state, preference::State::Works { .. }) {
             return Err(reads.state.clone());
         }
         let pairs = cores.iter().zip(&reads.counters);
         let pairs: Vec<_> = pairs.map(|((_, core), counter)| (*core, counter.code)).collect();
         let open = |(core, code): &(_, _)| meter::open(hardware, code, *core);
         let meters: io::Result<Vec<_>> = pairs.iter().map(open).collect();
-        let meters = meters.map_err(|error| ladder::State::Refused { why: error.to_string() })?;
+        let meters =
+            meters.map_err(|error| preference::State::Refused { why: error.to_string() })?;
         let (cores, alarms) = (meters.len(), meters.iter().all(|meter| meter.fd().is_some()));
         // The measurement needs a counter of the hardware too.
         drop(meters);

@@ -5,7 +5,7 @@ use crate::host::costs::{Costs, WakeCost, rounded_up};
 use crate::host::probe;
 use crate::host::resctrl::{Info, Unit};
 use crate::perf::TRIAL_STEPS;
-use crate::sense::ladder::{self, Tried};
+use crate::sense::preference::{self, Tried};
 use maracas_core::PPB;
 
 /// What becomes of policies that throttle by latency where no sensor knows any.
@@ -20,7 +20,7 @@ pub(super) const UNMETERED: &str = "allowances of memory (MemGuard) cannot be he
 pub(super) fn all(found: &Findings) -> Vec<Row> {
     let mut rows: Vec<Row> = found.reservations.findings.iter().map(reservation).collect();
     rows.extend([precision(found), socket(found)]);
-    rows.extend(found.rungs.iter().map(|tried| sensor(tried, &found.rungs)));
+    rows.extend(found.sensors.iter().map(|tried| sensor(tried, &found.sensors)));
     rows.extend([meter(found), vcpus(found), instructions(found)]);
     rows.extend([cache_ways(found), bandwidth(found), frames(found), library(found)]);
     rows.extend(found.client.caches.iter().map(|cache| Row {
@@ -131,31 +131,33 @@ fn socket(found: &Findings) -> Row {
     tried(Section::Reservations, "control socket", proof, remedy, fallback)
 }
 
-fn sensor(rung: &Tried, all: &[Tried]) -> Row {
-    let events = match rung.events.as_slice() {
+fn sensor(sensor_kind: &Tried, all: &[Tried]) -> Row {
+    let events = match sensor_kind.events.as_slice() {
         [] => String::new(),
         events => format!(" ({})", events.join(", ")),
     };
-    let (result, remedy) = outcome(&rung.state);
+    let (result, remedy) = outcome(&sensor_kind.state);
     let next = all.iter().find(|other| works(other));
     let fallback = match next {
-        Some(other) if other.rung.has_latency() || !rung.rung.has_latency() => {
-            format!("{} ({})", other.rung, other.rung.word())
+        Some(other)
+            if other.sensor_kind.has_latency() || !sensor_kind.sensor_kind.has_latency() =>
+        {
+            format!("{} ({})", other.sensor_kind, other.sensor_kind.word())
         }
-        Some(_) | None => "none: no rung that knows latency works".to_owned(),
+        Some(_) | None => "none: no sensor that knows latency works".to_owned(),
     };
-    let capability = format!("sensor {}", rung.rung.word());
+    let capability = format!("sensor {}", sensor_kind.sensor_kind.word());
     let mut row = tried(Section::Sensing, &capability, result, remedy, &fallback);
-    row.proof = format!("{}: {}{events}", rung.rung, row.proof);
+    row.proof = format!("{}: {}{events}", sensor_kind.sensor_kind, row.proof);
     row
 }
 
 /// What came of trying a counter, and what would enable it.
-fn outcome(state: &ladder::State) -> (Result<String, String>, &str) {
+fn outcome(state: &preference::State) -> (Result<String, String>, &str) {
     match state {
-        ladder::State::Works { proof } => (Ok(proof.clone()), ""),
-        ladder::State::Missing { why, way } => (Err(why.clone()), way),
-        ladder::State::Refused { why } => (Err(format!("not usable: {why}")), ""),
+        preference::State::Works { proof } => (Ok(proof.clone()), ""),
+        preference::State::Missing { why, way } => (Err(why.clone()), way),
+        preference::State::Refused { why } => (Err(format!("not usable: {why}")), ""),
     }
 }
 

@@ -106,9 +106,9 @@ fn everything() -> Findings {
             passed_over: Vec::new(),
         },
         instructions: Ok(TRIAL_STEPS),
-        rungs: vec![Tried {
-            rung: crate::sense::Rung::Uncore,
-            state: ladder::State::Works { proof: "moved".to_owned() },
+        sensors: vec![Tried {
+            sensor_kind: crate::sense::SensorKind::Uncore,
+            state: preference::State::Works { proof: "moved".to_owned() },
             events: vec!["uncore_arb/event=0x80,umask=0x1/".to_owned()],
         }],
         meter: Ok(Metered { cores: 2, alarms: true, reaction: Ok(reaction) }),
@@ -139,8 +139,8 @@ fn a_host_with_everything_is_full_and_each_row_says_how_it_was_proved() {
     let report = Report::of(&everything());
     assert_eq!((report.verdict, report.verdict.exit_code()), (Verdict::Full, 0));
     assert_eq!(report.why, [""; 0]);
-    assert_eq!(report.sensor, Some(crate::sense::Rung::Uncore));
-    assert!(report.rung.starts_with("full"), "live tests go by this word");
+    assert_eq!(report.sensor, Some(crate::sense::SensorKind::Uncore));
+    assert!(report.support.starts_with("full"), "live tests go by this word");
     let missing: Vec<_> = report.rows.iter().filter(|row| row.state == State::Missing).collect();
     assert_eq!(missing.len(), 1, "{missing:?}");
     assert_eq!(missing[0].capability, "client library");
@@ -161,8 +161,8 @@ fn a_host_with_everything_is_full_and_each_row_says_how_it_was_proved() {
     assert_eq!(report.numbers.bandwidth_write, Some(Duration::from_micros(7)));
     let sections: Vec<Section> = report.rows.iter().map(|row| row.section).collect();
     assert!(sections.is_sorted(), "each section stands together");
-    let told = |row: &Row| !row.proof.is_empty() && !row.capability.is_empty();
-    assert!(report.rows.iter().all(told));
+    let reported = |row: &Row| !row.proof.is_empty() && !row.capability.is_empty();
+    assert!(report.rows.iter().all(reported));
 }
 
 #[test]
@@ -230,8 +230,8 @@ fn what_is_lost_degrades_and_says_what_is_done_instead() {
     let report = Report::of(&found);
     assert_eq!((report.verdict, report.verdict.exit_code()), (Verdict::Degraded, 1));
     assert!(report.why[0].starts_with("no core tells by itself"), "{:?}", report.why);
-    found.meter = Err(ladder::State::Refused { why: "0 events".to_owned() });
-    found.rungs[0].rung = crate::sense::Rung::Rate;
+    found.meter = Err(preference::State::Refused { why: "0 events".to_owned() });
+    found.sensors[0].sensor_kind = crate::sense::SensorKind::Rate;
     lose(&mut found, Capability::GroupBudget);
     let report = Report::of(&found);
     let starts = ["reservations: no perfmon", "no sensor knows how long", "no core's reads"];
@@ -245,7 +245,7 @@ fn what_is_lost_degrades_and_says_what_is_done_instead() {
 }
 
 #[test]
-fn resource_control_that_is_not_mounted_is_untried_and_refusals_are_told() {
+fn resource_control_that_is_not_mounted_is_untried_and_refusals_are_reported() {
     let mut found = everything();
     found.shares = Shares { info: Ok(None), ways: Ok(None), bandwidth: Ok(None) };
     let report = Report::of(&found);
@@ -265,19 +265,19 @@ fn resource_control_that_is_not_mounted_is_untried_and_refusals_are_told() {
 #[test]
 fn a_sensor_that_does_not_work_names_the_next_best() {
     let mut found = everything();
-    let refused = |rung| Tried {
-        rung,
-        state: ladder::State::Refused { why: "0 events under a known load".to_owned() },
+    let refused = |sensor_kind| Tried {
+        sensor_kind,
+        state: preference::State::Refused { why: "0 events under a known load".to_owned() },
         events: Vec::new(),
     };
-    found.rungs.insert(0, refused(crate::sense::Rung::Uncore));
-    found.rungs[1].rung = crate::sense::Rung::Chase;
+    found.sensors.insert(0, refused(crate::sense::SensorKind::Uncore));
+    found.sensors[1].sensor_kind = crate::sense::SensorKind::Chase;
     let report = Report::of(&found);
     let uncore = row(&report, "sensor uncore");
     assert!(uncore.proof.ends_with("not usable: 0 events under a known load"), "{}", uncore.proof);
     assert_eq!(uncore.fallback, "pointer chase (chase)");
-    assert_eq!(report.sensor, Some(crate::sense::Rung::Chase));
-    found.rungs[1].rung = crate::sense::Rung::Mbm;
+    assert_eq!(report.sensor, Some(crate::sense::SensorKind::Chase));
+    found.sensors[1].sensor_kind = crate::sense::SensorKind::Mbm;
     let report = Report::of(&found);
     assert!(row(&report, "sensor uncore").fallback.starts_with("none"), "no latency");
     assert_eq!(report.verdict, Verdict::Degraded);

@@ -94,7 +94,7 @@ pub(super) struct Preparation {
     output: Option<File>,
     /// An output that the program's own user opens, with no more rights than it has.
     own_output: Option<CString>,
-    doors: Vec<RawFd>,
+    join_files: Vec<RawFd>,
     core: HardwareCore,
     confined: bool,
     user: Option<User>,
@@ -137,7 +137,7 @@ impl Preparation {
             input: File::open("/dev/null")?,
             output,
             own_output,
-            doors: group.doors().collect(),
+            join_files: group.join_files().collect(),
             core,
             confined,
             user: command.user,
@@ -171,7 +171,7 @@ impl Preparation {
             let param = libc::sched_param { sched_priority: 0 };
             let other = libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_OTHER, &param);
             ok(other, Step::Policy)?;
-            for door in &self.doors {
+            for door in &self.join_files {
                 ok(libc::write(*door, c"0".as_ptr().cast(), 1) as libc::c_long, Step::Group)?;
             }
             let mut set: libc::cpu_set_t = std::mem::zeroed();

@@ -33,13 +33,13 @@ impl Subject {
             return Err(io::Error::last_os_error());
         }
         let page: *mut AtomicU64 = page.cast();
-        let doors: Vec<i32> = group.doors().collect();
+        let join_files: Vec<i32> = group.join_files().collect();
         let Forked { pid, .. } = fork(group.dir_fd(), || {
             // SAFETY: system calls and one shared word only; it ends with its parent's thread.
             unsafe {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
-                for door in &doors {
-                    libc::write(*door, c"0".as_ptr().cast(), 1);
+                for join_file in &join_files {
+                    libc::write(*join_file, c"0".as_ptr().cast(), 1);
                 }
                 loop {
                     (*page).store(now_ns(), Ordering::Relaxed);

@@ -200,12 +200,13 @@ fn a_core_that_somebody_monitors_is_not_taken_from_him() {
     let theirs = Path::new(mount::PLACE).join("mon_groups/pqos");
     fake.make_dir(&theirs).expect("made");
     fake.write(&theirs.join("cpus_list"), "2").expect("given");
-    let told = "core 2 is in resctrl monitor \"pqos\" of somebody else; take it out of there or \
+    let reported = "core 2 is in resctrl monitor \"pqos\" of somebody else; \
+ take it out of there or \
                 run on other cores";
-    assert_eq!(refusal(&fake, &[(2, 0xf)]), told);
+    assert_eq!(refusal(&fake, &[(2, 0xf)]), reported);
     let resctrl = open(&fake).expect("open");
     let mut mbm = Mbm::new(&resctrl, &cores(&[1, 2])).expect("caches count all the same");
-    assert_eq!(mbm.remark(), Some(format!("bytes are not known by core: {told}")));
+    assert_eq!(mbm.remark(), Some(format!("bytes are not known by core: {reported}")));
     fake.count("", 1, "640");
     assert_eq!(mbm.read().expect("read").by_domain[&1], 640);
     assert!(mbm.read().expect("read").by_core.is_empty());
@@ -223,8 +224,8 @@ fn what_is_taken_is_taken_under_the_lock() {
     resctrl.monitor(HardwareCore(1)).expect("a monitor");
     assert_eq!(fake.kernel().locks, 2);
     fake.refuse("/sys/fs/resctrl", libc::EWOULDBLOCK, "");
-    let told = resctrl.class(HardwareCore(2)).expect_err("locked").to_string();
-    assert!(told.starts_with("/sys/fs/resctrl: "), "{told}");
+    let reported = resctrl.class(HardwareCore(2)).expect_err("locked").to_string();
+    assert!(reported.starts_with("/sys/fs/resctrl: "), "{reported}");
 }
 
 #[test]

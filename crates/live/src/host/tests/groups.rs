@@ -328,9 +328,9 @@ fn programs_keep_the_limits_of_the_groups_that_the_run_came_from() {
     if let Some(slice) = v2.as_ref().and_then(|dir| dir.parent()) {
         fs::remove_dir(slice).expect("empty");
     }
-    let (told, why) = (output.stdout, output.stderr);
-    let (told, why) = (String::from_utf8_lossy(&told), String::from_utf8_lossy(&why));
-    assert!(output.status.success() && told.contains("1 passed"), "{told}{why}");
+    let (reported, why) = (output.stdout, output.stderr);
+    let (reported, why) = (String::from_utf8_lossy(&reported), String::from_utf8_lossy(&why));
+    assert!(output.status.success() && reported.contains("1 passed"), "{reported}{why}");
 }
 
 /// Where the tree and a program of it stand, asked from inside of the limits.

@@ -381,9 +381,9 @@ fn a_program_has_the_groups_and_variables_of_its_user_and_opens_its_own_output()
         groups: vec![65_534, 4_712],
         known: Some(("somebody".into(), "/nowhere".into())),
     };
-    let mut told = command(&["sh", "-c", "echo $USER $LOGNAME $HOME; id -G"]);
-    told.env.insert("HOME".into(), "/as/told".into());
-    told.belongs_to(&account);
+    let mut reported = command(&["sh", "-c", "echo $USER $LOGNAME $HOME; id -G"]);
+    reported.env.insert("HOME".into(), "/as/told".into());
+    reported.belongs_to(&account);
     // A directory that the user may write to, so that the file is the user's own.
     let directory = scratch("owned");
     fs::create_dir(&directory).expect("made");
@@ -391,16 +391,16 @@ fn a_program_has_the_groups_and_variables_of_its_user_and_opens_its_own_output()
     let tree = Tree::create(&Hierarchies::read().expect("readable")).expect("a tree");
     let group = tree.vcpu(VcpuId(3)).expect("a group");
     let core = Platform::detect().expect("readable").cores[0];
-    told.output = Output::File(directory.join("out"));
-    let mut child = spawn(&told, &group, core).expect("starts");
+    reported.output = Output::File(directory.join("out"));
+    let mut child = spawn(&reported, &group, core).expect("starts");
     child.release().expect("released");
     assert_eq!(child.wait().expect("collected"), Exit::Code(0));
     let written = fs::read_to_string(directory.join("out")).expect("written");
     let owner = std::os::unix::fs::MetadataExt::uid(&fs::metadata(directory.join("out")).unwrap());
     // One that only root may write to is refused, as it would be to the user.
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).expect("ours");
-    told.output = Output::File(directory.join("other"));
-    let refused = spawn(&told, &group, core).expect_err("not its to write").to_string();
+    reported.output = Output::File(directory.join("other"));
+    let refused = spawn(&reported, &group, core).expect_err("not its to write").to_string();
     fs::remove_dir_all(&directory).expect("ours");
     group.remove().expect("removed");
     tree.remove().expect("removed");

@@ -1,21 +1,21 @@
-//! The ladder, and a real probe that leaves nothing behind.
+//! The levels of support, and a real probe that leaves nothing behind.
 
 use super::*;
 use crate::host::snapshot::Snapshot;
 use crate::host::tests::turn;
 
 #[test]
-fn the_worst_missing_capability_decides_the_rung() {
-    let without = |missing: &[Capability]| rung(|capability| !missing.contains(&capability));
-    assert_eq!(without(&[]), Rung::Full);
-    assert_eq!(without(&[Capability::Deadline, Capability::Steal]), Rung::Full);
-    assert_eq!(without(&[Capability::SwitchRecords]), Rung::NoPerfmon);
-    assert_eq!(without(&[Capability::GroupBudget]), Rung::NoPerfmon);
-    assert_eq!(without(&[Capability::Freezer, Capability::GroupBudget]), Rung::NoFreezer);
-    assert_eq!(without(&[Capability::Fifo, Capability::Freezer]), Rung::NoFifo);
+fn the_worst_missing_capability_decides_the_sensor_kind() {
+    let without = |missing: &[Capability]| support(|capability| !missing.contains(&capability));
+    assert_eq!(without(&[]), Support::Full);
+    assert_eq!(without(&[Capability::Deadline, Capability::Steal]), Support::Full);
+    assert_eq!(without(&[Capability::SwitchRecords]), Support::NoPerfmon);
+    assert_eq!(without(&[Capability::GroupBudget]), Support::NoPerfmon);
+    assert_eq!(without(&[Capability::Freezer, Capability::GroupBudget]), Support::NoFreezer);
+    assert_eq!(without(&[Capability::Fifo, Capability::Freezer]), Support::NoFifo);
     let bare = [Capability::Fifo, Capability::Freezer, Capability::StopSignal];
-    assert_eq!(without(&bare), Rung::SimulationOnly);
-    assert_eq!(without(&[Capability::Pidfd]), Rung::SimulationOnly, "nobody's end is noticed");
+    assert_eq!(without(&bare), Support::SimulationOnly);
+    assert_eq!(without(&[Capability::Pidfd]), Support::SimulationOnly, "nobody's end is noticed");
 }
 
 #[test]
@@ -25,7 +25,7 @@ fn a_probe_finds_something_out_and_leaves_nothing() {
     let cores = Platform::detect().expect("readable").cores;
     let begun = std::time::Instant::now();
     let found = Capabilities::probe(&cores).expect("probed");
-    eprintln!("probed in {:?}: {}", begun.elapsed(), found.rung());
+    eprintln!("probed in {:?}: {}", begun.elapsed(), found.support());
     for Finding { capability, state, proof, fallback, .. } in &found.findings {
         eprintln!("{:24} {state:?} {proof} {fallback}", capability.to_string());
     }

@@ -32,7 +32,7 @@ fn each_duty_keeps_its_capabilities_and_never_gets_others_back() {
         (Duty::Server, nice | counts | kill | lock),
         (Duty::Usher, nice | lock),
         (Duty::Reader, lock),
-        (Duty::Door, admin | ptrace | lock),
+        (Duty::Descriptors, admin | ptrace | lock),
     ];
     for (duty, wanted) in expected {
         let (effective, permitted, inheritable, shut, again, below) = apart(|| {

@@ -2,7 +2,7 @@
 //! where a row says otherwise.
 
 use super::{Clock, CoreEvents, Pair, Processor, Processors, Source};
-use crate::sense::Rung;
+use crate::sense::SensorKind;
 use crate::sense::sysfs::Reach;
 
 // Models of Intel's family 6 (the kernel's arch/x86/include/asm/intel-family.h).
@@ -42,7 +42,7 @@ const ARM_PER_CYCLE: &[u32] = &[0xd84, 0xd83, 0xd8e];
 const UNCORE: Pair = Pair {
     platform: "",
     processors: Processors::Intel(&[]),
-    rung: Rung::Uncore,
+    sensor_kind: SensorKind::Uncore,
     units: &[],
     reach: Reach::Package,
     occupancy: &[],
@@ -55,7 +55,7 @@ const UNCORE: Pair = Pair {
     source: Source::Tables,
 };
 const OFFCORE: Pair = Pair {
-    rung: Rung::Offcore,
+    sensor_kind: SensorKind::Offcore,
     units: &["cpu", "cpu_core"],
     reach: Reach::Core,
     clock: Clock::Core,
@@ -65,7 +65,7 @@ const OFFCORE: Pair = Pair {
 const OFFCORE_ALL: Pair =
     Pair { meaning: "reads that miss the L2, answered by the L3 or by memory", ..OFFCORE };
 const AMD_CORE: Pair = Pair {
-    rung: Rung::Amd,
+    sensor_kind: SensorKind::Amd,
     units: &["cpu"],
     reach: Reach::Core,
     occupancy: &["event=0x5f"],
@@ -83,9 +83,15 @@ const AMD_BEYOND_L2: Pair = Pair {
     meaning: "fills of the first-level data cache from the L3 or from memory",
     ..AMD_CORE
 };
-const ARM_CORE: Pair =
-    Pair { rung: Rung::Arm, units: ARM_UNITS, reach: Reach::Core, clock: Clock::Core, ..UNCORE };
-const RATE: Pair = Pair { rung: Rung::Rate, meaning: "reads of memory controllers", ..UNCORE };
+const ARM_CORE: Pair = Pair {
+    sensor_kind: SensorKind::Arm,
+    units: ARM_UNITS,
+    reach: Reach::Core,
+    clock: Clock::Core,
+    ..UNCORE
+};
+const RATE: Pair =
+    Pair { sensor_kind: SensorKind::Rate, meaning: "reads of memory controllers", ..UNCORE };
 const ARM_UNITS: &[&str] = &["armv8_*", "armv9_*"];
 
 /// Of `filter_opc0`: DRd, which with the four other filters is 0x40433 in the box's second filter
@@ -112,7 +118,7 @@ const ARBITER_ALL: Pair = Pair {
 };
 const QUEUE: &str = "the queue of the memory controller alone, until a read is issued";
 
-/// Pairs by rung, for each the best first.
+/// Pairs by sensor, for each the best first.
 pub const PAIRS: &[Pair] = &[
     // The whole way of a miss, as the caching agents see it: preferred to the controllers' queues.
     Pair {
@@ -292,7 +298,7 @@ pub const PAIRS: &[Pair] = &[
     Pair {
         platform: "Zen 1, Zen 2",
         processors: Processors::Amd(ZEN_1_AND_2),
-        rung: Rung::Amd,
+        sensor_kind: SensorKind::Amd,
         units: &["amd_l3"],
         reach: Reach::Cache,
         occupancy: &["event=0x90"],
@@ -304,7 +310,7 @@ pub const PAIRS: &[Pair] = &[
     Pair {
         platform: "Zen 3",
         processors: Processors::Amd(ZEN_3),
-        rung: Rung::Amd,
+        sensor_kind: SensorKind::Amd,
         units: &["amd_l3"],
         reach: Reach::Cache,
         occupancy: &["event=0x90"],
@@ -316,7 +322,7 @@ pub const PAIRS: &[Pair] = &[
     Pair {
         platform: "Zen 4, Zen 5",
         processors: Processors::Amd(ZEN_4_AND_5),
-        rung: Rung::Amd,
+        sensor_kind: SensorKind::Amd,
         units: &["amd_l3"],
         reach: Reach::Cache,
         occupancy: &[SAMPLED_LATENCY],

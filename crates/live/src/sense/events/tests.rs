@@ -6,8 +6,11 @@ fn processor(vendor: Vendor, family: u32, model: u32) -> Processor {
     Processor { vendor, family, model, ..Processor::default() }
 }
 
-fn rows(processor: &Processor, rung: Rung) -> Vec<&'static Pair> {
-    PAIRS.iter().filter(|row| row.rung == rung && row.processors.hold(processor)).collect()
+fn rows(processor: &Processor, sensor_kind: SensorKind) -> Vec<&'static Pair> {
+    PAIRS
+        .iter()
+        .filter(|row| row.sensor_kind == sensor_kind && row.processors.hold(processor))
+        .collect()
 }
 
 #[test]
@@ -48,25 +51,28 @@ fn what_is_known_of_platforms_stands_in_the_tables() {
     // Where the vendor says to use the cores, there is no arbiter's row.
     for model in [0x7e, 0xaa, 0xc6, 0xbd] {
         let client = processor(Vendor::Intel, 6, model);
-        assert!(rows(&client, Rung::Uncore).is_empty() && absent(&client).is_some(), "{client}");
-        assert!(!rows(&client, Rung::Offcore).is_empty(), "{client}");
+        assert!(
+            rows(&client, SensorKind::Uncore).is_empty() && absent(&client).is_some(),
+            "{client}"
+        );
+        assert!(!rows(&client, SensorKind::Offcore).is_empty(), "{client}");
     }
-    let first = |model, rung| {
-        let rows = rows(&processor(Vendor::Intel, 6, model), rung);
+    let first = |model, sensor_kind| {
+        let rows = rows(&processor(Vendor::Intel, 6, model), sensor_kind);
         rows.first().map(|row| (row.units[0], row.occupancy[0], row.requests[0]))
     };
     let arbiter = Some(("uncore_arb", "event=0x80,umask=0x1", "event=0x81,umask=0x1"));
     for model in [0x2a, 0x3c, 0x5e, 0xa5, 0x8c, 0x97, 0xb7] {
-        assert_eq!(first(model, Rung::Uncore), arbiter, "{model:#x}");
+        assert_eq!(first(model, SensorKind::Uncore), arbiter, "{model:#x}");
     }
-    let agents = |model| first(model, Rung::Uncore).map(|row| row.0);
+    let agents = |model| first(model, SensorKind::Uncore).map(|row| row.0);
     for model in [0x55, 0x6a, 0x8f, 0xcf, 0xad, 0xaf] {
         assert_eq!(agents(model), Some("uncore_cha"), "{model:#x}");
     }
     let old = Some(("cpu", "event=0x60,umask=0x10", "event=0xb0,umask=0x10"));
     let new = Some(("cpu", "event=0x20,umask=0x10", "event=0x21,umask=0x10"));
-    assert_eq!((first(0x55, Rung::Offcore), first(0x97, Rung::Offcore)), (old, new));
-    let zen = |family, model| rows(&processor(Vendor::Amd, family, model), Rung::Amd);
+    assert_eq!((first(0x55, SensorKind::Offcore), first(0x97, SensorKind::Offcore)), (old, new));
+    let zen = |family, model| rows(&processor(Vendor::Amd, family, model), SensorKind::Amd);
     assert_eq!(zen(0x17, 0x71)[0].requests, ["event=0x9a,umask=0x3f"]);
     assert_eq!(zen(0x17, 0x71).len(), 1, "its cores do not count what is under way");
     assert_eq!(zen(0x19, 0x21)[0].requests, ["event=0x9a,umask=0xff"]);
@@ -77,10 +83,10 @@ fn what_is_known_of_platforms_stands_in_the_tables() {
 #[test]
 fn rows_are_whole() {
     for row in PAIRS {
-        let Pair { platform, units, occupancy, requests, clock, rung, .. } = row;
+        let Pair { platform, units, occupancy, requests, clock, sensor_kind, .. } = row;
         assert!(!platform.is_empty() && !units.is_empty() && !requests.is_empty(), "{row:?}");
         let waits = !occupancy.is_empty();
-        assert_eq!(waits, rung.has_latency(), "{platform}");
+        assert_eq!(waits, sensor_kind.has_latency(), "{platform}");
         assert_eq!(waits, *clock != Clock::None, "{platform}");
         assert!(row.scale > 0 && (waits || row.sampled.is_empty()), "{platform}");
     }
@@ -152,7 +158,7 @@ fn skylake_servers_filter_by_the_opcode_of_data_reads() {
     let lines = fields.map(|(term, bits)| format!("{dir}/format/{term}: {bits}\n")).concat();
     let host = FakeHost::of(&format!("{dir}/type: 30\n{lines}"));
     let unit = Unit::read(&host, "uncore_cha_0").expect("a box");
-    let row = rows(&processor(Vendor::Intel, 6, 0x55), Rung::Uncore)[0];
+    let row = rows(&processor(Vendor::Intel, 6, 0x55), SensorKind::Uncore)[0];
     let words = |terms| unit.encode(terms).map(|code| (code.config, code.config1));
     // 0x40433 in the second filter register, which is the upper half.
     assert_eq!(words(row.occupancy[0]), Ok((0x2136, 0x40433 << 32)));

@@ -53,12 +53,12 @@ fn a_meter_adds_up_what_was_counted_and_what_was_missed() {
     assert_eq!(read().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
 }
 
-/// Arms at each mark when so much was counted, and returns what the kernel was asked for.
+/// Arms at each limit when so much was counted, and returns what the kernel was asked for.
 fn asked(steps: &[(u64, u64)]) -> Vec<String> {
-    let asked = |&(count, mark): &(u64, u64)| (mark != u64::MAX).then_some((count, 1, 1));
+    let asked = |&(count, limit): &(u64, u64)| (limit != u64::MAX).then_some((count, 1, 1));
     let counts: Vec<_> = steps.iter().filter_map(asked).collect();
     let (mut meter, counter) = meter(&counts, Some(3));
-    steps.iter().for_each(|(_, mark)| meter.arm(*mark).unwrap());
+    steps.iter().for_each(|(_, limit)| meter.arm(*limit).unwrap());
     counter.asked.lock().unwrap().clone()
 }
 
@@ -83,7 +83,7 @@ fn an_alarm_that_comes_before_the_mark_stays() {
     assert_eq!(asked(&heavy), ["arm 10000"; 3]);
     // What would be left after it is too little to set another to.
     assert_eq!(asked(&[(0, 10_000), (0, 10_600)]), ["arm 10000", "arm 10600"]);
-    // It comes after the mark.
+    // It comes after the limit.
     assert_eq!(asked(&[(0, 10_000), (0, 9000)]), ["arm 10000", "arm 9000"]);
 }
 

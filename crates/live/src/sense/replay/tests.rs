@@ -64,15 +64,15 @@ fn a_meter_tells_when_it_will_reach_a_mark() {
         let recording = read(format!("{head}{TWO_ROWS}").as_bytes()).unwrap();
         for (core, mut meter) in recording.meters().into_iter().enumerate() {
             assert_eq!(meter.due(0), Some(Instant::ZERO));
-            for mark in (1..7000).step_by(7) {
-                let Some(due) = meter.due(mark) else {
+            for limit in (1..7000).step_by(7) {
+                let Some(due) = meter.due(limit) else {
                     let most = meter.read(Instant::NEVER).unwrap();
-                    assert!(head.is_empty() && most < mark, "core {core}, mark {mark}");
+                    assert!(head.is_empty() && most < limit, "core {core}, mark {limit}");
                     continue;
                 };
                 let before = Instant::from_ticks(due.ticks() - 1);
                 let counts = (meter.read(before).unwrap(), meter.read(due).unwrap());
-                assert!(counts.0 < mark && mark <= counts.1, "{core}, {mark}: {counts:?}");
+                assert!(counts.0 < limit && limit <= counts.1, "{core}, {limit}: {counts:?}");
             }
             assert_eq!(meter.fd(), None);
         }

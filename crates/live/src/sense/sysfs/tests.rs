@@ -42,14 +42,14 @@ fn terms_go_where_the_format_says() {
 #[test]
 fn what_does_not_fit_is_named() {
     let core = unit("cpu").expect("the cores' unit");
-    let told = core.encode("event=0x5f,filter_tid=1").expect_err("no such term");
+    let reported = core.encode("event=0x5f,filter_tid=1").expect_err("no such term");
     let whole = "unit cpu has no term filter_tid: its format has event, offcore_rsp, umask";
-    assert_eq!(told, whole);
-    let told = core.encode("event=0x1000").expect_err("thirteen bits");
-    assert_eq!(told, "unit cpu: event=0x1000 does not fit into its format config:0-7,32-35");
+    assert_eq!(reported, whole);
+    let reported = core.encode("event=0x1000").expect_err("thirteen bits");
+    assert_eq!(reported, "unit cpu: event=0x1000 does not fit into its format config:0-7,32-35");
     assert!(core.encode("event=much").is_err());
-    let told = unit("odd").expect_err("a format that is none");
-    assert_eq!(told, "unit odd: its format of event says \"config:7-0\"");
+    let reported = unit("odd").expect_err("a format that is none");
+    assert_eq!(reported, "unit odd: its format of event says \"config:7-0\"");
     assert_eq!(unit("nameless").expect_err("no number"), "unit nameless: its type is no number");
     assert!(unit("uncore_arb").expect_err("none").contains("devices/uncore_arb/type"));
 }
@@ -67,8 +67,8 @@ fn a_unit_is_asked_where_the_managed_cores_are() {
     let cha = Unit::read(&host, "uncore_cha_0").expect("a box");
     let at = |cores: &[u32], reach| {
         let cores: Vec<_> = cores.iter().copied().map(HardwareCore).collect();
-        let seats = seats(&host, &cha, &cores, reach);
-        seats.iter().map(|seat| seat.0).collect::<Vec<_>>()
+        let slots = slots(&host, &cha, &cores, reach);
+        slots.iter().map(|slot| slot.0).collect::<Vec<_>>()
     };
     assert_eq!(at(&[0, 1], Reach::Package), [0]);
     assert_eq!(at(&[3], Reach::Package), [2]);

@@ -6,7 +6,7 @@ use maracas_core::{CoreId, Duration, Instant, VcpuId};
 
 /// A core's migration VCPU.
 #[derive(Clone, Copy, Debug)]
-struct Carrier {
+struct ServiceVcpu {
     id: VcpuId,
     /// When the first move of its present period was done, and how many were since.
     since: Instant,
@@ -19,7 +19,7 @@ struct Carrier {
 /// the time to come back, and finds the cores as they were when it was decided.
 #[derive(Debug)]
 pub(super) struct Activations {
-    carriers: Vec<Carrier>,
+    service_vcpus: Vec<ServiceVcpu>,
     /// Moves in a period of a migration VCPU; `u64::MAX` = all that are found.
     moves: u64,
     /// What a migration may cost.
@@ -39,23 +39,23 @@ pub(super) struct Activations {
 }
 
 impl Activations {
-    pub(super) fn new(carriers: &[VcpuId], moves: u64, cost: Duration) -> Self {
-        let carrier = |id: &VcpuId| Carrier { id: *id, since: Instant::ZERO, moves: 0 };
+    pub(super) fn new(service_vcpus: &[VcpuId], moves: u64, cost: Duration) -> Self {
+        let service_vcpu = |id: &VcpuId| ServiceVcpu { id: *id, since: Instant::ZERO, moves: 0 };
         Self {
-            carriers: carriers.iter().map(carrier).collect(),
+            service_vcpus: service_vcpus.iter().map(service_vcpu).collect(),
             moves,
             cost,
-            woken: alloc::vec![0; carriers.len()],
+            woken: alloc::vec![0; service_vcpus.len()],
             blocked: 0,
             wakes: false,
-            woken_again: alloc::vec![Instant::NEVER; carriers.len()],
+            woken_again: alloc::vec![Instant::NEVER; service_vcpus.len()],
             blocked_again: Instant::NEVER,
             most: 0,
             rested: Instant::NEVER,
         }
     }
-    pub(super) fn carrier(&self, core: CoreId) -> VcpuId {
-        self.carriers[core.0 as usize].id
+    pub(super) fn service_vcpu(&self, core: CoreId) -> VcpuId {
+        self.service_vcpus[core.0 as usize].id
     }
     /// A VCPU of `core` woke.
     pub(super) fn woke(&mut self, core: CoreId) {
@@ -95,9 +95,9 @@ impl Activations {
         self.rested.min(again)
     }
 
-    /// Whether the migration VCPU of `core` has the budget for an errand.
+    /// Whether the migration VCPU of `core` has the budget for a service request.
     pub(super) fn has_budget(&mut self, scene: &Scene<'_>, core: CoreId) -> bool {
-        let Some(state) = scene.states.get(self.carrier(core)) else { return false };
+        let Some(state) = scene.states.get(self.service_vcpu(core)) else { return false };
         let whole = state.server.last().filter(|last| *last > scene.now);
         let has = state.server.usable(scene.now) >= self.cost;
         match whole {
@@ -113,10 +113,10 @@ impl Activations {
         if !self.has_budget(scene, core) {
             return 0;
         }
-        let carrier = self.carriers[core.0 as usize];
-        let period = scene.states.get(carrier.id).map(|state| state.server.period());
-        let end = carrier.since + period.unwrap_or_default();
-        let left = if scene.now < end { self.moves - carrier.moves } else { self.moves };
+        let service_vcpu = self.service_vcpus[core.0 as usize];
+        let period = scene.states.get(service_vcpu.id).map(|state| state.server.period());
+        let end = service_vcpu.since + period.unwrap_or_default();
+        let left = if scene.now < end { self.moves - service_vcpu.moves } else { self.moves };
         if left == 0 {
             self.rested = self.rested.min(end);
         }
@@ -163,10 +163,10 @@ impl Activations {
     }
     /// The migration VCPU of `core`, of this period, moved a VCPU at `at`.
     pub(super) fn moved(&mut self, core: CoreId, at: Instant, period: Duration) {
-        let carrier = &mut self.carriers[core.0 as usize];
-        if carrier.moves == 0 || at >= carrier.since + period {
-            (carrier.since, carrier.moves) = (at, 0);
+        let service_vcpu = &mut self.service_vcpus[core.0 as usize];
+        if service_vcpu.moves == 0 || at >= service_vcpu.since + period {
+            (service_vcpu.since, service_vcpu.moves) = (at, 0);
         }
-        carrier.moves += 1;
+        service_vcpu.moves += 1;
     }
 }

@@ -33,7 +33,7 @@ pub(in crate::maracas) fn counted<'a>(
     core: CoreId,
 ) -> impl Iterator<Item = &'a Vcpu> {
     table.on(core).iter().filter(|vcpu| {
-        !priority::carries_errands(vcpu.role)
+        !priority::serves_requests(vcpu.role)
             && states.get(vcpu.id).is_some_and(|state| state.runnable())
     })
 }

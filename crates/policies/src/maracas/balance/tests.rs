@@ -2,7 +2,7 @@ use super::*;
 use crate::maracas::ENTRY;
 use crate::testing::{Machine, Manners, Rng, with};
 use alloc::string::ToString;
-use maracas_core::contract::{Errand, Mode};
+use maracas_core::contract::{Mode, ServiceRequest};
 use maracas_core::params::Params;
 use maracas_core::{Criticality, Policy};
 
@@ -30,8 +30,8 @@ const VLB: &[(&str, &str)] = &[
 ];
 
 /// A system with the migration VCPUs that it needs behind its own.
-fn with_carriers(mut system: System, params: &Params) -> System {
-    ENTRY.add_carriers(&mut system, params);
+fn with_service_vcpus(mut system: System, params: &Params) -> System {
+    ENTRY.add_service_vcpus(&mut system, params);
     system
 }
 
@@ -40,7 +40,7 @@ fn machine(params: &[(&str, &str)], masks: &[u64], vcpus: &[Vcpu], manners: Mann
     let mut system = System::new(masks.len(), vcpus.to_vec());
     system.cores.iter_mut().zip(masks).for_each(|(core, mask)| core.colors = *mask);
     let params = with(&params);
-    let system = with_carriers(system, &params);
+    let system = with_service_vcpus(system, &params);
     Machine::new(&ENTRY, &params, &system, manners)
 }
 
@@ -58,15 +58,15 @@ fn put_to_sleep(machine: &mut Machine, vcpu: u32) {
 
 /// Its moves: when, which VCPU, where to, and in which colours.
 fn moves(machine: &Machine) -> Vec<(u64, u32, u16, u64)> {
-    let one = |(at, errand): &(u64, Errand)| match *errand {
-        Errand::Move { vcpu, to, colors } => Some((*at, vcpu.0, to.0, colors)),
-        Errand::Sample => None,
+    let one = |(at, service_request): &(u64, ServiceRequest)| match *service_request {
+        ServiceRequest::Move { vcpu, to, colors } => Some((*at, vcpu.0, to.0, colors)),
+        ServiceRequest::Sample => None,
     };
-    machine.errands.iter().filter_map(one).collect()
+    machine.service_requests.iter().filter_map(one).collect()
 }
 
-fn figure(policy: &dyn Policy, name: &str) -> u64 {
-    policy.figures().into_iter().find(|figure| figure.name == name).map_or(0, |f| f.value)
+fn statistic(policy: &dyn Policy, name: &str) -> u64 {
+    policy.statistics().into_iter().find(|statistic| statistic.name == name).map_or(0, |f| f.value)
 }
 
 /// vcpu0 and vcpu2 on core 0, vcpu1 and vcpu3 on core 1: (2, 20) each.
@@ -82,14 +82,14 @@ fn a_wake_moves_a_vcpu_to_where_the_others_sleep() {
     assert_eq!(moves(&machine), []);
     machine.wake(2);
     run(&mut machine, 15);
-    // vcpu0 has used its budget, vcpu2 has not waited yet: the lower id of equal U. The errand
-    // takes a tick of core 0's migration VCPU, vcpu4.
+    // vcpu0 has used its budget, vcpu2 has not waited yet: the lower id of equal U. The service
+    // request takes a tick of core 0's migration VCPU, vcpu4.
     assert_eq!(moves(&machine), [(6, 0, 1, 0)]);
     assert_eq!(machine.plan.home(VcpuId(0)), Some(CoreId(1)));
     assert_eq!(machine.schedule(0), "aaAAAeccCCCCCCCCCCCC");
     assert_eq!(machine.schedule(1), "......AAAAAAAAAAAAAA");
-    assert_eq!(figure(&*machine.policy, "moves"), 1);
-    assert_eq!(figure(&*machine.policy, "late periods"), 0);
+    assert_eq!(statistic(&*machine.policy, "moves"), 1);
+    assert_eq!(statistic(&*machine.policy, "late periods"), 0);
     run(&mut machine, 10);
     assert_eq!(&machine.schedule(1)[20..], "aaAAAAAAAA");
 }
@@ -97,12 +97,12 @@ fn a_wake_moves_a_vcpu_to_where_the_others_sleep() {
 #[test]
 fn static_never_moves_and_needs_nobody() {
     let system = System::new(2, two_and_two());
-    assert!((ENTRY.carriers)(&system, &Params::new(), VcpuId(4)).is_empty());
+    assert!((ENTRY.service_vcpus)(&system, &Params::new(), VcpuId(4)).is_empty());
     let mut machine = Machine::new(&ENTRY, &Params::new(), &system, Manners::PERFECT);
     machine.wake(0);
     machine.wake(2);
     run(&mut machine, 50);
-    assert_eq!(machine.errands, []);
+    assert_eq!(machine.service_requests, []);
 }
 
 #[test]
@@ -116,25 +116,25 @@ fn budget_sleep_is_no_event_but_a_release_is() {
     // A threshold of 1: only an empty core beckons, and at 1 core 1 becomes one.
     run(&mut machine, 3);
     assert_eq!(moves(&machine), [(2, 0, 1, 0)]);
-    let asked = figure(&*machine.policy, "moves");
+    let asked = statistic(&*machine.policy, "moves");
     run(&mut machine, 100);
-    assert_eq!(figure(&*machine.policy, "moves"), asked);
+    assert_eq!(statistic(&*machine.policy, "moves"), asked);
 }
 
 #[test]
-fn one_errand_at_a_time_and_later_events_wait() {
+fn one_service_request_at_a_time_and_later_events_wait() {
     let mut vcpus = two_and_two();
     vcpus.extend((4..6).map(|id| Vcpu::new(id, ticks(1), ticks(20))));
     let mut machine = machine(&[], &[0, 0], &vcpus, Manners::PERFECT);
-    machine.errand_cost = 60; // More than a period of the migration VCPU.
+    machine.service_request_cost = 60; // More than a period of the migration VCPU.
     for id in [0, 2, 4] {
         machine.wake(id);
     }
     run(&mut machine, 20);
     put_to_sleep(&mut machine, 4);
     run(&mut machine, 5);
-    assert!(machine.errands.is_empty() && machine.plan.errand.is_some());
-    assert!(figure(&*machine.policy, "pending events at most") >= 1);
+    assert!(machine.service_requests.is_empty() && machine.plan.service_request.is_some());
+    assert!(statistic(&*machine.policy, "pending events at most") >= 1);
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn migrations_keep_their_distance() {
         if most == 11 {
             assert!(at.windows(2).all(|pair| pair[1] - pair[0] >= 100), "{at:?}");
             // What waits is handled at once: it never adds up over two intervals.
-            assert!((1..150).contains(&figure(&*machine.policy, "pending events at most")));
+            assert!((1..150).contains(&statistic(&*machine.policy, "pending events at most")));
         }
     }
 }
@@ -189,7 +189,7 @@ fn what_was_saved_before_a_migration_comes_back_a_period_after_it() {
     run(&mut machine, 24);
     // vcpu2 could have used its budget from 0 on, but used it at 1.
     assert_eq!(machine.schedule(1), ".ccCCCCCCCCCCCCCCCCCCccC");
-    assert_eq!(figure(&*machine.policy, "late periods"), 1);
+    assert_eq!(statistic(&*machine.policy, "late periods"), 1);
 }
 
 #[test]
@@ -240,10 +240,10 @@ fn a_failed_recolouring_waits_for_the_next_event() {
         machine.wake(id as u32);
     }
     run(&mut machine, 200);
-    assert_eq!(figure(&*machine.policy, "refused moves"), 1);
+    assert_eq!(statistic(&*machine.policy, "refused moves"), 1);
     put_to_sleep(&mut machine, 0);
     run(&mut machine, 200);
-    assert_eq!(figure(&*machine.policy, "refused moves"), 2);
+    assert_eq!(statistic(&*machine.policy, "refused moves"), 2);
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn a_migration_budget_must_pay_for_a_migration() {
         let params = with(&params);
         let mut system = System::new(2, alloc::vec![percent(0, 10)]);
         system.cores[1].colors = masks;
-        (ENTRY.admit)(&with_carriers(system, &params), &params).why()
+        (ENTRY.admit)(&with_service_vcpus(system, &params), &params).why()
     };
     // 2 x 5 us + 10 us, and 512 x 2 us with colours.
     assert_eq!(objections(&[], 0), "");
@@ -335,11 +335,15 @@ fn a_migration_budget_must_pay_for_a_migration() {
 fn migration_vcpus_stand_first_and_count_in_every_test() {
     let params = with(&[("balance", "vlb"), ("throttle", "watch")]);
     let system = System::new(2, alloc::vec![percent(0, 10), percent(1, 10)]);
-    let system = with_carriers(system, &params);
-    let carriers: Vec<_> = system.vcpus[2..].iter().map(|v| (v.id.0, v.role, v.pinned)).collect();
+    let system = with_service_vcpus(system, &params);
+    let service_vcpus: Vec<_> =
+        system.vcpus[2..].iter().map(|v| (v.id.0, v.role, v.pinned)).collect();
     let core = |n| Some(CoreId(n));
     let (monitor, migration) = (Role::Monitor, Role::Migration);
-    assert_eq!(carriers, [(2, monitor, core(0)), (3, migration, core(0)), (4, migration, core(1))]);
+    assert_eq!(
+        service_vcpus,
+        [(2, monitor, core(0)), (3, migration, core(0)), (4, migration, core(1))]
+    );
     let verdict = (ENTRY.admit)(&system, &params);
     let on: Vec<Vec<u32>> =
         verdict.cores.iter().map(|core| core.vcpus.iter().map(|id| id.0).collect()).collect();
@@ -348,7 +352,7 @@ fn migration_vcpus_stand_first_and_count_in_every_test() {
     let fits = |n| {
         let system = System::new(1, alloc::vec![percent(0, n)]);
         let params = with(&[("balance", "vlb")]);
-        (ENTRY.admit)(&with_carriers(system, &params), &params).accepted()
+        (ENTRY.admit)(&with_service_vcpus(system, &params), &params).accepted()
     };
     assert!(fits(82) && !fits(83));
 }
@@ -356,11 +360,11 @@ fn migration_vcpus_stand_first_and_count_in_every_test() {
 #[test]
 fn whoever_fills_the_destination_meanwhile_sends_the_mover_back() {
     let mut machine = machine(&[], &[0xf, 0xf0], &two_and_two(), Manners::PERFECT);
-    machine.errand_cost = 3;
+    machine.service_request_cost = 3;
     machine.wake(0);
     machine.wake(2);
     run(&mut machine, 2);
-    assert!(machine.plan.errand.is_some());
+    assert!(machine.plan.service_request.is_some());
     // 10 % + 10 % + 50 % of core 1; with 10 % more the bound for four is passed.
     let mut vcpu = on_core(1, Vcpu::new(6, ticks(10), ticks(20)));
     vcpu.colors = 2;
@@ -369,8 +373,8 @@ fn whoever_fills_the_destination_meanwhile_sends_the_mover_back() {
     assert_eq!(machine.answers, [(VcpuId(6), Ok(CoreId(1)))]);
     let moves: Vec<_> = moves(&machine).iter().map(|(_, id, to, mask)| (*id, *to, *mask)).collect();
     assert_eq!(moves, [(0, 1, 0xf0), (0, 0, 0xf)]);
-    assert_eq!(figure(&*machine.policy, "refused moves"), 1);
-    assert_eq!(figure(&*machine.policy, "moves"), 0);
+    assert_eq!(statistic(&*machine.policy, "refused moves"), 1);
+    assert_eq!(statistic(&*machine.policy, "moves"), 0);
     assert_eq!(machine.plan.home(VcpuId(0)), Some(CoreId(0)));
 }
 
@@ -382,12 +386,12 @@ fn a_failed_migration_waits_for_the_next_event() {
     machine.wake(2);
     run(&mut machine, 200);
     // One for each wake: both find two on core 0.
-    assert_eq!(figure(&*machine.policy, "refused moves"), 2);
+    assert_eq!(statistic(&*machine.policy, "refused moves"), 2);
     put_to_sleep(&mut machine, 0);
     run(&mut machine, 5);
     machine.wake(0);
     run(&mut machine, 200);
-    assert_eq!(figure(&*machine.policy, "refused moves"), 3);
+    assert_eq!(statistic(&*machine.policy, "refused moves"), 3);
 }
 
 #[test]
@@ -437,8 +441,8 @@ fn idle_cores_lend_their_colours_to_low_criticality_until_somebody_comes() {
         machine.arrive(on_core(1, Vcpu::new(5, ticks(2), ticks(20))));
         run(&mut machine, 60);
         assert_eq!(seen(&machine), [(1, 0, 0xff), (1, 0, 0xf)]);
-        assert_eq!(figure(&*machine.policy, "recolourings"), 2);
-        assert_eq!(figure(&*machine.policy, "moves"), 0);
+        assert_eq!(statistic(&*machine.policy, "recolourings"), 2);
+        assert_eq!(statistic(&*machine.policy, "moves"), 0);
     }
 }
 

@@ -6,7 +6,7 @@ use crate::testing::{Rng, with};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use maracas_core::contract::{
-    End, Errand, Event, Line, Mark, Mode, Refused, Sample, Stint, Usage, decide,
+    End, Event, Limit, Mode, Refused, RunQueue, Sample, Segment, ServiceRequest, Usage, decide,
 };
 use maracas_core::dispatch::{self, Readings, Running};
 use maracas_core::params::Value;
@@ -17,7 +17,7 @@ const STEP: u64 = 250_000;
 
 /// What happens to events and answers on their way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Post {
+enum Level {
     Prompt,
     /// Late by up to 20 steps, answers before what was sent earlier, twice, or as failures.
     Hostile,
@@ -25,12 +25,12 @@ enum Post {
 
 struct Meters {
     meters: Vec<[u64; 2]>,
-    carrier: Option<usize>,
+    service_vcpu: Option<usize>,
     busy: bool,
 }
 impl Readings for Meters {
     fn runnable(&self, vcpu: VcpuId) -> bool {
-        self.carrier != Some(vcpu.0 as usize) || self.busy
+        self.service_vcpu != Some(vcpu.0 as usize) || self.busy
     }
     fn meter(&self, vcpu: VcpuId, mode: Mode) -> Duration {
         Duration::from_ticks(self.meters[vcpu.0 as usize][mode as usize])
@@ -46,10 +46,10 @@ struct Bench {
     /// Requests of each core in a step.
     traffic: Vec<u64>,
     sample: Sample,
-    /// When an errand was begun.
+    /// When a service request was begun.
     begun: Option<u64>,
     published: bool,
-    post: Post,
+    level: Level,
     rng: Rng,
     /// Events on their way, with when they come in.
     mail: Vec<(u64, u64, Event)>,
@@ -59,7 +59,7 @@ struct Bench {
 
 impl Bench {
     /// A busy VCPU (C, T) in milliseconds on each core, which makes so many requests in a step.
-    fn new(params: &[(&str, &str)], cores: &[(u64, u64, u64)], post: Post) -> Self {
+    fn new(params: &[(&str, &str)], cores: &[(u64, u64, u64)], level: Level) -> Self {
         let ms = Duration::from_millis;
         let mut vcpus: Vec<_> =
             (0..).zip(cores).map(|(id, (c, t, _))| Vcpu::new(id, ms(*c), ms(*t))).collect();
@@ -74,9 +74,9 @@ impl Bench {
         }
         let params = given;
         let system = System::new(cores.len(), vcpus.clone());
-        let carriers = (ENTRY.carriers)(&system, &params, VcpuId(vcpus.len() as u32));
-        let carrier = (!carriers.is_empty()).then_some(vcpus.len());
-        vcpus.extend(carriers);
+        let service_vcpus = (ENTRY.service_vcpus)(&system, &params, VcpuId(vcpus.len() as u32));
+        let service_vcpu = (!service_vcpus.is_empty()).then_some(vcpus.len());
+        vcpus.extend(service_vcpus);
         let meters = alloc::vec![[0; 2]; vcpus.len()];
         let system = System::new(cores.len(), vcpus);
         let policy = (ENTRY.build)(&system, &params).unwrap_or_else(|why| panic!("{why:?}"));
@@ -84,13 +84,13 @@ impl Bench {
             policy,
             plan: Plan::new(cores.len()),
             now: 0,
-            state: Meters { meters, carrier, busy: false },
+            state: Meters { meters, service_vcpu, busy: false },
             running: alloc::vec![None; cores.len()],
             traffic: cores.iter().map(|(.., traffic)| *traffic).collect(),
             sample: Sample { by_core: alloc::vec![0; cores.len()], ..Sample::default() },
             begun: None,
             published: params.iter().any(|(name, _)| name == "published"),
-            post,
+            level,
             rng: Rng(7),
             mail: Vec::new(),
             trace: Vec::new(),
@@ -100,9 +100,9 @@ impl Bench {
     }
 
     fn tell(&mut self, event: Event) {
-        let answer = matches!(event, Event::Sampled(_) | Event::ErrandDone(_));
+        let answer = matches!(event, Event::Sampled(_) | Event::ServiceDone(_));
         let mut comes = self.now;
-        if self.post == Post::Hostile {
+        if self.level == Level::Hostile {
             comes += STEP * self.rng.below(20);
             // What a core tells comes in order.
             let last = self.mail.iter().map(|(comes, ..)| *comes).max().unwrap_or(0);
@@ -138,8 +138,8 @@ impl Bench {
             decide(&mut *self.policy, Instant::from_ticks(self.now), &mut self.plan);
             assert_eq!(self.plan.audit(), Ok(()));
             self.check_asking_again();
-            self.check_doors();
-            self.begin_errand();
+            self.check_memory_gates();
+            self.begin_service_request();
             (0..self.running.len()).for_each(|core| self.follow(core));
             asked = false;
         }
@@ -161,47 +161,56 @@ impl Bench {
         let before = self.plan.clone();
         decide(&mut *self.policy, Instant::from_ticks(self.now), &mut self.plan);
         assert!(self.plan.dirty().is_empty());
-        let rest = |plan: &Plan| (plan.errand, plan.wake, plan.wake_metered);
+        let rest = |plan: &Plan| (plan.service_request, plan.wake, plan.wake_metered);
         assert_eq!(rest(&self.plan), rest(&before), "at {}", self.now);
     }
-    /// algorithms.md G.4: n - k doors are open while 0 < k < n, none at k = n, all at k = 0.
-    fn check_doors(&self) {
+    /// algorithms.md G.4: n - k memory gates are open while 0 < k < n, none at k = n, all at k = 0.
+    fn check_memory_gates(&self) {
         let n = self.running.len();
-        let lines: Vec<&Line> = (0..n as u16).map(|core| self.plan.line(CoreId(core))).collect();
-        let closed = lines.iter().filter(|line| !line.background_allowed).count();
-        let k = self.figure("throttled cores") as usize;
+        let run_queues: Vec<&RunQueue> =
+            (0..n as u16).map(|core| self.plan.run_queue(CoreId(core))).collect();
+        let closed = run_queues.iter().filter(|run_queue| !run_queue.background_allowed).count();
+        let k = self.statistic("throttled cores") as usize;
         assert!(k <= n);
         if !self.published {
             assert_eq!(closed, k, "at {}", self.now);
         }
-        let carrier = self.state.carrier.map(|id| VcpuId(id as u32));
-        assert!(lines.iter().all(|line| line.allowance == u64::MAX));
-        assert!(lines.iter().all(|l| l.background.iter().all(|g| Some(g.vcpu) != carrier)));
-        let first = self.plan.line(CoreId(0)).foreground.first().map(|grant| grant.vcpu);
-        assert!(carrier.is_none() || first == carrier);
+        let service_vcpu = self.state.service_vcpu.map(|id| VcpuId(id as u32));
+        assert!(run_queues.iter().all(|run_queue| run_queue.allowance == u64::MAX));
+        assert!(
+            run_queues.iter().all(|l| l.background.iter().all(|g| Some(g.vcpu) != service_vcpu))
+        );
+        let first = self.plan.run_queue(CoreId(0)).foreground.first().map(|grant| grant.vcpu);
+        assert!(service_vcpu.is_none() || first == service_vcpu);
     }
     /// A figure of the policy; 0 where it has none of that name.
-    fn figure(&self, name: &str) -> u64 {
-        let figures = self.policy.figures();
-        figures.iter().find(|figure| figure.name == name).map_or(0, |figure| figure.value)
+    fn statistic(&self, name: &str) -> u64 {
+        let statistics = self.policy.statistics();
+        statistics
+            .iter()
+            .find(|statistic| statistic.name == name)
+            .map_or(0, |statistic| statistic.value)
     }
 
-    fn begin_errand(&mut self) {
-        let Some((carrier, errand)) = self.plan.errand else { return };
-        assert_eq!((Some(carrier.0 as usize), errand), (self.state.carrier, Errand::Sample));
+    fn begin_service_request(&mut self) {
+        let Some((service_vcpu, service_request)) = self.plan.service_request else { return };
+        assert_eq!(
+            (Some(service_vcpu.0 as usize), service_request),
+            (self.state.service_vcpu, ServiceRequest::Sample)
+        );
         if self.begun.is_some() || self.mail.iter().any(|(.., event)| answers(event)) {
             return;
         }
-        if self.post == Post::Hostile && self.rng.one_in(6) {
+        if self.level == Level::Hostile && self.rng.one_in(6) {
             return self.tell(Event::Failed { core: CoreId(0), what: Refused::Sample });
         }
         self.begun = Some(self.now);
         self.state.busy = true;
-        self.woke(carrier.0);
+        self.woke(service_vcpu.0);
     }
 
     fn lawful(&self, core: usize) -> Option<Running> {
-        dispatch::next(self.plan.line(CoreId(core as u16)), 0, &self.state)
+        dispatch::next(self.plan.run_queue(CoreId(core as u16)), 0, &self.state)
     }
     /// Stops what may not run here any more.
     fn follow(&mut self, core: usize) {
@@ -231,7 +240,7 @@ impl Bench {
         let (from, to) = (Instant::from_ticks(from), Instant::from_ticks(self.now));
         let usage = Usage { service, ..Usage::default() };
         let (vcpu, mode, core) = (run.vcpu, run.mode, CoreId(core as u16));
-        self.tell(Event::Ran(Stint { vcpu, core, mode, from, to, usage, end }));
+        self.tell(Event::Ran(Segment { vcpu, core, mode, from, to, usage, end }));
     }
 
     /// One step passes. Latency: 60 cycles for each core that uses the bus.
@@ -243,22 +252,23 @@ impl Bench {
         for core in 0..self.running.len() {
             let Some((run, _)) = self.running[core] else { continue };
             self.state.meters[run.vcpu.0 as usize][run.mode as usize] += STEP;
-            if self.state.carrier == Some(run.vcpu.0 as usize) {
-                self.stop_carrier(core);
+            if self.state.service_vcpu == Some(run.vcpu.0 as usize) {
+                self.stop_service_vcpu(core);
                 continue;
             }
             self.sample.requests += self.traffic[core];
             self.sample.by_core[core] += self.traffic[core];
             self.sample.occupancy += self.traffic[core] * 60 * users;
-            if Mark(Duration::from_ticks(self.state.meters[run.vcpu.0 as usize][run.mode as usize]))
-                >= run.until
+            if Limit(Duration::from_ticks(
+                self.state.meters[run.vcpu.0 as usize][run.mode as usize],
+            )) >= run.until
             {
-                self.stop(core, End::MarkReached);
+                self.stop(core, End::LimitReached);
             }
         }
     }
-    /// The carrier's errand takes one step.
-    fn stop_carrier(&mut self, core: usize) {
+    /// The service VCPU's service request takes one step.
+    fn stop_service_vcpu(&mut self, core: usize) {
         self.state.busy = false;
         self.begun = None;
         self.stop(core, End::Blocked);
@@ -266,7 +276,7 @@ impl Bench {
         let empty = Sample { by_core: alloc::vec![0; cores], ..Sample::default() };
         let sample = core::mem::replace(&mut self.sample, empty);
         self.tell(Event::Sampled(sample));
-        self.tell(Event::ErrandDone(Errand::Sample));
+        self.tell(Event::ServiceDone(ServiceRequest::Sample));
     }
 
     /// Steps in the background by core, in the last `ms`.
@@ -288,7 +298,7 @@ impl Bench {
 }
 
 fn answers(event: &Event) -> bool {
-    matches!(event, Event::Sampled(_) | Event::ErrandDone(_) | Event::Failed { .. })
+    matches!(event, Event::Sampled(_) | Event::ServiceDone(_) | Event::Failed { .. })
 }
 
 /// Four cores whose latency is 240 together and 180 with one of them throttled.
@@ -309,13 +319,13 @@ fn and<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
 
 #[test]
 fn cores_are_throttled_until_latency_is_below_its_limit() {
-    let mut bench = Bench::new(LATENCY, &BUSY, Post::Prompt);
+    let mut bench = Bench::new(LATENCY, &BUSY, Level::Prompt);
     // With k = 1 the bus still stands at 180 and somewhat above, with k = 2 at 120.
     for (ms, k) in [(99, 0), (101, 1), (199, 1), (201, 2), (1000, 2)] {
         bench.run(ms - bench.now / (4 * STEP));
-        assert_eq!(bench.figure("throttled cores"), k, "at {ms} ms");
+        assert_eq!(bench.statistic("throttled cores"), k, "at {ms} ms");
     }
-    assert_eq!((bench.figure("samples"), bench.figure("failed samples")), (9, 0));
+    assert_eq!((bench.statistic("samples"), bench.statistic("failed samples")), (9, 0));
     let runs = bench.background(700);
     assert!(runs.is_sorted(), "{runs:?}");
     let surplus: usize = runs.iter().sum();
@@ -329,22 +339,22 @@ fn cores_are_throttled_until_latency_is_below_its_limit() {
 #[test]
 fn traffic_that_falls_because_of_throttling_makes_k_swing() {
     // Row 6: half of the most traffic is what two of four cores make.
-    let mut bench = Bench::new(&and(&[("idle_mem", "1/2")]), &BUSY, Post::Prompt);
+    let mut bench = Bench::new(&and(&[("idle_mem", "1/2")]), &BUSY, Level::Prompt);
     bench.run(2000);
-    let swings = bench.figure("throttle oscillations");
+    let swings = bench.statistic("throttle oscillations");
     assert!(swings >= 4, "{swings}");
-    let mut held = Bench::new(&and(&[("idle_mem", "1/2"), ("hold", "5")]), &BUSY, Post::Prompt);
+    let mut held = Bench::new(&and(&[("idle_mem", "1/2"), ("hold", "5")]), &BUSY, Level::Prompt);
     held.run(2000);
-    assert!(held.figure("throttle oscillations") < swings);
+    assert!(held.statistic("throttle oscillations") < swings);
 }
 
 #[test]
 fn as_printed_all_cores_lose_their_surplus_time() {
-    let mut ours = Bench::new(LATENCY, &BUSY, Post::Prompt);
-    let mut printed = Bench::new(&and(&[("published", "true")]), &BUSY, Post::Prompt);
+    let mut ours = Bench::new(LATENCY, &BUSY, Level::Prompt);
+    let mut printed = Bench::new(&and(&[("published", "true")]), &BUSY, Level::Prompt);
     for bench in [&mut ours, &mut printed] {
         bench.run(200);
-        assert_eq!(bench.figure("throttled cores"), 1);
+        assert_eq!(bench.statistic("throttled cores"), 1);
     }
     // In the period after the first sample, but for what the monitor needs to take it.
     let (ours, printed) = (ours.background(98), printed.background(98));
@@ -354,15 +364,15 @@ fn as_printed_all_cores_lose_their_surplus_time() {
 
 #[test]
 fn foreground_is_never_throttled() {
-    let mut watched = Bench::new(&and(&[("throttle", "watch")]), &BUSY, Post::Prompt);
-    let mut throttled = Bench::new(LATENCY, &BUSY, Post::Prompt);
-    let mut off = Bench::new(&[], &BUSY, Post::Prompt);
+    let mut watched = Bench::new(&and(&[("throttle", "watch")]), &BUSY, Level::Prompt);
+    let mut throttled = Bench::new(LATENCY, &BUSY, Level::Prompt);
+    let mut off = Bench::new(&[], &BUSY, Level::Prompt);
     for bench in [&mut watched, &mut throttled, &mut off] {
         bench.run(1000);
     }
-    assert_eq!((watched.figure("samples"), watched.figure("throttled cores")), (9, 0));
-    assert_eq!((off.figure("samples"), off.plan.errand), (0, None));
-    assert!(throttled.figure("throttled cores at most") >= 2);
+    assert_eq!((watched.statistic("samples"), watched.statistic("throttled cores")), (9, 0));
+    assert_eq!((off.statistic("samples"), off.plan.service_request), (0, None));
+    assert!(throttled.statistic("throttled cores at most") >= 2);
     for core in 0..4 {
         assert_eq!(watched.foreground(core), throttled.foreground(core), "core{core}");
         if core > 0 {
@@ -378,14 +388,15 @@ fn foreground_is_never_throttled() {
 #[test]
 fn bad_post_leaves_the_invariants_whole() {
     for seed in 0..20 {
-        let mut bench = Bench::new(LATENCY, &BUSY, Post::Hostile);
+        let mut bench = Bench::new(LATENCY, &BUSY, Level::Hostile);
         bench.rng = Rng(seed);
-        // `check_doors` after every decision; budgets at the end.
+        // `check_memory_gates` after every decision; budgets at the end.
         bench.run(1500);
-        let (samples, failed) = (bench.figure("samples"), bench.figure("failed samples"));
+        let (samples, failed) = (bench.statistic("samples"), bench.statistic("failed samples"));
         assert!(samples > 5 && samples + failed <= 15, "{samples} samples, {failed} failed");
-        let (ups, downs) = (bench.figure("throttle steps up"), bench.figure("throttle steps down"));
-        assert_eq!(ups - downs, bench.figure("throttled cores"));
+        let (ups, downs) =
+            (bench.statistic("throttle steps up"), bench.statistic("throttle steps down"));
+        assert_eq!(ups - downs, bench.statistic("throttled cores"));
         assert!(ups + downs <= samples);
         for (core, (c, t, _)) in BUSY.iter().enumerate() {
             let steps = bench.foreground(core);
@@ -399,16 +410,16 @@ fn bad_post_leaves_the_invariants_whole() {
 #[test]
 fn no_wake_is_asked_for_where_nothing_can_change() {
     // No VCPU is throttled: the next sample, or the next chunk of a spent VCPU.
-    let mut bench = Bench::new(LATENCY, &BUSY, Post::Prompt);
+    let mut bench = Bench::new(LATENCY, &BUSY, Level::Prompt);
     bench.run(25);
     assert!(!bench.plan.wake_metered);
     // All are: likewise.
-    let mut bench = Bench::new(&and(&[("max_latency", "60")]), &BUSY, Post::Prompt);
+    let mut bench = Bench::new(&and(&[("max_latency", "60")]), &BUSY, Level::Prompt);
     bench.run(350);
-    assert!(bench.figure("throttled cores") < 4 && bench.plan.wake_metered);
+    assert!(bench.statistic("throttled cores") < 4 && bench.plan.wake_metered);
     assert_eq!(bench.plan.wake.ticks(), bench.now.next_multiple_of(4 * STEP));
     bench.run(60);
-    assert_eq!(bench.figure("throttled cores"), 4);
+    assert_eq!(bench.statistic("throttled cores"), 4);
     assert!(!bench.plan.wake_metered);
     // No VCPU has anything to do.
     assert_eq!(bench.background(5), [0; 4]);

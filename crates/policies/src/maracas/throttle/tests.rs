@@ -13,8 +13,8 @@ fn throttle(metric: Metric) -> Throttle {
 fn sample(occupancy: u64, requests: u64, by_core: &[u64]) -> Sample {
     Sample { requests, occupancy, by_core: by_core.to_vec() }
 }
-fn stint(core: u16, from: u64, ticks: u64) -> Stint {
-    Stint {
+fn segment(core: u16, from: u64, ticks: u64) -> Segment {
+    Segment {
         vcpu: VcpuId(u32::from(core)),
         core: CoreId(core),
         mode: Mode::Background,
@@ -124,7 +124,7 @@ fn shares(k: usize, weights: [u64; N]) -> [u64; N] {
         assert_eq!(closed.len(), k);
         for core in (0..N as u16).filter(|core| !closed.contains(CoreId(*core))) {
             runs[usize::from(core)] += 1;
-            throttle.ran(&stint(core, now * TICK.ticks(), TICK.ticks()));
+            throttle.ran(&segment(core, now * TICK.ticks(), TICK.ticks()));
         }
     }
     runs
@@ -190,14 +190,14 @@ fn equals_take_turns_by_period() {
 fn background_before_the_sample_is_not_counted() {
     let mut throttle = throttle(Metric::Latency(180));
     throttle.monitor(Instant::from_ticks(100), &sample(190, 1, &[1; N]), Rate::ONE);
-    throttle.ran(&stint(0, 0, 100));
-    throttle.ran(&stint(1, 40, 70));
-    throttle.ran(&Stint { mode: Mode::Foreground, ..stint(2, 200, 50) });
+    throttle.ran(&segment(0, 0, 100));
+    throttle.ran(&segment(1, 40, 70));
+    throttle.ran(&Segment { mode: Mode::Foreground, ..segment(2, 200, 50) });
     assert_eq!(throttle.bg_vtime, [0, 10, 0, 0]);
 }
 
 #[test]
-fn any_samples_and_stints() {
+fn any_samples_and_segments() {
     for seed in 0..300 {
         let mut rng = Rng(seed);
         let n = 1 + rng.below(9) as usize;
@@ -220,7 +220,7 @@ fn any_samples_and_stints() {
                     assert_eq!(closed.len(), n);
                 }
                 let core = rng.below(n as u64 + 1) as u16;
-                throttle.ran(&stint(core, at * 1000 + now * 40, rng.below(60)));
+                throttle.ran(&segment(core, at * 1000 + now * 40, rng.below(60)));
             }
         }
     }
@@ -252,7 +252,7 @@ fn monitored(throttle: &mut Throttle, at: u64, seen: &Sample) {
 #[test]
 fn samples_are_due_at_nominal_instants_however_late_the_decision() {
     let mut system = System::new(2, Vec::new());
-    system.vcpus.extend(carrier(&system, &with(&[("throttle", "latency")]), VcpuId(0)));
+    system.vcpus.extend(service_vcpu(&system, &with(&[("throttle", "latency")]), VcpuId(0)));
     let params = with(&[("throttle", "latency"), ("mem_period", "100ns")]);
     let mut monitor = Monitor::chosen(&system, &params).unwrap();
     let at = Instant::from_ticks;
@@ -291,17 +291,17 @@ fn the_monitor_s_vcpu_is_part_of_its_core_s_admission() {
     let mut params = with(&[("throttle", "watch"), ("monitor_budget", "1ms")]);
     let ms = Duration::from_millis;
     let mut system = System::new(1, alloc::vec![Vcpu::new(0, ms(82), ms(100))]);
-    assert!((ENTRY.carriers)(&system, &with(&[]), VcpuId(1)).is_empty());
-    let carriers = (ENTRY.carriers)(&system, &params, VcpuId(1));
-    let [monitor] = &carriers[..] else { panic!("{carriers:?}") };
+    assert!((ENTRY.service_vcpus)(&system, &with(&[]), VcpuId(1)).is_empty());
+    let service_vcpus = (ENTRY.service_vcpus)(&system, &params, VcpuId(1));
+    let [monitor] = &service_vcpus[..] else { panic!("{service_vcpus:?}") };
     assert_eq!(
         (monitor.id, monitor.role, monitor.pinned),
         (VcpuId(1), Role::Monitor, Some(CoreId(0)))
     );
     assert_eq!((monitor.reservation.budget, monitor.reservation.period), (ms(1), ms(1000)));
     let scaled = System { ticks_per_ns: 7, ..system.clone() };
-    assert_eq!((ENTRY.carriers)(&scaled, &params, VcpuId(1))[0].reservation.period, ms(7000));
-    system.vcpus.extend(carriers);
+    assert_eq!((ENTRY.service_vcpus)(&scaled, &params, VcpuId(1))[0].reservation.period, ms(7000));
+    system.vcpus.extend(service_vcpus);
     // 1/100, as if it had the shortest period, and 82/100 are 83 %, of 82.8 % for two.
     let verdict = (ENTRY.admit)(&system, &params);
     assert_eq!(verdict.refused.len(), 1);
@@ -318,7 +318,7 @@ fn what_cannot_work_is_refused_with_the_way_out() {
         let params = with(params);
         let mut system = System::new(1, Vec::new());
         if with_monitor {
-            system.vcpus.extend((ENTRY.carriers)(&system, &params, VcpuId(0)));
+            system.vcpus.extend((ENTRY.service_vcpus)(&system, &params, VcpuId(0)));
         }
         (ENTRY.admit)(&system, &params).why()
     };

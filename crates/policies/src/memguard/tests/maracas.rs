@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::testing::with;
-use maracas_core::contract::{Grant, Stint, Usage};
+use maracas_core::contract::{Grant, Segment, Usage};
 use maracas_core::{Job, JobId, VcpuId};
 
 const MS: u64 = 1_000_000;
@@ -12,7 +12,7 @@ fn around(params: &[(&str, &str)], vcpus: Vec<Vcpu>, cores: usize) -> (Box<dyn P
     let params = with(params);
     assert_eq!(params.check(entry.params), Ok(()));
     let mut system = System::new(cores, vcpus);
-    entry.add_carriers(&mut system, &params);
+    entry.add_service_vcpus(&mut system, &params);
     let policy = (entry.build)(&system, &params).unwrap_or_else(|why| panic!("{why:?}"));
     (policy, Plan::new(cores))
 }
@@ -31,8 +31,8 @@ fn woke(policy: &mut dyn Policy, vcpu: u32, ms: u64) {
 fn ran(policy: &mut dyn Policy, vcpu: u32, mode: Mode, ms: (u64, u64), reads: u64, end: End) {
     let (from, to) = (Instant::from_ticks(ms.0 * MS), Instant::from_ticks(ms.1 * MS));
     let usage = Usage { service: to - from, reads, ..Usage::default() };
-    let stint = Stint { vcpu: VcpuId(vcpu), core: CoreId(0), mode, from, to, usage, end };
-    policy.on_event(to, &Event::Ran(stint));
+    let segment = Segment { vcpu: VcpuId(vcpu), core: CoreId(0), mode, from, to, usage, end };
+    policy.on_event(to, &Event::Ran(segment));
 }
 
 fn ask(policy: &mut dyn Policy, ms: u64, plan: &mut Plan) {
@@ -40,13 +40,13 @@ fn ask(policy: &mut dyn Policy, ms: u64, plan: &mut Plan) {
 }
 
 fn foreground(plan: &Plan, vcpu: u32) -> Grant {
-    let line = &plan.line(CoreId(0)).foreground;
-    *line.iter().find(|grant| grant.vcpu == VcpuId(vcpu)).unwrap()
+    let run_queue = &plan.run_queue(CoreId(0)).foreground;
+    *run_queue.iter().find(|grant| grant.vcpu == VcpuId(vcpu)).unwrap()
 }
 
 fn background(plan: &Plan, vcpu: u32) -> Grant {
-    let line = &plan.line(CoreId(0)).background;
-    *line.iter().find(|grant| grant.vcpu == VcpuId(vcpu)).unwrap()
+    let run_queue = &plan.run_queue(CoreId(0)).background;
+    *run_queue.iter().find(|grant| grant.vcpu == VcpuId(vcpu)).unwrap()
 }
 
 /// A VCPU (10, 20) that may read 10 times in 20 ms.
@@ -67,7 +67,7 @@ fn a_vcpu_that_waits_for_memory_saves_no_budget() {
     ask(policy, 20, &mut plan);
     let until = |plan: &Plan| foreground(plan, 0).until.0.ticks() / MS;
     assert_eq!((until(&plan), foreground(&plan, 0).memory), (11, 20));
-    ran(policy, 0, Mode::Foreground, (20, 30), 0, End::MarkReached);
+    ran(policy, 0, Mode::Foreground, (20, 30), 0, End::LimitReached);
     // The nine of the first period would come back now had it kept them: 19 ms of 20.
     ask(policy, 30, &mut plan);
     assert_eq!(until(&plan), 11);
@@ -76,7 +76,7 @@ fn a_vcpu_that_waits_for_memory_saves_no_budget() {
 }
 
 #[test]
-fn what_wakes_at_its_mark_is_told_when_that_rises() {
+fn what_wakes_at_its_mark_is_reported_when_that_rises() {
     let (mut policy, mut plan) = limited();
     let policy = &mut *policy;
     woke(policy, 0, 0);
@@ -88,7 +88,7 @@ fn what_wakes_at_its_mark_is_told_when_that_rises() {
     policy.on_event(release, &Event::Released(job));
     ask(policy, 5, &mut plan);
     ask(policy, 23, &mut plan);
-    ran(policy, 0, Mode::Foreground, (23, 33), 0, End::MarkReached);
+    ran(policy, 0, Mode::Foreground, (23, 33), 0, End::LimitReached);
     ask(policy, 33, &mut plan);
     // Whenever it was told, the period began at 20: what was used from then on comes back at 40.
     let until = |plan: &Plan| foreground(plan, 0).until.0.ticks() / MS;
@@ -106,7 +106,7 @@ fn what_wakes_at_its_mark_is_told_when_that_rises() {
     assert_eq!((foreground(&plan, 0).memory, plan.verdicts().len()), (30, 1));
     let once = plan.clone();
     ask(policy, 42, &mut plan);
-    assert_eq!((plan.line(CoreId(0)), plan.wake), (once.line(CoreId(0)), once.wake));
+    assert_eq!((plan.run_queue(CoreId(0)), plan.wake), (once.run_queue(CoreId(0)), once.wake));
 }
 
 /// 100 reads in 1 ms for core 0, of which surplus time leaves so much; two VCPUs there.
@@ -116,7 +116,7 @@ fn shared(more: &[(&str, &str)]) -> (Box<dyn Policy>, Plan) {
     let (mut policy, mut plan) = around(&[&pairs[..], more].concat(), vcpus, 1);
     woke(&mut *policy, 1, 0);
     ask(&mut *policy, 0, &mut plan);
-    ran(&mut *policy, 1, Mode::Foreground, (0, 1), 0, End::MarkReached);
+    ran(&mut *policy, 1, Mode::Foreground, (0, 1), 0, End::LimitReached);
     ask(&mut *policy, 1, &mut plan);
     (policy, plan)
 }
@@ -128,9 +128,13 @@ fn surplus_time_never_closes_a_core() {
     assert_eq!((background(&plan, 1).memory, foreground(&plan, 0).memory), (99, u64::MAX));
     ran(policy, 1, Mode::Background, (1, 1), 99, End::MemorySpent);
     ask(policy, 1, &mut plan);
-    let line = plan.line(CoreId(0));
-    assert_eq!((background(&plan, 1).memory, line.allowance), (99, 100), "it waits, the core not");
-    assert_eq!(policy.figures().iter().filter(|f| f.name == "throttled periods").count(), 1);
+    let run_queue = plan.run_queue(CoreId(0));
+    assert_eq!(
+        (background(&plan, 1).memory, run_queue.allowance),
+        (99, 100),
+        "it waits, the core not"
+    );
+    assert_eq!(policy.statistics().iter().filter(|f| f.name == "throttled periods").count(), 1);
     // Whatever is in budget now runs, however long it reads nothing.
     woke(policy, 0, 1);
     ask(policy, 1, &mut plan);

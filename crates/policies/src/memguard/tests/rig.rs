@@ -1,4 +1,4 @@
-//! A machine that turns the times of accesses to memory into stints and spent allowances: at each
+//! A machine that turns the times of accesses to memory into segments and spent allowances: at each
 //! tick every open core serves at most one access that is due.
 
 use super::super::MemGuard;
@@ -6,7 +6,7 @@ use crate::find;
 use crate::testing::Rng;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use maracas_core::contract::{End, Mode, Stint, Usage, decide};
+use maracas_core::contract::{End, Mode, Segment, Usage, decide};
 use maracas_core::dispatch::{self, Readings, Running};
 use maracas_core::params::Params;
 use maracas_core::{CoreId, Duration, Event, Instant, Plan, Policy, System, Vcpu, VcpuId};
@@ -57,7 +57,7 @@ pub(super) struct Rig {
     pub(super) served: Vec<(u64, u16)>,
     /// Decisions come late by up to so many ticks.
     pub(super) late: u64,
-    /// One in so many accesses reads up to four times, past a mark if need be; 0 = none.
+    /// One in so many accesses reads up to four times, past a limit if need be; 0 = none.
     pub(super) overrun: u64,
     pub(super) rng: Rng,
     outbox: Vec<(u64, Event)>,
@@ -140,7 +140,7 @@ impl Rig {
             let meter = &mut self.vcpus[vcpu.0 as usize].meters[mode as usize];
             *meter += 1;
             if *meter >= until.0.ticks() {
-                self.stop(core, End::MarkReached);
+                self.stop(core, End::LimitReached);
             }
         }
     }
@@ -173,8 +173,8 @@ impl Rig {
     }
 
     fn lawful(&self, core: usize) -> Option<Running> {
-        let line = self.plan.line(CoreId(core as u16));
-        dispatch::next(line, self.cores[core].meter, &Bodies(&self.vcpus))
+        let run_queue = self.plan.run_queue(CoreId(core as u16));
+        dispatch::next(run_queue, self.cores[core].meter, &Bodies(&self.vcpus))
     }
 
     fn follow_law(&mut self) {
@@ -192,21 +192,21 @@ impl Rig {
     }
 
     fn access(&mut self, core: usize) {
-        let (line, own) = (self.plan.line(CoreId(core as u16)), &mut self.cores[core]);
+        let (run_queue, own) = (self.plan.run_queue(CoreId(core as u16)), &mut self.cores[core]);
         let Some(run) = &mut own.run else { return };
         let body = &mut self.vcpus[run.running.vcpu.0 as usize];
         if body.pending.front().is_none_or(|due| *due > self.now) {
             return;
         }
         body.pending.pop_front();
-        assert!(own.meter < line.allowance, "a throttled core does no access");
+        assert!(own.meter < run_queue.allowance, "a throttled core does no access");
         assert!(body.memory < run.running.memory, "nor does a VCPU beyond its mark");
         let reads = if self.rng.one_in(self.overrun) { 1 + self.rng.below(4) } else { 1 };
         own.meter += reads;
         body.memory += reads;
         run.reads += reads;
         self.served.push((self.now, core as u16));
-        if own.meter >= line.allowance {
+        if own.meter >= run_queue.allowance {
             self.stop(core, End::Preempted);
             self.tell(Event::AllowanceSpent { core: CoreId(core as u16) });
         } else if body.memory >= run.running.memory {
@@ -223,7 +223,7 @@ impl Rig {
         let now = self.now;
         let Some(run) = &mut self.cores[core].run else { return };
         let (service, reads) = (Duration::from_ticks(run.service), run.reads);
-        let stint = Stint {
+        let segment = Segment {
             vcpu: run.running.vcpu,
             core: CoreId(core as u16),
             mode: run.running.mode,
@@ -236,6 +236,6 @@ impl Rig {
         if service.is_zero() && reads == 0 && end == End::Metered {
             return;
         }
-        self.tell(Event::Ran(stint));
+        self.tell(Event::Ran(segment));
     }
 }

@@ -17,7 +17,7 @@ struct Trace {
     reclaim: bool,
     hard: Vec<bool>,
     spare: &'static str,
-    /// Decisions come on time and marks are kept.
+    /// Decisions come on time and limits are kept.
     exact: bool,
     /// Every core's meter when the period began.
     bases: Vec<u64>,
@@ -113,7 +113,7 @@ impl Trace {
             assert_eq!(allotted + regulator.pool, reserved);
         }
         for (core, quota) in (0..).map(CoreId).zip(&self.quotas) {
-            let allowance = self.rig.plan.line(core).allowance;
+            let allowance = self.rig.plan.run_queue(core).allowance;
             assert!(quota.is_some() || allowance == u64::MAX, "{core} is not regulated");
         }
     }
@@ -141,7 +141,7 @@ impl Trace {
         for (core, own) in self.rig.policy.regulator.cores.iter().enumerate() {
             let (Some(own), Some(quota)) = (own, self.quotas[core]) else { continue };
             let (meter, id) = (self.rig.cores[core].meter, CoreId(core as u16));
-            let closed = meter >= self.rig.plan.line(id).allowance;
+            let closed = meter >= self.rig.plan.run_queue(id).allowance;
             assert_eq!(closed, own.throttled && !self.rig.policy.regulator.sharing, "{id}");
             if closed && self.spare != "proportional" {
                 assert!(meter - self.bases[core] >= quota, "{id} is closed too early");
@@ -168,7 +168,7 @@ fn invariants_hold_on_time() {
 fn invariants_hold_under_lateness_and_overruns() {
     for seed in 0..200 {
         let (mut trace, mut rng) = (random(seed, seed % 50), Rng(seed + 1));
-        // Whatever an access reads past a mark, it stops there: at most three reads are owed.
+        // Whatever an access reads past a limit, it stops there: at most three reads are owed.
         (trace.rig.overrun, trace.exact) = (4, false);
         let mut vcpus = Vec::new();
         for _ in 0..600 {
@@ -184,7 +184,7 @@ fn invariants_hold_under_lateness_and_overruns() {
             }
         }
         for (vcpu, memory) in vcpus.iter().enumerate() {
-            let most = trace.rig.policy.vcpus.mark(maracas_core::VcpuId(vcpu as u32));
+            let most = trace.rig.policy.vcpus.limit(maracas_core::VcpuId(vcpu as u32));
             assert!(most == u64::MAX || *memory <= 2 * periods + 3, "seed {seed}: {memory}");
         }
     }

@@ -4,12 +4,14 @@ use super::*;
 use crate::{WRAPPED, hostile};
 use maracas_core::VcpuId;
 use maracas_core::admission::NotAdmitted;
-use maracas_core::contract::{Claims, End, Errand, Mark, Mode, Needs, Stint, Usage, no_carriers};
+use maracas_core::contract::{
+    Claims, End, Limit, Mode, Needs, Segment, ServiceRequest, Usage, no_service_vcpus,
+};
 
 /// Grants one VCPU everything, refuses changes, wants to be woken once, and counts what it hears.
 #[derive(Default)]
 struct Spy {
-    heard: u64,
+    observed: u64,
     changes: Vec<VcpuId>,
 }
 
@@ -20,31 +22,31 @@ const SPY: Entry = Entry {
     params: &[],
     needs: Needs::BUDGETS,
     claims: Claims { partitioned: true, work_conserving: true, no_miss_when_admitted: true },
-    carriers: no_carriers,
+    service_vcpus: no_service_vcpus,
     admit: |_, _| Verdict::default(),
     build: |_, _| Ok(Box::new(Spy::default())),
 };
 
 impl Policy for Spy {
     fn on_event(&mut self, _: Instant, event: &Event) {
-        self.heard += 1;
+        self.observed += 1;
         if let Event::Changed(vcpu) = event {
             self.changes.push(vcpu.id);
         }
     }
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
-        if plan.line(CoreId(0)).foreground.is_empty() {
-            plan.line_mut(CoreId(0)).foreground.push(Grant::new(VcpuId(0), Mark::NEVER));
+        if plan.run_queue(CoreId(0)).foreground.is_empty() {
+            plan.run_queue_mut(CoreId(0)).foreground.push(Grant::new(VcpuId(0), Limit::NEVER));
             plan.set_home(VcpuId(0), Some(CoreId(1)));
-            plan.errand = Some((VcpuId(7), Errand::Sample));
+            plan.service_request = Some((VcpuId(7), ServiceRequest::Sample));
         }
         for vcpu in self.changes.drain(..) {
             plan.answer(vcpu, Err(NotAdmitted { reason: "no".into(), closest: None }));
         }
         plan.wake = if now.ticks() < 25 { Instant::from_ticks(25) } else { Instant::NEVER };
     }
-    fn figures(&self) -> Vec<Figure> {
-        alloc::vec![Figure { name: "heard", core: None, vcpu: None, value: self.heard }]
+    fn statistics(&self) -> Vec<Statistic> {
+        alloc::vec![Statistic { name: "heard", core: None, vcpu: None, value: self.observed }]
     }
 }
 
@@ -52,7 +54,7 @@ fn ran(core: u16, to: u64, reads: u64, end: End) -> Event {
     let usage = Usage { reads, ..Usage::default() };
     let to = Instant::from_ticks(to);
     let (vcpu, core, mode) = (VcpuId(0), CoreId(core), Mode::Foreground);
-    Event::Ran(Stint { vcpu, core, mode, from: Instant::ZERO, to, usage, end })
+    Event::Ran(Segment { vcpu, core, mode, from: Instant::ZERO, to, usage, end })
 }
 
 fn around_spy(pairs: &[(&str, &str)], bandwidth: u64) -> (MemGuard, Plan) {
@@ -72,11 +74,11 @@ fn all_but_spent_allowances_is_passed_on_and_every_answer_back() {
     let pairs = [("bandwidth", "none, 19.2GB/s"), ("period", "10ns")];
     let (mut policy, mut plan) = around_spy(&pairs, 12_800_000_000);
     ask(&mut policy, 0, &mut plan);
-    let line = plan.line(CoreId(0));
-    assert_eq!((line.foreground[0].memory, line.allowance), (2, u64::MAX));
-    assert_eq!(plan.line(CoreId(1)).allowance, 3);
+    let run_queue = plan.run_queue(CoreId(0));
+    assert_eq!((run_queue.foreground[0].memory, run_queue.allowance), (2, u64::MAX));
+    assert_eq!(plan.run_queue(CoreId(1)).allowance, 3);
     assert_eq!((plan.home(VcpuId(0)), plan.rehomed()), (Some(CoreId(1)), &[VcpuId(0)][..]));
-    assert_eq!(plan.errand, Some((VcpuId(7), Errand::Sample)));
+    assert_eq!(plan.service_request, Some((VcpuId(7), ServiceRequest::Sample)));
     assert_eq!((plan.wake, plan.wake_metered), (Instant::from_ticks(10), true));
 
     let at = Instant::from_ticks(4);
@@ -85,22 +87,26 @@ fn all_but_spent_allowances_is_passed_on_and_every_answer_back() {
     let mut changed = rig::busy_vcpu(0);
     changed.bandwidth = 64_000_000_000;
     policy.on_event(at, &Event::Changed(changed));
-    assert_eq!(figure_of(&policy, "heard"), 2);
+    assert_eq!(statistic_of(&policy, "heard"), 2);
     ask(&mut policy, 4, &mut plan);
     assert_eq!(plan.verdicts().len(), 1);
-    assert_eq!(plan.line(CoreId(0)).foreground[0].memory, 2, "what was refused counts for nothing");
+    assert_eq!(
+        plan.run_queue(CoreId(0)).foreground[0].memory,
+        2,
+        "what was refused counts for nothing"
+    );
 
     ask(&mut policy, 20, &mut plan);
     // Its three reads were one too many: one is owed.
-    assert_eq!(plan.line(CoreId(0)).foreground[0].memory, 4);
-    assert_eq!(plan.line(CoreId(1)).allowance, 6);
+    assert_eq!(plan.run_queue(CoreId(0)).foreground[0].memory, 4);
+    assert_eq!(plan.run_queue(CoreId(1)).allowance, 6);
     assert_eq!((plan.wake, plan.wake_metered), (Instant::from_ticks(25), false));
     ask(&mut policy, 25, &mut plan);
     assert_eq!((plan.wake, plan.wake_metered), (Instant::from_ticks(30), true));
 }
 
-fn figure_of(policy: &MemGuard, name: &str) -> u64 {
-    policy.figures().iter().find(|figure| figure.name == name).unwrap().value
+fn statistic_of(policy: &MemGuard, name: &str) -> u64 {
+    policy.statistics().iter().find(|statistic| statistic.name == name).unwrap().value
 }
 
 #[test]
@@ -117,18 +123,22 @@ fn periods_begin_at_nominal_instants_however_late_the_decision() {
     assert_eq!(policy.cores_next, Instant::from_ticks(20));
     ask(&mut policy, 43, &mut plan);
     assert_eq!(policy.cores_next, Instant::from_ticks(50));
-    assert_eq!(figure_of(&policy, "regulated periods"), 2, "of missed periods one is replenished");
+    assert_eq!(
+        statistic_of(&policy, "regulated periods"),
+        2,
+        "of missed periods one is replenished"
+    );
     // All is used up at 44; whenever that is heard, the next period begins then.
     // Its VCPU then sleeps, so that core0, which has no budget, is not active.
     policy.on_event(Instant::from_ticks(44), &ran(1, 44, 3, End::Blocked));
     ask(&mut policy, 48, &mut plan);
     assert_eq!(policy.cores_next, Instant::from_ticks(54));
-    assert_eq!(plan.line(CoreId(1)).allowance, 6);
+    assert_eq!(plan.run_queue(CoreId(1)).allowance, 6);
     // Told again, or asked again, nothing changes.
     policy.on_event(Instant::from_ticks(44), &Event::AllowanceSpent { core: CoreId(1) });
     let before = plan.clone();
     ask(&mut policy, 49, &mut plan);
-    assert_eq!((plan.line(CoreId(1)), plan.wake), (before.line(CoreId(1)), before.wake));
+    assert_eq!((plan.run_queue(CoreId(1)), plan.wake), (before.run_queue(CoreId(1)), before.wake));
 }
 
 /// Takes its VCPU off core0 by itself at 7.
@@ -138,11 +148,11 @@ impl Policy for Leaver {
     fn on_event(&mut self, _: Instant, _: &Event) {}
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
         let leaves = Instant::from_ticks(7);
-        let line = plan.line_mut(CoreId(0));
-        line.foreground.clear();
+        let run_queue = plan.run_queue_mut(CoreId(0));
+        run_queue.foreground.clear();
         plan.wake = Instant::NEVER;
         if now < leaves {
-            plan.line_mut(CoreId(0)).foreground.push(Grant::new(VcpuId(0), Mark::NEVER));
+            plan.run_queue_mut(CoreId(0)).foreground.push(Grant::new(VcpuId(0), Limit::NEVER));
             plan.wake = leaves;
         }
     }

@@ -123,7 +123,7 @@ fn random_use(seed: u64, highest: bool) {
         ran.push(ran[now as usize] + u64::from(runs));
         unreported += u64::from(runs);
         let blocks = runs && rng.below(6) == 0;
-        // A stint must be reported when it ends with the budget or by blocking; else any time.
+        // A segment must be reported when it ends with the budget or by blocking; else any time.
         if blocks || usable == u64::from(runs) || rng.below(3) == 0 {
             server.charge(ticks(unreported));
             unreported = 0;

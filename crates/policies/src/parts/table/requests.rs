@@ -103,7 +103,7 @@ impl Table {
             }
             return;
         }
-        let here = self.on(core).iter().filter(|vcpu| !priority::carries_errands(vcpu.role));
+        let here = self.on(core).iter().filter(|vcpu| !priority::serves_requests(vcpu.role));
         let periods = here.chain([&vcpu]).map(|vcpu| vcpu.reservation.period);
         let longest = periods.max().unwrap_or_default();
         self.holds.until_windows_close(core, vcpu, at, until, longest);

@@ -7,7 +7,7 @@ use crate::qps::{BOTH, Class, Phase, Qps, Window};
 use crate::testing::with;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use maracas_core::contract::{End, Mark, Mode, Stint, Usage, decide};
+use maracas_core::contract::{End, Limit, Mode, Segment, Usage, decide};
 use maracas_core::dispatch::{self, Readings, Running};
 use maracas_core::{
     Arrival, CoreId, Duration, Event, Instant, Job, JobId, Plan, Policy, System, Vcpu, VcpuId,
@@ -72,7 +72,7 @@ impl Readings for World<'_> {
         !self.0[vcpu.0 as usize].pending.is_empty()
     }
     fn meter(&self, vcpu: VcpuId, mode: Mode) -> Duration {
-        // Surplus time has no marks.
+        // Surplus time has no limits.
         assert_eq!(mode, Mode::Foreground);
         Duration::from_ticks(self.0[vcpu.0 as usize].meter)
     }
@@ -168,11 +168,11 @@ impl Rig {
             self.tally.late.extend(late.map(|(_, _, deadline)| (id, *deadline)));
             self.tally.overran.extend(task.overran.then_some(id));
         }
-        for figure in self.qps.figures() {
-            match figure.name {
-                "mode changes" => self.tally.mode_changes = figure.value,
+        for statistic in self.qps.statistics() {
+            match statistic.name {
+                "mode changes" => self.tally.mode_changes = statistic.value,
                 "rounded windows" | "short windows" if self.exact => {
-                    assert_eq!(figure.value, 0, "{}", figure.name);
+                    assert_eq!(statistic.value, 0, "{}", statistic.name);
                 }
                 _ => {}
             }
@@ -190,7 +190,7 @@ impl Rig {
             let id = running.vcpu.0 as usize;
             let Some((index, 0, deadline)) = self.tasks[id].pending.front().copied() else {
                 if self.is_spent(running) {
-                    self.stop(core, End::MarkReached);
+                    self.stop(core, End::LimitReached);
                 }
                 continue;
             };
@@ -227,7 +227,7 @@ impl Rig {
 
     fn is_spent(&self, running: Running) -> bool {
         let reads = Duration::from_ticks(self.tasks[running.vcpu.0 as usize].meter);
-        running.mode == Mode::Foreground && Mark(reads) >= running.until
+        running.mode == Mode::Foreground && Limit(reads) >= running.until
     }
 
     fn stop(&mut self, core: usize, end: End) {
@@ -237,7 +237,7 @@ impl Rig {
         if service.is_zero() {
             return;
         }
-        self.tell(&Event::Ran(Stint {
+        self.tell(&Event::Ran(Segment {
             vcpu: running.vcpu,
             core: CoreId(core as u16),
             mode: running.mode,
@@ -254,7 +254,7 @@ impl Rig {
             self.tally.decisions += 1;
             assert_eq!(self.plan.audit(), Ok(()), "at {}", self.now);
             let world = World(&self.tasks);
-            let lawful = |core| dispatch::next(self.plan.line(CoreId(core)), 0, &world);
+            let lawful = |core| dispatch::next(self.plan.run_queue(CoreId(core)), 0, &world);
             let chosen: Vec<_> = (0..self.running.len() as u16).map(lawful).collect();
             let mut stopped = false;
             for (core, chosen) in chosen.iter().enumerate() {
@@ -285,7 +285,7 @@ impl Rig {
     fn next_event(&self) -> u64 {
         let ends = self.running.iter().flatten().map(|(running, _)| {
             let task = &self.tasks[running.vcpu.0 as usize];
-            let foreground = running.mode == Mode::Foreground && running.until != Mark::NEVER;
+            let foreground = running.mode == Mode::Foreground && running.until != Limit::NEVER;
             let budget = running.until.0.ticks().saturating_sub(task.meter);
             self.now + task.pending[0].1.min(if foreground { budget } else { u64::MAX })
         });

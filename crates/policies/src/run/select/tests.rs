@@ -59,7 +59,7 @@ fn keeps_its_shares(mut subsystem: Subsystem, until: u64) {
                 "off by {lag}/{den} of {length}"
             );
             if node.deadline == at {
-                assert_eq!((lag, used), (0, node.mark));
+                assert_eq!((lag, used), (0, node.limit));
                 *window = Window { from: at, ran: 0 };
             }
         }

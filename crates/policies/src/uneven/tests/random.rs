@@ -1,6 +1,6 @@
 //! Invariants on random systems.
 
-use super::{as_written, figure, max_fair, ran, system, ticks};
+use super::{as_written, max_fair, ran, statistic, system, ticks};
 use crate::testing::{Machine, Manners, Rng, with};
 use crate::uneven;
 use alloc::vec::Vec;
@@ -32,7 +32,7 @@ fn nobody_is_a_round_from_its_shares() {
         let mut machine = Machine::new(&ANY, &params, &system, Manners::PERFECT);
         (0..n).for_each(|vcpu| machine.wake(vcpu));
         machine.tick();
-        let shares = (0..n).map(|id| figure(&machine, "fast share ppm", Some(id)).unwrap());
+        let shares = (0..n).map(|id| statistic(&machine, "fast share ppm", Some(id)).unwrap());
         let shares: Vec<u64> = shares.collect();
         let each = (cores as u64 * 1_000_000 / u64::from(n)).min(1_000_000);
         (1..6000).for_each(|_| machine.tick());

@@ -36,9 +36,9 @@ fn an_agent_wakes_twice_a_period_and_once_a_turn() {
     assert_eq!(taken(&all[..1], Some(ms(2))), (200, 10_000_000), "alone it has no turns");
     assert_eq!(taken(&[], Some(ms(2))), (0, 0));
     let best_effort = vcpu(2, Duration::ZERO, Duration::ZERO);
-    let mut carrier = vcpu(3, us(50), ms(1));
-    carrier.role = Role::Monitor;
-    assert_eq!(taken(&[&best_effort, &carrier], None), (0, 0));
+    let mut service_vcpu = vcpu(3, us(50), ms(1));
+    service_vcpu.role = Role::Monitor;
+    assert_eq!(taken(&[&best_effort, &service_vcpu], None), (0, 0));
     // What no core can do is said as it is.
     let (_, ppb) = taken(&[&vcpu(0, us(1), us(10))], None);
     assert_eq!(ppb, 10 * PPB);

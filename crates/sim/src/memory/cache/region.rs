@@ -63,7 +63,7 @@ pub(super) struct Region {
     /// By program: the share of its misses that fell here when it was asked for last.
     pub(super) missed: Vec<Cell<f64>>,
     /// By program: the lines that it held here then.
-    pub(super) told: Vec<Cell<f64>>,
+    pub(super) reported: Vec<Cell<f64>>,
     /// LRU: what used how many lines last in one go, the latest first.
     stack: Vec<Layer>,
     /// LRU: how many layers on top are those of programs that run.
@@ -105,8 +105,18 @@ impl Stand {
 impl Region {
     pub(super) fn new(cache: usize, bits: u64, programs: usize) -> Self {
         let none = || vec![Cell::new(0.0); programs];
-        let (held, missed, told) = (vec![0.0; programs], none(), none());
-        Self { cache, bits, lines: 0.0, sets: 0.0, held, missed, told, stack: Vec::new(), top: 0 }
+        let (held, missed, reported) = (vec![0.0; programs], none(), none());
+        Self {
+            cache,
+            bits,
+            lines: 0.0,
+            sets: 0.0,
+            held,
+            missed,
+            reported,
+            stack: Vec::new(),
+            top: 0,
+        }
     }
 
     /// The part of this region within `bits`, with its share of every program's lines.
@@ -116,7 +126,7 @@ impl Region {
         let mut part = Self { bits, ..self.clone() };
         part.held.iter_mut().for_each(|lines| *lines *= share);
         part.missed.iter_mut().for_each(|missed| *missed.get_mut() *= share);
-        part.told.iter_mut().for_each(|told| *told.get_mut() *= share);
+        part.reported.iter_mut().for_each(|reported| *reported.get_mut() *= share);
         part.stack.iter_mut().for_each(|layer| layer.lines *= share);
         part
     }
@@ -293,7 +303,7 @@ impl Region {
             if self.holds_all(inflow) {
                 continue;
             }
-            let since = self.held[inflow.program] - self.told[inflow.program].get();
+            let since = self.held[inflow.program] - self.reported[inflow.program].get();
             let gain = inflow.rate - self.sharing(stand.young, inflow) * loss;
             let own = self.sharing(stand.young, inflow) * stand.taken(sets);
             let pull = inflow.follows * (1.0 - own) + loss;

@@ -84,16 +84,17 @@ fn around(lines: &[(Duration, String)], ordered: Instant, done: Instant) -> Opti
 /// Whether nobody's content changed by a move.
 pub(super) fn verdict(measured: &Measured) -> Verdict {
     let all = measured.moves().count();
-    let told: Vec<_> = measured.moves().filter_map(|(_, moved)| moved.content.as_ref()).collect();
-    let same = told.iter().filter(|content| content.before == content.after).count();
-    let hash = told.first().map_or("-", |content| &content.before);
+    let reported: Vec<_> =
+        measured.moves().filter_map(|(_, moved)| moved.content.as_ref()).collect();
+    let same = reported.iter().filter(|content| content.before == content.after).count();
+    let hash = reported.first().map_or("-", |content| &content.before);
     Verdict {
         name: "content",
-        holds: same == told.len() && !told.is_empty(),
+        holds: same == reported.len() && !reported.is_empty(),
         text: format!(
             "the memory of who moves has the same hash before and after: {hash}, in {same} of {} \
              moves with both ({all} in all)",
-            told.len()
+            reported.len()
         ),
     }
 }

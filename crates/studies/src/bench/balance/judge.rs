@@ -2,7 +2,7 @@
 //! and by how much, what it costs, and what it does to surplus time.
 
 use super::story::{Life, Move, Raise, Story};
-use maracas_core::contract::{Mode, Stint};
+use maracas_core::contract::{Mode, Segment};
 use maracas_core::{CoreId, Duration, Instant, Vcpu, VcpuId};
 
 /// How late a period may be and still count as on time: a wake of the runtime's agents is later
@@ -33,7 +33,7 @@ pub(super) struct Periods {
 }
 
 impl Periods {
-    /// A period begins where a budget is granted: where the mark is raised. It is on time where
+    /// A period begins where a budget is granted: where the limit is raised. It is on time where
     /// that much has been received, and the whole budget C been granted anew, T later.
     pub(super) fn of(story: &Story) -> Self {
         let mut periods = Self::default();
@@ -49,17 +49,17 @@ impl Periods {
         let (budget, period) = (vcpu.reservation.budget, vcpu.reservation.period);
         let rest = Duration::from_ticks(budget.ticks() / REST);
         let mut service = Service::of(&life.foreground);
-        let mut marks = life.raises.iter().copied();
-        let mut mark = marks.next();
+        let mut limits = life.raises.iter().copied();
+        let mut limit = limits.next();
         let mut last = None;
-        for Raise { at, mark: granted } in &life.raises {
+        for Raise { at, limit: granted } in &life.raises {
             let due = *at + period;
             let received = service.reaches(granted.saturating_sub(rest));
             let again = *granted + budget.saturating_sub(rest);
-            while mark.is_some_and(|raise| raise.mark < again) {
-                mark = marks.next();
+            while limit.is_some_and(|raise| raise.limit < again) {
+                limit = limits.next();
             }
-            let renewed = mark.map(|raise| raise.at);
+            let renewed = limit.map(|raise| raise.at);
             let known = |at: Option<Instant>| at.unwrap_or(end);
             let ended = known(received).max(known(renewed));
             let unknown = ended == end && ended < due + ON_TIME;
@@ -107,31 +107,31 @@ impl Life {
 
 /// When a VCPU's foreground meter reached a reading; asked for growing readings.
 struct Service<'a> {
-    stints: std::slice::Iter<'a, Stint>,
-    stint: Option<&'a Stint>,
+    segments: std::slice::Iter<'a, Segment>,
+    segment: Option<&'a Segment>,
     before: Duration,
 }
 
 impl<'a> Service<'a> {
-    fn of(stints: &'a [Stint]) -> Self {
-        let mut stints = stints.iter();
-        let stint = stints.next();
-        Self { stints, stint, before: Duration::ZERO }
+    fn of(segments: &'a [Segment]) -> Self {
+        let mut segments = segments.iter();
+        let segment = segments.next();
+        Self { segments, segment, before: Duration::ZERO }
     }
     /// `None` where it never does.
     fn reaches(&mut self, reading: Duration) -> Option<Instant> {
-        while let Some(stint) = self.stint {
-            let service = stint.usage.service;
+        while let Some(segment) = self.segment {
+            let service = segment.usage.service;
             if self.before + service < reading {
                 self.before += service;
-                self.stint = self.stints.next();
+                self.segment = self.segments.next();
                 continue;
             }
-            // It is spread evenly over the stint.
+            // It is spread evenly over the segment.
             let part = reading.saturating_sub(self.before).ticks();
-            let length = (stint.to - stint.from).ticks();
+            let length = (segment.to - segment.from).ticks();
             let gone = u128::from(length) * u128::from(part) / u128::from(service.ticks().max(1));
-            return Some(stint.from + Duration::from_ticks(gone as u64));
+            return Some(segment.from + Duration::from_ticks(gone as u64));
         }
         None
     }
@@ -142,8 +142,8 @@ impl Story {
     pub(super) fn core_of(&self, vcpu: VcpuId, at: Instant) -> Option<CoreId> {
         let life = self.lives.get(&vcpu)?;
         let all = || life.foreground.iter().chain(&life.background);
-        let before = all().filter(|stint| stint.from < at).max_by_key(|stint| stint.from);
-        before.or_else(|| all().min_by_key(|stint| stint.from)).map(|stint| stint.core)
+        let before = all().filter(|segment| segment.from < at).max_by_key(|segment| segment.from);
+        before.or_else(|| all().min_by_key(|segment| segment.from)).map(|segment| segment.core)
     }
 
     /// The part of a core that each VCPU on `core` had of its surplus time within a window, in the
@@ -181,16 +181,16 @@ impl Story {
 impl Life {
     /// Its service of a mode within a window, in ticks.
     fn took(&self, mode: Mode, from: Instant, to: Instant) -> f64 {
-        let stints = match mode {
+        let segments = match mode {
             Mode::Foreground => &self.foreground,
             Mode::Background => &self.background,
         };
-        let part = |stint: &Stint| {
-            let within = stint.to.min(to).saturating_since(stint.from.max(from)).ticks();
-            let length = stint.to.saturating_since(stint.from).ticks();
-            let service = stint.usage.service.ticks() as f64;
+        let part = |segment: &Segment| {
+            let within = segment.to.min(to).saturating_since(segment.from.max(from)).ticks();
+            let length = segment.to.saturating_since(segment.from).ticks();
+            let service = segment.usage.service.ticks() as f64;
             if length == 0 { 0.0 } else { service * within as f64 / length as f64 }
         };
-        stints.iter().map(part).sum()
+        segments.iter().map(part).sum()
     }
 }

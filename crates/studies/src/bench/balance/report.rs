@@ -46,8 +46,8 @@ fn line(round_number: usize, round: &Round, moved: &Moved) -> String {
     let Moved { what, percent, late, .. } = moved;
     let name = format!("p{}", what.vcpu.0);
     let way = format!("{} to {}", what.from.0, what.to.0);
-    let after = if what.ordered >= round.told {
-        time(what.ordered.saturating_since(round.told).ticks() as f64)
+    let after = if what.ordered >= round.reported {
+        time(what.ordered.saturating_since(round.reported).ticks() as f64)
     } else {
         "before".into()
     };
@@ -105,7 +105,7 @@ pub(super) fn to_json(measured: &Measured, verdicts: &[Verdict]) -> String {
 fn of_round(round: &Round) -> Value {
     let [before, stayed, after] = &round.slack;
     json!({
-        "told_to_end_ns": round.told.ticks(),
+        "told_to_end_ns": round.reported.ticks(),
         "c_m_ns": round.most.ticks(),
         "moves": round.moves.iter().map(|moved| of_move(round, moved)).collect::<Vec<_>>(),
         "undone": round.undone,
@@ -125,7 +125,7 @@ fn of_move(round: &Round, moved: &Moved) -> Value {
         "percent": percent,
         "from": what.from.0,
         "to": what.to.0,
-        "after_the_end": what.ordered >= round.told,
+        "after_the_end": what.ordered >= round.reported,
         "ordered_ns": what.ordered.ticks(),
         "done_ns": what.done.map(maracas_core::Instant::ticks),
         "cost_ns": what.cost.ticks(),

@@ -3,7 +3,7 @@
 
 use crate::bench::play::replayed;
 use maracas_console::failure::Failure;
-use maracas_core::contract::{End, Errand, Event, Mode, Stint};
+use maracas_core::contract::{End, Event, Mode, Segment, ServiceRequest};
 use maracas_core::journal::{Note, Reader, Recolored, Record};
 use maracas_core::{CoreId, Duration, Instant, Plan, Role, System, Vcpu, VcpuId};
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ pub(super) struct Move {
     pub(super) from: CoreId,
     pub(super) to: CoreId,
     /// The migration VCPU that paid for it.
-    carrier: VcpuId,
+    service_vcpu: VcpuId,
     pub(super) ordered: Instant,
     /// When the policy heard that it was done; `None` where it was not.
     pub(super) done: Option<Instant>,
@@ -31,16 +31,16 @@ pub(super) struct Move {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Raise {
     pub(super) at: Instant,
-    pub(super) mark: Duration,
+    pub(super) limit: Duration,
 }
 
 /// Everything about one VCPU.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Life {
-    /// Foreground stints, in order.
-    pub(super) foreground: Vec<Stint>,
-    /// Background stints, in order.
-    pub(super) background: Vec<Stint>,
+    /// Foreground segments, in order.
+    pub(super) foreground: Vec<Segment>,
+    /// Background segments, in order.
+    pub(super) background: Vec<Segment>,
     /// Every time it was granted more.
     pub(super) raises: Vec<Raise>,
     /// Its foreground service as the policy knows it.
@@ -98,16 +98,16 @@ impl Story {
     }
     /// C_m: what a migration may cost by the admission test.
     pub(super) fn most(&self) -> Option<Duration> {
-        let carriers = self.system.vcpus.iter().filter(|vcpu| vcpu.role == Role::Migration);
-        carriers.map(|carrier| carrier.reservation.budget).min()
+        let service_vcpus = self.system.vcpus.iter().filter(|vcpu| vcpu.role == Role::Migration);
+        service_vcpus.map(|service_vcpu| service_vcpu.reservation.budget).min()
     }
 
     fn event(&mut self, at: Instant, event: &Event) {
         match event {
-            Event::Ran(stint) => self.ran(stint),
+            Event::Ran(segment) => self.ran(segment),
             Event::Woke { vcpu, .. } => self.woke(*vcpu, at),
             Event::Left(vcpu) => self.lives.entry(*vcpu).or_default().left = Some(at),
-            Event::ErrandDone(errand) => self.answered(errand, at),
+            Event::ServiceDone(service_request) => self.answered(service_request, at),
             Event::Failed { .. }
             | Event::Released(_)
             | Event::Completed(_)
@@ -118,22 +118,22 @@ impl Story {
         }
     }
 
-    fn ran(&mut self, stint: &Stint) {
-        let own = |errand: &&mut Move| errand.carrier == stint.vcpu;
-        if let Some(errand) = self.moves.iter_mut().rev().find(own) {
-            errand.cost += stint.usage.service;
+    fn ran(&mut self, segment: &Segment) {
+        let own = |service_request: &&mut Move| service_request.service_vcpu == segment.vcpu;
+        if let Some(service_request) = self.moves.iter_mut().rev().find(own) {
+            service_request.cost += segment.usage.service;
         }
-        self.woke(stint.vcpu, stint.from);
-        let life = self.lives.entry(stint.vcpu).or_default();
-        match stint.mode {
+        self.woke(segment.vcpu, segment.from);
+        let life = self.lives.entry(segment.vcpu).or_default();
+        match segment.mode {
             Mode::Foreground => {
-                life.served += stint.usage.service;
-                life.foreground.push(*stint);
+                life.served += segment.usage.service;
+                life.foreground.push(*segment);
             }
-            Mode::Background => life.background.push(*stint),
+            Mode::Background => life.background.push(*segment),
         }
-        if matches!(stint.end, End::Blocked | End::Exited) {
-            life.blocked.push((stint.to, None));
+        if matches!(segment.end, End::Blocked | End::Exited) {
+            life.blocked.push((segment.to, None));
         }
     }
 
@@ -147,8 +147,8 @@ impl Story {
         }
     }
 
-    fn answered(&mut self, errand: &Errand, at: Instant) {
-        let Errand::Move { vcpu, .. } = errand else { return };
+    fn answered(&mut self, service_request: &ServiceRequest, at: Instant) {
+        let ServiceRequest::Move { vcpu, .. } = service_request else { return };
         if let Some(moved) = self.under_way(*vcpu) {
             moved.done = Some(at);
         }
@@ -162,21 +162,25 @@ impl Story {
     fn planned(&mut self, now: Instant, plan: &Plan) {
         self.decisions += 1;
         for core in plan.dirty().iter() {
-            for grant in &plan.line(core).foreground {
+            for grant in &plan.run_queue(core).foreground {
                 let life = self.lives.entry(grant.vcpu).or_default();
-                let before = life.raises.last().map_or(Duration::ZERO, |raise| raise.mark);
-                // A spent VCPU's mark is what it used, a little more than it was granted.
+                let before = life.raises.last().map_or(Duration::ZERO, |raise| raise.limit);
+                // A spent VCPU's limit is what it used, a little more than it was granted.
                 if grant.until.0 > before.max(life.served) {
-                    life.raises.push(Raise { at: now, mark: grant.until.0 });
+                    life.raises.push(Raise { at: now, limit: grant.until.0 });
                 }
             }
         }
-        let here =
-            |core: CoreId, vcpu| plan.line(core).foreground.iter().any(|grant| grant.vcpu == vcpu);
+        let here = |core: CoreId, vcpu| {
+            plan.run_queue(core).foreground.iter().any(|grant| grant.vcpu == vcpu)
+        };
         if let Some(last) = self.moves.last_mut().filter(|last| last.done.is_some()) {
             last.holds |= here(last.to, last.vcpu);
         }
-        let Some((carrier, Errand::Move { vcpu, to, .. })) = plan.errand else { return };
+        let Some((service_vcpu, ServiceRequest::Move { vcpu, to, .. })) = plan.service_request
+        else {
+            return;
+        };
         let under_way = |it: &Move| it.done.is_none() && it.vcpu == vcpu && it.to == to;
         if self.moves.last().is_some_and(under_way) {
             return;
@@ -186,7 +190,7 @@ impl Story {
             vcpu,
             from: from.unwrap_or(to),
             to,
-            carrier,
+            service_vcpu,
             ordered: now,
             done: None,
             holds: false,

@@ -1,7 +1,7 @@
 use super::judge::Periods;
 use super::story::{Raise, Story};
 use super::{Measured, Round, SCENARIO, Script};
-use maracas_core::contract::{End, Mode, Stint, Usage};
+use maracas_core::contract::{End, Mode, Segment, Usage};
 use maracas_core::journal::Recorder;
 use maracas_core::{CoreId, Duration, Instant, System, Vcpu, VcpuId};
 use maracas_scenario::Scenario;
@@ -33,8 +33,8 @@ fn a_simulated_run_keeps_every_promise() {
         let (script, story) = simulated("vlb", late);
         let round = Round::of(script, &story, None).unwrap();
         assert!(round.exact && round.moved);
-        let answer = round.moves.iter().find(|moved| moved.what.ordered >= round.told).unwrap();
-        let took = answer.what.done.unwrap() - round.told;
+        let answer = round.moves.iter().find(|moved| moved.what.ordered >= round.reported).unwrap();
+        let took = answer.what.done.unwrap() - round.reported;
         assert!(took < Duration::from_millis(1), "{took}");
         for moved in &round.moves {
             assert_eq!(moved.what.cost, US * 20);
@@ -90,19 +90,19 @@ fn at(ms: u64) -> Instant {
 fn life(granted: &[(u64, u64)], served: &[(u64, u64)]) -> Story {
     let ms = Duration::from_millis;
     let mut story = Story::nothing(System::new(2, vec![Vcpu::new(0, ms(10), ms(100))]));
-    let raises = granted.iter().map(|(when, mark)| Raise { at: at(*when), mark: ms(*mark) });
-    let stints = served.iter().map(|(from, to)| Stint {
+    let raises = granted.iter().map(|(when, limit)| Raise { at: at(*when), limit: ms(*limit) });
+    let segments = served.iter().map(|(from, to)| Segment {
         vcpu: VcpuId(0),
         core: CoreId(0),
         mode: Mode::Foreground,
         from: at(*from),
         to: at(*to),
         usage: Usage { service: ms(to - from), ..Usage::default() },
-        end: End::MarkReached,
+        end: End::LimitReached,
     });
     let life = story.lives.entry(VcpuId(0)).or_default();
     life.raises.extend(raises);
-    life.foreground.extend(stints);
+    life.foreground.extend(segments);
     story.end = at(400);
     story
 }

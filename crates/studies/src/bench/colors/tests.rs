@@ -14,7 +14,7 @@ fn spreads_are_of_sorted_times() {
 }
 
 #[test]
-fn hidden_frames_are_told_with_the_way_out() {
+fn hidden_frames_are_reported_with_the_way_out() {
     let Failure::Bad(line) = failed(Error::Hidden) else { panic!("a line is expected") };
     assert!(line.contains("CAP_SYS_ADMIN"), "{line}");
 }

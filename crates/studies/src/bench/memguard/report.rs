@@ -20,14 +20,14 @@ pub(super) fn text(measured: &Measured) -> String {
 }
 
 fn line(way: &Way, real: bool) -> String {
-    let told = &way.told;
-    let took = |percent| told.took(percent).map_or("-".into(), |it| time(it.ticks() as f64));
-    let beyond = |percent| told.beyond(percent).map_or("-".into(), |lines| lines.to_string());
-    let read = if real { format!("{:.1}MB/s", told.read_mb_s()) } else { "-".into() };
+    let reported = &way.reported;
+    let took = |percent| reported.took(percent).map_or("-".into(), |it| time(it.ticks() as f64));
+    let beyond = |percent| reported.beyond(percent).map_or("-".into(), |lines| lines.to_string());
+    let read = if real { format!("{:.1}MB/s", reported.read_mb_s()) } else { "-".into() };
     format!(
         "{:<12}{:>9}{:>10}{:>10}{:>10}{:>14}{:>8}{read:>12}\n",
         way.name,
-        told.closings.len(),
+        reported.closings.len(),
         took(50),
         took(99),
         took(100),
@@ -54,17 +54,17 @@ pub(super) fn to_json(measured: &Measured) -> String {
 }
 
 fn of_way(way: &Way, real: bool) -> Value {
-    let told = &way.told;
-    let took = |percent| told.took(percent).map(Duration::ticks);
+    let reported = &way.reported;
+    let took = |percent| reported.took(percent).map(Duration::ticks);
     json!({
         "noticed": way.name,
-        "closings": told.closings.len(),
+        "closings": reported.closings.len(),
         "took_p50_ns": took(50),
         "took_p99_ns": took(99),
         "took_max_ns": took(100),
-        "beyond_p50_lines": told.beyond(50),
-        "beyond_p99_lines": told.beyond(99),
-        "read_mb_s": real.then(|| told.read_mb_s()),
+        "beyond_p50_lines": reported.beyond(50),
+        "beyond_p99_lines": reported.beyond(99),
+        "read_mb_s": real.then(|| reported.read_mb_s()),
         "replays": way.exact,
     })
 }

@@ -1,6 +1,6 @@
 //! What a run shows, set against what memory-aware scheduling promises.
 
-use super::told::{Sampled, Told};
+use super::reported::{Reported, Sampled};
 use crate::bench::verdict::Verdict;
 use maracas_core::{CoreId, Duration, Instant, Rate, Role};
 use maracas_session::case::Case;
@@ -92,9 +92,9 @@ pub(super) struct Stops {
 
 impl Stops {
     /// Of each core.
-    pub(super) fn of(told: &Told, cores: usize) -> Vec<Self> {
+    pub(super) fn of(reported: &Reported, cores: usize) -> Vec<Self> {
         let core = |core| {
-            let own = || told.closings.iter().filter(move |closing| closing.core == core);
+            let own = || reported.closings.iter().filter(move |closing| closing.core == core);
             let took = own().filter_map(|it| Some(it.last?.saturating_since(it.from)));
             let mut took: Vec<_> = took.collect();
             took.sort_unstable();
@@ -144,17 +144,17 @@ pub(super) fn budgets(case: &Case, report: &Report) -> Vec<Budget> {
 
 /// Everything that is asked of a run.
 pub(super) fn verdicts(
-    told: &Told,
+    reported: &Reported,
     law: &Law,
     stops: &[Stops],
     budgets: &[Budget],
 ) -> Vec<Verdict> {
     let replays = Verdict {
         name: "replay",
-        holds: told.exact,
+        holds: reported.exact,
         text: "a fresh policy decides the same from the journal".into(),
     };
-    vec![throttles(told), stop(stops), kept(budgets), releases(told, law), replays]
+    vec![throttles(reported), stop(stops), kept(budgets), releases(reported, law), replays]
 }
 
 /// Steps of k: how often up, how often down.
@@ -168,15 +168,15 @@ pub(super) fn steps(samples: &[Sampled]) -> (usize, usize) {
     (up, down)
 }
 
-fn throttles(told: &Told) -> Verdict {
-    let (up, down) = steps(&told.samples);
+fn throttles(reported: &Reported) -> Verdict {
+    let (up, down) = steps(&reported.samples);
     Verdict {
         name: "throttles",
         holds: up > 0 && down > 0,
         text: format!(
             "the episode drives throttling of real programs: {} samples, one core more {up} \
              times, one less {down} times",
-            told.samples.len()
+            reported.samples.len()
         ),
     }
 }
@@ -210,10 +210,10 @@ fn kept(budgets: &[Budget]) -> Verdict {
     }
 }
 
-fn releases(told: &Told, law: &Law) -> Verdict {
-    let expected = law.throttled(&told.samples);
-    let other = told.samples.iter().zip(&expected).filter(|(had, due)| had.throttled != **due);
-    let (other, (_, down)) = (other.count(), steps(&told.samples));
+fn releases(reported: &Reported, law: &Law) -> Verdict {
+    let expected = law.throttled(&reported.samples);
+    let other = reported.samples.iter().zip(&expected).filter(|(had, due)| had.throttled != **due);
+    let (other, (_, down)) = (other.count(), steps(&reported.samples));
     Verdict {
         name: "releases",
         holds: other == 0 && down > 0,
@@ -227,7 +227,7 @@ fn releases(told: &Told, law: &Law) -> Verdict {
 
 #[cfg(test)]
 mod tests {
-    use super::super::told::Closing;
+    use super::super::reported::Closing;
     use super::*;
     use maracas_core::contract::Sample;
 
@@ -288,8 +288,8 @@ mod tests {
         let fine = sampled(&[(100, 1000, 1), (90, 500, 0)]);
         let early = sampled(&[(100, 1000, 1), (90, 501, 0)]);
         for (samples, holds) in [(fine, true), (early, false)] {
-            let told = Told { samples, ..Told::default() };
-            assert_eq!(releases(&told, &LAW).holds, holds);
+            let reported = Reported { samples, ..Reported::default() };
+            assert_eq!(releases(&reported, &LAW).holds, holds);
         }
     }
 
@@ -304,8 +304,8 @@ mod tests {
             closing(30, us(30, 99)),
             closing(40, us(40, 900)),
         ];
-        let told = Told { closings, ..Told::default() };
-        let stops = Stops::of(&told, 2);
+        let reported = Reported { closings, ..Reported::default() };
+        let stops = Stops::of(&reported, 2);
         assert_eq!((stops[0].closings, stops[1].closings), (0, 4));
         assert_eq!(stops[1].closed, Duration::from_millis(20));
         assert_eq!(percentile(&stops[1].took, 50), Some(Duration::from_micros(99)));

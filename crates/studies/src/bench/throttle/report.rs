@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 /// For people.
 pub(super) fn text(measured: &Measured) -> String {
-    let Measured { host, sensor, seconds, told, .. } = measured;
-    let (up, down) = steps(&told.samples);
+    let Measured { host, sensor, seconds, reported, .. } = measured;
+    let (up, down) = steps(&reported.samples);
     let mut text = format!(
         "{host}\n{sensor}\n{seconds} s under maracas with throttle = latency: {} samples, {up} \
          steps up, {down} down\n\n{:<8}{:>10}{:>10}{:>10}{:>12}{:>10}{:>10}\n",
-        told.samples.len(),
+        reported.samples.len(),
         "core",
         "closed",
         "closings",
@@ -55,14 +55,14 @@ fn budget_line(budget: &Budget) -> String {
 
 /// For programs.
 pub(super) fn to_json(measured: &Measured) -> String {
-    let Measured { told, report, .. } = measured;
-    let (up, down) = steps(&told.samples);
+    let Measured { reported, report, .. } = measured;
+    let (up, down) = steps(&reported.samples);
     let json = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "host": measured.host,
         "seconds": measured.seconds,
         "sensor": measured.sensor,
-        "samples": told.samples.len(),
+        "samples": reported.samples.len(),
         "steps_up": up,
         "steps_down": down,
         "cores": measured.stops.iter().map(of_core).collect::<Vec<_>>(),

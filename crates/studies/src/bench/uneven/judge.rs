@@ -1,6 +1,6 @@
 //! What was measured, set against what is true and what was promised.
 
-use super::measure::{Told, Window};
+use super::measure::{Reported, Window};
 use super::workers::{Variant, WORKERS};
 use crate::bench::verdict::Verdict;
 use maracas_core::VcpuId;
@@ -39,7 +39,7 @@ impl Truth {
 /// A run of all programs under one policy.
 pub(super) struct Run {
     pub(super) policy: &'static str,
-    pub(super) told: Told,
+    pub(super) reported: Reported,
 }
 
 impl Run {
@@ -47,7 +47,7 @@ impl Run {
     /// beside, nobody's performance is what it would be.
     pub(super) fn part_of_cores(&self, windows: [Window; 2]) -> f64 {
         let all = || (0..WORKERS.len() as u32).map(VcpuId);
-        let had = |window| all().map(move |vcpu| self.told.work(vcpu, None, window).service_s);
+        let had = |window| all().map(move |vcpu| self.reported.work(vcpu, None, window).service_s);
         let had: f64 = windows.into_iter().flat_map(had).sum();
         let there: f64 = windows.into_iter().map(|window| 2.0 * window.seconds()).sum();
         had / there
@@ -107,11 +107,11 @@ pub(super) fn rows(truths: &[(Variant, Truth)], runs: &[Run], phases: [Window; 2
 
 fn got(run: &Run, worker: usize, truth: Truth, window: Window) -> Got {
     let vcpu = VcpuId(worker as u32);
-    let mut speedups = run.told.speedups(vcpu, window);
+    let mut speedups = run.reported.speedups(vcpu, window);
     let off = speedups.iter().map(|speedup| (speedup / truth.speedup() - 1.0).abs());
     let worst = off.reduce(f64::max);
     speedups.sort_by(f64::total_cmp);
-    let units = run.told.work(vcpu, None, window).units;
+    let units = run.reported.work(vcpu, None, window).units;
     Got {
         estimate: speedups.get(speedups.len() / 2).copied(),
         worst,
@@ -132,7 +132,7 @@ pub(super) fn verdicts(rows: &[Row], runs: &[Run], target: f64) -> Vec<Verdict> 
         verdicts.extend(floor(rows, (floored, fair), target));
         verdicts.extend(violation(rows, (greedy, fair), target));
     }
-    let exact = runs.iter().all(|run| run.told.exact);
+    let exact = runs.iter().all(|run| run.reported.exact);
     let text = "a fresh policy decides the same from each journal".to_string();
     verdicts.push(Verdict { name: "replay", holds: exact, text });
     verdicts
@@ -207,7 +207,7 @@ mod tests {
     }
 
     fn judged(rows: &[Row]) -> Vec<(&'static str, bool)> {
-        let run = |policy| Run { policy, told: Told::nothing() };
+        let run = |policy| Run { policy, reported: Reported::nothing() };
         let runs = [run(MIN_FAIR), run(MAX_PERF), run(MAX_FAIR)];
         let verdicts = verdicts(rows, &runs, 0.85);
         verdicts.iter().map(|verdict| (verdict.name, verdict.holds)).collect()

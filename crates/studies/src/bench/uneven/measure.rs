@@ -3,13 +3,13 @@
 
 use crate::bench::play::replayed;
 use maracas_console::failure::Failure;
-use maracas_core::contract::{Event, Stint};
+use maracas_core::contract::{Event, Segment};
 use maracas_core::journal::Record;
 use maracas_core::{CoreId, VcpuId};
 
 /// The figure in which the policies for uneven cores say what they take the speedup of a VCPU to
 /// be, in thousandths, where it knows.
-const FIGURE: &str = "speedup milli";
+const STATISTIC: &str = "speedup milli";
 
 /// From when to when, in nanoseconds of the run's own clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,16 +41,16 @@ impl Work {
     pub(super) fn per_core_second(self) -> f64 {
         self.units / self.service_s
     }
-    fn add(&mut self, stint: &Stint, window: Window) {
-        let (from, to) = (stint.from.ticks(), stint.to.ticks());
+    fn add(&mut self, segment: &Segment, window: Window) {
+        let (from, to) = (segment.from.ticks(), segment.to.ticks());
         let within = to.min(window.to).saturating_sub(from.max(window.from));
         if within == 0 {
             return;
         }
-        // A stint over the edge is as even as we know.
+        // A segment over the edge is as even as we know.
         let part = within as f64 / (to - from) as f64;
-        self.units += stint.usage.instructions as f64 * part;
-        self.service_s += stint.usage.service.ticks() as f64 / 1e9 * part;
+        self.units += segment.usage.instructions as f64 * part;
+        self.service_s += segment.usage.service.ticks() as f64 / 1e9 * part;
     }
 }
 
@@ -64,17 +64,17 @@ pub(super) struct Estimate {
 
 /// A run as its journal tells it.
 #[derive(Debug)]
-pub(super) struct Told {
-    stints: Vec<Stint>,
+pub(super) struct Reported {
+    segments: Vec<Segment>,
     estimates: Vec<Estimate>,
     /// Whether a fresh policy decided the same, every time.
     pub(super) exact: bool,
 }
 
-impl Told {
+impl Reported {
     /// By an empty journal.
     pub(super) const fn nothing() -> Self {
-        Self { stints: Vec::new(), estimates: Vec::new(), exact: true }
+        Self { segments: Vec::new(), estimates: Vec::new(), exact: true }
     }
 
     /// Gives the journal to a fresh policy and asks it for its figures after each decision:
@@ -83,20 +83,22 @@ impl Told {
     /// # Errors
     /// Where the journal is damaged.
     pub(super) fn read(journal: &[u8]) -> Result<Self, Failure> {
-        let mut told = Self::nothing();
+        let mut reported = Self::nothing();
         let (_, exact) = replayed(journal, |record, replay| match record {
-            Record::Event { event: Event::Ran(stint), .. } => told.stints.push(stint),
-            Record::Planned(theirs) => told.ask(replay.policy(), theirs.now.ticks()),
+            Record::Event { event: Event::Ran(segment), .. } => reported.segments.push(segment),
+            Record::Planned(theirs) => reported.ask(replay.policy(), theirs.now.ticks()),
             Record::Event { .. } | Record::Gap(_) | Record::Note { .. } | Record::End(_) => {}
         })?;
-        Ok(Self { exact, ..told })
+        Ok(Self { exact, ..reported })
     }
 
     /// Notes the speedups that changed.
     fn ask(&mut self, policy: &dyn maracas_core::Policy, at: u64) {
-        for figure in policy.figures() {
-            let Some(vcpu) = figure.vcpu.filter(|_| figure.name == FIGURE) else { continue };
-            let speedup = figure.value as f64 / 1e3;
+        for statistic in policy.statistics() {
+            let Some(vcpu) = statistic.vcpu.filter(|_| statistic.name == STATISTIC) else {
+                continue;
+            };
+            let speedup = statistic.value as f64 / 1e3;
             let last = self.estimates.iter().rev().find(|estimate| estimate.vcpu == vcpu);
             if last.is_none_or(|last| last.speedup != speedup) {
                 self.estimates.push(Estimate { at, vcpu, speedup });
@@ -112,8 +114,10 @@ impl Told {
     /// What a VCPU did within a window, on `core` alone where one is named.
     pub(super) fn work(&self, vcpu: VcpuId, core: Option<CoreId>, window: Window) -> Work {
         let mut work = Work::default();
-        let of = |stint: &&Stint| stint.vcpu == vcpu && core.is_none_or(|core| stint.core == core);
-        self.stints.iter().filter(of).for_each(|stint| work.add(stint, window));
+        let of = |segment: &&Segment| {
+            segment.vcpu == vcpu && core.is_none_or(|core| segment.core == core)
+        };
+        self.segments.iter().filter(of).for_each(|segment| work.add(segment, window));
         work
     }
 
@@ -138,10 +142,10 @@ mod tests {
     use maracas_sim::memory::UnevenCores;
     use maracas_sim::{Options, run_with};
 
-    fn stint(vcpu: u32, core: u16, from: u64, to: u64, units: u64) -> Stint {
+    fn segment(vcpu: u32, core: u16, from: u64, to: u64, units: u64) -> Segment {
         let at = Instant::from_ticks;
         let service = Duration::from_nanos(to - from);
-        Stint {
+        Segment {
             vcpu: VcpuId(vcpu),
             core: CoreId(core),
             mode: Mode::Background,
@@ -154,22 +158,23 @@ mod tests {
 
     #[test]
     fn work_is_cut_at_the_edges_of_a_window() {
-        let stints = vec![stint(0, 0, 0, 100, 50), stint(0, 1, 100, 200, 20), stint(1, 0, 0, 9, 9)];
-        let told = Told { stints, ..Told::nothing() };
+        let segments =
+            vec![segment(0, 0, 0, 100, 50), segment(0, 1, 100, 200, 20), segment(1, 0, 0, 9, 9)];
+        let reported = Reported { segments, ..Reported::nothing() };
         let window = Window { from: 50, to: 150 };
-        let all = told.work(VcpuId(0), None, window);
+        let all = reported.work(VcpuId(0), None, window);
         assert_eq!((all.units, all.service_s), (35.0, 100e-9));
-        let slow = told.work(VcpuId(0), Some(CoreId(1)), window);
+        let slow = reported.work(VcpuId(0), Some(CoreId(1)), window);
         assert_eq!((slow.units, slow.per_core_second()), (10.0, 10.0 / 50e-9));
-        assert!(!told.work(VcpuId(2), None, window).per_core_second().is_finite());
+        assert!(!reported.work(VcpuId(2), None, window).per_core_second().is_finite());
     }
 
     #[test]
     fn what_held_at_the_begin_of_a_window_belongs_to_it() {
         let estimate = |at, speedup| Estimate { at, vcpu: VcpuId(0), speedup };
         let estimates = vec![estimate(10, 1.1), estimate(20, 1.2), estimate(30, 1.3)];
-        let told = Told { estimates, ..Told::nothing() };
-        let held = |from, to| told.speedups(VcpuId(0), Window { from, to });
+        let reported = Reported { estimates, ..Reported::nothing() };
+        let held = |from, to| reported.speedups(VcpuId(0), Window { from, to });
         assert_eq!(held(15, 30), [1.1, 1.2]);
         assert_eq!(held(25, 31), [1.2, 1.3]);
         assert!(held(0, 10).is_empty());
@@ -198,15 +203,15 @@ mod tests {
         let cores = UnevenCores::new(system, &case.paces);
         run_with(system, programs, policy.as_mut(), &options, &mut recorder, cores);
         recorder.end(until);
-        let told = Told::read(recorder.bytes()).unwrap();
-        assert!(told.exact);
+        let reported = Reported::read(recorder.bytes()).unwrap();
+        assert!(reported.exact);
         let window = Window { from: 5_000_000_000, to: 9_000_000_000 };
         for (vcpu, speedup) in [2.0, 4.0 / 3.0, 1.0].into_iter().enumerate() {
             let vcpu = VcpuId(vcpu as u32);
-            let estimates = told.speedups(vcpu, window);
+            let estimates = reported.speedups(vcpu, window);
             let near = |estimate: &f64| (estimate / speedup - 1.0).abs() < 0.01;
             assert!(!estimates.is_empty() && estimates.iter().all(near), "{estimates:?}");
-            let speed = |core| told.work(vcpu, Some(CoreId(core)), window).per_core_second();
+            let speed = |core| reported.work(vcpu, Some(CoreId(core)), window).per_core_second();
             assert!((speed(0) / speed(1) / speedup - 1.0).abs() < 0.01, "{vcpu}");
         }
     }

@@ -122,8 +122,8 @@ fn together(args: &Args, length: Duration, stop: &AtomicBool) -> Result<Vec<Run>
         say(args, &format!("all under {policy}: {} s", args.seconds));
         let target = format!("\ntarget = \"{}\"", args.target);
         let target = if policy == MIN_FAIR { target.as_str() } else { "" };
-        let told = play::together(&format!("name = \"{policy}\"{target}"), length, stop)?;
-        Ok(Run { policy, told })
+        let reported = play::together(&format!("name = \"{policy}\"{target}"), length, stop)?;
+        Ok(Run { policy, reported })
     };
     [MAX_FAIR, MIN_FAIR, MAX_PERF].into_iter().map(run).collect()
 }
@@ -142,10 +142,10 @@ fn truths(
     for (place, variant) in variants.iter().enumerate() {
         let (done, all) = (place + 1, variants.len());
         say(args, &format!("each alone, {done} of {all}: {:.1} s", length.as_secs_f64()));
-        let told = play::alone([*variant, next(place)], length + START, stop)?;
+        let reported = play::alone([*variant, next(place)], length + START, stop)?;
         let window = Window { from: ns(START), to: ns(START + length) };
         let alone = |core: u16| {
-            let work = told.work(VcpuId(core.into()), Some(CoreId(core)), window);
+            let work = reported.work(VcpuId(core.into()), Some(CoreId(core)), window);
             let per_core_second = work.per_core_second();
             let known = per_core_second.is_finite() && per_core_second > 0.0;
             let alone = Alone { per_core_second, per_second: work.units / window.seconds() };

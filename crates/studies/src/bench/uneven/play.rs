@@ -1,7 +1,7 @@
 //! Runs of the live machine in this process, on two cores of which the second is slowed down to
 //! half its speed.
 
-use super::measure::Told;
+use super::measure::Reported;
 use super::workers::{Variant, WORKERS};
 use crate::bench::play;
 use maracas_console::failure::Failure;
@@ -25,7 +25,7 @@ pub(super) fn alone(
     [fast, slow]: [Variant; 2],
     length: Duration,
     stop: &AtomicBool,
-) -> Result<Told, Failure> {
+) -> Result<Reported, Failure> {
     // Two VCPUs of one program are told apart by their names.
     let slow = slow.pinned(1).replacen("name = \"", "name = \"slow-", 1);
     let text = format!(
@@ -39,7 +39,11 @@ pub(super) fn alone(
 ///
 /// # Errors
 /// As [`play()`].
-pub(super) fn together(policy: &str, length: Duration, stop: &AtomicBool) -> Result<Told, Failure> {
+pub(super) fn together(
+    policy: &str,
+    length: Duration,
+    stop: &AtomicBool,
+) -> Result<Reported, Failure> {
     let programs: String = WORKERS.iter().map(|worker| worker.changing(length / 2)).collect();
     let text = format!(
         "version = 1\n[[platform.class]]\nname = \"fast\"\ncores = 1\nspeed = 1\n\
@@ -53,7 +57,7 @@ pub(super) fn together(policy: &str, length: Duration, stop: &AtomicBool) -> Res
 ///
 /// # Errors
 /// Where the host cannot run it; where `stop` was raised, when everything is taken down.
-fn play(text: &str, length: Duration, stop: &AtomicBool) -> Result<Told, Failure> {
+fn play(text: &str, length: Duration, stop: &AtomicBool) -> Result<Reported, Failure> {
     let scenario = Scenario::parse(text, "bench").map_err(Failure::new)?;
     let case = Case::of(scenario, Machine::Live, &Overrides::default())?;
     let length = maracas_core::Duration::from_nanos(length.as_nanos() as u64);
@@ -63,7 +67,7 @@ fn play(text: &str, length: Duration, stop: &AtomicBool) -> Result<Told, Failure
     // The programs wait by asking the clock again and again: instructions, but no progress.
     let own = |means: &mut Means| means.instructions = false;
     let journal = play::play(&case, setup, Senses::default(), own, stop)?;
-    Told::read(&journal)
+    Reported::read(&journal)
 }
 
 /// Two cores of the host that are equally fast by themselves.

@@ -82,7 +82,7 @@ pub(super) fn to_json(measured: &Measured) -> String {
 
 /// What a policy took the speedups to be, change by change.
 fn of_run(run: &Run) -> Value {
-    let changes = run.told.estimates().iter().map(|estimate| {
+    let changes = run.reported.estimates().iter().map(|estimate| {
         let program = WORKERS.get(estimate.vcpu.0 as usize).map(|worker| worker.name);
         json!({ "at_ns": estimate.at, "program": program, "speedup": estimate.speedup })
     });

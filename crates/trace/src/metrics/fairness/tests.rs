@@ -9,23 +9,23 @@ const MS: u64 = 1_000_000;
 /// A window.
 const W: u64 = 2_000 * MS;
 
-/// One stint: which VCPU, on which core, from when to when, how much was done, and why it ended.
+/// One segment: which VCPU, on which core, from when to when, how much was done, and why it ended.
 #[derive(Clone, Copy)]
 struct Ran(u32, u16, (u64, u64), u64, End);
 
 /// A run of best-effort VCPUs with these speedups told beforehand, on so many cores of each class.
-fn story(classes: &[(usize, u32)], told: &[u32]) -> Story {
+fn story(classes: &[(usize, u32)], reported: &[u32]) -> Story {
     let vcpu = |(id, &speedup_milli)| Vcpu { speedup_milli, ..Vcpu::best_effort(id) };
     let cores = classes.iter().map(|(cores, _)| cores).sum();
-    let mut story = Story::new(cores, (0..).zip(told).map(vcpu).collect());
+    let mut story = Story::new(cores, (0..).zip(reported).map(vcpu).collect());
     story.header.system = story.header.system.uneven(classes);
     story
 }
 
-/// Tells the stints as a machine would: each at its end.
-fn tell(story: &mut Story, stints: &mut [Ran]) {
-    stints.sort_by_key(|Ran(vcpu, _, span, ..)| (span.1, *vcpu));
-    for &mut Ran(vcpu, core, (from, to), instructions, end) in stints {
+/// Tells the segments as a machine would: each at its end.
+fn tell(story: &mut Story, segments: &mut [Ran]) {
+    segments.sort_by_key(|Ran(vcpu, _, span, ..)| (span.1, *vcpu));
+    for &mut Ran(vcpu, core, (from, to), instructions, end) in segments {
         let service = Duration::from_ticks(to - from);
         let usage = Usage { service, instructions, ..Usage::default() };
         story.ran_with((vcpu, core, Background), (from, to), usage, end);
@@ -45,25 +45,25 @@ const SPEEDUPS: [u64; 6] = [2000, 1900, 1600, 1500, 1200, 1100];
 const E2: [(usize, u32); 2] = [(2, 1000), (4, 500)];
 
 /// Twelve windows in each of which VCPU i runs on fast cores for `fast[i]` sixtieths of it.
-fn shared(told: bool, fast: [u64; 6]) -> Report {
-    let told = SPEEDUPS.map(|speedup| if told { speedup as u32 } else { 0 });
-    let mut story = story(&E2, &told);
+fn shared(reported: bool, fast: [u64; 6]) -> Report {
+    let reported = SPEEDUPS.map(|speedup| if reported { speedup as u32 } else { 0 });
+    let mut story = story(&E2, &reported);
     (0..6).for_each(|vcpu| _ = story.woke(vcpu, 0));
-    let mut stints = Vec::new();
+    let mut segments = Vec::new();
     for window in 0..12 {
         for (vcpu, (speedup, fast)) in (0..).zip(SPEEDUPS.iter().zip(fast)) {
             let (from, cut) = (window * W, window * W + W * fast / 60);
             // An instruction a tick on a slow core; which core of a class it is does not matter.
             if fast > 0 {
-                stints.push(Ran(vcpu, 0, (from, cut), (cut - from) * speedup / 1000, Preempted));
+                segments.push(Ran(vcpu, 0, (from, cut), (cut - from) * speedup / 1000, Preempted));
             }
             if fast < 60 {
                 let to = from + W;
-                stints.push(Ran(vcpu, 2, (cut, to), to - cut, Preempted));
+                segments.push(Ran(vcpu, 2, (cut, to), to - cut, Preempted));
             }
         }
     }
-    tell(&mut story, &mut stints);
+    tell(&mut story, &mut segments);
     story.report(12 * W)
 }
 
@@ -132,17 +132,17 @@ fn each_phase_counts_at_its_own_speed() {
     // a speedup of 4 for two windows, and none from then on, when it goes on the fast core for
     // three quarters of the time.
     let mut story = story(&[(1, 1000), (1, 250)], &[0, 0]);
-    let mut stints = Vec::new();
+    let mut segments = Vec::new();
     for window in 0..4 {
         let from = window * W;
         let (fast, quarters) = if window < 2 { (4, 1) } else { (1, 3) };
         let (cut, to) = (from + W * quarters / 4, from + W);
-        stints.push(Ran(0, 0, (from, cut), (cut - from) / MS * fast, Preempted));
-        stints.push(Ran(0, 1, (cut, to), (to - cut) / MS, Preempted));
-        stints.push(Ran(1, 1, (from, cut), (cut - from) / MS, Preempted));
-        stints.push(Ran(1, 0, (cut, to), (to - cut) / MS * 2, Preempted));
+        segments.push(Ran(0, 0, (from, cut), (cut - from) / MS * fast, Preempted));
+        segments.push(Ran(0, 1, (cut, to), (to - cut) / MS, Preempted));
+        segments.push(Ran(1, 1, (from, cut), (cut - from) / MS, Preempted));
+        segments.push(Ran(1, 0, (cut, to), (to - cut) / MS * 2, Preempted));
     }
-    tell(&mut story, &mut stints);
+    tell(&mut story, &mut segments);
     let report = story.report(4 * W);
     // In the first phase a quarter of the time at 4 and three at 1, against a half of each.
     let (done, due) = (2.0 * 1.75 + 2.0 * 1.0, 2.0 * 2.5 + 2.0 * 1.0);
@@ -154,14 +154,14 @@ fn each_phase_counts_at_its_own_speed() {
 #[test]
 fn before_a_class_was_tried_it_has_the_speed_of_the_first_try() {
     let mut story = story(&[(1, 1000), (1, 500)], &[0, 0]);
-    let mut stints = Vec::new();
+    let mut segments = Vec::new();
     for window in 0..4 {
         let (from, to) = (window * W, (window + 1) * W);
         let (ours, theirs) = if window < 3 { (0, 1) } else { (1, 0) };
-        stints.push(Ran(0, ours, (from, to), 2000 / (1 + u64::from(ours)), Preempted));
-        stints.push(Ran(1, theirs, (from, to), 3000 / (1 + u64::from(theirs)), Preempted));
+        segments.push(Ran(0, ours, (from, to), 2000 / (1 + u64::from(ours)), Preempted));
+        segments.push(Ran(1, theirs, (from, to), 3000 / (1 + u64::from(theirs)), Preempted));
     }
-    tell(&mut story, &mut stints);
+    tell(&mut story, &mut segments);
     let report = story.report(4 * W);
     assert_close(performances(&report)[0], 7000.0 / 6000.0);
     assert_close(performances(&report)[1], 7500.0 / 9000.0);
@@ -171,20 +171,20 @@ fn before_a_class_was_tried_it_has_the_speed_of_the_first_try() {
 fn fewer_than_cores_share_the_fastest() {
     // Three on 2 fast and 4 slow cores: each is due 2/3 of its time on a fast one.
     let mut story = story(&E2, &[2000; 3]);
-    let mut stints = [
+    let mut segments = [
         Ran(0, 0, (0, W), 4000, Preempted),
         Ran(1, 1, (0, W), 4000, Preempted),
         Ran(2, 2, (0, W), 2000, Preempted),
     ];
-    tell(&mut story, &mut stints);
+    tell(&mut story, &mut segments);
     let report = story.report(W);
     let due = 2.0 / 3.0 * 4000.0 + 1.0 / 3.0 * 2000.0;
     let expected = [4000.0 / due, 4000.0 / due, 2000.0 / due];
     performances(&report).into_iter().zip(expected).for_each(|(got, it)| assert_close(got, it));
     // Two have a fast core each and need not know how slow the others are.
     let mut story = self::story(&E2, &[0; 2]);
-    let stints = [Ran(0, 0, (0, W), 4000, Preempted), Ran(1, 1, (0, W), 3000, Preempted)];
-    tell(&mut story, &mut stints.clone());
+    let segments = [Ran(0, 0, (0, W), 4000, Preempted), Ran(1, 1, (0, W), 3000, Preempted)];
+    tell(&mut story, &mut segments.clone());
     assert_eq!(performances(&story.report(W)), [Some(1.0), Some(1.0)]);
 }
 
@@ -194,7 +194,7 @@ fn who_sleeps_shares_with_nobody() {
     let mut story = story(&[(1, 1000), (1, 500)], &[2000, 2000]);
     let quarter = W / 4;
     story.woke(0, 0).woke(1, W).woke(1, W + 2 * quarter);
-    let mut stints = [
+    let mut segments = [
         Ran(0, 0, (0, W), 8, Preempted),
         // Both want to run: they should have a half of each core, and the second has the fast one.
         Ran(1, 0, (W, W + quarter), 2, Blocked),
@@ -204,7 +204,7 @@ fn who_sleeps_shares_with_nobody() {
         Ran(0, 1, (W + 2 * quarter, W + 3 * quarter), 1, Preempted),
         Ran(0, 0, (W + 3 * quarter, 2 * W), 2, Preempted),
     ];
-    tell(&mut story, &mut stints);
+    tell(&mut story, &mut segments);
     story.event(2 * W, Event::Left(VcpuId(1)));
     let report = story.report(2 * W);
     assert_close(performances(&report)[0], 14.0 / (8.0 + 1.5 + 2.0 + 1.5 + 2.0));
@@ -218,23 +218,23 @@ fn late_arrivals_share_from_then_on() {
     // Fair shares of 1 + 1 cores: the first two have half of each, then all three a third.
     let mut story = story(&[(1, 1000), (1, 500)], &[0, 0]);
     let third = W / 3;
-    let mut stints = Vec::new();
+    let mut segments = Vec::new();
     for (vcpu, core) in [(0, 0), (1, 1)] {
-        stints.push(Ran(vcpu, core, (0, W / 2), (2 - u64::from(core)) * 600, Preempted));
-        stints.push(Ran(vcpu, 1 - core, (W / 2, W), (1 + u64::from(core)) * 600, Preempted));
+        segments.push(Ran(vcpu, core, (0, W / 2), (2 - u64::from(core)) * 600, Preempted));
+        segments.push(Ran(vcpu, 1 - core, (W / 2, W), (1 + u64::from(core)) * 600, Preempted));
     }
-    tell(&mut story, &mut stints);
+    tell(&mut story, &mut segments);
     let vcpu = Vcpu { role: Role::Main, ..Vcpu::best_effort(2) };
     story.event(W, Event::Arrived(vcpu)).woke(2, W);
     story.planned(W, |plan: &mut Plan| plan.answer(VcpuId(2), Ok(CoreId(0))));
-    let mut stints = Vec::new();
+    let mut segments = Vec::new();
     for turn in 0..3 {
         let span = (W + turn * third, W + (turn + 1) * third);
         let (fast, slow) = (turn as u32, (turn as u32 + 1) % 3);
-        stints.push(Ran(fast, 0, span, 800, Preempted));
-        stints.push(Ran(slow, 1, span, 400, Preempted));
+        segments.push(Ran(fast, 0, span, 800, Preempted));
+        segments.push(Ran(slow, 1, span, 400, Preempted));
     }
-    tell(&mut story, &mut stints);
+    tell(&mut story, &mut segments);
     let report = story.report(2 * W);
     performances(&report).into_iter().for_each(|got| assert_close(got, 1.0));
     assert_eq!(report.fairness.unwrap().judged, 3);
@@ -244,8 +244,8 @@ fn late_arrivals_share_from_then_on() {
 fn starving_is_a_performance_of_nothing() {
     let mut story = story(&[(1, 1000), (1, 500)], &[2000; 3]);
     (0..3).for_each(|vcpu| _ = story.woke(vcpu, 0));
-    let mut stints = [Ran(0, 0, (0, W), 20, Preempted), Ran(1, 1, (0, W), 10, Preempted)];
-    tell(&mut story, &mut stints);
+    let mut segments = [Ran(0, 0, (0, W), 20, Preempted), Ran(1, 1, (0, W), 10, Preempted)];
+    tell(&mut story, &mut segments);
     let report = story.report(W);
     let expected = [Some(2.0), Some(1.0), Some(0.0)];
     assert_eq!(performances(&report), expected);
@@ -254,14 +254,14 @@ fn starving_is_a_performance_of_nothing() {
 }
 
 #[test]
-fn carriers_and_who_was_refused_share_nothing() {
+fn service_vcpus_and_who_was_refused_share_nothing() {
     let mut story = story(&[(1, 1000), (1, 500)], &[2000, 2000]);
     story.header.system.vcpus[1].role = Role::Migration;
     story.event(0, Event::Arrived(Vcpu::best_effort(2))).woke(0, 0).woke(1, 0).woke(2, 0);
     let refusal = NotAdmitted { reason: "no room".into(), closest: None };
     story.planned(0, |plan: &mut Plan| plan.answer(VcpuId(2), Err(refusal)));
-    let mut stints = [Ran(0, 0, (0, W), 20, Preempted), Ran(1, 1, (0, W), 10, Preempted)];
-    tell(&mut story, &mut stints);
+    let mut segments = [Ran(0, 0, (0, W), 20, Preempted), Ran(1, 1, (0, W), 10, Preempted)];
+    tell(&mut story, &mut segments);
     let report = story.report(W);
     assert_eq!(performances(&report), [Some(1.0), None]);
     assert_eq!(report.fairness.as_ref().map(|it| (it.judged, it.unknown)), Some((1, 0)));
@@ -270,22 +270,22 @@ fn carriers_and_who_was_refused_share_nothing() {
 #[test]
 fn uncounted_progress_is_unknown_and_little_demand_is_not_judged() {
     let mut story = story(&[(1, 1000), (1, 500)], &[2000; 2]);
-    let mut stints = [Ran(0, 0, (0, W), 0, Preempted), Ran(1, 1, (0, 29 * MS), 10, Blocked)];
-    tell(&mut story, &mut stints);
+    let mut segments = [Ran(0, 0, (0, W), 0, Preempted), Ran(1, 1, (0, 29 * MS), 10, Blocked)];
+    tell(&mut story, &mut segments);
     let report = story.report(W);
     assert_eq!(performances(&report), [None, None]);
     assert_eq!(report.fairness.as_ref().map(|it| (it.judged, it.unknown)), Some((0, 1)));
 }
 
 #[test]
-fn a_stint_over_many_windows_is_all_there() {
+fn a_segment_over_many_windows_is_all_there() {
     // What was running all along is told at its end, long after its windows were closed.
     let mut story = story(&[(1, 1000), (1, 500)], &[2000; 2]);
     (0..2).for_each(|vcpu| _ = story.woke(vcpu, 0));
-    let mut stints: Vec<Ran> =
+    let mut segments: Vec<Ran> =
         (0..20).map(|at| Ran(1, 1, (at * W, (at + 1) * W), 10, Preempted)).collect();
-    stints.push(Ran(0, 0, (0, 20 * W), 400, Preempted));
-    tell(&mut story, &mut stints);
+    segments.push(Ran(0, 0, (0, 20 * W), 400, Preempted));
+    tell(&mut story, &mut segments);
     let report = story.report(20 * W);
     assert_close(performances(&report)[0], 400.0 / 300.0);
     assert_close(performances(&report)[1], 200.0 / 300.0);
@@ -294,13 +294,13 @@ fn a_stint_over_many_windows_is_all_there() {
 
 /// A wake that is told before the block that it ends, as several cores may do it.
 #[test]
-fn a_wake_told_early_is_not_lost() {
+fn a_wake_reported_early_is_not_lost() {
     let mut story = story(&[(1, 1000), (1, 500)], &[2000]);
     story.woke(0, 0).woke(0, 600 * MS);
     tell(&mut story, &mut [Ran(0, 0, (0, 500 * MS), 10, Blocked)]);
     let wanted = |story: &Story| story.report(1000 * MS).tasks[0].speed.as_ref().unwrap().wanted_ns;
     assert_eq!(wanted(&story), 900 * MS);
-    // It blocks, wakes at 700, and a stint that ended before is told after that.
+    // It blocks, wakes at 700, and a segment that ended before is told after that.
     tell(&mut story, &mut [Ran(0, 0, (600 * MS, 620 * MS), 10, Blocked)]);
     story.woke(0, 700 * MS);
     tell(&mut story, &mut [Ran(0, 0, (630 * MS, 650 * MS), 10, Blocked)]);
@@ -332,18 +332,18 @@ proptest! {
         let mut story = story(&classes, &vec![0; speeds.len()]);
         (0..n).for_each(|vcpu| _ = story.woke(vcpu as u32, 0));
         let length = W / n;
-        let mut stints = Vec::new();
+        let mut segments = Vec::new();
         for (vcpu, phases) in (0..).zip(&speeds) {
             for (window, phase) in (0..).zip(phases) {
                 let (mut at, mut core) = (window * W, 0);
                 for (count, speed) in cores.iter().zip(phase) {
                     let to = at + length * *count as u64;
-                    stints.push(Ran(vcpu, core, (at, to), speed * *count as u64, Preempted));
+                    segments.push(Ran(vcpu, core, (at, to), speed * *count as u64, Preempted));
                     (at, core) = (to, core + *count as u16);
                 }
             }
         }
-        tell(&mut story, &mut stints);
+        tell(&mut story, &mut segments);
         let report = story.report(3 * W);
         let fairness = report.fairness.unwrap();
         prop_assert_eq!((fairness.judged, fairness.unknown), (n, 0));

@@ -1,8 +1,8 @@
 use crate::testkit::{
-    Background, Blocked, Foreground, MarkReached, Metered, Preempted, Story, t, vcpu,
+    Background, Blocked, Foreground, LimitReached, Metered, Preempted, Story, t, vcpu,
 };
 use crate::{Metrics, Report};
-use maracas_core::contract::{Event, Grant, Mark, Mode, Refused, Sample};
+use maracas_core::contract::{Event, Grant, Limit, Mode, Refused, Sample};
 use maracas_core::control::Gauges;
 use maracas_core::journal::{Note, Reader, Record};
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
@@ -25,32 +25,33 @@ fn agree(report: &Report, gauges: &Gauges) {
     assert_eq!((gauges.at.ticks(), gauges.over), (report.duration_ns, true));
     assert_eq!((gauges.decisions, gauges.misses), (total.decisions, total.misses));
     assert_eq!(gauges.migrations, total.migrations + total.task_migrations);
-    for (core, told) in report.cores.iter().zip(&gauges.cores) {
-        let shown = [told.foreground, told.background, told.throttled].map(Duration::ticks);
+    for (core, reported) in report.cores.iter().zip(&gauges.cores) {
+        let shown =
+            [reported.foreground, reported.background, reported.throttled].map(Duration::ticks);
         assert_eq!(shown, [core.foreground_ns, core.background_ns, core.throttled_ns]);
-        assert_eq!((told.requests, told.decisions), (core.requests, core.decisions));
+        assert_eq!((reported.requests, reported.decisions), (core.requests, core.decisions));
     }
-    for told in &gauges.vcpus {
-        let task = report.tasks.iter().find(|task| task.id == told.vcpu.0).unwrap();
-        let shown = [told.foreground, told.background].map(Duration::ticks);
-        assert_eq!((&told.name, shown), (&task.name, [task.foreground_ns, task.background_ns]));
-        assert_eq!((told.misses, told.preemptions), (task.misses, task.preemptions));
+    for reported in &gauges.vcpus {
+        let task = report.tasks.iter().find(|task| task.id == reported.vcpu.0).unwrap();
+        let shown = [reported.foreground, reported.background].map(Duration::ticks);
+        assert_eq!((&reported.name, shown), (&task.name, [task.foreground_ns, task.background_ns]));
+        assert_eq!((reported.misses, reported.preemptions), (task.misses, task.preemptions));
         let counts = task.foreground.plus(&task.background);
-        assert_eq!((told.reads, told.writes), (counts.misses, counts.writes));
+        assert_eq!((reported.reads, reported.writes), (counts.misses, counts.writes));
     }
 }
 
 fn throttled_story() -> Story {
     let mut story = Story::new(2, vec![vcpu(0, 4, 10), vcpu(1, 2, 10)]);
-    let grant = |vcpu: u32| Grant::new(VcpuId(vcpu), Mark(Duration::from_ticks(4)));
+    let grant = |vcpu: u32| Grant::new(VcpuId(vcpu), Limit(Duration::from_ticks(4)));
     story.woke(0, 0).woke(1, 0).planned(0, |plan| {
-        plan.line_mut(CoreId(0)).foreground.push(grant(0));
-        plan.line_mut(CoreId(0)).background.push(Grant::new(VcpuId(0), Mark::NEVER));
-        plan.line_mut(CoreId(1)).foreground.push(grant(1));
+        plan.run_queue_mut(CoreId(0)).foreground.push(grant(0));
+        plan.run_queue_mut(CoreId(0)).background.push(Grant::new(VcpuId(0), Limit::NEVER));
+        plan.run_queue_mut(CoreId(1)).foreground.push(grant(1));
     });
-    story.ran((0, 0, Foreground), (0, 4), MarkReached);
+    story.ran((0, 0, Foreground), (0, 4), LimitReached);
     story.ran((0, 0, Background), (4, 6), Preempted);
-    story.planned(6, |plan| plan.line_mut(CoreId(0)).background_allowed = false);
+    story.planned(6, |plan| plan.run_queue_mut(CoreId(0)).background_allowed = false);
     story
 }
 
@@ -66,10 +67,10 @@ fn gauges_say_what_the_report_says_and_what_holds_now() {
     assert_eq!(shown.vcpus[1].last, None);
     let used: Vec<_> = shown.vcpus.iter().map(|vcpu| vcpu.used.ticks()).collect();
     assert_eq!(used, [4, 0]);
-    // The door opens; core 1 spends its allowance.
+    // The memory gate opens; core 1 spends its allowance.
     story.planned(9, |plan| {
-        plan.line_mut(CoreId(0)).background_allowed = true;
-        plan.line_mut(CoreId(1)).allowance = 5;
+        plan.run_queue_mut(CoreId(0)).background_allowed = true;
+        plan.run_queue_mut(CoreId(1)).allowance = 5;
     });
     story.event(10, Event::AllowanceSpent { core: CoreId(1) });
     let shown = gauges(&story.journal(12));
@@ -82,7 +83,7 @@ fn short_periods_misses_and_migrations_are_counted() {
     let mut story = Story::new(2, vec![vcpu(0, 4, 10), vcpu(1, 2, 10).periodic()]);
     // 3 of 4 in the first period, 4 in the second; on two cores.
     story.woke(0, 0).ran((0, 0, Foreground), (0, 3), Preempted);
-    story.ran((0, 1, Foreground), (10, 14), MarkReached);
+    story.ran((0, 1, Foreground), (10, 14), LimitReached);
     story.released(1, 0, 0, 10).released(1, 1, 10, 20);
     story.ran((1, 0, Foreground), (10, 14), Blocked).completed(1, 0, 14);
     story.ran((0, 1, Foreground), (20, 21), Metered);

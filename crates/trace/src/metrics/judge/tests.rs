@@ -13,7 +13,7 @@ const MS: u64 = 1_000_000;
 /// much in its periods, one after the other.
 fn given(delivered: &[u64]) -> Story {
     let mut story = Story::new(2, vec![vcpu(0, C, T)]);
-    story.planned(0, |plan| plan.line_mut(CoreId(0)).foreground = vec![grant(0, C)]);
+    story.planned(0, |plan| plan.run_queue_mut(CoreId(0)).foreground = vec![grant(0, C)]);
     story.woke(0, 0);
     for (place, &delivered) in delivered.iter().enumerate() {
         serve(&mut story, place as u64, delivered);
@@ -24,7 +24,7 @@ fn given(delivered: &[u64]) -> Story {
 /// Gives it so much in period `place`, from its start on.
 fn serve(story: &mut Story, place: u64, delivered: u64) {
     let from = place * T;
-    story.ran((0, 0, Foreground), (from, from + delivered), MarkReached);
+    story.ran((0, 0, Foreground), (from, from + delivered), LimitReached);
 }
 
 fn verdict(report: &Report) -> Verdict {
@@ -91,8 +91,8 @@ fn the_mean_may_be_off_though_no_period_is() {
 fn twice_what_a_wake_costs_is_no_error() {
     let story = |notes: &[(u64, &str)]| {
         let mut story = Story::new(2, vec![vcpu(0, C, T)]);
-        notes.iter().for_each(|(at, text)| _ = story.told(*at, "wake-cost", text));
-        story.planned(0, |plan| plan.line_mut(CoreId(0)).foreground = vec![grant(0, C)]);
+        notes.iter().for_each(|(at, text)| _ = story.reported(*at, "wake-cost", text));
+        story.planned(0, |plan| plan.run_queue_mut(CoreId(0)).foreground = vec![grant(0, C)]);
         story.woke(0, 0);
         // By 50 us more and less in turn.
         (0..40).for_each(|at| {
@@ -122,9 +122,9 @@ fn overrun(over: u64) -> Vec<u64> {
 }
 
 /// Tells at the end of the overrun of period 10 how late the agent was and how much was stolen.
-fn told(over: u64, core: u16, late: u64, stolen: u64) -> Story {
+fn reported(over: u64, core: u16, late: u64, stolen: u64) -> Story {
     let mut story = given(&overrun(over));
-    story.told(10 * T + C + over, "late", &format!("{core} {late} {stolen}"));
+    story.reported(10 * T + C + over, "late", &format!("{core} {late} {stolen}"));
     story
 }
 
@@ -133,7 +133,7 @@ fn what_was_stolen_is_not_held_against_anybody() {
     let over = 3 * MS;
     assert_eq!(judged(&overrun(over)).word, Word::Both);
     // All of it was stolen: the overrun, and the two periods in which it is paid back.
-    let report = told(over, 0, over, over).live(100 * T);
+    let report = reported(over, 0, over, over).live(100 * T);
     let expected = Verdict {
         word: Word::Kept,
         judged: 97,
@@ -146,31 +146,31 @@ fn what_was_stolen_is_not_held_against_anybody() {
     // Errors tell of all periods.
     assert_eq!(report.tasks[0].delivered.error_max_ns, Some(over));
     // Little less than the error, by less than the tolerance, explains it; less does not.
-    let near = told(over, 0, over, over - C / 100).live(100 * T);
+    let near = reported(over, 0, over, over - C / 100).live(100 * T);
     assert_eq!(verdict(&near).stolen, 3);
-    let less = verdict(&told(over, 0, over, over - C / 100 - 1).live(100 * T));
+    let less = verdict(&reported(over, 0, over, over - C / 100 - 1).live(100 * T));
     // What was stolen explains the first period of the debt, which is smaller, but no more.
     assert_eq!((less.word, less.over, less.over_worst_ns), (Word::Both, 1, over));
     // On another core, or long before, it explains nothing.
-    assert_eq!(verdict(&told(over, 1, over, over).live(100 * T)).stolen, 0);
+    assert_eq!(verdict(&reported(over, 1, over, over).live(100 * T)).stolen, 0);
     let mut story = given(&overrun(over));
-    story.told(8 * T, "late", &format!("0 {over} {over}"));
+    story.reported(8 * T, "late", &format!("0 {over} {over}"));
     assert_eq!(verdict(&story.live(100 * T)).stolen, 0);
     // Lateness of which nothing was stolen is the machine's own.
-    let own = told(over, 0, over, 0).live(100 * T);
+    let own = reported(over, 0, over, 0).live(100 * T);
     assert_eq!((verdict(&own).stolen, own.promise.kept), (0, false));
 }
 
 #[test]
-fn what_is_told_late_is_heard_and_periods_do_not_pile_up() {
+fn what_is_reported_late_is_observed_and_periods_do_not_pile_up() {
     // Decisions go on; the lateness of period 10 is told some wakes after the periods behind it.
     let over = 3 * MS;
     let mut story = given(&[]);
     for (at, delivered) in overrun(over).into_iter().enumerate() {
         serve(&mut story, at as u64, delivered);
-        story.planned((at as u64 + 1) * T, |plan| _ = plan.line_mut(CoreId(0)));
+        story.planned((at as u64 + 1) * T, |plan| _ = plan.run_queue_mut(CoreId(0)));
         if at == 20 {
-            story.told(10 * T + C + over, "late", &format!("0 {over} {over}"));
+            story.reported(10 * T + C + over, "late", &format!("0 {over} {over}"));
         }
     }
     assert_eq!(verdict(&story.live(100 * T)).stolen, 3);
@@ -190,21 +190,21 @@ fn what_is_told_late_is_heard_and_periods_do_not_pile_up() {
 #[test]
 fn a_long_debt_of_stolen_time_is_paid_back_in_stolen_periods() {
     // 7 ms too long are paid back in three periods of nothing and one of 1 ms.
-    let report = told(7 * MS, 0, 7 * MS, 7 * MS).live(100 * T);
+    let report = reported(7 * MS, 0, 7 * MS, 7 * MS).live(100 * T);
     let it = verdict(&report);
     assert_eq!((it.word, it.stolen, it.judged), (Word::Kept, 5, 95));
     // More than was owed is no VCPU's debt.
     let mut delivered = overrun(7 * MS);
     delivered[15] = 0;
     let mut story = given(&delivered);
-    story.told(10 * T + 9 * MS, "late", &format!("0 {} {}", 7 * MS, 7 * MS));
+    story.reported(10 * T + 9 * MS, "late", &format!("0 {} {}", 7 * MS, 7 * MS));
     let it = verdict(&story.live(100 * T));
     assert_eq!((it.stolen, it.short, it.short_worst_ns), (5, 1, C));
 }
 
 #[test]
 fn strictly_stolen_periods_are_judged() {
-    let journal = told(3 * MS, 0, 3 * MS, 3 * MS).journal(100 * T);
+    let journal = reported(3 * MS, 0, 3 * MS, 3 * MS).journal(100 * T);
     let (header, reader) = maracas_core::journal::Reader::open(&journal).unwrap();
     let mut metrics = crate::Metrics::new(&header).strict();
     reader.for_each(|record| _ = metrics.record(&record.unwrap()));
@@ -218,7 +218,7 @@ fn strictly_stolen_periods_are_judged() {
 #[test]
 fn who_was_never_served_is_short_however_long_it_lasts() {
     let mut story = given(&[]);
-    story.ran((0, 0, Foreground), (1_000_000 * T, 1_000_000 * T + C), MarkReached);
+    story.ran((0, 0, Foreground), (1_000_000 * T, 1_000_000 * T + C), LimitReached);
     let it = verdict(&story.report(1_000_001 * T));
     assert_eq!((it.word, it.short, it.judged), (Word::Short, 1_000_000, 1_000_001));
 }
@@ -245,7 +245,7 @@ fn without_demand_nothing_is_judged() {
 
 #[test]
 fn only_foreground_time_that_the_policy_grants_is_a_promise() {
-    // No line ever had a grant of foreground time.
+    // No run queue ever had a grant of foreground time.
     let mut story = Story::new(1, vec![vcpu(0, C, T)]);
     story.woke(0, 0).ran((0, 0, Background), (0, 20 * T), Metered);
     let report = story.report(20 * T);
@@ -254,7 +254,7 @@ fn only_foreground_time_that_the_policy_grants_is_a_promise() {
     let io = Vcpu { role: Role::Io, ..vcpu(0, C, T) };
     for vcpu in [io, Vcpu::best_effort(0)] {
         let mut story = Story::new(1, vec![vcpu]);
-        story.planned(0, |plan| plan.line_mut(CoreId(0)).foreground = vec![grant(0, C)]);
+        story.planned(0, |plan| plan.run_queue_mut(CoreId(0)).foreground = vec![grant(0, C)]);
         story.woke(0, 0).ran((0, 0, Background), (0, 20 * T), Metered);
         assert_eq!(verdict(&story.report(20 * T)).word, Word::None);
     }
@@ -264,18 +264,18 @@ fn only_foreground_time_that_the_policy_grants_is_a_promise() {
 fn who_is_held_by_a_limit_of_memory_is_not_judged() {
     let limited = Vcpu { bandwidth: 6_400, ..vcpu(0, C, T) };
     let mut story = Story::new(1, vec![limited]);
-    let line = |story: &mut Story, at, memory| {
+    let run_queue = |story: &mut Story, at, memory| {
         story.planned(at, |plan| {
-            let line = plan.line_mut(CoreId(0));
-            line.foreground = vec![grant(0, 100 * C)];
-            line.foreground[0].memory = memory;
+            let run_queue = plan.run_queue_mut(CoreId(0));
+            run_queue.foreground = vec![grant(0, 100 * C)];
+            run_queue.foreground[0].memory = memory;
         });
     };
-    line(&mut story, 0, 100);
+    run_queue(&mut story, 0, 100);
     let usage = Usage { service: Duration::from_ticks(MS), reads: 100, ..Usage::default() };
-    // At its mark from 1 ms to 25 ms.
+    // At its limit from 1 ms to 25 ms.
     story.woke(0, 0).ran_with((0, 0, Foreground), (0, MS), usage, MemorySpent);
-    line(&mut story, 25 * MS, 1_000);
+    run_queue(&mut story, 25 * MS, 1_000);
     (3..10).for_each(|at| serve(&mut story, at, C));
     let it = verdict(&story.report(10 * T));
     assert_eq!((it.word, it.held, it.judged), (Word::Kept, 3, 7));
@@ -283,8 +283,8 @@ fn who_is_held_by_a_limit_of_memory_is_not_judged() {
     let mut story = Story::new(1, vec![vcpu(0, C, T)]);
     let allowed = |allowance| {
         move |plan: &mut maracas_core::Plan| {
-            let line = plan.line_mut(CoreId(0));
-            (line.foreground, line.allowance) = (vec![grant(0, 100 * C)], allowance);
+            let run_queue = plan.run_queue_mut(CoreId(0));
+            (run_queue.foreground, run_queue.allowance) = (vec![grant(0, 100 * C)], allowance);
         }
     };
     story.planned(0, allowed(100)).woke(0, 0).ran((0, 0, Foreground), (0, MS), Preempted);
@@ -332,9 +332,9 @@ fn after_the_agents_end_nothing_is_promised() {
     let journal = |machine: &str, last: u64| {
         let mut story = given(&[C; 10]);
         story.header.machine = machine.into();
-        story.planned(last, |plan| _ = plan.line_mut(CoreId(0)));
+        story.planned(last, |plan| _ = plan.run_queue_mut(CoreId(0)));
         story.ran((0, 0, Foreground), (10 * T, 11 * T + C), Metered);
-        story.planned(11 * T + C, |plan| _ = plan.line_mut(CoreId(0)));
+        story.planned(11 * T + C, |plan| _ = plan.run_queue_mut(CoreId(0)));
         story.live(11 * T + C)
     };
     let live = journal("live", 95 * MS);
@@ -346,7 +346,7 @@ fn after_the_agents_end_nothing_is_promised() {
     // Where the last decision is long ago, agents were stuck.
     let mut stuck = given(&[C]);
     stuck.header.machine = "live".into();
-    stuck.planned(C, |plan| _ = plan.line_mut(CoreId(0)));
+    stuck.planned(C, |plan| _ = plan.run_queue_mut(CoreId(0)));
     let it = verdict(&stuck.live(200 * T));
     assert_eq!((it.word, it.judged, it.short), (Word::Short, 200, 199));
 }

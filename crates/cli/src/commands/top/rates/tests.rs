@@ -83,7 +83,7 @@ fn sums_become_shares_and_rates_of_the_time_between() {
 #[test]
 fn what_is_new_or_late_makes_no_nonsense() {
     let (mut before, mut now) = (gauges(1_000), gauges(1_100));
-    // A VCPU that came since, and a stint of a second that ended in this tenth of one.
+    // A VCPU that came since, and a segment of a second that ended in this tenth of one.
     before.vcpus.truncate(1);
     now.cores[1].background = Duration::from_secs(9);
     now.vcpus[1].background = Duration::from_micros(50_000);
@@ -100,7 +100,7 @@ fn what_is_new_or_late_makes_no_nonsense() {
 }
 
 #[test]
-fn samples_stand_in_where_no_stint_counts() {
+fn samples_stand_in_where_no_segment_counts() {
     let mut now = gauges(1_000);
     now.cores[1] = CoreGauges { sampled: 700, last_sampled: 40, requests: 0, ..now.cores[1] };
     let rates = Rates::between(None, &now);

@@ -5,7 +5,7 @@ use super::{everything, row};
 use crate::host::hardware::Hardware;
 use crate::host::{HardwareCore, Identity};
 use crate::sense::fakes::{self, FakeHost};
-use crate::sense::ladder::{self, Ladder};
+use crate::sense::preference::{self, Preference};
 use maracas_core::CoreId;
 use std::path::Path;
 
@@ -14,12 +14,12 @@ use std::path::Path;
 fn found(host: &FakeHost, cores: &[u32]) -> Findings {
     let hardware = host.hardware();
     let cores: Vec<_> = (0..).map(CoreId).zip(cores.iter().map(|it| HardwareCore(*it))).collect();
-    let ladder = Ladder::probe(&hardware, &cores);
-    let reads = ladder.reads();
+    let preference = Preference::probe(&hardware, &cores);
+    let reads = preference.reads();
     let mut found = everything();
-    found.rungs = ladder.rungs().to_vec();
+    found.sensors = preference.sensors().to_vec();
     // Counters of fakes count and have no alarms; where reads are counted at all, they overflow.
-    if !matches!(reads.state, ladder::State::Works { .. }) {
+    if !matches!(reads.state, preference::State::Works { .. }) {
         found.meter = Err(reads.state.clone());
         found.vcpus = Err("no event".to_owned());
     }
@@ -33,7 +33,7 @@ fn report(tree: &str, cores: [u32; 2]) -> Report {
 
 #[test]
 fn every_host_gets_its_sensor_and_its_verdict() {
-    use crate::sense::Rung::{Amd, Arm, Rate, Uncore};
+    use crate::sense::SensorKind::{Amd, Arm, Rate, Uncore};
     let hosts = [
         ("Skylake", fakes::SKYLAKE, [0, 1], Some(Uncore), Verdict::Full),
         ("Alder Lake", fakes::ALDER_LAKE, [0, 4], Some(Uncore), Verdict::Full),
@@ -50,13 +50,13 @@ fn every_host_gets_its_sensor_and_its_verdict() {
         let report = report(tree, cores);
         assert_eq!((report.sensor, report.verdict), (sensor, verdict), "{name}: {:?}", report.why);
         let sensors = report.rows.iter().filter(|row| row.capability.starts_with("sensor "));
-        assert_eq!(sensors.clone().count(), 7, "{name}: every rung has its row");
+        assert_eq!(sensors.clone().count(), 7, "{name}: every sensor has its row");
         for row in sensors {
             let works = row.state == State::Works;
             assert_eq!(works, row.fallback.is_empty(), "{name}: {row:?}");
         }
-        if let Some(rung) = sensor {
-            let best = row(&report, &format!("sensor {}", rung.word()));
+        if let Some(sensor_kind) = sensor {
+            let best = row(&report, &format!("sensor {}", sensor_kind.word()));
             assert_eq!(best.state, State::Works, "{name}");
         }
     }
@@ -98,7 +98,7 @@ fn resource_control_is_tried_and_given_back() {
 }
 
 #[test]
-fn a_refused_class_is_told_and_the_other_actuator_tried_all_the_same() {
+fn a_refused_class_is_reported_and_the_other_actuator_tried_all_the_same() {
     let host = FakeHost::of(fakes::SAPPHIRE_RAPIDS);
     let own = Identity::own().expect("alive");
     let schemata = format!("/sys/fs/resctrl/maracas-{own}-core1/schemata");
@@ -132,7 +132,7 @@ fn counters_that_stand_still_take_turns_or_are_refused_are_not_offered() {
         assert_eq!((report.sensor, report.verdict), (None, Verdict::Degraded), "{name}");
         let amd = row(&report, "sensor amd");
         assert_eq!(amd.state, State::Missing, "{name}: {}", amd.proof);
-        let hopeless = "none: no rung that knows latency works";
+        let hopeless = "none: no sensor that knows latency works";
         assert_eq!(amd.fallback, hopeless, "{name}");
     }
     let report = Report::of(&found(&refused, &[0, 1]));
@@ -145,8 +145,8 @@ fn a_meter_without_alarm_is_measured_by_asking() {
     let host = FakeHost::of(fakes::SKYLAKE);
     let hardware = host.hardware();
     let cores = [(CoreId(0), HardwareCore(0))];
-    let ladder = Ladder::probe(&hardware, &cores);
-    let meter = Metered::probe(&*hardware, &cores, ladder.reads()).expect("reads are counted");
+    let preference = Preference::probe(&hardware, &cores);
+    let meter = Metered::probe(&*hardware, &cores, preference.reads()).expect("reads are counted");
     assert_eq!((meter.cores, meter.alarms), (1, false));
     let mut found = everything();
     found.meter = Ok(meter);
@@ -154,6 +154,6 @@ fn a_meter_without_alarm_is_measured_by_asking() {
     assert_eq!(report.verdict, Verdict::Degraded);
     assert_eq!(row(&report, "core memory meters").state, State::Missing);
     let nothing = FakeHost::of(fakes::BARE_GUEST).hardware();
-    let ladder = Ladder::probe(&nothing, &cores);
-    assert!(Metered::probe(&*nothing, &cores, ladder.reads()).is_err());
+    let preference = Preference::probe(&nothing, &cores);
+    assert!(Metered::probe(&*nothing, &cores, preference.reads()).is_err());
 }

@@ -248,8 +248,8 @@ mod tests {
         is(504, 250_000, 1024);
         is(640, 250_000, 2048);
         is(32, 600, 128);
-        let told = bytes(32, 200).expect_err("too little").to_string();
-        assert!(told.ends_with("32 MiB, but only 200 MiB of memory are free"), "{told}");
+        let reported = bytes(32, 200).expect_err("too little").to_string();
+        assert!(reported.ends_with("32 MiB, but only 200 MiB of memory are free"), "{reported}");
         assert_eq!(bits(32 << 20, None).ok(), Some(22), "nobody says what is free");
     }
 

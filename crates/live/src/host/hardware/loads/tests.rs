@@ -93,9 +93,11 @@ fn a_core_that_somebody_keeps_is_given_up() {
         if let Err(error) = kept {
             return crate::host::tests::refused(&error, "the right to SCHED_FIFO");
         }
-        let told = waited.expect_err("it had no turn");
-        assert_eq!(told.kind(), io::ErrorKind::TimedOut);
-        assert!(told.to_string().starts_with(&format!("nothing of ours ended on core {core} ")));
+        let reported = waited.expect_err("it had no turn");
+        assert_eq!(reported.kind(), io::ErrorKind::TimedOut);
+        assert!(
+            reported.to_string().starts_with(&format!("nothing of ours ended on core {core} "))
+        );
     });
     // Later it has it again.
     assert_eq!(within(Duration::from_secs(10), core, || Ok(7)).unwrap(), 7);

@@ -16,7 +16,7 @@ fn random_run(seed: u64, params: &[(&str, &str)], until: u64) -> (Vec<Vcpu>, Mac
         let mut system = System::new(cores, vcpus.clone());
         system.vcpus.push(vcpu.clone());
         let given: Vec<_> = VLB.iter().chain(params).copied().collect();
-        let system = with_carriers(system, &with(&given));
+        let system = with_service_vcpus(system, &with(&given));
         if (ENTRY.admit)(&system, &with(&given)).accepted() {
             vcpus.push(vcpu);
         }
@@ -109,7 +109,7 @@ fn who_is_always_in_the_way_of_a_job_is_not_sent_to_and_fro_for_ever() {
         }
         machine.tick();
     }
-    let late = figure(&*machine.policy, "late periods");
+    let late = statistic(&*machine.policy, "late periods");
     assert!(late > 5, "{late} late periods");
     let ran = foreground(&machine, 4);
     for window in ran[10..].windows(3 * t as usize) {
@@ -146,24 +146,24 @@ fn each_of_many_events_moves_somebody() {
     let at: Vec<u64> = moves(&machine).iter().map(|(at, ..)| *at).collect();
     assert_eq!(at.len(), 3, "{at:?}");
     assert!(at.windows(2).all(|pair| (50..60).contains(&(pair[1] - pair[0]))), "{at:?}");
-    assert!(figure(&*machine.policy, "pending events at most") >= 5);
+    assert!(statistic(&*machine.policy, "pending events at most") >= 5);
 }
 
 #[test]
 fn a_move_that_no_longer_evens_out_is_not_made() {
     let params = [("migration_budget", "3ns")];
     let mut machine = machine(&params, &[0, 0], &two_and_two(), Manners::PERFECT);
-    machine.errand_cost = 3;
+    machine.service_request_cost = 3;
     machine.wake(0);
     machine.wake(2);
     run(&mut machine, 1);
-    assert!(machine.plan.errand.is_some());
+    assert!(machine.plan.service_request.is_some());
     // Two against two, before it is done.
     machine.wake(1);
     machine.wake(3);
     run(&mut machine, 300);
-    assert_eq!(figure(&*machine.policy, "refused moves"), 1);
-    assert_eq!(figure(&*machine.policy, "moves"), 0);
+    assert_eq!(statistic(&*machine.policy, "refused moves"), 1);
+    assert_eq!(statistic(&*machine.policy, "moves"), 0);
     assert_eq!(machine.plan.home(VcpuId(0)), Some(CoreId(0)));
 }
 
@@ -182,11 +182,11 @@ fn no_sample_waits_for_a_migration_vcpu_without_budget() {
         run(&mut machine, 30);
     }
     run(&mut machine, 1001 - 120);
-    assert!(figure(&*machine.policy, "moves") >= 2);
+    assert!(statistic(&*machine.policy, "moves") >= 2);
     let samples: Vec<u64> = machine
-        .errands
+        .service_requests
         .iter()
-        .filter(|(_, errand)| *errand == Errand::Sample)
+        .filter(|(_, service_request)| *service_request == ServiceRequest::Sample)
         .map(|(at, _)| *at)
         .collect();
     assert_eq!(samples.len(), 50, "{samples:?} {:?}", moves(&machine));

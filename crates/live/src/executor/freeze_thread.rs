@@ -1,0 +1,286 @@
+//! Freezing and thawing, by a thread of its own on each core.
+//!
+//! The kernel does both under one lock of the whole host (`cgroup_mutex`), which any process that
+//! makes a group or starts a program in one holds too, perhaps while it is preempted by our own
+//! foreground. An agent that waited for it could not enforce: a VCPU was measured to overrun by
+//! 940 ms. So agents only post what shall be, and the freeze thread, of the agents' priority and
+//! next in their queue, acts as soon as the agent sleeps. Where it must wait, background runs in
+//! the wrong order and a frozen VCPU begins late, but no budget is overrun.
+//!
+//! It never waits below the foreground, though a freeze could: when the runtime and its guardian
+//! are killed, a thread below foreground that nobody ends any more could not run to its own end,
+//! and neither the run's parent nor its hold on the cores would ever be free (seen).
+
+use crate::clock::Clock;
+use crate::executor::BandwidthLimiter;
+use crate::host::cgroup::Group;
+use maracas_core::CoreId;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// A state that is wanted, and one that is.
+#[derive(Debug, Default)]
+struct Lever {
+    wanted: AtomicBool,
+    /// What the kernel was told last. Held over the telling, or of the freeze threads of two cores,
+    /// where a VCPU moves, the slower would have the last word. Only freeze threads take it.
+    engaged: Mutex<bool>,
+    /// Somebody outside may have told the kernel otherwise since.
+    is_doubtful: AtomicBool,
+}
+
+impl Lever {
+    /// Wants it released; whether somebody must act for that.
+    fn let_go(&self) -> bool {
+        self.wanted.store(false, Ordering::Release);
+        // Taken: somebody is acting, perhaps on what was wanted before.
+        let is_doubtful = self.is_doubtful.load(Ordering::Acquire);
+        is_doubtful || self.engaged.try_lock().map_or(true, |engaged| *engaged)
+    }
+    /// Tells the kernel by `set` until what is wanted is. After a refusal it is as it was.
+    fn act(&self, set: impl Fn(bool) -> io::Result<()>) -> io::Result<()> {
+        let mut engaged = self.engaged.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let is_doubtful = self.is_doubtful.swap(false, Ordering::AcqRel);
+            let wanted = self.wanted.load(Ordering::Acquire);
+            if *engaged == wanted && !is_doubtful {
+                return Ok(());
+            }
+            set(wanted)?;
+            *engaged = wanted;
+        }
+    }
+}
+
+/// The freeze thread of one VCPU.
+#[derive(Debug)]
+pub(crate) struct FreezeThread {
+    group: Arc<Group>,
+    /// The program whose process group is stopped by signals, where there is no freezer.
+    signalled: Option<i32>,
+    lever: Lever,
+    error: AtomicI32,
+}
+
+impl FreezeThread {
+    /// A released freeze thread.
+    pub(crate) fn new(group: Arc<Group>, signalled: Option<i32>) -> Self {
+        Self { group, signalled, lever: Lever::default(), error: AtomicI32::new(0) }
+    }
+    /// What the host said when it last refused, if it did since this was asked last.
+    pub(crate) fn refusal(&self) -> io::Result<()> {
+        match self.error.swap(0, Ordering::Relaxed) {
+            0 => Ok(()),
+            error => Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+    /// Somebody else may have frozen or thawed it: whoever acts next tells the kernel anew.
+    pub(crate) fn forget(&self) {
+        self.lever.is_doubtful.store(true, Ordering::Release);
+    }
+    /// Releases the freeze thread at once, whatever was posted: at the end, by the supervisor. A
+    /// freeze thread that is engaging it at this moment sees afterwards that this is not wanted any
+    /// more.
+    pub(crate) fn release(&self) -> io::Result<()> {
+        self.lever.wanted.store(false, Ordering::Release);
+        self.set(false)
+    }
+    fn set(&self, engaged: bool) -> io::Result<()> {
+        if let Some(program) = self.signalled {
+            let signal = if engaged { libc::SIGSTOP } else { libc::SIGCONT };
+            // SAFETY: plain arguments. A started program leads a process group of its own; that it
+            // has ended is no error.
+            unsafe { libc::kill(-program, signal) };
+            return Ok(());
+        }
+        match if engaged { self.group.freeze() } else { self.group.thaw() } {
+            // Nothing to stop it with: the machine then never asks for more than this.
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
+            result => result,
+        }
+    }
+    fn act(&self) {
+        if let Err(error) = self.lever.act(|engaged| self.set(engaged)) {
+            self.error.store(error.raw_os_error().unwrap_or(libc::EIO), Ordering::Relaxed);
+        }
+    }
+}
+
+/// What a freeze thread is asked to do.
+#[derive(Debug)]
+pub(super) enum Order {
+    /// Engage or release, as is wanted by then.
+    FreezeThread(Arc<FreezeThread>),
+    /// Lower the bandwidth of the core, or give it back: the kernel does that under a lock of the
+    /// whole host too.
+    Bandwidth(Arc<dyn BandwidthLimiter>, CoreId, bool),
+    /// Say when it came so far: in ticks.
+    Stamp(Arc<AtomicU64>),
+}
+
+/// The freeze threads of one core, and what the thread that acts on them waits for.
+#[derive(Debug)]
+pub(crate) struct FreezeThreads {
+    posted: Mutex<Vec<Order>>,
+    /// Told when the first one is posted, or the thread shall end.
+    reported: Condvar,
+    halt: AtomicBool,
+    clock: Clock,
+    error: AtomicBool,
+}
+
+impl FreezeThreads {
+    /// No freeze thread is posted.
+    pub(crate) fn new(clock: Clock) -> Self {
+        let posted = Mutex::new(Vec::with_capacity(256));
+        let (halt, error) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { posted, reported: Condvar::new(), halt, clock, error }
+    }
+    fn posted(&self) -> MutexGuard<'_, Vec<Order>> {
+        self.posted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// Lets `freeze_thread` be engaged or released soon.
+    pub(crate) fn post(&self, freeze_thread: &Arc<FreezeThread>, engaged: bool) {
+        if engaged {
+            freeze_thread.lever.wanted.store(true, Ordering::Release);
+        } else if !freeze_thread.lever.let_go() {
+            return;
+        }
+        self.order(Order::FreezeThread(Arc::clone(freeze_thread)));
+    }
+    /// Lets the bandwidth of `core` be lowered or given back soon.
+    pub(super) fn bandwidth(
+        &self,
+        bandwidth_limiter: &Arc<dyn BandwidthLimiter>,
+        core: CoreId,
+        lowered: bool,
+    ) {
+        self.order(Order::Bandwidth(Arc::clone(bandwidth_limiter), core, lowered));
+    }
+    /// Puts the instant, in ticks, into `stamp` when all has been done that was posted so far.
+    pub(super) fn stamp(&self, stamp: &Arc<AtomicU64>) {
+        self.order(Order::Stamp(Arc::clone(stamp)));
+    }
+    /// Whether a bandwidth was refused since this was asked last.
+    pub(super) fn refused_bandwidth(&self) -> bool {
+        self.error.swap(false, Ordering::Relaxed)
+    }
+    fn order(&self, order: Order) {
+        let mut posted = self.posted();
+        let is_first = posted.is_empty();
+        posted.push(order);
+        drop(posted);
+        // Those before have told it already.
+        if is_first {
+            self.reported.notify_one();
+        }
+    }
+    fn act(&self, order: &Order) {
+        match order {
+            Order::FreezeThread(freeze_thread) => freeze_thread.act(),
+            Order::Bandwidth(bandwidth_limiter, core, lowered) => {
+                if bandwidth_limiter.set(*core, *lowered).is_err() {
+                    self.error.store(true, Ordering::Relaxed);
+                }
+            }
+            Order::Stamp(stamp) => stamp.store(self.clock.now().ticks().max(1), Ordering::Release),
+        }
+    }
+    /// The life of the freeze thread.
+    pub(crate) fn live(&self) {
+        let mut acting = Vec::with_capacity(256);
+        let waits =
+            |posted: &mut Vec<Order>| posted.is_empty() && !self.halt.load(Ordering::Acquire);
+        while !self.halt.load(Ordering::Acquire) {
+            drop(self.reported.wait_while(self.posted(), waits));
+            self.act_all(&mut acting);
+        }
+    }
+    /// Does what is posted; `acting` is room for that.
+    pub(super) fn act_all(&self, acting: &mut Vec<Order>) {
+        acting.append(&mut self.posted());
+        acting.drain(..).for_each(|order| self.act(&order));
+    }
+    /// Lets the freeze thread end.
+    pub(crate) fn stop(&self) {
+        // Not between its look at this and its sleep.
+        let posted = self.posted();
+        self.halt.store(true, Ordering::Release);
+        drop(posted);
+        self.reported.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+    use std::{thread, time};
+
+    #[test]
+    fn of_two_freeze_threads_the_slower_has_not_the_last_word() {
+        let (lever, reported) = (Lever::default(), Mutex::new(Vec::new()));
+        let (begun, has_begun) = channel();
+        let set = |engaged: bool| {
+            if engaged {
+                begun.send(()).expect("somebody waits");
+                thread::sleep(time::Duration::from_millis(50));
+            }
+            reported.lock().expect("nobody panicked").push(engaged);
+            Ok(())
+        };
+        lever.wanted.store(true, Ordering::Release);
+        thread::scope(|scope| {
+            scope.spawn(|| lever.act(set));
+            has_begun.recv().expect("the first thread engages it");
+            lever.wanted.store(false, Ordering::Release);
+            assert!(lever.act(set).is_ok());
+        });
+        assert_eq!(reported.into_inner().expect("nobody panicked"), [true, false]);
+    }
+
+    #[test]
+    fn who_was_never_stopped_needs_nobody_to_let_him_go() {
+        let lever = Lever::default();
+        lever.wanted.store(true, Ordering::Release);
+        assert!(!lever.let_go(), "nobody has acted yet");
+        assert!(lever.act(|_| Err(io::ErrorKind::Other.into())).is_ok(), "and nobody has to now");
+        lever.wanted.store(true, Ordering::Release);
+        assert!(lever.act(|_| Ok(())).is_ok());
+        assert!(lever.let_go(), "the kernel was told to stop it");
+    }
+
+    #[test]
+    fn the_thread_does_what_is_posted_while_it_waits_and_ends_when_reported() {
+        let freeze_threads = FreezeThreads::new(Clock::start());
+        let stamp = Arc::new(AtomicU64::new(0));
+        thread::scope(|scope| {
+            let living = scope.spawn(|| freeze_threads.live());
+            for _ in 0..2 {
+                stamp.store(0, Ordering::Release);
+                freeze_threads.stamp(&stamp);
+                while stamp.load(Ordering::Acquire) == 0 {
+                    thread::yield_now();
+                }
+            }
+            freeze_threads.stop();
+            assert!(living.join().is_ok());
+        });
+    }
+
+    #[test]
+    fn what_was_refused_is_reported_again() {
+        let lever = Lever::default();
+        lever.wanted.store(true, Ordering::Release);
+        let refused = lever.act(|_| Err(io::ErrorKind::WouldBlock.into()));
+        assert!(refused.is_err());
+        let reported = Mutex::new(Vec::new());
+        let again = lever.act(|engaged| {
+            reported.lock().expect("nobody panicked").push(engaged);
+            Ok(())
+        });
+        assert!(again.is_ok());
+        assert_eq!(reported.into_inner().expect("nobody panicked"), [true]);
+    }
+}

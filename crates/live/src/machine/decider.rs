@@ -1,0 +1,481 @@
+//! The policy and everything that is said to it. Whoever holds it decides for all cores.
+
+mod answers;
+mod enactment;
+mod holds;
+mod service_request;
+
+use super::ask::Reply;
+use super::handle::{Ended, JobGate, Mailbox, Refusal, Request};
+use super::progress;
+use super::setup::Setup;
+use crate::agent::lock;
+use crate::executor::{Core, Site, VcpuHandle};
+use crate::journal::Scribe;
+use crate::sense::Sensor;
+use holds::Hold;
+use maracas_core::contract::{End, Mode, Observer, Statistic, decide};
+use maracas_core::journal::{Note, Record};
+use maracas_core::{
+    CoreId, CoreSet, Duration, Event, Instant, Job, JobId, Plan, Policy, Rate, Reservation, System,
+    Vcpu, VcpuId,
+};
+use maracas_live_core::Demand;
+use maracas_live_core::Place;
+use service_request::{ANSWERS, ServiceRequests};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+/// Releases that wait for their VCPU to stand on a run queue; beyond, programs do not hear of them,
+/// and no memory is asked for.
+const UNOBSERVED: usize = 4096;
+/// Those of one VCPU; beyond, its oldest is forgotten. More than a program that lives ever has: one
+/// that ended leaves its VCPU with jobs that nobody will do.
+const UNOBSERVED_EACH: usize = 16;
+
+/// Whether an event is what a decision can answer, rather than how an earlier one worked out.
+const fn is_cause(event: &Event) -> bool {
+    match event {
+        Event::Released(_)
+        | Event::Completed(_)
+        | Event::AllowanceSpent { .. }
+        | Event::Sampled(_)
+        | Event::Arrived(_)
+        | Event::Left(_)
+        | Event::Changed(_) => true,
+        Event::Ran(segment) => matches!(segment.end, End::LimitReached | End::MemorySpent),
+        // A wake is seen when it is answered; where nothing was awake, nothing was decided.
+        Event::Woke { .. } | Event::ServiceDone(_) | Event::Failed { .. } => false,
+    }
+}
+
+/// The core on whose run queue a VCPU stands.
+fn on_run_queue(plan: &Plan, vcpu: VcpuId) -> Option<CoreId> {
+    (0..plan.cores() as u16).map(CoreId).find(|core| {
+        let run_queue = plan.run_queue(*core);
+        run_queue.foreground.iter().chain(&run_queue.background).any(|grant| grant.vcpu == vcpu)
+    })
+}
+
+/// A VCPU that the policy knows.
+struct Known {
+    name: String,
+    vcpu: Vcpu,
+    /// On which core its VCPU handle is, once it has one.
+    slot: Option<CoreId>,
+    demand: Option<Demand>,
+}
+
+/// Somebody who waits for a verdict.
+struct Asked {
+    id: VcpuId,
+    new: bool,
+    reservation: Reservation,
+    reply: Reply<Result<CoreId, Refusal>>,
+}
+
+/// The policy, its plan, and what lies around them.
+pub(crate) struct Decider<'a> {
+    policy: Box<dyn Policy>,
+    plan: Plan,
+    /// The policy was asked once.
+    has_begun: bool,
+    /// How much of one core may be given away, to one VCPU too.
+    capacity: Rate,
+    pub(crate) scribe: Scribe<'a>,
+    cores: &'a [Mutex<Core>],
+    mailbox: &'a Mailbox,
+    known: BTreeMap<VcpuId, Known>,
+    gate: Option<Arc<dyn JobGate>>,
+    asked: Vec<Asked>,
+    requests: Vec<Request>,
+    /// What the policy is told in this round, before it is.
+    events: Vec<(Instant, Event)>,
+    /// Releases of which no program has heard, since its VCPU stood on no run queue yet.
+    unobserved: Vec<Job>,
+    /// When the first of what this round's decision answers happened.
+    cause: Option<Instant>,
+    /// The same of an earlier decision that could not be carried out in full yet.
+    late_cause: Option<Instant>,
+    /// VCPU handles of VCPUs that ended, for whoever waits to dispose of them.
+    destroyed: Vec<(VcpuId, Reply<Ended>)>,
+    fed: bool,
+    /// How many ask that nothing be frozen or moved.
+    held: u32,
+    holds: Vec<Hold>,
+    /// Moves were put off meanwhile, or made for a service request: the plan and the slots may
+    /// differ.
+    behind: bool,
+    /// Where VCPU handles came to sit in this decision: the law is applied there, whatever the run
+    /// queue.
+    arrived: CoreSet,
+    service_requests: ServiceRequests,
+}
+
+impl<'a> Decider<'a> {
+    pub(crate) fn new(
+        policy: Box<dyn Policy>,
+        system: &System,
+        names: &[String],
+        scribe: Scribe<'a>,
+        cores: &'a [Mutex<Core>],
+        mailbox: &'a Mailbox,
+    ) -> Self {
+        let mut known = BTreeMap::new();
+        for (place, vcpu) in system.vcpus.iter().enumerate() {
+            let name = names.get(place).cloned().unwrap_or_else(|| vcpu.id.to_string());
+            let vcpu_handle = Known { name, vcpu: vcpu.clone(), slot: None, demand: None };
+            known.insert(vcpu.id, vcpu_handle);
+        }
+        let plan = Plan::new(system.cores.len());
+        Self {
+            policy,
+            plan,
+            has_begun: false,
+            capacity: system.capacity,
+            scribe,
+            cores,
+            mailbox,
+            known,
+            gate: None,
+            asked: Vec::new(),
+            requests: Vec::with_capacity(64),
+            events: Vec::with_capacity(4096),
+            unobserved: Vec::with_capacity(UNOBSERVED),
+            cause: None,
+            late_cause: None,
+            destroyed: Vec::new(),
+            fed: false,
+            held: 0,
+            holds: Vec::with_capacity(16),
+            behind: false,
+            arrived: CoreSet::EMPTY,
+            service_requests: ServiceRequests::default(),
+        }
+    }
+
+    /// Answers samples by `sensor` and steers memory as the setup says. To be called when the clock
+    /// has begun.
+    pub(crate) fn sense(&mut self, sensor: Option<Box<dyn Sensor>>, setup: &Setup) {
+        self.service_requests = ServiceRequests::new(sensor, setup);
+    }
+
+    /// One look at everything: requests, releases, records; then a decision, if any is due, and its
+    /// enactment. `own` is the core of the agent that looks, `woke` when it woke, where that is why
+    /// it looks: each reading of the clock is a system call on some hosts. The agents of the cores
+    /// that it tells shall look next: there runs what is to be moved.
+    pub(crate) fn round(&mut self, own: CoreId, woke: Option<Instant>) -> CoreSet {
+        let now = woke.unwrap_or_else(|| self.mailbox.clock.now());
+        // The first decision is due at once: programs begin where it has their VCPUs.
+        let due = if self.has_begun { self.plan.wake } else { Instant::ZERO };
+        self.has_begun = true;
+        let asleep = due > now;
+        self.cause = (!asleep).then_some(due);
+        if !asleep && self.plan.wake_metered {
+            self.cores.iter().for_each(|core| lock(core).meter_running());
+        }
+        self.fed = false;
+        self.expire_holds(now);
+        self.listen();
+        self.requests_and_releases(now);
+        let mut called = if self.fed || !asleep {
+            self.decide(own)
+        } else {
+            let stirred = self.stirred();
+            let called = if stirred.is_empty() { stirred } else { self.enact(stirred, own, now) };
+            self.announce();
+            called
+        };
+        for _ in 0..ANSWERS {
+            if !self.run_service_request(own, &mut called) {
+                break;
+            }
+            called = called.union(self.decide(own));
+        }
+        // The new plan's allowance was spent already: nothing else would tell.
+        if self.cores.iter().any(|core| lock(core).is_spent()) {
+            called.insert(own);
+        }
+        self.wake_up(own);
+        called
+    }
+
+    /// Asks the policy and has the cores do what it says. The agents of the cores that it tells
+    /// shall look next.
+    fn decide(&mut self, own: CoreId) -> CoreSet {
+        let stirred = self.stirred();
+        // What was fed may carry later instants than the round's beginning.
+        let now = self.mailbox.clock.now();
+        decide(self.policy.as_mut(), now, &mut self.plan);
+        let called = self.enact(stirred, own, now);
+        self.announce();
+        // Written down when it is done: whoever was dispatched need not wait for that.
+        self.scribe.recorder.planned(now, &self.plan);
+        self.scribe.flush();
+        self.answer();
+        called
+    }
+
+    /// Reads the records of all cores and tells the policy.
+    fn listen(&mut self) {
+        for core in self.cores {
+            let mut core = lock(core);
+            core.drain();
+            std::mem::swap(&mut core.outbox, &mut self.events);
+            core.take_notes().for_each(|note| self.scribe.recorder.record(&note));
+            drop(core);
+            self.feed();
+        }
+    }
+
+    /// The cores on which something changed that the law depends on, since this was asked last.
+    fn stirred(&self) -> CoreSet {
+        let stirred = |core: &Mutex<Core>| {
+            let mut core = lock(core);
+            std::mem::take(&mut core.stirred).then_some(core.id)
+        };
+        self.cores.iter().filter_map(stirred).collect()
+    }
+
+    fn feed(&mut self) {
+        let mut events = std::mem::take(&mut self.events);
+        for (at, event) in events.drain(..) {
+            self.tell(at, &event);
+        }
+        self.events = events;
+    }
+
+    fn tell(&mut self, at: Instant, event: &Event) {
+        self.policy.on_event(at, event);
+        self.scribe.recorder.event(at, event);
+        self.fed = true;
+        if is_cause(event) {
+            self.cause = Some(self.cause.map_or(at, |cause| cause.min(at)));
+        }
+    }
+
+    fn requests_and_releases(&mut self, now: Instant) {
+        let mut requests = std::mem::take(&mut self.requests);
+        self.mailbox.take(&mut requests);
+        requests.drain(..).for_each(|request| self.serve(request, now));
+        self.requests = requests;
+        self.presume_complete(now);
+        for known in self.known.values_mut() {
+            let Some(demand) = &mut known.demand else { continue };
+            let mut released = false;
+            while let Some(event) = demand.next_event(now) {
+                if let Event::Released(job) = &event.1 {
+                    released = true;
+                    let mut own = self.unobserved.iter().filter(|of| of.id.vcpu == job.id.vcpu);
+                    let oldest = own.next().map(|oldest| oldest.id);
+                    if own.count() >= UNOBSERVED_EACH - 1 {
+                        self.unobserved.retain(|of| Some(of.id) != oldest);
+                    }
+                    if self.unobserved.len() < UNOBSERVED {
+                        self.unobserved.push(*job);
+                    }
+                }
+                self.events.push(event);
+            }
+            let Some(slot) = known.slot.filter(|_| released) else { continue };
+            let mut core = lock(&self.cores[usize::from(slot.0)]);
+            core.released(known.vcpu.id);
+            if demand.is_silent()
+                && let Some(vcpu_handle) = core.vcpu_handle(known.vcpu.id)
+            {
+                let meter = vcpu_handle.meter(Mode::Foreground);
+                vcpu_handle.look_at = Some(meter + demand.cost());
+            }
+        }
+        self.feed();
+    }
+
+    /// Ends the jobs of silent programs that have received C.
+    fn presume_complete(&mut self, now: Instant) {
+        for known in self.known.values_mut() {
+            let Some(demand) = known.demand.as_mut().filter(|demand| demand.is_silent()) else {
+                continue;
+            };
+            let Some(slot) = known.slot else { continue };
+            let mut core = lock(&self.cores[usize::from(slot.0)]);
+            let Some(vcpu_handle) = core.vcpu_handle(known.vcpu.id) else { continue };
+            if vcpu_handle.look_at.is_some_and(|at| vcpu_handle.meter(Mode::Foreground) >= at) {
+                vcpu_handle.look_at = None;
+                let done = demand.presume_complete();
+                self.events.extend(done.map(|job| (now, Event::Completed(job))));
+            }
+        }
+    }
+
+    fn serve(&mut self, request: Request, now: Instant) {
+        if request.is_withdrawn() {
+            return;
+        }
+        match request {
+            Request::Create { vcpu, reply, .. } if self.is_blind_to(&vcpu) => {
+                let why = "its bandwidth cannot be kept: this run counts no reads VCPU by VCPU; \
+                           drop it, or give a VCPU of the scenario a bandwidth";
+                drop(reply.give(Err(Refusal::Host(why.into()))));
+            }
+            Request::Create { name, vcpu, reply } => {
+                let (id, reservation) = (vcpu.id, vcpu.reservation);
+                let note = Note::Name { vcpu: id, name: name.clone() };
+                self.scribe.recorder.record(&Record::Note { at: now, note });
+                self.tell(now, &Event::Arrived(vcpu.clone()));
+                self.known.insert(id, Known { name, vcpu, slot: None, demand: None });
+                self.asked.push(Asked { id, new: true, reservation, reply });
+            }
+            Request::Set { id, reservation, reply } => match self.known.get(&id) {
+                Some(known) => {
+                    let vcpu = Vcpu { reservation, ..known.vcpu.clone() };
+                    self.tell(now, &Event::Changed(vcpu));
+                    self.asked.push(Asked { id, new: false, reservation, reply });
+                }
+                None => drop(reply.give(Err(Refusal::Unknown(id)))),
+            },
+            Request::Attach(vcpu_handle) => self.attach(*vcpu_handle, now),
+            Request::Hold { id, number, reply } => self.hold(id, number, reply, now),
+            Request::Unhold(number) => self.unhold(number),
+            Request::Rescan(id) => {
+                self.with_vcpu_handle(id, |core, index| {
+                    core.rescan(index);
+                    core.vcpu_handles[index].suppose_runnable();
+                });
+                self.tell(now, &Event::Woke { vcpu: id, on_behalf: None, exact: true });
+            }
+            Request::Destroy { id, reply } => {
+                if self.known.contains_key(&id) {
+                    self.unobserved.retain(|job| job.id.vcpu != id);
+                    self.tell(now, &Event::Left(id));
+                    self.destroyed.push((id, reply));
+                } else {
+                    let _ = reply.give(Err(Refusal::Unknown(id)));
+                }
+            }
+            Request::List { reply } => drop(reply.give(self.list())),
+            Request::Completed { job, at } => self.completed(job, at.min(now)),
+            Request::Gate(gate) => self.gate = Some(gate),
+        }
+    }
+
+    /// On which core a VCPU is, or is to begin.
+    fn place(&self, id: VcpuId) -> CoreId {
+        let slot = self.known.get(&id).and_then(|known| known.slot);
+        let home = slot.or_else(|| self.plan.home(id));
+        home.or_else(|| on_run_queue(&self.plan, id)).unwrap_or_default()
+    }
+
+    /// Tells programs of their releases, each when its VCPU is on the core on whose run queue it
+    /// stands: one that woke before would run where it was, for a moment and at no priority, and
+    /// could not be moved there but by stopping it.
+    fn announce(&mut self) {
+        let Self { unobserved, gate, plan, known, .. } = self;
+        unobserved.retain(|job| {
+            let vcpu = job.id.vcpu;
+            let run_queue = on_run_queue(plan, vcpu);
+            let stands =
+                run_queue.is_some() && known.get(&vcpu).is_some_and(|it| it.slot == run_queue);
+            if let Some(gate) = gate.as_ref().filter(|_| stands) {
+                gate.release(job);
+            }
+            !stands
+        });
+    }
+
+    /// A VCPU handle arrives: on the core where the plan has its VCPU.
+    fn attach(&mut self, mut vcpu_handle: VcpuHandle, now: Instant) {
+        let id = vcpu_handle.id;
+        let place = self.place(id);
+        let Some(known) = self.known.get_mut(&id) else { return };
+        known.slot = Some(place);
+        known.demand = Demand::new(&known.vcpu, now);
+        vcpu_handle.has_jobs = known.demand.is_some();
+        let sits = vcpu_handle.sit(self.place_on(place));
+        let mut core = lock(&self.cores[place.0 as usize]);
+        core.attach(vcpu_handle, sits);
+        if let Some(index) = core.index(id) {
+            core.rescan(index);
+            core.vcpu_handles[index].suppose_runnable();
+            core.vcpu_handles[index].handle.reset_clocks();
+        }
+        core.stirred = true;
+        drop(core);
+        self.tell(now, &Event::Woke { vcpu: id, on_behalf: None, exact: true });
+    }
+}
+
+// Ends of jobs and of the run.
+impl Decider<'_> {
+    fn completed(&mut self, job: JobId, at: Instant) {
+        let Some(known) = self.known.get_mut(&job.vcpu) else { return };
+        let Some(demand) = &mut known.demand else { return };
+        if !demand.complete(job.index) {
+            return;
+        }
+        if let Some(slot) = known.slot.filter(|_| !demand.is_pending())
+            && let Some(vcpu_handle) = lock(&self.cores[usize::from(slot.0)]).vcpu_handle(job.vcpu)
+        {
+            vcpu_handle.is_done = true;
+        }
+        self.tell(at, &Event::Completed(job));
+    }
+
+    fn with_vcpu_handle(&mut self, id: VcpuId, act: impl FnOnce(&mut Core, usize)) {
+        let slot = self.known.get(&id).and_then(|known| known.slot);
+        let Some(slot) = slot else { return };
+        let mut core = lock(&self.cores[slot.0 as usize]);
+        if let Some(index) = core.index(id) {
+            act(&mut core, index);
+            core.stirred = true;
+        }
+    }
+
+    /// Notes what is to be said of a VCPU handle's progress at its end.
+    fn remark(&mut self, vcpu_handle: &VcpuHandle) {
+        let note =
+            vcpu_handle.handle.remark().map(|text| progress::note(Some(vcpu_handle.id), text));
+        note.iter().for_each(|note| self.scribe.recorder.record(note));
+        let of_memory = vcpu_handle.handle.memory_remark().map(str::to_string);
+        for text in of_memory.into_iter().chain(vcpu_handle.handle.color_remark()) {
+            let (at, vcpu) = (self.mailbox.clock.now(), Some(vcpu_handle.id));
+            let note = Note::Sense { vcpu, text };
+            self.scribe.recorder.record(&Record::Note { at, note });
+        }
+    }
+
+    /// The orderly end of the journal: the meters once more, then the end record. Tells what the
+    /// policy counted of its own doings. `agents` is what the agents, which have ended, took.
+    pub(crate) fn finish(&mut self, agents: Duration) -> Vec<Statistic> {
+        for core in self.cores {
+            let mut core = lock(core);
+            core.meter_running();
+            core.end();
+        }
+        self.listen();
+        let now = self.mailbox.clock.now();
+        decide(self.policy.as_mut(), now, &mut self.plan);
+        self.scribe.recorder.planned(now, &self.plan);
+        let cores = self.cores;
+        cores.iter().for_each(|core| {
+            lock(core).vcpu_handles.iter().for_each(|vcpu_handle| self.remark(vcpu_handle))
+        });
+        if let Some(text) = self.service_requests.remark() {
+            let note = Note::Sense { vcpu: None, text };
+            self.scribe.recorder.record(&Record::Note { at: now, note });
+        }
+        let note = Note::Agents { took_ns: agents.ticks() };
+        self.scribe.recorder.record(&Record::Note { at: now, note });
+        self.scribe.recorder.end(now);
+        self.scribe.flush();
+        self.policy.statistics()
+    }
+
+    /// VCPUs with jobs of which no program ever reported an end.
+    pub(crate) fn silent(&self) -> Vec<VcpuId> {
+        let silent = |known: &&Known| known.demand.as_ref().is_some_and(Demand::is_silent);
+        self.known.values().filter(silent).map(|known| known.vcpu.id).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,297 @@
+//! Service requests: what the policy sends service VCPUs for. A service VCPU has no threads here:
+//! the agent does its work, and tells it as a segment of the service VCPU, on whose budget it is
+//! so.
+//!
+//! A service request begins when a plan shows it and none is under way: its service VCPU wakes. It
+//! is done when the service VCPU stands on the run queue of an open core with some of its grant
+//! left, by the agent of that core, from whose time its reservation is taken; or, where it moves
+//! somebody who sits elsewhere, by the agent there, while which is awake nobody runs there. What
+//! came of it is told before the end of the segment in which it was done, as in simulation:
+//! `Woke`, [`Ran` of who was interrupted], `Sampled`, `ServiceDone` or `Failed`, `Ran` (blocked).
+//!
+//! A move with page colours begins with the recolouring, which the program itself does, on its own
+//! VCPU, where that stands: on the core that it leaves. Until it is told done, it has no run queue
+//! on the other core and could not do it there.
+
+use super::Decider;
+use crate::agent::lock;
+use crate::clock::Clock;
+use crate::machine::Setup;
+use crate::sense::{Reading, Sensor};
+use maracas_core::contract::{End, Grant, Mode, Refused, Sample, Segment, ServiceRequest, Usage};
+use maracas_core::journal::{Note, Recolored, Record};
+use maracas_core::{CoreId, CoreSet, Duration, Event, Instant, Role, VcpuId};
+use std::collections::BTreeMap;
+
+/// How many answers to service requests are told in one round, where the policy answers each by the
+/// next; more wait for the next round.
+pub(super) const ANSWERS: usize = 8;
+/// How often it is looked whether a recolouring is finished.
+const LOOK: Duration = Duration::from_millis(1);
+/// How long a recolouring may take: 512 pages take milliseconds, but on the program's own budget.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A service request that has begun.
+#[derive(Clone, Copy, Debug)]
+struct Away {
+    service_vcpu: VcpuId,
+    service_request: ServiceRequest,
+    /// Since when the program recolours its pages.
+    recolors: Option<Instant>,
+}
+
+/// What service requests are done with, and how far they are.
+#[derive(Default)]
+pub(super) struct ServiceRequests {
+    sensor: Option<Box<dyn Sensor>>,
+    /// The clock in which occupancy is told; 0 = the sensor's own.
+    cycles_per_us: u64,
+    away: Option<Away>,
+    /// The service VCPUs' foreground meters.
+    meters: BTreeMap<VcpuId, Duration>,
+    /// What was told of the sensor's counts.
+    reported: Reading,
+    reading: Reading,
+}
+
+impl ServiceRequests {
+    /// Done with this sensor, as the setup steers memory.
+    pub(super) fn new(sensor: Option<Box<dyn Sensor>>, setup: &Setup) -> Self {
+        let cycles_per_us = setup.steering.cycles_per_us;
+        let (away, meters) = (None, BTreeMap::new());
+        let (reported, reading) = (Reading::default(), Reading::default());
+        let mut service_requests = Self { sensor, cycles_per_us, away, meters, reported, reading };
+        // What was counted while it was tried is nobody's. Should it be refused, so will samples.
+        let _ = service_requests.sample(Instant::ZERO, setup.system.cores.len());
+        service_requests
+    }
+    /// What the service VCPU's service requests took.
+    pub(super) fn meter(&self, service_vcpu: VcpuId) -> Duration {
+        self.meters.get(&service_vcpu).copied().unwrap_or_default()
+    }
+    /// When the service request under way must be looked at without any event.
+    pub(super) fn next_due(&self, clock: &Clock) -> Instant {
+        let recolors = self.away.is_some_and(|away| away.recolors.is_some());
+        if recolors { clock.now().saturating_add(LOOK) } else { Instant::NEVER }
+    }
+    /// What is to be said of the sensor's counting.
+    pub(super) fn remark(&self) -> Option<String> {
+        self.sensor.as_ref()?.remark()
+    }
+
+    /// What the sensor counted since this was asked last.
+    fn sample(&mut self, now: Instant, cores: usize) -> std::io::Result<Option<Sample>> {
+        let Some(sensor) = &mut self.sensor else { return Ok(None) };
+        sensor.read(now, &mut self.reading)?;
+        // Converted before the difference is taken, so that what is rounded off is not lost.
+        let own = sensor.cycles_per_us();
+        self.reading.occupancy = converted(self.reading.occupancy, own, self.cycles_per_us);
+        self.reading.by_core.resize(cores, 0);
+        let before = self.reported.by_core.iter().chain(std::iter::repeat(&0));
+        let by_core = self.reading.by_core.iter().zip(before);
+        let sample = Sample {
+            requests: self.reading.requests.saturating_sub(self.reported.requests),
+            occupancy: self.reading.occupancy.saturating_sub(self.reported.occupancy),
+            by_core: by_core.map(|(now, reported)| now.saturating_sub(*reported)).collect(),
+        };
+        std::mem::swap(&mut self.reported, &mut self.reading);
+        Ok(Some(sample))
+    }
+}
+
+/// Cycles of a clock of `from` per microsecond as cycles of one of `to`, rounded down; 0 = the same
+/// clock.
+fn converted(cycles: u64, from: u64, to: u64) -> u64 {
+    if from == 0 || to == 0 || from == to {
+        return cycles;
+    }
+    let cycles = u128::from(cycles) * u128::from(to) / u128::from(from);
+    u64::try_from(cycles).unwrap_or(u64::MAX)
+}
+
+const fn refused(service_request: ServiceRequest) -> Refused {
+    match service_request {
+        ServiceRequest::Sample => Refused::Sample,
+        ServiceRequest::Move { vcpu, .. } => Refused::Move(vcpu),
+    }
+}
+
+impl Decider<'_> {
+    /// Carries the service request in the plan a step further, on the agent of `own`. Whether the
+    /// policy was told of that; whoever else is to go on is `called`.
+    pub(super) fn run_service_request(&mut self, own: CoreId, called: &mut CoreSet) -> bool {
+        let Some(away) = self.service_requests.away else { return self.begin_service_request() };
+        let Some(core) = self.stands(away.service_vcpu) else { return false };
+        let slot = match away.service_request {
+            ServiceRequest::Move { vcpu, .. } => self.known.get(&vcpu).and_then(|known| known.slot),
+            ServiceRequest::Sample => None,
+        };
+        let place = slot.unwrap_or(core);
+        if place != own {
+            called.insert(place);
+            return false;
+        }
+        match away.service_request {
+            ServiceRequest::Sample => self.take_sample(away, core),
+            // Programs are being started: see `moves`.
+            ServiceRequest::Move { .. } if self.held > 0 => return false,
+            ServiceRequest::Move { vcpu, colors, .. }
+                if colors != 0 && self.recolors(away, vcpu, colors) =>
+            {
+                return false;
+            }
+            ServiceRequest::Move { vcpu, to, .. } => self.make_move(away, core, vcpu, to, own),
+        }
+        true
+    }
+
+    /// The service VCPU reads the counters.
+    fn take_sample(&mut self, away: Away, core: CoreId) {
+        self.interrupt(core);
+        let from = self.mailbox.clock.now();
+        let sample = self.service_requests.sample(from, self.cores.len());
+        let span = (from, self.mailbox.clock.now());
+        match sample.ok().flatten() {
+            Some(sample) => {
+                let answers = [Event::Sampled(sample), Event::ServiceDone(away.service_request)];
+                self.finish_service_request(away, core, span, &answers);
+            }
+            None => {
+                let failed = Event::Failed { core, what: Refused::Sample };
+                self.finish_service_request(away, core, span, &[failed]);
+            }
+        }
+    }
+
+    /// The service VCPU moves a VCPU.
+    fn make_move(&mut self, away: Away, core: CoreId, vcpu: VcpuId, to: CoreId, own: CoreId) {
+        if core == own {
+            self.interrupt(core);
+        }
+        let from = self.mailbox.clock.now();
+        let known = self.known.get(&vcpu).map(|known| known.slot);
+        let slot = known.flatten().filter(|slot| *slot != to);
+        let moved = slot.is_none_or(|slot| self.transfer(vcpu, slot, to));
+        let span = (from, self.mailbox.clock.now());
+        if let Some(slot) = slot {
+            // Should the policy have it where it was after all, it is brought back.
+            self.behind = true;
+            [slot, to]
+                .iter()
+                .for_each(|core| lock(&self.cores[usize::from(core.0)]).stirred = true);
+            // What the VCPU handle took before it left and, where it could not go, that.
+            self.listen();
+        }
+        let done = [Event::ServiceDone(away.service_request)];
+        let gone = [Event::Failed { core, what: Refused::Move(vcpu) }];
+        let answer = match (known, moved) {
+            (None, _) => &gone[..],
+            (Some(_), true) => &done,
+            (Some(_), false) => &[],
+        };
+        self.finish_service_request(away, core, span, answer);
+    }
+
+    /// Begins the service request in the plan, if there is one and it can be done.
+    fn begin_service_request(&mut self) -> bool {
+        let Some((service_vcpu, service_request)) = self.plan.service_request else { return false };
+        let now = self.mailbox.clock.now();
+        let role = |vcpu| self.known.get(&vcpu).map(|known| known.vcpu.role);
+        let carries = |role| matches!(role, Role::Monitor | Role::Migration);
+        let can = match service_request {
+            ServiceRequest::Sample => self.service_requests.sensor.is_some(),
+            ServiceRequest::Move { vcpu, to, .. } => {
+                usize::from(to.0) < self.cores.len()
+                    && role(vcpu).is_some_and(|role| !carries(role))
+            }
+        };
+        if !can || !role(service_vcpu).is_some_and(carries) {
+            let core = self.stands(service_vcpu).unwrap_or_default();
+            self.tell(now, &Event::Failed { core, what: refused(service_request) });
+            return true;
+        }
+        self.service_requests.away = Some(Away { service_vcpu, service_request, recolors: None });
+        self.tell(now, &Event::Woke { vcpu: service_vcpu, on_behalf: None, exact: true });
+        true
+    }
+
+    /// The core where the service VCPU may work now: on whose run queue it stands with some of its
+    /// grant left, unless that core is closed.
+    fn stands(&self, service_vcpu: VcpuId) -> Option<CoreId> {
+        let meter = self.service_requests.meter(service_vcpu);
+        let grants = |grant: &&Grant| grant.vcpu == service_vcpu && meter < grant.until.0;
+        let on_run_queue =
+            |core: &CoreId| self.plan.run_queue(*core).foreground.iter().any(|it| grants(&it));
+        let mut cores = (0..self.plan.cores() as u16).map(CoreId);
+        let core = cores.find(on_run_queue)?;
+        (!lock(&self.cores[usize::from(core.0)]).is_closed()).then_some(core)
+    }
+
+    /// The service VCPU takes the core from whoever ran there: tells of that.
+    fn interrupt(&mut self, core: CoreId) {
+        let mut core = lock(&self.cores[usize::from(core.0)]);
+        core.interrupt();
+        std::mem::swap(&mut core.outbox, &mut self.events);
+        drop(core);
+        self.feed();
+    }
+
+    /// Tells what came of a service request that took the service VCPU so long, and that it has
+    /// done it.
+    fn finish_service_request(
+        &mut self,
+        away: Away,
+        core: CoreId,
+        (from, to): (Instant, Instant),
+        answers: &[Event],
+    ) {
+        self.service_requests.away = None;
+        answers.iter().for_each(|answer| self.tell(to, answer));
+        // A service request takes time, whatever the clock's grain.
+        let service = to.saturating_since(from).max(Duration::from_nanos(1));
+        let (vcpu, mode, end) = (away.service_vcpu, Mode::Foreground, End::Blocked);
+        *self.service_requests.meters.entry(vcpu).or_default() += service;
+        let usage = Usage { service, ..Usage::default() };
+        self.tell(to, &Event::Ran(Segment { vcpu, core, mode, from, to, usage, end }));
+    }
+
+    /// Whether the programs of `vcpu` still recolour their pages for this service request; asks
+    /// them to.
+    fn recolors(&mut self, away: Away, vcpu: VcpuId, colors: u64) -> bool {
+        let (now, count) = (self.mailbox.clock.now(), self.mailbox.palette.count());
+        let slot = self.known.get(&vcpu).and_then(|known| known.slot);
+        let Some(slot) = slot.filter(|_| count > 0) else { return false };
+        let page = lock(&self.cores[usize::from(slot.0)])
+            .vcpu_handle(vcpu)
+            .map(|it| it.handle.colors.clone());
+        let Some(page) = page.flatten() else { return false };
+        // Taken while a program is being started, which is soon done.
+        let Ok(mut page) = page.try_lock() else { return true };
+        let what = match away.recolors {
+            // Nobody would do it.
+            None if page.attached() == 0 => return false,
+            None => match page.order(colors, count) {
+                Ok(()) => {
+                    self.service_requests.away = Some(Away { recolors: Some(now), ..away });
+                    return true;
+                }
+                Err(error) => Err(format!("refused: {error}")),
+            },
+            Some(since) => match page.finished() {
+                Some(done) => {
+                    let (pages, took_ns, left) = (done.pages, done.nanos, done.left);
+                    let error = (done.error != 0).then_some(done.error.unsigned_abs());
+                    Ok(Recolored { pages, took_ns, left, error })
+                }
+                None if now.saturating_since(since) < PATIENCE => return true,
+                None => Err("unfinished".to_string()),
+            },
+        };
+        let note = Note::Recolored { vcpu, what };
+        self.scribe.recorder.record(&Record::Note { at: now, note });
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! Words that the project no longer uses (ARCHITECTURE.md, "Words"): one meaning a word, one word a
+//! meaning.
+
+use super::{files, none, short, sources};
+use crate::root;
+use std::fs;
+
+/// Retired words, split by `|` so that this file may name them, and what is said instead. They are
+/// parts of identifiers, whatever their case, and words of comments and documents.
+const RETIRED: &[(&str, &str)] = &[
+    ("sti|nt", "segment"),
+    ("err|and", "service request"),
+    ("carr|ier", "service VCPU"),
+    ("coun|cil", "agents"),
+    ("bra|in", "decider"),
+    ("hu|sh", "acknowledge"),
+    ("hea|rts", "heartbeats"),
+    ("kee|per", "supervisor"),
+    ("bra|ke", "freeze thread"),
+    ("val|ve", "bandwidth limiter"),
+    ("trip|wire", "wake detector"),
+    ("ru|ng", "sensor, or level of support"),
+    ("lad|der", "preference"),
+    ("line_m|ut", "run_queue_mut"),
+    ("mark_rea|ched", "LimitReached"),
+    ("unse|at", "free_slot, or detach"),
+];
+
+/// The words of a text, those of identifiers included: `ServiceRequest` has two.
+fn words(text: &str) -> impl Iterator<Item = String> + '_ {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|it| !it.is_empty()).map(
+        |word| {
+            let mut snake = String::new();
+            let mut before = '_';
+            for c in word.chars() {
+                if c.is_ascii_uppercase() && before.is_ascii_lowercase() {
+                    snake.push('_');
+                }
+                snake.push(c.to_ascii_lowercase());
+                before = c;
+            }
+            snake
+        },
+    )
+}
+
+/// Whether `word` is `retired`, has it as a part, or is its plural.
+fn has(word: &str, retired: &str) -> bool {
+    let padded = format!("_{word}_");
+    padded.contains(&format!("_{retired}_")) || padded.contains(&format!("_{retired}s_"))
+}
+
+#[test]
+fn retired_words_stay_away() {
+    let retired: Vec<_> = RETIRED.iter().map(|(word, now)| (word.replace('|', ""), now)).collect();
+    let mut texts = sources();
+    let mut documents = Vec::new();
+    files(&crate::root().join("docs"), "md", &mut documents);
+    documents.extend(["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|it| root().join(it)));
+    texts.extend(documents.into_iter().map(|it| (it.clone(), fs::read_to_string(it).unwrap())));
+    let mut problems = Vec::new();
+    for (path, text) in texts {
+        for (i, line) in text.lines().enumerate() {
+            for word in words(line) {
+                let found = retired.iter().find(|(retired, _)| has(&word, retired));
+                if let Some((retired, now)) = found {
+                    let at = format!("{}:{}", short(&path), i + 1);
+                    problems.push(format!("{at}: `{retired}` is now {now}"));
+                }
+            }
+        }
+    }
+    none(&problems);
+}
+
+#[test]
+fn retired_words_are_found() {
+    let found = |text: &str, retired: &str| words(text).any(|word| has(&word, retired));
+    assert!(found("fn EndOfFoo()", "foo") && found("no_foos", "foo") && found("A foo.", "foo"));
+    assert!(!found("food, a footing", "foo"));
+}
