@@ -16,21 +16,21 @@
 //!
 //! # What observers may rely on
 //! * A [`Segment`](maracas_core::contract::Segment) is told when it ends, or at a metered wake, or
-//! at the end of the run ([`End::Metered`](maracas_core::contract::End::Metered)). It never spans a
-//!   change of mode, and none is empty.
+//!   at the end of the run ([`End::Metered`](maracas_core::contract::End::Metered)). It never spans
+//!   a change of mode, and none is empty.
 //! * `Completed` comes before the `Ran` of the segment in which the job completed; a segment goes
-//! on over a completion where the VCPU has more to do. Where a completion and a limit fall on the
+//!   on over a completion where the VCPU has more to do. Where a completion and a limit fall on the
 //!   same instant, the completion wins.
 //! * A VCPU's segment ends with `Blocked` only when it has nothing at all to run: a VCPU that goes
 //!   on after its last job (an anytime program's optional part, a second program) is not blocked.
 //! * A segment ends with `Preempted` also where its VCPU goes on in the other mode by a decision,
-//! and where its core's memory meter reaches the allowance. `AllowanceSpent` follows, once for each
-//!   allowance that is spent, be it when the meter reaches it or when a plan sets it.
+//!   and where its core's memory meter reaches the allowance. `AllowanceSpent` follows, once for
+//!   each allowance that is spent, be it when the meter reaches it or when a plan sets it.
 //! * Limits of memory meters and allowances take effect at the first tick at which the integer
-//! meter has reached them.
+//!   meter has reached them.
 //! * `ServiceDone` and `Sampled` come before the `Ran` of the service VCPU's segment, as
-//! `Completed` does. `Sampled` holds what the controller counted since the one before, up to that
-//! tick.
+//!   `Completed` does. `Sampled` holds what the controller counted since the one before, up to that
+//!   tick.
 //! * One block goes untold: that of a waiting VCPU whose only ready program departs, while others
 //!   stay. No segment ends there.
 //!

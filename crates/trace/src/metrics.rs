@@ -8,8 +8,8 @@
 //!   without a gap is no preemption. What a VCPU with jobs does between them (the optional part
 //!   of anytime work) is part of no job.
 //! * A VCPU without jobs is **preempted** when another takes its core or its memory gate closes, or
-//! when it stops at a limit, and it does not go on at once on the same core; it **migrates** when
-//! its next piece is on another core, for whatever reason.
+//!   when it stops at a limit, and it does not go on at once on the same core; it **migrates** when
+//!   its next piece is on another core, for whatever reason.
 //! * A job due at or before the end and unfinished at its deadline is a **miss**.
 //! * **Delivered**: foreground service in each of the VCPU's own periods `[s + kT, s + (k+1)T)`,
 //!   where `s` is the first instant at which it had something to run, for a VCPU with jobs its
@@ -23,8 +23,8 @@
 //!   unless that is more than a second before it: then agents were stuck.
 //! * The **verdict** on a VCPU follows from these periods by the rule of the module `judge`.
 //! * A core is **throttled** while nothing ran on it, a VCPU that stands on its run queue could
-//! have run, and the only hindrance was the closed background memory gate, the spent allowance, or
-//! that the VCPU's memory meter stood at its limit.
+//!   have run, and the only hindrance was the closed background memory gate, the spent allowance,
+//!   or that the VCPU's memory meter stood at its limit.
 //! * A VCPU with a bandwidth of its own is **held** from the end of a segment at which its memory
 //!   meter stood at its limit until a run queue lets it read on, whether others ran on the core
 //!   meanwhile or not.

@@ -14,8 +14,8 @@
 //! * Whose lines are there at first: lines of no VCPU count as taken, so an empty cache fills more
 //!   quickly than estimated.
 //! * That segments were at once: they count one after the other, as told. It errs by what one
-//! segment brings, so among cores that share a part segments should be short (a part of one core
-//! has none).
+//!   segment brings, so among cores that share a part segments should be short (a part of one core
+//!   has none).
 //! * That a VCPU whose working set conflicts with itself misses without taking from others.
 //! * That a cache may keep the lines used lately.
 
