@@ -20,7 +20,7 @@
 use super::cache::CacheModel;
 use super::dram::Law;
 use super::shared::{SOONEST_NS, kind_of, stretches};
-use super::solutions::{Entry, Solutions};
+use super::solutions::{Entry, Solutions, Solver};
 use maracas_core::memory::{LINE_BYTES, Memory, MemoryUse, Partition, Profile, Reuse, sharers};
 use maracas_core::{CoreId, CoreSet, Duration, Program, System};
 
@@ -131,7 +131,7 @@ impl<'a> Mixes<'a> {
         places: &'a [CoreSet],
     ) -> Self {
         let law = Law::new(&memory.dram);
-        let mut solutions = Solutions::new(law.clone());
+        let mut solutions = Solutions::new(Solver::Law(law.clone()));
         let devices = super::devices::Devices::new(&memory.devices, &law, &mut solutions);
         let colors: Vec<u64> = system.cores.iter().map(|core| core.colors).collect();
         let cache = memory

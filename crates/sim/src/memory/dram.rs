@@ -45,7 +45,7 @@
 //! cycle-level simulator of DDR3-1333 (one channel, two ranks of eight banks, open page, FR-FCFS,
 //! 32-entry queues). phi was fitted again, to the quarter that the test names; doing so with all
 //! of them gains 0.3 percentage points, so the round ones stay. e was fitted to random mixes on
-//! the controller in `tests/dram_mixes/`, others than the test's. Where a machine was measured,
+//! the memory of [`super::requests`], others than the test's. Where a machine was measured,
 //! two effective constants replace fitted ones: [`Dram::conflict_latency_ps`] and
 //! [`Dram::conflict_service_ps`].
 //!
