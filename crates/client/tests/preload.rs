@@ -1,6 +1,6 @@
 //! A C program that knows nothing of this library, recoloured while it runs.
 //!
-//! The test plays the runtime: it makes the page of orders and reads what the program tells.
+//! The test plays the runtime: it makes the page of orders and reads what the program reports.
 
 #[path = "../../../tests/shared/bounds.rs"]
 mod bounds;
