@@ -5,7 +5,7 @@ use maracas_core::contract::{Grant, Limit, Mode, ServiceRequest};
 use maracas_core::journal::Record;
 use maracas_core::{CoreId, Duration, Event, Instant, Plan, Policy, Role, Vcpu, VcpuId};
 
-/// How often somebody is moved.
+/// How often a VCPU is moved.
 const ROUND: Duration = Duration::from_millis(7);
 /// The VCPUs that are moved; after them come the service VCPUs, one on each core.
 const MOVED: u32 = 5;
@@ -82,7 +82,7 @@ impl Policy for Shuttle {
 }
 
 #[test]
-fn whoever_is_moved_runs_on_the_other_core_from_then_on() {
+fn what_is_moved_runs_on_the_other_core_from_then_on() {
     let mut system = system(2, &[]);
     let budget = Duration::from_millis(1);
     system.vcpus = (0..MOVED).map(Vcpu::best_effort).collect();
@@ -120,7 +120,7 @@ fn whoever_is_moved_runs_on_the_other_core_from_then_on() {
                 assert_eq!((segment.mode, *at), (Mode::Foreground, segment.to));
                 paid_ns.push(segment.usage.service.ticks());
             }
-            // What is told between the move and its answer ended on the core that was left.
+            // What is reported between the move and its answer ended on the core that was left.
             Event::Ran(segment) if segment.core != homes[segment.vcpu.0 as usize] => {
                 astray += u64::from(segment.usage.service.ticks() > 1_000_000);
             }
