@@ -1,5 +1,5 @@
-//! Systems in which tasks come, go and change while the cores are as full as the policy's test
-//! lets them be: whoever leaves, others come for the same room at that very instant or soon after.
+//! Systems in which tasks come, go and change while the cores are as full as the policy's test lets
+//! them be: where one leaves, others come for the same room at that very instant or soon after.
 
 use super::{Dice, RandomSystem};
 use maracas_core::{

@@ -1,8 +1,8 @@
 //! Service requests: work that the policy gives to a service VCPU, from its begin to its answer.
 //!
 //! A service request begins when a plan shows it and none is under way. Its service VCPU wakes,
-//! works it off under the run queue like any other VCPU, and blocks. The answer is told before the
-//! end of the segment in which the work was done.
+//! works it off under the run queue like any other VCPU, and blocks. The answer is reported before
+//! the end of the segment in which the work was done.
 
 use super::Machine;
 use crate::memory::Contention;

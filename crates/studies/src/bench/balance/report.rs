@@ -10,7 +10,7 @@ pub(super) fn text(measured: &Measured, verdicts: &[Verdict]) -> String {
     let split = if *colors { " and cache = colors" } else { "" };
     let mut text = format!(
         "{host}\nsixteen spinning VCPUs on two cores under maracas, balance = vlb{split};\np0 is \
-         told to end half-way (examples/balance.toml)\n"
+         asked to end half-way (examples/balance.toml)\n"
     );
     for note in notes {
         text += &format!("{note}\n");
@@ -69,7 +69,7 @@ fn slack(number: usize, round: &Round) -> String {
     let rows = [
         ("slack before the end", before),
         ("  surplus time measured", round.surplus[0]),
-        ("slack after it, had nobody moved", stayed),
+        ("slack after it, without a move", stayed),
         ("slack after the moves", after),
         ("  surplus time measured", round.surplus[1]),
     ];
