@@ -49,7 +49,8 @@ fn a_hostile_program_gets_its_budget_and_no_more() {
         let promised = report.0["duration_ns"].as_f64().unwrap() / PERIOD_NS * BUDGET_NS;
         let surplus = hostile.ns("background_ns") / 1e6;
         eprintln!(
-            "hostile, by the meter: {:.4} of its budget, and {surplus:.1} ms while the others started",
+            "hostile, by the meter: {:.4} of its budget, and {surplus:.1} ms while the others \
+             started",
             own / promised
         );
         let within = hostile.within(EXCESS);

@@ -34,7 +34,8 @@ fn a_storm_of_threads_costs_its_neighbours_nothing() {
         let own = env::current_exe().unwrap();
         let storm = format!("[\"{}\", \"--exact\", \"{TEST}\"]", own.display());
         let text = format!(
-            "version = 1\n[platform]\ncores = 1\n[policy]\nname = \"maracas\"\nbackground = \"off\"\n\
+            "version = 1\n[platform]\ncores = 1\n[policy]\nname = \"maracas\"\n\
+         background = \"off\"\n\
          [[program]]\nname = \"storm\"\ncommand = {storm}\nenv = {{ {PART} = \"1\" }}\n\
          output = \"null\"\nbudget = \"4ms\"\nperiod = \"10ms\"\n\
          [[program]]\nname = \"neighbour\"\ncommand = [\"maracas\", \"work\", \"spin\"]\n\
@@ -71,7 +72,8 @@ fn a_flood_of_questions_costs_its_neighbours_nothing() {
         let own = env::current_exe().unwrap();
         let flood = format!("[\"{}\", \"--exact\", \"{FLOOD}\"]", own.display());
         let text = format!(
-            "version = 1\n[platform]\ncores = 2\n[policy]\nname = \"maracas\"\nbackground = \"off\"\n\
+            "version = 1\n[platform]\ncores = 2\n[policy]\nname = \"maracas\"\n\
+         background = \"off\"\n\
          [[program]]\nname = \"flood\"\ncommand = {flood}\nenv = {{ {PART} = \"1\" }}\n\
          output = \"null\"\nbudget = \"3ms\"\nperiod = \"10ms\"\ncore = 0\n\
          [[program]]\nname = \"neighbour\"\ncommand = [\"maracas\", \"work\", \"spin\"]\n\
@@ -129,7 +131,8 @@ fn a_steady_drizzle_of_forks_costs_its_neighbours_nothing() {
             )
         };
         let text = format!(
-            "version = 1\n[platform]\ncores = 2\n[policy]\nname = \"maracas\"\nbackground = \"off\"\n\
+            "version = 1\n[platform]\ncores = 2\n[policy]\nname = \"maracas\"\n\
+         background = \"off\"\n\
          [[program]]\nname = \"forks\"\ncommand = {forks}\nenv = {{ {PART} = \"1\" }}\n\
          output = \"null\"\nbudget = \"4ms\"\nperiod = \"10ms\"\ncore = 0\n{}{}",
             neighbour("same-core", 0),

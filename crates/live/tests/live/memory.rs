@@ -120,7 +120,8 @@ fn a_contended_episode_throttles_surplus_time_and_nobodys_budget() {
         let mut samples: Vec<_> = carried.map(|segment| segment.usage.service.ticks()).collect();
         samples.sort_unstable();
         eprintln!(
-            "surplus per core time before, in and after the episode: {spans:.2?}; stopped {} times: \
+            "surplus per core time before, in and after the episode: {spans:.2?}; stopped {} \
+             times: \
          frozen after p50 {} us, last instruction after p50 {} us, at most {} us; {} samples of \
          p50 {} ns",
             frozen.len(),
