@@ -83,7 +83,8 @@ fn a_recorded_episode_throttles_real_programs() {
         assert!(sensor.starts_with("replay") && sensor.contains("episode.csv"), "{sensor}");
         let throttled = reaction(report, "throttled").expect("cores were throttled");
         eprintln!("throttled: {throttled}");
-        assert!(number(&throttled["count"]) > 100, "{throttled}");
+        // Enough for a median: how many steps find something running depends on the host.
+        assert!(number(&throttled["count"]) > 30, "{throttled}");
         let most =
             if is_full() { at_least_wakes(STOPS_WITHIN_NS, STOPS_WAKES) } else { reaction_ns() };
         assert!((number(&throttled["took_p50_ns"]) as f64) < most, "{throttled}, {most} ns");
