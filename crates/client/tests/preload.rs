@@ -141,7 +141,7 @@ static void *fork_children(void *unused) {
     return unused;
 }
 
-/* Reading and writing by system calls, and sleeps that nobody cuts short. */
+/* Reading and writing by system calls, and sleeps that nothing cuts short. */
 static void *calls(void *unused) {
     static unsigned char page[16 * PAGE], back[16 * PAGE];
     int ends[2];

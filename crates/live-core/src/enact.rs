@@ -229,9 +229,9 @@ impl<E: Executor> Core<E> {
         let index = self.vcpu_handles.iter().position(|handle| handle.id == vcpu)?;
         self.count_memory();
         self.change(index, Level::Watched, end);
-        self.hear_leaving(index);
+        self.note_leaving(index);
         self.drain();
-        self.tell_reads(index, end);
+        self.report_reads(index, end);
         let mut vcpu_handle = self.vcpu_handles.swap_remove(index);
         vcpu_handle.is_leaving = false;
         (vcpu_handle.last_closed, vcpu_handle.last_reported) = (None, None);
@@ -258,7 +258,7 @@ impl<E: Executor> Core<E> {
         self.recover(relief);
         for vcpu in births {
             if let Some(index) = self.index(*vcpu) {
-                self.hear_birth(index, now);
+                self.note_birth(index, now);
             }
         }
         self.rescan_again(now);
@@ -308,8 +308,7 @@ impl<E: Executor> Core<E> {
             let (id, mode, before) =
                 (vcpu_handle.id, vcpu_handle.mode(), vcpu_handle.meter(vcpu_handle.mode()));
             let result = vcpu_handle.settle();
-            // It ran though no thread of it is known: a thread that calls `exec` changes its
-            // number.
+            // It ran though no thread of it is known: `exec` changes a thread's number.
             let is_unknown = vcpu_handle.threads.is_empty() && vcpu_handle.meter(mode) > before;
             self.report(result, Refused::Stop(id));
             if is_unknown {
@@ -337,8 +336,7 @@ impl<E: Executor> Core<E> {
         }
         self.judge_allowance();
         for vcpu_handle in &mut self.vcpu_handles {
-            // Freezing a VCPU that is about to block would wake it up again; its meter is looked
-            // at.
+            // Freezing a VCPU that is about to block would wake it up again: its meter counts.
             let frozen = freeze_threads
                 && vcpu_handle.is_runnable()
                 && !vcpu_handle.is_done
@@ -524,7 +522,7 @@ impl<E: Executor> Core<E> {
                 let change = Change { at, vcpu: id, mode, meter_ns, end, next, frozen };
                 self.tracker.changes.push_back(change);
             } else {
-                self.tell_clock(index, mode, end, at);
+                self.report_clock(index, mode, end, at);
             }
         }
         let what = if frozen { Refused::Stop(id) } else { Refused::Start(id) };

@@ -244,7 +244,7 @@ impl<H: Handle> VcpuHandle<H> {
         self.threads.iter_mut().for_each(|thread| thread.runnable = false);
     }
     /// Service of `mode` that has not been reported to the policy.
-    pub const fn untold_ns(&self, mode: Mode) -> u64 {
+    pub const fn unreported_ns(&self, mode: Mode) -> u64 {
         self.meter_ns[mode as usize].saturating_sub(self.reported_ns[mode as usize])
     }
 
@@ -404,14 +404,14 @@ impl<H: Handle> VcpuHandle<H> {
         self.memory.reads += reads;
     }
     /// Adds to `usage` what has not been reported to the policy.
-    pub fn tell_memory(&mut self, usage: &mut Usage) {
+    pub fn report_memory(&mut self, usage: &mut Usage) {
         let Traffic { reads, references, .. } = self.memory;
         let reported = std::mem::replace(&mut self.memory.reported, (reads, references));
         usage.reads += reads - reported.0;
         usage.references += references - reported.1;
     }
     /// Reads of memory that have not been reported to the policy.
-    pub const fn untold_reads(&self) -> u64 {
+    pub const fn unreported_reads(&self) -> u64 {
         self.memory.reads - self.memory.reported.0
     }
 }

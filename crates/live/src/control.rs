@@ -2,7 +2,7 @@
 //!
 //! One thread serves every client, at `SCHED_OTHER` with the best nice value. Not at real-time
 //! priority: programs inside VCPUs may connect, and what they make it do would then be taken from
-//! everybody's reservations; even below the foreground, a thread that they keep busy leaves so
+//! all reservations; even below the foreground, a thread that they keep busy leaves so
 //! little to ordinary threads that the kernel's fair server takes the core from all real-time
 //! threads. Admission leaves a tenth of every core, so it is never starved either. What must be
 //! quick is the way of jobs (`gate`): releases go from the agents straight into the sockets, and
@@ -438,8 +438,8 @@ impl<R: Served> Desk<R> {
         if !matches!(request, Request::List | Request::Jobs { .. } | Request::Gauges) {
             if !peer.is_there() {
                 client.linger();
-                let why = "the process that connected has ended, and no other may change things in its name; \
-                           connect anew";
+                let why = "the process that connected has ended, and no other may change things \
+                           in its name; connect anew";
                 return Some(Reply::Error(why.into()));
             }
             self.listed = None;

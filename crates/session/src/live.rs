@@ -348,7 +348,7 @@ fn explain(case: &Case, outcome: &Outcome) {
     }
 }
 
-/// Says by what progress was counted, and of whom there was none, where the policy needs it.
+/// Says what counted progress, and for which VCPUs there was none, where the policy needs it.
 fn report_progress(case: &Case, notes: &[(Option<VcpuId>, String)]) {
     if !case.entry.needs.progress {
         return;

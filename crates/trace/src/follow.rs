@@ -179,7 +179,7 @@ impl<L: Listener> Follower<L> {
             self.waited(vcpu, end);
             self.idled(vcpu, end);
             let track = &mut self.vcpus[index];
-            track.budget.tell_changes(vcpu, Instant::NEVER, &mut self.listener);
+            track.budget.report_changes(vcpu, Instant::NEVER, &mut self.listener);
             for job in track.jobs.drain(..) {
                 self.listener.job(&job, Some(end));
             }
@@ -447,7 +447,7 @@ impl Budget {
         }
     }
     fn charge(&mut self, segment: &Segment, listener: &mut impl Listener) {
-        self.tell_changes(segment.vcpu, segment.from, listener);
+        self.report_changes(segment.vcpu, segment.from, listener);
         let (service, from, to) = (segment.usage.service.ticks(), segment.from, segment.to);
         if segment.mode == Mode::Foreground {
             let before = self.meter;
@@ -462,7 +462,7 @@ impl Budget {
         }
     }
     /// Reports the changes up to `until`, over which the meter stood still.
-    fn tell_changes(&mut self, vcpu: VcpuId, until: Instant, listener: &mut impl Listener) {
+    fn report_changes(&mut self, vcpu: VcpuId, until: Instant, listener: &mut impl Listener) {
         while let Some((at, limit)) = self.changes.pop_front_if(|(at, _)| *at <= until) {
             self.limit = Some(limit);
             self.tell(vcpu, at, listener);

@@ -156,8 +156,8 @@ impl Drawing {
         }
     }
 
-    /// Lets tasks go, for whose room others come, who go in their turn; and lets pairs change, one
-    /// to less and the other one to more.
+    /// Lets tasks go, for whose room others come, which go in their turn; and lets pairs change,
+    /// one to less and the other one to more.
     fn replace(&mut self, dice: &mut Dice) {
         let mut place = 0;
         while place < self.vcpus.len() && self.vcpus.len() < 60 {

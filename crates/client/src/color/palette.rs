@@ -157,7 +157,7 @@ mod tests {
             [(2, 1024 * 1024 / 16, Indexing::Plain), (3, 6144 * 1024 / 12, Indexing::Hashed)];
         assert_eq!(seen, expected);
         assert_eq!(found[1].cores, "0-3");
-        let others = of_directory(&directory, Vendor::of("vendor_id : Somebody")).unwrap();
+        let others = of_directory(&directory, Vendor::of("vendor_id : Another")).unwrap();
         assert!(others.iter().all(|cache| cache.indexing == Indexing::Unknown));
         let amd = of_directory(&directory, Vendor::of("vendor_id : AuthenticAMD")).unwrap();
         assert_eq!(amd[0].indexing, Indexing::Unknown);

@@ -460,7 +460,7 @@ mod tests {
     fn other_keys_and_forms_stay_what_they_are() {
         for written in [
             ("unheard", Some(1), "of"),
-            ("name", None, "nobody's"),
+            ("name", None, "no VCPU's"),
             ("late", None, ""),
             ("late", None, "0 5"),
             ("late", None, "0 x 5"),
@@ -468,7 +468,7 @@ mod tests {
             ("late", None, "2000 5 5"),
             ("enforced", None, "0 1 2 x"),
             ("relief", None, "0 guardian"),
-            ("relief", None, "0 somebody 5"),
+            ("relief", None, "0 another 5"),
             ("steal", None, "0 -1"),
             ("rt-throttle", None, "0"),
             ("wake-cost", None, "1"),

@@ -22,7 +22,7 @@ pub struct Births {
 
 impl<E: Executor> Core<E> {
     /// Threads of this VCPU handle were born or have ended.
-    pub(crate) fn hear_birth(&mut self, index: usize, now: Instant) {
+    pub(crate) fn note_birth(&mut self, index: usize, now: Instant) {
         let interval = self.waking.births();
         let births = &mut self.vcpu_handles[index].births;
         births.paid_at = births.paid_at.max(now).saturating_add(interval);
@@ -45,7 +45,7 @@ impl<E: Executor> Core<E> {
     }
 
     /// Waits again for births in a VCPU handle that goes to another core, if that was switched off.
-    pub(crate) fn hear_leaving(&mut self, index: usize) {
+    pub(crate) fn note_leaving(&mut self, index: usize) {
         if self.vcpu_handles[index].births.rescan_at.take().is_some() {
             self.listen(index, true);
         }

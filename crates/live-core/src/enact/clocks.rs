@@ -130,7 +130,7 @@ impl<E: Executor> Core<E> {
             // Those that are frozen were not read with the others.
             let result =
                 if vcpu_handle.level == Level::Frozen { vcpu_handle.settle() } else { Ok(()) };
-            let (id, moved) = (vcpu_handle.id, vcpu_handle.untold_ns(vcpu_handle.mode()) > 0);
+            let (id, moved) = (vcpu_handle.id, vcpu_handle.unreported_ns(vcpu_handle.mode()) > 0);
             vcpu_handle.motion.moved = moved;
             if moved && !vcpu_handle.is_runnable() {
                 vcpu_handle.suppose_runnable();
@@ -140,13 +140,13 @@ impl<E: Executor> Core<E> {
             self.report(result, Refused::Sample);
         }
         self.find_blocked(now);
-        self.tell_clocks(now);
+        self.report_clocks(now);
     }
 
     /// Reports to the policy what all VCPUs gained.
-    pub(crate) fn tell_clocks(&mut self, now: Instant) {
+    pub(crate) fn report_clocks(&mut self, now: Instant) {
         for index in 0..self.vcpu_handles.len() {
-            self.tell_clock(index, self.vcpu_handles[index].mode(), End::Metered, now);
+            self.report_clock(index, self.vcpu_handles[index].mode(), End::Metered, now);
         }
     }
 
@@ -176,7 +176,7 @@ impl<E: Executor> Core<E> {
                 if is_still && vcpu_handle.is_runnable() {
                     vcpu_handle.suppose_blocked();
                     self.stirred = true;
-                    self.tell_clock(index, mode, End::Blocked, now);
+                    self.report_clock(index, mode, End::Blocked, now);
                 }
             }
         }
@@ -198,10 +198,10 @@ impl<E: Executor> Core<E> {
     }
 
     /// Reports what a VCPU handle gained in `mode` and the policy does not know yet.
-    pub(crate) fn tell_clock(&mut self, index: usize, mode: Mode, end: End, to: Instant) {
+    pub(crate) fn report_clock(&mut self, index: usize, mode: Mode, end: End, to: Instant) {
         let core = self.id;
         let vcpu_handle = &mut self.vcpu_handles[index];
-        let service_ns = vcpu_handle.untold_ns(mode);
+        let service_ns = vcpu_handle.unreported_ns(mode);
         if service_ns == 0 && end != End::Blocked {
             return;
         }
@@ -246,7 +246,7 @@ mod tests {
         assert!(!still(&mut motion, 400, false));
         assert!(still(&mut motion, 400, false), "800 us in two sleeps");
         assert!(!motion.stands_still(us(900), false, Mode::Background), "others of the host may");
-        assert!(!still(&mut motion, 900, true), "somebody before it had the core");
+        assert!(!still(&mut motion, 900, true), "another before it had the core");
         assert!(!still(&mut motion, 400, false), "what was before does not count");
         motion.moved = true;
         assert!(!still(&mut motion, 900, false));

@@ -109,7 +109,7 @@ impl<E: Executor> Core<E> {
 
     /// The run ends: notes what is not noted yet, how late budgets ended here, and what was stolen.
     pub fn end(&mut self) {
-        self.tell_untold();
+        self.report_unreported();
         let Lateness { buckets, longest, .. } = &self.lateness;
         let count: u64 = buckets.iter().sum();
         let (core, longest_ns, buckets) = (self.id, longest.ticks(), buckets.to_vec());

@@ -307,7 +307,7 @@ impl<E: Executor> Core<E> {
 impl<E: Executor> Core<E> {
     /// Reports what was counted of the VCPU handles whose segments were reported, as a part of the
     /// last of each.
-    pub(crate) fn tell_memory(&mut self) {
+    pub(crate) fn report_memory(&mut self) {
         let by_core = self.counts_by_core();
         if by_core
             && self.vcpu_handles.iter().any(|vcpu_handle| vcpu_handle.last_reported.is_some())
@@ -318,34 +318,34 @@ impl<E: Executor> Core<E> {
             let Some(last) = vcpu_handle.last_reported else { continue };
             self.memory.reads += if by_core { 0 } else { vcpu_handle.count_memory() };
             if let Some((_, Event::Ran(segment))) = self.outbox.get_mut(last) {
-                vcpu_handle.tell_memory(&mut segment.usage);
+                vcpu_handle.report_memory(&mut segment.usage);
                 self.memory.last = Some(vcpu_handle.id);
             }
         }
     }
 
     /// Reports reads of a VCPU handle without a segment as one that took no time.
-    pub(crate) fn tell_reads(&mut self, index: usize, end: End) {
+    pub(crate) fn report_reads(&mut self, index: usize, end: End) {
         let (at, core) = (self.exec.now(), self.id);
         let vcpu_handle = &mut self.vcpu_handles[index];
-        if vcpu_handle.untold_reads() == 0 {
+        if vcpu_handle.unreported_reads() == 0 {
             return;
         }
         let mut usage = Usage::default();
-        vcpu_handle.tell_memory(&mut usage);
+        vcpu_handle.report_memory(&mut usage);
         let (vcpu, mode) = (vcpu_handle.id, vcpu_handle.mode());
         let segment = Segment { vcpu, core, mode, from: at, to: at, usage, end };
         self.outbox.push((at, Event::Ran(segment)));
     }
 
     /// Reports that the allowance is spent, after all that was read has been reported.
-    pub(crate) fn tell_spent(&mut self) {
+    pub(crate) fn report_spent(&mut self) {
         // The segments that ended so are not reported yet.
         if !self.tracker.changes.is_empty() {
             return;
         }
         if let Some(at) = self.memory.untold.take() {
-            (0..self.vcpu_handles.len()).for_each(|index| self.tell_reads(index, End::Preempted));
+            (0..self.vcpu_handles.len()).for_each(|index| self.report_reads(index, End::Preempted));
             let last = self.outbox.last().map_or(at, |(last, _)| at.max(*last));
             self.outbox.push((last, Event::AllowanceSpent { core: self.id }));
         }

@@ -125,7 +125,7 @@ impl<E: Executor> Core<E> {
     /// Reads all records and turns them into events in the outbox.
     pub fn drain(&mut self) {
         if !self.means.events {
-            self.tell_counts();
+            self.report_counts();
             return;
         }
         // A bound, so that a storm of switches cannot keep the agent here: the rest comes later.
@@ -146,8 +146,8 @@ impl<E: Executor> Core<E> {
             }
         }
         self.reconcile();
-        self.tell_trapped();
-        self.tell_counts();
+        self.report_trapped();
+        self.report_counts();
     }
 
     /// A service VCPU takes the core from the one that is on it: the segment of that one ends.
@@ -155,14 +155,14 @@ impl<E: Executor> Core<E> {
         self.drain();
         self.close(None, End::Preempted);
         self.reconcile();
-        self.tell_counts();
+        self.report_counts();
     }
 
     /// Reports the running segment without ending it, for a metered wake.
     pub fn meter_running(&mut self) {
         if !self.means.events {
             self.settle_all();
-            self.tell_clocks(self.exec.now());
+            self.report_clocks(self.exec.now());
         }
         self.drain();
         let Some(vcpu) = self.tracker.open.as_ref().map(|open| open.vcpu) else { return };
@@ -177,7 +177,7 @@ impl<E: Executor> Core<E> {
     }
 
     /// The run ends: reports all that no record showed, for no later reading will.
-    pub(crate) fn tell_untold(&mut self) {
+    pub(crate) fn report_unreported(&mut self) {
         self.drain();
         let (core, to) = (self.id, self.exec.now());
         for vcpu_handle in &mut self.vcpu_handles {
@@ -185,7 +185,7 @@ impl<E: Executor> Core<E> {
             let result = vcpu_handle.settle();
             self.trouble = self.trouble.take().or(result.err());
             for mode in [Mode::Foreground, Mode::Background] {
-                let rest_ns = vcpu_handle.untold_ns(mode);
+                let rest_ns = vcpu_handle.unreported_ns(mode);
                 if rest_ns < SWITCHES_NS {
                     continue;
                 }
@@ -317,7 +317,7 @@ impl<E: Executor> Core<E> {
             }
             None => {
                 self.settle_last(index, change.mode, change.meter_ns);
-                self.tell_rest(index, &change);
+                self.report_rest(index, &change);
             }
         }
     }
@@ -372,7 +372,7 @@ impl<E: Executor> Core<E> {
 
     /// Reports what no record showed, as one segment before the change: records may be lost, and a
     /// policy that never learns of service would wait for ever for the limit to be reached.
-    fn tell_rest(&mut self, index: usize, change: &Change) {
+    fn report_rest(&mut self, index: usize, change: &Change) {
         let core = self.id;
         let vcpu_handle = &mut self.vcpu_handles[index];
         let reported_ns = &mut vcpu_handle.reported_ns[change.mode as usize];
@@ -396,14 +396,14 @@ impl<E: Executor> Core<E> {
     /// Reports what VCPU handles took between their stop and the freeze, where that came late: what
     /// is trapped has no records, and one that overran its next limit is not raised either, so
     /// nothing else would ever report it.
-    fn tell_trapped(&mut self) {
+    fn report_trapped(&mut self) {
         if !self.tracker.changes.is_empty() {
             return;
         }
         let core = self.id;
         for vcpu_handle in self.vcpu_handles.iter_mut().filter(|vcpu_handle| vcpu_handle.trapped) {
             let mode = vcpu_handle.read_mode;
-            let rest_ns = vcpu_handle.untold_ns(mode);
+            let rest_ns = vcpu_handle.unreported_ns(mode);
             if rest_ns >= SWITCHES_NS {
                 let at = self.exec.now();
                 vcpu_handle.reported_ns[mode as usize] += rest_ns;
@@ -420,9 +420,9 @@ impl<E: Executor> Core<E> {
 
     /// Gives the last segment that was reported of each VCPU handle what its programs have gained
     /// since, and what they did to memory.
-    fn tell_counts(&mut self) {
-        self.tell_memory();
-        self.tell_spent();
+    fn report_counts(&mut self) {
+        self.report_memory();
+        self.report_spent();
         self.note_throttling();
         for vcpu_handle in &mut self.vcpu_handles {
             let Some(last) = vcpu_handle.last_reported.take() else { continue };

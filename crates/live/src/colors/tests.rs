@@ -166,7 +166,7 @@ fn the_door_gives_programs_on_its_vcpu_their_own_descriptors_and_others_nothing(
     let mut path = page.path().to_path_buf().into_os_string();
     path.push(words::DESCRIPTORS);
     let path = crate::host::sys::c_path(Path::new(&path)).expect("plain");
-    assert_eq!(knock(&path), None, "outside of the VCPU, whoever it is");
+    assert_eq!(knock(&path), None, "outside of the VCPU, as any user");
     let hierarchies = Hierarchies::read().expect("readable");
     if is_root() && hierarchies.v2.is_some() {
         let tree = Tree::create(&hierarchies).expect("a tree");

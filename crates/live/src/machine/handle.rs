@@ -2,7 +2,7 @@
 //!
 //! Every call becomes a request in a mailbox that the agents empty at their next decision; the
 //! calling thread waits for the answer. The agents only ever try the mailbox's lock, so a caller
-//! that is preempted while it holds it delays nobody but itself.
+//! that is preempted while it holds it delays only itself.
 
 use super::ask::{Reply, Silence, question};
 use super::progress::{Page, Progress, Source};

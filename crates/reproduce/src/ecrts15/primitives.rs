@@ -196,8 +196,8 @@ fn verdicts(costs: &Costs) -> Vec<Verdict> {
         )
         .because(why)
     };
-    let noted = "In both a release only notes the job, in less than the clock can measure; queues are \
-                 put in order in the decision that follows.";
+    let noted = "In both a release only notes the job, in less than the clock can measure; queues \
+                 are put in order in the decision that follows.";
     let apart = "Between two tree updates our RUN looks at the queue of the one server concerned, \
                  and a tree update at one tree; the slides' has one lock and one release queue for \
                  all. QPS charges, manages and dispatches a whole hierarchy at each decision.";

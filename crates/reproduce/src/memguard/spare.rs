@@ -33,7 +33,7 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
     };
     let arithmetic = [0, 2].map(|mode| spec::arithmetic(&gains, mode));
     let change = |ratio: f64| percent(ratio - 1.0);
-    let mut table = Table::comparison("", "Change of IPC in percent, mean of 29", "who and how");
+    let mut table = Table::comparison("", "Change of IPC in percent, mean of 29", "which and how");
     for (how, gains, published) in [
         ("spare sharing over reservations", spare, Some(SPARE_ALONE)),
         ("spare sharing over reclaim", upon, Some(SPARE_ALONE)),

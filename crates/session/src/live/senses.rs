@@ -198,7 +198,7 @@ fn refuse_broken_promises(
     let unlimited = needs.limited.as_ref().filter(|_| senses.vcpus.reads.is_none());
     let Some(names) = unlimited else { return Ok(()) };
     Err(case.bad_bandwidth(&format!(
-        "{names}: reads of memory are not counted VCPU by VCPU here ({uncounted}), so that nobody \
+        "{names}: reads of memory are not counted VCPU by VCPU here ({uncounted}), so that none \
          can be held to a `bandwidth`; drop it, or simulate it with `maracas sim`"
     )))
 }
@@ -206,8 +206,8 @@ fn refuse_broken_promises(
 /// What the policy would use and has not, and what follows from that.
 fn missing(needs: &MemoryNeeds, choice: &Choice, senses: &Senses) -> Vec<String> {
     let blind = (needs.weighs && senses.vcpus.reads.is_none()).then(|| {
-        "reads are not counted VCPU by VCPU: which uses memory least is not known, and all count as \
-         alike"
+        "reads are not counted VCPU by VCPU: which uses memory least is not known, and all count \
+         as alike"
             .to_string()
     });
     let samples = needs.samples.then(|| not_sampled(needs, choice, senses)).flatten();

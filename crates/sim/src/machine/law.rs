@@ -45,7 +45,7 @@ impl<C: Contention> Machine<'_, C> {
             self.switch();
         }
         if C::CONTENDS {
-            self.tell_spent(cores);
+            self.report_spent(cores);
         }
     }
 

@@ -104,7 +104,7 @@ impl<C: Contention> Machine<'_, C> {
     }
 
     /// Reports each of `cores` whose meter is at its allowance or beyond, once an allowance.
-    pub(super) fn tell_spent(&mut self, cores: &CoreSet) {
+    pub(super) fn report_spent(&mut self, cores: &CoreSet) {
         for id in cores.iter() {
             let allowance = self.plan.run_queue(id).allowance;
             let meter = &mut self.meters[id.0 as usize];

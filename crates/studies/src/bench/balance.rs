@@ -263,8 +263,8 @@ impl Measured {
             name: "recolored",
             holds: some == count && count > 0,
             text: format!(
-                "a VCPU that moves is recoloured: in {some} of {count} moves, {pages} pages in {took} \
-                 at most"
+                "a VCPU that moves is recoloured: in {some} of {count} moves, {pages} pages in \
+                 {took} at most"
             ),
         }
     }

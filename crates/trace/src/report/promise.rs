@@ -172,7 +172,7 @@ impl EnforcedReport {
 pub struct ReliefReport {
     /// When, from the start of the run.
     pub at_ns: u64,
-    /// By whom: `"neighbour"`, the agent of another core, or `"guardian"`.
+    /// By which side: `"neighbour"`, the agent of another core, or `"guardian"`.
     pub by: String,
     /// For how long the core had been stuck.
     pub stuck_ns: u64,

@@ -148,7 +148,7 @@ fn what_was_read_here_is_reported_before_a_body_goes() {
         follow(core, &run_queue(1000, u64::MAX));
         script.counted.set(Some(1007));
         let vcpu_handle = core.detach(VcpuId(0), End::Moved);
-        assert_eq!(vcpu_handle.map(|vcpu_handle| vcpu_handle.untold_reads()), Some(0));
+        assert_eq!(vcpu_handle.map(|vcpu_handle| vcpu_handle.unreported_reads()), Some(0));
         assert_eq!(reported(core), ["7 Moved"]);
     });
 }

@@ -148,13 +148,13 @@ fn what_reads_back_otherwise_is_no_success() {
 #[test]
 fn no_class_and_no_right_are_distinguished() {
     let fake = Fake::new(Maker::Intel);
-    for group in ["somebodys", "elses"] {
+    for group in ["anothers", "elses"] {
         fake.make_dir(&Path::new(mount::PLACE).join(group)).expect("made");
     }
     let line = refusal(&fake, &[(0, 0xf), (1, 0xf0)]);
     let numbers = "num_closids is 4, of which the default class takes 1, others 2 and this run 1";
     assert!(line.contains(numbers), "{line}");
-    assert_eq!(fake.groups(), ["elses", "somebodys"], "ours is put back");
+    assert_eq!(fake.groups(), ["elses", "anothers"], "ours is put back");
     let fake = Fake::new(Maker::Intel);
     fake.refuse(&of_core(0), libc::EPERM, "ok");
     let line = refusal(&fake, &[(0, 0xf)]);
@@ -460,7 +460,7 @@ fn the_mount_is_found_among_others_with_its_options() {
 fn names_of_groups_show_whose_they_are() {
     assert_eq!(owner(&of_core(12)), Some(RUN));
     assert_eq!(owner("maracas-4711-core1"), None);
-    assert_eq!(owner("somebodys-4711-88-core1"), None);
+    assert_eq!(owner("anothers-4711-88-core1"), None);
 }
 
 #[test]

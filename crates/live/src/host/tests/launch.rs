@@ -379,7 +379,7 @@ fn a_program_has_the_groups_and_variables_of_its_user_and_opens_its_own_output()
     let account = Account {
         user: User { uid: 65_534, gid: 65_534 },
         groups: vec![65_534, 4_712],
-        known: Some(("somebody".into(), "/nowhere".into())),
+        known: Some(("a-user".into(), "/nowhere".into())),
     };
     let mut reported = command(&["sh", "-c", "echo $USER $LOGNAME $HOME; id -G"]);
     reported.env.insert("HOME".into(), "/as/given".into());
@@ -404,7 +404,7 @@ fn a_program_has_the_groups_and_variables_of_its_user_and_opens_its_own_output()
     fs::remove_dir_all(&directory).expect("ours");
     group.remove().expect("removed");
     tree.remove().expect("removed");
-    assert_eq!(written, "somebody somebody /as/given\n65534 4712\n");
+    assert_eq!(written, "a-user a-user /as/given\n65534 4712\n");
     assert_eq!(owner, 65_534);
     assert!(refused.contains("output"), "{refused}");
 }

@@ -121,8 +121,8 @@ impl Counted {
         let percent = one.counted_milli() / 10;
         let several = pairs().filter(|(one, _)| shared(one)).count();
         Some(format!(
-            "{several} of {} counters took turns with another program's, {wanted} counted {percent} \
-             % of its time: what it counts is extrapolated",
+            "{several} of {} counters took turns with another program's, {wanted} counted \
+             {percent} % of its time: what it counts is extrapolated",
             self.counters.len()
         ))
     }
