@@ -1,5 +1,5 @@
-//! What tests of fairness on uneven cores share: programs on cores of some classes, an observer that
-//! measures them, and the rules' shares worked out another way.
+//! What tests of fairness on uneven cores share: programs on cores of some classes, an observer
+//! that measures them, and the rules' shares worked out another way.
 
 use maracas_core::contract::{Entry, Observer, Segment, Statistic};
 use maracas_core::params::Params;

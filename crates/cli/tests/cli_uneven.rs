@@ -235,7 +235,8 @@ fn bad_uneven_cores() {
     let classes = "[[platform.class]]\nname = \"slow\"\ncores = 1\nspeed = 0.5\n";
     let one = UNEVEN.replacen(classes, "", 1).replacen(", slow = \"1G\"", "", 1);
     scratch.write("s.toml", one);
-    let equal = "s.toml: policy min-fair works on cores of 2 classes or more, and these are all equal; give";
+    let equal = "s.toml: policy min-fair works on cores of 2 classes or more, and these are all \
+                 equal; give";
     expect_refusal("--policy", &scratch, &["sim", "s.toml", "--policy", "min-fair"], equal);
     scratch.write("s.csv", "cost_us,period_us\n2000,10000\n");
     let tasks = ["sim", "--taskset", "s.csv", "--cores", "2", "--policy", "max-fair"];

@@ -6,9 +6,9 @@
 //! C. Kim, J. Huh. "Fairness-oriented OS Scheduling Support for Multicore Systems." ICS 2016;
 //! "Implementation on Linux Kernel" of its slides: rounds, swaps, 30 ms, 2 s.
 //! # Model
-//! N_f fast and N_s slow cores, or cores of up to eight classes; threads, here VCPUs, that run, block and wake as they like, with
-//! jobs or without. A VCPU may have a reservation (C, T), with C meant as time on a class of cores,
-//! or none.
+//! N_f fast and N_s slow cores, or cores of up to eight classes; threads, here VCPUs, that run,
+//! block and wake as they like, with jobs or without. A VCPU may have a reservation (C, T), with C
+//! meant as time on a class of cores, or none.
 //! # How it works
 //! *Guarantee.* A VCPU with a reservation has a home core, packed at admission, and is a sporadic
 //! server there, in rate-monotonic order (`guarantee.rs`). While it has budget and something to run
@@ -45,13 +45,14 @@
 //! what it counts, changes its own share within the bounds of the rule: the required shares of
 //! others, and budgets, depend on nothing that it says.
 //! # Where we differ from the paper
-//! It has two classes; more are ours (`shares.rs`). It knows no reservations. Leads are counted in time, not in rounds of f * 30 ms, which are short
-//! for small f, and threads change places at 4/5 of a round. Counters are not set to zero at an
-//! update: what a thread is ahead stays with it, so that the error is a round over a whole run, not
-//! in every 2 s. Sleepers wake with the lead that they had, at most two rounds: there is no credit
-//! for sleep. A thread that wakes stands before the one that sits on its core until the next
-//! decision, so that machines which see a wake only when it is switched in see it at once. I/O
-//! VCPUs are sporadic servers like others here, though admitted with what PIBS servers may consume.
+//! It has two classes; more are ours (`shares.rs`). It knows no reservations. Leads are counted in
+//! time, not in rounds of f * 30 ms, which are short for small f, and threads change places at 4/5
+//! of a round. Counters are not set to zero at an update: what a thread is ahead stays with it, so
+//! that the error is a round over a whole run, not in every 2 s. Sleepers wake with the lead that
+//! they had, at most two rounds: there is no credit for sleep. A thread that wakes stands before
+//! the one that sits on its core until the next decision, so that machines which see a wake only
+//! when it is switched in see it at once. I/O VCPUs are sporadic servers like others here, though
+//! admitted with what PIBS servers may consume.
 
 mod estimate;
 mod guarantee;
@@ -133,8 +134,8 @@ fn objections(system: &System, params: &Params) -> Vec<Objection> {
         let kinds: Vec<String> =
             kinds.iter().map(|(class, n)| format!("{n} of class {class}")).collect();
         let why = format!(
-            "it schedules cores of two to {MOST_CLASSES} classes, and these are {}; give the platform \
-             so many classes of cores, or use maracas",
+            "it schedules cores of two to {MOST_CLASSES} classes, and these are {}; give the \
+             platform so many classes of cores, or use maracas",
             kinds.join(" and ")
         );
         objections.push(why.into());

@@ -254,8 +254,8 @@ impl Slots {
         let waits = |thread: &Thread| thread.wants_surplus() && self.place_of(thread.id).is_none();
         threads.values().any(waits)
     }
-    /// Lets owners of slower slots be guests on faster cores that are idle for some time; when to do
-    /// so again.
+    /// Lets owners of slower slots be guests on faster cores that are idle for some time; when to
+    /// do so again.
     pub(super) fn ascend(&mut self, threads: &mut Threads, now: Instant) -> Instant {
         while let Some((vcpu, fast, due)) = self.ascent(threads) {
             if due > now {

@@ -53,10 +53,6 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
             table.row(row);
         }
     }
-    let near = |score: &Score| {
-        let pairs = score.all().into_iter().zip(MAX_PERF_PUBLISHED);
-        pairs.filter(|(ours, published)| (ours / published - 1.0).abs() <= bars::NEAR).count()
-    };
     let series = METRICS.iter().enumerate().map(|(metric, name)| {
         ((*name).to_string(), most.iter().map(|score| score.all()[metric]).collect())
     });
@@ -76,32 +72,40 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
             },
         }],
         tables: vec![table],
-        verdicts: vec![
-            Verdict::new(
-                "there is a ratio at which all three numbers are within a tenth of the published",
-                most.iter().any(|score| near(score) == MAX_PERF_PUBLISHED.len()),
-                format!(
-                    "{} of three are, at distances of {}",
-                    most.iter().map(|it| near(it).to_string()).collect::<Vec<_>>().join(", "),
-                    distances.iter().map(|it| number(*it, 3)).collect::<Vec<_>>().join(", ")
-                ),
-            )
-            .because(
-                "A ratio at which max-perf gains enough leaves those on slow cores too little: the \
+        verdicts: verdicts(&most, &distances),
+    })
+}
+
+fn verdicts(most: &[Score], distances: &[f64]) -> Vec<Verdict> {
+    let near = |score: &Score| {
+        let pairs = score.all().into_iter().zip(MAX_PERF_PUBLISHED);
+        pairs.filter(|(ours, published)| (ours / published - 1.0).abs() <= bars::NEAR).count()
+    };
+    vec![
+        Verdict::new(
+            "there is a ratio at which all three numbers are within a tenth of the published",
+            most.iter().any(|score| near(score) == MAX_PERF_PUBLISHED.len()),
+            format!(
+                "{} of three are, at distances of {}",
+                most.iter().map(|it| near(it).to_string()).collect::<Vec<_>>().join(", "),
+                distances.iter().map(|it| number(*it, 3)).collect::<Vec<_>>().join(", ")
+            ),
+        )
+        .because(
+            "A ratio at which max-perf gains enough leaves those on slow cores too little: the \
                  speedups of the slides' applications must be spread less than ours within a mix. \
                  They are not printed.",
-            ),
-            Verdict::new(
-                "the wider the ratio, the more max-perf gains and the less fair it is",
-                most.windows(2).all(|pair| {
-                    pair[0].throughput < pair[1].throughput
-                        && pair[0].min_fairness > pair[1].min_fairness
-                        && pair[0].uniformity > pair[1].uniformity
-                }),
-                most.iter().map(|score| number(score.throughput, 3)).collect::<Vec<_>>().join(", "),
-            ),
-        ],
-    })
+        ),
+        Verdict::new(
+            "the wider the ratio, the more max-perf gains and the less fair it is",
+            most.windows(2).all(|pair| {
+                pair[0].throughput < pair[1].throughput
+                    && pair[0].min_fairness > pair[1].min_fairness
+                    && pair[0].uniformity > pair[1].uniformity
+            }),
+            most.iter().map(|score| number(score.throughput, 3)).collect::<Vec<_>>().join(", "),
+        ),
+    ]
 }
 
 /// The sum of the relative deviations from what is published for max-perf.

@@ -16,8 +16,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "fairness-groups",
     title: "similar and diverse applications by themselves",
     summary: "The mixes of fairness-mixes in two groups: similar applications (HHH, MMM, LLL and \
-              SAME, one letter each) and diverse ones (all others); means over each group, max-fair \
-              = 1.",
+              SAME, one letter each) and diverse ones (all others); means over each group, \
+              max-fair = 1.",
     source: "Kim and Huh, slides \"Result: Diverse Applications\": MinFairness is guaranteed, then \
              throughput improved; \"Result: Similar Applications\": fairness is improved without \
              effect on throughput; bars without numbers",

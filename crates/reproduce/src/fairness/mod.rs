@@ -47,8 +47,8 @@ const fn phenom(name: &'static str, what: &'static str, clock: f64) -> Platform 
 const PHENOM: Platform = phenom("phenom-4", "2 fast and 4 slow cores, clocks 4:1", 4.0);
 
 /// What experiments on [`PHENOM`] use that was chosen with published numbers in view.
-const CLOCKS_FIT: &str = "to the three numbers that the slides print for max-perf (fairness-clocks): \
-                          the ratio of the clocks, 4";
+const CLOCKS_FIT: &str = "to the three numbers that the slides print for max-perf \
+                          (fairness-clocks): the ratio of the clocks, 4";
 
 /// The policies as the slides run them.
 const MAX_FAIR: Rule = Rule::new("max-fair");

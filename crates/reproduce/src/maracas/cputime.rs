@@ -11,11 +11,11 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "maracas-cputime",
     title: "balancing by CPU time, as Linux does",
     summary: "The sixteen compress of Figure 8, T = 100 ms and C drawn between 1 and 14 ms, all \
-              busy for a minute. Balanced by slack per VCPU with surplus time by fair (VLB); and as \
-              Linux does for tasks of one priority: as many on each core, and the same CPU time for \
-              each (turns of 1 ms). Surplus time is what a VCPU has beyond C / T.",
-    source: "MARACAS, section V.A: balancing so that VCPUs have the same CPU time would leave those \
-             with larger reservations less background time; no numbers",
+              busy for a minute. Balanced by slack per VCPU with surplus time by fair (VLB); and \
+              as Linux does for tasks of one priority: as many on each core, and the same CPU time \
+              for each (turns of 1 ms). Surplus time is what a VCPU has beyond C / T.",
+    source: "MARACAS, section V.A: balancing so that VCPUs have the same CPU time would leave \
+             those with larger reservations less background time; no numbers",
     kind: Kind::Predicts,
     free: "the sets, our first twenty draws as in maracas-fig8; the length of a turn",
     fitted: super::PLATFORM_FIT,

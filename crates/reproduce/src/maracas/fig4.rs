@@ -99,33 +99,33 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
                 series: vec![("vcpu".into(), without), ("vcpu + bg".into(), with)],
             },
         }],
-        verdicts: vec![
-            Verdict::new(
-                "with background scheduling every benchmark gets further at every C",
-                better,
-                format!("least gain {}", percent(least_gain)),
-            ),
-            Verdict::new(
-                "the total is about the same for every C (within 5 %) by the rule, not by itself: \
-                 under sticky it is not",
-                spreads[0] <= 0.05 && spreads[1] > 0.05,
-                format!(
-                    "largest spread {}, under sticky {}",
-                    percent(spreads[0]),
-                    percent(spreads[1])
-                ),
-            )
-            .because(
-                "One core without idle time does the same work whoever has it; sticky starves the \
-                 same ones at every C.",
-            ),
-            Verdict::new(
-                "a larger C raises the part done in the foreground",
-                grows,
-                "for each benchmark, C by C",
-            ),
-        ],
+        verdicts: verdicts(better, least_gain, spreads, grows),
     })
+}
+
+fn verdicts(better: bool, least_gain: f64, spreads: [f64; 2], grows: bool) -> Vec<Verdict> {
+    vec![
+        Verdict::new(
+            "with background scheduling every benchmark gets further at every C",
+            better,
+            format!("least gain {}", percent(least_gain)),
+        ),
+        Verdict::new(
+            "the total is about the same for every C (within 5 %) by the rule, not by itself: \
+             under sticky it is not",
+            spreads[0] <= 0.05 && spreads[1] > 0.05,
+            format!("largest spread {}, under sticky {}", percent(spreads[0]), percent(spreads[1])),
+        )
+        .because(
+            "One core without idle time does the same work whichever program has it; sticky \
+             starves the same ones at every C.",
+        ),
+        Verdict::new(
+            "a larger C raises the part done in the foreground",
+            grows,
+            "for each benchmark, C by C",
+        ),
+    ]
 }
 
 fn max(values: &[f64]) -> f64 {

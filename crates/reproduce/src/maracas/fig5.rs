@@ -14,8 +14,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
               and task3's foreground instructions against mean latency.",
     source: "MARACAS, Figure 5 (section VI.B)",
     kind: Kind::Calibrates,
-    free: "those of maracas-table2, listed below; the curve between and beyond its three points is not \
-           fitted",
+    free: "those of maracas-table2, listed below; the curve between and beyond its three points is \
+           not fitted",
     fitted: super::M_JUMP_FIT,
     run,
 };

@@ -201,7 +201,11 @@ fn falls_everywhere(rows: &[&[Searched]]) -> Verdict {
     Verdict::new(
         "it falls so at every other delay too at which throttling acts",
         !acting.is_empty() && not.is_empty(),
-        format!("not at {} of {} delays: {} ns", not.len(), acting.len(), not.join(", ")),
+        if not.is_empty() {
+            format!("at all {} delays from 0 on", acting.len())
+        } else {
+            format!("not at {} of {} delays: {} ns", not.len(), acting.len(), not.join(", "))
+        },
     )
     .because(
         "Where one throttled core brings the latency below 180 cycles at a smaller utilization and \

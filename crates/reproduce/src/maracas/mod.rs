@@ -72,10 +72,12 @@ const DELAYS: [f64; 3] = [71.0, 193.0, 568.0];
 const PLATFORM_FIT: &str = "to the nine numbers of Table II (maracas-table2): idle latency 29.2 ns \
                             and service time 12.9 ns of the platform i5-2500k";
 /// The same and what `m_jump` uses.
-pub(crate) const M_JUMP_FIT: &str = "to the nine numbers of Table II (maracas-table2), six constants: idle latency 29.2 ns and \
-     service time 12.9 ns of the platform i5-2500k, 10.5 instructions per store of m_jump, and \
-     where said the delays 71, 193 and 568 ns; set by hand with them: one store outstanding, no \
-     time of its own between stores";
+pub(crate) const M_JUMP_FIT: &str = "to the nine numbers of Table II (maracas-table2), six \
+                                     constants: idle latency 29.2 ns and service time 12.9 ns of \
+                                     the platform i5-2500k, 10.5 instructions per store of m_jump, \
+                                     and where said the delays 71, 193 and 568 ns; set by hand \
+                                     with them: one store outstanding, no time of its own between \
+                                     stores";
 
 /// How a file begins: what it is, the paper's platform (Table I), the policy with `params` (lines
 /// of TOML), and how long.

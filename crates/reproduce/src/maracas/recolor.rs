@@ -40,18 +40,18 @@ fn setup(rule: &str, jobs: bool) -> Setup {
     let workload = if jobs { "kind = \"periodic\", cost = \"12ms\"" } else { "kind = \"busy\"" };
     for (core, name, kib, criticality) in [(0, "low", 2048, "low"), (1, "high", 1024, "high")] {
         text += &format!(
-            "\n[[program]]\nname = \"{name}\"\nbudget = \"40ms\"\nperiod = \"100ms\"\ncore = {core}\n\
-             criticality = \"{criticality}\"\nworkload = {{ {workload} }}\n\
-             memory = {{ model = \"mwalk\", working_set = \"{kib}KiB\" }}\n"
+            "\n[[program]]\nname = \"{name}\"\nbudget = \"40ms\"\nperiod = \"100ms\"\ncore = \
+             {core}\n criticality = \"{criticality}\"\nworkload = {{ {workload} }}\n memory = {{ \
+             model = \"mwalk\", working_set = \"{kib}KiB\" }}\n"
         );
     }
     for visit in 0..SECONDS / (2 * VISIT_S) {
         for core in [2, 3] {
             let start = visit * 2 * VISIT_S;
             text += &format!(
-                "\n[[program]]\nname = \"hog{core}-{visit}\"\nbudget = \"30ms\"\nperiod = \"100ms\"\n\
-                 core = {core}\nstart = \"{start}s\"\nstop = \"{}s\"\n\
-                 workload = {{ kind = \"busy\" }}\nmemory = \"hog\"\n",
+                "\n[[program]]\nname = \"hog{core}-{visit}\"\nbudget = \"30ms\"\nperiod = \
+                 \"100ms\"\n core = {core}\nstart = \"{start}s\"\nstop = \"{}s\"\n workload = {{ \
+                 kind = \"busy\" }}\nmemory = \"hog\"\n",
                 start + VISIT_S
             );
         }

@@ -11,13 +11,13 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "maracas-requests",
     title: "Figure 6 by two models of memory",
     summary: "Is it the memory that E1 of maracas-fig6 lacks? The procedure of Figures 5 and 6 by \
-              the DRAM law, and with DRAM simulated request by request: banks, row buffers, bus and \
-              queues, row hits first, clock by clock. Three m_jump are profiled by the delay of \
-              task1 and task2; each point of the profile is a threshold of latency and of traffic \
-              and says what is expected of task3 there. Then task1 and task2 have a delay from 0 to \
-              100 ns, and 0, 1, 2 and 3 cores are throttled for 30 s each. From these states it \
-              follows for every threshold where rate-based and latency-based throttling stop: at the \
-              first state below it.",
+              the DRAM law, and with DRAM simulated request by request: banks, row buffers, bus \
+              and queues, row hits first, clock by clock. Three m_jump are profiled by the delay \
+              of task1 and task2; each point of the profile is a threshold of latency and of \
+              traffic and says what is expected of task3 there. Then task1 and task2 have a delay \
+              from 0 to 100 ns, and 0, 1, 2 and 3 cores are throttled for 30 s each. From these \
+              states it follows for every threshold where rate-based and latency-based throttling \
+              stop: at the first state below it.",
     source: "MARACAS, Figures 5 and 6 and Table II (section VI.B): E1 and E2 at 228 and 183 cycles \
              (rate-based below the expected, latency-based above), E3 at 157 (both below, \
              latency-based ahead), one delay",
@@ -386,11 +386,14 @@ fn verdicts(studies: &[Study]) -> Vec<Verdict> {
 }
 
 const WHY_SOONER: &str = "Two programs at full speed meet less often in the queues than three of \
-                          which two are slowed, at the same traffic, the more so the fuller the bus.";
-const WHY_APART: &str = "This is what E1 lacks, and it is not the memory: rate-based throttling stops with one core \
-     throttled and latency-based goes on to the second only where the threshold lies between the \
-     expected progress of these two states, a few percent of it. E1 and E2 at one delay need two \
-     such steps, or finer ones than whole cores. Ruled out besides: the delay, IDLE_MEM, MEM_PERIOD \
-     and the lines as printed (maracas-fig6); row hits, reordering and banks (here). What remains \
-     is how the paper's rate-based throttling was built, of which it says nothing, and a rate that \
-     never throttles gives its bars.";
+                          which two are slowed, at the same traffic, the more so the fuller the \
+                          bus.";
+const WHY_APART: &str = "This is what E1 lacks, and it is not the memory: rate-based throttling \
+                         stops with one core throttled and latency-based goes on to the second \
+                         only where the threshold lies between the expected progress of these two \
+                         states, a few percent of it. E1 and E2 at one delay need two such steps, \
+                         or finer ones than whole cores. Ruled out besides: the delay, IDLE_MEM, \
+                         MEM_PERIOD and the lines as printed (maracas-fig6); row hits, reordering \
+                         and banks (here). What remains is how the paper's rate-based throttling \
+                         was built, of which it says nothing, and a rate that never throttles \
+                         gives its bars.";

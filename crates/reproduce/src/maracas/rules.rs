@@ -12,7 +12,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     summary: "On each of four cores an m_jump (20 % of T = 150, 100, 50 and 200 ms) and a compress \
               (20 of 100 ms) share what is left for five minutes, by each rule: fair (least \
               background time first), sticky (what just ran goes on), light (least \
-              memory-intensive first), off. Fair and sticky also on the one core of Figure 4, C = 10 ms.",
+              memory-intensive first), off. Fair and sticky also on the one core of Figure 4, C = \
+              10 ms.",
     source: "MARACAS, section III; no numbers: sticky has \"negligible performance benefit\", \
              light reduces contention",
     kind: Kind::Predicts,
@@ -152,17 +153,18 @@ fn verdicts(outcomes: &[Outcome], one_core: &[f64]) -> Vec<Verdict> {
                 .iter()
                 .all(|ratio| (ratio - 1.0).abs() <= bars::UNCHANGED),
             format!(
-                "compress {}, m_jump {}, background time of two on one core up to {} s of 300 apart",
+                "compress {}, m_jump {}, background time of two on one core up to {} s of 300 \
+                 apart",
                 percent(relative(sticky.compress, fair.compress)),
                 percent(relative(sticky.jump, fair.jump)),
                 number(sticky.unfair_ms / 1e3, 0)
             ),
         )
         .because(
-            "Whoever uses up its budget last keeps all surplus time, which by the order of budgets \
-             is always the same one: the other has none at all. The paper does not say on which \
-             programs it found the benefit negligible; it is neither that nor fair where these \
-             differ in their use of memory.",
+            "The VCPU that uses up its budget last keeps all surplus time, which by the order of \
+             budgets is always the same one: the other has none at all. The paper does not say on \
+             which programs it found the benefit negligible; it is neither that nor fair where \
+             these differ in their use of memory.",
         ),
         Verdict::new(
             "light lowers the latency and gives the light task more than fair",

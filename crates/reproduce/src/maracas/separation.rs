@@ -157,23 +157,28 @@ fn verdicts(rows: &[&[Outcome]]) -> Vec<Verdict> {
             format!("turns of 10 ms: from {}; of 4 ms: from {}", from(2), from(3)),
         ),
         Verdict::new(
-            "where turns of 10 ms keep all deadlines too, separation costs the others nothing (2 %)",
+            "where turns of 10 ms keep all deadlines too, separation costs the others nothing (2 \
+             %)",
             !costs.is_empty() && costs.iter().all(|it| *it >= -bars::UNCHANGED),
             costs.iter().map(|it| percent(*it)).collect::<Vec<_>>().join(", "),
         )
         .because(
-            "With surplus time shared fairly every busy program has the same time beyond its budget, \
-             whatever control leaves; turns give what control leaves to whoever is next.",
+            "With surplus time shared fairly every busy program has the same time beyond its \
+             budget, whatever control leaves; turns give what control leaves to the program that \
+             is next.",
         ),
         Verdict::new(
             "throttling, which needs surplus time to take away, shortens control's mean response",
-            mean(0).iter().zip(mean(1)).all(|(with, without)| *with < without * (1.0 - bars::UNCHANGED)),
+            mean(0)
+                .iter()
+                .zip(mean(1))
+                .all(|(with, without)| *with < without * (1.0 - bars::UNCHANGED)),
             format!("{} against {} ms", list(&mean(0), 2), list(&mean(1), 2)),
         )
         .because(
-            "control's walk fits in the cache and reads memory only to fill it again: what it waits \
-             for there is a hundredth of its time, and all that throttling can shorten. What it \
-             costs the others is in the table.",
+            "control's walk fits in the cache and reads memory only to fill it again: what it \
+             waits for there is a hundredth of its time, and all that throttling can shorten. What \
+             it costs the others is in the table.",
         ),
     ]
 }

@@ -83,10 +83,12 @@ fn model(name: &str) -> String {
 }
 
 /// What the models of SPEC programs use that was fitted or set with the slides in view.
-const MODELS_FIT: &str = "`think` of lbm, leslie3d, libquantum and bwaves to the bandwidths 1.6, 1.5, 1.5 and 1.4 GB/s \
-     (memguard-slowdown); `outstanding` of all 19 models was set by hand with the slowdowns of up \
-     to 2 beside lbm in view: lbm 4, gemsfdtd and zeusmp 2, leslie3d 1.6, bzip2, gcc, h264ref, \
-     mcf, milc, namd and soplex 1.5, bwaves 1.4, omnetpp and xalancbmk 1.2, the other five 1";
+const MODELS_FIT: &str = "`think` of lbm, leslie3d, libquantum and bwaves to the bandwidths 1.6, \
+                          1.5, 1.5 and 1.4 GB/s (memguard-slowdown); `outstanding` of all 19 \
+                          models was set by hand with the slowdowns of up to 2 beside lbm in view: \
+                          lbm 4, gemsfdtd and zeusmp 2, leslie3d 1.6, bzip2, gcc, h264ref, mcf, \
+                          milc, namd and soplex 1.5, bwaves 1.4, omnetpp and xalancbmk 1.2, the \
+                          other five 1";
 /// The same of lbm alone.
 const LBM_FIT: &str = "`think` of lbm to 1.6 GB/s alone, its `outstanding`, 4, by hand with \
                        slowdowns of up to 2 in view (memguard-slowdown); it is in the note only";

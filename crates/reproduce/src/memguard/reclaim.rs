@@ -23,9 +23,10 @@ const BACKGROUND: f64 = 3.8;
 const FOREGROUND: f64 = 0.97;
 
 /// Why the background gains less than published.
-const WHY_BACKGROUND: &str = "What lbm may gain is bounded by what the foreground leaves of 1.0 GB/s: in these models eleven \
-     of 29 leave less than half of it. Which do is decided by bandwidths of which the slides print \
-     four; the others are ours.";
+const WHY_BACKGROUND: &str = "What lbm may gain is bounded by what the foreground leaves of 1.0 \
+                              GB/s: in these models eleven of 29 leave less than half of it. Which \
+                              do is decided by bandwidths of which the slides print four; the \
+                              others are ours.";
 
 fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
     let modes = [RECLAIM];

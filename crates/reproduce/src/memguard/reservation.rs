@@ -22,8 +22,8 @@ const PROGRAMS: [&str; 6] = ["lbm", "leslie3d", "libquantum", "bwaves", "omnetpp
 /// lbm's reservation in MiB/s.
 const SWEEP: [u32; 10] = [200, 400, 600, 800, 1000, 1200, 1400, 1600, 1800, 2000];
 /// Why a program within its reservation loses by another one's.
-const WHY_MILC: &str = "milc reads less than its reservation, so it is never regulated, and each of \
-                        its reads waits longer for lbm's: a reservation is of bandwidth, not of \
+const WHY_MILC: &str = "milc reads less than its reservation, so it is never regulated, and each \
+                        of its reads waits longer for lbm's: a reservation is of bandwidth, not of \
                         latency. At 95 %, the bar that stood here before, it was isolated.";
 
 /// Alone with 1.0 GB/s, then beside lbm with each reservation.

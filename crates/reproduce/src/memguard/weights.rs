@@ -10,8 +10,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "memguard-weights",
     title: "weights 1:2:4:8",
     summary: "lbm on each of four cores, which share r_min = 1.2 GB/s by weights of 1, 2, 4 and 8 \
-              as soft reservations; spare bandwidth is off, shared, or shared in proportion. Then four \
-              different programs in two orders, spare bandwidth shared, against each alone.",
+              as soft reservations; spare bandwidth is off, shared, or shared in proportion. Then \
+              four different programs in two orders, spare bandwidth shared, against each alone.",
     source: "MemGuard slides, \"Effect of MemGuard\": weights 1:2:4:8, spare sharing enabled; no \
              numbers",
     kind: Kind::Predicts,

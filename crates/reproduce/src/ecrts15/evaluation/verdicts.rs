@@ -98,8 +98,8 @@ fn by_structure(run: &Policy) -> Verdict {
         ),
     )
     .because(
-        "A decision is charged to whoever runs where it is made: budgets of servers run out in \
-         many that switch nobody, and on a full machine these come on top.",
+        "A decision is charged to the job that runs where it is made: budgets of servers run \
+         out in many that switch no job, and on a full machine these come on top.",
     )
 }
 
