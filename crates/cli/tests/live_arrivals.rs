@@ -65,11 +65,15 @@ fn the_arrivals_example_does_what_its_comment_says() {
     eprintln!("arrived after so many ms: {arrived:?}");
     assert_eq!(arrived.len(), 2, "`first` is there from the start");
     assert!(host(&journal).contains("cores"), "on what it ran: {}", host(&journal));
-    for (name, due) in [("second", 1_000), ("shared", 2_500)] {
-        // Its program is started then, which takes processes and groups.
-        let late_ms = (at_least_wakes(50e6, 5000.0) / 1e6) as u64;
-        assert!((due..due + late_ms).contains(&arrived[name]), "{name} arrived at {arrived:?}");
-    }
+    // Its program is started then, which takes processes and groups. One of the two may meet a slice
+    // that the host takes.
+    let late = [("second", 1_000), ("shared", 2_500)].map(|(name, due)| {
+        let late = arrived[name].checked_sub(due);
+        late.unwrap_or_else(|| panic!("{name} arrived before it was due: {arrived:?}"))
+    });
+    let most_ms = (at_least_wakes(50e6, 5000.0) / 1e6) as u64;
+    assert!(late.iter().min() < Some(&most_ms), "late by {late:?} ms of {most_ms}");
+    assert!(late.iter().max() < Some(&(4 * most_ms)), "late by {late:?} ms of {most_ms}");
     let replayed = stage.maracas(&["replay", "arrivals.journal"]);
     assert_eq!(replayed.status.code(), Some(0), "{}", common::text(&replayed.stderr));
 }

@@ -19,7 +19,7 @@ use crate::common::{Scratch, maracas, repository, text};
 use bounds::{Rite, Turn, kill_at_limit, needs};
 use host::Host;
 use maracas_live::host::platform::Platform;
-use measure::{MEAN_ERROR, Steal, median_error, widened};
+use measure::{MEAN_ERROR, Steal, Stolen, median_error, widened};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -116,17 +116,29 @@ impl Stage {
     }
 }
 
-/// By what means this host enforces budgets, as the doctor says; asked once a process.
+/// By what means this host enforces budgets.
 fn support() -> &'static str {
-    static ONCE: OnceLock<String> = OnceLock::new();
+    doctor()["support"].as_str().expect("doctor names the sensor")
+}
+
+/// Whether a program that runs as root is kept from sending signals to the runtime: since Linux
+/// 6.12 (`docs/security.md`).
+pub(crate) fn shuts_signals() -> bool {
+    let rows = doctor()["capabilities"].as_array().expect("rows");
+    let row = rows.iter().find(|row| row["capability"] == "sealed programs").expect("it is tried");
+    !row["proof"].as_str().expect("text").contains("signals to others")
+}
+
+/// What the doctor says of this host; asked once a process.
+fn doctor() -> &'static Value {
+    static ONCE: OnceLock<Value> = OnceLock::new();
     ONCE.get_or_init(|| {
         let doctor = || maracas(&repository(), &["doctor", "--json"]);
         // A process of the doctor may have no turn for a while beside builds.
         let output = (0..4)
             .fold(doctor(), |output, _| if output.stdout.is_empty() { doctor() } else { output });
-        let json: Value = serde_json::from_slice(&output.stdout)
-            .unwrap_or_else(|error| panic!("doctor: {error}; {}", text(&output.stderr)));
-        json["support"].as_str().expect("doctor names the sensor").to_string()
+        serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("doctor: {error}; {}", text(&output.stderr)))
     })
 }
 
@@ -221,9 +233,9 @@ pub(crate) fn until(patience: Duration, mut holds: impl FnMut() -> bool) -> Opti
     }
 }
 
-/// The report that `run --json` and `sim --json` print, and the part of the run that was stolen
-/// from each core.
-pub(crate) struct Report(pub(crate) Value, Vec<f64>);
+/// The report that `run --json` and `sim --json` print, and the part of the run that was taken from
+/// each core.
+pub(crate) struct Report(pub(crate) Value, Vec<Stolen>);
 
 impl Report {
     /// From what a command printed; demands success.
@@ -243,13 +255,13 @@ impl Report {
     }
     /// The part of the run in which the hypervisor left us this core.
     pub(crate) fn left(&self, core: usize) -> f64 {
-        1.0 - self.1.get(core).copied().unwrap_or(0.0)
+        1.0 - self.1.get(core).map_or(0.0, |part| part.told)
     }
 }
 
 /// One VCPU of a report, and what was stolen from the cores.
 #[derive(Clone, Copy)]
-pub(crate) struct Task<'a>(&'a Value, &'a [f64]);
+pub(crate) struct Task<'a>(&'a Value, &'a [Stolen]);
 
 impl Task<'_> {
     /// Its name.

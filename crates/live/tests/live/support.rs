@@ -8,7 +8,7 @@ pub(crate) mod host;
 
 pub(crate) use crate::laws::replays;
 use bounds::{Turn, needs, refused, rite};
-use host::{Steal, median_error, widened};
+use host::{Steal, Stolen, median_error, widened};
 use maracas_core::contract::{Entry, Grant, Limit, Mode};
 use maracas_core::journal::{Header, Note, Reader, Record};
 use maracas_core::params::{Params, Value};
@@ -163,8 +163,8 @@ pub(crate) struct Ran {
     pub(crate) records: Vec<Record>,
     pub(crate) outcome: Outcome,
     system: System,
-    /// The part of the run that the hypervisor stole from each core.
-    stolen: Vec<f64>,
+    /// The part of the run that was taken from each core.
+    stolen: Vec<Stolen>,
 }
 
 impl Ran {
@@ -175,7 +175,7 @@ impl Ran {
     }
     /// The part of the run in which the hypervisor left us this core.
     pub(crate) fn left(&self, core: usize) -> f64 {
-        1.0 - self.stolen.get(core).copied().unwrap_or(0.0)
+        1.0 - self.stolen.get(core).map_or(0.0, |part| part.told)
     }
     /// Demands that a VCPU that always had something to run got its budget: the mean of its periods
     /// within this part of C and what was stolen, and the median period near C. Single late periods
