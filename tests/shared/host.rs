@@ -7,7 +7,7 @@ use maracas_live::host::platform::Platform;
 use maracas_live::host::{HardwareCore, sched};
 use std::path::PathBuf;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ const REACTION_WAKES: f64 = 40.0;
 /// What a reaction may take on any host: wakes that were measured alone cost more beside builds. An
 /// ordinary thread in the chain would make it milliseconds.
 const REACTION_NS: f64 = 500_000.0;
-/// Less stolen time than this part of a run is not worth to be told of.
+/// Less stolen time than this part of a run is not worth a report.
 const STOLEN: f64 = 0.01;
 /// How long a measured cost holds for other test processes.
 const FRESH: Duration = Duration::from_secs(60);
@@ -85,119 +85,51 @@ pub(crate) fn at_least_wakes(fast_ns: f64, wakes: f64) -> f64 {
     fast_ns.max(wakes * wake_ns())
 }
 
-/// Which part of a time a core was taken from this host.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Stolen {
-    /// As the kernel was told by the hypervisor.
-    pub(crate) told: f64,
-    /// As a thread above all agents and guardians saw it, which did not run when it was due: time
-    /// that a hypervisor takes without telling is in it too, and nothing of the live machine's.
-    pub(crate) seen: f64,
-}
-
-/// What is taken from every core from now on, by the core's number.
+/// What a hypervisor has taken from every core so far, by the core's number.
 pub(crate) struct Steal {
     at: Instant,
-    /// What a hypervisor said before.
     ns: Vec<u64>,
-    watches: Vec<(usize, Watch)>,
 }
 
 impl Steal {
-    /// From now on.
+    /// Until now: the eighth number of each core in `/proc/stat`, in hundredths of a second
+    /// (`proc_stat(5)`).
     pub(crate) fn now() -> Self {
-        let cores = Platform::detect().map_or_else(|_| Vec::new(), |platform| platform.cores);
-        let watch = |core: HardwareCore| (core.0 as usize, Watch::over(core));
-        Self { at: Instant::now(), ns: told_ns(), watches: cores.into_iter().map(watch).collect() }
+        let text = fs::read_to_string("/proc/stat").expect("readable");
+        let core = |line: &str| -> Option<(usize, u64)> {
+            let mut words = line.strip_prefix("cpu")?.split_whitespace();
+            let number = words.next()?.parse().ok().filter(|_| !line.starts_with("cpu "))?;
+            Some((number, words.nth(7)?.parse::<u64>().ok()? * 10_000_000))
+        };
+        let cores: Vec<_> = text.lines().filter_map(core).collect();
+        let mut ns = vec![0; cores.iter().map(|(core, _)| core + 1).max().unwrap_or(0)];
+        cores.into_iter().for_each(|(core, stolen)| ns[core] = stolen);
+        Self { at: Instant::now(), ns }
     }
-    /// Which part of the time since then was taken from each core.
-    pub(crate) fn parts(&self) -> Vec<Stolen> {
-        let length = self.at.elapsed().as_nanos().max(1) as f64;
+    /// Which part of the time since then was stolen from each core.
+    pub(crate) fn parts(&self) -> Vec<f64> {
+        let now = Self::now();
+        let length = now.at.duration_since(self.at).as_nanos().max(1) as f64;
         let before = self.ns.iter().chain(std::iter::repeat(&0));
-        let told = told_ns().into_iter().zip(before);
-        let told = told.map(|(to, from)| to.saturating_sub(*from) as f64 / length);
-        let mut parts: Vec<_> = told.map(|told| Stolen { told, seen: 0.0 }).collect();
-        for (core, watch) in &self.watches {
-            if let Some(part) = parts.get_mut(*core) {
-                part.seen = watch.away_ns.load(Ordering::Relaxed) as f64 / length;
-            }
-        }
-        parts
-    }
-}
-
-/// What a hypervisor said to have taken from each core until now: the eighth number of each in
-/// `/proc/stat`, in hundredths of a second (`proc_stat(5)`).
-fn told_ns() -> Vec<u64> {
-    let text = fs::read_to_string("/proc/stat").expect("readable");
-    let core = |line: &str| -> Option<(usize, u64)> {
-        let mut words = line.strip_prefix("cpu")?.split_whitespace();
-        let number = words.next()?.parse().ok().filter(|_| !line.starts_with("cpu "))?;
-        Some((number, words.nth(7)?.parse::<u64>().ok()? * 10_000_000))
-    };
-    let cores: Vec<_> = text.lines().filter_map(core).collect();
-    let mut ns = vec![0; cores.iter().map(|(core, _)| core + 1).max().unwrap_or(0)];
-    cores.into_iter().for_each(|(core, stolen)| ns[core] = stolen);
-    ns
-}
-
-/// How often a watch looks: seldom enough to take nothing from what is measured beside.
-const LOOK: Duration = Duration::from_millis(10);
-/// A look that is later than this was prevented by the host; what is less stays in the bounds.
-const LATE: Duration = Duration::from_millis(5);
-
-/// A thread above all others of a core that notes when it did not come to run.
-struct Watch {
-    over: Arc<AtomicBool>,
-    away_ns: Arc<AtomicU64>,
-}
-
-impl Watch {
-    /// Over a core, until it is dropped. Sees nothing where the right to `SCHED_FIFO` lacks.
-    fn over(core: HardwareCore) -> Self {
-        let (over, away_ns) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
-        let (ended, away) = (Arc::clone(&over), Arc::clone(&away_ns));
-        thread::spawn(move || {
-            if sched::set_affinity(0, core).and_then(|()| sched::set_fifo(0, 99, true)).is_err() {
-                return;
-            }
-            let mut before = Instant::now();
-            while !ended.load(Ordering::Relaxed) {
-                thread::sleep(LOOK);
-                let now = Instant::now();
-                let gap = now.duration_since(before);
-                if gap > LOOK + LATE {
-                    away.fetch_add(gap.as_nanos() as u64, Ordering::Relaxed);
-                }
-                before = now;
-            }
-        });
-        Self { over, away_ns }
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
+        now.ns
+            .iter()
+            .zip(before)
+            .map(|(to, from)| to.saturating_sub(*from) as f64 / length)
+            .collect()
     }
 }
 
 /// How far a mean may be off where it may be off by `within` on a host of its own: wider by exactly
-/// the part of the run that was taken from these cores, which is said.
-pub(crate) fn widened(within: f64, parts: &[Stolen], cores: &[usize]) -> f64 {
-    let of = |core: &usize| parts.get(*core).copied().unwrap_or_default();
-    let told = cores.iter().map(of).map(|part| part.told).fold(0.0, f64::max);
-    let seen = cores.iter().map(of).map(|part| part.seen).fold(0.0, f64::max);
-    // `/proc/stat` counts in steps of 10 ms, which may be made of many small ones.
-    let stolen = if told > STOLEN { told.max(seen) } else { seen };
-    if stolen <= 0.0 {
+/// the part of the run that was stolen from these cores, which is said.
+pub(crate) fn widened(within: f64, parts: &[f64], cores: &[usize]) -> f64 {
+    let of = |core: &usize| parts.get(*core).copied().unwrap_or(0.0);
+    let stolen = cores.iter().map(of).fold(0.0, f64::max);
+    if stolen <= STOLEN {
         return within;
     }
     eprintln!(
-        "of core {cores:?} the hypervisor stole {:.1} %, and {:.1} % were away: a mean may be off \
-         by {:.2} %",
-        told * 100.0,
-        seen * 100.0,
+        "the hypervisor stole {:.1} % of core {cores:?}: a mean may be off by {:.2} %",
+        stolen * 100.0,
         (within + stolen) * 100.0
     );
     within + stolen
@@ -244,7 +176,7 @@ impl Thief {
         let (ready, is_ready) = reported;
         let thread = thread::spawn(move || {
             let raised = sched::set_affinity(0, core).and_then(|()| sched::set_fifo(0, 99, true));
-            ready.send(raised).expect("somebody waits");
+            ready.send(raised).expect("a thread waits");
             let begun = Instant::now();
             let mut round = begun;
             while !done.load(Ordering::Acquire) && begun.elapsed() < Duration::from_secs(60) {

@@ -14,12 +14,14 @@ pub(crate) mod bounds;
 pub(crate) mod host;
 #[path = "../../../../tests/shared/host.rs"]
 pub(crate) mod measure;
+#[path = "../../../../tests/shared/witness.rs"]
+pub(crate) mod witness;
 
 use crate::common::{Scratch, maracas, repository, text};
 use bounds::{Rite, Turn, kill_at_limit, needs};
 use host::Host;
 use maracas_live::host::platform::Platform;
-use measure::{MEAN_ERROR, Steal, Stolen, median_error, widened};
+use measure::{MEAN_ERROR, Steal, median_error, widened};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -69,8 +71,8 @@ impl Stage {
         if !needs(there >= cores, "two cores") {
             return None;
         }
-        // Nor may somebody else's run have the cores; what dead runs left is cleaned up.
-        until(Duration::from_secs(60), || !host::somebody_runs());
+        // No other run may have the cores; what dead runs left is cleaned up.
+        until(Duration::from_secs(60), || !host::a_run_lives());
         maracas(&repository(), &["clean"]);
         if !needs(support().starts_with("full"), "budgets enforced by the full means of the doctor")
         {
@@ -233,9 +235,9 @@ pub(crate) fn until(patience: Duration, mut holds: impl FnMut() -> bool) -> Opti
     }
 }
 
-/// The report that `run --json` and `sim --json` print, and the part of the run that was taken from
-/// each core.
-pub(crate) struct Report(pub(crate) Value, Vec<Stolen>);
+/// The report that `run --json` and `sim --json` print, and the part of the run that was stolen
+/// from each core.
+pub(crate) struct Report(pub(crate) Value, Vec<f64>);
 
 impl Report {
     /// From what a command printed; demands success.
@@ -255,13 +257,13 @@ impl Report {
     }
     /// The part of the run in which the hypervisor left us this core.
     pub(crate) fn left(&self, core: usize) -> f64 {
-        1.0 - self.1.get(core).map_or(0.0, |part| part.told)
+        1.0 - self.1.get(core).copied().unwrap_or(0.0)
     }
 }
 
 /// One VCPU of a report, and what was stolen from the cores.
 #[derive(Clone, Copy)]
-pub(crate) struct Task<'a>(&'a Value, &'a [Stolen]);
+pub(crate) struct Task<'a>(&'a Value, &'a [f64]);
 
 impl Task<'_> {
     /// Its name.

@@ -5,10 +5,12 @@
 pub(crate) mod bounds;
 #[path = "../../../../tests/shared/host.rs"]
 pub(crate) mod host;
+#[path = "../../../../tests/shared/witness.rs"]
+pub(crate) mod witness;
 
 pub(crate) use crate::laws::replays;
 use bounds::{Turn, needs, refused, rite};
-use host::{Steal, Stolen, median_error, widened};
+use host::{Steal, median_error, widened};
 use maracas_core::contract::{Entry, Grant, Limit, Mode};
 use maracas_core::journal::{Header, Note, Reader, Record};
 use maracas_core::params::{Params, Value};
@@ -30,7 +32,7 @@ pub(crate) const SPIN: &str = "while :; do :; done";
 const SLICE: Duration = Duration::from_millis(2);
 
 /// C every T for each VCPU in fixed order of priority, refilled at multiples of T; background time
-/// goes to whoever had least of it, 2 ms at a time.
+/// goes to the one that had least of it, 2 ms at a time.
 pub(crate) struct Static {
     system: System,
     background: Vec<Duration>,
@@ -163,8 +165,8 @@ pub(crate) struct Ran {
     pub(crate) records: Vec<Record>,
     pub(crate) outcome: Outcome,
     system: System,
-    /// The part of the run that was taken from each core.
-    stolen: Vec<Stolen>,
+    /// The part of the run that the hypervisor stole from each core.
+    stolen: Vec<f64>,
 }
 
 impl Ran {
@@ -175,7 +177,7 @@ impl Ran {
     }
     /// The part of the run in which the hypervisor left us this core.
     pub(crate) fn left(&self, core: usize) -> f64 {
-        1.0 - self.stolen.get(core).map_or(0.0, |part| part.told)
+        1.0 - self.stolen.get(core).copied().unwrap_or(0.0)
     }
     /// Demands that a VCPU that always had something to run got its budget: the mean of its periods
     /// within this part of C and what was stolen, and the median period near C. Single late periods
@@ -243,7 +245,7 @@ pub(crate) fn try_run(
     able(means, setup.cores.len()).then(|| perform(setup, means, policy, senses))
 }
 
-/// Like [`run`], with `beside` on another thread meanwhile, which ends when it is told to.
+/// Like [`run`], with `beside` on another thread meanwhile, which ends when it is asked to.
 pub(crate) fn run_beside<T: Send>(
     setup: Setup,
     policy: Box<dyn Policy>,
@@ -263,7 +265,7 @@ pub(crate) fn run_beside<T: Send>(
     Some((ran.unwrap_or_else(|error| panic!("the run failed: {error}")), beside))
 }
 
-/// A run of whoever has the turn.
+/// A run of the test that has the turn.
 fn perform(
     setup: Setup,
     means: Means,
@@ -346,7 +348,7 @@ fn clean_later() {
         .env(CLEAN, process::id().to_string())
         .spawn();
     if let Ok(cleaner) = cleaner {
-        // Programs that nobody ends any more may have all cores.
+        // Programs that are never ended may have all cores.
         let _ = sched::set_fifo(cleaner.id() as i32, 99, false);
     }
 }
