@@ -387,12 +387,17 @@ impl<H: Host> Decider<H> {
         known.demand = Demand::new(&known.vcpu, now);
         vcpu_handle.has_jobs = known.demand.is_some();
         let sits = vcpu_handle.sit(self.place_on(place));
+        // The guardian may have frozen it while its program was being started.
+        let relieved = self.cores().any(|core| self.host.core(core).was_relieved());
         let mut core = self.host.core(place);
         core.attach(vcpu_handle, sits);
         if let Some(index) = core.index(id) {
             core.rescan(index);
             core.vcpu_handles[index].suppose_runnable();
             core.vcpu_handles[index].handle.reset();
+            if relieved {
+                core.hold_again(index);
+            }
         }
         core.stirred = true;
         drop(core);

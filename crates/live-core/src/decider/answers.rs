@@ -71,10 +71,8 @@ impl<H: Host> Decider<H> {
                 threads: 0,
             };
             if let Some(slot) = known.slot
-                && let Some(vcpu_handle) = host.core(slot).vcpu_handle(*id)
+                && let Some(vcpu_handle) = host.core(slot).read(*id)
             {
-                // An error only makes the numbers a little older.
-                let _ = vcpu_handle.settle();
                 status.describe(vcpu_handle);
             }
             status
