@@ -14,6 +14,8 @@ pub(crate) mod bounds;
 pub(crate) mod host;
 #[path = "../../../../tests/shared/host.rs"]
 pub(crate) mod measure;
+#[path = "../../../../tests/shared/witness.rs"]
+pub(crate) mod witness;
 
 use crate::common::{Scratch, maracas, repository, text};
 use bounds::{Rite, Turn, kill_at_limit, needs};

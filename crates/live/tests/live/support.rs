@@ -5,6 +5,8 @@
 pub(crate) mod bounds;
 #[path = "../../../../tests/shared/host.rs"]
 pub(crate) mod host;
+#[path = "../../../../tests/shared/witness.rs"]
+pub(crate) mod witness;
 
 pub(crate) use crate::laws::replays;
 use bounds::{Turn, needs, refused, rite};

@@ -1,6 +1,7 @@
 //! A core that is slowed down by a duty cycle, and background that changes places.
 
 use crate::support::bounds::needs;
+use crate::support::witness::repeated;
 use crate::support::{
     SPIN, Static, background, replays, run, run_with, setup, shell, system, try_run,
 };
@@ -108,29 +109,34 @@ fn moves(records: &[Record], vcpu: u32) -> Vec<f64> {
 
 #[test]
 fn two_in_the_background_change_places_every_round() {
-    let system = best_effort(2, 2);
-    let (programs, files): (Vec<_>, Vec<_>) = (0..2).map(counting).unzip();
-    let policy = || Ring { vcpus: 2, round: Some(ROUND) };
-    let Some(ran) = run(setup(&system, programs, 4), Box::new(policy())) else { return };
-    let records = ran.untroubled();
-    assert!(replays(records, &mut policy(), 2), "a fresh policy decides the same");
-    for vcpu in 0..2 {
-        let (cores, gaps) = (by_core(records, vcpu), moves(records, vcpu));
-        let (reported, raw) = (background(records, vcpu), counted(&files[vcpu as usize]));
-        let quantile = |percent: usize| gaps[gaps.len() * percent / 100] * 1e6;
-        eprintln!(
-            "vcpu{vcpu}: told {reported:.3} s ({cores:.3?} by core), \
+    repeated(|| {
+        let system = best_effort(2, 2);
+        let (programs, files): (Vec<_>, Vec<_>) = (0..2).map(counting).unzip();
+        let policy = || Ring { vcpus: 2, round: Some(ROUND) };
+        let Some(ran) = run(setup(&system, programs, 4), Box::new(policy())) else { return };
+        let records = ran.untroubled();
+        assert!(replays(records, &mut policy(), 2), "a fresh policy decides the same");
+        for vcpu in 0..2 {
+            let (cores, gaps) = (by_core(records, vcpu), moves(records, vcpu));
+            let (reported, raw) = (background(records, vcpu), counted(&files[vcpu as usize]));
+            let quantile = |percent: usize| gaps[gaps.len() * percent / 100] * 1e6;
+            eprintln!(
+                "vcpu{vcpu}: told {reported:.3} s ({cores:.3?} by core), \
  counted {raw:.3} s, {} moves, off \
              for p50 {:.0} us, p90 {:.0} us, p99 {:.0} us",
-            gaps.len(),
-            quantile(50),
-            quantile(90),
-            quantile(99)
-        );
-        assert!(gaps.len() > 100, "moved {} times in 4 s", gaps.len());
-        assert!((reported / raw - 1.0).abs() < 0.1, "told {reported} s of {raw} s");
-        assert!(cores.iter().all(|had| *had > 0.05), "{cores:?} s in 4 s, beside who else runs");
-    }
+                gaps.len(),
+                quantile(50),
+                quantile(90),
+                quantile(99)
+            );
+            assert!(gaps.len() > 100, "moved {} times in 4 s", gaps.len());
+            assert!((reported / raw - 1.0).abs() < 0.1, "told {reported} s of {raw} s");
+            assert!(
+                cores.iter().all(|had| *had > 0.05),
+                "{cores:?} s in 4 s, beside who else runs"
+            );
+        }
+    });
 }
 
 /// Half of the time, metered as all of it, by whatever meters.
@@ -165,39 +171,46 @@ fn run_with_half_a_duty(means: Means) {
 
 #[test]
 fn a_core_with_half_a_duty_gives_half_the_time_and_meters_it_as_the_whole() {
-    run_with_half_a_duty(Means::FULL);
-    run_with_half_a_duty(Means { events: false, ..Means::FULL });
+    repeated(|| {
+        run_with_half_a_duty(Means::FULL);
+        run_with_half_a_duty(Means { events: false, ..Means::FULL });
+    });
 }
 
 #[test]
 fn budgets_on_a_slowed_core_are_times_of_the_slower_one() {
-    // 60 % of the slower core: with its duty cycle, 80 % of the real one. Agents take a tenth where
-    // wakes are dear, and above 95 % the kernel gives the core to ordinary threads for 50 ms.
-    let system = system(1, &[(3_000, 10_000, 0), (3_000, 10_000, 0)]);
-    let mut setup = setup(&system, vec![shell(0, SPIN), shell(1, SPIN)], 5);
-    setup.duty = vec![Rate::new(1, 2)];
-    let Some(ran) = run(setup, Box::new(Static::new(&system))) else { return };
-    ran.untroubled();
-    (0..2).for_each(|vcpu| ran.got_its_budget(vcpu, 0.01));
+    repeated(|| {
+        // 60 % of the slower core: with its duty cycle, 80 % of the real one. Agents take a tenth
+        // where wakes are dear, and above 95 % the kernel gives the core to ordinary threads for 50
+        // ms.
+        let system = system(1, &[(3_000, 10_000, 0), (3_000, 10_000, 0)]);
+        let mut setup = setup(&system, vec![shell(0, SPIN), shell(1, SPIN)], 5);
+        setup.duty = vec![Rate::new(1, 2)];
+        let Some(ran) = run(setup, Box::new(Static::new(&system))) else { return };
+        ran.untroubled();
+        (0..2).for_each(|vcpu| ran.got_its_budget(vcpu, 0.01));
+    });
 }
 
 #[test]
 fn a_share_that_no_duty_cycle_gives_is_refused() {
-    let system = best_effort(1, 1);
-    for (share, why) in [
-        (Rate::new(1, 10), "it must be above 1/10"),
-        (Rate::ZERO, "it must be above 1/10"),
-        (Rate::new(3, 2), "a full core runs them 1"),
-        (Rate::new(5_001, 10_007), "a fraction of numbers up to 1000"),
-    ] {
-        let mut setup = setup(&system, Vec::new(), 1);
-        setup.duty = vec![share];
-        let policy = Box::new(Ring { vcpus: 1, round: None });
-        let Some(ran) = try_run(setup, Means::FULL, policy, Senses::default()) else { return };
-        let refusal = ran.map(drop).unwrap_err();
-        let text = refusal.to_string();
-        assert!(text.starts_with("core0 cannot run programs") && text.contains(why), "{text}");
-    }
+    repeated(|| {
+        let system = best_effort(1, 1);
+        for (share, why) in [
+            (Rate::new(1, 10), "it must be above 1/10"),
+            (Rate::ZERO, "it must be above 1/10"),
+            (Rate::new(3, 2), "a full core runs them 1"),
+            (Rate::new(5_001, 10_007), "a fraction of numbers up to 1000"),
+        ] {
+            let mut setup = setup(&system, Vec::new(), 1);
+            setup.duty = vec![share];
+            let policy = Box::new(Ring { vcpus: 1, round: None });
+            let Some(ran) = try_run(setup, Means::FULL, policy, Senses::default()) else { return };
+            let refusal = ran.map(drop).unwrap_err();
+            let text = refusal.to_string();
+            assert!(text.starts_with("core0 cannot run programs") && text.contains(why), "{text}");
+        }
+    });
 }
 
 /// Under this variable this test program counts its progress, for ever.
@@ -331,12 +344,14 @@ fn instructions_are_counted() -> bool {
 
 #[test]
 fn progress_is_reported_of_the_core_where_it_was_made() {
-    if std::env::var_os(COUNT).is_some() {
-        return count_for_ever();
-    }
-    if needs(instructions_are_counted(), "counters of instructions on the cores 0 and 1") {
-        count_on_uneven_cores(Means::FULL, "instructions (PMU)");
-    }
-    let means = Means { instructions: false, ..Means::FULL };
-    count_on_uneven_cores(means, "the programs' own counters");
+    repeated(|| {
+        if std::env::var_os(COUNT).is_some() {
+            return count_for_ever();
+        }
+        if needs(instructions_are_counted(), "counters of instructions on the cores 0 and 1") {
+            count_on_uneven_cores(Means::FULL, "instructions (PMU)");
+        }
+        let means = Means { instructions: false, ..Means::FULL };
+        count_on_uneven_cores(means, "the programs' own counters");
+    });
 }
