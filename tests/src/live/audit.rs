@@ -192,12 +192,18 @@ impl Audit {
     }
 
     /// Agents wake no more often than looks for what no event tells, and what happens, ask for.
-    pub(super) fn bounded(&self, wakes: u64, until: u64, decider: &Decider) -> Result<(), String> {
+    pub(super) fn bounded(
+        &self,
+        wakes: u64,
+        until: u64,
+        reliefs: u64,
+        decider: &Decider,
+    ) -> Result<(), String> {
         let (host, told) = (&decider.host, &decider.host.told);
         let looks = |core: &Core<SimCore>| until / core.waking.grain().ticks() + until / PULSE;
         let looks: u64 = host.cores.iter().map(looks).sum();
         let threads = host.shared.world.borrow().threads.len() as u64;
-        let happened = 8 * told.decisions + 4 * told.events + 4 * threads + 100;
+        let happened = 8 * told.decisions + 4 * told.events + 4 * threads + 4 * reliefs + 100;
         let most = (looks * 5 / 4 + happened) * if self.faults.early_one_in == 0 { 1 } else { 2 };
         if wakes > most {
             return Err(format!("agents woke {wakes} times, where {most} would do"));

@@ -164,7 +164,7 @@ impl Clients {
         for (awaited, until) in std::mem::take(&mut self.awaited) {
             self.take(host, awaited, until, now)?;
         }
-        host.left.drain(..).for_each(|handle| dispose(handle));
+        host.left.drain(..).for_each(dispose);
         Ok(host.posted.len() > before)
     }
 

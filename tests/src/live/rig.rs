@@ -347,7 +347,8 @@ impl Rig {
         if self.audit.is_left() || self.shared.dead.get() {
             self.repair();
         }
-        self.audit.bounded(self.wakes, self.until, &self.decider)?;
+        let reliefs = self.agents.iter().map(|agent| u64::from(agent.relief.count)).sum();
+        self.audit.bounded(self.wakes, self.until, reliefs, &self.decider)?;
         self.audit.end(&mut self.shared.world.borrow_mut())?;
         Ok(self.played())
     }

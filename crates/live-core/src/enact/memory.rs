@@ -278,6 +278,7 @@ impl<E: Executor> Core<E> {
             });
             self.report(reported, Refused::Sample);
         }
+        let armed = self.memory.armed;
         if let Some(Armed { limit, .. }) = armed.filter(|_| !self.exec.monitor_rings()) {
             self.look_at = self.look_at.min(self.exec.monitor_due(limit).unwrap_or(next));
         }
