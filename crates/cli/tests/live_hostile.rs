@@ -61,7 +61,7 @@ fn a_hostile_program_gets_its_budget_and_no_more() {
     });
 }
 
-/// The hostile program on core 0 and a neighbour on each core. Nobody gets surplus time, so that
+/// The hostile program on core 0 and a neighbour on each core. None gets surplus time, so that
 /// whatever exceeds C is an escape.
 fn scenario() -> String {
     let own = env::current_exe().unwrap();
@@ -278,7 +278,7 @@ mod hostile {
         }
     }
 
-    /// Out of the group, and harm to the one who keeps us there.
+    /// Out of the group, and harm to the process that keeps us there.
     fn escape() {
         let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/cpuset"];
         for root in roots.map(PathBuf::from) {

@@ -22,7 +22,8 @@ use std::time::Duration;
 /// whose wakes cost less than a fifth of it.
 const STOPS_WITHIN_NS: f64 = 100_000.0;
 const STOPS_WAKES: f64 = 5.0;
-/// Where nothing tells of a mark, the meter is asked: every 250 us or 20 wakes, in nanoseconds.
+/// Where nothing reports that a limit was reached, the meter is read: every 250 us or 20 wakes, in
+/// nanoseconds.
 const ASKED_NS: f64 = 250_000.0;
 const ASKED_WAKES: f64 = 20.0;
 

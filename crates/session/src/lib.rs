@@ -1,6 +1,6 @@
 //! One scenario from its file to its results, on either machine: it is read and made ready
 //! (`case`), judged (`verdict`), simulated and observed (`observe`) or run with real programs
-//! (`live`), watched (`view`, `metrics`), and told (`results`).
+//! (`live`), watched (`view`, `metrics`), and reported (`results`).
 
 #![forbid(unsafe_code)]
 

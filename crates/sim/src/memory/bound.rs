@@ -29,7 +29,7 @@ pub const MIXES: usize = 4_096;
 
 /// By how much a bound is raised: the law may be off its fixed point by 1e-5, adding load was seen
 /// to shorten others' reads by up to 2e-4 a requestor (`tests/dram_load.rs`), and a miss ratio is
-/// told to within 1.6 % of itself (`cache::level`), which is latency's share of the time at most.
+/// given to within 1.6 % of itself (`cache::level`), which is latency's share of the time at most.
 const MARGIN: f64 = 1.02;
 
 /// The longest that a program's work can take.
@@ -49,7 +49,7 @@ pub struct Bound {
     pub reads_per_s: u64,
     /// Programs that run beside it then, by their place among the run's.
     pub beside: Vec<u32>,
-    /// Whether `beside` is a mix that can run, and not all who may ever run on other cores.
+    /// Whether `beside` is a mix that can run, and not all that may ever run on other cores.
     pub is_mix: bool,
 }
 
@@ -61,7 +61,7 @@ impl Bound {
         let ticks = u64::try_from(ticks.div_ceil(1_000_000)).unwrap_or(u64::MAX);
         Duration::from_ticks(ticks.saturating_add(self.reload.ticks()))
     }
-    /// Nobody slows it down.
+    /// No other slows it down.
     fn none() -> Self {
         Self {
             slowdown_ppm: 1_000_000,
@@ -86,7 +86,7 @@ struct Way {
 }
 
 impl Way {
-    /// Whether nobody waits longer for `other` than for this one.
+    /// Whether none waits longer for `other` than for this one.
     fn outweighs(&self, other: &Self) -> bool {
         let ((pattern, w, writes, think), theirs) = (self.load, other.load);
         pattern == theirs.0 && w >= theirs.1 && writes >= theirs.2 && think <= theirs.3
@@ -119,7 +119,7 @@ struct Mixes<'a> {
     cache: Option<CacheModel>,
     solutions: Solutions,
     devices: Vec<Entry>,
-    /// By core: how those who may run there use memory.
+    /// By core: how the programs that may run there use memory.
     ways: Vec<Vec<Way>>,
 }
 
@@ -155,8 +155,8 @@ impl<'a> Mixes<'a> {
         stretches(self.system)[usize::from(self.system.cores[usize::from(core.0)].class)]
     }
 
-    /// How those who may run on `core` use memory there at worst. Where all are bound to this core,
-    /// only one of them runs at a time, and who is outweighed need not be tried.
+    /// How the programs that may run on `core` use memory there at worst. Where all are bound to
+    /// this core, only one of them runs at a time, and one that is outweighed need not be tried.
     fn ways_on(&mut self, core: CoreId) -> Vec<Way> {
         let stretch = self.stretch(core);
         let mut ways: Vec<Way> = Vec::new();
@@ -328,8 +328,8 @@ impl Mixes<'_> {
         time_of(use_, 1.0, ratio, latency)
     }
 
-    /// Who may run on the other cores while `program` runs on `core`; whether these are mixes that
-    /// can run.
+    /// The programs that may run on the other cores while `program` runs on `core`; whether these
+    /// are mixes that can run.
     fn mixes_beside(&self, program: usize, core: CoreId) -> (Vec<Vec<Way>>, bool) {
         let own = self.programs[program].vcpu.0;
         let others: Vec<&[Way]> = self
@@ -361,7 +361,7 @@ impl Mixes<'_> {
         (mixes, true)
     }
 
-    /// Everyone who may run on one of `others`, each once in each way.
+    /// All programs that may run on one of `others`, each once in each way.
     fn all_beside(&self, own: u32, others: &[&[Way]]) -> Vec<Way> {
         let mut all: Vec<Way> = Vec::new();
         for way in others.iter().flat_map(|ways| ways.iter()).filter(|way| way.vcpu != own) {
