@@ -20,10 +20,11 @@ use maracas_core::contract::Entry;
 use maracas_core::journal::Header;
 use maracas_core::memory::Memory;
 use maracas_core::params::{Params, Value};
-use maracas_core::{MAX_CORES, Pace, Program, Rate, Role, System, Vcpu, VcpuId};
+use maracas_core::{Duration, Instant, MAX_CORES, Pace, Program, Rate, Role, System, Vcpu, VcpuId};
 use maracas_scenario::Scenario;
 use maracas_scenario::formats::{self, Format};
-use maracas_sim::jobs::{self, Judged};
+use maracas_sim::jobs::{self, Answer, Judged};
+use maracas_sim::{Options, Overheads};
 use std::path::Path;
 
 /// On which machine.
@@ -260,14 +261,26 @@ impl Case {
         Ok(())
     }
 
-    /// Asks what of the jobs is certain where programs share memory. Programs that go by a pace
-    /// instead are not bounded.
+    /// Asks what of the jobs is certain where programs share memory, and where nothing is, whether
+    /// the simulator shows late ones.
     fn judge_jobs(&mut self) {
-        let Some(memory) = &self.memory else { return };
-        if self.verdict.accepted() && self.paces.iter().all(Option::is_none) {
-            let Self { start, programs, entry, params, verdict, .. } = &*self;
-            self.jobs = jobs::judge(start, memory, programs, entry, params, verdict);
+        let Some(memory) = self.memory.as_ref().filter(|_| self.verdict.accepted()) else { return };
+        let Self { start, programs, entry, params, verdict, .. } = &*self;
+        let mut judged = jobs::judge(start, memory, programs, entry, params, verdict);
+        let scenario = self.scenario.as_ref();
+        let overheads = scenario.map_or(Overheads::FREE, |it| it.overheads);
+        if !overheads.is_free() {
+            for one in &mut judged {
+                one.answer = Answer::Unknown("overheads are charged, which are not counted here");
+            }
         }
+        if let Ok(mut policy) = (entry.build)(start, params) {
+            let lasts = scenario.and_then(|it| it.run.duration).unwrap_or(Duration::MAX);
+            let until = Instant::ZERO.saturating_add(lasts);
+            let options = Options { seed: self.seed, overheads, ..Options::new(until) };
+            jobs::watch(&mut judged, &self.subject(), policy.as_mut(), &options);
+        }
+        self.jobs = judged;
     }
 
     /// What the simulator is to run.

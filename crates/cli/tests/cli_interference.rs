@@ -1,0 +1,179 @@
+//! What `check` says of jobs beside others that use memory is what `sim` shows: for every example
+//! and on every platform that is known by name, under every policy for jobs or budgets.
+
+mod common;
+
+use common::{Scratch, maracas, repository, text};
+use serde_json::Value;
+use std::path::Path;
+
+/// What `check` says of each VCPU's jobs, and which of them `sim` shows to be late.
+struct Judged {
+    verdict: String,
+    answers: Vec<(String, String)>,
+    late: Vec<String>,
+    jobs: u64,
+}
+
+fn json(directory: &Path, words: &[&str]) -> Value {
+    let output = maracas(directory, words);
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|why| panic!("{words:?}: {why}: {}", text(&output.stderr)))
+}
+
+fn judge(directory: &Path, file: &str, policy: &[&str]) -> Option<Judged> {
+    let check = [&["check", file][..], policy].concat();
+    let checked = json(directory, &[&check[..], &["--json"]].concat());
+    if checked["admitted"] == false {
+        return None;
+    }
+    let named = |one: &Value, key: &str| one[key].as_str().unwrap_or_default().to_string();
+    let jobs = checked["jobs"].as_array().cloned().unwrap_or_default();
+    let answers = jobs.iter().map(|one| (named(one, "vcpu"), named(one, "answer"))).collect();
+    let sim = [&["sim", file, "--json", "--until", "400ms"][..], policy].concat();
+    let ran = json(directory, &sim);
+    let tasks = ran["tasks"].as_array().expect("a run has tasks");
+    let late = tasks.iter().filter(|task| task["misses"].as_u64().unwrap_or(0) > 0);
+    Some(Judged {
+        verdict: named(&checked, "verdict"),
+        answers,
+        late: late.map(|task| named(task, "name")).collect(),
+        jobs: ran["total"]["jobs"].as_u64().unwrap_or(0),
+    })
+}
+
+impl Judged {
+    /// Whoever is late was not said to be in time, and where there are any the verdict says so.
+    fn holds(&self, of: &str) {
+        for name in &self.late {
+            let said = self.answers.iter().find(|(vcpu, _)| vcpu == name);
+            let said = said.map(|(_, answer)| answer.as_str());
+            assert!(
+                matches!(said, Some("late" | "may be late" | "unknown")),
+                "{of}: {name} {said:?}"
+            );
+        }
+        let late = self.answers.iter().any(|(_, answer)| answer == "late");
+        assert_eq!(self.verdict.ends_with("admitted, budgets kept, jobs late"), late, "{of}");
+        let certain = self.answers.iter().all(|(_, answer)| answer == "in time");
+        assert_eq!(self.verdict == "admitted", certain, "{of}: {}", self.verdict);
+    }
+}
+
+#[test]
+fn every_example_is_judged_with_its_memory() {
+    let folder = std::fs::read_dir(repository().join("examples")).unwrap();
+    let files = folder.map(|file| file.unwrap().path());
+    let mut judged = 0;
+    for path in files.filter(|path| path.extension().is_some_and(|end| end == "toml")) {
+        let words = std::fs::read_to_string(&path).unwrap();
+        // Without memory nothing is said of jobs here.
+        if !words.contains("\nmemory = ") {
+            continue;
+        }
+        let file = path.to_str().unwrap();
+        judge(&repository(), file, &[]).unwrap_or_else(|| panic!("{file} is refused")).holds(file);
+        judged += 1;
+    }
+    assert!(judged >= 6, "{judged} examples have memory");
+}
+
+/// Four programs with jobs, each of which uses a part of its budget.
+fn scenario(preset: &str, part_percent: u64, cores: usize) -> String {
+    let mut file = format!("version = 1\n[platform]\npreset = \"{preset}\"\n");
+    let programs = [("libquantum", 6, 20), ("lbm", 10, 40), ("mwalk", 4, 10), ("canny", 20, 80)];
+    for (place, (model, budget, period)) in programs.iter().enumerate() {
+        let (core, cost) = (place % cores, budget * 10 * part_percent);
+        file += &format!(
+            "[[program]]\nname = \"{model}\"\nbudget = \"{budget}ms\"\nperiod = \"{period}ms\"\n\
+             core = {core}\nworkload = {{ kind = \"periodic\", cost = \"{cost}us\" }}\n\
+             memory = \"{model}\"\n"
+        );
+    }
+    file
+}
+
+#[test]
+fn every_platform_is_judged_under_every_policy() {
+    let scratch = Scratch::new();
+    let policies = [
+        &["--policy", "maracas"][..],
+        &["--policy", "p-rm"],
+        &["--policy", "p-edf"],
+        &["--policy", "g-edf"],
+        &["--policy", "g-edf", "--set", "admission=gfb"],
+        &["--policy", "run"],
+        &["--policy", "qps"],
+        &["--policy", "u-edf"],
+        &["--policy", "round-robin"],
+        &["--policy", "memguard+p-edf", "--set", "bandwidth=300MB/s", "--set", "reclaim=false"],
+    ];
+    let (mut late, mut in_time, mut jobs) = (0, 0, 0);
+    for preset in maracas_scenario::presets::platforms() {
+        let platform = maracas_scenario::presets::platform(preset).unwrap();
+        if platform.memory.is_none() || !platform.classes.is_empty() {
+            continue;
+        }
+        for (policy, part) in policies.iter().flat_map(|it| [(it, 12), (it, 100)]) {
+            // Policies that bind no VCPU to a core refuse pins.
+            let global = ["g-edf", "run", "qps", "u-edf"].contains(&policy[1]);
+            let cores = platform.cores.unwrap_or(2).min(4);
+            let file = scenario(preset, part, cores);
+            let file: String = if global {
+                file.lines()
+                    .filter(|line| !line.starts_with("core"))
+                    .flat_map(|l| [l, "\n"])
+                    .collect()
+            } else {
+                file
+            };
+            scratch.write("it.toml", &file);
+            let of = format!("{preset}, {part} %, {policy:?}");
+            let Some(judged) = judge(scratch.path(), "it.toml", policy) else { continue };
+            assert_eq!(judged.answers.len(), 4, "{of}: something is left out");
+            judged.holds(&of);
+            late += judged.late.len();
+            in_time += judged.answers.iter().filter(|(_, answer)| answer == "in time").count();
+            jobs += judged.jobs;
+        }
+    }
+    assert!(late > 20 && in_time > 20, "{late} late, {in_time} in time, of {jobs} jobs");
+}
+
+/// A job that fills its budget alone, beside a program on another core that floods the memory.
+const ALONE_IT_FITS: &str = r#"
+version = 1
+[platform]
+preset = "core2-ddr2-800"
+[policy]
+name = "p-edf"
+[[program]]
+name = "a"
+budget = "8ms"
+period = "10ms"
+core = 0
+workload = { kind = "periodic", cost = "8ms" }
+memory = "libquantum"
+[[program]]
+name = "b"
+budget = "8ms"
+period = "10ms"
+core = 2
+workload = { kind = "periodic", cost = "4ms" }
+memory = "lbm"
+"#;
+
+#[test]
+fn a_job_that_cannot_be_done_beside_another_is_said_to_be_late() {
+    let scratch = Scratch::new();
+    scratch.write("it.toml", ALONE_IT_FITS);
+    let output = maracas(scratch.path(), &["check", "it.toml"]);
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{stdout}");
+    assert!(stdout.contains("a needs at most "), "{stdout}");
+    for part in [" beside b, of 8ms promised: ", " x C; its jobs are late, ", " simulated\n"] {
+        assert!(stdout.contains(part), "`{part}` is not in {stdout}");
+    }
+    assert!(stdout.contains(" x the 4ms of its work alone"), "{stdout}");
+    assert!(stdout.ends_with("admitted, budgets kept, jobs late\n"), "{stdout}");
+}
