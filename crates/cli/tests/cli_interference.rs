@@ -177,3 +177,96 @@ fn a_job_that_cannot_be_done_beside_another_is_said_to_be_late() {
     assert!(stdout.contains(" x the 4ms of its work alone"), "{stdout}");
     assert!(stdout.ends_with("admitted, budgets kept, jobs late\n"), "{stdout}");
 }
+
+#[test]
+fn what_is_suggested_is_admitted_and_no_job_is_late_in_it() {
+    let scratch = Scratch::new();
+    let split = "[platform]\npreset = \"i5-2500k\"\n";
+    let (mut fitted, mut bound) = (0, 0);
+    let policies = [
+        ("p-edf", "enforcement = \"precise\"\n"),
+        ("maracas", ""),
+        ("memguard+maracas", "bandwidth = \"200MB/s\"\nreclaim = false\n"),
+    ];
+    for seed in 0..16_u64 {
+        let (policy, params) = policies[(seed % 3) as usize];
+        let mut text = format!("version = 1\n{split}[policy]\nname = \"{policy}\"\n{params}");
+        let models = ["libquantum", "lbm", "mwalk", "canny", "hog", "soplex", "mcf", "gcc"];
+        for core in 0..4 {
+            let model = models[(seed * 5 + core * 3 + seed / 8) as usize % models.len()];
+            let cost = 500 + (seed * 7 + core * 11) % 13 * 100 * (1 + seed / 12);
+            text += &format!(
+                "[[program]]\nname = \"job{core}\"\nbudget = \"{cost}us\" # its work\n\
+                 period = \"10ms\"\ncore = {core}\nworkload = {{ kind = \"periodic\", \
+                 cost = \"{cost}us\" }}\nmemory = \"{model}\"\n"
+            );
+        }
+        scratch.write("it.toml", &text);
+        let first = json(scratch.path(), &["check", "it.toml", "--suggest", "--json"]);
+        assert_ne!(first["verdict"], "admitted", "{seed}: nobody slows anybody down");
+        if let Some(why) = first["fit"]["binds"].as_str() {
+            assert!(!why.is_empty(), "{seed}");
+            bound += 1;
+            continue;
+        }
+        let changes = first["fit"]["changes"].as_array().expect("it is a fit");
+        assert!(!changes.is_empty(), "{seed}");
+        scratch.write("fit.toml", first["fit"]["scenario"].as_str().expect("it is whole"));
+        let again = json(scratch.path(), &["check", "fit.toml", "--json"]);
+        assert_eq!(again["verdict"], "admitted", "{seed}: {changes:?}");
+        let ran = json(scratch.path(), &["sim", "fit.toml", "--json", "--until", "300ms"]);
+        assert_eq!(ran["total"]["misses"], 0, "{seed}: {changes:?}");
+        fitted += 1;
+    }
+    eprintln!("{fitted} fitted, {bound} bound");
+    assert!(fitted >= 10 && bound >= 1, "{fitted} fitted, {bound} bound");
+    // For people: the changes in comments, so that all of it is a scenario.
+    let short = ALONE_IT_FITS.replace("p-edf", "maracas").replace("8ms", "3ms");
+    scratch.write("it.toml", short.replace("\"4ms\"", "\"1ms\""));
+    let shown = text(&maracas(scratch.path(), &["check", "it.toml", "--suggest"]).stdout);
+    let changes = "# in time with these changes:\n#   a: raise budget from 3ms to ";
+    assert!(shown.contains(changes), "{shown}");
+}
+
+#[test]
+fn a_live_check_judges_jobs_by_the_memory_of_the_file() {
+    let scratch = Scratch::new();
+    let command = "command = [\"true\"]\nworkload =";
+    let file = ALONE_IT_FITS
+        .replace("workload =", command)
+        .replace("core2-ddr2-800\"", "i5-2500k\"\ncores = 2");
+    let file = file.replace("core = 2", "core = 1").replace("p-edf", "maracas");
+    scratch.write(
+        "live.toml",
+        file.replace("8ms", "3ms").replace("memory = \"lbm\"", "memory = \"mine.toml\""),
+    );
+    let model = "pattern = \"rand\" # not measured\nwritebacks = 0 # not measured\n\
+                 working_set = \"64MiB\"\ninstructions = 10\nthink = \"1ns\"\noutstanding = 8\n\
+                 reuse = \"stream\"\n";
+    scratch.write("mine.toml", model);
+    let output = maracas(scratch.path(), &["check", "live.toml", "--machine", "live"]);
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    if !stdout.contains("core0") {
+        // Fewer than two cores, or nothing by which programs could be run.
+        eprintln!("skipped: needs a host that can run it: {stderr}");
+        return;
+    }
+    assert!(
+        stdout.contains("a needs at most ") && stdout.contains(" beside b, of 3ms"),
+        "{stdout}"
+    );
+    assert!(stderr.contains("jobs are judged by the memory in this file"), "{stderr}");
+    let missing = "b: not measured in its model: pattern, writebacks";
+    assert!(stderr.contains(missing), "{stderr}");
+    scratch.write(
+        "live.toml",
+        file.replace("8ms", "3ms")
+            .lines()
+            .filter(|line| !line.starts_with("memory") && !line.starts_with("preset"))
+            .flat_map(|line| [line, "\n"])
+            .collect::<String>(),
+    );
+    let output = maracas(scratch.path(), &["check", "live.toml", "--machine", "live"]);
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("[platform] has no memory"), "{stderr}");
+}

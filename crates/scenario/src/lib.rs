@@ -3,8 +3,8 @@
 //! Here stand the TOML reader ([`Scenario`]), the platforms and programs that it knows by name
 //! ([`presets`], data files under `data/`), the mix of memory requestors ([`mix`]), sweep files
 //! ([`sweep`]), bare task sets ([`taskset`]), drawn at random ([`generate`]) or read and written in
-//! the formats of other tools ([`formats`]), and the search for the smallest change that would be
-//! admitted ([`suggest`]).
+//! the formats of other tools ([`formats`]), the search for the smallest change that would be
+//! admitted ([`suggest`]), and changes to a file's text ([`edit`]).
 //! Here never stands a policy, a machine or a schedulability test: what a policy's parameters mean
 //! and whether a system is admitted is asked of others. This crate imports `maracas-core` and
 //! parsers of TOML, JSON and XML only.
@@ -17,6 +17,7 @@
 
 mod account;
 mod cursor;
+pub mod edit;
 mod error;
 pub mod formats;
 pub mod generate;

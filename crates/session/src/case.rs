@@ -6,6 +6,7 @@ mod agents;
 mod agreement;
 mod costs;
 mod exact;
+mod jobs;
 mod limits;
 mod needs;
 mod senses;
@@ -21,9 +22,9 @@ use maracas_core::journal::Header;
 use maracas_core::memory::Memory;
 use maracas_core::params::{Params, Value};
 use maracas_core::{Duration, Instant, MAX_CORES, Pace, Program, Rate, Role, System, Vcpu, VcpuId};
-use maracas_scenario::Scenario;
 use maracas_scenario::formats::{self, Format};
-use maracas_sim::jobs::{self, Answer, Judged};
+use maracas_scenario::{CacheSplit, Scenario};
+use maracas_sim::jobs::{Answer, Judged, judge, watch};
 use maracas_sim::{Options, Overheads};
 use std::path::Path;
 
@@ -195,6 +196,9 @@ impl Case {
                 let more = case.unkept().into_iter().chain(case.left_aside()).chain(unknown);
                 let more: Vec<_> = more.chain(case.of_reserved_bandwidth()).collect();
                 case.notes.extend(more);
+                case.judge_jobs();
+                let said = case.of_jobs();
+                case.notes.extend(said);
                 case.notes.extend(measured);
             }
         }
@@ -265,8 +269,17 @@ impl Case {
     /// the simulator shows late ones.
     fn judge_jobs(&mut self) {
         let Some(memory) = self.memory.as_ref().filter(|_| self.verdict.accepted()) else { return };
-        let Self { start, programs, entry, params, verdict, .. } = &*self;
-        let mut judged = jobs::judge(start, memory, programs, entry, params, verdict);
+        let Self { programs, entry, params, verdict, .. } = &*self;
+        let mut split = self.start.clone();
+        if self.machine == Machine::Live && self.live().cache == CacheSplit::Whole {
+            split.cores.iter_mut().for_each(|core| core.colors = 0);
+        }
+        let start = &split;
+        let mut judged = judge(start, memory, programs, entry, params, verdict);
+        if self.machine == Machine::Live {
+            self.jobs = judged;
+            return;
+        }
         let scenario = self.scenario.as_ref();
         let overheads = scenario.map_or(Overheads::FREE, |it| it.overheads);
         if !overheads.is_free() {
@@ -278,9 +291,15 @@ impl Case {
             let lasts = scenario.and_then(|it| it.run.duration).unwrap_or(Duration::MAX);
             let until = Instant::ZERO.saturating_add(lasts);
             let options = Options { seed: self.seed, overheads, ..Options::new(until) };
-            jobs::watch(&mut judged, &self.subject(), policy.as_mut(), &options);
+            watch(&mut judged, &self.subject(), policy.as_mut(), &options);
         }
         self.jobs = judged;
+    }
+
+    /// Whether it is admitted and not certain that all jobs are in time beside others that use
+    /// memory.
+    pub fn jobs_may_be_late(&self) -> bool {
+        self.verdict.accepted() && self.jobs.iter().any(|one| one.answer != Answer::InTime)
     }
 
     /// What the simulator is to run.

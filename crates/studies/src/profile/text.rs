@@ -22,8 +22,9 @@ pub(super) fn toml(found: &Profiled) -> String {
         comment(&mut text, "It touches no memory to speak of; drop `memory` from its program.");
         return text;
     };
-    // What the order of its accesses is no counter tells.
+    // What the order of its accesses is no counter tells; what is written back, none for one core.
     text += "pattern = \"rand\" # not measured\n";
+    text += "writebacks = 0 # not measured\n";
     if let Some(bytes) = found.working_set {
         let _ =
             writeln!(text, "working_set = \"{}\" # touched within a second, at most", size(bytes));
