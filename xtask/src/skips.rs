@@ -8,6 +8,9 @@ use std::{fs, io};
 /// Names the file to the tests (`tests/shared/bounds.rs`).
 pub(crate) const VARIABLE: &str = "MARACAS_SKIPS";
 
+/// How the line of a test begins that was run again (`tests/shared/witness.rs`).
+const REPEATED: &str = "repeated: ";
+
 /// Where the file is. Beside what cargo builds, and of no test alone.
 pub(crate) fn file(root: &Path) -> PathBuf {
     root.join("target/skips")
@@ -46,16 +49,27 @@ impl Skips {
     }
 }
 
-/// `skips: 3 x needs a PMU; 1 x needs resctrl`, the most frequent first.
+/// `skips: 3 x needs a PMU; 1 x needs resctrl`, the most frequent first, and tests that were run
+/// again in the same way.
 fn count(text: &str) -> String {
+    let (repeats, skips): (Vec<_>, Vec<_>) =
+        text.lines().partition(|line| line.starts_with(REPEATED));
+    let skips = format!("skips: {}", reasons(skips, "skipped: "));
+    if repeats.is_empty() {
+        return skips;
+    }
+    format!("{skips}\nrepeats: {}", reasons(repeats, REPEATED))
+}
+
+fn reasons(lines: Vec<&str>, prefix: &str) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for line in text.lines() {
-        *counts.entry(line.strip_prefix("skipped: ").unwrap_or(line)).or_default() += 1;
+    for line in lines {
+        *counts.entry(line.strip_prefix(prefix).unwrap_or(line)).or_default() += 1;
     }
     let mut counts: Vec<_> = counts.into_iter().collect();
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let words: Vec<_> = counts.iter().map(|(why, count)| format!("{count} x {why}")).collect();
-    if words.is_empty() { "skips: none".into() } else { format!("skips: {}", words.join("; ")) }
+    if words.is_empty() { "none".into() } else { words.join("; ") }
 }
 
 #[cfg(test)]
@@ -67,7 +81,10 @@ mod tests {
         assert_eq!(count(""), "skips: none");
         let pmu = "skipped: needs a PMU\n";
         let text = [pmu, "skipped: needs resctrl\n", pmu, pmu].concat();
-        assert_eq!(count(&text), "skips: 3 x needs a PMU; 1 x needs resctrl");
+        let skips = "skips: 3 x needs a PMU; 1 x needs resctrl";
+        assert_eq!(count(&text), skips);
+        let again = [text.as_str(), "repeated: a core was lost\n"].concat();
+        assert_eq!(count(&again), format!("{skips}\nrepeats: 1 x a core was lost"));
     }
 
     #[test]

@@ -43,7 +43,7 @@ fn judge(directory: &Path, file: &str, policy: &[&str]) -> Option<Judged> {
 }
 
 impl Judged {
-    /// Whoever is late was not said to be in time, and where there are any the verdict says so.
+    /// No VCPU that is late was said to be in time, and where there are any the verdict says so.
     fn holds(&self, of: &str) {
         for name in &self.late {
             let said = self.answers.iter().find(|(vcpu, _)| vcpu == name);
@@ -203,7 +203,7 @@ fn what_is_suggested_is_admitted_and_no_job_is_late_in_it() {
         }
         scratch.write("it.toml", &text);
         let first = json(scratch.path(), &["check", "it.toml", "--suggest", "--json"]);
-        assert_ne!(first["verdict"], "admitted", "{seed}: nobody slows anybody down");
+        assert_ne!(first["verdict"], "admitted", "{seed}: nothing slows anything down");
         if let Some(why) = first["fit"]["binds"].as_str() {
             assert!(!why.is_empty(), "{seed}");
             bound += 1;

@@ -9,6 +9,7 @@ mod live;
 use common::repository;
 use live::Stage;
 use live::measure::at_least_wakes;
+use live::witness::repeated;
 use maracas_core::contract::Event;
 use maracas_core::journal::{Note, Reader, Record};
 use std::collections::BTreeMap;
@@ -47,37 +48,40 @@ fn host(journal: &[u8]) -> String {
 
 #[test]
 fn the_arrivals_example_does_what_its_comment_says() {
-    let Some(stage) = Stage::enter(1, 4) else { return };
-    let file = repository().join("examples/arrivals.toml");
-    let words = [file.to_str().unwrap(), "--json", "--journal", "arrivals.journal"];
-    let report = stage.start(&words, &[]).report();
-    for name in ["first", "second", "shared"] {
-        report.task(name).got_its_budget();
-    }
-    // `first` leaves after 2 s; `second` comes after 1 s, `shared` after 2.5 s.
-    for (name, periods) in [("first", 200.0), ("second", 150.0), ("shared", 37.0)] {
-        let seen = report.task(name).delivered("periods");
-        let within = report.task(name).within(0.05);
-        assert!((seen / periods - 1.0).abs() <= within, "{name}: {seen} periods");
-    }
-    let journal = std::fs::read(stage.file("arrivals.journal")).unwrap();
-    let arrived = arrivals(&journal);
-    eprintln!("arrived after so many ms: {arrived:?}");
-    assert_eq!(arrived.len(), 2, "`first` is there from the start");
-    assert!(host(&journal).contains("cores"), "on what it ran: {}", host(&journal));
-    for (name, due) in [("second", 1_000), ("shared", 2_500)] {
-        // Its program is started then, which takes processes and groups.
-        let late_ms = (at_least_wakes(50e6, 5000.0) / 1e6) as u64;
-        assert!((due..due + late_ms).contains(&arrived[name]), "{name} arrived at {arrived:?}");
-    }
-    let replayed = stage.maracas(&["replay", "arrivals.journal"]);
-    assert_eq!(replayed.status.code(), Some(0), "{}", common::text(&replayed.stderr));
+    repeated(|| {
+        let Some(stage) = Stage::enter(1, 4) else { return };
+        let file = repository().join("examples/arrivals.toml");
+        let words = [file.to_str().unwrap(), "--json", "--journal", "arrivals.journal"];
+        let report = stage.start(&words, &[]).report();
+        for name in ["first", "second", "shared"] {
+            report.task(name).got_its_budget();
+        }
+        // `first` leaves after 2 s; `second` comes after 1 s, `shared` after 2.5 s.
+        for (name, periods) in [("first", 200.0), ("second", 150.0), ("shared", 37.0)] {
+            let seen = report.task(name).delivered("periods");
+            let within = report.task(name).within(0.05);
+            assert!((seen / periods - 1.0).abs() <= within, "{name}: {seen} periods");
+        }
+        let journal = std::fs::read(stage.file("arrivals.journal")).unwrap();
+        let arrived = arrivals(&journal);
+        eprintln!("arrived after so many ms: {arrived:?}");
+        assert_eq!(arrived.len(), 2, "`first` is there from the start");
+        assert!(host(&journal).contains("cores"), "on what it ran: {}", host(&journal));
+        for (name, due) in [("second", 1_000), ("shared", 2_500)] {
+            // Its program is started then, which takes processes and groups.
+            let late_ms = (at_least_wakes(50e6, 5000.0) / 1e6) as u64;
+            assert!((due..due + late_ms).contains(&arrived[name]), "{name} arrived at {arrived:?}");
+        }
+        let replayed = stage.maracas(&["replay", "arrivals.journal"]);
+        assert_eq!(replayed.status.code(), Some(0), "{}", common::text(&replayed.stderr));
+    });
 }
 
 #[test]
 fn what_is_refused_on_arrival_is_said_and_not_started() {
-    let Some(stage) = Stage::enter(1, 2) else { return };
-    let text = r#"
+    repeated(|| {
+        let Some(stage) = Stage::enter(1, 2) else { return };
+        let text = r#"
         version = 1
         [platform]
         cores = 1
@@ -101,13 +105,14 @@ fn what_is_refused_on_arrival_is_said_and_not_started() {
         vcpu = "late"
         start = "700ms"
     "#;
-    stage.scratch.write("refused.toml", text);
-    let mut run = stage.start(&["refused.toml", "--json"], &[]);
-    let report = run.report();
-    let said = run.said();
-    let refused: Vec<_> = said.lines().filter(|line| line.contains("refused")).collect();
-    assert_eq!(refused.len(), 1, "{said}");
-    assert!(refused[0].contains("late was refused when it arrived: "), "{said}");
-    assert!(!stage.file("started").exists(), "a refused VCPU's programs must not start");
-    report.task("early").got_its_budget();
+        stage.scratch.write("refused.toml", text);
+        let mut run = stage.start(&["refused.toml", "--json"], &[]);
+        let report = run.report();
+        let said = run.said();
+        let refused: Vec<_> = said.lines().filter(|line| line.contains("refused")).collect();
+        assert_eq!(refused.len(), 1, "{said}");
+        assert!(refused[0].contains("late was refused when it arrived: "), "{said}");
+        assert!(!stage.file("started").exists(), "a refused VCPU's programs must not start");
+        report.task("early").got_its_budget();
+    });
 }

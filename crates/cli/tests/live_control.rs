@@ -8,6 +8,7 @@ mod live;
 
 use common::text;
 use live::measure::{Steal, widened};
+use live::witness::repeated;
 use live::{Run, Stage, Task};
 use maracas_client as client;
 use serde_json::Value;
@@ -19,7 +20,7 @@ use std::{env, fs, thread};
 
 /// Under this variable this test program plays a client; its value says which.
 const PART: &str = "MARACAS_CLIENT";
-/// A user who did not start the run: nobody.
+/// The user `nobody`, which did not start the run.
 const OTHER_USER: u32 = 65534;
 
 const SCENARIO: &str = r#"
@@ -98,161 +99,172 @@ impl Drop for Guest {
 
 #[test]
 fn a_running_process_gets_a_vcpu_keeps_it_and_goes_back() {
-    let Some(stage) = Stage::enter(2, 6) else { return };
-    let mut run = start(&stage, "6s");
-    let spin = Command::new(env!("CARGO_BIN_EXE_maracas"))
-        .args(["work", "spin"])
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    let guest = Guest(spin);
-    let before = guest.policy_and_group();
-    let pid = guest.0.id().to_string();
-    let promise = ["--budget", "1ms", "--period", "10ms"];
-    let words = [&["create", "--pid", &pid, "--name", "guest", "--core", "0"], &promise[..]];
-    let (code, said) = asked(&run, &words.concat());
-    assert_eq!((code, &said["admitted"]), (Some(0), &Value::Bool(true)), "{said}");
-    // The list tells the meters, so that a rate can be taken between two lists.
-    thread::sleep(Duration::from_millis(300));
-    let used = || (Instant::now(), listed(&run, "guest").unwrap()["foreground_ns"].as_f64());
-    let ((begin, first), stolen) = (used(), Steal::now());
-    thread::sleep(Duration::from_secs(2));
-    let (end, last) = used();
-    let within = widened(0.05, &stolen.parts(), &[0]);
-    let rate = (last.unwrap() - first.unwrap()) / (end - begin).as_nanos() as f64;
-    eprintln!("guest by the list: {:.3} of a core, 0.1 promised", rate);
-    assert!((rate / 0.1 - 1.0).abs() < within, "{rate}");
+    repeated(|| {
+        let Some(stage) = Stage::enter(2, 6) else { return };
+        let mut run = start(&stage, "6s");
+        let spin = Command::new(env!("CARGO_BIN_EXE_maracas"))
+            .args(["work", "spin"])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let guest = Guest(spin);
+        let before = guest.policy_and_group();
+        let pid = guest.0.id().to_string();
+        let promise = ["--budget", "1ms", "--period", "10ms"];
+        let words = [&["create", "--pid", &pid, "--name", "guest", "--core", "0"], &promise[..]];
+        let (code, said) = asked(&run, &words.concat());
+        assert_eq!((code, &said["admitted"]), (Some(0), &Value::Bool(true)), "{said}");
+        // The list has the meters, so that a rate can be taken between two lists.
+        thread::sleep(Duration::from_millis(300));
+        let used = || (Instant::now(), listed(&run, "guest").unwrap()["foreground_ns"].as_f64());
+        let ((begin, first), stolen) = (used(), Steal::now());
+        thread::sleep(Duration::from_secs(2));
+        let (end, last) = used();
+        let within = widened(0.05, &stolen.parts(), &[0]);
+        let rate = (last.unwrap() - first.unwrap()) / (end - begin).as_nanos() as f64;
+        eprintln!("guest by the list: {:.3} of a core, 0.1 promised", rate);
+        assert!((rate / 0.1 - 1.0).abs() < within, "{rate}");
 
-    let twice = ["set", "guest", "--budget", "2ms", "--period", "10ms"];
-    let (code, said) = asked(&run, &twice);
-    assert_eq!((code, &said["admitted"]), (Some(0), &Value::Bool(true)), "{said}");
-    assert_eq!(listed(&run, "guest").unwrap()["budget_ns"], 2_000_000);
-    assert_eq!(vcpu(&run, &["destroy", "guest"]).status.code(), Some(0));
-    assert!(listed(&run, "guest").is_none());
-    // It is not ours to kill, and is as it was.
-    assert_eq!(guest.policy_and_group(), before);
-    let output = vcpu(&run, &["destroy", "gues"]);
-    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
-    let report = run.report();
-    report.task("first").got_its_budget();
-    report.task("second").got_its_budget();
+        let twice = ["set", "guest", "--budget", "2ms", "--period", "10ms"];
+        let (code, said) = asked(&run, &twice);
+        assert_eq!((code, &said["admitted"]), (Some(0), &Value::Bool(true)), "{said}");
+        assert_eq!(listed(&run, "guest").unwrap()["budget_ns"], 2_000_000);
+        assert_eq!(vcpu(&run, &["destroy", "guest"]).status.code(), Some(0));
+        assert!(listed(&run, "guest").is_none());
+        // It is not ours to kill, and is as it was.
+        assert_eq!(guest.policy_and_group(), before);
+        let output = vcpu(&run, &["destroy", "gues"]);
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+        let report = run.report();
+        report.task("first").got_its_budget();
+        report.task("second").got_its_budget();
+    });
 }
 
 #[test]
 fn what_is_not_admitted_comes_back_with_the_numbers() {
-    let Some(stage) = Stage::enter(2, 2) else { return };
-    let mut run = start(&stage, "2s");
-    let own = std::process::id().to_string();
-    let much = ["--budget", "7ms", "--period", "10ms"];
-    let create = [&["create", "--pid", &own, "--core", "0"], &much[..]].concat();
-    let set = [&["set", "first"], &["--budget", "9500us", "--period", "10ms"][..]].concat();
-    for words in [create, set] {
-        let (code, said) = asked(&run, &words);
-        assert_eq!(code, Some(1), "{words:?}: {said}");
-        assert_eq!(said["admitted"], false);
-        let numbers = said["numbers"].as_array().unwrap();
-        let failed = numbers.iter().find(|number| number["accepted"] == false);
-        let failed = failed.unwrap_or_else(|| panic!("no number says no: {said}"));
-        let (value, bound) = (failed["value"].as_u64(), failed["bound"].as_u64());
-        assert!(failed["test"].is_string() && value > bound && bound.is_some(), "{failed}");
-        eprintln!("refused: {}", said["reason"]);
-    }
-    // Nothing of it stays, and (C, T) that make no sense are another matter.
-    assert_eq!(asked(&run, &["list"]).1["vcpus"].as_array().unwrap().len(), 2);
-    let output = vcpu(&run, &["set", "first", "--budget", "3ms", "--period", "2ms"]);
-    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
-    run.report();
+    repeated(|| {
+        let Some(stage) = Stage::enter(2, 2) else { return };
+        let mut run = start(&stage, "2s");
+        let own = std::process::id().to_string();
+        let much = ["--budget", "7ms", "--period", "10ms"];
+        let create = [&["create", "--pid", &own, "--core", "0"], &much[..]].concat();
+        let set = [&["set", "first"], &["--budget", "9500us", "--period", "10ms"][..]].concat();
+        for words in [create, set] {
+            let (code, said) = asked(&run, &words);
+            assert_eq!(code, Some(1), "{words:?}: {said}");
+            assert_eq!(said["admitted"], false);
+            let numbers = said["numbers"].as_array().unwrap();
+            let failed = numbers.iter().find(|number| number["accepted"] == false);
+            let failed = failed.unwrap_or_else(|| panic!("no number says no: {said}"));
+            let (value, bound) = (failed["value"].as_u64(), failed["bound"].as_u64());
+            assert!(failed["test"].is_string() && value > bound && bound.is_some(), "{failed}");
+            eprintln!("refused: {}", said["reason"]);
+        }
+        // Nothing of it stays, and (C, T) that make no sense are another matter.
+        assert_eq!(asked(&run, &["list"]).1["vcpus"].as_array().unwrap().len(), 2);
+        let output = vcpu(&run, &["set", "first", "--budget", "3ms", "--period", "2ms"]);
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+        run.report();
+    });
 }
 
 #[test]
 fn another_user_is_refused() {
-    let Some(stage) = Stage::enter(2, 2) else { return };
-    // A path that everybody may reach, so that it is the runtime that refuses.
-    let binary = stage.file("maracas");
-    fs::copy(env!("CARGO_BIN_EXE_maracas"), &binary).unwrap();
-    for path in [stage.scratch.path(), &binary] {
-        fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
-    }
-    let mut run = start(&stage, "2s");
-    let own = std::process::id().to_string();
-    let promise = ["--budget", "1ms", "--period", "10ms"];
-    let create = [&["create", "--pid", &own], &promise[..]].concat();
-    for words in [vec!["list"], create, vec!["destroy", "first"]] {
-        let output = Command::new(&binary)
-            .arg("vcpu")
-            .args(&words)
-            .env("MARACAS_SOCKET", run.socket())
-            .current_dir("/")
-            .uid(OTHER_USER)
-            .gid(OTHER_USER)
-            .output()
-            .unwrap();
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
-        assert_eq!(said.lines().count(), 1, "{words:?}: {said}");
-        eprintln!("{words:?}: {}", said.trim_end());
-    }
-    assert_eq!(asked(&run, &["list"]).1["vcpus"].as_array().unwrap().len(), 2);
-    run.report();
+    repeated(|| {
+        let Some(stage) = Stage::enter(2, 2) else { return };
+        // A path that every user may reach, so that it is the runtime that refuses.
+        let binary = stage.file("maracas");
+        fs::copy(env!("CARGO_BIN_EXE_maracas"), &binary).unwrap();
+        for path in [stage.scratch.path(), &binary] {
+            fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+        }
+        let mut run = start(&stage, "2s");
+        let own = std::process::id().to_string();
+        let promise = ["--budget", "1ms", "--period", "10ms"];
+        let create = [&["create", "--pid", &own], &promise[..]].concat();
+        for words in [vec!["list"], create, vec!["destroy", "first"]] {
+            let output = Command::new(&binary)
+                .arg("vcpu")
+                .args(&words)
+                .env("MARACAS_SOCKET", run.socket())
+                .current_dir("/")
+                .uid(OTHER_USER)
+                .gid(OTHER_USER)
+                .output()
+                .unwrap();
+            let said = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
+            assert_eq!(said.lines().count(), 1, "{words:?}: {said}");
+            eprintln!("{words:?}: {}", said.trim_end());
+        }
+        assert_eq!(asked(&run, &["list"]).1["vcpus"].as_array().unwrap().len(), 2);
+        run.report();
+    });
 }
 
 #[test]
 fn a_program_inside_has_no_say_over_its_neighbours() {
-    let Some(stage) = Stage::enter(2, 5) else { return };
-    let (maracas, said) = (env!("CARGO_BIN_EXE_maracas"), stage.file("said.txt"));
-    let script = format!(
-        "{maracas} vcpu list; echo list $?; {maracas} vcpu destroy first; echo destroy $?; \
+    repeated(|| {
+        let Some(stage) = Stage::enter(2, 5) else { return };
+        let (maracas, said) = (env!("CARGO_BIN_EXE_maracas"), stage.file("said.txt"));
+        let script = format!(
+            "{maracas} vcpu list; echo list $?; {maracas} vcpu destroy first; echo destroy $?; \
          {maracas} vcpu set second --budget 1ms --period 10ms; echo set $?; \
          {maracas} vcpu create --pid $$ --budget 1ms --period 10ms; echo create $?; \
          exec {maracas} work spin"
-    );
-    let hostile = format!(
-        "[[program]]\nname = \"hostile\"\ncommand = [\"sh\", \"-c\", \"{script}\"]\n\
+        );
+        let hostile = format!(
+            "[[program]]\nname = \"hostile\"\ncommand = [\"sh\", \"-c\", \"{script}\"]\n\
          output = {:?}\nbudget = \"2ms\"\nperiod = \"10ms\"\ncore = 1\n",
-        said.display()
-    );
-    stage.scratch.write("inside.toml", format!("{SCENARIO}{hostile}"));
-    let mut run = stage.start(&["inside.toml", "--json", "--duration", "5s"], &[]);
-    let report = run.report();
-    report.task("first").got_its_budget();
-    let said = fs::read_to_string(said).unwrap();
-    for line in ["list 0", "destroy 2", "set 2", "create 2"] {
-        assert!(said.lines().any(|said| said == line), "{line}: {said}");
-    }
-    let refusals = said.matches("a program that was started on vcpu2 may not").count();
-    assert_eq!(refusals, 3, "{said}");
+            said.display()
+        );
+        stage.scratch.write("inside.toml", format!("{SCENARIO}{hostile}"));
+        let mut run = stage.start(&["inside.toml", "--json", "--duration", "5s"], &[]);
+        let report = run.report();
+        report.task("first").got_its_budget();
+        let said = fs::read_to_string(said).unwrap();
+        for line in ["list 0", "destroy 2", "set 2", "create 2"] {
+            assert!(said.lines().any(|said| said == line), "{line}: {said}");
+        }
+        let refusals = said.matches("a program that was started on vcpu2 may not").count();
+        assert_eq!(refusals, 3, "{said}");
+    });
 }
 
 #[test]
 fn a_program_that_asks_for_a_vcpu_gets_its_budget() {
-    if let Some(part) = env::var_os(PART) {
-        play(&part.to_string_lossy());
-        return;
-    }
-    let Some(stage) = Stage::enter(2, 6) else { return };
-    let mut run = start(&stage, "6s");
-    for part in ["spin", "jobs"] {
-        let output = Command::new(env::current_exe().unwrap())
-            .args(["--exact", "a_program_that_asks_for_a_vcpu_gets_its_budget", "--nocapture"])
-            .env("MARACAS_SOCKET", run.socket())
-            .env(PART, part)
-            .output()
-            .unwrap();
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(0), "{part}: {said}{}", text(&output.stdout));
-        eprint!("{said}");
-    }
-    let report = run.report();
-    let tasks = report.tasks();
-    let created = |task: &&Task<'_>| !["first", "second"].contains(&task.name());
-    let created: Vec<_> = tasks.iter().filter(created).collect();
-    assert_eq!(created.len(), 2, "{}", report.0);
-    created[0].got_its_budget();
-    assert!(created[1].ns("completed") >= 50.0, "{}", report.0);
-    // Jobs of a quarter of C; where the host takes the core for longer, one is late all the same.
-    let most = created[1].within(0.02) * created[1].ns("completed");
-    assert!(created[1].ns("misses") <= most, "{}", report.0);
-    report.task("first").got_its_budget();
+    repeated(|| {
+        if let Some(part) = env::var_os(PART) {
+            play(&part.to_string_lossy());
+            return;
+        }
+        let Some(stage) = Stage::enter(2, 6) else { return };
+        let mut run = start(&stage, "6s");
+        for part in ["spin", "jobs"] {
+            let output = Command::new(env::current_exe().unwrap())
+                .args(["--exact", "a_program_that_asks_for_a_vcpu_gets_its_budget", "--nocapture"])
+                .env("MARACAS_SOCKET", run.socket())
+                .env(PART, part)
+                .output()
+                .unwrap();
+            let said = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(0), "{part}: {said}{}", text(&output.stdout));
+            eprint!("{said}");
+        }
+        let report = run.report();
+        let tasks = report.tasks();
+        let created = |task: &&Task<'_>| !["first", "second"].contains(&task.name());
+        let created: Vec<_> = tasks.iter().filter(created).collect();
+        assert_eq!(created.len(), 2, "{}", report.0);
+        created[0].got_its_budget();
+        assert!(created[1].ns("completed") >= 50.0, "{}", report.0);
+        // Jobs of a quarter of C; where the host takes the core for longer, one is late all the
+        // same.
+        let most = created[1].within(0.02) * created[1].ns("completed");
+        assert!(created[1].ns("misses") <= most, "{}", report.0);
+        report.task("first").got_its_budget();
+    });
 }
 
 /// The client's side.

@@ -9,7 +9,8 @@ mod common;
 mod live;
 
 use common::text;
-use live::host::{Leftovers, somebody_runs};
+use live::host::{Leftovers, a_run_lives};
+use live::witness::repeated;
 use live::{Run, Stage, median, sized, until};
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LATEST: Duration = Duration::from_millis(1200);
 
 /// Budgets and background of five programs on two cores: one forks all the time, one has threads,
-/// one does not listen to SIGTERM, two come and go. Groups are frozen and thawed every 2 ms.
+/// one ignores SIGTERM, two come and go. Groups are frozen and thawed every 2 ms.
 const RESERVATIONS: &str = r#"
 version = 1
 [platform]
@@ -42,7 +43,7 @@ budget = "2ms"
 period = "10ms"
 core = 0
 [[program]]
-name = "deaf"
+name = "stubborn"
 command = ["sh", "-c", "trap '' TERM; while :; do :; done"]
 output = "null"
 budget = "1ms"
@@ -186,7 +187,7 @@ fn run_until(stage: &Stage, round: usize, duration: &str, when: Duration) -> Run
             return run;
         }
         assert!(run.said().contains("is managed by"), "{}", run.said());
-        until(Duration::from_secs(60), || !somebody_runs());
+        until(Duration::from_secs(60), || !a_run_lives());
     }
 }
 
@@ -204,15 +205,16 @@ impl Tally {
         self.raised += left.real_time.len();
         self.frozen += left.frozen.len();
     }
-    fn tell(&mut self, who: &str) {
+    fn print(&mut self, victim: &str) {
         let count = self.repairs.len();
         let middle = median(&mut self.repairs);
         let longest = self.repairs.last().copied().unwrap_or(f64::NAN);
         let late = self.repairs.iter().filter(|took| **took > REPAIR_MS).count();
         eprintln!(
-            "{who} killed {count} times: nothing left after {middle:.1} ms (median), {longest:.1} \
-             ms (longest), {late} times after more than {REPAIR_MS} ms; {} raised threads and {} \
-             frozen groups were seen on the way; {} kills came before a guardian stood",
+            "{victim} killed {count} times: nothing left after {middle:.1} ms (median), \
+             {longest:.1} ms (longest), {late} times after more than {REPAIR_MS} ms; {} raised \
+             threads and {} frozen groups were seen on the way; {} kills came before a guardian \
+             stood",
             self.raised, self.frozen, self.unguarded
         );
     }
@@ -227,107 +229,113 @@ fn cleared(run: &Run, since: Instant, why: &str) -> f64 {
 
 #[test]
 fn a_killed_runtime_leaves_nothing() {
-    let rounds = sized(50, 12);
-    let Some(stage) = enter(rounds) else { return };
-    let (mut dice, mut tally) = (Dice::new(&stage, 1), Tally::default());
-    for round in 0..rounds {
-        let when = dice.instant(round);
-        let mut run = run_until(&stage, round, "60s", when);
-        run.kill();
-        let since = Instant::now();
-        let guarded = run.host.guardian().is_some();
-        run.reap();
-        let why = format!("round {round}, killed after {when:?}, guarded: {guarded}");
-        tally.note(&run.host.leftovers());
-        if guarded {
-            tally.repairs.push(cleared(&run, since, &why));
-        } else {
-            // Too early for a guardian: then nothing was raised or frozen yet, and a guardian that
-            // was just being started leaves by itself.
-            std::thread::sleep(Duration::from_millis(200));
-            let left = run.host.leftovers();
-            assert!(left.real_time.is_empty() && left.processes.is_empty(), "{why}: {left:?}");
-            clean(&stage);
-            cleared(&run, since, &why);
-            tally.unguarded += 1;
+    repeated(|| {
+        let rounds = sized(50, 12);
+        let Some(stage) = enter(rounds) else { return };
+        let (mut dice, mut tally) = (Dice::new(&stage, 1), Tally::default());
+        for round in 0..rounds {
+            let when = dice.instant(round);
+            let mut run = run_until(&stage, round, "60s", when);
+            run.kill();
+            let since = Instant::now();
+            let guarded = run.host.guardian().is_some();
+            run.reap();
+            let why = format!("round {round}, killed after {when:?}, guarded: {guarded}");
+            tally.note(&run.host.leftovers());
+            if guarded {
+                tally.repairs.push(cleared(&run, since, &why));
+            } else {
+                // Too early for a guardian: then nothing was raised or frozen yet, and a guardian
+                // that was just being started leaves by itself.
+                std::thread::sleep(Duration::from_millis(200));
+                let left = run.host.leftovers();
+                assert!(left.real_time.is_empty() && left.processes.is_empty(), "{why}: {left:?}");
+                clean(&stage);
+                cleared(&run, since, &why);
+                tally.unguarded += 1;
+            }
         }
-    }
-    tally.tell("runtime");
-    assert!(median(&mut tally.repairs) < REPAIR_MS);
+        tally.print("runtime");
+        assert!(median(&mut tally.repairs) < REPAIR_MS);
+    });
 }
 
 #[test]
 fn a_killed_guardian_is_replaced_and_the_run_ends_in_order() {
-    let rounds = sized(20, 4);
-    let Some(stage) = enter(rounds) else { return };
-    let started = start_ms(&stage);
-    let (mut dice, mut replaced, mut refused) = (Dice::new(&stage, 2), Vec::new(), 0);
-    for round in 0..rounds {
-        // It goes on for a while after the latest kill.
-        let duration = format!("{}ms", dice.latest.as_millis() + 300);
-        let mut run = run_until(&stage, round, &duration, dice.instant(round));
-        until(PATIENCE, || run.host.guardian().is_some());
-        // Every other time the run has begun, however long its start takes on this host.
-        if !round.is_multiple_of(2) {
-            run.socket();
+    repeated(|| {
+        let rounds = sized(20, 4);
+        let Some(stage) = enter(rounds) else { return };
+        let started = start_ms(&stage);
+        let (mut dice, mut replaced, mut refused) = (Dice::new(&stage, 2), Vec::new(), 0);
+        for round in 0..rounds {
+            // It goes on for a while after the latest kill.
+            let duration = format!("{}ms", dice.latest.as_millis() + 300);
+            let mut run = run_until(&stage, round, &duration, dice.instant(round));
+            until(PATIENCE, || run.host.guardian().is_some());
+            // Every other time the run has begun, however long its start takes on this host.
+            if !round.is_multiple_of(2) {
+                run.socket();
+            }
+            let guardian = run.host.guardian();
+            let guardian = guardian.unwrap_or_else(|| panic!("no guardian; {}", run.said()));
+            kill(guardian.pid);
+            let since = Instant::now();
+            let mut new = false;
+            until(PATIENCE, || {
+                new = run.host.guardian().is_some_and(|new| new.pid != guardian.pid);
+                new || run.is_over()
+            });
+            if new {
+                replaced.push(since.elapsed().as_secs_f64() * 1e3);
+                run.finish();
+            } else {
+                // One that was killed before it stood: the run never began, and says why.
+                assert!(run.said().contains("guardian"), "round {round}: {}", run.said());
+                refused += 1;
+            }
+            cleared(&run, Instant::now(), "after the orderly end");
         }
-        let guardian = run.host.guardian();
-        let guardian = guardian.unwrap_or_else(|| panic!("no guardian; {}", run.said()));
-        kill(guardian.pid);
-        let since = Instant::now();
-        let mut new = false;
-        until(PATIENCE, || {
-            new = run.host.guardian().is_some_and(|new| new.pid != guardian.pid);
-            new || run.is_over()
-        });
-        if new {
-            replaced.push(since.elapsed().as_secs_f64() * 1e3);
-            run.finish();
-        } else {
-            // One that was killed before it stood: the run never began, and says why.
-            assert!(run.said().contains("guardian"), "round {round}: {}", run.said());
-            refused += 1;
-        }
-        cleared(&run, Instant::now(), "after the orderly end");
-    }
-    let (count, middle) = (replaced.len(), median(&mut replaced));
-    let longest = replaced.last().unwrap();
-    eprintln!(
-        "guardian killed {count} times: another after {middle:.1} ms (median), {longest:.1} ms \
+        let (count, middle) = (replaced.len(), median(&mut replaced));
+        let longest = replaced.last().unwrap();
+        eprintln!(
+            "guardian killed {count} times: another after {middle:.1} ms (median), {longest:.1} ms \
          (longest); {refused} times before it stood, and the run did not begin"
-    );
-    // Without optimization the program is 90 MB, which are locked in memory.
-    let most = if cfg!(debug_assertions) { 5.0 * REPAIR_MS } else { REPAIR_MS };
-    let most = most.max(STARTS * started);
-    assert!(middle < most, "{middle} ms of {most}");
+        );
+        // Without optimization the program is 90 MB, which are locked in memory.
+        let most = if cfg!(debug_assertions) { 5.0 * REPAIR_MS } else { REPAIR_MS };
+        let most = most.max(STARTS * started);
+        assert!(middle < most, "{middle} ms of {most}");
+    });
 }
 
 #[test]
 fn after_runtime_and_guardian_are_killed_clean_leaves_nothing() {
-    let rounds = sized(20, 6);
-    let Some(stage) = enter(rounds) else { return };
-    let (mut dice, mut tally) = (Dice::new(&stage, 3), Tally::default());
-    for round in 0..rounds {
-        let when = dice.instant(round);
-        let mut run = run_until(&stage, round, "60s", when);
-        // The guardian first, every second time; a new one that the runtime starts goes too.
-        let guardian = run.host.guardian().map(|guardian| guardian.pid);
-        let first = round.is_multiple_of(2);
-        guardian.filter(|_| first).into_iter().for_each(kill);
-        run.kill();
-        guardian.filter(|_| !first).into_iter().for_each(kill);
-        run.reap();
-        while let Some(guardian) = run.host.guardian() {
-            kill(guardian.pid);
+    repeated(|| {
+        let rounds = sized(20, 6);
+        let Some(stage) = enter(rounds) else { return };
+        let (mut dice, mut tally) = (Dice::new(&stage, 3), Tally::default());
+        for round in 0..rounds {
+            let when = dice.instant(round);
+            let mut run = run_until(&stage, round, "60s", when);
+            // The guardian first, every second time; a new one that the runtime starts goes too.
+            let guardian = run.host.guardian().map(|guardian| guardian.pid);
+            let first = round.is_multiple_of(2);
+            guardian.filter(|_| first).into_iter().for_each(kill);
+            run.kill();
+            guardian.filter(|_| !first).into_iter().for_each(kill);
+            run.reap();
+            while let Some(guardian) = run.host.guardian() {
+                kill(guardian.pid);
+            }
+            tally.note(&run.host.leftovers());
+            let since = Instant::now();
+            clean(&stage);
+            let why = format!("round {round}, killed after {when:?}, guardian first: {first}");
+            tally.repairs.push(cleared(&run, since, &why));
         }
-        tally.note(&run.host.leftovers());
-        let since = Instant::now();
-        clean(&stage);
-        let why = format!("round {round}, killed after {when:?}, guardian first: {first}");
-        tally.repairs.push(cleared(&run, since, &why));
-    }
-    tally.tell("runtime and guardian");
-    assert!(tally.raised + tally.frozen > 0, "no kill fell where it matters");
+        tally.print("runtime and guardian");
+        assert!(tally.raised + tally.frozen > 0, "no kill fell where it matters");
+    });
 }
 
 /// How long this program takes to start and end while nothing runs, the median in milliseconds.

@@ -1,4 +1,4 @@
-//! The quickstart as the README runs it: everybody gets what was promised, the simulator says so
+//! The quickstart as the README runs it: every VCPU gets what was promised, the simulator says so
 //! beforehand, the journal says so afterwards, and the host is as it was.
 //!
 //! Needs a host where budgets are enforced in full (`maracas doctor`). 5 s of quickstart, 10 s
@@ -9,6 +9,7 @@ mod live;
 
 use common::{Scratch, maracas, repository, text};
 use live::host::{Leftovers, Snapshot};
+use live::witness::{repeated, undisturbed};
 use live::{Report, Stage, sized, until};
 use maracas_core::contract::{Event, Mode};
 use maracas_core::journal::{Reader, Record, Recorder};
@@ -38,7 +39,8 @@ struct Quickstart {
 /// `None` where live runs cannot be tested; the line that says so was printed then.
 fn quickstart() -> Option<&'static Quickstart> {
     static ONCE: OnceLock<Option<Quickstart>> = OnceLock::new();
-    ONCE.get_or_init(|| Stage::enter(2, sized(10, 5)).map(|stage| play(&stage))).as_ref()
+    ONCE.get_or_init(|| Stage::enter(2, sized(10, 5)).map(|stage| undisturbed(|| play(&stage))))
+        .as_ref()
 }
 
 fn play(stage: &Stage) -> Quickstart {
@@ -61,24 +63,30 @@ fn own(report: &Report) -> Vec<live::Task<'_>> {
 
 #[test]
 fn every_vcpu_gets_its_budget() {
-    let Some(Quickstart { live, .. }) = quickstart() else { return };
-    assert_eq!(live.0["lost_records"], 0);
-    let tasks = own(live);
-    assert!(tasks.len() >= 3, "at least three programs");
-    tasks.iter().for_each(live::Task::got_its_budget);
+    repeated(|| {
+        let Some(Quickstart { live, .. }) = quickstart() else { return };
+        assert_eq!(live.0["lost_records"], 0);
+        let tasks = own(live);
+        assert!(tasks.len() >= 3, "at least three programs");
+        tasks.iter().for_each(live::Task::got_its_budget);
+    });
 }
 
 #[test]
 fn the_host_is_as_it_was() {
-    let Some(Quickstart { before, after, left, .. }) = quickstart() else { return };
-    assert!(left.none(), "{left:?}");
-    assert_eq!(after, before);
+    repeated(|| {
+        let Some(Quickstart { before, after, left, .. }) = quickstart() else { return };
+        assert!(left.none(), "{left:?}");
+        assert_eq!(after, before);
+    });
 }
 
 #[test]
 fn background_time_is_shared() {
-    let Some(Quickstart { live, .. }) = quickstart() else { return };
-    (0..2).for_each(|core| background_is_shared(live, core));
+    repeated(|| {
+        let Some(Quickstart { live, .. }) = quickstart() else { return };
+        (0..2).for_each(|core| background_is_shared(live, core));
+    });
 }
 
 /// Background time of the VCPUs of `core`, each within ten percent of an equal part.
@@ -99,47 +107,51 @@ fn background_is_shared(live: &Report, core: u64) {
 /// time of its core.
 #[test]
 fn the_simulator_predicts_the_run() {
-    let Some(Quickstart { live, sim, .. }) = quickstart() else { return };
-    let mut wrong = Vec::new();
-    for task in own(live) {
-        let name = task.name();
-        let said = sim.task(name);
-        let foreground = task.ns("foreground_ns") / said.ns("foreground_ns") - 1.0;
-        let background = task.ns("background_share") / said.ns("background_share") - 1.0;
-        let line = format!(
-            "{name}: live against sim: foreground {:+.3} %, background share {:+.2} %",
-            foreground * 100.0,
-            background * 100.0
-        );
-        eprintln!("{line}");
-        let right = foreground.abs() < task.within(FOREGROUND_PREDICTED)
-            && background.abs() < task.within(BACKGROUND_PREDICTED);
-        wrong.extend((!right).then_some(line));
-    }
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    repeated(|| {
+        let Some(Quickstart { live, sim, .. }) = quickstart() else { return };
+        let mut wrong = Vec::new();
+        for task in own(live) {
+            let name = task.name();
+            let said = sim.task(name);
+            let foreground = task.ns("foreground_ns") / said.ns("foreground_ns") - 1.0;
+            let background = task.ns("background_share") / said.ns("background_share") - 1.0;
+            let line = format!(
+                "{name}: live against sim: foreground {:+.3} %, background share {:+.2} %",
+                foreground * 100.0,
+                background * 100.0
+            );
+            eprintln!("{line}");
+            let right = foreground.abs() < task.within(FOREGROUND_PREDICTED)
+                && background.abs() < task.within(BACKGROUND_PREDICTED);
+            wrong.extend((!right).then_some(line));
+        }
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    });
 }
 
 #[test]
 fn replay_is_exact_and_names_an_altered_event() {
-    let Some(Quickstart { journal, .. }) = quickstart() else { return };
-    let scratch = Scratch::new();
-    scratch.write("journal", journal);
-    let output = maracas(scratch.path(), &["replay", "journal"]);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
-    eprintln!("{}", text(&output.stdout).trim_end());
-    for (what, alter) in ALTERATIONS {
-        let (altered, number, event) = altered(journal, *alter);
-        scratch.write("altered", &altered);
-        let output = maracas(scratch.path(), &["replay", "altered", "--json"]);
-        assert_eq!(output.status.code(), Some(1), "{what}: {}", text(&output.stderr));
-        let json: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let difference = &json["difference"];
-        assert_eq!(difference["event_record"], number, "{what}: {difference}");
-        assert_eq!(difference["event"], format!("{event:?}"), "{what}: named");
-    }
+    repeated(|| {
+        let Some(Quickstart { journal, .. }) = quickstart() else { return };
+        let scratch = Scratch::new();
+        scratch.write("journal", journal);
+        let output = maracas(scratch.path(), &["replay", "journal"]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+        eprintln!("{}", text(&output.stdout).trim_end());
+        for (what, alter) in ALTERATIONS {
+            let (altered, number, event) = altered(journal, *alter);
+            scratch.write("altered", &altered);
+            let output = maracas(scratch.path(), &["replay", "altered", "--json"]);
+            assert_eq!(output.status.code(), Some(1), "{what}: {}", text(&output.stderr));
+            let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+            let difference = &json["difference"];
+            assert_eq!(difference["event_record"], number, "{what}: {difference}");
+            assert_eq!(difference["event"], format!("{event:?}"), "{what}: named");
+        }
+    });
 }
 
-/// Ways to alter an event of which the very next decision must tell. `false`: not this one.
+/// Ways to alter an event that the very next decision must show. `false`: not this one.
 type Alteration = fn(&mut Event) -> bool;
 const ALTERATIONS: &[(&str, Alteration)] =
     &[("Ran for a millisecond more", runs_longer), ("Ran, but it was another", another_runs)];

@@ -7,6 +7,7 @@ mod live;
 
 use common::{repository, text};
 use live::measure::{Steal, widened};
+use live::witness::repeated;
 use live::{Run, Stage, until};
 use maracas_client as client;
 use serde_json::Value;
@@ -17,7 +18,7 @@ use std::{env, fs, thread};
 /// Under this variable this test program plays a client; its value says which.
 const PART: &str = "MARACAS_SERVICE_CLIENT";
 
-/// The run of the example, until it is told to end.
+/// The run of the example, until it is asked to end.
 fn serve(stage: &Stage) -> Run {
     let file = repository().join("examples/service.toml");
     let run = stage.start(&[file.to_str().unwrap(), "--json"], &[]);
@@ -61,35 +62,37 @@ fn listed(run: &Run) -> Vec<Value> {
 
 #[test]
 fn a_foreign_thread_gets_a_vcpu_of_an_empty_run() {
-    const TEST: &str = "a_foreign_thread_gets_a_vcpu_of_an_empty_run";
-    if env::var_os(PART).is_some() {
-        // Not the first thread: the others stay what they are.
-        return thread::spawn(bind_burn_and_leave).join().unwrap();
-    }
-    let Some(stage) = Stage::enter(2, 5) else { return };
-    let mut run = serve(&stage);
-    assert_eq!(listed(&run), [] as [Value; 0]);
-    let client = client_of(&run, "burn", TEST);
-    assert!(until(Duration::from_secs(5), || !listed(&run).is_empty()).is_some());
-    thread::sleep(Duration::from_millis(200));
-    let used = || {
-        let list = listed(&run);
-        (Instant::now(), list[0]["foreground_ns"].as_f64().unwrap())
-    };
-    let ((begin, first), stolen) = (used(), Steal::now());
-    thread::sleep(Duration::from_millis(1_500));
-    let (after, last) = used();
-    let share = (last - first) / (after - begin).as_nanos() as f64;
-    eprintln!("by the list it had {:.3} of a core in the foreground, 0.2 promised", share);
-    let within = widened(0.05, &stolen.parts(), &[0, 1]);
-    assert!((share / 0.2 - 1.0).abs() < within, "{share}");
-    ended_well(client);
-    assert_eq!(listed(&run), [] as [Value; 0], "it left");
-    end(&run);
-    let report = run.report();
-    assert_eq!(report.tasks().len(), 1, "{}", report.0);
-    report.tasks()[0].got_its_budget();
-    assert!(run.host.leftovers().none(), "{:?}", run.host.leftovers());
+    repeated(|| {
+        const TEST: &str = "a_foreign_thread_gets_a_vcpu_of_an_empty_run";
+        if env::var_os(PART).is_some() {
+            // Not the first thread: the others stay what they are.
+            return thread::spawn(bind_burn_and_leave).join().unwrap();
+        }
+        let Some(stage) = Stage::enter(2, 5) else { return };
+        let mut run = serve(&stage);
+        assert_eq!(listed(&run), [] as [Value; 0]);
+        let client = client_of(&run, "burn", TEST);
+        assert!(until(Duration::from_secs(5), || !listed(&run).is_empty()).is_some());
+        thread::sleep(Duration::from_millis(200));
+        let used = || {
+            let list = listed(&run);
+            (Instant::now(), list[0]["foreground_ns"].as_f64().unwrap())
+        };
+        let ((begin, first), stolen) = (used(), Steal::now());
+        thread::sleep(Duration::from_millis(1_500));
+        let (after, last) = used();
+        let share = (last - first) / (after - begin).as_nanos() as f64;
+        eprintln!("by the list it had {:.3} of a core in the foreground, 0.2 promised", share);
+        let within = widened(0.05, &stolen.parts(), &[0, 1]);
+        assert!((share / 0.2 - 1.0).abs() < within, "{share}");
+        ended_well(client);
+        assert_eq!(listed(&run), [] as [Value; 0], "it left");
+        end(&run);
+        let report = run.report();
+        assert_eq!(report.tasks().len(), 1, "{}", report.0);
+        report.tasks()[0].got_its_budget();
+        assert!(run.host.leftovers().none(), "{:?}", run.host.leftovers());
+    });
 }
 
 /// The client: binds itself, burns, looks in which mode it is, and goes back.
@@ -113,28 +116,30 @@ fn bind_burn_and_leave() {
 
 #[test]
 fn a_bound_thread_outlives_the_run() {
-    const TEST: &str = "a_bound_thread_outlives_the_run";
-    if env::var_os(PART).is_some() {
-        let (ms, before) = (client::Duration::from_millis, place());
-        client::vcpu_create(ms(2), ms(10), 0).unwrap();
-        let begin = Instant::now();
-        // The run ends after half a second, and with it what it did to this thread.
-        while place() != before {
-            assert!(begin.elapsed() < Duration::from_secs(3), "still at {:?}", place());
+    repeated(|| {
+        const TEST: &str = "a_bound_thread_outlives_the_run";
+        if env::var_os(PART).is_some() {
+            let (ms, before) = (client::Duration::from_millis, place());
+            client::vcpu_create(ms(2), ms(10), 0).unwrap();
+            let begin = Instant::now();
+            // The run ends after half a second, and with it what it did to this thread.
+            while place() != before {
+                assert!(begin.elapsed() < Duration::from_secs(3), "still at {:?}", place());
+            }
+            eprintln!("back after {:.3} s", begin.elapsed().as_secs_f64());
+            client::vcpu_destroy().unwrap_err();
+            return;
         }
-        eprintln!("back after {:.3} s", begin.elapsed().as_secs_f64());
-        client::vcpu_destroy().unwrap_err();
-        return;
-    }
-    let Some(stage) = Stage::enter(2, 2) else { return };
-    let mut run = serve(&stage);
-    let client = client_of(&run, "stay", TEST);
-    assert!(until(Duration::from_secs(5), || !listed(&run).is_empty()).is_some());
-    thread::sleep(Duration::from_millis(500));
-    end(&run);
-    run.report();
-    ended_well(client);
-    assert!(run.host.leftovers().none(), "{:?}", run.host.leftovers());
+        let Some(stage) = Stage::enter(2, 2) else { return };
+        let mut run = serve(&stage);
+        let client = client_of(&run, "stay", TEST);
+        assert!(until(Duration::from_secs(5), || !listed(&run).is_empty()).is_some());
+        thread::sleep(Duration::from_millis(500));
+        end(&run);
+        run.report();
+        ended_well(client);
+        assert!(run.host.leftovers().none(), "{:?}", run.host.leftovers());
+    });
 }
 
 /// The calling thread's groups, class and cores.
@@ -149,28 +154,30 @@ fn place() -> (String, i32, String) {
 
 #[test]
 fn a_vcpu_ends_with_the_thread_that_asked_for_it() {
-    const TEST: &str = "a_vcpu_ends_with_the_thread_that_asked_for_it";
-    if env::var_os(PART).is_some() {
-        let ms = client::Duration::from_millis;
-        let bound = thread::spawn(move || {
-            client::vcpu_create(ms(2), ms(10), 0).unwrap();
-            thread::sleep(Duration::from_millis(300));
-        });
-        bound.join().unwrap();
-        // The process lives on without it.
-        thread::sleep(Duration::from_millis(1_500));
-        return;
-    }
-    let Some(stage) = Stage::enter(2, 4) else { return };
-    let mut run = serve(&stage);
-    let mut client = client_of(&run, "end", TEST);
-    let came = until(Duration::from_secs(5), || !listed(&run).is_empty());
-    let gone = until(Duration::from_secs(1), || listed(&run).is_empty());
-    // Only what happens while the process lives counts.
-    assert!(client.try_wait().unwrap().is_none(), "its VCPU outlived the thread");
-    assert!(came.is_some() && gone.is_some(), "{:?}", listed(&run));
-    ended_well(client);
-    end(&run);
-    run.report();
-    assert!(run.host.leftovers().none(), "{:?}", run.host.leftovers());
+    repeated(|| {
+        const TEST: &str = "a_vcpu_ends_with_the_thread_that_asked_for_it";
+        if env::var_os(PART).is_some() {
+            let ms = client::Duration::from_millis;
+            let bound = thread::spawn(move || {
+                client::vcpu_create(ms(2), ms(10), 0).unwrap();
+                thread::sleep(Duration::from_millis(300));
+            });
+            bound.join().unwrap();
+            // The process lives on without it.
+            thread::sleep(Duration::from_millis(1_500));
+            return;
+        }
+        let Some(stage) = Stage::enter(2, 4) else { return };
+        let mut run = serve(&stage);
+        let mut client = client_of(&run, "end", TEST);
+        let came = until(Duration::from_secs(5), || !listed(&run).is_empty());
+        let gone = until(Duration::from_secs(1), || listed(&run).is_empty());
+        // Only what happens while the process lives counts.
+        assert!(client.try_wait().unwrap().is_none(), "its VCPU outlived the thread");
+        assert!(came.is_some() && gone.is_some(), "{:?}", listed(&run));
+        ended_well(client);
+        end(&run);
+        run.report();
+        assert!(run.host.leftovers().none(), "{:?}", run.host.leftovers());
+    });
 }

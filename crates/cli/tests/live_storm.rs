@@ -6,6 +6,7 @@
 mod common;
 mod live;
 
+use live::witness::repeated;
 use live::{Stage, until};
 use maracas_core::control::{Message, Request, SOCKET_VARIABLE, VERSION};
 use std::io::{Read, Write};
@@ -22,64 +23,69 @@ const MOST: f64 = 40.0;
 
 #[test]
 fn a_storm_of_threads_costs_its_neighbours_nothing() {
-    if env::var_os(PART).is_some() {
-        // The run ends it.
-        loop {
-            thread::spawn(|| {}).join().unwrap();
+    repeated(|| {
+        if env::var_os(PART).is_some() {
+            // The run ends it.
+            loop {
+                thread::spawn(|| {}).join().unwrap();
+            }
         }
-    }
-    let Some(stage) = Stage::enter(1, 4) else { return };
-    let own = env::current_exe().unwrap();
-    let storm = format!("[\"{}\", \"--exact\", \"{TEST}\"]", own.display());
-    let text = format!(
-        "version = 1\n[platform]\ncores = 1\n[policy]\nname = \"maracas\"\nbackground = \"off\"\n\
+        let Some(stage) = Stage::enter(1, 4) else { return };
+        let own = env::current_exe().unwrap();
+        let storm = format!("[\"{}\", \"--exact\", \"{TEST}\"]", own.display());
+        let text = format!(
+            "version = 1\n[platform]\ncores = 1\n[policy]\nname = \"maracas\"\n\
+         background = \"off\"\n\
          [[program]]\nname = \"storm\"\ncommand = {storm}\nenv = {{ {PART} = \"1\" }}\n\
          output = \"null\"\nbudget = \"4ms\"\nperiod = \"10ms\"\n\
          [[program]]\nname = \"neighbour\"\ncommand = [\"maracas\", \"work\", \"spin\"]\n\
          output = \"null\"\nbudget = \"4ms\"\nperiod = \"10ms\"\n"
-    );
-    stage.scratch.write("storm.toml", &text);
-    let mut run = stage.start(&["storm.toml", "--json", "--duration", "4s"], &[]);
-    run.socket();
-    assert!(until(Duration::from_secs(2), || agent_ns(run.pid()).is_some()).is_some());
-    thread::sleep(Duration::from_secs(1));
-    let (begin, first) = (Instant::now(), agent_ns(run.pid()).unwrap());
-    thread::sleep(Duration::from_secs(2));
-    let took = agent_ns(run.pid()).unwrap() - first;
-    let percent = 100.0 * took / begin.elapsed().as_nanos() as f64;
-    let report = run.report();
-    let threads = report.task("storm").ns("foreground_ns");
-    eprintln!("the agent took {percent:.1} % of its core; the storm had {threads} ns");
-    report.task("neighbour").got_its_budget();
-    assert!(threads > 0.5e9 * report.left(0), "it was no storm");
-    assert!(percent < MOST, "{percent} %");
+        );
+        stage.scratch.write("storm.toml", &text);
+        let mut run = stage.start(&["storm.toml", "--json", "--duration", "4s"], &[]);
+        run.socket();
+        assert!(until(Duration::from_secs(2), || agent_ns(run.pid()).is_some()).is_some());
+        thread::sleep(Duration::from_secs(1));
+        let (begin, first) = (Instant::now(), agent_ns(run.pid()).unwrap());
+        thread::sleep(Duration::from_secs(2));
+        let took = agent_ns(run.pid()).unwrap() - first;
+        let percent = 100.0 * took / begin.elapsed().as_nanos() as f64;
+        let report = run.report();
+        let threads = report.task("storm").ns("foreground_ns");
+        eprintln!("the agent took {percent:.1} % of its core; the storm had {threads} ns");
+        report.task("neighbour").got_its_budget();
+        assert!(threads > 0.5e9 * report.left(0), "it was no storm");
+        assert!(percent < MOST, "{percent} %");
+    });
 }
 
 /// It must get its own budget too: before, its questions kept the agent busy until the kernel's
-/// fair server took the core for 50 ms, in which it ran on nobody's account and was never raised
-/// again.
+/// fair server took the core for 50 ms, in which it ran on no account and was never raised again.
 #[test]
 fn a_flood_of_questions_costs_its_neighbours_nothing() {
-    if env::var_os(PART).is_some() {
-        flood();
-    }
-    let Some(stage) = Stage::enter(2, 4) else { return };
-    let own = env::current_exe().unwrap();
-    let flood = format!("[\"{}\", \"--exact\", \"{FLOOD}\"]", own.display());
-    let text = format!(
-        "version = 1\n[platform]\ncores = 2\n[policy]\nname = \"maracas\"\nbackground = \"off\"\n\
+    repeated(|| {
+        if env::var_os(PART).is_some() {
+            flood();
+        }
+        let Some(stage) = Stage::enter(2, 4) else { return };
+        let own = env::current_exe().unwrap();
+        let flood = format!("[\"{}\", \"--exact\", \"{FLOOD}\"]", own.display());
+        let text = format!(
+            "version = 1\n[platform]\ncores = 2\n[policy]\nname = \"maracas\"\n\
+         background = \"off\"\n\
          [[program]]\nname = \"flood\"\ncommand = {flood}\nenv = {{ {PART} = \"1\" }}\n\
          output = \"null\"\nbudget = \"3ms\"\nperiod = \"10ms\"\ncore = 0\n\
          [[program]]\nname = \"neighbour\"\ncommand = [\"maracas\", \"work\", \"spin\"]\n\
          output = \"null\"\nbudget = \"4ms\"\nperiod = \"10ms\"\ncore = 0\n"
-    );
-    stage.scratch.write("flood.toml", &text);
-    let report = stage.start(&["flood.toml", "--json", "--duration", "4s"], &[]).report();
-    let own = report.task("flood").ns("foreground_ns");
-    eprintln!("the flood had {own} ns");
-    let least = 0.9 * 400.0 * 3e6 * report.left(0);
-    assert!(own > least, "{own} ns of 400 budgets of 3 ms, {least} ns at least");
-    report.task("neighbour").got_its_budget();
+        );
+        stage.scratch.write("flood.toml", &text);
+        let report = stage.start(&["flood.toml", "--json", "--duration", "4s"], &[]).report();
+        let own = report.task("flood").ns("foreground_ns");
+        eprintln!("the flood had {own} ns");
+        let least = 0.9 * 400.0 * 3e6 * report.left(0);
+        assert!(own > least, "{own} ns of 400 budgets of 3 ms, {least} ns at least");
+        report.task("neighbour").got_its_budget();
+    });
 }
 
 /// Asks for the list as fast as it can, on eight connections.
@@ -110,32 +116,35 @@ const EVERY: Duration = Duration::from_micros(201);
 
 #[test]
 fn a_steady_drizzle_of_forks_costs_its_neighbours_nothing() {
-    if env::var_os(PART).is_some() {
-        fork_steadily();
-    }
-    let Some(stage) = Stage::enter(2, 4) else { return };
-    let own = env::current_exe().unwrap();
-    let forks = format!("[\"{}\", \"--exact\", \"{DRIZZLE}\"]", own.display());
-    let neighbour = |name: &str, core: u32| {
-        format!(
-            "[[program]]\nname = \"{name}\"\ncommand = [\"maracas\", \"work\", \"spin\"]\n\
+    repeated(|| {
+        if env::var_os(PART).is_some() {
+            fork_steadily();
+        }
+        let Some(stage) = Stage::enter(2, 4) else { return };
+        let own = env::current_exe().unwrap();
+        let forks = format!("[\"{}\", \"--exact\", \"{DRIZZLE}\"]", own.display());
+        let neighbour = |name: &str, core: u32| {
+            format!(
+                "[[program]]\nname = \"{name}\"\ncommand = [\"maracas\", \"work\", \"spin\"]\n\
              output = \"null\"\nbudget = \"4ms\"\nperiod = \"10ms\"\ncore = {core}\n"
-        )
-    };
-    let text = format!(
-        "version = 1\n[platform]\ncores = 2\n[policy]\nname = \"maracas\"\nbackground = \"off\"\n\
+            )
+        };
+        let text = format!(
+            "version = 1\n[platform]\ncores = 2\n[policy]\nname = \"maracas\"\n\
+         background = \"off\"\n\
          [[program]]\nname = \"forks\"\ncommand = {forks}\nenv = {{ {PART} = \"1\" }}\n\
          output = \"null\"\nbudget = \"4ms\"\nperiod = \"10ms\"\ncore = 0\n{}{}",
-        neighbour("same-core", 0),
-        neighbour("other-core", 1)
-    );
-    stage.scratch.write("forks.toml", &text);
-    let report = stage.start(&["forks.toml", "--json", "--duration", "4s"], &[]).report();
-    let forks = report.task("forks").ns("foreground_ns");
-    eprintln!("who forks had {forks} ns in the foreground");
-    assert!(forks > 0.2e9 * report.left(0), "nothing was forked");
-    report.task("same-core").got_its_budget();
-    report.task("other-core").got_its_budget();
+            neighbour("same-core", 0),
+            neighbour("other-core", 1)
+        );
+        stage.scratch.write("forks.toml", &text);
+        let report = stage.start(&["forks.toml", "--json", "--duration", "4s"], &[]).report();
+        let forks = report.task("forks").ns("foreground_ns");
+        eprintln!("the program that forks had {forks} ns in the foreground");
+        assert!(forks > 0.2e9 * report.left(0), "nothing was forked");
+        report.task("same-core").got_its_budget();
+        report.task("other-core").got_its_budget();
+    });
 }
 
 /// A child every 201 us of its own, which ends at once.

@@ -1,4 +1,4 @@
-//! What carries out: the one memory gate between the state of a core and a host.
+//! What carries out: the one seam between the state of a core and a host.
 
 use crate::Record;
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
@@ -7,9 +7,9 @@ use std::io;
 /// Carries out what the state of one core asks for. It decides nothing: each call is one action,
 /// and what it returns is the answer.
 ///
-/// A host refuses by the error of the call, and every refusal is told to the policy
-/// ([`maracas_core::Event::Failed`]). An action may take time; whoever needs to know how much asks
-/// for the time afterwards.
+/// A host refuses by the error of the call, and every refusal is reported to the policy
+/// ([`maracas_core::Event::Failed`]). An action may take time; a caller that needs to know how much
+/// asks for the time afterwards.
 pub trait Executor {
     /// What it carries actions on one VCPU out by.
     type Handle: Handle<Site = Self::Site>;
@@ -31,7 +31,7 @@ pub trait Executor {
     fn listen(&mut self, vcpu: VcpuId, handle: &mut Self::Handle, to: bool) -> io::Result<()>;
 
     /// Freezes or thaws the VCPU soon: the kernel may wait for locks meanwhile, which the caller
-    /// must not. What was refused is told by [`Handle::refusal`].
+    /// must not. What was refused is returned by [`Handle::refusal`].
     fn freeze(&mut self, handle: &Self::Handle, frozen: bool);
     /// Forgets any [`Executor::stamp`].
     fn clear_stamp(&mut self) {}
@@ -69,7 +69,7 @@ pub trait Executor {
     fn monitor_read(&mut self, _now: Instant) -> io::Result<u64> {
         Ok(0)
     }
-    /// The monitor shall wake the agent at `limit`; `u64::MAX` = never. It may do so too early.
+    /// The monitor is to wake the agent at `limit`; `u64::MAX` = never. It may do so too early.
     ///
     /// # Errors
     /// Where the host refuses.
@@ -96,8 +96,8 @@ pub trait Handle {
     /// # Errors
     /// As the kernel refuses; see [`is_gone`] for a thread that has ended.
     fn set_level(&mut self, tid: i32, level: u8) -> io::Result<()>;
-    /// Puts the numbers of all its threads into `tids`. When that began and when it was done: who
-    /// was born before the first or has ended after the second is in it.
+    /// Puts the numbers of all its threads into `tids`. When that began and when it was done: a
+    /// thread that was born before the first or has ended after the second is in it.
     ///
     /// # Errors
     /// As the kernel refuses.
@@ -109,8 +109,8 @@ pub trait Handle {
     /// Where the counter cannot be read; nothing is lost then.
     fn ran(&mut self) -> io::Result<u64>;
     /// Is to go to another core: counted there and confined to it, whatever it is called next.
-    /// Tells whether threads may have come and gone meanwhile. Until [`Handle::arrive`] it is read
-    /// where it sat.
+    /// Returns whether threads may have come and gone meanwhile. Until [`Handle::arrive`] it is
+    /// read where it sat.
     ///
     /// # Errors
     /// As the kernel refuses.
@@ -123,7 +123,7 @@ pub trait Handle {
     /// # Errors
     /// That.
     fn refusal(&self) -> io::Result<()>;
-    /// Somebody else may have frozen or thawed it: what is asked for next is to be done anew.
+    /// Another process may have frozen or thawed it: what is asked for next is to be done anew.
     fn forget_freezer(&self);
     /// Thaws it at once, whatever was asked for.
     ///

@@ -2,11 +2,11 @@
 //! nor reads a clock, takes no lock and has no unsafe code.
 //!
 //! [`Core`] is the state of one managed core: its run queue, the VCPUs that sit on it, what is
-//! known of their threads and meters, and what the policy has not been told yet. What happens is
-//! given to it with the time ([`Core::enforce`], [`Core::follow`], [`Core::attach`], the records
-//! that [`Executor::next_record`] hands over). What shall be done, it asks an [`Executor`] for:
-//! raise, demote, freeze, read a meter, sleep until. Each call is one action, and what it returns
-//! is its answer: a reading, the time, or the host's refusal.
+//! known of their threads and meters, and what has not been reported to the policy yet. What
+//! happens is given to it with the time ([`Core::enforce`], [`Core::follow`], [`Core::attach`], the
+//! records that [`Executor::next_record`] hands over). For what is to be done it asks an
+//! [`Executor`]: raise, demote, freeze, read a meter, sleep until. Each call is one action, and
+//! what it returns is its answer: a reading, the time, or the host's refusal.
 //!
 //! An action is a call and not an entry in a queue, since the next step depends on its answer: what
 //! a meter reads after its threads were demoted, or that a thread was gone. So no state between an

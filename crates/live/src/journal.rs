@@ -1,5 +1,5 @@
-//! The way of a journal from the agents to whoever keeps it: a ring of bytes, allocated once, with
-//! one writer (whoever holds the policy) and one reader (a thread that is not real-time).
+//! The way of a journal from the agents to its reader: a ring of bytes, allocated once, with one
+//! writer (the agent that holds the policy) and one reader (a thread that is not real-time).
 
 use maracas_core::journal::{Record, Recorder};
 use std::cell::UnsafeCell;
@@ -89,7 +89,7 @@ impl Ring {
     }
 }
 
-/// Records what the policy is told and answers, and hands it to the ring.
+/// Records what the policy is given and answers, and hands it to the ring.
 pub(crate) struct Scribe<'a> {
     /// The journal's own writer.
     pub(crate) recorder: Recorder,

@@ -63,7 +63,7 @@ pub struct Outcome {
     pub trouble: Vec<String>,
     /// Why the guardian ended the run, if it did; `trouble` says it too.
     pub ended: Option<String>,
-    /// Time on the cores that the machine itself took: all agents, and who freezes for them.
+    /// Time on the cores that the machine itself took: all agents, and the freeze threads.
     pub agents: Duration,
 }
 
@@ -194,8 +194,8 @@ impl Machine {
         removed
     }
 
-    /// Puts the run under a guardian. It must have been started before [`Machine::new`], so that
-    /// no instant is left at which a death would leave groups behind; it is told goodbye last.
+    /// Puts the run under a guardian. It must have been started before [`Machine::new`], so that no
+    /// instant is left at which a death would leave groups behind; it is dismissed last.
     #[must_use]
     pub fn guarded_by(mut self, guardian: Guardian) -> Self {
         guardian.agents_on(&self.setup.cores);
@@ -203,7 +203,7 @@ impl Machine {
         self
     }
 
-    /// Ends this service with the run, before the guardian hears goodbye: its socket is one of the
+    /// Ends this service with the run, before the guardian is dismissed: its socket is one of the
     /// things that the guardian would have to remove.
     #[must_use]
     pub fn served_by(mut self, server: Server) -> Self {
@@ -293,7 +293,7 @@ impl Machine {
         drop(all_agents);
         drop(cores);
         drop(steered);
-        // Whoever asks from here on hears that the system is ending.
+        // Callers from here on get the answer that the system is ending.
         mailbox.close();
         drop(server);
         let removed = mailbox.remove_tree();
@@ -318,7 +318,7 @@ fn measure_wakes(cores: &[HardwareCore], fifo: bool) -> io::Result<Vec<WakeCost>
     })
 }
 
-/// On what it ran, for whoever reads the journal elsewhere.
+/// On what it ran, for a reader of the journal elsewhere.
 fn host_note() -> Record {
     let text = Platform::detect().map_or_else(|error| error.to_string(), |host| host.to_string());
     note(Note::Host(text))
@@ -340,7 +340,7 @@ fn oversee(
     let mut supervisor = Supervisor::new(setup, mailbox, guardian.as_mut(), counts)?;
     let result = thread::scope(|scope| {
         let mut cores = setup.system.core_ids();
-        // The scope waits for the agents, which nobody would stop any more after a panic.
+        // The scope waits for the agents, which nothing would stop any more after a panic.
         let result = caught(|| {
             cores.try_for_each(|core| start_agent(scope, all_agents, mailbox, core))?;
             setup
@@ -373,7 +373,7 @@ fn oversee(
                     .map(|error| format!("{}: {error}", vcpu_handle.handle.name)),
             );
         }
-        // Not before: the guardian sees to what is raised while nobody enforces.
+        // Not before: the guardian sees to what is raised while nothing enforces.
         if let Some(heartbeats) = &all_agents.heartbeats {
             heartbeats.rest(usize::from(core.id.0));
         }

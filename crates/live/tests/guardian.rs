@@ -6,6 +6,8 @@
 
 #[path = "../../../tests/shared/bounds.rs"]
 mod bounds;
+#[path = "../../../tests/shared/witness.rs"]
+mod witness;
 
 use bounds::{Turn, kill_at_limit, skip};
 use maracas_core::VcpuId;
@@ -23,8 +25,9 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, fs, io, thread};
+use witness::repeated;
 
-/// Tells a run of this binary that it is a runtime, and with which mark its programs bear.
+/// Says to a run of this binary that it is a runtime, and with which mark its programs bear.
 const MARK: &str = "MARACAS_TEST_MARK";
 /// The process that the runtime must take in as a client.
 const CLIENT: &str = "MARACAS_TEST_CLIENT";
@@ -76,7 +79,8 @@ impl Runtime {
         let socket = control::socket_path()?;
         fs::create_dir_all(control::directory())?;
         fs::write(&socket, "")?;
-        // Where programs count; the guardian is not told of such files and finds them by name.
+        // Where programs count; the guardian does not get the names of such files and finds them by
+        // pattern.
         fs::write(counter(tree.run()), "")?;
         let charge = Charge { run: tree.run(), files: vec![socket] };
         let words = ["as_guardian", "--exact", "--nocapture", "--test-threads=1"];
@@ -370,72 +374,84 @@ fn play(name: &str, usual: u64, act: impl Fn(&mut Stage) -> Duration) {
 
 #[test]
 fn the_guardian_cleans_up_after_a_killed_runtime() {
-    play("runtime", 10, |stage| {
-        stage.kill_runtime();
-        stage.watch(PATIENCE)
+    repeated(|| {
+        play("runtime", 10, |stage| {
+            stage.kill_runtime();
+            stage.watch(PATIENCE)
+        });
     });
 }
 
 #[test]
 fn a_killed_guardian_is_replaced() {
-    play("guardian", 5, |stage| {
-        stage.kill_guardian();
-        let start = Instant::now();
-        let before = std::mem::replace(&mut stage.guardian, 0);
-        stage.guardian = stage.next_guardian();
-        assert_ne!(stage.guardian, before);
-        let replaced = start.elapsed();
-        thread::sleep(Duration::from_millis(20));
-        stage.kill_runtime();
-        stage.watch(PATIENCE);
-        replaced
+    repeated(|| {
+        play("guardian", 5, |stage| {
+            stage.kill_guardian();
+            let start = Instant::now();
+            let before = std::mem::replace(&mut stage.guardian, 0);
+            stage.guardian = stage.next_guardian();
+            assert_ne!(stage.guardian, before);
+            let replaced = start.elapsed();
+            thread::sleep(Duration::from_millis(20));
+            stage.kill_runtime();
+            stage.watch(PATIENCE);
+            replaced
+        });
     });
 }
 
 #[test]
 fn clean_repairs_where_both_were_killed() {
-    play("both", 5, |stage| {
-        stage.kill_guardian();
-        stage.kill_runtime();
-        let report = clean().unwrap();
-        let ours = |restored: &&guardian::restore::Restored| restored.run == stage.run;
-        let restored = report.restored.iter().find(ours).cloned();
-        assert_eq!(report.obstacles, []);
-        // A guardian started in time by the dying runtime is fine, too.
-        if let Some(restored) = restored {
-            assert!(restored.to_string().contains("removed"), "{restored}");
-        }
-        stage.watch(PATIENCE)
+    repeated(|| {
+        play("both", 5, |stage| {
+            stage.kill_guardian();
+            stage.kill_runtime();
+            let report = clean().unwrap();
+            let ours = |restored: &&guardian::restore::Restored| restored.run == stage.run;
+            let restored = report.restored.iter().find(ours).cloned();
+            assert_eq!(report.obstacles, []);
+            // A guardian started in time by the dying runtime is fine, too.
+            if let Some(restored) = restored {
+                assert!(restored.to_string().contains("removed"), "{restored}");
+            }
+            stage.watch(PATIENCE)
+        });
     });
 }
 
 #[test]
 fn clean_leaves_a_living_run_alone() {
-    play("living", 1, |stage| {
-        thread::sleep(Duration::from_millis(50));
-        let report = clean().unwrap();
-        assert!(report.living.contains(&stage.run), "{report}");
-        assert!(!report.restored.iter().any(|restored| restored.run == stage.run), "{report}");
-        assert!(stage.run.is_alive());
-        stage.kill_runtime();
-        stage.watch(PATIENCE)
+    repeated(|| {
+        play("living", 1, |stage| {
+            thread::sleep(Duration::from_millis(50));
+            let report = clean().unwrap();
+            assert!(report.living.contains(&stage.run), "{report}");
+            assert!(!report.restored.iter().any(|restored| restored.run == stage.run), "{report}");
+            assert!(stage.run.is_alive());
+            stage.kill_runtime();
+            stage.watch(PATIENCE)
+        });
     });
 }
 
 #[test]
 fn a_stopped_runtime_is_relieved_of_its_threads() {
-    play("stopped", 1, |stage| {
-        thread::sleep(Duration::from_millis(200));
-        // SAFETY: our own child.
-        assert_eq!(unsafe { libc::kill(stage.run.pid, libc::SIGSTOP) }, 0);
-        // A second of patience, and two looks.
-        thread::sleep(Duration::from_millis(2_000));
-        let raised: Vec<String> =
-            marked(&stage.mark).into_iter().filter(|process| process.contains("Fifo")).collect();
-        assert_eq!(raised, Vec::<String>::new());
-        assert_eq!(sched::policy_of(stage.client.id() as i32).unwrap(), KernelPolicy::Other);
-        stage.kill_runtime();
-        stage.watch(PATIENCE)
+    repeated(|| {
+        play("stopped", 1, |stage| {
+            thread::sleep(Duration::from_millis(200));
+            // SAFETY: our own child.
+            assert_eq!(unsafe { libc::kill(stage.run.pid, libc::SIGSTOP) }, 0);
+            // A second of patience, and two looks.
+            thread::sleep(Duration::from_millis(2_000));
+            let raised: Vec<String> = marked(&stage.mark)
+                .into_iter()
+                .filter(|process| process.contains("Fifo"))
+                .collect();
+            assert_eq!(raised, Vec::<String>::new());
+            assert_eq!(sched::policy_of(stage.client.id() as i32).unwrap(), KernelPolicy::Other);
+            stage.kill_runtime();
+            stage.watch(PATIENCE)
+        });
     });
 }
 
@@ -448,22 +464,27 @@ fn service_ns(pid: i32) -> u64 {
 
 #[test]
 fn a_guardian_leaves_at_goodbye() {
-    let _turn = Turn::wait(Duration::from_secs(2));
-    if let Some(what) = missing() {
-        return skip(what);
-    }
-    let charge = Charge { run: Identity::own().unwrap(), files: vec![PathBuf::from("/nowhere")] };
-    let words = ["as_guardian", "--exact", "--nocapture", "--test-threads=1"].map(OsString::from);
-    let guardian = Guardian::start_as(charge, env::current_exe().unwrap(), words.to_vec()).unwrap();
-    let pid = guardian.pid() as i32;
-    assert_eq!(
-        sched::policy_of(pid).unwrap(),
-        KernelPolicy::Fifo { priority: 99, reset_on_fork: false }
-    );
-    let before = service_ns(pid);
-    thread::sleep(Duration::from_secs(2));
-    eprintln!("the guardian used {} ns in two seconds", service_ns(pid) - before);
-    assert!(!readable(guardian.watch().as_raw_fd()));
-    guardian.goodbye();
-    assert!(Identity::of(pid).is_err(), "the guardian is still there");
+    repeated(|| {
+        let _turn = Turn::wait(Duration::from_secs(2));
+        if let Some(what) = missing() {
+            return skip(what);
+        }
+        let charge =
+            Charge { run: Identity::own().unwrap(), files: vec![PathBuf::from("/nowhere")] };
+        let words =
+            ["as_guardian", "--exact", "--nocapture", "--test-threads=1"].map(OsString::from);
+        let guardian =
+            Guardian::start_as(charge, env::current_exe().unwrap(), words.to_vec()).unwrap();
+        let pid = guardian.pid() as i32;
+        assert_eq!(
+            sched::policy_of(pid).unwrap(),
+            KernelPolicy::Fifo { priority: 99, reset_on_fork: false }
+        );
+        let before = service_ns(pid);
+        thread::sleep(Duration::from_secs(2));
+        eprintln!("the guardian used {} ns in two seconds", service_ns(pid) - before);
+        assert!(!readable(guardian.watch().as_raw_fd()));
+        guardian.goodbye();
+        assert!(Identity::of(pid).is_err(), "the guardian is still there");
+    });
 }

@@ -240,8 +240,8 @@ mod tests {
         };
         assert_eq!(reported("duration = \"1s\"\n", ""), "it: it names no duration");
         assert_eq!(reported("cores = 1\n", ""), "it: it names no cores");
-        let policy = reported("[run]", "[policy]\nname = \"nobody\"\n[run]");
-        assert_eq!(policy, "it: there is no policy \"nobody\"");
+        let policy = reported("[run]", "[policy]\nname = \"nothing\"\n[run]");
+        assert_eq!(policy, "it: there is no policy \"nothing\"");
         assert!(reported("version = 1", "version = 99").starts_with("it: it:1:"));
         let refused = reported(
             "[[program]]",

@@ -9,14 +9,8 @@ use toml::de::{DeTable, DeValue};
 pub fn with_budget(text: &str, vcpu: &str, budget: &str) -> Option<String> {
     let document = DeTable::parse(text).ok()?;
     let tables = ["vcpu", "program"].into_iter().filter_map(|key| document.get_ref().get(key));
-    let tables = tables.flat_map(|value| match value.get_ref() {
-        DeValue::Array(tables) => tables.iter().map(|table| table.get_ref()).collect(),
-        _ => Vec::new(),
-    });
-    let named = tables.filter_map(|table| match table {
-        DeValue::Table(table) => Some(table),
-        _ => None,
-    });
+    let tables = tables.filter_map(|value| value.get_ref().as_array());
+    let named = tables.flat_map(|tables| tables.iter().filter_map(|it| it.get_ref().as_table()));
     let mut named =
         named.filter(|table| table.get("name").and_then(|it| it.get_ref().as_str()) == Some(vcpu));
     let span = named.find_map(|table| Some(table.get("budget")?.span()))?;

@@ -140,10 +140,10 @@ pub enum Sense {
 /// How a core of a live run loses its surplus time.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum ThrottleBy {
-    /// Whoever uses it is frozen.
+    /// A VCPU that uses it is frozen.
     #[default]
     Freezer,
-    /// Whoever uses it goes on at less memory bandwidth, by the hardware.
+    /// A VCPU that uses it goes on at less memory bandwidth, by the hardware.
     Mba,
 }
 
@@ -223,8 +223,8 @@ pub struct Command {
     pub env: BTreeMap<String, String>,
     /// Where its output goes.
     pub output: Output,
-    /// Under whose rights it is started, its own or those of [`Run::user`]; `None` = those of
-    /// whoever started MARACAS.
+    /// The user whose rights it is started with, its own or that of [`Run::user`]; `None` = the
+    /// user that started MARACAS.
     pub user: Option<Account>,
 }
 
@@ -447,7 +447,7 @@ impl PlatformMemory {
             let mask = color_range(first, *count);
             first += count;
             mask.ok_or_else(|| {
-                format!("core {core}: only 64 {} can be told apart", self.part_word())
+                format!("core {core}: only 64 {} can be distinguished", self.part_word())
             })
         };
         self.shares.iter().enumerate().map(mask).collect()
@@ -480,8 +480,8 @@ const fn starts_a_cache(cache: &Cache, core: usize) -> bool {
 }
 
 impl VcpuSpec {
-    /// How a command is simulated that has no model: whoever is given a reservation is assumed to
-    /// use all of it.
+    /// How a command is simulated that has no model: a VCPU with a reservation is assumed to use
+    /// all of it.
     pub(crate) const fn assumed_workload(&self) -> Workload {
         use maracas_core::{Arrival, Cost};
         match self.vcpu.arrival {

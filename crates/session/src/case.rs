@@ -80,7 +80,7 @@ pub struct Case {
     pub memory: Option<Memory>,
     /// The pace of each of `programs`, where the scenario says something of it.
     pub paces: Vec<Option<Pace>>,
-    /// On which machine it shall run.
+    /// The machine on which it is to run.
     pub machine: Machine,
     /// Of every random number.
     pub seed: u64,
@@ -89,7 +89,7 @@ pub struct Case {
     /// What of the jobs is certain beside others that use memory; empty where that is not
     /// simulated.
     pub jobs: Vec<Judged>,
-    /// What the agents of a live run will take; `None` in simulation, or where nobody knows.
+    /// What the agents of a live run will take; `None` in simulation, or where it is not known.
     pub agents: Option<Agents>,
     /// Names of the parameters that the command line gave.
     set: Vec<String>,
@@ -196,9 +196,7 @@ impl Case {
                 let more = case.unkept().into_iter().chain(case.left_aside()).chain(unknown);
                 let more: Vec<_> = more.chain(case.of_reserved_bandwidth()).collect();
                 case.notes.extend(more);
-                case.judge_jobs();
-                let said = case.of_jobs();
-                case.notes.extend(said);
+                case.judge_live_jobs();
                 case.notes.extend(measured);
             }
         }

@@ -23,7 +23,7 @@ pub struct Fit {
     pub text: String,
 }
 
-/// Budgets depend on who runs beside whom, and that on where they fit: so often they are raised
+/// Budgets depend on what runs beside what, and that on where they fit: so often they are raised
 /// anew.
 const ROUNDS: usize = 8;
 /// What a core's bandwidth is multiplied by, one after the other.
@@ -130,7 +130,7 @@ impl Tries<'_> {
         MORE_BANDWIDTH.into_iter().filter_map(wider).collect()
     }
 
-    /// The same with the cache split so that each core on which somebody is late has a part of its
+    /// The same with the cache split so that each core on which a VCPU is late has a part of its
     /// own; the smallest part first.
     fn splits(&self, case: &Case, fit: &Fit) -> Vec<Fit> {
         let platform = case.scenario.as_ref().and_then(|it| it.platform.memory.as_ref());
@@ -163,7 +163,7 @@ impl Tries<'_> {
     }
 }
 
-/// The cores on which somebody is late.
+/// The cores on which a VCPU is late.
 fn late_cores(case: &Case) -> Vec<CoreId> {
     let late = |vcpu: &VcpuId| {
         case.jobs.iter().any(|one| one.vcpu == *vcpu && one.answer != Answer::InTime)

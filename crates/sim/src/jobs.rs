@@ -46,7 +46,7 @@ pub struct Judged {
     /// C.
     pub promised: Duration,
     /// The program that the others slow down most, by its place among the run's, and by how much;
-    /// `None` = nobody slows any of them down.
+    /// `None` = none is slowed down.
     pub slowest: Option<(u32, Bound)>,
     /// What is certain.
     pub answer: Answer,
@@ -185,7 +185,7 @@ fn work_of(workload: &Workload) -> Option<Duration> {
 }
 
 /// Whether a job that overruns C is cut there. The policies of VCPUs do so always, those of jobs
-/// unless they are told otherwise.
+/// unless a parameter says otherwise.
 fn cuts(entry: &Entry, params: &Params) -> bool {
     let Some(spec) = entry.params.iter().find(|spec| spec.name == "enforcement") else {
         return !entry.needs.jobs;
@@ -245,8 +245,8 @@ fn raised(
     differs.then_some(raised)
 }
 
-/// Whether a verdict lets `vcpu` in and whoever else is on its core: one that is refused would run
-/// there all the same.
+/// Whether a verdict admits `vcpu` and all others on its core: one that is refused would run there
+/// all the same.
 fn admitted(verdict: &Verdict, vcpu: VcpuId, homes: &Homes) -> bool {
     let home = homes.home(vcpu);
     let disturbs = |other: VcpuId| home.is_none() || homes.home(other) == home;

@@ -200,7 +200,8 @@ impl Trial {
         }
         now.saturating_since(Instant::ZERO)
     }
-    /// How much of what the bound adds to the work it takes; nothing where that adds next to nothing.
+    /// How much of what the bound adds to the work it takes; nothing where that is next to
+    /// nothing.
     fn share(&self) -> f64 {
         let (takes, bound) = self.times();
         let [takes, bound] =

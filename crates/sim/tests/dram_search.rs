@@ -1,9 +1,9 @@
 //! How far the law is from what the bound on interference takes for granted, by a search for the
 //! worst: hill climbing from random mixes on random memories.
 //!
-//! The bound (`memory/bound.rs`) takes it that no program's time per reference is longer than beside
-//! others that do their most or nothing, nor where it misses less itself. The law's terms are not
-//! all monotone: who is slowed down asks less often, and others' writes and lost rows count by how
+//! The bound (`memory/bound.rs`) takes it that no program's time per reference is longer than
+//! beside others that do their most or nothing, nor where it misses less itself. The law's terms
+//! are not all monotone: who is slowed down asks less often, and others' writes and lost rows count by how
 //! often they ask.
 
 use maracas_core::memory::{Dram, Pattern};
@@ -215,12 +215,12 @@ fn search(what: &str, of: impl Fn(&Law, &Trial) -> f64) -> f64 {
 const ROUNDING: f64 = 1e-9;
 
 #[test]
-fn nobody_takes_longer_than_beside_others_that_do_their_most_or_nothing() {
+fn none_takes_longer_than_beside_others_that_do_their_most_or_nothing() {
     assert!(search("beyond the corners", beyond_the_corners) < ROUNDING);
 }
 
 #[test]
-fn nobody_loses_by_missing_less() {
+fn none_loses_by_missing_less() {
     assert!(search("lost by missing less", lost_by_missing_less) < ROUNDING);
 }
 

@@ -1,5 +1,5 @@
-//! What must hold of a live machine, whatever befalls it. All of it is seen from outside: by what
-//! the simulated kernel knows, and what the policy was told.
+//! What must hold of a live machine, whatever happens to it. All of it is seen from outside: by
+//! what the simulated kernel knows, and what was reported to the policy.
 
 use super::LiveCase;
 use super::decider::{Decider, MODES};
@@ -41,8 +41,8 @@ impl Audit {
         Self { faults: case.faults, refused: 0, failed: 0, left: false, limits }
     }
 
-    /// An agent wakes, so late: nobody had more than its limit but by that lateness, by what no
-    /// record tells, and by what the agent's own calls take.
+    /// An agent wakes, so late: no VCPU had more than its limit but by that lateness, by what no
+    /// record shows, and by what the agent's own calls take.
     pub(super) fn wakes(
         &self,
         core: &mut Core<SimCore>,
@@ -66,7 +66,7 @@ impl Audit {
             if over > slack {
                 return Err(format!(
                     "{} on {} is {over} ns beyond its limit of {limit}, though its agent was \
-                     {late} ns late and {own} is all that nothing tells of",
+                     {late} ns late and {own} is all that nothing reports",
                     vcpu_handle.id, core.id
                 ));
             }
@@ -74,7 +74,7 @@ impl Audit {
         Ok(())
     }
 
-    /// An agent has enforced: nobody has a real-time level without standing on the run queue.
+    /// An agent has enforced: no VCPU has a real-time level without standing on the run queue.
     pub(super) fn enforced(&self, core: &Core<SimCore>, shared: &Shared) -> Result<(), String> {
         if self.faults.refuse_one_in != 0 || shared.dead.get() {
             return Ok(());
@@ -92,7 +92,7 @@ impl Audit {
         Ok(())
     }
 
-    /// The agent has decided, if it did: the policy was told of every refusal.
+    /// The agent has decided, if it did: every refusal was reported to the policy.
     pub(super) fn answered(
         &mut self,
         shared: &Shared,
@@ -112,7 +112,7 @@ impl Audit {
         if is_reported || shared.dead.get() {
             return Ok(());
         }
-        Err("the host refused something and the policy was not told".to_string())
+        Err("the host refused something and it was not reported to the policy".to_string())
     }
 
     /// An agent falls asleep until `due`.
@@ -150,7 +150,7 @@ impl Audit {
             let left = vcpu_handle.level == Level::Watched && vcpu_handle.is_runnable() && !waits;
             if left && !has_foreground && decider.held == 0 && !core.stirred {
                 return Err(format!(
-                    "{} may not run on {} and is not stopped, though nobody starts a program",
+                    "{} may not run on {} and is not stopped, though no program is being started",
                     vcpu_handle.id, core.id
                 ));
             }
@@ -158,7 +158,7 @@ impl Audit {
         Ok(())
     }
 
-    /// At the end all that was counted was told, once.
+    /// At the end all that was counted was reported, once.
     pub(super) fn conserved(
         &self,
         cores: &mut [Core<SimCore>],
@@ -177,7 +177,7 @@ impl Audit {
                     if meter.abs_diff(reported) > UNTOLD {
                         return Err(format!(
                             "{} had {meter} ns in the {mode:?}, \
- and the policy was told of {reported}",
+ and {reported} were reported to the policy",
                             vcpu_handle.id
                         ));
                     }
@@ -195,7 +195,7 @@ impl Audit {
         Ok(())
     }
 
-    /// Agents wake no more often than looks for what no event tells, and what happens, ask for.
+    /// Agents wake no more often than looks for what no event reports, and what happens, ask for.
     pub(super) fn bounded(
         &self,
         wakes: u64,

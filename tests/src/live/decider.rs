@@ -1,5 +1,5 @@
-//! What stands in for the decider of the live machine: it tells the policy what the cores tell,
-//! has them follow its plan, moves VCPUs, and serves requests. It is written after
+//! What stands in for the decider of the live machine: it reports to the policy what the cores
+//! report, has them follow its plan, moves VCPUs, and serves requests. It is written after
 //! `crates/live/src/machine/decider.rs`, without the locks, the journal and service requests, which
 //! it refuses.
 
@@ -12,9 +12,9 @@ use maracas_live_core::{Core, Demand, Executor, VcpuHandle};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// How long somebody may hold freezing off at most, in nanoseconds.
+/// How long a hold may keep freezing off at most, in nanoseconds.
 const LONGEST_HOLD: u64 = 2_000_000_000;
-/// Releases of one VCPU that no program has heard of.
+/// Releases of one VCPU that no program has learned of.
 const UNOBSERVED_EACH: usize = 16;
 
 /// A VCPU that the policy knows.
@@ -25,7 +25,7 @@ pub(super) struct Known {
     pub(super) program: Program,
 }
 
-/// What was told of a VCPU: service by mode.
+/// What was reported of a VCPU: service by mode.
 pub(super) type Reported = BTreeMap<VcpuId, [u64; 2]>;
 
 pub(super) struct Decider {
@@ -35,9 +35,9 @@ pub(super) struct Decider {
     has_begun: bool,
     pub(super) known: BTreeMap<VcpuId, Known>,
     pub(super) reported: Reported,
-    /// How many refusals the policy was told of.
+    /// How many refusals were reported to the policy.
     pub(super) failed: u64,
-    /// A digest of all that was told and decided.
+    /// A digest of all that was reported and decided.
     pub(super) digest: u64,
     pub(super) due: Vec<Due>,
     pub(super) held: u32,
@@ -79,7 +79,7 @@ impl Decider {
         }
     }
 
-    /// One look at everything, by the agent of `own`; which agents shall look next.
+    /// One look at everything, by the agent of `own`; which agents are to look next.
     pub(super) fn round(&mut self, cores: &mut [Core<SimCore>], own: CoreId) -> CoreSet {
         let now = cores[0].exec.now();
         let asleep = std::mem::replace(&mut self.has_begun, true) && self.plan.wake > now;
@@ -132,7 +132,7 @@ impl Decider {
         self.digest = (self.digest.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 
-    /// Reads the records of all cores and tells the policy.
+    /// Reads the records of all cores and reports to the policy.
     pub(super) fn listen(&mut self, cores: &mut [Core<SimCore>]) {
         for core in cores {
             core.drain();
@@ -187,7 +187,7 @@ impl Decider {
         for known in self.known.values_mut() {
             let Some(demand) = &mut known.demand else { continue };
             let mut released = false;
-            // The first job of a program that never heard of one is not presumed done.
+            // The first job of a program that never learned of one is not presumed done.
             while let Some(event) = demand.next_event(now) {
                 if let Event::Released(job) = &event.1 {
                     released = true;

@@ -69,7 +69,7 @@ pub(super) struct Shared {
     pub(super) calls: Cell<u64>,
     /// The runtime was killed: nothing is carried out any more.
     pub(super) dead: Cell<bool>,
-    /// Refusals that the policy is to hear of, so far.
+    /// Refusals that are to be reported to the policy, so far.
     pub(super) refused: Cell<u64>,
 }
 
@@ -159,7 +159,7 @@ impl SimVcpu {
         let seen = vec![0; shared.world.borrow().cpus.len()];
         Self { shared, group, core: None, seen, error: Cell::new(0) }
     }
-    /// What it had where it sits and nobody has read.
+    /// What it had where it sits and was not read.
     pub(super) fn unread(&self, world: &World) -> u64 {
         let Some(core) = self.core else { return 0 };
         world.groups[self.group].counted[core] - self.seen[core]
@@ -174,7 +174,7 @@ impl SimVcpu {
             }
             Ok(false) => {}
             Err(error) => {
-                // It is told with the next answer about this VCPU, and tried again then.
+                // It is reported with the next answer about this VCPU, and tried again then.
                 self.error.set(error.raw_os_error().unwrap_or(1));
                 let mut world = self.shared.world.borrow_mut();
                 world.ask_freezer(self.group, frozen, 0);

@@ -1,4 +1,4 @@
-//! Plays one case: agents that sleep and wake on a simulated host, and what befalls them.
+//! Plays one case: agents that sleep and wake on a simulated host, and what happens to them.
 
 use super::LiveCase;
 use super::audit::Audit;
@@ -56,7 +56,7 @@ pub struct Played {
     pub decisions: u64,
     /// Calls to the host.
     pub calls: u64,
-    /// Refusals that the policy was told of.
+    /// Refusals that were reported to the policy.
     pub refused: u64,
 }
 

@@ -1,9 +1,9 @@
 //! The kernel of the simulated host: threads in groups on cores, and what it records of them.
 //!
-//! A core runs its agent while that is awake; else the ready thread of the highest real-time
-//! level, of equals the one that waits longest; else whichever ordinary thread had least. Cores
-//! depend on each other by nothing but what is done to their groups, so each has a time of its own
-//! and is brought up to the present when somebody looks.
+//! A core runs its agent while that is awake; else the ready thread of the highest real-time level,
+//! of equals the one that waits longest; else whichever ordinary thread had least. Cores depend on
+//! each other by nothing but what is done to their groups, so each has a time of its own and is
+//! brought up to the present when it is looked at.
 
 use crate::Dice;
 use maracas_core::{Instant, JobId, VcpuId};
@@ -74,9 +74,9 @@ pub(super) struct Cpu {
     running: Option<usize>,
     slice_ends: u64,
     pub(super) records: VecDeque<Record>,
-    /// Somebody woke the agent then.
+    /// Another party woke the agent then.
     pub(super) called: Option<u64>,
-    /// Every thread of which its agent has read a record since it was told otherwise.
+    /// Every thread of which its agent has read a record since it was asked to forget them.
     pub(super) switches: u64,
 }
 
@@ -88,7 +88,7 @@ pub(super) struct World {
     pub(super) threads: Vec<Thread>,
     pub(super) groups: Vec<Group>,
     pub(super) cpus: Vec<Cpu>,
-    /// Jobs that programs have told done.
+    /// Jobs that programs have reported done.
     pub(super) done: Vec<(JobId, u64)>,
     /// One in so many turns makes a thread; 0 = none does.
     pub(super) forks: u64,
@@ -284,7 +284,7 @@ impl World {
                 self.done.push((JobId { vcpu: it.id, index: it.next_job }, at));
                 it.next_job += 1;
                 it.jobs -= 1;
-                // Whoever reads requests.
+                // The agent that reads requests.
                 self.cpus[0].called.get_or_insert(at);
                 if self.groups[group].jobs > 0 {
                     self.threads[thread].left = self.turn(thread);
@@ -304,7 +304,7 @@ impl World {
         }
     }
 
-    /// A job is released; its program is told.
+    /// A job is released; its program is notified.
     pub(super) fn release(&mut self, id: VcpuId, index: u32) {
         let Some(group) = self.groups.iter().position(|it| it.id == id && it.alive) else { return };
         self.bring(self.groups[group].core);
@@ -324,7 +324,7 @@ impl World {
         }
     }
 
-    /// Takes whoever runs off the core.
+    /// Takes the running thread off the core.
     fn put_off(&mut self, core: usize, preempted: bool) {
         let cpu = &mut self.cpus[core];
         if let Some(thread) = cpu.running.take() {
@@ -334,7 +334,7 @@ impl World {
         }
     }
 
-    /// Who is to run on a core now.
+    /// What is to run on a core now.
     pub(super) fn pick(&self, core: usize) -> Option<usize> {
         if self.cpus[core].agent {
             return None;
@@ -342,7 +342,7 @@ impl World {
         self.would_run(core)
     }
 
-    /// Who would run on a core if its agent slept.
+    /// What would run on a core if its agent slept.
     pub(super) fn would_run(&self, core: usize) -> Option<usize> {
         let ready = |(_, it): &(usize, &Thread)| {
             let group = &self.groups[it.group];
@@ -350,7 +350,7 @@ impl World {
         };
         let ready = || self.threads.iter().enumerate().filter(ready);
         let running = self.cpus[core].running;
-        // Who runs at a level goes on until it blocks or a higher one is ready.
+        // A thread that runs at a level goes on until it blocks or a higher one is ready.
         let raised = ready().filter(|(_, it)| it.level > 0);
         let raised = raised.max_by_key(|(place, it)| {
             (it.level, Some(*place) == running, std::cmp::Reverse((it.since, *place)))
@@ -370,7 +370,7 @@ impl World {
             return;
         }
         if let Some(thread) = self.cpus[core].running {
-            // Who is frozen runs into the trap, and blocks there.
+            // A frozen thread runs into the trap, and blocks there.
             let trapped = self.groups[self.threads[thread].group].frozen;
             self.threads[thread].since = self.cpus[core].at;
             self.put_off(core, !trapped);
@@ -448,7 +448,7 @@ impl World {
 }
 
 impl World {
-    /// Lets all cores run until `to`, or until somebody calls an agent that sleeps.
+    /// Lets all cores run until `to`, or until an agent that sleeps is called.
     pub(super) fn run_until(&mut self, to: u64) {
         while self.cpus.iter().all(|cpu| cpu.called.is_none()) {
             let next = (0..self.cpus.len()).map(|core| (self.next_change(core), core)).min();

@@ -14,6 +14,8 @@ pub(crate) mod bounds;
 pub(crate) mod host;
 #[path = "../../../../tests/shared/host.rs"]
 pub(crate) mod measure;
+#[path = "../../../../tests/shared/witness.rs"]
+pub(crate) mod witness;
 
 use crate::common::{Scratch, maracas, repository, text};
 use bounds::{Rite, Turn, kill_at_limit, needs};
@@ -69,8 +71,8 @@ impl Stage {
         if !needs(there >= cores, "two cores") {
             return None;
         }
-        // Nor may somebody else's run have the cores; what dead runs left is cleaned up.
-        until(Duration::from_secs(60), || !host::somebody_runs());
+        // No other run may have the cores; what dead runs left is cleaned up.
+        until(Duration::from_secs(60), || !host::a_run_lives());
         maracas(&repository(), &["clean"]);
         if !needs(support().starts_with("full"), "budgets enforced by the full means of the doctor")
         {

@@ -1,10 +1,10 @@
-//! A core whose agent is stuck: what a neighbour's agent does about it, and what the agent sets
-//! right when it is back.
+//! A core whose agent is stuck: what a neighbour's agent does about it, and what the agent corrects
+//! when it is back.
 //!
 //! A neighbour demotes and freezes every VCPU of the core, and nothing else: it reads no meter
 //! there, since that would wait for the stuck core. What the VCPUs took meanwhile is on their
-//! meters, and missing from their next budgets. The guardian does the same from outside
-//! (the room `live`, its guardian), without a word to us but a count.
+//! meters, and missing from their next budgets. The guardian does the same from outside (the room
+//! `live`, its guardian), and leaves nothing here but a count.
 
 use super::Core;
 use crate::{Executor, Handle, Level};

@@ -1,4 +1,4 @@
-//! One VCPU of this host: its group, its counters, and who freezes it.
+//! One VCPU of this host: its group, its counters, and the thread that freezes it.
 
 mod clocks;
 mod memory;
@@ -18,7 +18,7 @@ use maracas_live_core::{Handle, Level};
 use std::io;
 use std::sync::Arc;
 
-/// The VCPU's counter on one core, and how much of it was told.
+/// The VCPU's counter on one core, and how much of it was reported.
 #[derive(Debug)]
 struct Slot {
     service: Service,
@@ -131,7 +131,7 @@ impl ThisVcpu {
         if place.is_none() {
             let group = self.group.dir_fd().ok_or(io::ErrorKind::Unsupported)?;
             let service = Service::open(group, hardware.0)?;
-            // Refused, it is told as progress of nothing, and a note at the end says why.
+            // Where it is refused, progress is reported as none, and a note at the end says why.
             let counted = self.progress.is_instructions();
             let instructions =
                 counted.then(|| Instructions::of_group(group, hardware.0).ok()).flatten();

@@ -25,8 +25,8 @@ pub struct Costs {
     /// What one timed wake takes of a core: the interrupt, the switch to the thread that woke, the
     /// setting of its next timer, and the switch back, as a thread sees it that computes there.
     pub taken: Duration,
-    /// What a timer interrupt that wakes nobody takes of a core; `None` where none came in time, as
-    /// with PREEMPT_RT before the soft interrupts' thread had the core.
+    /// What a timer interrupt that wakes no thread takes of a core; `None` where none came in time,
+    /// as with PREEMPT_RT before the soft interrupts' thread had the core.
     pub interrupt: Option<Duration>,
     /// A call that sets a timer which comes before all others.
     pub setting: Duration,
@@ -118,9 +118,9 @@ fn braking(freezer: Option<Duration>, switch: Duration) -> Duration {
     freezer.map_or(Duration::ZERO, |calls| calls + switch * 4)
 }
 
-/// What one rotation of the background costs: who ran is frozen, another is thawed, and agents woke
-/// for it twice, when a turn ended and when the one after it did. `freezer` = what its calls take
-/// ([`freezer_calls`](super::probe::freezer_calls)).
+/// What one rotation of the background costs: what ran is frozen, another is thawed, and agents
+/// woke for it twice, when a turn ended and when the one after it did. `freezer` = what its calls
+/// take ([`freezer_calls`](super::probe::freezer_calls)).
 pub fn rotation(freezer: Option<Duration>, costs: &Costs) -> Duration {
     braking(freezer, costs.switch) + costs.wake.p50 * 2
 }
@@ -132,7 +132,7 @@ pub fn decision(freezer: Option<Duration>, costs: &Costs) -> Duration {
     (costs.taken + braking(freezer, costs.switch)) * 2
 }
 
-/// A time rounded up to two digits, for people: measurements of which there are few tell no more.
+/// A time rounded up to two digits, for people: few measurements say no more.
 pub fn rounded_up(time: Duration) -> Duration {
     let mut unit = 1;
     while time.ticks() / unit >= 100 {

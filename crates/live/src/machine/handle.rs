@@ -2,7 +2,7 @@
 //!
 //! Every call becomes a request in a mailbox that the agents empty at their next decision; the
 //! calling thread waits for the answer. The agents only ever try the mailbox's lock, so a caller
-//! that is preempted while it holds it delays nobody but itself.
+//! that is preempted while it holds it delays only itself.
 
 use super::ask::{Reply, Silence, question};
 use super::progress::{Page, Progress, Source};
@@ -122,7 +122,7 @@ pub(crate) enum Request {
     },
     /// A VCPU that was admitted gets its VCPU handle.
     Attach(Box<VcpuHandle>),
-    /// Its threads changed in ways that no record tells: look again, and count this as a wake.
+    /// Its threads changed in ways that no record shows: look again, and count this as a wake.
     Rescan(VcpuId),
     /// A program is about to be started in it: nothing may be frozen until `Unhold` with the same
     /// number, or until it has lasted for too long. Answers on which core the VCPU is.
@@ -148,7 +148,7 @@ pub(crate) enum Request {
 }
 
 impl Request {
-    /// Whether who asked has given up: it is to be left undone.
+    /// Whether the asking thread has given up: it is to be left undone.
     pub(crate) fn is_withdrawn(&self) -> bool {
         match self {
             Self::Create { reply, .. } | Self::Set { reply, .. } => reply.is_withdrawn(),
@@ -203,7 +203,7 @@ pub(crate) struct Mailbox {
     clients: Mutex<BTreeMap<i32, Client>>,
     bound: Mutex<BTreeMap<VcpuId, (i32, Arc<Group>)>>,
     ended: Mutex<Vec<VcpuId>>,
-    /// VCPUs that ended and whose end nobody waits for.
+    /// VCPUs that ended and whose end no thread waits for.
     left: Mutex<Vec<(VcpuId, Option<Box<VcpuHandle>>)>>,
 }
 
@@ -256,7 +256,7 @@ impl Mailbox {
         lock(&self.tree).take().map_or(Ok(()), Tree::remove)
     }
     /// Posts a request and waits for its answer. One that is not answered in time is withdrawn:
-    /// whatever becomes of it is undone by who would have answered.
+    /// whatever becomes of it is undone by the answering side.
     fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, Refusal> {
         let (reply, answer) = question();
         self.post(request(reply));
@@ -311,8 +311,8 @@ impl Mailbox {
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
-    /// Drops the requests that nobody will answer any more: their callers hear [`Refusal::Ending`],
-    /// and so does whoever asks later.
+    /// Drops the requests that will not be answered any more: their callers get
+    /// [`Refusal::Ending`], and so do later ones.
     pub(crate) fn close(&self) {
         self.stopping.store(true, Ordering::Release);
         let mut queue = lock(&self.queue);
@@ -331,9 +331,9 @@ impl Mailbox {
     }
     /// Ends a VCPU soon, and waits for nothing: the supervisor lets its threads go.
     pub(crate) fn discard(&self, id: VcpuId) {
-        self.post(Request::Destroy { id, reply: Reply::to_nobody() });
+        self.post(Request::Destroy { id, reply: Reply::unattended() });
     }
-    /// Takes over, from the agents, what is left of a VCPU whose end nobody waits for.
+    /// Takes over, from the agents, what is left of a VCPU whose end no thread waits for.
     pub(super) fn leave(&self, id: VcpuId, live: Option<Box<VcpuHandle>>) {
         lock(&self.left).push((id, live));
         self.supervisor.ring();
@@ -383,11 +383,11 @@ impl Mailbox {
         let empty: Vec<_> = empty.map(|(id, _)| *id).collect();
         drop(bound);
         for id in empty {
-            // Somebody else may have ended it meanwhile; what is left, the run's end removes.
+            // Another caller may have ended it meanwhile; what is left, the run's end removes.
             let _ = self.destroy(id);
         }
     }
-    /// VCPUs that somebody ended and whose programs the supervisor shall end.
+    /// VCPUs that were ended on request and whose programs the supervisor is to end.
     pub(crate) fn ended(&self) -> Vec<VcpuId> {
         std::mem::take(&mut lock(&self.ended))
     }
@@ -437,7 +437,7 @@ impl Handle {
         match self.mailbox.held(id, |_| self.bind(id, members, hardware)).and_then(|bound| bound) {
             Ok(group) => {
                 let (name, means) = (name.to_string(), self.mailbox.means);
-                // Whoever is bound may count too, if he finds the file by the name of his VCPU.
+                // A bound thread may count too, if it finds the file by the name of its VCPU.
                 let page = self.mailbox.page(id, user_of(members.pid)).ok().flatten();
                 let progress = Progress::new(self.mailbox.source, page);
                 let live = Made {
@@ -483,7 +483,7 @@ impl Handle {
     /// All VCPUs, by increasing id.
     ///
     /// # Errors
-    /// [`Refusal::Ending`] where nobody answers any more.
+    /// [`Refusal::Ending`] where there will be no answer any more.
     pub fn list(&self) -> Result<Vec<VcpuStatus>, Refusal> {
         self.ask(|reply| Request::List { reply })
     }
@@ -513,7 +513,7 @@ impl Handle {
         Ok(())
     }
 
-    /// Says who wakes the programs at job releases from now on.
+    /// Sets what wakes the programs at job releases from now on.
     pub fn set_gate(&self, gate: Arc<dyn JobGate>) {
         self.mailbox.post(Request::Gate(gate));
     }

@@ -2,6 +2,7 @@
 //! those of the core to which they are moved.
 
 use crate::support::bounds::found;
+use crate::support::witness::repeated;
 use crate::support::{replays, run_beside, setup, shell, system};
 use maracas_client::color::{Buffer, ColorSet, Means, Pagemap};
 use maracas_core::contract::{Grant, Limit, ServiceRequest};
@@ -28,7 +29,7 @@ fn look(path: &Path) -> ! {
     for round in 0.. {
         assert!((0..BYTES).all(|at| memory[at] == content(at)), "in round {round}");
         let text = format!("{} {} {round}", std::process::id(), memory.as_ptr() as usize);
-        // Whoever reads it must find it whole.
+        // A reader must find it whole.
         let new = path.with_extension("new");
         std::fs::write(&new, text).expect("the directory is ours");
         std::fs::rename(&new, path).expect("the directory is ours");
@@ -91,65 +92,70 @@ impl Policy for Mover {
 
 #[test]
 fn a_program_takes_its_cores_colours_and_those_of_the_core_it_is_moved_to() {
-    if let Some(path) = std::env::var_os(LOOK) {
-        look(Path::new(&path));
-    }
-    let set = ColorSet::new(OF_CORES[0], COLORS).expect("there are such colours");
-    let moved = Buffer::by(Means::Move, 1, set);
-    if found(moved, "sight of page frames and the right to move pages").is_none() {
-        return;
-    }
-    let mut system = system(2, &[]);
-    let ms = Duration::from_millis;
-    let service_vcpu = Vcpu { role: Role::Migration, ..Vcpu::new(1, ms(5), ms(100)) };
-    system.vcpus = vec![Vcpu::best_effort(0), service_vcpu];
-    system.cores.iter_mut().zip(OF_CORES).for_each(|(core, colors)| core.colors = colors);
-    let own = std::env::current_exe().expect("this program has a path");
-    let name = "colors::a_program_takes_its_cores_colours_and_those_of_the_core_it_is_moved_to";
-    let path = std::env::temp_dir().join(format!("maracas-colors-{}", std::process::id()));
-    let mut program = shell(0, "");
-    program.command.argv = vec![own.into(), "--exact".into(), name.into()];
-    program.command.env.insert(LOOK.into(), path.clone().into());
-    let mut setup = setup(&system, vec![program], 4);
-    setup.steering.cache = CacheParts::Colors(COLORS);
-    let ran = run_beside(setup, Box::new(Mover::default()), |over| {
-        let mut seen = Vec::new();
-        while !over.load(Ordering::Acquire) {
-            seen.extend(looked(&path));
-            std::thread::sleep(std::time::Duration::from_millis(200));
+    repeated(|| {
+        if let Some(path) = std::env::var_os(LOOK) {
+            look(Path::new(&path));
         }
-        seen
+        let set = ColorSet::new(OF_CORES[0], COLORS).expect("there are such colours");
+        let moved = Buffer::by(Means::Move, 1, set);
+        if found(moved, "sight of page frames and the right to move pages").is_none() {
+            return;
+        }
+        let mut system = system(2, &[]);
+        let ms = Duration::from_millis;
+        let service_vcpu = Vcpu { role: Role::Migration, ..Vcpu::new(1, ms(5), ms(100)) };
+        system.vcpus = vec![Vcpu::best_effort(0), service_vcpu];
+        system.cores.iter_mut().zip(OF_CORES).for_each(|(core, colors)| core.colors = colors);
+        let own = std::env::current_exe().expect("this program has a path");
+        let name = "colors::a_program_takes_its_cores_colours_and_those_of_the_core_it_is_moved_to";
+        let path = std::env::temp_dir().join(format!("maracas-colors-{}", std::process::id()));
+        let mut program = shell(0, "");
+        program.command.argv = vec![own.into(), "--exact".into(), name.into()];
+        program.command.env.insert(LOOK.into(), path.clone().into());
+        let mut setup = setup(&system, vec![program], 4);
+        setup.steering.cache = CacheParts::Colors(COLORS);
+        let ran = run_beside(setup, Box::new(Mover::default()), |over| {
+            let mut seen = Vec::new();
+            while !over.load(Ordering::Acquire) {
+                seen.extend(looked(&path));
+                std::thread::sleep(std::time::Duration::from_millis(200));
+            }
+            seen
+        });
+        let _ = std::fs::remove_file(&path);
+        let Some((ran, seen)) = ran else { return };
+        let records = ran.untroubled();
+        assert!(replays(records, &mut Mover::default(), 2), "a fresh policy decides the same");
+        let moved = records.iter().find_map(|record| match record {
+            Record::Event { at, event: Event::ServiceDone(_) } => Some(*at),
+            Record::Event { .. }
+            | Record::Planned(_)
+            | Record::Gap(_)
+            | Record::Note { .. }
+            | Record::End(_) => None,
+        });
+        let noted = records.iter().find_map(|record| match record {
+            Record::Note { note: Note::Recolored { what, .. }, .. } => Some(what.clone()),
+            Record::Event { .. }
+            | Record::Planned(_)
+            | Record::Gap(_)
+            | Record::Note { .. }
+            | Record::End(_) => None,
+        });
+        eprintln!("moved at {moved:?}, recoloured: {noted:?}; {seen:?}");
+        assert!(moved.is_some_and(|at| at >= Mover::AFTER), "moved at {moved:?}");
+        let Some(Ok(Recolored { pages, left, error: None, .. })) = noted else {
+            panic!("it was not recoloured: {noted:?}")
+        };
+        let right =
+            |core: usize| move |seen: &&([usize; 2], u64)| seen.0[core] > (BYTES / 4096) * 95 / 100;
+        assert!(seen.iter().any(|one| right(0)(&one)), "not in its core's colours");
+        assert!(
+            seen.last().is_some_and(|last| right(1)(&last)),
+            "not recoloured when it was moved"
+        );
+        assert!(pages as usize > BYTES / 4096 && left < pages / 10, "{pages} pages, {left} left");
+        let rounds: Vec<_> = seen.iter().filter(right(1)).map(|(_, rounds)| rounds).collect();
+        assert!(rounds.last() > rounds.first(), "it stands still since");
     });
-    let _ = std::fs::remove_file(&path);
-    let Some((ran, seen)) = ran else { return };
-    let records = ran.untroubled();
-    assert!(replays(records, &mut Mover::default(), 2), "a fresh policy decides the same");
-    let moved = records.iter().find_map(|record| match record {
-        Record::Event { at, event: Event::ServiceDone(_) } => Some(*at),
-        Record::Event { .. }
-        | Record::Planned(_)
-        | Record::Gap(_)
-        | Record::Note { .. }
-        | Record::End(_) => None,
-    });
-    let noted = records.iter().find_map(|record| match record {
-        Record::Note { note: Note::Recolored { what, .. }, .. } => Some(what.clone()),
-        Record::Event { .. }
-        | Record::Planned(_)
-        | Record::Gap(_)
-        | Record::Note { .. }
-        | Record::End(_) => None,
-    });
-    eprintln!("moved at {moved:?}, recoloured: {noted:?}; {seen:?}");
-    assert!(moved.is_some_and(|at| at >= Mover::AFTER), "moved at {moved:?}");
-    let Some(Ok(Recolored { pages, left, error: None, .. })) = noted else {
-        panic!("it was not recoloured: {noted:?}")
-    };
-    let right =
-        |core: usize| move |seen: &&([usize; 2], u64)| seen.0[core] > (BYTES / 4096) * 95 / 100;
-    assert!(seen.iter().any(|one| right(0)(&one)), "not in its core's colours");
-    assert!(seen.last().is_some_and(|last| right(1)(&last)), "not recoloured when it was moved");
-    assert!(pages as usize > BYTES / 4096 && left < pages / 10, "{pages} pages, {left} left");
-    let rounds: Vec<_> = seen.iter().filter(right(1)).map(|(_, rounds)| rounds).collect();
-    assert!(rounds.last() > rounds.first(), "it stands still since");
 }

@@ -1,6 +1,7 @@
 //! A running system is asked and changed from another thread, under the policy `maracas`.
 
 use crate::support::bounds::rite;
+use crate::support::witness::repeated;
 use crate::support::{SPIN, able, machine, setup, shell, system, turn};
 use maracas_core::params::{Params, Value};
 use maracas_core::{Duration, Reservation, Vcpu, VcpuId};
@@ -56,35 +57,37 @@ fn converse(handle: &Handle, client: u32) -> Result<(), Refusal> {
 
 #[test]
 fn a_foreign_thread_gets_a_vcpu_and_goes_free_again() {
-    let _turn = turn(Duration::from_secs(4));
-    if !able(Means::FULL, 1) {
-        return;
-    }
-    let system = system(1, &[(2_000, 10_000, 0)]);
-    let mut params = Params::new();
-    params.set("background", Value::Text("fair".into()));
-    let entry = maracas_policies::find("maracas").expect("the policy is registered");
-    let policy = (entry.build)(&system, &params).map_err(|why| format!("{why:?}"));
-    let setup = setup(&system, vec![shell(0, SPIN)], 60);
-    let machine = machine(setup, Means::FULL, policy.expect("it is admitted"));
-    let machine = machine.unwrap_or_else(|error| panic!("{error}"));
-    let stop = machine.handle();
-    let _rite = rite(move |_| stop.stop());
-    let mut client = spinning_client();
-    let (handle, pid) = (machine.handle(), client.id());
-    let (conversation, outcome) = std::thread::scope(|scope| {
-        let conversation = scope.spawn(move || {
-            let result = std::panic::catch_unwind(|| converse(&handle, pid));
-            handle.stop();
-            result
+    repeated(|| {
+        let _turn = turn(Duration::from_secs(4));
+        if !able(Means::FULL, 1) {
+            return;
+        }
+        let system = system(1, &[(2_000, 10_000, 0)]);
+        let mut params = Params::new();
+        params.set("background", Value::Text("fair".into()));
+        let entry = maracas_policies::find("maracas").expect("the policy is registered");
+        let policy = (entry.build)(&system, &params).map_err(|why| format!("{why:?}"));
+        let setup = setup(&system, vec![shell(0, SPIN)], 60);
+        let machine = machine(setup, Means::FULL, policy.expect("it is admitted"));
+        let machine = machine.unwrap_or_else(|error| panic!("{error}"));
+        let stop = machine.handle();
+        let _rite = rite(move |_| stop.stop());
+        let mut client = spinning_client();
+        let (handle, pid) = (machine.handle(), client.id());
+        let (conversation, outcome) = std::thread::scope(|scope| {
+            let conversation = scope.spawn(move || {
+                let result = std::panic::catch_unwind(|| converse(&handle, pid));
+                handle.stop();
+                result
+            });
+            let outcome = machine.run(|_| ());
+            (conversation.join(), outcome)
         });
-        let outcome = machine.run(|_| ());
-        (conversation.join(), outcome)
+        client.kill().expect("the client still lives");
+        client.wait().expect("the client ends");
+        let outcome = outcome.unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(outcome.trouble, [""; 0]);
+        let said = conversation.expect("the thread ends").expect("all assertions hold");
+        assert_eq!(said, Ok(()));
     });
-    client.kill().expect("the client still lives");
-    client.wait().expect("the client ends");
-    let outcome = outcome.unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(outcome.trouble, [""; 0]);
-    let said = conversation.expect("the thread ends").expect("all assertions hold");
-    assert_eq!(said, Ok(()));
 }

@@ -3,6 +3,7 @@
 
 use crate::support::bounds::{found, needs};
 use crate::support::host::{MEAN_ERROR, at_least_wakes, reaction_ns};
+use crate::support::witness::repeated;
 use crate::support::{
     Chosen, SPIN, able, machine, replays, run_sensing, setup, shell, system, turn,
 };
@@ -89,63 +90,82 @@ fn surplus_ms(records: &[Record], from_ms: u64, to_ms: u64) -> u64 {
 }
 
 #[test]
-fn a_contended_episode_throttles_surplus_time_and_nobodys_budget() {
-    let params = [("throttle", "latency"), ("mem_period", "200ms"), ("background_slice", "2ms")];
-    let chosen = Chosen::new("maracas", &params);
-    let system = system(2, &[(2_000, 10_000, 0), (3_000, 10_000, 1)]);
-    let system = chosen.with_service_vcpus(system);
-    let mut setup = setup(&system, vec![shell(0, SPIN), shell(1, SPIN)], 6);
-    // The script's clock is twice as fast: 250 cycles are 125 of these, which are not yet too many.
-    setup.steering.cycles_per_us = 2000;
-    let sensor = Some(Box::new(Episode(1500, 4500)) as Box<dyn Sensor>);
-    let senses = Senses { sensor, ..Senses::default() };
-    let policy = chosen.build(&system);
-    let Some(ran) = run_sensing(setup, Means::FULL, policy, senses) else { return };
-    let records = ran.untroubled();
-    assert!(replays(records, &mut *chosen.build(&system), 2), "a fresh policy decides the same");
-    (0..2).for_each(|vcpu| ran.got_its_budget(vcpu, MEAN_ERROR));
-    // Both cores are throttled 0.4 s after the episode began, and none 0.4 s after its end.
-    let spans = [(500, 1500), (2200, 4400), (5200, 5900)];
-    let spans = spans.map(|(from, to)| surplus_ms(records, from, to) as f64 / (to - from) as f64);
-    let (frozen, last) = (noted(records, "throttled", 1), noted(records, "throttled", 2));
-    let carried = segments(records).filter(|segment| segment.vcpu == VcpuId(2));
-    let mut samples: Vec<_> = carried.map(|segment| segment.usage.service.ticks()).collect();
-    samples.sort_unstable();
-    eprintln!(
-        "surplus per core time before, in and after the episode: {spans:.2?}; stopped {} times: \
+fn a_contended_episode_throttles_surplus_time_and_no_budget() {
+    repeated(|| {
+        let params =
+            [("throttle", "latency"), ("mem_period", "200ms"), ("background_slice", "2ms")];
+        let chosen = Chosen::new("maracas", &params);
+        let system = system(2, &[(2_000, 10_000, 0), (3_000, 10_000, 1)]);
+        let system = chosen.with_service_vcpus(system);
+        let mut setup = setup(&system, vec![shell(0, SPIN), shell(1, SPIN)], 6);
+        // The script's clock is twice as fast: 250 cycles are 125 of these, which are not yet too
+        // many.
+        setup.steering.cycles_per_us = 2000;
+        let sensor = Some(Box::new(Episode(1500, 4500)) as Box<dyn Sensor>);
+        let senses = Senses { sensor, ..Senses::default() };
+        let policy = chosen.build(&system);
+        let Some(ran) = run_sensing(setup, Means::FULL, policy, senses) else { return };
+        let records = ran.untroubled();
+        assert!(
+            replays(records, &mut *chosen.build(&system), 2),
+            "a fresh policy decides the same"
+        );
+        (0..2).for_each(|vcpu| ran.got_its_budget(vcpu, MEAN_ERROR));
+        // Both cores are throttled 0.4 s after the episode began, and none 0.4 s after its end.
+        let spans = [(500, 1500), (2200, 4400), (5200, 5900)];
+        let spans =
+            spans.map(|(from, to)| surplus_ms(records, from, to) as f64 / (to - from) as f64);
+        let (frozen, last) = (noted(records, "throttled", 1), noted(records, "throttled", 2));
+        let carried = segments(records).filter(|segment| segment.vcpu == VcpuId(2));
+        let mut samples: Vec<_> = carried.map(|segment| segment.usage.service.ticks()).collect();
+        samples.sort_unstable();
+        eprintln!(
+            "surplus per core time before, in and after the episode: {spans:.2?}; stopped {} \
+             times: \
          frozen after p50 {} us, last instruction after p50 {} us, at most {} us; {} samples of \
          p50 {} ns",
-        frozen.len(),
-        median(&frozen) / 1000,
-        median(&last) / 1000,
-        last.last().copied().unwrap_or(0) / 1000,
-        samples.len(),
-        median(&samples),
-    );
-    assert!(samples.len() > 20, "{} samples in 6 s", samples.len());
-    // Others use these cores too.
-    assert!(spans[0] > 0.2 && spans[2] > 0.2, "{spans:?}");
-    assert!(spans[1] < 0.05, "{spans:?}");
-    assert!(!frozen.is_empty(), "nothing was stopped");
-    let after_ns = median(&frozen) as f64;
-    assert!(after_ns < reaction_ns(), "frozen {after_ns} ns after the decision");
+            frozen.len(),
+            median(&frozen) / 1000,
+            median(&last) / 1000,
+            last.last().copied().unwrap_or(0) / 1000,
+            samples.len(),
+            median(&samples),
+        );
+        assert!(samples.len() > 20, "{} samples in 6 s", samples.len());
+        // Others use these cores too.
+        assert!(spans[0] > 0.2 && spans[2] > 0.2, "{spans:?}");
+        assert!(spans[1] < 0.05, "{spans:?}");
+        assert!(!frozen.is_empty(), "nothing was stopped");
+        let after_ns = median(&frozen) as f64;
+        assert!(after_ns < reaction_ns(), "frozen {after_ns} ns after the decision");
+    });
 }
 
 #[test]
-fn a_policy_whose_samples_nobody_can_take_hears_so_and_goes_on() {
-    let chosen = Chosen::new("maracas", &[("throttle", "latency"), ("mem_period", "100ms")]);
-    let system = chosen.with_service_vcpus(system(1, &[(2_000, 10_000, 0)]));
-    let setup = setup(&system, vec![shell(0, SPIN)], 1);
-    let policy = chosen.build(&system);
-    let Some(ran) = run_sensing(setup, Means::FULL, policy, Senses::default()) else { return };
-    let records = ran.untroubled();
-    assert!(replays(records, &mut *chosen.build(&system), 1), "a fresh policy decides the same");
-    let failed = ran.outcome.statistics.iter().find(|statistic| statistic.name == "failed samples");
-    let failed = failed.map_or(0, |statistic| statistic.value);
-    assert!((5..=10).contains(&failed), "{failed} samples failed: {:?}", ran.outcome.statistics);
+fn a_policy_whose_samples_are_refused_goes_on() {
+    repeated(|| {
+        let chosen = Chosen::new("maracas", &[("throttle", "latency"), ("mem_period", "100ms")]);
+        let system = chosen.with_service_vcpus(system(1, &[(2_000, 10_000, 0)]));
+        let setup = setup(&system, vec![shell(0, SPIN)], 1);
+        let policy = chosen.build(&system);
+        let Some(ran) = run_sensing(setup, Means::FULL, policy, Senses::default()) else { return };
+        let records = ran.untroubled();
+        assert!(
+            replays(records, &mut *chosen.build(&system), 1),
+            "a fresh policy decides the same"
+        );
+        let failed =
+            ran.outcome.statistics.iter().find(|statistic| statistic.name == "failed samples");
+        let failed = failed.map_or(0, |statistic| statistic.value);
+        assert!(
+            (5..=10).contains(&failed),
+            "{failed} samples failed: {:?}",
+            ran.outcome.statistics
+        );
+    });
 }
 
-/// A meter that moves on evenly, so many reads a microsecond, whoever runs.
+/// A meter that moves on evenly, so many reads a microsecond, whatever runs.
 struct Even {
     per_us: u64,
     /// Whether it says beforehand when it will be where.
@@ -167,8 +187,8 @@ impl Meter for Even {
     }
 }
 
-/// Where nothing tells of a limit, the meter is asked: every 20 wakes of this host at most, so
-/// that a closing is late by that and the agent's reaction.
+/// Where nothing reports that a limit was reached, the meter is read: every 20 wakes of this host
+/// at most, so that a closing is late by that and the agent's reaction.
 fn closed_in_time(late: &[u64]) {
     let most = at_least_wakes(1_000_000.0, 40.0);
     assert!((median(late) as f64) < most, "closed {} ns late, {most} ns may be", median(late));
@@ -218,53 +238,64 @@ fn guard(foresees: bool) {
 
 #[test]
 fn an_allowance_closes_a_core() {
-    guard(true);
-    guard(false);
+    repeated(|| {
+        guard(true);
+        guard(false);
+    });
 }
 
 #[test]
-fn a_move_is_paid_for_by_its_service_vcpu_and_delays_nobody_by_two_periods() {
-    let params = [("balance", "vlb"), ("migration_budget", "1ms")];
-    let chosen = Chosen::new("maracas", &params);
-    // Two on each core; those of one core end, and somebody of the other takes their place.
-    let mut system = system(2, &[(30, 100, 0), (29, 100, 0), (28, 100, 0), (27, 100, 0)]);
-    for vcpu in &mut system.vcpus {
-        vcpu.pinned = None;
-        vcpu.reservation.budget = vcpu.reservation.budget * 100;
-        vcpu.reservation.period = vcpu.reservation.period * 100;
-        vcpu.reservation.deadline = vcpu.reservation.period;
-    }
-    let system = chosen.with_service_vcpus(system);
-    let mut programs: Vec<_> = (0..4).map(|vcpu| shell(vcpu, SPIN)).collect();
-    for vcpu in [1, 2] {
-        programs[vcpu].stop = Instant::ZERO + Duration::from_millis(1000);
-    }
-    let setup = setup(&system, programs, 3);
-    let policy = chosen.build(&system);
-    let Some(ran) = run_sensing(setup, Means::FULL, policy, Senses::default()) else { return };
-    let records = ran.untroubled();
-    assert!(replays(records, &mut *chosen.build(&system), 2), "a fresh policy decides the same");
-    let done = |record: &Record| match record {
-        Record::Event { at, event: Event::ServiceDone(ServiceRequest::Move { vcpu, to, .. }) } => {
-            Some((*at, *vcpu, *to))
+fn a_move_is_paid_for_by_its_service_vcpu_and_delays_none_by_two_periods() {
+    repeated(|| {
+        let params = [("balance", "vlb"), ("migration_budget", "1ms")];
+        let chosen = Chosen::new("maracas", &params);
+        // Two on each core; those of one core end, and one of the other takes their place.
+        let mut system = system(2, &[(30, 100, 0), (29, 100, 0), (28, 100, 0), (27, 100, 0)]);
+        for vcpu in &mut system.vcpus {
+            vcpu.pinned = None;
+            vcpu.reservation.budget = vcpu.reservation.budget * 100;
+            vcpu.reservation.period = vcpu.reservation.period * 100;
+            vcpu.reservation.deadline = vcpu.reservation.period;
         }
-        Record::Event { .. }
-        | Record::Planned(_)
-        | Record::Gap(_)
-        | Record::Note { .. }
-        | Record::End(_) => None,
-    };
-    let moves: Vec<_> = records.iter().filter_map(done).collect();
-    let paid: Vec<_> = segments(records).filter(|segment| segment.vcpu.0 >= 4).collect();
-    eprintln!("moves {moves:?}, paid {paid:?}, figures {:?}", ran.outcome.statistics);
-    assert_eq!(paid.len(), moves.len());
-    assert!(paid.iter().all(|segment| segment.end == End::Blocked && segment.to > segment.from));
-    assert!(!moves.is_empty(), "nobody moved");
-    for (at, vcpu, to) in &moves {
-        let next = segments(records).find(|segment| segment.vcpu == *vcpu && segment.from >= *at);
-        assert!(next.is_none_or(|segment| segment.core == *to), "{vcpu} ran on {next:?}");
-    }
-    [0, 3].into_iter().for_each(|vcpu| ran.got_its_budget(vcpu, 0.01));
+        let system = chosen.with_service_vcpus(system);
+        let mut programs: Vec<_> = (0..4).map(|vcpu| shell(vcpu, SPIN)).collect();
+        for vcpu in [1, 2] {
+            programs[vcpu].stop = Instant::ZERO + Duration::from_millis(1000);
+        }
+        let setup = setup(&system, programs, 3);
+        let policy = chosen.build(&system);
+        let Some(ran) = run_sensing(setup, Means::FULL, policy, Senses::default()) else { return };
+        let records = ran.untroubled();
+        assert!(
+            replays(records, &mut *chosen.build(&system), 2),
+            "a fresh policy decides the same"
+        );
+        let done = |record: &Record| match record {
+            Record::Event {
+                at,
+                event: Event::ServiceDone(ServiceRequest::Move { vcpu, to, .. }),
+            } => Some((*at, *vcpu, *to)),
+            Record::Event { .. }
+            | Record::Planned(_)
+            | Record::Gap(_)
+            | Record::Note { .. }
+            | Record::End(_) => None,
+        };
+        let moves: Vec<_> = records.iter().filter_map(done).collect();
+        let paid: Vec<_> = segments(records).filter(|segment| segment.vcpu.0 >= 4).collect();
+        eprintln!("moves {moves:?}, paid {paid:?}, figures {:?}", ran.outcome.statistics);
+        assert_eq!(paid.len(), moves.len());
+        assert!(
+            paid.iter().all(|segment| segment.end == End::Blocked && segment.to > segment.from)
+        );
+        assert!(!moves.is_empty(), "none moved");
+        for (at, vcpu, to) in &moves {
+            let next =
+                segments(records).find(|segment| segment.vcpu == *vcpu && segment.from >= *at);
+            assert!(next.is_none_or(|segment| segment.core == *to), "{vcpu} ran on {next:?}");
+        }
+        [0, 3].into_iter().for_each(|vcpu| ran.got_its_budget(vcpu, 0.01));
+    });
 }
 
 /// Under this variable this test program chases pointers through memory for ever.
@@ -358,35 +389,39 @@ fn guard_a_chase(of_core: bool) {
 
 #[test]
 fn a_real_reader_is_held_to_its_bandwidth() {
-    if std::env::var_os(CHASE).is_some() {
-        chase();
-    }
-    guard_a_chase(true);
-    guard_a_chase(false);
+    repeated(|| {
+        if std::env::var_os(CHASE).is_some() {
+            chase();
+        }
+        guard_a_chase(true);
+        guard_a_chase(false);
+    });
 }
 
 #[test]
 fn what_needs_resource_control_is_refused_in_one_line_where_there_is_none() {
-    let _turn = turn(Duration::from_secs(1));
-    if !able(Means::FULL, 1) {
-        return;
-    }
-    let chosen = Chosen::new("maracas", &[]);
-    let system = system(1, &[(2_000, 10_000, 0)]);
-    for ways in [false, true] {
-        let mut setup = setup(&system, Vec::new(), 1);
-        if ways {
-            setup.steering.cache = CacheParts::Ways;
-        } else {
-            setup.steering.throttle = Throttle::Mba;
+    repeated(|| {
+        let _turn = turn(Duration::from_secs(1));
+        if !able(Means::FULL, 1) {
+            return;
         }
-        match machine(setup, Means::FULL, chosen.build(&system)) {
-            Ok(machine) => machine.abandon().expect("everything is given back"),
-            Err(error) => {
-                let text = error.to_string();
-                eprintln!("{text}");
-                assert!(!text.contains('\n') && text.contains("resctrl"), "{text}");
+        let chosen = Chosen::new("maracas", &[]);
+        let system = system(1, &[(2_000, 10_000, 0)]);
+        for ways in [false, true] {
+            let mut setup = setup(&system, Vec::new(), 1);
+            if ways {
+                setup.steering.cache = CacheParts::Ways;
+            } else {
+                setup.steering.throttle = Throttle::Mba;
+            }
+            match machine(setup, Means::FULL, chosen.build(&system)) {
+                Ok(machine) => machine.abandon().expect("everything is given back"),
+                Err(error) => {
+                    let text = error.to_string();
+                    eprintln!("{text}");
+                    assert!(!text.contains('\n') && text.contains("resctrl"), "{text}");
+                }
             }
         }
-    }
+    });
 }

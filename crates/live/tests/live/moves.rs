@@ -1,11 +1,12 @@
 //! Moves of VCPUs in whatever state they are, as service requests of service VCPUs.
 
+use crate::support::witness::repeated;
 use crate::support::{SPIN, replays, run, setup, shell, system};
 use maracas_core::contract::{Grant, Limit, Mode, ServiceRequest};
 use maracas_core::journal::Record;
 use maracas_core::{CoreId, Duration, Event, Instant, Plan, Policy, Role, Vcpu, VcpuId};
 
-/// How often somebody is moved.
+/// How often a VCPU is moved.
 const ROUND: Duration = Duration::from_millis(7);
 /// The VCPUs that are moved; after them come the service VCPUs, one on each core.
 const MOVED: u32 = 5;
@@ -81,8 +82,8 @@ impl Policy for Shuttle {
     }
 }
 
-#[test]
-fn whoever_is_moved_runs_on_the_other_core_from_then_on() {
+/// VCPUs that are moved, and one on each core that pays for moves.
+fn shuttled() -> maracas_core::System {
     let mut system = system(2, &[]);
     let budget = Duration::from_millis(1);
     system.vcpus = (0..MOVED).map(Vcpu::best_effort).collect();
@@ -91,62 +92,71 @@ fn whoever_is_moved_runs_on_the_other_core_from_then_on() {
         let pinned = Some(CoreId(core));
         system.vcpus.push(Vcpu { role: Role::Migration, pinned, ..service_vcpu });
     }
-    let four = format!("for i in 1 2 3; do ({SPIN}) & done; {SPIN}");
-    let children = "while :; do /bin/true; done";
-    let programs = vec![
-        // In the foreground, now and then, with a child each time.
-        shell(0, "while :; do sleep 0.002; done"),
-        // Four processes, one whose children come and go, one that sleeps, one that ends.
-        shell(1, &four),
-        shell(2, children),
-        shell(3, "while :; do sleep 0.005; done"),
-        shell(4, "sleep 1.2"),
-    ];
-    let policy = Box::new(Shuttle::new());
-    let Some(ran) = run(setup(&system, programs, 4), policy) else { return };
-    let records = ran.untroubled();
-    assert!(replays(records, &mut Shuttle::new(), 2), "a fresh policy decides the same");
-    let (mut done, mut failed, mut astray, mut paid_ns) = ([0; MOVED as usize], 0, 0, Vec::new());
-    let mut homes = [CoreId(0); MOVED as usize];
-    for record in records {
-        let Record::Event { event, at } = record else { continue };
-        match event {
-            Event::ServiceDone(ServiceRequest::Move { vcpu, to, .. }) => {
-                done[vcpu.0 as usize] += 1;
-                homes[vcpu.0 as usize] = *to;
+    system
+}
+
+#[test]
+fn what_is_moved_runs_on_the_other_core_from_then_on() {
+    repeated(|| {
+        let system = shuttled();
+        let four = format!("for i in 1 2 3; do ({SPIN}) & done; {SPIN}");
+        let children = "while :; do /bin/true; done";
+        let programs = vec![
+            // In the foreground, now and then, with a child each time.
+            shell(0, "while :; do sleep 0.002; done"),
+            // Four processes, one whose children come and go, one that sleeps, one that ends.
+            shell(1, &four),
+            shell(2, children),
+            shell(3, "while :; do sleep 0.005; done"),
+            shell(4, "sleep 1.2"),
+        ];
+        let policy = Box::new(Shuttle::new());
+        let Some(ran) = run(setup(&system, programs, 4), policy) else { return };
+        let records = ran.untroubled();
+        assert!(replays(records, &mut Shuttle::new(), 2), "a fresh policy decides the same");
+        let (mut done, mut failed, mut astray, mut paid_ns) =
+            ([0; MOVED as usize], 0, 0, Vec::new());
+        let mut homes = [CoreId(0); MOVED as usize];
+        for record in records {
+            let Record::Event { event, at } = record else { continue };
+            match event {
+                Event::ServiceDone(ServiceRequest::Move { vcpu, to, .. }) => {
+                    done[vcpu.0 as usize] += 1;
+                    homes[vcpu.0 as usize] = *to;
+                }
+                Event::Failed { .. } => failed += 1,
+                Event::Ran(segment) if segment.vcpu.0 >= MOVED => {
+                    assert_eq!((segment.mode, *at), (Mode::Foreground, segment.to));
+                    paid_ns.push(segment.usage.service.ticks());
+                }
+                // What is reported between the move and its answer ended on the core that was left.
+                Event::Ran(segment) if segment.core != homes[segment.vcpu.0 as usize] => {
+                    astray += u64::from(segment.usage.service.ticks() > 1_000_000);
+                }
+                Event::Ran(_)
+                | Event::Released(_)
+                | Event::Completed(_)
+                | Event::Woke { .. }
+                | Event::AllowanceSpent { .. }
+                | Event::Sampled(_)
+                | Event::Arrived(_)
+                | Event::Left(_)
+                | Event::Changed(_)
+                | Event::ServiceDone(ServiceRequest::Sample) => {}
             }
-            Event::Failed { .. } => failed += 1,
-            Event::Ran(segment) if segment.vcpu.0 >= MOVED => {
-                assert_eq!((segment.mode, *at), (Mode::Foreground, segment.to));
-                paid_ns.push(segment.usage.service.ticks());
-            }
-            // What is told between the move and its answer ended on the core that was left.
-            Event::Ran(segment) if segment.core != homes[segment.vcpu.0 as usize] => {
-                astray += u64::from(segment.usage.service.ticks() > 1_000_000);
-            }
-            Event::Ran(_)
-            | Event::Released(_)
-            | Event::Completed(_)
-            | Event::Woke { .. }
-            | Event::AllowanceSpent { .. }
-            | Event::Sampled(_)
-            | Event::Arrived(_)
-            | Event::Left(_)
-            | Event::Changed(_)
-            | Event::ServiceDone(ServiceRequest::Sample) => {}
         }
-    }
-    paid_ns.sort_unstable();
-    let us = |rank: usize| paid_ns.get(paid_ns.len() * rank / 100).map_or(0, |ns| ns / 1000);
-    eprintln!(
-        "moved {done:?} times, paid p50 {} us, p90 {} us, p99 {} us; failed {failed}, astray \
+        paid_ns.sort_unstable();
+        let us = |rank: usize| paid_ns.get(paid_ns.len() * rank / 100).map_or(0, |ns| ns / 1000);
+        eprintln!(
+            "moved {done:?} times, paid p50 {} us, p90 {} us, p99 {} us; failed {failed}, astray \
          {astray}",
-        us(50),
-        us(90),
-        us(99)
-    );
-    assert!(done.iter().take(4).all(|moves| *moves > 60), "{done:?}");
-    assert_eq!(paid_ns.len(), done.iter().sum::<usize>() + failed, "each move is paid for");
-    assert!(failed <= 1, "{failed} moves failed, though only one VCPU left");
-    assert_eq!(astray, 0, "segments on a core that was left");
+            us(50),
+            us(90),
+            us(99)
+        );
+        assert!(done.iter().take(4).all(|moves| *moves > 60), "{done:?}");
+        assert_eq!(paid_ns.len(), done.iter().sum::<usize>() + failed, "each move is paid for");
+        assert!(failed <= 1, "{failed} moves failed, though only one VCPU left");
+        assert_eq!(astray, 0, "segments on a core that was left");
+    });
 }

@@ -1,6 +1,7 @@
 //! A core that is slowed down by a duty cycle, and background that changes places.
 
 use crate::support::bounds::needs;
+use crate::support::witness::repeated;
 use crate::support::{
     SPIN, Static, background, replays, run, run_with, setup, shell, system, try_run,
 };
@@ -74,14 +75,14 @@ fn counted(path: &std::path::Path) -> f64 {
     line.split_whitespace().map(seconds).sum()
 }
 
-/// What a VCPU was told to have had on each core, in seconds.
+/// What a VCPU was reported to have had on each core, in seconds.
 fn by_core(records: &[Record], vcpu: u32) -> [f64; 2] {
     let mut service = [0.0; 2];
     for record in records {
         if let Record::Event { event: Event::Ran(segment), .. } = record
             && segment.vcpu == VcpuId(vcpu)
         {
-            assert_eq!(segment.mode, Mode::Background, "nobody has a budget");
+            assert_eq!(segment.mode, Mode::Background, "none has a budget");
             service[usize::from(segment.core.0)] += segment.usage.service.ticks() as f64 / 1e9;
         }
     }
@@ -108,29 +109,34 @@ fn moves(records: &[Record], vcpu: u32) -> Vec<f64> {
 
 #[test]
 fn two_in_the_background_change_places_every_round() {
-    let system = best_effort(2, 2);
-    let (programs, files): (Vec<_>, Vec<_>) = (0..2).map(counting).unzip();
-    let policy = || Ring { vcpus: 2, round: Some(ROUND) };
-    let Some(ran) = run(setup(&system, programs, 4), Box::new(policy())) else { return };
-    let records = ran.untroubled();
-    assert!(replays(records, &mut policy(), 2), "a fresh policy decides the same");
-    for vcpu in 0..2 {
-        let (cores, gaps) = (by_core(records, vcpu), moves(records, vcpu));
-        let (reported, raw) = (background(records, vcpu), counted(&files[vcpu as usize]));
-        let quantile = |percent: usize| gaps[gaps.len() * percent / 100] * 1e6;
-        eprintln!(
-            "vcpu{vcpu}: told {reported:.3} s ({cores:.3?} by core), \
+    repeated(|| {
+        let system = best_effort(2, 2);
+        let (programs, files): (Vec<_>, Vec<_>) = (0..2).map(counting).unzip();
+        let policy = || Ring { vcpus: 2, round: Some(ROUND) };
+        let Some(ran) = run(setup(&system, programs, 4), Box::new(policy())) else { return };
+        let records = ran.untroubled();
+        assert!(replays(records, &mut policy(), 2), "a fresh policy decides the same");
+        for vcpu in 0..2 {
+            let (cores, gaps) = (by_core(records, vcpu), moves(records, vcpu));
+            let (reported, raw) = (background(records, vcpu), counted(&files[vcpu as usize]));
+            let quantile = |percent: usize| gaps[gaps.len() * percent / 100] * 1e6;
+            eprintln!(
+                "vcpu{vcpu}: reported {reported:.3} s ({cores:.3?} by core), \
  counted {raw:.3} s, {} moves, off \
              for p50 {:.0} us, p90 {:.0} us, p99 {:.0} us",
-            gaps.len(),
-            quantile(50),
-            quantile(90),
-            quantile(99)
-        );
-        assert!(gaps.len() > 100, "moved {} times in 4 s", gaps.len());
-        assert!((reported / raw - 1.0).abs() < 0.1, "told {reported} s of {raw} s");
-        assert!(cores.iter().all(|had| *had > 0.05), "{cores:?} s in 4 s, beside who else runs");
-    }
+                gaps.len(),
+                quantile(50),
+                quantile(90),
+                quantile(99)
+            );
+            assert!(gaps.len() > 100, "moved {} times in 4 s", gaps.len());
+            assert!((reported / raw - 1.0).abs() < 0.1, "reported {reported} s of {raw} s");
+            assert!(
+                cores.iter().all(|had| *had > 0.05),
+                "{cores:?} s in 4 s, beside what else runs"
+            );
+        }
+    });
 }
 
 /// Half of the time, metered as all of it, by whatever meters.
@@ -150,10 +156,10 @@ fn run_with_half_a_duty(means: Means) {
     });
     let spans = segments.map(|segment| segment.to.saturating_since(segment.from).ticks());
     let spanned = spans.sum::<u64>() as f64 / 1e9;
-    eprintln!("counted {raw:.3} s, told {reported:.3} s of the slower core, in {spanned:.3} s");
-    assert!((reported / raw / 2.0 - 1.0).abs() < 0.1, "told {reported} s for {raw} s");
+    eprintln!("counted {raw:.3} s, reported {reported:.3} s of the slower core, in {spanned:.3} s");
+    assert!((reported / raw / 2.0 - 1.0).abs() < 0.1, "reported {reported} s for {raw} s");
     assert!(raw < 2.3, "{raw} s in 4 s");
-    // Clocks tell how long it ran and not how long others did meanwhile.
+    // Clocks show how long it ran and not how long others did meanwhile.
     let most = if means.events { 4.1 } else { raw * 1.1 };
     assert!(spanned < most, "segments overlap: {spanned} s where {most} s may be");
     let note = records.iter().any(|record| {
@@ -165,45 +171,52 @@ fn run_with_half_a_duty(means: Means) {
 
 #[test]
 fn a_core_with_half_a_duty_gives_half_the_time_and_meters_it_as_the_whole() {
-    run_with_half_a_duty(Means::FULL);
-    run_with_half_a_duty(Means { events: false, ..Means::FULL });
+    repeated(|| {
+        run_with_half_a_duty(Means::FULL);
+        run_with_half_a_duty(Means { events: false, ..Means::FULL });
+    });
 }
 
 #[test]
 fn budgets_on_a_slowed_core_are_times_of_the_slower_one() {
-    // 60 % of the slower core: with its duty cycle, 80 % of the real one. Agents take a tenth where
-    // wakes are dear, and above 95 % the kernel gives the core to ordinary threads for 50 ms.
-    let system = system(1, &[(3_000, 10_000, 0), (3_000, 10_000, 0)]);
-    let mut setup = setup(&system, vec![shell(0, SPIN), shell(1, SPIN)], 5);
-    setup.duty = vec![Rate::new(1, 2)];
-    let Some(ran) = run(setup, Box::new(Static::new(&system))) else { return };
-    ran.untroubled();
-    (0..2).for_each(|vcpu| ran.got_its_budget(vcpu, 0.01));
+    repeated(|| {
+        // 60 % of the slower core: with its duty cycle, 80 % of the real one. Agents take a tenth
+        // where wakes are dear, and above 95 % the kernel gives the core to ordinary threads for 50
+        // ms.
+        let system = system(1, &[(3_000, 10_000, 0), (3_000, 10_000, 0)]);
+        let mut setup = setup(&system, vec![shell(0, SPIN), shell(1, SPIN)], 5);
+        setup.duty = vec![Rate::new(1, 2)];
+        let Some(ran) = run(setup, Box::new(Static::new(&system))) else { return };
+        ran.untroubled();
+        (0..2).for_each(|vcpu| ran.got_its_budget(vcpu, 0.01));
+    });
 }
 
 #[test]
 fn a_share_that_no_duty_cycle_gives_is_refused() {
-    let system = best_effort(1, 1);
-    for (share, why) in [
-        (Rate::new(1, 10), "it must be above 1/10"),
-        (Rate::ZERO, "it must be above 1/10"),
-        (Rate::new(3, 2), "a full core runs them 1"),
-        (Rate::new(5_001, 10_007), "a fraction of numbers up to 1000"),
-    ] {
-        let mut setup = setup(&system, Vec::new(), 1);
-        setup.duty = vec![share];
-        let policy = Box::new(Ring { vcpus: 1, round: None });
-        let Some(ran) = try_run(setup, Means::FULL, policy, Senses::default()) else { return };
-        let refusal = ran.map(drop).unwrap_err();
-        let text = refusal.to_string();
-        assert!(text.starts_with("core0 cannot run programs") && text.contains(why), "{text}");
-    }
+    repeated(|| {
+        let system = best_effort(1, 1);
+        for (share, why) in [
+            (Rate::new(1, 10), "it must be above 1/10"),
+            (Rate::ZERO, "it must be above 1/10"),
+            (Rate::new(3, 2), "a full core runs them 1"),
+            (Rate::new(5_001, 10_007), "a fraction of numbers up to 1000"),
+        ] {
+            let mut setup = setup(&system, Vec::new(), 1);
+            setup.duty = vec![share];
+            let policy = Box::new(Ring { vcpus: 1, round: None });
+            let Some(ran) = try_run(setup, Means::FULL, policy, Senses::default()) else { return };
+            let refusal = ran.map(drop).unwrap_err();
+            let text = refusal.to_string();
+            assert!(text.starts_with("core0 cannot run programs") && text.contains(why), "{text}");
+        }
+    });
 }
 
 /// Under this variable this test program counts its progress, for ever.
 const COUNT: &str = "MARACAS_TEST_COUNT";
 
-/// Adds one after every piece of the same work, wherever it is told to count.
+/// Adds one after every piece of the same work, wherever it is asked to count.
 fn count_for_ever() {
     let counter = std::env::var(PROGRESS_VARIABLE).map_or_else(
         |_| Box::leak(Box::new(AtomicU64::new(0))) as &AtomicU64,
@@ -251,7 +264,7 @@ fn speed_on(records: &[Record], vcpu: u32, core: u16) -> f64 {
 /// Two that count change places between a full core and one that is half of one.
 fn count_on_uneven_cores(means: Means, source: &str) {
     let system = best_effort(2, 2);
-    let name = "uneven::progress_is_told_of_the_core_where_it_was_made";
+    let name = "uneven::progress_is_reported_for_the_core_where_it_was_made";
     let program = |vcpu| {
         let mut program = shell(vcpu, "");
         let own = std::env::current_exe().expect("this program has a path");
@@ -282,7 +295,7 @@ fn count_on_uneven_cores(means: Means, source: &str) {
             gaps.len(),
             gaps[gaps.len() / 2] * 1e6
         );
-        // What a move takes on this host is told as time on one core or the other.
+        // What a move takes on this host is reported as time on one core or the other.
         let moving = gaps.len() as f64 * gaps[gaps.len() / 2] / service[1];
         let off = 0.1 + moving.min(0.1);
         // The full core runs beside one that pauses half of the time, the half one beside a busy
@@ -331,12 +344,14 @@ fn instructions_are_counted() -> bool {
 
 #[test]
 fn progress_is_reported_of_the_core_where_it_was_made() {
-    if std::env::var_os(COUNT).is_some() {
-        return count_for_ever();
-    }
-    if needs(instructions_are_counted(), "counters of instructions on the cores 0 and 1") {
-        count_on_uneven_cores(Means::FULL, "instructions (PMU)");
-    }
-    let means = Means { instructions: false, ..Means::FULL };
-    count_on_uneven_cores(means, "the programs' own counters");
+    repeated(|| {
+        if std::env::var_os(COUNT).is_some() {
+            return count_for_ever();
+        }
+        if needs(instructions_are_counted(), "counters of instructions on the cores 0 and 1") {
+            count_on_uneven_cores(Means::FULL, "instructions (PMU)");
+        }
+        let means = Means { instructions: false, ..Means::FULL };
+        count_on_uneven_cores(means, "the programs' own counters");
+    });
 }

@@ -43,7 +43,8 @@ fn setup((sort, platform, params): Sort, seed: usize) -> Setup {
     let policy = if sort == "MemGuard" { "memguard+maracas" } else { "maracas" };
     let mut text = format!(
         "version = 1\n[platform]\npreset = \"i5-2500k\"\ncores = {CORES}\n{platform}[policy]\n\
-         name = \"{policy}\"\nadmission = \"rta\"\n{params}[run]\nduration = \"4s\"\nseed = {seed}\n"
+         name = \"{policy}\"\nadmission = \"rta\"\n{params}[run]\n\
+         duration = \"4s\"\nseed = {seed}\n"
     );
     for core in 0..CORES {
         let (model, cost_us) = (models[draw(models.len())], 5_000 + draw(10_000));

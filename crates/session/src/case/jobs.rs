@@ -4,8 +4,15 @@ use super::Case;
 use maracas_core::VcpuId;
 
 impl Case {
+    /// Judges the jobs of a live run, and notes by what.
+    pub(super) fn judge_live_jobs(&mut self) {
+        self.judge_jobs();
+        let said = self.of_jobs();
+        self.notes.extend(said);
+    }
+
     /// Whether and by what it is judged live if jobs are in time beside others that use memory.
-    pub(super) fn of_jobs(&self) -> Vec<String> {
+    fn of_jobs(&self) -> Vec<String> {
         let Some(scenario) = &self.scenario else { return Vec::new() };
         let jobs = scenario.vcpus.iter().any(|it| it.vcpu.arrival != maracas_core::Arrival::None);
         if !jobs {

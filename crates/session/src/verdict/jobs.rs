@@ -54,7 +54,7 @@ fn line(case: &Case, one: &Judged) -> Option<String> {
     let mut text = format!(
         "{name} needs at most {} {}, of {} promised: {:.2} x C",
         time(one.needs),
-        beside_whom(case, one),
+        beside_which(case, one),
         time(one.promised),
         ratio(one.promised)
     );
@@ -78,8 +78,9 @@ fn seen(case: &Case, one: &Judged) -> String {
     one.seen.map_or(String::new(), text)
 }
 
-/// Beside whom it takes so long; where the mixes are too many to try, all are taken to run at once.
-fn beside_whom(case: &Case, one: &Judged) -> String {
+/// Beside which VCPUs it takes so long; where the mixes are too many to try, all are taken to run
+/// at once.
+fn beside_which(case: &Case, one: &Judged) -> String {
     let names = beside(case, one);
     let all = one.slowest.as_ref().is_some_and(|(_, bound)| !bound.is_mix);
     match (names.len(), all) {

@@ -94,7 +94,7 @@ impl Observer for Jobs {
                     self.count(id.vcpu, at > job.deadline);
                 }
             }
-            // Whoever leaves leaves its jobs undone.
+            // A VCPU that leaves leaves its jobs undone.
             Event::Left(vcpu) => self.pending.retain(|job| job.id.vcpu != *vcpu),
             Event::Ran(_)
             | Event::Woke { .. }

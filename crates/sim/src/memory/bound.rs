@@ -82,7 +82,7 @@ pub struct Bound {
     pub reads_per_s: u64,
     /// Programs that run beside it then, by their place among the run's.
     pub beside: Vec<u32>,
-    /// Whether `beside` is a mix that can run, and not all who may ever run on other cores.
+    /// Whether `beside` is a mix that can run, and not all that may ever run on other cores.
     pub is_mix: bool,
 }
 
@@ -95,7 +95,7 @@ impl Bound {
         // A job is complete at a whole tick.
         Duration::from_ticks(ticks.saturating_add(self.reload.ticks()).saturating_add(1))
     }
-    /// Nobody slows it down.
+    /// No other slows it down.
     fn none() -> Self {
         Self {
             slowdown_ppm: 1_000_000,
@@ -130,7 +130,7 @@ impl Way {
     const fn key(&self) -> (u32, u32, Entry) {
         (self.vcpu, self.program, self.entry)
     }
-    /// Whether nobody waits longer for `other` than for this one.
+    /// Whether none waits longer for `other` than for this one.
     fn outweighs(&self, other: &Self) -> bool {
         let ((pattern, w, writes, think), theirs) = (self.load, other.load);
         pattern == theirs.0 && w >= theirs.1 && writes >= theirs.2 && think <= theirs.3
@@ -163,7 +163,7 @@ struct Mixes<'a> {
     cache: Option<CacheModel>,
     solutions: Solutions,
     devices: Vec<Entry>,
-    /// By core: how those who may run there use memory.
+    /// By core: how the programs that may run there use memory.
     ways: Vec<Vec<Way>>,
 }
 
@@ -199,8 +199,8 @@ impl<'a> Mixes<'a> {
         stretches(self.system)[usize::from(self.system.cores[usize::from(core.0)].class)]
     }
 
-    /// How those who may run on `core` use memory there at worst. Where all are bound to this core,
-    /// only one of them runs at a time, and who is outweighed need not be tried.
+    /// How the programs that may run on `core` use memory there at worst. Where all are bound to
+    /// this core, only one of them runs at a time, and one that is outweighed need not be tried.
     fn ways_on(&mut self, core: CoreId) -> Vec<Way> {
         let stretch = self.stretch(core);
         let mut ways: Vec<Way> = Vec::new();
@@ -443,8 +443,8 @@ impl Mixes<'_> {
         time_of(use_, 1.0, ratio, latency)
     }
 
-    /// Who may run on the other cores while `program` runs on `core`; whether these are mixes that
-    /// can run.
+    /// The programs that may run on the other cores while `program` runs on `core`; whether these
+    /// are mixes that can run.
     fn mixes_beside(&self, program: usize, core: CoreId) -> (Vec<Vec<Way>>, bool) {
         let own = self.programs[program].vcpu.0;
         let others: Vec<&[Way]> = self
@@ -479,7 +479,7 @@ impl Mixes<'_> {
         (mixes, true)
     }
 
-    /// Everyone who may run on one of `others`, each once in each way.
+    /// All programs that may run on one of `others`, each once in each way.
     fn all_beside(&self, own: u32, others: &[&[Way]]) -> Vec<Way> {
         let mut all: Vec<Way> = Vec::new();
         for way in others.iter().flat_map(|ways| ways.iter()).filter(|way| way.vcpu != own) {
