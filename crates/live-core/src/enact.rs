@@ -171,6 +171,15 @@ impl<E: Executor> Core<E> {
         self.vcpu_handles.iter_mut().find(|vcpu_handle| vcpu_handle.id == vcpu)
     }
 
+    /// The VCPU handle of `vcpu`, if it is here, with its meters up to date; what is refused only
+    /// makes them a little older, and is told.
+    pub fn read(&mut self, vcpu: VcpuId) -> Option<&VcpuHandle<E::Handle>> {
+        let index = self.index(vcpu)?;
+        let result = self.vcpu_handles[index].settle();
+        self.report(result, Refused::Sample);
+        self.vcpu_handles.get(index)
+    }
+
     /// A program is about to be started, or is: nothing is frozen meanwhile.
     pub fn hold(&mut self, begins: bool) {
         #[cfg(feature = "faults")]

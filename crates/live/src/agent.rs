@@ -14,7 +14,7 @@ use crate::executor::freeze_thread::FreezeThreads;
 use crate::guardian::stuck::{NEIGHBOUR_PATIENCE, Neighbours};
 use crate::guardian::{Cause, Ending, Heartbeats};
 use crate::host::sched;
-use crate::machine::decider::Decider;
+use crate::machine::this_host::Decider;
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,7 +36,7 @@ const HANDOVER: Duration = Duration::from_secs(1);
 /// What all agents share.
 pub(crate) struct Agents<'a> {
     pub(crate) cores: &'a [Mutex<Core>],
-    pub(crate) decider: Mutex<Decider<'a>>,
+    pub(crate) decider: Mutex<Decider>,
     /// One wake-up an agent.
     pub(crate) wakeups: Vec<Arc<Wakeup>>,
     /// The freeze thread of each core.
@@ -57,7 +57,7 @@ impl<'a> Agents<'a> {
     /// A agents of the agents of `cores`, none of which lives yet.
     pub(crate) fn new(
         cores: &'a [Mutex<Core>],
-        decider: Decider<'a>,
+        decider: Decider,
         mail: &'a Wakeup,
         heartbeats: Option<Heartbeats>,
     ) -> io::Result<Self> {

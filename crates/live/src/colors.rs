@@ -43,6 +43,8 @@ pub struct ColorPage {
     descriptors: DescriptorServer,
     order: u64,
     ordered: Instant,
+    /// How many colours the last order told apart.
+    count: u32,
 }
 
 /// How an order was carried out, by all processes that are attached.
@@ -87,7 +89,8 @@ impl ColorPage {
         };
         let (futex, descriptors) =
             made().inspect_err(|_: &io::Error| _ = fs::remove_file(&path))?;
-        let page = Self { path, file, futex, descriptors, order: 0, ordered: Instant::now() };
+        let ordered = Instant::now();
+        let page = Self { path, file, futex, descriptors, order: 0, ordered, count: 1 };
         if let Some(user) = user {
             rights::chown(&page.file, user.uid, user.gid)?;
             page.descriptors.admit(user.uid);
@@ -134,9 +137,18 @@ impl ColorPage {
         self.file.write_all_at(&bytes, (words::MASK * WORD) as u64)?;
         self.order += 1;
         self.ordered = Instant::now();
+        self.count = colors;
         self.file.write_all_at(&self.order.to_ne_bytes(), (words::ORDER * WORD) as u64)?;
         self.futex.wake();
         Ok(())
+    }
+
+    /// Orders other frames, of as many colours as before.
+    ///
+    /// # Errors
+    /// As [`ColorPage::order`].
+    pub(crate) fn order_again(&mut self, mask: u64) -> io::Result<()> {
+        self.order(mask, self.count)
     }
 
     /// How many processes are attached now.

@@ -62,7 +62,8 @@ impl Source {
 
     /// What the journal says of it.
     pub(super) fn note(self) -> Record {
-        note(None, self.to_string())
+        let note = Note::Progress { vcpu: None, text: self.to_string() };
+        Record::Note { at: maracas_core::Instant::ZERO, note }
     }
 }
 
@@ -74,11 +75,6 @@ impl fmt::Display for Source {
             Self::None => "none",
         })
     }
-}
-
-/// A note of the journal about progress: of the whole run, or of one VCPU.
-pub(super) fn note(vcpu: Option<VcpuId>, text: String) -> Record {
-    Record::Note { at: maracas_core::Instant::ZERO, note: Note::Progress { vcpu, text } }
 }
 
 /// The file in which the programs of a VCPU count; removed with this.

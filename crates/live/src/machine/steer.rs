@@ -78,10 +78,6 @@ impl Palette {
         };
         Self { count, of: setup.system.cores.iter().map(|core| core.colors).collect() }
     }
-    /// How many colours there are; 0 = pages have none.
-    pub(super) const fn count(&self) -> u32 {
-        self.count
-    }
 }
 
 impl Mailbox {

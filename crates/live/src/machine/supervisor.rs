@@ -2,7 +2,7 @@
 //! whose priority is between the programs' and the agents'.
 
 use super::Error;
-use super::handle::{Mailbox, Refusal, Request};
+use super::handle::{Mailbox, Request};
 use super::progress::{self, Page, Progress};
 use super::setup::{Launch, Setup};
 use super::steer::{self, Colors};
@@ -16,6 +16,7 @@ use crate::host::{HardwareCore, sched};
 use crate::sense::VcpuEvents;
 use maracas_core::admission::NotAdmitted;
 use maracas_core::{CoreId, Duration, Instant, Role, VcpuId};
+use maracas_live_core::Refusal;
 use maracas_live_core::priority;
 use std::collections::BTreeMap;
 use std::io;
