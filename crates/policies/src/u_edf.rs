@@ -27,7 +27,7 @@
 //!
 //! This is not proven. The paper's proof is of a fixed set of sporadic tasks; a newcomer is one
 //! from its join on, with a job before that needs nothing. What the proof does not cover is a rate
-//! that shrinks or goes while allotments made for it stand. 70,000 random systems on full cores
+//! that shrinks or goes while allotments made for it stand. 50,078 random systems on full cores
 //! in which tasks come and leave had no late job; where they change their reservations too, one
 //! system in some 3,000 has one, so nothing is claimed there.
 //! # Invariants
