@@ -213,7 +213,8 @@ impl Tally {
         eprintln!(
             "{victim} killed {count} times: nothing left after {middle:.1} ms (median), \
              {longest:.1} ms (longest), {late} times after more than {REPAIR_MS} ms; {} \
-             raised threads and {} frozen groups were seen on the way; {} kills came before a guardian stood",
+             raised threads and {} frozen groups were seen on the way; \
+             {} kills came before a guardian stood",
             self.raised, self.frozen, self.unguarded
         );
     }
