@@ -212,15 +212,9 @@ impl Tally {
         let late = self.repairs.iter().filter(|took| **took > REPAIR_MS).count();
         eprintln!(
             "{victim} killed {count} times: nothing left after {middle:.1} ms (median), \
-<<<<<<< HEAD
-             {longest:.1} ms (longest), {late} times after more than {REPAIR_MS} ms; {} \
-             raised threads and {} frozen groups were seen on the way; \
-             {} kills came before a guardian stood",
-=======
              {longest:.1} ms (longest), {late} times after more than {REPAIR_MS} ms; {} raised \
              threads and {} frozen groups were seen on the way; {} kills came before a guardian \
              stood",
->>>>>>> main
             self.raised, self.frozen, self.unguarded
         );
     }

@@ -7,19 +7,17 @@
 //! times that. An agent that finds the decider taken goes back to sleep, for the holder looks again
 //! after letting go ([`Agents::consult`]).
 
-pub(crate) mod wait;
-
 use crate::executor::Core;
 use crate::executor::freeze_thread::FreezeThreads;
 use crate::guardian::stuck::{NEIGHBOUR_PATIENCE, Neighbours};
 use crate::guardian::{Cause, Ending, Heartbeats};
 use crate::host::sched;
+use crate::host::wait::{Token, Wakeup, wait};
 use crate::machine::decider::Decider;
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use wait::{Token, Wakeup, wait};
 
 /// How many decisions an agent takes in a row, where others keep bringing news, before it looks
 /// after its own core again: 60 to 200 us.

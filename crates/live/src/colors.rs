@@ -11,10 +11,10 @@
 
 mod descriptors;
 
-use crate::control;
 use crate::host::Identity;
 use crate::host::launch::User;
 use crate::host::rights;
+use crate::host::run_directory;
 use descriptors::DescriptorServer;
 use maracas_core::VcpuId;
 use maracas_core::control::{COLORS_VARIABLE, color_page as words};
@@ -67,11 +67,11 @@ impl ColorPage {
     /// # Errors
     /// Where the files cannot be made.
     pub fn create(vcpu: VcpuId, user: Option<User>) -> io::Result<Self> {
-        Self::create_in(&control::directory(), vcpu, user)
+        Self::create_in(&run_directory::directory(), vcpu, user)
     }
 
     fn create_in(directory: &Path, vcpu: VcpuId, user: Option<User>) -> io::Result<Self> {
-        control::make_directory(directory)?;
+        run_directory::make_directory(directory)?;
         let path = directory.join(format!("{}.{vcpu}.{SUFFIX}", Identity::own()?));
         // The name carries our own number and start: what is there is not shared.
         let _ = fs::remove_file(&path);

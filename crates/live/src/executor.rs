@@ -6,13 +6,13 @@ pub(crate) mod freeze_thread;
 pub(crate) mod steal;
 pub(crate) mod vcpu;
 
-use crate::agent::wait::{Poll, Token, Wakeup};
 use crate::clock::Clock;
 use crate::host::costs::WakeCost;
+use crate::host::perf::Switches;
 use crate::host::resctrl::{Level, Mba};
+use crate::host::wait::{Poll, Token, Wakeup};
 use crate::host::{HardwareCore, sys};
 use crate::machine::Means;
-use crate::perf::Switches;
 use crate::sense::{Meter, VcpuEvents};
 use freeze_thread::FreezeThreads;
 use maracas_core::{CoreId, Duration, Instant, VcpuId};

@@ -13,12 +13,14 @@ pub mod clean;
 mod clock;
 pub mod colors;
 pub mod control;
+pub mod doctor;
 mod executor;
 pub mod guardian;
 pub mod host;
 pub mod journal;
 pub mod machine;
-mod perf;
+pub mod migration;
+
 pub mod profile;
 pub mod sense;
 

@@ -1,7 +1,6 @@
 //! Machine 2: real commands on VCPUs of a stock Linux host, under any policy.
 
 pub(crate) mod ask;
-mod claim;
 pub(crate) mod decider;
 mod duty;
 pub mod handle;
@@ -23,14 +22,13 @@ use crate::control::Server;
 use crate::executor::{self, Core};
 use crate::guardian::Guardian;
 use crate::host::cgroup::{Hierarchies, Tree};
+use crate::host::claim::{Claim, Unclaimed};
 use crate::host::costs::{self, WakeCost};
 use crate::host::launch::{Exit, users};
 use crate::host::platform::Platform;
 use crate::host::{HardwareCore, rights, sched, sys};
 use crate::journal::{Header, Ring, Scribe};
 use crate::sense::{Senses, VcpuEvents};
-use claim::Claim;
-pub(crate) use claim::forget as forget_claims;
 use decider::Decider;
 use handle::Mailbox;
 use maracas_core::admission::NotAdmitted;
@@ -101,6 +99,15 @@ impl fmt::Display for Error {
 }
 impl std::error::Error for Error {}
 
+impl From<Unclaimed> for Error {
+    fn from(why: Unclaimed) -> Self {
+        match why {
+            Unclaimed::Taken(core, run) => Self::Taken(core, run),
+            Unclaimed::Host(error) => Self::Host("claim a core", error),
+        }
+    }
+}
+
 /// A system that is ready to run.
 pub struct Machine {
     setup: Setup,
@@ -140,7 +147,8 @@ impl Machine {
         let host = |what| move |error| Error::Host(what, error);
         setup.check_duty(means.fifo)?;
         sys::keep_children();
-        let claims: Result<_, _> = setup.cores.iter().map(|core| Claim::take(*core)).collect();
+        let claims: Result<_, Unclaimed> =
+            setup.cores.iter().map(|core| Claim::take(*core)).collect();
         let claims = claims?;
         let clock = Clock::start();
         let wakes = measure_wakes(&setup.cores, means.fifo).map_err(host("measure a wake"))?;

@@ -4,14 +4,14 @@ mod clocks;
 mod memory;
 
 use super::{Site, VcpuHandle};
-use crate::agent::wait::{Poll, Token};
 use crate::clock::Clock;
 use crate::executor::freeze_thread::FreezeThread;
 use crate::host::HardwareCore;
 use crate::host::cgroup::Group;
+use crate::host::perf::{Instructions, Service};
 use crate::host::sched;
+use crate::host::wait::{Poll, Token};
 use crate::machine::{Colors, Means, Progress, VcpuStatus};
-use crate::perf::{Instructions, Service};
 use maracas_core::contract::Mode;
 use maracas_core::{CoreId, Instant, VcpuId};
 use maracas_live_core::{Handle, Level};

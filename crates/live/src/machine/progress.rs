@@ -14,11 +14,11 @@
 //! the core where it sits. It is read whenever a segment of it is reported, and before it leaves.
 
 use super::setup::{Means, Setup};
-use crate::control;
 use crate::host::launch::User;
+use crate::host::perf::{Instructions, trial};
 use crate::host::rights;
+use crate::host::run_directory;
 use crate::host::{HardwareCore, Identity};
-use crate::perf::{Instructions, trial};
 use maracas_core::control::PROGRESS_VARIABLE;
 use maracas_core::journal::{Note, Record};
 use maracas_core::{Rate, VcpuId};
@@ -91,11 +91,11 @@ pub(crate) struct Page {
 impl Page {
     /// A counter of `vcpu` at zero, for programs of `user` (ours if `None`).
     pub(super) fn create(vcpu: VcpuId, user: Option<User>) -> io::Result<Self> {
-        Self::create_in(&control::directory(), vcpu, user)
+        Self::create_in(&run_directory::directory(), vcpu, user)
     }
 
     fn create_in(directory: &Path, vcpu: VcpuId, user: Option<User>) -> io::Result<Self> {
-        control::make_directory(directory)?;
+        run_directory::make_directory(directory)?;
         let path = directory.join(format!("{}.{vcpu}.{SUFFIX}", Identity::own()?));
         // The name carries our own number and start: what is there is no other run's.
         let _ = fs::remove_file(&path);
