@@ -24,8 +24,13 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use std::{io, ptr};
+
+/// The orders of page colours to the programs of one VCPU, shared by the supervisor and the agents,
+/// which only ever try the lock.
+pub(crate) type Colors = Arc<Mutex<ColorPage>>;
 
 /// How the name of a page's file ends, after the run and the VCPU: `<pid>-<start>.vcpu3.colors`.
 const SUFFIX: &str = "colors";
@@ -43,6 +48,8 @@ pub struct ColorPage {
     descriptors: DescriptorServer,
     order: u64,
     ordered: Instant,
+    /// How many colours the last order told apart.
+    count: u32,
 }
 
 /// How an order was carried out, by all processes that are attached.
@@ -87,7 +94,8 @@ impl ColorPage {
         };
         let (futex, descriptors) =
             made().inspect_err(|_: &io::Error| _ = fs::remove_file(&path))?;
-        let page = Self { path, file, futex, descriptors, order: 0, ordered: Instant::now() };
+        let ordered = Instant::now();
+        let page = Self { path, file, futex, descriptors, order: 0, ordered, count: 1 };
         if let Some(user) = user {
             rights::chown(&page.file, user.uid, user.gid)?;
             page.descriptors.admit(user.uid);
@@ -134,9 +142,18 @@ impl ColorPage {
         self.file.write_all_at(&bytes, (words::MASK * WORD) as u64)?;
         self.order += 1;
         self.ordered = Instant::now();
+        self.count = colors;
         self.file.write_all_at(&self.order.to_ne_bytes(), (words::ORDER * WORD) as u64)?;
         self.futex.wake();
         Ok(())
+    }
+
+    /// Orders other frames, of as many colours as before.
+    ///
+    /// # Errors
+    /// As [`ColorPage::order`].
+    pub(crate) fn order_again(&mut self, mask: u64) -> io::Result<()> {
+        self.order(mask, self.count)
     }
 
     /// How many processes are attached now.

@@ -28,7 +28,7 @@ use crate::host::cgroup::owner::Place;
 use crate::host::run_directory::listen;
 pub use crate::host::run_directory::{directory, socket_path};
 use crate::host::{Identity, rights, sched};
-use crate::machine::{Handle, JobGate, Members, Refusal, VcpuStatus};
+use crate::machine::{Handle, JobGate, Members, Refusal, Service, VcpuStatus};
 use allowance::Allowances;
 pub use board::Board;
 use connection::{Connection, Next};
@@ -186,6 +186,8 @@ impl Server {
 }
 
 /// Ends the service and removes the socket.
+impl Service for Server {}
+
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop.0.store(true, Ordering::Release);

@@ -22,6 +22,8 @@ pub mod machine;
 pub mod migration;
 
 pub mod profile;
+mod progress;
 pub mod sense;
+mod setup;
 
 pub use machine::{Error, Handle, Launch, Machine, Means, Outcome, Setup, Steering};

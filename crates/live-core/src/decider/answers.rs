@@ -1,16 +1,14 @@
-//! What those hear who asked: verdicts, ends, the list.
+//! Answers to requests: verdicts, ends, the list.
 
 use super::{Decider, Known};
-use crate::agent::lock;
-use crate::executor::vcpu::describe;
-use crate::machine::handle::{Refusal, VcpuStatus};
+use crate::{Handle, Host, Refusal, Reply, VcpuStatus};
 use maracas_core::admission::NotAdmitted;
 use maracas_core::contract::End;
-use maracas_core::{CoreId, Duration, Event, Vcpu, VcpuId};
+use maracas_core::{Duration, Event, Vcpu, VcpuId};
 use std::collections::BTreeMap;
 
-impl Decider<'_> {
-    /// Answers who asked for a verdict or for an end.
+impl<H: Host> Decider<H> {
+    /// Answers those that asked for a verdict or for an end.
     pub(super) fn answer(&mut self) {
         let mut withdrawn = Vec::new();
         for (id, verdict) in self.plan.verdicts() {
@@ -25,10 +23,11 @@ impl Decider<'_> {
             }
             let is_taken = asked.reply.give(verdict.clone().map_err(Refusal::NotAdmitted)).is_ok();
             if verdict.is_err() {
-                // What was refused needs no withdrawal; who exists keeps what it had.
+                // What was refused needs no withdrawal; a VCPU that exists keeps what it had.
                 _ = asked.new && known.remove(id).is_some();
             } else if !is_taken {
-                // Who asked has given up: nobody would bind a thread to it, or knows of the change.
+                // The asking side has given up: it would bind no thread to it, and does not know of
+                // the change.
                 withdrawn.extend(withdraw(known, *id, asked.new));
             } else if let Some(known) = known.get_mut(id) {
                 known.vcpu.reservation = asked.reservation;
@@ -37,55 +36,54 @@ impl Decider<'_> {
                 }
             }
         }
-        let now = self.mailbox.clock.now();
+        let now = self.host.now();
         withdrawn.iter().for_each(|event| self.tell(now, event));
         while let Some((id, reply)) = self.destroyed.pop() {
             let slot = self.known.remove(&id).and_then(|known| known.slot);
-            let detach = |core: CoreId| lock(&self.cores[core.0 as usize]).detach(id, End::Exited);
-            let vcpu_handle = slot.and_then(detach);
-            vcpu_handle.iter().for_each(|vcpu_handle| self.remark(vcpu_handle));
-            // Who asked has given up, or nobody did: the supervisor lets its threads go.
+            let vcpu_handle = slot.and_then(|core| self.host.core(core).detach(id, End::Exited));
+            if let Some(vcpu_handle) = &vcpu_handle {
+                self.remark(vcpu_handle.handle.remarks(id));
+            }
+            // The asking side has given up, or there was none: the supervisor lets its threads go.
             if let Err(Ok(vcpu_handle)) = reply.give(Ok(vcpu_handle.map(Box::new))) {
-                self.mailbox.leave(id, vcpu_handle);
+                self.host.leave(id, vcpu_handle);
             }
         }
     }
 
-    /// Whether `vcpu` is promised bandwidth and nobody counts what it reads.
-    pub(super) fn is_blind_to(&self, vcpu: &Vcpu) -> bool {
-        let counts = || self.cores.iter().all(|core| lock(core).counts().reads);
-        vcpu.bandwidth > 0 && !counts()
+    /// Whether `vcpu` is promised bandwidth and its reads are not counted.
+    pub(super) fn is_blind_to(&mut self, vcpu: &Vcpu) -> bool {
+        vcpu.bandwidth > 0 && !self.cores().all(|core| self.host.core(core).counts().reads)
     }
 
     /// All VCPUs, by number.
-    pub(super) fn list(&self) -> Vec<VcpuStatus> {
+    pub(super) fn list(&mut self) -> Vec<VcpuStatus> {
+        let Self { known, host, plan, service_requests, .. } = self;
         let status = |(id, known): (&VcpuId, &Known)| {
             let mut status = VcpuStatus {
                 id: *id,
                 name: known.name.clone(),
                 reservation: known.vcpu.reservation,
-                core: known.slot.or_else(|| self.plan.home(*id)).unwrap_or_default(),
+                core: known.slot.or_else(|| plan.home(*id)).unwrap_or_default(),
                 mode: None,
                 // What a service VCPU without a VCPU handle has worked.
-                foreground: self.service_requests.meter(*id),
+                foreground: service_requests.meter(*id),
                 background: Duration::ZERO,
                 threads: 0,
             };
             if let Some(slot) = known.slot
-                && let Some(vcpu_handle) = lock(&self.cores[slot.0 as usize]).vcpu_handle(*id)
+                && let Some(vcpu_handle) = host.core(slot).read(*id)
             {
-                // An error only makes the numbers a little older.
-                let _ = vcpu_handle.settle();
-                describe(vcpu_handle, &mut status);
+                status.describe(vcpu_handle);
             }
             status
         };
-        self.known.iter().map(status).collect()
+        known.iter().map(status).collect()
     }
 }
 
-/// Forgets a VCPU that was new, or what was asked of one that exists; what the policy is to be told
-/// for that.
+/// Forgets a VCPU that was new, or what was asked of one that exists; what is to be reported to the
+/// policy for that.
 fn withdraw(known: &mut BTreeMap<VcpuId, Known>, id: VcpuId, new: bool) -> Option<Event> {
     if new {
         return known.remove(&id).map(|_| Event::Left(id));

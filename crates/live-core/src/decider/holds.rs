@@ -1,26 +1,25 @@
-//! Who asked that nothing be frozen and nothing moved, and until when at the latest.
+//! Holds: requests that nothing be frozen and nothing moved, and until when at the latest.
 
 use super::Decider;
-use crate::agent::lock;
-use crate::machine::ask::Reply;
+use crate::{Host, Reply};
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
 
-/// How long somebody may hold at most. Starting a program or moving threads into a group takes
-/// milliseconds; 900 ms were seen where the foreground kept it off its core. Who takes longer goes
-/// on, but those who run meanwhile are frozen and moved as the policy says.
+/// How long a hold lasts at most. Starting a program or moving threads into a group takes
+/// milliseconds; 900 ms were seen where the foreground kept it off its core. A holder that takes
+/// longer goes on, but VCPUs that run meanwhile are frozen and moved as the policy says.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// One who holds.
+/// One hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Hold {
     number: u64,
     until: Instant,
 }
 
-impl Decider<'_> {
+impl<H: Host> Decider<H> {
     /// Nothing is frozen or moved until `number` is let go. Answers on which core `id` is; where
-    /// nobody takes the answer, nothing is held.
-    pub(super) fn hold(&mut self, id: VcpuId, number: u64, reply: Reply<CoreId>, now: Instant) {
+    /// the answer is not taken, nothing is held.
+    pub(super) fn hold(&mut self, id: VcpuId, number: u64, reply: H::Reply<CoreId>, now: Instant) {
         self.freeze_threads(true);
         self.holds.push(Hold { number, until: now.saturating_add(LONGEST) });
         if reply.give(self.place(id)).is_err() {
@@ -28,12 +27,12 @@ impl Decider<'_> {
         }
     }
 
-    /// Who holds under this number does not any more. One whose time was over before is unknown.
+    /// The hold of this number ends. One whose time was over before is unknown.
     pub(super) fn unhold(&mut self, number: u64) {
         self.let_go(|hold| hold.number == number);
     }
 
-    /// Lets go whom nobody let go in time.
+    /// Ends holds that were not ended in time.
     pub(super) fn expire_holds(&mut self, now: Instant) {
         self.let_go(|hold| hold.until <= now);
     }
@@ -53,7 +52,7 @@ impl Decider<'_> {
     /// One more asks on all cores that nothing be frozen, or one less.
     fn freeze_threads(&mut self, held: bool) {
         self.held = if held { self.held + 1 } else { self.held.saturating_sub(1) };
-        self.cores.iter().for_each(|core| lock(core).hold(held));
+        self.cores().for_each(|core| self.host.core(core).hold(held));
     }
 }
 
