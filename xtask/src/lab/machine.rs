@@ -23,8 +23,9 @@ pub(super) struct Said {
 /// other and with whatever else this machine does.
 const WALL: u32 = 5;
 /// The time in which each core of a guest has its turn, in us of the guest's. Measured with two
-/// busy cores on 6.1: wakes of the other core are at most 46 us late in the median of 10 to 17 us,
-/// and a run costs a quarter more than without; with 20 us 29 us late, and half as much again.
+/// busy cores on 6.1: a wake of the other core takes 46 us at most, 10 to 17 us in the median, and
+/// the emulator a quarter more processor time than without; with 20 us it is 29 us at most, and
+/// two thirds more processor time.
 const TURNS_US: u32 = 50;
 /// How often the time of a guest is looked at.
 const LOOK: Duration = Duration::from_millis(500);
