@@ -3,8 +3,8 @@
 //!
 //! The bound (`memory/bound.rs`) takes it that no program's time per reference is longer than
 //! beside others that do their most or nothing, nor where it misses less itself. The law's terms
-//! are not all monotone: who is slowed down asks less often, and others' writes and lost rows count by how
-//! often they ask.
+//! are not all monotone: who is slowed down asks less often, and others' writes and lost rows count
+//! by how often they ask.
 
 use maracas_core::memory::{Dram, Pattern};
 use maracas_sim::memory::dram::{DDR3_1333, Law, Requestor, Solved};
