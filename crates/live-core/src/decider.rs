@@ -1,8 +1,8 @@
-//! The policy and everything that is said to it, as a state without I/O: who has it decides for all
-//! cores.
+//! The policy and everything that is reported to it, as a state without I/O: the agent that has it
+//! decides for all cores.
 //!
-//! What happens comes in by [`Decider::round`]: what the cores have told, what was asked for, the
-//! releases that are due. What is to be done goes out through the [`Host`], whose answers come
+//! What happens comes in by [`Decider::round`]: what the cores have reported, what was asked for,
+//! the releases that are due. What is to be done goes out through the [`Host`], whose answers come
 //! back as the results of the calls.
 
 mod answers;
@@ -24,11 +24,11 @@ use maracas_core::{
 use service_request::{ANSWERS, ServiceRequests};
 use std::collections::BTreeMap;
 
-/// Releases that wait for their VCPU to stand on a run queue; beyond, programs do not hear of them,
-/// and no memory is asked for.
+/// Releases that wait for their VCPU to stand on a run queue; beyond, programs do not learn of
+/// them, and no memory is allocated.
 const UNOBSERVED: usize = 4096;
 /// Those of one VCPU; beyond, its oldest is forgotten. More than a program that lives ever has: one
-/// that ended leaves its VCPU with jobs that nobody will do.
+/// that ended leaves its VCPU with jobs that will never be done.
 const UNOBSERVED_EACH: usize = 16;
 
 /// Whether an event is what a decision can answer, rather than how an earlier one worked out.
@@ -64,7 +64,7 @@ struct Known {
     demand: Option<Demand>,
 }
 
-/// Somebody who waits for a verdict.
+/// A request that waits for a verdict.
 struct Asked<R> {
     id: VcpuId,
     new: bool,
@@ -85,17 +85,17 @@ pub struct Decider<H: Host> {
     known: BTreeMap<VcpuId, Known>,
     asked: Vec<Asked<ReplyOf<H, Result<CoreId, Refusal>>>>,
     requests: Vec<Request<H>>,
-    /// What the policy is told in this round, before it is.
+    /// What the policy is given in this round, before it is.
     events: Vec<(Instant, Event)>,
     /// What the cores measured, on its way to the journal.
     notes: Vec<Record>,
-    /// Releases of which no program has heard, since its VCPU stood on no run queue yet.
+    /// Releases of which no program has learned, since its VCPU stood on no run queue yet.
     unobserved: Vec<Job>,
     /// When the first of what this round's decision answers happened.
     cause: Option<Instant>,
     /// The same of an earlier decision that could not be carried out in full yet.
     late_cause: Option<Instant>,
-    /// VCPU handles of VCPUs that ended, for whoever waits to dispose of them.
+    /// VCPU handles of VCPUs that ended, until they are disposed of.
     destroyed: Vec<(VcpuId, ReplyOf<H, Ended<H>>)>,
     fed: bool,
     /// How many ask that nothing be frozen or moved.
@@ -160,8 +160,8 @@ impl<H: Host> Decider<H> {
 
     /// One look at everything: requests, releases, records; then a decision, if any is due, and its
     /// enactment. `own` is the core of the agent that looks, `woke` when it woke, where that is why
-    /// it looks: each reading of the clock is a system call on some hosts. The agents of the cores
-    /// that it tells shall look next: there runs what is to be moved.
+    /// it looks: each reading of the clock is a system call on some hosts. The agents of the
+    /// returned cores are to look next: there runs what is to be moved.
     pub fn round(&mut self, own: CoreId, woke: Option<Instant>) -> CoreSet {
         let now = woke.unwrap_or_else(|| self.host.now());
         // The first decision is due at once: programs begin where it has their VCPUs.
@@ -190,7 +190,7 @@ impl<H: Host> Decider<H> {
             }
             called = called.union(self.decide(own));
         }
-        // The new plan's allowance was spent already: nothing else would tell.
+        // The new plan's allowance was spent already: nothing else would report it.
         if self.cores().any(|core| self.host.core(core).is_spent()) {
             called.insert(own);
         }
@@ -198,8 +198,8 @@ impl<H: Host> Decider<H> {
         called
     }
 
-    /// Asks the policy and has the cores do what it says. The agents of the cores that it tells
-    /// shall look next.
+    /// Asks the policy and has the cores do what it says. The agents of the returned cores are to
+    /// look next.
     fn decide(&mut self, own: CoreId) -> CoreSet {
         let stirred = self.stirred();
         // What was fed may carry later instants than the round's beginning.
@@ -207,13 +207,13 @@ impl<H: Host> Decider<H> {
         decide(self.policy.as_mut(), now, &mut self.plan);
         let called = self.enact(stirred, own, now);
         self.announce();
-        // Written down when it is done: whoever was dispatched need not wait for that.
+        // Written down when it is done: what was dispatched need not wait for that.
         self.host.planned(now, &self.plan);
         self.answer();
         called
     }
 
-    /// Reads the records of all cores and tells the policy.
+    /// Reads the records of all cores and reports to the policy.
     fn listen(&mut self) {
         for core in self.cores() {
             let mut core = self.host.core(core);
@@ -361,7 +361,7 @@ impl<H: Host> Decider<H> {
         home.or_else(|| on_run_queue(&self.plan, id)).unwrap_or_default()
     }
 
-    /// Tells programs of their releases, each when its VCPU is on the core on whose run queue it
+    /// Notifies programs of their releases, each when its VCPU is on the core on whose run queue it
     /// stands: one that woke before would run where it was, for a moment and at no priority, and
     /// could not be moved there but by stopping it.
     fn announce(&mut self) {
@@ -437,8 +437,8 @@ impl<H: Host> Decider<H> {
         notes.into_iter().for_each(|note| self.host.record(&Record::Note { at, note }));
     }
 
-    /// The orderly end of the journal: the meters once more, then the end record. Tells what the
-    /// policy counted of its own doings. `agents` is what the agents, which have ended, took.
+    /// The orderly end of the journal: the meters once more, then the end record. Notes the
+    /// policy's own statistics. `agents` is what the agents, which have ended, took.
     pub fn finish(&mut self, agents: Duration) -> Vec<Statistic> {
         for core in self.cores() {
             let mut core = self.host.core(core);

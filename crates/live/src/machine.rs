@@ -1,37 +1,36 @@
 //! Machine 2: real commands on VCPUs of a stock Linux host, under any policy.
 
 pub(crate) mod ask;
-mod claim;
 mod duty;
+mod error;
 pub mod handle;
-mod progress;
-pub(crate) mod setup;
 mod steer;
 mod supervisor;
 pub(crate) mod this_host;
 
 pub use duty::capacity;
+pub use error::Error;
 pub use handle::{Handle, JobGate, Members};
 pub use maracas_live_core::{Refusal, VcpuStatus};
-pub(crate) use progress::{Progress, Source};
-pub use setup::{CacheParts, Launch, Means, Setup, Steering, Throttle};
-pub(crate) use steer::Colors;
+
+pub use crate::setup::{CacheParts, Launch, Means, Setup, Steering, Throttle};
+
 pub(crate) use steer::Palette;
 
-use crate::agent::{Agents, lock};
+use crate::agent::Agents;
 use crate::clock::Clock;
-use crate::control::Server;
+use crate::executor::lock;
 use crate::executor::{self, Core};
 use crate::guardian::Guardian;
 use crate::host::cgroup::{Hierarchies, Tree};
+use crate::host::claim::{Claim, Unclaimed};
 use crate::host::costs::{self, WakeCost};
 use crate::host::launch::{Exit, users};
 use crate::host::platform::Platform;
 use crate::host::{HardwareCore, rights, sched, sys};
 use crate::journal::{Header, Ring, Scribe};
+use crate::progress::Source;
 use crate::sense::{Senses, VcpuEvents};
-use claim::Claim;
-pub(crate) use claim::forget as forget_claims;
 use handle::Mailbox;
 use maracas_core::admission::NotAdmitted;
 use maracas_core::contract::Statistic;
@@ -45,6 +44,9 @@ use std::{fmt, io, thread};
 use steer::Steered;
 use supervisor::Supervisor;
 use this_host::{Decider, Sampler, ThisHost};
+
+/// A service of the machine's clients; dropping it ends it.
+pub trait Service: fmt::Debug + Send {}
 
 /// How a run went.
 #[derive(Debug, Default)]
@@ -68,40 +70,6 @@ pub struct Outcome {
     pub agents: Duration,
 }
 
-/// Why a run could not begin, or ended early.
-#[derive(Debug)]
-pub enum Error {
-    /// The host refused something without which nothing runs: what, and its answer.
-    Host(&'static str, io::Error),
-    /// Another run manages this core, that of this process if it is known: neither could keep what
-    /// it promises.
-    Taken(HardwareCore, Option<u32>),
-    /// A core cannot be slowed down so: one sentence.
-    Duty(String),
-    /// A program could not be started.
-    Start(String, io::Error),
-    /// An agent panicked; all threads were released.
-    Panicked(String),
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Host(what, error) => write!(f, "cannot {what}: {error}; see `maracas doctor`"),
-            Self::Taken(core, Some(run)) => {
-                write!(f, "core {core} is managed by run {run}; end it first")
-            }
-            Self::Taken(core, None) => {
-                write!(f, "core {core} is managed by another run; end it first")
-            }
-            Self::Duty(why) => f.write_str(why),
-            Self::Start(name, error) => write!(f, "program \"{name}\" cannot be started: {error}"),
-            Self::Panicked(why) => write!(f, "the runtime failed and released everything: {why}"),
-        }
-    }
-}
-impl std::error::Error for Error {}
-
 /// A system that is ready to run.
 pub struct Machine {
     setup: Setup,
@@ -110,7 +78,7 @@ pub struct Machine {
     mailbox: Arc<Mailbox>,
     cores: Arc<[Mutex<Core>]>,
     guardian: Option<Guardian>,
-    server: Option<Server>,
+    server: Option<Box<dyn Service>>,
     /// What is sensed of memory.
     senses: Senses,
     steered: Steered,
@@ -141,7 +109,8 @@ impl Machine {
         let host = |what| move |error| Error::Host(what, error);
         setup.check_duty(means.fifo)?;
         sys::keep_children();
-        let claims: Result<_, _> = setup.cores.iter().map(|core| Claim::take(*core)).collect();
+        let claims: Result<_, Unclaimed> =
+            setup.cores.iter().map(|core| Claim::take(*core)).collect();
         let claims = claims?;
         let clock = Clock::start();
         let wakes = measure_wakes(&setup.cores, means.fifo).map_err(host("measure a wake"))?;
@@ -207,8 +176,8 @@ impl Machine {
     /// Ends this service with the run, before the guardian is dismissed: its socket is one of the
     /// things that the guardian would have to remove.
     #[must_use]
-    pub fn served_by(mut self, server: Server) -> Self {
-        self.server = Some(server);
+    pub fn served_by(mut self, server: impl Service + 'static) -> Self {
+        self.server = Some(Box::new(server));
         self
     }
 

@@ -1,4 +1,4 @@
-//! The simulated host as the decider asks it: cores that nobody else has, requests that clients put
+//! The simulated host as the decider asks it: cores that no other has, requests that clients put
 //! in, a journal of which only sums are kept.
 
 use super::host::{Shared, SimCore, SimVcpu};
@@ -18,7 +18,7 @@ type Handle = Option<Box<VcpuHandle<SimVcpu>>>;
 /// Both modes, by their numbers.
 pub(super) const MODES: [Mode; 2] = [Mode::Foreground, Mode::Background];
 
-/// What the policy was told and has decided, as sums.
+/// What was reported to the policy and what it decided, as sums.
 #[derive(Default)]
 pub(super) struct Told {
     /// Service of each VCPU by mode.
@@ -47,9 +47,9 @@ pub(super) struct Around {
     pub(super) told: Told,
     /// What clients have put in.
     pub(super) posted: Vec<Request>,
-    /// What is left of VCPUs whose ends nobody waited for.
+    /// What is left of VCPUs whose ends were not waited for.
     pub(super) left: Vec<Handle>,
-    /// What samples have told of each core.
+    /// What samples have reported of each core.
     sampled: Vec<u64>,
 }
 
@@ -120,14 +120,14 @@ impl Observer for Around {
     }
 }
 
-/// Who waits for an answer.
+/// The asking side waits for an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Waits {
-    Somebody,
+    Waiting,
     /// Not any more.
     Withdrawn,
-    /// Nobody ever did.
-    Nobody,
+    /// No side ever did.
+    Unattended,
 }
 
 /// What becomes of a question.
@@ -140,14 +140,14 @@ pub(super) struct SimAnswer<T>(Question<T>);
 
 /// The two ends of a question.
 pub(super) fn question<T>() -> (SimReply<T>, SimAnswer<T>) {
-    let question = Rc::new(RefCell::new((Waits::Somebody, None)));
+    let question = Rc::new(RefCell::new((Waits::Waiting, None)));
     (SimReply(Rc::clone(&question)), SimAnswer(question))
 }
 
 impl<T> SimReply<T> {
-    /// For what is to be done though nobody waits.
-    pub(super) fn to_nobody() -> Self {
-        Self(Rc::new(RefCell::new((Waits::Nobody, None))))
+    /// For what is to be done though no side waits.
+    pub(super) fn unattended() -> Self {
+        Self(Rc::new(RefCell::new((Waits::Unattended, None))))
     }
 }
 
@@ -158,11 +158,11 @@ impl<T> Reply<T> for SimReply<T> {
     fn give(self, answer: T) -> Result<(), T> {
         let mut question = self.0.borrow_mut();
         match question.0 {
-            Waits::Somebody => {
+            Waits::Waiting => {
                 question.1 = Some(answer);
                 Ok(())
             }
-            Waits::Withdrawn | Waits::Nobody => Err(answer),
+            Waits::Withdrawn | Waits::Unattended => Err(answer),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Who starts programs on the simulated host, and who asks for VCPUs, changes and ends them: what
-//! supervisor and socket do on a real one. Any of them may give up, and programs may die.
+//! Clients that start programs on the simulated host, and that ask for VCPUs, change and end them:
+//! what supervisor and socket do on a real one. Any of them may give up, and programs may die.
 
 use super::around::{Around, Request, SimAnswer, SimReply, question};
 use super::host::SimVcpu;
@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 /// How long starting a program takes at most, in nanoseconds.
 const START: u64 = 2_000_000;
-/// How long those wait for an answer who give up.
+/// How long clients wait for an answer that give up.
 const PATIENCE: u64 = 500_000;
 
 /// What is done at some time.
@@ -27,7 +27,7 @@ pub(super) enum Ask {
     List,
     /// One more thread of a foreign process joins it.
     Adopt(VcpuId, Program),
-    /// Its programs are killed; nobody but the supervisor knows.
+    /// Its programs are killed; only the supervisor knows.
     Kill(VcpuId),
     /// A program of a VCPU that is there is to be started.
     Start(VcpuId, Program),
@@ -47,7 +47,7 @@ pub(super) struct Due {
 /// What is waited for.
 enum Awaited {
     Verdict(Option<(VcpuId, Program)>, SimAnswer<Result<CoreId, Refusal>>),
-    /// Somebody starts a program, or binds a thread.
+    /// A client starts a program, or binds a thread.
     Hold {
         id: VcpuId,
         program: Program,
@@ -75,7 +75,7 @@ impl Clients {
         Self { due, awaited: Vec::new(), dice, give_up_one_in, number: 0 }
     }
 
-    /// When somebody does something next.
+    /// When a client does something next.
     pub(super) fn next_due(&self) -> u64 {
         let given_up = self.awaited.iter().map(|(_, until)| *until);
         self.due.iter().map(|due| due.at).chain(given_up).min().unwrap_or(NEVER)
@@ -125,7 +125,7 @@ impl Clients {
             Ask::Adopt(id, program) => self.hold(host, id, program, true, now),
             Ask::Kill(id) => {
                 host.shared.world.borrow_mut().kill(id);
-                host.posted.push(Request::Destroy { id, reply: SimReply::to_nobody() });
+                host.posted.push(Request::Destroy { id, reply: SimReply::unattended() });
             }
             Ask::Started { id, program, number, core } => {
                 let group = host.shared.world.borrow_mut().add(id, usize::from(core.0), program);
@@ -155,11 +155,11 @@ impl Clients {
         self.wait(Awaited::Hold { id, program, number, binds, answer }, now);
     }
 
-    /// Somebody has decided: takes the answers. Whether the mailbox rang.
+    /// An agent has decided: takes the answers. Whether the mailbox rang.
     ///
     /// # Errors
     /// Where something was not answered that is answered at once.
-    pub(super) fn hear(&mut self, host: &mut Around, now: u64) -> Result<bool, String> {
+    pub(super) fn take_answers(&mut self, host: &mut Around, now: u64) -> Result<bool, String> {
         let before = host.posted.len();
         for (awaited, until) in std::mem::take(&mut self.awaited) {
             self.take(host, awaited, until, now)?;
@@ -214,7 +214,7 @@ fn dispose(handle: Option<Box<VcpuHandle<SimVcpu>>>) {
     shared.world.borrow_mut().end_group(handle.handle.group);
 }
 
-/// Nobody is listed twice, and nobody with more than it had.
+/// None is listed twice, and none with more than it had.
 fn check_list(host: &Around, list: &[VcpuStatus]) -> Result<(), String> {
     if list.windows(2).any(|pair| pair[0].id >= pair[1].id) {
         return Err("the list is not in order".to_string());

@@ -38,7 +38,7 @@ pub struct LiveFaults {
     pub relieve_one_in: u64,
     /// VCPUs are asked for, changed and ended while it runs, and programs killed.
     pub requests: bool,
-    /// One in so many of those who ask gives up soon; 0 = none.
+    /// One in so many askers gives up soon; 0 = none.
     pub give_up_one_in: u64,
     /// What counts memory.
     pub meters: Meters,
@@ -112,7 +112,7 @@ impl Shared {
         world.now += 30;
         Instant::from_ticks(world.now)
     }
-    /// Does what the policy need not hear of when it is refused.
+    /// Does what need not be reported to the policy when it is refused.
     pub(super) fn unreported(&self, act: impl FnOnce()) {
         let refused = self.refused.get();
         act();
@@ -215,9 +215,9 @@ pub(super) struct SimVcpu {
     seen: Vec<u64>,
     /// What it had before it was attached.
     before: Vec<u64>,
-    /// Reads that were told of, by core.
+    /// Reads that were reported, by core.
     read: Vec<u64>,
-    /// Progress that was told of.
+    /// Progress that was reported.
     gained: u64,
     /// When its programs have recoloured their pages.
     colored_at: Cell<u64>,
@@ -352,7 +352,7 @@ impl Handle for SimVcpu {
         let mut world = self.shared.world.borrow_mut();
         let now = world.now;
         self.colored_at.set(now + world.dice.between(1_000, 5_000_000));
-        Ok(world.dice.pick(&[Recoloring::Nobody, Recoloring::Later, Recoloring::Begun]))
+        Ok(world.dice.pick(&[Recoloring::Absent, Recoloring::Later, Recoloring::Begun]))
     }
     fn recolored(&mut self) -> Option<Recolored> {
         let now = self.shared.world.borrow().now;

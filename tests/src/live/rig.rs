@@ -168,7 +168,7 @@ impl Rig {
         world.cpus[core].called.get_or_insert(now);
     }
 
-    /// Those who were called will wake. Whether any of them will earlier than it would have.
+    /// Those that were called will wake. Whether any of them will earlier than it would have.
     fn answer_calls(&mut self, now: u64) -> bool {
         let mut is_called = false;
         for place in 0..self.agents.len() {
@@ -295,7 +295,7 @@ impl Rig {
                 self.ring(usize::from(core.0));
             }
             let now = self.shared.world.borrow().now;
-            if !self.shared.dead.get() && self.clients.hear(&mut self.decider.host, now)? {
+            if !self.shared.dead.get() && self.clients.take_answers(&mut self.decider.host, now)? {
                 self.ring(0);
                 self.shared.world.borrow_mut().mail = true;
             }

@@ -89,7 +89,7 @@ pub(super) struct Cpu {
     pub(super) crossed: bool,
     /// The share of its time that it has for programs, in thousandths: their time counts more.
     pub(super) share_milli: u64,
-    /// It is off line: nobody runs there.
+    /// It is off line: nothing runs there.
     off_line: bool,
 }
 
@@ -107,7 +107,7 @@ pub(super) struct World {
     pub(super) forks: u64,
     /// Programs read memory.
     pub(super) reads: bool,
-    /// The mailbox rings: a job was told done.
+    /// The mailbox is signalled: a job was reported done.
     pub(super) mail: bool,
 }
 
@@ -485,7 +485,7 @@ impl World {
     }
 }
 
-// Memory, and who joins, dies and goes off line.
+// Memory, and VCPUs that join, die and go off line.
 impl World {
     /// The group of a VCPU that is there.
     pub(super) fn group(&self, id: VcpuId) -> Option<usize> {
@@ -504,7 +504,7 @@ impl World {
     pub(super) fn monitor(&self, core: usize) -> u64 {
         (0..self.groups.len()).map(|group| self.reads(group, core)).sum()
     }
-    /// When the monitor of a core rings, if whoever runs there goes on.
+    /// When the monitor of a core fires, if what runs there goes on.
     fn rings_at(&self, core: usize) -> u64 {
         let cpu = &self.cpus[core];
         let Some(thread) = cpu.running.filter(|_| cpu.armed != NEVER) else { return NEVER };

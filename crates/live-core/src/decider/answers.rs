@@ -1,4 +1,4 @@
-//! What those hear who asked: verdicts, ends, the list.
+//! Answers to requests: verdicts, ends, the list.
 
 use super::{Decider, Known};
 use crate::{Handle, Host, Refusal, Reply, VcpuStatus};
@@ -8,7 +8,7 @@ use maracas_core::{Duration, Event, Vcpu, VcpuId};
 use std::collections::BTreeMap;
 
 impl<H: Host> Decider<H> {
-    /// Answers who asked for a verdict or for an end.
+    /// Answers those that asked for a verdict or for an end.
     pub(super) fn answer(&mut self) {
         let mut withdrawn = Vec::new();
         for (id, verdict) in self.plan.verdicts() {
@@ -23,10 +23,11 @@ impl<H: Host> Decider<H> {
             }
             let is_taken = asked.reply.give(verdict.clone().map_err(Refusal::NotAdmitted)).is_ok();
             if verdict.is_err() {
-                // What was refused needs no withdrawal; who exists keeps what it had.
+                // What was refused needs no withdrawal; a VCPU that exists keeps what it had.
                 _ = asked.new && known.remove(id).is_some();
             } else if !is_taken {
-                // Who asked has given up: nobody would bind a thread to it, or knows of the change.
+                // The asking side has given up: it would bind no thread to it, and does not know of
+                // the change.
                 withdrawn.extend(withdraw(known, *id, asked.new));
             } else if let Some(known) = known.get_mut(id) {
                 known.vcpu.reservation = asked.reservation;
@@ -43,14 +44,14 @@ impl<H: Host> Decider<H> {
             if let Some(vcpu_handle) = &vcpu_handle {
                 self.remark(vcpu_handle.handle.remarks(id));
             }
-            // Who asked has given up, or nobody did: the supervisor lets its threads go.
+            // The asking side has given up, or there was none: the supervisor lets its threads go.
             if let Err(Ok(vcpu_handle)) = reply.give(Ok(vcpu_handle.map(Box::new))) {
                 self.host.leave(id, vcpu_handle);
             }
         }
     }
 
-    /// Whether `vcpu` is promised bandwidth and nobody counts what it reads.
+    /// Whether `vcpu` is promised bandwidth and its reads are not counted.
     pub(super) fn is_blind_to(&mut self, vcpu: &Vcpu) -> bool {
         vcpu.bandwidth > 0 && !self.cores().all(|core| self.host.core(core).counts().reads)
     }
@@ -81,8 +82,8 @@ impl<H: Host> Decider<H> {
     }
 }
 
-/// Forgets a VCPU that was new, or what was asked of one that exists; what the policy is to be told
-/// for that.
+/// Forgets a VCPU that was new, or what was asked of one that exists; what is to be reported to the
+/// policy for that.
 fn withdraw(known: &mut BTreeMap<VcpuId, Known>, id: VcpuId, new: bool) -> Option<Event> {
     if new {
         return known.remove(&id).map(|_| Event::Left(id));

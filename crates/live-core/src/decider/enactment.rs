@@ -3,8 +3,8 @@
 use super::*;
 
 impl<H: Host> Decider<H> {
-    /// Makes the cores do what the plan says: all moves and stops, then all starts. Tells the cores
-    /// whose own agents must move what runs there.
+    /// Makes the cores do what the plan says: all moves and stops, then all starts. Returns the
+    /// cores whose own agents must move what runs there.
     pub(super) fn enact(&mut self, stirred: CoreSet, own: CoreId, decided: Instant) -> CoreSet {
         // The older one counts: what was put off has waited since then.
         let cause = self.late_cause.take().or(self.cause);
@@ -34,8 +34,8 @@ impl<H: Host> Decider<H> {
 
     /// Brings every VCPU handle to the core where the plan has its VCPU. Not while a program is
     /// being started: that holds the lock which confining a group to a core takes, perhaps while
-    /// our own foreground keeps it off the cores, and nobody would enforce budgets until it has one
-    /// (a second was measured). What was put off is done with the next decision after.
+    /// our own foreground keeps it off the cores, and nothing would enforce budgets until it has
+    /// one (a second was measured). What was put off is done with the next decision after.
     fn moves(&mut self, own: CoreId) -> CoreSet {
         let mut called = CoreSet::EMPTY;
         if self.held > 0 {
@@ -69,8 +69,8 @@ impl<H: Host> Decider<H> {
 
     /// Stop before move: a thread that is queued moves ten times cheaper than one that runs. What
     /// runs on another core than ours would run on after it was demoted, if only on surplus time,
-    /// and the kernel would have to stop it for us; so it is left to the agent there, while which
-    /// is awake nothing else runs. Tells that core then.
+    /// and the kernel would have to stop it for us; so it is left to the agent there, and nothing
+    /// else runs there while it is awake. Returns that core then.
     fn bring(&mut self, vcpu: VcpuId, to: CoreId, own: CoreId) -> CoreSet {
         let slot = self.known.get(&vcpu).and_then(|known| known.slot);
         let Some(from) = slot.filter(|from| *from != to) else { return CoreSet::EMPTY };
@@ -87,12 +87,12 @@ impl<H: Host> Decider<H> {
             return CoreSet::EMPTY.union([from].into_iter().collect());
         }
         drop(there);
-        // Refused, it is told, and tried again with the next decision for that core.
+        // Refused, it is reported, and tried again with the next decision for that core.
         self.transfer(vcpu, from, to);
         CoreSet::EMPTY
     }
 
-    /// Takes a VCPU handle from one core to another. Where that fails it is told, and the VCPU
+    /// Takes a VCPU handle from one core to another. Where that fails it is reported, and the VCPU
     /// handle is on the other's hands all the same.
     pub(super) fn transfer(&mut self, vcpu: VcpuId, from: CoreId, to: CoreId) -> bool {
         let vcpu_handle = self.host.core(from).detach(vcpu, End::Moved);

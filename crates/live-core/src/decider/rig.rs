@@ -1,5 +1,5 @@
 //! A host for tests of the decider: cores without threads, requests that the test puts in, and a
-//! list of what the policy was told.
+//! list of what was reported to the policy.
 
 use super::Decider;
 use crate::fake::{Fake, Nothing, Script};
@@ -43,7 +43,7 @@ impl<T> FakeAnswer<T> {
     pub(crate) fn take(&self) -> Option<T> {
         self.0.borrow_mut().1.take()
     }
-    /// Nobody waits for it any more.
+    /// It is not waited for any more.
     pub(crate) fn withdraw(self) {
         self.0.borrow_mut().0 = true;
     }
@@ -54,11 +54,11 @@ pub(crate) struct FakeHost {
     pub(crate) cores: Vec<Core<Fake>>,
     script: Rc<Script>,
     pub(crate) requests: Vec<Request<Self>>,
-    /// What the policy was told, in words.
+    /// What was reported to the policy, in words.
     pub(crate) told: Vec<String>,
-    /// How many releases programs were told of.
+    /// How many releases programs were notified of.
     pub(crate) released: usize,
-    /// VCPUs whose ends nobody waited for.
+    /// VCPUs whose ends were not waited for.
     pub(crate) left: Vec<VcpuId>,
     /// Counts memory.
     pub(crate) senses: bool,

@@ -27,7 +27,7 @@ impl Policy for OnCore {
 }
 
 /// What the test sees of the decider: where the VCPU handle is, whether anything is put off, and
-/// how many releases were told.
+/// how many releases were reported.
 fn seen(decider: &mut Decider<FakeHost>) -> (Option<CoreId>, [bool; 2], bool, usize) {
     let on = [0, 1].map(|core| decider.host.cores[core].vcpu_handle(VcpuId(0)).is_some());
     let put_off = decider.behind && decider.late_cause.is_some();
@@ -35,14 +35,14 @@ fn seen(decider: &mut Decider<FakeHost>) -> (Option<CoreId>, [bool; 2], bool, us
 }
 
 #[test]
-fn what_runs_on_another_core_is_moved_by_the_agent_there_and_hears_of_its_release_then() {
+fn what_runs_on_another_core_is_moved_by_the_agent_there_and_gets_its_release_then() {
     let (c, t) = (Duration::from_millis(5), Duration::from_secs(60));
     let system = System::new(2, vec![Vcpu::new(0, c, t).periodic()]);
     let mut decider = decider(OnCore::default(), &system, 2);
     decider.host.requests.push(attach(VcpuId(0)));
     let first = (decider.round(CoreId(0), None), seen(&mut decider));
 
-    // A job that nobody has heard of, and a plan that wants it done on the other core.
+    // A job that no program has learned of, and a plan that wants it done on the other core.
     let job = JobId { vcpu: VcpuId(0), index: 0 };
     decider.unobserved.push(Job { id: job, release: Instant::ZERO, deadline: Instant::NEVER });
     decider.cause = Some(Instant::ZERO);
@@ -56,6 +56,6 @@ fn what_runs_on_another_core_is_moved_by_the_agent_there_and_hears_of_its_releas
     assert_eq!(first, (CoreSet::EMPTY, (Some(zero), [true, false], false, first.1.3)));
     let there: CoreSet = [zero].into_iter().collect();
     let stays = (there, (Some(zero), [true, false], true, first.1.3));
-    assert_eq!(asked, stays, "it stays and is told nothing");
+    assert_eq!(asked, stays, "it stays and nothing is reported");
     assert_eq!(moved, (CoreSet::EMPTY, (Some(one), [false, true], false, first.1.3 + 1)));
 }

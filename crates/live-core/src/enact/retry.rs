@@ -76,7 +76,7 @@ impl<E: Executor> Core<E> {
     fn do_again(&mut self, index: usize) {
         let place = self.place();
         let vcpu_handle = &mut self.vcpu_handles[index];
-        // Its threads may not sit here yet. The kernel's locks for that are waited for: nobody
+        // Its threads may not sit here yet. The kernel's locks for that are waited for: nothing
         // else is raised on its account, and it is seldom.
         let sits = match vcpu_handle.sits_on(place.core) {
             true => Ok(false),

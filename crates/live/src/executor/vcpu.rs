@@ -4,14 +4,16 @@ mod clocks;
 mod memory;
 
 use super::{Site, VcpuHandle};
-use crate::agent::wait::{Poll, Token};
 use crate::clock::Clock;
+use crate::colors::Colors;
 use crate::executor::freeze_thread::FreezeThread;
 use crate::host::HardwareCore;
 use crate::host::cgroup::Group;
+use crate::host::perf::{Instructions, Service};
 use crate::host::sched;
-use crate::machine::{Colors, Means, Progress};
-use crate::perf::{Instructions, Service};
+use crate::host::wait::{Poll, Token};
+use crate::progress::Progress;
+use crate::setup::Means;
 use maracas_core::journal::{Note, Recolored};
 use maracas_core::{CoreId, Instant, VcpuId};
 use maracas_live_core::{Handle, Recoloring};
@@ -228,11 +230,11 @@ impl Handle for ThisVcpu {
     }
 
     fn recolor(&mut self, colors: u64) -> io::Result<Recoloring> {
-        let Some(page) = &self.colors else { return Ok(Recoloring::Nobody) };
+        let Some(page) = &self.colors else { return Ok(Recoloring::Absent) };
         // Taken while a program is being started, which is soon done.
         let Ok(mut page) = page.try_lock() else { return Ok(Recoloring::Later) };
         if page.attached() == 0 {
-            return Ok(Recoloring::Nobody);
+            return Ok(Recoloring::Absent);
         }
         page.order_again(colors).map(|()| Recoloring::Begun)
     }

@@ -5,17 +5,17 @@
 //! that is preempted while it holds it delays only itself.
 
 use super::ask::{Reply, Silence, question};
-use super::progress::{Page, Progress, Source};
-use super::setup::Means;
 use super::steer::Palette;
 use super::this_host::ThisHost;
-use crate::agent::wait::Wakeup;
 use crate::clock::Clock;
 use crate::executor::VcpuHandle;
 use crate::executor::vcpu::Made;
 use crate::host::HardwareCore;
 use crate::host::cgroup::{Client, Group, Tree};
 use crate::host::launch::User;
+use crate::host::wait::Wakeup;
+use crate::progress::{Page, Progress, Source};
+use crate::setup::Means;
 use maracas_core::{CoreId, Instant, Job, JobId, Reservation, Vcpu, VcpuId};
 use maracas_live_core::{Refusal, VcpuStatus};
 use std::collections::BTreeMap;

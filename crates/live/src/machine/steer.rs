@@ -1,14 +1,14 @@
 //! What the machine steers shared memory by, beside the freezer: resource control for bandwidth and
 //! ways, page colours for programs that can be asked.
 
-use super::Error;
+use super::error::Error;
 use super::handle::Mailbox;
-use super::setup::{CacheParts, Setup, Throttle};
-use crate::colors::ColorPage;
+use crate::colors::{ColorPage, Colors};
 use crate::executor::BandwidthLimiter;
 use crate::host::hardware::ThisHardware;
 use crate::host::launch::User;
 use crate::host::resctrl::{Mba, Resctrl, Ways};
+use crate::setup::{CacheParts, Setup, Throttle};
 use maracas_core::VcpuId;
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -55,10 +55,6 @@ impl Steered {
         Ok(Self { bandwidth_limiter, _ways: ways })
     }
 }
-
-/// The orders of page colours to the programs of one VCPU, shared by the supervisor and the agents,
-/// which only ever try the lock.
-pub(crate) type Colors = Arc<Mutex<ColorPage>>;
 
 /// The colours of the cores of a run, where pages have any.
 #[derive(Clone, Debug, Default)]

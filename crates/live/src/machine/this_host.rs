@@ -3,11 +3,11 @@
 
 use super::ask;
 use super::handle::{JobGate, Letter, Mailbox, Request};
-use super::setup::Setup;
-use crate::agent::lock;
+use crate::executor::lock;
 use crate::executor::{Core, ThisCore, VcpuHandle};
 use crate::journal::Scribe;
 use crate::sense::{Reading, Sensor};
+use crate::setup::Setup;
 use maracas_core::contract::{Observer, Sample};
 use maracas_core::journal::Record;
 use maracas_core::{CoreId, Event, Instant, Job, Plan, VcpuId};
@@ -89,7 +89,7 @@ impl Observer for ThisHost {
     fn event(&mut self, at: Instant, event: &Event) {
         self.scribe.recorder.event(at, event);
     }
-    /// Written down when it is done: whoever was dispatched need not wait for that.
+    /// Written down when it is done: what was dispatched need not wait for that.
     fn planned(&mut self, now: Instant, plan: &Plan) {
         self.scribe.recorder.planned(now, plan);
         self.scribe.flush();
@@ -99,11 +99,11 @@ impl Observer for ThisHost {
 /// Makes samples of what a sensor counts.
 pub(crate) struct Sampler {
     sensor: Box<dyn Sensor>,
-    /// How many cores are told apart.
+    /// How many cores are distinguished.
     cores: usize,
-    /// The clock in which occupancy is told; 0 = the sensor's own.
+    /// The clock in which occupancy is given; 0 = the sensor's own.
     cycles_per_us: u64,
-    /// What was told of the sensor's counts.
+    /// What was reported of the sensor's counts.
     reported: Reading,
     reading: Reading,
 }
@@ -114,7 +114,8 @@ impl Sampler {
         let (cores, cycles_per_us) = (setup.system.cores.len(), setup.steering.cycles_per_us);
         let (reported, reading) = (Reading::default(), Reading::default());
         let mut sampler = Self { sensor, cores, cycles_per_us, reported, reading };
-        // What was counted while it was tried is nobody's. Should it be refused, so will samples.
+        // What was counted while it was tried belongs to no VCPU. Should it be refused, so will
+        // samples.
         let _ = sampler.sample(Instant::ZERO);
         sampler
     }

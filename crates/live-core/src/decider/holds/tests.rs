@@ -8,7 +8,7 @@ use maracas_core::{Event, Plan, Policy, Reservation, System, Vcpu};
 const MAIN: VcpuId = VcpuId(0);
 const GUEST: VcpuId = VcpuId(7);
 
-/// Admits everybody.
+/// Admits all.
 #[derive(Default)]
 struct Admits(Vec<VcpuId>);
 
@@ -44,7 +44,7 @@ fn ask(decider: &mut Decider<FakeHost>, request: Request<FakeHost>) {
     decider.round(CoreId(0), None);
 }
 
-/// What the policy was told since this was asked last.
+/// What was reported to the policy since this was asked last.
 fn told(decider: &mut Decider<FakeHost>) -> Vec<String> {
     std::mem::take(&mut decider.host.told)
 }
@@ -59,11 +59,11 @@ fn a_hold_ends_by_its_owner_by_itself_or_never_begins() {
     assert_eq!(held(&mut decider), (free.0 + 1, free.1 + 1));
     assert_eq!(answer.take(), Some(CoreId(0)));
     ask(&mut decider, Request::Unhold(2));
-    assert_eq!(decider.held, 1, "that is somebody else");
+    assert_eq!(decider.held, 1, "that is another one");
     decider.host.requests.push(Request::Unhold(1));
     ask(&mut decider, Request::Unhold(1));
     assert_eq!(held(&mut decider), free);
-    // Who asked has given up, before it was heard.
+    // The asking side has given up, before it was read.
     let (reply, answer) = question();
     answer.withdraw();
     ask(&mut decider, Request::Hold { id: MAIN, number: 3, reply });
@@ -73,7 +73,7 @@ fn a_hold_ends_by_its_owner_by_itself_or_never_begins() {
     answer.withdraw();
     decider.hold(MAIN, 4, reply, Instant::ZERO);
     assert_eq!(held(&mut decider), free);
-    // One who lives and does not let go.
+    // One that lives and does not let go.
     let (reply, _answer) = question();
     let now = decider.host.now();
     decider.hold(MAIN, 5, reply, now);
@@ -87,10 +87,10 @@ fn a_hold_ends_by_its_owner_by_itself_or_never_begins() {
 }
 
 #[test]
-fn who_gives_up_leaves_no_vcpu_and_no_change_behind() {
+fn giving_up_leaves_no_vcpu_and_no_change_behind() {
     let mut decider = with_main();
     let new = || (String::new(), Vcpu::new(GUEST.0, ms(1), ms(10)));
-    // Before it is heard: the policy is not even asked.
+    // Before it is read: the policy is not even asked.
     let ((name, vcpu), (reply, answer)) = (new(), question());
     answer.withdraw();
     ask(&mut decider, Request::Create { name, vcpu, reply });
@@ -111,7 +111,7 @@ fn who_gives_up_leaves_no_vcpu_and_no_change_behind() {
     decider.decide(CoreId(0));
     assert_eq!(told(&mut decider), ["vcpu0 has 2ms", "vcpu0 has 5ms"]);
     assert_eq!(decider.known[&MAIN].vcpu.reservation.budget, ms(5));
-    // Who waits gets what it asked for.
+    // A side that waits gets what it asked for.
     let (reply, answer) = question();
     ask(&mut decider, Request::Set { id: MAIN, reservation, reply });
     assert_eq!(answer.take(), Some(Ok(CoreId(0))));
@@ -124,8 +124,8 @@ fn an_end_is_withdrawn_in_time_or_carried_out_to_the_end() {
     let (reply, answer) = question();
     answer.withdraw();
     ask(&mut decider, Request::Destroy { id: MAIN, reply });
-    assert!(decider.known.contains_key(&MAIN), "nobody wants it any more");
-    // Begun when who asked gives up: the host finds what is left.
+    assert!(decider.known.contains_key(&MAIN), "it is not wanted any more");
+    // Begun when the asking side gives up: the host finds what is left.
     let (reply, answer) = question();
     let now = decider.host.now();
     decider.serve(Request::Destroy { id: MAIN, reply }, now);
@@ -137,7 +137,7 @@ fn an_end_is_withdrawn_in_time_or_carried_out_to_the_end() {
     ask(&mut decider, Request::Destroy { id: MAIN, reply });
     let refused = answer.take().map(|ended| ended.map(drop));
     assert_eq!(refused, Some(Err(Refusal::Unknown(MAIN))));
-    // Who waits gets what is left of it.
+    // A side that waits gets what is left of it.
     let mut decider = with_main();
     let (reply, answer) = question();
     ask(&mut decider, Request::Destroy { id: MAIN, reply });

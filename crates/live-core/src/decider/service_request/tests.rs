@@ -9,7 +9,7 @@ const MAIN: VcpuId = VcpuId(0);
 const SERVICE_VCPU: VcpuId = VcpuId(1);
 const ZERO: CoreId = CoreId(0);
 const ONE: CoreId = CoreId(1);
-/// What is told of a service VCPU that has worked.
+/// What is reported of a service VCPU that has worked.
 const RAN: &str = "vcpu1 ran on core0 and Blocked";
 
 /// Sends the service VCPU once, and grants it a millisecond when any job is done.
@@ -61,7 +61,7 @@ impl Rig {
     fn round(&mut self, own: CoreId) -> CoreSet {
         self.decider.round(own, None)
     }
-    /// What the policy was told up to the end of the run.
+    /// What was reported to the policy up to the end of the run.
     fn told(mut self) -> Vec<String> {
         self.decider.finish(Duration::ZERO);
         self.decider.host.told
@@ -75,7 +75,7 @@ fn a_service_vcpu_works_on_its_own_core_while_it_has_a_grant_and_is_reported_as_
     assert_eq!(rig.round(ONE), CoreSet::EMPTY, "without a grant it waits");
     rig.grant();
     let its: CoreSet = [ZERO].into_iter().collect();
-    assert_eq!(rig.round(ONE), its, "the agent of its core shall do it");
+    assert_eq!(rig.round(ONE), its, "the agent of its core is to do it");
     assert!(rig.decider.service_requests.meter(SERVICE_VCPU).is_zero());
     assert_eq!(rig.round(ZERO), CoreSet::EMPTY);
     assert!(!rig.decider.service_requests.meter(SERVICE_VCPU).is_zero(), "it was paid for");
@@ -132,7 +132,7 @@ fn a_vcpu_is_moved_by_the_agent_of_the_core_where_it_sits_wherever_the_service_v
 }
 
 #[test]
-fn who_has_no_handle_is_moved_at_once_and_who_left_is_not() {
+fn what_has_no_handle_is_moved_at_once_and_what_left_is_not() {
     let to = |vcpu| ServiceRequest::Move { vcpu, to: ONE, colors: 3 };
     let moves = |vcpu| {
         let mut rig = Rig::new(to(vcpu), false);

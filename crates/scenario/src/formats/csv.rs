@@ -1,8 +1,8 @@
 //! The table of comma-separated values.
 
-use super::{TaskSet, is_sporadic, offset};
+use super::task::{Draft, Given, name_fault};
 use crate::error::{Error, Source, did_you_mean, quoted};
-use crate::formats::task::{Draft, Given, name_fault};
+use crate::taskset::{TaskSet, default_name, is_sporadic, offset};
 use maracas_core::Duration;
 use std::fmt;
 
@@ -34,7 +34,7 @@ pub(crate) fn read(source: Source<'_>) -> Result<TaskSet, Error> {
     let texts = names.iter().map(|(_, name)| (*name).to_owned()).collect();
     set.set_names(texts).map_err(|twice| {
         let (at, name) = names[twice];
-        let shown = if name.is_empty() { super::default_name(twice) } else { name.to_owned() };
+        let shown = if name.is_empty() { default_name(twice) } else { name.to_owned() };
         let message = format!("another task is called {} too; rename one", quoted(&shown));
         source.error(at, message)
     })?;

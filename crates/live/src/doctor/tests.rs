@@ -5,10 +5,10 @@ use super::*;
 use crate::host::HardwareCore;
 use crate::host::classes::HostClass;
 use crate::host::costs::WakeCost;
+use crate::host::perf::TRIAL_STEPS;
 use crate::host::platform::{Platform, Preemption};
 use crate::host::probe::{self, Capabilities, Capability, Finding, Latency, Rights};
 use crate::host::resctrl::{Allocation, Bandwidth, Info, Unit};
-use crate::perf::TRIAL_STEPS;
 use crate::sense::meter::{Noticing, Reaction};
 use std::path::PathBuf;
 

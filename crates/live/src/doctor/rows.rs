@@ -2,9 +2,9 @@
 
 use super::{Findings, Row, Section, State, keeps, works};
 use crate::host::costs::{Costs, WakeCost, rounded_up};
+use crate::host::perf::TRIAL_STEPS;
 use crate::host::probe;
 use crate::host::resctrl::{Info, Unit};
-use crate::perf::TRIAL_STEPS;
 use crate::sense::preference::{self, Tried};
 use maracas_core::PPB;
 

@@ -7,14 +7,15 @@
 //! runs, and what a move needs of the kernel and of us is in no cache any more. That doubles what
 //! it takes.
 
-use super::cgroup::{Group, Hierarchies, Tree};
-use super::costs::WakeCost;
-use super::launch::{Forked, fork};
-use super::{HardwareCore, sched, sys};
 use crate::clock::Clock;
 use crate::executor::vcpu::Made;
 use crate::executor::{self, Core};
-use crate::machine::{Means, Progress, Source};
+use crate::host::cgroup::{Group, Hierarchies, Tree};
+use crate::host::costs::WakeCost;
+use crate::host::launch::{Forked, fork};
+use crate::host::{HardwareCore, os_code, sched, sys};
+use crate::progress::{Progress, Source};
+use crate::setup::Means;
 use maracas_core::contract::{End, Grant, Limit};
 use maracas_core::{CoreId, Duration, VcpuId};
 use maracas_live_core::priority;
@@ -113,7 +114,7 @@ pub fn measure(cores: &[HardwareCore]) -> io::Result<Costs> {
     });
     let removed = match tree.remove() {
         // A tree of this process that is in use stays.
-        Err(error) if super::os_code(&error) == Some(libc::EBUSY) => Ok(()),
+        Err(error) if os_code(&error) == Some(libc::EBUSY) => Ok(()),
         result => result,
     };
     let costs = measured?;

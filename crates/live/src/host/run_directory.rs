@@ -1,7 +1,7 @@
 //! Where sockets and programs' counters are: a directory that is root's or the starting user's
 //! alone.
 
-use crate::host::Identity;
+use super::Identity;
 use maracas_core::control::{self as words, SUFFIX};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -53,7 +53,7 @@ pub(crate) fn files_of_runs() -> Vec<(Identity, PathBuf)> {
 }
 
 /// Listens there, without blocking.
-pub(super) fn listen(path: &Path) -> io::Result<UnixListener> {
+pub(crate) fn listen(path: &Path) -> io::Result<UnixListener> {
     path.parent().map_or(Ok(()), make_directory)?;
     // The path carries our own number and start: what is there is not shared.
     let _ = fs::remove_file(path);
@@ -74,7 +74,7 @@ pub(crate) fn make_directory(directory: &Path) -> io::Result<()> {
 }
 
 /// Refuses a directory that another user made, that others may enter, or that is a link.
-pub(super) fn must_be_ours(directory: &Path) -> io::Result<()> {
+pub(crate) fn must_be_ours(directory: &Path) -> io::Result<()> {
     let meta = fs::symlink_metadata(directory)?;
     // SAFETY: cannot fail.
     let user = unsafe { libc::geteuid() };

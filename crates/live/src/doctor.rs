@@ -10,9 +10,9 @@ mod threads;
 pub use findings::{CacheColors, Client, Findings, Metered, Shares};
 pub use threads::InterruptThreads;
 
-use super::classes::Detected;
-use super::costs::{Costs, FULL, Keeps, rounded_up};
-use super::probe::Support;
+use crate::host::classes::Detected;
+use crate::host::costs::{Costs, FULL, Keeps, rounded_up};
+use crate::host::probe::Support;
 use crate::sense::preference::{self, Tried};
 use std::fmt;
 use std::time::Duration;
@@ -142,7 +142,7 @@ pub struct Report {
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct Numbers {
     /// The freezer's, with a spinning process.
-    pub freezer: Option<super::probe::Latency>,
+    pub freezer: Option<crate::host::probe::Latency>,
     /// From a core's counter reaching a limit to the wake of the thread that waits for it: median.
     pub meter_p50: Option<Duration>,
     /// The same: what one in a hundred exceeds.

@@ -84,7 +84,7 @@ pub enum CacheParts {
 
 impl Setup {
     /// All VCPUs of the setup with their names: the first ones, then the later ones.
-    pub(super) fn vcpus(&self) -> impl Iterator<Item = (&Vcpu, Option<&str>)> {
+    pub(crate) fn vcpus(&self) -> impl Iterator<Item = (&Vcpu, Option<&str>)> {
         let names = self.names.iter().map(|name| Some(name.as_str()));
         let first = self.system.vcpus.iter().zip(names.chain(std::iter::repeat(None)));
         first.chain(self.later.iter().map(|(name, vcpu)| (vcpu, Some(name.as_str()))))

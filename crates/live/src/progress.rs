@@ -13,12 +13,12 @@
 //! A VCPU is on one core at a time, so what its counter gained since it was read last belongs to
 //! the core where it sits. It is read whenever a segment of it is reported, and before it leaves.
 
-use super::setup::{Means, Setup};
-use crate::control;
 use crate::host::launch::User;
+use crate::host::perf::{Instructions, trial};
 use crate::host::rights;
+use crate::host::run_directory;
 use crate::host::{HardwareCore, Identity};
-use crate::perf::{Instructions, trial};
+use crate::setup::{Means, Setup};
 use maracas_core::control::PROGRESS_VARIABLE;
 use maracas_core::journal::{Note, Record};
 use maracas_core::{Rate, VcpuId};
@@ -50,7 +50,7 @@ pub(crate) enum Source {
 
 impl Source {
     /// On uneven cores instructions, if they may be counted and all of the cores do.
-    pub(super) fn of(setup: &Setup, means: Means) -> Self {
+    pub(crate) fn of(setup: &Setup, means: Means) -> Self {
         let slowed = setup.system.core_ids().any(|core| setup.share(core) < Rate::ONE);
         if setup.system.is_even() && !slowed {
             return Self::None;
@@ -61,7 +61,7 @@ impl Source {
     }
 
     /// What the journal says of it.
-    pub(super) fn note(self) -> Record {
+    pub(crate) fn note(self) -> Record {
         let note = Note::Progress { vcpu: None, text: self.to_string() };
         Record::Note { at: maracas_core::Instant::ZERO, note }
     }
@@ -86,12 +86,12 @@ pub(crate) struct Page {
 
 impl Page {
     /// A counter of `vcpu` at zero, for programs of `user` (ours if `None`).
-    pub(super) fn create(vcpu: VcpuId, user: Option<User>) -> io::Result<Self> {
-        Self::create_in(&control::directory(), vcpu, user)
+    pub(crate) fn create(vcpu: VcpuId, user: Option<User>) -> io::Result<Self> {
+        Self::create_in(&run_directory::directory(), vcpu, user)
     }
 
     fn create_in(directory: &Path, vcpu: VcpuId, user: Option<User>) -> io::Result<Self> {
-        control::make_directory(directory)?;
+        run_directory::make_directory(directory)?;
         let path = directory.join(format!("{}.{vcpu}.{SUFFIX}", Identity::own()?));
         // The name carries our own number and start: what is there is no other run's.
         let _ = fs::remove_file(&path);
@@ -107,7 +107,7 @@ impl Page {
     }
 
     /// Lets programs of `user` count too: where it is another, every user may.
-    pub(super) fn open_to(path: &Path, user: Option<User>) -> io::Result<()> {
+    pub(crate) fn open_to(path: &Path, user: Option<User>) -> io::Result<()> {
         let owner = fs::metadata(path)?.uid();
         // SAFETY: cannot fail.
         let uid = user.map_or_else(|| unsafe { libc::geteuid() }, |user| user.uid);
@@ -119,7 +119,7 @@ impl Page {
     }
 
     /// Where it is.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
@@ -189,7 +189,7 @@ impl Progress {
 }
 
 /// The variable that names the file to a program where it may count.
-pub(super) fn variable(path: &Path) -> (std::ffi::OsString, std::ffi::OsString) {
+pub(crate) fn variable(path: &Path) -> (std::ffi::OsString, std::ffi::OsString) {
     (PROGRESS_VARIABLE.into(), path.into())
 }
 

@@ -1,8 +1,6 @@
 //! The right to a core: two runs on one core could not keep what they promise.
 
-use super::Error;
-use crate::control;
-use crate::host::{HardwareCore, Identity};
+use super::{HardwareCore, Identity, run_directory};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
@@ -12,23 +10,33 @@ use std::path::{Path, PathBuf};
 /// A core that is ours as long as this lives. It is a lock on a file beside the sockets, which no
 /// other user may open and which the kernel releases however the run ends.
 #[derive(Debug)]
-pub(super) struct Claim {
+pub(crate) struct Claim {
     path: PathBuf,
     _file: File,
+}
+
+/// Why a core could not be claimed.
+#[derive(Debug)]
+pub(crate) enum Unclaimed {
+    /// Another run has this core: that of this process, if it is known.
+    Taken(HardwareCore, Option<u32>),
+    /// There can be no such file.
+    Host(io::Error),
 }
 
 impl Claim {
     /// Makes a core ours.
     ///
     /// # Errors
-    /// [`Error::Taken`] with the run that has it; [`Error::Host`] where there can be no such file.
-    pub(super) fn take(core: HardwareCore) -> Result<Self, Error> {
-        Self::take_in(&control::directory(), core)
+    /// [`Unclaimed::Taken`] with the run that has it; [`Unclaimed::Host`] where there can be no
+    /// such file.
+    pub(crate) fn take(core: HardwareCore) -> Result<Self, Unclaimed> {
+        Self::take_in(&run_directory::directory(), core)
     }
 
-    fn take_in(directory: &Path, core: HardwareCore) -> Result<Self, Error> {
-        let host = |error| Error::Host("claim a core", error);
-        control::make_directory(directory).map_err(host)?;
+    fn take_in(directory: &Path, core: HardwareCore) -> Result<Self, Unclaimed> {
+        let host = Unclaimed::Host;
+        run_directory::make_directory(directory).map_err(host)?;
         let path = directory.join(format!("core-{core}"));
         loop {
             let mut options = OpenOptions::new();
@@ -37,7 +45,7 @@ impl Claim {
             if !lock(&file).map_err(host)? {
                 let mut text = String::new();
                 let _ = file.read_to_string(&mut text);
-                return Err(Error::Taken(core, text.trim().parse().ok()));
+                return Err(Unclaimed::Taken(core, text.trim().parse().ok()));
             }
             // Its last holder may have removed the file after we opened it: then it is no lock.
             let there = fs::metadata(&path).map(|meta| meta.ino()).ok();
@@ -59,7 +67,7 @@ impl Drop for Claim {
 /// Removes the files by which a run that is dead had its cores, and returns which. A living run's
 /// are locked and stay.
 pub(crate) fn forget(run: Identity) -> Vec<PathBuf> {
-    forget_in(&control::directory(), run)
+    forget_in(&run_directory::directory(), run)
 }
 
 fn forget_in(directory: &Path, run: Identity) -> Vec<PathBuf> {
@@ -99,9 +107,12 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("maracas-claim-{}", std::process::id()));
         let core = HardwareCore(3);
         let claim = Claim::take_in(&directory, core).unwrap();
-        let refusal = Claim::take_in(&directory, core).unwrap_err().to_string();
+        let refusal = Claim::take_in(&directory, core).unwrap_err();
         let run = std::process::id();
-        assert_eq!(refusal, format!("core 3 is managed by run {run}; end it first"));
+        assert!(
+            matches!(refusal, Unclaimed::Taken(at, Some(by)) if (at, by) == (core, run)),
+            "{refusal:?}"
+        );
         let other = Claim::take_in(&directory, HardwareCore(4)).unwrap();
         drop(claim);
         // What a dead run left is forgotten, and no other's.
