@@ -2,6 +2,7 @@
 //! what exists.
 
 mod documents;
+mod structs;
 mod words;
 
 use std::collections::BTreeSet;

@@ -227,8 +227,8 @@ fn bad_uneven_cores() {
     let third = "[[platform.class]]\nname = \"idle\"\ncores = 1\nspeed = 0.1\n[policy]\n";
     let three = UNEVEN.replacen("[policy]\n", third, 1).replacen("pace", "# pace", 1);
     scratch.write("s.toml", three.replacen("maracas", "max-perf", 1));
-    let two = "s.toml:15:8: policy max-perf works on cores of 2 classes, and these are of 3; give";
-    expect_refusal("three classes", &scratch, &["check", "s.toml"], two);
+    let three = maracas(scratch.path(), &["check", "s.toml"]);
+    assert!(!text(&three.stderr).contains("works on cores of"), "{}", text(&three.stderr));
     scratch.write("s.toml", UNEVEN);
     let cores = ["sim", "s.toml", "--cores", "4"];
     expect_refusal("--cores", &scratch, &cores, "the classes of [platform] have 2 cores and 4");

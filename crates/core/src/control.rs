@@ -15,6 +15,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
+mod encoding;
 mod gauges;
 
 pub use gauges::{CoreGauges, Gauges, Histogram, MemoryGauges, StatisticGauge, VcpuGauges};

@@ -20,6 +20,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+mod encoding;
 mod note;
 mod replay;
 

@@ -5,11 +5,6 @@
 use crate::contract::{
     End, Event, Grant, Limit, Mode, Refused, RunQueue, Sample, Segment, ServiceRequest, Usage,
 };
-use crate::control::{
-    CoreGauges, Gauges, Histogram, Members, MemoryGauges, NewVcpu, Number, Refusal, Reply, Request,
-    StatisticGauge, VcpuGauges, VcpuState,
-};
-use crate::journal::{Decision, Header, Record};
 use crate::params::{Params, Value};
 use crate::{
     Arrival, Class, Core, CoreId, Criticality, Duration, Instant, Job, JobId, MAX_CORES, Rate,
@@ -204,18 +199,19 @@ impl<A: Wire, B: Wire> Wire for (A, B) {
 /// Structs travel field by field, in the order given.
 macro_rules! fields {
     ($($type:ident { $($field:ident),* })*) => {$(
-        impl Wire for $type {
-            fn put(&self, out: &mut Vec<u8>) {
+        impl $crate::wire::Wire for $type {
+            fn put(&self, out: &mut alloc::vec::Vec<u8>) {
                 let Self { $($field),* } = self;
                 $($field.put(out);)*
             }
             fn take(from: &mut &[u8]) -> Option<Self> {
-                $(let $field = Wire::take(from)?;)*
+                $(let $field = $crate::wire::take(from)?;)*
                 Some(Self { $($field),* })
             }
         }
     )*};
 }
+pub(crate) use fields;
 fields! {
     JobId { vcpu, index }
     Job { id, release, deadline }
@@ -229,23 +225,6 @@ fields! {
     Usage { service, references, reads, writes, instructions }
     Sample { requests, occupancy, by_core }
     RunQueue { foreground, background, background_allowed, allowance }
-    Header { policy, params, system, names, machine, version, seed }
-    Decision { now, run_queues, homes, service_request, verdicts, wake, hash }
-    NewVcpu { name, vcpu, members }
-    Refusal { text, numbers }
-    Number { test, vcpu, value, bound, accepted }
-    VcpuState { vcpu, name, reservation, core, threads, mode, foreground, background }
-    Gauges { at, over, policy, host, sensor, cores, vcpus, memory, dispatch, decisions, misses,
-        migrations, failures, lost_records, statistics }
-    CoreGauges { core, foreground, background, throttled, is_throttled, is_closed, requests,
-        sampled, last_sampled, decisions, late, longest_late, stolen, reliefs }
-    VcpuGauges { vcpu, name, reservation, last, foreground, background, used, short_periods,
-        over_periods, stolen_periods, jobs, misses, preemptions, migrations, instructions,
-        references, reads, writes }
-    MemoryGauges { samples, requests, occupancy, last_requests, last_occupancy, last_span,
-        max_latency }
-    StatisticGauge { name, core, vcpu, value }
-    Histogram { counts, sum }
 }
 
 /// Enums travel as a number and the fields of the variant, in the order given.
@@ -253,8 +232,8 @@ macro_rules! variants {
     ($($type:ident { $(
         $number:literal = $variant:ident $(($($tuple:ident),*))? $({$($field:ident),*})?
     ),* $(,)? })*) => {$(
-        impl Wire for $type {
-            fn put(&self, out: &mut Vec<u8>) {
+        impl $crate::wire::Wire for $type {
+            fn put(&self, out: &mut alloc::vec::Vec<u8>) {
                 match self {
                     $(Self::$variant $(($($tuple),*))? $({$($field),*})? => {
                         out.push($number);
@@ -264,10 +243,10 @@ macro_rules! variants {
                 }
             }
             fn take(from: &mut &[u8]) -> Option<Self> {
-                match u8::take(from)? {
+                match $crate::wire::take::<u8>(from)? {
                     $($number => {
-                        $($(let $tuple = Wire::take(from)?;)*)?
-                        $($(let $field = Wire::take(from)?;)*)?
+                        $($(let $tuple = $crate::wire::take(from)?;)*)?
+                        $($(let $field = $crate::wire::take(from)?;)*)?
                         Some(Self::$variant $(($($tuple),*))? $({$($field),*})?)
                     })*
                     _ => None,
@@ -276,6 +255,7 @@ macro_rules! variants {
         }
     )*};
 }
+pub(crate) use variants;
 variants! {
     Arrival { 0 = Periodic { offset }, 1 = Sporadic, 2 = None }
     Role { 0 = Main, 1 = Io, 2 = Monitor, 3 = Migration }
@@ -289,20 +269,6 @@ variants! {
         0 = Ran(segment), 1 = Released(job), 2 = Completed(id), 3 = Woke { vcpu, on_behalf, exact },
         4 = AllowanceSpent { core }, 5 = Sampled(sample), 6 = Arrived(vcpu), 7 = Left(vcpu),
         8 = Changed(vcpu), 9 = ServiceDone(service_request), 10 = Failed { core, what },
-    }
-    Record {
-        0 = Event { at, event }, 1 = Planned(decision), 2 = Gap(lost),
-        3 = Note { at, note }, 4 = End(at),
-    }
-    Members { 0 = Thread(tid), 1 = Process(pid) }
-    Request {
-        0 = Hello { version }, 1 = Create(new), 2 = Set { vcpu, reservation }, 3 = Destroy { vcpu },
-        4 = List, 5 = Jobs { vcpu }, 6 = JobDone { job, at }, 7 = Gauges,
-    }
-    Reply {
-        0 = Hello { version, pid, policy, origin }, 1 = Created { vcpu, core },
-        2 = Refused(refusal), 3 = Done, 4 = Vcpus(vcpus), 5 = Job(job), 6 = Error(text),
-        7 = Gauges(gauges),
     }
 }
 

@@ -23,6 +23,7 @@ pub(crate) mod births;
 pub(crate) mod clocks;
 mod dispatch;
 mod lateness;
+mod means;
 pub(crate) mod memory;
 mod ranks;
 pub(crate) mod relief;
@@ -37,30 +38,13 @@ use lateness::Lateness;
 use maracas_core::contract::{End, Grant, Mode, Refused, RunQueue};
 use maracas_core::journal::Record;
 use maracas_core::{CoreId, Duration, Event, Instant, Rate, VcpuId, dispatch as law};
+pub use means::Means;
 use memory::Memory;
 use ranks::Ranks;
 use relief::Relief;
 use segments::{Change, Tracker};
 use std::io;
 use throttle::Throttling;
-
-/// What the host lets a core do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Means {
-    /// Foreground by `SCHED_FIFO`. Without it only the one VCPU that the law names is not stopped.
-    pub fifo: bool,
-    /// VCPUs can be frozen, or stopped by signals where there is no `fifo`.
-    pub freezer: bool,
-    /// Switch records, and counters of VCPUs' time that can be read at any time. Without them
-    /// clocks are read at the earliest exhaustion and every millisecond, and blocks and wakes are
-    /// guessed.
-    pub events: bool,
-}
-
-impl Means {
-    /// All of it.
-    pub const FULL: Self = Self { fifo: true, freezer: true, events: true };
-}
 
 /// One managed core. What is to be done on it goes through its [`Executor`].
 pub struct Core<E: Executor> {
@@ -169,6 +153,15 @@ impl<E: Executor> Core<E> {
     /// The VCPU handle of `vcpu`, if it is here.
     pub fn vcpu_handle(&mut self, vcpu: VcpuId) -> Option<&mut VcpuHandle<E::Handle>> {
         self.vcpu_handles.iter_mut().find(|vcpu_handle| vcpu_handle.id == vcpu)
+    }
+
+    /// The VCPU handle of `vcpu`, if it is here, with its meters up to date; what is refused only
+    /// makes them a little older, and is told.
+    pub fn read(&mut self, vcpu: VcpuId) -> Option<&VcpuHandle<E::Handle>> {
+        let index = self.index(vcpu)?;
+        let result = self.vcpu_handles[index].settle();
+        self.report(result, Refused::Sample);
+        self.vcpu_handles.get(index)
     }
 
     /// A program is about to be started, or is: nothing is frozen meanwhile.

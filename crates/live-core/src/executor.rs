@@ -1,6 +1,7 @@
 //! What carries out: the one seam between the state of a core and a host.
 
 use crate::Record;
+use maracas_core::journal::{Note, Recolored};
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
 use std::io;
 
@@ -131,6 +132,24 @@ pub trait Handle {
     /// As the kernel refuses.
     fn thaw_now(&self) -> io::Result<()>;
 
+    /// Forgets what was counted of it before the machine took it over.
+    fn reset(&mut self) {}
+    /// Asks its programs to put their pages into frames of these colours, one bit a colour.
+    ///
+    /// # Errors
+    /// As the host refuses.
+    fn recolor(&mut self, _colors: u64) -> io::Result<Recoloring> {
+        Ok(Recoloring::Absent)
+    }
+    /// How the programs did what they were last asked by [`Handle::recolor`], once they did.
+    fn recolored(&mut self) -> Option<Recolored> {
+        None
+    }
+    /// What is to be said of it at its end.
+    fn remarks(&self, _vcpu: VcpuId) -> Vec<Note> {
+        Vec::new()
+    }
+
     /// The progress of its programs since this was asked last.
     fn progress(&mut self) -> u64 {
         0
@@ -139,6 +158,17 @@ pub trait Handle {
     fn memory(&mut self) -> (u64, u64) {
         (0, 0)
     }
+}
+
+/// What became of asking programs to recolour their pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Recoloring {
+    /// No program would do it.
+    Absent,
+    /// They cannot be asked at this moment.
+    Later,
+    /// They were asked.
+    Begun,
 }
 
 /// The kernel's number for a thread that does not exist (`ESRCH`, on every architecture of Linux).

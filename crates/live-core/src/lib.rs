@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod cost;
+mod decider;
 mod demand;
 mod enact;
 mod executor;
@@ -26,21 +27,26 @@ mod executor;
 mod fake;
 #[cfg(feature = "faults")]
 mod fault;
+mod host;
 pub mod priority;
 pub mod protocol;
 mod record;
+mod request;
 mod stretch;
 mod vcpu_handle;
 
 pub use cost::{FASTEST_PER_US, WakeCost};
+pub use decider::Decider;
 pub use demand::Demand;
 pub use enact::alarm::Waking;
 pub use enact::memory::Counts;
 pub use enact::relief::Relief;
 pub use enact::{Core, Means};
-pub use executor::{Executor, Handle, is_gone};
+pub use executor::{Executor, Handle, Recoloring, is_gone};
 #[cfg(feature = "faults")]
 pub use fault::Fault;
+pub use host::{HandleOf, Host, Reply, ReplyOf, VcpuHandleOf};
 pub use record::Record;
+pub use request::{Ended, Refusal, Request, VcpuStatus};
 pub use stretch::Stretch;
 pub use vcpu_handle::{Level, Place, Thread, VcpuHandle};

@@ -7,19 +7,17 @@
 //! times that. An agent that finds the decider taken goes back to sleep, for the holder looks again
 //! after letting go ([`Agents::consult`]).
 
-pub(crate) mod wait;
-
-use crate::executor::Core;
 use crate::executor::freeze_thread::FreezeThreads;
+use crate::executor::{Core, lock};
 use crate::guardian::stuck::{NEIGHBOUR_PATIENCE, Neighbours};
 use crate::guardian::{Cause, Ending, Heartbeats};
 use crate::host::sched;
-use crate::machine::decider::Decider;
+use crate::host::wait::{Token, Wakeup, wait};
+use crate::machine::this_host::Decider;
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use wait::{Token, Wakeup, wait};
+use std::sync::{Arc, Mutex, TryLockError};
 
 /// How many decisions an agent takes in a row, where others keep bringing news, before it looks
 /// after its own core again: 60 to 200 us.
@@ -36,7 +34,7 @@ const HANDOVER: Duration = Duration::from_secs(1);
 /// What all agents share.
 pub(crate) struct Agents<'a> {
     pub(crate) cores: &'a [Mutex<Core>],
-    pub(crate) decider: Mutex<Decider<'a>>,
+    pub(crate) decider: Mutex<Decider>,
     /// One wake-up an agent.
     pub(crate) wakeups: Vec<Arc<Wakeup>>,
     /// The freeze thread of each core.
@@ -57,7 +55,7 @@ impl<'a> Agents<'a> {
     /// A agents of the agents of `cores`, none of which lives yet.
     pub(crate) fn new(
         cores: &'a [Mutex<Core>],
-        decider: Decider<'a>,
+        decider: Decider,
         mail: &'a Wakeup,
         heartbeats: Option<Heartbeats>,
     ) -> io::Result<Self> {
@@ -238,9 +236,4 @@ impl<'a> Agents<'a> {
         self.wakeups.iter().for_each(|wakeup| wakeup.ring());
         self.cores.iter().for_each(|core| lock(core).exec.freeze_threads.stop());
     }
-}
-
-/// The state of a core stays usable when an agent panicked: it is needed to release the threads.
-pub(crate) fn lock(core: &Mutex<Core>) -> MutexGuard<'_, Core> {
-    core.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,12 +1,12 @@
 //! Removing what a dead run left behind where its guardian died too.
 
-use crate::control;
 use crate::guardian::Charge;
 use crate::guardian::restore::{Restored, restore};
 use crate::host::Identity;
 use crate::host::cgroup::{Hierarchies, Remains};
 use crate::host::hardware::ThisHardware;
 use crate::host::resctrl;
+use crate::host::run_directory;
 use std::{fmt, io};
 
 /// What [`clean`] found and did.
@@ -61,7 +61,7 @@ impl fmt::Display for Report {
 /// Where the control groups cannot be read at all. What stays of a single run is in the report.
 pub fn clean() -> io::Result<Report> {
     let hierarchies = Hierarchies::read()?;
-    let files = control::files_of_runs();
+    let files = run_directory::files_of_runs();
     let trees = Remains::find(&hierarchies).into_iter().map(|remains| remains.runtime);
     let shares = resctrl::runs(&ThisHardware);
     let mut runs: Vec<Identity> =

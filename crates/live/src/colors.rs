@@ -11,10 +11,10 @@
 
 mod descriptors;
 
-use crate::control;
 use crate::host::Identity;
 use crate::host::launch::User;
 use crate::host::rights;
+use crate::host::run_directory;
 use descriptors::DescriptorServer;
 use maracas_core::VcpuId;
 use maracas_core::control::{COLORS_VARIABLE, color_page as words};
@@ -24,8 +24,13 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use std::{io, ptr};
+
+/// The orders of page colours to the programs of one VCPU, shared by the supervisor and the agents,
+/// which only ever try the lock.
+pub(crate) type Colors = Arc<Mutex<ColorPage>>;
 
 /// How the name of a page's file ends, after the run and the VCPU: `<pid>-<start>.vcpu3.colors`.
 const SUFFIX: &str = "colors";
@@ -43,6 +48,8 @@ pub struct ColorPage {
     descriptors: DescriptorServer,
     order: u64,
     ordered: Instant,
+    /// How many colours the last order told apart.
+    count: u32,
 }
 
 /// How an order was carried out, by all processes that are attached.
@@ -67,11 +74,11 @@ impl ColorPage {
     /// # Errors
     /// Where the files cannot be made.
     pub fn create(vcpu: VcpuId, user: Option<User>) -> io::Result<Self> {
-        Self::create_in(&control::directory(), vcpu, user)
+        Self::create_in(&run_directory::directory(), vcpu, user)
     }
 
     fn create_in(directory: &Path, vcpu: VcpuId, user: Option<User>) -> io::Result<Self> {
-        control::make_directory(directory)?;
+        run_directory::make_directory(directory)?;
         let path = directory.join(format!("{}.{vcpu}.{SUFFIX}", Identity::own()?));
         // The name carries our own number and start: what is there is not shared.
         let _ = fs::remove_file(&path);
@@ -87,7 +94,8 @@ impl ColorPage {
         };
         let (futex, descriptors) =
             made().inspect_err(|_: &io::Error| _ = fs::remove_file(&path))?;
-        let page = Self { path, file, futex, descriptors, order: 0, ordered: Instant::now() };
+        let ordered = Instant::now();
+        let page = Self { path, file, futex, descriptors, order: 0, ordered, count: 1 };
         if let Some(user) = user {
             rights::chown(&page.file, user.uid, user.gid)?;
             page.descriptors.admit(user.uid);
@@ -134,9 +142,18 @@ impl ColorPage {
         self.file.write_all_at(&bytes, (words::MASK * WORD) as u64)?;
         self.order += 1;
         self.ordered = Instant::now();
+        self.count = colors;
         self.file.write_all_at(&self.order.to_ne_bytes(), (words::ORDER * WORD) as u64)?;
         self.futex.wake();
         Ok(())
+    }
+
+    /// Orders other frames, of as many colours as before.
+    ///
+    /// # Errors
+    /// As [`ColorPage::order`].
+    pub(crate) fn order_again(&mut self, mask: u64) -> io::Result<()> {
+        self.order(mask, self.count)
     }
 
     /// How many processes are attached now.

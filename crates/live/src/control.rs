@@ -22,11 +22,13 @@ mod board;
 mod connection;
 mod gate;
 mod peer;
-mod place;
 
 use crate::clock::monotonic_ns;
+use crate::host::cgroup::owner::Place;
+use crate::host::run_directory::listen;
+pub use crate::host::run_directory::{directory, socket_path};
 use crate::host::{Identity, rights, sched};
-use crate::machine::{Handle, JobGate, Members, Refusal, VcpuStatus};
+use crate::machine::{Handle, JobGate, Members, Refusal, Service, VcpuStatus};
 use allowance::Allowances;
 pub use board::Board;
 use connection::{Connection, Next};
@@ -36,11 +38,7 @@ use maracas_core::control::{
 };
 use maracas_core::{CoreId, Duration, Instant, JobId, Reservation, Vcpu, VcpuId};
 use maracas_live_core::priority;
-pub(crate) use peer::vcpu_of;
-use peer::{Peer, Place};
-use place::listen;
-pub use place::{directory, socket_path};
-pub(crate) use place::{files_of_runs, make_directory};
+use peer::Peer;
 use std::fs::{self, File};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -188,6 +186,8 @@ impl Server {
 }
 
 /// Ends the service and removes the socket.
+impl Service for Server {}
+
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop.0.store(true, Ordering::Release);

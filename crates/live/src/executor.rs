@@ -6,19 +6,19 @@ pub(crate) mod freeze_thread;
 pub(crate) mod steal;
 pub(crate) mod vcpu;
 
-use crate::agent::wait::{Poll, Token, Wakeup};
 use crate::clock::Clock;
 use crate::host::costs::WakeCost;
+use crate::host::perf::Switches;
 use crate::host::resctrl::{Level, Mba};
+use crate::host::wait::{Poll, Token, Wakeup};
 use crate::host::{HardwareCore, sys};
-use crate::machine::Means;
-use crate::perf::Switches;
 use crate::sense::{Meter, VcpuEvents};
+use crate::setup::Means;
 use freeze_thread::FreezeThreads;
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
 use maracas_live_core::{Counts, Executor, Record};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{fmt, io};
 use vcpu::ThisVcpu;
 
@@ -185,4 +185,9 @@ impl Executor for ThisCore {
     fn monitor_rings(&self) -> bool {
         self.monitor.as_ref().is_some_and(|monitor| monitor.fd().is_some())
     }
+}
+
+/// The state of a core stays usable when an agent panicked: it is needed to release the threads.
+pub(crate) fn lock(core: &Mutex<Core>) -> MutexGuard<'_, Core> {
+    core.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -13,13 +13,17 @@ pub mod clean;
 mod clock;
 pub mod colors;
 pub mod control;
+pub mod doctor;
 mod executor;
 pub mod guardian;
 pub mod host;
 pub mod journal;
 pub mod machine;
-mod perf;
+pub mod migration;
+
 pub mod profile;
+mod progress;
 pub mod sense;
+mod setup;
 
 pub use machine::{Error, Handle, Launch, Machine, Means, Outcome, Setup, Steering};

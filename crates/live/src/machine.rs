@@ -1,37 +1,36 @@
 //! Machine 2: real commands on VCPUs of a stock Linux host, under any policy.
 
 pub(crate) mod ask;
-mod claim;
-pub(crate) mod decider;
 mod duty;
+mod error;
 pub mod handle;
-mod progress;
-pub(crate) mod setup;
 mod steer;
 mod supervisor;
+pub(crate) mod this_host;
 
 pub use duty::capacity;
-pub use handle::{Handle, JobGate, Members, Refusal, VcpuStatus};
-pub(crate) use progress::{Progress, Source};
-pub use setup::{CacheParts, Launch, Means, Setup, Steering, Throttle};
-pub(crate) use steer::Colors;
+pub use error::Error;
+pub use handle::{Handle, JobGate, Members};
+pub use maracas_live_core::{Refusal, VcpuStatus};
+
+pub use crate::setup::{CacheParts, Launch, Means, Setup, Steering, Throttle};
+
 pub(crate) use steer::Palette;
 
-use crate::agent::{Agents, lock};
+use crate::agent::Agents;
 use crate::clock::Clock;
-use crate::control::Server;
+use crate::executor::lock;
 use crate::executor::{self, Core};
 use crate::guardian::Guardian;
 use crate::host::cgroup::{Hierarchies, Tree};
+use crate::host::claim::{Claim, Unclaimed};
 use crate::host::costs::{self, WakeCost};
 use crate::host::launch::{Exit, users};
 use crate::host::platform::Platform;
 use crate::host::{HardwareCore, rights, sched, sys};
 use crate::journal::{Header, Ring, Scribe};
+use crate::progress::Source;
 use crate::sense::{Senses, VcpuEvents};
-use claim::Claim;
-pub(crate) use claim::forget as forget_claims;
-use decider::Decider;
 use handle::Mailbox;
 use maracas_core::admission::NotAdmitted;
 use maracas_core::contract::Statistic;
@@ -44,6 +43,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::{fmt, io, thread};
 use steer::Steered;
 use supervisor::Supervisor;
+use this_host::{Decider, Sampler, ThisHost};
+
+/// A service of the machine's clients; dropping it ends it.
+pub trait Service: fmt::Debug + Send {}
 
 /// How a run went.
 #[derive(Debug, Default)]
@@ -67,49 +70,15 @@ pub struct Outcome {
     pub agents: Duration,
 }
 
-/// Why a run could not begin, or ended early.
-#[derive(Debug)]
-pub enum Error {
-    /// The host refused something without which nothing runs: what, and its answer.
-    Host(&'static str, io::Error),
-    /// Another run manages this core, that of this process if it is known: neither could keep what
-    /// it promises.
-    Taken(HardwareCore, Option<u32>),
-    /// A core cannot be slowed down so: one sentence.
-    Duty(String),
-    /// A program could not be started.
-    Start(String, io::Error),
-    /// An agent panicked; all threads were released.
-    Panicked(String),
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Host(what, error) => write!(f, "cannot {what}: {error}; see `maracas doctor`"),
-            Self::Taken(core, Some(run)) => {
-                write!(f, "core {core} is managed by run {run}; end it first")
-            }
-            Self::Taken(core, None) => {
-                write!(f, "core {core} is managed by another run; end it first")
-            }
-            Self::Duty(why) => f.write_str(why),
-            Self::Start(name, error) => write!(f, "program \"{name}\" cannot be started: {error}"),
-            Self::Panicked(why) => write!(f, "the runtime failed and released everything: {why}"),
-        }
-    }
-}
-impl std::error::Error for Error {}
-
 /// A system that is ready to run.
 pub struct Machine {
     setup: Setup,
     policy: Box<dyn Policy>,
     header: Header,
     mailbox: Arc<Mailbox>,
-    cores: Vec<Mutex<Core>>,
+    cores: Arc<[Mutex<Core>]>,
     guardian: Option<Guardian>,
-    server: Option<Server>,
+    server: Option<Box<dyn Service>>,
     /// What is sensed of memory.
     senses: Senses,
     steered: Steered,
@@ -140,7 +109,8 @@ impl Machine {
         let host = |what| move |error| Error::Host(what, error);
         setup.check_duty(means.fifo)?;
         sys::keep_children();
-        let claims: Result<_, _> = setup.cores.iter().map(|core| Claim::take(*core)).collect();
+        let claims: Result<_, Unclaimed> =
+            setup.cores.iter().map(|core| Claim::take(*core)).collect();
         let claims = claims?;
         let clock = Clock::start();
         let wakes = measure_wakes(&setup.cores, means.fifo).map_err(host("measure a wake"))?;
@@ -150,12 +120,12 @@ impl Machine {
             core.share = setup.share(id);
             Ok(Mutex::new(core))
         };
-        let cores: Result<Vec<_>, _> = setup.cores.iter().enumerate().map(open).collect();
+        let cores: Result<Arc<[_]>, _> = setup.cores.iter().enumerate().map(open).collect();
         let cores = cores.map_err(host("record context switches (CAP_PERFMON)"))?;
         let source = Source::of(&setup, means);
         let first = setup.vcpus().map(|(vcpu, _)| vcpu.id.0 + 1).max().unwrap_or(0);
         let steered = Steered::open(&setup)?;
-        for core in &cores {
+        for core in &*cores {
             lock(core).exec.bandwidth_limiter.clone_from(&steered.bandwidth_limiter);
         }
         let hierarchies = Hierarchies::read().map_err(host("find the control groups"))?;
@@ -206,8 +176,8 @@ impl Machine {
     /// Ends this service with the run, before the guardian is dismissed: its socket is one of the
     /// things that the guardian would have to remove.
     #[must_use]
-    pub fn served_by(mut self, server: Server) -> Self {
-        self.server = Some(server);
+    pub fn served_by(mut self, server: impl Service + 'static) -> Self {
+        self.server = Some(Box::new(server));
         self
     }
 
@@ -240,16 +210,16 @@ impl Machine {
         // Page faults in an agent would be delays; where memory cannot be locked it runs without.
         // SAFETY: plain arguments.
         let locked = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } == 0;
-        let ring = Ring::new();
+        let ring = Arc::new(Ring::new());
         mailbox.clock.restart();
         let Senses { sensor, meters, vcpus, notes } = senses;
         let mut meters = meters.into_iter();
-        for core in &cores {
+        for core in &*cores {
             let mut core = lock(core);
             executor::sense(&mut core, meters.next(), vcpus);
             core.begin();
         }
-        let mut scribe = Scribe::new(&header, &ring);
+        let mut scribe = Scribe::new(&header, Arc::clone(&ring));
         scribe.recorder.record(&host_note());
         scribe.recorder.record(&mailbox.source.note());
         let programs = setup.programs.iter().map(|it| (it.name.as_str(), &it.command));
@@ -262,9 +232,9 @@ impl Machine {
         let noted = notes.into_iter().map(|text| Note::Sense { vcpu: None, text });
         let noted = sensing.map(Note::Sensor).into_iter().chain(noted);
         noted.for_each(|said| scribe.recorder.record(&note(said)));
-        let mut decider =
-            Decider::new(policy, &setup.system, &setup.names, scribe, &cores, &mailbox);
-        decider.sense(sensor, &setup);
+        let sampler = sensor.map(|sensor| Sampler::new(sensor, &setup));
+        let host = ThisHost::new(Arc::clone(&cores), Arc::clone(&mailbox), scribe, sampler);
+        let decider = Decider::new(policy, &setup.system, &setup.names, host);
         let all_agents = Agents::new(
             &cores,
             decider,

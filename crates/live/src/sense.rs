@@ -20,8 +20,8 @@ pub mod replay;
 pub mod sensors;
 pub mod sysfs;
 
-use crate::host::hardware::EventCode;
-use maracas_core::{CoreId, Instant};
+pub use crate::host::{Cores, hardware::VcpuEvents};
+use maracas_core::Instant;
 use std::os::fd::RawFd;
 use std::{fmt, io};
 
@@ -131,15 +131,6 @@ pub trait Meter: Send {
     }
 }
 
-/// What is counted of each VCPU, where the cores' monitors count it for a group.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct VcpuEvents {
-    /// Reads of memory: misses of the last-level cache.
-    pub reads: Option<EventCode>,
-    /// References to the last-level cache.
-    pub references: Option<EventCode>,
-}
-
 /// All that a run senses.
 #[derive(Default)]
 pub struct Senses {
@@ -210,9 +201,6 @@ impl std::str::FromStr for Choice {
         }
     }
 }
-
-/// The cores of a run as sensors number them.
-pub type Cores = [(CoreId, crate::host::HardwareCore)];
 
 #[cfg(test)]
 mod tests;

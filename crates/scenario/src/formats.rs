@@ -4,6 +4,7 @@
 //! scheduled, and list the rest in [`TaskSet::notes`]; writers list what their format cannot say.
 //! The reference for users, key by key, is `docs/formats.md`.
 
+mod csv;
 mod decimal;
 mod json;
 pub mod overheads;
@@ -14,7 +15,8 @@ pub(crate) mod task;
 mod xml;
 
 use crate::error::{Error, Source, did_you_mean, quoted, read_text};
-use crate::taskset::{self, TaskSet};
+use crate::taskset::TaskSet;
+pub use csv::COLUMNS;
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
@@ -76,6 +78,24 @@ impl FromStr for Format {
     }
 }
 
+impl TaskSet {
+    /// Reads and checks a file of any known format ([`Format::of`]).
+    ///
+    /// # Errors
+    /// Where the file cannot be read or says something wrong; the first error in it.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, Error> {
+        read(path.as_ref(), None)
+    }
+
+    /// Reads and checks a table of comma-separated values; `file` is its name in errors.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its place and the way out.
+    pub fn parse(text: &str, file: &str) -> Result<Self, Error> {
+        parse(text, file, Format::Csv)
+    }
+}
+
 /// Reads and checks a file of this format, or of the one that it looks like.
 ///
 /// # Errors
@@ -93,7 +113,7 @@ pub fn read(path: &Path, format: Option<Format>) -> Result<TaskSet, Error> {
 pub fn parse(text: &str, file: &str, format: Format) -> Result<TaskSet, Error> {
     let source = Source { file, text };
     match format {
-        Format::Csv => taskset::read_csv(source),
+        Format::Csv => csv::read(source),
         Format::RtApp => rt_app::read(source),
         Format::SimSo => simso::read(source),
         Format::SchedCat => schedcat::read(source),

@@ -13,19 +13,12 @@
 //! the name `task1`, `task2` and so on. Times are in microseconds, with up to three decimals.
 //! What other tools write is read too ([`crate::formats`]).
 
-mod csv;
 mod exact;
 #[cfg(test)]
 mod tests;
 
-pub use csv::COLUMNS;
-pub(crate) use csv::{in_micros, read as read_csv};
-
-use crate::error::Error;
-use crate::formats::{self, Format};
 use maracas_core::{Arrival, Cost, Duration, MAX_CORES, Program, System, Vcpu, Workload};
 use std::collections::BTreeSet;
-use std::path::Path;
 
 /// Periodic or sporadic tasks. Task i is `VcpuId(i)`: its budget is its cost, and every job needs
 /// all of it.
@@ -44,22 +37,6 @@ pub struct TaskSet {
 }
 
 impl TaskSet {
-    /// Reads and checks a file of any known format ([`Format::of`]).
-    ///
-    /// # Errors
-    /// Where the file cannot be read or says something wrong; the first error in it.
-    pub fn read(path: impl AsRef<Path>) -> Result<Self, Error> {
-        formats::read(path.as_ref(), None)
-    }
-
-    /// Reads and checks a table of comma-separated values; `file` is its name in errors.
-    ///
-    /// # Errors
-    /// The first thing that is wrong, with its place and the way out.
-    pub fn parse(text: &str, file: &str) -> Result<Self, Error> {
-        formats::parse(text, file, Format::Csv)
-    }
-
     /// The name of every task.
     pub fn names(&self) -> Vec<String> {
         if self.names.is_empty() {

@@ -6,7 +6,8 @@
 //! job for each VCPU with a period between 10 and 100 ms (log-uniform at 1 us grain: Emberson,
 //! Stafford, Davis, WATERS 2010) and a random first release, so that releases do not coincide. It
 //! is played to a fresh policy; the last [`DECISIONS`] of it are timed, in processor time. After
-//! criterion's own figures the medians are printed as a table.
+//! criterion's own figures the medians are printed as a table; `SCALE_FIGURES=DIRECTORY` has them
+//! drawn too.
 
 #![allow(clippy::print_stdout)] // The medians are read on stdout.
 
@@ -18,6 +19,7 @@ use maracas_core::{
     Workload,
 };
 use maracas_sim::{Options, run};
+use maracas_sweep::figure::{Drawing, Figure, Line};
 use rustix::time::{ClockId, clock_gettime};
 use std::hint::black_box;
 use std::time;
@@ -119,14 +121,55 @@ impl Stream {
     }
 }
 
+/// Medians in ns by number of cores and number of VCPUs.
+type Rows = [[u64; VCPUS.len()]; CORES.len()];
+
+/// The same of each policy.
+type Medians = Vec<(&'static str, Rows)>;
+
+/// The medians as a table.
+fn table(medians: &Medians) -> String {
+    let heads = VCPUS.map(|vcpus| format!(" {vcpus} VCPUs |")).concat();
+    let mut table = format!("| policy | cores |{heads}\n|---|---|---|---|---|\n");
+    for (name, rows) in medians {
+        for (cores, row) in CORES.iter().zip(rows) {
+            let cells = row.map(|ns| format!(" {ns} |")).concat();
+            table += &format!("| {name} | {cores} |{cells}\n");
+        }
+    }
+    table
+}
+
+/// The medians as figures: over the VCPUs of the middle number of cores, and over the cores for
+/// the middle number of VCPUs.
+fn figures(medians: &Medians) -> [Figure; 2] {
+    let (cores, vcpus) = (CORES.len() / 2, VCPUS.len() / 2);
+    let figure = |name: &str, title, along: &str, points: &dyn Fn(usize, &Rows) -> _| {
+        let line = |(policy, rows): &(&str, Rows)| {
+            Line::new(*policy, (0..3).map(|at| points(at, rows)).collect())
+        };
+        let (along, left, right) = (along.into(), "ns from events to plan".into(), None);
+        let lines = medians.iter().map(line).collect();
+        let drawing = Drawing::Lines { along, logarithmic: true, left, right, lines };
+        Figure { name: name.into(), title, drawing }
+    };
+    let over_vcpus = |at: usize, rows: &Rows| (f64::from(VCPUS[at]), rows[cores][at] as f64);
+    let over_cores = |at: usize, rows: &Rows| (CORES[at] as f64, rows[at][vcpus] as f64);
+    let of = |what: String| format!("What a decision costs on {what}");
+    [
+        figure("vcpus", of(format!("{} cores", CORES[cores])), "VCPUs", &over_vcpus),
+        figure("cores", of(format!("m cores, {} VCPUs", VCPUS[vcpus])), "cores m", &over_cores),
+    ]
+}
+
 fn decisions(criterion: &mut Criterion) {
-    let mut table = String::new();
+    let mut medians = Medians::new();
     for name in PARTITIONED.into_iter().chain(GLOBAL) {
         let entry = maracas_policies::find(name).expect("the bench names policies that exist");
         let mut group = criterion.benchmark_group(name);
-        for cores in CORES {
-            table += &format!("| {name} | {cores} |");
-            for vcpus in VCPUS {
+        let mut rows = [[0; VCPUS.len()]; CORES.len()];
+        for (row, cores) in rows.iter_mut().zip(CORES) {
+            for (median, vcpus) in row.iter_mut().zip(VCPUS) {
                 let (system, programs) = system(cores, vcpus);
                 let stream = Stream::record(entry, &system, &programs);
                 let mut samples = Vec::new();
@@ -140,17 +183,19 @@ fn decisions(criterion: &mut Criterion) {
                     });
                 });
                 samples.sort_unstable();
-                table += &format!(" {} |", samples.get(samples.len() / 2).unwrap_or(&0));
+                *median = samples.get(samples.len() / 2).copied().unwrap_or(0);
             }
-            table.push('\n');
         }
         group.finish();
+        medians.push((name, rows));
     }
-    let heads: String = VCPUS.map(|vcpus| format!(" {vcpus} VCPUs |")).concat();
-    println!(
-        "\nns from events to plan, median\n\n| policy | cores |{heads}\n|---|---|---|---|---|"
-    );
-    println!("{table}");
+    println!("\nns from events to plan, median\n\n{}", table(&medians));
+    if let Some(folder) = std::env::var_os("SCALE_FIGURES") {
+        for figure in figures(&medians) {
+            let file = std::path::Path::new(&folder).join(figure.file("scale"));
+            std::fs::write(&file, figure.svg()).expect("the figures' folder can be written to");
+        }
+    }
 }
 
 /// As much as is legal: how long to admit it, and to simulate some of it.

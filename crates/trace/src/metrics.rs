@@ -109,6 +109,16 @@ pub struct Metrics {
     fairness: Option<Box<Fairness>>,
 }
 
+impl Report {
+    /// The report of a whole journal.
+    ///
+    /// # Errors
+    /// Where the journal is damaged, of another format version, or has no end.
+    pub fn from_journal(bytes: &[u8]) -> Result<Self, JournalError> {
+        Metrics::of_journal(bytes)
+    }
+}
+
 impl Metrics {
     /// Begins to count a run of what `header` describes.
     pub fn new(header: &Header) -> Self {

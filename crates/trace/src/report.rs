@@ -1,7 +1,7 @@
 //! The report of a run, and its JSON.
 //!
 //! The JSON is an object with `total` and `tasks`, each with `jobs`, `preemptions`, `migrations`,
-//! `misses`, `foreground_ns` and `background_ns`, counted as [`Metrics`] says;
+//! `misses`, `foreground_ns` and `background_ns`, counted as [`Metrics`](crate::Metrics) says;
 //! `version`, `machine`, `policy` and `seed` say what ran. All times are nanoseconds. The format
 //! is described by [`SCHEMA`] (`report.schema.json`); within one [`FORMAT`] fields are only added.
 
@@ -15,10 +15,9 @@ pub use self::promise::{
     Verdict, WakeCostReport, Word,
 };
 
-use crate::metrics::Metrics;
 use maracas_core::contract::Statistic;
 use maracas_core::control::StatisticGauge;
-use maracas_core::journal::JournalError;
+
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::{fmt, io};
@@ -419,13 +418,6 @@ pub struct CoreReport {
 }
 
 impl Report {
-    /// The report of a whole journal.
-    ///
-    /// # Errors
-    /// Where the journal is damaged, of another format version, or has no end.
-    pub fn from_journal(bytes: &[u8]) -> Result<Self, JournalError> {
-        Metrics::of_journal(bytes)
-    }
     /// Writes the report as JSON, readable, with a newline at the end.
     ///
     /// # Errors

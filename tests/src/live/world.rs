@@ -15,6 +15,9 @@ pub(super) const NEVER: u64 = u64::MAX;
 /// A slice of the kernel's fair class (3 ms, Documentation/scheduler/sched-design-CFS.rst).
 const SLICE: u64 = 3_000_000;
 
+/// Reads of memory a microsecond that programs do.
+const RATES: [u64; 4] = [0, 1, 10, 100];
+
 /// How a thread's program behaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Program {
@@ -64,6 +67,10 @@ pub(super) struct Group {
     pub(super) next_job: u32,
     /// It exists in the run.
     pub(super) alive: bool,
+    /// Reads of memory a microsecond.
+    pub(super) reads_per_us: u64,
+    /// Instructions a nanosecond on the fastest core.
+    pub(super) speed: u64,
 }
 
 /// One core.
@@ -76,8 +83,14 @@ pub(super) struct Cpu {
     pub(super) records: VecDeque<Record>,
     /// Another party woke the agent then.
     pub(super) called: Option<u64>,
-    /// Every thread of which its agent has read a record since it was asked to forget them.
-    pub(super) switches: u64,
+    /// Where its memory monitor rings; `NEVER` = nowhere.
+    pub(super) armed: u64,
+    /// It rang.
+    pub(super) crossed: bool,
+    /// The share of its time that it has for programs, in thousandths: their time counts more.
+    pub(super) share_milli: u64,
+    /// It is off line: nothing runs there.
+    off_line: bool,
 }
 
 /// All of it.
@@ -92,6 +105,10 @@ pub(super) struct World {
     pub(super) done: Vec<(JobId, u64)>,
     /// One in so many turns makes a thread; 0 = none does.
     pub(super) forks: u64,
+    /// Programs read memory.
+    pub(super) reads: bool,
+    /// The mailbox is signalled: a job was reported done.
+    pub(super) mail: bool,
 }
 
 const fn instant(ns: u64) -> Instant {
@@ -107,15 +124,21 @@ impl World {
             slice_ends: NEVER,
             records: VecDeque::new(),
             called: None,
-            switches: 0,
+            armed: NEVER,
+            crossed: false,
+            share_milli: 1000,
+            off_line: false,
         };
         let (threads, groups, done) = (Vec::new(), Vec::new(), Vec::new());
-        Self { now: 0, dice, threads, groups, cpus: vec![cpu; cores], done, forks: 0 }
+        let (cpus, forks, reads, mail) = (vec![cpu; cores], 0, false, false);
+        Self { now: 0, dice, threads, groups, cpus, done, forks, reads, mail }
     }
 
     /// A VCPU with one thread; its place.
     pub(super) fn add(&mut self, id: VcpuId, core: usize, program: Program) -> usize {
         let group = self.groups.len();
+        let reads_per_us = if self.reads { self.dice.pick(&RATES) } else { 0 };
+        let speed = self.dice.between(1, 4);
         self.groups.push(Group {
             id,
             core,
@@ -127,6 +150,8 @@ impl World {
             jobs: 0,
             next_job: 0,
             alive: true,
+            reads_per_us,
+            speed,
         });
         self.spawn(group, program);
         group
@@ -169,12 +194,6 @@ impl World {
         place as i32 + 1
     }
 
-    /// What a group had on all cores, as of now.
-    pub(super) fn had(&mut self, group: usize) -> u64 {
-        self.bring(self.groups[group].core);
-        self.groups[group].counted.iter().sum()
-    }
-
     /// Brings a core up to the present.
     pub(super) fn bring(&mut self, core: usize) {
         self.bring_to(core, self.now);
@@ -214,9 +233,10 @@ impl World {
             cpu.at.saturating_add(left).min(cpu.slice_ends)
         });
         let asleep = self.here(core).filter(|it| !it.ready && !it.gone).map(|it| it.wakes_at);
+        let rings = self.rings_at(core);
         let groups = self.groups.iter().filter(|group| group.core == core);
         let freezer = groups.filter_map(|group| group.asked.map(|(at, _)| at));
-        asleep.chain(freezer).min().unwrap_or(NEVER).min(running).max(cpu.at)
+        asleep.chain(freezer).min().unwrap_or(NEVER).min(running).min(rings).max(cpu.at)
     }
 
     fn here(&self, core: usize) -> impl Iterator<Item = &Thread> {
@@ -246,6 +266,11 @@ impl World {
             {
                 (it.frozen, it.asked) = (frozen, None);
             }
+        }
+        if self.cpus[core].armed <= self.monitor(core) && self.cpus[core].armed != NEVER {
+            let cpu = &mut self.cpus[core];
+            (cpu.armed, cpu.crossed) = (NEVER, true);
+            cpu.called.get_or_insert(at);
         }
         if self.cpus[core].slice_ends <= at {
             self.cpus[core].slice_ends = NEVER;
@@ -285,6 +310,7 @@ impl World {
                 it.next_job += 1;
                 it.jobs -= 1;
                 // The agent that reads requests.
+                self.mail = true;
                 self.cpus[0].called.get_or_insert(at);
                 if self.groups[group].jobs > 0 {
                     self.threads[thread].left = self.turn(thread);
@@ -330,13 +356,12 @@ impl World {
         if let Some(thread) = cpu.running.take() {
             let (tid, at) = (Self::tid(thread), instant(cpu.at));
             cpu.records.push_back(Record::Out { tid, at, preempted });
-            cpu.switches += 1;
         }
     }
 
     /// What is to run on a core now.
     pub(super) fn pick(&self, core: usize) -> Option<usize> {
-        if self.cpus[core].agent {
+        if self.cpus[core].agent || self.cpus[core].off_line {
             return None;
         }
         self.would_run(core)
@@ -381,7 +406,6 @@ impl World {
         if let Some(thread) = next {
             let (tid, at) = (Self::tid(thread), instant(cpu.at));
             cpu.records.push_back(Record::In { tid, at });
-            cpu.switches += 1;
             if self.threads[thread].level == 0 {
                 cpu.slice_ends = cpu.at + SLICE;
             }
@@ -436,13 +460,7 @@ impl World {
         let core = self.groups[group].core;
         self.bring(core);
         self.groups[group].alive = false;
-        for thread in 0..self.threads.len() {
-            if self.threads[thread].group == group && !self.threads[thread].gone {
-                self.threads[thread].gone = true;
-                let (tid, at) = (Self::tid(thread), instant(self.now));
-                self.cpus[core].records.push_back(Record::Exit { tid, at });
-            }
-        }
+        self.end_threads(group);
         self.bring(core);
     }
 }
@@ -464,5 +482,71 @@ impl World {
             }
         }
         self.bring_all();
+    }
+}
+
+// Memory, and VCPUs that join, die and go off line.
+impl World {
+    /// The group of a VCPU that is there.
+    pub(super) fn group(&self, id: VcpuId) -> Option<usize> {
+        self.groups.iter().position(|it| it.id == id && it.alive)
+    }
+    /// Time that was counted on a core, as meters count it.
+    pub(super) fn stretched(&self, core: usize, counted: u64) -> u64 {
+        counted * 1000 / self.cpus[core].share_milli
+    }
+    /// What a group has read on a core.
+    pub(super) fn reads(&self, group: usize, core: usize) -> u64 {
+        let it = &self.groups[group];
+        it.counted[core] * it.reads_per_us / 1_000
+    }
+    /// What all have read on a core, as its monitor counts it.
+    pub(super) fn monitor(&self, core: usize) -> u64 {
+        (0..self.groups.len()).map(|group| self.reads(group, core)).sum()
+    }
+    /// When the monitor of a core fires, if what runs there goes on.
+    fn rings_at(&self, core: usize) -> u64 {
+        let cpu = &self.cpus[core];
+        let Some(thread) = cpu.running.filter(|_| cpu.armed != NEVER) else { return NEVER };
+        let rate = self.groups[self.threads[thread].group].reads_per_us;
+        let rest = cpu.armed.saturating_sub(self.monitor(core)) * 1_000;
+        if rate == 0 { NEVER } else { cpu.at + rest.div_ceil(rate).max(1) }
+    }
+    /// One more thread in the group of a VCPU, if it is there.
+    pub(super) fn join(&mut self, id: VcpuId, program: Program) {
+        let Some(group) = self.group(id) else { return };
+        self.bring(self.groups[group].core);
+        self.spawn(group, program);
+    }
+    /// All threads of a VCPU are killed.
+    pub(super) fn kill(&mut self, id: VcpuId) {
+        let Some(group) = self.group(id) else { return };
+        self.bring(self.groups[group].core);
+        self.end_threads(group);
+        self.bring(self.groups[group].core);
+    }
+    fn end_threads(&mut self, group: usize) {
+        let core = self.groups[group].core;
+        for thread in 0..self.threads.len() {
+            if self.threads[thread].group == group && !self.threads[thread].gone {
+                self.threads[thread].gone = true;
+                let (tid, at) = (Self::tid(thread), instant(self.now));
+                self.cpus[core].records.push_back(Record::Exit { tid, at });
+            }
+        }
+        self.call_for(core, group);
+    }
+    /// A core goes off line, or comes back, its records lost.
+    pub(super) fn set_off_line(&mut self, core: usize, off_line: bool) {
+        self.bring(core);
+        self.cpus[core].off_line = off_line;
+        if !off_line {
+            let at = instant(self.now);
+            self.cpus[core].records.push_back(Record::Lost { at });
+        }
+        self.bring(core);
+    }
+    pub(super) fn is_off_line(&self, core: usize) -> bool {
+        self.cpus[core].off_line
     }
 }

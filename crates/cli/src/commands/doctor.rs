@@ -4,11 +4,9 @@ use maracas_client::color::{self, Indexing};
 use maracas_console::failure::{Answer, Failure, Outcome};
 use maracas_console::output::{self, Paint, paint};
 use maracas_core::Duration as Ticks;
+use maracas_live::doctor::{CacheColors, Client, Findings, Numbers, Report, Row, State, Verdict};
 use maracas_live::host::classes::HostClass;
 use maracas_live::host::costs::{Costs, Keeps};
-use maracas_live::host::doctor::{
-    CacheColors, Client, Findings, Numbers, Report, Row, State, Verdict,
-};
 use maracas_live::host::platform::Platform;
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -277,8 +277,9 @@ impl<E: Executor> Core<E> {
                 *armed = goal.map(|goal| Armed { goal, limit });
                 self.exec.monitor_arm(limit)
             });
-            self.trouble = self.trouble.take().or(reported.err());
+            self.report(reported, Refused::Sample);
         }
+        let armed = self.memory.armed;
         if let Some(Armed { limit, .. }) = armed.filter(|_| !self.exec.monitor_rings()) {
             self.look_at = self.look_at.min(self.exec.monitor_due(limit).unwrap_or(next));
         }

@@ -7,7 +7,7 @@
 //! for the peer, and only if it is in the control group of the descriptor server's VCPU, which it
 //! cannot leave. It is held from before it is looked at until its pagemap is open (`held`).
 
-use crate::control::vcpu_of;
+use crate::host::cgroup::owner::vcpu_of;
 use crate::host::held::Held;
 use crate::host::{Identity, rights};
 use maracas_core::VcpuId;

@@ -15,7 +15,7 @@
 //! at every release. So the server takes it above the foreground only (`at_once`): preempted with
 //! it in hand it would hold up an agent, and with it the end of every budget.
 
-use crate::agent::wait::{Poll, Token, wait};
+use crate::host::wait::{Poll, Token, wait};
 use crate::machine::JobGate;
 use maracas_core::control::{Message, Reply};
 use maracas_core::{Job, JobId, VcpuId};

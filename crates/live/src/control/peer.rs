@@ -2,10 +2,11 @@
 
 use super::allowance::MOST_THREADS;
 use crate::host::Identity;
+use crate::host::cgroup::owner::{Place, placed};
 use crate::host::held::Held;
 use crate::machine::Members;
+use maracas_core::JobId;
 use maracas_core::control::{Members as Asked, Request};
-use maracas_core::{JobId, VcpuId};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::{env, fs, io};
@@ -16,15 +17,6 @@ pub(super) struct Peer {
     pub(super) user: u32,
     pub(super) place: Place,
     held: Arc<Held>,
-}
-
-/// Where a process stands towards a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// Started outside of any run.
-    Outside,
-    /// Started by a run: on this VCPU if the run is ours.
-    Inside(Option<VcpuId>),
 }
 
 impl Peer {
@@ -47,15 +39,6 @@ impl Peer {
 }
 
 impl Place {
-    /// By the process' groups (`/proc/<pid>/cgroup`).
-    fn of(groups: &str, run: Identity) -> Place {
-        let mut started = placed(groups).filter(|(_, group)| !group.starts_with("client-"));
-        started.next().map_or(Place::Outside, |(owner, group)| {
-            let number = group.strip_prefix("vcpu-").and_then(|number| number.parse().ok());
-            Place::Inside(number.filter(|_| owner == run).map(VcpuId))
-        })
-    }
-
     /// What a program that a run started may ask: to be greeted, the list, the gauges, and its own
     /// jobs.
     ///
@@ -78,25 +61,6 @@ impl Place {
         let whose = own.map_or("another run".to_string(), |own| own.to_string());
         Err(format!("a program that was started on {whose} may not {what}; ask from outside"))
     }
-}
-
-/// The VCPU of `run` that started a process in these groups, if one did.
-pub(crate) fn vcpu_of(groups: &str, run: Identity) -> Option<VcpuId> {
-    match Place::of(groups, run) {
-        Place::Inside(vcpu) => vcpu,
-        Place::Outside => None,
-    }
-}
-
-/// The groups of runs that these lines name: each run with the group below its directory.
-fn placed(groups: &str) -> impl Iterator<Item = (Identity, &str)> {
-    groups.lines().filter_map(|line| {
-        let parts: Vec<&str> = line.split('/').collect();
-        parts.windows(3).find_map(|parts| {
-            let run = Identity::parse(parts[1]).filter(|_| parts[0] == "maracas")?;
-            Some((run, parts[2]))
-        })
-    })
 }
 
 /// Which users may ask: root and the starting user. Under sudo that is the caller of sudo.
@@ -217,6 +181,7 @@ fn threads(pid: i32) -> io::Result<Vec<i32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use maracas_core::VcpuId;
 
     #[test]
     fn processes_of_runs_are_reported_from_free_ones() {

@@ -1,5 +1,5 @@
-use super::place::must_be_ours;
 use super::*;
+use crate::host::run_directory::must_be_ours;
 use maracas_core::control::{Frames, MAX_BODY};
 use maracas_core::{Duration, Job};
 use std::env;

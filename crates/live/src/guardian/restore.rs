@@ -3,11 +3,12 @@
 
 use super::Charge;
 use crate::host::cgroup::{Hierarchies, Remains, STILL};
+use crate::host::claim;
 use crate::host::hardware::ThisHardware;
 use crate::host::resctrl;
+use crate::host::run_directory;
 use crate::host::sched::{self, KernelPolicy};
 use crate::host::{HardwareCore, Identity};
-use crate::{control, machine};
 use maracas_live_core::protocol::{Protocol, Repair};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -107,11 +108,11 @@ pub fn restore(hierarchies: &Hierarchies, charge: &Charge) -> io::Result<Restore
                 Err(error) => obstacle = Err(error),
             },
             Repair::Forget => {
-                let found = control::files_of_runs().into_iter();
+                let found = run_directory::files_of_runs().into_iter();
                 let found = found.filter(|(owner, _)| *owner == run).map(|(_, path)| path);
                 let files = charge.files.iter().cloned().chain(found);
                 done.files.extend(files.filter(|file| fs::remove_file(file).is_ok()));
-                done.files.extend(machine::forget_claims(run));
+                done.files.extend(claim::forget(run));
             }
         }
     }

@@ -29,6 +29,7 @@
 
 mod group;
 mod mounts;
+pub(crate) mod owner;
 mod place;
 mod remains;
 

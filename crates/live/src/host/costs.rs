@@ -119,8 +119,8 @@ fn braking(freezer: Option<Duration>, switch: Duration) -> Duration {
 }
 
 /// What one rotation of the background costs: what ran is frozen, another is thawed, and agents
-/// woke for it twice, when a turn ended and when the one after it did. `freezer` = what its calls take
-/// ([`freezer_calls`](super::probe::freezer_calls)).
+/// woke for it twice, when a turn ended and when the one after it did. `freezer` = what its calls
+/// take ([`freezer_calls`](super::probe::freezer_calls)).
 pub fn rotation(freezer: Option<Duration>, costs: &Costs) -> Duration {
     braking(freezer, costs.switch) + costs.wake.p50 * 2
 }

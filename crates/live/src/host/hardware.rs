@@ -6,7 +6,7 @@
 mod counters;
 pub mod loads;
 
-pub use counters::{Count, Counter, EventCode, FASTEST_PER_US, SHORTEST_ALARM, Scope};
+pub use counters::{Count, Counter, EventCode, FASTEST_PER_US, SHORTEST_ALARM, Scope, VcpuEvents};
 pub use loads::Load;
 
 use super::HardwareCore;

@@ -42,7 +42,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs};
 
 pub use account::Account;
-pub(in crate::host) use child::Forked;
+pub(crate) use child::Forked;
 pub(crate) use child::fork;
 pub use fence::KEPT;
 pub(in crate::host) use fence::{Signals, trial as seal_trial};

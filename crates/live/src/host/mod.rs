@@ -5,21 +5,23 @@
 
 pub mod cgroup;
 pub mod chase;
+pub(crate) mod claim;
 pub mod classes;
 pub mod costs;
-pub mod doctor;
 pub mod hardware;
 pub mod held;
 pub mod launch;
-pub mod migration;
+pub(crate) mod perf;
 pub mod platform;
 pub mod probe;
 pub mod resctrl;
 pub mod rights;
+pub(crate) mod run_directory;
 pub mod sched;
 pub mod snapshot;
 pub mod switches;
 pub(crate) mod sys;
+pub(crate) mod wait;
 
 use std::{fmt, fs, io};
 
@@ -32,6 +34,9 @@ impl fmt::Display for HardwareCore {
         write!(f, "{}", self.0)
     }
 }
+
+/// The cores of a run as sensors number them.
+pub type Cores = [(maracas_core::CoreId, HardwareCore)];
 
 /// A process for certain: numbers are reused, so a number counts only with its start instant.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -94,7 +99,7 @@ impl fmt::Display for Identity {
 }
 
 /// The fields after the command name, which alone may contain blanks and parentheses.
-fn after_name(stat: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn after_name(stat: &str) -> impl Iterator<Item = &str> {
     stat.rfind(')').map_or("", |end| &stat[end + 1..]).split_whitespace()
 }
 
@@ -142,7 +147,7 @@ impl fmt::Display for Named {
 impl std::error::Error for Named {}
 
 /// Adds to an error of the kernel what it concerned; kind and [`os_code`] stay.
-fn naming(what: impl fmt::Display) -> impl FnOnce(io::Error) -> io::Error {
+pub(crate) fn naming(what: impl fmt::Display) -> impl FnOnce(io::Error) -> io::Error {
     move |source| io::Error::new(source.kind(), Named { what: what.to_string(), source })
 }
 

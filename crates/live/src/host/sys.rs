@@ -60,7 +60,7 @@ pub(super) fn files_before() -> Option<&'static libc::rlimit> {
 }
 
 /// Sends a signal; a process that is gone already is no error.
-pub(super) fn kill(pid: i32, signal: i32) -> io::Result<()> {
+pub(crate) fn kill(pid: i32, signal: i32) -> io::Result<()> {
     // SAFETY: plain arguments.
     match check(libc::c_long::from(unsafe { libc::kill(pid, signal) })) {
         Ok(_) => Ok(()),

@@ -17,7 +17,7 @@ pub(crate) fn turn() -> Turn {
 }
 
 /// Whether a live test can run, which is skipped where not.
-pub(super) fn can(_test: &str, condition: bool, what: &str) -> bool {
+pub(crate) fn can(_test: &str, condition: bool, what: &str) -> bool {
     needs(condition, what)
 }
 

@@ -51,17 +51,14 @@ impl<T> Reply<T> {
         let (sender, _) = sync_channel(1);
         Self { state: Arc::new(AtomicU8::new(ORDERED)), sender }
     }
+}
 
-    /// Whether the asking thread has given up. What is not begun yet need not be then.
-    pub(crate) fn is_withdrawn(&self) -> bool {
+impl<T> maracas_live_core::Reply<T> for Reply<T> {
+    fn is_withdrawn(&self) -> bool {
         self.state.load(Ordering::Acquire) == WITHDRAWN
     }
 
-    /// Gives the answer; never blocks.
-    ///
-    /// # Errors
-    /// The answer, where it is not taken: what was done for it is to be undone.
-    pub(crate) fn give(self, answer: T) -> Result<(), T> {
+    fn give(self, answer: T) -> Result<(), T> {
         let (is, becomes) = (Ordering::AcqRel, Ordering::Acquire);
         if self.state.compare_exchange(AWAITED, GIVEN, is, becomes).is_err() {
             return Err(answer);
@@ -103,6 +100,7 @@ impl<T> Drop for Answer<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use maracas_live_core::Reply as _;
     use std::thread;
 
     const SOON: Duration = Duration::from_millis(1);

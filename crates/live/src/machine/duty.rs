@@ -16,11 +16,11 @@
 //! reservations may take less of a slower core's time than of a full one's ([`capacity`]). Where
 //! foreground takes all that it may, background has that tenth, of the real core's time.
 
-use super::Error;
-use super::setup::Setup;
+use super::error::Error;
 use crate::clock::Clock;
 use crate::host::HardwareCore;
 use crate::host::sched::is_on;
+use crate::setup::Setup;
 use maracas_core::journal::{Note, Record};
 use maracas_core::{CoreId, Duration, Instant, Rate};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,7 +49,7 @@ pub const fn capacity(share: Rate) -> Rate {
 
 impl Setup {
     /// The share of its time in which `core` runs programs.
-    pub(super) fn share(&self, core: CoreId) -> Rate {
+    pub(crate) fn share(&self, core: CoreId) -> Rate {
         self.duty.get(usize::from(core.0)).copied().unwrap_or(Rate::ONE)
     }
 

@@ -1,14 +1,14 @@
 //! What the machine steers shared memory by, beside the freezer: resource control for bandwidth and
 //! ways, page colours for programs that can be asked.
 
-use super::Error;
+use super::error::Error;
 use super::handle::Mailbox;
-use super::setup::{CacheParts, Setup, Throttle};
-use crate::colors::ColorPage;
+use crate::colors::{ColorPage, Colors};
 use crate::executor::BandwidthLimiter;
 use crate::host::hardware::ThisHardware;
 use crate::host::launch::User;
 use crate::host::resctrl::{Mba, Resctrl, Ways};
+use crate::setup::{CacheParts, Setup, Throttle};
 use maracas_core::VcpuId;
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -56,10 +56,6 @@ impl Steered {
     }
 }
 
-/// The orders of page colours to the programs of one VCPU, shared by the supervisor and the agents,
-/// which only ever try the lock.
-pub(crate) type Colors = Arc<Mutex<ColorPage>>;
-
 /// The colours of the cores of a run, where pages have any.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Palette {
@@ -77,10 +73,6 @@ impl Palette {
             CacheParts::Whole | CacheParts::Ways => 0,
         };
         Self { count, of: setup.system.cores.iter().map(|core| core.colors).collect() }
-    }
-    /// How many colours there are; 0 = pages have none.
-    pub(super) const fn count(&self) -> u32 {
-        self.count
     }
 }
 

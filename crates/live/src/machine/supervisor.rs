@@ -1,21 +1,23 @@
 //! Programs: starts them, notices their ends, ends them. Done by the thread that called `run`,
 //! whose priority is between the programs' and the agents'.
 
-use super::Error;
-use super::handle::{Mailbox, Refusal, Request};
-use super::progress::{self, Page, Progress};
-use super::setup::{Launch, Setup};
-use super::steer::{self, Colors};
-use crate::agent::wait::{Poll, Token, wait};
+use super::error::Error;
+use super::handle::{Mailbox, Request};
+use super::steer;
+use crate::colors::Colors;
 use crate::executor::Site;
 use crate::executor::vcpu::Made;
 use crate::guardian::{Cause, Ending, Guardian};
 use crate::host::cgroup::Group;
 use crate::host::launch::{self, Child, Exit};
+use crate::host::wait::{Poll, Token, wait};
 use crate::host::{HardwareCore, sched};
+use crate::progress::{self, Page, Progress};
 use crate::sense::VcpuEvents;
+use crate::setup::{Launch, Setup};
 use maracas_core::admission::NotAdmitted;
 use maracas_core::{CoreId, Duration, Instant, Role, VcpuId};
+use maracas_live_core::Refusal;
 use maracas_live_core::priority;
 use std::collections::BTreeMap;
 use std::io;

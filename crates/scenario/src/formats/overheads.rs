@@ -8,9 +8,9 @@
 //! fall: a measured one that is lower than one at fewer tasks counts as that one. All this as in
 //! SchedCAT (`overheads/model.py`, `monotonic_pwlin`).
 
+use super::csv::in_micros;
 use super::decimal::{self, MICROSECONDS};
 use crate::error::{Error, Source, nearest, quoted, read_text};
-use crate::taskset::in_micros;
 use maracas_core::Duration;
 use maracas_core::Overheads;
 use std::fmt;

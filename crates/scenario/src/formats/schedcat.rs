@@ -1,12 +1,13 @@
 //! XML of SchedCAT (`model/serialize.py`): a `<taskset>` of `<task>`s, or a `<testpoint>` with one
 //! such set. Times have no unit there; SchedCAT's overheads are microseconds, so are these.
 
+use super::csv::in_micros;
 use super::decimal::MICROSECONDS;
 use super::task::{Asides, Draft, MOST_TASKS};
 use super::xml::{self, Element};
 use super::{Written, named};
 use crate::error::{Error, Source, counted, quoted};
-use crate::taskset::{TaskSet, in_micros, is_sporadic, offset};
+use crate::taskset::{TaskSet, is_sporadic, offset};
 use std::fmt::Write;
 
 const TASK: [&str; 7] = ["id", "period", "wcet", "deadline", "partition", "response_time", "wss"];

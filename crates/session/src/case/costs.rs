@@ -5,8 +5,8 @@ use maracas_core::contract::Entry;
 use maracas_core::params::{Params, Value};
 use maracas_core::{Duration, Role, System};
 use maracas_live::host::costs::rounded_up;
-use maracas_live::host::migration::{self, Spread};
 use maracas_live::host::platform::Platform;
+use maracas_live::migration::{self, Spread};
 
 /// The parameters in which policies take the parts of a move's cost.
 const LOCK: &str = "lock_cost";

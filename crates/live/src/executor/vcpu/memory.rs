@@ -67,7 +67,7 @@ impl ThisVcpu {
         (reads.0, references.0)
     }
     /// What is to be said of its counters at its end, if anything.
-    pub(crate) fn memory_remark(&self) -> Option<&'static str> {
+    pub(super) fn memory_remark(&self) -> Option<&'static str> {
         if self.slots.iter().flatten().any(|slot| slot.memory.refused) {
             Some("memory not counted on every core: refused")
         } else if self.took_turns {
@@ -77,7 +77,7 @@ impl ThisVcpu {
         }
     }
     /// What is to be said of its pages' colours at its end, if anything.
-    pub(crate) fn color_remark(&self) -> Option<String> {
+    pub(super) fn color_remark(&self) -> Option<String> {
         // This does not wait: the holder starts a program.
         let page = self.colors.as_ref()?.try_lock().ok()?;
         page.remark().map(|text| format!("{}: {text}", self.name))

@@ -1,6 +1,6 @@
 use super::*;
 use crate::host::cgroup::{Hierarchies, Tree};
-use crate::machine::Source;
+use crate::progress::Source;
 use crate::sense::VcpuEvents;
 use maracas_core::Rate;
 use maracas_live_core::Place;

@@ -1,9 +1,18 @@
 //! Counters of the hardware's events.
 
+use crate::host::perf;
 use crate::host::{HardwareCore, naming};
-use crate::perf;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::{fmt, io};
+
+/// What is counted of each VCPU, where the cores' monitors count it for a group.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct VcpuEvents {
+    /// Reads of memory: misses of the last-level cache.
+    pub reads: Option<EventCode>,
+    /// References to the last-level cache.
+    pub references: Option<EventCode>,
+}
 
 /// An event as `perf_event_open` wants it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -3,8 +3,7 @@
 use super::subject::Subject;
 use crate::host::HardwareCore;
 use crate::host::cgroup::{Group, Hierarchies, Tree};
-use crate::host::hardware::{EventCode, Hardware, Scope};
-use crate::sense::VcpuEvents;
+use crate::host::hardware::{EventCode, Hardware, Scope, VcpuEvents};
 use maracas_core::VcpuId;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;

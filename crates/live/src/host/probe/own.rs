@@ -1,8 +1,8 @@
 //! What this process may do, as far as memory is concerned: its rights, the numbers of its page
 //! frames, and the place of its socket.
 
-use crate::control;
 use crate::host::naming;
+use crate::host::run_directory;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixListener;
@@ -110,10 +110,10 @@ pub fn page_frame() -> io::Result<u64> {
 /// # Errors
 /// The kernel's refusal, with the directory.
 pub fn socket() -> io::Result<String> {
-    let directory = control::directory();
+    let directory = run_directory::directory();
     let (shown, was_there) = (directory.display().to_string(), directory.exists());
     let path = directory.join(format!("doctor-{}.trial", std::process::id()));
-    let bound = control::make_directory(&directory).and_then(|()| UnixListener::bind(&path));
+    let bound = run_directory::make_directory(&directory).and_then(|()| UnixListener::bind(&path));
     let _ = fs::remove_file(&path);
     if !was_there {
         // Not empty where a run has just begun there: then it stays.
@@ -150,7 +150,7 @@ mod tests {
                 assert!(!rights.capabilities.contains(&"CAP_SYS_ADMIN"), "{error}");
             }
         }
-        let directory = control::directory();
+        let directory = run_directory::directory();
         let there = directory.exists();
         let (listed, socket) = (list(&directory), socket());
         assert!(socket.is_ok_and(|shown| shown == directory.display().to_string()));

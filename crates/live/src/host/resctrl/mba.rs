@@ -3,8 +3,8 @@
 use super::info::{Bandwidth, Unit, cache_id};
 use super::schemata::{self, Entry};
 use super::{Error, Resctrl};
+use crate::host::Cores;
 use crate::host::HardwareCore;
-use crate::sense::Cores;
 use maracas_core::CoreId;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

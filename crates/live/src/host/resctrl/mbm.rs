@@ -2,9 +2,9 @@
 
 use super::info::cache_id;
 use super::{Error, Resctrl, classes};
+use crate::host::Cores;
 use crate::host::hardware::Hardware;
 use crate::host::{HardwareCore, naming};
-use crate::sense::Cores;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -104,6 +104,7 @@ impl Law {
                 bank: 1.0 / f64::from(banks),
                 channel: 1.0 / f64::from(dram.channels),
             },
+            tolerance: super::TOLERANCE,
         }
     }
 }

@@ -1,0 +1,475 @@
+//! The policy and everything that is reported to it, as a state without I/O: the agent that has it
+//! decides for all cores.
+//!
+//! What happens comes in by [`Decider::round`]: what the cores have reported, what was asked for,
+//! the releases that are due. What is to be done goes out through the [`Host`], whose answers come
+//! back as the results of the calls.
+
+mod answers;
+mod enactment;
+mod holds;
+#[cfg(test)]
+mod rig;
+mod service_request;
+
+use crate::VcpuHandleOf;
+use crate::{Core, Demand, Ended, Executor, Handle, Host, Place, Refusal, Reply, ReplyOf, Request};
+use holds::Hold;
+use maracas_core::contract::{End, Mode, Statistic, decide};
+use maracas_core::journal::{Note, Record};
+use maracas_core::{
+    CoreId, CoreSet, Duration, Event, Instant, Job, JobId, Plan, Policy, Rate, Reservation, System,
+    Vcpu, VcpuId,
+};
+use service_request::{ANSWERS, ServiceRequests};
+use std::collections::BTreeMap;
+
+/// Releases that wait for their VCPU to stand on a run queue; beyond, programs do not learn of
+/// them, and no memory is allocated.
+const UNOBSERVED: usize = 4096;
+/// Those of one VCPU; beyond, its oldest is forgotten. More than a program that lives ever has: one
+/// that ended leaves its VCPU with jobs that will never be done.
+const UNOBSERVED_EACH: usize = 16;
+
+/// Whether an event is what a decision can answer, rather than how an earlier one worked out.
+const fn is_cause(event: &Event) -> bool {
+    match event {
+        Event::Released(_)
+        | Event::Completed(_)
+        | Event::AllowanceSpent { .. }
+        | Event::Sampled(_)
+        | Event::Arrived(_)
+        | Event::Left(_)
+        | Event::Changed(_) => true,
+        Event::Ran(segment) => matches!(segment.end, End::LimitReached | End::MemorySpent),
+        // A wake is seen when it is answered; where nothing was awake, nothing was decided.
+        Event::Woke { .. } | Event::ServiceDone(_) | Event::Failed { .. } => false,
+    }
+}
+
+/// The core on whose run queue a VCPU stands.
+fn on_run_queue(plan: &Plan, vcpu: VcpuId) -> Option<CoreId> {
+    (0..plan.cores() as u16).map(CoreId).find(|core| {
+        let run_queue = plan.run_queue(*core);
+        run_queue.foreground.iter().chain(&run_queue.background).any(|grant| grant.vcpu == vcpu)
+    })
+}
+
+/// A VCPU that the policy knows.
+struct Known {
+    name: String,
+    vcpu: Vcpu,
+    /// On which core its VCPU handle is, once it has one.
+    slot: Option<CoreId>,
+    demand: Option<Demand>,
+}
+
+/// A request that waits for a verdict.
+struct Asked<R> {
+    id: VcpuId,
+    new: bool,
+    reservation: Reservation,
+    reply: R,
+}
+
+/// The policy, its plan, and what lies around them.
+pub struct Decider<H: Host> {
+    /// The machine around it.
+    pub host: H,
+    policy: Box<dyn Policy>,
+    plan: Plan,
+    /// The policy was asked once.
+    has_begun: bool,
+    /// How much of one core may be given away, to one VCPU too.
+    capacity: Rate,
+    known: BTreeMap<VcpuId, Known>,
+    asked: Vec<Asked<ReplyOf<H, Result<CoreId, Refusal>>>>,
+    requests: Vec<Request<H>>,
+    /// What the policy is given in this round, before it is.
+    events: Vec<(Instant, Event)>,
+    /// What the cores measured, on its way to the journal.
+    notes: Vec<Record>,
+    /// Releases of which no program has learned, since its VCPU stood on no run queue yet.
+    unobserved: Vec<Job>,
+    /// When the first of what this round's decision answers happened.
+    cause: Option<Instant>,
+    /// The same of an earlier decision that could not be carried out in full yet.
+    late_cause: Option<Instant>,
+    /// VCPU handles of VCPUs that ended, until they are disposed of.
+    destroyed: Vec<(VcpuId, ReplyOf<H, Ended<H>>)>,
+    fed: bool,
+    /// How many ask that nothing be frozen or moved.
+    held: u32,
+    holds: Vec<Hold>,
+    /// Moves were put off meanwhile, or made for a service request: the plan and the slots may
+    /// differ.
+    behind: bool,
+    /// Where VCPU handles came to sit in this decision: the law is applied there, whatever the run
+    /// queue.
+    arrived: CoreSet,
+    service_requests: ServiceRequests,
+    /// When jobs are due on each core, while that is worked out.
+    due: Vec<Instant>,
+}
+
+impl<H: Host> Decider<H> {
+    /// Of this policy, for a system that it was built for; `names` of its VCPUs, in their order.
+    pub fn new(policy: Box<dyn Policy>, system: &System, names: &[String], host: H) -> Self {
+        let mut known = BTreeMap::new();
+        for (place, vcpu) in system.vcpus.iter().enumerate() {
+            let name = names.get(place).cloned().unwrap_or_else(|| vcpu.id.to_string());
+            known.insert(vcpu.id, Known { name, vcpu: vcpu.clone(), slot: None, demand: None });
+        }
+        Self {
+            host,
+            policy,
+            plan: Plan::new(system.cores.len()),
+            has_begun: false,
+            capacity: system.capacity,
+            known,
+            asked: Vec::new(),
+            requests: Vec::with_capacity(64),
+            events: Vec::with_capacity(4096),
+            notes: Vec::with_capacity(64),
+            unobserved: Vec::with_capacity(UNOBSERVED),
+            cause: None,
+            late_cause: None,
+            destroyed: Vec::new(),
+            fed: false,
+            held: 0,
+            holds: Vec::with_capacity(16),
+            behind: false,
+            arrived: CoreSet::EMPTY,
+            service_requests: ServiceRequests::default(),
+            due: Vec::new(),
+        }
+    }
+
+    /// Its plan, as it stands.
+    pub const fn plan(&self) -> &Plan {
+        &self.plan
+    }
+    /// How many ask that nothing be frozen or moved.
+    pub const fn held(&self) -> u32 {
+        self.held
+    }
+    /// The numbers of all cores.
+    fn cores(&self) -> impl Iterator<Item = CoreId> + use<H> {
+        (0..self.plan.cores() as u16).map(CoreId)
+    }
+
+    /// One look at everything: requests, releases, records; then a decision, if any is due, and its
+    /// enactment. `own` is the core of the agent that looks, `woke` when it woke, where that is why
+    /// it looks: each reading of the clock is a system call on some hosts. The agents of the
+    /// returned cores are to look next: there runs what is to be moved.
+    pub fn round(&mut self, own: CoreId, woke: Option<Instant>) -> CoreSet {
+        let now = woke.unwrap_or_else(|| self.host.now());
+        // The first decision is due at once: programs begin where it has their VCPUs.
+        let due = if self.has_begun { self.plan.wake } else { Instant::ZERO };
+        self.has_begun = true;
+        let asleep = due > now;
+        self.cause = (!asleep).then_some(due);
+        if !asleep && self.plan.wake_metered {
+            self.cores().for_each(|core| self.host.core(core).meter_running());
+        }
+        self.fed = false;
+        self.expire_holds(now);
+        self.listen();
+        self.requests_and_releases(now);
+        let mut called = if self.fed || !asleep {
+            self.decide(own)
+        } else {
+            let stirred = self.stirred();
+            let called = if stirred.is_empty() { stirred } else { self.enact(stirred, own, now) };
+            self.announce();
+            called
+        };
+        for _ in 0..ANSWERS {
+            if !self.run_service_request(own, &mut called) {
+                break;
+            }
+            called = called.union(self.decide(own));
+        }
+        // The new plan's allowance was spent already: nothing else would report it.
+        if self.cores().any(|core| self.host.core(core).is_spent()) {
+            called.insert(own);
+        }
+        self.wake_up(own);
+        called
+    }
+
+    /// Asks the policy and has the cores do what it says. The agents of the returned cores are to
+    /// look next.
+    fn decide(&mut self, own: CoreId) -> CoreSet {
+        let stirred = self.stirred();
+        // What was fed may carry later instants than the round's beginning.
+        let now = self.host.now();
+        decide(self.policy.as_mut(), now, &mut self.plan);
+        let called = self.enact(stirred, own, now);
+        self.announce();
+        // Written down when it is done: what was dispatched need not wait for that.
+        self.host.planned(now, &self.plan);
+        self.answer();
+        called
+    }
+
+    /// Reads the records of all cores and reports to the policy.
+    fn listen(&mut self) {
+        for core in self.cores() {
+            let mut core = self.host.core(core);
+            core.drain();
+            std::mem::swap(&mut core.outbox, &mut self.events);
+            self.notes.extend(core.take_notes());
+            drop(core);
+            let mut notes = std::mem::take(&mut self.notes);
+            notes.drain(..).for_each(|note| self.host.record(&note));
+            self.notes = notes;
+            self.feed();
+        }
+    }
+
+    /// The cores on which something changed that the law depends on, since this was asked last.
+    fn stirred(&mut self) -> CoreSet {
+        let stirred = |core: &CoreId| std::mem::take(&mut self.host.core(*core).stirred);
+        (0..self.plan.cores() as u16).map(CoreId).filter(stirred).collect()
+    }
+
+    fn feed(&mut self) {
+        let mut events = std::mem::take(&mut self.events);
+        for (at, event) in events.drain(..) {
+            self.tell(at, &event);
+        }
+        self.events = events;
+    }
+
+    fn tell(&mut self, at: Instant, event: &Event) {
+        self.policy.on_event(at, event);
+        self.host.event(at, event);
+        self.fed = true;
+        if is_cause(event) {
+            self.cause = Some(self.cause.map_or(at, |cause| cause.min(at)));
+        }
+    }
+
+    fn requests_and_releases(&mut self, now: Instant) {
+        let mut requests = std::mem::take(&mut self.requests);
+        self.host.take_requests(&mut requests);
+        requests.drain(..).for_each(|request| self.serve(request, now));
+        self.requests = requests;
+        self.presume_complete(now);
+        for known in self.known.values_mut() {
+            let Some(demand) = &mut known.demand else { continue };
+            let mut released = false;
+            while let Some(event) = demand.next_event(now) {
+                if let Event::Released(job) = &event.1 {
+                    released = true;
+                    let mut own = self.unobserved.iter().filter(|of| of.id.vcpu == job.id.vcpu);
+                    let oldest = own.next().map(|oldest| oldest.id);
+                    if own.count() >= UNOBSERVED_EACH - 1 {
+                        self.unobserved.retain(|of| Some(of.id) != oldest);
+                    }
+                    if self.unobserved.len() < UNOBSERVED {
+                        self.unobserved.push(*job);
+                    }
+                }
+                self.events.push(event);
+            }
+            let Some(slot) = known.slot.filter(|_| released) else { continue };
+            let mut core = self.host.core(slot);
+            core.released(known.vcpu.id);
+            if demand.is_silent()
+                && let Some(vcpu_handle) = core.vcpu_handle(known.vcpu.id)
+            {
+                let meter = vcpu_handle.meter(Mode::Foreground);
+                vcpu_handle.look_at = Some(meter + demand.cost());
+            }
+        }
+        self.feed();
+    }
+
+    /// Ends the jobs of silent programs that have received C.
+    fn presume_complete(&mut self, now: Instant) {
+        for known in self.known.values_mut() {
+            let Some(demand) = known.demand.as_mut().filter(|demand| demand.is_silent()) else {
+                continue;
+            };
+            let Some(slot) = known.slot else { continue };
+            let mut core = self.host.core(slot);
+            let Some(vcpu_handle) = core.vcpu_handle(known.vcpu.id) else { continue };
+            if vcpu_handle.look_at.is_some_and(|at| vcpu_handle.meter(Mode::Foreground) >= at) {
+                vcpu_handle.look_at = None;
+                let done = demand.presume_complete();
+                self.events.extend(done.map(|job| (now, Event::Completed(job))));
+            }
+        }
+    }
+
+    fn serve(&mut self, request: Request<H>, now: Instant) {
+        if request.is_withdrawn() {
+            return;
+        }
+        match request {
+            Request::Create { vcpu, reply, .. } if self.is_blind_to(&vcpu) => {
+                let why = "its bandwidth cannot be kept: this run counts no reads VCPU by VCPU; \
+                           drop it, or give a VCPU of the scenario a bandwidth";
+                drop(reply.give(Err(Refusal::Host(why.into()))));
+            }
+            Request::Create { name, vcpu, reply } => {
+                let (id, reservation) = (vcpu.id, vcpu.reservation);
+                let note = Note::Name { vcpu: id, name: name.clone() };
+                self.host.record(&Record::Note { at: now, note });
+                self.tell(now, &Event::Arrived(vcpu.clone()));
+                self.known.insert(id, Known { name, vcpu, slot: None, demand: None });
+                self.asked.push(Asked { id, new: true, reservation, reply });
+            }
+            Request::Set { id, reservation, reply } => match self.known.get(&id) {
+                Some(known) => {
+                    let vcpu = Vcpu { reservation, ..known.vcpu.clone() };
+                    self.tell(now, &Event::Changed(vcpu));
+                    self.asked.push(Asked { id, new: false, reservation, reply });
+                }
+                None => drop(reply.give(Err(Refusal::Unknown(id)))),
+            },
+            Request::Attach(vcpu_handle) => self.attach(*vcpu_handle, now),
+            Request::Hold { id, number, reply } => self.hold(id, number, reply, now),
+            Request::Unhold(number) => self.unhold(number),
+            Request::Rescan(id) => {
+                self.with_vcpu_handle(id, |core, index| {
+                    core.rescan(index);
+                    core.vcpu_handles[index].suppose_runnable();
+                });
+                self.tell(now, &Event::Woke { vcpu: id, on_behalf: None, exact: true });
+            }
+            Request::Destroy { id, reply } => {
+                if self.known.contains_key(&id) {
+                    self.unobserved.retain(|job| job.id.vcpu != id);
+                    self.tell(now, &Event::Left(id));
+                    self.destroyed.push((id, reply));
+                } else {
+                    let _ = reply.give(Err(Refusal::Unknown(id)));
+                }
+            }
+            Request::List { reply } => drop(reply.give(self.list())),
+            Request::Completed { job, at } => self.completed(job, at.min(now)),
+        }
+    }
+
+    /// On which core a VCPU is, or is to begin.
+    fn place(&self, id: VcpuId) -> CoreId {
+        let slot = self.known.get(&id).and_then(|known| known.slot);
+        let home = slot.or_else(|| self.plan.home(id));
+        home.or_else(|| on_run_queue(&self.plan, id)).unwrap_or_default()
+    }
+
+    /// Notifies programs of their releases, each when its VCPU is on the core on whose run queue it
+    /// stands: one that woke before would run where it was, for a moment and at no priority, and
+    /// could not be moved there but by stopping it.
+    fn announce(&mut self) {
+        let Self { unobserved, host, plan, known, .. } = self;
+        unobserved.retain(|job| {
+            let vcpu = job.id.vcpu;
+            let run_queue = on_run_queue(plan, vcpu);
+            let stands =
+                run_queue.is_some() && known.get(&vcpu).is_some_and(|it| it.slot == run_queue);
+            if stands {
+                host.release(job);
+            }
+            !stands
+        });
+    }
+
+    /// A VCPU handle arrives: on the core where the plan has its VCPU.
+    fn attach(&mut self, mut vcpu_handle: VcpuHandleOf<H>, now: Instant) {
+        let id = vcpu_handle.id;
+        let place = self.place(id);
+        let Some(known) = self.known.get_mut(&id) else { return };
+        known.slot = Some(place);
+        known.demand = Demand::new(&known.vcpu, now);
+        vcpu_handle.has_jobs = known.demand.is_some();
+        let sits = vcpu_handle.sit(self.place_on(place));
+        // The guardian may have frozen it while its program was being started.
+        let relieved = self.cores().any(|core| self.host.core(core).was_relieved());
+        let mut core = self.host.core(place);
+        core.attach(vcpu_handle, sits);
+        if let Some(index) = core.index(id) {
+            core.rescan(index);
+            core.vcpu_handles[index].suppose_runnable();
+            core.vcpu_handles[index].handle.reset();
+            if relieved {
+                core.hold_again(index);
+            }
+        }
+        core.stirred = true;
+        drop(core);
+        self.tell(now, &Event::Woke { vcpu: id, on_behalf: None, exact: true });
+    }
+}
+
+// Ends of jobs and of the run.
+impl<H: Host> Decider<H> {
+    fn completed(&mut self, job: JobId, at: Instant) {
+        let Some(known) = self.known.get_mut(&job.vcpu) else { return };
+        let Some(demand) = &mut known.demand else { return };
+        if !demand.complete(job.index) {
+            return;
+        }
+        if let Some(slot) = known.slot.filter(|_| !demand.is_pending())
+            && let Some(vcpu_handle) = self.host.core(slot).vcpu_handle(job.vcpu)
+        {
+            vcpu_handle.is_done = true;
+        }
+        self.tell(at, &Event::Completed(job));
+    }
+
+    fn with_vcpu_handle(&mut self, id: VcpuId, act: impl FnOnce(&mut Core<H::Exec>, usize)) {
+        let slot = self.known.get(&id).and_then(|known| known.slot);
+        let Some(slot) = slot else { return };
+        let mut core = self.host.core(slot);
+        if let Some(index) = core.index(id) {
+            act(&mut core, index);
+            core.stirred = true;
+        }
+    }
+
+    /// Notes what is to be said of a VCPU handle at its end.
+    fn remark(&mut self, notes: Vec<Note>) {
+        let at = self.host.now();
+        notes.into_iter().for_each(|note| self.host.record(&Record::Note { at, note }));
+    }
+
+    /// The orderly end of the journal: the meters once more, then the end record. Notes the
+    /// policy's own statistics. `agents` is what the agents, which have ended, took.
+    pub fn finish(&mut self, agents: Duration) -> Vec<Statistic> {
+        for core in self.cores() {
+            let mut core = self.host.core(core);
+            core.meter_running();
+            core.end();
+        }
+        self.listen();
+        let now = self.host.now();
+        decide(self.policy.as_mut(), now, &mut self.plan);
+        self.host.planned(now, &self.plan);
+        for core in self.cores() {
+            let core = self.host.core(core);
+            let notes = core.vcpu_handles.iter().flat_map(|it| it.handle.remarks(it.id));
+            let notes = notes.collect();
+            drop(core);
+            self.remark(notes);
+        }
+        let sensed = self.host.sample_remark();
+        let sensed = sensed.map(|text| Note::Sense { vcpu: None, text });
+        let agents = Note::Agents { took_ns: agents.ticks() };
+        self.remark(sensed.into_iter().chain([agents]).collect());
+        self.host.end(now);
+        self.policy.statistics()
+    }
+
+    /// VCPUs with jobs of which no program ever reported an end.
+    pub fn silent(&self) -> Vec<VcpuId> {
+        let silent = |known: &&Known| known.demand.as_ref().is_some_and(Demand::is_silent);
+        self.known.values().filter(silent).map(|known| known.vcpu.id).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

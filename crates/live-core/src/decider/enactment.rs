@@ -1,0 +1,144 @@
+//! A decision becomes what the cores do: moves and stops first, then starts.
+
+use super::*;
+
+impl<H: Host> Decider<H> {
+    /// Makes the cores do what the plan says: all moves and stops, then all starts. Returns the
+    /// cores whose own agents must move what runs there.
+    pub(super) fn enact(&mut self, stirred: CoreSet, own: CoreId, decided: Instant) -> CoreSet {
+        // The older one counts: what was put off has waited since then.
+        let cause = self.late_cause.take().or(self.cause);
+        let dirty = *self.plan.dirty();
+        for core in dirty.iter() {
+            self.host.core(core).follow(self.plan.run_queue(core), decided);
+        }
+        let called = self.moves(own);
+        if !called.is_empty() {
+            self.late_cause = cause;
+        }
+        let arrived = std::mem::take(&mut self.arrived);
+        let touched = dirty.union(stirred).union(called).union(arrived);
+        for core in touched.iter() {
+            let mut core = self.host.core(core);
+            core.judge();
+            core.stops();
+        }
+        for core in touched.iter() {
+            self.host.core(core).starts();
+        }
+        for core in touched.iter() {
+            self.host.core(core).note_first(cause, decided);
+        }
+        called
+    }
+
+    /// Brings every VCPU handle to the core where the plan has its VCPU. Not while a program is
+    /// being started: that holds the lock which confining a group to a core takes, perhaps while
+    /// our own foreground keeps it off the cores, and nothing would enforce budgets until it has
+    /// one (a second was measured). What was put off is done with the next decision after.
+    fn moves(&mut self, own: CoreId) -> CoreSet {
+        let mut called = CoreSet::EMPTY;
+        if self.held > 0 {
+            self.behind = true;
+            return called;
+        }
+        let all = std::mem::take(&mut self.behind);
+        if all {
+            let stay = |vcpu_handle: &mut VcpuHandleOf<H>| vcpu_handle.is_leaving = false;
+            for core in self.cores() {
+                self.host.core(core).vcpu_handles.iter_mut().for_each(stay);
+            }
+        }
+        let cores = self.cores().filter(|_| all).collect();
+        for to in self.plan.dirty().union(cores).iter() {
+            for place in 0.. {
+                let run_queue = self.plan.run_queue(to);
+                let grant = run_queue.foreground.iter().chain(&run_queue.background).nth(place);
+                let Some(vcpu) = grant.map(|grant| grant.vcpu) else { break };
+                called = called.union(self.bring(vcpu, to, own));
+            }
+        }
+        for place in 0..self.plan.rehomed().len() {
+            let vcpu = self.plan.rehomed()[place];
+            if let Some(to) = self.plan.home(vcpu) {
+                called = called.union(self.bring(vcpu, to, own));
+            }
+        }
+        called
+    }
+
+    /// Stop before move: a thread that is queued moves ten times cheaper than one that runs. What
+    /// runs on another core than ours would run on after it was demoted, if only on surplus time,
+    /// and the kernel would have to stop it for us; so it is left to the agent there, and nothing
+    /// else runs there while it is awake. Returns that core then.
+    fn bring(&mut self, vcpu: VcpuId, to: CoreId, own: CoreId) -> CoreSet {
+        let slot = self.known.get(&vcpu).and_then(|known| known.slot);
+        let Some(from) = slot.filter(|from| *from != to) else { return CoreSet::EMPTY };
+        let mut there = self.host.core(from);
+        if from != own && there.is_running(vcpu) {
+            there.stirred = true;
+            there
+                .vcpu_handle(vcpu)
+                .into_iter()
+                .for_each(|vcpu_handle| vcpu_handle.is_leaving = true);
+            drop(there);
+            self.host.core(to).stirred = true;
+            self.behind = true;
+            return CoreSet::EMPTY.union([from].into_iter().collect());
+        }
+        drop(there);
+        // Refused, it is reported, and tried again with the next decision for that core.
+        self.transfer(vcpu, from, to);
+        CoreSet::EMPTY
+    }
+
+    /// Takes a VCPU handle from one core to another. Where that fails it is reported, and the VCPU
+    /// handle is on the other's hands all the same.
+    pub(super) fn transfer(&mut self, vcpu: VcpuId, from: CoreId, to: CoreId) -> bool {
+        let vcpu_handle = self.host.core(from).detach(vcpu, End::Moved);
+        let place = self.place_on(to);
+        let (Some(mut vcpu_handle), Some(known)) = (vcpu_handle, self.known.get_mut(&vcpu)) else {
+            return false;
+        };
+        known.slot = Some(to);
+        self.arrived.insert(to);
+        let sits = vcpu_handle.sit(place);
+        self.host.core(to).attach(vcpu_handle, sits)
+    }
+
+    /// What a VCPU handle must know of a core to sit there.
+    pub(super) fn place_on(&mut self, core: CoreId) -> Place<<H::Exec as Executor>::Site> {
+        self.host.core(core).place()
+    }
+
+    /// Lets agents look again when the policy wants to be asked or a job is due: that of the core
+    /// for whose sake it is, if that is known, so that what is decided is carried out where it is
+    /// decided; else that of `own`.
+    pub(super) fn wake_up(&mut self, own: CoreId) {
+        let service_request = match self.service_requests.look() {
+            Some(look) => self.host.now().saturating_add(look),
+            None => Instant::NEVER,
+        };
+        let is_known = self.cores().any(|core| self.plan.core_wake(core) == self.plan.wake);
+        let mut due = std::mem::take(&mut self.due);
+        due.clear();
+        due.resize(self.plan.cores(), Instant::NEVER);
+        for known in self.known.values() {
+            if let Some(demand) = &known.demand {
+                let due = &mut due[usize::from(known.slot.unwrap_or(own).0)];
+                *due = demand.next_due().min(*due);
+            }
+        }
+        for (id, due) in self.cores().zip(&due) {
+            let mut wake_at = self.plan.core_wake(id).min(*due);
+            if id == own {
+                wake_at = wake_at.min(service_request).min(self.holds_end());
+                wake_at = if is_known { wake_at } else { wake_at.min(self.plan.wake) };
+            }
+            let mut core = self.host.core(id);
+            core.wake_at = wake_at;
+            core.set_alarm();
+        }
+        self.due = due;
+    }
+}

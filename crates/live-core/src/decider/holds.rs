@@ -1,0 +1,60 @@
+//! Holds: requests that nothing be frozen and nothing moved, and until when at the latest.
+
+use super::Decider;
+use crate::{Host, Reply};
+use maracas_core::{CoreId, Duration, Instant, VcpuId};
+
+/// How long a hold lasts at most. Starting a program or moving threads into a group takes
+/// milliseconds; 900 ms were seen where the foreground kept it off its core. A holder that takes
+/// longer goes on, but VCPUs that run meanwhile are frozen and moved as the policy says.
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// One hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Hold {
+    number: u64,
+    until: Instant,
+}
+
+impl<H: Host> Decider<H> {
+    /// Nothing is frozen or moved until `number` is let go. Answers on which core `id` is; where
+    /// the answer is not taken, nothing is held.
+    pub(super) fn hold(&mut self, id: VcpuId, number: u64, reply: H::Reply<CoreId>, now: Instant) {
+        self.freeze_threads(true);
+        self.holds.push(Hold { number, until: now.saturating_add(LONGEST) });
+        if reply.give(self.place(id)).is_err() {
+            self.let_go(|hold| hold.number == number);
+        }
+    }
+
+    /// The hold of this number ends. One whose time was over before is unknown.
+    pub(super) fn unhold(&mut self, number: u64) {
+        self.let_go(|hold| hold.number == number);
+    }
+
+    /// Ends holds that were not ended in time.
+    pub(super) fn expire_holds(&mut self, now: Instant) {
+        self.let_go(|hold| hold.until <= now);
+    }
+
+    /// When the first hold is over.
+    pub(super) fn holds_end(&self) -> Instant {
+        self.holds.iter().map(|hold| hold.until).min().unwrap_or(Instant::NEVER)
+    }
+
+    fn let_go(&mut self, is_over: impl Fn(&Hold) -> bool) {
+        while let Some(at) = self.holds.iter().position(&is_over) {
+            self.holds.swap_remove(at);
+            self.freeze_threads(false);
+        }
+    }
+
+    /// One more asks on all cores that nothing be frozen, or one less.
+    fn freeze_threads(&mut self, held: bool) {
+        self.held = if held { self.held + 1 } else { self.held.saturating_sub(1) };
+        self.cores().for_each(|core| self.host.core(core).hold(held));
+    }
+}
+
+#[cfg(test)]
+mod tests;
