@@ -14,7 +14,7 @@ const ROUND: Duration = Duration::from_millis(30);
 
 /// So many systems where the tests are optimized, a few elsewhere.
 const fn systems(optimized: u64) -> u64 {
-    if cfg!(debug_assertions) { optimized.div_ceil(50) } else { optimized }
+    if cfg!(debug_assertions) { optimized.div_ceil(10) } else { optimized }
 }
 
 fn entry(name: &str) -> &'static Entry {
