@@ -6,7 +6,7 @@ use super::around::{Decider, MODES};
 use super::host::{LiveFaults, Shared, SimCore};
 use super::world::{Group, World};
 use maracas_core::contract::Mode;
-use maracas_core::{CoreId, Duration, Event, VcpuId};
+use maracas_core::{CoreId, Duration, Event, Instant, VcpuId};
 use maracas_live_core::{Core, Level, VcpuHandle};
 use std::collections::BTreeMap;
 
@@ -133,9 +133,6 @@ impl Audit {
                 core.id
             ));
         }
-        if self.faults.refuse_one_in != 0 {
-            return Ok(());
-        }
         let world = shared.world.borrow();
         let has_foreground = core.vcpu_handles.iter().any(|vcpu_handle| {
             matches!(vcpu_handle.level, Level::Foreground(_)) && vcpu_handle.is_runnable()
@@ -143,6 +140,15 @@ impl Audit {
         for vcpu_handle in &core.vcpu_handles {
             let limit = limit(&core.run_queue, vcpu_handle).unwrap_or_default();
             self.limits.insert(vcpu_handle.id, limit);
+            // A freeze that was refused is learned of at the next look.
+            if vcpu_handle.handle.is_refused() {
+                continue;
+            }
+            let again = vcpu_handle.retry.at();
+            if again != Instant::NEVER {
+                tried_again(core, again, now, due)?;
+                continue;
+            }
             held_as_believed(core, vcpu_handle, &world)?;
             let waits = vcpu_handle.is_done || vcpu_handle.is_leaving;
             let left = vcpu_handle.level == Level::Watched && vcpu_handle.is_runnable() && !waits;
@@ -158,7 +164,7 @@ impl Audit {
 
     /// At the end all that was counted was reported, once.
     pub(super) fn conserved(&self, decider: &mut Decider, shared: &Shared) -> Result<(), String> {
-        if self.faults.refuse_one_in != 0 || shared.dead.get() {
+        if shared.dead.get() {
             return Ok(());
         }
         let told = &decider.host.told;
@@ -234,6 +240,17 @@ impl Audit {
             None => Ok(()),
         }
     }
+}
+
+/// Whether what was refused is tried again, soon enough and not too soon.
+fn tried_again(core: &Core<SimCore>, at: Instant, now: u64, due: u64) -> Result<(), String> {
+    let (at, grain) = (at.ticks(), core.waking.grain().ticks());
+    let floor = core.waking.floor().ticks();
+    // What a wake costs is learned meanwhile.
+    if due > at.max(now + floor).min(now + PULSE) || at > now + 4 * 256 * grain {
+        return Err(format!("what was refused on {} is not tried again in time", core.id));
+    }
+    Ok(())
 }
 
 /// Whether what a core believes of how a VCPU handle is held is so.

@@ -72,6 +72,7 @@ impl Rig {
             faults,
             calls: Cell::new(0),
             dead: Cell::new(false),
+            is_willing: Cell::new(false),
             refused: Cell::new(0),
         });
         let cores = cores(case, &system, &shared);
@@ -319,8 +320,11 @@ impl Rig {
     fn finish(mut self) -> Result<Played, String> {
         (0..self.agents.len())
             .for_each(|place| self.shared.world.borrow_mut().set_agent(place, true));
+        // What was refused before is lost by no meter.
+        self.shared.is_willing.set(true);
         self.decider.finish(Duration::ZERO);
         self.audit.conserved(&mut self.decider, &self.shared)?;
+        self.shared.is_willing.set(false);
         let attached: Vec<_> = self
             .decider
             .host

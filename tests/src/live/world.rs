@@ -71,6 +71,8 @@ pub(super) struct Group {
     pub(super) reads_per_us: u64,
     /// Instructions a nanosecond on the fastest core.
     pub(super) speed: u64,
+    /// Until then actions on it are refused.
+    pub(super) refused_until: u64,
 }
 
 /// One core.
@@ -152,6 +154,7 @@ impl World {
             alive: true,
             reads_per_us,
             speed,
+            refused_until: 0,
         });
         self.spawn(group, program);
         group
