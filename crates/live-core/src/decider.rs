@@ -24,11 +24,11 @@ use maracas_core::{
 use service_request::{ANSWERS, ServiceRequests};
 use std::collections::BTreeMap;
 
-/// Releases that wait for their VCPU to stand on a run queue; beyond, programs do not hear of them,
-/// and no memory is asked for.
+/// Releases that wait for their VCPU to stand on a run queue; beyond, programs do not learn of
+/// them, and no memory is asked for.
 const UNOBSERVED: usize = 4096;
 /// Those of one VCPU; beyond, its oldest is forgotten. More than a program that lives ever has: one
-/// that ended leaves its VCPU with jobs that nobody will do.
+/// that ended leaves its VCPU with jobs that no program will do.
 const UNOBSERVED_EACH: usize = 16;
 
 /// Whether an event is what a decision can answer, rather than how an earlier one worked out.
@@ -64,7 +64,7 @@ struct Known {
     demand: Option<Demand>,
 }
 
-/// Somebody who waits for a verdict.
+/// A caller that waits for a verdict.
 struct Asked<R> {
     id: VcpuId,
     new: bool,
@@ -89,13 +89,13 @@ pub struct Decider<H: Host> {
     events: Vec<(Instant, Event)>,
     /// What the cores measured, on its way to the journal.
     notes: Vec<Record>,
-    /// Releases of which no program has heard, since its VCPU stood on no run queue yet.
+    /// Releases of which no program has learned, since its VCPU stood on no run queue yet.
     unobserved: Vec<Job>,
     /// When the first of what this round's decision answers happened.
     cause: Option<Instant>,
     /// The same of an earlier decision that could not be carried out in full yet.
     late_cause: Option<Instant>,
-    /// VCPU handles of VCPUs that ended, for whoever waits to dispose of them.
+    /// VCPU handles of VCPUs that ended, for the callers that dispose of them.
     destroyed: Vec<(VcpuId, ReplyOf<H, Ended<H>>)>,
     fed: bool,
     /// How many ask that nothing be frozen or moved.
@@ -161,7 +161,7 @@ impl<H: Host> Decider<H> {
     /// One look at everything: requests, releases, records; then a decision, if any is due, and its
     /// enactment. `own` is the core of the agent that looks, `woke` when it woke, where that is why
     /// it looks: each reading of the clock is a system call on some hosts. The agents of the cores
-    /// that it tells shall look next: there runs what is to be moved.
+    /// that it names are to look next: there runs what is to be moved.
     pub fn round(&mut self, own: CoreId, woke: Option<Instant>) -> CoreSet {
         let now = woke.unwrap_or_else(|| self.host.now());
         // The first decision is due at once: programs begin where it has their VCPUs.
@@ -199,7 +199,7 @@ impl<H: Host> Decider<H> {
     }
 
     /// Asks the policy and has the cores do what it says. The agents of the cores that it tells
-    /// shall look next.
+    /// are to look next.
     fn decide(&mut self, own: CoreId) -> CoreSet {
         let stirred = self.stirred();
         // What was fed may carry later instants than the round's beginning.
@@ -207,7 +207,7 @@ impl<H: Host> Decider<H> {
         decide(self.policy.as_mut(), now, &mut self.plan);
         let called = self.enact(stirred, own, now);
         self.announce();
-        // Written down when it is done: whoever was dispatched need not wait for that.
+        // Written down when it is carried out, so that no dispatch waits for it.
         self.host.planned(now, &self.plan);
         self.answer();
         called

@@ -139,7 +139,7 @@ pub trait Handle {
     /// # Errors
     /// As the host refuses.
     fn recolor(&mut self, _colors: u64) -> io::Result<Recoloring> {
-        Ok(Recoloring::Nobody)
+        Ok(Recoloring::None)
     }
     /// How the programs did what they were last asked by [`Handle::recolor`], once they did.
     fn recolored(&mut self) -> Option<Recolored> {
@@ -163,8 +163,8 @@ pub trait Handle {
 /// What became of asking programs to recolour their pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Recoloring {
-    /// Nobody would do it.
-    Nobody,
+    /// No program would do it.
+    None,
     /// They cannot be asked at this moment.
     Later,
     /// They were asked.

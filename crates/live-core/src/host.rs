@@ -20,10 +20,10 @@ pub type ReplyOf<H, T> = <H as Host>::Reply<T>;
 pub trait Host: Observer + Sized {
     /// What the cores are acted on by.
     type Exec: Executor;
-    /// Where an answer to somebody who asks goes.
+    /// Where an answer to a caller goes.
     type Reply<T>: Reply<T>;
 
-    /// One of the cores, as nobody else has it now.
+    /// One of the cores, as no other thread has it now.
     fn core(&mut self, core: CoreId) -> impl DerefMut<Target = Core<Self::Exec>>;
     /// The time, since the run began.
     fn now(&self) -> Instant;
@@ -31,7 +31,7 @@ pub trait Host: Observer + Sized {
     fn take_requests(&mut self, into: &mut Vec<Request<Self>>);
     /// Lets the program of a job's VCPU begin with it.
     fn release(&mut self, job: &Job);
-    /// Takes over what is left of a VCPU that ended and whose end nobody waits for.
+    /// Takes over what is left of a VCPU that ended and whose end is not waited for.
     fn leave(&mut self, vcpu: VcpuId, handle: Option<Box<VcpuHandleOf<Self>>>);
 
     /// Whether memory can be sampled at all.
@@ -63,6 +63,6 @@ pub trait Reply<T> {
     /// Gives the answer; never waits.
     ///
     /// # Errors
-    /// The answer, where nobody takes it: what was done for it is to be undone.
+    /// The answer, where it is not taken: what was done for it is to be undone.
     fn give(self, answer: T) -> Result<(), T>;
 }

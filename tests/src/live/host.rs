@@ -117,7 +117,7 @@ impl Shared {
         world.now += 30;
         Instant::from_ticks(world.now)
     }
-    /// Does what the policy need not hear of when it is refused.
+    /// Does what need not be reported to the policy when it is refused.
     pub(super) fn unreported(&self, act: impl FnOnce()) {
         let refused = self.refused.get();
         act();
@@ -376,7 +376,7 @@ impl Handle for SimVcpu {
         let mut world = self.shared.world.borrow_mut();
         let now = world.now;
         self.colored_at.set(now + world.dice.between(1_000, 5_000_000));
-        Ok(world.dice.pick(&[Recoloring::Nobody, Recoloring::Later, Recoloring::Begun]))
+        Ok(world.dice.pick(&[Recoloring::None, Recoloring::Later, Recoloring::Begun]))
     }
     fn recolored(&mut self) -> Option<Recolored> {
         let now = self.shared.world.borrow().now;

@@ -296,7 +296,7 @@ impl Rig {
                 self.ring(usize::from(core.0));
             }
             let now = self.shared.world.borrow().now;
-            if !self.shared.dead.get() && self.clients.hear(&mut self.decider.host, now)? {
+            if !self.shared.dead.get() && self.clients.learn(&mut self.decider.host, now)? {
                 self.ring(0);
                 self.shared.world.borrow_mut().mail = true;
             }

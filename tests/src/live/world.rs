@@ -91,7 +91,7 @@ pub(super) struct Cpu {
     pub(super) crossed: bool,
     /// The share of its time that it has for programs, in thousandths: their time counts more.
     pub(super) share_milli: u64,
-    /// It is off line: nobody runs there.
+    /// It is off line: nothing runs there.
     off_line: bool,
 }
 
@@ -507,7 +507,7 @@ impl World {
     pub(super) fn monitor(&self, core: usize) -> u64 {
         (0..self.groups.len()).map(|group| self.reads(group, core)).sum()
     }
-    /// When the monitor of a core rings, if whoever runs there goes on.
+    /// When the monitor of a core rings, if what runs there goes on.
     fn rings_at(&self, core: usize) -> u64 {
         let cpu = &self.cpus[core];
         let Some(thread) = cpu.running.filter(|_| cpu.armed != NEVER) else { return NEVER };

@@ -4,7 +4,7 @@ use super::Decider;
 use crate::{Host, Reply};
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
 
-/// How long somebody may hold at most. Starting a program or moving threads into a group takes
+/// How long a hold may last at most. Starting a program or moving threads into a group takes
 /// milliseconds; 900 ms were seen where the foreground kept it off its core. Who takes longer goes
 /// on, but those who run meanwhile are frozen and moved as the policy says.
 const LONGEST: Duration = Duration::from_secs(2);
@@ -18,7 +18,7 @@ pub(super) struct Hold {
 
 impl<H: Host> Decider<H> {
     /// Nothing is frozen or moved until `number` is let go. Answers on which core `id` is; where
-    /// nobody takes the answer, nothing is held.
+    /// the answer is not taken, nothing is held.
     pub(super) fn hold(&mut self, id: VcpuId, number: u64, reply: H::Reply<CoreId>, now: Instant) {
         self.freeze_threads(true);
         self.holds.push(Hold { number, until: now.saturating_add(LONGEST) });
@@ -32,7 +32,7 @@ impl<H: Host> Decider<H> {
         self.let_go(|hold| hold.number == number);
     }
 
-    /// Lets go whom nobody let go in time.
+    /// Ends the holds that were not ended in time.
     pub(super) fn expire_holds(&mut self, now: Instant) {
         self.let_go(|hold| hold.until <= now);
     }

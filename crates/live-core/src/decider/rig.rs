@@ -43,7 +43,7 @@ impl<T> FakeAnswer<T> {
     pub(crate) fn take(&self) -> Option<T> {
         self.0.borrow_mut().1.take()
     }
-    /// Nobody waits for it any more.
+    /// It is not waited for any more.
     pub(crate) fn withdraw(self) {
         self.0.borrow_mut().0 = true;
     }
@@ -58,7 +58,7 @@ pub(crate) struct FakeHost {
     pub(crate) told: Vec<String>,
     /// How many releases programs were told of.
     pub(crate) released: usize,
-    /// VCPUs whose ends nobody waited for.
+    /// VCPUs whose ends were not waited for.
     pub(crate) left: Vec<VcpuId>,
     /// Counts memory.
     pub(crate) senses: bool,

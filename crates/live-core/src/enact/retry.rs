@@ -1,10 +1,10 @@
 //! What the host refused is tried again.
 //!
-//! A refusal is told to the policy, which may plan otherwise. Where it does not, the VCPU is still
-//! to be held as the law has it: a thread that could not be demoted would run beyond its budget
-//! for ever, one that could not be thawed would never run. So the core's agent does again what was
-//! refused: after [`super::alarm::Waking::grain`], and after twice as long each time that it is refused
-//! once more, so that a host that refuses for good costs few wakes.
+//! A refusal is reported to the policy, which may plan otherwise. Where it does not, the VCPU is
+//! still to be held as the law has it: a thread that could not be demoted would run beyond its
+//! budget for ever, one that could not be thawed would never run. So the core's agent does again
+//! what was refused: after a while ([`super::alarm::Waking::grain`]), and after twice as long each
+//! time that it is refused once more, so that a host that refuses for good costs few wakes.
 
 use super::Core;
 use crate::{Executor, Handle, Level, VcpuHandle};
@@ -67,7 +67,7 @@ impl<E: Executor> Core<E> {
     pub(crate) fn try_again(&mut self, now: Instant) {
         for index in 0..self.vcpu_handles.len() {
             let vcpu_handle = &self.vcpu_handles[index];
-            // Who freezes tells of a refusal some time later.
+            // A freeze is refused some time after it was asked for.
             let refusal = vcpu_handle.handle.refusal();
             let is_refused = refusal.is_err();
             let what = Refused::Stop(vcpu_handle.id);
@@ -85,8 +85,8 @@ impl<E: Executor> Core<E> {
     fn do_again(&mut self, index: usize) {
         let place = self.place();
         let vcpu_handle = &mut self.vcpu_handles[index];
-        // Its threads may not sit here yet. The kernel's locks for that are waited for: nobody
-        // else is raised on its account, and it is seldom.
+        // Its threads may not sit here yet. The kernel's locks for that are waited for:
+        // it is seldom.
         let sits = match vcpu_handle.sits_on(place.core) {
             true => Ok(false),
             false => vcpu_handle.sit(place),

@@ -8,7 +8,7 @@ use maracas_core::{Event, Plan, Policy, Reservation, System, Vcpu};
 const MAIN: VcpuId = VcpuId(0);
 const GUEST: VcpuId = VcpuId(7);
 
-/// Admits everybody.
+/// Admits all.
 #[derive(Default)]
 struct Admits(Vec<VcpuId>);
 
@@ -59,11 +59,11 @@ fn a_hold_ends_by_its_owner_by_itself_or_never_begins() {
     assert_eq!(held(&mut decider), (free.0 + 1, free.1 + 1));
     assert_eq!(answer.take(), Some(CoreId(0)));
     ask(&mut decider, Request::Unhold(2));
-    assert_eq!(decider.held, 1, "that is somebody else");
+    assert_eq!(decider.held, 1, "that is another hold");
     decider.host.requests.push(Request::Unhold(1));
     ask(&mut decider, Request::Unhold(1));
     assert_eq!(held(&mut decider), free);
-    // Who asked has given up, before it was heard.
+    // The caller has given up, before it was read.
     let (reply, answer) = question();
     answer.withdraw();
     ask(&mut decider, Request::Hold { id: MAIN, number: 3, reply });
@@ -90,7 +90,7 @@ fn a_hold_ends_by_its_owner_by_itself_or_never_begins() {
 fn who_gives_up_leaves_no_vcpu_and_no_change_behind() {
     let mut decider = with_main();
     let new = || (String::new(), Vcpu::new(GUEST.0, ms(1), ms(10)));
-    // Before it is heard: the policy is not even asked.
+    // Before it is read: the policy is not even asked.
     let ((name, vcpu), (reply, answer)) = (new(), question());
     answer.withdraw();
     ask(&mut decider, Request::Create { name, vcpu, reply });
