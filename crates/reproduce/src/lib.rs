@@ -19,6 +19,7 @@
 //!   [`Experiment::free`] says.
 #![forbid(unsafe_code)]
 
+mod admission;
 pub mod document;
 mod ecrts15;
 mod fairness;
@@ -83,8 +84,13 @@ impl Kind {
 }
 
 /// The experiments of each paper.
-const PAPERS: &[&[Experiment]] =
-    &[maracas::EXPERIMENTS, memguard::EXPERIMENTS, ecrts15::EXPERIMENTS, fairness::EXPERIMENTS];
+const PAPERS: &[&[Experiment]] = &[
+    maracas::EXPERIMENTS,
+    memguard::EXPERIMENTS,
+    ecrts15::EXPERIMENTS,
+    fairness::EXPERIMENTS,
+    admission::EXPERIMENTS,
+];
 
 /// Every experiment, in the order of the papers.
 pub fn experiments() -> impl Iterator<Item = &'static Experiment> {

@@ -197,6 +197,8 @@ pub struct ProgramSpec {
     pub workload: Option<Workload>,
     /// What it does to memory; `None` = it touches none.
     pub memory: Option<Profile>,
+    /// What of that its model's file says is not measured, by keys.
+    pub unmeasured: Vec<String>,
     /// How fast it progresses on each class of cores; `None` = as fast as the class, or as its
     /// memory lets it.
     pub pace: Option<Pace>,

@@ -264,7 +264,7 @@ fn speed_on(records: &[Record], vcpu: u32, core: u16) -> f64 {
 /// Two that count change places between a full core and one that is half of one.
 fn count_on_uneven_cores(means: Means, source: &str) {
     let system = best_effort(2, 2);
-    let name = "uneven::progress_is_reported_for_the_core_where_it_was_made";
+    let name = "uneven::progress_is_reported_of_the_core_where_it_was_made";
     let program = |vcpu| {
         let mut program = shell(vcpu, "");
         let own = std::env::current_exe().expect("this program has a path");

@@ -379,7 +379,7 @@ impl SharedMemory {
 pub(super) const SOONEST_NS: f64 = 10_000.0;
 /// ... and again after this, where it seems to be at rest: misses given within a level or two are
 /// then computed anew. A hundred looks a second cost nothing.
-const LATEST_NS: f64 = 10_000_000.0;
+pub(super) const LATEST_NS: f64 = 10_000_000.0;
 
 impl Contention for SharedMemory {
     const CONTENDS: bool = true;

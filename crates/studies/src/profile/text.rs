@@ -24,6 +24,8 @@ pub(super) fn toml(found: &Profiled) -> String {
     };
     // No counter shows the order of its accesses.
     text += "pattern = \"rand\" # not measured\n";
+    // Write-backs are counted for all cores together.
+    text += "writebacks = 0 # not measured\n";
     if let Some(bytes) = found.working_set {
         let _ =
             writeln!(text, "working_set = \"{}\" # touched within a second, at most", size(bytes));
