@@ -150,6 +150,7 @@ impl<E: Executor> Core<E> {
         self.run_queue = run_queue;
         self.look_by_clock(now);
         self.listen_again_at();
+        self.retry_at();
         self.watch_memory(now);
     }
 
