@@ -239,9 +239,13 @@ impl Mailbox {
     }
     /// Puts a request in and rings. A late one is dropped, and with it the way of its answer.
     pub(crate) fn post(&self, request: Request) {
+        self.post_all([request]);
+    }
+    /// The same for several, which are answered at one instant.
+    pub(crate) fn post_all(&self, requests: impl IntoIterator<Item = Request>) {
         let mut queue = lock(&self.queue);
         if !self.closed.load(Ordering::Acquire) {
-            queue.push(request);
+            queue.extend(requests);
             drop(queue);
             self.wakeup.ring();
         }
