@@ -22,9 +22,9 @@ pub(super) struct Said {
 /// How many times longer than its processor time a guest may take: guests share cores with each
 /// other and with whatever else this machine does.
 const WALL: u32 = 5;
-/// Each time this many microseconds of the guest have passed, the turn of one of its cores ends: one
-/// core is so late at most when another wakes it. Halving it makes runs no more exact, as a wake
-/// takes as much, and slower.
+/// The turns of all cores of a guest together last at most so many microseconds of its time: one
+/// core is so late at most when another wakes it. Shorter turns make runs no more exact, since a
+/// wake takes as much, and slower.
 const TURNS_US: u32 = 50;
 /// How often the time of a guest is looked at.
 const LOOK: Duration = Duration::from_millis(500);

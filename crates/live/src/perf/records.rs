@@ -68,8 +68,8 @@ impl Switches {
     /// one: they never lie across the ring's end.
     fn word(&self, at: u64) -> u64 {
         let place = (at & self.mask) as usize / 8;
-        // SAFETY: it lies inside the mapped data pages, which are aligned; the kernel does not write
-        // between tail and head, and what is read beyond a record's end is not used.
+        // SAFETY: it lies inside the mapped data pages, which are aligned; the kernel does not
+        // write between tail and head, and what is read beyond a record's end is not used.
         unsafe { self.ring.base.as_ptr().add(self.data).cast::<u64>().add(place).read_volatile() }
     }
 
@@ -91,8 +91,8 @@ enum Field {
     Tail,
 }
 
-/// Reads one record from its words, each of eight bytes; `None` for kinds that do not concern us and
-/// for the idle thread.
+/// Reads one record from its words, each of eight bytes; `None` for kinds that do not concern us
+/// and for the idle thread.
 fn parse(word: impl Fn(usize) -> u64, instant: impl Fn(u64) -> Instant) -> Option<Record> {
     let (low, high) = (|place| word(place) as u32, |place| (word(place) >> 32) as u32);
     let misc = high(0) & 0xffff;
