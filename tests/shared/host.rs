@@ -27,7 +27,7 @@ const REACTION_WAKES: f64 = 40.0;
 /// What a reaction may take on any host: wakes that were measured alone cost more beside builds. An
 /// ordinary thread in the chain would make it milliseconds.
 const REACTION_NS: f64 = 500_000.0;
-/// Less stolen time than this part of a run is not worth to be told of.
+/// Less stolen time than this part of a run is not worth a report.
 const STOLEN: f64 = 0.01;
 /// How long a measured cost holds for other test processes.
 const FRESH: Duration = Duration::from_secs(60);
@@ -176,7 +176,7 @@ impl Thief {
         let (ready, is_ready) = reported;
         let thread = thread::spawn(move || {
             let raised = sched::set_affinity(0, core).and_then(|()| sched::set_fifo(0, 99, true));
-            ready.send(raised).expect("somebody waits");
+            ready.send(raised).expect("a thread waits");
             let begun = Instant::now();
             let mut round = begun;
             while !done.load(Ordering::Acquire) && begun.elapsed() < Duration::from_secs(60) {

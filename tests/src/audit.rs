@@ -149,7 +149,7 @@ impl Auditor {
 
     fn ran(&mut self, at: Instant, segment: &Segment) {
         let Segment { vcpu, core, mode, from, to, usage, end } = *segment;
-        self.must(from < to && to == at, || format!("{segment:?} is told at {at}"));
+        self.must(from < to && to == at, || format!("{segment:?} is reported at {at}"));
         self.must(usage.service == to - from, || format!("{segment:?} consumed another time"));
         let free = self.cores[core.0 as usize];
         self.must(free <= from, || format!("{core} was busy until {free}, yet {segment:?}"));
@@ -222,7 +222,7 @@ impl Auditor {
     fn answered(&mut self, at: Instant, failed: bool, what: impl Fn(&ServiceRequest) -> bool) {
         let sent = self.service_request.take();
         let right = sent.is_some_and(|(_, service_request, _)| what(&service_request));
-        self.must(right, || format!("an answer at {at} that nobody waits for; sent was {sent:?}"));
+        self.must(right, || format!("an answer at {at} that none waits for; sent was {sent:?}"));
         let Some((service_vcpu, service_request, begun)) = sent else { return };
         self.carried = Some((service_vcpu, begun, at));
         if let (ServiceRequest::Move { vcpu, to, .. }, false) = (service_request, failed) {

@@ -50,8 +50,8 @@ pub fn check_counting(case: &Case) -> Result<Option<Checked>, String> {
         let subject = Subject { system: &system, programs, memory, paces };
         // What a job costs changes with its VCPU's reservation.
         let memory = case.changes.is_empty().then(|| MemoryAudit::new(&subject));
-        // MemGuard tells its inner policy that a VCPU which used up its own bandwidth blocked: what
-        // that policy then holds for runnable cannot be read off the machine's events.
+        // MemGuard reports to its inner policy that a VCPU which used up its own bandwidth blocked:
+        // what that policy then holds for runnable cannot be read off the machine's events.
         let reported_all = !case.entry.name.starts_with("memguard+")
             || system.vcpus.iter().all(|vcpu| vcpu.bandwidth == 0);
         let maracas = case.entry.name.ends_with("maracas") && reported_all;

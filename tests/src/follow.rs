@@ -1,4 +1,4 @@
-//! What events tell of the VCPUs: what has something to run, and what the meters read.
+//! What events say of the VCPUs: what has something to run, and what the meters read.
 
 use maracas_core::contract::{End, Mode};
 use maracas_core::dispatch::Readings;
@@ -12,7 +12,7 @@ struct Known {
     memory: u64,
 }
 
-/// All VCPUs as the events tell of them, for decisions on time.
+/// All VCPUs as the events describe them, for decisions on time.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Followed {
     known: Vec<Known>,

@@ -299,7 +299,7 @@ impl Observer for GuardAudit {
             let begins = self.regulated().any(|(_, core)| core.allotted.is_some());
             // D.7, 5.
             self.must(!begins || self.spare == Spare::Share && due, || {
-                format!("nobody is regulated from {now} on, while some core has budget left")
+                format!("nothing is regulated from {now} on, while some core has budget left")
             });
             self.cores.iter_mut().flatten().for_each(|core| core.allotted = None);
         } else {

@@ -1,8 +1,9 @@
 //! The live machine on a simulated host: the state of its cores (`maracas_live_core`) as it runs
 //! on real ones, a kernel that is simulated from a seed, and whatever may go wrong between them.
 
+mod around;
 mod audit;
-mod decider;
+mod clients;
 mod host;
 mod rig;
 mod shrink;
@@ -10,17 +11,18 @@ mod shrink;
 mod tests;
 mod world;
 
-pub use host::LiveFaults;
+pub use host::{LiveFaults, Meters};
 pub use rig::Played;
 pub(crate) use shrink::shrink;
 
 use crate::Dice;
 use crate::check::quietly;
+use clients::{Ask, Due};
 use maracas_core::contract::{Entry, Policy};
 use maracas_core::params::Params;
-use maracas_core::{Duration, Rate, System, Vcpu, VcpuId};
+use maracas_core::{Arrival, Duration, Rate, System, Vcpu, VcpuId};
 use maracas_live_core::Fault;
-use rig::{Due, Request, Rig};
+use rig::Rig;
 use std::collections::BTreeMap;
 use std::fmt;
 use world::Program;
@@ -56,10 +58,10 @@ impl LiveCase {
     #[must_use]
     pub fn draw(seed: u64, policy: Option<&'static Entry>) -> Self {
         let mut dice = Dice::new(seed ^ 0x11fe);
-        let fits = |entry: &&'static Entry| entry.needs.classes <= 1 && !entry.needs.progress;
-        let entries: Vec<_> = maracas_policies::all().filter(fits).collect();
+        let entries: Vec<_> = maracas_policies::all().collect();
         let entry = policy.unwrap_or_else(|| dice.pick(&entries));
-        let cores = dice.between(1, 3) as usize;
+        let is_uneven = entry.needs.classes > 1 || entry.needs.progress || dice.one_in(8);
+        let cores = dice.between(1 + u64::from(is_uneven), 3) as usize;
         let (count, load) = (dice.between(1, 2 * cores as u64 + 2), dice.between(20, 95));
         let (mut vcpus, mut programs) = (Vec::new(), BTreeMap::new());
         for id in 0..count as u32 {
@@ -71,20 +73,36 @@ impl LiveCase {
         let mut base = System::new(cores, vcpus);
         base.capacity = Rate::new(9, 10);
         let until = dice.between(20, 80) * 1_000_000;
-        let faults = draw_faults(&mut dice, until);
+        let mut faults = draw_faults(&mut dice, until);
+        if is_uneven {
+            let fast = dice.between(1, cores as u64 - 1) as usize;
+            let slow_milli = dice.pick(&[1000, 800, 500, 250]);
+            base = base.uneven(&[(fast, 1000), (cores - fast, slow_milli)]);
+            // Slower cores are really slower, or slowed down.
+            faults.share_milli = dice.pick(&[1000, u64::from(slow_milli)]);
+            for vcpu in &mut base.vcpus {
+                vcpu.class = dice.pick(&[None, Some(0), Some(1), Some(1)]);
+                if vcpu.arrival == Arrival::None && dice.one_in(2) {
+                    vcpu.reservation.budget = Duration::ZERO;
+                }
+            }
+        }
+        let ids: Vec<_> = base.vcpus.iter().map(|vcpu| vcpu.id).collect();
         let mut requests = Vec::new();
         if faults.requests {
-            for number in 0..dice.between(1, 4) as u32 {
+            for number in 0..dice.between(1, 6) as u32 {
                 let at = dice.between(1_000_000, until);
                 let (vcpu, program) = draw_vcpu(LATER + number, 20, entry, &mut dice);
-                let ids: Vec<_> = base.vcpus.iter().map(|vcpu| vcpu.id).collect();
                 let some = dice.pick(&ids);
-                let request = match dice.between(0, 3) {
-                    0 | 1 => Request::Create(vcpu, program),
-                    2 => Request::Set(some, vcpu.reservation.budget),
-                    _ => Request::Destroy(some),
+                let ask = match dice.between(0, 7) {
+                    0..=2 => Ask::Create(vcpu, program),
+                    3 => Ask::Set(some, vcpu.reservation),
+                    4 => Ask::Destroy(some),
+                    5 => Ask::Adopt(some, Program::Turns { run: 100_000, sleep: 400_000 }),
+                    6 => Ask::Kill(some),
+                    _ => Ask::List,
                 };
-                requests.push(Due { at, request });
+                requests.push(Due { at, ask });
             }
         }
         Self { entry, base, faults, until, seed, fault: None, programs, requests }
@@ -167,6 +185,11 @@ fn draw_faults(dice: &mut Dice, until: u64) -> LiveFaults {
     faults.kill_at = sometimes(5, 1, 20_000);
     faults.off_line_at = sometimes(12, 1, until);
     faults.requests = sometimes(3, 1, 1) == 1;
+    faults.give_up_one_in = sometimes(3, 1, 4);
+    faults.guardian_dies_at = sometimes(2, 1, 30);
+    faults.off_line_for = sometimes(1, 1_000, 3_000_000);
+    faults.samples = sometimes(2, 1, 1) == 1;
+    faults.meters = dice.pick(&[Meters::None, Meters::Vcpus, Meters::Cores, Meters::Both]);
     faults
 }
 
@@ -185,7 +208,7 @@ impl fmt::Display for LiveCase {
             writeln!(f, "  {} {c} of {t}, {program:?}", vcpu.id)?;
         }
         for due in &self.requests {
-            writeln!(f, "  at {} ns {:?}", due.at, due.request)?;
+            writeln!(f, "  at {} ns {:?}", due.at, due.ask)?;
         }
         writeln!(f, "  {:?}", self.faults)
     }

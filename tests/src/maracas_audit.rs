@@ -218,7 +218,7 @@ impl MaracasAudit {
         colors: u64,
     ) {
         let (Some(src), Some(moved)) = (self.home(vcpu), self.vcpu(vcpu).cloned()) else {
-            return self.must(false, || format!("{vcpu} shall move at {now}, but is nowhere"));
+            return self.must(false, || format!("{vcpu} is to move at {now}, but is nowhere"));
         };
         if src == to {
             return self.check_recoloring(now, &moved, src, colors);
@@ -231,7 +231,7 @@ impl MaracasAudit {
         let free = moved.pinned.is_none() && matches!(moved.role, Role::Main | Role::Io);
         self.must(own && enough && free && mask == colors, || {
             format!(
-                "{service_vcpu} shall move {moved:?} from {src} to {to} at {now}, \
+                "{service_vcpu} is to move {moved:?} from {src} to {to} at {now}, \
  colours {colors:x}"
             )
         });

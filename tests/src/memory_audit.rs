@@ -13,7 +13,7 @@ use maracas_sim::{Outcome, Subject};
 struct Meter {
     reads: u64,
     /// Limits in force, each from an instant on; the first is from before anything that is still to
-    /// be told.
+    /// be reported.
     limits: Vec<(Instant, u64)>,
 }
 
@@ -49,11 +49,11 @@ impl Meter {
 struct Core {
     meter: Meter,
     requests: u64,
-    /// The allowance that was told as spent and has not been raised since.
+    /// The allowance that was reported as spent and has not been raised since.
     reported: Option<u64>,
     /// Since when it is closed.
     closed: Option<Instant>,
-    /// Requests that samples told of.
+    /// Requests that samples reported.
     sampled: u64,
 }
 
@@ -133,7 +133,7 @@ impl<'a> MemoryAudit<'a> {
                 let more = sampled.iter().zip(&cores).any(|(sampled, all)| sampled > all);
                 let all = self.sampled;
                 self.must(!more && all <= totals.requests, || {
-                    format!("samples told of {sampled:?} and {all}, {totals:?}")
+                    format!("samples reported {sampled:?} and {all}, {totals:?}")
                 });
             }
             (None, None) => {
@@ -267,7 +267,7 @@ impl<'a> MemoryAudit<'a> {
         own.reported = Some(allowance);
         own.closed = own.closed.or(Some(at));
         self.must(meter >= allowance && reported != Some(allowance), || {
-            format!("at {at} {core} read {meter} of {allowance}, told {reported:?}")
+            format!("at {at} {core} read {meter} of {allowance}, reported {reported:?}")
         });
     }
 }
@@ -312,7 +312,7 @@ impl Observer for MemoryAudit<'_> {
                 (own.reported, own.closed) = (None, None);
             }
             self.must(meter < before || before == u64::MAX || reported == Some(before), || {
-                format!("at {now} nobody was told that {core} read {meter} of {before}")
+                format!("at {now} it was not reported that {core} read {meter} of {before}")
             });
         }
         for core in plan.dirty().iter() {

@@ -59,7 +59,7 @@ impl Policy for Nagging {
 }
 
 /// Cuts every run queue to what it would run now: its first runnable, unspent entry, as far as the
-/// events tell. With visible wakes and no lateness a slot is as good as a run queue, because every
+/// events say. With visible wakes and no lateness a slot is as good as a run queue, because every
 /// event leads to a decision at its own instant.
 pub struct DepthOne {
     inner: Box<dyn Policy>,

@@ -1,8 +1,8 @@
-//! Promises that survive who comes, leaves and changes: the smallest cases that were once broken,
+//! Promises that survive what comes, leaves and changes: the smallest cases that were once broken,
 //! and, optimized as CI runs it, a million jobs of each policy on full cores. `CHURN_JOBS` says
 //! another number; `cargo xtask swarm --kind churn --cases 100000` runs so many systems.
 
-#![allow(clippy::print_stdout)] // What the systems came to, for who asks with --nocapture.
+#![allow(clippy::print_stdout)] // What the systems came to, to see with --nocapture.
 
 use maracas_core::contract::Entry;
 use maracas_core::params::{Params, Value};
@@ -20,7 +20,7 @@ fn jobs() -> u64 {
 
 /// The swarm's systems from seed 0 on, under one policy after the other, none of them chosen.
 #[test]
-fn on_full_cores_nobody_who_was_let_in_misses() {
+fn on_full_cores_nothing_that_was_let_in_misses() {
     let swarms = ENTRIES.iter().filter(|entry| keeps_churn(entry));
     let swarms: Vec<_> =
         swarms.map(|policy| Swarm { kind: Some(Kind::Churn), policy: Some(policy) }).collect();
@@ -88,7 +88,7 @@ start = "5ms"
 "#;
 
 #[test]
-fn who_stays_pays_for_no_newcomer() {
+fn what_stays_pays_for_no_newcomer() {
     for (name, admission) in [
         ("p-edf", None),
         ("g-edf", Some("gfb")),

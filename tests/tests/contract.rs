@@ -182,7 +182,7 @@ fn false_claims_are_found() {
         let cases = (0..200).map(|seed| Case::new(entry, generate(seed, Mix::tasks(95)), seed));
         let wrongs = cases.filter_map(|case| check(&case).err());
         let mut wrongs = wrongs.filter(|why| why.contains(word));
-        assert!(wrongs.next().is_some(), "nobody noticed: {claims:?}");
+        assert!(wrongs.next().is_some(), "not noticed: {claims:?}");
     };
     found(Claims { partitioned: true, ..Claims::default() }, "changed core");
     found(Claims { no_miss_when_admitted: true, ..Claims::default() }, "deadlines missed");

@@ -125,7 +125,7 @@ fn budgets_are_whole_while_cores_are_throttled_and_vcpus_move() {
             assert!(behind <= r.budget * moves, "{seed}: {id} got {got:?}, moved {moves}\n{case}");
         }
         let counted = value(&statistics, "late periods");
-        assert!(late_periods <= counted, "{seed}: {late_periods} late, {counted} told\n{case}");
+        assert!(late_periods <= counted, "{seed}: {late_periods} late, {counted} reported\n{case}");
         accepted += 1;
         moved += u64::from(value(&statistics, "moves") > 0);
         throttled += u64::from(value(&statistics, "throttle steps up") > 0);

@@ -9,7 +9,7 @@ use maracas_sim::memory::SharedMemory;
 use maracas_sim::{Options, run_with};
 use maracas_tests::{Case, Dice, Faults, Mix, Schedule, check, generate};
 
-/// All that a policy heard and answered.
+/// All that a policy was given and answered.
 #[derive(PartialEq, Debug, Default)]
 struct Observed {
     events: Vec<(Instant, Event)>,
@@ -58,7 +58,7 @@ fn without_reservations_every_event_and_plan_is_the_inner_policy_s() {
 }
 
 /// Programs that never touch memory are never in MemGuard's way: its periods show in what is
-/// told, not in the schedule. A VCPU that goes by progress learns of it sooner where meters are
+/// reported, not in the schedule. A VCPU that goes by progress learns of it sooner where meters are
 /// read more often, and may decide otherwise.
 #[test]
 fn reservations_leave_the_schedule_of_programs_without_memory_as_it_is() {

@@ -69,9 +69,9 @@ fn lines_of_depth_one_give_the_same_schedule() {
     changes_nothing(None, &[Mix::tasks(90), Mix::programs(65), unruly], 80, &depth_one);
 }
 
-/// Not while service requests are carried: which VCPU a migration takes depends on what was told of
-/// its use of its budget, and a slot's VCPU is still running when the wake of a more urgent one is
-/// decided on.
+/// Not while service requests are carried: which VCPU a migration takes depends on what was
+/// reported of its use of its budget, and a slot's VCPU is still running when the wake of a more
+/// urgent one is decided on.
 #[test]
 fn lines_of_depth_one_give_the_same_schedule_with_memory() {
     let calm = |mut case: Case| {

@@ -64,7 +64,7 @@ fn largest_difference(replacement: Replacement, at_once: bool) -> f64 {
 /// up to a tenth of the cache in 0.1 ms. Nor does it know that under LRU those that wait lose
 /// first.
 #[test]
-fn misses_alone_tell_who_holds_the_cache() {
+fn misses_alone_show_what_holds_the_cache() {
     let bounds = [
         (Replacement::Random, false, 0.001),
         (Replacement::Random, true, 0.03),

@@ -188,9 +188,9 @@ impl<'a> Lab<'a> {
         let mut writer = File::create(&log).map_err(failed)?;
         let mut progress = Progress::default();
         let observed = |line: &str| {
-            // As it comes, for whoever wants to see what a guest does.
+            // As it comes, to see what a guest does.
             let _ = writeln!(writer, "{line}");
-            if let Some(reported) = progress.hear(line) {
+            if let Some(reported) = progress.take(line) {
                 say(&reported);
             }
         };

@@ -22,7 +22,7 @@ const FOLDERS: &[(&str, &str, usize)] = &[
 /// A file or folder by the words of its path in the room; none for the room's root.
 type Name = Vec<String>;
 
-/// Who imports whom.
+/// Which module imports which.
 type Graph = BTreeMap<Name, BTreeSet<Name>>;
 
 /// The files below `folder` by their names, with what they say before their tests.

@@ -12,7 +12,7 @@ use std::io::{BufRead, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// How often each side runs a set; the two take turns, and so does who begins.
+/// How often each side runs a set; the two take turns, and so does the one that begins.
 const ROUNDS: usize = 3;
 /// Sets that are tried where SimSo fails with one.
 const TRIES: u64 = 20;

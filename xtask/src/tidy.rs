@@ -194,7 +194,7 @@ fn arrows_point_one_way() {
 
 /// The state of a live core reaches the host through its executor alone, in all that is not a test.
 #[test]
-fn the_state_of_a_live_core_calls_nobody() {
+fn the_state_of_a_live_core_calls_no_kernel() {
     let banned = ["fs", "thread", "time", "sync", "os", "process", "net", "env", "arch"];
     let mut problems = Vec::new();
     for (path, text) in sources() {

@@ -1,8 +1,8 @@
 //! The binary `maracas`: reads the command line, calls one of the commands, and turns what it
 //! says into an exit code.
 //!
-//! Here stand the commands (`commands/`, one file each), and nothing that computes: policies
-//! decide, machines carry out. This is the top floor; it may import every other room.
+//! Here are the commands (`commands/`, one file each), and nothing that computes: policies decide,
+//! machines carry out. This is the top floor; it may import every other room.
 //!
 //! Exit codes: 0 fine; 1 the answer is no (refused by admission, a replay that differs); 2 bad
 //! input or a missing capability, with one line on standard error. `doctor` has a third answer, 3;

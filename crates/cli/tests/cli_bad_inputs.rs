@@ -88,7 +88,7 @@ const MEMORY_EDITS: &[Edit] = &[
     ("unknown criticality", "memory = ", "criticality = \"mid\"\nmemory = ", "\"mid\""),
     ("device without bandwidth", "[run]", "[[device]]\nname = \"d\"\n[run]", "bandwidth"),
     ("memguard around nothing", "\"maracas\"", "\"memguard\"", "memguard+maracas"),
-    ("memguard around nobody", "\"maracas\"", "\"memguard+maraca\"", "\"memguard+maracas\""),
+    ("memguard around no policy", "\"maracas\"", "\"memguard+maraca\"", "\"memguard+maracas\""),
     (
         "an empty list",
         "\"maracas\"",

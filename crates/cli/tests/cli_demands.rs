@@ -1,4 +1,4 @@
-//! What VCPUs ask for beyond their time, and who says that it is not kept.
+//! What VCPUs ask for beyond their time, and what says that it is not kept.
 
 mod common;
 

@@ -135,13 +135,13 @@ fn without_rights_it_says_so_and_leaves_nothing() {
     command.args(["doctor", "--json"]).current_dir("/").env_remove("MARACAS_SOCKET");
     let output = match command.env_remove("XDG_RUNTIME_DIR").uid(65534).gid(65534).output() {
         Ok(output) => output,
-        Err(error) => return bounds::refused(&error, "a build that anybody may run"),
+        Err(error) => return bounds::refused(&error, "a build that every user may run"),
     };
     let json: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)));
     let code = hold_verdict(&json);
     assert_eq!(output.status.code(), Some(code));
-    assert_ne!(code, 0, "nobody may not raise threads: {json:#}");
+    assert_ne!(code, 0, "a user without rights may not raise threads: {json:#}");
     let row = |name: &str| {
         let rows = json["capabilities"].as_array().expect("rows").iter();
         rows.into_iter().find(|row| row["capability"] == name).expect(name).clone()

@@ -1,5 +1,5 @@
-//! MemGuard around MARACAS, simulated: what it promises to those who have a budget, what it does
-//! not, and what is said of that.
+//! MemGuard around MARACAS, simulated: what it promises to VCPUs with a budget, what it does not,
+//! and what is said of that.
 
 mod common;
 
@@ -54,7 +54,7 @@ fn read(report: &Value, task: usize) -> f64 {
 }
 
 #[test]
-fn whoever_waits_for_memory_takes_no_more_than_its_budget() {
+fn what_waits_for_memory_takes_no_more_than_its_budget() {
     // h stops itself 0.7 ms into each period for want of memory. Had it kept its budget it would
     // use it beside the next one, 20 ms in a row.
     let h = "budget = \"10ms\"\nperiod = \"20ms\"\nbandwidth = \"40MB/s\"\n\
@@ -90,7 +90,7 @@ fn surplus_time_closes_no_core_to_the_foreground() {
 }
 
 #[test]
-fn the_foreground_closes_a_core_unless_a_limit_of_its_own_stops_who_reads() {
+fn the_foreground_closes_a_core_unless_a_limit_of_its_own_stops_what_reads() {
     let off = "background = \"off\"";
     let late = beside_hog("10MB/s", off, "");
     assert!(late > 0, "a known loss: admission counts time alone");
@@ -140,7 +140,7 @@ fn spare_bandwidth_is_none_while_a_core_without_limit_is_busy() {
 }
 
 #[test]
-fn costs_and_pages_that_the_policy_is_not_reported_are_refused() {
+fn costs_and_pages_that_the_policy_is_not_given_are_refused() {
     let costs = "[overheads]\nlock = \"6us\"\nstructure = \"11us\"\npage_copy = \"3us\"\n\
                  sample = \"60us\"\n";
     let walk = "budget = \"20ms\"\nperiod = \"100ms\"\nworkload = { kind = \"busy\" }\n\
@@ -170,7 +170,7 @@ fn costs_and_pages_that_the_policy_is_not_reported_are_refused() {
             );
         }
     }
-    // Told, pinned, or never moved, it is fine.
+    // Given, pinned, or never moved, it is fine.
     for (param, core) in [("pages_max = 1024", ""), ("", "core = 0\n"), ("balance", "")] {
         let policy =
             if param == "balance" { policy.replace("vlb", "static") } else { policy.clone() };

@@ -136,7 +136,7 @@ fn instructions(vcpu: &Value, when: &str) -> f64 {
 }
 
 #[test]
-fn who_loses_by_a_split_is_named_and_what_is_asked_for_is_kept_in_ways() {
+fn what_loses_by_a_split_is_named_and_what_is_asked_for_is_kept_in_ways() {
     let scratch = Scratch::new();
     let asking = swept().replacen("memory = \"mwalk\"", "memory = \"mwalk\"\ncolors = 8", 1);
     scratch.write("s.toml", asking);
@@ -176,7 +176,7 @@ fn a_proposed_split_keeps_its_word_when_it_is_pasted() {
         assert_eq!(split.iter().sum::<u64>(), proposal["parts"].as_u64().unwrap());
         let needs = walk["needs"].as_u64().unwrap();
         assert!(split[0] >= needs && needs > 1, "{proposal}");
-        // It is proposed as the least that it may get, and costs nobody anything here.
+        // It is proposed as the least that it may get, and costs no other anything here.
         assert_eq!(
             (walk["minimum"].as_u64(), proposal["toml"][1]["at"].as_str()),
             (Some(needs), Some("walk"))

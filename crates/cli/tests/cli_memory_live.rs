@@ -47,7 +47,7 @@ fn promises_about_memory_that_a_live_run_cannot_keep() {
     with("", "bandwidth = \"1GB/s\"\n");
     expect(&["--sense", "off"], "s.toml:14:13: a: reads of memory are not counted VCPU by VCPU");
     scratch.write("r.csv", "time_us,requests,occupancy,core0\n100,1,1,1\n");
-    expect(&["--sense", "replay:r.csv"], "(a recording does not tell them)");
+    expect(&["--sense", "replay:r.csv"], "(a recording does not have them)");
     with("preset = \"i5-2500k\"\ncolors = [8]\n", "colors = 4\n");
     expect(&[], "s.toml:16:10: a needs 4 colours of the cache, which a live run leaves whole");
     expect(&[], "[live] cache = \"colors\", or drop `colors`");
@@ -124,7 +124,7 @@ fn actuators_that_a_host_may_lack() {
     let wanted = if code == Some(0) {
         "[platform] splits by 32 colours; this host's: "
     } else {
-        "s.toml:7:9: nobody's pages can have colours here: "
+        "s.toml:7:9: no program's pages can have colours here: "
     };
     assert!(said.contains(wanted), "{code:?}: {said}");
 }
@@ -148,7 +148,7 @@ fn what_a_live_run_leaves_aside() {
     for part in ["leaves aside", "the criticality of a", "memory, its split by colours too"] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    assert!(!said.contains("sampled"), "nobody asked for samples: {said}");
+    assert!(!said.contains("sampled"), "no samples were asked for: {said}");
     let said = reported(&["--set", "throttle=latency"]);
     assert!(said.contains("is not sampled (sense = off): no core is ever throttled"), "{said}");
     assert!(said.contains("memory but its clock of 3300 MHz"), "{said}");

@@ -53,7 +53,7 @@ fn a_longer_run_needs_no_more_memory() {
     for policy in ["p-edf", "g-edf", "run", "qps"] {
         let [short, long] = ["10s", "1000s"].map(|until| peak_kib(scratch.path(), policy, until));
         let own = own_peak_kib();
-        assert!(short > own, "{policy}: {short} KiB cannot be told from our own {own}");
+        assert!(short > own, "{policy}: {short} KiB cannot be distinguished from our own {own}");
         let difference = short.abs_diff(long);
         assert!(difference <= BOUND_KIB, "{policy}: {short} KiB at 10 s and {long} at 1000 s");
     }

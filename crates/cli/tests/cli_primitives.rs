@@ -49,7 +49,7 @@ fn every_policy_is_measured_primitive_by_primitive() {
         let locks = named(name, load)["locks"].as_array().unwrap();
         assert_eq!(locks.len(), 8, "two kinds of lock, four costs: {locks:?}");
     }
-    // Partitioned EDF has a lock for each of the two cores, and then nobody waits longer.
+    // Partitioned EDF has a lock for each of the two cores, and then none waits longer.
     let locks = named("p-edf", 50)["locks"].as_array().unwrap();
     assert!(locks[..4].iter().all(|row| row["lock"] == "global" && row["locks"] == 1.0));
     assert!(locks[4..].iter().all(|row| row["lock"] == "hierarchy"));

@@ -55,7 +55,7 @@ fn what_cannot_be_profiled_is_refused_in_a_line() {
 }
 
 #[test]
-fn a_walk_through_memory_is_told_from_computing_and_predicted() {
+fn a_walk_through_memory_is_distinguished_from_computing_and_predicted() {
     if !counts() {
         return;
     }

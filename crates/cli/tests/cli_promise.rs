@@ -46,7 +46,7 @@ fn a_kept_promise_ends_with_0_and_a_broken_one_with_4() {
 }
 
 #[test]
-fn the_table_says_who_got_what_was_promised() {
+fn the_table_says_what_got_what_was_promised() {
     let (scratch, file) = (Scratch::new(), quickstart());
     let table = |late: &str| {
         let words = ["sim", &file, "--until", "2s", "--late", late, "--quiet"];

@@ -34,7 +34,7 @@ workload = { kind = "busy" }
 memory = "lbm"
 "#;
 
-/// Policies, and what they are told: with and without samples.
+/// Policies, and what they get: with and without samples.
 const POLICIES: [(&str, &[&str]); 4] = [
     ("maracas", &[]),
     ("maracas", &["--set", "throttle=latency", "--set", "mem_period=20ms"]),

@@ -204,7 +204,7 @@ fn what_cannot_be_shown_is_refused_in_one_line() {
     let good = std::fs::read(repository().join("examples/quickstart.toml")).unwrap();
     scratch.write("s.toml", good);
     let cases: &[(&[&str], &str)] = &[
-        (&["top", "--socket", "./nobody.sock"], "nobody.sock"),
+        (&["top", "--socket", "./missing.sock"], "missing.sock"),
         (&["top", "4000000"], "no run with process 4000000"),
         (&["top", "--journal", "none.journal"], "none.journal"),
         (&["top", "--journal", "no.journal"], "not a maracas journal"),

@@ -148,7 +148,7 @@ fn a_program_is_as_fast_as_its_pace_on_the_core_where_it_runs() {
 }
 
 #[test]
-fn who_is_promised_nothing_stands_by_itself() {
+fn what_is_promised_nothing_stands_by_itself() {
     let file = repository().join("examples/uneven.toml");
     let file = file.to_str().unwrap();
     let scratch = Scratch::new();
@@ -212,7 +212,7 @@ const UNEVEN_EDITS: &[Edit] = &[
         "no budget",
         "budget = \"2ms\"\nperiod = \"10ms\"\n",
         "",
-        "s.toml:14:1: a has no budget, and policy maracas gives time to nobody without one; add \
+        "s.toml:14:1: a has no budget, and policy maracas gives no time without one; add \
          budget and period, or take max-fair",
     ),
 ];

@@ -1,4 +1,4 @@
-//! Built-in work: what it counts for the runtime is what it prints, and it ends when told to.
+//! Built-in work: what it counts for the runtime is what it prints, and it ends when asked to.
 
 mod common;
 
@@ -15,7 +15,7 @@ fn work(arguments: &str) -> Command {
     command
 }
 
-/// The iterations that the last line tells.
+/// The iterations that the last line says.
 fn iterations(stdout: &[u8]) -> u64 {
     let text = text(stdout);
     let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();

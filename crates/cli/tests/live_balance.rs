@@ -48,7 +48,7 @@ fn a_vcpu_moves_when_another_ends_and_its_cost_is_admitted() {
         for name in ["moves", "evened", "replay"] {
             assert!(holds(name), "{name}: {json:#}");
         }
-        // The steps of others on these cores delay somebody now and then, and a move too.
+        // The steps of others on these cores delay a VCPU now and then, and a move too.
         let strict = [holds("late"), holds("cost")];
         assert!(!is_full() || strict == [true, true], "{json:#}");
         let rounds = json["rounds"].as_array().unwrap();
@@ -62,7 +62,7 @@ fn a_vcpu_moves_when_another_ends_and_its_cost_is_admitted() {
             assert!(moved["late"].as_array().unwrap().iter().filter(own).count() <= 1, "{moved:#}");
             parts.push(moved["cost_ns"].as_f64().unwrap() / most);
         }
-        assert!(parts.iter().all(|part| *part > 0.0), "paid for by somebody: {parts:?}");
+        assert!(parts.iter().all(|part| *part > 0.0), "paid for by a VCPU: {parts:?}");
         let middle = median(&mut parts);
         assert!(middle <= 1.0, "in the median a move costs {middle} of C_m: {parts:?}");
         let replay = stage.maracas(&["replay", "j"]);
@@ -72,7 +72,7 @@ fn a_vcpu_moves_when_another_ends_and_its_cost_is_admitted() {
 }
 
 #[test]
-fn who_does_not_move_gets_its_budget() {
+fn what_does_not_move_gets_its_budget() {
     repeated(|| {
         let Some(stage) = Stage::enter(2, 6) else { return };
         let file = repository().join(EXAMPLE);

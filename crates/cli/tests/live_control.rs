@@ -20,7 +20,7 @@ use std::{env, fs, thread};
 
 /// Under this variable this test program plays a client; its value says which.
 const PART: &str = "MARACAS_CLIENT";
-/// A user who did not start the run: nobody.
+/// The user `nobody`, which did not start the run.
 const OTHER_USER: u32 = 65534;
 
 const SCENARIO: &str = r#"
@@ -114,7 +114,7 @@ fn a_running_process_gets_a_vcpu_keeps_it_and_goes_back() {
         let words = [&["create", "--pid", &pid, "--name", "guest", "--core", "0"], &promise[..]];
         let (code, said) = asked(&run, &words.concat());
         assert_eq!((code, &said["admitted"]), (Some(0), &Value::Bool(true)), "{said}");
-        // The list tells the meters, so that a rate can be taken between two lists.
+        // The list has the meters, so that a rate can be taken between two lists.
         thread::sleep(Duration::from_millis(300));
         let used = || (Instant::now(), listed(&run, "guest").unwrap()["foreground_ns"].as_f64());
         let ((begin, first), stolen) = (used(), Steal::now());
@@ -173,7 +173,7 @@ fn what_is_not_admitted_comes_back_with_the_numbers() {
 fn another_user_is_refused() {
     repeated(|| {
         let Some(stage) = Stage::enter(2, 2) else { return };
-        // A path that everybody may reach, so that it is the runtime that refuses.
+        // A path that every user may reach, so that it is the runtime that refuses.
         let binary = stage.file("maracas");
         fs::copy(env!("CARGO_BIN_EXE_maracas"), &binary).unwrap();
         for path in [stage.scratch.path(), &binary] {

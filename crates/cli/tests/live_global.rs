@@ -123,7 +123,7 @@ fn every_dispatch_is_measured() {
 }
 
 /// Demote, move while queued, raise: the kernel's stopper threads would have to move what runs.
-/// They serve everybody else's `exec` and load balancing too, so only the order counts.
+/// They serve all other programs' `exec` and load balancing too, so only the order counts.
 #[test]
 fn what_is_moved_does_not_run() {
     repeated(|| {
@@ -149,7 +149,7 @@ fn the_simulator_predicts_preemptions_and_migrations() {
     });
 }
 
-/// Under global EDF a job that waits begins when another's end has been heard of.
+/// Under global EDF a job that waits begins when another's end has been reported.
 #[test]
 fn the_end_of_a_job_is_observed_at_once() {
     repeated(|| {

@@ -53,7 +53,7 @@ fn has_old_cpusets() -> bool {
 }
 
 #[test]
-fn a_core_that_goes_off_line_leaves_nobody_raised() {
+fn a_core_that_goes_off_line_leaves_nothing_raised() {
     repeated(|| {
         let Some(stage) = Stage::enter(2, 6) else { return };
         if !needs(!has_old_cpusets(), "a host without cpusets of cgroup v1") {

@@ -22,7 +22,8 @@ use std::time::Duration;
 /// whose wakes cost less than a fifth of it.
 const STOPS_WITHIN_NS: f64 = 100_000.0;
 const STOPS_WAKES: f64 = 5.0;
-/// Where nothing tells of a mark, the meter is asked: every 250 us or 20 wakes, in nanoseconds.
+/// Where nothing reports that a limit was reached, the meter is read: every 250 us or 20 wakes, in
+/// nanoseconds.
 const ASKED_NS: f64 = 250_000.0;
 const ASKED_WAKES: f64 = 20.0;
 
@@ -156,7 +157,12 @@ fn a_core_is_held_to_its_bandwidth() {
         assert!((number(&closed["took_p50_ns"]) as f64) < 4e6 * look_ms, "{closed}");
         let core = &report.0["cores"][1];
         let part = number(&core["throttled_ns"]) as f64 / report.0["duration_ns"].as_f64().unwrap();
-        assert!((part - 0.5).abs() < 0.2 * look_ms, "{part} of the run");
+        // Each closing of half a millisecond begins late by what it took, which is held to a bound
+        // above; twice the median, since the mean is larger.
+        let late = 2.0 * number(&closed["took_p50_ns"]) as f64 / 1e6;
+        let off = part - 0.5;
+        let holds = off < 0.2 * look_ms && off > -0.2 * look_ms - late.min(0.2);
+        assert!(holds, "{part} of the run, {late} may be missing");
         assert_eq!(number(&report.0["cores"][0]["throttled_ns"]), 0, "the other has no limit");
         report.task("control").got_its_budget();
         let replay = text(&stage.maracas(&["replay", "j"]).stdout);

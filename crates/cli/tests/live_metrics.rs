@@ -183,7 +183,7 @@ fn a_killed_run_leaves_no_socket_and_the_next_one_gets_it() {
         run.reap();
         let gone = until(Duration::from_secs(5), || !socket.exists());
         assert!(gone.is_some(), "the guardian removes the socket");
-        // One that no guardian removed either is in nobody's way.
+        // One that no guardian removed either is in no run's way.
         drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
         until(Duration::from_secs(5), || run.host.leftovers().none());
         let mut run = start(&stage, &socket, "1s");

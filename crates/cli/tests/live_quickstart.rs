@@ -1,4 +1,4 @@
-//! The quickstart as the README runs it: everybody gets what was promised, the simulator says so
+//! The quickstart as the README runs it: every VCPU gets what was promised, the simulator says so
 //! beforehand, the journal says so afterwards, and the host is as it was.
 //!
 //! Needs a host where budgets are enforced in full (`maracas doctor`). 5 s of quickstart, 10 s
@@ -151,7 +151,7 @@ fn replay_is_exact_and_names_an_altered_event() {
     });
 }
 
-/// Ways to alter an event of which the very next decision must tell. `false`: not this one.
+/// Ways to alter an event that the very next decision must show. `false`: not this one.
 type Alteration = fn(&mut Event) -> bool;
 const ALTERATIONS: &[(&str, Alteration)] =
     &[("Ran for a millisecond more", runs_longer), ("Ran, but it was another", another_runs)];

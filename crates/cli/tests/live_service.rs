@@ -18,7 +18,7 @@ use std::{env, fs, thread};
 /// Under this variable this test program plays a client; its value says which.
 const PART: &str = "MARACAS_SERVICE_CLIENT";
 
-/// The run of the example, until it is told to end.
+/// The run of the example, until it is asked to end.
 fn serve(stage: &Stage) -> Run {
     let file = repository().join("examples/service.toml");
     let run = stage.start(&[file.to_str().unwrap(), "--json"], &[]);

@@ -60,8 +60,7 @@ fn a_storm_of_threads_costs_its_neighbours_nothing() {
 }
 
 /// It must get its own budget too: before, its questions kept the agent busy until the kernel's
-/// fair server took the core for 50 ms, in which it ran on nobody's account and was never raised
-/// again.
+/// fair server took the core for 50 ms, in which it ran on no account and was never raised again.
 #[test]
 fn a_flood_of_questions_costs_its_neighbours_nothing() {
     repeated(|| {
@@ -141,7 +140,7 @@ fn a_steady_drizzle_of_forks_costs_its_neighbours_nothing() {
         stage.scratch.write("forks.toml", &text);
         let report = stage.start(&["forks.toml", "--json", "--duration", "4s"], &[]).report();
         let forks = report.task("forks").ns("foreground_ns");
-        eprintln!("who forks had {forks} ns in the foreground");
+        eprintln!("the program that forks had {forks} ns in the foreground");
         assert!(forks > 0.2e9 * report.left(0), "nothing was forked");
         report.task("same-core").got_its_budget();
         report.task("other-core").got_its_budget();

@@ -1,6 +1,6 @@
-//! Agents that do not come to run: the runtime is stopped with budgets nearly spent, or somebody
-//! takes a core from its agent. No interrupts storm, neighbours lose nothing, the guardian relieves
-//! the core and, where nothing goes on, ends the run with the reason.
+//! Agents that do not come to run: the runtime is stopped with budgets nearly spent, or another
+//! thread takes a core from its agent. No interrupts storm, neighbours lose nothing, the guardian
+//! relieves the core and, where nothing goes on, ends the run with the reason.
 //!
 //! Needs a host where budgets are enforced in full (`maracas doctor`).
 

@@ -1,5 +1,5 @@
 //! Cores of uneven speed, live: a scenario with a fast and a slow core on equal ones, of which one
-//! is slowed down, and real programs whose speedups nobody told the policy.
+//! is slowed down, and real programs whose speedups the policy is not given.
 //!
 //! The run needs a host where budgets are enforced in full (`maracas doctor`) and whose cores are
 //! equal; the refusals need nothing. Bounds are loose and on means, as others may build beside;
@@ -120,7 +120,7 @@ fn part_of_cores(report: &Report) -> f64 {
 /// Where others take the cores, waits end meanwhile and memory is not what it is: then the speedup
 /// over the whole run counts, of those that never change.
 #[test]
-fn speedups_that_nobody_reported_are_estimated() {
+fn speedups_that_were_not_given_are_estimated() {
     repeated(|| {
         let Some(Played { report, .. }) = played() else { return };
         let quiet = part_of_cores(report) > QUIET;
@@ -140,7 +140,7 @@ fn speedups_that_nobody_reported_are_estimated() {
 }
 
 #[test]
-fn nobody_falls_below_the_target() {
+fn nothing_falls_below_the_target() {
     repeated(|| {
         let Some(Played { report, .. }) = played() else { return };
         let had = part_of_cores(report);
@@ -163,7 +163,7 @@ fn the_report_says_what_is_emulated_and_the_host_is_as_it_was() {
             emulation.starts_with("emulated") && emulation.contains("core 1 (1/2)"),
             "{emulation}"
         );
-        // An agent that was late learns of as it happens, whoever reads.
+        // An agent that was late reports it as it happens, whatever reads it.
         let said: Vec<_> = said.lines().filter(|line| !line.starts_with("maracas: core")).collect();
         assert_eq!(said, [""; 0], "notes are for people");
         assert!(replay.starts_with("exact:"), "{replay}");

@@ -7,10 +7,10 @@
 //! - [`Buffer::of_colors`] is new memory in frames of chosen colours; [`verify`] proves it, frame
 //!   by frame.
 //! - [`recolor`] puts memory that is in use into other frames, under the same addresses, with the
-//!   same content, while the program's threads go on: a thread that touches a page that is just
-//!   being moved waits for some microseconds.
-//! - A program that was told so by `MARACAS_COLORS` follows the orders of a runtime by itself, with
-//!   all of its memory: linked with this library, or with it preloaded ([`preload_path`]).
+//!   same content, while the program's threads go on: a thread that touches a page during its move
+//!   waits for some microseconds.
+//! - A program that is started with `MARACAS_COLORS` follows the orders of a runtime by itself,
+//!   with all of its memory: linked with this library, or with it preloaded ([`preload_path`]).
 //!
 //! # Rights
 //! Frame numbers are visible with `CAP_SYS_ADMIN` alone, and taking a page away from the system

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is said of a runtime that does not know gauges.
 const OLDER: &str = "this run is of an older version that shows no gauges; `maracas vcpu list` \
-                     tells what each VCPU used";
+                     reports what each VCPU used";
 
 /// What a runtime says of itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,7 +60,7 @@ impl Connection {
     /// Connects to the run whose socket is `path`.
     ///
     /// # Errors
-    /// Where nobody serves it, the runtime refuses this user, or it speaks another version.
+    /// No run serves it, the runtime refuses this user, or it speaks another version.
     pub fn open_at(path: &Path) -> Result<Self, Error> {
         let failed = |error| Error::Socket(path.to_path_buf(), error);
         let stream = UnixStream::connect(path).map_err(failed)?;
@@ -232,8 +232,8 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// Waits for the next job; one that was begun and not told done is told done first. Jobs come
-    /// in order; where the program is late they are there at once.
+    /// Waits for the next job; a job that was begun and not reported done is reported done first.
+    /// Jobs come in order; where the program is late they are there at once.
     ///
     /// # Errors
     /// Where the run has ended.

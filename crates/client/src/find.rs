@@ -1,4 +1,4 @@
-//! Finding the socket of the run that is meant.
+//! Finds the socket of the run that is meant.
 
 use crate::Error;
 use maracas_core::control::{DIRECTORY, SOCKET_VARIABLE, SUFFIX};

@@ -34,7 +34,7 @@
 //!
 //! # Progress, on cores of uneven speed
 //! A policy for uneven cores must know how much faster each program runs on a fast core than on a
-//! slow one. Instruction counters tell; where a host has none, as most virtual machines, the
+//! slow one. Instruction counters show it; where a host has none, as most virtual machines, the
 //! program counts for itself. Without a run that asks for it this does nothing.
 //! ```
 //! # fn transform(_: &[u8]) {}
@@ -45,10 +45,10 @@
 //!     maracas_client::progress(1);
 //! }
 //! ```
-//! What makes a good unit: always the same amount of work, on whatever core and at whatever time
-//! (a run of iterations, a frame, a request; never a time, which a slow core fills with less);
-//! a thousand or more a second, since speeds are taken from counts over some 30 ms; counted when
-//! it is done. Where the parts of a program's work differ in size, count what they have in common,
+//! What makes a good unit: always the same amount of work, on any core and at any time (a number of
+//! iterations, a frame, a request; never a time, which a slow core fills with less work); a
+//! thousand or more a second, since speeds are taken from counts over some 30 ms; counted when it
+//! is done. Where the parts of a program's work differ in size, count what they have in common,
 //! such as bytes. A new kind of work with units of another size looks like a change of speed until
 //! it has run on both kinds of cores.
 #![cfg(target_os = "linux")]

@@ -77,7 +77,7 @@ pub fn vcpu_destroy() -> Result<(), Error> {
 }
 
 /// Waits for the next job of the calling thread's task: of [`task_create`], else of the VCPU on
-/// which the run started this program (`MARACAS_VCPU`). A job begun before is told done first.
+/// which the run started this program (`MARACAS_VCPU`). A job begun before is reported done first.
 ///
 /// # Errors
 /// Where there is no such VCPU, or the run has ended.

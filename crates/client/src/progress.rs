@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::{env, io, ptr};
 
 /// Adds `units` to the progress of the VCPU on which the run started this program, so that a host
-/// without instruction counters can tell how much faster the program runs on a fast core than on
-/// a slow one. A few nanoseconds a call (the first one maps the counter); any number of threads
-/// and forked children add to the same count. Does nothing where nobody asked for progress
+/// without instruction counters can tell how much faster the program runs on a fast core than on a
+/// slow one. A few nanoseconds a call (the first one maps the counter); any number of threads and
+/// forked children add to the same count. Does nothing where no run asks for progress
 /// ([`counts_progress`]), so a program need not care whether MARACAS runs it.
 ///
 /// A unit is a fixed amount of work of the program's own choice, the same on whatever core: an
@@ -21,7 +21,7 @@ use std::{env, io, ptr};
 /// units of different sizes need not compare: each VCPU is compared to itself alone.
 pub fn progress(units: u64) {
     if let Some(counter) = counter() {
-        // Nobody orders other memory by this number: the runtime reads it as it is.
+        // No other memory is ordered by this number: the runtime reads it as it is.
         counter.fetch_add(units, Ordering::Relaxed);
     }
 }
@@ -49,7 +49,7 @@ fn counter() -> Option<&'static AtomicU64> {
 /// Maps the first 8 bytes of a file as a counter that everyone who maps it shares.
 fn map(path: &Path) -> io::Result<&'static AtomicU64> {
     const BYTES: usize = size_of::<AtomicU64>();
-    // Not blocking, lest the path be a pipe that nobody reads; and nobody's terminal.
+    // Not blocking, lest the path be a pipe without a reader; and never a controlling terminal.
     let (mut options, flags) = (OpenOptions::new(), libc::O_NONBLOCK | libc::O_NOCTTY);
     let file = options.read(true).write(true).custom_flags(flags).open(path)?;
     let found = file.metadata()?;

@@ -1,6 +1,6 @@
 //! A C program that knows nothing of this library, recoloured while it runs.
 //!
-//! The test plays the runtime: it makes the page of orders and reads what the program tells.
+//! The test plays the runtime: it makes the page of orders and reads what the program reports.
 
 #[path = "../../../tests/shared/bounds.rs"]
 mod bounds;
@@ -141,7 +141,7 @@ static void *fork_children(void *unused) {
     return unused;
 }
 
-/* Reading and writing by system calls, and sleeps that nobody cuts short. */
+/* Reading and writing by system calls, and sleeps that nothing cuts short. */
 static void *calls(void *unused) {
     static unsigned char page[16 * PAGE], back[16 * PAGE];
     int ends[2];

@@ -33,7 +33,7 @@ pub fn line(text: &str) -> Result<(), Failure> {
 
 /// Says something beside the result: a warning, a fallback taken. One line on standard error.
 pub fn note(text: &str) {
-    // A closed standard error leaves nobody to tell.
+    // A closed standard error leaves no place to report it.
     let _ = writeln!(io::stderr(), "maracas: {}", without_numbers(text));
 }
 

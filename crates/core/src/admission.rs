@@ -51,8 +51,8 @@ pub struct NotAdmitted {
 }
 
 impl NotAdmitted {
-    /// Why no policy may give `vcpu` what it asks for, if so: nobody gets more of one core than
-    /// `capacity`, or a live core's kernel takes the core from it.
+    /// Why no policy may give `vcpu` what it asks for, if so: no VCPU gets more of one core than
+    /// `capacity`; beyond it a live core's kernel takes the core away.
     pub fn too_heavy(vcpu: VcpuId, asked: &Reservation, capacity: Rate) -> Option<Self> {
         let Reservation { budget, period, .. } = asked;
         // A period of zero has no rate, and an objection of its own.
@@ -138,7 +138,7 @@ impl Verdict {
     pub const fn accepted(&self) -> bool {
         self.refused.is_empty() && self.objections.is_empty()
     }
-    /// Refuses who asks for more of a core than may be given away in `system`, whatever the
+    /// Refuses VCPUs that ask for more of a core than may be given away in `system`, whatever the
     /// policy's own test says.
     #[must_use]
     pub fn within_capacity(mut self, system: &System) -> Self {

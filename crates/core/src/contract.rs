@@ -12,9 +12,9 @@
 //! 3. Between decisions every core follows the machine law ([`crate::dispatch`]) by itself.
 //! 4. The machine never edits a plan.
 //! 5. VCPUs of [`System::vcpus`] are there from the start, at first blocked; later ones come as
-//!    [`Event::Arrived`]. A VCPU with jobs is runnable while it has an uncompleted released job
-//!    (no `Woke` is sent for a release and none is needed); [`Event::Woke`] tells of all other
-//!    wakes, [`End::Blocked`] of every block.
+//!    [`Event::Arrived`]. A VCPU with jobs is runnable while it has an uncompleted released job (no
+//!    `Woke` is sent for a release and none is needed); [`Event::Woke`] reports all other wakes,
+//!    [`End::Blocked`] every block.
 //!
 //! # Rules for policies
 //! 1. A VCPU stands on at most one core's run queue.
@@ -87,8 +87,8 @@ pub enum Event {
         /// False where the wake was seen only when the VCPU was switched in.
         exact: bool,
     },
-    /// The core's memory meter reached its allowance; the core is closed. Told after the `Ran` of
-    /// the segment that ended so.
+    /// The core's memory meter reached its allowance; the core is closed. Reported after the `Ran`
+    /// of the segment that ended so.
     AllowanceSpent {
         /// Which core.
         core: CoreId,
@@ -99,7 +99,8 @@ pub enum Event {
     /// fit but for what others left or changed of late, in those of the plan from which on it
     /// fits.
     Arrived(Vcpu),
-    /// A VCPU is gone; its id is never used again. Whoever waits for an answer may leave too.
+    /// A VCPU is gone; its id is never used again. One that still waits for an answer may leave
+    /// too.
     Left(VcpuId),
     /// The reservation of a VCPU must be replaced. Answered like [`Event::Arrived`], several
     /// requests of one VCPU in their order; where refused, the old one stays. Jobs that are
@@ -318,8 +319,8 @@ impl Plan {
         }
     }
     /// When `wake` comes for the sake of `core`; [`Instant::NEVER`] = not known. None is before
-    /// `wake`. It only tells a machine on which core to wait, so that whatever decides then acts on
-    /// its own core.
+    /// `wake`. It only says on which core a machine should wait, so that whatever decides then acts
+    /// on its own core.
     pub fn core_wake(&self, core: CoreId) -> Instant {
         self.core_wakes[core.0 as usize]
     }

@@ -45,8 +45,8 @@ pub fn next(run_queue: &RunQueue, memory_meter: u64, readings: &impl Readings) -
     entries(run_queue, memory_meter).find(runs).map(running)
 }
 
-/// All who may run, in the order of the law: [`next`] is the first of them that is runnable. A
-/// machine that does not see at once when a VCPU blocks or wakes readies those behind the first
+/// All VCPUs that may run, in the order of the law: [`next`] is the first of them that is runnable.
+/// A machine that does not see at once when a VCPU blocks or wakes readies those behind the first
 /// too.
 #[inline]
 pub fn entitled<'a>(

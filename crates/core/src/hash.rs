@@ -1,5 +1,5 @@
-//! The one hash: 64-bit FNV-1a (G. Fowler, L. C. Noll, K.-P. Vo). It finds what was torn, mistyped
-//! or changed, and withstands nobody who means to deceive.
+//! The one hash: 64-bit FNV-1a (G. Fowler, L. C. Noll, K.-P. Vo). It detects what was torn,
+//! mistyped or changed, and gives no protection against forgery.
 
 const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;

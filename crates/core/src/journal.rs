@@ -1,4 +1,5 @@
-//! The journal: what a machine told its policy and what the policy answered, in call order.
+//! The journal: the events that a machine gave its policy and what the policy answered, in call
+//! order.
 //!
 //! One append-only file, the truth from which every table, trace and replay is derived:
 //!
@@ -168,7 +169,7 @@ impl Decision {
     }
 }
 
-/// Writes a journal into memory; whoever owns it moves [`Recorder::bytes`] to a file.
+/// Writes a journal into memory; the owner moves [`Recorder::bytes`] to a file.
 #[derive(Debug)]
 pub struct Recorder {
     bytes: Vec<u8>,

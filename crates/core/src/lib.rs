@@ -1,7 +1,7 @@
-//! The floor everything stands on: time, the task model, the contract between a policy and a
-//! machine, the machine law, and the journal. What none of them disputes.
+//! What all other crates stand on: time, the task model, the contract between a policy and a
+//! machine, the machine law, and the journal.
 //!
-//! Here stands no scheduling choice, no clock, no I/O, no float and no unsafe code; this crate
+//! There is no scheduling choice, no clock, no I/O, no float and no unsafe code here; this crate
 //! depends on nothing. Start with [`contract`], then [`dispatch`].
 #![no_std]
 #![forbid(unsafe_code)]

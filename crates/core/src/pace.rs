@@ -1,7 +1,7 @@
 //! How fast programs progress on cores of uneven speed: descriptions only.
 //!
 //! Scenario files are read into these types and the simulator acts them out; policies see none of
-//! them: a policy knows speed by the instructions that it learns of ([`crate::contract::Usage`])
+//! them: a policy knows speed by the instructions that segments report ([`crate::contract::Usage`])
 //! and by what users say of a VCPU ([`crate::Vcpu::speedup_milli`]).
 
 use crate::Duration;

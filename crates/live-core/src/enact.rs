@@ -1,22 +1,22 @@
 //! One core of the live machine: its run queue, the VCPU handles on it, and the law carried out.
 //!
 //! [`Core::enforce`] is all that stands between a spent budget and its end. It is called before any
-//! decision, changes nothing but this core, and asks nobody.
+//! decision, changes nothing but this core, and waits for nothing.
 //!
 //! # Strict background
-//! The law lets one background VCPU run: the first runnable one of the run queue. Blocks and wakes
-//! are not told by the kernel when they happen, so each other VCPU is held by what is believed of
-//! it:
+//! The law lets one background VCPU run: the first runnable one of the run queue. The kernel does
+//! not report blocks and wakes when they happen, so each other VCPU is treated by what is believed
+//! of it:
 //!
-//! * believed runnable: frozen, unless the foreground has the core: what may use surplus time at
-//!   all is frozen when its turn comes to wait for others in the background;
+//! * believed runnable: frozen, unless the foreground has the core: a VCPU that may use surplus
+//!   time is frozen when its turn comes to wait for others in the background;
 //! * believed blocked: left thawed, since freezing would wake it, and would break its system calls
 //!   with `EINTR`. If it runs, the agent sees that when it next looks ([`alarm`]), and freezes it
 //!   or, where it stands before the head, the head.
 //!
 //! # Memory
-//! A core whose memory meter reached its allowance is closed ([`memory`]): nobody is wanted on it,
-//! foreground is demoted and frozen like everybody else.
+//! A core whose memory meter reached its allowance is closed ([`memory`]): no VCPU may run on it,
+//! foreground is demoted and frozen like background.
 
 pub(crate) mod alarm;
 pub(crate) mod births;
@@ -74,7 +74,7 @@ pub struct Core<E: Executor> {
     pub run_queue: RunQueue,
     /// The VCPUs that sit here.
     pub vcpu_handles: Vec<VcpuHandle<E::Handle>>,
-    /// What happened here and the policy has not been told.
+    /// What happened here and has not been reported to the policy.
     pub outbox: Vec<(Instant, Event)>,
     /// What a wake of its agent costs.
     pub waking: Waking,
@@ -83,7 +83,7 @@ pub struct Core<E: Executor> {
     /// How many programs are being started: nothing is frozen meanwhile, since starting one holds
     /// the lock that freezing takes, for milliseconds, and a frozen group could not take it in.
     without_freeze_threads: u32,
-    /// When this core's agent shall look for the policy's sake.
+    /// When this core's agent should look for the policy's sake.
     pub wake_at: Instant,
     /// The first thing that the host refused.
     pub trouble: Option<io::Error>,
@@ -110,8 +110,8 @@ pub struct Core<E: Executor> {
     /// How often the guardian did, as far as is known.
     reliefs: u32,
     ranks: Ranks,
-    /// Who may run by the law, in its order, and in which mode; kept so that no enforcement asks
-    /// for memory.
+    /// The VCPUs that may run by the law, in its order, and in which mode; kept so that no
+    /// enforcement allocates memory.
     entitled: Vec<(VcpuId, Mode)>,
     means: Means,
     /// At the clocks, where there are no events.
@@ -171,6 +171,15 @@ impl<E: Executor> Core<E> {
         self.vcpu_handles.iter_mut().find(|vcpu_handle| vcpu_handle.id == vcpu)
     }
 
+    /// The VCPU handle of `vcpu`, if it is here, with its meters up to date; what is refused only
+    /// makes them a little older, and is told.
+    pub fn read(&mut self, vcpu: VcpuId) -> Option<&VcpuHandle<E::Handle>> {
+        let index = self.index(vcpu)?;
+        let result = self.vcpu_handles[index].settle();
+        self.report(result, Refused::Sample);
+        self.vcpu_handles.get(index)
+    }
+
     /// A program is about to be started, or is: nothing is frozen meanwhile.
     pub fn hold(&mut self, begins: bool) {
         #[cfg(feature = "faults")]
@@ -200,8 +209,8 @@ impl<E: Executor> Core<E> {
         Place { core: self.id, share: self.share, site: self.exec.site() }
     }
 
-    /// Takes a VCPU handle in, at rest, that was made to sit here: `sits` says how that went.
-    /// Whether it is confined to this core now; where it cannot be, that is told.
+    /// Takes a VCPU handle in, at rest, that was made to sit here: `sits` is the result of that.
+    /// Whether it is confined to this core now; where it cannot be, that is reported.
     pub fn attach(
         &mut self,
         mut vcpu_handle: VcpuHandle<E::Handle>,
@@ -217,21 +226,21 @@ impl<E: Executor> Core<E> {
         let sits = result.is_ok();
         self.report(result, Refused::Move(id));
         if moved {
-            // Neither core's records told whose were born or died on the way.
+            // The records of neither core showed whose threads were born or died on the way.
             self.rescan(index);
         }
         sits
     }
 
     /// Gives a VCPU handle away, at rest: demoted, and frozen as it was. All that it took here is
-    /// told, where it goes to another core ([`End::Moved`]).
+    /// reported, where it goes to another core ([`End::Moved`]).
     pub fn detach(&mut self, vcpu: VcpuId, end: End) -> Option<VcpuHandle<E::Handle>> {
         let index = self.vcpu_handles.iter().position(|handle| handle.id == vcpu)?;
         self.count_memory();
         self.change(index, Level::Watched, end);
-        self.hear_leaving(index);
+        self.note_leaving(index);
         self.drain();
-        self.tell_reads(index, end);
+        self.report_reads(index, end);
         let mut vcpu_handle = self.vcpu_handles.swap_remove(index);
         vcpu_handle.is_leaving = false;
         (vcpu_handle.last_closed, vcpu_handle.last_reported) = (None, None);
@@ -241,10 +250,10 @@ impl<E: Executor> Core<E> {
         Some(vcpu_handle)
     }
 
-    /// This core's agent woke at `now`: reads the meters and stops whoever is spent, at once.
-    /// `births` are the VCPUs whose threads were born or ended; `crossed` = the memory meter told
-    /// that it reached its limit; `relief` tells what the guardian did here, if there is one.
-    /// Whether there is anything to tell the policy.
+    /// This core's agent woke at `now`: reads the meters and stops the VCPUs that are spent, at
+    /// once. `births` are the VCPUs whose threads were born or ended; `crossed` = the memory meter
+    /// reported that it reached its limit; `relief` says what the guardian did here, if there is
+    /// one. Whether there is anything to report to the policy.
     pub fn enforce(
         &mut self,
         now: Instant,
@@ -258,14 +267,14 @@ impl<E: Executor> Core<E> {
         self.recover(relief);
         for vcpu in births {
             if let Some(index) = self.index(*vcpu) {
-                self.hear_birth(index, now);
+                self.note_birth(index, now);
             }
         }
         self.rescan_again(now);
         if crossed {
             self.meter_reported();
         }
-        // Else nobody's budget can be spent: it was woken for something else.
+        // Else no budget can be spent: the agent was woken for something else.
         let is_due = now >= self.look_at || self.has_ended();
         if is_due || !births.is_empty() || crossed || self.stirred {
             self.judge();
@@ -287,7 +296,7 @@ impl<E: Executor> Core<E> {
         news
     }
 
-    /// Reads the meter of a VCPU handle, unless it was read since anybody could run here.
+    /// Reads the meter of a VCPU handle, unless it was read since any VCPU could run here.
     fn settle(&mut self, index: usize) -> io::Result<()> {
         let vcpu_handle = &mut self.vcpu_handles[index];
         // What is frozen is not read with the others.
@@ -308,7 +317,7 @@ impl<E: Executor> Core<E> {
             let (id, mode, before) =
                 (vcpu_handle.id, vcpu_handle.mode(), vcpu_handle.meter(vcpu_handle.mode()));
             let result = vcpu_handle.settle();
-            // It ran though we know of nobody in it: a thread that calls `exec` changes its number.
+            // It ran though no thread of it is known: `exec` changes a thread's number.
             let is_unknown = vcpu_handle.threads.is_empty() && vcpu_handle.meter(mode) > before;
             self.report(result, Refused::Stop(id));
             if is_unknown {
@@ -318,7 +327,7 @@ impl<E: Executor> Core<E> {
         }
     }
 
-    /// Whether the policy is to be told anything, or wants to be asked.
+    /// Whether the policy is to be given events, or wants to be asked.
     fn has_news(&self, now: Instant) -> bool {
         let reported = !self.has_tidings() && self.tracker.changes.is_empty();
         !reported || self.stirred || self.is_spent() || self.wake_at <= now
@@ -327,7 +336,7 @@ impl<E: Executor> Core<E> {
     /// What the machine law wants each VCPU handle to be now.
     pub fn judge(&mut self) {
         let freeze_threads = self.without_freeze_threads == 0;
-        // Nobody would end what is started here.
+        // Nothing would end what is started here.
         if self.is_relieved {
             return self
                 .vcpu_handles
@@ -336,7 +345,7 @@ impl<E: Executor> Core<E> {
         }
         self.judge_allowance();
         for vcpu_handle in &mut self.vcpu_handles {
-            // Freezing who is about to block would wake it up again; its meter is looked at.
+            // Freezing a VCPU that is about to block would wake it up again: its meter counts.
             let frozen = freeze_threads
                 && vcpu_handle.is_runnable()
                 && !vcpu_handle.is_done
@@ -359,10 +368,10 @@ impl<E: Executor> Core<E> {
         self.ranks.assign(&self.run_queue, &mut self.vcpu_handles);
     }
 
-    /// Wants those at work who are entitled to run, as far as the kernel then runs the first of
-    /// them that can. Who has a budget may have priority though somebody before it runs: it is
+    /// Readies the VCPUs that are entitled to run, as far as the kernel then runs the first of them
+    /// that can. A VCPU with budget may have priority though another one stands before it: it is
     /// ready when that one blocks, which nothing reports. The background has no order there, so
-    /// only its first runnable one is let run; and in the foreground too, where there are no
+    /// only its first runnable one may run; and in the foreground too, where there are no
     /// priorities.
     fn want(&mut self, entitled: &[(VcpuId, Mode)]) {
         let (id, fifo) = (self.id, self.means.fifo);
@@ -406,7 +415,7 @@ impl<E: Executor> Core<E> {
 
 // Carrying it out: all stops, then all starts.
 impl<E: Executor> Core<E> {
-    /// Stops whoever may not go on.
+    /// Stops the VCPUs that may not go on.
     pub fn stops(&mut self) {
         for index in 0..self.vcpu_handles.len() {
             let vcpu_handle = &self.vcpu_handles[index];
@@ -431,7 +440,7 @@ impl<E: Executor> Core<E> {
         self.measure_throttling();
     }
 
-    /// Starts whoever may run, in the order of the run queue, and chooses when to look next.
+    /// Starts the VCPUs that may run, in the order of the run queue, and chooses when to look next.
     pub fn starts(&mut self) {
         if self.is_relieved {
             return;
@@ -522,7 +531,7 @@ impl<E: Executor> Core<E> {
                 let change = Change { at, vcpu: id, mode, meter_ns, end, next, frozen };
                 self.tracker.changes.push_back(change);
             } else {
-                self.tell_clock(index, mode, end, at);
+                self.report_clock(index, mode, end, at);
             }
         }
         let what = if frozen { Refused::Stop(id) } else { Refused::Start(id) };
@@ -544,9 +553,9 @@ impl<E: Executor> Core<E> {
         }
     }
 
-    /// Whether anybody goes on beyond its limit, by the meters as they were just read. That may be
-    /// so before the next look is due: who was woken for something else, or whose core's run queue
-    /// was changed by another agent, has counted anew from then.
+    /// Whether any VCPU goes on beyond its limit, by the meters as they were just read. That may be
+    /// so before the next look is due: a VCPU that was woken for something else, or whose core's
+    /// run queue was changed by another agent, has counted anew from then.
     fn has_ended(&self) -> bool {
         (0..self.vcpu_handles.len()).any(|index| {
             let handle = &self.vcpu_handles[index];

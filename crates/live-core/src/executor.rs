@@ -1,15 +1,16 @@
-//! What carries out: the one memory gate between the state of a core and a host.
+//! What carries out: the one seam between the state of a core and a host.
 
 use crate::Record;
+use maracas_core::journal::{Note, Recolored};
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
 use std::io;
 
 /// Carries out what the state of one core asks for. It decides nothing: each call is one action,
 /// and what it returns is the answer.
 ///
-/// A host refuses by the error of the call, and every refusal is told to the policy
-/// ([`maracas_core::Event::Failed`]). An action may take time; whoever needs to know how much asks
-/// for the time afterwards.
+/// A host refuses by the error of the call, and every refusal is reported to the policy
+/// ([`maracas_core::Event::Failed`]). An action may take time; a caller that needs to know how much
+/// asks for the time afterwards.
 pub trait Executor {
     /// What it carries actions on one VCPU out by.
     type Handle: Handle<Site = Self::Site>;
@@ -31,7 +32,7 @@ pub trait Executor {
     fn listen(&mut self, vcpu: VcpuId, handle: &mut Self::Handle, to: bool) -> io::Result<()>;
 
     /// Freezes or thaws the VCPU soon: the kernel may wait for locks meanwhile, which the caller
-    /// must not. What was refused is told by [`Handle::refusal`].
+    /// must not. What was refused is returned by [`Handle::refusal`].
     fn freeze(&mut self, handle: &Self::Handle, frozen: bool);
     /// Forgets any [`Executor::stamp`].
     fn clear_stamp(&mut self) {}
@@ -69,7 +70,7 @@ pub trait Executor {
     fn monitor_read(&mut self, _now: Instant) -> io::Result<u64> {
         Ok(0)
     }
-    /// The monitor shall wake the agent at `limit`; `u64::MAX` = never. It may do so too early.
+    /// The monitor is to wake the agent at `limit`; `u64::MAX` = never. It may do so too early.
     ///
     /// # Errors
     /// Where the host refuses.
@@ -96,8 +97,8 @@ pub trait Handle {
     /// # Errors
     /// As the kernel refuses; see [`is_gone`] for a thread that has ended.
     fn set_level(&mut self, tid: i32, level: u8) -> io::Result<()>;
-    /// Puts the numbers of all its threads into `tids`. When that began and when it was done: who
-    /// was born before the first or has ended after the second is in it.
+    /// Puts the numbers of all its threads into `tids`. When that began and when it was done: a
+    /// thread that was born before the first or has ended after the second is in it.
     ///
     /// # Errors
     /// As the kernel refuses.
@@ -109,8 +110,8 @@ pub trait Handle {
     /// Where the counter cannot be read; nothing is lost then.
     fn ran(&mut self) -> io::Result<u64>;
     /// Is to go to another core: counted there and confined to it, whatever it is called next.
-    /// Tells whether threads may have come and gone meanwhile. Until [`Handle::arrive`] it is read
-    /// where it sat.
+    /// Returns whether threads may have come and gone meanwhile. Until [`Handle::arrive`] it is
+    /// read where it sat.
     ///
     /// # Errors
     /// As the kernel refuses.
@@ -123,13 +124,31 @@ pub trait Handle {
     /// # Errors
     /// That.
     fn refusal(&self) -> io::Result<()>;
-    /// Somebody else may have frozen or thawed it: what is asked for next is to be done anew.
+    /// Another process may have frozen or thawed it: what is asked for next is to be done anew.
     fn forget_freezer(&self);
     /// Thaws it at once, whatever was asked for.
     ///
     /// # Errors
     /// As the kernel refuses.
     fn thaw_now(&self) -> io::Result<()>;
+
+    /// Forgets what was counted of it before the machine took it over.
+    fn reset(&mut self) {}
+    /// Asks its programs to put their pages into frames of these colours, one bit a colour.
+    ///
+    /// # Errors
+    /// As the host refuses.
+    fn recolor(&mut self, _colors: u64) -> io::Result<Recoloring> {
+        Ok(Recoloring::Nobody)
+    }
+    /// How the programs did what they were last asked by [`Handle::recolor`], once they did.
+    fn recolored(&mut self) -> Option<Recolored> {
+        None
+    }
+    /// What is to be said of it at its end.
+    fn remarks(&self, _vcpu: VcpuId) -> Vec<Note> {
+        Vec::new()
+    }
 
     /// The progress of its programs since this was asked last.
     fn progress(&mut self) -> u64 {
@@ -139,6 +158,17 @@ pub trait Handle {
     fn memory(&mut self) -> (u64, u64) {
         (0, 0)
     }
+}
+
+/// What became of asking programs to recolour their pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Recoloring {
+    /// Nobody would do it.
+    Nobody,
+    /// They cannot be asked at this moment.
+    Later,
+    /// They were asked.
+    Begun,
 }
 
 /// The kernel's number for a thread that does not exist (`ESRCH`, on every architecture of Linux).

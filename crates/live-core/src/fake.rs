@@ -13,9 +13,9 @@ pub(crate) struct Script {
     now_us: Cell<u64>,
     /// What the monitor has counted; `None` = there is none.
     pub(crate) counted: Cell<Option<u64>>,
-    /// Where it shall wake the agent.
+    /// Where it is to wake the agent.
     pub(crate) armed: Cell<u64>,
-    /// What a bandwidth limiter was told; `None` = there is none.
+    /// What a bandwidth limiter was set to; `None` = there is none.
     pub(crate) bandwidth_limiter: RefCell<Option<Vec<bool>>>,
     stamped: Cell<Option<Instant>>,
 }

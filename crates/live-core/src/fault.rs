@@ -7,11 +7,11 @@ pub enum Fault {
     PeriodicAlarm,
     /// The time of the next look is not forgotten when it has passed.
     MissingDisarm,
-    /// Whoever held freezing off and lets go is not counted out.
+    /// A VCPU that held freezing off and lets go is not counted out.
     LeakedHold,
     /// What a guardian did to priorities is not set right afterwards.
     StalePriority,
-    /// An execution that ends because its limit was reached is told twice.
+    /// An execution that ends because its limit was reached is reported twice.
     CountedTwice,
 }
 

@@ -2,11 +2,11 @@
 //! nor reads a clock, takes no lock and has no unsafe code.
 //!
 //! [`Core`] is the state of one managed core: its run queue, the VCPUs that sit on it, what is
-//! known of their threads and meters, and what the policy has not been told yet. What happens is
-//! given to it with the time ([`Core::enforce`], [`Core::follow`], [`Core::attach`], the records
-//! that [`Executor::next_record`] hands over). What shall be done, it asks an [`Executor`] for:
-//! raise, demote, freeze, read a meter, sleep until. Each call is one action, and what it returns
-//! is its answer: a reading, the time, or the host's refusal.
+//! known of their threads and meters, and what has not been reported to the policy yet. What
+//! happens is given to it with the time ([`Core::enforce`], [`Core::follow`], [`Core::attach`], the
+//! records that [`Executor::next_record`] hands over). For what is to be done it asks an
+//! [`Executor`]: raise, demote, freeze, read a meter, sleep until. Each call is one action, and
+//! what it returns is its answer: a reading, the time, or the host's refusal.
 //!
 //! An action is a call and not an entry in a queue, since the next step depends on its answer: what
 //! a meter reads after its threads were demoted, or that a thread was gone. So no state between an
@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod cost;
+mod decider;
 mod demand;
 mod enact;
 mod executor;
@@ -26,21 +27,26 @@ mod executor;
 mod fake;
 #[cfg(feature = "faults")]
 mod fault;
+mod host;
 pub mod priority;
 pub mod protocol;
 mod record;
+mod request;
 mod stretch;
 mod vcpu_handle;
 
 pub use cost::{FASTEST_PER_US, WakeCost};
+pub use decider::Decider;
 pub use demand::Demand;
 pub use enact::alarm::Waking;
 pub use enact::memory::Counts;
 pub use enact::relief::Relief;
 pub use enact::{Core, Means};
-pub use executor::{Executor, Handle, is_gone};
+pub use executor::{Executor, Handle, Recoloring, is_gone};
 #[cfg(feature = "faults")]
 pub use fault::Fault;
+pub use host::{HandleOf, Host, Reply, ReplyOf, VcpuHandleOf};
 pub use record::Record;
+pub use request::{Ended, Refusal, Request, VcpuStatus};
 pub use stretch::Stretch;
 pub use vcpu_handle::{Level, Place, Thread, VcpuHandle};

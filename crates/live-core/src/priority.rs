@@ -1,4 +1,4 @@
-//! Who stands above whom on a managed core: real-time priorities of `SCHED_FIFO`, 1 to 99
+//! The order of threads on a managed core: real-time priorities of `SCHED_FIFO`, 1 to 99
 //! (sched(7)). All that the live machine ever sets is named here.
 
 use std::ops::Range;
@@ -9,14 +9,14 @@ pub const FOREGROUND: Range<u8> = 10..81;
 /// Of the threads that slow a core down on purpose.
 pub const SLOWING: u8 = 90;
 /// Of the runtime's own threads: the supervisor, and the server of the control socket while it
-/// hears the ends of jobs.
+/// reads the ends of jobs.
 pub const RUNTIME: u8 = 97;
 /// Of the agents, one a core, and of whatever measures what an agent will meet.
 pub const AGENT: u8 = 98;
 /// Of the guardian, which acts where an agent is stuck.
 pub const GUARDIAN: u8 = 99;
 
-// Who may have to stop somebody stands above him.
+// A thread that may have to stop another one has the higher priority.
 const _: () = assert!(
     0 < FOREGROUND.start
         && FOREGROUND.start < FOREGROUND.end

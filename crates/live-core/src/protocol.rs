@@ -1,16 +1,16 @@
 //! The protocol of runtime, guardian and `clean` as a small state machine, to be searched whole.
 //!
 //! What can go wrong here goes wrong between two system calls, so the model's steps are system
-//! calls, in the order of [`Protocol::REAL`]. The repair itself is driven by that very order
-//! (the room `live`, `crates/live/src/guardian/restore.rs`). Runtime and guardian may die before
-//! any step; programs may fork, and end, before any step, and the freeze thread, a thread of its
-//! own, may freeze or thaw a group before any step of anything but that VCPU's end. Another order
-//! is another [`Protocol`]: the tests show that wrong ones are found out.
+//! calls, in the order of [`Protocol::REAL`]. The repair itself is driven by that very order (the
+//! room `live`, `crates/live/src/guardian/restore.rs`). Runtime and guardian may die before any
+//! step; programs may fork, and end, before any step, and the freeze thread, a thread of its own,
+//! may freeze or thaw a group before any step of anything but that VCPU's end. Another order is
+//! another [`Protocol`]: the tests show that wrong ones are found.
 //!
 //! # What is checked
 //! 1. *Quiet end*: where nothing more must happen, no thread has real-time priority, no group is
-//!    frozen, no group and no registration is left, no started program lives, and every client
-//!    lives on outside. `clean` must run only after a guardian died; it may run at any time.
+//!    frozen, no group and no registration is left, no started program lives, and every client runs
+//!    on outside. `clean` must run only after a guardian died; it may run at any time.
 //! 2. *Repair ends*: once the runtime is dead no sequence of steps goes round in a circle.
 
 use std::ops::{Deref, DerefMut};
@@ -59,7 +59,7 @@ pub enum Operation {
     Park,
     /// To another core.
     Migrate,
-    /// The VCPU ends, or is told to.
+    /// The VCPU ends, or is asked to.
     Stop,
 }
 
@@ -78,7 +78,7 @@ pub enum Repair {
     MoveBack,
     /// Removes the empty groups; where one is not empty the repair begins anew.
     RemoveGroups,
-    /// Removes what tells others of the run: its tree, its socket, its state file.
+    /// Removes what shows others the run: its tree, its socket, its state file.
     Forget,
 }
 
@@ -89,7 +89,7 @@ pub enum Close {
     StopAll,
     /// As [`Repair::Forget`].
     Forget,
-    /// Tells the guardian that all is done; it leaves.
+    /// Informs the guardian that all is done; it leaves.
     Goodbye,
 }
 
@@ -217,7 +217,7 @@ struct Vcpu {
     threads: [Thread; 2],
 }
 
-/// Who cleans up: the guardian or `clean`.
+/// Which side cleans up: the guardian or `clean`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Repairer {
     Idle,

@@ -8,8 +8,8 @@ use maracas_core::contract::{Grant, Mode, Usage};
 use maracas_core::{CoreId, Duration, Instant, Rate, VcpuId};
 use std::io;
 
-/// With more threads than this a VCPU is never raised: raising and lowering costs the agent 1 to
-/// 2 us a thread, twice a period, so that 256 take half a millisecond from everybody on the core.
+/// With more threads than this a VCPU is never raised: raising and lowering costs the agent 1 to 2
+/// us a thread, twice a period, so that 256 take half a millisecond from all others on the core.
 const MOST_RAISED: usize = 256;
 /// With so few it may be raised again. The distance makes a program that comes and goes across the
 /// bound pay for its way.
@@ -25,7 +25,7 @@ pub enum Level {
     Foreground(u8),
     /// `SCHED_OTHER`, thawed.
     Background,
-    /// `SCHED_OTHER`, thawed, though it shall not run: it is believed blocked, or the foreground
+    /// `SCHED_OTHER`, thawed, though it is not to run: it is believed blocked, or the foreground
     /// has the core.
     Watched,
     /// `SCHED_OTHER`, frozen.
@@ -60,7 +60,7 @@ pub struct Place<S> {
 struct Traffic {
     reads: u64,
     references: u64,
-    /// What the policy has been told of them.
+    /// What has been reported to the policy of them.
     reported: (u64, u64),
 }
 
@@ -78,12 +78,13 @@ pub struct VcpuHandle<H> {
     pub listed: (Instant, Instant),
     /// Its demand comes as jobs.
     pub has_jobs: bool,
-    /// Its last job has just been told done: it is about to block, though no record says so yet.
+    /// Its last job has just been reported done: it is about to block, though no record says so
+    /// yet.
     pub is_done: bool,
-    /// The agent of its core was called to move it away: it is stopped by that alone, since who is
-    /// frozen on the way falls into the trap where he arrives, for milliseconds.
+    /// The agent of its core was called to move it away: it is stopped by that alone, since a VCPU
+    /// that is frozen on the way falls into the trap where it arrives, for milliseconds.
     pub is_leaving: bool,
-    /// It was read since the core was told whose threads are whose.
+    /// It was read since the core was told which threads are whose.
     pub relisted: bool,
     /// It had too many threads to be raised, and has not few again.
     crowded: bool,
@@ -97,7 +98,7 @@ pub struct VcpuHandle<H> {
     pub trapped: bool,
     /// The mode as far as the records have been read.
     pub read_mode: Mode,
-    /// What the policy has been told of the meters.
+    /// What has been reported to the policy of the meters.
     pub reported_ns: [u64; 2],
     /// How its threads came and went lately.
     pub births: Births,
@@ -105,7 +106,7 @@ pub struct VcpuHandle<H> {
     pub motion: Motion,
     /// Where in the core's outbox its last closed segment stands.
     pub last_closed: Option<usize>,
-    /// Where its last segment stands of which the progress has not been told.
+    /// Where its last segment stands of which the progress has not been reported.
     pub last_reported: Option<usize>,
     /// Up to when its meters were read while it is raised; what it ran since is on none of them.
     pub settled_at: Instant,
@@ -117,7 +118,7 @@ pub struct VcpuHandle<H> {
     /// Threads may have real-time priority.
     fifo: bool,
     memory: Traffic,
-    /// The foreground reading at which the agent shall look whatever the limit: there a job of a
+    /// The foreground reading at which the agent is to look whatever the limit: there a job of a
     /// silent program ends.
     pub look_at: Option<Duration>,
     /// The thread that is raised first next time, so that threads share the budget.
@@ -190,7 +191,7 @@ impl<H: Handle> VcpuHandle<H> {
 
     /// Goes to another core: it must be at rest, and no core may be locked, since confining waits
     /// for locks of the kernel that programs may hold. Moving a cpuset costs 22 us (p50), an
-    /// affinity 4 us; but a program can change its own affinity and not its cpuset. Tells whether
+    /// affinity 4 us; but a program can change its own affinity and not its cpuset. Returns whether
     /// its group was moved: threads may have come and gone meanwhile.
     ///
     /// # Errors
@@ -242,13 +243,13 @@ impl<H: Handle> VcpuHandle<H> {
     pub fn suppose_blocked(&mut self) {
         self.threads.iter_mut().for_each(|thread| thread.runnable = false);
     }
-    /// Service of `mode` that the policy has not been told of.
-    pub const fn untold_ns(&self, mode: Mode) -> u64 {
+    /// Service of `mode` that has not been reported to the policy.
+    pub const fn unreported_ns(&self, mode: Mode) -> u64 {
         self.meter_ns[mode as usize].saturating_sub(self.reported_ns[mode as usize])
     }
 
     /// How much the kernel counts in the present mode until the meter reads `until`, or until the
-    /// agent shall look whatever the limit; as of the last settling.
+    /// agent is to look whatever the limit; as of the last settling.
     pub fn rest(&self, until: Duration) -> Duration {
         let mode = self.mode();
         let meter = self.meter(mode);
@@ -265,7 +266,7 @@ impl<H: Handle> VcpuHandle<H> {
         self.set_class(priority)
     }
 
-    /// Somebody else may have changed the classes of its threads: they are set anew next time.
+    /// Another process may have changed the classes of its threads: they are set anew next time.
     pub fn forget_classes(&mut self) {
         self.threads.iter_mut().for_each(|thread| thread.priority = None);
     }
@@ -275,12 +276,12 @@ impl<H: Handle> VcpuHandle<H> {
         self.set_class(0)
     }
 
-    /// Sets all threads to `priority`, 0 = `SCHED_OTHER`; does what it can and tells the first
+    /// Sets all threads to `priority`, 0 = `SCHED_OTHER`; does what it can and returns the first
     /// refusal.
     ///
     /// A number that vanished says little: a thread that calls `exec` takes its leader's number and
-    /// keeps its class, and no record tells of it. So the kernel is asked who is there, and every
-    /// one of them is set, whatever we believed of it.
+    /// keeps its class, and no record shows it. So the kernel is asked for the threads that exist,
+    /// and every one of them is set, whatever was believed of it.
     fn set_class(&mut self, priority: u8) -> io::Result<()> {
         if !self.fifo {
             return Ok(());
@@ -309,7 +310,7 @@ impl<H: Handle> VcpuHandle<H> {
         result
     }
 
-    /// Adds a thread that a record told of: it was born without real-time priority.
+    /// Adds a thread that a record showed: it was born without real-time priority.
     pub fn born(&mut self, tid: i32) {
         if let Err(place) = self.place(tid) {
             self.threads.insert(place, Thread { tid, priority: Some(0), runnable: true });
@@ -352,7 +353,7 @@ impl<H: Handle> VcpuHandle<H> {
     }
 
     /// Leaves every thread that exists as the kernel would have it without us. Repeats until no
-    /// thread was born meanwhile. Does every step, whichever is refused, and tells the first
+    /// thread was born meanwhile. Does every step, whichever is refused, and returns the first
     /// refusal.
     pub fn release(&mut self) -> io::Result<()> {
         let mut result = Ok(());
@@ -402,15 +403,15 @@ impl<H: Handle> VcpuHandle<H> {
     pub const fn charge_reads(&mut self, reads: u64) {
         self.memory.reads += reads;
     }
-    /// Adds to `usage` what the policy has not been told of.
-    pub fn tell_memory(&mut self, usage: &mut Usage) {
+    /// Adds to `usage` what has not been reported to the policy.
+    pub fn report_memory(&mut self, usage: &mut Usage) {
         let Traffic { reads, references, .. } = self.memory;
         let reported = std::mem::replace(&mut self.memory.reported, (reads, references));
         usage.reads += reads - reported.0;
         usage.references += references - reported.1;
     }
-    /// Reads of memory that the policy has not been told of.
-    pub const fn untold_reads(&self) -> u64 {
+    /// Reads of memory that have not been reported to the policy.
+    pub const fn unreported_reads(&self) -> u64 {
         self.memory.reads - self.memory.reported.0
     }
 }
@@ -420,7 +421,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_listing_keeps_what_is_known_and_forgets_who_is_gone() {
+    fn a_listing_keeps_what_is_known_and_forgets_what_is_gone() {
         let thread = |tid, priority| Thread { tid, priority, runnable: false };
         let known = [thread(3, Some(45)), thread(7, Some(0)), thread(9, Some(45))];
         let mut merged = vec![thread(1, None)];

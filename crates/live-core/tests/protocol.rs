@@ -1,5 +1,5 @@
 //! The protocol of runtime, guardian and `clean`, searched whole, and the proof that the search
-//! finds wrong orders out.
+//! finds wrong orders.
 
 use maracas_live_core::protocol::{Close, Found, Member, Protocol, Repair, Scope, Step, search};
 
@@ -56,7 +56,7 @@ fn a_stuck_agent_at_every_step() {
     let found = search(&Protocol::REAL, &scope);
     assert_safe("stuck agents", &found);
     let calm = search(&Protocol::REAL, &Scope { hangs: false, ..scope });
-    assert!(found.states > calm.states, "nobody was ever taken down");
+    assert!(found.states > calm.states, "no VCPU was ever taken down");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_repair_without_a_station_is_found_out() {
             Protocol::REAL.repair.iter().copied().filter(|station| station != missing).collect();
         let wrong = Protocol { repair: rest.leak(), ..Protocol::REAL };
         let what = format!("a repair without {missing:?}");
-        // Without the removal the thaw may be missing and harm nobody: a group that is removed is
+        // Without the removal the thaw may be missing and harm nothing: a group that is removed is
         // not frozen either. Every other station must be missed.
         if *missing == Repair::Thaw {
             assert_safe(&what, &search(&wrong, &scope(&PAIR)));

@@ -1,11 +1,11 @@
 //! The agents: one real-time thread on each managed core, asleep until something there needs it.
 //!
-//! An agent that wakes first *enforces*: whoever reached his mark on this core stops, by the law
-//! and the line that the core has already. Only then it tries to take the [`Decider`]. Whoever
-//! holds it reads the records of all cores, tells the policy, and enacts the plan on all cores:
-//! raising a thread of another core costs 4 us, waking the agent there three times that. Who finds
-//! the decider taken goes back to sleep, for the holder looks again after letting go
-//! ([`Agents::consult`]).
+//! An agent that wakes first *enforces*: the VCPUs that reached their limit on this core stop, by
+//! the law and the run queue that the core has already. Only then it tries to take the [`Decider`].
+//! The agent that holds it reads the records of all cores, reports to the policy, and enacts the
+//! plan on all cores: raising a thread of another core costs 4 us, waking the agent there three
+//! times that. An agent that finds the decider taken goes back to sleep, for the holder looks again
+//! after letting go ([`Agents::consult`]).
 
 pub(crate) mod wait;
 
@@ -14,7 +14,7 @@ use crate::executor::freeze_thread::FreezeThreads;
 use crate::guardian::stuck::{NEIGHBOUR_PATIENCE, Neighbours};
 use crate::guardian::{Cause, Ending, Heartbeats};
 use crate::host::sched;
-use crate::machine::decider::Decider;
+use crate::machine::this_host::Decider;
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,18 +36,18 @@ const HANDOVER: Duration = Duration::from_secs(1);
 /// What all agents share.
 pub(crate) struct Agents<'a> {
     pub(crate) cores: &'a [Mutex<Core>],
-    pub(crate) decider: Mutex<Decider<'a>>,
+    pub(crate) decider: Mutex<Decider>,
     /// One wake-up an agent.
     pub(crate) wakeups: Vec<Arc<Wakeup>>,
-    /// Whoever freezes and thaws on each core.
+    /// The freeze thread of each core.
     freeze_threads: Vec<Arc<FreezeThreads>>,
-    /// Rings when the mailbox has a request; the first core's agent listens.
+    /// Signalled when the mailbox has a request; the first core's agent waits for it.
     pub(crate) mail: &'a Wakeup,
-    /// Told the guardian that the agents live; `None` where there is no guardian.
+    /// Says to the guardian that the agents live; `None` where there is no guardian.
     pub(crate) heartbeats: Option<Heartbeats>,
     /// Something happened that no decision has seen.
     pub(crate) unseen: AtomicBool,
-    /// Agents shall end.
+    /// Agents are to end.
     pub(crate) halt: AtomicBool,
     /// What those that have ended took of their cores, in nanoseconds.
     taken_ns: AtomicU64,
@@ -57,7 +57,7 @@ impl<'a> Agents<'a> {
     /// A agents of the agents of `cores`, none of which lives yet.
     pub(crate) fn new(
         cores: &'a [Mutex<Core>],
-        decider: Decider<'a>,
+        decider: Decider,
         mail: &'a Wakeup,
         heartbeats: Option<Heartbeats>,
     ) -> io::Result<Self> {
@@ -117,12 +117,13 @@ impl<'a> Agents<'a> {
             self.consult(core, news, now);
             self.look_around(core, ns(now), &mut neighbours);
         }
-        // What is raised still is let go by whoever waits for us; until then the guardian watches.
+        // What is raised still is let go by the thread that waits for the agents; until then the
+        // guardian watches.
         let rest = clock.now().saturating_add(HANDOVER);
         self.heartbeats.iter().for_each(|heartbeats| heartbeats.sleeps(index, ns(rest)));
         match self.halt.load(Ordering::Acquire) {
             true => Ok(()),
-            // Whoever hears of this ends the run.
+            // The supervisor reads this and ends the run.
             false => Err(io::Error::other("driven off the core")),
         }
     }
@@ -187,8 +188,8 @@ impl<'a> Agents<'a> {
     }
 
     /// Decides, where there is something to decide, unless another agent does: then that one will
-    /// look again. Where the news do not end the next core's agent goes on, for who decides does
-    /// not enforce. The agent woke at `now`.
+    /// look again. Where new causes keep coming the next core's agent goes on, for an agent that
+    /// decides does not enforce. The agent woke at `now`.
     fn consult(&self, core: CoreId, news: bool, now: Instant) {
         if news {
             self.unseen.store(true, Ordering::SeqCst);

@@ -5,8 +5,8 @@ use maracas_core::{Duration, Instant};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Translates between the kernel's monotonic nanoseconds and the machine's instants.
-/// Clones tell the same time.
+/// Translates between the kernel's monotonic nanoseconds and the machine's instants. Clones show
+/// the same time.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
     start_ns: Arc<AtomicU64>,
@@ -37,8 +37,8 @@ impl Clock {
             tv_nsec: (at_ns % 1_000_000_000) as libc::c_long,
         };
         let (clock, absolute) = (libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME);
-        // SAFETY: the time is ours and only read. A signal ends the sleep early; whoever sleeps
-        // looks at the clock again.
+        // SAFETY: the time is ours and only read. A signal ends the sleep early; the caller looks
+        // at the clock again.
         unsafe { libc::clock_nanosleep(clock, absolute, &raw const until, std::ptr::null_mut()) };
     }
     /// The kernel's time of an instant, for timers.

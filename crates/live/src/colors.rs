@@ -6,7 +6,7 @@
 //! it. It is given both as descriptors of its own process at the `descriptors`, and nothing more.
 //!
 //! What programs write is believed within bounds only. The page is never mapped to be read: a
-//! program that cuts it short would kill the runtime. The one mapping is an address for the futex,
+//! program that truncates it would kill the runtime. The one mapping is an address for the futex,
 //! which the kernel alone looks at.
 
 mod descriptors;
@@ -43,6 +43,8 @@ pub struct ColorPage {
     descriptors: DescriptorServer,
     order: u64,
     ordered: Instant,
+    /// How many colours the last order told apart.
+    count: u32,
 }
 
 /// How an order was carried out, by all processes that are attached.
@@ -52,7 +54,7 @@ pub struct Done {
     pub processes: usize,
     /// Pages that were put into other frames.
     pub pages: u64,
-    /// Processor time that this took, as the processes tell and as a sum over them: never more
+    /// Processor time that this took, as the processes report it and as a sum over them: never more
     /// than there was time since the order for each.
     pub nanos: u64,
     /// Pages that stayed in frames of other colours.
@@ -62,7 +64,7 @@ pub struct Done {
 }
 
 impl ColorPage {
-    /// A page without orders for programs of `user` (ours where it is not told) on `vcpu`.
+    /// A page without orders for programs of `user` (ours if `None`) on `vcpu`.
     ///
     /// # Errors
     /// Where the files cannot be made.
@@ -87,7 +89,8 @@ impl ColorPage {
         };
         let (futex, descriptors) =
             made().inspect_err(|_: &io::Error| _ = fs::remove_file(&path))?;
-        let page = Self { path, file, futex, descriptors, order: 0, ordered: Instant::now() };
+        let ordered = Instant::now();
+        let page = Self { path, file, futex, descriptors, order: 0, ordered, count: 1 };
         if let Some(user) = user {
             rights::chown(&page.file, user.uid, user.gid)?;
             page.descriptors.admit(user.uid);
@@ -95,7 +98,7 @@ impl ColorPage {
         Ok(page)
     }
 
-    /// Lets programs of `user` in too: where it is neither ours nor the page's, everybody may
+    /// Lets programs of `user` in too: where it is neither ours nor the page's, every user may
     /// write to the page, while the descriptor server stays shut to others.
     ///
     /// # Errors
@@ -134,9 +137,18 @@ impl ColorPage {
         self.file.write_all_at(&bytes, (words::MASK * WORD) as u64)?;
         self.order += 1;
         self.ordered = Instant::now();
+        self.count = colors;
         self.file.write_all_at(&self.order.to_ne_bytes(), (words::ORDER * WORD) as u64)?;
         self.futex.wake();
         Ok(())
+    }
+
+    /// Orders other frames, of as many colours as before.
+    ///
+    /// # Errors
+    /// As [`ColorPage::order`].
+    pub(crate) fn order_again(&mut self, mask: u64) -> io::Result<()> {
+        self.order(mask, self.count)
     }
 
     /// How many processes are attached now.
@@ -254,8 +266,8 @@ impl Futex {
         mapped.map(Self).ok_or_else(io::Error::last_os_error)
     }
 
-    /// Wakes whoever waits. Where the file was cut short the kernel says `EFAULT`, and nobody can
-    /// have waited.
+    /// Wakes the programs that wait. Where the file was truncated the kernel says `EFAULT`, and
+    /// none can have waited.
     fn wake(&self) {
         // SAFETY: the kernel alone follows the address.
         unsafe { libc::syscall(libc::SYS_futex, self.0.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };

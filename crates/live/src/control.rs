@@ -2,20 +2,20 @@
 //!
 //! One thread serves every client, at `SCHED_OTHER` with the best nice value. Not at real-time
 //! priority: programs inside VCPUs may connect, and what they make it do would then be taken from
-//! everybody's reservations; even below the foreground, a thread that they keep busy leaves so
-//! little to ordinary threads that the kernel's fair server takes the core from all of us.
-//! Admission leaves a tenth of every core, so it is never starved either. What must be quick is the
-//! way of jobs (`gate`): releases go from the agents straight into the sockets, and the end of a
-//! job, on which a global policy may wait to give the core to another, is heard at a priority above
-//! the foreground, once for each release and one request at a time. (Heard at `SCHED_OTHER` it was
-//! 3 ms late as a mean, beside builds on both cores.)
+//! all reservations; even below the foreground, a thread that they keep busy leaves so
+//! little to ordinary threads that the kernel's fair server takes the core from all real-time
+//! threads. Admission leaves a tenth of every core, so it is never starved either. What must be
+//! quick is the way of jobs (`gate`): releases go from the agents straight into the sockets, and
+//! the end of a job, on which a global policy may wait to give the core to another, is read at a
+//! priority above the foreground, once for each release and one request at a time. (Read at
+//! `SCHED_OTHER` it was 3 ms late as a mean, beside builds on both cores.)
 //!
 //! A client is root or the starting user, by the kernel's word; another gets one refusal and is
-//! shut out. A program that a run started has the rights of its user, but not the say over its
+//! disconnected. A program that a run started has the rights of its user, but no rights over its
 //! neighbours: it may see the list and have its own jobs (`peer`). A client that sends half a
-//! message is waited for without holding up others, one that sends nonsense is told so and shut
-//! out, one that does not read its replies is not read from. Changes are limited in rate by user
-//! (`allowance`): what comes too soon waits, and only who sent it.
+//! message is waited for without holding up others, one that sends nonsense gets an error and is
+//! disconnected, one that does not read its replies is not read from. Changes are limited in rate
+//! by user (`allowance`): what comes too soon waits, and only its sender with it.
 
 mod allowance;
 mod board;
@@ -55,7 +55,7 @@ const CLIENTS: usize = 64;
 /// For this long an answer of the agents about all VCPUs serves all clients that ask: one that asks
 /// without end costs them 1 % of a core (20 us each time), not all of it.
 const FRESH: Duration = Duration::from_millis(2);
-/// Who knocks is heard this often a turn.
+/// New connections are accepted this often a turn.
 const KNOCKS: usize = 16;
 
 /// What the socket gives access to: a [`Handle`], or a stand-in in tests.
@@ -176,7 +176,7 @@ impl Server {
         &self.path
     }
 
-    /// Who wakes programs at job releases: for [`Handle::set_gate`].
+    /// What wakes programs at job releases: for [`Handle::set_gate`].
     pub fn gate(&self) -> Arc<dyn JobGate> {
         Arc::clone(&self.gate) as Arc<dyn JobGate>
     }
@@ -198,7 +198,7 @@ impl Drop for Server {
     }
 }
 
-/// Says why somebody is not let in; a socket so new takes the whole sentence, or it is lost.
+/// Says why a client is refused; a socket so new takes the whole sentence, or it is lost.
 fn say(stream: &UnixStream, refusal: String) {
     let mut frame = Vec::new();
     if Reply::Error(refusal).write(&mut frame).is_ok() && stream.set_nonblocking(true).is_ok() {
@@ -234,11 +234,11 @@ struct Desk<R> {
     gate: Arc<Gate>,
     waiting: Waiting,
     clients: Vec<Connection>,
-    /// Clients that were left in the middle of what they asked for, since somebody was in a hurry.
+    /// Clients whose requests were interrupted, since a job of another was in a hurry.
     rest: Vec<RawFd>,
     /// The last answer of the agents about all VCPUs, and when it was.
     listed: Option<(Instant, Vec<VcpuStatus>)>,
-    /// Counts turns: who was heard last, and when.
+    /// Counts turns: which client was served last, and when.
     turn: u64,
 }
 
@@ -259,7 +259,7 @@ impl<R: Served> Desk<R> {
             set.push(entry(fd, client.events(waits)));
         }
         step_back();
-        // One that came since: who gave it raised us without effect.
+        // A hint that came since: the one that raised this thread had no effect.
         if self.gate.is_hinted() {
             hurry(0);
         }
@@ -307,8 +307,9 @@ impl<R: Served> Desk<R> {
         });
     }
 
-    /// Lets new clients in, or tells them why not; those leave at once and take nobody's place.
-    /// A few a turn, so that whoever knocks all the time does not keep the others waiting.
+    /// Accepts new clients, or says to them why not; refused ones leave at once and take no other
+    /// client's place. A few a turn, so that a process which connects all the time does not keep
+    /// the others waiting.
     fn admit(&mut self, listener: &UnixListener) {
         for _ in 0..KNOCKS {
             if self.gate.is_hinted() {
@@ -316,7 +317,7 @@ impl<R: Served> Desk<R> {
             }
             let Ok((stream, _)) = listener.accept() else { return };
             let peer = Peer::of(&stream, self.identity);
-            let peer = peer.map_err(|_| "who asks must live until it is answered".to_string());
+            let peer = peer.map_err(|_| "the client must live until it is answered".to_string());
             let peer = peer.and_then(|peer| self.allowed.check(&peer).map(|()| peer));
             let peer = match peer {
                 Ok(peer) => peer,
@@ -363,8 +364,8 @@ impl<R: Served> Desk<R> {
         }
     }
 
-    /// Serves one client: what one read brings, so that nobody keeps the others waiting. Above the
-    /// foreground, or where that is wanted meanwhile, one request: a program may have sent
+    /// Serves one client: what one read brings, so that no client keeps the others waiting. Above
+    /// the foreground, or where that is wanted meanwhile, one request: a program may have sent
     /// hundreds.
     fn attend(&mut self, socket: RawFd, urgent: bool) {
         let mut read = true;
@@ -437,8 +438,8 @@ impl<R: Served> Desk<R> {
         if !matches!(request, Request::List | Request::Jobs { .. } | Request::Gauges) {
             if !peer.is_there() {
                 client.linger();
-                let why = "who connected has ended, and nobody may change things in its name; \
-                           connect anew";
+                let why = "the process that connected has ended, and no other may change things \
+                           in its name; connect anew";
                 return Some(Reply::Error(why.into()));
             }
             self.listed = None;

@@ -22,7 +22,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fmt, io};
 use vcpu::ThisVcpu;
 
-/// One managed core of this host. Locked by whoever acts on it; only agents do while they live.
+/// One managed core of this host. Locked by the agent that acts on it; only agents do while they
+/// live.
 pub(crate) type Core = maracas_live_core::Core<ThisCore>;
 /// A VCPU on such a core.
 pub(crate) type VcpuHandle = maracas_live_core::VcpuHandle<ThisVcpu>;
@@ -48,7 +49,7 @@ impl BandwidthLimiter for Mba {
 pub(crate) struct Site {
     /// Its number in the kernel.
     pub(crate) hardware: HardwareCore,
-    /// What is counted of whoever sits there.
+    /// What is counted of the VCPUs that sit there.
     pub(crate) counts: VcpuEvents,
 }
 
@@ -108,8 +109,8 @@ pub(crate) fn open(
     Ok(Core::new(id, exec, means.of_a_core(), cost))
 }
 
-/// Meters the memory traffic of `core` by `monitor`, and counts of whoever sits there what `counts`
-/// names.
+/// Meters the memory traffic of `core` by `monitor`, and counts of the VCPUs that sit there what
+/// `counts` names.
 pub(crate) fn sense(core: &mut Core, monitor: Option<Box<dyn Meter>>, counts: VcpuEvents) {
     let fd = monitor.as_ref().and_then(|monitor| monitor.fd());
     let listened = fd.map_or(Ok(()), |fd| core.exec.poll.add(fd, Token::Meter));

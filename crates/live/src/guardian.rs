@@ -10,7 +10,8 @@
 //!   get back what resource control held of their cache and bandwidth.
 //!
 //! Eight times a second it looks at the runtime and at what each agent is at ([`heartbeats`],
-//! [`stuck`]). Time is counted in looks, so that a pause of the whole machine accuses nobody:
+//! [`stuck`]). Time is counted in looks, so that a pause of the whole machine makes no agent look
+//! stuck:
 //! - where the runtime is being killed, every thread of the run is demoted, every group thawed and
 //!   every core given its bandwidth back, until it has ended;
 //! - where two looks see an agent in one and the same lateness, the VCPUs of *its core* are demoted
@@ -114,13 +115,13 @@ impl Guardian {
 
     /// The agents' heartbeats. Each agent calls [`Heartbeats::sleeps`] before it sleeps and
     /// [`Heartbeats::wakes`] when it woke, with its own number (below 128). [`Heartbeats::rest`] is
-    /// for whoever has released the VCPUs of its core.
+    /// for the thread that has released the VCPUs of its core.
     pub fn heartbeats(&self) -> Heartbeats {
         self.heartbeats.clone()
     }
 
-    /// The agents are on these cores, in the order of their numbers. Where this is not told, a
-    /// relief takes down the VCPUs of all cores, and no core is missed that goes off line.
+    /// The agents are on these cores, in the order of their numbers. Where this is not given, a
+    /// relief takes down the VCPUs of all cores, and a core that goes off line is not noticed.
     pub fn agents_on(&self, cores: &[HardwareCore]) {
         self.heartbeats.watch(cores);
     }
@@ -225,8 +226,8 @@ fn spawn(
     Ok((child, line, pidfd))
 }
 
-fn unwatched(whom: &str, error: &io::Error) -> io::Error {
-    io::Error::other(format!("cannot watch {whom} (pidfd_open): {error}; see `maracas doctor`"))
+fn unwatched(what: &str, error: &io::Error) -> io::Error {
+    io::Error::other(format!("cannot watch {what} (pidfd_open): {error}; see `maracas doctor`"))
 }
 
 /// Ends a guardian that does not stand.

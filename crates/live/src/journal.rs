@@ -1,8 +1,9 @@
-//! The way of a journal from the agents to whoever keeps it: a ring of bytes, allocated once, with
-//! one writer (whoever holds the policy) and one reader (a thread that is not real-time).
+//! The way of a journal from the agents to its reader: a ring of bytes, allocated once, with one
+//! writer (the agent that holds the policy) and one reader (a thread that is not real-time).
 
 use maracas_core::journal::{Record, Recorder};
 use std::cell::UnsafeCell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 pub use maracas_core::journal::Header;
@@ -89,16 +90,16 @@ impl Ring {
     }
 }
 
-/// Records what the policy is told and answers, and hands it to the ring.
-pub(crate) struct Scribe<'a> {
+/// Records what the policy is given and answers, and hands it to the ring.
+pub(crate) struct Scribe {
     /// The journal's own writer.
     pub(crate) recorder: Recorder,
-    ring: &'a Ring,
+    ring: Arc<Ring>,
     lost: u64,
 }
 
-impl<'a> Scribe<'a> {
-    pub(crate) fn new(header: &Header, ring: &'a Ring) -> Self {
+impl Scribe {
+    pub(crate) fn new(header: &Header, ring: Arc<Ring>) -> Self {
         let mut recorder = Recorder::new(header);
         recorder.bytes().reserve(1 << 16);
         Self { recorder, ring, lost: 0 }
@@ -142,8 +143,8 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_becomes_a_gap() {
-        let ring = Ring::new();
-        let mut scribe = Scribe::new(&header(), &ring);
+        let ring = Arc::new(Ring::new());
+        let mut scribe = Scribe::new(&header(), Arc::clone(&ring));
         let note =
             |text: &str| Record::Note { at: Instant::ZERO, note: Note::Host(text.to_string()) };
         scribe.recorder.record(&note("kept"));

@@ -1,9 +1,9 @@
 //! The live machine: carries out a policy's plans on real threads of a stock Linux host.
 //!
-//! Here stand the per-core agents, the meters of VCPUs, the freezer, the guardian and what they
-//! need of the host. No scheduling choice ever stands here: every one of them is made by the policy
-//! behind [`maracas_core::Policy`], and no policy is known by name. This crate imports
-//! `maracas-core` alone of our crates.
+//! Here are the per-core agents, the meters of VCPUs, the freezer, the guardian and what they need
+//! of the host. There is no scheduling choice here: every one of them is made by the policy behind
+//! [`maracas_core::Policy`], and no policy is known by name. Of our crates this one imports
+//! `maracas-core` and `maracas-live-core`.
 //!
 //! Start with [`machine`], then `agent`.
 #![cfg(target_os = "linux")]

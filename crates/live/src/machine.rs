@@ -2,16 +2,17 @@
 
 pub(crate) mod ask;
 mod claim;
-pub(crate) mod decider;
 mod duty;
 pub mod handle;
 mod progress;
 pub(crate) mod setup;
 mod steer;
 mod supervisor;
+pub(crate) mod this_host;
 
 pub use duty::capacity;
-pub use handle::{Handle, JobGate, Members, Refusal, VcpuStatus};
+pub use handle::{Handle, JobGate, Members};
+pub use maracas_live_core::{Refusal, VcpuStatus};
 pub(crate) use progress::{Progress, Source};
 pub use setup::{CacheParts, Launch, Means, Setup, Steering, Throttle};
 pub(crate) use steer::Colors;
@@ -31,7 +32,6 @@ use crate::journal::{Header, Ring, Scribe};
 use crate::sense::{Senses, VcpuEvents};
 use claim::Claim;
 pub(crate) use claim::forget as forget_claims;
-use decider::Decider;
 use handle::Mailbox;
 use maracas_core::admission::NotAdmitted;
 use maracas_core::contract::Statistic;
@@ -44,6 +44,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::{fmt, io, thread};
 use steer::Steered;
 use supervisor::Supervisor;
+use this_host::{Decider, Sampler, ThisHost};
 
 /// How a run went.
 #[derive(Debug, Default)]
@@ -63,7 +64,7 @@ pub struct Outcome {
     pub trouble: Vec<String>,
     /// Why the guardian ended the run, if it did; `trouble` says it too.
     pub ended: Option<String>,
-    /// Time on the cores that the machine itself took: all agents, and who freezes for them.
+    /// Time on the cores that the machine itself took: all agents, and the freeze threads.
     pub agents: Duration,
 }
 
@@ -107,7 +108,7 @@ pub struct Machine {
     policy: Box<dyn Policy>,
     header: Header,
     mailbox: Arc<Mailbox>,
-    cores: Vec<Mutex<Core>>,
+    cores: Arc<[Mutex<Core>]>,
     guardian: Option<Guardian>,
     server: Option<Server>,
     /// What is sensed of memory.
@@ -150,12 +151,12 @@ impl Machine {
             core.share = setup.share(id);
             Ok(Mutex::new(core))
         };
-        let cores: Result<Vec<_>, _> = setup.cores.iter().enumerate().map(open).collect();
+        let cores: Result<Arc<[_]>, _> = setup.cores.iter().enumerate().map(open).collect();
         let cores = cores.map_err(host("record context switches (CAP_PERFMON)"))?;
         let source = Source::of(&setup, means);
         let first = setup.vcpus().map(|(vcpu, _)| vcpu.id.0 + 1).max().unwrap_or(0);
         let steered = Steered::open(&setup)?;
-        for core in &cores {
+        for core in &*cores {
             lock(core).exec.bandwidth_limiter.clone_from(&steered.bandwidth_limiter);
         }
         let hierarchies = Hierarchies::read().map_err(host("find the control groups"))?;
@@ -194,8 +195,8 @@ impl Machine {
         removed
     }
 
-    /// Puts the run under a guardian. It must have been started before [`Machine::new`], so that
-    /// no instant is left at which a death would leave groups behind; it is told goodbye last.
+    /// Puts the run under a guardian. It must have been started before [`Machine::new`], so that no
+    /// instant is left at which a death would leave groups behind; it is dismissed last.
     #[must_use]
     pub fn guarded_by(mut self, guardian: Guardian) -> Self {
         guardian.agents_on(&self.setup.cores);
@@ -203,7 +204,7 @@ impl Machine {
         self
     }
 
-    /// Ends this service with the run, before the guardian hears goodbye: its socket is one of the
+    /// Ends this service with the run, before the guardian is dismissed: its socket is one of the
     /// things that the guardian would have to remove.
     #[must_use]
     pub fn served_by(mut self, server: Server) -> Self {
@@ -240,16 +241,16 @@ impl Machine {
         // Page faults in an agent would be delays; where memory cannot be locked it runs without.
         // SAFETY: plain arguments.
         let locked = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } == 0;
-        let ring = Ring::new();
+        let ring = Arc::new(Ring::new());
         mailbox.clock.restart();
         let Senses { sensor, meters, vcpus, notes } = senses;
         let mut meters = meters.into_iter();
-        for core in &cores {
+        for core in &*cores {
             let mut core = lock(core);
             executor::sense(&mut core, meters.next(), vcpus);
             core.begin();
         }
-        let mut scribe = Scribe::new(&header, &ring);
+        let mut scribe = Scribe::new(&header, Arc::clone(&ring));
         scribe.recorder.record(&host_note());
         scribe.recorder.record(&mailbox.source.note());
         let programs = setup.programs.iter().map(|it| (it.name.as_str(), &it.command));
@@ -262,9 +263,9 @@ impl Machine {
         let noted = notes.into_iter().map(|text| Note::Sense { vcpu: None, text });
         let noted = sensing.map(Note::Sensor).into_iter().chain(noted);
         noted.for_each(|said| scribe.recorder.record(&note(said)));
-        let mut decider =
-            Decider::new(policy, &setup.system, &setup.names, scribe, &cores, &mailbox);
-        decider.sense(sensor, &setup);
+        let sampler = sensor.map(|sensor| Sampler::new(sensor, &setup));
+        let host = ThisHost::new(Arc::clone(&cores), Arc::clone(&mailbox), scribe, sampler);
+        let decider = Decider::new(policy, &setup.system, &setup.names, host);
         let all_agents = Agents::new(
             &cores,
             decider,
@@ -293,7 +294,7 @@ impl Machine {
         drop(all_agents);
         drop(cores);
         drop(steered);
-        // Whoever asks from here on hears that the system is ending.
+        // Callers from here on get the answer that the system is ending.
         mailbox.close();
         drop(server);
         let removed = mailbox.remove_tree();
@@ -318,7 +319,7 @@ fn measure_wakes(cores: &[HardwareCore], fifo: bool) -> io::Result<Vec<WakeCost>
     })
 }
 
-/// On what it ran, for whoever reads the journal elsewhere.
+/// On what it ran, for a reader of the journal elsewhere.
 fn host_note() -> Record {
     let text = Platform::detect().map_or_else(|error| error.to_string(), |host| host.to_string());
     note(Note::Host(text))
@@ -340,7 +341,7 @@ fn oversee(
     let mut supervisor = Supervisor::new(setup, mailbox, guardian.as_mut(), counts)?;
     let result = thread::scope(|scope| {
         let mut cores = setup.system.core_ids();
-        // The scope waits for the agents, which nobody would stop any more after a panic.
+        // The scope waits for the agents, which nothing would stop any more after a panic.
         let result = caught(|| {
             cores.try_for_each(|core| start_agent(scope, all_agents, mailbox, core))?;
             setup
@@ -373,7 +374,7 @@ fn oversee(
                     .map(|error| format!("{}: {error}", vcpu_handle.handle.name)),
             );
         }
-        // Not before: the guardian sees to what is raised while nobody enforces.
+        // Not before: the guardian sees to what is raised while nothing enforces.
         if let Some(heartbeats) = &all_agents.heartbeats {
             heartbeats.rest(usize::from(core.id.0));
         }

@@ -22,10 +22,10 @@ use sys::bindings as abi;
 /// there, kernel time included.
 ///
 /// It counts from its opening to its end and is never reset, so that its reading is a meter. It
-/// never overflows: an event that is driven by a timer of the kernel fires again and again until
-/// somebody sets it anew, and where its interrupt takes longer than its period nobody on that core
-/// ever gets so far. Forks and exits in the group make it readable, so that new threads are raised
-/// at once.
+/// never overflows: an event that is driven by a timer of the kernel fires again and again until it
+/// is set anew, and where its interrupt takes longer than its period no thread on that core ever
+/// gets so far. Forks and exits in the group make it readable, so that new threads are raised at
+/// once.
 #[derive(Debug)]
 pub(crate) struct Service {
     file: File,
@@ -106,7 +106,7 @@ fn attributes(config: u64) -> abi::perf_event_attr {
 }
 
 fn open(attr: &mut abi::perf_event_attr, pid: i32, core: i32, flags: u32) -> io::Result<File> {
-    // SAFETY: the attributes are ours and their size is told; the descriptor is new.
+    // SAFETY: the attributes are ours and their size is given; the descriptor is new.
     unsafe {
         let fd = sys::perf_event_open(attr, pid, core, -1, libc::c_ulong::from(flags));
         check(fd)?;

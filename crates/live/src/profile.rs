@@ -2,7 +2,7 @@
 //!
 //! The program runs in a group of its own on one core, and everything in that group is counted,
 //! children included, from before its first instruction. Nothing is decided here about what the
-//! counts mean; who asks for events that the host does not count gets none of them.
+//! counts mean; a caller that asks for events that the host does not count gets none of them.
 
 use crate::host::HardwareCore;
 use crate::host::cgroup::{Group, Hierarchies, Tree};
@@ -73,7 +73,7 @@ pub struct Run {
     /// How its first process ended by itself; `None` = it was ended by us.
     pub exit: Option<Exit>,
     /// Bytes of the pages that were touched in windows of a second of service, each with the
-    /// service at which it began; none where the kernel does not tell.
+    /// service at which it began; none where the kernel does not say.
     pub touched: Vec<(Duration, u64)>,
     /// Counters had to take turns, so that counts are extrapolated.
     pub took_turns: bool,

@@ -1,4 +1,4 @@
-//! Sensing shared memory: a preference of sensors behind one trait.
+//! Sensing shared memory: sensors in order of preference behind one trait.
 //!
 //! A sensor counts what all of memory did: requests, the sum over time of requests under way
 //! (occupancy), and requests by core. Which one is used is found by trying ([`preference`]): from
@@ -8,7 +8,7 @@
 //!
 //! What the machine does with them: a sensor answers `ServiceRequest::Sample`; a [`Meter`] is a
 //! core's own count, against which allowances are held; [`VcpuEvents`] are counted for each VCPU
-//! and told in its segments.
+//! and reported in its segments.
 
 pub mod chase;
 pub mod events;
@@ -109,15 +109,15 @@ pub trait Sensor: Send {
     fn remark(&self) -> Option<String>;
 }
 
-/// The memory meter of one core: reads of memory by whoever ran there.
+/// The memory meter of one core: reads of memory by all that ran there.
 pub trait Meter: Send {
     /// What it has counted since it was opened, as of `now`.
     ///
     /// # Errors
     /// Where it cannot be read any more.
     fn read(&mut self, now: Instant) -> io::Result<u64>;
-    /// Shall tell when it reaches `limit`; `u64::MAX` = never. It may tell too early: whoever is
-    /// told reads it and arms it again. Does nothing where it cannot tell.
+    /// Is to signal when it reaches `limit`; `u64::MAX` = never. It may signal too early: the
+    /// waiting thread reads it and arms it again. Does nothing where it cannot signal.
     ///
     /// # Errors
     /// Where the kernel refuses.
@@ -143,7 +143,7 @@ pub struct VcpuEvents {
 /// All that a run senses.
 #[derive(Default)]
 pub struct Senses {
-    /// Who answers `ServiceRequest::Sample`; `None` = nobody can.
+    /// What answers `ServiceRequest::Sample`; `None` = nothing can.
     pub sensor: Option<Box<dyn Sensor>>,
     /// The meters of the cores, by `CoreId`; empty where there are none.
     pub meters: Vec<Box<dyn Meter>>,

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs, io, thread};
 use witness::repeated;
 
-/// Tells a run of this binary that it is a runtime, and with which mark its programs bear.
+/// Says to a run of this binary that it is a runtime, and with which mark its programs bear.
 const MARK: &str = "MARACAS_TEST_MARK";
 /// The process that the runtime must take in as a client.
 const CLIENT: &str = "MARACAS_TEST_CLIENT";
@@ -79,7 +79,8 @@ impl Runtime {
         let socket = control::socket_path()?;
         fs::create_dir_all(control::directory())?;
         fs::write(&socket, "")?;
-        // Where programs count; the guardian is not told of such files and finds them by name.
+        // Where programs count; the guardian does not get the names of such files and finds them by
+        // pattern.
         fs::write(counter(tree.run()), "")?;
         let charge = Charge { run: tree.run(), files: vec![socket] };
         let words = ["as_guardian", "--exact", "--nocapture", "--test-threads=1"];

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use std::{env, io, thread};
 use witness::repeated;
 
-/// Tells a run of this binary that it is a runtime, and which [`Play`] it gives.
+/// Says to a run of this binary that it is a runtime, and which [`Play`] it gives.
 const PLAY: &str = "MARACAS_TEST_PLAY";
 /// What the agents do until the play begins.
 const HEALTHY: Duration = Duration::from_millis(300);
@@ -126,7 +126,7 @@ impl Runtime {
                 }
             }
             thread::sleep(TURN);
-            if let Some(why) = self.guardian.ending().filter(|_| play == "listens") {
+            if let Some(why) = self.guardian.ending().filter(|_| play == "obeys") {
                 self.end(why);
             }
         }
@@ -269,7 +269,7 @@ macro_rules! stage {
 }
 
 #[test]
-fn the_core_of_a_stuck_agent_alone_is_taken_down_and_the_agent_hears_of_it() {
+fn the_core_of_a_stuck_agent_alone_is_taken_down_and_the_agent_learns_of_it() {
     repeated(|| {
         let mut stage = stage!("hangs");
         stage.wait(HEALTHY, |stage| stage.state(1) == (true, false));
@@ -312,7 +312,7 @@ fn a_run_with_an_agent_that_spins_is_killed_and_the_reason_is_said() {
 #[test]
 fn a_stopped_run_is_continued_to_end_in_order() {
     repeated(|| {
-        let mut stage = stage!("listens");
+        let mut stage = stage!("obeys");
         thread::sleep(HEALTHY);
         // SAFETY: our own child.
         assert_eq!(unsafe { libc::kill(stage.run.pid, libc::SIGSTOP) }, 0);

@@ -28,11 +28,11 @@
 //! Time is in ticks, and chunks are whole ones: u L rounded down so that nothing drifts, then one
 //! more tick for as many tasks as there is room, in the order in which Pfair scheduling would grant
 //! it. So nothing is missed, whatever the periods: in 30,000 sets with U = m and periods of 2 to 60
-//! ticks, half of them with offsets, nothing was; the figure `short slices` would count it. Chunks
-//! follow each other without a pause: time that a task leaves unused is taken at the end of the
-//! slice, not in its place. A late decision shifts what runs and loses none of it. A job that needs
-//! more than C harms no task (`enforcement`). The extension to sporadic tasks is not built, since a
-//! release within a slice would cut all chunks anew, to parts of ticks.
+//! ticks, half of them with offsets, nothing was; the statistic `short slices` would count it.
+//! Chunks follow each other without a pause: time that a task leaves unused is taken at the end of
+//! the slice, not in its place. A late decision shifts what runs and loses none of it. A job that
+//! needs more than C harms no task (`enforcement`). The extension to sporadic tasks is not built,
+//! since a release within a slice would cut all chunks anew, to parts of ticks.
 
 #[cfg(test)]
 mod tests;

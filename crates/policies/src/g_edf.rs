@@ -253,7 +253,7 @@ impl GEdf {
     fn in_use(&self, vcpu: VcpuId) -> Use {
         self.tasks.get(vcpu).map_or(Use::NONE, |task| task.backlog.in_use())
     }
-    /// Lets in, and changes, whoever waited for it and need not any longer.
+    /// Admits, and changes, the VCPUs that waited for it and need not any longer.
     fn retry(&mut self, now: Instant) {
         let tasks = &self.tasks;
         let in_use = |id| tasks.get(id).map_or(Use::NONE, |task| task.backlog.in_use());

@@ -1,10 +1,10 @@
 //! The policies: which VCPU runs where, and for how long.
 //!
-//! `ls` is the menu: one file a policy, named by the word that users write (`g_edf.rs` is
-//! `g-edf`), registered by one word in this file; what several of them share stands in `parts`.
-//! Here stands no clock, no I/O, no randomness, no float and no unsafe code, and no policy looks
-//! into another's file. MemGuard is a policy around a policy: every other one is registered a
-//! second time as `memguard+NAME`. This crate may import `maracas-core` only.
+//! `ls` is the menu: one file a policy, named by the word that users write (`g_edf.rs` is `g-edf`),
+//! registered by one word in this file; what several of them share stands in `parts`. Here is no
+//! clock, no I/O, no randomness, no float and no unsafe code, and no policy looks into another's
+//! file. MemGuard is a policy around a policy: every other one is registered a second time as
+//! `memguard+NAME`. This crate may import `maracas-core` only.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(clippy::float_arithmetic)]

@@ -89,9 +89,9 @@ mod tests {
         assert_eq!(machine.schedule(0), "caabc...");
     }
 
-    /// Others were promised their response times in the old order while anybody waits in it.
+    /// Others were promised their response times in the old order while a change waits in it.
     #[test]
-    fn a_changed_period_changes_the_order_once_nobody_waits() {
+    fn a_changed_period_changes_the_order_once_none_waits() {
         let mut machine = periodic(&ENTRY, &[], 1, &[(1, 8), (1, 6)], 0);
         let release = |machine: &mut Machine| {
             machine.release(0, 2, 16);

@@ -1,7 +1,7 @@
 //! A machine for this room's tests: one tick at a time, by the law, and as hostile as asked.
 //!
-//! Events wait in one queue a core and may be told late; decisions may come late, too often or
-//! not at all; limits may be overrun. With [`Manners::PERFECT`] it is an exact simulator.
+//! Events wait in one queue a core and may be given late; decisions may come late, too often or not
+//! at all; limits may be overrun. With [`Manners::PERFECT`] it is an exact simulator.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -107,7 +107,7 @@ pub(crate) struct Machine {
     classes: Vec<u8>,
     pub(crate) answers: Vec<(VcpuId, Result<CoreId, NotAdmitted>)>,
     outboxes: Vec<VecDeque<(u64, Event)>>,
-    /// The VCPU that is away, until the answer was told, and the ticks that are left to do.
+    /// The VCPU that is away, until the answer was given, and the ticks that are left to do.
     service_request: Option<(VcpuId, ServiceRequest, u64)>,
     /// Ticks of a service VCPU's time that every service request takes, above 0.
     pub(crate) service_request_cost: u64,
@@ -188,7 +188,7 @@ impl Machine {
         self.tell(CoreId(0), Event::Arrived(vcpu));
     }
 
-    /// Tells, decides, enacts, and lets one tick pass.
+    /// Gives the events, decides, enacts, and lets one tick pass.
     pub(crate) fn tick(&mut self) {
         let (manners, due) = (self.manners, self.plan.wake.ticks() <= self.now);
         if due && self.plan.wake_metered {

@@ -188,7 +188,7 @@ impl Verdict {
     pub fn new(claim: impl Into<String>, holds: bool, numbers: impl Into<String>) -> Self {
         Self { claim: claim.into(), holds, numbers: numbers.into(), why: None }
     }
-    /// With the reason, told where the claim does not hold.
+    /// With the reason, given where the claim does not hold.
     #[must_use]
     pub fn because(mut self, why: &str) -> Self {
         self.why = (!self.holds).then(|| why.to_string());

@@ -1,11 +1,11 @@
 //! The papers' experiments, run again: every table and figure with the published numbers beside
 //! ours.
 //!
-//! Here stand the experiments, one file each, and what they share: scenarios that are run
-//! ([`Lab`]), tables, verdicts and figures ([`findings`], [`figure`]), statistics ([`stats`]) and
-//! the generated parts of a document ([`document`]). Here never stands a policy, a machine or a
-//! model: an experiment is a list of scenario files, which `maracas sim` runs just as well, and
-//! what is read off their reports. No clock, no file, no output either: whoever calls writes.
+//! Here are the experiments, one file each, and what they share: scenarios that are run ([`Lab`]),
+//! tables, verdicts and figures ([`findings`], [`figure`]), statistics ([`stats`]) and the
+//! generated parts of a document ([`document`]). There is no policy, no machine and no model here:
+//! an experiment is a list of scenario files, which `maracas sim` runs just as well, and what is
+//! read off their reports. No clock, no file, no output either: the caller writes.
 //!
 //! This room stands above `policies`, `sim`, `scenario`, `trace` and `sweep`, which it imports, and
 //! below the command line.
@@ -19,6 +19,7 @@
 //!   [`Experiment::free`] says.
 #![forbid(unsafe_code)]
 
+mod admission;
 pub mod document;
 mod ecrts15;
 mod fairness;
@@ -83,8 +84,13 @@ impl Kind {
 }
 
 /// The experiments of each paper.
-const PAPERS: &[&[Experiment]] =
-    &[maracas::EXPERIMENTS, memguard::EXPERIMENTS, ecrts15::EXPERIMENTS, fairness::EXPERIMENTS];
+const PAPERS: &[&[Experiment]] = &[
+    maracas::EXPERIMENTS,
+    memguard::EXPERIMENTS,
+    ecrts15::EXPERIMENTS,
+    fairness::EXPERIMENTS,
+    admission::EXPERIMENTS,
+];
 
 /// Every experiment, in the order of the papers.
 pub fn experiments() -> impl Iterator<Item = &'static Experiment> {

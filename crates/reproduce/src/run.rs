@@ -7,6 +7,7 @@ use maracas_core::journal::Header;
 use maracas_core::memory::LINE_BYTES;
 use maracas_core::{Instant, Policy, Program, System, VcpuId};
 use maracas_scenario::Scenario;
+use maracas_sim::jobs::{Judged, judge};
 use maracas_sim::{Options, Outcome, Subject};
 use maracas_trace::report::{Counts, TaskReport};
 use maracas_trace::{Metrics, Report};
@@ -64,6 +65,15 @@ impl Prepared {
     pub(crate) fn policy(&self) -> Result<Box<dyn Policy>, Error> {
         let refused = |verdict: Verdict| self.error(&format!("refused: {}", verdict.why()));
         (self.entry.build)(&self.start, &self.scenario.policy.params).map_err(refused)
+    }
+
+    /// What is certain of its jobs beside others that use memory; nothing where it has no memory.
+    pub(crate) fn judged(&self) -> Vec<Judged> {
+        let Self { scenario, entry, start, programs, .. } = self;
+        let params = &scenario.policy.params;
+        let verdict = entry.verdict(start, params);
+        let judged = |memory| judge(start, &memory, programs, entry, params, &verdict);
+        scenario.sim_memory().map(judged).unwrap_or_default()
     }
 
     /// An observer that makes the report.
@@ -230,8 +240,8 @@ mod tests {
         };
         assert_eq!(reported("duration = \"1s\"\n", ""), "it: it names no duration");
         assert_eq!(reported("cores = 1\n", ""), "it: it names no cores");
-        let policy = reported("[run]", "[policy]\nname = \"nobody\"\n[run]");
-        assert_eq!(policy, "it: there is no policy \"nobody\"");
+        let policy = reported("[run]", "[policy]\nname = \"nothing\"\n[run]");
+        assert_eq!(policy, "it: there is no policy \"nothing\"");
         assert!(reported("version = 1", "version = 99").starts_with("it: it:1:"));
         let refused = reported(
             "[[program]]",

@@ -1,5 +1,5 @@
-//! Under whose rights a command runs, as a file says it. Whether this host knows the user is asked
-//! where the command is started.
+//! The user whose rights a command runs with, as a file says it. Whether this host knows the user
+//! is asked where the command is started.
 
 use crate::cursor::Field;
 use crate::error::{Error, Location};

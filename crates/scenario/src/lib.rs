@@ -1,13 +1,12 @@
 //! Scenario files: what a user writes about a system, read into what the machines take.
 //!
-//! Here stand the TOML reader ([`Scenario`]), the platforms and programs that it knows by name
+//! Here are the TOML reader ([`Scenario`]), the platforms and programs that it knows by name
 //! ([`presets`], data files under `data/`), the mix of memory requestors ([`mix`]), sweep files
 //! ([`sweep`]), bare task sets ([`taskset`]), drawn at random ([`generate`]) or read and written in
-//! the formats of other tools ([`formats`]), and the search for the smallest change that would be
-//! admitted ([`suggest`]).
-//! Here never stands a policy, a machine or a schedulability test: what a policy's parameters mean
-//! and whether a system is admitted is asked of others. This crate imports `maracas-core` and
-//! parsers of TOML, JSON and XML only.
+//! the formats of other tools ([`formats`]), the search for the smallest change that would be
+//! admitted ([`suggest`]), and changes to a file's text ([`edit`]). There is no policy, no machine
+//! and no schedulability test here: callers say what a policy's parameters mean and whether a
+//! system is admitted. This crate imports `maracas-core` and parsers of TOML, JSON and XML only.
 //!
 //! Every error is one line with file, line and column, and says the way out ([`Error`]). The
 //! reference for users is `docs/scenario.md`, the JSON Schema is `scenario.schema.json`; tests hold
@@ -17,6 +16,7 @@
 
 mod account;
 mod cursor;
+pub mod edit;
 mod error;
 pub mod formats;
 pub mod generate;

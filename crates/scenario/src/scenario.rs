@@ -140,10 +140,10 @@ pub enum Sense {
 /// How a core of a live run loses its surplus time.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum ThrottleBy {
-    /// Whoever uses it is frozen.
+    /// A VCPU that uses it is frozen.
     #[default]
     Freezer,
-    /// Whoever uses it goes on at less memory bandwidth, by the hardware.
+    /// A VCPU that uses it goes on at less memory bandwidth, by the hardware.
     Mba,
 }
 
@@ -197,6 +197,8 @@ pub struct ProgramSpec {
     pub workload: Option<Workload>,
     /// What it does to memory; `None` = it touches none.
     pub memory: Option<Profile>,
+    /// What of that its model's file says is not measured, by keys.
+    pub unmeasured: Vec<String>,
     /// How fast it progresses on each class of cores; `None` = as fast as the class, or as its
     /// memory lets it.
     pub pace: Option<Pace>,
@@ -221,8 +223,8 @@ pub struct Command {
     pub env: BTreeMap<String, String>,
     /// Where its output goes.
     pub output: Output,
-    /// Under whose rights it is started, its own or those of [`Run::user`]; `None` = those of
-    /// whoever started MARACAS.
+    /// The user whose rights it is started with, its own or that of [`Run::user`]; `None` = the
+    /// user that started MARACAS.
     pub user: Option<Account>,
 }
 
@@ -445,7 +447,7 @@ impl PlatformMemory {
             let mask = color_range(first, *count);
             first += count;
             mask.ok_or_else(|| {
-                format!("core {core}: only 64 {} can be told apart", self.part_word())
+                format!("core {core}: only 64 {} can be distinguished", self.part_word())
             })
         };
         self.shares.iter().enumerate().map(mask).collect()
@@ -478,8 +480,8 @@ const fn starts_a_cache(cache: &Cache, core: usize) -> bool {
 }
 
 impl VcpuSpec {
-    /// How a command is simulated that has no model: whoever is given a reservation is assumed to
-    /// use all of it.
+    /// How a command is simulated that has no model: a VCPU with a reservation is assumed to use
+    /// all of it.
     pub(crate) const fn assumed_workload(&self) -> Workload {
         use maracas_core::{Arrival, Cost};
         match self.vcpu.arrival {

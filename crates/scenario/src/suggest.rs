@@ -14,7 +14,7 @@ use std::fmt;
 /// anyone and is not named.
 const USEFUL: u64 = 10;
 
-/// Whom a change of all budgets is about.
+/// The VCPUs that a change of all budgets is about.
 const EVERYONE: &str = "every VCPU";
 
 /// One change to one system.
@@ -74,7 +74,7 @@ impl Change {
         }
     }
 
-    /// What to do, without saying to whom.
+    /// What to do, without saying to which VCPU.
     fn what(&self) -> String {
         let share = percent(self.ppm());
         match *self {
@@ -150,8 +150,8 @@ pub fn changes(system: &System, admits: &dyn Fn(&System) -> bool) -> Vec<Change>
         found.extend(longer_period(vcpu.id, vcpu.reservation.period, &works));
     }
     let from = system.cores.len();
-    // Where the cache is split, a core more would need a part of it, which nobody has named; where
-    // cores are uneven, a class.
+    // Where the cache is split, a core more would need a part of it, which the file does not name;
+    // where cores are uneven, a class.
     if system.is_even() && system.cores.iter().all(|core| core.colors == 0) {
         let cores = |to| Change::Cores { from, to: to as usize };
         found.extend(bisect(from as u64, MAX_CORES as u64, |to| works(&cores(to))).map(cores));

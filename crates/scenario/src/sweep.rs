@@ -1,7 +1,7 @@
 //! Sweep files: which task sets are run under which policies.
 //!
-//! The reference for users is `docs/sweep.md`. What the policies' words and parameters mean is
-//! asked of others.
+//! The reference for users is `docs/sweep.md`. What the policies' words and parameters mean is said
+//! by callers.
 
 use crate::cursor::{Field, Table};
 use crate::error::{Error, Location, Source, did_you_mean, quoted, read_text};

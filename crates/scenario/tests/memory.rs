@@ -145,7 +145,7 @@ fn a_model_s_file_is_read_from_beside_the_scenario() {
     let memory = good.sim_memory().expect("the platform has memory");
     let own = memory.programs[0].clone().expect("it uses memory").phases[0].1.clone();
     assert_eq!((own.working_set, own.outstanding_milli, own.reuse), (2 << 20, 3000, Reuse::Random));
-    // What is wrong in it is told at its place, and no file names a second one.
+    // What is wrong in it is reported at its place, and no file names a second one.
     let error = read("pattern = \"rand\"\nthink = 3\n").expect_err("a think time has a unit");
     assert!(error.to_string().contains("mine.toml:2:9: "), "{error}");
     let error =

@@ -6,6 +6,7 @@ mod agents;
 mod agreement;
 mod costs;
 mod exact;
+mod jobs;
 mod limits;
 mod needs;
 mod senses;
@@ -20,10 +21,11 @@ use maracas_core::contract::Entry;
 use maracas_core::journal::Header;
 use maracas_core::memory::Memory;
 use maracas_core::params::{Params, Value};
-use maracas_core::{MAX_CORES, Pace, Program, Rate, Role, System, Vcpu, VcpuId};
-use maracas_scenario::Scenario;
+use maracas_core::{Duration, Instant, MAX_CORES, Pace, Program, Rate, Role, System, Vcpu, VcpuId};
 use maracas_scenario::formats::{self, Format};
-use maracas_sim::jobs::{self, Judged};
+use maracas_scenario::{CacheSplit, Scenario};
+use maracas_sim::jobs::{Answer, Judged, judge, watch};
+use maracas_sim::{Options, Overheads};
 use std::path::Path;
 
 /// On which machine.
@@ -78,7 +80,7 @@ pub struct Case {
     pub memory: Option<Memory>,
     /// The pace of each of `programs`, where the scenario says something of it.
     pub paces: Vec<Option<Pace>>,
-    /// On which machine it shall run.
+    /// The machine on which it is to run.
     pub machine: Machine,
     /// Of every random number.
     pub seed: u64,
@@ -87,7 +89,7 @@ pub struct Case {
     /// What of the jobs is certain beside others that use memory; empty where that is not
     /// simulated.
     pub jobs: Vec<Judged>,
-    /// What the agents of a live run will take; `None` in simulation, or where nobody knows.
+    /// What the agents of a live run will take; `None` in simulation, or where it is not known.
     pub agents: Option<Agents>,
     /// Names of the parameters that the command line gave.
     set: Vec<String>,
@@ -194,6 +196,7 @@ impl Case {
                 let more = case.unkept().into_iter().chain(case.left_aside()).chain(unknown);
                 let more: Vec<_> = more.chain(case.of_reserved_bandwidth()).collect();
                 case.notes.extend(more);
+                case.judge_live_jobs();
                 case.notes.extend(measured);
             }
         }
@@ -260,14 +263,41 @@ impl Case {
         Ok(())
     }
 
-    /// Asks what of the jobs is certain where programs share memory. Programs that go by a pace
-    /// instead are not bounded.
+    /// Asks what of the jobs is certain where programs share memory, and where nothing is, whether
+    /// the simulator shows late ones.
     fn judge_jobs(&mut self) {
-        let Some(memory) = &self.memory else { return };
-        if self.verdict.accepted() && self.paces.iter().all(Option::is_none) {
-            let Self { start, programs, entry, params, verdict, .. } = &*self;
-            self.jobs = jobs::judge(start, memory, programs, entry, params, verdict);
+        let Some(memory) = self.memory.as_ref().filter(|_| self.verdict.accepted()) else { return };
+        let Self { programs, entry, params, verdict, .. } = &*self;
+        let mut split = self.start.clone();
+        if self.machine == Machine::Live && self.live().cache == CacheSplit::Whole {
+            split.cores.iter_mut().for_each(|core| core.colors = 0);
         }
+        let start = &split;
+        let mut judged = judge(start, memory, programs, entry, params, verdict);
+        if self.machine == Machine::Live {
+            self.jobs = judged;
+            return;
+        }
+        let scenario = self.scenario.as_ref();
+        let overheads = scenario.map_or(Overheads::FREE, |it| it.overheads);
+        if !overheads.is_free() {
+            for one in &mut judged {
+                one.answer = Answer::Unknown("overheads are charged, which are not counted here");
+            }
+        }
+        if let Ok(mut policy) = (entry.build)(start, params) {
+            let lasts = scenario.and_then(|it| it.run.duration).unwrap_or(Duration::MAX);
+            let until = Instant::ZERO.saturating_add(lasts);
+            let options = Options { seed: self.seed, overheads, ..Options::new(until) };
+            watch(&mut judged, &self.subject(), policy.as_mut(), &options);
+        }
+        self.jobs = judged;
+    }
+
+    /// Whether it is admitted and not certain that all jobs are in time beside others that use
+    /// memory.
+    pub fn jobs_may_be_late(&self) -> bool {
+        self.verdict.accepted() && self.jobs.iter().any(|one| one.answer != Answer::InTime)
     }
 
     /// What the simulator is to run.

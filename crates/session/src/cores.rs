@@ -9,8 +9,8 @@ use maracas_live::host::platform::Platform;
 use maracas_live::machine::capacity;
 use std::fmt;
 
-/// Tells a system what the host's cores make of it: their classes where the file says nothing of
-/// any, and less room for reservations where cores would have to be slowed down.
+/// Sets what the host's cores make of a system: their classes where the file says nothing of any,
+/// and less room for reservations where cores would have to be slowed down.
 ///
 /// # Errors
 /// Where the host's cores cannot be read.

@@ -42,7 +42,7 @@ pub enum Require {
     Full,
 }
 
-/// What tells how far programs got, for policies that need it.
+/// What measures how far programs got, for policies that need it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Progress {
     /// Instructions, where all cores count them; else what programs count themselves
@@ -150,8 +150,8 @@ pub fn prepare(
     let cleaned = maracas_live::clean::clean();
     let mut cleaned =
         cleaned.map_err(|error| Failure::about("cleaning up after dead runs", error))?;
-    // Runs that live beside this one are nobody's news here; one on the same cores is an error
-    // of the machine's own.
+    // Runs beside this one are not reported here; one on the same cores is an error of the
+    // machine's own.
     cleaned.living.clear();
     if talks && !cleaned.is_empty() {
         cleaned.to_string().lines().for_each(output::note);
@@ -213,8 +213,8 @@ pub fn run(
         output::note(&format!("{} was refused when it arrived: {why}", case.name(*vcpu)));
     }
     if manner.talks {
-        tell(case, &outcome);
-        tell_progress(case, &progress);
+        explain(case, &outcome);
+        report_progress(case, &progress);
     }
     Ok(report.of_run(Run {
         asked_ns: asked.map(Duration::ticks),
@@ -338,24 +338,24 @@ fn heed(stop: &AtomicBool, over: &AtomicBool, handle: &Handle) {
 }
 
 /// Says what users would want to know beside the table.
-fn tell(case: &Case, outcome: &Outcome) {
+fn explain(case: &Case, outcome: &Outcome) {
     for vcpu in &outcome.silent {
         let name = case.name(*vcpu);
         output::note(&format!(
-            "{name} never told the end of a job (maracas-client does); each was taken to last \
+            "{name} never reported the end of a job (maracas-client does); each was taken to last \
              until the next release"
         ));
     }
 }
 
-/// Says by what progress was counted, and of whom there was none, where the policy needs it.
-fn tell_progress(case: &Case, notes: &[(Option<VcpuId>, String)]) {
+/// Says what counted progress, and for which VCPUs there was none, where the policy needs it.
+fn report_progress(case: &Case, notes: &[(Option<VcpuId>, String)]) {
     if !case.entry.needs.progress {
         return;
     }
     for (vcpu, text) in notes {
         output::note(&match vcpu {
-            None => format!("progress was told by {text}"),
+            None => format!("progress was counted by {text}"),
             Some(vcpu) if text == "counted nothing" => format!(
                 "{} counted no progress, so that its speedup stayed unknown (docs/uneven.md says \
                  how programs count)",
@@ -409,7 +409,7 @@ impl Stream {
         stream
     }
 
-    /// Shows what was counted so far to whoever asks.
+    /// Shows what was counted so far to its readers.
     fn publish(&self) {
         metrics::publish(&self.board, &self.metrics, self.max_latency);
     }

@@ -36,7 +36,7 @@ const STACK: usize = 256 << 10;
 const LONGEST: usize = 107;
 
 /// Shows on `board` what was counted so far. Sums never fall there: time that was taken for
-/// throttled until a segment was told stays so until there is more of it.
+/// throttled until a segment was reported stays so until there is more of it.
 pub fn publish(board: &Board, counted: &Metrics, max_latency: Option<u64>) {
     let mut gauges = gauges(counted, max_latency);
     let before = board.latest();
@@ -65,7 +65,7 @@ pub fn max_latency(header: &Header) -> Option<u64> {
     by_latency.then_some(header.params.whole(spec("max_latency")?))
 }
 
-/// Where metrics are served: on this host, or to nobody.
+/// Where metrics are served: on this host, or nowhere.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Address {
     /// A socket file, which only its owner and root can open.
@@ -110,11 +110,12 @@ impl Address {
         }
     }
 
-    /// Makes sure that nothing is in the way, before anybody is told to remove what is there. A
-    /// socket that nobody serves any more, of a run that was killed with its guardian, is removed.
+    /// Makes sure that nothing is in the way, before the user is asked to remove what is there. A
+    /// socket that no process serves any more, of a run that was killed with its guardian, is
+    /// removed.
     ///
     /// # Errors
-    /// Where there is something else, or a socket that somebody serves.
+    /// Where there is something else, or a socket that is served.
     pub fn clear(&self) -> Result<(), Failure> {
         let Self::Unix(path) = self else { return Ok(()) };
         let fail = |why: &dyn std::fmt::Display| {
@@ -130,7 +131,7 @@ impl Address {
                 fail(&"is there already and is no socket; name another path")
             }
             Ok(_) => match UnixStream::connect(path) {
-                Ok(_) => fail(&"is served by somebody else; name another path"),
+                Ok(_) => fail(&"is served by another process; name another path"),
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
                     fs::remove_file(path).or_else(|error| fail(&error))
                 }
@@ -143,8 +144,8 @@ impl Address {
 /// The running endpoint. Dropped, it ends, and its socket file is removed.
 pub struct Endpoint {
     address: Address,
-    /// Closed, it ends the thread. Nobody waits for that: a slow client must not delay the end of a
-    /// run.
+    /// Closed, it ends the thread. Nothing waits for that: a slow client must not delay the end of
+    /// a run.
     _stop: UnixStream,
 }
 
@@ -176,7 +177,7 @@ impl Endpoint {
     }
 
     /// Says where the metrics are, on standard error.
-    pub fn tell(&self) {
+    pub fn announce(&self) {
         output::note(&match &self.address {
             Address::Unix(path) => format!("metrics at unix:{}", path.display()),
             Address::Loopback(address) => format!("metrics at http://{address}/metrics"),
@@ -246,7 +247,7 @@ impl Listener {
         }
     }
 
-    /// One client, one request. Whoever leaves in the middle has nobody to be told.
+    /// One client, one request. A client that leaves in the middle gets no report.
     fn serve_one(&self, board: &Board) {
         let page = || board.latest().map(|gauges| exposition::page(&gauges));
         let _ = match self {

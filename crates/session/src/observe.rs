@@ -147,7 +147,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Tells readers of the journal the name of a VCPU that arrived.
+    /// Gives readers of the journal the name of a VCPU that arrived.
     fn arrived(&mut self, at: Instant, vcpu: VcpuId) {
         let name = self.case.name(vcpu);
         self.metrics.name(vcpu, &name);

@@ -188,7 +188,7 @@ pub fn style() -> table::Style {
     table::Style { color: output::colours(), width }
 }
 
-/// What holds where nobody sets a parameter, as it would be written; `None` where nothing does.
+/// What holds where a parameter is not set, as it would be written; `None` where nothing does.
 pub fn default_of(kind: Kind) -> Option<String> {
     match kind {
         Kind::Choice(words) => words.first().map(ToString::to_string),

@@ -260,6 +260,7 @@ pub fn to_json(case: &Case, verdict: &Verdict) -> Value {
         "cores": case.system.cores.len(),
         "capacity": case.system.capacity.to_string(),
         "admitted": verdict.accepted(),
+        "verdict": if verdict.accepted() { jobs::verdict(case) } else { "refused".into() },
         "by_core": verdict.cores.iter().map(|core| core_json(case, core)).collect::<Vec<_>>(),
         "refused": refused,
         "jobs": jobs::to_json(case),

@@ -139,7 +139,7 @@ fn memory(criterion: &mut Criterion) {
             let first = first.get_or_insert_with(|| {
                 let begun = cpu_time();
                 let outcome = simulate(case);
-                tell(name, cpu_time() - begun, &outcome);
+                report(name, cpu_time() - begun, &outcome);
                 outcome
             });
             bencher.iter_custom(|times| {
@@ -164,7 +164,7 @@ fn cpu_time() -> std::time::Duration {
 }
 
 /// Where the time went, in numbers of what was done.
-fn tell(name: &str, took: std::time::Duration, outcome: &Outcome) {
+fn report(name: &str, took: std::time::Duration, outcome: &Outcome) {
     let totals = outcome.memory.clone().unwrap_or_default();
     let effort = outcome.effort;
     let reported = writeln!(

@@ -68,7 +68,7 @@ fn cpu_time() -> time::Duration {
     time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// What a machine told its policy and when it asked.
+/// The events that a machine gave its policy and when it asked.
 #[derive(Default)]
 struct Stream {
     calls: Vec<(Instant, Option<Event>)>,

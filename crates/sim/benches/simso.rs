@@ -113,6 +113,6 @@ fn main() {
     let mut out = std::io::stdout();
     for line in std::io::stdin().lock().lines() {
         let line = line.expect("the cases can be read");
-        writeln!(out, "{}", answer(&line)).expect("somebody reads the answers");
+        writeln!(out, "{}", answer(&line)).expect("the answers are read");
     }
 }

@@ -17,10 +17,16 @@
 //!   Theta = min(P, Q / fastest) in every P, so t of time bring at least Theta/P (t - 2(P -
 //!   Theta)); what is asked for is raised accordingly before the policy is asked.
 //!
-//! A job that is not said to be in time need not be late: these are bounds.
+//! All of that says something only where the policy's own tests exclude misses of jobs that stay
+//! within C; where they do not, nothing is known of any job. A job that is not said to be in time
+//! need not be late: these are bounds. [`watch`] looks in the simulator whether it is.
+
+mod watch;
+
+pub use watch::{Seen, watch};
 
 use crate::memory::bound::{Bound, bounds};
-use maracas_core::admission::{Regulation, Verdict};
+use maracas_core::admission::{CoreVerdict, Regulation, Verdict};
 use maracas_core::contract::Entry;
 use maracas_core::memory::Memory;
 use maracas_core::params::Params;
@@ -40,10 +46,12 @@ pub struct Judged {
     /// C.
     pub promised: Duration,
     /// The program that the others slow down most, by its place among the run's, and by how much;
-    /// `None` = nobody slows any of them down.
+    /// `None` = none is slowed down.
     pub slowest: Option<(u32, Bound)>,
     /// What is certain.
     pub answer: Answer,
+    /// What the simulator showed of its jobs, where it was asked ([`watch`]).
+    pub seen: Option<Seen>,
 }
 
 /// What is certain of jobs before a run.
@@ -53,6 +61,8 @@ pub enum Answer {
     InTime,
     /// A job may be late.
     MayBeLate,
+    /// Jobs are late: the simulator shows some.
+    Late,
     /// Nothing is known, for this reason.
     Unknown(&'static str),
 }
@@ -73,6 +83,7 @@ pub fn judge(
     let mut judged: Vec<Judged> =
         system.vcpus.iter().filter_map(|vcpu| needs(vcpu, programs, &bounds)).collect();
     let cuts = cuts(entry, params);
+    let proven = is_proven(system, entry, verdict);
     let open = verdict.regulation.as_ref().map(|limits| {
         let open = |core: CoreId| open_share(core, limits, &places, &bounds, system);
         system.core_ids().map(open).collect::<Vec<_>>()
@@ -85,6 +96,7 @@ pub fn judge(
         let vcpu = system.vcpus.iter().find(|vcpu| vcpu.id == one.vcpu);
         one.answer = match unknown(vcpu, one, &homes, programs, verdict) {
             Some(reason) => Answer::Unknown(reason),
+            None if !proven => Answer::Unknown("this policy's test does not exclude misses"),
             None if fits && (!cuts || one.needs <= one.promised) => Answer::InTime,
             None => Answer::MayBeLate,
         };
@@ -92,11 +104,29 @@ pub fn judge(
     judged
 }
 
+/// Whether by `verdict` no job is late that stays within its budget: the policy claims so of all
+/// that it admits, or on every core a test accepts that says so, which is any but the sum of loads.
+/// An I/O VCPU may inherit another's period, which only the test that decides has counted.
+fn is_proven(system: &System, entry: &Entry, verdict: &Verdict) -> bool {
+    let inherits = system.vcpus.iter().any(|vcpu| vcpu.role == Role::Io);
+    let proves = |core: &CoreVerdict| {
+        let tests = core.tests.iter().take(if inherits { 1 } else { usize::MAX });
+        core.vcpus.is_empty()
+            || tests.into_iter().any(|result| result.accepted && result.test != "capacity")
+    };
+    let judged = verdict.cores.iter().any(|core| !core.vcpus.is_empty());
+    // What an optimal policy tests is the sum of loads, and that says all.
+    let optimal = entry.claims.no_miss_when_admitted && !entry.claims.partitioned;
+    optimal || judged && verdict.cores.iter().all(proves)
+}
+
 /// Where VCPUs may run.
 struct Homes {
     /// By VCPU, those that stay on one core.
     homes: Vec<(VcpuId, CoreId)>,
     all: CoreSet,
+    /// Whether the policy moves VCPUs by service requests.
+    moves: bool,
 }
 
 impl Homes {
@@ -107,7 +137,7 @@ impl Homes {
         let homes = cores.flat_map(|it| {
             it.core.into_iter().flat_map(|core| it.vcpus.iter().map(move |vcpu| (*vcpu, core)))
         });
-        Self { homes: homes.collect(), all: system.core_ids().collect() }
+        Self { homes: homes.collect(), all: system.core_ids().collect(), moves }
     }
     fn home(&self, vcpu: VcpuId) -> Option<CoreId> {
         self.homes.iter().find(|(id, _)| *id == vcpu).map(|(_, core)| *core)
@@ -137,7 +167,7 @@ fn needs(vcpu: &Vcpu, programs: &[Program], bounds: &[Option<Bound>]) -> Option<
     }
     let (vcpu, promised) = (vcpu.id, vcpu.reservation.budget);
     let answer = Answer::MayBeLate;
-    has_jobs.then_some(Judged { vcpu, alone, needs, promised, slowest, answer })
+    has_jobs.then_some(Judged { vcpu, alone, needs, promised, slowest, answer, seen: None })
 }
 
 /// What a piece of a job's work comes to at most, with all that an anytime program may add.
@@ -155,7 +185,7 @@ fn work_of(workload: &Workload) -> Option<Duration> {
 }
 
 /// Whether a job that overruns C is cut there. The policies of VCPUs do so always, those of jobs
-/// unless they are told otherwise.
+/// unless a parameter says otherwise.
 fn cuts(entry: &Entry, params: &Params) -> bool {
     let Some(spec) = entry.params.iter().find(|spec| spec.name == "enforcement") else {
         return !entry.needs.jobs;
@@ -215,8 +245,8 @@ fn raised(
     differs.then_some(raised)
 }
 
-/// Whether a verdict lets `vcpu` in and whoever else is on its core: one that is refused would run
-/// there all the same.
+/// Whether a verdict admits `vcpu` and all others on its core: one that is refused would run there
+/// all the same.
 fn admitted(verdict: &Verdict, vcpu: VcpuId, homes: &Homes) -> bool {
     let home = homes.home(vcpu);
     let disturbs = |other: VcpuId| home.is_none() || homes.home(other) == home;
@@ -241,6 +271,12 @@ fn unknown(
             || program.arrive != maracas_core::Instant::ZERO
     }) {
         return Some("programs come and go");
+    }
+    if homes.moves {
+        return Some("balancing may move it, and a move may make a job late");
+    }
+    if !verdict.tolerance.is_zero() {
+        return Some("its budgets are rounded to ticks, by which a job may be late");
     }
     let limits = verdict.regulation.as_ref()?;
     if vcpu.is_some_and(|vcpu| vcpu.bandwidth > 0) {

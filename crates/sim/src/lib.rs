@@ -1,8 +1,8 @@
 //! Machine 1: the deterministic simulator.
 //!
-//! It carries out any policy on model programs, event by event: the same scenario and seed give
-//! the same bytes. Here never stand a policy by name, threads, a clock, or a way to write files;
-//! the room imports `maracas-core` and a random number generator.
+//! It carries out any policy on model programs, event by event: the same scenario and seed give the
+//! same bytes. There is no policy by name, no thread, no clock, and no way to write files here; the
+//! room imports `maracas-core` and a random number generator.
 //!
 //! # What it does at one instant
 //! 1. What happened on the cores (completions, blocks, limits), by core; then what is due on the
@@ -15,9 +15,9 @@
 //!    speeds are resolved anew ([`memory`]).
 //!
 //! # What observers may rely on
-//! * A [`Segment`](maracas_core::contract::Segment) is told when it ends, or at a metered wake, or
-//!   at the end of the run ([`End::Metered`](maracas_core::contract::End::Metered)). It never spans
-//!   a change of mode, and none is empty.
+//! * A [`Segment`](maracas_core::contract::Segment) is reported when it ends, or at a metered wake,
+//!   or at the end of the run ([`End::Metered`](maracas_core::contract::End::Metered)). It never
+//!   spans a change of mode, and none is empty.
 //! * `Completed` comes before the `Ran` of the segment in which the job completed; a segment goes
 //!   on over a completion where the VCPU has more to do. Where a completion and a limit fall on the
 //!   same instant, the completion wins.
@@ -31,8 +31,8 @@
 //! * `ServiceDone` and `Sampled` come before the `Ran` of the service VCPU's segment, as
 //!   `Completed` does. `Sampled` holds what the controller counted since the one before, up to that
 //!   tick.
-//! * One block goes untold: that of a waiting VCPU whose only ready program departs, while others
-//!   stay. No segment ends there.
+//! * One block is not reported: that of a waiting VCPU whose only ready program departs, while
+//!   others stay. No segment ends there.
 //!
 //! # How programs share a VCPU
 //! First come, first served, each until it blocks, as `SCHED_FIFO` threads of one rank do. Where
@@ -108,7 +108,7 @@ pub struct Options {
     /// Decisions come late by a uniform amount from zero to this, after the first event that
     /// they answer or the wake that the policy asked for. Cores follow the law meanwhile.
     pub late: Duration,
-    /// Tell of wakes only when the VCPU is switched in, as inexact.
+    /// Report wakes only when the VCPU is switched in, as inexact.
     pub hidden_wakes: bool,
     /// Costs charged.
     pub overheads: Overheads,
@@ -142,7 +142,7 @@ pub struct Outcome {
     pub missed: u64,
     /// Calls of the policy.
     pub decisions: u64,
-    /// Events told to the policy.
+    /// Events given to the policy.
     pub events: u64,
     /// How often a core took up a VCPU that it did not run at the instant before.
     pub context_switches: u64,

@@ -68,11 +68,11 @@ pub(crate) struct Machine<'a, C> {
     plan: Plan,
     /// When the next decision is taken.
     due: Instant,
-    /// Whether the policy heard of anything since it was last asked.
+    /// Whether the policy got any event since it was last asked.
     reported: bool,
     /// Where the first of these things happened.
     decider: usize,
-    /// Events that happened and are not told yet; used only where decisions come late.
+    /// Events that happened and are not reported yet; used only where decisions come late.
     inbox: Vec<(Instant, Event)>,
     lateness: Stream,
     /// The service request under way.
@@ -172,7 +172,7 @@ impl<'a, C: Contention> Machine<'a, C> {
         self.end()
     }
 
-    /// Closes the run: completions on the horizon, the running segments, what was not told yet.
+    /// Closes the run: completions on the horizon, the running segments, what was not reported yet.
     fn end(mut self) -> Outcome {
         if self.options.until != Instant::NEVER {
             self.now = self.options.until;

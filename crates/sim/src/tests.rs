@@ -89,7 +89,7 @@ impl Policy for Script {
     }
 }
 
-/// Writes down what the policy was told, one word an event.
+/// Writes down what the policy was given, one word an event.
 #[derive(Default)]
 struct Log(String);
 

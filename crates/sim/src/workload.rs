@@ -1,6 +1,6 @@
 //! What VCPUs have to do: their programs' pieces of work, their jobs, and whether they can run.
 //!
-//! Pure state: it knows no cores and sends no events; the machine asks and tells.
+//! Pure state: it knows no cores and sends no events; the machine asks and reports.
 
 use crate::arrivals;
 use crate::rng::{Purpose, Stream};
@@ -91,7 +91,7 @@ pub(crate) struct Demand {
     pub(crate) run_queue: u32,
     /// The decision that put it there.
     pub(crate) stamp: u64,
-    /// A wake not yet told: on whose behalf it was.
+    /// A wake not yet reported: on whose behalf it was.
     pub(crate) hidden: Option<Option<VcpuId>>,
 }
 

@@ -90,7 +90,7 @@ fn others_never_gain_by_a_newcomer_or_by_more_of_one() {
 }
 
 #[test]
-fn nobody_gains_among_equals() {
+fn none_gains_among_equals() {
     let law = Law::new(&DDR3_1333);
     let mut dice = Dice(2);
     for _ in 0..MIXES {
@@ -117,7 +117,7 @@ fn nobody_gains_among_equals() {
 /// What the law's docs say of one that alone does more: a stream may gain by the rows that it then
 /// loses less often, the others by less time spent on coming in the middle of a drain.
 #[test]
-fn who_does_more_gains_little() {
+fn what_does_more_gains_little() {
     let law = Law::new(&DDR3_1333);
     let mut dice = Dice(3);
     let (mut stream, mut rest, mut undrained) = (0.0_f64, 0.0_f64, 0.0_f64);

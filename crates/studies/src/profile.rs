@@ -131,7 +131,7 @@ struct Bench {
     stop: std::sync::Arc<AtomicBool>,
 }
 
-/// Lines of a chase that tells the latency of memory: some 5 ms.
+/// Lines of a chase that measures the latency of memory: some 5 ms.
 const CHASE: u64 = 40_000;
 /// Chases of which the middle one counts: what others do meanwhile, they do beside the program too.
 const CHASES: usize = 5;
@@ -178,7 +178,7 @@ impl Bench {
             Machine { latency_ns: Some(latency_ns), cache_bytes, hits: self.counted.hits };
         let mut remarks = self.counted.missing.clone();
         remarks.push(format!(
-            "Memory answered in {latency_ns:.0} ns with nobody else beside it (pointer chase)."
+            "Memory answered in {latency_ns:.0} ns with nothing else beside it (pointer chase)."
         ));
         if run.took_turns {
             remarks.push("Counters took turns: counts are extrapolated.".to_string());

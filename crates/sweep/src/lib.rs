@@ -1,11 +1,11 @@
 //! Many task sets under many policies, compared on the same sets.
 //!
-//! Here stand one run of one set under one policy ([`trial`]), what a sweep runs ([`study`]) and
-//! how, so that nothing finished is lost ([`run`], [`ledger`]), what comes out ([`summary`], as
-//! tables, [`table`], and figures, [`drawings`]), and the statistics ([`stats`]) and drawings
-//! ([`figure`]) that others need too. Here never stands a policy, a machine, a generator of task
-//! sets or a terminal. This room stands above `policies`, `sim`, `scenario` and `trace`, which it
-//! imports, and below `reproduce` and the command line.
+//! Here are one run of one set under one policy ([`trial`]), what a sweep runs ([`study`]) and how,
+//! so that nothing finished is lost ([`run`], [`ledger`]), what comes out ([`summary`], as tables,
+//! [`table`], and figures, [`drawings`]), and the statistics ([`stats`]) and drawings ([`figure`])
+//! that others need too. There is no policy, no machine, no generator of task sets and no terminal
+//! here. This room stands above `policies`, `sim`, `scenario` and `trace`, which it imports, and
+//! below `reproduce` and the command line.
 #![forbid(unsafe_code)]
 
 pub mod drawings;

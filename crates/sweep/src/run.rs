@@ -35,8 +35,8 @@ fn said(panic: &dyn Any) -> String {
     text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked").to_owned()
 }
 
-/// Runs what `found` lacks on up to `jobs` threads. `progress` hears how many items are finished,
-/// from the start on. What comes out hangs on the study alone.
+/// Runs what `found` lacks on up to `jobs` threads. `progress` is called with how many items are
+/// finished, from the start on. The result depends on the study alone.
 ///
 /// One of the items that `found` has is run again: where it comes out otherwise, the program has
 /// changed since, and results would be mixed.

@@ -23,7 +23,7 @@ impl Mean {
         let mean = values.iter().sum::<f64>() / count;
         let square = |value: &f64| (value - mean) * (value - mean);
         let error = (values.iter().map(square).sum::<f64>() / (count - 1.0) / count).sqrt();
-        // One value tells nothing of its spread.
+        // One value says nothing of its spread.
         let half_width = if count < 2.0 { 0.0 } else { student_t(count - 1.0) * error };
         Self { mean, half_width }
     }
@@ -111,9 +111,9 @@ impl Paired {
     }
 }
 
-/// The probability that, of things that go either way with equal odds, so few or fewer go the
-/// rarer way: the two-sided exact sign test, in which ties have no say. For shares this is
-/// McNemar's exact test. 1 where there is nothing to tell.
+/// The probability that, of things that go either way with equal odds, so few or fewer go the rarer
+/// way: the two-sided exact sign test, in which ties have no say. For shares this is McNemar's
+/// exact test. 1 where there is nothing to compare.
 pub fn sign_test(lower: u64, higher: u64) -> f64 {
     let (rarer, more) = (lower.min(higher) as f64, lower.max(higher) as f64);
     // At most k of n: I(1/2; n - k, k + 1) (Numerical Recipes, equation 6.14.50).

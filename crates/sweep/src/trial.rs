@@ -118,9 +118,9 @@ fn programs(set: &TaskSet, bound: Duration) -> Vec<Program> {
 
 /// Counts jobs and pieces of tasks that do nothing but their jobs, one after the other.
 ///
-/// The machine tells a completion before the segment in which it falls, and a segment goes on into
-/// the next job. So only the first piece of a segment can be a resumption or a job's begin
-/// elsewhere, and which of the two it is hangs on whether a job ended with the segment before.
+/// The machine reports a completion before the segment in which it falls, and a segment goes on
+/// into the next job. So only the first piece of a segment can be a resumption or a job's begin
+/// elsewhere, and which of the two it is depends on whether a job ended with the segment before.
 struct Counter {
     tracks: Vec<Track>,
     tally: Tally,

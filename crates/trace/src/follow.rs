@@ -1,5 +1,5 @@
-//! Follows a run and tells a listener what happened as whole things: runs, waits, jobs, budgets.
-//! The trace, the chart and the lists are listeners.
+//! Follows a run and reports to a listener what happened as whole things: runs, waits, jobs,
+//! budgets. The trace, the chart and the lists are listeners.
 
 use crate::metrics::has_memory_limits;
 use crate::pieces::{Part, Splitter, consumed_by};
@@ -58,7 +58,7 @@ pub(crate) struct JobTrack {
 }
 
 impl JobTrack {
-    /// Whether it was unfinished at its deadline, as far as a run that ended at `end` can tell.
+    /// Whether it was unfinished at its deadline, as far as a run that ended at `end` can show.
     pub(crate) fn missed(&self, end: Instant) -> bool {
         match self.completed {
             Some(at) => at > self.job.deadline,
@@ -67,7 +67,7 @@ impl JobTrack {
     }
 }
 
-/// What the follower tells; everything may be ignored.
+/// What the follower reports; everything may be ignored.
 pub(crate) trait Listener {
     /// A VCPU is there, or has a name now.
     fn named(&mut self, _vcpu: VcpuId, _name: &str) {}
@@ -79,7 +79,7 @@ pub(crate) trait Listener {
     /// It had nothing to run, after it once had.
     fn idle(&mut self, _vcpu: VcpuId, _from: Instant, _to: Instant) {}
     fn piece(&mut self, _piece: &Piece) {}
-    /// Told once the job is over, or the run.
+    /// Called once the job is over, or the run.
     fn job(&mut self, _job: &JobTrack, _end: Option<Instant>) {}
     /// How much of the foreground budget that the plan grants is left.
     fn budget(&mut self, _vcpu: VcpuId, _at: Instant, _left: Duration) {}
@@ -171,7 +171,7 @@ impl<L: Listener> Follower<L> {
         None
     }
 
-    /// Tells what is still under way at the end of the run.
+    /// Reports what is still under way at the end of the run.
     pub(crate) fn finish(mut self, end: Instant) -> L {
         for index in 0..self.vcpus.len() {
             let vcpu = VcpuId(index as u32);
@@ -179,7 +179,7 @@ impl<L: Listener> Follower<L> {
             self.waited(vcpu, end);
             self.idled(vcpu, end);
             let track = &mut self.vcpus[index];
-            track.budget.tell_changes(vcpu, Instant::NEVER, &mut self.listener);
+            track.budget.report_changes(vcpu, Instant::NEVER, &mut self.listener);
             for job in track.jobs.drain(..) {
                 self.listener.job(&job, Some(end));
             }
@@ -239,7 +239,7 @@ impl<L: Listener> Follower<L> {
         }
     }
 
-    /// Tells the held span: it is over.
+    /// Reports the held span: it is over.
     fn let_go(&mut self, vcpu: VcpuId) {
         let Some(span) = self.track(vcpu).held.take() else { return };
         if span.from < span.to {
@@ -256,14 +256,14 @@ impl<L: Listener> Follower<L> {
         self.review(vcpu, span.core, span.to);
     }
 
-    /// Tells the idle time that ends now.
+    /// Reports the idle time that ends now.
     fn idled(&mut self, vcpu: VcpuId, now: Instant) {
         if let Some(from) = self.track(vcpu).idle.take().filter(|from| *from < now) {
             self.listener.idle(vcpu, from, now);
         }
     }
 
-    /// Tells the wait that ends now, cut where the memory gate closed or opened.
+    /// Reports the wait that ends now, cut where the memory gate closed or opened.
     fn waited(&mut self, vcpu: VcpuId, now: Instant) {
         let Self { vcpus, listener, .. } = self;
         let track = &mut vcpus[vcpu.0 as usize];
@@ -447,7 +447,7 @@ impl Budget {
         }
     }
     fn charge(&mut self, segment: &Segment, listener: &mut impl Listener) {
-        self.tell_changes(segment.vcpu, segment.from, listener);
+        self.report_changes(segment.vcpu, segment.from, listener);
         let (service, from, to) = (segment.usage.service.ticks(), segment.from, segment.to);
         if segment.mode == Mode::Foreground {
             let before = self.meter;
@@ -461,8 +461,8 @@ impl Budget {
             self.tell(segment.vcpu, to, listener);
         }
     }
-    /// Tells the changes up to `until`, over which the meter stood still.
-    fn tell_changes(&mut self, vcpu: VcpuId, until: Instant, listener: &mut impl Listener) {
+    /// Reports the changes up to `until`, over which the meter stood still.
+    fn report_changes(&mut self, vcpu: VcpuId, until: Instant, listener: &mut impl Listener) {
         while let Some((at, limit)) = self.changes.pop_front_if(|(at, _)| *at <= until) {
             self.limit = Some(limit);
             self.tell(vcpu, at, listener);

@@ -31,7 +31,7 @@
 //! ```
 //!
 //! Pure: it reads bytes or events that it is given, writes to `impl std::io::Write` or returns
-//! values. Here never stands a machine, a policy, a clock or a file name. It may import
+//! values. There is no machine, no policy, no clock and no file name here. It may import
 //! `maracas-core`, serde and serde_json.
 #![forbid(unsafe_code)]
 

@@ -283,7 +283,7 @@ impl Metrics {
         if is_live && decided.saturating_add(self.grace()) >= end { decided } else { end }
     }
 
-    /// For how long what was told may turn out to be after the agents' end: a second, live.
+    /// For how long what was reported may turn out to be after the agents' end: a second, live.
     fn grace(&self) -> Duration {
         const SECOND: Duration = Duration::from_secs(1);
         if self.header.machine != "live" {

@@ -70,8 +70,8 @@ pub struct Report {
     /// How memory was sensed and steered; `null` where it was not, as in simulation.
     #[serde(default)]
     pub sensing: Option<SensingReport>,
-    /// What the live machine itself took of the cores: its agents, and who freezes for them; `null`
-    /// in simulation, where its work is charged to who causes it.
+    /// What the live machine itself took of the cores: its agents and freeze threads; `null` in
+    /// simulation, where its work is charged to the VCPU that causes it.
     #[serde(default)]
     pub agents_ns: Option<u64>,
     /// How evenly VCPUs progressed; `null` where all cores are equally fast.
@@ -136,7 +136,7 @@ pub struct SensingReport {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ReactionReport {
     /// `"throttled"`: from the decision that closed its background until all that used surplus time
-    /// there were frozen. `"closed"`: from the memory limit that its meter reached until nobody
+    /// there were frozen. `"closed"`: from the memory limit that its meter reached until nothing
     /// ran.
     pub name: String,
     /// How often.
@@ -208,8 +208,8 @@ pub struct DeviceReport {
     pub requests: u64,
 }
 
-/// Average latency in cycles; `None` without requests, and where nobody counts how long they wait:
-/// each that is waited for takes a cycle at least.
+/// Average latency in cycles; `None` without requests, and where it is not counted how long they
+/// wait: each that is waited for takes a cycle at least.
 pub(crate) fn latency(occupancy: u64, requests: u64) -> Option<f64> {
     (requests > 0 && occupancy > 0).then(|| occupancy as f64 / requests as f64)
 }
@@ -409,10 +409,11 @@ pub struct CoreReport {
     pub idle_ns: u64,
     /// Calls of the policy that changed this core's line.
     pub decisions: u64,
-    /// Requests to memory by whoever ran here.
+    /// Requests to memory by all that ran here.
     #[serde(default)]
     pub requests: u64,
-    /// What kept the machine from enforcing in time; `null` where nobody told, as in simulation.
+    /// What kept the machine from enforcing in time; `null` where nothing was reported, as in
+    /// simulation.
     #[serde(default)]
     pub causes: Option<CausesReport>,
 }

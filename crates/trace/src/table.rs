@@ -17,7 +17,7 @@ pub struct Style {
     pub width: Option<u16>,
 }
 
-/// Columns where nobody says how many there are.
+/// Columns where the terminal does not say how many there are.
 const WIDTH: u16 = 100;
 /// Names are never cut below this many characters.
 const NAME_LEAST: usize = 6;

@@ -12,12 +12,12 @@ use maracas_core::{CoreId, Duration, Instant, Job, JobId, System, Vcpu, VcpuId};
 pub(crate) use End::{Blocked, Exited, LimitReached, MemorySpent, Metered, Moved, Preempted};
 pub(crate) use Mode::{Background, Foreground};
 
-/// What a machine might have told, in order.
+/// What a machine might have reported, in order.
 pub(crate) struct Story {
     pub(crate) header: Header,
     steps: Vec<Step>,
     plan: Plan,
-    /// What the controller and the policy counted, told at the end.
+    /// What the controller and the policy counted, reported at the end.
     pub(crate) memory: Option<MemoryReport>,
     pub(crate) statistics: Vec<Statistic>,
 }
@@ -122,7 +122,7 @@ impl Story {
         Report::from_journal(&self.journal(end)).unwrap()
     }
 
-    /// Tells it to an observer, as a machine does.
+    /// Reports it to an observer, as a machine does.
     pub(crate) fn observe(&self, observer: &mut impl Observer) {
         for step in &self.steps {
             match step {

@@ -10,7 +10,7 @@ use maracas_trace::{Metrics, Report};
 /// Speedups in thousandths of the vector in algorithms.md E.2: two fast and four slow cores.
 const SPEEDUPS: [u32; 6] = [2000, 1900, 1600, 1500, 1200, 1100];
 
-/// A minute of six programs that always run, under `policy`, to which their speedups are told.
+/// A minute of six programs that always run, under `policy`, which is given their speedups.
 fn run(policy: &str, paces: &[Option<Pace>]) -> Report {
     let vcpu = |(id, &speedup_milli)| Vcpu { speedup_milli, ..Vcpu::best_effort(id) };
     let vcpus: Vec<Vcpu> = (0..).zip(&SPEEDUPS).map(vcpu).collect();

@@ -50,7 +50,7 @@ struct Integral {
 /// Function values between two questions whether to go on: some 20 us.
 const CHUNK: u64 = 4_096;
 
-/// Cells beyond which double precision no longer tells results apart.
+/// Cells beyond which double precision no longer distinguishes results.
 const FINEST: u64 = 10_000_000_000;
 
 fn height(x: f64) -> f64 {

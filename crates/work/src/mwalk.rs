@@ -18,7 +18,7 @@ pub struct Args {
     /// Number of threads, each with an array of its own
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: u32,
-    /// Hold as much memory again that is never written, and tell its hash in each line: it stays
+    /// Hold as much memory again that is never written, and print its hash in each line: it stays
     /// the same whatever is done to the program's frames
     #[arg(long)]
     hash: bool,

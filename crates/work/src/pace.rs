@@ -18,7 +18,7 @@ use std::time::Instant;
 pub(super) trait Kernel {
     /// Does one pass and returns how many iterations it was.
     fn pass(&mut self) -> u64;
-    /// What else a line tells; of the first thread's kernel.
+    /// What else a line says; of the first thread's kernel.
     fn extra(&self) -> Extra {
         Extra::new()
     }

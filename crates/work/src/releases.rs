@@ -96,7 +96,7 @@ impl FromRuntime {
             return Ok(false);
         }
         let mut job = self.jobs.wait();
-        // The next wait tells the end of one that is passed over.
+        // The next wait reports the end of one that is passed over.
         while job.as_ref().is_ok_and(|job| job.release < self.since) {
             job = self.jobs.wait();
         }

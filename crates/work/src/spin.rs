@@ -52,7 +52,7 @@ impl Gaps {
             self.last = now;
             return;
         }
-        // Whoever reads the file misses a line that could not be written, and nothing else.
+        // A reader of the file misses a line that could not be written, and nothing else.
         let _ = self.file.write_all(format!("{} {now}\n", self.last).as_bytes());
         self.last = monotonic_ns();
     }

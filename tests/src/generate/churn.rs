@@ -1,5 +1,5 @@
-//! Systems in which tasks come, go and change while the cores are as full as the policy's test
-//! lets them be: whoever leaves, others come for the same room at that very instant or soon after.
+//! Systems in which tasks come, go and change while the cores are as full as the policy's test lets
+//! them be: where one leaves, others come for the same room at that very instant or soon after.
 
 use super::{Dice, RandomSystem};
 use maracas_core::{
@@ -156,8 +156,8 @@ impl Drawing {
         }
     }
 
-    /// Lets tasks go, for whose room others come, who go in their turn; and lets pairs change, one
-    /// to less and the other one to more.
+    /// Lets tasks go, for whose room others come, which go in their turn; and lets pairs change,
+    /// one to less and the other one to more.
     fn replace(&mut self, dice: &mut Dice) {
         let mut place = 0;
         while place < self.vcpus.len() && self.vcpus.len() < 60 {

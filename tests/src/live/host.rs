@@ -1,8 +1,9 @@
 //! The simulated host as the state of a core asks it: what each call costs, and what is refused.
 
 use super::world::World;
+use maracas_core::journal::Recolored;
 use maracas_core::{CoreId, Instant, VcpuId};
-use maracas_live_core::{Executor, Handle, Record};
+use maracas_live_core::{Executor, Handle, Recoloring, Record};
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
@@ -35,12 +36,37 @@ pub struct LiveFaults {
     pub fork_one_in: u64,
     /// Guardians act without a reason once in so many looks; 0 = never.
     pub relieve_one_in: u64,
-    /// VCPUs are asked for, changed and ended while it runs.
+    /// VCPUs are asked for, changed and ended while it runs, and programs killed.
     pub requests: bool,
+    /// One in so many of those who ask gives up soon; 0 = none.
+    pub give_up_one_in: u64,
+    /// What counts memory.
+    pub meters: Meters,
+    /// Memory can be sampled.
+    pub samples: bool,
+    /// The share of their time that slower cores have for programs, in thousandths.
+    pub share_milli: u64,
     /// The runtime is killed at this call; 0 = never.
     pub kill_at: u64,
+    /// The guardian is killed at this step of its repair; 0 = never.
+    pub guardian_dies_at: u64,
     /// A core goes off line at this time, in nanoseconds; 0 = never.
     pub off_line_at: u64,
+    /// It comes back after so long, unless its agent has noticed.
+    pub off_line_for: u64,
+}
+
+/// What counts memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Meters {
+    /// Nothing.
+    None,
+    /// Counters of each VCPU.
+    Vcpus,
+    /// A monitor of each core, which is asked again and again.
+    Cores,
+    /// A monitor of each core that rings, and counters of each VCPU.
+    Both,
 }
 
 impl LiveFaults {
@@ -57,8 +83,14 @@ impl LiveFaults {
         fork_one_in: 0,
         relieve_one_in: 0,
         requests: false,
+        give_up_one_in: 0,
+        meters: Meters::None,
+        samples: false,
+        share_milli: 1000,
         kill_at: 0,
+        guardian_dies_at: 0,
         off_line_at: 0,
+        off_line_for: 0,
     };
 }
 
@@ -69,11 +101,23 @@ pub(super) struct Shared {
     pub(super) calls: Cell<u64>,
     /// The runtime was killed: nothing is carried out any more.
     pub(super) dead: Cell<bool>,
-    /// Refusals that the policy is to hear of, so far.
+    /// Refusals that are to be reported to the policy, so far.
     pub(super) refused: Cell<u64>,
 }
 
 impl Shared {
+    /// The time; asking for it takes some.
+    pub(super) fn now(&self) -> Instant {
+        let mut world = self.world.borrow_mut();
+        world.now += 30;
+        Instant::from_ticks(world.now)
+    }
+    /// Does what the policy need not hear of when it is refused.
+    pub(super) fn unreported(&self, act: impl FnOnce()) {
+        let refused = self.refused.get();
+        act();
+        self.refused.set(refused);
+    }
     /// A call begins: it takes its time. Whether the runtime lives to see it carried out.
     fn call(&self) -> bool {
         let calls = self.calls.get() + 1;
@@ -88,7 +132,7 @@ impl Shared {
         !self.dead.get()
     }
     /// A call that may be refused.
-    fn may(&self) -> io::Result<bool> {
+    pub(super) fn may(&self) -> io::Result<bool> {
         let lives = self.call();
         let mut world = self.world.borrow_mut();
         let one_in = self.faults.refuse_one_in;
@@ -111,9 +155,7 @@ impl Executor for SimCore {
     type Site = ();
 
     fn now(&self) -> Instant {
-        let mut world = self.shared.world.borrow_mut();
-        world.now += 30;
-        Instant::from_ticks(world.now)
+        self.shared.now()
     }
     fn site(&self) {}
     fn next_record(&mut self) -> Option<Record> {
@@ -143,26 +185,64 @@ impl Executor for SimCore {
     fn freeze(&mut self, handle: &SimVcpu, frozen: bool) {
         handle.freeze(frozen);
     }
+    fn has_monitor(&self) -> bool {
+        matches!(self.shared.faults.meters, Meters::Cores | Meters::Both)
+    }
+    fn monitor_read(&mut self, _: Instant) -> io::Result<u64> {
+        self.shared.may()?;
+        let mut world = self.shared.world.borrow_mut();
+        world.bring(self.core);
+        Ok(world.monitor(self.core))
+    }
+    fn monitor_arm(&mut self, limit: u64) -> io::Result<()> {
+        if self.monitor_rings() && self.shared.call() {
+            let mut world = self.shared.world.borrow_mut();
+            world.bring(self.core);
+            world.cpus[self.core].armed = limit;
+        }
+        Ok(())
+    }
+    fn monitor_rings(&self) -> bool {
+        self.shared.faults.meters == Meters::Both
+    }
 }
 
 /// One VCPU of it.
 pub(super) struct SimVcpu {
-    shared: Rc<Shared>,
+    pub(super) shared: Rc<Shared>,
     pub(super) group: usize,
     core: Option<usize>,
     seen: Vec<u64>,
+    /// What it had before it was attached.
+    before: Vec<u64>,
+    /// Reads that were told of, by core.
+    read: Vec<u64>,
+    /// Progress that was told of.
+    gained: u64,
+    /// When its programs have recoloured their pages.
+    colored_at: Cell<u64>,
     error: Cell<i32>,
 }
 
 impl SimVcpu {
     pub(super) fn new(shared: Rc<Shared>, group: usize) -> Self {
         let seen = vec![0; shared.world.borrow().cpus.len()];
-        Self { shared, group, core: None, seen, error: Cell::new(0) }
+        let (before, read) = (seen.clone(), seen.clone());
+        let (core, gained, colored_at, error) = (None, 0, Cell::new(0), Cell::new(0));
+        Self { shared, group, core, seen, before, read, gained, colored_at, error }
     }
-    /// What it had where it sits and nobody has read.
+    /// What it had where it sits and was not read, in the time of its meters.
     pub(super) fn unread(&self, world: &World) -> u64 {
         let Some(core) = self.core else { return 0 };
-        world.groups[self.group].counted[core] - self.seen[core]
+        world.stretched(core, world.groups[self.group].counted[core] - self.seen[core])
+    }
+    /// What it had since it was attached, in the time of its meters.
+    pub(super) fn had(&self) -> u64 {
+        let mut world = self.shared.world.borrow_mut();
+        world.bring_all();
+        let counted = &world.groups[self.group].counted;
+        let own = counted.iter().zip(&self.before).enumerate();
+        own.map(|(core, (now, before))| world.stretched(core, now - before)).sum()
     }
     /// Asks the freezer, which acts some time later.
     pub(super) fn freeze(&self, frozen: bool) {
@@ -174,7 +254,7 @@ impl SimVcpu {
             }
             Ok(false) => {}
             Err(error) => {
-                // It is told with the next answer about this VCPU, and tried again then.
+                // It is reported with the next answer about this VCPU, and tried again then.
                 self.error.set(error.raw_os_error().unwrap_or(1));
                 let mut world = self.shared.world.borrow_mut();
                 world.ask_freezer(self.group, frozen, 0);
@@ -219,6 +299,14 @@ impl Handle for SimVcpu {
         let to = usize::from(core.0);
         let lives = self.shared.may()?;
         let mut world = self.shared.world.borrow_mut();
+        if self.core.is_none() {
+            // Its counters are opened: what it had before is on none of them.
+            world.bring_all();
+            self.seen.clone_from(&world.groups[self.group].counted);
+            self.before.clone_from(&self.seen);
+            let reads = (0..world.cpus.len()).map(|core| world.reads(self.group, core));
+            self.read = reads.collect();
+        }
         let moved = world.groups[self.group].core != to;
         if moved && lives {
             world.confine(self.group, to);
@@ -243,5 +331,32 @@ impl Handle for SimVcpu {
             self.shared.world.borrow_mut().ask_freezer(self.group, false, 0);
         }
         Ok(())
+    }
+
+    fn progress(&mut self) -> u64 {
+        let world = self.shared.world.borrow();
+        let it = &world.groups[self.group];
+        let all = it.counted.iter().sum::<u64>() * it.speed;
+        all - std::mem::replace(&mut self.gained, all)
+    }
+    fn memory(&mut self) -> (u64, u64) {
+        let Some(core) = self.core else { return (0, 0) };
+        let mut world = self.shared.world.borrow_mut();
+        world.bring(core);
+        let all = world.reads(self.group, core);
+        let reads = all - std::mem::replace(&mut self.read[core], all);
+        (reads, 2 * reads)
+    }
+    fn recolor(&mut self, _: u64) -> io::Result<Recoloring> {
+        self.shared.call();
+        let mut world = self.shared.world.borrow_mut();
+        let now = world.now;
+        self.colored_at.set(now + world.dice.between(1_000, 5_000_000));
+        Ok(world.dice.pick(&[Recoloring::Nobody, Recoloring::Later, Recoloring::Begun]))
+    }
+    fn recolored(&mut self) -> Option<Recolored> {
+        let now = self.shared.world.borrow().now;
+        let done = Recolored { pages: 1, took_ns: 1, left: 0, error: None };
+        (self.colored_at.get() <= now).then_some(done)
     }
 }

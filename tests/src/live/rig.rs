@@ -1,15 +1,16 @@
-//! Plays one case: agents that sleep and wake on a simulated host, and what befalls them.
+//! Plays one case: agents that sleep and wake on a simulated host, and what happens to them.
 
 use super::LiveCase;
+use super::around::{Around, Decider};
 use super::audit::Audit;
-use super::decider::{Decider, Known};
-use super::host::{Shared, SimCore};
-use super::world::{NEVER, Program, World};
+use super::clients::{Ask, Clients, Due};
+use super::host::{Meters, Shared, SimCore};
+use super::world::World;
 use crate::Dice;
 use maracas_core::contract::Policy;
-use maracas_core::{CoreId, Duration, Vcpu, VcpuId};
+use maracas_core::{CoreId, Duration, Instant, Rate, System};
 use maracas_live_core::protocol::{Protocol, Repair};
-use maracas_live_core::{Core, Counts, Executor, Means, Relief, WakeCost};
+use maracas_live_core::{Core, Counts, Means, Relief, WakeCost};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -17,22 +18,6 @@ use std::rc::Rc;
 const ROUNDS: usize = 4;
 /// Steps of a run that no case needs: a machine that goes round in a circle is stopped there.
 const MOST_STEPS: u64 = 3_000_000;
-
-/// What is asked of a running system.
-#[derive(Clone, Debug)]
-pub(super) enum Request {
-    Create(Vcpu, Program),
-    Attach(VcpuId),
-    Set(VcpuId, Duration),
-    Destroy(VcpuId),
-}
-
-/// When.
-#[derive(Clone, Debug)]
-pub(super) struct Due {
-    pub(super) at: u64,
-    pub(super) request: Request,
-}
 
 /// One agent.
 #[derive(Clone, Copy, Debug)]
@@ -56,69 +41,58 @@ pub struct Played {
     pub decisions: u64,
     /// Calls to the host.
     pub calls: u64,
-    /// Refusals that the policy was told of.
+    /// Refusals that were reported to the policy.
     pub refused: u64,
+    /// Samples of memory.
+    pub samples: u64,
 }
 
 pub(super) struct Rig {
     shared: Rc<Shared>,
-    cores: Vec<Core<SimCore>>,
     decider: Decider,
+    clients: Clients,
     agents: Vec<Agent>,
     audit: Audit,
     dice: Dice,
     unseen: bool,
+    /// The core that goes off line, until it has come back.
+    off_line: Option<usize>,
     until: u64,
     wakes: u64,
 }
 
 impl Rig {
     pub(super) fn new(case: &LiveCase, policy: Box<dyn Policy>) -> Self {
-        let system = case.system();
-        let count = system.cores.len();
-        let mut world = World::new(count, Dice::new(case.seed));
-        world.forks = case.faults.fork_one_in;
+        let (system, faults) = (case.system(), case.faults);
+        let mut world = World::new(system.cores.len(), Dice::new(case.seed));
+        world.forks = faults.fork_one_in;
+        world.reads = faults.samples || faults.meters != Meters::None;
         let shared = Rc::new(Shared {
             world: RefCell::new(world),
-            faults: case.faults,
+            faults,
             calls: Cell::new(0),
             dead: Cell::new(false),
             refused: Cell::new(0),
         });
-        let wake = case.faults.wake;
-        let cost = WakeCost { p50: ns(wake), p99: ns(wake * 4) };
-        let core = |core: usize| {
-            let exec = SimCore { shared: Rc::clone(&shared), core };
-            let mut state = Core::new(CoreId(core as u16), exec, Means::FULL, cost);
-            state.fault = case.fault;
-            state.sense(Counts::default());
-            state
-        };
-        let cores = (0..count).map(core).collect();
-        let mut decider = Decider::new(Rc::clone(&shared), policy, count);
-        for vcpu in &system.vcpus {
-            let program = case.programs.get(&vcpu.id).copied();
-            let (slot, demand) = (None, None);
-            let known = Known {
-                vcpu: vcpu.clone(),
-                slot,
-                demand,
-                program: program.unwrap_or(Program::Busy),
-            };
-            decider.known.insert(vcpu.id, known);
-        }
-        decider.due = case.requests.clone();
-        let starts = case.programs.keys().filter(|id| system.vcpus.iter().any(|it| it.id == **id));
-        decider.due.extend(starts.map(|id| Due { at: 1, request: Request::Attach(*id) }));
+        let cores = cores(case, &system, &shared);
+        let mut dice = Dice::new(case.seed ^ 0xa6e7);
+        let mut due = case.requests.clone();
+        let starts =
+            case.programs.iter().filter(|(id, _)| system.vcpus.iter().any(|it| it.id == **id));
+        let starts = starts.map(|(id, program)| Ask::Start(*id, *program));
+        due.extend(starts.map(|ask| Due { at: 1, ask }));
+        let clients = Clients::new(due, Dice::new(case.seed ^ 0xc11e), faults.give_up_one_in);
         let agent = Agent { wakes_at: 0, due: 0, slept_at: 0, relief: Relief::default() };
+        let off_line = dice.between(0, system.cores.len() as u64 - 1) as usize;
         Self {
+            decider: Decider::new(policy, &system, &[], Around::new(Rc::clone(&shared), cores)),
             shared,
-            cores,
-            decider,
-            agents: vec![agent; count],
+            clients,
+            agents: vec![agent; system.cores.len()],
             audit: Audit::new(case),
-            dice: Dice::new(case.seed ^ 0xa6e7),
+            dice,
             unseen: true,
+            off_line: (faults.off_line_at != 0).then_some(off_line),
             until: case.until,
             wakes: 0,
         }
@@ -128,6 +102,9 @@ impl Rig {
     pub(super) fn play(mut self) -> Result<Played, String> {
         let mut steps = 0;
         while let Some(core) = self.next_agent() {
+            if self.shared.world.borrow().is_off_line(core) {
+                return self.driven_off(core);
+            }
             self.cycle(core)?;
             steps += 1;
             if steps > MOST_STEPS {
@@ -137,22 +114,25 @@ impl Rig {
                 self.repair();
                 return self.audit.end(&mut self.shared.world.borrow_mut()).map(|()| self.played());
             }
-            let (now, off) = (self.shared.world.borrow().now, self.shared.faults.off_line_at);
-            if off != 0 && now >= off {
-                return self.off_line(core);
-            }
         }
         self.finish()
     }
 
     fn played(&self) -> Played {
         Played {
-            digest: self.decider.digest,
+            digest: self.told().digest,
             wakes: self.wakes,
-            decisions: self.decider.decisions,
+            decisions: self.told().decisions,
             calls: self.shared.calls.get(),
             refused: self.shared.refused.get(),
+            samples: self.told().samples,
         }
+    }
+    const fn told(&self) -> &super::around::Told {
+        &self.decider.host.told
+    }
+    fn core(&mut self, core: usize) -> &mut Core<SimCore> {
+        &mut self.decider.host.cores[core]
     }
 
     /// Lets the threads run until an agent wakes; which one. `None` where the run is over.
@@ -160,34 +140,69 @@ impl Rig {
         loop {
             let places = 0..self.agents.len();
             let core = places.min_by_key(|core| self.agents[*core].wakes_at)?;
-            let request = self.decider.due.iter().map(|due| due.at).min().unwrap_or(NEVER);
+            let others = self.clients.next_due().min(self.hotplug_due());
             let mut world = self.shared.world.borrow_mut();
             let at = self.agents[core].wakes_at.max(world.now);
-            if at.min(request) >= self.until {
+            if at.min(others) >= self.until {
                 return None;
             }
-            // What is due wakes the first core's agent.
-            let to = if request > world.now { at.min(request) } else { at };
+            let to = if others > world.now { at.min(others) } else { world.now };
             world.run_until(to);
-            if request > 0 && world.now >= request && self.agents[0].due > request {
-                world.cpus[0].called.get_or_insert(request);
-            }
             let now = world.now;
-            let mut is_called = false;
-            for place in 0..self.agents.len() {
-                let Some(called) = world.cpus[place].called.take() else { continue };
-                let latency = world.dice.between(1, self.shared.faults.wake * 2);
-                let agent = &mut self.agents[place];
-                if now + latency < agent.wakes_at {
-                    agent.wakes_at = now + latency;
-                    is_called = true;
-                }
-                agent.due = agent.due.min(called);
+            drop(world);
+            self.hotplug(now);
+            if self.clients.act(&mut self.decider.host, now) {
+                self.ring(0);
+                self.shared.world.borrow_mut().mail = true;
             }
-            if !is_called && now >= at {
+            if !self.answer_calls(now) && now >= at && self.agents[core].wakes_at <= now {
                 return Some(core);
             }
         }
+    }
+
+    /// Wakes the agent of a core.
+    fn ring(&mut self, core: usize) {
+        let mut world = self.shared.world.borrow_mut();
+        let now = world.now;
+        world.cpus[core].called.get_or_insert(now);
+    }
+
+    /// Those who were called will wake. Whether any of them will earlier than it would have.
+    fn answer_calls(&mut self, now: u64) -> bool {
+        let mut is_called = false;
+        for place in 0..self.agents.len() {
+            let mut world = self.shared.world.borrow_mut();
+            let Some(called) = world.cpus[place].called.take() else { continue };
+            let latency = world.dice.between(1, self.shared.faults.wake * 2);
+            let agent = &mut self.agents[place];
+            if now + latency < agent.wakes_at {
+                agent.wakes_at = now + latency;
+                is_called = true;
+            }
+            agent.due = agent.due.min(called);
+        }
+        is_called
+    }
+
+    /// When a core goes off line or comes back.
+    fn hotplug_due(&self) -> u64 {
+        let faults = &self.shared.faults;
+        match self.off_line {
+            Some(core) if self.shared.world.borrow().is_off_line(core) => {
+                faults.off_line_at + faults.off_line_for
+            }
+            Some(_) => faults.off_line_at,
+            None => super::world::NEVER,
+        }
+    }
+
+    fn hotplug(&mut self, now: u64) {
+        let (Some(core), true) = (self.off_line, self.hotplug_due() <= now) else { return };
+        let mut world = self.shared.world.borrow_mut();
+        let comes_back = world.is_off_line(core);
+        world.set_off_line(core, !comes_back);
+        self.off_line = self.off_line.filter(|_| !comes_back);
     }
 
     /// An agent wakes, looks, decides, sleeps.
@@ -195,24 +210,27 @@ impl Rig {
         self.wakes += 1;
         let id = CoreId(place as u16);
         self.shared.world.borrow_mut().set_agent(place, true);
-        let births = {
+        let (births, crossed, mail) = {
             let mut world = self.shared.world.borrow_mut();
+            let crossed = std::mem::take(&mut world.cpus[place].crossed);
+            let mail = place == 0 && std::mem::take(&mut world.mail);
             let news = world.groups.iter_mut().filter(|it| it.core == place && it.listened);
             let news = news.filter_map(|it| std::mem::take(&mut it.news).then_some(it.id));
-            news.collect::<Vec<_>>()
+            (news.collect::<Vec<_>>(), crossed, mail)
         };
         self.befall(place);
         let agent = self.agents[place];
-        let now = self.cores[place].exec.now();
+        let now = self.shared.now();
         let late = now.ticks().saturating_sub(agent.due);
-        self.audit.wakes(&mut self.cores[place], &mut self.shared.world.borrow_mut(), late)?;
-        let news = self.cores[place].enforce(now, &births, false, Some(agent.relief));
-        self.audit.enforced(&self.cores[place], &self.shared)?;
-        self.consult(id, news);
-        self.audit.answered(&self.shared, &self.cores, &self.decider)?;
-        let (now, due) = self.cores[place].sleep();
+        let core = &mut self.decider.host.cores[place];
+        self.audit.wakes(core, &mut self.shared.world.borrow_mut(), late)?;
+        let news = core.enforce(now, &births, crossed, Some(agent.relief));
+        self.audit.enforced(core, &self.shared)?;
+        self.consult(id, news || mail, now)?;
+        self.audit.answered(&self.shared, &self.decider)?;
+        let (now, due) = self.core(place).sleep();
         let (now, due) = (now.ticks(), due.ticks());
-        self.audit.sleeps(&self.cores[place], &self.shared, &self.decider, now, due)?;
+        self.audit.sleeps(CoreId(place as u16), &self.shared, &self.decider, now, due)?;
         let faults = self.shared.faults;
         let mut wakes_at = due.max(now) + self.dice.between(faults.wake / 2, faults.wake * 3 / 2);
         if faults.late_one_in != 0 && self.dice.one_in(faults.late_one_in) {
@@ -263,44 +281,56 @@ impl Rig {
         *relief = Relief { count: relief.count + 2, stuck: ns(250_000_000) };
     }
 
-    fn consult(&mut self, core: CoreId, news: bool) {
+    fn consult(&mut self, core: CoreId, news: bool, woke: Instant) -> Result<(), String> {
         self.unseen |= news;
+        let mut woke = Some(woke);
         for _ in 0..ROUNDS {
             if !self.unseen {
-                return;
+                return Ok(());
             }
             self.unseen = false;
-            let called = self.decider.round(&mut self.cores, core);
+            let called = self.decider.round(core, woke.take());
             for core in called.iter() {
                 self.unseen = true;
-                self.cores[usize::from(core.0)].exec.wake_agent();
+                self.ring(usize::from(core.0));
+            }
+            let now = self.shared.world.borrow().now;
+            if !self.shared.dead.get() && self.clients.hear(&mut self.decider.host, now)? {
+                self.ring(0);
+                self.shared.world.borrow_mut().mail = true;
             }
         }
         if self.unseen {
-            let next = (usize::from(core.0) + 1) % self.cores.len();
-            self.cores[next].exec.wake_agent();
+            self.ring((usize::from(core.0) + 1) % self.agents.len());
         }
+        Ok(())
     }
 
-    /// A core goes off line under its agent: what was there is taken down, and the run ends.
-    fn off_line(mut self, core: usize) -> Result<Played, String> {
+    /// An agent wakes elsewhere, since its core is off line: what was there is taken down, and the
+    /// run ends.
+    fn driven_off(mut self, core: usize) -> Result<Played, String> {
         let by = |vcpu: &super::host::SimVcpu| vcpu.freeze(true);
-        self.cores[core].take_down(by);
+        self.core(core).take_down(by);
+        self.shared.world.borrow_mut().set_off_line(core, false);
         self.finish()
     }
 
     /// The orderly end: the meters once more, then every VCPU is let go.
     fn finish(mut self) -> Result<Played, String> {
-        for place in 0..self.cores.len() {
-            self.shared.world.borrow_mut().set_agent(place, true);
-            let core = &mut self.cores[place];
-            core.meter_running();
-            core.end();
-        }
-        self.decider.listen(&mut self.cores);
-        self.audit.conserved(&mut self.cores, &self.decider, &self.shared)?;
-        for core in &mut self.cores {
-            for mut vcpu_handle in core.vcpu_handles.drain(..) {
+        (0..self.agents.len())
+            .for_each(|place| self.shared.world.borrow_mut().set_agent(place, true));
+        self.decider.finish(Duration::ZERO);
+        self.audit.conserved(&mut self.decider, &self.shared)?;
+        let attached: Vec<_> = self
+            .decider
+            .host
+            .cores
+            .iter()
+            .flat_map(|it| &it.vcpu_handles)
+            .map(|it| it.handle.group)
+            .collect();
+        for place in 0..self.agents.len() {
+            for mut vcpu_handle in std::mem::take(&mut self.core(place).vcpu_handles) {
                 // What is refused now is the guardian's to set right.
                 let refused = vcpu_handle.release().is_err();
                 if refused {
@@ -308,45 +338,83 @@ impl Rig {
                 }
             }
         }
+        // The supervisor ends what was started and never attached.
+        let mut world = self.shared.world.borrow_mut();
+        (0..world.groups.len())
+            .filter(|it| !attached.contains(it))
+            .for_each(|it| world.end_group(it));
+        drop(world);
         if self.audit.is_left() || self.shared.dead.get() {
             self.repair();
         }
-        self.audit.bounded(self.wakes, self.until, &self.decider, &self.cores)?;
+        let reliefs = self.agents.iter().map(|agent| u64::from(agent.relief.count)).sum();
+        self.audit.bounded(self.wakes, self.until, reliefs, &self.decider)?;
         self.audit.end(&mut self.shared.world.borrow_mut())?;
         Ok(self.played())
     }
 
-    /// What the guardian does after the runtime's death, station by station, while threads go on
-    /// and make others.
+    /// The guardian repairs; where it is killed meanwhile, `clean` does so from the beginning.
     fn repair(&mut self) {
-        let mut world = self.shared.world.borrow_mut();
-        (0..world.cpus.len()).for_each(|core| world.set_agent(core, false));
-        for repair in Protocol::REAL.repair {
-            let later = world.now + 500_000;
-            world.now = later;
-            world.bring_all();
+        let steps = match self.shared.faults.guardian_dies_at {
+            0 => u64::MAX,
+            step => step,
+        };
+        if !repair(&mut self.shared.world.borrow_mut(), steps) {
+            repair(&mut self.shared.world.borrow_mut(), u64::MAX);
+        }
+    }
+}
+
+/// The cores of a case.
+fn cores(case: &LiveCase, system: &System, shared: &Rc<Shared>) -> Vec<Core<SimCore>> {
+    let faults = &case.faults;
+    let cost = WakeCost { p50: ns(faults.wake), p99: ns(faults.wake * 4) };
+    let by_vcpu = matches!(faults.meters, Meters::Vcpus | Meters::Both);
+    let counts = Counts { reads: by_vcpu, references: by_vcpu };
+    let core = |core: usize| {
+        let exec = SimCore { shared: Rc::clone(shared), core };
+        let mut state = Core::new(CoreId(core as u16), exec, Means::FULL, cost);
+        state.fault = case.fault;
+        if system.cores[core].class > 0 {
+            state.share = Rate::new(faults.share_milli, 1000);
+            shared.world.borrow_mut().cpus[core].share_milli = faults.share_milli;
+        }
+        shared.unreported(|| state.sense(counts));
+        state
+    };
+    (0..system.cores.len()).map(core).collect()
+}
+
+/// What the guardian does after the runtime's death, station by station, while threads go on and
+/// make others. Whether it came to its end in so many steps.
+fn repair(world: &mut World, mut steps: u64) -> bool {
+    let mut step = || {
+        steps = steps.saturating_sub(1);
+        steps > 0
+    };
+    (0..world.cpus.len()).for_each(|core| world.set_agent(core, false));
+    for repair in Protocol::REAL.repair {
+        world.now += 500_000;
+        world.bring_all();
+        let places = match repair {
+            Repair::Demote => 0..world.threads.len(),
+            Repair::Thaw | Repair::Kill => 0..world.groups.len(),
+            Repair::Freeze | Repair::MoveBack | Repair::RemoveGroups | Repair::Forget => 0..0,
+        };
+        for place in places {
+            if !step() {
+                return false;
+            }
             match repair {
-                Repair::Demote => {
-                    for thread in 0..world.threads.len() {
-                        world.set_level(World::tid(thread), 0);
-                    }
-                }
-                Repair::Thaw => {
-                    for group in 0..world.groups.len() {
-                        world.ask_freezer(group, false, 0);
-                    }
-                }
-                Repair::Freeze => {}
-                Repair::Kill => {
-                    for group in 0..world.groups.len() {
-                        world.end_group(group);
-                    }
-                }
-                Repair::MoveBack | Repair::RemoveGroups | Repair::Forget => {}
+                Repair::Demote => _ = world.set_level(World::tid(place), 0),
+                Repair::Thaw => world.ask_freezer(place, false, 0),
+                Repair::Kill => world.end_group(place),
+                Repair::Freeze | Repair::MoveBack | Repair::RemoveGroups | Repair::Forget => {}
             }
         }
-        world.bring_all();
     }
+    world.bring_all();
+    true
 }
 
 const fn ns(n: u64) -> Duration {

@@ -43,6 +43,9 @@ fn simpler(case: &LiveCase) -> Vec<LiveCase> {
         }
     }
     with(&|case| case.requests.clear());
+    for place in 0..case.requests.len() {
+        with(&|case| _ = case.requests.remove(place));
+    }
     for (num, den) in [(1, 2), (9, 10)] {
         with(&|case| case.until = case.until * num / den);
     }
@@ -59,6 +62,11 @@ fn simpler(case: &LiveCase) -> Vec<LiveCase> {
     with(&|case| case.faults.relieve_one_in = none.relieve_one_in);
     with(&|case| case.faults.kill_at = none.kill_at);
     with(&|case| case.faults.off_line_at = none.off_line_at);
+    with(&|case| case.faults.guardian_dies_at = none.guardian_dies_at);
+    with(&|case| case.faults.give_up_one_in = none.give_up_one_in);
+    with(&|case| case.faults.meters = none.meters);
+    with(&|case| case.faults.samples = none.samples);
+    with(&|case| case.faults.share_milli = none.share_milli);
     with(&|case| case.faults.call = none.call);
     with(&|case| case.faults.wake = none.wake);
     cases

@@ -1,9 +1,9 @@
 //! The kernel of the simulated host: threads in groups on cores, and what it records of them.
 //!
-//! A core runs its agent while that is awake; else the ready thread of the highest real-time
-//! level, of equals the one that waits longest; else whichever ordinary thread had least. Cores
-//! depend on each other by nothing but what is done to their groups, so each has a time of its own
-//! and is brought up to the present when somebody looks.
+//! A core runs its agent while that is awake; else the ready thread of the highest real-time level,
+//! of equals the one that waits longest; else whichever ordinary thread had least. Cores depend on
+//! each other by nothing but what is done to their groups, so each has a time of its own and is
+//! brought up to the present when it is looked at.
 
 use crate::Dice;
 use maracas_core::{Instant, JobId, VcpuId};
@@ -14,6 +14,9 @@ use std::collections::VecDeque;
 pub(super) const NEVER: u64 = u64::MAX;
 /// A slice of the kernel's fair class (3 ms, Documentation/scheduler/sched-design-CFS.rst).
 const SLICE: u64 = 3_000_000;
+
+/// Reads of memory a microsecond that programs do.
+const RATES: [u64; 4] = [0, 1, 10, 100];
 
 /// How a thread's program behaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,6 +67,10 @@ pub(super) struct Group {
     pub(super) next_job: u32,
     /// It exists in the run.
     pub(super) alive: bool,
+    /// Reads of memory a microsecond.
+    pub(super) reads_per_us: u64,
+    /// Instructions a nanosecond on the fastest core.
+    pub(super) speed: u64,
 }
 
 /// One core.
@@ -74,10 +81,16 @@ pub(super) struct Cpu {
     running: Option<usize>,
     slice_ends: u64,
     pub(super) records: VecDeque<Record>,
-    /// Somebody woke the agent then.
+    /// Another party woke the agent then.
     pub(super) called: Option<u64>,
-    /// Every thread of which its agent has read a record since it was told otherwise.
-    pub(super) switches: u64,
+    /// Where its memory monitor rings; `NEVER` = nowhere.
+    pub(super) armed: u64,
+    /// It rang.
+    pub(super) crossed: bool,
+    /// The share of its time that it has for programs, in thousandths: their time counts more.
+    pub(super) share_milli: u64,
+    /// It is off line: nobody runs there.
+    off_line: bool,
 }
 
 /// All of it.
@@ -88,10 +101,14 @@ pub(super) struct World {
     pub(super) threads: Vec<Thread>,
     pub(super) groups: Vec<Group>,
     pub(super) cpus: Vec<Cpu>,
-    /// Jobs that programs have told done.
+    /// Jobs that programs have reported done.
     pub(super) done: Vec<(JobId, u64)>,
     /// One in so many turns makes a thread; 0 = none does.
     pub(super) forks: u64,
+    /// Programs read memory.
+    pub(super) reads: bool,
+    /// The mailbox rings: a job was told done.
+    pub(super) mail: bool,
 }
 
 const fn instant(ns: u64) -> Instant {
@@ -107,15 +124,21 @@ impl World {
             slice_ends: NEVER,
             records: VecDeque::new(),
             called: None,
-            switches: 0,
+            armed: NEVER,
+            crossed: false,
+            share_milli: 1000,
+            off_line: false,
         };
         let (threads, groups, done) = (Vec::new(), Vec::new(), Vec::new());
-        Self { now: 0, dice, threads, groups, cpus: vec![cpu; cores], done, forks: 0 }
+        let (cpus, forks, reads, mail) = (vec![cpu; cores], 0, false, false);
+        Self { now: 0, dice, threads, groups, cpus, done, forks, reads, mail }
     }
 
     /// A VCPU with one thread; its place.
     pub(super) fn add(&mut self, id: VcpuId, core: usize, program: Program) -> usize {
         let group = self.groups.len();
+        let reads_per_us = if self.reads { self.dice.pick(&RATES) } else { 0 };
+        let speed = self.dice.between(1, 4);
         self.groups.push(Group {
             id,
             core,
@@ -127,6 +150,8 @@ impl World {
             jobs: 0,
             next_job: 0,
             alive: true,
+            reads_per_us,
+            speed,
         });
         self.spawn(group, program);
         group
@@ -169,12 +194,6 @@ impl World {
         place as i32 + 1
     }
 
-    /// What a group had on all cores, as of now.
-    pub(super) fn had(&mut self, group: usize) -> u64 {
-        self.bring(self.groups[group].core);
-        self.groups[group].counted.iter().sum()
-    }
-
     /// Brings a core up to the present.
     pub(super) fn bring(&mut self, core: usize) {
         self.bring_to(core, self.now);
@@ -214,9 +233,10 @@ impl World {
             cpu.at.saturating_add(left).min(cpu.slice_ends)
         });
         let asleep = self.here(core).filter(|it| !it.ready && !it.gone).map(|it| it.wakes_at);
+        let rings = self.rings_at(core);
         let groups = self.groups.iter().filter(|group| group.core == core);
         let freezer = groups.filter_map(|group| group.asked.map(|(at, _)| at));
-        asleep.chain(freezer).min().unwrap_or(NEVER).min(running).max(cpu.at)
+        asleep.chain(freezer).min().unwrap_or(NEVER).min(running).min(rings).max(cpu.at)
     }
 
     fn here(&self, core: usize) -> impl Iterator<Item = &Thread> {
@@ -246,6 +266,11 @@ impl World {
             {
                 (it.frozen, it.asked) = (frozen, None);
             }
+        }
+        if self.cpus[core].armed <= self.monitor(core) && self.cpus[core].armed != NEVER {
+            let cpu = &mut self.cpus[core];
+            (cpu.armed, cpu.crossed) = (NEVER, true);
+            cpu.called.get_or_insert(at);
         }
         if self.cpus[core].slice_ends <= at {
             self.cpus[core].slice_ends = NEVER;
@@ -284,7 +309,8 @@ impl World {
                 self.done.push((JobId { vcpu: it.id, index: it.next_job }, at));
                 it.next_job += 1;
                 it.jobs -= 1;
-                // Whoever reads requests.
+                // The agent that reads requests.
+                self.mail = true;
                 self.cpus[0].called.get_or_insert(at);
                 if self.groups[group].jobs > 0 {
                     self.threads[thread].left = self.turn(thread);
@@ -304,7 +330,7 @@ impl World {
         }
     }
 
-    /// A job is released; its program is told.
+    /// A job is released; its program is notified.
     pub(super) fn release(&mut self, id: VcpuId, index: u32) {
         let Some(group) = self.groups.iter().position(|it| it.id == id && it.alive) else { return };
         self.bring(self.groups[group].core);
@@ -324,25 +350,24 @@ impl World {
         }
     }
 
-    /// Takes whoever runs off the core.
+    /// Takes the running thread off the core.
     fn put_off(&mut self, core: usize, preempted: bool) {
         let cpu = &mut self.cpus[core];
         if let Some(thread) = cpu.running.take() {
             let (tid, at) = (Self::tid(thread), instant(cpu.at));
             cpu.records.push_back(Record::Out { tid, at, preempted });
-            cpu.switches += 1;
         }
     }
 
-    /// Who is to run on a core now.
+    /// What is to run on a core now.
     pub(super) fn pick(&self, core: usize) -> Option<usize> {
-        if self.cpus[core].agent {
+        if self.cpus[core].agent || self.cpus[core].off_line {
             return None;
         }
         self.would_run(core)
     }
 
-    /// Who would run on a core if its agent slept.
+    /// What would run on a core if its agent slept.
     pub(super) fn would_run(&self, core: usize) -> Option<usize> {
         let ready = |(_, it): &(usize, &Thread)| {
             let group = &self.groups[it.group];
@@ -350,7 +375,7 @@ impl World {
         };
         let ready = || self.threads.iter().enumerate().filter(ready);
         let running = self.cpus[core].running;
-        // Who runs at a level goes on until it blocks or a higher one is ready.
+        // A thread that runs at a level goes on until it blocks or a higher one is ready.
         let raised = ready().filter(|(_, it)| it.level > 0);
         let raised = raised.max_by_key(|(place, it)| {
             (it.level, Some(*place) == running, std::cmp::Reverse((it.since, *place)))
@@ -370,7 +395,7 @@ impl World {
             return;
         }
         if let Some(thread) = self.cpus[core].running {
-            // Who is frozen runs into the trap, and blocks there.
+            // A frozen thread runs into the trap, and blocks there.
             let trapped = self.groups[self.threads[thread].group].frozen;
             self.threads[thread].since = self.cpus[core].at;
             self.put_off(core, !trapped);
@@ -381,7 +406,6 @@ impl World {
         if let Some(thread) = next {
             let (tid, at) = (Self::tid(thread), instant(cpu.at));
             cpu.records.push_back(Record::In { tid, at });
-            cpu.switches += 1;
             if self.threads[thread].level == 0 {
                 cpu.slice_ends = cpu.at + SLICE;
             }
@@ -436,19 +460,13 @@ impl World {
         let core = self.groups[group].core;
         self.bring(core);
         self.groups[group].alive = false;
-        for thread in 0..self.threads.len() {
-            if self.threads[thread].group == group && !self.threads[thread].gone {
-                self.threads[thread].gone = true;
-                let (tid, at) = (Self::tid(thread), instant(self.now));
-                self.cpus[core].records.push_back(Record::Exit { tid, at });
-            }
-        }
+        self.end_threads(group);
         self.bring(core);
     }
 }
 
 impl World {
-    /// Lets all cores run until `to`, or until somebody calls an agent that sleeps.
+    /// Lets all cores run until `to`, or until an agent that sleeps is called.
     pub(super) fn run_until(&mut self, to: u64) {
         while self.cpus.iter().all(|cpu| cpu.called.is_none()) {
             let next = (0..self.cpus.len()).map(|core| (self.next_change(core), core)).min();
@@ -464,5 +482,71 @@ impl World {
             }
         }
         self.bring_all();
+    }
+}
+
+// Memory, and who joins, dies and goes off line.
+impl World {
+    /// The group of a VCPU that is there.
+    pub(super) fn group(&self, id: VcpuId) -> Option<usize> {
+        self.groups.iter().position(|it| it.id == id && it.alive)
+    }
+    /// Time that was counted on a core, as meters count it.
+    pub(super) fn stretched(&self, core: usize, counted: u64) -> u64 {
+        counted * 1000 / self.cpus[core].share_milli
+    }
+    /// What a group has read on a core.
+    pub(super) fn reads(&self, group: usize, core: usize) -> u64 {
+        let it = &self.groups[group];
+        it.counted[core] * it.reads_per_us / 1_000
+    }
+    /// What all have read on a core, as its monitor counts it.
+    pub(super) fn monitor(&self, core: usize) -> u64 {
+        (0..self.groups.len()).map(|group| self.reads(group, core)).sum()
+    }
+    /// When the monitor of a core rings, if whoever runs there goes on.
+    fn rings_at(&self, core: usize) -> u64 {
+        let cpu = &self.cpus[core];
+        let Some(thread) = cpu.running.filter(|_| cpu.armed != NEVER) else { return NEVER };
+        let rate = self.groups[self.threads[thread].group].reads_per_us;
+        let rest = cpu.armed.saturating_sub(self.monitor(core)) * 1_000;
+        if rate == 0 { NEVER } else { cpu.at + rest.div_ceil(rate).max(1) }
+    }
+    /// One more thread in the group of a VCPU, if it is there.
+    pub(super) fn join(&mut self, id: VcpuId, program: Program) {
+        let Some(group) = self.group(id) else { return };
+        self.bring(self.groups[group].core);
+        self.spawn(group, program);
+    }
+    /// All threads of a VCPU are killed.
+    pub(super) fn kill(&mut self, id: VcpuId) {
+        let Some(group) = self.group(id) else { return };
+        self.bring(self.groups[group].core);
+        self.end_threads(group);
+        self.bring(self.groups[group].core);
+    }
+    fn end_threads(&mut self, group: usize) {
+        let core = self.groups[group].core;
+        for thread in 0..self.threads.len() {
+            if self.threads[thread].group == group && !self.threads[thread].gone {
+                self.threads[thread].gone = true;
+                let (tid, at) = (Self::tid(thread), instant(self.now));
+                self.cpus[core].records.push_back(Record::Exit { tid, at });
+            }
+        }
+        self.call_for(core, group);
+    }
+    /// A core goes off line, or comes back, its records lost.
+    pub(super) fn set_off_line(&mut self, core: usize, off_line: bool) {
+        self.bring(core);
+        self.cpus[core].off_line = off_line;
+        if !off_line {
+            let at = instant(self.now);
+            self.cpus[core].records.push_back(Record::Lost { at });
+        }
+        self.bring(core);
+    }
+    pub(super) fn is_off_line(&self, core: usize) -> bool {
+        self.cpus[core].off_line
     }
 }

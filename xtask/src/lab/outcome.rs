@@ -106,7 +106,7 @@ impl Step {
     }
 }
 
-/// What is told of a guest while it goes on: each step when it begins, and what came of it.
+/// What is printed of a guest while it goes on: each step when it begins, and what came of it.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     /// The harness's count of the step's tests.
@@ -114,8 +114,8 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Takes in a line; what is to be told now, if anything.
-    pub(super) fn hear(&mut self, line: &str) -> Option<String> {
+    /// Takes in a line; what is to be printed now, if anything.
+    pub(super) fn take(&mut self, line: &str) -> Option<String> {
         if let Some(step) = line.strip_prefix("@@begin ") {
             self.counts = None;
             return Some(step.into());
@@ -265,7 +265,7 @@ mod tests {
         let text = "noise\n@@begin doctor\n@@end doctor 1 1.00 3.00\n@@begin tests live\n\
                     test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured\n\
                     @@end tests live 101 3.00 63.40";
-        let reported: Vec<_> = text.lines().filter_map(|line| progress.hear(line)).collect();
+        let reported: Vec<_> = text.lines().filter_map(|line| progress.take(line)).collect();
         let expected = [
             "doctor",
             "doctor: exit 1, 2 s of the guest's",

@@ -86,8 +86,8 @@ pub(super) const ALL: &[Scenario] = &[
         ..PLAIN
     },
     Scenario { name: "one-core", about: "one core, two programs", kernels: OLD, cores: 1, ..PLAIN },
-    // Cores of a guest share one thread of the emulator: four busy ones take turns, each for about
-    // a millisecond, and what a VCPU misses meanwhile is no agent's fault.
+    // Cores of a guest share one thread of the emulator and take turns: what a VCPU misses
+    // meanwhile is no agent's fault.
     Scenario {
         name: "four-cores",
         about: "four cores",

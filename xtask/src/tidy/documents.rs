@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Every document of ours but the list of changes, which tells of what was.
+/// Every document of ours but the list of changes, which describes what was.
 fn documents() -> Vec<(PathBuf, String)> {
     let root = crate::root();
     let mut found = Vec::new();
@@ -135,8 +135,8 @@ fn lettered(comment: &str) -> Vec<String> {
     words.filter(is_reference).map(str::to_owned).collect()
 }
 
-/// `algorithms.md F.4` in a comment is a heading of docs/algorithms.md, and who writes `F.4` says
-/// once in the file that it is one of these.
+/// `algorithms.md F.4` in a comment is a heading of docs/algorithms.md, and a file that writes
+/// `F.4` says once that it is one of these.
 #[test]
 fn lettered_sections_exist() {
     let algorithms = fs::read_to_string(crate::root().join("docs/algorithms.md")).unwrap();

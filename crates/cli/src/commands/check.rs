@@ -4,10 +4,12 @@ use maracas_console::failure::{Answer, Outcome};
 use maracas_console::output;
 use maracas_core::System;
 use maracas_scenario::suggest;
-use maracas_session::case::{Machine, Overrides};
+use maracas_session::case::{Case, Machine, Overrides};
+use maracas_session::fit::{self, Fit};
 use maracas_session::live::{self, Require, senses, steering};
 use maracas_session::source::Source;
 use maracas_session::verdict;
+use serde_json::{Value, json};
 
 /// Say whether a scenario would be admitted, with every test's numbers
 ///
@@ -23,7 +25,9 @@ pub(crate) struct Args {
     machine: Machine,
     #[command(flatten)]
     asked: senses::Asked,
-    /// Where it is refused, name the smallest change that would be admitted
+    /// Where it is refused, name the smallest change that would be admitted; where it is admitted
+    /// and jobs may be late beside others that use memory, print the file with budgets, bandwidths
+    /// or a split of the cache with which they are not
     #[arg(long)]
     suggest: bool,
     /// The verdict as JSON
@@ -61,19 +65,42 @@ pub(super) fn run(args: &Args) -> Outcome {
         }
         Some(_) | None => Vec::new(),
     };
+    let fitted = (args.suggest && case.jobs_may_be_late()).then(|| fitted(&case, &args.overrides));
     if args.json {
-        let mut json = verdict::to_json(&case, verdict);
-        json["suggestions"] = suggestions.into();
-        json["notes"] = notes.into();
-        output::line(&format!("{json:#}"))?;
+        let mut shown = verdict::to_json(&case, verdict);
+        shown["suggestions"] = suggestions.into();
+        shown["notes"] = notes.into();
+        shown["fit"] = match &fitted {
+            Some(Ok(fit)) => json!({ "changes": fit.changes, "scenario": fit.text }),
+            Some(Err(why)) => json!({ "binds": why }),
+            None => Value::Null,
+        };
+        output::line(&format!("{shown:#}"))?;
     } else {
         notes.iter().for_each(|text| output::note(text));
         output::print(&verdict::text(&case, verdict))?;
         if args.suggest && !verdict.accepted() {
             output::print(&listed(&suggestions))?;
         }
+        match &fitted {
+            Some(Ok(fit)) => output::print(&told(fit))?,
+            Some(Err(why)) => output::print(&format!("nothing tried makes it fit: {why}\n"))?,
+            None => {}
+        }
     }
     Ok(if verdict.accepted() { Answer::Yes } else { Answer::No })
+}
+
+/// The nearest scenario in which all jobs are in time, or what stands in the way.
+fn fitted(case: &Case, overrides: &Overrides) -> Result<Fit, String> {
+    let text = std::fs::read_to_string(&case.file).map_err(|why| why.to_string())?;
+    fit::fit(case, &text, overrides)
+}
+
+/// The changes in comments, so that all of it is a scenario, and the scenario.
+fn told(fit: &Fit) -> String {
+    let changes: String = fit.changes.iter().map(|change| format!("#   {change}\n")).collect();
+    format!("# in time with these changes:\n{changes}{}", fit.text)
 }
 
 /// As many as a user weighs against each other; they are sorted, the smallest first.

@@ -195,7 +195,7 @@ fn percent(change: Option<f64>) -> String {
     change.map_or("-".into(), |change| format!("{:+.1} %", change * 100.0))
 }
 
-/// Whoever loses more is warned; less comes from where the simulation ends.
+/// A VCPU that loses more gets a warning; less comes from where the simulation ends.
 const LOSS: f64 = -0.01;
 
 /// The proposal with what it brings.

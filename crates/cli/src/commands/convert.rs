@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 /// Read a task set in one format and write it in another
 ///
-/// What the file says that a task set cannot mean, and what the other format cannot say, is told
+/// What the file says that a task set cannot mean, and what the other format cannot say, is printed
 /// on standard error; docs/formats.md has every key.
 ///
 /// Example: maracas convert workload.json --to csv -o tasks.csv

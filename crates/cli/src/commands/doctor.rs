@@ -64,9 +64,10 @@ fn colors_of(cache: &color::CacheColors) -> CacheColors {
     let (colors, remark) = match cache.indexing {
         Indexing::Plain => (Some(cache.colors), ""),
         Indexing::Hashed => (None, "addresses are hashed over slices"),
-        Indexing::Unknown => {
-            (Some(cache.colors), "by its size; nobody tells whether addresses are hashed")
-        }
+        Indexing::Unknown => (
+            Some(cache.colors),
+            "by its size; the system does not say whether addresses are hashed",
+        ),
     };
     let measure = if cache.indexing == Indexing::Plain { "" } else { "; see maracas bench colors" };
     let color::CacheColors { level, cores, size, ways, .. } = cache;

@@ -41,7 +41,7 @@ pub(crate) struct Args {
     width: Option<u16>,
 }
 
-/// How much is drawn where nobody says: some periods of usual tasks.
+/// How much is drawn where no length is given: some periods of usual tasks.
 const DEFAULT_SPAN: Duration = Duration::from_millis(100);
 
 /// First bytes of a journal.

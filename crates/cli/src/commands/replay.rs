@@ -54,7 +54,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     let mut policy = (entry.build)(&header.system, &header.params)
         .map_err(|_| about(&format!("{} refuses the journal's system now", header.policy)))?;
     // An altered event may break what the policy relies on. Its assertion is then the difference,
-    // told as one line and not as a crash.
+    // reported as one line and not as a crash.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let done = replay(policy.as_mut(), &header, reader);

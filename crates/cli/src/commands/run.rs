@@ -34,8 +34,8 @@ pub(crate) struct Args {
     /// cycles in their place
     #[arg(long)]
     emulate: bool,
-    /// What tells policies for uneven cores how far programs got; without it, instructions, but
-    /// what programs count themselves where cores are slowed down
+    /// What measures for policies of uneven cores how far programs got; without it, instructions,
+    /// but what programs count themselves where cores are slowed down
     #[arg(long, value_enum)]
     progress: Option<Progress>,
     /// Judge periods that stolen time spoiled (the hypervisor took the core) like all others
@@ -86,7 +86,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     let guarded = live::guard_with(address.and_then(Address::file))?.sensing(senses);
     let endpoint = address.map(|address| Endpoint::open(address, guarded.board.clone()));
     let endpoint = endpoint.transpose()?;
-    endpoint.iter().filter(|_| args.results.talks()).for_each(Endpoint::tell);
+    endpoint.iter().filter(|_| args.results.talks()).for_each(Endpoint::announce);
     let mut means = live::prepare(&case, &setup, args.require, args.results.talks())?;
     means.instructions &= progress(args.progress, emulation.is_some()) == Progress::Instructions;
     let (talks, warns) = (args.results.talks(), !args.results.quiet);

@@ -56,7 +56,7 @@ pub(crate) struct Args {
     interval: Option<Duration>,
 }
 
-/// Between two looks where nobody says.
+/// Between two looks where no interval is given.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The shortest interval that makes sense: gauges change ten times a second.

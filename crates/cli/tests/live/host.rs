@@ -212,7 +212,7 @@ fn is_alive(path: &Path) -> bool {
 }
 
 /// Whether any run lives on this host.
-pub(crate) fn somebody_runs() -> bool {
+pub(crate) fn a_run_lives() -> bool {
     houses().keys().any(|path| is_alive(path))
 }
 

@@ -71,8 +71,8 @@ impl Stage {
         if !needs(there >= cores, "two cores") {
             return None;
         }
-        // Nor may somebody else's run have the cores; what dead runs left is cleaned up.
-        until(Duration::from_secs(60), || !host::somebody_runs());
+        // No other run may have the cores; what dead runs left is cleaned up.
+        until(Duration::from_secs(60), || !host::a_run_lives());
         maracas(&repository(), &["clean"]);
         if !needs(support().starts_with("full"), "budgets enforced by the full means of the doctor")
         {
@@ -118,17 +118,29 @@ impl Stage {
     }
 }
 
-/// By what means this host enforces budgets, as the doctor says; asked once a process.
+/// By what means this host enforces budgets.
 fn support() -> &'static str {
-    static ONCE: OnceLock<String> = OnceLock::new();
+    doctor()["support"].as_str().expect("doctor names the sensor")
+}
+
+/// Whether a program that runs as root is kept from sending signals to the runtime: since Linux
+/// 6.12 (`docs/security.md`).
+pub(crate) fn shuts_signals() -> bool {
+    let rows = doctor()["capabilities"].as_array().expect("rows");
+    let row = rows.iter().find(|row| row["capability"] == "sealed programs").expect("it is tried");
+    !row["proof"].as_str().expect("text").contains("signals to others")
+}
+
+/// What the doctor says of this host; asked once a process.
+fn doctor() -> &'static Value {
+    static ONCE: OnceLock<Value> = OnceLock::new();
     ONCE.get_or_init(|| {
         let doctor = || maracas(&repository(), &["doctor", "--json"]);
         // A process of the doctor may have no turn for a while beside builds.
         let output = (0..4)
             .fold(doctor(), |output, _| if output.stdout.is_empty() { doctor() } else { output });
-        let json: Value = serde_json::from_slice(&output.stdout)
-            .unwrap_or_else(|error| panic!("doctor: {error}; {}", text(&output.stderr)));
-        json["support"].as_str().expect("doctor names the sensor").to_string()
+        serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("doctor: {error}; {}", text(&output.stderr)))
     })
 }
 

@@ -35,7 +35,7 @@ impl Terminal {
         let made =
             unsafe { libc::openpty(&raw mut master, &raw mut slave, null, null.cast(), &size) };
         assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
-        // SAFETY: new descriptors that nobody else owns.
+        // SAFETY: new descriptors that nothing else owns.
         let (master, slave) = unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
         let end = || slave.try_clone().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_maracas"));

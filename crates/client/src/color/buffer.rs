@@ -127,7 +127,7 @@ impl Buffer {
         pool.need(wrong.len())?;
         for page in wrong {
             let Some(spare) = pool.take() else { break };
-            // SAFETY: a page of ours and one that nobody knows.
+            // SAFETY: a page of ours to which no reference exists.
             unsafe {
                 ptr::copy_nonoverlapping(page as *const u8, spare as *mut u8, page_size());
             }

@@ -1,4 +1,4 @@
-//! Where the library is that programs can be started with.
+//! Finds the library that programs can be started with.
 
 use std::path::PathBuf;
 use std::{env, fs};

@@ -1,10 +1,10 @@
-//! Following a runtime's orders of colours with all memory of this process.
+//! Applies a runtime's orders of colours to all memory of this process.
 //!
 //! Where `MARACAS_COLORS` names a page of orders, one thread attaches to it before `main` and
-//! waits. On an order it walks over the process' memory and puts what is in wrong frames into
-//! right ones ([`super::swap`] says how the others go on meanwhile); as long as the order stands it
-//! looks again now and then, for memory that came later. Everything it does is on the time of the
-//! VCPU that the program runs on.
+//! waits. On an order it walks over the process' memory and puts what is in wrong frames into right
+//! ones ([`super::swap`] says how the other threads go on meanwhile); while the order stands it
+//! scans again now and then, for memory that was added later. Everything it does is on the time of
+//! the VCPU that the program runs on.
 
 mod descriptors;
 mod slot;
@@ -67,7 +67,8 @@ extern "C" fn start_in_child() {
     start();
 }
 
-/// Starts the thread. Without one nothing is moved, and nobody waits for it: it is not attached.
+/// Starts the thread. If it cannot be started nothing is moved, and the runtime does not wait for
+/// it, since it is not attached.
 fn start() {
     let builder = thread::Builder::new().name("maracas-colors".into());
     let _ = quietly(|| builder.spawn(|| page_path().and_then(|path| follow(&path))));
@@ -95,7 +96,7 @@ fn follow(path: &Path) -> Option<()> {
         if order.number == done {
             slot.wait(order.number, pause)?;
             if slot.order()?.number == done {
-                // Nobody ordered anything: the time to look again has come.
+                // No new order: the time to scan again has come.
                 let again = pause.is_some().then(|| rights.carry_out(order.mask, order.colors));
                 let moved = again.is_some_and(|(result, _)| result.pages > 0);
                 pause = pause.map(|pause| if moved { SOON } else { (pause * 2).min(LATE) });
@@ -103,7 +104,7 @@ fn follow(path: &Path) -> Option<()> {
             continue;
         }
         let (result, error) = rights.carry_out(order.mask, order.colors);
-        slot.tell(order.number, result, error)?;
+        slot.report(order.number, result, error)?;
         done = order.number;
         pause = (order.mask != 0 && error == 0).then_some(SOON);
     }

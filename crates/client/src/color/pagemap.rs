@@ -56,7 +56,7 @@ impl Pagemap {
         file.map(Self).map_err(cannot("open the process' pagemap"))
     }
 
-    /// One that somebody with more rights has opened.
+    /// A file that a process with more rights has opened.
     pub(super) const fn given(file: File) -> Self {
         Self(file)
     }

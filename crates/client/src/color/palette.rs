@@ -12,7 +12,7 @@ pub enum Indexing {
     /// A hash of many address bits chooses among slices: within a slice the lowest bits choose the
     /// set, so there are at most so many colours, and fewer where slices are smaller.
     Hashed,
-    /// Nobody tells. Measure it (`maracas bench colors`).
+    /// Not known: the system does not say. Measure it (`maracas bench colors`).
     Unknown,
 }
 
@@ -45,9 +45,9 @@ pub struct CacheColors {
     pub cores: String,
 }
 
-/// The caches for data of a core, from the nearest to the farthest, as sysfs tells.
+/// The caches for data of a core, from the nearest to the farthest, as sysfs lists them.
 ///
-/// In a virtual machine these are what the hypervisor tells, and frames are the guest's: their
+/// In a virtual machine these are what the hypervisor reports, and frames are the guest's: their
 /// colours are real ones as far as the host's own pages reach (up to 9 bits with 2 MiB pages).
 ///
 /// # Errors
@@ -58,7 +58,7 @@ pub fn caches(core: u32) -> io::Result<Vec<CacheColors>> {
     of_directory(Path::new(&directory), Vendor::of(&cpuinfo))
 }
 
-/// Who made the processor, as far as its caches are known to differ.
+/// The maker of the processor, as far as their caches are known to differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Vendor {
     Intel,
@@ -86,7 +86,7 @@ fn of_directory(directory: &Path, vendor: Vendor) -> io::Result<Vec<CacheColors>
     Ok(caches)
 }
 
-/// One cache, unless it holds instructions alone or its geometry is not told.
+/// One cache, unless it holds instructions alone or its geometry is not given.
 fn cache(directory: &Path, vendor: Vendor) -> Option<CacheColors> {
     let text = |name: &str| Some(fs::read_to_string(directory.join(name)).ok()?.trim().to_string());
     let number = |name: &str| text(name)?.parse::<usize>().ok().filter(|number| *number > 0);
@@ -157,7 +157,7 @@ mod tests {
             [(2, 1024 * 1024 / 16, Indexing::Plain), (3, 6144 * 1024 / 12, Indexing::Hashed)];
         assert_eq!(seen, expected);
         assert_eq!(found[1].cores, "0-3");
-        let others = of_directory(&directory, Vendor::of("vendor_id : Somebody")).unwrap();
+        let others = of_directory(&directory, Vendor::of("vendor_id : Another")).unwrap();
         assert!(others.iter().all(|cache| cache.indexing == Indexing::Unknown));
         let amd = of_directory(&directory, Vendor::of("vendor_id : AuthenticAMD")).unwrap();
         assert_eq!(amd[0].indexing, Indexing::Unknown);

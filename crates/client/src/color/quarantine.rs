@@ -1,9 +1,9 @@
 //! Memory that is left alone for a while.
 //!
-//! A thread that gives the content of memory up (`MADV_DONTNEED`) waits until we have heard of it,
-//! and does it afterwards: when, nobody tells. Taken in between, a page would be away when it is
-//! emptied, and come back full. The thread is within its system call, where neither the freezer nor
-//! a signal stops it; it only needs a core.
+//! After a thread gives up the content of memory (`MADV_DONTNEED`), it waits until its event was
+//! read here, and empties the pages afterwards: when, is not reported. A page taken in between
+//! would be away when it is emptied, and come back full. The thread is within its system call,
+//! where neither the freezer nor a signal stops it; it only needs a core.
 
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};

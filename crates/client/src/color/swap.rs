@@ -1,28 +1,30 @@
-//! Putting pages into other frames under the hands of a running program.
+//! Puts pages into other frames while a program uses them.
 //!
 //! One page at a time is taken away from the program, copied into a frame of a wanted colour, and
-//! put back: `UFFDIO_MOVE` out, copy, `UFFDIO_MOVE` in. Who touches the page meanwhile, in user
-//! mode or within a system call, waits in the kernel. Nobody is stopped, no signal is sent, no
-//! system call is interrupted, and no mapping is split for good. The kernel refuses to take pages
-//! that a device may be writing to (`O_DIRECT`, io_uring) or that another process has too.
+//! put back: `UFFDIO_MOVE` out, copy, `UFFDIO_MOVE` in. A thread that touches the page meanwhile,
+//! in user mode or within a system call, waits in the kernel. No thread is stopped, no signal is
+//! sent, no system call is interrupted, and no mapping is split for good. The kernel refuses to
+//! take pages that a device may be writing to (`O_DIRECT`, io_uring) or that another process has
+//! too.
 //!
 //! # What other threads may do meanwhile
-//! The kernel holds up whoever changes mappings in our charge until we have heard of it, and
-//! refuses every move until then. So a page that is taken is the program's page of that address and
-//! no other, and whatever happens while it is away is known before it is put back:
+//! While pages are registered here, the kernel blocks every thread that changes mappings among them
+//! until its event was read, and refuses every move until then. So a page that is taken is the
+//! program's page of that address and no other, and whatever happens while it is away is known
+//! before it is put back:
 //! - `mremap`: it is put where the page has gone.
-//! - `munmap`, `madvise(MADV_DONTNEED)`: the content is dropped, as it was to be. After `madvise`
-//!   was heard of, its caller has yet to do it: were a page of that memory taken just then, it
-//!   would come back with its content. So that memory is left alone for a while
+//! - `munmap`, `madvise(MADV_DONTNEED)`: the content is dropped, as it was to be. After the event
+//!   of `madvise` was read, its caller has yet to empty the memory: a page of it that was taken
+//!   just then would come back with its content. So that memory is left alone for a while
 //!   ([`super::quarantine`]).
-//! - `mprotect`: where a frame may not go any more, the content is copied.
+//! - `mprotect`: where a frame may not be moved any more, the content is copied.
 //! - `fork`: a child would not find the page that is away, so `fork` waits for the end of the
 //!   batch (`pthread_atfork`). A bare `clone` system call does not.
 //!
 //! # What this thread may not do meanwhile
 //! Touch memory that is moved: it would wait for itself. So between the opening and the closing of
-//! a [`Userfault`] here nothing is used but the stack, which is never moved, the pages given, and
-//! bare system calls: even the C library's `memcpy` and `close` look at variables of its own.
+//! a [`Userfault`] the code here uses nothing but the stack, which is never moved, the pages given,
+//! and bare system calls: even the C library's `memcpy` and `close` read variables of their own.
 
 use super::sys::page_size;
 use super::userfault::{Event, Right, Userfault};
@@ -109,7 +111,7 @@ pub(super) fn exchange(
         };
         longest = longest.max(monotonic_ns() - began);
     }
-    // A thread that waits for us now is heard before it is let go.
+    // The event of a thread that waits now is read before the thread is woken.
     if fault.unregister(mapping).is_err() || !observed.out(&fault, stash) {
         observed.removal(mapping.start, mapping.end);
     }
@@ -126,7 +128,7 @@ pub(super) struct Exchanged {
     pub(super) removed: [Option<Range<usize>>; REMOVED],
 }
 
-/// As many pieces of memory are told apart; what is more makes the last one longer.
+/// So many pieces of memory are kept apart; further ones make the last one longer.
 const REMOVED: usize = 8;
 
 /// What other threads did meanwhile.
@@ -143,7 +145,7 @@ impl Observed {
         self.anything = true;
         match event {
             Event::Removed { start, end } => self.removal(start, end),
-            // Whoever gives up memory there is not heard by the end of the batch.
+            // The event of a thread that gives up memory there is not read by the end of the batch.
             Event::Remapped { to, len, .. } => self.removal(to, to + len),
             Event::Unmapped { .. } => {}
         }
@@ -159,9 +161,9 @@ impl Observed {
         self.removed[place] = Some(so_far.start.min(start)..so_far.end.max(end));
     }
 
-    /// Hears all threads that wait, and those that are about to: as long as there are any, the
-    /// kernel refuses whatever else is asked. `ours` is a page that needs nothing. False where it
-    /// takes too long.
+    /// Reads the events of all threads that wait, and of those that are about to: as long as there
+    /// are any, the kernel refuses whatever else is asked. `ours` is a page that needs nothing.
+    /// False where it takes too long.
     fn out(&mut self, fault: &Userfault, ours: usize) -> bool {
         for _ in 0..PATIENCE {
             while self.next(fault).is_some() {}

@@ -1,4 +1,4 @@
-//! Putting memory that is in use into frames of other colours.
+//! Puts memory that is in use into frames of other colours.
 
 use super::pool::Pool;
 use super::swap::{BATCH, Fate, Item, exchange};
@@ -24,9 +24,9 @@ pub struct Recolored {
 }
 
 /// Puts the memory of `range` (addresses of this process) into frames of the colours, under the
-/// same addresses, with the same content, whoever uses it meanwhile. What is no private anonymous
-/// writable memory stays, and so do frames that are shared with a forked process or that a device
-/// uses. The range gets no huge pages from here on.
+/// same addresses, with the same content, whichever threads use it meanwhile. What is no private
+/// anonymous writable memory stays, and so do frames that are shared with a forked process or that
+/// a device uses. The range gets no huge pages from here on.
 ///
 /// # Errors
 /// [`Error::Hidden`] and [`Error::NoMove`] where the rights lack, [`Error::NotFound`] where the
@@ -184,8 +184,8 @@ impl<'a> Sweep<'a> {
             items[..count].iter().for_each(|item| self.pool.put(item.spare));
             Error::NoMove(error)
         })?;
-        // The frames that were given up go back to the system only now that nobody is in charge
-        // of the place: this thread would wait for itself.
+        // The frames that were given up go back to the system only now that the range is no longer
+        // registered: before, this thread would wait for itself.
         self.stash.empty().map_err(cannot("give memory back"))?;
         self.done.longest_nanos = self.done.longest_nanos.max(went.longest_nanos);
         went.removed.into_iter().flatten().for_each(quarantine::add);

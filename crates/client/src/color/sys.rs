@@ -99,7 +99,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: our own memory, to which nobody holds a reference any more.
+        // SAFETY: our own memory, to which no reference exists any more.
         unsafe { libc::munmap(self.start as *mut _, self.bytes) };
     }
 }

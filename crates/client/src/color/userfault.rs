@@ -75,9 +75,9 @@ const IOC_MOVE: libc::c_ulong = request(5, size_of::<Transfer>());
 /// By what right a process opens one.
 #[derive(Debug)]
 pub(super) enum Right {
-    /// Its own: `CAP_SYS_PTRACE`, or a host that lets everybody.
+    /// Its own: `CAP_SYS_PTRACE`, or a host that lets every process.
     Own,
-    /// `/dev/userfaultfd`, opened by somebody who may.
+    /// `/dev/userfaultfd`, opened by a process that may.
     Device(File),
 }
 
@@ -99,8 +99,8 @@ pub(super) enum Event {
     Remapped { from: usize, to: usize, len: usize },
     /// The mapping is gone (`munmap`).
     Unmapped { start: usize, end: usize },
-    /// The content is given up (`madvise`) as soon as the caller, whom our hearing of it wakes,
-    /// gets so far: at any time from now on.
+    /// The content is given up (`madvise`) as soon as the caller runs on, which the reading of this
+    /// event wakes: at any time from now on.
     Removed { start: usize, end: usize },
 }
 
@@ -121,8 +121,8 @@ impl Event {
     }
 }
 
-/// Memory whose missing pages the kernel does not make up: who touches one waits. Closing it lets
-/// everybody go on.
+/// Memory whose missing pages the kernel does not make up: a thread that touches one waits. Closing
+/// it lets all of them go on.
 #[derive(Debug)]
 pub(super) struct Userfault(OwnedFd);
 
@@ -145,8 +145,8 @@ impl Userfault {
         }
         // SAFETY: a new descriptor that nothing else owns.
         let made = Self(unsafe { OwnedFd::from_raw_fd(fd) });
-        // Who changes memory in our charge tells us and waits until it was heard. Until then every
-        // transfer fails (`EAGAIN`).
+        // A thread that changes registered memory sends an event and waits until it was read. Until
+        // then every transfer fails (`EAGAIN`).
         let features = MOVE | EVENT_REMAP | EVENT_REMOVE | EVENT_UNMAP;
         let mut api = Api { api: API, features, ioctls: 0 };
         match made.call(IOC_API, &mut api) {
@@ -181,8 +181,8 @@ impl Userfault {
         }
     }
 
-    /// Moves the frames of `len` bytes from one place to another, which must be empty and in our
-    /// charge, and wakes who waits there.
+    /// Moves the frames of `len` bytes from one place to another, which must be empty and
+    /// registered here, and wakes the threads that wait there.
     pub(super) fn transfer(&self, from: usize, to: usize, len: usize) -> Result<(), i32> {
         self.call(IOC_MOVE, &mut transfer(from, to, len))
     }
@@ -208,16 +208,16 @@ impl Userfault {
                 REMAP => return Some(Event::Remapped { from: first, to: second, len: third }),
                 UNMAP => return Some(Event::Unmapped { start: first, end: second }),
                 REMOVE => return Some(Event::Removed { start: first, end: second }),
-                // Somebody waits for a page; it comes.
+                // A thread waits for a page; it is supplied.
                 _ => {}
             }
         }
     }
 
-    /// Lets everybody go on, by a bare system call.
+    /// Lets all waiting threads go on, by a bare system call.
     pub(super) fn close(self) {
         let fd = self.0.into_raw_fd();
-        // SAFETY: our own descriptor, which nobody closes again.
+        // SAFETY: our own descriptor, which is closed nowhere else.
         unsafe { libc::syscall(libc::SYS_close, fd) };
     }
 

@@ -1,7 +1,7 @@
-//! What a running system shows of itself: sums since its start, and what holds now.
+//! What a running system shows of itself: sums since its start, and its present state.
 //!
-//! Gauges are read from the journal, as the report is, and say the same. Nothing in them is a rate:
-//! what wants one takes two gauges and divides what changed by the time between them.
+//! Gauges are read from the journal, as the report is, and say the same. No gauge is a rate: a
+//! reader that needs one takes two gauges and divides the difference by the time between them.
 
 use crate::contract::Mode;
 use crate::{CoreId, Duration, Instant, Reservation, VcpuId};
@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 /// tick is.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Gauges {
-    /// The latest instant that the journal told of, counted from the start.
+    /// The latest instant in the journal, counted from the start.
     pub at: Instant,
     /// The run has ended.
     pub over: bool,
@@ -60,8 +60,7 @@ pub struct CoreGauges {
     pub is_throttled: bool,
     /// Its allowance of memory is spent: nothing runs until there is a new one.
     pub is_closed: bool,
-    /// Requests to memory by whatever ran here, as their segments tell; 0 where they cannot be
-    /// counted.
+    /// Requests to memory by all segments on this core; 0 where they cannot be counted.
     pub requests: u64,
     /// Requests to memory from here, as the policy's monitor sampled them.
     pub sampled: u64,
@@ -69,7 +68,7 @@ pub struct CoreGauges {
     pub last_sampled: u64,
     /// Decisions that changed its run queue.
     pub decisions: u64,
-    /// Alarms that were enforced late enough to be told one by one.
+    /// Alarms that were enforced late enough to be reported one by one.
     pub late: u64,
     /// By how much the latest of them was.
     pub longest_late: Duration,
@@ -94,7 +93,7 @@ pub struct VcpuGauges {
     pub foreground: Duration,
     /// Time in the background, as its meter charged it.
     pub background: Duration,
-    /// What it used of C in its present period, as far as its segments are told.
+    /// What it used of C in its present period, as far as its segments are reported.
     pub used: Duration,
     /// Periods in which it always had something to run and got less than C by more than the
     /// tolerance, and not because time was stolen.

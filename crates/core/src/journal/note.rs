@@ -1,4 +1,4 @@
-//! What a journal tells its readers beside what the policy was told.
+//! What a journal says beside the policy's events.
 //!
 //! In the journal a note is a key, the VCPU that it is about, and a text: a sentence, or numbers
 //! with a blank between them, the first the core. Both directions stand here and nowhere else. A
@@ -31,14 +31,14 @@ pub enum Note {
     Sensor(String),
     /// What of memory or colours could not be sensed or done, in a sentence.
     Sense {
-        /// About whom; `None` = about all.
+        /// The VCPU concerned; `None` = all.
         vcpu: Option<VcpuId>,
         /// The sentence.
         text: String,
     },
     /// By what progress is counted, or what is to be said of a VCPU's.
     Progress {
-        /// About whom; `None` = about all.
+        /// The VCPU concerned; `None` = all.
         vcpu: Option<VcpuId>,
         /// The sentence.
         text: String,
@@ -81,11 +81,11 @@ pub enum Note {
         /// How much.
         stolen_ns: u64,
     },
-    /// A core whose agent was stuck had its VCPUs stopped by somebody else.
+    /// The VCPUs of a core whose agent was stuck were stopped for it.
     Relief {
         /// Which.
         core: CoreId,
-        /// Who did it.
+        /// By which side.
         by: Reliever,
         /// For how long the agent had been stuck.
         stuck_ns: u64,
@@ -101,9 +101,9 @@ pub enum Note {
     Throttled {
         /// Which.
         core: CoreId,
-        /// Who ran there then.
+        /// What ran there then.
         vcpu: Option<VcpuId>,
-        /// From the decision until nobody could run an instruction there.
+        /// From the decision until no background thread could run an instruction there.
         took_ns: u64,
         /// From the decision until the last switch-out, where switches are seen.
         last_out_ns: Option<u64>,
@@ -112,7 +112,7 @@ pub enum Note {
     Closed {
         /// Which.
         core: CoreId,
-        /// Who ran there last.
+        /// What ran there last.
         vcpu: Option<VcpuId>,
         /// How many reads beyond the limit its meter was when it stood still.
         beyond: u64,
@@ -150,14 +150,14 @@ pub enum Note {
     Other {
         /// What kind.
         key: String,
-        /// About whom, where it is about a VCPU.
+        /// The VCPU concerned, where it is about one.
         vcpu: Option<VcpuId>,
         /// The text.
         text: String,
     },
 }
 
-/// Who stops the VCPUs of a core whose agent is stuck.
+/// Which side stops the VCPUs of a core whose agent is stuck.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reliever {
     /// Another core's agent.
@@ -460,7 +460,7 @@ mod tests {
     fn other_keys_and_forms_stay_what_they_are() {
         for written in [
             ("unheard", Some(1), "of"),
-            ("name", None, "nobody's"),
+            ("name", None, "no VCPU's"),
             ("late", None, ""),
             ("late", None, "0 5"),
             ("late", None, "0 x 5"),
@@ -468,7 +468,7 @@ mod tests {
             ("late", None, "2000 5 5"),
             ("enforced", None, "0 1 2 x"),
             ("relief", None, "0 guardian"),
-            ("relief", None, "0 somebody 5"),
+            ("relief", None, "0 another 5"),
             ("steal", None, "0 -1"),
             ("rt-throttle", None, "0"),
             ("wake-cost", None, "1"),

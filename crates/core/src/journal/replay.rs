@@ -1,4 +1,4 @@
-//! Telling a policy that was built anew what a journal tells, and comparing its decisions.
+//! Gives a policy that was built anew the events of a journal, and compares its decisions.
 
 use super::{Decision, PlanHash, Record};
 use crate::contract::{Event, decide};
@@ -6,7 +6,7 @@ use crate::{Instant, Plan, Policy};
 use alloc::boxed::Box;
 use core::fmt;
 
-/// A policy that is told what a journal tells, and the plan that it makes of it.
+/// A policy that is given the events of a journal, and the plan that it makes of them.
 pub struct Replay<'a> {
     policy: &'a mut dyn Policy,
     plan: Plan,

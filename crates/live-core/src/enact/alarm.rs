@@ -45,7 +45,7 @@ pub struct Waking {
     /// the budget's end: the wake itself takes longer. Below zero where what ran began so much
     /// later than the agent fell asleep.
     lead_ns: i64,
-    /// The costs that were told last.
+    /// The costs that were reported last.
     reported: WakeCost,
 }
 
@@ -81,7 +81,7 @@ impl Waking {
         let step = if early { -STEP_NS * (EARLY - 1) } else { STEP_NS };
         self.lead_ns = (self.lead_ns + step).clamp(least, self.p50_ns as i64);
     }
-    /// What a wake costs by now, where it was not told so yet: twice or half of what was.
+    /// What a wake costs by now, where that was not reported yet: twice or half of what was.
     pub fn news(&mut self) -> Option<WakeCost> {
         let now = self.cost();
         let differ = |a: Duration, b: Duration| a.ticks() > 2 * b.ticks();
@@ -138,7 +138,7 @@ impl Waking {
 
 impl<E: Executor> Core<E> {
     /// Chooses when to look next. What ends by the meters is counted from when they were read:
-    /// while the agent sleeps and another one decides, who is raised may have run on.
+    /// while the agent sleeps and another one decides, a raised VCPU may have run on.
     pub(crate) fn plan_look(&mut self, now: Instant) {
         self.forget_look();
         self.awaited = None;
@@ -250,7 +250,7 @@ impl<E: Executor> Core<E> {
     /// too long.
     pub fn set_alarm(&mut self) {
         if self.look_at.min(self.wake_at) < self.asleep_until {
-            // It is told once.
+            // It is reported once.
             self.asleep_until = Instant::ZERO;
             self.exec.wake_agent();
         }
@@ -261,7 +261,7 @@ impl<E: Executor> Core<E> {
     pub(crate) fn woken(&mut self, now: Instant) {
         let due = std::mem::replace(&mut self.asleep_until, Instant::ZERO);
         self.looks.woke(now, if due == Instant::ZERO { now } else { due });
-        // Somebody else's call may have come before.
+        // A call on behalf of another VCPU may have come before.
         if due == Instant::ZERO || now < due {
             return;
         }

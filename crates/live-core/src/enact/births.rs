@@ -1,8 +1,8 @@
 //! Births and ends of threads wake the agent, so that a new thread is raised at once. A program
 //! that does nothing but fork could keep the agent busy so, and what the agent takes is its
 //! neighbours' time: births of one VCPU may cost a fiftieth of a core
-//! ([`super::alarm::Waking::births`]). Beyond a burst the agent listens to that VCPU once an
-//! interval; what is born meanwhile is raised then, or when the agent looks for another reason.
+//! ([`super::alarm::Waking::births`]). Beyond a burst the agent waits for that VCPU's births once
+//! an interval; what is born meanwhile is raised then, or when the agent looks for another reason.
 
 use super::Core;
 use crate::Executor;
@@ -22,7 +22,7 @@ pub struct Births {
 
 impl<E: Executor> Core<E> {
     /// Threads of this VCPU handle were born or have ended.
-    pub(crate) fn hear_birth(&mut self, index: usize, now: Instant) {
+    pub(crate) fn note_birth(&mut self, index: usize, now: Instant) {
         let interval = self.waking.births();
         let births = &mut self.vcpu_handles[index].births;
         births.paid_at = births.paid_at.max(now).saturating_add(interval);
@@ -32,7 +32,8 @@ impl<E: Executor> Core<E> {
         }
     }
 
-    /// Listens again where it is time; what happened meanwhile makes the event readable at once.
+    /// Waits for births again where it is time; what happened meanwhile makes the event readable at
+    /// once.
     pub(crate) fn rescan_again(&mut self, now: Instant) {
         for index in 0..self.vcpu_handles.len() {
             let births = &mut self.vcpu_handles[index].births;
@@ -43,18 +44,18 @@ impl<E: Executor> Core<E> {
         }
     }
 
-    /// Listens to a VCPU handle that goes to another core, if it was not listened to.
-    pub(crate) fn hear_leaving(&mut self, index: usize) {
+    /// Waits again for births in a VCPU handle that goes to another core, if that was switched off.
+    pub(crate) fn note_leaving(&mut self, index: usize) {
         if self.vcpu_handles[index].births.rescan_at.take().is_some() {
             self.listen(index, true);
         }
     }
 
-    /// Looks when it is time to listen again.
+    /// Looks when it is time to wait for births again.
     pub(crate) fn listen_again_at(&mut self) {
-        let deaf =
+        let muted =
             self.vcpu_handles.iter().filter_map(|vcpu_handle| vcpu_handle.births.rescan_at).min();
-        self.look_at = self.look_at.min(deaf.unwrap_or(Instant::NEVER));
+        self.look_at = self.look_at.min(muted.unwrap_or(Instant::NEVER));
     }
 
     fn listen(&mut self, index: usize, to: bool) {

@@ -1,12 +1,12 @@
 //! The next best where the host gives no events: the threads' own clocks, read at the earliest
-//! exhaustion and every millisecond, by the core's own agent alone. The kernel brings the clock of
-//! who runs on another core up to date with its tick only, every 1 to 10 ms: who is read from there
-//! seems to stand still.
+//! exhaustion and every millisecond, by the core's own agent alone. The kernel updates the clock of
+//! a thread that runs on another core at its tick only, every 1 to 10 ms: read from there, the
+//! thread seems to stand still.
 //!
 //! A VCPU whose clocks moved since the last look is runnable. One whose clocks stood still while
-//! the agent slept and nobody before it in the run queue took the core is taken as blocked.
-//! Segments are what was gained between two looks. By themselves they are no news: the policy is
-//! told when there is something to decide.
+//! the agent slept and no VCPU before it in the run queue took the core is taken as blocked.
+//! Segments are what was gained between two looks. They alone do not make the policy decide: it
+//! gets them when there is something to decide.
 
 use super::Core;
 use crate::{Executor, Level};
@@ -21,16 +21,16 @@ const LOOKS_APART: u64 = 50;
 /// Asking the kernel which threads there are takes at most this part of it, and is not done with
 /// every look: it is two files a VCPU, ten times as much as its clock.
 const LISTINGS_APART: u64 = 100;
-/// How long whoever was born waits for the next listing, at least.
+/// How long a new thread waits for the next listing, at least.
 const LISTING: Duration = Duration::from_millis(4);
-/// Who had the core for so long and stood still is blocked. Half a look: one sleep between looks is
-/// long enough, one that was cut short is not.
+/// A VCPU that had the core for so long and stood still is blocked. Half a look: one sleep between
+/// looks is long enough, one that was cut short is not.
 const STILL: Duration = Duration::from_micros(500);
-/// The same in the background, where threads of the host that are not ours take the core too:
-/// three slices of the fair class (3 ms each, Documentation/scheduler/sched-design-CFS.rst), while
-/// nobody of ours moves.
+/// The same in the background, where threads of the host that are not ours take the core too: three
+/// slices of the fair class (3 ms each, Documentation/scheduler/sched-design-CFS.rst), while no
+/// VCPU of ours moves.
 const STILL_BEHIND: Duration = Duration::from_millis(10);
-/// With so many segments the policy is told, though nothing else happened: a tenth of their room.
+/// With so many segments the policy is called, though nothing else happened: a tenth of their room.
 const UNTOLD: usize = 400;
 /// The last sixteen weigh most in what is taken for the cost of a look.
 const WEIGHT: u64 = 16;
@@ -40,8 +40,8 @@ const WEIGHT: u64 = 16;
 pub(crate) struct Looks {
     /// When the agent fell asleep.
     fell_asleep: Instant,
-    /// For how long it slept since the last look. What it woke late is not in it: the core may have
-    /// been taken from everybody then.
+    /// For how long the agent slept since the last look. What it woke late is not in it: the core
+    /// may have been taken from all VCPUs then.
     slept: Duration,
     /// What a look takes.
     cost: Duration,
@@ -82,7 +82,7 @@ fn smooth(mean: &mut Duration, seen: Duration) {
     *mean = Duration::from_nanos(next);
 }
 
-/// What the clocks of a VCPU handle told at the last look.
+/// What the clocks of a VCPU handle read at the last look.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Motion {
     /// They moved since the look before.
@@ -97,7 +97,7 @@ impl Motion {
     pub(crate) fn restart(&mut self) {
         self.still = None;
     }
-    /// The agent slept so long; meanwhile somebody before it in the run queue had the core, if
+    /// The agent slept so long; meanwhile a VCPU before it in the run queue had the core, if
     /// `is_taken`. Whether it is blocked, for all that can be seen.
     fn stands_still(&mut self, slept: Duration, is_taken: bool, mode: Mode) -> bool {
         let still = self.still.filter(|_| !self.moved && !is_taken);
@@ -111,14 +111,14 @@ impl Motion {
     }
 }
 
-/// Whether the policy need not be told this for its own sake.
+/// Whether the policy need not be called for its own sake.
 const fn is_reading(event: &Event) -> bool {
     matches!(event, Event::Ran(Segment { end: End::Metered, .. }))
 }
 
 impl<E: Executor> Core<E> {
     /// This core's own agent looks at the clocks, which it has just read, where there are no
-    /// events: who moved, who stood still, and what they gained.
+    /// events: which moved, which stood still, and what they gained.
     pub(crate) fn look_at_clocks(&mut self) {
         if self.means.events {
             return;
@@ -130,7 +130,7 @@ impl<E: Executor> Core<E> {
             // Those that are frozen were not read with the others.
             let result =
                 if vcpu_handle.level == Level::Frozen { vcpu_handle.settle() } else { Ok(()) };
-            let (id, moved) = (vcpu_handle.id, vcpu_handle.untold_ns(vcpu_handle.mode()) > 0);
+            let (id, moved) = (vcpu_handle.id, vcpu_handle.unreported_ns(vcpu_handle.mode()) > 0);
             vcpu_handle.motion.moved = moved;
             if moved && !vcpu_handle.is_runnable() {
                 vcpu_handle.suppose_runnable();
@@ -140,17 +140,17 @@ impl<E: Executor> Core<E> {
             self.report(result, Refused::Sample);
         }
         self.find_blocked(now);
-        self.tell_clocks(now);
+        self.report_clocks(now);
     }
 
-    /// Tells the policy what all gained.
-    pub(crate) fn tell_clocks(&mut self, now: Instant) {
+    /// Reports to the policy what all VCPUs gained.
+    pub(crate) fn report_clocks(&mut self, now: Instant) {
         for index in 0..self.vcpu_handles.len() {
-            self.tell_clock(index, self.vcpu_handles[index].mode(), End::Metered, now);
+            self.report_clock(index, self.vcpu_handles[index].mode(), End::Metered, now);
         }
     }
 
-    /// Who stood still though it could have run.
+    /// A VCPU that stood still though it could have run.
     fn find_blocked(&mut self, now: Instant) {
         let slept = std::mem::take(&mut self.looks.slept);
         let run_queue = std::mem::take(&mut self.run_queue);
@@ -158,11 +158,11 @@ impl<E: Executor> Core<E> {
         for (grants, mode) in
             [(&run_queue.foreground, Mode::Foreground), (&run_queue.background, Mode::Background)]
         {
-            // In the background whoever is not frozen shares the core.
+            // In the background all that are not frozen share the core.
             let shared = mode == Mode::Background;
             is_taken |=
                 shared && self.vcpu_handles.iter().any(|vcpu_handle| vcpu_handle.motion.moved);
-            // Where nobody is frozen nothing is gained by knowing.
+            // Where none is frozen nothing is gained by knowing.
             is_taken |= shared && self.without_freeze_threads > 0;
             for grant in grants {
                 let Some(index) = self.index(grant.vcpu) else { continue };
@@ -176,7 +176,7 @@ impl<E: Executor> Core<E> {
                 if is_still && vcpu_handle.is_runnable() {
                     vcpu_handle.suppose_blocked();
                     self.stirred = true;
-                    self.tell_clock(index, mode, End::Blocked, now);
+                    self.report_clock(index, mode, End::Blocked, now);
                 }
             }
         }
@@ -197,11 +197,11 @@ impl<E: Executor> Core<E> {
         self.looks.listed(now.saturating_since(begun), now);
     }
 
-    /// Tells what a VCPU handle gained in `mode` and the policy does not know yet.
-    pub(crate) fn tell_clock(&mut self, index: usize, mode: Mode, end: End, to: Instant) {
+    /// Reports what a VCPU handle gained in `mode` and the policy does not know yet.
+    pub(crate) fn report_clock(&mut self, index: usize, mode: Mode, end: End, to: Instant) {
         let core = self.id;
         let vcpu_handle = &mut self.vcpu_handles[index];
-        let service_ns = vcpu_handle.untold_ns(mode);
+        let service_ns = vcpu_handle.unreported_ns(mode);
         if service_ns == 0 && end != End::Blocked {
             return;
         }
@@ -213,7 +213,7 @@ impl<E: Executor> Core<E> {
         self.outbox.push((to, Event::Ran(segment)));
     }
 
-    /// Whether what happened here must be told now.
+    /// Whether what happened here must be reported now.
     pub(crate) fn has_tidings(&self) -> bool {
         let is_news = |event: &Event| self.means.events || !is_reading(event);
         self.outbox.len() >= UNTOLD || self.outbox.iter().any(|(_, event)| is_news(event))
@@ -246,7 +246,7 @@ mod tests {
         assert!(!still(&mut motion, 400, false));
         assert!(still(&mut motion, 400, false), "800 us in two sleeps");
         assert!(!motion.stands_still(us(900), false, Mode::Background), "others of the host may");
-        assert!(!still(&mut motion, 900, true), "somebody before it had the core");
+        assert!(!still(&mut motion, 900, true), "another before it had the core");
         assert!(!still(&mut motion, 400, false), "what was before does not count");
         motion.moved = true;
         assert!(!still(&mut motion, 900, false));

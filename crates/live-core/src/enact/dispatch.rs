@@ -1,7 +1,7 @@
 //! How long a dispatch takes, measured.
 //!
 //! A *dispatch* is a decision that puts another VCPU first on a core. It begins at the instant of
-//! its cause (a nominal release, the policy's own nominal wake, the end that a program told, a
+//! its cause (a nominal release, the policy's own nominal wake, the end that a program reported, a
 //! reached limit) and ends when a thread of that VCPU is switched in there, by the kernel's own
 //! record. In between lie the timer, the agent's wake, the decision, the move, the raise and, where
 //! the VCPU waited frozen, its thaw. One that is overtaken by a later decision before it was
@@ -13,7 +13,7 @@ use maracas_core::contract::Mode;
 use maracas_core::journal::{Note, Record};
 use maracas_core::{CoreId, Instant, VcpuId};
 
-/// Who was put first on a core and has not been seen there yet.
+/// The VCPU that was put first on a core and has not been seen there yet.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     vcpu: VcpuId,
@@ -25,15 +25,15 @@ struct Pending {
 /// The dispatches of one core.
 #[derive(Debug, Default)]
 pub(crate) struct Dispatches {
-    /// Who is to run here by the last decision.
+    /// The VCPU that is to run here by the last decision.
     first: Option<VcpuId>,
     pending: Option<Pending>,
-    /// Measured and not yet in the journal: when it ended, who, since when.
+    /// Measured and not yet in the journal: when it ended, the VCPU, since when.
     done: Vec<(Instant, VcpuId, Instant)>,
 }
 
 impl Dispatches {
-    /// Somebody else is first by a decision that was enacted at `enacted`.
+    /// Another VCPU is first by a decision that was enacted at `enacted`.
     fn begin(&mut self, vcpu: VcpuId, cause: Instant, enacted: Instant) {
         self.pending = Some(Pending { vcpu, cause, enacted });
     }
@@ -65,8 +65,8 @@ impl<E: Executor> Core<E> {
         let first = self.run_queue.foreground.iter().find(|grant| {
             let vcpu_handle =
                 self.vcpu_handles.iter().find(|vcpu_handle| vcpu_handle.id == grant.vcpu);
-            // A VCPU with jobs that stands on a run queue has one, even if it has not heard of it
-            // yet.
+            // A VCPU with jobs that stands on a run queue has one, even if it was not yet notified
+            // of it.
             vcpu_handle.is_some_and(|vcpu_handle| {
                 matches!(vcpu_handle.level, Level::Foreground(_))
                     && (vcpu_handle.has_jobs || vcpu_handle.is_runnable())
@@ -85,7 +85,7 @@ impl<E: Executor> Core<E> {
             return;
         }
         self.dispatches.begin(vcpu, cause, decided);
-        // It is on the core already, on surplus time; or nobody would tell.
+        // It is on the core already, on surplus time; or no record would show it.
         let stays = running.is_some_and(|(on, _, now)| on == vcpu && now);
         if stays || !self.means.events {
             self.dispatches.switched_in(vcpu, self.exec.now());

@@ -1,11 +1,11 @@
-//! How late budgets ended: measured, and told to the journal.
+//! How late budgets ended: measured, and noted in the journal.
 //!
-//! A budget is due to end where its meter reaches its limit, and ends when its threads are
-//! stopped: what the meter counted beyond the limit by then is how late that was. At the end of a
-//! run each core tells how often it was how late ([`Note::Enforced`]), and at once each time that
-//! was long ([`Note::Late`]), with the part that the hypervisor took.
+//! A budget is due to end where its meter reaches its limit, and ends when its threads are stopped:
+//! what the meter counted beyond the limit by then is how late that was. At the end of a run each
+//! core notes how often it was how late ([`Note::Enforced`]), and at once each time that was long
+//! ([`Note::Late`]), with the part that the hypervisor took.
 //!
-//! The kernel tells stolen time in steps of 10 ms only (`/proc/stat`, proc(5)). So what is taken
+//! The kernel counts stolen time in steps of 10 ms only (`/proc/stat`, proc(5)). So what is taken
 //! for stolen is never more, in sum, than has been stolen so far and one such step.
 
 use super::Core;
@@ -61,7 +61,7 @@ const fn reported(cost: WakeCost) -> Note {
 }
 
 impl<E: Executor> Core<E> {
-    /// The run begins: what a wake costs is told, and time stolen from now on is the run's.
+    /// The run begins: what a wake costs is noted, and time stolen from now on is the run's.
     pub fn begin(&mut self) {
         self.lateness.stolen_before = self.exec.stolen();
         let cost = self.waking.cost();
@@ -107,9 +107,9 @@ impl<E: Executor> Core<E> {
         }
     }
 
-    /// The run ends: tells what is not told yet, how late budgets ended here, and what was stolen.
+    /// The run ends: notes what is not noted yet, how late budgets ended here, and what was stolen.
     pub fn end(&mut self) {
-        self.tell_untold();
+        self.report_unreported();
         let Lateness { buckets, longest, .. } = &self.lateness;
         let count: u64 = buckets.iter().sum();
         let (core, longest_ns, buckets) = (self.id, longest.ticks(), buckets.to_vec());

@@ -1,17 +1,17 @@
 //! The memory meter of a core, the allowance that it is held against, and the closed core.
 //!
 //! # What the meter reads
-//! Reads of memory by the VCPUs that ran here, all of which are told in segments: a policy that
-//! sums up what it is told knows what the meter reads.
+//! Reads of memory by the VCPUs that ran here, all of which are reported in segments: a policy that
+//! sums up its segments knows what the meter reads.
 //! * Where VCPUs are counted, the sum of their counters on this core. The core's own monitor counts
-//!   the host's other programs and the agents too: it is the alarm alone, and each ring is held
-//!   against the count.
-//! * Where only the core is counted, what its monitor counts while somebody of ours has something
-//!   to run here; it is taken for reads of who the law lets run.
+//!   the host's other programs and the agents too: it serves as the alarm alone, and each time it
+//!   fires the count is compared.
+//! * Where only the core is counted, what its monitor counts while a VCPU of ours has something to
+//!   run here; it is taken for reads of the VCPU that the law lets run.
 //!
 //! # How soon a core closes
-//! Its monitor rings where it can (overflow), or a recording says when the allowance is reached;
-//! else the counts are read every [`LOOK`] while an allowance is finite and anybody may run. So
+//! Its monitor fires where it can (overflow), or a recording says when the allowance is reached;
+//! else the counts are read every [`LOOK`] while an allowance is finite and any VCPU may run. So
 //! are those of VCPUs with memory limits of their own. Looks are never so close that wakes alone
 //! take more than a twentieth of the core, and neither are alarms that come too early in a row,
 //! since the monitor counts others too ([`Rings`]).
@@ -27,8 +27,8 @@ use maracas_core::contract::{End, Grant, Refused, Segment, Usage};
 use maracas_core::journal::{Note, Record};
 use maracas_core::{Duration, Event, Instant, VcpuId};
 
-/// How often counts are read where no alarm tells: a quarter of the millisecond within which a core
-/// must close; 15 us a look are 6 % of a core while it is needed.
+/// How often counts are read where there is no alarm: a quarter of the millisecond within which a
+/// core must close; 15 us a look are 6 % of a core while it is needed.
 const LOOK: Duration = Duration::from_micros(250);
 /// As many alarms may ring early one soon after the other: each comes closer to the limit, since
 /// less is left for others to be counted in between.
@@ -55,7 +55,7 @@ impl Rings {
     }
 }
 
-/// What nobody reads in a run: the rest to a limit that is never reached.
+/// A limit so far away that no run reaches it.
 const UNBOUNDED: u64 = u64::MAX / 2;
 
 /// What is counted of each VCPU's memory traffic.
@@ -77,23 +77,23 @@ pub(crate) struct Memory {
     /// The meter, and when it was read.
     reads: u64,
     counted_at: Instant,
-    /// When the monitor shall ring, if it shall.
+    /// When the monitor is to fire, if it is.
     armed: Option<Armed>,
     rings: Rings,
     closed: bool,
-    /// The allowance that was last told as spent, if the meter is there still.
+    /// The allowance that was last reported as spent, if the meter is there still.
     spent: Option<u64>,
-    /// When it was spent, until that is told.
+    /// When it was spent, until that is reported.
     untold: Option<Instant>,
     closing: Option<Closing>,
-    /// Who ran here last.
+    /// The VCPU that ran here last.
     last: Option<VcpuId>,
 }
 
-/// When a monitor shall ring.
+/// When a monitor is to fire.
 #[derive(Clone, Copy, Debug)]
 struct Armed {
-    /// The core's meter then, if nobody else is counted meanwhile.
+    /// The core's meter then, if nothing else is counted meanwhile.
     goal: u64,
     /// Its own reading.
     limit: u64,
@@ -108,7 +108,7 @@ struct Closing {
     /// When the limit was reached, where a recording says so.
     due: Option<Instant>,
     beyond: u64,
-    /// The last instruction of who ran.
+    /// The last instruction of the VCPU that ran.
     stopped: Option<Instant>,
 }
 
@@ -124,33 +124,33 @@ impl<E: Executor> Core<E> {
     pub const fn counts(&self) -> Counts {
         self.memory.counts
     }
-    /// Meters memory by the executor's monitor, if it has one, and by what is counted of whoever
-    /// sits here.
+    /// Meters memory by the executor's monitor, if it has one, and by what is counted of the VCPUs
+    /// that sit here.
     pub fn sense(&mut self, counts: Counts) {
         let now = self.exec.now();
         let is_monitored = self.exec.has_monitor();
         let mut memory = Memory { is_monitored, counts, counted_at: now, ..Memory::default() };
         if is_monitored {
-            // What it counted before the run is nobody's.
+            // What it counted before the run belongs to no VCPU.
             let read = self.exec.monitor_read(now).map(|count| memory.seen = count);
             self.trouble = self.trouble.take().or(read.err());
         }
         self.memory = memory;
     }
 
-    /// Whether nobody may run here, since the allowance is spent.
+    /// Whether no VCPU may run here, since the allowance is spent.
     pub const fn is_closed(&self) -> bool {
         self.memory.closed
     }
 
-    /// Whether the policy is to be told that the allowance is spent.
+    /// Whether the policy is to learn that the allowance is spent.
     pub const fn is_spent(&self) -> bool {
         self.memory.untold.is_some()
     }
 
     /// The monitor rang.
     pub fn meter_reported(&mut self) {
-        // It rings once: where the limit is not reached, it must be told again.
+        // It fires once: where the limit is not reached, it must be set again.
         self.memory.armed = Some(Armed { goal: 0, limit: 0 });
         self.memory.rings.rang(self.exec.now(), self.waking.grain());
     }
@@ -164,7 +164,7 @@ impl<E: Executor> Core<E> {
             || run_queue.background.iter().any(bounded)
     }
 
-    /// Who runs by the law as it was carried out last, as far as is known.
+    /// The VCPU that runs by the law as it was carried out last, as far as is known.
     fn head(&self) -> Option<usize> {
         let rank = |index: &usize| {
             let vcpu_handle = &self.vcpu_handles[*index];
@@ -184,7 +184,7 @@ impl<E: Executor> Core<E> {
         let now = self.exec.now();
         if self.memory.counts.reads || self.memory.counts.references {
             for vcpu_handle in &mut self.vcpu_handles {
-                // What is trapped was counted when that was told.
+                // What is trapped was counted when that was reported.
                 if vcpu_handle.level != Level::Frozen || !vcpu_handle.trapped {
                     self.memory.reads += vcpu_handle.count_memory();
                 }
@@ -204,14 +204,14 @@ impl<E: Executor> Core<E> {
         self.memory.counted_at = now;
     }
 
-    /// Whether the core's counts are the core's alone, so that they must be read whenever somebody
-    /// else runs.
+    /// Whether the core's counts are the core's alone, so that they must be read whenever another
+    /// VCPU runs.
     const fn counts_by_core(&self) -> bool {
         self.memory.is_monitored && !self.memory.counts.reads
     }
 
     /// Closes the core where its allowance is spent, and opens it where it is not. To be called
-    /// before it is judged who may run.
+    /// before it is judged which VCPUs may run.
     pub(crate) fn judge_allowance(&mut self) {
         let before = (self.memory.counted_at, self.memory.reads);
         if self.is_bounded() || self.counts_by_core() {
@@ -268,7 +268,8 @@ impl<E: Executor> Core<E> {
         let shortest = rings.shortest(floor);
         let goal = rest.map(|rest| reads.saturating_add(rest));
         if goal != armed.map(|armed| armed.goal) {
-            // Where the core is not what is counted, the monitor is where nobody looked.
+            // Where the core is not what is counted, the monitor stands where it did at the last
+            // look.
             let read = if by_core { Ok(*seen) } else { self.exec.monitor_read(now) };
             let reported = read.and_then(|count| {
                 *seen = count;
@@ -276,15 +277,16 @@ impl<E: Executor> Core<E> {
                 *armed = goal.map(|goal| Armed { goal, limit });
                 self.exec.monitor_arm(limit)
             });
-            self.trouble = self.trouble.take().or(reported.err());
+            self.report(reported, Refused::Sample);
         }
+        let armed = self.memory.armed;
         if let Some(Armed { limit, .. }) = armed.filter(|_| !self.exec.monitor_rings()) {
             self.look_at = self.look_at.min(self.exec.monitor_due(limit).unwrap_or(next));
         }
     }
 
-    /// How many reads are left until somebody must be stopped who may run now, whether he is known
-    /// to sleep or not: nothing tells when he wakes. `None` = as many as they like.
+    /// How many reads are left until a VCPU must be stopped that may run now, whether it is known
+    /// to sleep or not: nothing reports when it wakes. `None` = no limit.
     fn rest_of_memory(&self) -> Option<u64> {
         let runs = |vcpu_handle: &&VcpuHandle<E::Handle>| {
             matches!(vcpu_handle.level, Level::Foreground(_) | Level::Background)
@@ -304,9 +306,9 @@ impl<E: Executor> Core<E> {
 
 // Telling.
 impl<E: Executor> Core<E> {
-    /// Tells what was counted of the VCPU handles whose segments were told, as a part of the last
-    /// of each.
-    pub(crate) fn tell_memory(&mut self) {
+    /// Reports what was counted of the VCPU handles whose segments were reported, as a part of the
+    /// last of each.
+    pub(crate) fn report_memory(&mut self) {
         let by_core = self.counts_by_core();
         if by_core
             && self.vcpu_handles.iter().any(|vcpu_handle| vcpu_handle.last_reported.is_some())
@@ -317,40 +319,40 @@ impl<E: Executor> Core<E> {
             let Some(last) = vcpu_handle.last_reported else { continue };
             self.memory.reads += if by_core { 0 } else { vcpu_handle.count_memory() };
             if let Some((_, Event::Ran(segment))) = self.outbox.get_mut(last) {
-                vcpu_handle.tell_memory(&mut segment.usage);
+                vcpu_handle.report_memory(&mut segment.usage);
                 self.memory.last = Some(vcpu_handle.id);
             }
         }
     }
 
-    /// Tells reads of a VCPU handle of which no segment is told, as a segment that took no time.
-    pub(crate) fn tell_reads(&mut self, index: usize, end: End) {
+    /// Reports reads of a VCPU handle without a segment as one that took no time.
+    pub(crate) fn report_reads(&mut self, index: usize, end: End) {
         let (at, core) = (self.exec.now(), self.id);
         let vcpu_handle = &mut self.vcpu_handles[index];
-        if vcpu_handle.untold_reads() == 0 {
+        if vcpu_handle.unreported_reads() == 0 {
             return;
         }
         let mut usage = Usage::default();
-        vcpu_handle.tell_memory(&mut usage);
+        vcpu_handle.report_memory(&mut usage);
         let (vcpu, mode) = (vcpu_handle.id, vcpu_handle.mode());
         let segment = Segment { vcpu, core, mode, from: at, to: at, usage, end };
         self.outbox.push((at, Event::Ran(segment)));
     }
 
-    /// Tells that the allowance is spent, after all that was read has been told.
-    pub(crate) fn tell_spent(&mut self) {
-        // The segments that ended so are not told yet.
+    /// Reports that the allowance is spent, after all that was read has been reported.
+    pub(crate) fn report_spent(&mut self) {
+        // The segments that ended so are not reported yet.
         if !self.tracker.changes.is_empty() {
             return;
         }
         if let Some(at) = self.memory.untold.take() {
-            (0..self.vcpu_handles.len()).for_each(|index| self.tell_reads(index, End::Preempted));
+            (0..self.vcpu_handles.len()).for_each(|index| self.report_reads(index, End::Preempted));
             let last = self.outbox.last().map_or(at, |(last, _)| at.max(*last));
             self.outbox.push((last, Event::AllowanceSpent { core: self.id }));
         }
         let closed = self.memory.closing.take_if(|closing| closing.stopped.is_some());
         if let Some(Closing { limit, before, due, beyond, stopped: Some(at) }) = closed {
-            // Up to the last instruction: what the agent took to count was nobody's time to read.
+            // Up to the last instruction: what the agent took to count is no VCPU's time to read.
             let reached = due
                 .unwrap_or_else(|| interpolated(before, (at, limit.saturating_add(beyond)), limit));
             let (core, vcpu) = (self.id, self.memory.last);

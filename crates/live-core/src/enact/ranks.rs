@@ -1,6 +1,6 @@
 //! Places in a foreground run queue become real-time priorities.
 //!
-//! Only the order counts, so whoever holds a priority that still fits keeps it: under
+//! Only the order counts, so a VCPU that holds a priority that still fits keeps it: under
 //! rate-monotonic order a VCPU is raised to the same priority for ever, and a raise is one call a
 //! thread.
 
@@ -11,7 +11,7 @@ use maracas_core::contract::{Grant, RunQueue};
 /// What [`Ranks::assign`] works with, kept so that no enforcement asks for memory.
 #[derive(Debug, Default)]
 pub(crate) struct Ranks {
-    /// Who is wanted in the foreground, by their place in the run queue.
+    /// The VCPUs wanted in the foreground, by their place in the run queue.
     order: Vec<usize>,
     held: Vec<u8>,
     given: Vec<u8>,
@@ -43,7 +43,7 @@ fn assign_in_order(held: &[u8], given: &mut Vec<u8>) {
     given.clear();
     let mut above = FOREGROUND.end;
     for (place, &own) in held.iter().enumerate() {
-        // Room for those who come after; beyond 71 entries the last share one priority.
+        // Room for those that come after; beyond 71 entries the last share one priority.
         let rest = u8::try_from(held.len() - place - 1).unwrap_or(u8::MAX);
         let most = above.saturating_sub(1).max(FOREGROUND.start);
         let least = FOREGROUND.start.saturating_add(rest).min(most);
@@ -71,12 +71,12 @@ mod tests {
     }
 
     #[test]
-    fn whoever_fits_keeps_his_priority() {
+    fn a_priority_that_fits_is_kept() {
         assert_eq!(assigned(&[0, 0, 0]), [45, 27, 18]);
         assert_eq!(assigned(&[45, 27, 18]), [45, 27, 18]);
-        assert_eq!(assigned(&[45, 18]), [45, 18], "who leaves disturbs nobody");
-        assert_eq!(assigned(&[45, 0, 27, 18]), [45, 36, 27, 18], "who comes goes between");
-        assert_eq!(assigned(&[27, 45, 18]), [27, 22, 18], "only who stands wrong changes");
+        assert_eq!(assigned(&[45, 18]), [45, 18], "one that leaves changes no other");
+        assert_eq!(assigned(&[45, 0, 27, 18]), [45, 36, 27, 18], "a newcomer goes between");
+        assert_eq!(assigned(&[27, 45, 18]), [27, 22, 18], "only one out of order changes");
     }
 
     #[test]

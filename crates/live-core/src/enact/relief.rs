@@ -1,10 +1,10 @@
-//! A core whose agent is stuck: what a neighbour's agent does about it, and what the agent sets
-//! right when it is back.
+//! A core whose agent is stuck: what a neighbour's agent does about it, and what the agent corrects
+//! when it is back.
 //!
 //! A neighbour demotes and freezes every VCPU of the core, and nothing else: it reads no meter
 //! there, since that would wait for the stuck core. What the VCPUs took meanwhile is on their
-//! meters, and missing from their next budgets. The guardian does the same from outside
-//! (the room `live`, its guardian), without a word to us but a count.
+//! meters, and missing from their next budgets. The guardian does the same from outside (the room
+//! `live`, its guardian), and leaves nothing here but a count.
 
 use super::Core;
 use crate::{Executor, Handle, Level};
@@ -46,6 +46,19 @@ impl<E: Executor> Core<E> {
         }
     }
 
+    /// Whether the guardian ever acted here.
+    pub const fn was_relieved(&self) -> bool {
+        self.reliefs > 0
+    }
+
+    /// A VCPU handle is as it is held, whatever the guardian did to it.
+    pub fn hold_again(&mut self, index: usize) {
+        let vcpu_handle = &mut self.vcpu_handles[index];
+        vcpu_handle.forget_classes();
+        vcpu_handle.handle.forget_freezer();
+        self.exec.freeze(&vcpu_handle.handle, vcpu_handle.level == Level::Frozen);
+    }
+
     /// This core's agent is back: what others did here meanwhile is undone, as far as the law wants
     /// it otherwise.
     pub(crate) fn recover(&mut self, relief: Option<Relief>) {
@@ -57,11 +70,7 @@ impl<E: Executor> Core<E> {
             if self.fault == Some(crate::Fault::StalePriority) {
                 return;
             }
-            for vcpu_handle in &mut self.vcpu_handles {
-                vcpu_handle.forget_classes();
-                vcpu_handle.handle.forget_freezer();
-                self.exec.freeze(&vcpu_handle.handle, vcpu_handle.level == Level::Frozen);
-            }
+            (0..self.vcpu_handles.len()).for_each(|index| self.hold_again(index));
             self.stirred = true;
         }
         if std::mem::take(&mut self.is_relieved) {

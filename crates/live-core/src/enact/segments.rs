@@ -15,12 +15,13 @@
 //! # What it consumed
 //! The meter is the counter of the group's time alone. Records have no counts, so all segments of a
 //! VCPU but the last before a reading get the time between their records, and the last gets the
-//! rest. The sum of what is told therefore always equals the meter.
+//! rest. The sum of what is reported therefore always equals the meter.
 //!
-//! Progress is read when segments are told: the last of those that are told together gets it all,
-//! and what was gained on a core is told of that core. So it is with memory, but that all of it is
-//! told before a VCPU handle leaves and before an allowance is told spent, if need be in a segment
-//! of no length: what a policy is told of a core sums up to the core's meter ([`super::memory`]).
+//! Progress is read when segments are reported: the last of those that are reported together gets
+//! it all, and what was gained on a core is reported for that core. The same holds for memory, but
+//! all of it is reported before a VCPU handle leaves and before an allowance is reported spent, if
+//! need be in a segment of no length: what the policy gets for a core sums up to the core's meter
+//! ([`super::memory`]).
 //!
 //! On a core that stands for a slower one ([`crate::Stretch`]) service is the slower
 //! core's time, and may exceed `to - from`, which stays what the clock said.
@@ -63,9 +64,9 @@ struct Open {
     ran: Duration,
 }
 
-/// Hashes the numbers of threads, which nobody chooses to collide: the standard library's hash
-/// takes ten times as long, twice a switch. By Fibonacci's constant, 2^64 over the golden ratio
-/// (Knuth, The Art of Computer Programming 3, 6.4).
+/// Hashes the numbers of threads, which no attacker chooses: the standard library's hash takes ten
+/// times as long, twice a switch. By Fibonacci's constant, 2^64 over the golden ratio (Knuth, The
+/// Art of Computer Programming 3, 6.4).
 #[derive(Default, Debug)]
 pub(crate) struct TidHasher(u64);
 
@@ -82,7 +83,7 @@ impl Hasher for TidHasher {
     }
 }
 
-/// What the records of a core have told so far.
+/// What the records of a core have shown so far.
 #[derive(Debug)]
 pub(crate) struct Tracker {
     pub(crate) changes: VecDeque<Change>,
@@ -114,7 +115,7 @@ impl<E: Executor> Core<E> {
         self.tracker.running().is_some_and(|(on, _, now)| on == vcpu && now)
     }
 
-    /// As if a record had told so: for tests.
+    /// As if a record had said so: for tests.
     pub fn suppose_running(&mut self, vcpu: VcpuId) {
         let (at, ran) = (self.exec.now(), Duration::ZERO);
         let mode = Mode::Foreground;
@@ -124,7 +125,7 @@ impl<E: Executor> Core<E> {
     /// Reads all records and turns them into events in the outbox.
     pub fn drain(&mut self) {
         if !self.means.events {
-            self.tell_counts();
+            self.report_counts();
             return;
         }
         // A bound, so that a storm of switches cannot keep the agent here: the rest comes later.
@@ -145,23 +146,23 @@ impl<E: Executor> Core<E> {
             }
         }
         self.reconcile();
-        self.tell_trapped();
-        self.tell_counts();
+        self.report_trapped();
+        self.report_counts();
     }
 
-    /// A service VCPU takes the core from whoever is on it: his segment ends.
+    /// A service VCPU takes the core from the one that is on it: the segment of that one ends.
     pub fn interrupt(&mut self) {
         self.drain();
         self.close(None, End::Preempted);
         self.reconcile();
-        self.tell_counts();
+        self.report_counts();
     }
 
     /// Reports the running segment without ending it, for a metered wake.
     pub fn meter_running(&mut self) {
         if !self.means.events {
             self.settle_all();
-            self.tell_clocks(self.exec.now());
+            self.report_clocks(self.exec.now());
         }
         self.drain();
         let Some(vcpu) = self.tracker.open.as_ref().map(|open| open.vcpu) else { return };
@@ -175,16 +176,16 @@ impl<E: Executor> Core<E> {
         self.tracker.changes.push_back(change);
     }
 
-    /// The run ends: tells of all that no record told of, for no later reading will.
-    pub(crate) fn tell_untold(&mut self) {
+    /// The run ends: reports all that no record showed, for no later reading will.
+    pub(crate) fn report_unreported(&mut self) {
         self.drain();
         let (core, to) = (self.id, self.exec.now());
         for vcpu_handle in &mut self.vcpu_handles {
-            // Who is frozen may have gone on until it was.
+            // A frozen VCPU may have run on until it was.
             let result = vcpu_handle.settle();
             self.trouble = self.trouble.take().or(result.err());
             for mode in [Mode::Foreground, Mode::Background] {
-                let rest_ns = vcpu_handle.untold_ns(mode);
+                let rest_ns = vcpu_handle.unreported_ns(mode);
                 if rest_ns < SWITCHES_NS {
                     continue;
                 }
@@ -205,7 +206,7 @@ impl<E: Executor> Core<E> {
             Record::Out { tid, preempted, .. } => self.switched_out(tid, at, preempted),
             Record::Fork { parent, child, .. } => {
                 if let Some(vcpu) = self.tracker.owners.get(&parent).copied() {
-                    // Who was born before the last listing and is not in it has ended.
+                    // A thread that was born before the last listing and is not in it has ended.
                     if let Some(vcpu_handle) = self.vcpu_handle(vcpu)
                         && vcpu_handle.listed.0 <= at
                     {
@@ -316,7 +317,7 @@ impl<E: Executor> Core<E> {
             }
             None => {
                 self.settle_last(index, change.mode, change.meter_ns);
-                self.tell_rest(index, &change);
+                self.report_rest(index, &change);
             }
         }
     }
@@ -349,7 +350,8 @@ impl<E: Executor> Core<E> {
         self.outbox.push((to, Event::Ran(segment)));
     }
 
-    /// Gives the last segment that a VCPU handle closed what the meter has beyond what was told.
+    /// Gives the last segment that a VCPU handle closed the rest of the meter beyond what was
+    /// reported.
     fn settle_last(&mut self, index: usize, mode: Mode, meter_ns: u64) {
         let vcpu_handle = &mut self.vcpu_handles[index];
         let Some(last) = vcpu_handle.last_closed.take() else { return };
@@ -359,7 +361,8 @@ impl<E: Executor> Core<E> {
             return;
         }
         let service_ns = segment.usage.service.ticks();
-        // Negative where the records told a little more than the meter: taken back as far as there.
+        // Negative where the records showed a little more than the meter: taken back as far as
+        // there.
         let (more, less) =
             (meter_ns.saturating_sub(*reported_ns), reported_ns.saturating_sub(meter_ns));
         let exact_ns = (service_ns + more).saturating_sub(less);
@@ -367,17 +370,17 @@ impl<E: Executor> Core<E> {
         segment.usage.service = Duration::from_nanos(exact_ns);
     }
 
-    /// Tells what no record told of, as one segment before the change: records may be lost, and a
-    /// policy that never hears of service would wait for ever for the limit to be reached.
-    fn tell_rest(&mut self, index: usize, change: &Change) {
+    /// Reports what no record showed, as one segment before the change: records may be lost, and a
+    /// policy that never learns of service would wait for ever for the limit to be reached.
+    fn report_rest(&mut self, index: usize, change: &Change) {
         let core = self.id;
         let vcpu_handle = &mut self.vcpu_handles[index];
         let reported_ns = &mut vcpu_handle.reported_ns[change.mode as usize];
         let rest_ns = change.meter_ns.saturating_sub(*reported_ns);
-        // What switching in and out costs is told with the next segment here.
+        // What switching in and out costs is reported with the next segment here.
         let reported_later =
             !matches!(change.end, End::LimitReached | End::MemorySpent | End::Moved);
-        // Whoever is at its memory limit is so by the end of a segment, of whatever length.
+        // A VCPU at its memory limit is so by the end of a segment, of whatever length.
         let nothing = rest_ns == 0 && change.end != End::MemorySpent;
         if rest_ns < SWITCHES_NS && reported_later || nothing {
             return;
@@ -390,17 +393,17 @@ impl<E: Executor> Core<E> {
         self.outbox.push((to, Event::Ran(Segment { vcpu, core, mode, from, to, usage, end })));
     }
 
-    /// Tells what VCPU handles took between their stop and the freeze, where that came late: what
+    /// Reports what VCPU handles took between their stop and the freeze, where that came late: what
     /// is trapped has no records, and one that overran its next limit is not raised either, so
-    /// nothing else would ever tell of it.
-    fn tell_trapped(&mut self) {
+    /// nothing else would ever report it.
+    fn report_trapped(&mut self) {
         if !self.tracker.changes.is_empty() {
             return;
         }
         let core = self.id;
         for vcpu_handle in self.vcpu_handles.iter_mut().filter(|vcpu_handle| vcpu_handle.trapped) {
             let mode = vcpu_handle.read_mode;
-            let rest_ns = vcpu_handle.untold_ns(mode);
+            let rest_ns = vcpu_handle.unreported_ns(mode);
             if rest_ns >= SWITCHES_NS {
                 let at = self.exec.now();
                 vcpu_handle.reported_ns[mode as usize] += rest_ns;
@@ -415,11 +418,11 @@ impl<E: Executor> Core<E> {
         }
     }
 
-    /// Gives the last segment that was told of each VCPU handle what its programs have gained
+    /// Gives the last segment that was reported of each VCPU handle what its programs have gained
     /// since, and what they did to memory.
-    fn tell_counts(&mut self) {
-        self.tell_memory();
-        self.tell_spent();
+    fn report_counts(&mut self) {
+        self.report_memory();
+        self.report_spent();
         self.note_throttling();
         for vcpu_handle in &mut self.vcpu_handles {
             let Some(last) = vcpu_handle.last_reported.take() else { continue };
@@ -429,7 +432,7 @@ impl<E: Executor> Core<E> {
         }
     }
 
-    /// Makes the told segments of all VCPU handles that are off the core equal to their meters.
+    /// Makes the reported segments of all VCPU handles that are off the core equal to their meters.
     fn reconcile(&mut self) {
         for index in 0..self.vcpu_handles.len() {
             let vcpu_handle = &mut self.vcpu_handles[index];
@@ -463,8 +466,8 @@ impl<E: Executor> Core<E> {
         self.stirred = true;
     }
 
-    /// Learns the threads of a VCPU handle anew. Who is new there has no real-time priority unless
-    /// the VCPU handle has: of what class he comes is not known.
+    /// Learns the threads of a VCPU handle anew. A new one there has no real-time priority unless
+    /// the VCPU handle has: its class is not known.
     pub fn rescan(&mut self, index: usize) {
         let vcpu_handle = &mut self.vcpu_handles[index];
         let (id, mut result) = (vcpu_handle.id, vcpu_handle.rescan());

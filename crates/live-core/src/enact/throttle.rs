@@ -3,11 +3,11 @@
 //! It begins at the instant of the decision and ends when everything is frozen: then no background
 //! thread of the core can run an instruction any more. Noted in the journal ([`Note::Throttled`]):
 //! the time until then and, where there are switch records, that until the last of its threads was
-//! switched out before that, which is the last instruction (0 where none was on the core). A
-//! throttled core on which nobody used surplus time stops nobody, and nothing is noted.
+//! switched out before that, which is the last instruction (0 where none was on the core). On a
+//! throttled core where no VCPU used surplus time none is stopped, and nothing is noted.
 //!
 //! Where a bandwidth limiter ([`Executor::has_bandwidth_limiter`]) is used in place of the freezer,
-//! background goes on with less bandwidth, and the time is that until the hardware was told.
+//! background goes on with less bandwidth, and the time is that until the hardware was set.
 
 use super::Core;
 use crate::{Executor, Level, VcpuHandle};
@@ -21,7 +21,7 @@ use std::io;
 pub(crate) struct Throttling {
     /// When that was decided, until it is noted.
     decided: Option<Instant>,
-    /// Who was stopped.
+    /// The VCPUs that were stopped.
     stopped: Option<VcpuId>,
     /// When a thread of our own was last switched out since.
     last_out: Option<Instant>,
@@ -32,7 +32,7 @@ impl Throttling {
     pub(crate) const fn is_measured(&self) -> bool {
         self.decided.is_some()
     }
-    /// Somebody's surplus time ends.
+    /// A VCPU's surplus time ends.
     pub(crate) fn stopped(&mut self, vcpu: VcpuId) {
         if self.decided.is_some() {
             self.stopped.get_or_insert(vcpu);
@@ -61,8 +61,8 @@ impl<E: Executor> Core<E> {
         }
     }
 
-    /// Lowers the bandwidth of a throttled core while it has nobody to run but background, where
-    /// that is not stopped: foreground is never throttled.
+    /// Lowers the bandwidth of a throttled core while only background runs there, where that is not
+    /// stopped: foreground is never throttled.
     pub(crate) fn steer_bandwidth(&mut self) {
         if !self.exec.has_bandwidth_limiter() {
             return;

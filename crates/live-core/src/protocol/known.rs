@@ -59,7 +59,7 @@ impl Known {
     }
 }
 
-/// All of a state but who its members are, which never changes in a search.
+/// All of a state but the members' names, which never change in a search.
 fn pack(state: &State) -> u128 {
     let mut word = 0;
     let mut index = 0;
@@ -103,7 +103,7 @@ fn thread(thread: Thread) -> u32 {
     }
 }
 
-/// 14 bits: what it is; station and VCPU; its list, a flag, and whom it relieves.
+/// 14 bits: what it is; station and VCPU; its list, a flag, and the VCPU that it relieves.
 fn repairer(repairer: Repairer) -> u32 {
     match repairer {
         Repairer::Idle => 0,

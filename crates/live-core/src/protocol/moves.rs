@@ -230,7 +230,7 @@ impl Moves {
                 if state.runtime != Runtime::Dead || !state.registered {
                     return;
                 }
-                // Somebody calls `clean` when runtime and guardian both died; anyone may before.
+                // `clean` is called when runtime and guardian both died; it may be before.
                 let due = state.guardian == Repairer::Dead;
                 self.must |= due;
                 if !due && !scope.rivals {
@@ -277,7 +277,7 @@ fn choices(state: &State, vcpu: &Vcpu) -> Vec<Operation> {
     choices
 }
 
-/// Who repairs.
+/// Which side repairs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Who {
     Guardian,

@@ -20,7 +20,7 @@ pub(crate) enum Token {
     Mail,
     /// The guardian died.
     Guardian,
-    /// The core's memory meter reached the mark that it was told.
+    /// The core's memory meter reached its limit.
     Meter,
 }
 
@@ -82,8 +82,8 @@ impl Poll {
         // SAFETY: the event is ours and only read.
         check(unsafe { libc::epoll_ctl(self.fd(), act, fd, &raw mut event) })
     }
-    /// Does not wait for `fd` any more. Masking its events would not do: the kernel wakes whoever
-    /// waits, looks at the mask, and lets him sleep on (measured: 70,000 times a second).
+    /// Does not wait for `fd` any more. Masking its events would not do: the kernel wakes the
+    /// waiting thread, looks at the mask, and lets it sleep on (measured: 70,000 times a second).
     pub(crate) fn remove(&self, fd: RawFd) -> io::Result<()> {
         let null = std::ptr::null_mut();
         // SAFETY: this operation takes no event.
@@ -175,7 +175,7 @@ impl Wakeup {
     pub(crate) fn fd(&self) -> RawFd {
         self.file.as_raw_fd()
     }
-    /// Rings. It cannot fail but by 2^64 rings that nobody heard.
+    /// Signals it. It cannot fail but after 2^64 signals that were never cleared.
     pub(crate) fn ring(&self) {
         let _ = (&self.file).write(&1u64.to_ne_bytes());
     }
@@ -188,7 +188,7 @@ impl Wakeup {
 /// Takes a descriptor that a call returned.
 ///
 /// # Safety
-/// Nobody else may own it.
+/// No other process may own it.
 unsafe fn own(fd: RawFd) -> io::Result<File> {
     check(fd)?;
     // SAFETY: as the caller promises.

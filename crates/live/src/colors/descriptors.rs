@@ -1,10 +1,10 @@
 //! The descriptor server: a socket beside the page at which a process gets descriptors of itself.
 //!
-//! The kernel shows page frame numbers to whoever had `/proc/PID/pagemap` opened by a process with
-//! `CAP_SYS_ADMIN`, and lets a process take pages away from system calls that use them if it has
-//! `/dev/userfaultfd` open. The runtime has those rights and its programs do not, so it opens both
-//! for them. A process gets its own pagemap and no other's, named by the kernel's word for who
-//! connected, and only if it is in the control group of the descriptor server's VCPU, which it
+//! The kernel shows page frame numbers to a process for which `/proc/PID/pagemap` was opened by a
+//! process with `CAP_SYS_ADMIN`, and lets a process take pages away from system calls that use them
+//! if it has `/dev/userfaultfd` open. The runtime has those rights and its programs do not, so it
+//! opens both for them. A process gets its own pagemap and no other's, named by the kernel's word
+//! for the peer, and only if it is in the control group of the descriptor server's VCPU, which it
 //! cannot leave. It is held from before it is looked at until its pagemap is open (`held`).
 
 use crate::control::vcpu_of;
@@ -41,7 +41,7 @@ impl DescriptorServer {
     pub(super) fn open(path: PathBuf, vcpu: VcpuId) -> io::Result<Self> {
         let _ = fs::remove_file(&path);
         let listener = UnixListener::bind(&path)?;
-        // Anyone may knock; who is let in is asked of the kernel.
+        // Any process may connect; which one is served is decided by what the kernel says of it.
         fs::set_permissions(&path, Permissions::from_mode(0o666))?;
         // SAFETY: cannot fail.
         let own = unsafe { libc::geteuid() };
@@ -49,13 +49,13 @@ impl DescriptorServer {
         let run = Identity::own()?;
         let (theirs, guests) = (listener.try_clone()?, Arc::clone(&admitted));
         let keep = move || {
-            // Whoever made this thread may be real-time; what programs ask for is not.
+            // The creating thread may be real-time; what programs ask for is not.
             let _ = crate::host::sched::set_other(0);
             // An error leaves it with more rights than it needs, which it never uses.
             let _ = rights::keep(rights::Duty::Descriptors);
             let device = File::options().read(true).write(true).open("/dev/userfaultfd").ok();
             while let Ok((stream, _)) = theirs.accept() {
-                // Whoever is turned away, or went away, sees the end of the stream.
+                // A process that is refused, or went away, sees the end of the stream.
                 let _ = serve(&stream, (run, vcpu), &guests, device.as_ref());
             }
         };
@@ -93,7 +93,7 @@ fn serve(
     if !known || vcpu_of(&peer.read("cgroup")?, run) != Some(vcpu) {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
-    // None where the kernel shows nobody's.
+    // None where the kernel shows no process' frames.
     let pagemap = peer.by_number(|pid| Ok(File::open(format!("/proc/{pid}/pagemap")).ok()))?;
     let what = pagemap.as_ref().map_or(0, |_| DESCRIPTORS_PAGEMAP)
         | device.map_or(0, |_| DESCRIPTORS_USERFAULTFD);

@@ -42,7 +42,7 @@ fn an_order_is_complete_when_all_attached_processes_have_finished_it() {
     let (directory, mut page) = page("orders");
     assert_eq!((page.attached(), page.finished()), (0, None));
     page.order(0b11, 16).expect("it is written");
-    assert_eq!(page.finished(), None, "nobody is there");
+    assert_eq!(page.finished(), None, "no program is there");
     let remark = |page: &ColorPage| page.remark().unwrap_or_default();
     assert!(remark(&page).contains("no program of it followed"));
     let first = Process::attach(page.path(), 0);
@@ -63,7 +63,7 @@ fn an_order_is_complete_when_all_attached_processes_have_finished_it() {
     assert_eq!(remark(&page), "2 of its pages stayed in frames of other colours");
     drop(second);
     assert_eq!(remark(&page), "");
-    assert_eq!(page.attached(), 1, "who ended is attached no more");
+    assert_eq!(page.attached(), 1, "one that ended is attached no more");
     assert_eq!(page.finished().map(|done| done.left), Some(0));
     page.order(0, 16).expect("it is written");
     assert_eq!(page.finished(), None);
@@ -99,7 +99,7 @@ fn what_hostile_programs_write_does_no_harm() {
 }
 
 #[test]
-fn an_order_wakes_who_waits_for_it() {
+fn an_order_wakes_the_program_that_waits_for_it() {
     let (directory, mut page) = page("wake");
     let theirs = File::open(page.path()).expect("it is ours");
     let woken = std::thread::scope(|scope| {
@@ -166,7 +166,7 @@ fn the_door_gives_programs_on_its_vcpu_their_own_descriptors_and_others_nothing(
     let mut path = page.path().to_path_buf().into_os_string();
     path.push(words::DESCRIPTORS);
     let path = crate::host::sys::c_path(Path::new(&path)).expect("plain");
-    assert_eq!(knock(&path), None, "outside of the VCPU, whoever it is");
+    assert_eq!(knock(&path), None, "outside of the VCPU, as any user");
     let hierarchies = Hierarchies::read().expect("readable");
     if is_root() && hierarchies.v2.is_some() {
         let tree = Tree::create(&hierarchies).expect("a tree");

@@ -3,8 +3,8 @@
 //! Creating, changing and ending a VCPU costs the machine about 1 ms: the policy's admission test
 //! and, for threads that are moved, control groups that are changed while nothing may be frozen.
 //! Ten of them a second are 1 % of a core; twenty at once are what a program with a VCPU for each
-//! of its threads asks for at its start. Counted by user and not by connection or process, of
-//! which a user can have any number. Who asks for more is not refused: its request waits.
+//! of its threads asks for at its start. Counted by user and not by connection or process, of which
+//! a user can have any number. A client that asks for more is not refused: its request waits.
 
 use super::connection::Connection;
 use super::{Desk, Served};

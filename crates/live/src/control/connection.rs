@@ -70,7 +70,7 @@ impl Connection {
     pub(super) const fn slot(&self) -> Option<VcpuId> {
         self.slot
     }
-    /// The turn in which it was heard last.
+    /// The turn in which it was served last.
     pub(super) const fn observed(&self) -> u64 {
         self.observed
     }

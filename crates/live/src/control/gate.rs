@@ -1,9 +1,9 @@
 //! How job releases reach programs: from the agent straight into the program's socket.
 //!
 //! An agent must neither block nor wait for a lock, so it sends without waiting, over a table of
-//! atomics. What cannot be sent so (nobody there yet, a full socket) goes through a bounded queue
-//! to the server's thread, and while any release of a VCPU is on that way the direct one is shut:
-//! a program sees its releases in order.
+//! atomics. What cannot be sent so (no client yet, a full socket) goes through a bounded queue to
+//! the server's thread, and while any release of a VCPU is on that way the direct one is shut: a
+//! program sees its releases in order.
 //!
 //! The other way, the end of a job is a message like any other to the server, whose thread runs
 //! below the foreground. But a global policy waits for it, so each release buys one *hint*: a
@@ -11,9 +11,9 @@
 //! the foreground, one request each. A program that sends more than it has jobs gains nothing by
 //! it, and one that is late with its jobs has [`CREDIT`] hints at most.
 //!
-//! Telling the kernel of a socket that has a hint to give takes a lock of the kernel, which agents
-//! take at every release. So the server takes it above the foreground only (`at_once`): preempted
-//! with it in hand it would hold up an agent, and with it the end of every budget.
+//! Marking a socket in the kernel as one with a hint takes a lock of the kernel, which agents take
+//! at every release. So the server takes it above the foreground only (`at_once`): preempted with
+//! it in hand it would hold up an agent, and with it the end of every budget.
 
 use crate::agent::wait::{Poll, Token, wait};
 use crate::machine::JobGate;
@@ -39,7 +39,7 @@ const KEPT: usize = 64;
 /// Hints that a program may have bought and not used: one for the job that it is late with and one
 /// for that which was released meanwhile.
 const CREDIT: u32 = 2;
-/// Nobody there.
+/// No client.
 const EMPTY: RawFd = -1;
 
 #[derive(Debug)]
@@ -53,7 +53,7 @@ struct Slot {
     credit: AtomicU32,
     /// One more than the number of the last job that was released to it.
     reported: AtomicU32,
-    /// One more than the number of the last job whose end it told.
+    /// One more than the number of the last job whose end it reported.
     done: AtomicU32,
 }
 
@@ -102,7 +102,7 @@ impl Gate {
         self.wakeup.as_fd()
     }
 
-    /// Releases that reached nobody.
+    /// Releases that reached no program.
     pub(super) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -111,7 +111,7 @@ impl Gate {
         if let Some(slot) = self.slot(vcpu) {
             slot.credit.store(1, Ordering::SeqCst);
             slot.socket.store(socket.as_raw_fd(), Ordering::SeqCst);
-            // Without it the ends of its jobs are heard later, no more.
+            // Without it the ends of its jobs are read later, no more.
             let _ = self.hints.add_once(socket.as_raw_fd(), Token::Vcpu(vcpu));
         }
     }
@@ -314,7 +314,7 @@ pub(super) fn wakeup() -> io::Result<File> {
     }
 }
 
-/// Rings it; one that is full has been heard already.
+/// Signals it; one that is full has been read already.
 pub(super) fn ring(wakeup: &File) {
     let _ = (&mut &*wakeup).write(&1u64.to_ne_bytes());
 }
@@ -337,7 +337,7 @@ mod tests {
             while hints.load(Ordering::SeqCst) < wanted && Clock::now() < end {
                 thread::sleep(Duration::from_millis(1));
             }
-            // Whoever would give another has had time to.
+            // Another giver of a hint has had time to.
             thread::sleep(Duration::from_millis(20));
             hints.load(Ordering::SeqCst)
         };

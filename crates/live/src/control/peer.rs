@@ -1,4 +1,4 @@
-//! Who asks, and what is his.
+//! Which process asks, and what belongs to it.
 
 use super::allowance::MOST_THREADS;
 use crate::host::Identity;
@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::{env, fs, io};
 
-/// Who is at the other end of a socket.
+/// The process at the other end of a socket.
 #[derive(Clone, Debug)]
 pub(super) struct Peer {
     pub(super) user: u32,
@@ -28,18 +28,19 @@ pub(super) enum Place {
 }
 
 impl Peer {
-    /// As the kernel vouches for him: the user that connected, and where his process stands now.
+    /// As the kernel vouches for it: the user that connected, and the group in which its process is
+    /// now.
     ///
     /// # Errors
-    /// When the process has ended, so that nobody can say where it stood.
+    /// When the process has ended, so that its group is unknown.
     pub(super) fn of(stream: &UnixStream, run: Identity) -> io::Result<Peer> {
         let (held, user) = Held::peer(stream)?;
         let place = Place::of(&held.read("cgroup")?, run);
         Ok(Peer { user, place, held: Arc::new(held) })
     }
 
-    /// Whether the process that connected lives: what it passed its connection on to is not vouched
-    /// for by anybody.
+    /// Whether the process that connected lives: the kernel does not vouch for one to which it
+    /// passed its connection on.
     pub(super) fn is_there(&self) -> bool {
         self.held.is_alive()
     }
@@ -98,7 +99,7 @@ fn placed(groups: &str) -> impl Iterator<Item = (Identity, &str)> {
     })
 }
 
-/// Who may ask: root and the starting user. Under sudo that is whoever called it.
+/// Which users may ask: root and the starting user. Under sudo that is the caller of sudo.
 #[derive(Clone, Debug)]
 pub(super) struct Allowed(Vec<u32>);
 
@@ -118,7 +119,7 @@ impl Allowed {
     /// it may ask.
     ///
     /// # Errors
-    /// The refusal, for a user who is none of them.
+    /// The refusal, for a user that is none of them.
     pub(super) fn check(&self, peer: &Peer) -> Result<(), String> {
         let uid = peer.user;
         if self.0.contains(&uid) || matches!(peer.place, Place::Inside(Some(_))) {

@@ -20,8 +20,8 @@ pub fn directory() -> PathBuf {
     }
 }
 
-/// Where a user's sockets are when the environment does not say: what a login would have named,
-/// if it is there and the user's own, else a directory of his own below `/tmp`.
+/// Where a user's sockets are when the environment does not say: what a login would have named, if
+/// it is there and the user's own, else a directory of the user's own below `/tmp`.
 fn without_environment() -> PathBuf {
     // SAFETY: cannot fail.
     let user = unsafe { libc::geteuid() };
@@ -52,13 +52,13 @@ pub(crate) fn files_of_runs() -> Vec<(Identity, PathBuf)> {
     entries.flatten().filter_map(|entry| owned(entry.path())).collect()
 }
 
-/// Listens there, without waiting.
+/// Listens there, without blocking.
 pub(super) fn listen(path: &Path) -> io::Result<UnixListener> {
     path.parent().map_or(Ok(()), make_directory)?;
     // The path carries our own number and start: what is there is not shared.
     let _ = fs::remove_file(path);
     let listener = UnixListener::bind(path)?;
-    // Anyone may knock: whoever is not allowed in must read why.
+    // Any process may connect: one that is not allowed in must read why.
     fs::set_permissions(path, Permissions::from_mode(0o666))?;
     listener.set_nonblocking(true)?;
     Ok(listener)

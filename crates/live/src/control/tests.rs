@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU32;
 use std::time;
 
-/// Stands in for a running system; what it was told is kept for the test to read.
+/// Stands in for a running system; what was asked of it is kept for the test to read.
 #[derive(Clone, Default)]
 struct Fake(Arc<Reported>);
 
@@ -101,7 +101,7 @@ impl Caller {
         self.stream.write_all(&frame).unwrap();
     }
     /// The next reply, or `None` where the server has closed.
-    fn hear(&mut self) -> Option<Reply> {
+    fn receive(&mut self) -> Option<Reply> {
         let mut piece = [0; 4096];
         loop {
             if let Some(reply) = self.frames.take().unwrap() {
@@ -115,7 +115,7 @@ impl Caller {
     }
     fn ask(&mut self, request: &Request) -> Option<Reply> {
         self.say(request);
-        self.hear()
+        self.receive()
     }
     fn error(&mut self, request: &Request) -> String {
         match self.ask(request) {
@@ -126,7 +126,7 @@ impl Caller {
 }
 
 fn camera() -> NewVcpu {
-    // Somebody else, since the runtime itself is refused.
+    // Another user, since the runtime itself is refused.
     let members = maracas_core::control::Members::Thread(std::os::unix::process::parent_id());
     let new = NewVcpu::new(Duration::from_millis(2), Duration::from_millis(10), members);
     NewVcpu { name: "camera".into(), ..new }
@@ -150,10 +150,10 @@ fn requests_are_answered_in_order() {
     }
     caller.stream.write_all(&bytes).unwrap();
     let created = Reply::Created { vcpu: VcpuId(0), core: CoreId(0) };
-    assert_eq!(caller.hear(), Some(created));
-    let Some(Reply::Refused(why)) = caller.hear() else { panic!("no refusal") };
+    assert_eq!(caller.receive(), Some(created));
+    let Some(Reply::Refused(why)) = caller.receive() else { panic!("no refusal") };
     assert_eq!(why.text, "no colours here");
-    assert!(matches!(caller.hear(), Some(Reply::Vcpus(list)) if list.len() == 100));
+    assert!(matches!(caller.receive(), Some(Reply::Vcpus(list)) if list.len() == 100));
     let zero = Reservation::implicit(Duration::ZERO, Duration::ZERO);
     let why = caller.error(&Request::Set { vcpu: VcpuId(0), reservation: zero });
     assert!(why.contains("period 0"), "{why}");
@@ -162,7 +162,7 @@ fn requests_are_answered_in_order() {
     assert!(why.contains("no vcpu7"), "{why}");
     let path = server.path().to_path_buf();
     drop(server);
-    assert_eq!(caller.hear(), None, "the end of the server must be seen");
+    assert_eq!(caller.receive(), None, "the end of the server must be seen");
     assert!(!path.exists(), "the socket must be removed");
 }
 
@@ -189,29 +189,29 @@ fn nonsense_is_answered_and_shut_out() {
     for bytes in [&u32::MAX.to_le_bytes()[..], &[3, 0, 0, 0, 200, 200, 200], &[0, 0, 0, 0]] {
         let mut caller = Caller::silent(&server);
         caller.stream.write_all(bytes).unwrap();
-        assert!(matches!(caller.hear(), Some(Reply::Error(_))), "{bytes:?}");
-        assert_eq!(caller.hear(), None, "{bytes:?} must end the connection");
+        assert!(matches!(caller.receive(), Some(Reply::Error(_))), "{bytes:?}");
+        assert_eq!(caller.receive(), None, "{bytes:?} must end the connection");
     }
     Caller::new(&server);
 }
 
 #[test]
-fn half_messages_and_slow_readers_hold_up_nobody() {
+fn half_messages_and_slow_readers_hold_up_no_other() {
     let (server, _) = serve();
     let mut half = Caller::silent(&server);
     half.stream.write_all(&(MAX_BODY as u32).to_le_bytes()).unwrap();
     half.stream.write_all(&[7; 100]).unwrap();
     // Never reads; each answer has 20 kB.
-    let deaf = Caller::new(&server);
-    deaf.stream.set_nonblocking(true).unwrap();
+    let mute = Caller::new(&server);
+    mute.stream.set_nonblocking(true).unwrap();
     let mut frame = Vec::new();
     Request::List.write(&mut frame).unwrap();
     let mut asked = 0;
     let end = time::Instant::now() + time::Duration::from_millis(300);
     while time::Instant::now() < end && asked < 100_000 {
-        asked += usize::from((&deaf.stream).write_all(&frame).is_ok());
+        asked += usize::from((&mute.stream).write_all(&frame).is_ok());
     }
-    assert!(asked < 100_000, "the server read on although nobody read its answers");
+    assert!(asked < 100_000, "the server read on although its answers were not read");
     let mut caller = Caller::new(&server);
     for _ in 0..10 {
         assert!(matches!(caller.ask(&Request::List), Some(Reply::Vcpus(_))));
@@ -225,9 +225,9 @@ fn the_client_silent_longest_makes_room() {
     let jobs = callers[0].ask(&Request::Jobs { vcpu: VcpuId(5) });
     assert_eq!(jobs, Some(Reply::Done));
     Caller::new(&server);
-    assert_eq!(callers[1].hear(), None, "the oldest without jobs must leave");
+    assert_eq!(callers[1].receive(), None, "the oldest without jobs must leave");
     server.gate().release(&job(5, 0));
-    assert_eq!(callers[0].hear(), Some(Reply::Job(job(5, 0))), "who has jobs stays");
+    assert_eq!(callers[0].receive(), Some(Reply::Job(job(5, 0))), "one with jobs stays");
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn releases_come_in_order_before_and_after_the_program_does() {
     assert_eq!(caller.ask(&Request::Jobs { vcpu: VcpuId(5) }), Some(Reply::Done));
     (10..20).for_each(|index| gate.release(&job(5, index)));
     for index in 0..20 {
-        assert_eq!(caller.hear(), Some(Reply::Job(job(5, index))));
+        assert_eq!(caller.receive(), Some(Reply::Job(job(5, index))));
     }
     gate.release(&job(6, 0));
     caller.say(&Request::JobDone { job: job(5, 0).id, at: Instant::from_ticks(7) });
@@ -263,7 +263,7 @@ fn a_full_socket_delays_releases_and_never_the_agent() {
     assert!(start.elapsed() < time::Duration::from_secs(5), "releasing must not wait");
     let mut last = None;
     caller.stream.set_read_timeout(Some(time::Duration::from_millis(500))).unwrap();
-    while let Some(Reply::Job(job)) = caller.hear() {
+    while let Some(Reply::Job(job)) = caller.receive() {
         assert!(last < Some(job.id.index), "{} came after {last:?}", job.id.index);
         last = Some(job.id.index);
     }
@@ -303,7 +303,7 @@ fn another_user_reads_one_refusal() {
     let expected = "user 65534 may not control this run; ask as root or as the starting user";
     assert_eq!(why, expected);
     let first = full[0].ask(&Request::List);
-    assert!(matches!(first, Some(Reply::Vcpus(_))), "nobody leaves for whom is not let in");
+    assert!(matches!(first, Some(Reply::Vcpus(_))), "no client leaves for one that is refused");
 }
 
 #[test]
@@ -321,7 +321,7 @@ fn a_directory_below_tmp_must_be_ours_alone() {
 }
 
 #[test]
-fn changes_of_one_user_are_limited_in_rate_and_hold_up_nobody() {
+fn changes_of_one_user_are_limited_in_rate_and_hold_up_no_other() {
     let (server, fake) = serve();
     let mut caller = Caller::new(&server);
     let mut bytes = Vec::new();
@@ -330,13 +330,13 @@ fn changes_of_one_user_are_limited_in_rate_and_hold_up_nobody() {
     caller.stream.write_all(&bytes).unwrap();
     for index in 0..20 {
         let created = Reply::Created { vcpu: VcpuId(index), core: CoreId(0) };
-        assert_eq!(caller.hear(), Some(created), "twenty at once");
+        assert_eq!(caller.receive(), Some(created), "twenty at once");
     }
     // Another connection of the same user may look, and waits for its changes like the first.
     let mut other = Caller::new(&server);
     assert!(matches!(other.ask(&Request::List), Some(Reply::Vcpus(_))));
     for _ in 20..25 {
-        assert!(matches!(caller.hear(), Some(Reply::Created { .. })));
+        assert!(matches!(caller.receive(), Some(Reply::Created { .. })));
     }
     let took = begin.elapsed();
     assert!(took >= time::Duration::from_millis(490), "five came within {took:?}");
@@ -347,11 +347,11 @@ fn changes_of_one_user_are_limited_in_rate_and_hold_up_nobody() {
 }
 
 #[test]
-fn whoever_waits_for_its_time_can_leave() {
+fn a_client_that_waits_for_its_time_can_leave() {
     let (server, _) = serve();
     let mut caller = Caller::new(&server);
     (0..30).for_each(|_| caller.say(&Request::Destroy { vcpu: VcpuId(0) }));
-    (0..20).for_each(|_| assert_eq!(caller.hear(), Some(Reply::Done)));
+    (0..20).for_each(|_| assert_eq!(caller.receive(), Some(Reply::Done)));
     drop(caller);
     let mut other = Caller::new(&server);
     assert!(matches!(other.ask(&Request::List), Some(Reply::Vcpus(_))));
@@ -359,7 +359,7 @@ fn whoever_waits_for_its_time_can_leave() {
 }
 
 #[test]
-fn a_connection_changes_nothing_once_who_made_it_has_ended() {
+fn a_connection_changes_nothing_once_its_process_has_ended() {
     let (server, fake) = serve();
     let path = server.path().to_path_buf();
     // The child connects, is greeted, and leaves the connection to us.

@@ -2,14 +2,14 @@
 //!
 //! The kernel does both under one lock of the whole host (`cgroup_mutex`), which any process that
 //! makes a group or starts a program in one holds too, perhaps while it is preempted by our own
-//! foreground. An agent that waited for it could not enforce: a VCPU was measured to overrun by
-//! 940 ms. So agents only post what shall be, and the freeze thread, of the agents' priority and
+//! foreground. An agent that waited for it could not enforce: a VCPU was measured to overrun by 940
+//! ms. So agents only post the wanted state, and the freeze thread, of the agents' priority and
 //! next in their queue, acts as soon as the agent sleeps. Where it must wait, background runs in
 //! the wrong order and a frozen VCPU begins late, but no budget is overrun.
 //!
 //! It never waits below the foreground, though a freeze could: when the runtime and its guardian
-//! are killed, a thread below foreground that nobody ends any more could not run to its own end,
-//! and neither the run's parent nor its hold on the cores would ever be free (seen).
+//! are killed, a thread below foreground that runs for ever could not reach its own end, and
+//! neither the run's parent nor its hold on the cores would ever be free (seen).
 
 use crate::clock::Clock;
 use crate::executor::BandwidthLimiter;
@@ -23,22 +23,23 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 #[derive(Debug, Default)]
 struct Lever {
     wanted: AtomicBool,
-    /// What the kernel was told last. Held over the telling, or of the freeze threads of two cores,
-    /// where a VCPU moves, the slower would have the last word. Only freeze threads take it.
+    /// The state that the kernel was asked for last. Held while it is asked: else, where a VCPU
+    /// moves, the slower of the freeze threads of two cores would have the last word. Only freeze
+    /// threads take it.
     engaged: Mutex<bool>,
-    /// Somebody outside may have told the kernel otherwise since.
+    /// Another process may have asked the kernel otherwise since.
     is_doubtful: AtomicBool,
 }
 
 impl Lever {
-    /// Wants it released; whether somebody must act for that.
+    /// Wants it released; whether a freeze thread must act for that.
     fn let_go(&self) -> bool {
         self.wanted.store(false, Ordering::Release);
-        // Taken: somebody is acting, perhaps on what was wanted before.
+        // Taken: a thread is acting, perhaps on what was wanted before.
         let is_doubtful = self.is_doubtful.load(Ordering::Acquire);
         is_doubtful || self.engaged.try_lock().map_or(true, |engaged| *engaged)
     }
-    /// Tells the kernel by `set` until what is wanted is. After a refusal it is as it was.
+    /// Asks the kernel by `set` until what is wanted is. After a refusal it is as it was.
     fn act(&self, set: impl Fn(bool) -> io::Result<()>) -> io::Result<()> {
         let mut engaged = self.engaged.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -75,7 +76,7 @@ impl FreezeThread {
             error => Err(io::Error::from_raw_os_error(error)),
         }
     }
-    /// Somebody else may have frozen or thawed it: whoever acts next tells the kernel anew.
+    /// Another process may have frozen or thawed it: the next actor asks the kernel anew.
     pub(crate) fn forget(&self) {
         self.lever.is_doubtful.store(true, Ordering::Release);
     }
@@ -123,7 +124,7 @@ pub(super) enum Order {
 #[derive(Debug)]
 pub(crate) struct FreezeThreads {
     posted: Mutex<Vec<Order>>,
-    /// Told when the first one is posted, or the thread shall end.
+    /// Signalled when the first one is posted, or the thread is to end.
     reported: Condvar,
     halt: AtomicBool,
     clock: Clock,
@@ -171,7 +172,7 @@ impl FreezeThreads {
         let is_first = posted.is_empty();
         posted.push(order);
         drop(posted);
-        // Those before have told it already.
+        // Those before have signalled it already.
         if is_first {
             self.reported.notify_one();
         }
@@ -224,10 +225,10 @@ mod tests {
         let (begun, has_begun) = channel();
         let set = |engaged: bool| {
             if engaged {
-                begun.send(()).expect("somebody waits");
+                begun.send(()).expect("a thread waits");
                 thread::sleep(time::Duration::from_millis(50));
             }
-            reported.lock().expect("nobody panicked").push(engaged);
+            reported.lock().expect("no thread panicked").push(engaged);
             Ok(())
         };
         lever.wanted.store(true, Ordering::Release);
@@ -237,18 +238,18 @@ mod tests {
             lever.wanted.store(false, Ordering::Release);
             assert!(lever.act(set).is_ok());
         });
-        assert_eq!(reported.into_inner().expect("nobody panicked"), [true, false]);
+        assert_eq!(reported.into_inner().expect("no thread panicked"), [true, false]);
     }
 
     #[test]
-    fn who_was_never_stopped_needs_nobody_to_let_him_go() {
+    fn what_was_never_stopped_needs_no_thread_to_let_it_go() {
         let lever = Lever::default();
         lever.wanted.store(true, Ordering::Release);
-        assert!(!lever.let_go(), "nobody has acted yet");
-        assert!(lever.act(|_| Err(io::ErrorKind::Other.into())).is_ok(), "and nobody has to now");
+        assert!(!lever.let_go(), "no thread has acted yet");
+        assert!(lever.act(|_| Err(io::ErrorKind::Other.into())).is_ok(), "and none has to now");
         lever.wanted.store(true, Ordering::Release);
         assert!(lever.act(|_| Ok(())).is_ok());
-        assert!(lever.let_go(), "the kernel was told to stop it");
+        assert!(lever.let_go(), "the kernel was asked to stop it");
     }
 
     #[test]
@@ -277,10 +278,10 @@ mod tests {
         assert!(refused.is_err());
         let reported = Mutex::new(Vec::new());
         let again = lever.act(|engaged| {
-            reported.lock().expect("nobody panicked").push(engaged);
+            reported.lock().expect("no thread panicked").push(engaged);
             Ok(())
         });
         assert!(again.is_ok());
-        assert_eq!(reported.into_inner().expect("nobody panicked"), [true]);
+        assert_eq!(reported.into_inner().expect("no thread panicked"), [true]);
     }
 }

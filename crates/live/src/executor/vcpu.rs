@@ -1,4 +1,4 @@
-//! One VCPU of this host: its group, its counters, and who freezes it.
+//! One VCPU of this host: its group, its counters, and the thread that freezes it.
 
 mod clocks;
 mod memory;
@@ -10,15 +10,15 @@ use crate::executor::freeze_thread::FreezeThread;
 use crate::host::HardwareCore;
 use crate::host::cgroup::Group;
 use crate::host::sched;
-use crate::machine::{Colors, Means, Progress, VcpuStatus};
+use crate::machine::{Colors, Means, Progress};
 use crate::perf::{Instructions, Service};
-use maracas_core::contract::Mode;
+use maracas_core::journal::{Note, Recolored};
 use maracas_core::{CoreId, Instant, VcpuId};
-use maracas_live_core::{Handle, Level};
+use maracas_live_core::{Handle, Recoloring};
 use std::io;
 use std::sync::Arc;
 
-/// The VCPU's counter on one core, and how much of it was told.
+/// The VCPU's counter on one core, and how much of it was reported.
 #[derive(Debug)]
 struct Slot {
     service: Service,
@@ -131,7 +131,7 @@ impl ThisVcpu {
         if place.is_none() {
             let group = self.group.dir_fd().ok_or(io::ErrorKind::Unsupported)?;
             let service = Service::open(group, hardware.0)?;
-            // Refused, it is told as progress of nothing, and a note at the end says why.
+            // Where it is refused, progress is reported as none, and a note at the end says why.
             let counted = self.progress.is_instructions();
             let instructions =
                 counted.then(|| Instructions::of_group(group, hardware.0).ok()).flatten();
@@ -144,7 +144,7 @@ impl ThisVcpu {
     }
 
     /// What is to be said of its progress at its end, if anything.
-    pub(crate) fn remark(&self) -> Option<String> {
+    fn remark(&self) -> Option<String> {
         let counters = || self.slots.iter().flatten().map(|slot| slot.instructions.as_ref());
         let refused = self.progress.is_instructions() && counters().any(|one| one.is_none());
         self.progress.remark(refused, counters().flatten().any(|counter| counter.was_shared))
@@ -221,6 +221,35 @@ impl Handle for ThisVcpu {
         self.freeze_thread.release()
     }
 
+    fn reset(&mut self) {
+        if !self.means.events {
+            self.read_clocks();
+        }
+    }
+
+    fn recolor(&mut self, colors: u64) -> io::Result<Recoloring> {
+        let Some(page) = &self.colors else { return Ok(Recoloring::Nobody) };
+        // Taken while a program is being started, which is soon done.
+        let Ok(mut page) = page.try_lock() else { return Ok(Recoloring::Later) };
+        if page.attached() == 0 {
+            return Ok(Recoloring::Nobody);
+        }
+        page.order_again(colors).map(|()| Recoloring::Begun)
+    }
+    fn recolored(&mut self) -> Option<Recolored> {
+        let done = self.colors.as_ref()?.try_lock().ok()?.finished()?;
+        let (pages, took_ns, left) = (done.pages, done.nanos, done.left);
+        let error = (done.error != 0).then_some(done.error.unsigned_abs());
+        Some(Recolored { pages, took_ns, left, error })
+    }
+    fn remarks(&self, vcpu: VcpuId) -> Vec<Note> {
+        let vcpu = Some(vcpu);
+        let progress = self.remark().map(|text| Note::Progress { vcpu, text });
+        let memory = self.memory_remark().map(str::to_string).into_iter();
+        let memory = memory.chain(self.color_remark()).map(|text| Note::Sense { vcpu, text });
+        progress.into_iter().chain(memory).collect()
+    }
+
     fn progress(&mut self) -> u64 {
         let slot = slot(&mut self.slots, self.core);
         self.progress.gain(slot.and_then(|slot| slot.instructions.as_mut()))
@@ -229,18 +258,6 @@ impl Handle for ThisVcpu {
     fn memory(&mut self) -> (u64, u64) {
         self.count_memory()
     }
-}
-
-/// Fills in what only the VCPU handle knows.
-pub(crate) fn describe(vcpu_handle: &VcpuHandle, status: &mut VcpuStatus) {
-    status.mode = match vcpu_handle.level {
-        Level::Foreground(_) => Some(Mode::Foreground),
-        Level::Background => Some(Mode::Background),
-        Level::Watched | Level::Frozen => None,
-    };
-    status.foreground = vcpu_handle.meter(Mode::Foreground);
-    status.background = vcpu_handle.meter(Mode::Background);
-    status.threads = vcpu_handle.threads.len();
 }
 
 fn slot(slots: &mut [Option<Slot>], core: Option<CoreId>) -> Option<&mut Slot> {

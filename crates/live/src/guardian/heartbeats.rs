@@ -1,4 +1,4 @@
-//! The memory that runtime and guardian share: what each agent is at, what the guardian did to the
+//! The memory that runtime and guardian share: what each agent does, what the guardian did to the
 //! VCPUs of its core, and why the run must end.
 //!
 //! An agent says when it goes to sleep and until when, and when it woke. So a look at one word
@@ -49,7 +49,7 @@ struct Heartbeat {
     slept_ns: AtomicU64,
     /// How long the agent was stuck when its core was relieved last.
     stuck_ns: AtomicU64,
-    /// The kernel's number of its core, plus one; 0 = not told.
+    /// The kernel's number of its core, plus one; 0 = not given.
     hardware: AtomicU32,
     /// Reliefs of its core that were begun, and that were finished.
     begun: AtomicU32,
@@ -59,9 +59,9 @@ struct Heartbeat {
 #[repr(C)]
 struct Page {
     heartbeats: [Heartbeat; HEARTBEATS],
-    /// How many of them are used; 0 = not told.
+    /// How many of them are used; 0 = not given.
     agents: AtomicU32,
-    /// When it is to begin to end (monotonic nanoseconds); 0 = not told.
+    /// When it is to begin to end (monotonic nanoseconds); 0 = not given.
     ends_ns: AtomicU64,
     /// Why the run must end: a [`Cause`] and an agent; 0 = it must not.
     ending: AtomicU64,
@@ -79,7 +79,7 @@ pub enum Cause {
     /// A managed core was taken off line: the kernel then drops its counters for good.
     OffLine,
     /// An agent woke on another core than its own, which goes off line, or was taken from it. It
-    /// tells so itself.
+    /// reports so itself.
     Away,
     /// The run did not begin to end when it should have.
     Overdue,
@@ -130,7 +130,7 @@ unsafe impl Sync for Shared {}
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: mapped with this size by `Heartbeats::map`, and nobody refers to it any more.
+        // SAFETY: mapped with this size by `Heartbeats::map`, and no reference to it is left.
         unsafe { libc::munmap(self.page.cast_mut().cast(), size_of::<Page>()) };
     }
 }
@@ -240,7 +240,7 @@ impl Heartbeats {
         self.page().ends_ns.store(ends_ns, Ordering::Relaxed);
     }
 
-    /// Changes whenever somebody outside has begun or ended to demote and freeze the VCPUs of this
+    /// Changes whenever another process has begun or ended to demote and freeze the VCPUs of this
     /// agent's core. What the agent believes of their priorities and freezer states is wrong then,
     /// and all of it must be set anew.
     pub fn reliefs(&self, agent: usize) -> u32 {
@@ -285,7 +285,7 @@ impl Heartbeats {
     }
 }
 
-// The side of who looks.
+// The side of the observer.
 impl Heartbeats {
     /// How many agents there are to be looked at.
     pub(crate) fn agents(&self) -> usize {
@@ -315,14 +315,14 @@ impl Heartbeats {
         self.heartbeat(agent).is_some_and(watched)
     }
 
-    /// On which core the agent is, if that was told.
+    /// On which core the agent is, if that was given.
     pub(super) fn core(&self, agent: usize) -> Option<HardwareCore> {
         let number = self.heartbeat(agent)?.hardware.load(Ordering::Relaxed);
         number.checked_sub(1).map(HardwareCore)
     }
 
-    /// Somebody begins to demote and freeze what is on this agent's core, which has been stuck for
-    /// so long. To be followed by [`Heartbeats::ends_relief`], whatever comes between.
+    /// Another process begins to demote and freeze what is on this agent's core, which has been
+    /// stuck for so long. To be followed by [`Heartbeats::ends_relief`], whatever comes between.
     pub(crate) fn begins_relief(&self, agent: usize, stuck: Duration) {
         if let Some(heartbeat) = self.heartbeat(agent) {
             heartbeat.stuck_ns.store(stuck.as_nanos() as u64, Ordering::Relaxed);
@@ -368,7 +368,8 @@ impl Heartbeat {
             NOT_YET | AT_REST => 0,
             awake if awake & AWAKE != 0 => now_ns.saturating_sub(awake & !AWAKE),
             due_ns => {
-                // Or who wakes again at once would be taken for asleep by whoever looks just then.
+                // Else an agent that wakes again at once would be taken for asleep by an observer
+                // that looks just then.
                 let since_ns = self.since_ns.load(Ordering::Relaxed);
                 let slept_ns = self.slept_ns.load(Ordering::Relaxed);
                 let owed_ns = now_ns.saturating_sub(awake_since(since_ns, slept_ns, now_ns));
@@ -386,7 +387,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn a_heartbeat_tells_how_late_its_agent_is() {
+    fn a_heartbeat_shows_how_late_its_agent_is() {
         let heartbeats = Heartbeats::new().expect("memory can be had");
         let late = |now_ns| heartbeats.late(3, now_ns).as_nanos() as u64;
         assert_eq!(late(u64::MAX - 1), 0, "it has not begun");
@@ -403,7 +404,7 @@ mod tests {
         heartbeats.rest(3);
         assert_eq!(late(u64::MAX - 1), 0, "it has ended");
         assert!(!heartbeats.is_watched(3) && !heartbeats.is_watched(0));
-        // Beyond the most cores nobody is watched, and nothing breaks.
+        // Beyond the most cores none is watched, and nothing breaks.
         heartbeats.wakes(HEARTBEATS, MS);
         assert_eq!(heartbeats.late(HEARTBEATS, 9 * MS), Duration::ZERO);
     }
@@ -431,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn another_mapping_of_the_memory_tells_the_same() {
+    fn another_mapping_of_the_memory_shows_the_same() {
         let ours = Heartbeats::new().expect("memory can be had");
         let theirs = Heartbeats::map(ours.0.file.try_clone().expect("a descriptor"));
         let theirs = theirs.expect("a second mapping");

@@ -1,5 +1,5 @@
-//! Putting a host right after a run: the one repair that guardian, `clean` and the next start
-//! share, in the order of [`Protocol::REAL`]. Doing it twice, or two at a time, does no harm.
+//! Puts a host right after a run: the one repair that guardian, `clean` and the next start share,
+//! in the order of [`Protocol::REAL`]. Doing it twice, or two at a time, does no harm.
 
 use super::Charge;
 use crate::host::cgroup::{Hierarchies, Remains, STILL};
@@ -178,7 +178,7 @@ fn demote(hierarchies: &Hierarchies, run: Identity) -> usize {
     demote_where(hierarchies, run, |_, _| true)
 }
 
-/// Takes those threads of the run's VCPUs back to `SCHED_OTHER` of which `is_meant`, told their
+/// Takes those threads of the run's VCPUs back to `SCHED_OTHER` for which `is_meant`, given their
 /// group and their number, says so, until a pass finds none raised and none gone. Returns how many
 /// were raised.
 fn demote_where(
@@ -216,7 +216,7 @@ fn demote_where(
 /// Thaws every group of the run. Returns how many were frozen, or about to be.
 fn thaw(hierarchies: &Hierarchies, run: Identity) -> usize {
     let mut thawed = 0;
-    // One group is frozen so that freezing others costs less, and has nobody in it.
+    // One group is frozen so that freezing others costs less, and is empty.
     for dir in directories(hierarchies, run).iter().filter(|dir| !dir.ends_with(STILL)) {
         for (file, frozen, free) in [("cgroup.freeze", "1", "0"), ("freezer.state", "FR", "THAWED")]
         {

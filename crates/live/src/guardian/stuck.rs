@@ -1,10 +1,10 @@
-//! Which agents are stuck, by what is seen of them from outside: pure judgement, without clock.
+//! Which agents are stuck, judged by what is seen of them from outside; without a clock.
 //!
-//! An agent is late when it sleeps beyond what it asked for, or is awake for long
-//! ([`Heartbeats`]). Lateness alone says little: where the whole machine stood still, as a virtual
-//! machine does that is paused, every agent is late by the length of the pause when it goes on.
-//! So who looks counts its own looks: an agent is stuck for as long as looks in a row saw it in
-//! one and the same lateness, and a gap between two looks counts as one stride at most.
+//! An agent is late when it sleeps beyond what it asked for, or is awake for long ([`Heartbeats`]).
+//! Lateness alone says little: where the whole machine stood still, as a virtual machine does that
+//! is paused, every agent is late by the length of the pause when it goes on. So the observer
+//! counts its own looks: an agent is stuck for as long as looks in a row saw it in one and the same
+//! lateness, and a gap between two looks counts as one stride at most.
 
 use super::heartbeats::{Cause, Ending, HEARTBEATS, Heartbeats};
 use std::time::Duration;
@@ -31,12 +31,12 @@ const END: Duration = Duration::from_secs(3);
 /// After so long, or so long after it was asked without effect, the guardian kills the runtime.
 const KILL: Duration = Duration::from_secs(5);
 
-/// For this long an orderly end may be on its way while agents live: programs have 200 ms to
-/// listen, and one that is being started may take the supervisor ten seconds.
+/// For this long an orderly end may be on its way while agents live: programs have 200 ms to react,
+/// and one that is being started may take the supervisor ten seconds.
 const OVERDUE: Duration = Duration::from_secs(15);
 
-/// In so many looks a core must be seen off line: the file that tells it is not read at one
-/// instant with what it is compared to.
+/// In so many looks a core must be seen off line: the file that shows it is not read at one instant
+/// with what it is compared to.
 const OFF_LINE_LOOKS: u32 = 2;
 
 /// What one that looks at the agents remembers of its looks.
@@ -54,7 +54,7 @@ impl Memory {
         Self { stride, looked_ns: None, agents: 0, stuck: [Duration::ZERO; HEARTBEATS] }
     }
 
-    /// Looks at all `agents` once: `late` tells for how long each has been late.
+    /// Looks at all `agents` once: `late` gives for how long each has been late.
     fn look(&mut self, now_ns: u64, agents: usize, late: impl Fn(usize) -> Duration) {
         let gap = self.looked_ns.map_or(Duration::MAX, |looked| since(looked, now_ns));
         self.looked_ns = Some(now_ns);
@@ -88,7 +88,7 @@ impl Default for Neighbours {
 
 impl Neighbours {
     /// Looks at all agents but `own`, to be called whenever that agent wakes anyway: those that
-    /// have been stuck for `patience`, and for how long each has been late. Tells the same ones
+    /// have been stuck for `patience`, and for how long each has been late. Returns the same ones
     /// again at each look until they move; looks at most once a millisecond.
     pub fn overdue(
         &mut self,
@@ -123,7 +123,7 @@ impl Neighbours {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Act {
     /// Demote and freeze what is on this agent's core, which has been stuck so long; `first` where
-    /// it has not been told of this stretch yet.
+    /// this is the first act of this stretch.
     Relieve { agent: usize, stuck: Duration, first: bool },
     /// Demote everything of the run.
     RelieveAll,

@@ -1,4 +1,4 @@
-//! The guardian's own side: what its process does from its first word to its last.
+//! The guardian's own side: what its process does from its start to its end.
 
 use super::heartbeats::{Cause, Ending, Heartbeats};
 use super::restore::{self, OnCore};
@@ -44,7 +44,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Says something on standard error; that nobody reads it is no reason to end.
+/// Says something on standard error; that no reader is there is no reason to end.
 fn say(what: &str) {
     let _ = writeln!(io::stderr(), "maracas: guardian: {what}");
 }
@@ -157,12 +157,12 @@ impl Watch {
         let pidfd = match sys::pidfd_open(self.charge.run.pid) {
             Ok(pidfd) => Some(pidfd),
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => None,
-            // It may live: whoever cannot watch it must neither stand here nor touch it.
+            // It may live: a guardian that cannot watch it must neither go on nor touch it.
             Err(error) => return Err(unwatched("the runtime", &error)),
         };
-        // Gone already, or the number is somebody else's by now.
+        // Gone already, or the number belongs to another process by now.
         let alive = pidfd.is_some() && self.charge.run.is_alive();
-        // A runtime that has died meanwhile cannot hear it, and needs us all the more.
+        // A runtime that has died meanwhile cannot receive it, and needs the repair all the more.
         let _ = line.write_all(&[READY]);
         let Some(pidfd) = pidfd.filter(|_| alive) else { return self.restore() };
         let mut goodbye = false;
@@ -316,12 +316,12 @@ mod tests {
         assert_eq!(named("0-2,5\n", 3), Some(false));
         assert_eq!(named("0\n", 0), Some(true));
         assert_eq!(named("0-2,5\n", 5), Some(true));
-        assert_eq!(named("", 0), None, "a file that says nothing accuses nobody");
+        assert_eq!(named("", 0), None, "a file that says nothing accuses no core");
         assert_eq!(named("0-x", 0), None);
     }
 
     #[test]
-    fn who_is_off_line_and_did_not_end_is_said() {
+    fn a_core_off_line_that_did_not_end_the_run_is_said() {
         let lasted = Duration::from_secs(5);
         let why = Ending { cause: Cause::OffLine, agent: 1, lasted };
         let text = "core1 has been taken off line; the run did not end when asked";

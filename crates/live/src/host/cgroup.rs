@@ -1,10 +1,10 @@
 //! Control groups: the freezer, the kill switch, the budget's scope and the core confinement.
 //!
 //! # Layout
-//! The tree alone tells a fresh process whose it is and what to do with each group. In every
-//! hierarchy that we use (v2; v1 `freezer` where there is no v2; v1 `cpuset`), below our own group
-//! or the next one above it that serves as well (`place`), so that programs keep the limits of
-//! memory, tasks and cores under which the run was started. Where that is closed to us the tree
+//! The tree alone shows a fresh process which run it belongs to and what to do with each group. In
+//! every hierarchy that we use (v2; v1 `freezer` where there is no v2; v1 `cpuset`), below our own
+//! group or the next one above it that serves as well (`place`), so that programs keep the limits
+//! of memory, tasks and cores under which the run was started. Where that is closed to us the tree
 //! stands higher up, and [`Tree::remarks`] says which limit is lost. In the v1 `memory` and `pids`
 //! hierarchies programs stay in our own groups:
 //!
@@ -44,10 +44,10 @@ use std::{fs, io, thread, time};
 
 /// The directory that holds all runtimes of a host.
 const HOUSE: &str = "maracas";
-/// In a runtime's directory of the v1 freezer: a group that nobody is in, frozen all the time. The
-/// kernel changes its own code, on all cores, when the first group of the host is frozen and when
-/// the last one is thawed (`freezer_active` in `kernel/cgroup/legacy_freezer.c`). So no freeze of
-/// ours is the first.
+/// In a runtime's directory of the v1 freezer: an empty group, frozen all the time. The kernel
+/// changes its own code, on all cores, when the first group of the host is frozen and when the last
+/// one is thawed (`freezer_active` in `kernel/cgroup/legacy_freezer.c`). So no freeze of ours is
+/// the first.
 pub(crate) const STILL: &str = "still";
 /// On a runtime's directory: the groups above it in which we handed cpusets down and must not any
 /// more at the end, one a line, the highest first.
@@ -228,7 +228,7 @@ fn remove_run(dirs: &Dirs) -> io::Result<()> {
         // Another runtime may live there: then the house stays, and so does the controller.
         if fs::remove_dir(house).is_ok() && Some(dir) == dirs.v2.as_ref() {
             // The lowest first: a group that hands it down keeps the one above from stopping, and
-            // so does whoever else hands it down by now.
+            // so does any other process' group that hands it down by now.
             for level in enabled.as_deref().unwrap_or_default().lines().rev().map(Path::new) {
                 if house.starts_with(level) {
                     let _ = write_file(&level.join("cgroup.subtree_control"), "-cpuset");
@@ -272,7 +272,8 @@ fn keep_frozen(dir: &Path) -> io::Result<()> {
     write_file(&still.join("freezer.state"), "FROZEN")
 }
 
-/// Gives a new v1 cpuset the cores and memory nodes of its parent, without which it takes nobody.
+/// Gives a new v1 cpuset the cores and memory nodes of its parent, without which it takes no
+/// process.
 fn inherit_cpuset(dir: &Path) -> io::Result<()> {
     let parent = dir.parent().unwrap_or(dir);
     for file in ["cpuset.cpus", "cpuset.mems"] {

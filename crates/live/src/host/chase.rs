@@ -1,5 +1,5 @@
-//! How long an access to memory takes: a walk through pages, in which each access must wait for
-//! the one before, whose line tells where the next one is.
+//! How long an access to memory takes: a walk through pages, in which each access must wait for the
+//! one before, whose line holds where the next one is.
 
 use std::hint::black_box;
 use std::marker::PhantomData;
@@ -40,7 +40,7 @@ impl<'a> Chase<'a> {
         Self { at: pages[0], count, _pages: PhantomData }
     }
 
-    /// Nanoseconds of an access, as the mean of `accesses`, after four rounds that nobody counts.
+    /// Nanoseconds of an access, as the mean of `accesses`, after four rounds that are not counted.
     pub fn time(&mut self, accesses: usize) -> f64 {
         self.walk(self.count * 4);
         let began = Instant::now();

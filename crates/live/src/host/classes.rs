@@ -1,11 +1,11 @@
-//! Of which classes the cores of this host are: how fast each is beside the fastest, as far as the
-//! kernel and the processor say.
+//! The classes of this host's cores: how fast each is beside the fastest, as far as the kernel and
+//! the processor say.
 //!
-//! # Where it is read, the first that tells cores apart
-//! 1. `cpu_capacity` of each core: what the kernel's own scheduler reckons with, on Arm, RISC-V and
-//!    hybrids without hardware threads.
+//! # Where it is read, the first that distinguishes cores
+//! 1. `cpu_capacity` of each core: what the kernel's own scheduler uses, on Arm, RISC-V and hybrids
+//!    without hardware threads.
 //! 2. The performance monitors `cpu_core`, `cpu_atom` and `cpu_lowpower` of hybrids, which list
-//!    their cores, or the kind that the instruction CPUID tells. These are kinds and no speeds; the
+//!    their cores, or the kind that the instruction CPUID gives. These are kinds and no speeds; the
 //!    speeds are taken from 4 or 5.
 //! 3. `capacity-dmips-mhz` of the device tree, by the highest frequency where that is known: what
 //!    kernels make `cpu_capacity` of.
@@ -45,9 +45,9 @@ const SAME_CLASS_PERCENT: u64 = 90;
 pub struct Detected {
     /// The classes, the fastest first; one where the cores are equal, or not known to differ.
     pub classes: Vec<HostClass>,
-    /// By what these were told apart, or what says that they are equal.
+    /// By what these were distinguished, or what says that they are equal.
     pub how: String,
-    /// What could have told, but for a file that is broken or missing on some core.
+    /// What could have distinguished them, but for a file that is broken or missing on some core.
     pub passed_over: Vec<String>,
 }
 
@@ -129,7 +129,7 @@ enum Reading {
 struct Host<'a> {
     root: &'a Path,
     cores: &'a [HardwareCore],
-    /// Sources that had a number for every core and told none apart.
+    /// Sources that had a number for every core and distinguished none.
     equal: Vec<&'static str>,
     /// Sources that could not be used, and why.
     passed_over: Vec<String>,
@@ -162,7 +162,7 @@ impl<'a> Host<'a> {
             if let Some(found) = self.split(&held, &kinds, &speeds, from) {
                 return found;
             }
-            self.passed_over.push(format!("kinds by {from}, whose speeds nothing tells apart"));
+            self.passed_over.push(format!("kinds by {from}, whose speeds nothing distinguishes"));
         }
         let by_cycle = |tree: Vec<u64>| match &frequency {
             Some(all) => tree.iter().zip(all).map(|(a, b)| a.saturating_mul(*b)).collect(),
@@ -174,7 +174,7 @@ impl<'a> Host<'a> {
         rest.unwrap_or_else(|| self.even())
     }
 
-    /// The classes by the first of these sources that tells any apart.
+    /// The classes by the first of these sources that distinguishes any.
     fn split(
         &mut self,
         held: &[u64],
@@ -205,7 +205,7 @@ impl<'a> Host<'a> {
 
     fn even(&mut self) -> Detected {
         let how = if self.equal.is_empty() {
-            "nothing tells them apart".to_owned()
+            "nothing distinguishes them".to_owned()
         } else {
             self.equal.join(" and ")
         };
@@ -216,7 +216,7 @@ impl<'a> Host<'a> {
         Detected { classes, how, passed_over: std::mem::take(&mut self.passed_over) }
     }
 
-    /// The kind of each core as a number, and who says so; `None` where all are of one kind.
+    /// The kind of each core as a number, and the source; `None` where all are of one kind.
     fn kinds(&self, cpuid: impl Fn(HardwareCore) -> Option<u8>) -> Option<(Vec<u8>, &'static str)> {
         const MONITORS: [&str; 3] = ["cpu_core", "cpu_atom", "cpu_lowpower"];
         let list = |monitor: &str| {
@@ -259,7 +259,7 @@ impl<'a> Host<'a> {
                 Reading::Value(value) => values.push(value),
                 Reading::Absent => why = why.or(Some(format!("{source} (core {core} has none)"))),
                 Reading::Broken(what) => {
-                    // Nothing else would tell that the file is there at all.
+                    // Nothing else would show that the file is there at all.
                     self.passed_over.push(format!("{source} (core {core}: {what})"));
                     return None;
                 }

@@ -25,8 +25,8 @@ pub struct Costs {
     /// What one timed wake takes of a core: the interrupt, the switch to the thread that woke, the
     /// setting of its next timer, and the switch back, as a thread sees it that computes there.
     pub taken: Duration,
-    /// What a timer interrupt that wakes nobody takes of a core; `None` where none came in time, as
-    /// with PREEMPT_RT before the soft interrupts' thread had the core.
+    /// What a timer interrupt that wakes no thread takes of a core; `None` where none came in time,
+    /// as with PREEMPT_RT before the soft interrupts' thread had the core.
     pub interrupt: Option<Duration>,
     /// A call that sets a timer which comes before all others.
     pub setting: Duration,
@@ -127,7 +127,7 @@ pub fn decision(freezer: Option<Duration>, costs: &Costs) -> Duration {
     (costs.taken + braking(freezer, costs.switch)) * 2
 }
 
-/// A time rounded up to two digits, for people: measurements of which there are few tell no more.
+/// A time rounded up to two digits, for people: few measurements say no more.
 pub fn rounded_up(time: Duration) -> Duration {
     let mut unit = 1;
     while time.ticks() / unit >= 100 {

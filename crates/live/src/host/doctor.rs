@@ -88,7 +88,7 @@ pub struct Row {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verdict {
     /// All that any policy needs: budgets in full, 1 ms in 10 ms within 1 %, a sensor that knows
-    /// latency, and meters of the cores that tell by themselves.
+    /// latency, and meters of the cores that signal by themselves.
     Full,
     /// Everything runs, some of it by a fallback.
     Degraded,
@@ -143,7 +143,7 @@ pub struct Report {
 pub struct Numbers {
     /// The freezer's, with a spinning process.
     pub freezer: Option<super::probe::Latency>,
-    /// From a core's counter reaching a mark to whoever waits for it: median.
+    /// From a core's counter reaching a limit to the wake of the thread that waits for it: median.
     pub meter_p50: Option<Duration>,
     /// The same: what one in a hundred exceeds.
     pub meter_p99: Option<Duration>,
@@ -206,7 +206,7 @@ fn judge(found: &Findings) -> (Verdict, Vec<String>) {
     match &found.meter {
         Ok(meter) if meter.alarms => {}
         Ok(_) => {
-            why.push(format!("no core tells by itself when it has read enough: {}", rows::ASKED))
+            why.push(format!("no core signals by itself when it has read enough: {}", rows::ASKED))
         }
         Err(_) => why.push(format!("no core's reads of memory are counted: {}", rows::UNMETERED)),
     }

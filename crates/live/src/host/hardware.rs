@@ -1,5 +1,5 @@
 //! The hardware as the kernel shows it: files, counters and known loads behind one trait, so that
-//! what is found out by trying can be tried on other machines' files too.
+//! probing can be tested on other machines' files too.
 //!
 //! [`ThisHardware`] is the host we are on. Tests stand others beside it; nothing else does.
 
@@ -44,10 +44,10 @@ pub trait Hardware: Send + Sync {
     /// As the kernel says.
     fn remove_dir(&self, dir: &Path) -> io::Result<()>;
     /// Locks a directory that several programs change in turn, against those that lock it too, as
-    /// long as what is returned lives; `None` = there is nobody to lock it against.
+    /// long as what is returned lives; `None` = there is no program to lock it against.
     ///
     /// # Errors
-    /// `WouldBlock` where somebody keeps it for himself.
+    /// `WouldBlock` where another program keeps it.
     fn lock(&self, _dir: &Path) -> io::Result<Option<fs::File>> {
         Ok(None)
     }
@@ -91,7 +91,7 @@ impl Hardware for ThisHardware {
         fs::remove_dir(dir)
     }
     fn lock(&self, dir: &Path) -> io::Result<Option<fs::File>> {
-        /// Whoever takes something has it done in milliseconds.
+        /// A program that takes something is done in milliseconds.
         const LONGEST: Duration = Duration::from_secs(1);
         const PAUSE: Duration = Duration::from_millis(2);
         let (file, start) = (fs::File::open(dir)?, Instant::now());
@@ -103,7 +103,7 @@ impl Hardware for ThisHardware {
                     thread::sleep(PAUSE);
                 }
                 Err(fs::TryLockError::WouldBlock) => {
-                    let what = format!("somebody has it locked (flock) for more than {LONGEST:?}");
+                    let what = format!("a program has it locked (flock) for more than {LONGEST:?}");
                     return Err(io::Error::new(io::ErrorKind::WouldBlock, what));
                 }
             }
@@ -127,7 +127,7 @@ mod tests {
         fs::create_dir_all(&dir).expect("made");
         let ours = ThisHardware.lock(&dir).expect("free");
         let reported = ThisHardware.lock(&dir).expect_err("ours").to_string();
-        assert!(reported.contains("somebody has it locked (flock)"), "{reported}");
+        assert!(reported.contains("a program has it locked (flock)"), "{reported}");
         drop(ours);
         ThisHardware.lock(&dir).expect("free again");
         fs::remove_dir(&dir).expect("removed");

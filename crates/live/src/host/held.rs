@@ -1,8 +1,8 @@
 //! A process that is held: its descriptor is open from the first look at it to the last use.
 //!
-//! Numbers of processes are used again. While a descriptor of a process is open its number is
-//! still used again, but the descriptor tells that the process has ended. So whatever was read or
-//! done by the number was of that process, if the descriptor says afterwards that it lives.
+//! Numbers of processes are used again. While a descriptor of a process is open its number is still
+//! used again, but the descriptor shows that the process has ended. So whatever was read or done by
+//! the number was of that process, if the descriptor says afterwards that it lives.
 
 use super::sys;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peer_of_a_socket_is_who_connected_it() {
+    fn the_peer_of_a_socket_is_the_process_that_connected_it() {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let (held, _) = Held::peer(&ours).unwrap();
         assert_eq!(held.pid(), std::process::id() as i32);

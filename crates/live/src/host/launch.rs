@@ -1,5 +1,5 @@
-//! Starting a program inside its VCPU: in its group, on its core, with nothing in its hands that
-//! would let it out, and held before its first instruction until the runtime lets it go.
+//! Starts a program inside its VCPU: in its group, on its core, without any descriptor or right
+//! that would let it out, and held before its first instruction until the runtime lets it go.
 //!
 //! # What a started program may not do
 //! Measured by the tests with a hostile program that runs as root:
@@ -20,9 +20,9 @@
 //! | lower the runtime's limits | a system call filter: no `prlimit` on other processes |
 //! | gain all rights in a user namespace | the same filter: no new user namespaces |
 //!
-//! It keeps what ordinary programs run by root need ([`KEPT`]). What no fence around a process
-//! closes: asking a service of the host that runs as root to start something for it. Programs
-//! that are not trusted that far get a user of their own ([`Command::user`]).
+//! It keeps what ordinary programs run by root need ([`KEPT`]). No restriction of a process
+//! prevents this: asking a service of the host that runs as root to start something for it.
+//! Programs that are not trusted that far get a user of their own ([`Command::user`]).
 
 mod account;
 mod child;
@@ -93,7 +93,7 @@ pub struct Command {
 }
 
 impl Command {
-    /// Whether it is root's because we are, and not because somebody said so.
+    /// Whether it is root's because we are, and not because the user said so.
     pub fn is_roots(&self) -> bool {
         // SAFETY: cannot fail.
         self.user.is_none() && unsafe { libc::geteuid() } == 0
@@ -227,8 +227,8 @@ fn start(command: &Command, group: &Group, core: HardwareCore) -> io::Result<Chi
         Ok(seal) => child.seal = seal,
         Err(error) => {
             sys::kill(child.pid, libc::SIGKILL)?;
-            // One that waits in the kernel for what nobody gives up does not end; it is not waited
-            // for.
+            // One that waits in the kernel for what is never given up does not end; it is not
+            // waited for.
             child.ends_within(KILLED);
             let _ = child.try_wait();
             return Err(error);
@@ -275,7 +275,7 @@ impl Child {
     }
 
     /// Waits for the child's word that everything is set up, and not for ever: it may have to wait
-    /// for a lock that somebody holds who gets no core.
+    /// for a lock whose holder gets no core.
     fn ready(&mut self, program: &Path) -> io::Result<Seal> {
         let mut report = [0u8; child::REPORT];
         let named = naming(program.display());

@@ -2,7 +2,7 @@
 //!
 //! Throw-away processes are moved from core to core as the machine moves a VCPU for a service
 //! request, by the same code: its VCPU handle leaves one core and takes its slot on another one
-//! where it never was. Who does it is a thread at the priority of the machine's agents, on the core
+//! where it never was. It is done by a thread at the priority of the machine's agents, on the core
 //! that is left. Every try is made cold, since moves are rare: between two of them everything else
 //! runs, and what a move needs of the kernel and of us is in no cache any more. That doubles what
 //! it takes.
@@ -27,7 +27,7 @@ const RAISED: u8 = 1;
 const TRIES: usize = 20;
 /// How many threads the moved groups have: the least, and more than most programs.
 const THREADS: [usize; 2] = [1, 4];
-/// Between two tries. Whoever runs on these cores loses no more than a move at a time, and agents
+/// Between two tries. Other programs on these cores lose no more than a move at a time, and agents
 /// too wake up cold.
 const REST: time::Duration = time::Duration::from_micros(200);
 /// A budget that is not used up meanwhile.
@@ -36,7 +36,7 @@ const BUDGET: Duration = Duration::from_secs(1);
 /// levels hold. Where they hold more, moves are measured as faster than they can be.
 const CHILL_BYTES: usize = 48 << 20;
 /// A VCPU number that no scenario reaches.
-const NOBODY: VcpuId = VcpuId(u32::MAX - 1);
+const NO_VCPU: VcpuId = VcpuId(u32::MAX - 1);
 
 /// How long something took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,8 +45,8 @@ pub struct Spread {
     pub tries: usize,
     /// The median.
     pub p50: Duration,
-    /// What 19 of 20 tries did not exceed, of those that were not left out: more tries would tell
-    /// of the host's other affairs.
+    /// What 19 of 20 tries did not exceed, of those that were not left out: more tries would show
+    /// the host's other load.
     pub p95: Duration,
     /// How many tries were left out as another's doing ([`Spread::of`]).
     pub left_out: usize,
@@ -98,7 +98,7 @@ pub struct Costs {
 /// groups.
 pub fn measure(cores: &[HardwareCore]) -> io::Result<Costs> {
     if cores.len() < 2 {
-        let why = "nobody moves on a single core";
+        let why = "nothing moves on a single core";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     sys::keep_children();
@@ -123,7 +123,7 @@ pub fn measure(cores: &[HardwareCore]) -> io::Result<Costs> {
 fn all(tree: &Tree, cores: &[HardwareCore]) -> io::Result<Costs> {
     let (mut lock, mut put) = (None, None);
     for threads in THREADS {
-        let group = Arc::new(tree.vcpu(NOBODY)?);
+        let group = Arc::new(tree.vcpu(NO_VCPU)?);
         let measured = Crew::start(&group, threads).and_then(|crew| {
             if lock.is_none() {
                 lock = Spread::of(crew.raises(cores)?);
@@ -197,14 +197,14 @@ impl Crew {
             if frozen {
                 self.group.thaw()?;
             }
-            let vcpu_handle = source.detach(NOBODY, End::Moved);
+            let vcpu_handle = source.detach(NO_VCPU, End::Moved);
             if let Some(mut vcpu_handle) = vcpu_handle {
                 let sits = vcpu_handle.sit(places[to].place());
                 places[to].attach(vcpu_handle, sits);
             }
             tries.push(begun.elapsed().as_nanos() as u64);
             // From now on it has never been anywhere.
-            drop(places[to].detach(NOBODY, End::Moved));
+            drop(places[to].detach(NO_VCPU, End::Moved));
             for place in [from, to] {
                 places[place].outbox.clear();
                 places[place].trouble.take().map_or(Ok(()), Err)?;
@@ -219,7 +219,7 @@ impl Crew {
         let (group, root) = (Arc::clone(&self.group), self.pids.first().copied());
         let name = String::new();
         let mut vcpu_handle = Made {
-            id: NOBODY,
+            id: NO_VCPU,
             name,
             group,
             confined: core.exec.hardware,
@@ -232,7 +232,7 @@ impl Crew {
         let sits = vcpu_handle.sit(core.place());
         core.attach(vcpu_handle, sits);
         core.rescan(0);
-        core.run_queue.foreground = vec![Grant::new(NOBODY, Limit(BUDGET))];
+        core.run_queue.foreground = vec![Grant::new(NO_VCPU, Limit(BUDGET))];
         core.judge();
         core.stops();
         core.starts();
@@ -335,11 +335,11 @@ mod tests {
         let pair = |from, to| (HardwareCore(from), HardwareCore(to));
         assert_eq!(all, [pair(3, 5), pair(5, 8), pair(8, 3), pair(3, 5)]);
         let refused = measure(&cores[..1]).unwrap_err().to_string();
-        assert_eq!(refused, "nobody moves on a single core");
+        assert_eq!(refused, "nothing moves on a single core");
     }
 
     #[test]
-    fn a_host_tells_what_its_moves_cost() {
+    fn a_host_shows_what_its_moves_cost() {
         let cores = Platform::detect().unwrap().cores;
         if !can("migration costs", is_root() && cores.len() > 1, "root and two cores") {
             return;

@@ -1,7 +1,7 @@
 //! What Linux can do for us, tried and not assumed: control groups, scheduling calls, starting
 //! programs, and the probe that says what works on this host and why the rest does not.
 //!
-//! Nothing here decides when anything runs; the machine above does, with these as its hands.
+//! Nothing here decides when anything runs; the machine does, and calls what stands here.
 
 pub mod cgroup;
 pub mod chase;

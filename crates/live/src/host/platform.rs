@@ -117,7 +117,7 @@ impl Preemption {
             None if word("PREEMPT_DYNAMIC") => Preemption::Hidden,
             None if word("PREEMPT_LAZY") => Preemption::Lazy,
             None if word("PREEMPT") => Preemption::Full,
-            // The line does not tell voluntary from none; the worse is assumed.
+            // The line does not distinguish voluntary from none; the worse is assumed.
             None => Preemption::None,
         }
     }

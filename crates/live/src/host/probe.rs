@@ -42,7 +42,7 @@ pub enum Capability {
     TimerSlack,
     /// `SCHED_DEADLINE`, for comparison only.
     Deadline,
-    /// Facts that nobody can change from here.
+    /// Facts that cannot be changed from here.
     Cores,
     /// The kernel's cap on real-time time.
     RealtimeThrottle,
@@ -150,9 +150,9 @@ impl Capabilities {
     }
 }
 
-/// What freezing a group and thawing it take of whoever calls that, the median; `None` where there
+/// What freezing a group and thawing it take of the calling thread, the median; `None` where there
 /// is no freezer. Takes some milliseconds, and waits for nothing else: unlike
-/// [`Capabilities::freezer`] it does not tell when the process stopped or went on.
+/// [`Capabilities::freezer`] it does not say when the process stopped or went on.
 ///
 /// # Errors
 /// As [`Capabilities::probe`]: where no group can be made, above all.

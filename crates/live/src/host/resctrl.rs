@@ -13,8 +13,8 @@
 //!
 //! Names carry the run's identity, so that whatever a dead run left is found from the tree alone
 //! ([`restore`]). A removed class gives its cores back to the default one: nothing else is to be
-//! put right. Where nobody has mounted the file system, it is mounted for the run, with the run's
-//! name as its source, and unmounted by the last run that used it.
+//! put right. Where the file system is not mounted, it is mounted for the run, with the run's name
+//! as its source, and unmounted by the last run that used it.
 //!
 //! # Which machines
 //! Intel RDT, AMD QoS and, from Linux 7.1 on, Arm MPAM stand behind the same files; what differs
@@ -74,17 +74,17 @@ impl fmt::Debug for Resctrl {
 }
 
 impl Resctrl {
-    /// Opens it for this process; mounts it where nobody has.
+    /// Opens it for this process; mounts it where that was not done.
     ///
     /// # Errors
-    /// Where the host has none, it cannot be mounted, or this process is in a class of somebody,
-    /// which what it starts would inherit.
+    /// Where the host has none, it cannot be mounted, or this process is in a class that is not
+    /// ours, which what it starts would inherit.
     pub fn open(hardware: Arc<dyn Hardware>) -> Result<Self, Error> {
         let run = Identity::own().map_err(Error::File)?;
         Self::open_as(hardware, Arc::new(Kernel), run)
     }
 
-    /// Opens it for this process where somebody has mounted it: nothing of the host is changed.
+    /// Opens it for this process where it is mounted already: nothing of the host is changed.
     ///
     /// # Errors
     /// As [`Resctrl::open`], and where it is not mounted.
@@ -145,7 +145,7 @@ impl Resctrl {
         shared.hardware.make_dir(&class).map_err(|error| shared.no_class(&class, error))?;
         shared.made().entry(core).or_default().class = Some(class.clone());
         if let Err(error) = shared.give(&class, core) {
-            // An empty class helps nobody, and classes are few.
+            // An empty class helps no program, and classes are few.
             let _ = self.drop_class(core);
             return Err(error);
         }
@@ -204,7 +204,7 @@ impl Shared {
     /// A thread's own class outranks that of its core, and what we start inherits ours.
     fn in_default_class(&self) -> Result<(), Error> {
         let Ok(text) = self.hardware.read(Path::new("/proc/self/cpu_resctrl_groups")) else {
-            // A kernel that does not tell.
+            // A kernel that does not say.
             return Ok(());
         };
         let class = text.lines().find_map(|line| line.strip_prefix("res:")).unwrap_or_default();
@@ -216,15 +216,15 @@ impl Shared {
         }
     }
 
-    /// Keeps out whoever else looks for what is free and takes it: programs that share resource
-    /// control lock its directory (resctrl.rst: "Locking is based on flock").
+    /// Keeps out other programs that look for what is free and take it: programs that share
+    /// resource control lock its directory (resctrl.rst: "Locking is based on flock").
     fn lock(&self) -> Result<Option<std::fs::File>, Error> {
         let root = &self.info.root;
         self.hardware.lock(root).map_err(|error| naming(root.display())(error).into())
     }
 
-    /// Refuses a core that somebody put into a class of his own, or that he monitors: the kernel
-    /// would take it from him, and it could not be given back.
+    /// Refuses a core that another program put into a class of its own, or monitors: the kernel
+    /// would take it from that class, and it could not be given back.
     fn free_of_others(&self, core: HardwareCore) -> Result<(), Error> {
         let monitors = self.hardware.list(&self.info.root.join("mon_groups")).unwrap_or_default();
         let monitors = monitors.into_iter().filter(|name| owner(name) != Some(self.run));
@@ -297,7 +297,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // Whoever wants to know calls `close`; what stays is found by the run's name.
+        // A caller that wants to know calls `close`; what stays is found by the run's name.
         let _ = self.close();
     }
 }

@@ -1,10 +1,10 @@
 //! The capabilities that each part of the runtime keeps.
 //!
 //! Linux keeps capabilities by thread, so each thread gives up what it does not need. What it has
-//! given up it never has again: the permitted set goes with the effective one, and
-//! `no_new_privs` keeps an executed file from bringing rights back. The one exception is the
-//! thread that starts programs, since a program of root's can have no more than who started it:
-//! it keeps its permitted set and raises it for single acts ([`raised`]).
+//! given up it never has again: the permitted set goes with the effective one, and `no_new_privs`
+//! keeps an executed file from bringing rights back. The one exception is the thread that starts
+//! programs, since a program of root's can have no more than the thread that started it: it keeps
+//! its permitted set and raises it for single acts ([`raised`]).
 //!
 //! | thread | keeps |
 //! |---|---|

@@ -22,9 +22,9 @@ pub(crate) fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
 }
 
 /// Lets us collect our children ourselves: where a starter left SIGCHLD ignored, the kernel throws
-/// their ends away, and nobody learns of them.
+/// their ends away, and none is noticed.
 pub(crate) fn keep_children() {
-    // SAFETY: structures of our own; a handler that somebody set stays.
+    // SAFETY: structures of our own; a handler that was set stays.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         libc::sigaction(libc::SIGCHLD, std::ptr::null(), &raw mut action);

@@ -1,18 +1,18 @@
 //! A question to the agents and its answer, of which exactly one of two things happens: the answer
-//! is taken, or who should answer learns that nobody takes it and undoes what it did.
+//! is taken, or the answering side learns that it is not and undoes what it did.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// Somebody waits for the answer.
+/// The asking thread waits for the answer.
 const AWAITED: u8 = 0;
 /// The answer is given, and will be taken.
 const GIVEN: u8 = 1;
-/// Nobody waits any more.
+/// It waits no longer.
 const WITHDRAWN: u8 = 2;
-/// Nobody ever waited; what is asked for is to be done all the same.
+/// No thread ever waited; what is asked for is to be done all the same.
 const ORDERED: u8 = 3;
 
 /// Where an answer goes.
@@ -46,27 +46,24 @@ pub(crate) fn question<T>() -> (Reply<T>, Answer<T>) {
 }
 
 impl<T> Reply<T> {
-    /// For an order that nobody waits for.
-    pub(crate) fn to_nobody() -> Self {
+    /// For an order that no thread waits for.
+    pub(crate) fn unattended() -> Self {
         let (sender, _) = sync_channel(1);
         Self { state: Arc::new(AtomicU8::new(ORDERED)), sender }
     }
+}
 
-    /// Whether who asked has given up. What is not begun yet need not be then.
-    pub(crate) fn is_withdrawn(&self) -> bool {
+impl<T> maracas_live_core::Reply<T> for Reply<T> {
+    fn is_withdrawn(&self) -> bool {
         self.state.load(Ordering::Acquire) == WITHDRAWN
     }
 
-    /// Gives the answer; never blocks.
-    ///
-    /// # Errors
-    /// The answer, where nobody takes it: what was done for it is to be undone.
-    pub(crate) fn give(self, answer: T) -> Result<(), T> {
+    fn give(self, answer: T) -> Result<(), T> {
         let (is, becomes) = (Ordering::AcqRel, Ordering::Acquire);
         if self.state.compare_exchange(AWAITED, GIVEN, is, becomes).is_err() {
             return Err(answer);
         }
-        // There is room for one, and who waits has bound itself to take it.
+        // There is room for one, and the waiting thread is bound to take it.
         let _ = self.sender.try_send(answer);
         Ok(())
     }
@@ -103,6 +100,7 @@ impl<T> Drop for Answer<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use maracas_live_core::Reply as _;
     use std::thread;
 
     const SOON: Duration = Duration::from_millis(1);
@@ -117,7 +115,7 @@ mod tests {
         let (reply, answer) = question();
         assert_eq!(answer.wait(SOON), Err(Silence::Late));
         assert!(reply.is_withdrawn());
-        assert_eq!(reply.give(7), Err(7), "who answers must know");
+        assert_eq!(reply.give(7), Err(7), "the answering side must know");
 
         let (reply, answer) = question::<i32>();
         drop(reply);
@@ -129,10 +127,14 @@ mod tests {
     }
 
     #[test]
-    fn an_order_is_carried_out_though_nobody_waits() {
-        let reply = Reply::to_nobody();
+    fn an_order_is_carried_out_though_no_thread_waits() {
+        let reply = Reply::unattended();
         assert!(!reply.is_withdrawn());
-        assert_eq!(reply.give(7), Err(7), "what comes of it is for who answers to clear away");
+        assert_eq!(
+            reply.give(7),
+            Err(7),
+            "what comes of it is for the answering side to clear away"
+        );
     }
 
     #[test]

@@ -9,8 +9,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// A core that is ours as long as this lives. It is a lock on a file beside the sockets, which
-/// nobody else may open and which the kernel lets go however the run ends.
+/// A core that is ours as long as this lives. It is a lock on a file beside the sockets, which no
+/// other user may open and which the kernel releases however the run ends.
 #[derive(Debug)]
 pub(super) struct Claim {
     path: PathBuf,
@@ -39,7 +39,7 @@ impl Claim {
                 let _ = file.read_to_string(&mut text);
                 return Err(Error::Taken(core, text.trim().parse().ok()));
             }
-            // Whoever had it may have removed the file after we opened it: then it is no lock.
+            // Its last holder may have removed the file after we opened it: then it is no lock.
             let there = fs::metadata(&path).map(|meta| meta.ino()).ok();
             if there == Some(file.metadata().map_err(host)?.ino()) {
                 let named = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
@@ -51,13 +51,13 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // While it is still locked: nobody's later file is removed.
+        // While it is still locked: no later holder's file is removed.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Removes the files by which a run that is dead had its cores, and tells which. A living run's are
-/// locked and stay.
+/// Removes the files by which a run that is dead had its cores, and returns which. A living run's
+/// are locked and stay.
 pub(crate) fn forget(run: Identity) -> Vec<PathBuf> {
     forget_in(&control::directory(), run)
 }
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(forget_in(&directory, dead), [directory.join("core-3")]);
         assert!(forget_in(&directory, Identity::own().unwrap()).is_empty(), "it is locked");
         fs::remove_file(directory.join("core-5")).unwrap();
-        // A file that a killed run left is nobody's.
+        // A file that a killed run left has no owner.
         fs::write(directory.join("core-3"), "1").unwrap();
         drop((Claim::take_in(&directory, core).unwrap(), other));
         fs::remove_dir(&directory).expect("nothing is left in it");

@@ -1,14 +1,14 @@
-//! A core that stands for a slower one: it runs programs only a share of the time.
+//! A core that stands for a slower one: it runs programs only for a share of the time.
 //!
 //! A real-time thread of ours takes the core for the rest of every cycle. It stands above all
-//! foreground and below whoever enforces, and it spins: a core where nobody of ours runs but
-//! somebody else does would be a fast one. The kernel charges what it takes to nobody's meter, so a
-//! VCPU that is counted q nanoseconds here has had q / share of the slow core
-//! ([`maracas_live_core::Stretch`]).
+//! foreground and below agents and freeze threads, and it spins: on an idle core other programs
+//! would run fast. The kernel charges what it takes to no meter of a VCPU, so a VCPU that is
+//! counted q nanoseconds here has had q / share of the slow core ([`maracas_live_core::Stretch`]).
 //!
 //! A cycle is short ([`CYCLE`]), so that programs see a slow core and not one that stops. Its two
-//! switches took 8 us from who ran (a VM without preemption in the kernel), which is 1.6 % of a
-//! core at half a duty, and with their interrupts he did 1 to 2 % less in what he had.
+//! switches took 8 us from the program that ran (a VM without preemption in the kernel), which is
+//! 1.6 % of a core at half a duty, and with their interrupts the program did 1 to 2 % less in its
+//! time.
 //!
 //! # What is left for others
 //! Spinning and foreground together must leave a tenth of the core to ordinary threads, or the
@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// millisecond and longer. What a program waits for less long ends in a stop and seems longer.
 const CYCLE: Duration = Duration::from_millis(1);
 
-/// The largest denominator of a share: finer than a cycle's microseconds nobody can say.
+/// The largest denominator of a share: a cycle's microseconds resolve no finer one.
 const LARGEST: u64 = 1000;
 
 /// The part of a core's time that real-time threads may take without the fair server stepping in:
@@ -88,12 +88,12 @@ impl Setup {
 /// The life of the thread that takes its core for all but `share` of every cycle, until `halt`.
 ///
 /// Each cycle begins at an instant that was fixed before, so that lateness does not add up. One
-/// that begins late takes as much as any other; who ran meanwhile would have had too much. But
-/// where this thread itself did not get the core for a whole cycle and longer, nobody of ours did,
-/// and that is not made up for.
+/// that begins late takes as much as any other; a program that ran meanwhile would have had too
+/// much. But where this thread itself did not get the core for a whole cycle and longer, no program
+/// of ours did, and that is not made up for.
 ///
 /// On another core than `core` it takes nothing: a core that goes offline gives its threads to the
-/// others, where nobody reckons with this one.
+/// others, where no share is set for this one.
 ///
 /// Cycles are of uneven length, or a program that waits and works by turns would fall into step
 /// with them, and its speed would jump where its turn is about a cycle long.

@@ -2,12 +2,13 @@
 //!
 //! Every call becomes a request in a mailbox that the agents empty at their next decision; the
 //! calling thread waits for the answer. The agents only ever try the mailbox's lock, so a caller
-//! that is preempted while it holds it delays nobody but itself.
+//! that is preempted while it holds it delays only itself.
 
 use super::ask::{Reply, Silence, question};
 use super::progress::{Page, Progress, Source};
 use super::setup::Means;
 use super::steer::Palette;
+use super::this_host::ThisHost;
 use crate::agent::wait::Wakeup;
 use crate::clock::Clock;
 use crate::executor::VcpuHandle;
@@ -15,15 +16,14 @@ use crate::executor::vcpu::Made;
 use crate::host::HardwareCore;
 use crate::host::cgroup::{Client, Group, Tree};
 use crate::host::launch::User;
-use maracas_core::admission::NotAdmitted;
-use maracas_core::contract::Mode;
-use maracas_core::{CoreId, Duration, Instant, Job, JobId, Reservation, Vcpu, VcpuId};
+use maracas_core::{CoreId, Instant, Job, JobId, Reservation, Vcpu, VcpuId};
+use maracas_live_core::{Refusal, VcpuStatus};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::{fmt, io, time};
+use std::{io, time};
 
 /// How long a caller waits for the agents, which answer within milliseconds while they live.
 const PATIENCE: time::Duration = time::Duration::from_secs(5);
@@ -36,58 +36,6 @@ const PATIENCE: time::Duration = time::Duration::from_secs(5);
 pub trait JobGate: Send + Sync {
     /// `job` is released now: lets the program of its VCPU begin.
     fn release(&self, job: &Job);
-}
-
-/// Why a request was not carried out.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Refusal {
-    /// The policy's admission test said no; the numbers are inside.
-    NotAdmitted(NotAdmitted),
-    /// There is no such VCPU (any more).
-    Unknown(VcpuId),
-    /// The host refused: one sentence that names what and why.
-    Host(String),
-    /// The system is ending.
-    Ending,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotAdmitted(why) => write!(f, "not admitted: {why}"),
-            Self::Unknown(vcpu) => write!(f, "there is no {vcpu}; ask for the list"),
-            Self::Host(why) => f.write_str(why),
-            Self::Ending => f.write_str("the system is ending"),
-        }
-    }
-}
-impl std::error::Error for Refusal {}
-
-impl From<io::Error> for Refusal {
-    fn from(error: io::Error) -> Self {
-        Self::Host(error.to_string())
-    }
-}
-
-/// What a VCPU is doing, at the instant of the question.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct VcpuStatus {
-    /// Which.
-    pub id: VcpuId,
-    /// Its name: the user's, or `vcpuN`.
-    pub name: String,
-    /// (C, T, D).
-    pub reservation: Reservation,
-    /// The core on which it waits or runs.
-    pub core: CoreId,
-    /// The mode in which it may run now; `None` while it is held back.
-    pub mode: Option<Mode>,
-    /// Foreground service so far.
-    pub foreground: Duration,
-    /// Background service so far.
-    pub background: Duration,
-    /// How many threads the machine knows in it.
-    pub threads: usize,
 }
 
 /// Which threads of which process ask for a VCPU.
@@ -108,57 +56,15 @@ impl Members {
     }
 }
 
-/// One request to the agents; the answer goes back through its sender.
-pub(crate) enum Request {
-    Create {
-        name: String,
-        vcpu: Vcpu,
-        reply: Reply<Result<CoreId, Refusal>>,
-    },
-    Set {
-        id: VcpuId,
-        reservation: Reservation,
-        reply: Reply<Result<CoreId, Refusal>>,
-    },
-    /// A VCPU that was admitted gets its VCPU handle.
-    Attach(Box<VcpuHandle>),
-    /// Its threads changed in ways that no record tells: look again, and count this as a wake.
-    Rescan(VcpuId),
-    /// A program is about to be started in it: nothing may be frozen until `Unhold` with the same
-    /// number, or until it has lasted for too long. Answers on which core the VCPU is.
-    Hold {
-        id: VcpuId,
-        number: u64,
-        reply: Reply<CoreId>,
-    },
-    Unhold(u64),
-    /// Ends a VCPU; its VCPU handle comes back, at rest, to be disposed of.
-    Destroy {
-        id: VcpuId,
-        reply: Reply<Ended>,
-    },
-    List {
-        reply: Reply<Vec<VcpuStatus>>,
-    },
-    Completed {
-        job: JobId,
-        at: Instant,
-    },
-    Gate(Arc<dyn JobGate>),
-}
+/// One request to the decider.
+pub(crate) type Request = maracas_live_core::Request<ThisHost>;
 
-impl Request {
-    /// Whether who asked has given up: it is to be left undone.
-    pub(crate) fn is_withdrawn(&self) -> bool {
-        match self {
-            Self::Create { reply, .. } | Self::Set { reply, .. } => reply.is_withdrawn(),
-            Self::Hold { reply, .. } => reply.is_withdrawn(),
-            Self::Destroy { reply, .. } => reply.is_withdrawn(),
-            Self::List { reply } => reply.is_withdrawn(),
-            Self::Attach(_) | Self::Rescan(_) | Self::Unhold(_) => false,
-            Self::Completed { .. } | Self::Gate(_) => false,
-        }
-    }
+/// What lies in the mailbox.
+pub(crate) enum Letter {
+    /// For the decider.
+    Request(Request),
+    /// Wakes programs from now on.
+    Gate(Arc<dyn JobGate>),
 }
 
 /// Nothing is frozen or moved as long as this lives, or until that has lasted for two seconds.
@@ -175,12 +81,9 @@ impl Drop for Held<'_> {
     }
 }
 
-/// The VCPU handle of a VCPU that ended, if it had one.
-pub(crate) type Ended = Result<Option<Box<VcpuHandle>>, Refusal>;
-
 /// Where requests wait for the agents, and what threads beside the agents share.
 pub(crate) struct Mailbox {
-    queue: Mutex<Vec<Request>>,
+    queue: Mutex<Vec<Letter>>,
     wakeup: Wakeup,
     next_id: AtomicU32,
     next_hold: AtomicU64,
@@ -203,7 +106,7 @@ pub(crate) struct Mailbox {
     clients: Mutex<BTreeMap<i32, Client>>,
     bound: Mutex<BTreeMap<VcpuId, (i32, Arc<Group>)>>,
     ended: Mutex<Vec<VcpuId>>,
-    /// VCPUs that ended and whose end nobody waits for.
+    /// VCPUs that ended and whose end no thread waits for.
     left: Mutex<Vec<(VcpuId, Option<Box<VcpuHandle>>)>>,
 }
 
@@ -239,13 +142,16 @@ impl Mailbox {
     }
     /// Puts a request in and rings. A late one is dropped, and with it the way of its answer.
     pub(crate) fn post(&self, request: Request) {
-        self.post_all([request]);
+        self.put([Letter::Request(request)]);
     }
     /// The same for several, which are answered at one instant.
-    pub(crate) fn post_all(&self, requests: impl IntoIterator<Item = Request>) {
+    pub(super) fn post_all(&self, requests: impl IntoIterator<Item = Request>) {
+        self.put(requests.into_iter().map(Letter::Request));
+    }
+    fn put(&self, letters: impl IntoIterator<Item = Letter>) {
         let mut queue = lock(&self.queue);
         if !self.closed.load(Ordering::Acquire) {
-            queue.extend(requests);
+            queue.extend(letters);
             drop(queue);
             self.wakeup.ring();
         }
@@ -260,7 +166,7 @@ impl Mailbox {
         lock(&self.tree).take().map_or(Ok(()), Tree::remove)
     }
     /// Posts a request and waits for its answer. One that is not answered in time is withdrawn:
-    /// whatever becomes of it is undone by who would have answered.
+    /// whatever becomes of it is undone by the answering side.
     fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, Refusal> {
         let (reply, answer) = question();
         self.post(request(reply));
@@ -293,7 +199,7 @@ impl Mailbox {
         (self.source == Source::Own).then(|| Page::create(id, user)).transpose()
     }
     /// Takes all requests; `false` where a caller holds the lock now (it will ring).
-    pub(crate) fn take(&self, into: &mut Vec<Request>) -> bool {
+    pub(crate) fn take(&self, into: &mut Vec<Letter>) -> bool {
         match self.queue.try_lock() {
             Ok(mut queue) => {
                 into.append(&mut queue);
@@ -315,8 +221,8 @@ impl Mailbox {
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
-    /// Drops the requests that nobody will answer any more: their callers hear [`Refusal::Ending`],
-    /// and so does whoever asks later.
+    /// Drops the requests that will not be answered any more: their callers get
+    /// [`Refusal::Ending`], and so do later ones.
     pub(crate) fn close(&self) {
         self.stopping.store(true, Ordering::Release);
         let mut queue = lock(&self.queue);
@@ -335,9 +241,9 @@ impl Mailbox {
     }
     /// Ends a VCPU soon, and waits for nothing: the supervisor lets its threads go.
     pub(crate) fn discard(&self, id: VcpuId) {
-        self.post(Request::Destroy { id, reply: Reply::to_nobody() });
+        self.post(Request::Destroy { id, reply: Reply::unattended() });
     }
-    /// Takes over, from the agents, what is left of a VCPU whose end nobody waits for.
+    /// Takes over, from the agents, what is left of a VCPU whose end no thread waits for.
     pub(super) fn leave(&self, id: VcpuId, live: Option<Box<VcpuHandle>>) {
         lock(&self.left).push((id, live));
         self.supervisor.ring();
@@ -387,11 +293,11 @@ impl Mailbox {
         let empty: Vec<_> = empty.map(|(id, _)| *id).collect();
         drop(bound);
         for id in empty {
-            // Somebody else may have ended it meanwhile; what is left, the run's end removes.
+            // Another caller may have ended it meanwhile; what is left, the run's end removes.
             let _ = self.destroy(id);
         }
     }
-    /// VCPUs that somebody ended and whose programs the supervisor shall end.
+    /// VCPUs that were ended on request and whose programs the supervisor is to end.
     pub(crate) fn ended(&self) -> Vec<VcpuId> {
         std::mem::take(&mut lock(&self.ended))
     }
@@ -441,7 +347,7 @@ impl Handle {
         match self.mailbox.held(id, |_| self.bind(id, members, hardware)).and_then(|bound| bound) {
             Ok(group) => {
                 let (name, means) = (name.to_string(), self.mailbox.means);
-                // Whoever is bound may count too, if he finds the file by the name of his VCPU.
+                // A bound thread may count too, if it finds the file by the name of its VCPU.
                 let page = self.mailbox.page(id, user_of(members.pid)).ok().flatten();
                 let progress = Progress::new(self.mailbox.source, page);
                 let live = Made {
@@ -487,7 +393,7 @@ impl Handle {
     /// All VCPUs, by increasing id.
     ///
     /// # Errors
-    /// [`Refusal::Ending`] where nobody answers any more.
+    /// [`Refusal::Ending`] where there will be no answer any more.
     pub fn list(&self) -> Result<Vec<VcpuStatus>, Refusal> {
         self.ask(|reply| Request::List { reply })
     }
@@ -517,9 +423,9 @@ impl Handle {
         Ok(())
     }
 
-    /// Says who wakes the programs at job releases from now on.
+    /// Sets what wakes the programs at job releases from now on.
     pub fn set_gate(&self, gate: Arc<dyn JobGate>) {
-        self.mailbox.post(Request::Gate(gate));
+        self.mailbox.put([Letter::Gate(gate)]);
     }
 
     /// Asks the run to end in order, as at the end of its duration.

@@ -2,7 +2,7 @@
 //! of themselves.
 //!
 //! # The programs' own counters
-//! One file for each VCPU, beside the control socket, whose path its programs are told
+//! One file for each VCPU, beside the control socket, whose path its programs get
 //! ([`PROGRESS_VARIABLE`]): a path outlives every `fork`, `exec` and closed descriptor. Programs
 //! map it and add; the machine *reads* it, since a mapping would be its death where a program cuts
 //! the file short. It belongs to the programs' user alone. What a program writes is believed, but
@@ -11,7 +11,7 @@
 //!
 //! # Whose gain it is
 //! A VCPU is on one core at a time, so what its counter gained since it was read last belongs to
-//! the core where it sits. It is read whenever a segment of it is told, and before it leaves.
+//! the core where it sits. It is read whenever a segment of it is reported, and before it leaves.
 
 use super::setup::{Means, Setup};
 use crate::control;
@@ -62,7 +62,8 @@ impl Source {
 
     /// What the journal says of it.
     pub(super) fn note(self) -> Record {
-        note(None, self.to_string())
+        let note = Note::Progress { vcpu: None, text: self.to_string() };
+        Record::Note { at: maracas_core::Instant::ZERO, note }
     }
 }
 
@@ -76,11 +77,6 @@ impl fmt::Display for Source {
     }
 }
 
-/// A note of the journal about progress: of the whole run, or of one VCPU.
-pub(super) fn note(vcpu: Option<VcpuId>, text: String) -> Record {
-    Record::Note { at: maracas_core::Instant::ZERO, note: Note::Progress { vcpu, text } }
-}
-
 /// The file in which the programs of a VCPU count; removed with this.
 #[derive(Debug)]
 pub(crate) struct Page {
@@ -89,7 +85,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// A counter of `vcpu` at zero, for programs of `user` (ours where it is not told).
+    /// A counter of `vcpu` at zero, for programs of `user` (ours if `None`).
     pub(super) fn create(vcpu: VcpuId, user: Option<User>) -> io::Result<Self> {
         Self::create_in(&control::directory(), vcpu, user)
     }
@@ -97,7 +93,7 @@ impl Page {
     fn create_in(directory: &Path, vcpu: VcpuId, user: Option<User>) -> io::Result<Self> {
         control::make_directory(directory)?;
         let path = directory.join(format!("{}.{vcpu}.{SUFFIX}", Identity::own()?));
-        // The name carries our own number and start: what is there is nobody else's.
+        // The name carries our own number and start: what is there is no other run's.
         let _ = fs::remove_file(&path);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(0o600);
@@ -110,7 +106,7 @@ impl Page {
         Ok(page)
     }
 
-    /// Lets programs of `user` count too: where it is another, everybody may.
+    /// Lets programs of `user` count too: where it is another, every user may.
     pub(super) fn open_to(path: &Path, user: Option<User>) -> io::Result<()> {
         let owner = fs::metadata(path)?.uid();
         // SAFETY: cannot fail.
@@ -164,7 +160,7 @@ impl Progress {
     /// What it gained since this was asked last; `counter` is that of the core where it sits.
     pub(crate) fn gain(&mut self, counter: Option<&mut Instructions>) -> u64 {
         let reached = match (self.source, counter, &self.page) {
-            // What a counter refuses to tell is told with the next reading.
+            // What a counter refuses to give now is reported with the next reading.
             (Source::Instructions, Some(counter), _) => {
                 self.reached.saturating_add(counter.gain().unwrap_or(0))
             }
@@ -192,7 +188,7 @@ impl Progress {
     }
 }
 
-/// The variable by which a program is told where it may count.
+/// The variable that names the file to a program where it may count.
 pub(super) fn variable(path: &Path) -> (std::ffi::OsString, std::ffi::OsString) {
     (PROGRESS_VARIABLE.into(), path.into())
 }
@@ -219,7 +215,7 @@ mod tests {
         gains.push(progress.gain(None));
         assert_eq!(gains, [0, 5, 0, 0, 4, MOST - 9, 0, 0]);
         let mode = || fs::metadata(&path).expect("it is there").mode() & 0o777;
-        assert_eq!(mode(), 0o600, "nobody else may write");
+        assert_eq!(mode(), 0o600, "no other user may write");
         Page::open_to(&path, None).expect("the same user");
         assert_eq!(mode(), 0o600);
         Page::open_to(&path, Some(User { uid: 12_345, gid: 12_345 })).expect("it is ours");

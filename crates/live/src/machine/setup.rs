@@ -16,7 +16,7 @@ pub struct Launch {
     pub command: Command,
     /// When it is started.
     pub start: Instant,
-    /// When it is told to end; [`Instant::NEVER`] = at the run's end.
+    /// When it is asked to end; [`Instant::NEVER`] = at the run's end.
     pub stop: Instant,
 }
 

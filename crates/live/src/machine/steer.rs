@@ -56,8 +56,8 @@ impl Steered {
     }
 }
 
-/// The orders of page colours to the programs of one VCPU, shared by who starts them and the
-/// agents, which only ever try the lock.
+/// The orders of page colours to the programs of one VCPU, shared by the supervisor and the agents,
+/// which only ever try the lock.
 pub(crate) type Colors = Arc<Mutex<ColorPage>>;
 
 /// The colours of the cores of a run, where pages have any.
@@ -78,15 +78,11 @@ impl Palette {
         };
         Self { count, of: setup.system.cores.iter().map(|core| core.colors).collect() }
     }
-    /// How many colours there are; 0 = pages have none.
-    pub(super) const fn count(&self) -> u32 {
-        self.count
-    }
 }
 
 impl Mailbox {
-    /// The page by which programs of `user` on a VCPU are told the colours of the core where it
-    /// begins, if pages have any.
+    /// The page that names to programs of `user` on a VCPU the colours of the core where it begins,
+    /// if pages have any.
     pub(super) fn color_page(&self, id: VcpuId, user: Option<User>) -> io::Result<Option<Colors>> {
         if self.palette.count == 0 {
             return Ok(None);
@@ -99,7 +95,7 @@ impl Mailbox {
     }
 }
 
-/// The variables by which programs of `user` are told of the page.
+/// The variables that name the page to programs of `user`.
 pub(super) fn admit(
     page: &Colors,
     user: Option<User>,

@@ -1,8 +1,8 @@
-//! Programs: starting them, noticing their ends, ending them. Done by the thread that called
-//! `run`, which stands between the programs and the agents in priority.
+//! Programs: starts them, notices their ends, ends them. Done by the thread that called `run`,
+//! whose priority is between the programs' and the agents'.
 
 use super::Error;
-use super::handle::{Mailbox, Refusal, Request};
+use super::handle::{Mailbox, Request};
 use super::progress::{self, Page, Progress};
 use super::setup::{Launch, Setup};
 use super::steer::{self, Colors};
@@ -16,6 +16,7 @@ use crate::host::{HardwareCore, sched};
 use crate::sense::VcpuEvents;
 use maracas_core::admission::NotAdmitted;
 use maracas_core::{CoreId, Duration, Instant, Role, VcpuId};
+use maracas_live_core::Refusal;
 use maracas_live_core::priority;
 use std::collections::BTreeMap;
 use std::io;
@@ -33,7 +34,7 @@ const KILLED: time::Duration = time::Duration::from_secs(2);
 /// a foreign process for threads that live on.
 const PATROL: Duration = Duration::from_millis(100);
 
-/// On so many cores at most counters are opened before anybody comes there: each takes up to four
+/// On so many cores at most counters are opened before any VCPU comes there: each takes up to four
 /// descriptors for every VCPU, and 30 to 90 us at the start of its program.
 const MOST_READY: usize = 16;
 
@@ -54,7 +55,7 @@ struct Home {
     group: Arc<Group>,
     /// Where its programs may count their progress, if they are to.
     page: Option<PathBuf>,
-    /// By which its programs are told the colours of their pages, if those have any.
+    /// Names to its programs the colours of their pages, if those have any.
     colors: Option<Colors>,
     /// It has left: nothing more is started in it.
     left: bool,
@@ -154,7 +155,7 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Starts what is due: first all are made ready, which takes milliseconds each, then all begin.
-    /// What is to start together does so, and nobody's beginning is disturbed. The agents hear of
+    /// What is to start together does so, and no beginning is disturbed. The agents hear of
     /// all at once, so that their periods begin at one instant: budgets of one period then come
     /// back together, by one wake of the agent.
     fn start_due(&mut self, now: Instant) -> Result<(), Error> {
@@ -207,7 +208,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// A program that waits before its first instruction, and how the agents are told of it; `None`
+    /// A program that waits before its first instruction, and how the agents learn of it; `None`
     /// where its VCPU is gone or was refused.
     fn make_ready(&mut self, launch: &Launch, index: u32) -> io::Result<Option<(Child, Request)>> {
         let id = launch.vcpu;
@@ -280,7 +281,7 @@ impl<'a> Supervisor<'a> {
         named.map_or_else(|| id.to_string(), str::to_string)
     }
 
-    /// Asks programs whose time is over to end; what does not listen ends with the run.
+    /// Asks programs whose time is over to end; what does not react ends with the run.
     fn stop_due(&self, now: Instant) {
         for program in &self.programs {
             if let Life::Running(child) = &program.life
@@ -296,7 +297,7 @@ impl<'a> Supervisor<'a> {
         for program in &self.programs {
             next = next.min(match program.life {
                 Life::Waiting => program.launch.start,
-                // Told once a patrol, until it listens.
+                // Sent once a patrol, until it reacts.
                 Life::Running(_) if program.launch.stop <= now => now.saturating_add(PATROL),
                 Life::Running(_) => program.launch.stop,
                 Life::Ended(_) => Instant::NEVER,
@@ -322,7 +323,7 @@ impl<'a> Supervisor<'a> {
             match child.try_wait() {
                 Ok(None) => {}
                 Ok(exit) => program.life = Life::Ended(exit),
-                // Collected by somebody else: ended, and nobody can say how.
+                // Collected by another thread: ended, and how is unknown.
                 Err(_) => program.life = Life::Ended(None),
             }
         }
@@ -342,7 +343,8 @@ impl<'a> Supervisor<'a> {
         !self.homes[&id].left && programs.all(|program| matches!(program.life, Life::Ended(_)))
     }
 
-    /// Ends everything; the agents are gone and all threads released. Tells how each program ended.
+    /// Ends everything; the agents are gone and all threads released. Returns how each program
+    /// ended.
     pub(super) fn end(mut self, trouble: &mut Vec<String>) -> Vec<(String, Option<Exit>)> {
         let _ = sched::set_other(0);
         let running = |program: &Program<'_>| matches!(program.life, Life::Running(_));

@@ -3,11 +3,11 @@
 //! # Alarms fire once
 //! A counter with an alarm is two events of the core. One counts and is the meter. The other one is
 //! the alarm: it is enabled for one overflow (`PERF_EVENT_IOC_REFRESH`), at which the kernel takes
-//! it off its counter, so that it cannot fire again before somebody arms it. `REFRESH` adds to
-//! the overflows that an event still has, so it is called only where the last one was used up,
-//! which the alarm's ring tells. An alarm that is set again, or not wanted any more, gets another
-//! period and keeps the one overflow that it has. Its period changes only while it is disabled:
-//! software events overflow at once otherwise, and no event can overflow in between.
+//! it off its counter, so that it cannot fire again before it is armed. `REFRESH` adds to the
+//! overflows that an event still has, so it is called only where the last one was used up, which
+//! the alarm's ring shows. An alarm that is set again, or not wanted any more, gets another period
+//! and keeps the one overflow that it has. Its period changes only while it is disabled: software
+//! events overflow at once otherwise, and no event can overflow in between.
 
 use super::{Ring, abi, check, open, page_bytes, sys};
 use crate::host::hardware::{Count, Counter, EventCode, SHORTEST_ALARM, Scope};
@@ -99,7 +99,7 @@ impl Counter for Plain {
     }
 }
 
-/// One that tells when it reaches a number: once each time that it is armed.
+/// One that signals when it reaches a number: once each time that it is armed.
 struct Alarmed {
     meter: Plain,
     alarm: Plain,
@@ -120,7 +120,7 @@ impl Alarmed {
     fn open(event: &EventCode, pid: i32, core: i32) -> io::Result<Self> {
         let flags = abi::PERF_FLAG_FD_CLOEXEC;
         let mut attr = attributes(event);
-        // One that takes turns would count too little and tell too late.
+        // One that takes turns would count too little and signal too late.
         attr.set_pinned(1);
         let mut meter = Plain { file: open_with(&mut attr, pid, core, flags)? };
         attr.__bindgen_anon_1.sample_period = UNARMED;

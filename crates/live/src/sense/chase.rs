@@ -33,7 +33,7 @@ struct Chase {
 }
 
 /// Opens the sensor for so many managed cores. `counters` count what each core requests, by
-/// `CoreId`; empty where nothing does, and then nobody can be blamed.
+/// `CoreId`; empty where nothing does, and then no core can be blamed.
 ///
 /// # Errors
 /// Where there is no memory to chase in.
@@ -65,7 +65,7 @@ impl Sensor for Chase {
     }
     fn describe(&self) -> String {
         let counted = if self.counters.is_empty() { "nothing" } else { "a counter" };
-        format!("pointer chase of {LINES} lines a sample; {counted} tells the cores apart")
+        format!("pointer chase of {LINES} lines a sample; {counted} distinguishes the cores")
     }
     fn cycles_per_us(&self) -> u64 {
         CYCLES_PER_US

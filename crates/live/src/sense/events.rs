@@ -113,7 +113,7 @@ pub enum Processors {
 /// The processor of a host.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Processor {
-    /// Who made it.
+    /// Its vendor.
     pub vendor: Vendor,
     /// Its family and its model (x86).
     pub family: u32,
@@ -125,7 +125,7 @@ pub struct Processor {
     pub virtual_machine: bool,
 }
 
-/// Who made a processor.
+/// The vendor of a processor.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Vendor {
     /// Intel.
@@ -134,7 +134,7 @@ pub enum Vendor {
     Amd,
     /// Arm's design, or one after its architecture.
     Arm,
-    /// Somebody else, or nobody says.
+    /// Another vendor, or none is given.
     #[default]
     Other,
 }

@@ -202,7 +202,7 @@ impl FakeHost {
         self.host().most = most;
     }
     fn host(&self) -> MutexGuard<'_, Host> {
-        // A test that failed has told why; the state is whole after every call.
+        // A test that failed has said why; the state is whole after every call.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

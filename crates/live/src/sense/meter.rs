@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::{fmt, io, thread};
 
-/// Opens the meter of a core: what it counts of `event`. Where the unit can, it tells by itself
+/// Opens the meter of a core: what it counts of `event`. Where the unit can, it signals by itself
 /// when a limit is reached, which is tried (a millisecond); else it has no descriptor and must be
 /// asked.
 ///
@@ -40,8 +40,8 @@ fn open_counter(
     hardware.open(event, Scope::Core(core))
 }
 
-/// Whether its alarm comes when it must: some hypervisors count and never interrupt, and nobody
-/// would then notice a limit.
+/// Whether its alarm comes when it must: some hypervisors count and never interrupt, and a limit
+/// would then go unnoticed.
 fn rings(
     hardware: &dyn Hardware,
     counter: &mut dyn Counter,
@@ -65,11 +65,11 @@ struct CoreMeter {
     alarm: Option<Alarm>,
 }
 
-/// What the kernel was told: to ring at a reading, once.
+/// What the kernel was asked for: to signal at a reading, once.
 #[derive(Clone, Copy)]
 struct Alarm {
     next: u64,
-    /// Nobody wants it any more.
+    /// It is not wanted any more.
     idle: bool,
 }
 
@@ -139,7 +139,7 @@ impl Meter for CoreMeter {
 /// How a limit is noticed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Noticing {
-    /// The counter's overflow wakes whoever waits.
+    /// The counter's overflow wakes the waiting thread.
     Alarm,
     /// The counter is read again and again, at this distance.
     Polling(Duration),
@@ -232,7 +232,7 @@ pub fn reaction(
     })
 }
 
-/// Whoever waits for limits, on the core that is counted.
+/// The thread that waits for limits, on the core that is counted.
 struct Waiter {
     counter: Box<dyn Counter>,
     clock: Clock,

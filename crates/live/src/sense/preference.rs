@@ -1,12 +1,12 @@
-//! The preference: every sensor is tried and held against a known load; the best that passes is
-//! taken.
+//! The order of preference: every sensor is tried and compared with a known load; the best that
+//! passes is taken.
 //!
 //! # How it is tried
 //! For each sensor the rows of the event tables that are about this processor are looked up in
 //! sysfs and opened (`sets`), then held against reads of known number and against computing in
 //! registers (`proof`). A counter that opens and does not move as it must is refused, with the
-//! numbers. Nothing is taken on trust, and nothing that was tried is kept to oneself:
-//! [`Preference::sensors`] has one entry a sensor, works or not.
+//! numbers. Nothing is taken on trust, and all that was tried is reported: [`Preference::sensors`]
+//! has one entry a sensor, works or not.
 
 mod proof;
 mod sets;
@@ -146,7 +146,7 @@ impl fmt::Debug for Preference {
 
 impl Preference {
     /// Tries every sensor for these cores. Takes less than two seconds and loads the cores
-    /// meanwhile; the memory of the loads is kept until somebody chooses ([`loads::release`]).
+    /// meanwhile; the memory of the loads is kept until a sensor is chosen ([`loads::release`]).
     pub fn probe(hardware: &Arc<dyn Hardware>, cores: &Cores) -> Self {
         // A counter is a file, and a hundred cores have some of them each.
         sys::open_many();
@@ -173,7 +173,7 @@ impl Preference {
         preference
     }
     fn climb(&mut self) {
-        // First of all what cores count of their own: most sensors tell cores apart by it.
+        // First of all what cores count of their own: most sensors distinguish cores by it.
         self.reads = self.try_core_event(|row| row.reads, "reads of memory");
         self.references = self.try_core_event(|row| row.references, "references");
         for sensor_kind in SENSORS {
@@ -459,7 +459,7 @@ impl Preference {
             let state = State::Missing { why, way: way.to_owned() };
             (Tried { sensor_kind, state, events: Vec::new() }, None)
         };
-        // Whoever only looks mounts nothing.
+        // A probe mounts nothing.
         if let Ok(None) = Info::read(&*self.hardware) {
             let way = "mount it: mount -t resctrl resctrl /sys/fs/resctrl";
             return missing("resctrl is there and not mounted".into(), way);

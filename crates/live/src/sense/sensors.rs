@@ -20,11 +20,11 @@ pub enum Role {
     Occupancy,
     /// Requests that are not meant, each of which added so many cycles to the occupancy.
     Less(u64),
-    /// Requests of everybody.
+    /// Requests of all.
     Requests,
-    /// Requests of one core, by its `CoreId`, and therefore of everybody.
+    /// Requests of one core, by its `CoreId`, and therefore a part of all.
     RequestsOf(usize),
-    /// Requests of one core that others count for everybody already.
+    /// Requests of one core that others count for all already.
     ShareOf(usize),
     /// The requests of which occupancy was taken, where those are not all.
     Sampled,

@@ -148,7 +148,7 @@ fn number(text: &str) -> Option<u64> {
 /// Which cores share something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reach {
-    /// Nobody: a unit of every core.
+    /// Not given: a unit of every core.
     Core,
     /// Those below one last-level cache.
     Cache,
@@ -158,7 +158,7 @@ pub enum Reach {
 
 /// Of the cores on which a unit can be asked, those that stand for what `cores` share: a machine of
 /// several packages is watched only where it is managed. All of them where the kernel does not say
-/// who shares what.
+/// which cores share what.
 pub fn slots(
     hardware: &dyn Hardware,
     unit: &Unit,

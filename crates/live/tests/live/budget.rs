@@ -56,7 +56,7 @@ fn surplus_time_is_used_while_the_background_head_sleeps() {
         let Some(ran) = run(setup(&system, programs, 5), policy) else { return };
         let records = ran.untroubled();
         ran.got_its_budget(0, MEAN_ERROR);
-        // A tenth of the core at least, whoever else uses it: all but 2 ms of 10 is surplus.
+        // A tenth of the core at least, whatever else uses it: all but 2 ms of 10 is surplus.
         let (spin, sleep) = (background(records, 0), background(records, 1));
         assert!(spin > 0.5 && spin > sleep, "surplus {spin} s and {sleep} s");
     });
@@ -84,10 +84,10 @@ fn without_events_budgets_are_kept_by_clocks_and_timers() {
 fn a_run_leaves_the_host_as_it_was() {
     repeated(|| {
         let system = system(1, &[(2_000, 10_000, 0), (2_000, 10_000, 0)]);
-        // One program that does not listen, and one whose child outlives it.
-        let deaf = format!("trap '' TERM; {SPIN}");
+        // One program that does not react, and one whose child outlives it.
+        let stubborn = format!("trap '' TERM; {SPIN}");
         let orphan = format!("({SPIN}) & sleep 0.3");
-        let programs = vec![shell(0, &deaf), shell(1, &orphan)];
+        let programs = vec![shell(0, &stubborn), shell(1, &orphan)];
         let policy = Box::new(Static::new(&system));
         let Some(ran) = run(setup(&system, programs, 1), policy) else { return };
         ran.untroubled();
@@ -123,7 +123,7 @@ impl Policy for Brittle {
 }
 
 #[test]
-fn a_policy_that_panics_ends_the_run_and_leaves_nobody_raised() {
+fn a_policy_that_panics_ends_the_run_and_leaves_nothing_raised() {
     repeated(|| {
         let system = system(1, &[(2_000, 10_000, 0)]);
         let marker = format!("maracas_test_{}=1; {SPIN}", std::process::id());
@@ -151,7 +151,7 @@ fn a_policy_that_panics_ends_the_run_and_leaves_nobody_raised() {
 }
 
 #[test]
-fn a_crowd_is_not_raised_and_takes_nobodys_time() {
+fn a_crowd_is_not_raised_and_takes_no_others_time() {
     repeated(|| {
         let system = system(1, &[(3_000, 10_000, 0), (4_000, 10_000, 0)]);
         let crowd = format!("i=0; while [ $i -lt 300 ]; do sleep 60 & i=$((i+1)); done; {SPIN}");
@@ -226,7 +226,7 @@ fn a_thread_that_calls_exec_stays_within_its_budget() {
         let ran = run_beside(setup, policy, |over| sample_classes(&marker, over));
         let Some((ran, (seen, raised))) = ran else { return };
         ran.untroubled();
-        eprintln!("who called exec was raised in {raised} of {seen} samples");
+        eprintln!("what called exec was raised in {raised} of {seen} samples");
         ran.got_its_budget(1, MEAN_ERROR);
         assert!(seen > 100, "the shell was seen {seen} times only");
         assert!(raised * 2 < seen, "raised in {raised} of {seen} samples, with 35 % of the core");

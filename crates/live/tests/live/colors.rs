@@ -29,7 +29,7 @@ fn look(path: &Path) -> ! {
     for round in 0.. {
         assert!((0..BYTES).all(|at| memory[at] == content(at)), "in round {round}");
         let text = format!("{} {} {round}", std::process::id(), memory.as_ptr() as usize);
-        // Whoever reads it must find it whole.
+        // A reader must find it whole.
         let new = path.with_extension("new");
         std::fs::write(&new, text).expect("the directory is ours");
         std::fs::rename(&new, path).expect("the directory is ours");

@@ -1,6 +1,6 @@
 //! What every machine owes a policy, held against the records of a run: the order in which service
-//! requests are told, that nobody learns of a spent allowance before the reads that spent it, and
-//! that no two segments share a core.
+//! requests are reported, that the policy does not learn of a spent allowance before the reads that
+//! spent it, and that no two segments share a core.
 
 use crate::support::Chosen;
 use maracas_core::contract::{End, Mode, Observer, Segment, ServiceRequest};
@@ -18,11 +18,11 @@ use maracas_sim::{Options, Overheads, run_with};
 enum ServiceVcpu {
     /// It woke for it.
     Away(VcpuId),
-    /// What came of it has been told.
+    /// What came of it has been reported.
     Answered(VcpuId),
 }
 
-/// What was told of one core.
+/// What was reported of one core.
 #[derive(Clone, Copy, Default)]
 struct Reported {
     reads: u64,
@@ -70,7 +70,7 @@ impl Laws {
             Event::AllowanceSpent { core } => {
                 let (reported, limit) =
                     (self.cores[usize::from(core.0)].reads, plan.run_queue(*core).allowance);
-                assert!(reported >= limit, "{core} spent {limit} at {at}, told are {reported}");
+                assert!(reported >= limit, "{core} spent {limit} at {at}, reported are {reported}");
                 self.spent += 1;
             }
             Event::Ran(segment) => self.ran(at, segment),
@@ -120,13 +120,13 @@ impl Laws {
     }
 
     /// At the end of a run: no core did more than one thing at a time. Records and agents read
-    /// different clocks, and what no record told of is put where it may have been.
+    /// different clocks, and what no record showed is put where it may have been.
     fn end(&self) {
         for (core, reported) in self.cores.iter().enumerate() {
             let length = reported.to.saturating_since(Instant::ZERO);
             let part = |of: u64| Duration::from_ticks(length.ticks() / of);
             eprintln!(
-                "core {core}: {} of {length} told, twice {}, {} reads; \
+                "core {core}: {} of {length} reported, twice {}, {} reads; \
  {} service requests, {} times spent",
                 reported.service, reported.twice, reported.reads, self.service_requests, self.spent
             );
@@ -208,8 +208,8 @@ fn the_simulator_keeps_the_same_laws() {
     }
 }
 
-/// Whether a fresh policy that is told what the journal tells decides as the journal says. What is
-/// told must be lawful.
+/// Whether a fresh policy that gets the events of the journal decides as the journal says. The
+/// events must be lawful.
 pub(crate) fn replays(records: &[Record], policy: &mut dyn Policy, cores: usize) -> bool {
     let mut replay = Replay::new(policy, cores);
     let mut laws = Laws::new(cores);

@@ -90,7 +90,7 @@ fn surplus_ms(records: &[Record], from_ms: u64, to_ms: u64) -> u64 {
 }
 
 #[test]
-fn a_contended_episode_throttles_surplus_time_and_nobodys_budget() {
+fn a_contended_episode_throttles_surplus_time_and_no_budget() {
     repeated(|| {
         let params =
             [("throttle", "latency"), ("mem_period", "200ms"), ("background_slice", "2ms")];
@@ -142,7 +142,7 @@ fn a_contended_episode_throttles_surplus_time_and_nobodys_budget() {
 }
 
 #[test]
-fn a_policy_whose_samples_nobody_can_take_hears_so_and_goes_on() {
+fn a_policy_whose_samples_are_refused_goes_on() {
     repeated(|| {
         let chosen = Chosen::new("maracas", &[("throttle", "latency"), ("mem_period", "100ms")]);
         let system = chosen.with_service_vcpus(system(1, &[(2_000, 10_000, 0)]));
@@ -165,7 +165,7 @@ fn a_policy_whose_samples_nobody_can_take_hears_so_and_goes_on() {
     });
 }
 
-/// A meter that moves on evenly, so many reads a microsecond, whoever runs.
+/// A meter that moves on evenly, so many reads a microsecond, whatever runs.
 struct Even {
     per_us: u64,
     /// Whether it says beforehand when it will be where.
@@ -187,8 +187,8 @@ impl Meter for Even {
     }
 }
 
-/// Where nothing tells of a limit, the meter is asked: every 20 wakes of this host at most, so
-/// that a closing is late by that and the agent's reaction.
+/// Where nothing reports that a limit was reached, the meter is read: every 20 wakes of this host
+/// at most, so that a closing is late by that and the agent's reaction.
 fn closed_in_time(late: &[u64]) {
     let most = at_least_wakes(1_000_000.0, 40.0);
     assert!((median(late) as f64) < most, "closed {} ns late, {most} ns may be", median(late));
@@ -245,11 +245,11 @@ fn an_allowance_closes_a_core() {
 }
 
 #[test]
-fn a_move_is_paid_for_by_its_service_vcpu_and_delays_nobody_by_two_periods() {
+fn a_move_is_paid_for_by_its_service_vcpu_and_delays_none_by_two_periods() {
     repeated(|| {
         let params = [("balance", "vlb"), ("migration_budget", "1ms")];
         let chosen = Chosen::new("maracas", &params);
-        // Two on each core; those of one core end, and somebody of the other takes their place.
+        // Two on each core; those of one core end, and one of the other takes their place.
         let mut system = system(2, &[(30, 100, 0), (29, 100, 0), (28, 100, 0), (27, 100, 0)]);
         for vcpu in &mut system.vcpus {
             vcpu.pinned = None;
@@ -288,7 +288,7 @@ fn a_move_is_paid_for_by_its_service_vcpu_and_delays_nobody_by_two_periods() {
         assert!(
             paid.iter().all(|segment| segment.end == End::Blocked && segment.to > segment.from)
         );
-        assert!(!moves.is_empty(), "nobody moved");
+        assert!(!moves.is_empty(), "none moved");
         for (at, vcpu, to) in &moves {
             let next =
                 segments(records).find(|segment| segment.vcpu == *vcpu && segment.from >= *at);

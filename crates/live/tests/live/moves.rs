@@ -6,7 +6,7 @@ use maracas_core::contract::{Grant, Limit, Mode, ServiceRequest};
 use maracas_core::journal::Record;
 use maracas_core::{CoreId, Duration, Event, Instant, Plan, Policy, Role, Vcpu, VcpuId};
 
-/// How often somebody is moved.
+/// How often a VCPU is moved.
 const ROUND: Duration = Duration::from_millis(7);
 /// The VCPUs that are moved; after them come the service VCPUs, one on each core.
 const MOVED: u32 = 5;
@@ -96,7 +96,7 @@ fn shuttled() -> maracas_core::System {
 }
 
 #[test]
-fn whoever_is_moved_runs_on_the_other_core_from_then_on() {
+fn what_is_moved_runs_on_the_other_core_from_then_on() {
     repeated(|| {
         let system = shuttled();
         let four = format!("for i in 1 2 3; do ({SPIN}) & done; {SPIN}");
@@ -129,7 +129,7 @@ fn whoever_is_moved_runs_on_the_other_core_from_then_on() {
                     assert_eq!((segment.mode, *at), (Mode::Foreground, segment.to));
                     paid_ns.push(segment.usage.service.ticks());
                 }
-                // What is told between the move and its answer ended on the core that was left.
+                // What is reported between the move and its answer ended on the core that was left.
                 Event::Ran(segment) if segment.core != homes[segment.vcpu.0 as usize] => {
                     astray += u64::from(segment.usage.service.ticks() > 1_000_000);
                 }

@@ -21,7 +21,7 @@ const RUN: &str = "MARACAS_TEST_SPINNING";
 const MARK: &str = "MARACAS_TEST_STUCK";
 /// The time from which the policy spins, by the clock of the run.
 const STUCK: Duration = Duration::from_millis(500);
-/// A policy that nobody ends goes on by itself, for the machine on which this test fails.
+/// A policy that is never stopped goes on by itself, for the machine on which this test fails.
 const SPINS: time::Duration = time::Duration::from_secs(20);
 /// The guardian's promise: so long after an agent got stuck the run has ended, with its reason.
 const ENDED: time::Duration = time::Duration::from_secs(8);
@@ -103,7 +103,7 @@ impl Drop for Killed {
 }
 
 /// Reads standard error of the run until `word` comes, or its end.
-fn hear(child: &mut Child, word: &str) -> String {
+fn receive(child: &mut Child, word: &str) -> String {
     let (mut said, mut byte) = (String::new(), [0]);
     let stderr = child.stderr.as_mut().expect("a pipe");
     while !said.contains(word) && stderr.read(&mut byte).expect("readable") == 1 {
@@ -140,7 +140,7 @@ fn a_spinning_agent_is_relieved_and_the_run_ends_with_the_reason() {
         let _rite = kill_at_limit(&child);
         let Killed(child) = &mut Killed(child);
         let run = Identity::of(child.id() as i32).expect("our child");
-        let said = hear(child, "stuck\n");
+        let said = receive(child, "stuck\n");
         assert!(said.contains("stuck\n"), "it ended before: {said}");
         let stuck = time::Instant::now();
         assert_eq!(programs(&mark).len(), 2, "the programs run");
@@ -159,7 +159,7 @@ fn a_spinning_agent_is_relieved_and_the_run_ends_with_the_reason() {
         assert!(ended.is_some(), "the run goes on {after:?} after its agent got stuck");
         eprintln!("ended after {after:?}: {ended:?}");
         assert!(!ended.is_some_and(|status| status.success()), "it was no success");
-        let said = hear(child, "\u{0}");
+        let said = receive(child, "\u{0}");
         assert!(said.contains("guardian") && said.contains("core"), "no reason: {said}");
         // The guardian may need a moment for the groups.
         let begun = time::Instant::now();

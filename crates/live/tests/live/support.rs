@@ -32,7 +32,7 @@ pub(crate) const SPIN: &str = "while :; do :; done";
 const SLICE: Duration = Duration::from_millis(2);
 
 /// C every T for each VCPU in fixed order of priority, refilled at multiples of T; background time
-/// goes to whoever had least of it, 2 ms at a time.
+/// goes to the one that had least of it, 2 ms at a time.
 pub(crate) struct Static {
     system: System,
     background: Vec<Duration>,
@@ -245,7 +245,7 @@ pub(crate) fn try_run(
     able(means, setup.cores.len()).then(|| perform(setup, means, policy, senses))
 }
 
-/// Like [`run`], with `beside` on another thread meanwhile, which ends when it is told to.
+/// Like [`run`], with `beside` on another thread meanwhile, which ends when it is asked to.
 pub(crate) fn run_beside<T: Send>(
     setup: Setup,
     policy: Box<dyn Policy>,
@@ -265,7 +265,7 @@ pub(crate) fn run_beside<T: Send>(
     Some((ran.unwrap_or_else(|error| panic!("the run failed: {error}")), beside))
 }
 
-/// A run of whoever has the turn.
+/// A run of the test that has the turn.
 fn perform(
     setup: Setup,
     means: Means,
@@ -348,7 +348,7 @@ fn clean_later() {
         .env(CLEAN, process::id().to_string())
         .spawn();
     if let Ok(cleaner) = cleaner {
-        // Programs that nobody ends any more may have all cores.
+        // Programs that are never ended may have all cores.
         let _ = sched::set_fifo(cleaner.id() as i32, 99, false);
     }
 }

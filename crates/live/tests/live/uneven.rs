@@ -75,14 +75,14 @@ fn counted(path: &std::path::Path) -> f64 {
     line.split_whitespace().map(seconds).sum()
 }
 
-/// What a VCPU was told to have had on each core, in seconds.
+/// What a VCPU was reported to have had on each core, in seconds.
 fn by_core(records: &[Record], vcpu: u32) -> [f64; 2] {
     let mut service = [0.0; 2];
     for record in records {
         if let Record::Event { event: Event::Ran(segment), .. } = record
             && segment.vcpu == VcpuId(vcpu)
         {
-            assert_eq!(segment.mode, Mode::Background, "nobody has a budget");
+            assert_eq!(segment.mode, Mode::Background, "none has a budget");
             service[usize::from(segment.core.0)] += segment.usage.service.ticks() as f64 / 1e9;
         }
     }
@@ -121,7 +121,7 @@ fn two_in_the_background_change_places_every_round() {
             let (reported, raw) = (background(records, vcpu), counted(&files[vcpu as usize]));
             let quantile = |percent: usize| gaps[gaps.len() * percent / 100] * 1e6;
             eprintln!(
-                "vcpu{vcpu}: told {reported:.3} s ({cores:.3?} by core), \
+                "vcpu{vcpu}: reported {reported:.3} s ({cores:.3?} by core), \
  counted {raw:.3} s, {} moves, off \
              for p50 {:.0} us, p90 {:.0} us, p99 {:.0} us",
                 gaps.len(),
@@ -130,10 +130,10 @@ fn two_in_the_background_change_places_every_round() {
                 quantile(99)
             );
             assert!(gaps.len() > 100, "moved {} times in 4 s", gaps.len());
-            assert!((reported / raw - 1.0).abs() < 0.1, "told {reported} s of {raw} s");
+            assert!((reported / raw - 1.0).abs() < 0.1, "reported {reported} s of {raw} s");
             assert!(
                 cores.iter().all(|had| *had > 0.05),
-                "{cores:?} s in 4 s, beside who else runs"
+                "{cores:?} s in 4 s, beside what else runs"
             );
         }
     });
@@ -156,10 +156,10 @@ fn run_with_half_a_duty(means: Means) {
     });
     let spans = segments.map(|segment| segment.to.saturating_since(segment.from).ticks());
     let spanned = spans.sum::<u64>() as f64 / 1e9;
-    eprintln!("counted {raw:.3} s, told {reported:.3} s of the slower core, in {spanned:.3} s");
-    assert!((reported / raw / 2.0 - 1.0).abs() < 0.1, "told {reported} s for {raw} s");
+    eprintln!("counted {raw:.3} s, reported {reported:.3} s of the slower core, in {spanned:.3} s");
+    assert!((reported / raw / 2.0 - 1.0).abs() < 0.1, "reported {reported} s for {raw} s");
     assert!(raw < 2.3, "{raw} s in 4 s");
-    // Clocks tell how long it ran and not how long others did meanwhile.
+    // Clocks show how long it ran and not how long others did meanwhile.
     let most = if means.events { 4.1 } else { raw * 1.1 };
     assert!(spanned < most, "segments overlap: {spanned} s where {most} s may be");
     let note = records.iter().any(|record| {
@@ -216,7 +216,7 @@ fn a_share_that_no_duty_cycle_gives_is_refused() {
 /// Under this variable this test program counts its progress, for ever.
 const COUNT: &str = "MARACAS_TEST_COUNT";
 
-/// Adds one after every piece of the same work, wherever it is told to count.
+/// Adds one after every piece of the same work, wherever it is asked to count.
 fn count_for_ever() {
     let counter = std::env::var(PROGRESS_VARIABLE).map_or_else(
         |_| Box::leak(Box::new(AtomicU64::new(0))) as &AtomicU64,
@@ -264,7 +264,7 @@ fn speed_on(records: &[Record], vcpu: u32, core: u16) -> f64 {
 /// Two that count change places between a full core and one that is half of one.
 fn count_on_uneven_cores(means: Means, source: &str) {
     let system = best_effort(2, 2);
-    let name = "uneven::progress_is_told_of_the_core_where_it_was_made";
+    let name = "uneven::progress_is_reported_of_the_core_where_it_was_made";
     let program = |vcpu| {
         let mut program = shell(vcpu, "");
         let own = std::env::current_exe().expect("this program has a path");
@@ -295,7 +295,7 @@ fn count_on_uneven_cores(means: Means, source: &str) {
             gaps.len(),
             gaps[gaps.len() / 2] * 1e6
         );
-        // What a move takes on this host is told as time on one core or the other.
+        // What a move takes on this host is reported as time on one core or the other.
         let moving = gaps.len() as f64 * gaps[gaps.len() / 2] / service[1];
         let off = 0.1 + moving.min(0.1);
         // The full core runs beside one that pauses half of the time, the half one beside a busy

@@ -27,7 +27,7 @@ fn the_strip_is_wrapped_and_mirrored() {
 
 /// Three tasks of 1/2 in slices of three ticks and one: chunks of a tick and a half are rounded.
 #[test]
-fn parts_of_ticks_go_to_whom_needs_them_first() {
+fn parts_of_ticks_go_where_they_are_needed_first() {
     let machine = periodic(&ENTRY, &[], 2, &[(1, 2), (1, 2), (3, 6), (3, 6)], 60);
     assert!(machine.models.iter().all(|model| model.misses == 0));
     let busy = |core| machine.schedule(core).chars().filter(|slot| *slot != '.').count();
@@ -125,7 +125,7 @@ fn the_capacity_of_a_core_scales_every_share() {
 }
 
 #[test]
-fn a_task_that_leaves_leaves_its_time_to_nobody() {
+fn a_task_that_leaves_leaves_its_time_to_no_other() {
     let mut machine = periodic(&ENTRY, &[], 1, &[(3, 6), (3, 6)], 6);
     machine.remove(0);
     for now in 6..12 {

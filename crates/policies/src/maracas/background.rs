@@ -15,9 +15,9 @@ use maracas_core::{Duration, Instant, VcpuId};
 pub(super) const BACKGROUND: ParamSpec = ParamSpec {
     name: "background",
     kind: Kind::Choice(&["fair", "sticky", "light", "off"]),
-    help: "who gets surplus time (MARACAS, section III): fair = who had least of it so far, \
-           sticky = who just ran in the foreground, light = who uses the memory least, off = \
-           nobody",
+    help: "which VCPU gets surplus time (MARACAS, section III): fair = what had least of it so \
+           far, sticky = what just ran in the foreground, light = what uses memory least, off = \
+           none",
 };
 
 /// The paper's rules.

@@ -237,7 +237,7 @@ impl Policy for Maracas {
 
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
         let mut wake = self.refresh_cores(now, plan);
-        // A core that rests may have room for those who wait.
+        // A core that rests may have room for VCPUs that wait.
         while !self.table.is_settled() && self.retry(now) {
             wake = self.refresh_cores(now, plan);
         }
@@ -276,7 +276,7 @@ impl Maracas {
         // again.
         let throttled = self.monitor.as_ref().is_some_and(|m| m.is_closed(state.core));
         let was_runnable = state.runnable();
-        // Told late, it may have moved since.
+        // Reported late, it may have moved since.
         let interval = &mut self.locals[segment.core.0 as usize].interval;
         let service = segment.usage.service;
         state.requests += segment.usage.reads + segment.usage.writes;
@@ -287,7 +287,7 @@ impl Maracas {
             }
         };
         if !state.runnable() {
-            // Its wake was not told: it came when the segment began, at the latest.
+            // Its wake was not reported: it came when the segment began, at the latest.
             state.wake(segment.from, None);
         }
         match segment.mode {
@@ -359,8 +359,8 @@ impl Maracas {
         }
         self.with(vcpu.id, |state| state.change(vcpu, at));
     }
-    /// Lets in, and changes, whoever waited for it and need not any longer; true where there was
-    /// somebody.
+    /// Admits, and changes, the VCPUs that waited for it and need not any longer; true where there
+    /// was one.
     fn retry(&mut self, now: Instant) -> bool {
         let states = &self.states;
         let granted = self.table.retry(now, |table, id| in_use(states, table, id, now));

@@ -1,4 +1,4 @@
-//! Making run queues: from what was learnt of a core's VCPUs to its foreground and background list.
+//! Makes run queues: from what was learnt of a core's VCPUs to its foreground and background list.
 //!
 //! A run queue is made anew where VCPUs came, went or changed their order. Else only those are
 //! looked at of which something was learnt or whose next chunk of budget became usable, and the
@@ -20,7 +20,7 @@ pub(super) struct Room {
 }
 
 impl Maracas {
-    /// Makes the run queue of `core` as it shall be from `now` on; when it must be looked at again.
+    /// Makes the run queue of `core` as it is to be from `now` on; when it must be looked at again.
     pub(super) fn refresh(&mut self, core: CoreId, now: Instant, plan: &mut Plan) -> Instant {
         let index = core.0 as usize;
         if self.locals[index].reordered || !self.look_at_changed(core, now) {

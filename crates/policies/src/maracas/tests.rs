@@ -63,7 +63,7 @@ fn a_sleeping_core_s_first_waker_is_chosen() {
 }
 
 #[test]
-fn sticky_keeps_who_ran_and_then_takes_who_is_expected_first() {
+fn sticky_keeps_what_ran_and_then_takes_what_is_expected_first() {
     let set = [(1, 10), (2, 20), (1, 15)];
     let mut machine = machine(&[("background", "sticky")], &set, &[0, 1, 2]);
     run(&mut machine, 6);
@@ -78,7 +78,7 @@ fn sticky_keeps_who_ran_and_then_takes_who_is_expected_first() {
 }
 
 #[test]
-fn light_takes_who_uses_memory_least() {
+fn light_takes_what_uses_memory_least() {
     let mut machine = machine(&[("background", "light")], &[(1, 10), (1, 10)], &[0, 1]);
     machine.models[0].requests = 3;
     machine.models[1].requests = 2;
@@ -180,7 +180,7 @@ fn a_refused_newcomer_gets_the_closest_core_s_numbers() {
     assert!(text.contains("capacity: 0.900000 of 1.000000 (ok)"), "{text}");
 }
 
-/// One core whose policy is told events by hand; the plan after each.
+/// One core whose policy is given events by hand; the plan after each.
 struct Reported {
     policy: Box<dyn Policy>,
     plan: Plan,
@@ -250,7 +250,7 @@ fn a_block_reported_after_the_wake_that_followed_it_changes_nothing() {
 }
 
 #[test]
-fn coming_and_going_takes_no_budget_from_who_stays() {
+fn coming_and_going_takes_no_budget_from_what_stays() {
     let mut machine = machine(&[("admission", "rta")], &[(6, 14)], &[0]);
     for id in 1..=20 {
         machine.arrive(Vcpu::new(id, Duration::from_ticks(4), Duration::from_ticks(10)));
@@ -262,13 +262,13 @@ fn coming_and_going_takes_no_budget_from_who_stays() {
     assert!(machine.answers.iter().all(|(_, verdict)| verdict.is_ok()));
     let schedule = schedule(&machine);
     for period in schedule.as_bytes().chunks_exact(14) {
-        let got = period.iter().filter(|who| **who == b'a').count();
+        let got = period.iter().filter(|ran| **ran == b'a').count();
         assert_eq!(got, 6, "{schedule}");
     }
 }
 
 #[test]
-fn handing_a_reservation_round_takes_no_budget_from_who_stays() {
+fn handing_a_reservation_round_takes_no_budget_from_what_stays() {
     let ticks = Duration::from_ticks;
     let mut vcpus = alloc::vec![(12, 28)];
     vcpus.resize(8, (1, 200));
@@ -286,7 +286,7 @@ fn handing_a_reservation_round_takes_no_budget_from_who_stays() {
     assert!(granted > 20, "{granted} of 80");
     let schedule = schedule(&machine);
     for period in schedule.as_bytes().chunks_exact(28) {
-        let got = period.iter().filter(|who| **who == b'a').count();
+        let got = period.iter().filter(|ran| **ran == b'a').count();
         assert!(got >= 12, "{schedule}");
     }
 }
@@ -299,7 +299,7 @@ fn a_wake_reported_before_the_block_brings_no_chunk_early() {
     reported.ran(0, Mode::Foreground, 0, 3, End::Blocked);
     reported.woke(5, 0);
     reported.plan(5);
-    // It ran in [5, 6) and blocked, but that is told after the next wake.
+    // It ran in [5, 6) and blocked, but that is reported after the next wake.
     reported.woke(9, 0);
     assert_eq!(reported.plan(9), (alloc::vec![(0, 4)], alloc::vec![0], 10));
     reported.ran(0, Mode::Foreground, 5, 6, End::Blocked);
@@ -387,11 +387,11 @@ fn a_newcomer_after_a_leaver(stays: &[(u64, u64)]) -> Machine {
 }
 
 #[test]
-fn who_waited_for_a_leaver_does_not_wait_for_a_newcomer_too() {
+fn what_waited_for_a_leaver_does_not_wait_for_a_newcomer_too() {
     let machine = a_newcomer_after_a_leaver(&[(50, 101)]);
     let schedule = schedule(&machine);
     // 30 of the leaver, and 50 of the newcomer, would leave it 21 of its 50 before 101.
-    let got = schedule[..101].bytes().filter(|who| *who == b'b').count();
+    let got = schedule[..101].bytes().filter(|ran| *ran == b'b').count();
     assert_eq!(got, 50, "{schedule}");
     // It has them at 80, where the core idles: then the newcomer is let in.
     assert_eq!(schedule.find('c'), Some(80), "{schedule}");

@@ -1,4 +1,4 @@
-//! What is known of the VCPUs, and of the cores that they stand on.
+//! What is known of the VCPUs, and of the cores that they are on.
 
 use super::background::{Intensity, Interval};
 use crate::parts::activity::Activity;
@@ -200,7 +200,7 @@ impl State {
         self.activity.runnable()
     }
     pub(super) fn wake(&mut self, at: Instant, served: Option<Duration>) {
-        // If it is runnable as far as is known, either nothing changed or its block is not told
+        // If it is runnable as far as is known, either nothing changed or its block is not reported
         // yet: what it used before must be charged before a sporadic server learns of the wake.
         if !self.runnable() || matches!(self.server, Server::Pibs { .. }) {
             self.server.wake(at, served, !self.runnable());
@@ -217,7 +217,7 @@ impl State {
         if self.activity.is_done()
             && let Some((due, _)) = &mut self.becomes
         {
-            // What it used last is told after its end: it sets in with the next decision.
+            // What it used last is reported after its end: it takes effect with the next decision.
             *due = (*due).min(at);
         }
     }
@@ -238,7 +238,7 @@ impl State {
             self.deadline = vcpu.reservation.deadline;
         }
     }
-    /// It blocked at `at`; told late, it may have woken since. True if it sleeps.
+    /// It blocked at `at`; reported late, it may have woken since. True if it sleeps.
     pub(super) fn block(&mut self, at: Instant) -> bool {
         let woken = self.activity.block(at);
         match woken {

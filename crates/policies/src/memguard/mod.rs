@@ -99,8 +99,8 @@ struct MemGuard {
     settings: Settings,
     regulator: Regulator,
     vcpus: Vcpus,
-    /// The latest instant at which anything happened: of which something was told, or for which
-    /// the inner policy or a period had waited.
+    /// The latest instant at which anything happened: which was reported, or for which the inner
+    /// policy or a period had waited.
     latest: Instant,
     /// When the cores' next period begins.
     cores_next: Instant,
@@ -148,7 +148,7 @@ impl MemGuard {
         Some(self.vcpus_next - period)
     }
 
-    /// Asks the inner policy, after it was told of the VCPUs whose memory limits rose, and again
+    /// Asks the inner policy, after it was given the VCPUs whose memory limits rose, and again
     /// where its verdicts raise some. Returns the cores whose run queues it changed.
     fn ask(&mut self, now: Instant, plan: &mut Plan) -> CoreSet {
         let began = self.begin_periods(now);
@@ -284,8 +284,8 @@ impl Policy for MemGuard {
                 self.vcpus.ask(vcpu.id, quota(&self.settings, vcpu.bandwidth));
             }
             Event::Left(vcpu) => self.vcpus.left(*vcpu),
-            // The meters say so too: the segment that ended so was told before. A word that comes
-            // late, when the limit lies higher already, must not count.
+            // The meters say so too: the segment that ended so was reported before. A late event,
+            // when the limit lies higher already, must not count.
             Event::AllowanceSpent { .. } => return,
             Event::Completed(_)
             | Event::Sampled(_)

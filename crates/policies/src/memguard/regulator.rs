@@ -167,7 +167,7 @@ impl Core {
 pub(super) struct Regulator {
     /// By core; `None` = not regulated.
     pub(super) cores: Vec<Option<Core>>,
-    /// Every core's memory meter, as far as it was told.
+    /// Every core's memory meter, as far as it was reported.
     meters: Vec<u64>,
     /// G: what was donated in this period and not reclaimed.
     pub(super) pool: u64,
@@ -203,7 +203,7 @@ impl Regulator {
     pub(super) fn keeps(&self, core: CoreId) -> bool {
         self.cores[core.0 as usize].as_ref().is_some_and(|core| core.reserved.foreground.is_some())
     }
-    /// Reads of memory were told of `core`.
+    /// Reads of memory on `core` were reported.
     pub(super) fn count(&mut self, core: CoreId, mode: Mode, reads: u64) {
         self.meters[core.0 as usize] += reads;
         if let (Some(core), Mode::Foreground) = (&mut self.cores[core.0 as usize], mode) {

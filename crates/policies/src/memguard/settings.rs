@@ -61,7 +61,7 @@ pub(super) const SPARE: ParamSpec = ParamSpec {
     name: "spare",
     kind: Kind::Choice(&["off", "share", "proportional"]),
     help: "once all active cores used their budgets: off: they wait for the next period; share: \
-           nobody is regulated until then; proportional: a new period begins at once",
+           nothing is regulated until then; proportional: a new period begins at once",
 };
 
 pub(super) const FOREGROUND: ParamSpec = ParamSpec {
@@ -198,10 +198,10 @@ impl Settings {
         let cores = (0..).zip(bandwidths).map(|(core, b)| (CoreId(core).to_string(), *b));
         let vcpus = system.vcpus.iter().map(|vcpu| (vcpu.id.to_string(), vcpu.bandwidth));
         let mut all = cores.chain(vcpus);
-        if let Some((who, bandwidth)) = all.find(|(_, b)| *b > 0 && self.requests(*b) == 0) {
+        if let Some((reader, bandwidth)) = all.find(|(_, b)| *b > 0 && self.requests(*b) == 0) {
             let shown = shown(bandwidth);
             let why = format!(
-                "of {who} is {shown}, less than one request of {LINE_BYTES} bytes in a period; \
+                "of {reader} is {shown}, less than one request of {LINE_BYTES} bytes in a period; \
                  raise it or the period"
             );
             wrong.push(Objection::to(BANDWIDTH.name, why));

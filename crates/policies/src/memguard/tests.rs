@@ -283,7 +283,7 @@ fn a_vcpu_s_own_budget_is_hard_and_comes_back() {
     rig.tell(Event::Changed(changed));
     rig.run_through(79);
     assert_eq!(rig.vcpus[0].memory, 23);
-    assert_eq!(rig.plan.wake, Instant::NEVER, "nobody is regulated any more");
+    assert_eq!(rig.plan.wake, Instant::NEVER, "nothing is regulated any more");
 }
 
 #[test]

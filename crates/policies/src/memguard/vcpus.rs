@@ -3,20 +3,20 @@
 //!
 //! A VCPU at its memory limit can not run, however runnable the machine finds it. A server that
 //! kept its budget meanwhile would use it beside the next one and take twice what its neighbours
-//! were promised that it takes. So the inner policy is told that it blocked, learns of no wake and
-//! no release of it meanwhile, and of a wake when its limit rises.
+//! were promised that it takes. So the inner policy learns that it blocked, of no wake and no
+//! release of it meanwhile, and of a wake when its limit rises.
 
 use alloc::vec::Vec;
 use maracas_core::contract::{End, Mode, Segment};
 use maracas_core::dispatch::Readings;
 use maracas_core::{Duration, Event, Instant, VcpuId};
 
-/// The limit of who may read as much as it likes, as grants have it ([`Grant::memory`]).
+/// The limit of a VCPU that may read without limit, as grants have it ([`Grant::memory`]).
 ///
 /// [`Grant::memory`]: maracas_core::contract::Grant::memory
 const NEVER: u64 = u64::MAX;
 
-/// One VCPU, as far as it was told.
+/// One VCPU, as far as it was reported.
 #[derive(Clone, Default, Debug)]
 struct Known {
     /// When it had something to run for the last time, and when nothing.
@@ -29,7 +29,7 @@ struct Known {
     quota: Option<u64>,
     /// `memory` when its period began.
     base: u64,
-    /// Since when the inner policy waits to hear that it may go on.
+    /// Since when the inner policy waits to learn that it may go on.
     stopped: Option<Instant>,
     /// Its wakes and releases since then.
     held: Vec<Event>,
@@ -161,7 +161,7 @@ impl Vcpus {
 }
 
 impl Readings for Vcpus {
-    /// Told late, an event may be overtaken by later ones: the latest word counts, and of two of
+    /// Reported late, an event may be overtaken by later ones: the latest one counts, and of two of
     /// one instant the wake. No VCPU runs at its memory limit.
     fn runnable(&self, vcpu: VcpuId) -> bool {
         let known = self.known.get(vcpu.0 as usize);

@@ -1,4 +1,4 @@
-//! Whether a VCPU has something to run, as far as was told, however late and in whatever order.
+//! Whether a VCPU has something to run, as far as was reported, however late and in whatever order.
 
 use alloc::collections::VecDeque;
 use maracas_core::{Instant, Job, JobId};
@@ -10,7 +10,7 @@ pub(crate) struct Activity {
     woken: Instant,
     /// Releases of uncompleted jobs.
     pending: VecDeque<(u32, Instant)>,
-    /// Jobs below this index are complete. A completion may be told before its release.
+    /// Jobs below this index are complete. A completion may be reported before its release.
     completed: u32,
 }
 
@@ -43,7 +43,7 @@ impl Activity {
             self.pending.pop_front();
         }
     }
-    /// It blocked at `at`. Told late, it may have woken since: then when.
+    /// It blocked at `at`. Reported late, it may have woken since: then when.
     pub(crate) fn block(&mut self, at: Instant) -> Option<Instant> {
         if at < self.woken {
             return Some(self.woken);

@@ -1,4 +1,4 @@
-//! What those who left, or changed, still hold: the one rule by which room that was given up
+//! What VCPUs that left, or changed, still hold: the one rule by which room that was given up
 //! becomes free, for every policy that admits at run time.
 //!
 //! A *hold* is a reservation that counts in every test beside those of the VCPUs that are there.
@@ -30,9 +30,9 @@
 //! the longest period of those that are there or come before it closes; and all that ran in it is
 //! there or held when it closes, so that the set that passed bounds it. For sporadic servers what
 //! was used must have come back too: else coming and going would bring budgets at will. When the
-//! core rests (nobody pending, or nobody on a budget) no window is open.
-//! *After a change* of C alone the greater C counts so long; of T or D, the greatest C with the
-//! shortest T and D, if that keeps the order. Else the change waits until the core rests.
+//! core rests (nothing pending, or nothing on a budget) no window is open. *After a change* of C
+//! alone the greater C counts so long; of T or D, the greatest C with the shortest T and D, if that
+//! keeps the order. Else the change waits until the core rests.
 //!
 //! # Shares of all cores (U-EDF, QPS): until the deadline of the last job that was released
 //! Up to then a job may still use what was set aside for it, and the rates of all that is there or
@@ -101,7 +101,7 @@ impl Holds {
             }
         }
     }
-    /// Nobody on `core` has anything to do that was promised: no window is open.
+    /// No VCPU on `core` has anything to do that was promised: no window is open.
     pub(crate) fn rest(&mut self, core: CoreId) {
         let here = self.0.iter_mut().filter(|hold| hold.core == core);
         here.for_each(|hold| hold.until = hold.until.min(hold.back));
@@ -128,7 +128,7 @@ mod tests {
         holds.joined(CoreId(1), ticks(30));
         holds.expire(at(25));
         assert_eq!(holds.on(CoreId(1)).map(|hold| hold.until).collect::<Vec<_>>(), [at(35)]);
-        // What was used has come back, but somebody may have waited for it until the rest.
+        // What was used has come back, but another VCPU may have waited for it until the rest.
         holds.rest(CoreId(1));
         assert_eq!(holds.next(), at(8));
         holds.expire(at(25));

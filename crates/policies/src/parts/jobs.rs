@@ -35,7 +35,7 @@ struct Pending {
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Backlog {
     pending: VecDeque<Pending>,
-    /// Jobs below this index are complete. A completion may be told before its release.
+    /// Jobs below this index are complete. A completion may be reported before its release.
     completed: u32,
     budget: Duration,
     granted: Duration,
@@ -89,7 +89,7 @@ impl Backlog {
     pub(crate) fn charge_segment(&mut self, to: Instant, service: Duration) -> bool {
         let (deadline, limit) = (self.deadline(), self.limit());
         if self.expires && to <= self.opened {
-            // Told late: earlier jobs' service is not paid from the budget of the present one.
+            // Reported late: earlier jobs' service is not paid from the budget of the present one.
             self.granted += service;
             self.pending.iter_mut().for_each(|job| job.until += service);
         }
@@ -105,7 +105,7 @@ impl Backlog {
     pub(crate) fn in_use(&self) -> Use {
         Use { until: self.last_deadline, at_rest: false }
     }
-    /// What the task has used since the start, as far as was told.
+    /// What the task has used since the start, as far as was reported.
     pub(crate) const fn used(&self) -> Duration {
         self.used
     }
@@ -206,7 +206,7 @@ mod tests {
         // One tick was left; the meter reads 1.
         backlog.release(&job(1, 5));
         assert_eq!(backlog.limit(), Limit(ticks(3)));
-        // A segment of the first job, told late, raises the limit with the meter.
+        // A segment of the first job, reported late, raises the limit with the meter.
         assert!(backlog.charge_segment(at(2), ticks(1)));
         assert_eq!(backlog.limit(), Limit(ticks(4)));
         // Cut at 4, and one tick past it.

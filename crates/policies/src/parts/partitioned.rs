@@ -154,7 +154,7 @@ impl Partitioned {
             self.tasks.insert(vcpu.id, Task::new(vcpu, core, &self.params));
         }
     }
-    /// Lets in, and changes, whoever waited for it and need not any longer.
+    /// Admits, and changes, the VCPUs that waited for it and need not any longer.
     fn retry(&mut self, now: Instant) {
         let (order, tasks) = (self.order, &self.tasks);
         let granted = self.table.retry(now, |table, id| in_use(order, tasks, table, id, now));
@@ -182,7 +182,7 @@ impl Partitioned {
         };
         let used = match self.order {
             Order::Deadline => task.backlog.in_use(),
-            // Jobs that are done hold nothing: the table holds for whoever waited for them.
+            // Jobs that are done hold nothing: the table holds what VCPUs have waited for.
             Order::Fixed => Use::NONE,
         };
         self.table.leave(vcpu, at, used);
@@ -197,7 +197,7 @@ impl Partitioned {
             self.note_rest(core, at);
         }
     }
-    /// Tells the table if no job is pending on `core` at `at`.
+    /// Reports to the table if no job is pending on `core` at `at`.
     fn note_rest(&mut self, core: CoreId, at: Instant) {
         let is_idle = |vcpu: &Vcpu| self.tasks.get(vcpu.id).is_none_or(|t| t.backlog.is_idle());
         if self.table.on(core).iter().all(is_idle) {

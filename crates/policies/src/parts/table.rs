@@ -60,13 +60,13 @@ pub(crate) struct Table {
     sums: Sums,
     verdicts: Vec<(VcpuId, Result<CoreId, NotAdmitted>)>,
     homes: Vec<(VcpuId, Option<CoreId>)>,
-    /// What those who left or changed still hold.
+    /// What VCPUs that left or changed still hold.
     holds: Holds,
-    /// Who waits until something of that is free.
+    /// The VCPUs that wait until something of that is free.
     requests: Vec<Request>,
     /// Answers that are not to be given before an instant.
     postponed: Vec<(Instant, VcpuId, Result<CoreId, NotAdmitted>)>,
-    /// By list, when its core rested last, as far as that was told.
+    /// By list, when its core rested last, as far as that was reported.
     rested: Vec<Option<Instant>>,
 }
 
@@ -165,7 +165,7 @@ impl Table {
         let known = if held { None } else { self.sums.accept(list, vcpu) };
         known.unwrap_or_else(|| self.accepted(&self.with(list, vcpu)))
     }
-    /// What those who left or changed still hold.
+    /// What VCPUs that left or changed still hold.
     pub(crate) const fn holds(&self) -> &Holds {
         &self.holds
     }

@@ -19,7 +19,7 @@ pub(super) struct Task {
     pub(super) deadline: Instant,
     /// The deadline of an earlier job that is not complete, and where its budget ends.
     late: Option<(Instant, Duration)>,
-    /// Jobs below these indexes are released and complete. A completion may be told before its
+    /// Jobs below these indexes are released and complete. A completion may be reported before its
     /// release.
     released: u32,
     completed: u32,
@@ -81,8 +81,8 @@ impl Task {
         self.completed = self.completed.max(index + 1);
         self.late = None;
     }
-    /// Charges a segment that ended at `to`. Where it is told after a later job's release, that job
-    /// does not pay for it.
+    /// Charges a segment that ended at `to`. Where it is reported after a later job's release, that
+    /// job does not pay for it.
     pub(super) fn charge(&mut self, to: Instant, service: Duration) {
         self.used += service;
         if to <= self.opened {
@@ -150,7 +150,7 @@ impl Qps {
         let own = &self.sets[set];
         let held = self.holds.on(own.core).map(|hold| {
             let there = own.members.iter().find(|member| member.item == Item::Task(hold.vcpu.id));
-            // Who changed counts as a member already.
+            // A task that changed counts as a member already.
             self.grid.up(density(&hold.vcpu)).saturating_sub(there.map_or(0, |member| member.rate))
         });
         own.excess == 0 && own.rate + held.sum::<u64>() + rate <= self.grid.capacity

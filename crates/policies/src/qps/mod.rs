@@ -37,14 +37,14 @@
 //!
 //! Budgets are whole ticks. Where rate times window is a whole number for all windows (periods,
 //! deadlines, offsets and sporadic releases are multiples of the least common denominator of all
-//! rates), no job of an admitted set is late. Elsewhere budgets are rounded without drift (what
-//! a window misses or takes too much is made good in the next), and slack that there is serves as a
+//! rates), no job of an admitted set is late. Elsewhere budgets are rounded without drift (what a
+//! window misses or takes too much is made good in the next), and slack that there is serves as a
 //! reserve of eight ticks a job. On full cores a job may still end late: by five ticks at most in
 //! 2000 sets, half of them full, at about a million ticks a period. The verdict's tolerance says
 //! how much of a job's work may be undone at its deadline (`offline::tolerance`). It is derived for
 //! QPS mode and not proven across mode changes; random sets with down to two ticks a period, half
-//! of them sporadic, kept it. The figure `rounded windows` counts the windows in which budgets were
-//! rounded; a finer tick avoids it.
+//! of them sporadic, kept it. The statistic `rounded windows` counts the windows in which budgets
+//! were rounded; a finer tick avoids it.
 //!
 //! Jobs that overrun are cut at C, so that no other task suffers (`enforcement = "none"` lets them
 //! run on, as in the paper). What is left of them stands behind the foreground of their set's core,
@@ -303,7 +303,7 @@ struct Qps {
     tasks: ByVcpu<Task>,
     /// What tasks of minor sets still hold, by the set's core.
     holds: Holds,
-    /// Who asks to change.
+    /// The tasks that ask to change.
     asked: Vec<Vcpu>,
     sets: Vec<Set>,
     hierarchies: Vec<Hierarchy>,

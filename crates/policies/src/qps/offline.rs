@@ -7,7 +7,7 @@ use maracas_core::{Arrival, CoreId, Duration, Instant, Rate, System, Vcpu, VcpuI
 /// The finest grid of rates: sums of two rates and products with instants stay within 128 bits.
 const FINEST: u64 = 1 << 62;
 
-/// Parts of a core in which a reserve of a few nanoseconds a second can be told.
+/// Parts of a core fine enough to express a reserve of a few nanoseconds a second.
 const FINE: u64 = 1 << 30;
 
 /// How many ticks each job gets beyond its budget where budgets are rounded and there is slack:

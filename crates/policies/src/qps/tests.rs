@@ -177,7 +177,7 @@ fn without_major_sets_it_is_partitioned_edf() {
 
 /// Two tasks share a core that both need; one always wants more than it may have.
 #[test]
-fn an_overrun_harms_nobody_else() {
+fn an_overrun_harms_no_other() {
     let system = System::new(1, tasks(&[(2, 4), (2, 4)]));
     for (enforcement, harmless) in [("surplus", true), ("precise", true), ("none", false)] {
         let params = with(&[("enforcement", enforcement)]);
@@ -236,8 +236,8 @@ fn an_overrun_takes_what_its_core_leaves_idle() {
     assert_eq!(misses(&machine), [0, 0, 0], "{} {}", machine.schedule(0), machine.schedule(1));
 }
 
-/// The last segment of a job may be told after its completion and the next release: the next job
-/// does not pay for it.
+/// The last segment of a job may be reported after its completion and the next release: the next
+/// job does not pay for it.
 #[test]
 fn a_segment_reported_late_costs_the_next_job_nothing() {
     let ticks = Duration::from_ticks;
@@ -260,7 +260,7 @@ fn a_segment_reported_late_costs_the_next_job_nothing() {
 
 /// A task that leaves while it waits for idle time gets none.
 #[test]
-fn who_left_gets_no_surplus_time() {
+fn what_left_gets_no_surplus_time() {
     let system = System::new(1, tasks(&[(2, 12), (6, 12)]));
     let mut machine = Machine::new(&ENTRY, &with(&[]), &system, Manners::PERFECT);
     machine.release(0, 9, 12);

@@ -27,14 +27,14 @@
 //! budgets are whole ticks, every dual's is spent when its window closes.
 //! # Where we differ from the paper
 //! Time is in ticks. Where a budget is no whole number of them, budgets are rounded cumulatively:
-//! no drift, but a server may lag by a few ticks. With `rounding = "refuse"` such a set is
-//! admitted only where that much idle time can be reserved for every server concerned, and "no
-//! miss" is strict; with "tolerate" as much of a job's work may be undone at its deadline as the
-//! figure `rounding ticks` says. Budgets follow from nominal releases: a late decision shifts what
-//! runs and loses no budget. A job that needs more than C harms no task of another server; those of
-//! its own are kept safe by `enforcement`: it loses its place at C, and goes on by the deadline of
-//! the next job, whose budget it uses; that is seen when its segment ends, so that others may
-//! suffer once. Budget that a job leaves unused is lost.
+//! no drift, but a server may lag by a few ticks. With `rounding = "refuse"` such a set is admitted
+//! only where that much idle time can be reserved for every server concerned, and "no miss" is
+//! strict; with "tolerate" as much of a job's work may be undone at its deadline as the statistic
+//! `rounding ticks` says. Budgets follow from nominal releases: a late decision shifts what runs
+//! and loses no budget. A job that needs more than C harms no task of another server; those of its
+//! own are kept safe by `enforcement`: it loses its place at C, and goes on by the deadline of the
+//! next job, whose budget it uses; that is seen when its segment ends, so that others may suffer
+//! once. Budget that a job leaves unused is lost.
 
 mod reduce;
 mod select;

@@ -222,7 +222,7 @@ fn what_run_cannot_do_is_refused_with_numbers_and_the_way_out() {
 }
 
 #[test]
-fn nobody_comes_or_changes_at_run_time() {
+fn nothing_comes_or_changes_at_run_time() {
     let mut machine = periodic(&ENTRY, &[], 2, &[(1, 4), (1, 5)], 0);
     machine.arrive(Vcpu::new(2, ticks(1), ticks(10)).periodic());
     machine.tell(CoreId(0), Event::Changed(Vcpu::new(1, ticks(2), ticks(5)).periodic()));
@@ -333,7 +333,8 @@ fn a_task_that_leaves_leaves_its_time_idle() {
     assert_eq!(machine.models[2].finished.len(), 10);
 }
 
-/// Whatever comes late, is told twice or overruns: the assertions beside the policy's state hold.
+/// Whatever comes late, is reported twice or overruns: the assertions beside the policy's state
+/// hold.
 #[test]
 fn reduced_sets_on_a_hostile_machine() {
     let mut reduced = 0;

@@ -52,7 +52,7 @@ impl UEdf {
     fn in_use(&self, vcpu: VcpuId) -> Use {
         self.tasks.get(vcpu).map_or(Use::NONE, |task| task.backlog.in_use())
     }
-    /// The latest deadline of all jobs released so far: who comes at `at` begins then.
+    /// The latest deadline of all jobs released so far: a task that comes at `at` begins then.
     fn joins_at(&self, at: Instant) -> Instant {
         self.order.last().map_or(at, |key| key.deadline.max(at))
     }
@@ -71,7 +71,7 @@ impl UEdf {
         self.table.postpone(vcpu.id, from);
         self.stale = true;
     }
-    /// Asks for those who want to change, one request of each after the other.
+    /// Asks for the tasks that want to change, one request of each after the other.
     fn ask(&mut self, now: Instant) {
         for vcpu in core::mem::take(&mut self.asked) {
             if self.tasks.get(vcpu.id).is_some_and(|task| task.grows.is_some()) {
@@ -110,7 +110,7 @@ impl UEdf {
         self.rescale();
         self.stale = true;
     }
-    /// Lets in, and changes, whoever waited for it and need not any longer.
+    /// Admits, and changes, the tasks that waited for it and need not any longer.
     pub(super) fn retry(&mut self, now: Instant) {
         let due = |task: &Task| task.grows.as_ref().is_some_and(|(from, _)| *from <= now);
         let keys = self.order.iter().filter(|key| key.tie == EXTRA);

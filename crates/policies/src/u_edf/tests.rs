@@ -178,8 +178,8 @@ fn nothing_is_late_on_the_grid() {
 }
 
 /// However late decisions are, a machine that keeps its limits gives no job more than C, and every
-/// job ends at last: budget that is taken for unused, because what used it was told too late, comes
-/// back as surplus time.
+/// job ends at last: budget that is taken for unused, because what used it was reported too late,
+/// comes back as surplus time.
 #[test]
 fn full_sets_on_a_hostile_machine() {
     for seed in 0..60 {

@@ -1,4 +1,4 @@
-//! Reservations: what is admitted where, and whose budget comes when.
+//! Reservations: what is admitted where, and which budget comes when.
 //!
 //! A VCPU's home is a core of the class on which its budget is meant, where it fits one; one that
 //! means none has its home on a slow core, since fast ones are for the surplus. On a home of
@@ -77,8 +77,8 @@ impl Uneven {
             self.enter(vcpu, at);
         }
     }
-    /// Lets in, and changes, whoever waited for it and need not any longer; true where there was
-    /// somebody.
+    /// Admits, and changes, the VCPUs that waited for it and need not any longer; true where there
+    /// was one.
     pub(super) fn retry(&mut self, now: Instant) -> bool {
         let threads = &self.threads;
         let granted = self.table.retry(now, |table, id| in_use(threads, table, id, now));
@@ -186,7 +186,7 @@ impl Uneven {
             }
         }
         for core in self.slots.cores().filter(|core| !on_budget.contains(*core)) {
-            // Whoever waited for those who left has what it waited for.
+            // A VCPU that waited for those that left has what it waited for.
             self.table.rest(core, now);
         }
         next

@@ -68,7 +68,7 @@ fn two_threads_change_places_when_their_leads_differ() {
 /// Three threads on one fast and one slow core: a third of each class for each, and one
 /// waits.
 #[test]
-fn who_waits_takes_turns_with_who_is_ahead() {
+fn what_waits_takes_turns_with_what_is_ahead() {
     let mut machine = awake(&max_fair::ENTRY, &ROUND, &system(1, 1, hogs(3)));
     run(&mut machine, 600);
     for vcpu in 0..3 {
@@ -236,7 +236,7 @@ fn sleep_brings_no_credit() {
 /// One that sleeps 10 of every 40 ticks has its two thirds of the fast cores while it is awake,
 /// though every look may find it asleep.
 #[test]
-fn who_sleeps_in_every_period_has_its_share_of_the_rest() {
+fn what_sleeps_in_every_period_has_its_share_of_the_rest() {
     let mut machine =
         awake(&max_fair::ENTRY, &[("round", "30ns"), ROUND[1]], &system(2, 4, hogs(3)));
     for _ in 0..50 {
@@ -252,7 +252,7 @@ fn who_sleeps_in_every_period_has_its_share_of_the_rest() {
 /// f = 1 and 0. Sleep that is longer than a round costs no thread its slot either: what has all of
 /// the fast core has it at each wake, though it runs for less than a round.
 #[test]
-fn who_sleeps_long_and_often_has_its_slot_back() {
+fn what_sleeps_long_and_often_has_its_slot_back() {
     let mut vcpus = hogs(2);
     (vcpus[0].speedup_milli, vcpus[1].speedup_milli) = (1600, 1100);
     let params = [("round", "30ns"), ("update", "2us")];
@@ -271,7 +271,7 @@ fn who_sleeps_long_and_often_has_its_slot_back() {
 /// what share that. It costs these nothing: neither is one of them behind the other for good, nor
 /// does it wait for the other to wake.
 #[test]
-fn guests_take_nothing_from_those_who_have_shares() {
+fn guests_take_nothing_from_those_that_have_shares() {
     let mut vcpus = hogs(4);
     vcpus.iter_mut().zip([1500, 1500, 1000, 1000]).for_each(|(it, s)| it.speedup_milli = s);
     let params = [("round", "30ns"), ("update", "2us")];
@@ -303,7 +303,7 @@ fn guests_take_nothing_from_those_who_have_shares() {
 
 /// A short sleep costs no thread its slot.
 #[test]
-fn who_sleeps_shortly_has_its_slot_back() {
+fn what_sleeps_shortly_has_its_slot_back() {
     let mut machine = awake(&max_fair::ENTRY, &ROUND, &system(1, 1, hogs(3)));
     run(&mut machine, 3);
     // vcpu2 waits: it runs while the owner of the slow slot sleeps.
@@ -318,7 +318,7 @@ fn who_sleeps_shortly_has_its_slot_back() {
 /// Shares are for those that are there: an arrival and a departure change them at once, sleep after
 /// an interval.
 #[test]
-fn shares_follow_who_is_there() {
+fn shares_follow_what_is_there() {
     let mut machine = awake(&max_fair::ENTRY, &ROUND, &system(1, 3, hogs(4)));
     let share = |machine: &Machine, id| statistic(machine, "fast share ppm", Some(id));
     machine.tick();

@@ -111,7 +111,7 @@ impl Thread {
 
     /// It woke at `at`.
     pub(super) fn wake(&mut self, at: Instant) {
-        // If it is runnable as far as is known, either nothing changed or its block is not told
+        // If it is runnable as far as is known, either nothing changed or its block is not reported
         // yet: what it used before must be charged before the server learns of the wake.
         if !self.runnable() {
             self.account.woke(at);
@@ -133,7 +133,7 @@ impl Thread {
     pub(super) fn ran(&mut self, segment: &Segment, side: Side) {
         let service = segment.usage.service;
         if !self.runnable() {
-            // Its wake was not told: it came when the segment began, at the latest.
+            // Its wake was not reported: it came when the segment began, at the latest.
             self.wake(segment.from);
         }
         self.meters[segment.mode as usize] += service;

@@ -47,7 +47,7 @@ struct Task {
     work: Duration,
     /// What its VCPU was metered since its last completion.
     used: Duration,
-    /// Completions within the segment that is not told yet.
+    /// Completions within the segment that is not reported yet.
     completed: Vec<Instant>,
 }
 
@@ -67,7 +67,7 @@ struct Meter {
 impl Meter {
     fn ran(&mut self, segment: &Segment) {
         let Some(task) = self.tasks.get_mut(segment.vcpu.0 as usize) else { return };
-        // The machine tells completions before the segment in which they fall.
+        // The machine reports completions before the segment in which they fall.
         let mut from = segment.from;
         for at in task.completed.drain(..) {
             let overhead = (task.used + (at - from)).saturating_sub(task.work);

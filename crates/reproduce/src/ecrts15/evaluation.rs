@@ -24,7 +24,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     title: "a bound per job from one half of the sets, evaluated on the other",
     summary: "Sets of light, medium, heavy and mixed tasks on 16 cores with loads of 50 to 100 %, \
               harmonic periods and others, simulated with the measured cost of every release, \
-              decision, context switch and migration charged to whoever runs. What a job is \
+              decision, context switch and migration charged to the job that runs. What a job is \
               charged beyond its own work is its overhead. The bound of a policy and a kind of \
               tasks is the most that any job of the first half of the sets was charged, with jobs \
               shortened by that bound; more where sets miss all the same in which no job is \

@@ -83,7 +83,7 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
         notes: vec![format!(
             "{} sets. The slope is that of preemptions per job over depth, all sets together, by \
              least squares with its 95 % interval (HC3, since the spread grows with depth). Deep \
-             structures come with full loads, many cores and few tasks, so it tells what goes \
+             structures come with full loads, many cores and few tasks, so it shows what goes \
              together, not what depth alone does.",
             found.len()
         )],

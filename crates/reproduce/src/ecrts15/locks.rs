@@ -10,7 +10,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "ecrts15-locks",
     title: "one global lock against one for each hierarchy",
     summary: "Streams of events with their nominal instants, in which releases coincide, go \
-              through queues: whoever calls the policy waits for its lock and holds it for the \
+              through queues: each caller of the policy waits for its lock and holds it for the \
               measured cost of the call. One lock and one policy for all, or one of each for every \
               part that stands by itself: RUN's subsystems, QPS's hierarchies, P-EDF's cores.",
     source: "Compagnin, Mezzetti and Vardanega, ECRTS 2015, future work: \"how different \

@@ -41,7 +41,7 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
         notes: vec![
             format!("Costs: {}", costs.said()),
             "Warm caches where nothing else is said. A call is everything that holds the lock: \
-             the policy hears of what happened and decides once."
+             the policy gets what happened and decides once."
                 .into(),
         ],
         tables: vec![primitive_table(&costs, &policies), decision_table(&costs, &policies)],
@@ -187,7 +187,7 @@ fn verdicts(costs: &Costs) -> Vec<Verdict> {
             format!("{load} %: {} and {}", number(*qps, 0), number(*run, 0))
         };
         let numbers = pairs.iter().map(said).collect::<Vec<_>>().join(", ");
-        // Equal is not lighter: the clock cannot tell what takes less than its resolution.
+        // Equal is not lighter: the clock cannot measure what takes less than its resolution.
         let holds = !pairs.is_empty() && pairs.iter().all(|(_, qps, run)| qps < run);
         Verdict::new(
             format!("QPS's {primitive} is lighter than RUN's"),
@@ -196,8 +196,8 @@ fn verdicts(costs: &Costs) -> Vec<Verdict> {
         )
         .because(why)
     };
-    let noted = "In both a release only notes the job, in less than the clock can tell; queues are \
-                 put in order in the decision that follows.";
+    let noted = "In both a release only notes the job, in less than the clock can measure; queues \
+                 are put in order in the decision that follows.";
     let apart = "Between two tree updates our RUN looks at the queue of the one server concerned, \
                  and a tree update at one tree; the slides' has one lock and one release queue for \
                  all. QPS charges, manages and dispatches a whole hierarchy at each decision.";

@@ -46,7 +46,7 @@ struct Group {
     percent: u64,
     grain: Duration,
     /// Whether each core's tasks are drawn for that core alone, with U = 1, so that a partition is
-    /// known; P-EDF is told it.
+    /// known; P-EDF gets it.
     by_core: bool,
     /// Ten hyperperiods.
     until_ms: u64,
@@ -98,7 +98,7 @@ impl Group {
             let pin = |task| Vcpu { pinned: Some(CoreId(core as u16)), ..task };
             set.tasks.extend(own.into_iter().map(pin));
         }
-        // One task of each core in turn: the order of the tasks must not tell the partition.
+        // One task of each core in turn: the order of the tasks must not show the partition.
         set.tasks.sort_by_key(|task| task.id);
         (0..).zip(&mut set.tasks).for_each(|(id, task)| task.id = VcpuId(id));
         let mut free = set.clone();
@@ -148,7 +148,7 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
         notes: vec![
             "RUN and P-EDF pack by worst fit, QPS by first fit; run/ffd is RUN by first fit. A \
              full set can hardly ever be partitioned. So that P-EDF can be compared there too, two \
-             kinds of sets were drawn core by core; P-EDF is told that partition, the others are \
+             kinds of sets were drawn core by core; P-EDF gets that partition, the others are \
              not. Where utilizations are whole percents, some cores can be filled exactly, as with \
              budgets in whole milliseconds; where they are millionths, none can."
                 .into(),

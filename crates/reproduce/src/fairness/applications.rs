@@ -160,7 +160,7 @@ impl Platform {
     }
 }
 
-/// Which policy, and what it is told.
+/// Which policy, and its parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Rule {
     pub(super) name: &'static str,

@@ -119,7 +119,7 @@ fn courses(
     let (mut setups, mut lengths) = (Vec::new(), Vec::new());
     for (name, mix) in mixes {
         let crowd = (mix.len() as f64 / cores).max(1.0);
-        // Whoever never gets a fast core is done by then.
+        // A program that never gets a fast core is done by then.
         let seconds = (LENGTH_S * slowest * crowd * 1.1).ceil() as u32;
         for rule in rules {
             setups.push(applications::setup(platform, name, mix, rule, seconds));

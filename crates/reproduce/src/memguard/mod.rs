@@ -1,5 +1,5 @@
 //! The experiments of MemGuard (Yun, Yao, Pellizzoni, Caccamo and Sha, RTAS 2013) as its slides
-//! tell them, one file each, and what they share; and one of MemGuard around MARACAS.
+//! describe them, one file each, and what they share; and one of MemGuard around MARACAS.
 //!
 //! Programs are plain ones: one VCPU with C = T on each core that has any, always busy, so that
 //! the inner policy decides nothing. IPC is instructions per time, and only ever compared with

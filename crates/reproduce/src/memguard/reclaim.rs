@@ -27,7 +27,7 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
     let mean = spec::mean(&gains, 0);
     let arithmetic = spec::arithmetic(&gains, 0);
     let mut table =
-        Table::comparison("", "IPC over that with reservations only, mean of 29", "who");
+        Table::comparison("", "IPC over that with reservations only, mean of 29", "which");
     table.compare("background, lbm at 0.2 GB/s", mean.background, Some(BACKGROUND), 2);
     table.compare("foreground at 1.0 GB/s", mean.foreground, Some(FOREGROUND), 3);
     let backgrounds: Vec<f64> = gains.iter().map(|it| it[0].background).collect();

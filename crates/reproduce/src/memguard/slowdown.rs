@@ -98,7 +98,7 @@ fn verdicts(bandwidths: &[f64], slowdowns: &[f64]) -> Vec<Verdict> {
             format!("{} times, {}", number(worst, 2), PROGRAMS[most].0),
         ),
         Verdict::new(
-            "slowdown is not proportional to bandwidth: who reads most is not slowed most",
+            "slowdown is not proportional to bandwidth: what reads most is not slowed most",
             slowdowns[0] < worst,
             format!("lbm {} times", number(slowdowns[0], 2)),
         ),

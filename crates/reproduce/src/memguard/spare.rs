@@ -9,7 +9,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "memguard-spare",
     title: "effect of spare sharing",
     summary: "SPEC programs at 1.0 GB/s on C0, lbm at 0.2 GB/s on C2: once both used their \
-              budgets nobody is regulated until the next period; without reclaim and with it, \
+              budgets nothing is regulated until the next period; without reclaim and with it, \
               against reservations only.",
     source: "MemGuard slides, \"Effect of Spare Sharing\": background +40 %, foreground +9 %; \
              \"SPEC2006 Results\": both together +368 % and +6 %",
@@ -33,7 +33,7 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
     };
     let arithmetic = [0, 2].map(|mode| spec::arithmetic(&gains, mode));
     let change = |ratio: f64| percent(ratio - 1.0);
-    let mut table = Table::comparison("", "Change of IPC in percent, mean of 29", "who and how");
+    let mut table = Table::comparison("", "Change of IPC in percent, mean of 29", "which and how");
     for (how, gains, published) in [
         ("spare sharing over reservations", spare, Some(SPARE_ALONE)),
         ("spare sharing over reclaim", upon, Some(SPARE_ALONE)),

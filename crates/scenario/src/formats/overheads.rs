@@ -36,7 +36,7 @@ pub const LEVELS: [&str; 4] = ["MEM", "L1", "L2", "L3"];
 /// The columns that [`Table::at`] turns into overheads.
 const CHARGED: [&str; 3] = ["RELEASE", "SCHEDULE", "CXS"];
 
-/// By what the rows of a table are told apart.
+/// What distinguishes the rows of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Key {
     /// Number of tasks.
@@ -71,7 +71,7 @@ pub struct Table {
     /// Where it comes from: comment lines at the head, without their marks. SchedCAT reads no
     /// comments: a table for it has none.
     pub origin: Vec<String>,
-    /// What the rows are told apart by.
+    /// What the rows are distinguished by.
     pub key: Key,
     /// The names of the costs. Those of [`COLUMNS`] and [`LEVELS`] are SchedCAT's; it ignores
     /// others.

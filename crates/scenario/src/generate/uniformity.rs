@@ -215,7 +215,7 @@ fn the_tests_see_what_is_not_uniform() {
 }
 
 #[test]
-fn rounding_moves_by_less_than_a_step_and_favours_nobody() {
+fn rounding_moves_by_less_than_a_step_and_favours_none() {
     // A coarse grid, on which rounding shows: 17 steps for 5 tasks of 1 to 10 steps each.
     let coarse = Slice { tasks: 5, total: 17, least: 1, most: 10 };
     let methods: [Method; 2] = [Slice::uunifast_discard, Slice::randfixedsum];

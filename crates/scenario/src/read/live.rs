@@ -41,7 +41,7 @@ fn sense(field: &Field<'_>, file: &str) -> Result<Sense, Error> {
             let why = "`sense` replays no file; name one, such as \"replay:episode.csv\"";
             return Err(field.error(why));
         }
-        // As whoever keeps both files side by side means it, wherever maracas is started.
+        // Relative to the scenario's own folder, wherever maracas is started.
         let beside = Path::new(file).parent().unwrap_or(Path::new(""));
         return Ok(Sense::Replay(beside.join(replayed)));
     }

@@ -88,6 +88,14 @@ fn from_file(field: &Field<'_>, file: &str) -> Result<Profile, Error> {
     read(&table)
 }
 
+/// The keys of a model in a file of which that says that they are not measured.
+pub(super) fn unmeasured(field: &Field<'_>) -> Vec<String> {
+    let file = file_named(field).map(|file| field.folder().join(file));
+    let text = file.and_then(|path| read_text(&path).ok()).unwrap_or_default();
+    let key = |line: &str| Some(line.split_once(" = ")?.0.trim().to_string());
+    text.lines().filter(|line| line.ends_with("# not measured")).filter_map(key).collect()
+}
+
 fn read(table: &Table<'_>) -> Result<Profile, Error> {
     let base = base(table)?;
     let Some(field) = table.get("phases") else {

@@ -121,7 +121,7 @@ fn by_class(table: &Table<'_>, classes: &[ClassSpec]) -> Result<Vec<u64>, Error>
 }
 
 /// Whether the pace agrees with the speeds of the classes, on which budgets are converted from
-/// class to class: nobody is faster on a slower one, and nobody loses more than their ratio.
+/// class to class: no program is faster on a slower one, and none loses more than their ratio.
 fn check(pace: &Pace, classes: &[ClassSpec]) -> Result<(), String> {
     for PacePhase { ips, .. } in &pace.phases {
         for (classes, ips) in classes.windows(2).zip(ips.windows(2)) {

@@ -191,8 +191,8 @@ fn cache(table: &Table<'_>, base: Option<Cache>) -> Result<Cache, Error> {
         None if natural <= MOST_COLORS => natural,
         None => {
             return Err(table.error(format!(
-                "the cache has {natural} page colours, of which {MOST_COLORS} can be told apart; \
-                 add colors = {MOST_COLORS} or fewer, to take several as one"
+                "the cache has {natural} page colours, of which {MOST_COLORS} can be \
+                 distinguished; add colors = {MOST_COLORS} or fewer, to take several as one"
             )));
         }
     };

@@ -1,6 +1,6 @@
 //! Programs: `[[program]]` tables.
 
-use super::memory::profile;
+use super::memory::{profile, unmeasured};
 use super::pace::pace;
 use super::vcpu::Names;
 use super::workload::workload;
@@ -88,9 +88,22 @@ fn program(
     let at = table.source.location(table.at());
     let threads = threads as u32;
     let pace = own_pace(table, platform)?;
+    let unmeasured = table.get("memory").map(|field| unmeasured(&field)).unwrap_or_default();
     let memory = memory(table, platform)?;
     let name = name.into();
-    Ok(ProgramSpec { name, vcpu, command, workload, memory, pace, threads, start, stop, at })
+    Ok(ProgramSpec {
+        name,
+        vcpu,
+        command,
+        workload,
+        memory,
+        unmeasured,
+        pace,
+        threads,
+        start,
+        stop,
+        at,
+    })
 }
 
 /// Jobs come once a period, of which the VCPU has none.

@@ -16,7 +16,7 @@ const MOST_SPEEDUP: u64 = Vcpu::MAX_SPEEDUP_MILLI as u64;
 /// The range of `cpu.weight` of Linux control groups.
 const WEIGHTS: std::ops::RangeInclusive<u64> = 1..=Vcpu::MAX_WEIGHT as u64;
 
-/// Who a name stands for.
+/// What a name stands for.
 #[derive(Clone, Debug)]
 pub(super) enum Named {
     /// A VCPU, or a program with a VCPU of its own.

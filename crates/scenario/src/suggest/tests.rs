@@ -127,7 +127,7 @@ fn the_search_asks_a_few_hundred_times_at_most() {
 }
 
 #[test]
-fn who_is_promised_nothing_and_cores_of_classes_are_left_alone() {
+fn what_is_promised_nothing_and_cores_of_classes_are_left_alone() {
     let vcpus =
         vec![Vcpu::new(0, ms(4), ms(10)), Vcpu::best_effort(1), Vcpu::new(2, ms(3), ms(10))];
     let system = System::new(2, vcpus).uneven(&[(1, 1000), (1, 500)]);

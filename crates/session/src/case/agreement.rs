@@ -1,6 +1,6 @@
 //! Whether what a policy's parameters say of costs and memory agrees with what the scenario has.
 //!
-//! A policy is told worst cases and plans with them; the scenario says what things cost. Where the
+//! A policy gets worst cases and plans with them; the scenario says what things cost. Where the
 //! first are smaller, service requests take more than the budget that admission counted.
 
 use super::Case;
@@ -9,7 +9,7 @@ use maracas_core::memory::{PAGE_BYTES, Profile};
 use maracas_core::{Criticality, Duration, Role, Vcpu};
 
 impl Case {
-    /// Refuses the first parameter that is told less than the scenario has.
+    /// Refuses the first parameter that is less than what the scenario has.
     pub(super) fn refuse_disagreement(&self) -> Result<(), Failure> {
         let Some(scenario) = &self.scenario else { return Ok(()) };
         let costs = scenario.overheads;

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_measured_where_nobody_moves() {
+    fn nothing_is_measured_where_nothing_moves() {
         let vcpus = || vec![Vcpu::new(0, ns(1_000_000), ns(10_000_000))];
         let (entry, mut params) = maracas(&[]);
         assert!(measure(entry, &mut params, &System::new(2, vcpus())).is_empty());

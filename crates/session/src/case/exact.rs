@@ -8,8 +8,8 @@ use maracas_scenario::taskset::TaskSet;
 /// and sums of two such still fit 64 bits.
 const LATEST: u64 = 1 << 62;
 
-/// How much time of a scaled simulation must fit in any case: more than is simulated where nobody
-/// says how long.
+/// How much time of a scaled simulation must fit in any case: more than is simulated where no
+/// horizon is given.
 const AT_LEAST: Duration = Duration::from_secs(60);
 
 impl Case {

@@ -1,5 +1,5 @@
 //! What a case asks for that its machine or its policy does not do: refused where it is a promise
-//! that would be broken, told where it is only left aside.
+//! that would be broken, reported where it is only left aside.
 
 use super::Case;
 use maracas_console::failure::Failure;
@@ -143,7 +143,7 @@ impl Case {
         })
     }
 
-    /// Of the platform's memory, all but what policies and the live machine are told by it.
+    /// Of the platform's memory, all but what policies and the live machine get.
     fn memory_aside(&self, memory: &PlatformMemory) -> String {
         let whole = self.live().cache == CacheSplit::Whole;
         let mut kept = Vec::new();

@@ -14,15 +14,15 @@ const OF_CLASSES: [Says; 2] =
     [("class", |vcpu| vcpu.class.is_some()), ("speedup", |vcpu| vcpu.speedup_milli != 0)];
 
 impl Case {
-    /// Refuses cores of other classes than the policy works on, and VCPUs without a budget where
-    /// it gives time to nobody without.
+    /// Refuses cores of other classes than the policy works on, and VCPUs without a budget where it
+    /// gives no time without one.
     pub(super) fn refuse_unmet_needs(&self) -> Result<(), Failure> {
         self.refuse_other_classes()?;
         let Some(scenario) = &self.scenario else { return Ok(()) };
         let idle = scenario.vcpus.iter().find(|spec| spec.vcpu.reservation.is_none());
         let Some(spec) = idle.filter(|_| self.entry.needs.budgets) else { return Ok(()) };
         let why = format!(
-            "{} has no budget, and policy {} gives time to nobody without one; add budget and \
+            "{} has no budget, and policy {} gives no time without one; add budget and \
              period{}",
             spec.name,
             self.entry.name,

@@ -115,7 +115,7 @@ impl Found {
 
     fn recorded(file: &Path, setup: &Setup) -> Result<Self, String> {
         let senses = played(file, setup).map_err(|error| error.to_string())?;
-        Ok(Self { senses, uncounted: "a recording does not tell them".into() })
+        Ok(Self { senses, uncounted: "a recording does not have them".into() })
     }
 
     fn of_host(needs: &MemoryNeeds, choice: &Choice, setup: &Setup) -> Result<Self, String> {
@@ -123,7 +123,7 @@ impl Found {
         let cores: Vec<_> = (0..).map(CoreId).zip(setup.cores.iter().copied()).collect();
         let preference = Preference::probe(&hardware, &cores);
         let mut senses = preference.choose_at(choice, setup.steering.cycles_per_us)?;
-        // Of the sensors that do not work, and they are many, the doctor tells at length.
+        // The many sensors that do not work are reported by the doctor at length.
         senses
             .notes
             .retain(|note| preference.sensors().iter().all(|tried| tried.to_string() != *note));
@@ -133,7 +133,7 @@ impl Found {
     }
 }
 
-/// Which sensors would be better than the one in use, where nobody asked for that one.
+/// Which sensors would be better than the one in use, where the user did not ask for that one.
 fn better(
     preference: &Preference,
     needs: &MemoryNeeds,
@@ -159,7 +159,7 @@ fn counted(preference: &Preference, needs: &MemoryNeeds, senses: &Senses) -> Opt
     let events = preference.reads().events.join(", ");
     let rings = senses.meters.iter().any(|meter| meter.fd().is_some());
     let reported =
-        if needs.meters && rings { "told by its overflow" } else { "asked for by polling" };
+        if needs.meters && rings { "signalled by its overflow" } else { "asked for by polling" };
     (wanted && preference.reads().state.works())
         .then(|| format!("reads of memory are counted by {events}, {reported}"))
 }
@@ -178,7 +178,7 @@ fn keep_what_is_needed(needs: &MemoryNeeds, senses: &mut Senses) {
     }
 }
 
-/// Refuses bandwidth that nobody could hold a core or a VCPU to; `uncounted` says why.
+/// Refuses bandwidth to which no core or VCPU could be held; `uncounted` says why.
 fn refuse_broken_promises(
     case: &Case,
     needs: &MemoryNeeds,
@@ -198,7 +198,7 @@ fn refuse_broken_promises(
     let unlimited = needs.limited.as_ref().filter(|_| senses.vcpus.reads.is_none());
     let Some(names) = unlimited else { return Ok(()) };
     Err(case.bad_bandwidth(&format!(
-        "{names}: reads of memory are not counted VCPU by VCPU here ({uncounted}), so that nobody \
+        "{names}: reads of memory are not counted VCPU by VCPU here ({uncounted}), so that none \
          can be held to a `bandwidth`; drop it, or simulate it with `maracas sim`"
     )))
 }
@@ -206,8 +206,8 @@ fn refuse_broken_promises(
 /// What the policy would use and has not, and what follows from that.
 fn missing(needs: &MemoryNeeds, choice: &Choice, senses: &Senses) -> Vec<String> {
     let blind = (needs.weighs && senses.vcpus.reads.is_none()).then(|| {
-        "reads are not counted VCPU by VCPU: who uses memory least is not known, and all count as \
-         alike"
+        "reads are not counted VCPU by VCPU: which uses memory least is not known, and all count \
+         as alike"
             .to_string()
     });
     let samples = needs.samples.then(|| not_sampled(needs, choice, senses)).flatten();

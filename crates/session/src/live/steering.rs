@@ -63,7 +63,7 @@ pub fn notes(case: &Case) -> Result<Vec<String>, Failure> {
         CacheSplit::Colors => {
             let seen = frame_is_seen().map_err(|error| {
                 let why = format!(
-                    "nobody's pages can have colours here: {error}; give the rights, or take \
+                    "no program's pages can have colours here: {error}; give the rights, or take \
                      \"ways\" or \"whole\""
                 );
                 Failure::new(scenario.at_cache(why))
@@ -85,7 +85,7 @@ fn of_colors(case: &Case) -> Vec<String> {
     let asked = asked.map_or(0, PlatformMemory::parts);
     let caches = maracas_client::color::caches(0).unwrap_or_default();
     let here: Vec<_> = caches.iter().filter(|cache| cache.colors > 1).map(in_words).collect();
-    let here = if here.is_empty() { "not told".into() } else { here.join(", ") };
+    let here = if here.is_empty() { "not known".into() } else { here.join(", ") };
     let mut notes = vec![format!(
         "[platform] splits by {asked} colours; this host's: {here} (`maracas bench colors` \
          measures them)"
@@ -108,7 +108,7 @@ fn in_words(cache: &CacheColors) -> String {
     }
 }
 
-/// The variable by which the dynamic linker is told which libraries to load first (ld.so(8)).
+/// The variable that names to the dynamic linker the libraries to load first (ld.so(8)).
 const PRELOAD: &str = "LD_PRELOAD";
 
 /// Has a command load `library` before whatever else is to be loaded first.

@@ -1,4 +1,4 @@
-//! Under whose rights the programs of a run are started.
+//! The users whose rights the programs of a run are started with.
 
 use maracas_console::failure::Failure;
 use maracas_live::Setup;
@@ -6,7 +6,7 @@ use maracas_live::host::cgroup::{Hierarchies, foreseen};
 use maracas_live::host::launch::{Account, Command};
 use maracas_scenario::{Command as Given, Error, Scenario, Who};
 
-/// Makes `command` one of the user that the file names, or else of whoever called us by `sudo`.
+/// Makes `command` one of the user that the file names, or else of the caller of `sudo`.
 ///
 /// # Errors
 /// Where this host does not know the user; the line names the place in the file.

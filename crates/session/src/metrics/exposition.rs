@@ -14,7 +14,7 @@ const POWERS: std::ops::RangeInclusive<u32> = 10..=26;
 /// A family with a value for each core or VCPU: its name, help, unit, and what it shows.
 type Family<T, V> = (&'static str, &'static str, &'static str, fn(&T) -> V);
 
-/// What tells the samples of a family apart: names and values.
+/// What distinguishes the samples of a family: names and values.
 type Labels = Vec<(&'static str, String)>;
 
 const SECONDS: &str = "seconds";
@@ -84,17 +84,17 @@ fn cores(cores: &[CoreGauges], page: &mut Page) {
     page.family(
         Kind::Gauge,
         "core_longest_late",
-        "By how much the latest alarm was enforced late, of those told one by one",
+        "By how much the latest alarm was enforced late, of those reported one by one",
         SECONDS,
         cores.iter().map(|core| (label(core), seconds(core.longest_late))),
     );
     let counts: [Family<CoreGauges, u64>; 5] = [
         ("core_decisions", "Decisions that changed the core's line", "", |core| core.decisions),
-        ("core_memory_requests", "Requests to memory, as VCPUs' counters tell", "", |core| {
+        ("core_memory_requests", "Requests to memory, by VCPUs' counters", "", |core| {
             core.requests
         }),
         ("core_memory_sampled_requests", "Requests to memory, as sampled", "", |core| core.sampled),
-        ("core_late_alarms", "Alarms enforced late enough to be told", "", |core| core.late),
+        ("core_late_alarms", "Alarms enforced late enough to be reported", "", |core| core.late),
         ("core_reliefs", "How often the core was stuck and relieved", "", |core| core.reliefs),
     ];
     page.families(Kind::Counter, &counts, cores, label);

@@ -240,14 +240,14 @@ fn the_socket_is_its_owners_and_goes_with_the_endpoint() {
         other => panic!("{other:?}"),
     };
     let address = Address::Unix(path.clone());
-    assert!(why(&address).contains("served by somebody else"));
-    // A client that asks for ever delays nobody's end.
+    assert!(why(&address).contains("served by another process"));
+    // A client that asks for ever delays no run's end.
     let mut half = UnixStream::connect(&path).unwrap();
     half.write_all(b"GET /metrics HTTP/1.1\r\n").unwrap();
     let begin = time::Instant::now();
     drop(endpoint);
     assert!(!path.exists() && begin.elapsed() < time::Duration::from_secs(1));
-    // One that nobody serves any more is removed, anything else stays.
+    // One that is not served any more is removed, anything else stays.
     drop(UnixListener::bind(&path).unwrap());
     assert!(path.exists() && address.clear().is_ok() && !path.exists());
     fs::write(&path, "mine").unwrap();
@@ -320,7 +320,8 @@ fn published_sums_never_fall() {
         publish(&board, &counted, None);
         board.latest().unwrap().cores[0].throttled
     };
-    // Until the segment is told, the core looks as if nobody ran while the memory gate was closed.
+    // Until the segment is reported, the core looks as if nothing ran while the memory gate was
+    // closed.
     assert_eq!(after(&[woke(0, 1), planned, woke(5, 0)]), Duration::from_millis(5));
     assert_eq!(after(&[ran]), Duration::from_millis(5), "it was none of it, and nothing falls");
     assert_eq!(after(&[woke(20, 0)]), Duration::from_millis(15));

@@ -4,7 +4,7 @@ use crate::case::Case;
 use crate::verdict::shown;
 use maracas_console::output::{Paint, paint};
 use maracas_core::{Duration, VcpuId};
-use maracas_sim::jobs::{Answer, Judged};
+use maracas_sim::jobs::{Answer, Judged, Seen};
 use serde_json::{Value, json};
 
 /// One line for each VCPU whose jobs others slow down or of which nothing is known.
@@ -15,34 +15,79 @@ pub(super) fn text(case: &Case) -> String {
 
 /// The last line of an admitted system.
 pub(super) fn last(case: &Case) -> String {
-    if case.jobs.iter().all(|one| one.answer == Answer::InTime) {
-        return paint(Paint::Good, "admitted");
+    let words = verdict(case);
+    let (admitted, rest) = words.split_at("admitted".len());
+    let good = paint(Paint::Good, admitted);
+    match rest.strip_prefix(BUDGETS_KEPT) {
+        Some(jobs) => format!("{good}{BUDGETS_KEPT}{}", paint(Paint::Bad, jobs)),
+        None => good,
     }
-    let late = case.jobs.iter().any(|one| one.answer == Answer::MayBeLate);
-    let jobs = if late { "jobs may be late" } else { "of jobs nothing is known" };
-    format!("{}, budgets kept, {}", paint(Paint::Good, "admitted"), paint(Paint::Bad, jobs))
+}
+
+const BUDGETS_KEPT: &str = ", budgets kept, ";
+
+/// The same in plain words.
+pub(super) fn verdict(case: &Case) -> String {
+    let any = |answer| case.jobs.iter().any(|one| one.answer == answer);
+    let jobs = match (any(Answer::Late), any(Answer::MayBeLate)) {
+        (true, _) => "jobs late",
+        (false, true) => "jobs may be late",
+        (false, false) if case.jobs.iter().all(|one| one.answer == Answer::InTime) => {
+            return "admitted".into();
+        }
+        (false, false) => "of jobs nothing is known",
+    };
+    format!("admitted{BUDGETS_KEPT}{jobs}")
 }
 
 fn line(case: &Case, one: &Judged) -> Option<String> {
     let name = case.name(one.vcpu);
     let time = |time: Duration| shown(case.in_nanos(time));
     if let Answer::Unknown(reason) = one.answer {
-        return Some(format!("{name}: whether its jobs are in time is not known: {reason}"));
+        let seen = seen(case, one);
+        return Some(format!("{name}: whether its jobs are in time is not known: {reason}{seen}"));
     }
     if one.needs == one.alone && one.answer == Answer::InTime {
         return None;
     }
-    let beside = beside(case, one).join(", ");
-    let beside = if beside.is_empty() { "alone".into() } else { format!("beside {beside}") };
-    let factor = one.needs.ticks() as f64 / one.alone.ticks().max(1) as f64;
-    Some(format!(
-        "{name} needs at most {} {beside}, of {} promised: {factor:.2} x the {} of its work \
-         alone{}",
+    let ratio = |of: Duration| one.needs.ticks() as f64 / of.ticks().max(1) as f64;
+    let mut text = format!(
+        "{name} needs at most {} {}, of {} promised: {:.2} x C",
         time(one.needs),
+        beside_which(case, one),
         time(one.promised),
-        time(one.alone),
-        if one.answer == Answer::InTime { "" } else { "; its jobs may be late" }
-    ))
+        ratio(one.promised)
+    );
+    if one.alone != one.promised {
+        text += &format!(", {:.2} x the {} of its work alone", ratio(one.alone), time(one.alone));
+    }
+    if one.answer != Answer::InTime {
+        let verb = if one.answer == Answer::Late { "are" } else { "may be" };
+        text += &format!("; its jobs {verb} late{}", seen(case, one));
+    }
+    Some(text)
+}
+
+/// What the simulator showed: `, 12 of 20 in 2s simulated`.
+fn seen(case: &Case, one: &Judged) -> String {
+    let text = |seen: Seen| {
+        let Seen { jobs, late, lasted } = seen;
+        let late = if late == 0 { "none".to_string() } else { late.to_string() };
+        format!(", {late} of {jobs} in {} simulated", shown(case.in_nanos(lasted)))
+    };
+    one.seen.map_or(String::new(), text)
+}
+
+/// Beside which VCPUs it takes so long; where the mixes are too many to try, all are taken to run
+/// at once.
+fn beside_which(case: &Case, one: &Judged) -> String {
+    let names = beside(case, one);
+    let all = one.slowest.as_ref().is_some_and(|(_, bound)| !bound.is_mix);
+    match (names.len(), all) {
+        (0, _) => "alone".into(),
+        (count, true) => format!("beside {count} others, taken to run all at once"),
+        (_, false) => format!("beside {}", names.join(", ")),
+    }
 }
 
 /// The VCPUs beside which a job takes longest.
@@ -67,6 +112,7 @@ fn each_to_json(case: &Case, one: &Judged) -> Value {
     let (answer, reason) = match one.answer {
         Answer::InTime => ("in time", None),
         Answer::MayBeLate => ("may be late", None),
+        Answer::Late => ("late", None),
         Answer::Unknown(reason) => ("unknown", Some(reason)),
     };
     json!({
@@ -79,5 +125,9 @@ fn each_to_json(case: &Case, one: &Judged) -> Value {
         "slowdown_ppm": one.slowest.as_ref().map_or(1_000_000, |(_, bound)| bound.slowdown_ppm),
         "latency_ps": one.slowest.as_ref().map(|(_, bound)| bound.latency_ps),
         "beside": beside(case, one),
+        "beside_is_a_mix": one.slowest.as_ref().is_none_or(|(_, bound)| bound.is_mix),
+        "simulated": one.seen.map(|seen| json!({
+            "jobs": seen.jobs, "late": seen.late, "for_ns": ns(seen.lasted),
+        })),
     })
 }

@@ -1,4 +1,4 @@
-//! The conversation with the policy: events told, decisions taken, answers carried out.
+//! The conversation with the policy: events given, decisions taken, answers carried out.
 
 use super::Machine;
 use crate::memory::Contention;
@@ -10,7 +10,7 @@ use maracas_core::{CoreId, CoreSet, Duration, VcpuId};
 const ANSWERS: usize = 1_000;
 
 impl<C: Contention> Machine<'_, C> {
-    /// Tells the policy of an event that happens now; where decisions come late, by the next one.
+    /// Reports to the policy an event that happens now; where decisions come late, by the next one.
     #[inline]
     pub(super) fn tell(&mut self, core: usize, event: Event) {
         if !self.reported {

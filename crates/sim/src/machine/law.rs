@@ -45,7 +45,7 @@ impl<C: Contention> Machine<'_, C> {
             self.switch();
         }
         if C::CONTENDS {
-            self.tell_spent(cores);
+            self.report_spent(cores);
         }
     }
 
@@ -122,7 +122,7 @@ impl<C: Contention> Machine<'_, C> {
         self.nexts.set(core, Instant::NEVER);
     }
 
-    /// Tells of the running segment up to now.
+    /// Reports the running segment up to now.
     pub(super) fn report(&mut self, core: usize, end: End) {
         let Core { running, mode, from, .. } = self.cores[core];
         let segment = Segment {
@@ -137,7 +137,7 @@ impl<C: Contention> Machine<'_, C> {
         self.tell(core, Event::Ran(segment));
     }
 
-    /// Reads all meters: tells of every running segment, which goes on as a new one.
+    /// Reads all meters: reports every running segment, which goes on as a new one.
     pub(super) fn meter(&mut self) {
         for core in 0..self.cores.len() {
             if self.cores[core].running != NONE && self.cores[core].from < self.now {

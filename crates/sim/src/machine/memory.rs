@@ -14,7 +14,7 @@ pub(super) struct MemoryMeter {
     pub(super) reads: u64,
     /// The memory limit of the VCPU that runs.
     pub(super) until: u64,
-    /// The allowance that was last told as spent.
+    /// The allowance that was last reported as spent.
     reported: u64,
     /// What the running segment counted so far.
     counted: Usage,
@@ -103,8 +103,8 @@ impl<C: Contention> Machine<'_, C> {
         (meter.reads >= allowance).then_some(End::Preempted)
     }
 
-    /// Tells of each of `cores` whose meter is at its allowance or beyond, once an allowance.
-    pub(super) fn tell_spent(&mut self, cores: &CoreSet) {
+    /// Reports each of `cores` whose meter is at its allowance or beyond, once an allowance.
+    pub(super) fn report_spent(&mut self, cores: &CoreSet) {
         for id in cores.iter() {
             let allowance = self.plan.run_queue(id).allowance;
             let meter = &mut self.meters[id.0 as usize];

@@ -1,8 +1,8 @@
 //! Service requests: work that the policy gives to a service VCPU, from its begin to its answer.
 //!
 //! A service request begins when a plan shows it and none is under way. Its service VCPU wakes,
-//! works it off under the run queue like any other VCPU, and blocks. The answer is told before the
-//! end of the segment in which the work was done.
+//! works it off under the run queue like any other VCPU, and blocks. The answer is reported before
+//! the end of the segment in which the work was done.
 
 use super::Machine;
 use crate::memory::Contention;
@@ -19,7 +19,7 @@ impl<C: Contention> Machine<'_, C> {
             return;
         };
         let Some(work) = self.service_request_work(service_vcpu, service_request) else {
-            return self.tell_failed(service_vcpu, service_request);
+            return self.report_failed(service_vcpu, service_request);
         };
         self.service_request = Some((service_vcpu, service_request));
         self.demands.send(service_vcpu.0, work);
@@ -66,7 +66,7 @@ impl<C: Contention> Machine<'_, C> {
             }
             ServiceRequest::Move { vcpu, colors, .. } => {
                 if self.demands.of(vcpu.0).standing != Standing::In {
-                    return self.tell_failed(service_vcpu, service_request);
+                    return self.report_failed(service_vcpu, service_request);
                 }
                 for place in 0..self.demands.of(vcpu.0).programs().len() {
                     let program = self.demands.of(vcpu.0).programs()[place];
@@ -77,7 +77,7 @@ impl<C: Contention> Machine<'_, C> {
         self.tell(core, Event::ServiceDone(service_request));
     }
 
-    fn tell_failed(&mut self, service_vcpu: VcpuId, service_request: ServiceRequest) {
+    fn report_failed(&mut self, service_vcpu: VcpuId, service_request: ServiceRequest) {
         let known = (service_vcpu.0 as usize) < self.demands.len();
         let core = if known { self.place_of(service_vcpu.0) } else { 0 };
         let what = match service_request {

@@ -71,7 +71,8 @@ struct Room {
     drifts: Vec<Drift>,
 }
 
-/// A program alone in its part, as it is in the long run; and what was told of it last.
+/// A program alone in its part, as it is in the long run; and the miss ratio that was given for it
+/// last.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Steady {
     part: u64,
@@ -82,7 +83,7 @@ struct Steady {
     limit: f64,
     /// How often it then still misses.
     ratio: f64,
-    /// When asked last: how much more often it would miss per line less, and what it was told.
+    /// When asked last: how much more often it would miss per line less, and the answer.
     slope: f64,
     reported: f64,
     /// And per miss, what share of its lines it used again.
@@ -208,7 +209,7 @@ impl CacheModel {
         self.room.replace(room);
     }
 
-    /// For how long the miss ratios told last may be held constant, in nanoseconds: until the
+    /// For how long the miss ratios given last may be held constant, in nanoseconds: until the
     /// lines of a running program have moved by a quarter of what it can hold, or it comes to hold
     /// all of that. Infinite at equilibrium, and where only programs run that miss always.
     #[must_use]
@@ -231,7 +232,7 @@ impl CacheModel {
             }
         }
         let times = drifts.iter().zip(running);
-        times.map(|(drift, who)| self.time_to_move(*who, drift)).fold(f64::INFINITY, f64::min)
+        times.map(|(drift, place)| self.time_to_move(*place, drift)).fold(f64::INFINITY, f64::min)
     }
 
     /// `program` moves to a part of its own, by which core it may run; 0 = the part of the core
@@ -446,7 +447,7 @@ impl CacheModel {
     }
 }
 
-/// What tells apart how programs reuse their lines; curves only by all of their points.
+/// What distinguishes how programs reuse their lines; curves only by all of their points.
 fn key(use_: &MemoryUse) -> Option<(u64, Discriminant<Reuse>)> {
     let curve = matches!(use_.reuse, Reuse::Curve(_));
     (!curve).then(|| (use_.working_set, discriminant(&use_.reuse)))

@@ -71,7 +71,7 @@ pub struct SharedMemory {
     gone: Vec<u32>,
     /// The set of requestors; scratch.
     set: Vec<Entry>,
-    /// What the cache is told: core, program, misses per ns; scratch.
+    /// What the cache is given: core, program, misses per ns; scratch.
     misses: Vec<(usize, usize, f64)>,
     changes: u64,
     /// Changes because the cache's contents have moved, and when that is next.
@@ -178,8 +178,8 @@ pub(super) fn stretches(system: &System) -> Vec<f64> {
     speeds.map(|speed| fastest / speed).collect()
 }
 
-/// Where the lines that a program holds have moved by less than this share, its miss ratio is the
-/// one told last.
+/// Where the lines that a program holds have moved by less than this share, its last miss ratio is
+/// used again.
 const SAME_LINES: f64 = 1.0 / 1_024.0;
 
 impl Slot {
@@ -377,9 +377,9 @@ impl SharedMemory {
 /// The cache is not looked at again before this: the time of some 150 misses in a row, less than
 /// any program reloads in.
 pub(super) const SOONEST_NS: f64 = 10_000.0;
-/// ... and again after this, where it seems to be at rest: misses told within a level or two are
-/// then told anew. A hundred looks a second cost nothing.
-const LATEST_NS: f64 = 10_000_000.0;
+/// ... and again after this, where it seems to be at rest: misses given within a level or two are
+/// then computed anew. A hundred looks a second cost nothing.
+pub(super) const LATEST_NS: f64 = 10_000_000.0;
 
 impl Contention for SharedMemory {
     const CONTENDS: bool = true;

@@ -96,6 +96,25 @@ impl Solutions {
         (miss_ratio > 0.0).then(|| u32::from(kind) << 16 | u32::from(step(miss_ratio)))
     }
 
+    /// The steps of miss ratios up to this one, the highest first: a requestor of this kind there,
+    /// the highest ratio and the one that stands for all of the step.
+    pub(super) fn steps_below(
+        kind: u16,
+        miss_ratio: f64,
+    ) -> impl Iterator<Item = (Entry, f64, f64)> {
+        let first = if miss_ratio > 0.0 { step(miss_ratio) } else { 0 };
+        let least = step(RARE);
+        (least..=first).rev().map(move |at| {
+            let next = f64::from_bits((u64::from(at) + 1) << CUT);
+            let entry = u32::from(kind) << 16 | u32::from(at);
+            (entry, next.min(miss_ratio), ratio_of_step(at))
+        })
+    }
+    /// Z of a requestor: its time per miss in which it waits for no read, ns.
+    pub(super) fn think_ns(&self, entry: Entry) -> f64 {
+        self.kinds[(entry >> 16) as usize].think_ns / ratio_of_step(entry as u16)
+    }
+
     /// The answers for a set, by its sorted order.
     pub(super) fn of(&mut self, set: &[Entry]) -> &[Solved] {
         debug_assert!(set.is_sorted());

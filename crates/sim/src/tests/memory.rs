@@ -59,7 +59,7 @@ pub(super) fn memory(uses: Vec<Option<MemoryUse>>) -> Memory {
     }
 }
 
-/// Keeps what ran, and what else was told.
+/// Keeps what ran, and what else was reported.
 #[derive(Default)]
 pub(super) struct Reported {
     pub(super) segments: Vec<Segment>,

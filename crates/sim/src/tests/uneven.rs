@@ -71,7 +71,7 @@ fn used(service: u64, instructions: u64) -> Usage {
 }
 
 #[test]
-fn who_has_no_pace_runs_at_the_speed_of_the_class() {
+fn what_has_no_pace_runs_at_the_speed_of_the_class() {
     // Whether the list says `None` or ends before it, and service VCPUs too.
     let service_vcpu = Vcpu { role: Role::Migration, ..server(2) };
     let system = fast_and_slow(vec![task(0, MS, 90 * MS), task(1, MS, 90 * MS), service_vcpu]);
@@ -381,7 +381,7 @@ fn looking_only_at_cores_that_change_changes_nothing() {
 
 #[test]
 fn there_is_no_memory_to_sample() {
-    /// Sends for a sample until it hears that there is none.
+    /// Sends for a sample until it learns that there is none.
     struct Samples(bool);
     impl Policy for Samples {
         fn on_event(&mut self, _: Instant, event: &Event) {
@@ -398,7 +398,7 @@ fn there_is_no_memory_to_sample() {
 }
 
 #[test]
-fn who_is_promised_nothing_runs_all_the_same() {
+fn what_is_promised_nothing_runs_all_the_same() {
     let sporadic = Vcpu { arrival: Arrival::Sporadic, ..Vcpu::best_effort(2) };
     let vcpus = vec![Vcpu::best_effort(0), Vcpu::best_effort(1).periodic(), sporadic];
     assert!(vcpus.iter().all(|vcpu| vcpu.reservation.is_none()));
@@ -446,7 +446,7 @@ fn speedups(uses: &[Option<MemoryUse>]) -> Vec<f64> {
 }
 
 #[test]
-fn who_waits_for_memory_has_a_small_speedup() {
+fn what_waits_for_memory_has_a_small_speedup() {
     // Strides that do nothing else; the m_jump of the paper with its shortest delay, one miss in
     // 93 ns of which 25 are its own; a program that hardly ever misses; one without memory.
     let jump = MemoryUse { think_ps: 25_000, ..strides() };

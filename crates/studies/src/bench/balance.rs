@@ -1,8 +1,8 @@
 //! `maracas bench balance`: load balancing of real programs, held against its promises.
 //!
-//! Sixteen VCPUs run on two cores until one of them ends, which leaves one core with more slack
-//! for each of its VCPUs than the other. The policy then has a VCPU moved. What the move cost,
-//! whom it delayed and what surplus time everybody had before and after is read off the journal.
+//! Sixteen VCPUs run on two cores until one of them ends, which leaves one core with more slack for
+//! each of its VCPUs than the other. The policy then has a VCPU moved. What the move cost, which
+//! VCPUs it delayed and what surplus time each had before and after is read off the journal.
 
 mod content;
 mod judge;
@@ -36,8 +36,8 @@ pub struct Args {
     /// How often it is done; 5 seconds each
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
     rounds: u64,
-    /// Split the cache by page colours, so that who moves is recoloured; needs visible page frames,
-    /// and libmaracas_client.so beside this program
+    /// Split the cache by page colours, so that a VCPU that moves is recoloured; needs visible page
+    /// frames, and libmaracas_client.so beside this program
     #[arg(long)]
     colors: bool,
     /// Write the journal of the last round, which `maracas replay` reads
@@ -68,7 +68,7 @@ const SETTLE: Duration = Duration::from_millis(1000);
 /// And until when before the run ends.
 const REST: Duration = Duration::from_millis(300);
 
-/// Who is told to end, and when; and when all end.
+/// Which VCPU is asked to end, and when; and when all end.
 #[derive(Clone, Copy, Debug)]
 struct Script {
     leaver: VcpuId,
@@ -90,7 +90,7 @@ type Pair<T> = [T; 2];
 
 const CORES: Pair<CoreId> = [CoreId(0), CoreId(1)];
 
-/// A move and whom it delayed.
+/// A move and the VCPUs that it delayed.
 #[derive(Clone, Debug)]
 struct Moved {
     what: Move,
@@ -104,7 +104,7 @@ struct Moved {
 /// One run.
 #[derive(Debug)]
 struct Round {
-    /// When the program was told to end.
+    /// When the program was asked to end.
     reported: Instant,
     /// All moves that were done and held, in order.
     moves: Vec<Moved>,
@@ -118,7 +118,7 @@ struct Round {
     /// Periods that were judged, and those that were late without a move.
     periods: u64,
     late_elsewhere: Vec<Late>,
-    /// Slack per VCPU by the reservations: before the end, had nobody moved, and after.
+    /// Slack per VCPU by the reservations: before the end, without a move, and after.
     slack: [Pair<f64>; 3],
     /// Surplus time that a VCPU had in the mean, as a part of a core: before the end, and after.
     surplus: [Pair<Option<f64>>; 2],
@@ -130,7 +130,9 @@ impl Round {
         let begun = Instant::ZERO + BEGUN;
         let (before, after) = ((begun, reported), (reported + SETTLE, end - REST));
         let gone = story.lives.get(&leaver).and_then(|life| life.left);
-        gone.ok_or_else(|| Failure::new("the program that was told to end did not; run it again"))?;
+        gone.ok_or_else(|| {
+            Failure::new("the program that was asked to end did not; run it again")
+        })?;
         let periods = Periods::of(story);
         let done = || story.moves.iter().filter(|it| it.done.is_some() && it.holds);
         let moves: Vec<Moved> = done()
@@ -249,7 +251,7 @@ impl Measured {
         verdicts
     }
 
-    /// Whether everybody who moved got the colours of the core that it came to.
+    /// Whether every VCPU that moved got the colours of the core that it came to.
     fn recolored(&self) -> Verdict {
         let all: Vec<_> = self.moves().map(|(_, moved)| moved.what.recolored).collect();
         let done: Vec<_> = all.iter().flatten().filter(|it| it.left == 0).collect();
@@ -261,8 +263,8 @@ impl Measured {
             name: "recolored",
             holds: some == count && count > 0,
             text: format!(
-                "whoever moves is recoloured: in {some} of {count} moves, {pages} pages in {took} \
-                 at most"
+                "a VCPU that moves is recoloured: in {some} of {count} moves, {pages} pages in \
+                 {took} at most"
             ),
         }
     }
@@ -279,7 +281,7 @@ pub fn balance(args: &Args) -> Outcome {
         let mut scenario = Scenario::parse(&text, "examples/balance.toml").map_err(Failure::new)?;
         let outputs = args.colors.then(|| Outputs::of(&mut scenario)).transpose()?;
         let case = Case::of(scenario, Machine::Live, &Overrides::default())?;
-        let script = Script::of(&case).ok_or_else(|| Failure::new("nobody is told to end"))?;
+        let script = Script::of(&case).ok_or_else(|| Failure::new("no program is asked to end"))?;
         let length = script.end - Instant::ZERO;
         if !args.json {
             output::note(&format!("round {round} of {}: {length}", args.rounds));

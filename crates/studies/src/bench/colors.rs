@@ -24,7 +24,7 @@ use std::time::Instant;
 ///
 /// Needs visible page frames (CAP_SYS_ADMIN) and, to recolour programs, Linux 6.8. Exits 1 where a
 /// frame has a wrong colour (more than 1 % of them: the kernel moves some itself) or where a
-/// program's content changed. Whether colours are real on this host, the conflict tells: caches
+/// program's content changed. Whether colours are real on this host shows in the conflict: caches
 /// that hash addresses have none. Takes some seconds and 256 MiB.
 ///
 /// Example: maracas bench colors --json
@@ -107,7 +107,7 @@ pub fn colors(args: &Args) -> Outcome {
 
 fn measure(talks: bool) -> Result<Measured, Failure> {
     let core = measured_core()?;
-    let tell = |what: &str| {
+    let say = |what: &str| {
         if talks {
             output::note(what);
         }
@@ -117,19 +117,19 @@ fn measure(talks: bool) -> Result<Measured, Failure> {
     // Every fourth colour: frames are found soon, and a wrong one would show.
     let mask = (0..colors).step_by(4).fold(0, |mask, color| mask | 1 << color);
     let set = ColorSet::new(mask, colors).map_err(failed)?;
-    tell("a buffer of chosen colours");
+    say("a buffer of chosen colours");
     let buffer = Buffer::of_colors(BYTES, set).map_err(failed)?.verify().map_err(failed)?;
-    tell("pages of one colour against pages of all");
+    say("pages of one colour against pages of all");
     super::target::pin(None, core)?;
     let conflicts = access::measure(&cache, colors)?;
     super::target::unpin(std::process::id())?;
     let conflict_is_seen = access::is_seen(&conflicts, &cache, colors);
-    tell("a program that is recoloured while it runs");
+    say("a program that is recoloured while it runs");
     let orders = program::order(colors).map_err(|failure| match failure {
         Failure::Bad(why) => why,
         Failure::OutputClosed => "the output was closed".to_string(),
     });
-    tell("what a page costs");
+    say("what a page costs");
     let uname = rustix::system::uname();
     let host =
         format!("{} {}", uname.sysname().to_string_lossy(), uname.release().to_string_lossy());

@@ -75,7 +75,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Whoever is still inside goes back to the root; a group can only be removed empty.
+        // A process that is still inside goes back to the root; a group can only be removed empty.
         if let Ok(inside) = self.read("cgroup.procs") {
             for pid in inside.lines() {
                 let _ = fs::write(self.root.join("cgroup.procs"), pid);

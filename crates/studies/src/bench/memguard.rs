@@ -169,7 +169,7 @@ fn meters(args: &Args, case: &Case, setup: &Setup) -> Result<(Senses, Option<Str
     Ok((senses, Some(how)))
 }
 
-/// A meter that nobody hears, so that it must be asked.
+/// A meter that never signals, so that it must be read.
 struct Asking(Box<dyn Meter>);
 
 impl Asking {

@@ -4,11 +4,11 @@
 //! Each mechanism gives the same program (`work spin`, one thread) the same C every T, next to the
 //! same noisy fair load on the same core. What the program got is measured from outside and the
 //! same way for all: the kernel's switch records of its thread. With background time on, our
-//! program also runs outside its budget, which switch records cannot tell apart; there the
+//! program also runs outside its budget, which switch records cannot distinguish; there the
 //! journal's foreground segments are judged.
 //!
 //! What the hypervisor takes spoils periods of all mechanisms alike; it is found out (module
-//! `stolen`) and taken out on all sides, and the figures with it are told beside.
+//! `stolen`) and taken out on all sides, and the figures with it are shown beside.
 
 mod balance;
 mod colors;
@@ -207,8 +207,9 @@ impl Bench {
         let window = (start, maracas_work::clock::monotonic_ns());
         let mut gaps = target.gaps().stolen(&runs);
         gaps.extend(noise.gaps().stolen(&others));
-        let judged = judge(&runs, &gaps, window, budget, period)
-            .ok_or_else(|| io::Error::other("no period can be told apart; take more --seconds"))?;
+        let judged = judge(&runs, &gaps, window, budget, period).ok_or_else(|| {
+            io::Error::other("no period can be distinguished; take more --seconds")
+        })?;
         Ok(Measured { judged, how })
     }
 

@@ -65,7 +65,7 @@ pub(super) fn measure(
     let offset = watched.window.0 as i64 - watched.run_window.0 as i64;
     let by_run: Vec<Gap> = watched.gaps.iter().map(|gap| gap.by_clock(offset)).collect();
     let by_journal = judge(&granted, &by_run, watched.run_window, budget, period);
-    let none = || Failure::new("no period can be told apart; take more --seconds");
+    let none = || Failure::new("no period can be distinguished; take more --seconds");
     if background {
         let judged = by_journal.ok_or_else(none)?;
         let how = "pinned; foreground segments of the journal".to_string();

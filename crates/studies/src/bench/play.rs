@@ -63,8 +63,8 @@ pub(super) fn replays(journal: &[u8]) -> Result<bool, Failure> {
 }
 
 /// Gives a journal to a fresh policy: policies are pure, so what it says is what the run's said.
-/// `look` is shown each record when the policy has been told of it. The system of the run, and
-/// whether the policy decided the same, every time.
+/// `look` is shown each record when the policy has got it. The system of the run, and whether the
+/// policy decided the same, every time.
 ///
 /// # Errors
 /// Where the journal is damaged.

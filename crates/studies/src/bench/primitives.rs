@@ -133,7 +133,7 @@ pub fn primitives(args: &Args) -> Outcome {
 }
 
 /// The costs and the lock study of this machine as texts, as `--record` writes them; rough ones
-/// where it shall be `quick`. They are taken by a thread of their own, since it stays on one core.
+/// where it is to be `quick`. They are taken by a thread of their own, since it stays on one core.
 pub fn for_the_study(quick: bool) -> Result<(String, String), Failure> {
     #[derive(clap::Parser)]
     struct Alone {
@@ -275,7 +275,7 @@ fn grid(args: &Args) -> Result<Vec<Point>, Failure> {
 }
 
 /// # Errors
-/// Where a value stands twice: its rows could not be told apart.
+/// Where a value stands twice: its rows could not be distinguished.
 fn refuse_twice<T: PartialEq + Display>(option: &str, values: &[T]) -> Result<(), Failure> {
     let mut rest = values.iter().enumerate();
     let twice = rest.find_map(|(place, value)| values[..place].contains(value).then_some(value));

@@ -2,7 +2,7 @@
 //!
 //! The core is never idle: the target or the noise spins on it. Either of them looks at the clock
 //! every microsecond and writes down when it stood still for longer than any interrupt takes. Where
-//! the kernel's switch records say that it was on the core all the while, nobody else of this host
+//! the kernel's switch records say that it was on the core all the while, nothing else of this host
 //! ran there: the core itself stood still. (The kernel's own account, `steal` in /proc/stat, has a
 //! grain of 10 ms.)
 
@@ -108,7 +108,7 @@ mod tests {
         let file = GapFile::create().unwrap();
         fs::write(file.path(), "10 20\n25 45\n90 95\nx\n60 7").unwrap();
         let runs = [Run::whole(5, 22), Run::whole(40, 70)];
-        // From 25 to 45 others ran; at 90 nobody of this host is known to have been there.
+        // From 25 to 45 others ran; at 90 nothing of this host is known to have been there.
         assert_eq!(file.stolen(&runs), [Gap { from: 10, to: 20 }]);
         let path = file.path().to_path_buf();
         drop(file);

@@ -46,10 +46,10 @@ pub(super) struct Judged {
 const TOGETHER: u64 = 100;
 
 /// Cuts `[start, end)` into periods of length `period` and compares the service in each with
-/// `budget`. A mechanism's periods begin where its bursts begin: whoever is always runnable runs
-/// again at the instant at which it is given budget. Where bursts begin at several places of the
-/// cycle, the mechanism is judged at the one that suits it best, the one with the smallest 99th
-/// percentile of the error, without what was stolen.
+/// `budget`. A mechanism's periods begin where its bursts begin: what is always runnable runs again
+/// at the instant at which it is given budget. Where bursts begin at several places of the cycle,
+/// the mechanism is judged at the one that suits it best, the one with the smallest 99th percentile
+/// of the error, without what was stolen.
 ///
 /// `None` where fewer than two periods fit, or are left.
 pub(super) fn judge(
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn stolen_time_is_taken_out_and_both_are_told() {
+    fn stolen_time_is_taken_out_and_both_are_reported() {
         // C = 2000 in every T = 10000; the eleventh burst lasts twice as long, as the core stood
         // still in the middle of it.
         let length = |k| if k == 10 { 4_000 } else { 2_000 };

@@ -28,7 +28,7 @@ impl Knife {
         Ok(Self { resctrl, core, parts, ways })
     }
 
-    /// Leaves the core `part` of the cache for as long as what is returned lives, and tells how
+    /// Leaves the core `part` of the cache for as long as what is returned lives, and returns how
     /// many of `cache_bytes` that is.
     ///
     /// # Errors

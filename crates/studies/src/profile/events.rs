@@ -95,7 +95,7 @@ struct Tried<'a> {
 
 impl Tried<'_> {
     /// Whether a core itself counts this pair, and so for a single program; Arm's counts loads that
-    /// the first level answers too, most of all, and tells nothing of misses.
+    /// the first level answers too, most of all, and says nothing of misses.
     fn is_own(&self, pair: &maracas_live::sense::events::Pair) -> bool {
         pair.reach == Reach::Core
             && pair.sensor_kind != SensorKind::Arm

@@ -141,7 +141,7 @@ pub(super) struct Hits {
 /// What is known of the machine on which it was counted.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub(super) struct Machine {
-    /// Latency of memory with nobody else on it, in nanoseconds.
+    /// Latency of memory with nothing else on it, in nanoseconds.
     pub(super) latency_ns: Option<f64>,
     /// Bytes of the last-level cache.
     pub(super) cache_bytes: Option<u64>,
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn without_counts_of_waiting_a_chase_tells_the_latency() {
+    fn without_counts_of_waiting_a_chase_gives_the_latency() {
         let uncounted = |references, reads| {
             let phase = phase(references, reads, None);
             model(&phase, &MACHINE, Some(1 << 30), &[]).expect("it reads")

@@ -22,13 +22,15 @@ pub(super) fn toml(found: &Profiled) -> String {
         comment(&mut text, "It touches no memory to speak of; drop `memory` from its program.");
         return text;
     };
-    // What the order of its accesses is no counter tells.
+    // No counter shows the order of its accesses.
     text += "pattern = \"rand\" # not measured\n";
+    // Write-backs are counted for all cores together.
+    text += "writebacks = 0 # not measured\n";
     if let Some(bytes) = found.working_set {
         let _ =
             writeln!(text, "working_set = \"{}\" # touched within a second, at most", size(bytes));
     } else {
-        text += "working_set = \"1MiB\" # not measured: the kernel does not tell\n";
+        text += "working_set = \"1MiB\" # not measured: the kernel does not say\n";
     }
     for line in lines(first) {
         text += &(line + "\n");

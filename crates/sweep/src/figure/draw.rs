@@ -5,7 +5,7 @@ use super::axis::{Axis, around, heights};
 use super::sheet::{Anchor, HEIGHT, Point, Sheet, WIDTH};
 use std::ops::Range;
 
-/// Colours that people with any colour vision tell apart (Okabe and Ito, "Color Universal
+/// Colours that people with any colour vision can distinguish (Okabe and Ito, "Color Universal
 /// Design", 2008).
 const COLORS: [&str; 7] =
     ["#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#5A5A5A"];

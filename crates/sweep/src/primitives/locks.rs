@@ -90,7 +90,7 @@ fn callers<'a>(call: &'a Call<'_>, costs: &'a Costs) -> impl Iterator<Item = u64
     let completion = costs.get(Primitive::Completion) + costs.get(Primitive::ScheduleCompletion);
     let on_cores = events().filter_map(move |event| match event {
         Event::Completed(id) => Some(completion + if stops(id.vcpu) { segment } else { 0 }),
-        // Told with its completion, under the same lock.
+        // Reported with its completion, under the same lock.
         Event::Ran(own) if completes(own.vcpu) => None,
         Event::Ran(own) if timed(own) => Some(segment + costs.get(Primitive::BudgetTimer)),
         Event::Ran(_) => Some(segment + costs.get(Primitive::ScheduleSwitch)),

@@ -1,9 +1,9 @@
 //! What each scheduling primitive of a policy costs: the policy's own code, run again over event
 //! streams that the simulator recorded.
 //!
-//! Here stand the recorded streams ([`stream`]), running them again step by step ([`mod@replay`]),
+//! Here are the recorded streams ([`stream`]), running them again step by step ([`mod@replay`]),
 //! what the measured times come to ([`cost`]), and what locks around the policy would add
-//! ([`hierarchy`], [`locks`]). Here never stands a clock: whatever measures brings one.
+//! ([`hierarchy`], [`locks`]). There is no clock here: the measuring caller brings one.
 //!
 //! # Paper
 //! D. Compagnin, E. Mezzetti, T. Vardanega. "Experimental evaluation of optimal schedulers based on

@@ -1,4 +1,4 @@
-//! What a policy was told and asked in one simulated run.
+//! What a policy was given and asked in one simulated run.
 
 use maracas_core::admission::Verdict;
 use maracas_core::contract::{End, Entry, Event, Observer, Segment};
@@ -18,20 +18,21 @@ pub enum Cause {
     /// The wake that the policy asked for, or a limit that was reached: a budget is spent or a
     /// window ends.
     Timer,
-    /// Only segments that the plan before ended: what was preempted or moved is told to the policy.
+    /// Only segments that the plan before ended: what was preempted or moved is reported to the
+    /// policy.
     Switch,
 }
 
 /// One thing that a policy is made to do: learn of an event, or decide.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// Hears that a job was released.
+    /// Learns that a job was released.
     Release,
-    /// Hears that a job completed.
+    /// Learns that a job completed.
     Completion,
-    /// Hears that a segment ended.
+    /// Learns that a segment ended.
     Segment,
-    /// Hears anything else.
+    /// Learns anything else.
     Other,
     /// Decides.
     Decide {
@@ -63,7 +64,7 @@ impl Step {
 /// The events since the last decision, and then one decision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Call<'a> {
-    /// What the policy hears, with the instants at which it happened.
+    /// The events that the policy gets, with the instants at which they happened.
     pub events: &'a [(Instant, Event)],
     /// When it is asked.
     pub now: Instant,
@@ -98,7 +99,7 @@ struct Asked {
     hash: u64,
 }
 
-/// What a policy was told and asked in one run, in order.
+/// What a policy was given and asked in one run, in order.
 #[derive(Clone, Default, Debug)]
 pub struct Stream {
     events: Vec<(Instant, Event)>,
@@ -196,7 +197,7 @@ pub(super) const fn timed(segment: &Segment) -> bool {
 pub enum Unlike {
     /// The policy does not admit the system.
     Refused(Box<Verdict>),
-    /// The policy, built anew and told the same, decided otherwise at this instant: it is not a
+    /// The policy, built anew and given the same, decided otherwise at this instant: it is not a
     /// pure value, and its times would mean nothing.
     Replay(Instant),
 }
@@ -210,14 +211,14 @@ impl fmt::Display for Unlike {
                 (None, None) => f.write_str("the system is not admitted"),
             },
             Self::Replay(at) => {
-                write!(f, "the policy decides otherwise at {at} when told the same")
+                write!(f, "the policy decides otherwise at {at} when given the same")
             }
         }
     }
 }
 
 /// Simulates `programs` on `system` under the policy up to `until`, and keeps what the policy is
-/// told and asked. Events after the last decision are left out.
+/// given and asked. Events after the last decision are left out.
 ///
 /// # Errors
 /// Where the policy refuses the system, or is not the same twice.

@@ -62,7 +62,7 @@ fn a_stream_holds_every_call_with_its_cause() {
     // Budgets of duals end 1 and 2 after each release, and the last one with the next.
     let trees = calls.iter().filter(|call| call.updates_tree).map(|call| call.now.ticks());
     assert_eq!(trees.collect::<Vec<_>>(), (0..12).collect::<Vec<_>>());
-    // At 1 no VCPU completes: t1 is stopped for t0 by the timer alone, and then that is told.
+    // At 1 no VCPU completes: t1 is stopped for t0 by the timer alone, and then that is reported.
     let at_one = calls.iter().filter(|call| call.now.ticks() == 1).map(|call| call.cause);
     assert_eq!(at_one.collect::<Vec<_>>(), [Cause::Timer, Cause::Switch]);
     assert!(calls.iter().any(|call| call.cause == Cause::Completion));

@@ -24,7 +24,7 @@ const UTF8: i64 = 0;
 /// Where `out` takes no more.
 ///
 /// # Panics
-/// Where a value is not of its column's kind: whoever made the row is wrong.
+/// Where a value is not of its column's kind: the caller that made the row is wrong.
 pub fn parquet(
     columns: &[Column],
     mut rows: impl Iterator<Item = Row>,

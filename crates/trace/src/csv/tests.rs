@@ -23,7 +23,7 @@ fn jobs_and_pieces() {
 \"sort,\"\"fast\"\"\",1,10000,11000,1,1000,1000,0,11000,10000,20000,21000,1,1
 \"sort,\"\"fast\"\"\",2,10000,3000,0,-7000,0,0,2000,21000,31000,,1,0
 ";
-    // Names hold from where they are told on; here that is before the first job was over.
+    // Names hold from where they are given on; here that is before the first job was over.
     let listed = text(|out| super::jobs(&journal, out));
     assert_eq!(listed.replace("\nsort,0", "\n\"sort,\"\"fast\"\"\",0"), format!("{head}{jobs}"));
     let pieces = text(|out| super::pieces(&figure().journal(24_000), out));

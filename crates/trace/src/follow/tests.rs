@@ -2,7 +2,7 @@ use super::*;
 use crate::testkit::*;
 use maracas_core::contract::Grant;
 
-/// Writes down what it is told, in ticks.
+/// Writes down what is reported to it, in ticks.
 #[derive(Default, Debug)]
 struct Diary(Vec<String>);
 
@@ -71,7 +71,7 @@ fn readings_do_not_cut_a_run() {
 #[test]
 fn a_budget_that_changes_while_it_is_used() {
     let mut story = story(vec![grant(0, 4)], vec![]);
-    // At 2 the limit goes from 4 to 10; the segment around that is told later.
+    // At 2 the limit goes from 4 to 10; the segment around that is reported later.
     story.planned(2, |plan| plan.run_queue_mut(CoreId(0)).foreground = vec![grant(0, 10)]);
     story.ran((0, 0, Foreground), (0, 6), Preempted);
     story.planned(7, |plan| plan.run_queue_mut(CoreId(0)).foreground = vec![grant(0, 12)]);
@@ -87,7 +87,7 @@ fn a_budget_that_changes_while_it_is_used() {
 }
 
 #[test]
-fn a_closed_door_throttles_only_who_has_no_budget() {
+fn a_closed_door_throttles_only_what_has_no_budget() {
     let mut story = story(vec![grant(0, 4)], vec![grant(0, u64::MAX)]);
     story.planned(1, |plan| plan.run_queue_mut(CoreId(0)).background_allowed = false);
     // It waits its turn with budget left; then it has none, and the memory gate is what keeps it

@@ -16,7 +16,7 @@ const RIGHT: f64 = 20.0;
 const NAME_MOST: usize = 18;
 
 /// Fills of VCPUs where rows are cores: the eight colours of Okabe and Ito (2008) but black, which
-/// readers with any colour vision tell apart.
+/// readers with any colour vision can distinguish.
 const FILLS: [&str; 7] =
     ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442"];
 

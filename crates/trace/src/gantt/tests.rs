@@ -94,7 +94,7 @@ fn svg_shows_every_state() {
 }
 
 #[test]
-fn who_was_refused_and_never_ran_has_no_row() {
+fn what_was_refused_and_never_ran_has_no_row() {
     let mut story = figure();
     let newcomer = crate::testkit::vcpu(3, 1_000, 10_000);
     story.event(5_000, maracas_core::contract::Event::Arrived(newcomer)).named(3, "newcomer");

@@ -30,8 +30,9 @@ struct Theft {
 }
 
 impl Thefts {
-    /// How much was told stolen, in ticks, of lateness that overlaps `[from, to)`, on the one of
-    /// `cores` where it was most; on any core where `cores` is empty, as of a VCPU that never ran.
+    /// How much was reported stolen, in ticks, of lateness that overlaps `[from, to)`, on the one
+    /// of `cores` where it was most; on any core where `cores` is empty, as of a VCPU that never
+    /// ran.
     pub(super) fn between(&self, cores: CoreSet, from: Instant, to: Instant) -> u64 {
         let anywhere = cores.is_empty();
         let asked = |core: &u16| anywhere || cores.contains(CoreId(*core));
@@ -56,8 +57,8 @@ impl Thefts {
 }
 
 impl Causes {
-    /// Takes in one note, told at `at`; those that say nothing of this are left aside. Nanoseconds
-    /// have so many ticks.
+    /// Takes in one note, of `at`; those that say nothing of this are left aside. Nanoseconds have
+    /// so many ticks.
     pub(super) fn read(&mut self, at: Instant, note: &Note, ticks_per_ns: u64) {
         if let &Note::WakeCost { p50_ns, p99_ns } = note {
             let cost = self.wake_cost.get_or_insert(WakeCostReport { p50_ns, p99_ns });
@@ -97,7 +98,7 @@ impl Causes {
     pub(super) const fn wake_cost(&self) -> Option<WakeCostReport> {
         self.wake_cost
     }
-    /// What is known of `core`; `None` where nothing was told of it.
+    /// What is known of `core`; `None` where nothing was reported of it.
     pub(super) fn of(&self, core: u16) -> Option<&CausesReport> {
         self.cores.get(&core)
     }
@@ -118,7 +119,7 @@ mod tests {
     use crate::testkit::{Story, vcpu};
 
     #[test]
-    fn what_the_machine_tells_of_its_cores_is_in_the_report() {
+    fn what_the_machine_reports_of_its_cores_is_in_the_report() {
         let mut story = Story::new(2, vec![vcpu(0, 4, 10)]);
         story.reported(0, "wake-cost", "16000 40000");
         story.reported(5_000, "late", "1 3000 2000").reported(9_000, "late", "1 4000 0");

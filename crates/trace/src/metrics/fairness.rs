@@ -32,7 +32,7 @@ const GRAIN: Duration = Duration::from_millis(30);
 const NEGLIGIBLE: f64 = 0.01;
 
 /// Windows that are open: the one that lies at the latest event, and the one before, for what is
-/// told late.
+/// reported late.
 const OPEN: usize = 2;
 
 /// Counts the performance of every VCPU.
@@ -65,11 +65,11 @@ pub(crate) struct Window {
 struct Party {
     /// It serves the policy, not a user: no share is its due.
     service_vcpu: bool,
-    /// The speedup that its user told, in thousandths; 0 = none.
+    /// The speedup that its user gave, in thousandths; 0 = none.
     reported_milli: u32,
     /// Since when it has something to run, as far as that is not yet in a window.
     wants: Option<Instant>,
-    /// When it woke while it had something to run, as far as was told.
+    /// When it woke while it had something to run, as far as was reported.
     woke_again: Option<Instant>,
     /// Up to where its wanting is in windows.
     counted: Instant,
@@ -265,7 +265,7 @@ impl Speed {
 }
 
 impl Fairness {
-    /// `None` where all cores are equally fast: there is nothing to tell.
+    /// `None` where all cores are equally fast: there is nothing to show.
     pub(super) fn of(system: &System) -> Option<Box<Self>> {
         if system.is_even() {
             return None;
@@ -320,7 +320,7 @@ impl Fairness {
         let Some(&class) = self.class_of.get(usize::from(segment.core.0)) else { return };
         let cut = self.cut();
         let party = self.party(segment.vcpu);
-        // The wake that ends a block may be told before the block itself.
+        // The wake that ends a block may be reported before the block itself.
         let woken = party.wants.max(party.woke_again.take());
         party.wants = Some(party.wants.map_or(segment.from, |since| since.min(segment.from)));
         party.wanted_until(segment.to, cut);

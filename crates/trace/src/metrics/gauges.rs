@@ -101,9 +101,9 @@ impl Present {
 }
 
 impl Metrics {
-    /// What the journal records so far say of the running system. Costs part of a microsecond
-    /// for each VCPU. The time throttled may be taken back by as much of a segment as is
-    /// not told yet; all other sums only grow.
+    /// What the journal records so far say of the running system. Costs part of a microsecond for
+    /// each VCPU. The time throttled may be taken back by as much of a segment as is not reported
+    /// yet; all other sums only grow.
     pub fn gauges(&self) -> Gauges {
         let present = &self.present;
         let scale = Scale(self.header.system.ticks_per_ns.max(1));

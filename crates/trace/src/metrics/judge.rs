@@ -3,18 +3,18 @@
 //! # The rule
 //! * **Judged** are the whole periods in which the VCPU always had something to run and was not
 //!   held by a limit of memory. (A VCPU that used up its own bandwidth, or whose core used up its
-//!   allowance, is kept from its budget by what it was told to keep to.)
+//!   allowance, is kept from its budget by its own limit.)
 //! * A judged period is **off** where `|delivered - C|` is more than the tolerance: 1 % of C or,
-//!   where that is more, twice what a wake costs on this host (the median that the machine told,
-//!   the largest so far). It is **short** or **over** by its sign.
-//! * An off period is **stolen** where time that the hypervisor took explains it. Agents tell by
+//!   where that is more, twice what a wake costs on this host (the median that the machine
+//!   reported, the largest so far). It is **short** or **over** by its sign.
+//! * An off period is **stolen** where time that the hypervisor took explains it. Agents report by
 //!   how much they enforced an alarm late and how much of that was stolen. A period is explained
-//!   where the stolen time so told, on the cores where the VCPU ran, of lateness that overlaps the
-//!   period or the one before, is at least its error less the tolerance. It is explained, too,
-//!   where it follows a stolen period directly and pays back what the stolen periods before it
-//!   were given too much or too little: its error has the other sign and is no larger than what is
-//!   left of theirs, but for the tolerance. (What ran 10 ms too long for a C of 2 ms is due nothing
-//!   in the next five periods.) Stolen periods are not judged, unless everything is (`strict`).
+//!   where the stolen time so reported, on the cores where the VCPU ran, of lateness that overlaps
+//!   the period or the one before, is at least its error less the tolerance. It is explained, too,
+//!   where it follows a stolen period directly and pays back what the stolen periods before it were
+//!   given too much or too little: its error has the other sign and is no larger than what is left
+//!   of theirs, but for the tolerance. (What ran 10 ms too long for a C of 2 ms is due nothing in
+//!   the next five periods.) Stolen periods are not judged, unless everything is (`strict`).
 //! * The promise is **kept** where the mean of the judged periods is within 0.5 % of C and at most
 //!   1 % of them are off. Where fewer than half of the periods had full demand, those that had it
 //!   are chance and their mean says nothing; then the promise is broken only where those that are
@@ -34,7 +34,7 @@ const MEAN_PART: u64 = 200;
 /// Verdicts on the periods of one VCPU; times in ticks.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Judge {
-    /// Errors below this are not told from what waking a thread costs.
+    /// Errors below this cannot be distinguished from what waking a thread costs.
     floor: u64,
     /// Stolen periods are judged like all others.
     strict: bool,
@@ -99,7 +99,7 @@ impl Off {
 }
 
 impl Judge {
-    /// From now on errors below `floor` are not told from the cost of a wake.
+    /// From now on errors below `floor` are not distinguished from the cost of a wake.
     pub(super) const fn tolerate(&mut self, floor: u64) {
         self.floor = floor;
     }
@@ -129,8 +129,8 @@ impl Judge {
         }
     }
 
-    /// Whether a period can be settled at `now`: its lateness is told when the alarm was enforced,
-    /// which two periods later it was; else it touches none of its own.
+    /// Whether a period can be settled at `now`: its lateness is reported when the alarm was
+    /// enforced, which two periods later it was; else it touches none of its own.
     pub(super) fn is_ripe(&self, now: Instant) -> bool {
         self.open.front().is_some_and(|off| {
             let end = off.start.saturating_add(off.period);

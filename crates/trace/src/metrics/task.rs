@@ -186,9 +186,9 @@ impl Task {
     pub(super) fn settle(&mut self, thefts: &Thefts) {
         self.windows.judge.settle(Instant::NEVER, self.cores, thefts);
     }
-    /// The same of those of which everything is told by now. What an agent did late, and that it
-    /// was late, is told when it wakes, in any order, around the decision that follows: so many
-    /// decisions later all of it is.
+    /// The same of those of which everything is reported by now. What an agent did late, and that
+    /// it was late, is reported when it wakes, in any order, around the decision that follows: so
+    /// many decisions later all of it is.
     pub(super) fn settle_ripe(&mut self, decisions: u64, thefts: &Thefts) {
         const AROUND: u64 = 16;
         let &mut (since, until) = self.ripe.get_or_insert((decisions, self.windows.now()));
@@ -201,8 +201,8 @@ impl Task {
     pub(super) const fn is_there(&self) -> bool {
         self.present && self.left.is_none()
     }
-    /// Jobs unfinished at their deadline, by `at`. What is told late must not be taken back: where
-    /// more may come, a job counts only when it is a whole period overdue, or done too late.
+    /// Jobs unfinished at their deadline, by `at`. What is reported late must not be taken back:
+    /// where more may come, a job counts only when it is a whole period overdue, or done too late.
     pub(super) fn misses_by(&self, at: Instant, is_all_reported: bool) -> u64 {
         let grace = if is_all_reported { Duration::ZERO } else { self.reservation.period };
         let is_overdue = |job: &&Job| job.deadline.saturating_add(grace) <= at;
@@ -272,7 +272,7 @@ impl Task {
         self.pieces.ran(segment, self.jobs.released > 0);
         if matches!(segment.end, End::Blocked | End::Exited) {
             match self.demand {
-                // The wake that ended this block was told before the block itself.
+                // The wake that ended this block was reported before the block itself.
                 Demand::Runnable(woken) if woken > segment.to => {
                     self.windows.woke(segment.to, woken);
                 }
@@ -330,7 +330,7 @@ impl Pieces {
     #[inline]
     fn ran(&mut self, segment: &Segment, has_jobs: bool) {
         if segment.from == segment.to {
-            // A segment of no length is no piece, but it may tell why the last one is over.
+            // A segment of no length is no piece, but it may say why the last one is over.
             if let Some(last) = self.last.as_mut().filter(|last| last.to == segment.from) {
                 last.end = segment.end;
             }

@@ -165,7 +165,7 @@ fn a_wake_reported_before_the_block_it_ended() {
     let mut story = one(false);
     story.woke(0, 0).woke(0, 12).ran(FORE, (0, 4), Blocked).ran(FORE, (12, 16), LimitReached);
     let late = story.report(30).tasks[0].delivered.clone();
-    // As if the wake had been told in order: [0, 20) lacks demand at some instant.
+    // As if the wake had been reported in order: [0, 20) lacks demand at some instant.
     let mut story = one(false);
     story.woke(0, 0).ran(FORE, (0, 4), Blocked).woke(0, 12).ran(FORE, (12, 16), LimitReached);
     let ordered = story.report(30).tasks[0].delivered.clone();

@@ -73,7 +73,7 @@ fn traffic_of(core: CoreId) -> u64 {
     uuid(6, u32::from(core.0))
 }
 
-/// Turns what the follower tells into packets.
+/// Turns what the follower reports into packets.
 #[derive(Debug)]
 pub(super) struct Tracks<W> {
     out: W,

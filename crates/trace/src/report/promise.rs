@@ -69,9 +69,9 @@ pub struct PromiseReport {
     pub kept: bool,
     /// Stolen periods were judged like all others.
     pub strict: bool,
-    /// What a wake costs on this host; `null` where nobody measured it, as in simulation.
+    /// What a wake costs on this host; `null` where it was not measured, as in simulation.
     pub wake_cost: Option<WakeCostReport>,
-    /// How long the run was to last; `null` in simulation, and where nobody said.
+    /// How long the run was to last; `null` in simulation, and where that was not given.
     pub asked_ns: Option<u64>,
     /// How long it lasted until the host was as before; `null` in simulation.
     pub lasted_ns: Option<u64>,
@@ -91,7 +91,7 @@ impl PromiseReport {
     }
 }
 
-/// What a wake from a timed sleep costs, as the machine measured it: the largest that it told.
+/// What a wake from a timed sleep costs, as the machine measured it: the largest that it reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WakeCostReport {
     /// The median.
@@ -116,11 +116,11 @@ pub struct ProgramReport {
 pub struct CausesReport {
     /// Time that the hypervisor took from the core during the run.
     pub steal_ns: u64,
-    /// Alarms that were enforced late enough to be told one by one.
+    /// Alarms that were enforced late enough to be reported one by one.
     pub late: LateReport,
-    /// How late all alarms were enforced; `null` where nobody told.
+    /// How late all alarms were enforced; `null` where that was not reported.
     pub enforced: Option<EnforcedReport>,
-    /// When the core was stuck, and who relieved it.
+    /// When the core was stuck, and which side relieved it.
     pub reliefs: Vec<ReliefReport>,
     /// How often the kernel's fair server or RT throttling kept real-time threads off the core.
     pub rt_throttled: u64,
@@ -172,13 +172,13 @@ impl EnforcedReport {
 pub struct ReliefReport {
     /// When, from the start of the run.
     pub at_ns: u64,
-    /// By whom: `"neighbour"`, the agent of another core, or `"guardian"`.
+    /// By which side: `"neighbour"`, the agent of another core, or `"guardian"`.
     pub by: String,
     /// For how long the core had been stuck.
     pub stuck_ns: u64,
 }
 
-/// What only the one who starts a run knows of it.
+/// What only the command that starts a run knows of it.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Run {
     /// How long it was to last.
@@ -194,7 +194,7 @@ pub struct Run {
 }
 
 impl Report {
-    /// Adds what the journal does not tell. A run that lasted longer than asked by more than a
+    /// Adds what the journal does not say. A run that lasted longer than asked by more than a
     /// second, or that the guardian had to end, has not kept its promise.
     #[must_use]
     pub fn of_run(mut self, run: Run) -> Self {

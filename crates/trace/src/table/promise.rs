@@ -4,10 +4,11 @@ use super::{Paint, counted, time, wrapped};
 use crate::report::{CausesReport, CoreReport, ProgramReport, Report, TaskReport, Verdict, Word};
 use std::io;
 
-/// Of C: a mean within this part of it is not told.
+/// Of C: a mean within this part of it is not shown.
 const MEAN_PART: f64 = 0.005;
 
-/// Who got what was promised, of whom that cannot be said, and one line for each who did not.
+/// How many got what was promised, of which that cannot be said, and one line for each that did
+/// not.
 pub(super) fn verdicts(
     report: &Report,
     paint: Paint,
@@ -64,7 +65,7 @@ fn parts(it: &Verdict, strict: bool) -> Vec<String> {
 }
 
 /// What kept the machine from enforcing in time: one line for each core of which there is something
-/// to be told.
+/// to be said.
 pub(super) fn causes(report: &Report, columns: usize, out: &mut impl io::Write) -> io::Result<()> {
     let spoiled = |task: &TaskReport| task.verdict.is_broken() || task.verdict.stolen > 0;
     let is_asked = report.promise.overrun_ns().is_some() || report.tasks.iter().any(spoiled);
@@ -79,7 +80,7 @@ pub(super) fn causes(report: &Report, columns: usize, out: &mut impl io::Write) 
     Ok(())
 }
 
-/// What is to be told of a core; of steal and of ordinary lateness only where it `is_asked` for.
+/// What is to be said of a core; of steal and of ordinary lateness only where it `is_asked` for.
 fn of_core(causes: &CausesReport, is_asked: bool) -> Vec<String> {
     let shown = |ns: u64| time(ns as f64);
     let mut parts = Vec::new();
@@ -90,7 +91,7 @@ fn of_core(causes: &CausesReport, is_asked: bool) -> Vec<String> {
         parts.push(format!("agent late {count} (longest {longest}; without steal {own})"));
     }
     for (place, relief) in causes.reliefs.iter().enumerate() {
-        // The first ones tell how; how many there were is in the JSON.
+        // The first ones show how; how many there were is in the JSON.
         if place < 3 {
             let (by, stuck, at) = (&relief.by, shown(relief.stuck_ns), shown(relief.at_ns));
             parts.push(format!("relieved by the {by} at {at} after {stuck}"));

@@ -66,7 +66,7 @@ uneven cores  class0  class1  class2  speedup  performance
 spin           50.0%   35.0%    0.0%    1.600        1.327
 hog            50.0%   35.0%    0.0%    1.500        1.320
 classes: class0 at 1.000 core0, class1 at 0.600 core1, class2 at 0.300 core2 core3
-fairness: nobody's performance is known, 1 VCPU of unknown speed
+fairness: no performance is known, 1 VCPU of unknown speed
 ";
     let shown = text(&report, Style::default());
     assert!(shown.contains(expected), "{shown}");
@@ -139,7 +139,7 @@ fn it_fits_and_says_what_is_wrong() {
     assert!(colored.contains("\x1b[31m     1\x1b[0m"), "the miss is red: {colored}");
 }
 
-/// A run of ten periods on core 0 that is short in one of them, with what its machine told.
+/// A run of ten periods on core 0 that is short in one of them, with what its machine reported.
 fn short_run() -> crate::testkit::Story {
     use crate::testkit::{Foreground, LimitReached, Story, grant, vcpu};
     let mut story = Story::new(1, vec![vcpu(0, 2_000, 10_000), vcpu(1, 2_000, 10_000)]);

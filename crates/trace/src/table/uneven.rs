@@ -37,7 +37,7 @@ pub(super) fn write(
     wrapped("fairness: ", &items, columns).iter().try_for_each(|line| writeln!(out, "{line}"))
 }
 
-/// The classes whose part of the time is shown: all, or of many those on which somebody was.
+/// The classes whose part of the time is shown: all, or of many those on which a VCPU was.
 fn shown(classes: usize, tasks: &[TaskReport]) -> Vec<usize> {
     let speeds: Vec<_> = tasks.iter().filter_map(|task| task.speed.as_ref()).collect();
     let was_used = |class: &usize| speeds.iter().any(|speed| speed.classes[*class].time_ns > 0);
@@ -99,7 +99,7 @@ fn whole(fairness: &FairnessReport, tasks: &[TaskReport]) -> Vec<String> {
         let name = whose.map_or("", |task| &task.name);
         items.push(format!("MinFairness {}{least:.4} ({name})", if bound { "≤" } else { "" }));
     } else {
-        items.push("nobody's performance is known".into());
+        items.push("no performance is known".into());
     }
     items.extend(fairness.uniformity.map(|it| format!("Uniformity {it:.4}")));
     if fairness.unknown > 0 {

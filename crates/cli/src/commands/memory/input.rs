@@ -166,8 +166,8 @@ mod tests {
         let list = answer(format!("[{mix}, {mix}]").as_bytes()).expect("two good mixes");
         assert_eq!(list, Value::from(vec![single.clone(), single]));
         assert_eq!(answer(b"[]").expect("no mixes"), Value::Array(Vec::new()));
-        let nobody = answer(br#"{"preset": "p4080", "requestors": []}"#).expect("nobody");
-        assert_eq!(nobody.to_string(), r#"{"requestors":[],"total_GBps":0.0,"read_lat_ns":0.0}"#);
+        let none = answer(br#"{"preset": "p4080", "requestors": []}"#).expect("an empty mix");
+        assert_eq!(none.to_string(), r#"{"requestors":[],"total_GBps":0.0,"read_lat_ns":0.0}"#);
     }
 
     #[test]

@@ -12,9 +12,9 @@ use std::cmp::Reverse;
 pub(super) enum Sort {
     /// By core, then by period as rate-monotonic priorities are.
     Core,
-    /// Who used most time comes first.
+    /// The VCPU that used most time comes first.
     Load,
-    /// Who got least of what was promised comes first: misses and short periods.
+    /// The VCPU that got least of what was promised comes first: misses and short periods.
     Trouble,
     /// By name.
     Name,
@@ -166,7 +166,7 @@ impl App {
         let mut order: Vec<usize> = (0..vcpus.len()).collect();
         let home = |vcpu: &VcpuGauges| -> (Option<u16>, u64, VcpuId) {
             let core = vcpu.last.map(|(core, _)| core.0);
-            // Who has no reservation has no priority either.
+            // A VCPU without a reservation has no priority either.
             let none = vcpu.reservation.is_none();
             let period = if none { u64::MAX } else { vcpu.reservation.period.ticks() };
             (core, period, vcpu.vcpu)

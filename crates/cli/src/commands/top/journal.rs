@@ -92,7 +92,7 @@ impl<'a> Playback<'a> {
 /// What is said at the end of a journal that is whole.
 const ENDS: &str = "the journal ends here";
 
-/// When a machine told it; `None` where it does not say.
+/// When a machine noted it; `None` where it does not say.
 const fn reported_at(record: &Record) -> Option<Instant> {
     match record {
         Record::Event { at, .. } | Record::Note { at, .. } | Record::End(at) => Some(*at),

@@ -10,7 +10,7 @@ pub(super) struct CoreRates {
     pub(super) background: f64,
     pub(super) throttled: f64,
     pub(super) idle: f64,
-    /// Requests to memory a second; `None` where nobody counts them.
+    /// Requests to memory a second; `None` where they are not counted.
     pub(super) requests: Option<f64>,
 }
 
@@ -26,7 +26,7 @@ impl CoreRates {
 pub(super) struct VcpuRates {
     pub(super) foreground: f64,
     pub(super) background: f64,
-    /// Reads of memory a second; `None` where nobody has counted any.
+    /// Reads of memory a second; `None` where none were counted.
     pub(super) reads: Option<f64>,
 }
 
@@ -70,7 +70,7 @@ impl Rates {
             vcpus: now.vcpus.iter().map(vcpu).collect(),
             decisions: per_second(now.decisions, before.decisions),
             migrations: per_second(now.migrations, before.migrations),
-            // Without occupancy nobody counts how long requests wait.
+            // Without occupancy it is not counted how long requests wait.
             latency: memory
                 .filter(|it| it.last_occupancy > 0)
                 .map(|it| it.last_occupancy as f64 / it.last_requests as f64),
@@ -84,8 +84,8 @@ fn rate(count: u64, span: Duration) -> f64 {
     if span.is_zero() { 0.0 } else { count as f64 * 1e9 / span.ticks() as f64 }
 }
 
-/// What part of `span` was added to a sum of time. A segment is told when it ends: an interval
-/// may be told more than it holds.
+/// What part of `span` was added to a sum of time. A segment is reported when it ends: an interval
+/// may get more than it holds.
 fn share(now: Duration, before: Option<Duration>, span: Duration) -> f64 {
     let more = now.saturating_sub(before.unwrap_or(Duration::ZERO));
     if span.is_zero() { 0.0 } else { (more.ticks() as f64 / span.ticks() as f64).min(1.0) }
@@ -100,7 +100,7 @@ fn core_rates(
     let part = |of: fn(&CoreGauges) -> Duration| share(of(now), old.map(of), span);
     let (foreground, background) = (part(|core| core.foreground), part(|core| core.background));
     let throttled = part(|core| core.throttled);
-    // Whoever is counted by his own counters is so at every instant, samples are seldom.
+    // A VCPU with counters of its own is counted at every instant, samples are seldom.
     let counted = now.requests - old.map_or(0, |old| old.requests).min(now.requests);
     let requests = match sampled {
         _ if now.requests > 0 => Some(rate(counted, span)),

@@ -58,7 +58,7 @@ impl Terminal {
         let before = tcgetattr(stdout())?;
         let mut raw = before.clone();
         raw.make_raw();
-        // A panic gives it back too, before it is told of.
+        // A panic gives it back too, before it is reported.
         let (hook, modes) = (std::panic::take_hook(), before.clone());
         std::panic::set_hook(Box::new(move |info| {
             give_back(&modes);

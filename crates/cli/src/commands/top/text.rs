@@ -70,7 +70,7 @@ pub(super) fn snapshot(title: &str, gauges: &Gauges, rates: &Rates) -> String {
     text
 }
 
-/// Who, what, how long.
+/// Which VCPUs, what, how long.
 pub(super) fn heading(title: &str, gauges: &Gauges) -> String {
     let seconds = gauges.at.ticks() as f64 / 1e9;
     let over = if gauges.over { ", over" } else { "" };
@@ -91,7 +91,7 @@ fn latency(gauges: &Gauges, rates: &Rates) -> Option<String> {
     rates.latency.map(|latency| format!("latency {latency:.0}{against} cycles"))
 }
 
-/// How much goes to memory, and who says so.
+/// How much goes to memory, and which counters say so.
 pub(super) fn traffic(gauges: &Gauges, rates: &Rates) -> Option<String> {
     let requests = rates.requests.map(|rate| format!("{} requests/s", count(rate)));
     let samples = gauges.memory.map(|memory| format!("{} samples", memory.samples));
@@ -157,7 +157,7 @@ pub(super) const fn off(vcpu: &VcpuGauges) -> u64 {
     vcpu.short_periods + vcpu.over_periods
 }
 
-/// Misses, of who has jobs.
+/// Misses, of VCPUs that have jobs.
 pub(super) fn misses(vcpu: &VcpuGauges) -> String {
     if vcpu.jobs == 0 { "-".into() } else { vcpu.misses.to_string() }
 }

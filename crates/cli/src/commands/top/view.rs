@@ -52,7 +52,7 @@ fn cores_shown(app: &App, height: usize) -> usize {
     app.gauges.cores.len().min((rest / 2).max(1))
 }
 
-/// `colour` where colours are shown, else what tells it from its surroundings without them.
+/// `colour` where colours are shown, else what distinguishes it from its surroundings without them.
 fn style(app: &App, colour: Colour) -> Style {
     match (app.colours, colour) {
         (true, colour) => Style { colour, ..Style::default() },

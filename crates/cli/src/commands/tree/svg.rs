@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 
 /// Ink for light pages and paper, and for dark screens where the reader asks for that. No CSS
 /// variables: the converters that papers go through do not know them. The hues are those of Okabe
-/// and Ito (2008), which readers with any colour vision tell apart.
+/// and Ito (2008), which readers with any colour vision can distinguish.
 const STYLE: &str = "text{font:11px sans-serif;fill:#222}.strong{font-weight:bold}\
 .box{fill:#eaf3fa;stroke:#0072b2}.round{fill:#fdf4e0;stroke:#b97f00;stroke-dasharray:4 2}\
 .edge{fill:none;stroke:#555}.row{stroke:#ddd}\

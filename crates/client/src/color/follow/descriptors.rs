@@ -1,4 +1,4 @@
-//! Getting the rights to one's own frames from the runtime.
+//! Gets the rights to this process' own frames from the runtime.
 
 use super::super::pagemap::Pagemap;
 use super::super::userfault::Right;
@@ -58,7 +58,8 @@ fn receive(stream: &UnixStream) -> (Option<File>, Option<File>) {
         let flags = libc::MSG_CMSG_CLOEXEC;
         loop {
             let got = libc::recvmsg(stream.as_raw_fd(), &raw mut message, flags);
-            // Who is frozen on the way, as surplus time is every now and then, is interrupted.
+            // The wait is interrupted where the thread is frozen meanwhile, as surplus time is
+            // every now and then.
             let interrupted = io::Error::last_os_error().kind() == io::ErrorKind::Interrupted;
             match got {
                 1 => break,

@@ -26,8 +26,8 @@ pub(super) struct Slot {
     /// Device and inode: a program that closes all descriptors may open another file in its place.
     inode: (u64, u64),
     place: usize,
-    /// Where the page's first word is mapped: an address for the kernel, which nobody reads from,
-    /// since another process may cut the file short.
+    /// Where the page's first word is mapped: an address for the kernel, which is never read here,
+    /// since another process may truncate the file.
     futex: usize,
 }
 
@@ -35,7 +35,7 @@ impl Slot {
     /// The first slot that is free. `None` where the file is no page of orders, where all slots are
     /// taken, or where another copy of this library in the process has one already.
     pub(super) fn claim(path: &Path) -> Option<Self> {
-        // Not blocking, lest the path be a pipe that nobody reads; and nobody's terminal.
+        // Not blocking, lest the path be a pipe without a reader; and never a controlling terminal.
         let (mut options, flags) = (OpenOptions::new(), libc::O_NONBLOCK | libc::O_NOCTTY);
         let file = options.read(true).write(true).custom_flags(flags).open(path).ok()?;
         let found = file.metadata().ok()?;
@@ -58,8 +58,8 @@ impl Slot {
         }
         let inode = (found.dev(), found.ino());
         let slot = Self { file, inode, place, futex: base as usize };
-        // What a dead process left here is nobody's.
-        slot.tell(0, Recolored::default(), 0)?;
+        // What a dead process left here has no owner.
+        slot.report(0, Recolored::default(), 0)?;
         slot.write(words::PROCESS, pid)?;
         lock(&slot.file, 0, WORD, libc::F_OFD_SETLK, libc::F_UNLCK)?;
         Some(slot)
@@ -96,7 +96,7 @@ impl Slot {
     }
 
     /// Says how an order was carried out.
-    pub(super) fn tell(&self, number: u64, done: Recolored, error: i32) -> Option<()> {
+    pub(super) fn report(&self, number: u64, done: Recolored, error: i32) -> Option<()> {
         self.check()?;
         self.write(words::PAGES, done.pages)?;
         self.write(words::NANOS, done.nanos)?;

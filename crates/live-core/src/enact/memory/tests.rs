@@ -56,7 +56,7 @@ fn apply(core: &mut Core<Fake>) {
     core.sleep();
 }
 
-/// What has been told: reads and how the segment ended, or `spent`.
+/// What has been reported: reads and how the segment ended, or `spent`.
 fn reported(core: &mut Core<Fake>) -> Vec<String> {
     core.drain();
     let word = |(_, event): (Instant, Event)| match event {
@@ -89,7 +89,7 @@ fn a_core_closes_at_its_allowance_once_and_opens_with_a_higher_one() {
     with_core(|core, script| {
         follow(core, &run_queue(100, u64::MAX));
         assert!(matches!(level(core), Level::Foreground(_)));
-        assert_eq!(script.armed.get(), 1100, "what it had counted before is nobody's");
+        assert_eq!(script.armed.get(), 1100, "what it had counted before belongs to no VCPU");
         script.counted.set(Some(1099));
         apply(core);
         assert!(matches!(level(core), Level::Foreground(_)), "one is left");
@@ -104,10 +104,10 @@ fn a_core_closes_at_its_allowance_once_and_opens_with_a_higher_one() {
             panic!("{notes:?}")
         };
         assert_eq!((*at, *beyond), (core.id, 30), "30 beyond the mark");
-        // While nobody of ours may run, others are counted.
+        // While no VCPU of ours may run, others are counted.
         script.counted.set(Some(5000));
         apply(core);
-        assert_eq!(reported(core), [""; 0], "told once");
+        assert_eq!(reported(core), [""; 0], "reported once");
         follow(core, &run_queue(130, u64::MAX));
         assert_eq!(level(core), Level::Frozen, "it is there already");
         assert_eq!(reported(core), ["spent"], "another allowance");
@@ -130,7 +130,7 @@ fn a_vcpu_stops_at_its_own_memory_mark() {
         assert!(matches!(level(core), Level::Foreground(_)));
         assert_eq!(script.armed.get(), 1050);
         let soon = script.now().saturating_add(LOOK);
-        assert!(core.look_at <= soon, "nothing tells of it: it is looked for");
+        assert!(core.look_at <= soon, "nothing reports it: it is looked for");
         assert_eq!(reported(core), [""; 0]);
         core.suppose_running(VcpuId(0));
         script.counted.set(Some(1050));
@@ -148,7 +148,7 @@ fn what_was_read_here_is_reported_before_a_body_goes() {
         follow(core, &run_queue(1000, u64::MAX));
         script.counted.set(Some(1007));
         let vcpu_handle = core.detach(VcpuId(0), End::Moved);
-        assert_eq!(vcpu_handle.map(|vcpu_handle| vcpu_handle.untold_reads()), Some(0));
+        assert_eq!(vcpu_handle.map(|vcpu_handle| vcpu_handle.unreported_reads()), Some(0));
         assert_eq!(reported(core), ["7 Moved"]);
     });
 }

@@ -13,7 +13,7 @@ fn run_queue(budget: bool, background_allowed: bool) -> RunQueue {
     RunQueue { foreground, background, background_allowed, ..RunQueue::default() }
 }
 
-/// Follows this run queue and tells what was noted.
+/// Follows this run queue and returns what was noted.
 fn follow(core: &mut Core<Fake>, run_queue: &RunQueue) -> Vec<(String, String)> {
     let decided = core.exec.now();
     core.follow(run_queue, decided);
@@ -33,7 +33,7 @@ fn level(core: &Core<Fake>) -> Level {
 }
 
 #[test]
-fn the_time_until_everything_is_frozen_is_noted_where_somebody_was() {
+fn the_time_until_everything_is_frozen_is_noted_where_a_vcpu_was() {
     let core = &mut core(&Rc::default(), 2);
     {
         assert_eq!(follow(core, &run_queue(false, true)), []);
@@ -44,7 +44,7 @@ fn the_time_until_everything_is_frozen_is_noted_where_somebody_was() {
         let words: Vec<u64> = text.split(' ').map(|word| word.parse().expect("a number")).collect();
         assert!(key == "throttled" && words[0] == 0 && words[1] > 0, "{noted:?}");
         assert_eq!(words[2..], [0], "no record of a thread that there is not");
-        assert_eq!(follow(core, &run_queue(false, false)), [], "told once");
+        assert_eq!(follow(core, &run_queue(false, false)), [], "noted once");
         assert_eq!(follow(core, &run_queue(false, true)), []);
         assert_eq!(level(core), Level::Background);
     }

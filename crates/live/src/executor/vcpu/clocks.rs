@@ -38,12 +38,6 @@ impl ThisVcpu {
         self.scratch = pids;
         result
     }
-    /// Forgets what the clocks read before the machine took over.
-    pub(crate) fn reset_clocks(&mut self) {
-        if !self.means.events {
-            self.read_clocks();
-        }
-    }
 }
 
 /// The processor time of a whole process, by the kernel's own numbering of such clocks

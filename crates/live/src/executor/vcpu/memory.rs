@@ -23,7 +23,7 @@ impl Counted {
     }
     /// What it counted since this was asked last, and whether it had to take turns for that.
     fn gain(&mut self) -> (u64, bool) {
-        // What it refuses to tell is told with the next reading.
+        // What it refuses to give now is reported with the next reading.
         let Ok(now) = self.counter.read() else { return (0, false) };
         let before = std::mem::replace(&mut self.seen, now);
         (now.since(&before), now.took_turns(&before))
@@ -67,7 +67,7 @@ impl ThisVcpu {
         (reads.0, references.0)
     }
     /// What is to be said of its counters at its end, if anything.
-    pub(crate) fn memory_remark(&self) -> Option<&'static str> {
+    pub(super) fn memory_remark(&self) -> Option<&'static str> {
         if self.slots.iter().flatten().any(|slot| slot.memory.refused) {
             Some("memory not counted on every core: refused")
         } else if self.took_turns {
@@ -77,8 +77,8 @@ impl ThisVcpu {
         }
     }
     /// What is to be said of its pages' colours at its end, if anything.
-    pub(crate) fn color_remark(&self) -> Option<String> {
-        // Nobody is waited for: who holds it starts a program.
+    pub(super) fn color_remark(&self) -> Option<String> {
+        // This does not wait: the holder starts a program.
         let page = self.colors.as_ref()?.try_lock().ok()?;
         page.remark().map(|text| format!("{}: {text}", self.name))
     }

@@ -6,7 +6,7 @@ use maracas_core::Rate;
 use maracas_live_core::Place;
 
 #[test]
-fn only_who_is_metered_and_no_crowd_is_raised() {
+fn only_what_is_metered_and_no_crowd_is_raised() {
     let _turn = crate::host::tests::turn();
     let tree = Hierarchies::read().and_then(|hierarchies| Tree::create(&hierarchies));
     let tree = match tree {
@@ -38,7 +38,7 @@ fn only_who_is_metered_and_no_crowd_is_raised() {
     };
     let crowd = [256, 257, 200, 128].map(&mut with);
     drop(vcpu_handle);
-    Arc::into_inner(group).expect("nobody else has it").remove().expect("removed");
+    Arc::into_inner(group).expect("no other reference").remove().expect("removed");
     tree.remove().expect("the tree is removed");
     assert!(!unmetered, "it sits nowhere yet");
     match placed {

@@ -88,7 +88,7 @@ fn a_healthy_run_is_never_touched() {
 }
 
 #[test]
-fn a_pause_of_the_machine_accuses_nobody() {
+fn a_pause_of_the_machine_makes_no_agent_look_stuck() {
     let heartbeats = heartbeats(2);
     let (mut patrol, mut neighbour) = (Patrol::new(), Neighbours::default());
     let mut now_ns = MS;
@@ -100,7 +100,7 @@ fn a_pause_of_the_machine_accuses_nobody() {
         assert_eq!(patrol.look(&heartbeats, now_ns + MS, Sight::default()), []);
         assert_eq!(neighbour.overdue(&heartbeats, 0, now_ns + MS, ms(30)).next(), None);
         now_ns += pause_ms * MS;
-        // Those who look are the first to go on.
+        // The observers are the first to go on.
         assert_eq!(patrol.look(&heartbeats, now_ns, Sight::default()), [], "{pause_ms} ms");
         assert_eq!(neighbour.overdue(&heartbeats, 0, now_ns, ms(30)).next(), None, "{pause_ms} ms");
         now_ns += 3 * MS;
@@ -122,7 +122,7 @@ fn an_agent_that_sleeps_for_ever_is_relieved_and_the_run_ends() {
     let others = acts.iter().any(|(_, act)| matches!(act, Act::Relieve { agent: 0, .. }));
     assert!(!others, "the other core is left alone: {acts:?}");
     let firsts = acts.iter().filter(|(_, act)| matches!(act, Act::Relieve { first: true, .. }));
-    assert_eq!(firsts.count(), 1, "told once: {acts:?}");
+    assert_eq!(firsts.count(), 1, "once: {acts:?}");
     let asked = first(&acts, |act| matches!(act, Act::Ask(_))).expect("asked to end");
     assert!((3_100..3_400).contains(&asked), "{asked}");
     let killed = first(&acts, |act| matches!(act, Act::Kill(_))).expect("killed");

@@ -119,7 +119,7 @@ impl Group {
         }
     }
 
-    /// Whether every thread of the group has stopped. A group that has just been told to freeze is
+    /// Whether every thread of the group has stopped. A group that has just been asked to freeze is
     /// not frozen yet; an empty one freezes at once.
     ///
     /// # Errors
@@ -461,8 +461,8 @@ fn kill_each(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Waits until a group told to freeze has stopped. Not for ever: a thread inside the kernel stops
-/// on its way out only, and has no children before.
+/// Waits until a group that was asked to freeze has stopped. Not for ever: a thread inside the
+/// kernel stops on its way out only, and has no children before.
 fn await_frozen(dir: &Path) {
     let patience = time::Instant::now() + time::Duration::from_millis(20);
     let state = |file: &str| std::fs::read_to_string(dir.join(file)).unwrap_or_default();

@@ -84,9 +84,8 @@ impl Hierarchies {
     }
 
     /// The hierarchies that `mountinfo` shows, for a process whose `/proc/<pid>/cgroup` is
-    /// `groups`.
-    /// The first mount of a hierarchy counts. Of v2 the controllers stay empty: only its root's
-    /// `cgroup.controllers` tells them.
+    /// `groups`. The first mount of a hierarchy counts. Of v2 the controllers stay empty: only its
+    /// root's `cgroup.controllers` lists them.
     pub fn parse(mountinfo: &str, groups: &str) -> Hierarchies {
         let mut found = Hierarchies::default();
         for line in mountinfo.lines() {

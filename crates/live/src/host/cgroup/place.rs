@@ -93,7 +93,7 @@ fn limits(dir: &Path, hierarchy: &Hierarchy) -> Vec<String> {
 }
 
 /// All directories named `name` in a hierarchy that belong to our user, however deep: where a tree
-/// may stand that another process made. One of another user's is nobody's word: what it says of
+/// may stand that another process made. One of another user's proves nothing: what it says of
 /// processes to be moved would be done with our rights.
 pub(super) fn everywhere(root: &Path, name: &str) -> Vec<PathBuf> {
     let (mut found, mut open) = (Vec::new(), vec![root.to_path_buf()]);

@@ -1,4 +1,4 @@
-//! The kind of a core as Intel's hybrids tell it: by an instruction that must run on that core.
+//! The kind of a core as Intel's hybrids give it: by an instruction that must run on that core.
 
 use crate::host::HardwareCore;
 

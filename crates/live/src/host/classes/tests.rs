@@ -78,7 +78,7 @@ fn a_hybrid_with_capacities_is_what_its_kernel_says() {
 }
 
 #[test]
-fn a_hybrid_without_capacities_is_told_by_its_monitors() {
+fn a_hybrid_without_capacities_is_known_by_its_monitors() {
     // P cores up to 5.2 and 5.1 GHz, E cores up to 3.9 GHz.
     let frequencies = ["5200000\n", "5200000\n", "5100000\n", "5100000\n"];
     let frequencies: Vec<&str> = frequencies.into_iter().chain(["3900000\n"; 4]).collect();
@@ -96,7 +96,7 @@ fn a_hybrid_without_capacities_is_told_by_its_monitors() {
 }
 
 #[test]
-fn kinds_are_told_by_cpuid_and_kept_apart_however_fast() {
+fn kinds_are_given_by_cpuid_and_kept_apart_however_fast() {
     let frequencies = ["4000000", "4000000", "3900000", "3900000"];
     let tree = Tree::new("cpuid").by_core(FREQUENCY, &frequencies);
     let kind = |core: HardwareCore| Some(if core.0 < 2 { 0x40 } else { 0x20 });
@@ -113,7 +113,7 @@ fn kinds_without_a_word_on_their_speeds_make_no_classes() {
     assert_eq!(
         found.to_string(),
         "equal cores, as far as this host says: cpu_capacity; \
-         passed over: kinds by cpu_core/cpu_atom, whose speeds nothing tells apart"
+         passed over: kinds by cpu_core/cpu_atom, whose speeds nothing distinguishes"
     );
 }
 
@@ -183,7 +183,7 @@ fn equal_servers_and_bare_virtual_machines_have_one_class() {
     assert_eq!(found.how, "cpu_capacity and acpi_cppc/highest_perf and cpufreq/cpuinfo_max_freq");
     let bare = Tree::new("bare").detect(2);
     assert!(bare.is_even() && bare.passed_over.is_empty());
-    assert_eq!(bare.how, "nothing tells them apart");
+    assert_eq!(bare.how, "nothing distinguishes them");
 }
 
 #[test]

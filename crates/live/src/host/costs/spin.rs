@@ -2,7 +2,7 @@
 //! its core is a gap between two readings.
 //!
 //! It computes at the lowest real-time priority, so that the host's ordinary work does not show as
-//! gaps and every program that is held by a run beside us goes first.
+//! gaps and every program that is held by another run goes first.
 
 use super::{SLEEP, SLEEPS};
 use crate::clock::Clock;
@@ -30,8 +30,8 @@ const WINDOW: Duration = Duration::from_micros(150);
 const FEWEST: usize = SLEEPS / 4;
 /// So long is waited for a thread to begin.
 const LATEST: Duration = Duration::from_secs(2);
-/// No thread computes longer than this in one go, whatever becomes of who must end it: ten times
-/// what all sleeps take.
+/// No thread computes longer than this in one go, even if it is never asked to end: ten times what
+/// all sleeps take.
 const LONGEST: Duration = Duration::from_millis(200);
 /// Round trips between two threads, of two switches each.
 const TRIPS: usize = 200;
@@ -77,7 +77,7 @@ fn attempt<T>(act: impl Fn() -> io::Result<T>) -> io::Result<T> {
     result
 }
 
-/// A timer interrupt on `core`, which wakes nobody, and the call before it.
+/// A timer interrupt on `core`, which wakes no thread, and the call before it.
 pub(super) fn interrupt(core: HardwareCore) -> io::Result<Interrupt> {
     attempt(|| try_interrupt(core))
 }
@@ -94,7 +94,7 @@ fn try_interrupt(core: HardwareCore) -> io::Result<Interrupt> {
             let found = compute(&clock, |now| now < due + WINDOW);
             gaps.extend(around(&found, due).map(length));
             acknowledge(&timer);
-            // Whoever waits for the core has it between two tries.
+            // Other threads that wait for the core have it between two tries.
             clock.sleep_until(clock.now() + SLEEP);
         }
         Ok(Interrupt { gap: median(gaps).ok(), setting: median(settings)? })
@@ -208,7 +208,7 @@ fn ring(mut wakeup: &File) {
     let _ = wakeup.write(&1u64.to_ne_bytes());
 }
 
-/// Takes what a timer or an `eventfd` told; an error only says that it told nothing.
+/// Takes what a timer or an `eventfd` reported; an error only says that it reported nothing.
 fn acknowledge(mut file: &File) {
     let _ = file.read(&mut [0; 8]);
 }

@@ -7,7 +7,7 @@ use std::{fs, io, time};
 /// A tick of `/proc/stat` (`USER_HZ`, 100 a second on every Linux; proc_stat(5)).
 const TICK: Duration = Duration::from_millis(10);
 
-/// Time taken from a core since boot, by the text of `/proc/stat`; `None` where it does not tell.
+/// Time taken from a core since boot, by the text of `/proc/stat`; `None` where it does not say.
 pub fn parse(stat: &str, core: HardwareCore) -> Option<Duration> {
     let name = format!("cpu{core}");
     let mut lines = stat.lines().map(str::split_whitespace);
@@ -36,7 +36,7 @@ impl Watch {
     }
 
     /// The share of its time that was taken from the core that lost the most, in parts per billion;
-    /// `None` where the kernel does not tell. It is counted in steps of 10 ms.
+    /// `None` where the kernel does not say. It is counted in steps of 10 ms.
     ///
     /// # Errors
     /// Where `/proc/stat` cannot be read.
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn this_host_tells() {
+    fn this_host_says() {
         let cores = crate::host::platform::Platform::detect().expect("readable").cores;
         let watch = Watch::start(&cores).expect("readable");
         assert!(watch.share_ppb().expect("readable").is_none_or(|share| share <= PPB));

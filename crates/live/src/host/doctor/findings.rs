@@ -1,4 +1,4 @@
-//! Trying everything.
+//! Tries everything that a host may offer.
 
 use super::InterruptThreads;
 use crate::host::classes::Detected;
@@ -28,7 +28,7 @@ pub struct Findings {
     /// What the steps of a decision cost.
     pub costs: Result<Costs, String>,
     /// The share of its time that the core lost that lost the most while all this was tried, in
-    /// parts per billion; `None` = the kernel does not tell.
+    /// parts per billion; `None` = the kernel does not say.
     pub stolen_ppb: Option<u64>,
     /// How interrupts' work is done.
     pub interrupts: InterruptThreads,
@@ -59,7 +59,7 @@ pub struct Findings {
 pub struct Metered {
     /// How many cores have one.
     pub cores: usize,
-    /// Whether each tells by itself when a mark is reached.
+    /// Whether each signals by itself when a limit is reached.
     pub alarms: bool,
     /// How soon a mark was noticed.
     pub reaction: Result<Reaction, String>,
@@ -76,7 +76,7 @@ pub struct Shares {
     pub bandwidth: Result<Option<Duration>, String>,
 }
 
-/// What the client library tells its callers; this crate does not know it.
+/// What the client library says to its callers; this crate does not know it.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Client {
     /// The library to be preloaded, where it was found.
@@ -98,7 +98,8 @@ pub struct CacheColors {
 
 impl Findings {
     /// Tries everything on these cores of this host, the most of it on the last of them: some
-    /// seconds, in which they are loaded. `progress` is told what comes next. Nothing is left.
+    /// seconds, in which they are loaded. `progress` is called with what comes next. Nothing is
+    /// left.
     ///
     /// # Errors
     /// When not even the platform can be read, or there is no core.

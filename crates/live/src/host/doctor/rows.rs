@@ -97,7 +97,7 @@ fn precision(found: &Findings) -> Row {
     row(if keeps.is_full() { Ok(said) } else { Err(said) })
 }
 
-/// What the steps of a decision cost, what is stolen, and who does interrupts' work.
+/// What the steps of a decision cost, what is stolen, and which threads do interrupts' work.
 fn timing(found: &Findings) -> Vec<Row> {
     let named = |(capability, proof): (&str, String)| Row {
         capability: capability.to_owned(),
@@ -206,7 +206,7 @@ const RESCTRL: &str = "a processor with Intel RDT, AMD QoS or Arm MPAM (Linux 7.
 const MOUNT: &str =
     "a run that asks for it mounts it; or: mount -t resctrl resctrl /sys/fs/resctrl";
 /// Others may be in the way, and most of it is root's.
-const OTHERS: &str = "root; and classes that nobody else uses";
+const OTHERS: &str = "root; and classes that no other program uses";
 
 /// A row of resource control: `part` is what the hardware has of it, `trial` what came of trying.
 fn share<T>(

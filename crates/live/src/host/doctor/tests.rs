@@ -229,7 +229,7 @@ fn what_is_lost_degrades_and_says_what_is_done_instead() {
     found.meter.as_mut().expect("meters").alarms = false;
     let report = Report::of(&found);
     assert_eq!((report.verdict, report.verdict.exit_code()), (Verdict::Degraded, 1));
-    assert!(report.why[0].starts_with("no core tells by itself"), "{:?}", report.why);
+    assert!(report.why[0].starts_with("no core signals by itself"), "{:?}", report.why);
     found.meter = Err(preference::State::Refused { why: "0 events".to_owned() });
     found.sensors[0].sensor_kind = crate::sense::SensorKind::Rate;
     lose(&mut found, Capability::GroupBudget);

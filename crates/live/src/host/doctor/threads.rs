@@ -1,5 +1,5 @@
-//! The threads in which a kernel with PREEMPT_RT does what others do in interrupts: whoever stands
-//! above them keeps it waiting.
+//! The threads in which a kernel with PREEMPT_RT does what others do in interrupts: a thread of a
+//! higher priority keeps them waiting.
 
 use crate::host::after_name;
 use std::{fmt, fs};

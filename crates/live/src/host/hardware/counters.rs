@@ -35,9 +35,9 @@ impl fmt::Display for EventCode {
 /// What is counted of.
 #[derive(Clone, Copy, Debug)]
 pub enum Scope<'a> {
-    /// Whoever runs on a core; for units outside the cores, a core of their `cpumask`.
+    /// All that runs on a core; for units outside the cores, a core of their `cpumask`.
     Core(HardwareCore),
-    /// Whoever runs on a core, and the counter can tell when it reaches a number
+    /// All that runs on a core, and the counter can signal when it reaches a number
     /// ([`Counter::arm`]).
     AlarmedCore(HardwareCore),
     /// The threads of a control group (v2, by its directory) while they are on a core.
@@ -113,7 +113,7 @@ pub trait Counter: Send {
     /// # Errors
     /// Where it cannot.
     fn disarm(&mut self) -> io::Result<()>;
-    /// What to wait for; `None` where it cannot tell.
+    /// What to wait for; `None` where it cannot signal.
     fn fd(&self) -> Option<RawFd>;
     /// When it last became readable, in nanoseconds of `CLOCK_MONOTONIC`; `None` where it never did
     /// or does not know.

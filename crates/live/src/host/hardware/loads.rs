@@ -31,13 +31,14 @@ pub enum Load {
 
 /// Does `load` on `core`, in a thread of its own: where ours may run is not touched. What is
 /// returned is the time of the work alone, without preparing for it, by the clock on the wall: the
-/// counters of a core count whoever has it, and of some trials the shortest by that clock is the
-/// one that others disturbed least.
+/// counters of a core count every thread on it, and of some trials the shortest by that clock is
+/// the one that others disturbed least.
 pub(super) fn run(core: HardwareCore, load: Load) -> io::Result<Duration> {
     by_clock(core, load, libc::CLOCK_MONOTONIC)
 }
 
-/// The same by the clock of the thread: its time on the core, whoever else had the core meanwhile.
+/// The same by the clock of the thread: its time on the core, whichever thread had the core
+/// meanwhile.
 ///
 /// # Errors
 /// Where the core cannot be used, or there is no memory.
@@ -59,7 +60,7 @@ fn longest(load: Load) -> Duration {
     }
 }
 
-/// Does `work` on `core`. Where somebody of higher real-time priority keeps the core, a thread of
+/// Does `work` on `core`. Where a thread of higher real-time priority keeps the core, a thread of
 /// ours would wait there for good: it is then given up, and ends when it gets its turn.
 fn within<T: Send + 'static>(
     longest: Duration,
@@ -71,7 +72,7 @@ fn within<T: Send + 'static>(
     let working = thread::Builder::new().name("load".into()).spawn(move || {
         let there = sched::set_affinity(0, core);
         let there = there.map_err(naming(format_args!("going to core {core}")));
-        // Nobody listens any more where it was given up.
+        // There is no receiver any more where it was given up.
         let _ = sender.send(there.and_then(|()| work()));
     })?;
     match receiver.recv_timeout(longest) {
@@ -80,7 +81,7 @@ fn within<T: Send + 'static>(
         Err(mpsc::RecvTimeoutError::Disconnected) => Err(died()),
         Err(mpsc::RecvTimeoutError::Timeout) => {
             let what = format!(
-                "nothing of ours ended on core {core} within {longest:?}: somebody of higher \
+                "nothing of ours ended on core {core} within {longest:?}: a thread of higher \
                  real-time priority keeps it; end that or use other cores"
             );
             Err(io::Error::new(io::ErrorKind::TimedOut, what))

@@ -44,9 +44,9 @@ impl Account {
         Account { user: User { uid, gid }, groups: Vec::new(), known }
     }
 
-    /// Who called us through `sudo`, where that is so: its user, its group, and its groups where
-    /// the host knows it. `None` without `SUDO_UID`, and where we are not root: whoever is not
-    /// could not become that user, and the variable is nobody's word then.
+    /// The caller of `sudo`, where we were started so: its user, its group, and its groups where
+    /// the host knows it. `None` without `SUDO_UID`, and where we are not root: another user could
+    /// not become that user, and the variable proves nothing then.
     pub fn of_sudo() -> Option<Account> {
         // SAFETY: cannot fail.
         let own = unsafe { libc::geteuid() };
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(root.user, User { uid: 0, gid: 0 });
         assert!(root.groups.contains(&0), "{root:?}");
         assert_eq!(root.known.as_ref().map(|(name, _)| name.as_os_str()), Some("root".as_ref()));
-        let error = Account::by_name("no-such-user-here").expect_err("nobody");
+        let error = Account::by_name("no-such-user-here").expect_err("no such user");
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         let numbers = Account::of_numbers(12_345, 54_321);
         assert_eq!((numbers.user.uid, numbers.groups), (12_345, Vec::new()));
@@ -143,10 +143,10 @@ mod tests {
                 _ => None,
             }
         };
-        let caller = Account::of_caller(0, variables("12345", "678")).expect("it is told");
+        let caller = Account::of_caller(0, variables("12345", "678")).expect("it is given");
         assert_eq!(caller.user, User { uid: 12_345, gid: 678 });
         assert!(caller.groups.is_empty(), "{caller:?}");
-        let root = Account::of_caller(0, variables("0", "0")).expect("it is told");
+        let root = Account::of_caller(0, variables("0", "0")).expect("it is given");
         assert!(root.groups.contains(&0), "{root:?}");
         assert_eq!(Account::of_caller(1000, variables("12345", "678")), None, "not root");
         assert_eq!(Account::of_caller(0, variables("4294967295", "0")), None, "no user");

@@ -1,4 +1,4 @@
-//! The way of a new process from its birth to its program. Between `fork` and `execve` only the
+//! What a new process does from its birth to its program. Between `fork` and `execve` only the
 //! calling thread exists and any lock may be held for ever, so everything is prepared before and
 //! the child makes nothing but system calls: no allocation, no panic.
 
@@ -151,13 +151,13 @@ impl Preparation {
         let step = match self.set_up() {
             Ok(seal) => {
                 close_others(gate.min(status), gate.max(status));
-                tell(status, Step::Ready, seal, 0);
+                report(status, Step::Ready, seal, 0);
                 // A gate that closes without a word means that the runtime died: then so do we.
                 if wait_at(gate) { self.execute() } else { leave(0) }
             }
             Err(step) => step,
         };
-        tell(status, step, 0, errno());
+        report(status, step, 0, errno());
         leave(127)
     }
 
@@ -323,7 +323,7 @@ fn errno() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-fn tell(status: RawFd, step: Step, seal: u8, errno: i32) {
+fn report(status: RawFd, step: Step, seal: u8, errno: i32) {
     let errno = errno.to_le_bytes();
     let bytes = [step as u8, seal, 0, 0, errno[0], errno[1], errno[2], errno[3]];
     // SAFETY: a buffer of our own; a reader that is gone changes nothing.

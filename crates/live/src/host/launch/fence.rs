@@ -1,5 +1,5 @@
-//! Closing the ways out of a VCPU: rights, files, signals, namespaces. Called between `fork` and
-//! `execve`, so nothing here allocates once the [`Fence`] stands.
+//! Closes the ways out of a VCPU: rights, files, signals, namespaces. Called between `fork` and
+//! `execve`, so nothing here allocates once the [`Fence`] is made.
 
 use crate::host::sys;
 use std::ffi::{CStr, CString};
@@ -353,8 +353,8 @@ const CALLS: [Calls; 0] = [];
 /// `clone`. Every other call passes.
 ///
 /// Without a cpuset (`confined` is false) `sched_setaffinity` is refused too, for every process: a
-/// thread may name itself by its number as well as by 0, and the filter cannot tell. With a cpuset
-/// it passes, since the kernel cuts each mask to the cores of the cpuset.
+/// thread may name itself by its number as well as by 0, and the filter cannot distinguish them.
+/// With a cpuset it passes, since the kernel cuts each mask to the cores of the cpuset.
 fn call_filter(confined: bool) -> Vec<libc::sock_filter> {
     // seccomp_data: nr at 0, arch at 4, the low halves of the first arguments at 16 and 24.
     const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;

@@ -44,7 +44,7 @@ impl Rights {
         }
     }
 
-    /// Whether all that happens on a core may be counted, whoever does it.
+    /// Whether all that happens on a core may be counted, whichever user's it is.
     pub fn may_count(&self) -> bool {
         let has = |name| self.capabilities.contains(&name);
         let anyone = self.paranoid.is_some_and(|level| level <= 0);

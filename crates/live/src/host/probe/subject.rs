@@ -14,7 +14,7 @@ pub(super) struct Subject {
     page: *mut AtomicU64,
 }
 
-// SAFETY: what the pointer leads to is atomic, and unmapped only when nobody borrows us.
+// SAFETY: what the pointer leads to is atomic, and unmapped only when no borrow is left.
 unsafe impl Sync for Subject {}
 
 const PAGE: usize = 4096;

@@ -233,7 +233,7 @@ pub(super) fn calls(bench: &Bench<'_>) -> io::Result<Option<maracas_core::Durati
     };
     let times: io::Result<Vec<u64>> = thread::scope(|scope| {
         let calling = scope.spawn(|| {
-            // An ordinary thread is delayed by others, of which a median tells little.
+            // An ordinary thread is delayed by others, of which a median says little.
             let _ = sched::set_fifo(0, priority::AGENT, true);
             (0..ROUNDS).map(|_| call()).collect()
         });
@@ -502,7 +502,9 @@ fn steal(_: &mut Bench<'_>) -> io::Result<String> {
     let ticks = stat.lines().next().and_then(|line| line.split_whitespace().nth(8)?.parse().ok());
     Ok(match ticks {
         Some(0u64) => "none so far".to_owned(),
-        Some(ticks) => format!("{} ms since boot; it is charged to whom it befalls", ticks * 10),
+        Some(ticks) => {
+            format!("{} ms since boot; it is charged to the thread that it interrupts", ticks * 10)
+        }
         None => "not shown".to_owned(),
     })
 }

@@ -13,14 +13,14 @@ pub enum Error {
     Unmounted,
     /// It is there, and lacks one of its parts.
     Lacks(&'static str),
-    /// This process is in somebody's class, which all that it starts would inherit.
+    /// This process is in another program's class, which all that it starts would inherit.
     Elsewhere {
         /// Its name.
         class: String,
         /// Where the file system is mounted.
         root: PathBuf,
     },
-    /// A core belongs to somebody's class or monitor already.
+    /// A core belongs to another program's class or monitor already.
     Taken {
         /// Which core.
         core: HardwareCore,
@@ -120,7 +120,7 @@ impl fmt::Display for Error {
             Self::Absent(why) => f.write_str(why),
             Self::Unmounted => write!(
                 f,
-                "resctrl is not mounted; where nobody programs the hardware by other means: \
+                "resctrl is not mounted; where no program sets the hardware by other means: \
                  mount -t resctrl resctrl {}",
                 super::mount::PLACE
             ),
@@ -138,7 +138,7 @@ impl fmt::Display for Error {
                     Some(_) => {
                         ("another run", "end that, or call `maracas clean` where it is dead")
                     }
-                    None => ("somebody else", "take it out of there or run on other cores"),
+                    None => ("another program", "take it out of there or run on other cores"),
                 };
                 write!(f, "core {core} is in resctrl {kind} \"{name}\" of {whose}; {way}")
             }

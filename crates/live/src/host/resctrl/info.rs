@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub struct Info {
     /// Where the file system is mounted.
     pub root: PathBuf,
-    /// The run of ours that mounted it; `None` = somebody else did.
+    /// The run of ours that mounted it; `None` = another program did.
     pub mounted_by: Option<Identity>,
     /// Parts of a cache by ways: of the L3, or of the L2 where only that has them.
     pub cache: Option<Allocation>,

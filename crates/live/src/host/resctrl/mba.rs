@@ -24,7 +24,7 @@ pub enum Level {
     Megabytes(u64),
     /// The least that the hardware can give.
     Lowest,
-    /// What a class has that nobody lowered.
+    /// What a class has whose bandwidth was not lowered.
     Full,
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// What was counted since the counters were opened.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Bytes {
-    /// By cache: of everybody on the cores that share it.
+    /// By cache: of all programs on the cores that share it.
     pub by_domain: BTreeMap<u32, u64>,
     /// By core of the run, in the order of `CoreId`; empty where no monitors were left for cores.
     pub by_core: Vec<u64>,
@@ -71,8 +71,8 @@ impl Tally {
 }
 
 impl Mbm {
-    /// Opens the counters, with a monitor for each core while there are any left. Mounts nothing:
-    /// whoever programs the hardware past the kernel would lose his settings.
+    /// Opens the counters, with a monitor for each core while there are any left. Mounts nothing: a
+    /// program that sets the hardware past the kernel would lose its settings.
     ///
     /// # Errors
     /// Where the host has none, resctrl is not mounted, or they say no number.
@@ -180,7 +180,7 @@ impl Mbm {
             let data = dir.join("mon_data");
             let domains = match hardware.list(&data) {
                 Ok(domains) => domains,
-                // A class of somebody that is just being removed.
+                // A class of another program that is just being removed.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && dir != *root => continue,
                 Err(error) => return Err(naming(data.display())(error).into()),
             };

@@ -1,4 +1,4 @@
-//! Mounting the file system where nobody has, and unmounting it again.
+//! Mounts the file system where that was not done, and unmounts it again.
 
 use crate::host::hardware::Hardware;
 use crate::host::{Identity, sys};
@@ -11,9 +11,9 @@ pub(super) const PLACE: &str = "/sys/fs/resctrl";
 /// The type of the file system.
 const TYPE: &str = "resctrl";
 
-/// Who mounts.
+/// The name of the mounting run.
 pub(super) trait Mounts: Send + Sync {
-    /// Mounts the file system with this source, which only names who did it.
+    /// Mounts the file system with this source, which only names the run that did it.
     fn mount(&self, source: &str, place: &Path) -> io::Result<()>;
     /// Unmounts it.
     fn unmount(&self, place: &Path) -> io::Result<()>;

@@ -52,7 +52,7 @@ pub(super) fn restore_by(
 /// it throttles next is throttled again.
 pub fn lift(hardware: &dyn Hardware, run: Identity) {
     let Some(root) = mount::mounted(hardware).map(|mounted| mounted.root) else { return };
-    // What the default class has: all, unless somebody lowered that too.
+    // What the default class has: all, unless that was lowered too.
     let mut full = schemata::read(hardware, &root).unwrap_or_default();
     full.retain(|entry: &Entry| entry.resource == "MB");
     for dir in groups(hardware, &root) {
@@ -64,7 +64,7 @@ pub fn lift(hardware: &dyn Hardware, run: Identity) {
     }
 }
 
-/// Every group of anybody: monitors first, then classes.
+/// Every group there is: monitors first, then classes.
 fn groups(hardware: &dyn Hardware, root: &Path) -> Vec<PathBuf> {
     let monitors = root.join("mon_groups");
     let mut found: Vec<PathBuf> = Vec::new();
@@ -75,8 +75,7 @@ fn groups(hardware: &dyn Hardware, root: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Unmounts what a run of ours mounted, where it is this run or dead, and nobody has a group in it
-/// any more.
+/// Unmounts what a run of ours mounted, where it is this run or dead, and no group is left in it.
 pub(super) fn unmount_if_last(
     hardware: &dyn Hardware,
     mounts: &dyn Mounts,

@@ -1,4 +1,4 @@
-//! Resource control against a kernel that refuses when it is told to.
+//! Resource control against a kernel that refuses when it is made to.
 
 mod fake;
 
@@ -146,15 +146,15 @@ fn what_reads_back_otherwise_is_no_success() {
 }
 
 #[test]
-fn no_class_and_no_right_are_told_apart() {
+fn no_class_and_no_right_are_distinguished() {
     let fake = Fake::new(Maker::Intel);
-    for group in ["somebodys", "elses"] {
+    for group in ["anothers", "elses"] {
         fake.make_dir(&Path::new(mount::PLACE).join(group)).expect("made");
     }
     let line = refusal(&fake, &[(0, 0xf), (1, 0xf0)]);
     let numbers = "num_closids is 4, of which the default class takes 1, others 2 and this run 1";
     assert!(line.contains(numbers), "{line}");
-    assert_eq!(fake.groups(), ["elses", "somebodys"], "ours is put back");
+    assert_eq!(fake.groups(), ["elses", "anothers"], "ours is put back");
     let fake = Fake::new(Maker::Intel);
     fake.refuse(&of_core(0), libc::EPERM, "ok");
     let line = refusal(&fake, &[(0, 0xf)]);
@@ -176,7 +176,7 @@ fn a_core_that_cannot_be_had_is_refused_and_its_class_removed() {
     assert!(is_as_before(&fake), "at once: classes are few");
     drop(resctrl);
     let fake = Fake::new(Maker::Intel);
-    fake.kernel().deaf = true;
+    fake.kernel().ignores = true;
     let line = refusal(&fake, &[(3, 0xf)]);
     let list = format!("/sys/fs/resctrl/{}/cpus_list", of_core(3));
     assert_eq!(line, format!("{list}: wrote 3, reads "));
@@ -186,7 +186,7 @@ fn a_core_that_cannot_be_had_is_refused_and_its_class_removed() {
     fake.make_dir(&theirs).expect("made");
     fake.write(&theirs.join("cpus_list"), "1-2").expect("given");
     let line = refusal(&fake, &[(0, 0xf), (2, 0xf0)]);
-    assert!(line.starts_with("core 2 is in resctrl class \"theirs\" of somebody else"), "{line}");
+    assert!(line.starts_with("core 2 is in resctrl class \"theirs\" of another program"), "{line}");
     assert_eq!((fake.groups(), fake.cores("theirs")), (vec!["theirs".to_owned()], vec![1, 2]));
     fake.kernel().put("/proc/self/cpu_resctrl_groups", "res:/theirs/\nmon:/\n");
     let line = refusal(&fake, &[(0, 0xf)]);
@@ -195,12 +195,12 @@ fn a_core_that_cannot_be_had_is_refused_and_its_class_removed() {
 
 /// The kernel moves a core from monitor to monitor without a word, and back to none of them.
 #[test]
-fn a_core_that_somebody_monitors_is_not_taken_from_him() {
+fn a_core_that_another_program_monitors_is_not_taken_from_it() {
     let fake = Fake::new(Maker::Intel);
     let theirs = Path::new(mount::PLACE).join("mon_groups/pqos");
     fake.make_dir(&theirs).expect("made");
     fake.write(&theirs.join("cpus_list"), "2").expect("given");
-    let reported = "core 2 is in resctrl monitor \"pqos\" of somebody else; \
+    let reported = "core 2 is in resctrl monitor \"pqos\" of another program; \
  take it out of there or \
                 run on other cores";
     assert_eq!(refusal(&fake, &[(2, 0xf)]), reported);
@@ -215,7 +215,7 @@ fn a_core_that_somebody_monitors_is_not_taken_from_him() {
     assert_eq!(fake.groups(), ["mon_groups/pqos"]);
 }
 
-/// Whoever looks for what is free and takes it locks the directory meanwhile.
+/// A program that looks for what is free and takes it locks the directory meanwhile.
 #[test]
 fn what_is_taken_is_taken_under_the_lock() {
     let fake = Fake::new(Maker::Intel);
@@ -236,7 +236,7 @@ fn it_is_mounted_for_the_run_and_unmounted_by_the_last() {
     let split = ways(&fake, &[(0, 0xf)]).expect("mounted and split");
     assert_eq!(fake.kernel().mounted.as_deref(), Some("maracas-4711-88"));
     assert_eq!(runs(&fake), [RUN]);
-    // Somebody else's group would go with the mount.
+    // Another program's group would go with the mount.
     let theirs = Path::new(mount::PLACE).join("theirs");
     fake.make_dir(&theirs).expect("made");
     drop(split);
@@ -279,7 +279,7 @@ fn what_a_killed_run_left_is_found_by_name_and_removed() {
     assert_eq!(fake.groups(), [of_core(0), of_core(1), monitor]);
     lift(&fake, RUN);
     assert_eq!(fake.value(&of_core(1), "MB", 0), 100);
-    assert_eq!(fake.value(&of_core(1), "L3", 0), 0xf, "its ways harm nobody");
+    assert_eq!(fake.value(&of_core(1), "L3", 0), 0xf, "its ways do no harm");
     let other = Identity { pid: 4711, start: 89 };
     assert_eq!(restore_by(&fake, &fake, other).expect("nothing"), 0, "the number is another's now");
     assert_eq!(restore_by(&fake, &fake, RUN).expect("restored"), 3);
@@ -378,7 +378,7 @@ fn two_parts_of_a_run_that_do_not_know_each_other_share_its_classes() {
     assert_eq!(fake.groups(), [of_core(0), format!("mon_groups/{}", of_core(2))]);
     let twice = Mbm::new(&find().expect("mounted"), &cores(&[2])).expect("the same monitor");
     drop(twice);
-    assert_eq!(fake.groups().len(), 2, "it goes with who made it");
+    assert_eq!(fake.groups().len(), 2, "it goes with its maker");
     let later = ways(&fake, &[(2, 0xf0)]).expect("split");
     fake.count(&of_core(0), 0, "10");
     fake.count(&of_core(2), 1, "20");
@@ -422,7 +422,7 @@ fn what_is_not_available_is_passed_over_and_said() {
     assert_eq!(late.read().expect("read").by_domain[&1], 0);
     fake.count("", 1, "123466");
     assert_eq!(late.read().expect("read").by_domain[&1], 10);
-    // Where counters are assigned to groups, one of somebody may have none.
+    // Where counters are assigned to groups, one of another program may have none.
     let theirs = Path::new(mount::PLACE).join("theirs");
     fake.make_dir(&theirs).expect("made");
     fake.count("theirs", 0, "Unassigned");
@@ -457,10 +457,10 @@ fn the_mount_is_found_among_others_with_its_options() {
 }
 
 #[test]
-fn names_of_groups_tell_whose_they_are() {
+fn names_of_groups_show_whose_they_are() {
     assert_eq!(owner(&of_core(12)), Some(RUN));
     assert_eq!(owner("maracas-4711-core1"), None);
-    assert_eq!(owner("somebodys-4711-88-core1"), None);
+    assert_eq!(owner("anothers-4711-88-core1"), None);
 }
 
 #[test]

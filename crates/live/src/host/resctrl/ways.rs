@@ -98,7 +98,7 @@ impl Before {
     /// As if it had never been split.
     fn undo(&self, resctrl: &Resctrl) {
         if self.fresh {
-            // The error that led here is the one to tell.
+            // The error that led here is the one to report.
             let _ = resctrl.drop_class(self.core);
         } else {
             self.restore(resctrl);

@@ -187,7 +187,7 @@ fn a_clients_thread_is_frozen_alone_and_sent_home() {
         assert!(cpu_time_ns(pid) >= own, "the rest of the process is not ours to stop");
         assert!(group.kill().is_err(), "clients are never killed");
         if crash {
-            // Only the tree is left to tell what to do.
+            // Only the tree is left to show what to do.
             drop((group, client));
             let own = Identity::own().expect("alive");
             let remains = Remains::find(&hierarchies);
@@ -246,7 +246,7 @@ fn what_a_dead_runtime_left_is_repaired() {
 }
 
 #[test]
-fn a_number_without_its_start_is_nobody() {
+fn a_number_without_its_start_is_no_thread() {
     let own = Identity::own().expect("alive");
     assert!(own.is_alive());
     assert!(!Identity { start: own.start + 1, ..own }.is_alive(), "a reused number");
@@ -270,8 +270,8 @@ fn policies_are_set_and_read_back() {
     });
     assert!(!worker.join().expect("no panic").is_empty());
     // Above the highest number that the kernel gives out (PID_MAX_LIMIT is 2^22).
-    let nobody = (1 << 22) + 1;
-    let error = sched::set_fifo(nobody, 1, true).expect_err("there is no such thread");
+    let missing = (1 << 22) + 1;
+    let error = sched::set_fifo(missing, 1, true).expect_err("there is no such thread");
     assert!(sched::gone(&error));
     assert!(sched::unless_gone(Err(error)).is_ok());
 }

@@ -1,4 +1,4 @@
-//! Started programs: held, confined, shut in; a hostile one tries every way out that we know.
+//! Started programs: held, confined, shut in; a hostile one tries every way out that is known.
 
 use super::*;
 use crate::host::cgroup::{Confinement, Hierarchies, Tree};
@@ -306,7 +306,7 @@ print(sorted(os.sched_getaffinity(0)), flush=True)
 const RELAY: &str = "import os\nwhile True:\n    if os.fork(): os._exit(0)";
 
 #[test]
-fn who_forks_all_the_time_is_killed_without_the_switch_too() {
+fn a_program_that_forks_all_the_time_is_killed_without_the_switch_too() {
     let _turn = turn();
     let python = std::process::Command::new("python3").arg("--version").output().is_ok();
     let hierarchies = Hierarchies::read().expect("readable");
@@ -379,10 +379,10 @@ fn a_program_has_the_groups_and_variables_of_its_user_and_opens_its_own_output()
     let account = Account {
         user: User { uid: 65_534, gid: 65_534 },
         groups: vec![65_534, 4_712],
-        known: Some(("somebody".into(), "/nowhere".into())),
+        known: Some(("a-user".into(), "/nowhere".into())),
     };
     let mut reported = command(&["sh", "-c", "echo $USER $LOGNAME $HOME; id -G"]);
-    reported.env.insert("HOME".into(), "/as/told".into());
+    reported.env.insert("HOME".into(), "/as/given".into());
     reported.belongs_to(&account);
     // A directory that the user may write to, so that the file is the user's own.
     let directory = scratch("owned");
@@ -404,7 +404,7 @@ fn a_program_has_the_groups_and_variables_of_its_user_and_opens_its_own_output()
     fs::remove_dir_all(&directory).expect("ours");
     group.remove().expect("removed");
     tree.remove().expect("removed");
-    assert_eq!(written, "somebody somebody /as/told\n65534 4712\n");
+    assert_eq!(written, "a-user a-user /as/given\n65534 4712\n");
     assert_eq!(owner, 65_534);
     assert!(refused.contains("output"), "{refused}");
 }

@@ -15,7 +15,7 @@ fn the_worst_missing_capability_decides_the_sensor_kind() {
     assert_eq!(without(&[Capability::Fifo, Capability::Freezer]), Support::NoFifo);
     let bare = [Capability::Fifo, Capability::Freezer, Capability::StopSignal];
     assert_eq!(without(&bare), Support::SimulationOnly);
-    assert_eq!(without(&[Capability::Pidfd]), Support::SimulationOnly, "nobody's end is noticed");
+    assert_eq!(without(&[Capability::Pidfd]), Support::SimulationOnly, "no end is noticed");
 }
 
 #[test]

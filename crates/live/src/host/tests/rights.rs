@@ -52,7 +52,7 @@ fn each_duty_keeps_its_capabilities_and_never_gets_others_back() {
 }
 
 #[test]
-fn who_starts_programs_raises_its_rights_for_single_acts() {
+fn the_thread_that_starts_programs_raises_its_rights_for_single_acts() {
     if !can("lowered", is_root(), "root") {
         return;
     }

@@ -32,7 +32,7 @@ fn compute(ms: u64) {
 }
 
 #[test]
-fn a_core_is_counted_whoever_runs_there() {
+fn a_core_is_counted_whatever_runs_there() {
     let core = sched::affinity_of(0).unwrap()[0];
     let Some(mut counter) = open_or_say(Scope::Core(core)) else { return };
     let counted = gain(&mut *counter, || compute(5));
@@ -96,7 +96,7 @@ fn an_alarm_comes_when_its_number_is_reached_and_not_after_disarming() {
         // What is left of the alarm is taken, and none comes after it.
         waits(fd, 0);
         compute(2);
-        assert!(!waits(fd, 0), "disarmed, it does not tell any more");
+        assert!(!waits(fd, 0), "disarmed, it does not signal any more");
     }
     let at_ns = counter.alarmed_at_ns();
     assert!(at_ns.is_some_and(|at| at > 0), "{at_ns:?}");
@@ -180,7 +180,7 @@ fn samples(alarmed: &Alarmed) -> u64 {
 }
 
 #[test]
-fn an_alarm_fires_once_however_long_nobody_comes() {
+fn an_alarm_fires_once_however_late_it_is_read() {
     let Some(mut alarmed) = of_faults() else { return };
     let before = alarmed.read().unwrap();
     fault(3000);
@@ -195,7 +195,7 @@ fn an_alarm_fires_once_however_long_nobody_comes() {
     assert!(alarmed.alarmed_at_ns().is_some_and(|at| at > 0));
     let counted = alarmed.read().unwrap().since(&before);
     assert!(counted > 23_000, "the meter goes on: {counted}");
-    // Nobody looked at it in between, and it fires once more.
+    // It was not read in between, and it fires once more.
     alarmed.arm(1000).unwrap();
     fault(20_000);
     assert_eq!(samples(&alarmed), 2);
@@ -231,7 +231,7 @@ fn a_disarmed_alarm_keeps_its_overflow_for_the_next_time() {
         assert_eq!(samples(&alarmed), round);
     }
     assert!(waits(alarmed.fd().unwrap(), 0));
-    assert!(!waits(alarmed.fd().unwrap(), 0), "all that was told was told");
+    assert!(!waits(alarmed.fd().unwrap(), 0), "every signal was read");
 }
 
 #[test]

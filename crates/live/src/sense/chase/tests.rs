@@ -17,7 +17,7 @@ fn it_is_believed_only_beyond_its_own_drift() {
 }
 
 #[test]
-fn one_core_cannot_tell() {
+fn one_core_cannot_show_it() {
     let why = usable(&ThisHardware, &[(CoreId(0), HardwareCore(0))]).unwrap_err();
     assert!(why.starts_with("no second managed core"), "{why}");
 }

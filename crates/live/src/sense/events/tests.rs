@@ -14,7 +14,7 @@ fn rows(processor: &Processor, sensor_kind: SensorKind) -> Vec<&'static Pair> {
 }
 
 #[test]
-fn processors_say_who_they_are() {
+fn processors_say_what_they_are() {
     let of = |tree| Processor::of(&FakeHost::of(tree)).to_string();
     assert_eq!(of(fakes::SKYLAKE), "Intel family 6 model 0x5e");
     assert_eq!(of(fakes::ZEN_5_GUEST), "AMD family 0x1a model 0x2");

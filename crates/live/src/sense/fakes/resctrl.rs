@@ -18,7 +18,7 @@ fn error(code: i32) -> io::Error {
 }
 
 impl Host {
-    /// A new group: everything of the root but what belongs to somebody.
+    /// A new group: everything of the root but what belongs to another.
     pub(super) fn make_group(&mut self, dir: &Path) -> io::Result<()> {
         let monitors = dir.parent().is_some_and(|parent| parent.ends_with("mon_groups"));
         let names: &[&str] = if monitors {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex};
 
-/// A counter that gives what it is told to and remembers what it is asked.
+/// A counter that gives what it is set to and remembers what it is asked.
 #[derive(Clone, Default)]
 struct Scripted {
     counts: Arc<Mutex<VecDeque<Count>>>,
@@ -70,7 +70,7 @@ fn an_alarm_is_set_to_what_is_left() {
     );
     let (mut silent, counter) = meter(&[], None);
     silent.arm(1000).unwrap();
-    assert!(counter.asked.lock().unwrap().is_empty(), "one that cannot tell is left alone");
+    assert!(counter.asked.lock().unwrap().is_empty(), "one that cannot signal is left alone");
 }
 
 #[test]
@@ -136,7 +136,7 @@ impl Hardware for Silent {
 #[test]
 fn a_unit_without_alarms_or_with_mute_ones_is_asked() {
     let core = sched::affinity_of(0).unwrap()[0];
-    // Nobody ever writes into it.
+    // It is never written.
     let (mute, _writer) = io::pipe().unwrap();
     let mut meter = match open(&Silent { mute: Some(mute.as_raw_fd()) }, &INSTRUCTIONS, core) {
         Ok(meter) => meter,
@@ -169,7 +169,7 @@ fn reactions_are_measured_by_alarm_and_by_polling() {
             Err(error) => crate::host::tests::refused(&error, "a PMU"),
         }
     }
-    // Whoever can tell was asked to.
+    // Each that can signal was asked to.
     let (alarm, polling) = (Noticing::Alarm, Noticing::Polling(period));
     assert!([&[][..], &[polling], &[polling; 2], &[alarm, polling]].contains(&&noticed[..]));
 }

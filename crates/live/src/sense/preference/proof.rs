@@ -2,17 +2,17 @@
 //!
 //! # The bounds
 //! A load reads so many lines, each from memory, on a core of ours: one at a time (a chase) where
-//! the core has counters of its own, else many at a time (a scatter), to be louder than others. Of
+//! the core has counters of its own, else many at a time (a scatter), to stand out from others. Of
 //! them a sensor must see a third at least (some are found in caches, and a unit may count pairs of
 //! lines as one) and eight times as many at most (translations, prefetches, halves of a line).
 //! While the core computes in registers instead, a sensor of that core must stand nearly still: at
 //! most a quarter of it. A request takes 10 ns to 10 us.
 //!
-//! Nobody else is kept off the machine meanwhile. Of a core's own counter the least disturbed
-//! trials count: the shortest load, the stillest quiet. What all share counts everybody's traffic,
-//! which on a busy machine is more than the load and never the same: each load is held against the
-//! quiet time just before it, and of these differences all but an eighth must be as they must. One
-//! of four may be right by chance; that of sixteen fourteen are, is none.
+//! No other program is kept off the machine meanwhile. Of a core's own counter the least disturbed
+//! trials count: the shortest load, the stillest quiet. What all share counts all traffic, which on
+//! a busy machine is more than the load and never the same: each load is held against the quiet
+//! time just before it, and of these differences all but an eighth must be as they must. One of
+//! four may be right by chance; that of sixteen fourteen are, is none.
 
 use crate::host::hardware::{EventCode, Hardware, Load};
 use crate::host::{HardwareCore, sched};
@@ -68,7 +68,7 @@ impl From<io::Error> for Failed {
 pub(super) struct Trial<'a> {
     pub(super) hardware: &'a dyn Hardware,
     pub(super) cores: &'a Cores,
-    /// Every core has a counter of its own, which must tell it from the others.
+    /// Every core has a counter of its own, which must distinguish it from the others.
     pub(super) local: bool,
 }
 
@@ -118,7 +118,7 @@ impl Trial<'_> {
             let share = counted.counted_milli();
             if share < SHARE {
                 return Err(Failed::Moved(format!(
-                    "it counts {} % of the time alone and takes turns with somebody else's \
+                    "it counts {} % of the time alone and takes turns with another program's \
                      events; end other users of the counters (perf, the NMI watchdog: \
                      kernel.nmi_watchdog=0)",
                     share / 10
@@ -155,7 +155,7 @@ impl Trial<'_> {
     /// Tries it on one core until the trials agree with what must be, or there were enough.
     fn core(&self, sensor: &mut dyn Sensor, place: usize, waits: bool) -> Result<String, Failed> {
         let core = self.cores[place].1;
-        // Whoever goes to a core that somebody keeps does not come back.
+        // A thread that goes to a core that another keeps does not come back.
         self.hardware.load(core, Load::Compute(Duration::ZERO))?;
         let _here = Here::go(core);
         let (lines, load) = match self.local {

@@ -53,7 +53,7 @@ impl Host<'_> {
                     self.add_events(&mut counters, row, unit, slot, None)?;
                 }
             }
-            // What everybody shares cannot tell cores apart: their own reads do.
+            // What all share cannot distinguish cores: their own reads do.
             let numbered = reads.counters.iter().cloned().enumerate();
             counters
                 .extend(numbered.map(|(place, own)| Wanted { role: Role::ShareOf(place), ..own }));
@@ -219,8 +219,7 @@ impl Host<'_> {
     }
 
     /// Cycles per microsecond, counted while the core computes, so that its own clock does not
-    /// stop: the most of some trials, since whoever takes the core away (a hypervisor) stops it
-    /// too.
+    /// stop: the most of some trials, since a hypervisor that takes the core away stops it too.
     fn count_clock(&self, clock: &Wanted) -> io::Result<u64> {
         let opened = self.hardware.open(&clock.code, Scope::Core(clock.core));
         let mut counter = opened.map_err(|error| clock.lost("counting", &error))?;

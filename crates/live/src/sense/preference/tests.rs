@@ -49,7 +49,7 @@ fn assert_best(preference: &Preference, sensor_kind: SensorKind, events: &[&str]
     assert_eq!(best.events, events);
 }
 
-/// The latency that a sensor tells of a chase on the first core, in nanoseconds.
+/// The latency that a sensor shows of a chase on the first core, in nanoseconds.
 fn chased(host: &FakeHost, preference: &Preference, core: u32) -> (u64, u64, Vec<u64>) {
     use crate::host::hardware::Load;
     let mut senses = preference.choose(&Choice::Auto).expect("it works");
@@ -306,6 +306,6 @@ fn off_and_recordings_need_no_sensor_kind() {
     let missing = Choice::Replay("/nowhere/recording.csv".into());
     let reported = preference.choose(&missing).expect_err("no such file");
     assert!(reported.starts_with("/nowhere/recording.csv: "), "{reported}");
-    let nobody = Preference::probe(&FakeHost::of(fakes::SKYLAKE).hardware(), &[]);
-    assert_eq!(nobody.sensors(), []);
+    let none = Preference::probe(&FakeHost::of(fakes::SKYLAKE).hardware(), &[]);
+    assert_eq!(none.sensors(), []);
 }

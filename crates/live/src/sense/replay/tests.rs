@@ -59,7 +59,7 @@ fn it_repeats_where_it_says_so() {
 }
 
 #[test]
-fn a_meter_tells_when_it_will_reach_a_mark() {
+fn a_meter_says_when_it_will_reach_a_mark() {
     for head in ["", "# repeat\n"] {
         let recording = read(format!("{head}{TWO_ROWS}").as_bytes()).unwrap();
         for (core, mut meter) in recording.meters().into_iter().enumerate() {

@@ -9,15 +9,14 @@ use std::io;
 
 /// From so many requests of others on, a counter that stands at zero is remarked on.
 const MANY: u64 = 1_000_000;
-/// A counter whose own time did not pass in so long is nobody's any more.
+/// A counter whose own time did not pass in so long was taken by another program.
 const STOPPED: Duration = Duration::from_millis(1);
 /// Of its time, in thousandths, a counter may miss without a remark: opening takes some.
 const MISSED_MILLI: u64 = 10;
 
 /// Occupancy and requests as several counters count them, summed up.
 ///
-/// Counters that take turns are extrapolated, from reading to reading; whoever relies on it is told
-/// by the remark.
+/// Counters that take turns are extrapolated, from reading to reading; the remark says so.
 pub struct Counted {
     set: EventSet,
     counters: Vec<One>,
@@ -113,7 +112,7 @@ impl Counted {
         self.since = Since::default();
     }
 
-    /// Counters that took turns with somebody's.
+    /// Counters that took turns with another program's.
     fn sharing(&self) -> Option<String> {
         let pairs = || self.counters.iter().zip(&self.set.counters);
         let shared = |one: &One| one.counted_milli() < 1000 - MISSED_MILLI;
@@ -122,14 +121,14 @@ impl Counted {
         let percent = one.counted_milli() / 10;
         let several = pairs().filter(|(one, _)| shared(one)).count();
         Some(format!(
-            "{several} of {} counters took turns with somebody else's, {wanted} counted {percent} \
-             % of its time: what it counts is extrapolated",
+            "{several} of {} counters took turns with another program's, {wanted} counted \
+             {percent} % of its time: what it counts is extrapolated",
             self.counters.len()
         ))
     }
 
     /// Counters that stand at zero although others that are asked on the same core counted much. A
-    /// core's share of what everybody requests may well be nothing.
+    /// core's share of all requests may well be nothing.
     fn standing(&self) -> Option<String> {
         let pairs = || {
             let all = self.counters.iter().zip(&self.set.counters);
@@ -167,7 +166,7 @@ impl Wanted {
             Some(libc::EPERM | libc::EACCES) => ": the right to count is not, or no longer, ours",
             Some(libc::ENODEV) => ": its core or its unit is off line",
             Some(libc::ENOENT | libc::EOPNOTSUPP) => ": there is no such event here",
-            Some(libc::EBUSY) => ": somebody else holds all counters",
+            Some(libc::EBUSY) => ": another program holds all counters",
             _ => "",
         };
         // The words of the kernel alone: what it was about stands here.

@@ -48,7 +48,7 @@ fn read(host: &FakeHost, sensor: &mut Counted, lines: [u64; 2]) -> Reading {
 }
 
 #[test]
-fn boxes_are_summed_and_cores_told_apart() {
+fn boxes_are_summed_and_cores_distinguished() {
     let host = FakeHost::of(TREE);
     let mut sensor = Counted::open(&host, &boxes()).expect("it opens");
     let reading = read(&host, &mut sensor, [1000, 3000]);
@@ -93,9 +93,9 @@ fn a_box_that_stands_still_is_remarked_on() {
     host.script(|code| code.unit == 31 && code.config == 0x35, |script| script.lines = 0);
     let mut sensor = Counted::open(&host, &boxes()).expect("it opens");
     read(&host, &mut sensor, [1000, 0]);
-    assert_eq!(sensor.remark(), None, "too little to tell");
+    assert_eq!(sensor.remark(), None, "too little to say");
     read(&host, &mut sensor, [10_000, 0]);
-    let remark = sensor.remark().expect("it is told");
+    let remark = sensor.remark().expect("there is one");
     let reported = "uncore_cha_1/event=0x35/ of core 0 stands at 0 although others there counted \
                 1540000";
     assert_eq!(remark, reported);

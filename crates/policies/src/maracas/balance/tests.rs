@@ -95,7 +95,7 @@ fn a_wake_moves_a_vcpu_to_where_the_others_sleep() {
 }
 
 #[test]
-fn static_never_moves_and_needs_nobody() {
+fn static_never_moves_and_needs_no_service_vcpu() {
     let system = System::new(2, two_and_two());
     assert!((ENTRY.service_vcpus)(&system, &Params::new(), VcpuId(4)).is_empty());
     let mut machine = Machine::new(&ENTRY, &Params::new(), &system, Manners::PERFECT);
@@ -358,7 +358,7 @@ fn migration_vcpus_stand_first_and_count_in_every_test() {
 }
 
 #[test]
-fn whoever_fills_the_destination_meanwhile_sends_the_mover_back() {
+fn a_vcpu_that_fills_the_destination_meanwhile_sends_the_mover_back() {
     let mut machine = machine(&[], &[0xf, 0xf0], &two_and_two(), Manners::PERFECT);
     machine.service_request_cost = 3;
     machine.wake(0);
@@ -416,7 +416,7 @@ fn a_mover_is_as_far_behind_as_it_was() {
 }
 
 #[test]
-fn idle_cores_lend_their_colours_to_low_criticality_until_somebody_comes() {
+fn idle_cores_lend_their_colours_to_low_criticality_until_a_vcpu_comes() {
     let mut vcpus: Vec<Vcpu> =
         (0..3).map(|id| on_core(0, Vcpu::new(id, ticks(2), ticks(20)))).collect();
     vcpus[0].criticality = Criticality::Low;

@@ -104,7 +104,7 @@ impl Bench {
         let mut comes = self.now;
         if self.level == Level::Hostile {
             comes += STEP * self.rng.below(20);
-            // What a core tells comes in order.
+            // A core's events come in order.
             let last = self.mail.iter().map(|(comes, ..)| *comes).max().unwrap_or(0);
             comes = if answer { comes } else { comes.max(last) };
             if answer && self.rng.one_in(3) {

@@ -261,7 +261,7 @@ fn samples_are_due_at_nominal_instants_however_late_the_decision() {
     assert_eq!((monitor.order(at(130)), monitor.order(at(130))), (Some(VcpuId(0)), None));
     assert_eq!(monitor.next(), at(200));
     monitor.on_event(at(140), &high);
-    // Told twice it counts once; so does a failure after it.
+    // Reported twice it counts once; so does a failure after it.
     monitor.on_event(at(140), &high);
     monitor.on_event(at(150), &Event::Failed { core: CoreId(0), what: Refused::Sample });
     assert_eq!((monitor.throttle.num_throttle, monitor.samples, monitor.failed), (1, 1, 0));

@@ -90,7 +90,8 @@ fn what_wakes_at_its_mark_is_reported_when_that_rises() {
     ask(policy, 23, &mut plan);
     ran(policy, 0, Mode::Foreground, (23, 33), 0, End::LimitReached);
     ask(policy, 33, &mut plan);
-    // Whenever it was told, the period began at 20: what was used from then on comes back at 40.
+    // Whenever it was reported, the period began at 20: what was used from then on comes back at
+    // 40.
     let until = |plan: &Plan| foreground(plan, 0).until.0.ticks() / MS;
     assert_eq!(until(&plan), 11);
     ask(policy, 40, &mut plan);

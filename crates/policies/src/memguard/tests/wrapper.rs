@@ -8,7 +8,7 @@ use maracas_core::contract::{
     Claims, End, Limit, Mode, Needs, Segment, ServiceRequest, Usage, no_service_vcpus,
 };
 
-/// Grants one VCPU everything, refuses changes, wants to be woken once, and counts what it hears.
+/// Grants one VCPU everything, refuses changes, wants to be woken once, and counts its events.
 #[derive(Default)]
 struct Spy {
     observed: u64,
@@ -46,7 +46,7 @@ impl Policy for Spy {
         plan.wake = if now.ticks() < 25 { Instant::from_ticks(25) } else { Instant::NEVER };
     }
     fn statistics(&self) -> Vec<Statistic> {
-        alloc::vec![Statistic { name: "heard", core: None, vcpu: None, value: self.observed }]
+        alloc::vec![Statistic { name: "observed", core: None, vcpu: None, value: self.observed }]
     }
 }
 
@@ -87,7 +87,7 @@ fn all_but_spent_allowances_is_passed_on_and_every_answer_back() {
     let mut changed = rig::busy_vcpu(0);
     changed.bandwidth = 64_000_000_000;
     policy.on_event(at, &Event::Changed(changed));
-    assert_eq!(statistic_of(&policy, "heard"), 2);
+    assert_eq!(statistic_of(&policy, "observed"), 2);
     ask(&mut policy, 4, &mut plan);
     assert_eq!(plan.verdicts().len(), 1);
     assert_eq!(
@@ -128,13 +128,13 @@ fn periods_begin_at_nominal_instants_however_late_the_decision() {
         2,
         "of missed periods one is replenished"
     );
-    // All is used up at 44; whenever that is heard, the next period begins then.
-    // Its VCPU then sleeps, so that core0, which has no budget, is not active.
+    // All is used up at 44; whenever that is reported, the next period begins then. Its VCPU then
+    // sleeps, so that core0, which has no budget, is not active.
     policy.on_event(Instant::from_ticks(44), &ran(1, 44, 3, End::Blocked));
     ask(&mut policy, 48, &mut plan);
     assert_eq!(policy.cores_next, Instant::from_ticks(54));
     assert_eq!(plan.run_queue(CoreId(1)).allowance, 6);
-    // Told again, or asked again, nothing changes.
+    // Reported again, or asked again, nothing changes.
     policy.on_event(Instant::from_ticks(44), &Event::AllowanceSpent { core: CoreId(1) });
     let before = plan.clone();
     ask(&mut policy, 49, &mut plan);
@@ -158,10 +158,10 @@ impl Policy for Leaver {
     }
 }
 
-/// No event tells that the last active core has nothing to run any more: the inner policy waited
-/// for that instant.
+/// No event says that the last active core has nothing to run any more: the inner policy waited for
+/// that instant.
 #[test]
-fn a_period_begins_when_the_inner_policy_leaves_nobody_active() {
+fn a_period_begins_when_the_inner_policy_leaves_none_active() {
     let entry = Entry { build: |_, _| Ok(Box::new(Leaver)), ..SPY };
     let pairs = [("bandwidth", "none, 19.2GB/s"), ("period", "10ns"), ("spare", "proportional")];
     for late in [0, 2] {

@@ -1,4 +1,4 @@
-//! Who comes, leaves and changes while the system runs: judged beside what others still hold
+//! What comes, leaves and changes while the system runs: judged beside what others still hold
 //! ([`holds`](crate::parts::holds)), and made to wait where only that is in the way.
 
 use super::{Family, Table};
@@ -48,7 +48,7 @@ enum Answer {
 }
 
 impl Table {
-    /// Whether nobody waits and nothing is held.
+    /// Whether nothing waits and nothing is held.
     pub(crate) const fn is_settled(&self) -> bool {
         self.holds.is_empty() && self.requests.is_empty() && self.postponed.is_empty()
     }
@@ -108,12 +108,12 @@ impl Table {
         let longest = periods.max().unwrap_or_default();
         self.holds.until_windows_close(core, vcpu, at, until, longest);
     }
-    /// Nobody on `core` has anything to do at `at` that was promised.
+    /// No VCPU on `core` has anything to do at `at` that was promised.
     pub(crate) fn rest(&mut self, core: CoreId, at: Instant) {
         self.holds.rest(core);
         self.rested[core.0 as usize] = Some(at);
     }
-    /// Whether [`Table::rest`] was told of `core` for this instant.
+    /// Whether [`Table::rest`] was called for `core` at this instant.
     pub(crate) fn rests(&self, core: CoreId, at: Instant) -> bool {
         self.rested[core.0 as usize] == Some(at)
     }

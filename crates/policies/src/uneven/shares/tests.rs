@@ -283,7 +283,7 @@ fn threads_are_similar_below_the_similarity_not_at_it() {
 }
 
 #[test]
-fn who_has_a_fast_core_of_his_own_needs_no_slow_one() {
+fn what_has_a_fast_core_of_its_own_needs_no_slow_one() {
     let places = Places::new(2, 4, 4).sampling(ROUND, INTERVAL);
     let speedups = [Some(Speedup::new(3, 1, true)), None];
     for rule in RULES {
@@ -322,7 +322,7 @@ fn long_fractions_are_never_cut_to_less() {
 }
 
 #[test]
-fn nobody_can_promise_more_than_equal_shares_give() {
+fn no_rule_can_promise_more_than_equal_shares_give() {
     let objects = |target| target_objection(&params(target, "0"));
     assert_eq!((objects("0"), objects("1"), objects("0.85")), (None, None, None));
     let why = alloc::format!("{}", objects("1.01").unwrap());

@@ -15,7 +15,7 @@ const ANY: Entry =
 /// runnable, each is at every instant within a round of its share, with one thread a core and with
 /// more.
 #[test]
-fn nobody_is_a_round_from_its_shares() {
+fn nothing_is_a_round_from_its_shares() {
     let mut rng = Rng(0xe55);
     let mut worst = [0; 2];
     for case in 0..80 {
@@ -57,7 +57,7 @@ fn nobody_is_a_round_from_its_shares() {
 /// Threads that sleep and wake as they like, some with budgets: no core idles while one that may
 /// run there waits, and every budget is there in full.
 #[test]
-fn no_core_idles_while_somebody_waits() {
+fn no_core_idles_while_one_waits() {
     for seed in 0..60 {
         let mut rng = Rng(seed);
         let (fast, slow) = (1 + rng.below(2) as usize, 1 + rng.below(3) as usize);
@@ -133,7 +133,7 @@ fn every_budget_in_every_period() {
 
 /// A thread that demands a core has its share of that core's time at least, and runs nowhere else.
 #[test]
-fn who_demands_a_core_runs_there_only() {
+fn what_demands_a_core_runs_there_only() {
     for seed in 0..40 {
         let mut rng = Rng(seed);
         let n = 3 + rng.below(4) as u32;

@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 /// One cycle a nanosecond, so that nothing is rounded.
 const CYCLES_PER_MS: u64 = 1_000_000;
-/// The horizon that we simulate where nobody names one.
+/// The horizon that we simulate where none is given.
 const DURATION: Duration = Duration::from_secs(10);
 
 pub(in crate::formats) fn write(set: &TaskSet) -> Written {

@@ -149,7 +149,7 @@ fn what_agents_leave_no_room_for_is_refused() {
 #[test]
 fn budgets_that_end_late_are_named_with_what_would_do() {
     let mut case = live(&example("quickstart.toml"), &Overrides::default());
-    assert_eq!((case.imprecise(), case.of_imprecise()), (None, None), "nobody measured");
+    assert_eq!((case.imprecise(), case.of_imprecise()), (None, None), "not measured");
     case.leave_room(host(us(27), us(60))).map_err(|_| ()).expect("good parameters");
     let (vcpus, least) = case.imprecise().expect("known");
     assert_eq!(

@@ -294,9 +294,9 @@ impl Region {
     }
 
     /// A program that is near its balance stays there: its misses fall as its lines grow, and it
-    /// brings what it misses on average of `time`. With k = `follows`, x = lines since it was told
-    /// its misses: dx/dt = gain - k x (1 - own) - loss x, where `own` of its lines replace others
-    /// of it.
+    /// brings what it misses on average of `time`. With k = `follows`, x = lines since its misses
+    /// were computed: dx/dt = gain - k x (1 - own) - loss x, where `own` of its lines replace
+    /// others of it.
     fn follow(&self, sets: &Sets, stand: &mut Stand, time: f64, inflows: &mut [Inflow]) {
         let loss = stand.taken(sets) * stand.inflow;
         for inflow in inflows.iter_mut().filter(|inflow| inflow.follows > 0.0) {

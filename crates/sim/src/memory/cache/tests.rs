@@ -120,8 +120,8 @@ fn lost_to_a_hog(replacement: Replacement, colors: u32) -> [f64; 3] {
     [before - model.lines_held(0), theirs, again]
 }
 
-/// algorithms.md H.3 tells 16.4, 14.4 and 7.5 thousand lines under LRU; 9.0 and 4.5 under
-/// random replacement, which are the misses of the next pass: some of them cost another line.
+/// algorithms.md H.3 gives 16.4, 14.4 and 7.5 thousand lines under LRU; 9.0 and 4.5 under random
+/// replacement, which are the misses of the next pass: some of them cost another line.
 #[test]
 fn a_hog_takes_what_it_takes_by_address() {
     let said = [(6, 16.4, None), (10, 14.4, Some(9.0)), (14, 7.5, Some(4.5))];

@@ -102,6 +102,7 @@ impl Law {
                 bank: 1.0 / f64::from(banks),
                 channel: 1.0 / f64::from(dram.channels),
             },
+            tolerance: super::TOLERANCE,
         }
     }
 }

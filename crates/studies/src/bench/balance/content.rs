@@ -1,5 +1,5 @@
-//! Whether the memory of who moves has the same content before and after, by the word of its own
-//! program, which hashes it every now and then and writes that into a file.
+//! Whether the memory of a VCPU that moves has the same content before and after, by the word of
+//! its own program, which hashes it every now and then and writes that into a file.
 
 use super::story::Move;
 use super::{Measured, Verdict};
@@ -81,7 +81,7 @@ fn around(lines: &[(Duration, String)], ordered: Instant, done: Instant) -> Opti
     Some(Content { before: before.1.clone(), after: after.1.clone() })
 }
 
-/// Whether nobody's content changed by a move.
+/// Whether no content changed by a move.
 pub(super) fn verdict(measured: &Measured) -> Verdict {
     let all = measured.moves().count();
     let reported: Vec<_> =
@@ -92,7 +92,7 @@ pub(super) fn verdict(measured: &Measured) -> Verdict {
         name: "content",
         holds: same == reported.len() && !reported.is_empty(),
         text: format!(
-            "the memory of who moves has the same hash before and after: {hash}, in {same} of {} \
+            "the memory of what moves has the same hash before and after: {hash}, in {same} of {} \
              moves with both ({all} in all)",
             reported.len()
         ),

@@ -1,4 +1,4 @@
-//! A run's journal held against what load balancing promises (docs/balance.md): whom a move delays
+//! A run's journal held against what load balancing promises (docs/balance.md): what a move delays
 //! and by how much, what it costs, and what it does to surplus time.
 
 use super::story::{Life, Move, Raise, Story};
@@ -84,7 +84,7 @@ impl Periods {
         story: &'a Story,
         moved: &'a Move,
     ) -> impl Iterator<Item = Late> + 'a {
-        // Recolouring comes before, on the VCPU's own budget where it was, and delays nobody.
+        // Recolouring comes before, on the VCPU's own budget where it was, and delays no other.
         let within = |late: &Late| {
             moved.done.is_some_and(|done| late.begin <= done && done <= late.due + late.by)
         };

@@ -10,7 +10,7 @@ pub(super) fn text(measured: &Measured, verdicts: &[Verdict]) -> String {
     let split = if *colors { " and cache = colors" } else { "" };
     let mut text = format!(
         "{host}\nsixteen spinning VCPUs on two cores under maracas, balance = vlb{split};\np0 is \
-         told to end half-way (examples/balance.toml)\n"
+         asked to end half-way (examples/balance.toml)\n"
     );
     for note in notes {
         text += &format!("{note}\n");
@@ -69,7 +69,7 @@ fn slack(number: usize, round: &Round) -> String {
     let rows = [
         ("slack before the end", before),
         ("  surplus time measured", round.surplus[0]),
-        ("slack after it, had nobody moved", stayed),
+        ("slack after it, without a move", stayed),
         ("slack after the moves", after),
         ("  surplus time measured", round.surplus[1]),
     ];
@@ -105,13 +105,13 @@ pub(super) fn to_json(measured: &Measured, verdicts: &[Verdict]) -> String {
 fn of_round(round: &Round) -> Value {
     let [before, stayed, after] = &round.slack;
     json!({
-        "told_to_end_ns": round.reported.ticks(),
+        "asked_to_end_ns": round.reported.ticks(),
         "c_m_ns": round.most.ticks(),
         "moves": round.moves.iter().map(|moved| of_move(round, moved)).collect::<Vec<_>>(),
         "undone": round.undone,
         "periods": round.periods,
         "late_without_a_move": round.late_elsewhere.iter().map(of_late).collect::<Vec<_>>(),
-        "slack": { "before": before, "had_nobody_moved": stayed, "after": after },
+        "slack": { "before": before, "without_a_move": stayed, "after": after },
         "surplus": { "before": round.surplus[0], "after": round.surplus[1] },
         "decisions": round.decisions,
         "replay_exact": round.exact,

@@ -1,5 +1,5 @@
-//! What is read off the journal of a run: who ran when, what was granted to whom, who was moved at
-//! what cost, and whether a fresh policy decides the same.
+//! What is read off the journal of a run: what ran when, what was granted, what was moved at what
+//! cost, and whether a fresh policy decides the same.
 
 use crate::bench::play::replayed;
 use maracas_console::failure::Failure;
@@ -17,7 +17,7 @@ pub(super) struct Move {
     /// The migration VCPU that paid for it.
     service_vcpu: VcpuId,
     pub(super) ordered: Instant,
-    /// When the policy heard that it was done; `None` where it was not.
+    /// When the policy learned that it was done; `None` where it was not.
     pub(super) done: Option<Instant>,
     /// Whether the VCPU stands on the other core then: while a move goes on, others come and go.
     pub(super) holds: bool,
@@ -52,7 +52,7 @@ pub(super) struct Life {
     has_begun: bool,
 }
 
-/// A run as its journal tells it.
+/// A run by its journal.
 #[derive(Debug)]
 pub(super) struct Story {
     pub(super) system: System,

@@ -58,7 +58,7 @@ fn a_simulated_run_keeps_every_promise() {
 }
 
 #[test]
-fn where_nobody_moves_the_verdict_says_so() {
+fn where_nothing_moves_the_verdict_says_so() {
     let (script, story) = simulated("static", Duration::ZERO);
     let round = Round::of(script, &story, None).unwrap();
     assert!(round.moves.is_empty() && !round.moved && round.exact);

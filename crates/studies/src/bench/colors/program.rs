@@ -154,7 +154,7 @@ impl Drop for Program {
 }
 
 /// Is that program: memory with a pattern, threads that count in other memory, and an answer for
-/// each line of input. A count that got lost is told instead of a hash.
+/// each line of input. A count that got lost is printed instead of a hash.
 pub(super) fn be() -> Outcome {
     let pattern: Vec<u64> =
         (0..BYTES as u64 / 8).map(|word| word.wrapping_mul(0x9E37_79B9_7F4A_7C15)).collect();

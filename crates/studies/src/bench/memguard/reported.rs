@@ -14,7 +14,7 @@ pub(super) struct Closing {
     pub(super) beyond: u64,
 }
 
-/// A run as its journal tells it.
+/// A run by its journal.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Reported {
     /// By how long they took.

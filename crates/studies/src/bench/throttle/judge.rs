@@ -86,7 +86,7 @@ pub(super) struct Stops {
     pub(super) closings: usize,
     /// For how long in all.
     pub(super) closed: Duration,
-    /// Of the closings at which somebody used surplus time: how long still, in order of length.
+    /// Of the closings at which a VCPU used surplus time: how long still, in order of length.
     pub(super) took: Vec<Duration>,
 }
 
@@ -200,7 +200,7 @@ fn stop(stops: &[Stops]) -> Verdict {
 
 fn kept(budgets: &[Budget]) -> Verdict {
     let worst = budgets.iter().max_by(|a, b| a.off.abs().total_cmp(&b.off.abs()));
-    let said = worst.map_or("nobody's was judged".into(), |worst| {
+    let said = worst.map_or("none was judged".into(), |worst| {
         format!("worst: {}, {:+.3} %", worst.name, worst.off * 100.0)
     });
     Verdict {
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stops_late_is_seen_in_the_median() {
+    fn what_stops_late_is_seen_in_the_median() {
         let closing =
             |from, last| Closing { core: CoreId(1), from: ms(from), to: ms(from + 5), last };
         let us = |from, us| Some(ms(from) + Duration::from_micros(us));

@@ -30,7 +30,7 @@ pub(super) struct Sampled {
     pub(super) throttled: u64,
 }
 
-/// A run as its journal tells it.
+/// A run by its journal.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Reported {
     pub(super) closings: Vec<Closing>,
@@ -105,8 +105,8 @@ impl MemoryGates {
         let mut segments: Vec<_> = background.iter().filter(|it| it.to > it.from).collect();
         segments.sort_by_key(|segment| (segment.core, segment.from));
         for closing in &mut self.closings {
-            // In order of their ends too: a core runs one at a time. Who ends with the decision
-            // obeys at once.
+            // In order of their ends too: a core runs one at a time. A VCPU that ends with the
+            // decision obeys at once.
             let first = segments.partition_point(|segment| {
                 (segment.core, segment.to) < (closing.core, closing.from)
             });
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closing_lasts_until_the_door_opens_and_knows_who_was_late() {
+    fn a_closing_lasts_until_the_door_opens_and_knows_what_was_late() {
         let mut memory_gates = MemoryGates::default();
         let mut plan = Plan::new(2);
         let mut decide = |us, core, allowed| {

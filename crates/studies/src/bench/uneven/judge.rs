@@ -22,7 +22,7 @@ pub(super) struct Truth {
 pub(super) struct Alone {
     /// Of core time, as its meter charges it: its speed.
     pub(super) per_core_second: f64,
-    /// Of the clock: what is left of it beside the machine and whoever else is on the host.
+    /// Of the clock: what is left of it beside the machine and other programs of the host.
     pub(super) per_second: f64,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Run {
 
 impl Run {
     /// Which part of the two cores' time the programs had in these windows: where others run
-    /// beside, nobody's performance is what it would be.
+    /// beside, no performance is what it would be.
     pub(super) fn part_of_cores(&self, windows: [Window; 2]) -> f64 {
         let all = || (0..WORKERS.len() as u32).map(VcpuId);
         let had = |window| all().map(move |vcpu| self.reported.work(vcpu, None, window).service_s);
@@ -159,7 +159,7 @@ fn estimates(rows: &[Row], run: usize) -> Option<Verdict> {
     })
 }
 
-/// The least performance in a run, and of whom.
+/// The least performance in a run, and of which VCPU.
 fn least(rows: &[Row], (run, fair): (usize, usize)) -> Option<(f64, String)> {
     let all = rows.iter().map(|row| (row.of_fair(run, fair), row));
     let (least, row) = all.min_by(|a, b| a.0.total_cmp(&b.0))?;
@@ -178,7 +178,7 @@ fn floor(rows: &[Row], runs: (usize, usize), target: f64) -> Option<Verdict> {
     })
 }
 
-/// Below even what [`floor`] lets pass, so that nobody can both keep and violate the target.
+/// Below even what [`floor`] lets pass, so that no VCPU can both keep and violate the target.
 fn violation(rows: &[Row], runs: (usize, usize), target: f64) -> Option<Verdict> {
     let (least, whose) = least(rows, runs)?;
     Some(Verdict {

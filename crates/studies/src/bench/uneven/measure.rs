@@ -62,7 +62,7 @@ pub(super) struct Estimate {
     pub(super) speedup: f64,
 }
 
-/// A run as its journal tells it.
+/// A run by its journal.
 #[derive(Debug)]
 pub(super) struct Reported {
     segments: Vec<Segment>,
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_tells_estimates_and_speeds() {
+    fn a_journal_holds_estimates_and_speeds() {
         let class = |name, speed| {
             format!("[[platform.class]]\nname = \"{name}\"\ncores = 1\nspeed = {speed}\n")
         };

@@ -26,7 +26,7 @@ pub(super) fn alone(
     length: Duration,
     stop: &AtomicBool,
 ) -> Result<Reported, Failure> {
-    // Two VCPUs of one program are told apart by their names.
+    // Two VCPUs of one program are distinguished by their names.
     let slow = slow.pinned(1).replacen("name = \"", "name = \"slow-", 1);
     let text = format!(
         "version = 1\n[platform]\ncores = 2\n[policy]\nname = \"round-robin\"\n{}{slow}",

@@ -1,7 +1,7 @@
 //! The four programs: units of computing and waiting by turns (`maracas work mixed`).
 //!
 //! On a core that runs only in half of its time, computing takes twice as long and waiting as long
-//! as ever, so the parts of the two decide the speedup. Nobody tells the policy.
+//! as ever, so the parts of the two decide the speedup. The policy is not given that.
 
 use std::time::Duration;
 

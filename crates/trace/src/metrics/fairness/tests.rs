@@ -13,7 +13,7 @@ const W: u64 = 2_000 * MS;
 #[derive(Clone, Copy)]
 struct Ran(u32, u16, (u64, u64), u64, End);
 
-/// A run of best-effort VCPUs with these speedups told beforehand, on so many cores of each class.
+/// A run of best-effort VCPUs with these speedups given beforehand, on so many cores of each class.
 fn story(classes: &[(usize, u32)], reported: &[u32]) -> Story {
     let vcpu = |(id, &speedup_milli)| Vcpu { speedup_milli, ..Vcpu::best_effort(id) };
     let cores = classes.iter().map(|(cores, _)| cores).sum();
@@ -22,7 +22,7 @@ fn story(classes: &[(usize, u32)], reported: &[u32]) -> Story {
     story
 }
 
-/// Tells the segments as a machine would: each at its end.
+/// Reports the segments as a machine would: each at its end.
 fn tell(story: &mut Story, segments: &mut [Ran]) {
     segments.sort_by_key(|Ran(vcpu, _, span, ..)| (span.1, *vcpu));
     for &mut Ran(vcpu, core, (from, to), instructions, end) in segments {
@@ -92,8 +92,8 @@ fn the_vector_of_the_definitions() {
 }
 
 #[test]
-fn a_speed_that_nobody_knows_leaves_the_performance_open() {
-    // Nothing told, and four that were on one class alone.
+fn a_speed_that_is_not_known_leaves_the_performance_open() {
+    // Nothing given, and four that were on one class alone.
     let report = shared(false, [60, 58, 2, 0, 0, 0]);
     let known: Vec<_> = performances(&report).iter().map(Option::is_some).collect();
     assert_eq!(known, [false, true, true, false, false, false]);
@@ -117,7 +117,7 @@ fn a_speed_that_nobody_knows_leaves_the_performance_open() {
 }
 
 #[test]
-fn equal_cores_have_nothing_to_tell() {
+fn equal_cores_have_nothing_to_show() {
     for classes in [[(2, 1000), (0, 500)], [(0, 1000), (2, 500)]] {
         let mut story = story(&classes, &[0]);
         tell(&mut story, &mut [Ran(0, 0, (0, W), 9, Preempted)]);
@@ -189,7 +189,7 @@ fn fewer_than_cores_share_the_fastest() {
 }
 
 #[test]
-fn who_sleeps_shares_with_nobody() {
+fn what_sleeps_shares_with_none() {
     // Alone for a window, then another comes, sleeps, comes back, and leaves.
     let mut story = story(&[(1, 1000), (1, 500)], &[2000, 2000]);
     let quarter = W / 4;
@@ -254,7 +254,7 @@ fn starving_is_a_performance_of_nothing() {
 }
 
 #[test]
-fn service_vcpus_and_who_was_refused_share_nothing() {
+fn service_vcpus_and_refused_ones_share_nothing() {
     let mut story = story(&[(1, 1000), (1, 500)], &[2000, 2000]);
     story.header.system.vcpus[1].role = Role::Migration;
     story.event(0, Event::Arrived(Vcpu::best_effort(2))).woke(0, 0).woke(1, 0).woke(2, 0);
@@ -279,7 +279,7 @@ fn uncounted_progress_is_unknown_and_little_demand_is_not_judged() {
 
 #[test]
 fn a_segment_over_many_windows_is_all_there() {
-    // What was running all along is told at its end, long after its windows were closed.
+    // What was running all along is reported at its end, long after its windows were closed.
     let mut story = story(&[(1, 1000), (1, 500)], &[2000; 2]);
     (0..2).for_each(|vcpu| _ = story.woke(vcpu, 0));
     let mut segments: Vec<Ran> =
@@ -292,7 +292,7 @@ fn a_segment_over_many_windows_is_all_there() {
     assert_eq!(report.tasks[0].speed.as_ref().unwrap().wanted_ns, 20 * W);
 }
 
-/// A wake that is told before the block that it ends, as several cores may do it.
+/// A wake that is reported before the block that it ends, as several cores may do it.
 #[test]
 fn a_wake_reported_early_is_not_lost() {
     let mut story = story(&[(1, 1000), (1, 500)], &[2000]);
@@ -300,7 +300,7 @@ fn a_wake_reported_early_is_not_lost() {
     tell(&mut story, &mut [Ran(0, 0, (0, 500 * MS), 10, Blocked)]);
     let wanted = |story: &Story| story.report(1000 * MS).tasks[0].speed.as_ref().unwrap().wanted_ns;
     assert_eq!(wanted(&story), 900 * MS);
-    // It blocks, wakes at 700, and a segment that ended before is told after that.
+    // It blocks, wakes at 700, and a segment that ended before is reported after that.
     tell(&mut story, &mut [Ran(0, 0, (600 * MS, 620 * MS), 10, Blocked)]);
     story.woke(0, 700 * MS);
     tell(&mut story, &mut [Ran(0, 0, (630 * MS, 650 * MS), 10, Blocked)]);

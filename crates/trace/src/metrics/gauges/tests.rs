@@ -103,7 +103,7 @@ fn no_miss_and_no_preemption_is_taken_back() {
     let mut story = Story::new(1, vec![vcpu(0, 4, 10).periodic(), vcpu(1, 4, 10)]);
     story.released(0, 0, 0, 10).released(0, 1, 10, 20);
     story.ran((1, 0, Foreground), (0, 4), Preempted);
-    // The end of job 0 is told late, at 12; that of job 1 never.
+    // The end of job 0 is reported late, at 12; that of job 1 never.
     story.woke(1, 11);
     let events = |until: usize, journal: &[u8]| {
         let (header, reader) = Reader::open(journal).unwrap();

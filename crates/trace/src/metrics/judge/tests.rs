@@ -104,7 +104,7 @@ fn twice_what_a_wake_costs_is_no_error() {
     assert_eq!(verdict(&story(&[(0, "24999 90000")])).word, Word::Both);
     let report = story(&[(0, "25000 90000"), (0, "20000 99000")]);
     let cost = report.promise.wake_cost.unwrap();
-    assert_eq!((cost.p50_ns, cost.p99_ns), (25_000, 99_000), "the largest that was told");
+    assert_eq!((cost.p50_ns, cost.p99_ns), (25_000, 99_000), "the largest that was reported");
     assert_eq!((verdict(&report).word, verdict(&report).tolerance_ns), (Word::Kept, 50_000));
 }
 
@@ -121,7 +121,7 @@ fn overrun(over: u64) -> Vec<u64> {
     delivered
 }
 
-/// Tells at the end of the overrun of period 10 how late the agent was and how much was stolen.
+/// Reports at the end of the overrun of period 10 how late the agent was and how much was stolen.
 fn reported(over: u64, core: u16, late: u64, stolen: u64) -> Story {
     let mut story = given(&overrun(over));
     story.reported(10 * T + C + over, "late", &format!("{core} {late} {stolen}"));
@@ -129,7 +129,7 @@ fn reported(over: u64, core: u16, late: u64, stolen: u64) -> Story {
 }
 
 #[test]
-fn what_was_stolen_is_not_held_against_anybody() {
+fn what_was_stolen_is_not_held_against_any() {
     let over = 3 * MS;
     assert_eq!(judged(&overrun(over)).word, Word::Both);
     // All of it was stolen: the overrun, and the two periods in which it is paid back.
@@ -143,7 +143,7 @@ fn what_was_stolen_is_not_held_against_anybody() {
         ..Verdict::default()
     };
     assert_eq!((verdict(&report), report.promise.kept), (expected, true));
-    // Errors tell of all periods.
+    // Errors show all periods.
     assert_eq!(report.tasks[0].delivered.error_max_ns, Some(over));
     // Little less than the error, by less than the tolerance, explains it; less does not.
     let near = reported(over, 0, over, over - C / 100).live(100 * T);
@@ -163,7 +163,8 @@ fn what_was_stolen_is_not_held_against_anybody() {
 
 #[test]
 fn what_is_reported_late_is_observed_and_periods_do_not_pile_up() {
-    // Decisions go on; the lateness of period 10 is told some wakes after the periods behind it.
+    // Decisions go on; the lateness of period 10 is reported some wakes after the periods behind
+    // it.
     let over = 3 * MS;
     let mut story = given(&[]);
     for (at, delivered) in overrun(over).into_iter().enumerate() {
@@ -174,7 +175,7 @@ fn what_is_reported_late_is_observed_and_periods_do_not_pile_up() {
         }
     }
     assert_eq!(verdict(&story.live(100 * T)).stolen, 3);
-    // Gauges count them before the end, once all is told.
+    // Gauges count them before the end, once all is reported.
     let journal = story.journal(100 * T);
     let (header, reader) = maracas_core::journal::Reader::open(&journal).unwrap();
     let mut metrics = crate::Metrics::new(&header);
@@ -216,7 +217,7 @@ fn strictly_stolen_periods_are_judged() {
 }
 
 #[test]
-fn who_was_never_served_is_short_however_long_it_lasts() {
+fn what_was_never_served_is_short_however_long_it_lasts() {
     let mut story = given(&[]);
     story.ran((0, 0, Foreground), (1_000_000 * T, 1_000_000 * T + C), LimitReached);
     let it = verdict(&story.report(1_000_001 * T));
@@ -261,7 +262,7 @@ fn only_foreground_time_that_the_policy_grants_is_a_promise() {
 }
 
 #[test]
-fn who_is_held_by_a_limit_of_memory_is_not_judged() {
+fn what_is_held_by_a_limit_of_memory_is_not_judged() {
     let limited = Vcpu { bandwidth: 6_400, ..vcpu(0, C, T) };
     let mut story = Story::new(1, vec![limited]);
     let run_queue = |story: &mut Story, at, memory| {

@@ -43,7 +43,8 @@ unsafe impl Sync for Lines {}
 static SHARED: Mutex<Option<Arc<Lines>>> = Mutex::new(None);
 static RUNS: AtomicU64 = AtomicU64::new(0);
 
-/// Gives the memory of known loads back, once nobody uses it any more; the next load takes its own.
+/// Gives the memory of known loads back, once no load uses it any more; the next load takes its
+/// own.
 pub fn release() {
     *SHARED.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
@@ -250,7 +251,7 @@ mod tests {
         is(32, 600, 128);
         let reported = bytes(32, 200).expect_err("too little").to_string();
         assert!(reported.ends_with("32 MiB, but only 200 MiB of memory are free"), "{reported}");
-        assert_eq!(bits(32 << 20, None).ok(), Some(22), "nobody says what is free");
+        assert_eq!(bits(32 << 20, None).ok(), Some(22), "no file says what is free");
     }
 
     #[test]

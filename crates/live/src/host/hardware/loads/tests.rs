@@ -63,7 +63,7 @@ fn a_core_that_is_not_there_is_named() {
 }
 
 #[test]
-fn a_core_that_somebody_keeps_is_given_up() {
+fn a_core_that_another_keeps_is_given_up() {
     use std::sync::atomic::{AtomicBool, Ordering};
     let cores = sched::affinity_of(0).unwrap();
     let core = *cores.last().unwrap();

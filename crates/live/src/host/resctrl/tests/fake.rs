@@ -19,7 +19,7 @@ pub(super) struct Kernel {
     pub(super) files: BTreeMap<PathBuf, String>,
     /// The groups by their directory: `""` is the default class.
     pub(super) groups: BTreeMap<PathBuf, Group>,
-    /// By whom it was mounted.
+    /// The source by which it was mounted.
     pub(super) mounted: Option<String>,
     pub(super) options: &'static str,
     /// What fails from now on: the end of a path and the error number, with the kernel's words.
@@ -27,7 +27,7 @@ pub(super) struct Kernel {
     /// What schemata shows instead of what was written, by the value written.
     pub(super) rounds: BTreeMap<u64, u64>,
     /// Whether lists of cores are taken and not heeded.
-    pub(super) deaf: bool,
+    pub(super) ignores: bool,
     pub(super) writes: Vec<String>,
     /// How often it was locked.
     pub(super) locks: usize,
@@ -59,7 +59,7 @@ impl Fake {
             options: "rw",
             refusals: Vec::new(),
             rounds: BTreeMap::new(),
-            deaf: false,
+            ignores: false,
             writes: Vec::new(),
             locks: 0,
         };
@@ -222,7 +222,7 @@ impl Kernel {
         self.refuse(path)?;
         let (group, file) = self.split(path).ok_or(io::Error::from(io::ErrorKind::NotFound))?;
         match file.to_str().unwrap() {
-            "cpus_list" if self.deaf => {}
+            "cpus_list" if self.ignores => {}
             "cpus_list" => self.give(&group, text),
             "schemata" if !group.starts_with("mon_groups") => {
                 for entry in super::super::schemata::parse(text) {

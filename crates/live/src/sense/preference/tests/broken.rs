@@ -46,7 +46,7 @@ fn what_counts_without_a_load_is_refused() {
 }
 
 #[test]
-fn a_busy_machine_does_not_prove_what_everybody_shares() {
+fn a_busy_machine_does_not_prove_what_all_share() {
     let host = FakeHost::of(fakes::SKYLAKE);
     // Others read 20 lines a microsecond all the time: the load may be among them or not.
     host.script(|code| code.unit == 13, |script| script.clock = 20);
@@ -58,7 +58,7 @@ fn a_busy_machine_does_not_prove_what_everybody_shares() {
 }
 
 #[test]
-fn what_everybody_shares_is_proved_beside_traffic_that_is_never_the_same() {
+fn what_all_share_is_proved_beside_traffic_that_is_never_the_same() {
     let host = FakeHost::of(fakes::SKYLAKE);
     // 400 to 570 lines a microsecond (36 GB/s) by others: in 2 ms between 0 and 340,000 more than
     // at the least, which is more than the load itself.
@@ -102,7 +102,7 @@ fn counters_that_begin_to_take_turns_are_extrapolated_and_said() {
     sensor.read(Instant::ZERO, &mut reading).expect("a reading");
     assert_eq!(reading.requests, 15_000);
     let remark = sensor.remark().expect("it is said");
-    assert!(remark.starts_with("2 of 6 counters took turns with somebody else's"), "{remark}");
+    assert!(remark.starts_with("2 of 6 counters took turns with another program's"), "{remark}");
     assert!(remark.contains("counted 50 % of its time"), "{remark}");
 }
 
@@ -221,7 +221,7 @@ fn one_kind_of_cores_that_does_not_count_is_found_among_many() {
     let preference = probe(&host, &[0, 1, 2, 3, 4, 5, 6, 7]);
     let reported = preference.reads().state.to_string();
     assert!(reported.contains("it stood still while 20000 lines were read from memory on core 4"));
-    // The arbiters do not need the cores, and nobody is told apart.
+    // The arbiters do not need the cores, and no core is distinguished.
     assert_best(
         &preference,
         SensorKind::Uncore,

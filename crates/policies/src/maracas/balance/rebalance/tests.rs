@@ -113,7 +113,7 @@ fn vector_of_g3() {
 }
 
 #[test]
-fn who_waits_with_budget_goes_last() {
+fn one_that_waits_with_budget_goes_last() {
     let mut cores = vector();
     let scene = |cores: &Cores, now| {
         let scene = Scene { now: Instant::ZERO + millis(now), ..cores.scene() };
@@ -197,7 +197,7 @@ fn every_move_evens_out_and_rebalancing_the_fullest_core_stops() {
 }
 
 #[test]
-fn who_left_a_core_counts_there_until_its_budget_would_be_back() {
+fn one_that_left_a_core_counts_there_until_its_budget_would_be_back() {
     let mut cores = vector();
     let until = Instant::ZERO + millis(50);
     cores.table.hold(CoreId(3), percent(9, 65), Instant::ZERO, until);

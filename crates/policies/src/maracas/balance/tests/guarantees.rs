@@ -55,7 +55,7 @@ fn every_busy_vcpu_keeps_its_budget() {
         for vcpu in &vcpus[..vcpus.len() / 2] {
             let id = vcpu.id.0;
             let mine: Vec<u64> =
-                moves.iter().filter(|(_, who, ..)| *who == id).map(|(at, ..)| *at).collect();
+                moves.iter().filter(|(_, moved, ..)| *moved == id).map(|(at, ..)| *at).collect();
             let (c, t) = (vcpu.reservation.budget.ticks(), vcpu.reservation.period.ticks());
             let ran = foreground(&machine, id);
             let got = |from: u64, to: u64| {
@@ -85,7 +85,7 @@ fn foreground(machine: &Machine, vcpu: u32) -> Vec<bool> {
 }
 
 #[test]
-fn who_is_always_in_the_way_of_a_job_is_not_sent_to_and_fro_for_ever() {
+fn what_is_always_in_the_way_of_a_job_is_not_sent_to_and_fro_for_ever() {
     // (400, 800) keeps core 0 busy in the first half of each period and core 1 in the second, and
     // a short job wakes on each just before its half ends: whatever waits there should move.
     let (half, t) = (400, 800);
@@ -118,7 +118,7 @@ fn who_is_always_in_the_way_of_a_job_is_not_sent_to_and_fro_for_ever() {
 }
 
 #[test]
-fn a_block_is_not_forgotten_while_who_left_is_in_the_way() {
+fn a_block_is_not_forgotten_while_what_left_is_in_the_way() {
     let mut vcpus = alloc::vec![on_core(1, Vcpu::new(0, ticks(60), ticks(100)))];
     vcpus.extend((1..5).map(|id| Vcpu::new(id, ticks(10), ticks(100))));
     let mut machine = machine(&[], &[0, 0], &vcpus, Manners::PERFECT);
@@ -133,7 +133,7 @@ fn a_block_is_not_forgotten_while_who_left_is_in_the_way() {
 }
 
 #[test]
-fn each_of_many_events_moves_somebody() {
+fn each_of_many_events_moves_one() {
     let mut vcpus: Vec<Vcpu> = (0..6).map(|id| Vcpu::new(id, ticks(5), ticks(100))).collect();
     vcpus.extend((6..12).map(|id| on_core(1, Vcpu::new(id, ticks(5), ticks(100)))));
     let mut machine = machine(&[], &[0, 0], &vcpus, Manners::PERFECT);

@@ -36,7 +36,7 @@ fn retry(table: &mut Table, now: u64, used: Use) -> Vec<u32> {
 }
 
 #[test]
-fn a_newcomer_waits_for_the_deadline_of_who_left() {
+fn a_newcomer_waits_for_the_deadline_of_what_left() {
     let mut table = table(Family::Edf, Test::Edf, &[(5, 10), (5, 10)]);
     table.leave(VcpuId(0), at(5), due(10));
     // What never fits is refused at once.
@@ -57,7 +57,7 @@ fn what_a_smaller_reservation_gives_up_is_free_at_the_deadline() {
     assert!(change(&mut table, 5, &task(0, 2, 10), due(10)));
     assert_eq!(table.arrive(&task(2, 3, 10), at(6)), None);
     assert!(retry(&mut table, 9, due(10)).is_empty());
-    // Who leaves of late holds what it had before the change.
+    // A VCPU that has just left holds what it had before the change.
     table.leave(VcpuId(0), at(9), due(10));
     assert_eq!(table.arrive(&task(3, 2, 10), at(9)), None);
     assert_eq!(retry(&mut table, 10, due(10)), [2, 3]);
@@ -95,7 +95,7 @@ fn a_change_of_order_waits_for_a_rest_and_is_refused_without() {
 }
 
 #[test]
-fn who_leaves_while_it_waits_is_forgotten() {
+fn what_leaves_while_it_waits_is_forgotten() {
     let mut table = table(Family::Edf, Test::Edf, &[(9, 10)]);
     table.leave(VcpuId(0), at(1), due(10));
     assert_eq!(table.arrive(&task(1, 5, 10), at(1)), None);

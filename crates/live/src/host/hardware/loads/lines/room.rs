@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(least(&root, &own, &V2), Some(350), "files are given up");
         put(&own, "memory.max", "400\n");
         assert_eq!(least(&root, &own, &V2), Some(100));
-        // What stands above the mounted root is nobody's business.
+        // What stands above the mounted root cannot be read.
         put(&root, "memory.limit_in_bytes", "50\n");
         put(&root, "memory.usage_in_bytes", "60\n");
         assert_eq!(least(&root, &own, &V1), Some(0));

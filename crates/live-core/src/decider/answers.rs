@@ -1,15 +1,13 @@
 //! What those hear who asked: verdicts, ends, the list.
 
 use super::{Decider, Known};
-use crate::agent::lock;
-use crate::executor::vcpu::describe;
-use crate::machine::handle::{Refusal, VcpuStatus};
+use crate::{Handle, Host, Refusal, Reply, VcpuStatus};
 use maracas_core::admission::NotAdmitted;
 use maracas_core::contract::End;
-use maracas_core::{CoreId, Duration, Event, Vcpu, VcpuId};
+use maracas_core::{Duration, Event, Vcpu, VcpuId};
 use std::collections::BTreeMap;
 
-impl Decider<'_> {
+impl<H: Host> Decider<H> {
     /// Answers who asked for a verdict or for an end.
     pub(super) fn answer(&mut self) {
         let mut withdrawn = Vec::new();
@@ -37,50 +35,49 @@ impl Decider<'_> {
                 }
             }
         }
-        let now = self.mailbox.clock.now();
+        let now = self.host.now();
         withdrawn.iter().for_each(|event| self.tell(now, event));
         while let Some((id, reply)) = self.destroyed.pop() {
             let slot = self.known.remove(&id).and_then(|known| known.slot);
-            let detach = |core: CoreId| lock(&self.cores[core.0 as usize]).detach(id, End::Exited);
-            let vcpu_handle = slot.and_then(detach);
-            vcpu_handle.iter().for_each(|vcpu_handle| self.remark(vcpu_handle));
+            let vcpu_handle = slot.and_then(|core| self.host.core(core).detach(id, End::Exited));
+            if let Some(vcpu_handle) = &vcpu_handle {
+                self.remark(vcpu_handle.handle.remarks(id));
+            }
             // Who asked has given up, or nobody did: the supervisor lets its threads go.
             if let Err(Ok(vcpu_handle)) = reply.give(Ok(vcpu_handle.map(Box::new))) {
-                self.mailbox.leave(id, vcpu_handle);
+                self.host.leave(id, vcpu_handle);
             }
         }
     }
 
     /// Whether `vcpu` is promised bandwidth and nobody counts what it reads.
-    pub(super) fn is_blind_to(&self, vcpu: &Vcpu) -> bool {
-        let counts = || self.cores.iter().all(|core| lock(core).counts().reads);
-        vcpu.bandwidth > 0 && !counts()
+    pub(super) fn is_blind_to(&mut self, vcpu: &Vcpu) -> bool {
+        vcpu.bandwidth > 0 && !self.cores().all(|core| self.host.core(core).counts().reads)
     }
 
     /// All VCPUs, by number.
-    pub(super) fn list(&self) -> Vec<VcpuStatus> {
+    pub(super) fn list(&mut self) -> Vec<VcpuStatus> {
+        let Self { known, host, plan, service_requests, .. } = self;
         let status = |(id, known): (&VcpuId, &Known)| {
             let mut status = VcpuStatus {
                 id: *id,
                 name: known.name.clone(),
                 reservation: known.vcpu.reservation,
-                core: known.slot.or_else(|| self.plan.home(*id)).unwrap_or_default(),
+                core: known.slot.or_else(|| plan.home(*id)).unwrap_or_default(),
                 mode: None,
                 // What a service VCPU without a VCPU handle has worked.
-                foreground: self.service_requests.meter(*id),
+                foreground: service_requests.meter(*id),
                 background: Duration::ZERO,
                 threads: 0,
             };
             if let Some(slot) = known.slot
-                && let Some(vcpu_handle) = lock(&self.cores[slot.0 as usize]).vcpu_handle(*id)
+                && let Some(vcpu_handle) = host.core(slot).read(*id)
             {
-                // An error only makes the numbers a little older.
-                let _ = vcpu_handle.settle();
-                describe(vcpu_handle, &mut status);
+                status.describe(vcpu_handle);
             }
             status
         };
-        self.known.iter().map(status).collect()
+        known.iter().map(status).collect()
     }
 }
 

@@ -1,8 +1,7 @@
 //! Who asked that nothing be frozen and nothing moved, and until when at the latest.
 
 use super::Decider;
-use crate::agent::lock;
-use crate::machine::ask::Reply;
+use crate::{Host, Reply};
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
 
 /// How long somebody may hold at most. Starting a program or moving threads into a group takes
@@ -17,10 +16,10 @@ pub(super) struct Hold {
     until: Instant,
 }
 
-impl Decider<'_> {
+impl<H: Host> Decider<H> {
     /// Nothing is frozen or moved until `number` is let go. Answers on which core `id` is; where
     /// nobody takes the answer, nothing is held.
-    pub(super) fn hold(&mut self, id: VcpuId, number: u64, reply: Reply<CoreId>, now: Instant) {
+    pub(super) fn hold(&mut self, id: VcpuId, number: u64, reply: H::Reply<CoreId>, now: Instant) {
         self.freeze_threads(true);
         self.holds.push(Hold { number, until: now.saturating_add(LONGEST) });
         if reply.give(self.place(id)).is_err() {
@@ -53,7 +52,7 @@ impl Decider<'_> {
     /// One more asks on all cores that nothing be frozen, or one less.
     fn freeze_threads(&mut self, held: bool) {
         self.held = if held { self.held + 1 } else { self.held.saturating_sub(1) };
-        self.cores.iter().for_each(|core| lock(core).hold(held));
+        self.cores().for_each(|core| self.host.core(core).hold(held));
     }
 }
 

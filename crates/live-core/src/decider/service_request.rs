@@ -14,12 +14,9 @@
 //! on the other core and could not do it there.
 
 use super::Decider;
-use crate::agent::lock;
-use crate::clock::Clock;
-use crate::machine::Setup;
-use crate::sense::{Reading, Sensor};
-use maracas_core::contract::{End, Grant, Mode, Refused, Sample, Segment, ServiceRequest, Usage};
-use maracas_core::journal::{Note, Recolored, Record};
+use crate::{Handle, Host, Recoloring};
+use maracas_core::contract::{End, Grant, Mode, Refused, Segment, ServiceRequest, Usage};
+use maracas_core::journal::Note;
 use maracas_core::{CoreId, CoreSet, Duration, Event, Instant, Role, VcpuId};
 use std::collections::BTreeMap;
 
@@ -40,73 +37,24 @@ struct Away {
     recolors: Option<Instant>,
 }
 
-/// What service requests are done with, and how far they are.
+/// How far service requests are.
 #[derive(Default)]
 pub(super) struct ServiceRequests {
-    sensor: Option<Box<dyn Sensor>>,
-    /// The clock in which occupancy is told; 0 = the sensor's own.
-    cycles_per_us: u64,
     away: Option<Away>,
     /// The service VCPUs' foreground meters.
     meters: BTreeMap<VcpuId, Duration>,
-    /// What was told of the sensor's counts.
-    reported: Reading,
-    reading: Reading,
 }
 
 impl ServiceRequests {
-    /// Done with this sensor, as the setup steers memory.
-    pub(super) fn new(sensor: Option<Box<dyn Sensor>>, setup: &Setup) -> Self {
-        let cycles_per_us = setup.steering.cycles_per_us;
-        let (away, meters) = (None, BTreeMap::new());
-        let (reported, reading) = (Reading::default(), Reading::default());
-        let mut service_requests = Self { sensor, cycles_per_us, away, meters, reported, reading };
-        // What was counted while it was tried is nobody's. Should it be refused, so will samples.
-        let _ = service_requests.sample(Instant::ZERO, setup.system.cores.len());
-        service_requests
-    }
     /// What the service VCPU's service requests took.
     pub(super) fn meter(&self, service_vcpu: VcpuId) -> Duration {
         self.meters.get(&service_vcpu).copied().unwrap_or_default()
     }
-    /// When the service request under way must be looked at without any event.
-    pub(super) fn next_due(&self, clock: &Clock) -> Instant {
-        let recolors = self.away.is_some_and(|away| away.recolors.is_some());
-        if recolors { clock.now().saturating_add(LOOK) } else { Instant::NEVER }
+    /// After how long the service request under way must be looked at without any event, if it
+    /// must.
+    pub(super) fn look(&self) -> Option<Duration> {
+        self.away.is_some_and(|away| away.recolors.is_some()).then_some(LOOK)
     }
-    /// What is to be said of the sensor's counting.
-    pub(super) fn remark(&self) -> Option<String> {
-        self.sensor.as_ref()?.remark()
-    }
-
-    /// What the sensor counted since this was asked last.
-    fn sample(&mut self, now: Instant, cores: usize) -> std::io::Result<Option<Sample>> {
-        let Some(sensor) = &mut self.sensor else { return Ok(None) };
-        sensor.read(now, &mut self.reading)?;
-        // Converted before the difference is taken, so that what is rounded off is not lost.
-        let own = sensor.cycles_per_us();
-        self.reading.occupancy = converted(self.reading.occupancy, own, self.cycles_per_us);
-        self.reading.by_core.resize(cores, 0);
-        let before = self.reported.by_core.iter().chain(std::iter::repeat(&0));
-        let by_core = self.reading.by_core.iter().zip(before);
-        let sample = Sample {
-            requests: self.reading.requests.saturating_sub(self.reported.requests),
-            occupancy: self.reading.occupancy.saturating_sub(self.reported.occupancy),
-            by_core: by_core.map(|(now, reported)| now.saturating_sub(*reported)).collect(),
-        };
-        std::mem::swap(&mut self.reported, &mut self.reading);
-        Ok(Some(sample))
-    }
-}
-
-/// Cycles of a clock of `from` per microsecond as cycles of one of `to`, rounded down; 0 = the same
-/// clock.
-fn converted(cycles: u64, from: u64, to: u64) -> u64 {
-    if from == 0 || to == 0 || from == to {
-        return cycles;
-    }
-    let cycles = u128::from(cycles) * u128::from(to) / u128::from(from);
-    u64::try_from(cycles).unwrap_or(u64::MAX)
 }
 
 const fn refused(service_request: ServiceRequest) -> Refused {
@@ -116,7 +64,7 @@ const fn refused(service_request: ServiceRequest) -> Refused {
     }
 }
 
-impl Decider<'_> {
+impl<H: Host> Decider<H> {
     /// Carries the service request in the plan a step further, on the agent of `own`. Whether the
     /// policy was told of that; whoever else is to go on is `called`.
     pub(super) fn run_service_request(&mut self, own: CoreId, called: &mut CoreSet) -> bool {
@@ -148,9 +96,9 @@ impl Decider<'_> {
     /// The service VCPU reads the counters.
     fn take_sample(&mut self, away: Away, core: CoreId) {
         self.interrupt(core);
-        let from = self.mailbox.clock.now();
-        let sample = self.service_requests.sample(from, self.cores.len());
-        let span = (from, self.mailbox.clock.now());
+        let from = self.host.now();
+        let sample = self.host.sample(from);
+        let span = (from, self.host.now());
         match sample.ok().flatten() {
             Some(sample) => {
                 let answers = [Event::Sampled(sample), Event::ServiceDone(away.service_request)];
@@ -168,17 +116,15 @@ impl Decider<'_> {
         if core == own {
             self.interrupt(core);
         }
-        let from = self.mailbox.clock.now();
+        let from = self.host.now();
         let known = self.known.get(&vcpu).map(|known| known.slot);
         let slot = known.flatten().filter(|slot| *slot != to);
         let moved = slot.is_none_or(|slot| self.transfer(vcpu, slot, to));
-        let span = (from, self.mailbox.clock.now());
+        let span = (from, self.host.now());
         if let Some(slot) = slot {
             // Should the policy have it where it was after all, it is brought back.
             self.behind = true;
-            [slot, to]
-                .iter()
-                .for_each(|core| lock(&self.cores[usize::from(core.0)]).stirred = true);
+            [slot, to].into_iter().for_each(|core| self.host.core(core).stirred = true);
             // What the VCPU handle took before it left and, where it could not go, that.
             self.listen();
         }
@@ -195,13 +141,13 @@ impl Decider<'_> {
     /// Begins the service request in the plan, if there is one and it can be done.
     fn begin_service_request(&mut self) -> bool {
         let Some((service_vcpu, service_request)) = self.plan.service_request else { return false };
-        let now = self.mailbox.clock.now();
+        let now = self.host.now();
         let role = |vcpu| self.known.get(&vcpu).map(|known| known.vcpu.role);
         let carries = |role| matches!(role, Role::Monitor | Role::Migration);
         let can = match service_request {
-            ServiceRequest::Sample => self.service_requests.sensor.is_some(),
+            ServiceRequest::Sample => self.host.can_sample(),
             ServiceRequest::Move { vcpu, to, .. } => {
-                usize::from(to.0) < self.cores.len()
+                usize::from(to.0) < self.plan.cores()
                     && role(vcpu).is_some_and(|role| !carries(role))
             }
         };
@@ -217,19 +163,18 @@ impl Decider<'_> {
 
     /// The core where the service VCPU may work now: on whose run queue it stands with some of its
     /// grant left, unless that core is closed.
-    fn stands(&self, service_vcpu: VcpuId) -> Option<CoreId> {
+    fn stands(&mut self, service_vcpu: VcpuId) -> Option<CoreId> {
         let meter = self.service_requests.meter(service_vcpu);
         let grants = |grant: &&Grant| grant.vcpu == service_vcpu && meter < grant.until.0;
         let on_run_queue =
             |core: &CoreId| self.plan.run_queue(*core).foreground.iter().any(|it| grants(&it));
-        let mut cores = (0..self.plan.cores() as u16).map(CoreId);
-        let core = cores.find(on_run_queue)?;
-        (!lock(&self.cores[usize::from(core.0)]).is_closed()).then_some(core)
+        let core = self.cores().find(on_run_queue)?;
+        (!self.host.core(core).is_closed()).then_some(core)
     }
 
     /// The service VCPU takes the core from whoever ran there: tells of that.
     fn interrupt(&mut self, core: CoreId) {
-        let mut core = lock(&self.cores[usize::from(core.0)]);
+        let mut core = self.host.core(core);
         core.interrupt();
         std::mem::swap(&mut core.outbox, &mut self.events);
         drop(core);
@@ -258,37 +203,30 @@ impl Decider<'_> {
     /// Whether the programs of `vcpu` still recolour their pages for this service request; asks
     /// them to.
     fn recolors(&mut self, away: Away, vcpu: VcpuId, colors: u64) -> bool {
-        let (now, count) = (self.mailbox.clock.now(), self.mailbox.palette.count());
+        let now = self.host.now();
         let slot = self.known.get(&vcpu).and_then(|known| known.slot);
-        let Some(slot) = slot.filter(|_| count > 0) else { return false };
-        let page = lock(&self.cores[usize::from(slot.0)])
-            .vcpu_handle(vcpu)
-            .map(|it| it.handle.colors.clone());
-        let Some(page) = page.flatten() else { return false };
-        // Taken while a program is being started, which is soon done.
-        let Ok(mut page) = page.try_lock() else { return true };
+        let Some(slot) = slot else { return false };
+        let mut core = self.host.core(slot);
+        let Some(vcpu_handle) = core.vcpu_handle(vcpu) else { return false };
+        let handle = &mut vcpu_handle.handle;
         let what = match away.recolors {
-            // Nobody would do it.
-            None if page.attached() == 0 => return false,
-            None => match page.order(colors, count) {
-                Ok(()) => {
+            None => match handle.recolor(colors) {
+                Ok(Recoloring::Nobody) => return false,
+                Ok(Recoloring::Later) => return true,
+                Ok(Recoloring::Begun) => {
                     self.service_requests.away = Some(Away { recolors: Some(now), ..away });
                     return true;
                 }
                 Err(error) => Err(format!("refused: {error}")),
             },
-            Some(since) => match page.finished() {
-                Some(done) => {
-                    let (pages, took_ns, left) = (done.pages, done.nanos, done.left);
-                    let error = (done.error != 0).then_some(done.error.unsigned_abs());
-                    Ok(Recolored { pages, took_ns, left, error })
-                }
+            Some(since) => match handle.recolored() {
+                Some(done) => Ok(done),
                 None if now.saturating_since(since) < PATIENCE => return true,
                 None => Err("unfinished".to_string()),
             },
         };
-        let note = Note::Recolored { vcpu, what };
-        self.scribe.recorder.record(&Record::Note { at: now, note });
+        drop(core);
+        self.remark(vec![Note::Recolored { vcpu, what }]);
         false
     }
 }

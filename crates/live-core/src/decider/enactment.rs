@@ -2,7 +2,7 @@
 
 use super::*;
 
-impl Decider<'_> {
+impl<H: Host> Decider<H> {
     /// Makes the cores do what the plan says: all moves and stops, then all starts. Tells the cores
     /// whose own agents must move what runs there.
     pub(super) fn enact(&mut self, stirred: CoreSet, own: CoreId, decided: Instant) -> CoreSet {
@@ -10,7 +10,7 @@ impl Decider<'_> {
         let cause = self.late_cause.take().or(self.cause);
         let dirty = *self.plan.dirty();
         for core in dirty.iter() {
-            lock(&self.cores[core.0 as usize]).follow(self.plan.run_queue(core), decided);
+            self.host.core(core).follow(self.plan.run_queue(core), decided);
         }
         let called = self.moves(own);
         if !called.is_empty() {
@@ -19,15 +19,15 @@ impl Decider<'_> {
         let arrived = std::mem::take(&mut self.arrived);
         let touched = dirty.union(stirred).union(called).union(arrived);
         for core in touched.iter() {
-            let mut core = lock(&self.cores[core.0 as usize]);
+            let mut core = self.host.core(core);
             core.judge();
             core.stops();
         }
         for core in touched.iter() {
-            lock(&self.cores[core.0 as usize]).starts();
+            self.host.core(core).starts();
         }
         for core in touched.iter() {
-            lock(&self.cores[core.0 as usize]).note_first(cause, decided);
+            self.host.core(core).note_first(cause, decided);
         }
         called
     }
@@ -44,10 +44,12 @@ impl Decider<'_> {
         }
         let all = std::mem::take(&mut self.behind);
         if all {
-            let stay = |vcpu_handle: &mut VcpuHandle| vcpu_handle.is_leaving = false;
-            self.cores.iter().for_each(|core| lock(core).vcpu_handles.iter_mut().for_each(stay));
+            let stay = |vcpu_handle: &mut VcpuHandleOf<H>| vcpu_handle.is_leaving = false;
+            for core in self.cores() {
+                self.host.core(core).vcpu_handles.iter_mut().for_each(stay);
+            }
         }
-        let cores = (0..self.plan.cores() as u16).map(CoreId).filter(|_| all).collect();
+        let cores = self.cores().filter(|_| all).collect();
         for to in self.plan.dirty().union(cores).iter() {
             for place in 0.. {
                 let run_queue = self.plan.run_queue(to);
@@ -72,7 +74,7 @@ impl Decider<'_> {
     fn bring(&mut self, vcpu: VcpuId, to: CoreId, own: CoreId) -> CoreSet {
         let slot = self.known.get(&vcpu).and_then(|known| known.slot);
         let Some(from) = slot.filter(|from| *from != to) else { return CoreSet::EMPTY };
-        let mut there = lock(&self.cores[from.0 as usize]);
+        let mut there = self.host.core(from);
         if from != own && there.is_running(vcpu) {
             there.stirred = true;
             there
@@ -80,7 +82,7 @@ impl Decider<'_> {
                 .into_iter()
                 .for_each(|vcpu_handle| vcpu_handle.is_leaving = true);
             drop(there);
-            lock(&self.cores[to.0 as usize]).stirred = true;
+            self.host.core(to).stirred = true;
             self.behind = true;
             return CoreSet::EMPTY.union([from].into_iter().collect());
         }
@@ -93,7 +95,7 @@ impl Decider<'_> {
     /// Takes a VCPU handle from one core to another. Where that fails it is told, and the VCPU
     /// handle is on the other's hands all the same.
     pub(super) fn transfer(&mut self, vcpu: VcpuId, from: CoreId, to: CoreId) -> bool {
-        let vcpu_handle = lock(&self.cores[usize::from(from.0)]).detach(vcpu, End::Moved);
+        let vcpu_handle = self.host.core(from).detach(vcpu, End::Moved);
         let place = self.place_on(to);
         let (Some(mut vcpu_handle), Some(known)) = (vcpu_handle, self.known.get_mut(&vcpu)) else {
             return false;
@@ -101,33 +103,42 @@ impl Decider<'_> {
         known.slot = Some(to);
         self.arrived.insert(to);
         let sits = vcpu_handle.sit(place);
-        lock(&self.cores[usize::from(to.0)]).attach(vcpu_handle, sits)
+        self.host.core(to).attach(vcpu_handle, sits)
     }
 
     /// What a VCPU handle must know of a core to sit there.
-    pub(super) fn place_on(&self, core: CoreId) -> Place<Site> {
-        lock(&self.cores[usize::from(core.0)]).place()
+    pub(super) fn place_on(&mut self, core: CoreId) -> Place<<H::Exec as Executor>::Site> {
+        self.host.core(core).place()
     }
 
     /// Lets agents look again when the policy wants to be asked or a job is due: that of the core
     /// for whose sake it is, if that is known, so that what is decided is carried out where it is
     /// decided; else that of `own`.
     pub(super) fn wake_up(&mut self, own: CoreId) {
-        let service_request = self.service_requests.next_due(&self.mailbox.clock);
-        let cores = (0..self.cores.len() as u16).map(CoreId);
-        let is_known = cores.clone().any(|core| self.plan.core_wake(core) == self.plan.wake);
-        for id in cores {
-            let here = |known: &&Known| known.slot.unwrap_or(own) == id;
-            let demands = self.known.values().filter(here).filter_map(|it| it.demand.as_ref());
-            let due = demands.map(Demand::next_due).min().unwrap_or(Instant::NEVER);
-            let mut wake_at = self.plan.core_wake(id).min(due);
+        let service_request = match self.service_requests.look() {
+            Some(look) => self.host.now().saturating_add(look),
+            None => Instant::NEVER,
+        };
+        let is_known = self.cores().any(|core| self.plan.core_wake(core) == self.plan.wake);
+        let mut due = std::mem::take(&mut self.due);
+        due.clear();
+        due.resize(self.plan.cores(), Instant::NEVER);
+        for known in self.known.values() {
+            if let Some(demand) = &known.demand {
+                let due = &mut due[usize::from(known.slot.unwrap_or(own).0)];
+                *due = demand.next_due().min(*due);
+            }
+        }
+        for (id, due) in self.cores().zip(&due) {
+            let mut wake_at = self.plan.core_wake(id).min(*due);
             if id == own {
                 wake_at = wake_at.min(service_request).min(self.holds_end());
                 wake_at = if is_known { wake_at } else { wake_at.min(self.plan.wake) };
             }
-            let mut core = lock(&self.cores[usize::from(id.0)]);
+            let mut core = self.host.core(id);
             core.wake_at = wake_at;
             core.set_alarm();
         }
+        self.due = due;
     }
 }

@@ -1,30 +1,28 @@
-//! The policy and everything that is said to it. Whoever holds it decides for all cores.
+//! The policy and everything that is said to it, as a state without I/O: who has it decides for all
+//! cores.
+//!
+//! What happens comes in by [`Decider::round`]: what the cores have told, what was asked for, the
+//! releases that are due. What is to be done goes out through the [`Host`], whose answers come
+//! back as the results of the calls.
 
 mod answers;
 mod enactment;
 mod holds;
+#[cfg(test)]
+mod rig;
 mod service_request;
 
-use super::ask::Reply;
-use super::handle::{Ended, JobGate, Mailbox, Refusal, Request};
-use super::progress;
-use super::setup::Setup;
-use crate::agent::lock;
-use crate::executor::{Core, Site, VcpuHandle};
-use crate::journal::Scribe;
-use crate::sense::Sensor;
+use crate::VcpuHandleOf;
+use crate::{Core, Demand, Ended, Executor, Handle, Host, Place, Refusal, Reply, ReplyOf, Request};
 use holds::Hold;
-use maracas_core::contract::{End, Mode, Observer, Statistic, decide};
+use maracas_core::contract::{End, Mode, Statistic, decide};
 use maracas_core::journal::{Note, Record};
 use maracas_core::{
     CoreId, CoreSet, Duration, Event, Instant, Job, JobId, Plan, Policy, Rate, Reservation, System,
     Vcpu, VcpuId,
 };
-use maracas_live_core::Demand;
-use maracas_live_core::Place;
 use service_request::{ANSWERS, ServiceRequests};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
 
 /// Releases that wait for their VCPU to stand on a run queue; beyond, programs do not hear of them,
 /// and no memory is asked for.
@@ -67,30 +65,30 @@ struct Known {
 }
 
 /// Somebody who waits for a verdict.
-struct Asked {
+struct Asked<R> {
     id: VcpuId,
     new: bool,
     reservation: Reservation,
-    reply: Reply<Result<CoreId, Refusal>>,
+    reply: R,
 }
 
 /// The policy, its plan, and what lies around them.
-pub(crate) struct Decider<'a> {
+pub struct Decider<H: Host> {
+    /// The machine around it.
+    pub host: H,
     policy: Box<dyn Policy>,
     plan: Plan,
     /// The policy was asked once.
     has_begun: bool,
     /// How much of one core may be given away, to one VCPU too.
     capacity: Rate,
-    pub(crate) scribe: Scribe<'a>,
-    cores: &'a [Mutex<Core>],
-    mailbox: &'a Mailbox,
     known: BTreeMap<VcpuId, Known>,
-    gate: Option<Arc<dyn JobGate>>,
-    asked: Vec<Asked>,
-    requests: Vec<Request>,
+    asked: Vec<Asked<ReplyOf<H, Result<CoreId, Refusal>>>>,
+    requests: Vec<Request<H>>,
     /// What the policy is told in this round, before it is.
     events: Vec<(Instant, Event)>,
+    /// What the cores measured, on its way to the journal.
+    notes: Vec<Record>,
     /// Releases of which no program has heard, since its VCPU stood on no run queue yet.
     unobserved: Vec<Job>,
     /// When the first of what this round's decision answers happened.
@@ -98,7 +96,7 @@ pub(crate) struct Decider<'a> {
     /// The same of an earlier decision that could not be carried out in full yet.
     late_cause: Option<Instant>,
     /// VCPU handles of VCPUs that ended, for whoever waits to dispose of them.
-    destroyed: Vec<(VcpuId, Reply<Ended>)>,
+    destroyed: Vec<(VcpuId, ReplyOf<H, Ended<H>>)>,
     fed: bool,
     /// How many ask that nothing be frozen or moved.
     held: u32,
@@ -110,37 +108,29 @@ pub(crate) struct Decider<'a> {
     /// queue.
     arrived: CoreSet,
     service_requests: ServiceRequests,
+    /// When jobs are due on each core, while that is worked out.
+    due: Vec<Instant>,
 }
 
-impl<'a> Decider<'a> {
-    pub(crate) fn new(
-        policy: Box<dyn Policy>,
-        system: &System,
-        names: &[String],
-        scribe: Scribe<'a>,
-        cores: &'a [Mutex<Core>],
-        mailbox: &'a Mailbox,
-    ) -> Self {
+impl<H: Host> Decider<H> {
+    /// Of this policy, for a system that it was built for; `names` of its VCPUs, in their order.
+    pub fn new(policy: Box<dyn Policy>, system: &System, names: &[String], host: H) -> Self {
         let mut known = BTreeMap::new();
         for (place, vcpu) in system.vcpus.iter().enumerate() {
             let name = names.get(place).cloned().unwrap_or_else(|| vcpu.id.to_string());
-            let vcpu_handle = Known { name, vcpu: vcpu.clone(), slot: None, demand: None };
-            known.insert(vcpu.id, vcpu_handle);
+            known.insert(vcpu.id, Known { name, vcpu: vcpu.clone(), slot: None, demand: None });
         }
-        let plan = Plan::new(system.cores.len());
         Self {
+            host,
             policy,
-            plan,
+            plan: Plan::new(system.cores.len()),
             has_begun: false,
             capacity: system.capacity,
-            scribe,
-            cores,
-            mailbox,
             known,
-            gate: None,
             asked: Vec::new(),
             requests: Vec::with_capacity(64),
             events: Vec::with_capacity(4096),
+            notes: Vec::with_capacity(64),
             unobserved: Vec::with_capacity(UNOBSERVED),
             cause: None,
             late_cause: None,
@@ -151,28 +141,36 @@ impl<'a> Decider<'a> {
             behind: false,
             arrived: CoreSet::EMPTY,
             service_requests: ServiceRequests::default(),
+            due: Vec::new(),
         }
     }
 
-    /// Answers samples by `sensor` and steers memory as the setup says. To be called when the clock
-    /// has begun.
-    pub(crate) fn sense(&mut self, sensor: Option<Box<dyn Sensor>>, setup: &Setup) {
-        self.service_requests = ServiceRequests::new(sensor, setup);
+    /// Its plan, as it stands.
+    pub const fn plan(&self) -> &Plan {
+        &self.plan
+    }
+    /// How many ask that nothing be frozen or moved.
+    pub const fn held(&self) -> u32 {
+        self.held
+    }
+    /// The numbers of all cores.
+    fn cores(&self) -> impl Iterator<Item = CoreId> + use<H> {
+        (0..self.plan.cores() as u16).map(CoreId)
     }
 
     /// One look at everything: requests, releases, records; then a decision, if any is due, and its
     /// enactment. `own` is the core of the agent that looks, `woke` when it woke, where that is why
     /// it looks: each reading of the clock is a system call on some hosts. The agents of the cores
     /// that it tells shall look next: there runs what is to be moved.
-    pub(crate) fn round(&mut self, own: CoreId, woke: Option<Instant>) -> CoreSet {
-        let now = woke.unwrap_or_else(|| self.mailbox.clock.now());
+    pub fn round(&mut self, own: CoreId, woke: Option<Instant>) -> CoreSet {
+        let now = woke.unwrap_or_else(|| self.host.now());
         // The first decision is due at once: programs begin where it has their VCPUs.
         let due = if self.has_begun { self.plan.wake } else { Instant::ZERO };
         self.has_begun = true;
         let asleep = due > now;
         self.cause = (!asleep).then_some(due);
         if !asleep && self.plan.wake_metered {
-            self.cores.iter().for_each(|core| lock(core).meter_running());
+            self.cores().for_each(|core| self.host.core(core).meter_running());
         }
         self.fed = false;
         self.expire_holds(now);
@@ -193,7 +191,7 @@ impl<'a> Decider<'a> {
             called = called.union(self.decide(own));
         }
         // The new plan's allowance was spent already: nothing else would tell.
-        if self.cores.iter().any(|core| lock(core).is_spent()) {
+        if self.cores().any(|core| self.host.core(core).is_spent()) {
             called.insert(own);
         }
         self.wake_up(own);
@@ -205,36 +203,35 @@ impl<'a> Decider<'a> {
     fn decide(&mut self, own: CoreId) -> CoreSet {
         let stirred = self.stirred();
         // What was fed may carry later instants than the round's beginning.
-        let now = self.mailbox.clock.now();
+        let now = self.host.now();
         decide(self.policy.as_mut(), now, &mut self.plan);
         let called = self.enact(stirred, own, now);
         self.announce();
         // Written down when it is done: whoever was dispatched need not wait for that.
-        self.scribe.recorder.planned(now, &self.plan);
-        self.scribe.flush();
+        self.host.planned(now, &self.plan);
         self.answer();
         called
     }
 
     /// Reads the records of all cores and tells the policy.
     fn listen(&mut self) {
-        for core in self.cores {
-            let mut core = lock(core);
+        for core in self.cores() {
+            let mut core = self.host.core(core);
             core.drain();
             std::mem::swap(&mut core.outbox, &mut self.events);
-            core.take_notes().for_each(|note| self.scribe.recorder.record(&note));
+            self.notes.extend(core.take_notes());
             drop(core);
+            let mut notes = std::mem::take(&mut self.notes);
+            notes.drain(..).for_each(|note| self.host.record(&note));
+            self.notes = notes;
             self.feed();
         }
     }
 
     /// The cores on which something changed that the law depends on, since this was asked last.
-    fn stirred(&self) -> CoreSet {
-        let stirred = |core: &Mutex<Core>| {
-            let mut core = lock(core);
-            std::mem::take(&mut core.stirred).then_some(core.id)
-        };
-        self.cores.iter().filter_map(stirred).collect()
+    fn stirred(&mut self) -> CoreSet {
+        let stirred = |core: &CoreId| std::mem::take(&mut self.host.core(*core).stirred);
+        (0..self.plan.cores() as u16).map(CoreId).filter(stirred).collect()
     }
 
     fn feed(&mut self) {
@@ -247,7 +244,7 @@ impl<'a> Decider<'a> {
 
     fn tell(&mut self, at: Instant, event: &Event) {
         self.policy.on_event(at, event);
-        self.scribe.recorder.event(at, event);
+        self.host.event(at, event);
         self.fed = true;
         if is_cause(event) {
             self.cause = Some(self.cause.map_or(at, |cause| cause.min(at)));
@@ -256,7 +253,7 @@ impl<'a> Decider<'a> {
 
     fn requests_and_releases(&mut self, now: Instant) {
         let mut requests = std::mem::take(&mut self.requests);
-        self.mailbox.take(&mut requests);
+        self.host.take_requests(&mut requests);
         requests.drain(..).for_each(|request| self.serve(request, now));
         self.requests = requests;
         self.presume_complete(now);
@@ -278,7 +275,7 @@ impl<'a> Decider<'a> {
                 self.events.push(event);
             }
             let Some(slot) = known.slot.filter(|_| released) else { continue };
-            let mut core = lock(&self.cores[usize::from(slot.0)]);
+            let mut core = self.host.core(slot);
             core.released(known.vcpu.id);
             if demand.is_silent()
                 && let Some(vcpu_handle) = core.vcpu_handle(known.vcpu.id)
@@ -297,7 +294,7 @@ impl<'a> Decider<'a> {
                 continue;
             };
             let Some(slot) = known.slot else { continue };
-            let mut core = lock(&self.cores[usize::from(slot.0)]);
+            let mut core = self.host.core(slot);
             let Some(vcpu_handle) = core.vcpu_handle(known.vcpu.id) else { continue };
             if vcpu_handle.look_at.is_some_and(|at| vcpu_handle.meter(Mode::Foreground) >= at) {
                 vcpu_handle.look_at = None;
@@ -307,7 +304,7 @@ impl<'a> Decider<'a> {
         }
     }
 
-    fn serve(&mut self, request: Request, now: Instant) {
+    fn serve(&mut self, request: Request<H>, now: Instant) {
         if request.is_withdrawn() {
             return;
         }
@@ -320,7 +317,7 @@ impl<'a> Decider<'a> {
             Request::Create { name, vcpu, reply } => {
                 let (id, reservation) = (vcpu.id, vcpu.reservation);
                 let note = Note::Name { vcpu: id, name: name.clone() };
-                self.scribe.recorder.record(&Record::Note { at: now, note });
+                self.host.record(&Record::Note { at: now, note });
                 self.tell(now, &Event::Arrived(vcpu.clone()));
                 self.known.insert(id, Known { name, vcpu, slot: None, demand: None });
                 self.asked.push(Asked { id, new: true, reservation, reply });
@@ -354,7 +351,6 @@ impl<'a> Decider<'a> {
             }
             Request::List { reply } => drop(reply.give(self.list())),
             Request::Completed { job, at } => self.completed(job, at.min(now)),
-            Request::Gate(gate) => self.gate = Some(gate),
         }
     }
 
@@ -369,21 +365,21 @@ impl<'a> Decider<'a> {
     /// stands: one that woke before would run where it was, for a moment and at no priority, and
     /// could not be moved there but by stopping it.
     fn announce(&mut self) {
-        let Self { unobserved, gate, plan, known, .. } = self;
+        let Self { unobserved, host, plan, known, .. } = self;
         unobserved.retain(|job| {
             let vcpu = job.id.vcpu;
             let run_queue = on_run_queue(plan, vcpu);
             let stands =
                 run_queue.is_some() && known.get(&vcpu).is_some_and(|it| it.slot == run_queue);
-            if let Some(gate) = gate.as_ref().filter(|_| stands) {
-                gate.release(job);
+            if stands {
+                host.release(job);
             }
             !stands
         });
     }
 
     /// A VCPU handle arrives: on the core where the plan has its VCPU.
-    fn attach(&mut self, mut vcpu_handle: VcpuHandle, now: Instant) {
+    fn attach(&mut self, mut vcpu_handle: VcpuHandleOf<H>, now: Instant) {
         let id = vcpu_handle.id;
         let place = self.place(id);
         let Some(known) = self.known.get_mut(&id) else { return };
@@ -391,12 +387,17 @@ impl<'a> Decider<'a> {
         known.demand = Demand::new(&known.vcpu, now);
         vcpu_handle.has_jobs = known.demand.is_some();
         let sits = vcpu_handle.sit(self.place_on(place));
-        let mut core = lock(&self.cores[place.0 as usize]);
+        // The guardian may have frozen it while its program was being started.
+        let relieved = self.cores().any(|core| self.host.core(core).was_relieved());
+        let mut core = self.host.core(place);
         core.attach(vcpu_handle, sits);
         if let Some(index) = core.index(id) {
             core.rescan(index);
             core.vcpu_handles[index].suppose_runnable();
-            core.vcpu_handles[index].handle.reset_clocks();
+            core.vcpu_handles[index].handle.reset();
+            if relieved {
+                core.hold_again(index);
+            }
         }
         core.stirred = true;
         drop(core);
@@ -405,7 +406,7 @@ impl<'a> Decider<'a> {
 }
 
 // Ends of jobs and of the run.
-impl Decider<'_> {
+impl<H: Host> Decider<H> {
     fn completed(&mut self, job: JobId, at: Instant) {
         let Some(known) = self.known.get_mut(&job.vcpu) else { return };
         let Some(demand) = &mut known.demand else { return };
@@ -413,65 +414,58 @@ impl Decider<'_> {
             return;
         }
         if let Some(slot) = known.slot.filter(|_| !demand.is_pending())
-            && let Some(vcpu_handle) = lock(&self.cores[usize::from(slot.0)]).vcpu_handle(job.vcpu)
+            && let Some(vcpu_handle) = self.host.core(slot).vcpu_handle(job.vcpu)
         {
             vcpu_handle.is_done = true;
         }
         self.tell(at, &Event::Completed(job));
     }
 
-    fn with_vcpu_handle(&mut self, id: VcpuId, act: impl FnOnce(&mut Core, usize)) {
+    fn with_vcpu_handle(&mut self, id: VcpuId, act: impl FnOnce(&mut Core<H::Exec>, usize)) {
         let slot = self.known.get(&id).and_then(|known| known.slot);
         let Some(slot) = slot else { return };
-        let mut core = lock(&self.cores[slot.0 as usize]);
+        let mut core = self.host.core(slot);
         if let Some(index) = core.index(id) {
             act(&mut core, index);
             core.stirred = true;
         }
     }
 
-    /// Notes what is to be said of a VCPU handle's progress at its end.
-    fn remark(&mut self, vcpu_handle: &VcpuHandle) {
-        let note =
-            vcpu_handle.handle.remark().map(|text| progress::note(Some(vcpu_handle.id), text));
-        note.iter().for_each(|note| self.scribe.recorder.record(note));
-        let of_memory = vcpu_handle.handle.memory_remark().map(str::to_string);
-        for text in of_memory.into_iter().chain(vcpu_handle.handle.color_remark()) {
-            let (at, vcpu) = (self.mailbox.clock.now(), Some(vcpu_handle.id));
-            let note = Note::Sense { vcpu, text };
-            self.scribe.recorder.record(&Record::Note { at, note });
-        }
+    /// Notes what is to be said of a VCPU handle at its end.
+    fn remark(&mut self, notes: Vec<Note>) {
+        let at = self.host.now();
+        notes.into_iter().for_each(|note| self.host.record(&Record::Note { at, note }));
     }
 
     /// The orderly end of the journal: the meters once more, then the end record. Tells what the
     /// policy counted of its own doings. `agents` is what the agents, which have ended, took.
-    pub(crate) fn finish(&mut self, agents: Duration) -> Vec<Statistic> {
-        for core in self.cores {
-            let mut core = lock(core);
+    pub fn finish(&mut self, agents: Duration) -> Vec<Statistic> {
+        for core in self.cores() {
+            let mut core = self.host.core(core);
             core.meter_running();
             core.end();
         }
         self.listen();
-        let now = self.mailbox.clock.now();
+        let now = self.host.now();
         decide(self.policy.as_mut(), now, &mut self.plan);
-        self.scribe.recorder.planned(now, &self.plan);
-        let cores = self.cores;
-        cores.iter().for_each(|core| {
-            lock(core).vcpu_handles.iter().for_each(|vcpu_handle| self.remark(vcpu_handle))
-        });
-        if let Some(text) = self.service_requests.remark() {
-            let note = Note::Sense { vcpu: None, text };
-            self.scribe.recorder.record(&Record::Note { at: now, note });
+        self.host.planned(now, &self.plan);
+        for core in self.cores() {
+            let core = self.host.core(core);
+            let notes = core.vcpu_handles.iter().flat_map(|it| it.handle.remarks(it.id));
+            let notes = notes.collect();
+            drop(core);
+            self.remark(notes);
         }
-        let note = Note::Agents { took_ns: agents.ticks() };
-        self.scribe.recorder.record(&Record::Note { at: now, note });
-        self.scribe.recorder.end(now);
-        self.scribe.flush();
+        let sensed = self.host.sample_remark();
+        let sensed = sensed.map(|text| Note::Sense { vcpu: None, text });
+        let agents = Note::Agents { took_ns: agents.ticks() };
+        self.remark(sensed.into_iter().chain([agents]).collect());
+        self.host.end(now);
         self.policy.statistics()
     }
 
     /// VCPUs with jobs of which no program ever reported an end.
-    pub(crate) fn silent(&self) -> Vec<VcpuId> {
+    pub fn silent(&self) -> Vec<VcpuId> {
         let silent = |known: &&Known| known.demand.as_ref().is_some_and(Demand::is_silent);
         self.known.values().filter(silent).map(|known| known.vcpu.id).collect()
     }

@@ -1,0 +1,183 @@
+//! The simulated host as the decider asks it: cores that nobody else has, requests that clients put
+//! in, a journal of which only sums are kept.
+
+use super::host::{Shared, SimCore, SimVcpu};
+use maracas_core::contract::{Mode, Observer, Sample};
+use maracas_core::{CoreId, Event, Instant, Job, Plan, VcpuId};
+use maracas_live_core::{Core, Host, Reply, VcpuHandle};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::DerefMut;
+use std::rc::Rc;
+
+pub(super) type Decider = maracas_live_core::Decider<Around>;
+pub(super) type Request = maracas_live_core::Request<Around>;
+type Handle = Option<Box<VcpuHandle<SimVcpu>>>;
+
+/// Both modes, by their numbers.
+pub(super) const MODES: [Mode; 2] = [Mode::Foreground, Mode::Background];
+
+/// What the policy was told and has decided, as sums.
+#[derive(Default)]
+pub(super) struct Told {
+    /// Service of each VCPU by mode.
+    pub(super) service: BTreeMap<VcpuId, [u64; 2]>,
+    /// Reads of memory by each VCPU.
+    pub(super) reads: BTreeMap<VcpuId, u64>,
+    pub(super) events: u64,
+    /// Refusals.
+    pub(super) failed: u64,
+    pub(super) decisions: u64,
+    /// Samples.
+    pub(super) samples: u64,
+    /// Of all of it.
+    pub(super) digest: u64,
+}
+
+impl Told {
+    fn mix(&mut self, word: u64) {
+        self.digest = (self.digest.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+pub(super) struct Around {
+    pub(super) shared: Rc<Shared>,
+    pub(super) cores: Vec<Core<SimCore>>,
+    pub(super) told: Told,
+    /// What clients have put in.
+    pub(super) posted: Vec<Request>,
+    /// What is left of VCPUs whose ends nobody waited for.
+    pub(super) left: Vec<Handle>,
+    /// What samples have told of each core.
+    sampled: Vec<u64>,
+}
+
+impl Around {
+    pub(super) fn new(shared: Rc<Shared>, cores: Vec<Core<SimCore>>) -> Self {
+        let (told, sampled) = (Told::default(), vec![0; cores.len()]);
+        Self { shared, cores, told, posted: Vec::new(), left: Vec::new(), sampled }
+    }
+}
+
+impl Host for Around {
+    type Exec = SimCore;
+    type Reply<T> = SimReply<T>;
+
+    fn core(&mut self, core: CoreId) -> impl DerefMut<Target = Core<SimCore>> {
+        &mut self.cores[usize::from(core.0)]
+    }
+    fn now(&self) -> Instant {
+        self.shared.now()
+    }
+    fn take_requests(&mut self, into: &mut Vec<Request>) {
+        let done = std::mem::take(&mut self.shared.world.borrow_mut().done);
+        let done = done.into_iter();
+        into.extend(done.map(|(job, at)| Request::Completed { job, at: Instant::from_ticks(at) }));
+        into.append(&mut self.posted);
+    }
+    fn release(&mut self, job: &Job) {
+        self.shared.world.borrow_mut().release(job.id.vcpu, job.id.index);
+    }
+    fn leave(&mut self, _: VcpuId, handle: Handle) {
+        self.left.push(handle);
+    }
+    fn can_sample(&self) -> bool {
+        self.shared.faults.samples
+    }
+    fn sample(&mut self, _: Instant) -> io::Result<Option<Sample>> {
+        self.shared.may()?;
+        let mut world = self.shared.world.borrow_mut();
+        world.bring_all();
+        let read = |(core, before): (usize, &mut u64)| {
+            let count = world.monitor(core);
+            count - std::mem::replace(before, count)
+        };
+        let by_core: Vec<_> = self.sampled.iter_mut().enumerate().map(read).collect();
+        let requests: u64 = by_core.iter().sum();
+        self.told.samples += 1;
+        // Each waits for 50 to 250 cycles, the more the more there are.
+        let occupancy = requests * (50 + requests.min(20_000) / 100);
+        Ok(Some(Sample { requests, occupancy, by_core }))
+    }
+}
+
+impl Observer for Around {
+    fn event(&mut self, at: Instant, event: &Event) {
+        self.told.events += 1;
+        self.told.mix(at.ticks());
+        if let Event::Ran(segment) = event {
+            let service = self.told.service.entry(segment.vcpu).or_default();
+            service[segment.mode as usize] += segment.usage.service.ticks();
+            *self.told.reads.entry(segment.vcpu).or_default() += segment.usage.reads;
+            self.told.mix(segment.usage.service.ticks());
+        }
+        self.told.failed += u64::from(matches!(event, Event::Failed { .. }));
+    }
+    fn planned(&mut self, _: Instant, plan: &Plan) {
+        self.told.decisions += 1;
+        self.told.mix(plan.wake.ticks());
+    }
+}
+
+/// Who waits for an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Waits {
+    Somebody,
+    /// Not any more.
+    Withdrawn,
+    /// Nobody ever did.
+    Nobody,
+}
+
+/// What becomes of a question.
+type Question<T> = Rc<RefCell<(Waits, Option<T>)>>;
+
+/// Where an answer goes.
+pub(super) struct SimReply<T>(Question<T>);
+/// Where it comes from.
+pub(super) struct SimAnswer<T>(Question<T>);
+
+/// The two ends of a question.
+pub(super) fn question<T>() -> (SimReply<T>, SimAnswer<T>) {
+    let question = Rc::new(RefCell::new((Waits::Somebody, None)));
+    (SimReply(Rc::clone(&question)), SimAnswer(question))
+}
+
+impl<T> SimReply<T> {
+    /// For what is to be done though nobody waits.
+    pub(super) fn to_nobody() -> Self {
+        Self(Rc::new(RefCell::new((Waits::Nobody, None))))
+    }
+}
+
+impl<T> Reply<T> for SimReply<T> {
+    fn is_withdrawn(&self) -> bool {
+        self.0.borrow().0 == Waits::Withdrawn
+    }
+    fn give(self, answer: T) -> Result<(), T> {
+        let mut question = self.0.borrow_mut();
+        match question.0 {
+            Waits::Somebody => {
+                question.1 = Some(answer);
+                Ok(())
+            }
+            Waits::Withdrawn | Waits::Nobody => Err(answer),
+        }
+    }
+}
+
+impl<T> SimAnswer<T> {
+    pub(super) fn take(&self) -> Option<T> {
+        self.0.borrow_mut().1.take()
+    }
+    /// Gives up; whether that was in time.
+    pub(super) fn withdraw(&self) -> bool {
+        let mut question = self.0.borrow_mut();
+        if question.1.is_some() {
+            return false;
+        }
+        question.0 = Waits::Withdrawn;
+        true
+    }
+}
