@@ -155,7 +155,7 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Starts what is due: first all are made ready, which takes milliseconds each, then all begin.
-    /// What is to start together does so, and no beginning is disturbed. The agents hear of
+    /// What is to start together does so, and no beginning is disturbed. The agents are told of
     /// all at once, so that their periods begin at one instant: budgets of one period then come
     /// back together, by one wake of the agent.
     fn start_due(&mut self, now: Instant) -> Result<(), Error> {
