@@ -1,5 +1,5 @@
-//! What tests of fairness on uneven cores share: programs on cores of two classes, an observer that
-//! measures them, and the rules' shares worked out another way.
+//! What tests of fairness on uneven cores share: programs on cores of some classes, an observer
+//! that measures them, and the rules' shares worked out another way.
 
 use maracas_core::contract::{Entry, Observer, Segment, Statistic};
 use maracas_core::params::Params;
@@ -19,7 +19,7 @@ pub fn seconds(duration: Duration) -> f64 {
     duration.ticks() as f64 / 1e9
 }
 
-/// Cores of two classes with a program on each VCPU.
+/// Cores of two or more classes with a program on each VCPU.
 #[derive(Clone, Debug)]
 pub struct Uneven {
     /// Cores and VCPUs.
@@ -69,12 +69,12 @@ impl Uneven {
         self.system.cores.iter().filter(|core| core.class == class).count()
     }
     /// The speed of a phase, in instructions per second, where every thread has the same share of
-    /// both classes.
+    /// every class.
     #[must_use]
     pub fn fair_ips(&self, phase: &PacePhase) -> f64 {
-        let cores = [self.cores(0) as f64, self.cores(1) as f64];
-        let all = cores[0] * phase.ips[0] as f64 + cores[1] * phase.ips[1] as f64;
-        all / self.paces.len() as f64
+        let classes = (0_u8..).zip(&phase.ips);
+        let all = classes.map(|(class, ips)| self.cores(class) as f64 * *ips as f64);
+        all.sum::<f64>() / self.paces.len() as f64
     }
 }
 
@@ -95,18 +95,18 @@ pub struct Watch<'a> {
     intervals: Vec<Vec<Done>>,
     /// By thread: its phase, and the work that is left of it, in seconds on a fast core.
     at: Vec<(usize, f64)>,
-    /// Shares of both classes, where they are known beforehand.
-    shares: Vec<[f64; 2]>,
+    /// Shares of each class, where they are known beforehand.
+    shares: Vec<Vec<f64>>,
     /// Seconds on each class so far.
-    time: Vec<[f64; 2]>,
+    time: Vec<Vec<f64>>,
     /// The greatest distance from a share, in seconds.
     off: f64,
 }
 
 impl<'a> Watch<'a> {
-    /// Watches `machine`; `shares` of both classes by thread, where they are known.
+    /// Watches `machine`; `shares` of each class by thread, where they are known.
     #[must_use]
-    pub fn new(machine: &'a Uneven, shares: Vec<[f64; 2]>) -> Self {
+    pub fn new(machine: &'a Uneven, shares: Vec<Vec<f64>>) -> Self {
         let first = |pace: &Pace| (0, seconds(pace.phases[0].work));
         let n = machine.paces.len();
         Self {
@@ -114,7 +114,7 @@ impl<'a> Watch<'a> {
             intervals: vec![Vec::new(); n],
             at: machine.paces.iter().map(first).collect(),
             shares,
-            time: vec![[0.0; 2]; n],
+            time: vec![vec![0.0; machine.system.classes.len()]; n],
             off: 0.0,
         }
     }
@@ -260,7 +260,7 @@ impl Rules {
     /// # Panics
     /// Where `name` is none of the four.
     #[must_use]
-    pub fn shares(&self, name: &str) -> Vec<[f64; 2]> {
+    pub fn shares(&self, name: &str) -> Vec<Vec<f64>> {
         let fast = match name {
             "max-fair" => vec![self.fast / self.n; self.speedups.len()],
             "max-perf" => self.greedy(|_| 0.0),
@@ -268,6 +268,6 @@ impl Rules {
             "similar-min-fair" => self.similar(),
             other => panic!("{other} has no rule"),
         };
-        fast.into_iter().map(|f| [f, self.each - f]).collect()
+        fast.into_iter().map(|f| vec![f, self.each - f]).collect()
     }
 }

@@ -170,6 +170,7 @@ const DDR3_1333: Dram = Dram {
     banks: 8,
     conflict_latency_ps: 0,
     conflict_service_ps: 0,
+    model: maracas_core::memory::DramModel::Law,
 };
 
 /// Reads by core and millisecond; with MemGuard's default period no segment lies in two of them.

@@ -461,7 +461,7 @@ pub struct Needs {
     pub budgets: bool,
     /// Progress must be counted: the instructions of [`Usage`], or a program's own units.
     pub progress: bool,
-    /// Of how many classes the cores must be; 0 = it looks at no class.
+    /// Of how many classes the cores must be at least; 0 = it looks at no class.
     pub classes: u8,
 }
 

@@ -105,6 +105,16 @@ pub struct Device {
     pub off: Duration,
 }
 
+/// By what the simulator answers how long a read takes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum DramModel {
+    /// By a law that is solved: quick, and a few percent off.
+    #[default]
+    Law,
+    /// By simulating requests, banks and bus clock by clock, from the timings alone: slow.
+    Requests,
+}
+
 /// DRAM as its datasheet describes it (JEDEC names), and where measured, how it acts in effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Dram {
@@ -141,6 +151,8 @@ pub struct Dram {
     pub conflict_latency_ps: u64,
     /// Service time of the bus per row conflict in effect, in picoseconds; 0 = from the timings.
     pub conflict_service_ps: u64,
+    /// By what latencies are told.
+    pub model: DramModel,
 }
 
 impl Dram {
@@ -264,6 +276,7 @@ mod tests {
             banks: 8,
             conflict_latency_ps: 0,
             conflict_service_ps: 0,
+            model: DramModel::Law,
         };
         // algorithms.md D.1: 47.5 ns a line, 1.347 GB/s.
         assert_eq!(ddr2.guaranteed_bandwidth(), 64_000_000_000_000 / 47_500);

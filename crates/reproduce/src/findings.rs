@@ -222,11 +222,12 @@ impl Findings {
         let mut text = format!("### {}: {}\n\n", experiment.name, experiment.title);
         text += &wrap(
             &format!(
-                "{} Source: {}. It *{}*; free parameters: {}. {}",
+                "{} Source: {}. It *{}*; free parameters: {}. Fitted elsewhere: {}. {}",
                 experiment.summary,
                 experiment.source,
                 experiment.kind.word(),
                 experiment.free,
+                if experiment.fitted.is_empty() { "nothing" } else { experiment.fitted },
                 self.notes.join(" ")
             ),
             "",
@@ -300,6 +301,7 @@ mod tests {
             source: "Figure 1",
             kind: Kind::Calibrates,
             free: "one delay",
+            fitted: "",
             run: |_| Ok(Findings::default()),
         };
         let findings = Findings {
@@ -318,7 +320,9 @@ mod tests {
         assert!(
             text.ends_with("- yes: it rises (1, 2, 3).\n- **no**: it falls (1, 2, 3). It rises.\n")
         );
-        assert!(text.contains("calibrates*; free parameters: one delay. Noted.\n"));
+        assert!(text.contains(
+            "calibrates*; free parameters: one delay. Fitted elsewhere: nothing.\nNoted.\n"
+        ));
     }
 
     #[test]

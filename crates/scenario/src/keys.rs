@@ -46,6 +46,7 @@ pub static DRAM: Keys = closed(
         "banks",
         "conflict_latency",
         "conflict_service",
+        "model",
     ],
 );
 /// `[platform.cache]`

@@ -28,7 +28,7 @@ pub use watch::{Seen, watch};
 use crate::memory::bound::{Bound, bounds};
 use maracas_core::admission::{CoreVerdict, Regulation, Verdict};
 use maracas_core::contract::Entry;
-use maracas_core::memory::Memory;
+use maracas_core::memory::{DramModel, Memory};
 use maracas_core::params::Params;
 use maracas_core::{
     CoreId, CoreSet, Cost, Duration, Program, Reservation, Role, System, Vcpu, VcpuId, Workload,
@@ -67,6 +67,10 @@ pub enum Answer {
     Unknown(&'static str),
 }
 
+/// The bounds are the law's.
+const BY_REQUESTS: &str =
+    "its memory is simulated request by request, for which there are no bounds";
+
 /// Judges the jobs of every VCPU that works on any. `verdict` is the policy's own on `system`.
 #[must_use]
 pub fn judge(
@@ -94,7 +98,9 @@ pub fn judge(
         let fits = |again: &Verdict| admitted(again, one.vcpu, &homes);
         let fits = again.as_ref().map_or(verdict.accepted(), fits);
         let vcpu = system.vcpus.iter().find(|vcpu| vcpu.id == one.vcpu);
-        one.answer = match unknown(vcpu, one, &homes, programs, verdict) {
+        let by_requests = memory.dram.model == DramModel::Requests;
+        let unbounded = by_requests.then_some(BY_REQUESTS);
+        one.answer = match unbounded.or_else(|| unknown(vcpu, one, &homes, programs, verdict)) {
             Some(reason) => Answer::Unknown(reason),
             None if !proven => Answer::Unknown("this policy's test does not exclude misses"),
             None if fits && (!cuts || one.needs <= one.promised) => Answer::InTime,

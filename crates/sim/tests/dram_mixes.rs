@@ -1,36 +1,42 @@
-//! The DRAM law on random mixes, against a controller simulated clock by clock.
+//! The DRAM law on random mixes, against a memory that is simulated request by request.
 
-#[path = "dram_mixes/controller.rs"]
-mod controller;
-
-use controller::{Core, Dice, Got, simulate};
 use maracas_core::memory::Pattern;
 use maracas_sim::memory::dram::{DDR3_1333, Law, Requestor, Solved};
+use maracas_sim::memory::requests::{Measured, Requests};
 
-fn law(cores: &[Core]) -> Vec<Solved> {
-    let requestors: Vec<Requestor> = cores
-        .iter()
-        .map(|core| Requestor {
-            pattern: core.pattern,
-            outstanding: core.slots as f64,
-            think_ns: core.think_ns,
-            writebacks: core.writebacks,
-        })
-        .collect();
+/// SplitMix64.
+struct Dice(u64);
+
+impl Dice {
+    fn unit(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// The cores, request by request.
+fn simulate(cores: &[Requestor], ns: f64, seed: u64) -> Vec<Measured> {
+    Requests::new(&DDR3_1333).measure(cores, ns, seed)
+}
+
+fn law(cores: &[Requestor]) -> Vec<Solved> {
     let mut out = Vec::new();
-    Law::new(&DDR3_1333).solve(&requestors, &mut out);
+    Law::new(&DDR3_1333).solve(cores, &mut out);
     out
 }
 
 /// Two to four cores of these patterns.
-fn mix(dice: &mut Dice, patterns: &[Pattern]) -> Vec<Core> {
+fn mix(dice: &mut Dice, patterns: &[Pattern]) -> Vec<Requestor> {
     let count = 2 + (dice.unit() * 3.0) as usize;
     let mut pick = |of: &[f64]| of[(dice.unit() * of.len() as f64) as usize];
     let indices: Vec<f64> = (0..patterns.len()).map(|i| i as f64).collect();
     (0..count)
-        .map(|_| Core {
+        .map(|_| Requestor {
             pattern: patterns[pick(&indices) as usize],
-            slots: pick(&[1.0, 2.0, 4.0, 10.0]) as usize,
+            outstanding: pick(&[1.0, 2.0, 4.0, 10.0]),
             think_ns: pick(&[0.0, 5.0, 10.0, 20.0, 40.0, 80.0, 150.0, 300.0]),
             writebacks: pick(&[0.0, 0.5, 1.0]),
         })
@@ -39,7 +45,7 @@ fn mix(dice: &mut Dice, patterns: &[Pattern]) -> Vec<Core> {
 
 /// Requests per ns and mean read latency of the whole mix.
 fn whole(
-    cores: &[Core],
+    cores: &[Requestor],
     reads: impl Fn(usize) -> f64,
     latency: impl Fn(usize) -> f64,
 ) -> (f64, f64) {
@@ -62,7 +68,7 @@ fn errors(name: &str, patterns: &[Pattern], mixes: u64) -> [(f64, f64); 2] {
     let (mut throughput, mut latency) = (Vec::new(), Vec::new());
     for seed in 0..mixes {
         let cores = mix(&mut dice, patterns);
-        let (true_ones, ours): (Vec<Got>, _) = (simulate(&cores, 200_000.0, seed), law(&cores));
+        let (true_ones, ours) = (simulate(&cores, 200_000.0, seed), law(&cores));
         let truth = whole(&cores, |i| true_ones[i].reads_per_ns, |i| true_ones[i].latency_ns);
         let ours = whole(&cores, |i| ours[i].reads_per_ns, |i| ours[i].latency_ns);
         throughput.push((ours.0 / truth.0 - 1.0).abs());
@@ -82,14 +88,14 @@ fn the_controller_agrees_with_the_data() {
     for (seed, line) in rows.enumerate() {
         let field: Vec<&str> = line.split(',').collect();
         let number = |at: usize| field[at].parse::<f64>().expect("the data are numbers");
-        let core = Core {
+        let core = Requestor {
             pattern: match field[2] {
                 "jump" => Pattern::Jump,
                 "rand" => Pattern::Random,
                 "seq" => Pattern::Sequential,
                 _ => Pattern::SameBank,
             },
-            slots: number(4) as usize,
+            outstanding: number(4),
             think_ns: number(5),
             writebacks: number(6),
         };

@@ -103,6 +103,7 @@ fn dram(dice: &mut Dice) -> Dram {
         banks: [4, 8, 16][clocks(0, 2) as usize],
         conflict_latency_ps: if fitted { u64::from(clocks(20_000, 80_000)) } else { 0 },
         conflict_service_ps: if fitted { u64::from(clocks(5_000, 20_000)) } else { 0 },
+        model: maracas_core::memory::DramModel::Law,
     }
 }
 

@@ -55,7 +55,7 @@ fn explain(entry: &Entry) -> String {
         if set.is_empty() { "nothing".to_string() } else { set.join(", ") }
     };
     let needs = entry.needs;
-    let classes = format!("cores of {} classes", needs.classes);
+    let classes = format!("cores of {} classes or more", needs.classes);
     text += &format!(
         "  needs: {}\n",
         words(&[

@@ -2,7 +2,8 @@
 //!
 //! The slides ("Sampling-based Speedup Estimation"): every thread runs on both classes in each
 //! interval; speedup = moving average of its instructions per second on fast cores / the same on
-//! slow cores. No model of the cores is needed.
+//! slow cores. No model of the cores is needed. With more classes it is so many averages, and a
+//! thread is known once it was sampled on all of them.
 //!
 //! Where the slides are silent, we chose. The average is exponential with weight 1/2: a new sample
 //! counts as much as all before it, so the speed of a program that changes by less than
@@ -14,7 +15,7 @@
 //! none, for what is unknown has the equal share, which is fair whatever its speedup is and soon
 //! brings samples of both classes.
 
-use super::shares::Speedup;
+use super::shares::Speeds;
 use maracas_core::Duration;
 
 #[cfg(test)]
@@ -33,14 +34,11 @@ const DEPARTURE: (u64, u64) = (3, 2);
 /// of four digits, and so little that 10^11 instructions a second are below 2^48.
 const SPEED_SHIFT: u32 = 40;
 
-/// A class of cores, as fairness sees it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Side {
-    /// The fast cores.
-    Fast,
-    /// The slow cores.
-    Slow,
-}
+/// A class of cores as fairness sees it: its place among those that have cores, the fastest first.
+pub(super) type Class = usize;
+/// The most classes: as many as the largest preset has. Threads are sampled on each, so that more
+/// would leave little to share.
+pub(super) const MOST_CLASSES: usize = 8;
 
 /// What is known of one thread's speed on one class.
 #[derive(Clone, Copy, Default, Debug)]
@@ -79,58 +77,78 @@ impl Speed {
     }
 }
 
-/// Estimates the speedup of one thread.
+/// Estimates how fast one thread is on each class.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Estimator {
-    /// The user said it.
-    Known(Speedup),
+    /// The user said its speedup from the slowest class to the fastest, in thousandths.
+    Known(u32),
     /// It is measured.
     Sampled(Sampled),
 }
 
 /// What was measured of one thread.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Sampled {
-    fast: Speed,
-    slow: Speed,
+    speeds: [Speed; MOST_CLASSES],
+    classes: usize,
 }
 
 impl Estimator {
     /// A speedup that the user knows beforehand, in thousandths (the paper's way on big.LITTLE).
     pub(super) fn known(speedup_milli: u32) -> Self {
-        Self::Known(Speedup::new(speedup_milli.into(), 1000, false))
+        Self::Known(speedup_milli)
     }
-    /// A speedup to be learned.
-    pub(super) fn sampled() -> Self {
-        Self::Sampled(Sampled::default())
+    /// Speeds to be learned, on so many classes.
+    pub(super) fn sampled(classes: usize) -> Self {
+        Self::Sampled(Sampled { speeds: [Speed::default(); MOST_CLASSES], classes })
     }
     /// The thread ran for `service` on that class of cores and came so far.
-    pub(super) fn ran(&mut self, side: Side, service: Duration, instructions: u64) {
-        let Self::Sampled(Sampled { fast, slow }) = self else { return };
-        let speed = match side {
-            Side::Fast => fast,
-            Side::Slow => slow,
-        };
+    pub(super) fn ran(&mut self, class: Class, service: Duration, instructions: u64) {
+        let Self::Sampled(Sampled { speeds, .. }) = self else { return };
+        let speed = &mut speeds[class];
         speed.time += service;
         speed.progress = speed.progress.saturating_add(instructions);
     }
     /// An interval ended: its samples go into the averages.
     pub(super) fn close_interval(&mut self) {
-        let Self::Sampled(Sampled { fast, slow }) = self else { return };
-        let samples = (fast.sample(), slow.sample());
-        if fast.departs(samples.0) || slow.departs(samples.1) {
-            (*fast, *slow) = (Speed::default(), Speed::default());
+        let Self::Sampled(Sampled { speeds, .. }) = self else { return };
+        let samples = speeds.each_mut().map(Speed::sample);
+        if speeds.iter().zip(samples).any(|(speed, sample)| speed.departs(sample)) {
+            *speeds = [Speed::default(); MOST_CLASSES];
         }
-        fast.learn(samples.0);
-        slow.learn(samples.1);
+        for (speed, sample) in speeds.iter_mut().zip(samples) {
+            speed.learn(sample);
+        }
     }
-    /// The speedup as far as it is known.
-    pub(super) fn speedup(&self) -> Option<Speedup> {
+    /// Its speeds as far as they are known: on every class, or not at all. `nominal` are the
+    /// classes' own; a speedup that the user said is spread over those between as they are.
+    pub(super) fn speeds(&self, nominal: &[u32]) -> Option<Speeds> {
         match self {
-            Self::Known(speedup) => Some(*speedup),
-            Self::Sampled(Sampled { fast, slow }) => {
-                Some(Speedup::new(fast.average?, slow.average?, true))
+            Self::Known(milli) => Some(spread(*milli, nominal)),
+            Self::Sampled(Sampled { speeds, classes }) => {
+                let mut averages = [0; MOST_CLASSES];
+                for (average, speed) in averages.iter_mut().zip(&speeds[..*classes]) {
+                    *average = speed.average?;
+                }
+                Some(Speeds::new(&averages[..*classes], true))
             }
         }
     }
+}
+
+/// Speeds from 1 on the slowest class to `milli` thousandths on the fastest, linear in `nominal`.
+fn spread(milli: u32, nominal: &[u32]) -> Speeds {
+    let slowest = nominal.last().copied().unwrap_or_default();
+    let whole = u64::from(nominal.first().map_or(0, |fastest| fastest.saturating_sub(slowest)));
+    let mut speeds = [0; MOST_CLASSES];
+    for (class, speed) in speeds.iter_mut().enumerate().take(nominal.len()) {
+        // Classes that only their names tell apart: as if the same steps lay between them.
+        let (part, whole) = match whole {
+            0 => ((nominal.len() - 1 - class) as u64, nominal.len() as u64 - 1),
+            _ => (u64::from(nominal[class].saturating_sub(slowest)), whole),
+        };
+        let more = u64::from(milli).saturating_sub(1000);
+        *speed = 1000 * whole + more * part;
+    }
+    Speeds::new(&speeds[..nominal.len()], false)
 }

@@ -6,9 +6,9 @@
 //! C. Kim, J. Huh. "Fairness-oriented OS Scheduling Support for Multicore Systems." ICS 2016;
 //! "Implementation on Linux Kernel" of its slides: rounds, swaps, 30 ms, 2 s.
 //! # Model
-//! N_f fast and N_s slow cores; threads, here VCPUs, that run, block and wake as they like, with
-//! jobs or without. A VCPU may have a reservation (C, T), with C meant as time on a class of cores,
-//! or none.
+//! N_f fast and N_s slow cores, or cores of up to eight classes; threads, here VCPUs, that run,
+//! block and wake as they like, with jobs or without. A VCPU may have a reservation (C, T), with C
+//! meant as time on a class of cores, or none.
 //! # How it works
 //! *Guarantee.* A VCPU with a reservation has a home core, packed at admission, and is a sporadic
 //! server there, in rate-monotonic order (`guarantee.rs`). While it has budget and something to run
@@ -45,13 +45,14 @@
 //! what it counts, changes its own share within the bounds of the rule: the required shares of
 //! others, and budgets, depend on nothing that it says.
 //! # Where we differ from the paper
-//! It knows no reservations. Leads are counted in time, not in rounds of f * 30 ms, which are short
-//! for small f, and threads change places at 4/5 of a round. Counters are not set to zero at an
-//! update: what a thread is ahead stays with it, so that the error is a round over a whole run, not
-//! in every 2 s. Sleepers wake with the lead that they had, at most two rounds: there is no credit
-//! for sleep. A thread that wakes stands before the one that sits on its core until the next
-//! decision, so that machines which see a wake only when it is switched in see it at once. I/O
-//! VCPUs are sporadic servers like others here, though admitted with what PIBS servers may consume.
+//! It has two classes; more are ours (`shares.rs`). It knows no reservations. Leads are counted in
+//! time, not in rounds of f * 30 ms, which are short for small f, and threads change places at 4/5
+//! of a round. Counters are not set to zero at an update: what a thread is ahead stays with it, so
+//! that the error is a round over a whole run, not in every 2 s. Sleepers wake with the lead that
+//! they had, at most two rounds: there is no credit for sleep. A thread that wakes stands before
+//! the one that sits on its core until the next decision, so that machines which see a wake only
+//! when it is switched in see it at once. I/O VCPUs are sporadic servers like others here, though
+//! admitted with what PIBS servers may consume.
 
 mod estimate;
 mod guarantee;
@@ -70,12 +71,12 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use estimate::Side;
+use estimate::{Class, MOST_CLASSES};
 use maracas_core::admission::{Objection, Verdict};
 use maracas_core::contract::{Claims, Grant, Limit, Needs, Statistic};
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{CoreId, Duration, Event, Instant, Plan, Policy, System, VcpuId};
-use shares::{Places, Speedup};
+use shares::{Places, Speeds, Speedup};
 use slots::{Slots, Threads};
 use thread::Thread;
 
@@ -103,7 +104,8 @@ pub(crate) const NEEDS: Needs =
 pub(crate) const CLAIMS: Claims =
     Claims { partitioned: false, work_conserving: false, no_miss_when_admitted: false };
 
-/// A rule: the share of fast cores of every thread, by the speedups as far as they are known.
+/// A rule: the share of fast cores of every thread at a cut, by the speedups as far as they are
+/// known.
 pub(crate) type Rule = fn(Places, &[Option<Speedup>], &Params) -> Vec<u64>;
 
 pub(crate) fn admit(system: &System, params: &Params) -> Verdict {
@@ -128,12 +130,12 @@ fn objections(system: &System, params: &Params) -> Vec<Objection> {
         objections.push(Objection::to(UPDATE.name, why));
     }
     let kinds = kinds(system);
-    if kinds.len() != 2 {
+    if !(2..=MOST_CLASSES).contains(&kinds.len()) {
         let kinds: Vec<String> =
             kinds.iter().map(|(class, n)| format!("{n} of class {class}")).collect();
         let why = format!(
-            "it schedules cores of two classes, and these are {}; give the platform two classes \
-             of cores, or use maracas",
+            "it schedules cores of two to {MOST_CLASSES} classes, and these are {}; give the \
+             platform so many classes of cores, or use maracas",
             kinds.join(" and ")
         );
         objections.push(why.into());
@@ -149,10 +151,16 @@ fn kinds(system: &System) -> Vec<(u8, usize)> {
 }
 
 /// The class of each core, as fairness sees it.
-fn sides(system: &System) -> Vec<Side> {
-    let fastest = system.cores.iter().map(|core| core.class).min();
-    let side = |class| if Some(class) == fastest { Side::Fast } else { Side::Slow };
+fn sides(system: &System) -> Vec<Class> {
+    let kinds = kinds(system);
+    let side = |class| kinds.iter().position(|(kind, _)| *kind == class).unwrap_or_default();
     system.cores.iter().map(|core| side(core.class)).collect()
+}
+
+/// The speed of each class that has cores, in thousandths, the fastest first.
+fn speeds(system: &System) -> Vec<u32> {
+    let speed = |class: u8| system.classes.get(usize::from(class)).map(|class| class.speed_milli);
+    kinds(system).iter().map(|(class, _)| speed(*class).unwrap_or(1000)).collect()
 }
 
 pub(crate) fn build(
@@ -178,6 +186,7 @@ pub(crate) fn build(
         table,
         threads: Threads::new(),
         slots: Slots::new(&sides(system), round),
+        speeds: speeds(system),
         look: Instant::ZERO,
         next_update: Instant::ZERO + update,
         is_stale: true,
@@ -220,6 +229,8 @@ struct Uneven {
     table: Table,
     threads: Threads,
     slots: Slots,
+    /// By class, its speed in thousandths.
+    speeds: Vec<u32>,
     /// When leads are settled next.
     look: Instant,
     next_update: Instant,
@@ -301,9 +312,9 @@ impl Policy for Uneven {
     fn statistics(&self) -> Vec<Statistic> {
         let statistic = |name, vcpu, value| Statistic { name, core: None, vcpu, value };
         let of_thread = |thread: &Thread| {
-            let speedup = thread.estimator.speedup().map(Speedup::milli);
+            let speedup = thread.estimator.speeds(&self.speeds).map(Speeds::milli);
             let speedup = speedup.map(|milli| statistic("speedup milli", Some(thread.id), milli));
-            let share = u128::from(thread.account.share(Side::Fast)) * 1_000_000;
+            let share = u128::from(thread.account.share(0)) * 1_000_000;
             let whole = u128::from(thread.account.whole().max(1));
             let share = statistic("fast share ppm", Some(thread.id), (share / whole) as u64);
             speedup.into_iter().chain([share])
@@ -350,21 +361,22 @@ impl Uneven {
     fn share(&mut self) {
         let takes_part = |thread: &&Thread| !thread.account.is_left_out();
         let threads: Vec<&Thread> = self.threads.values().filter(takes_part).collect();
-        let (fast, slow) = (self.slots.count(Side::Fast), self.slots.count(Side::Slow));
-        let places = Places::new(threads.len(), fast, slow).sampling(self.round, self.update);
-        let speedups: Vec<_> = threads.iter().map(|thread| thread.estimator.speedup()).collect();
-        let shares = (self.rule)(places, &speedups, &self.params);
+        let classes = self.speeds.len();
+        let cores: Vec<usize> = (0..classes).map(|class| self.slots.count(class)).collect();
+        let places = Places::of(threads.len(), &cores).sampling(self.round, self.update);
+        let speeds = threads.iter().map(|thread| thread.estimator.speeds(&self.speeds));
+        let speeds: Vec<_> = speeds.collect();
+        let shares = shares::by_class(self.rule, places, classes, &speeds, &self.params);
         let slots = &self.slots;
         let sharing = self.threads.values_mut().filter(|thread| !thread.account.is_left_out());
-        for (thread, fast) in sharing.zip(shares) {
+        for (thread, mut shares) in sharing.zip(shares) {
             // A thread that demands a core has its share of the cores there, whatever the rule
             // says.
-            let fast = match thread.pinned.map(|core| slots.side(core)) {
-                Some(Side::Fast) => places.each(),
-                Some(Side::Slow) => 0,
-                None => fast,
-            };
-            thread.account.set_shares(fast, places.each() - fast, places.whole());
+            if let Some(class) = thread.pinned.map(|core| slots.side(core)) {
+                shares = [0; MOST_CLASSES];
+                shares[class] = places.each();
+            }
+            thread.account.set_shares(shares, places.whole());
         }
     }
 

@@ -12,25 +12,22 @@
 //! class where they sit (0 for what waits): the less, the sooner all leads go back to zero (the
 //! max-weight rule: L. Tassiulas, A. Ephremides, IEEE Trans. Automatic Control 37(12), 1992).
 
-use super::estimate::Side;
+use super::estimate::{Class, MOST_CLASSES};
 use maracas_core::{Duration, Instant};
 
 /// Binary digits of a lead below the tick: what is rounded at each of thousands of looks sums up to
 /// less than a tick.
 pub(super) const LEAD_BITS: u32 = 16;
 
-/// Both classes.
-pub(super) const SIDES: [Side; 2] = [Side::Fast, Side::Slow];
-
 /// The rounds of one thread.
 #[derive(Clone, Debug)]
 pub(super) struct Account {
-    /// f and g, in parts of a whole core.
-    share: [u64; 2],
+    /// By class, in parts of a whole core; of two classes, f and g.
+    share: [u64; MOST_CLASSES],
     /// How far it is ahead, in ticks with [`LEAD_BITS`], as of the last settlement.
-    lead: [i64; 2],
+    lead: [i64; MOST_CLASSES],
     /// What it received since.
-    gained: [Duration; 2],
+    gained: [Duration; MOST_CLASSES],
     /// How long it had something to run since, up to `since`.
     awake: Duration,
     since: Instant,
@@ -46,9 +43,9 @@ pub(super) struct Account {
 impl Account {
     pub(super) const fn new(at: Instant) -> Self {
         Self {
-            share: [0; 2],
-            lead: [0; 2],
-            gained: [Duration::ZERO; 2],
+            share: [0; MOST_CLASSES],
+            lead: [0; MOST_CLASSES],
+            gained: [Duration::ZERO; MOST_CLASSES],
             awake: Duration::ZERO,
             since: at,
             asleep: true,
@@ -57,11 +54,11 @@ impl Account {
             left_out: false,
         }
     }
-    pub(super) const fn share(&self, side: Side) -> u64 {
-        self.share[side as usize]
+    pub(super) const fn share(&self, class: Class) -> u64 {
+        self.share[class]
     }
-    pub(super) const fn set_shares(&mut self, fast: u64, slow: u64, whole: u64) {
-        self.share = [fast, slow];
+    pub(super) const fn set_shares(&mut self, by_class: [u64; MOST_CLASSES], whole: u64) {
+        self.share = by_class;
         self.whole = whole;
     }
     /// What one core all the time is, in the parts of its shares.
@@ -77,15 +74,15 @@ impl Account {
     pub(super) const fn close_interval(&mut self) {
         if !self.took_part && self.asleep {
             self.left_out = true;
-            (self.share, self.lead) = ([0; 2], [0; 2]);
+            (self.share, self.lead) = ([0; MOST_CLASSES], [0; MOST_CLASSES]);
         }
         self.took_part = !self.asleep;
     }
-    pub(super) const fn lead(&self, side: Side) -> i64 {
-        self.lead[side as usize]
+    pub(super) const fn lead(&self, class: Class) -> i64 {
+        self.lead[class]
     }
-    pub(super) fn gained(&mut self, side: Side, service: Duration) {
-        self.gained[side as usize] += service;
+    pub(super) fn gained(&mut self, class: Class, service: Duration) {
+        self.gained[class] += service;
         self.took_part = true;
     }
     pub(super) fn woke(&mut self, at: Instant) {
@@ -98,9 +95,9 @@ impl Account {
         self.since = self.since.max(at);
         self.asleep = true;
     }
-    /// What it may claim of `side` until `now`, in any unit.
-    fn claim(&self, side: Side) -> u128 {
-        u128::from(self.share(side)) * u128::from(self.awake.ticks())
+    /// What it may claim of `class` until `now`, in any unit.
+    fn claim(&self, class: Class) -> u128 {
+        u128::from(self.share(class)) * u128::from(self.awake.ticks())
     }
 }
 
@@ -114,16 +111,15 @@ pub(super) fn settle(accounts: &mut [&mut Account], now: Instant, most: Duration
         }
         account.since = account.since.max(now);
     }
-    for side in SIDES {
-        let k = side as usize;
-        if accounts.iter().all(|account| account.claim(side) == 0) {
+    for k in 0..MOST_CLASSES {
+        if accounts.iter().all(|account| account.claim(k) == 0) {
             continue;
         }
         let received: Duration = accounts.iter().map(|account| account.gained[k]).sum();
         for account in &mut *accounts {
             account.lead[k] += fine(account.gained[k]);
         }
-        divide(accounts, side, fine(received));
+        divide(accounts, k, fine(received));
         // A thread that has no claim and nothing more of this class can never pay back what it was
         // ahead: that is void, or others would all be behind alike, and none of them more than
         // another.
@@ -133,7 +129,7 @@ pub(super) fn settle(accounts: &mut [&mut Account], now: Instant, most: Duration
                 void += core::mem::take(&mut account.lead[k]);
             }
         }
-        divide(accounts, side, -void);
+        divide(accounts, k, -void);
         // First what is ahead: that may be all that others are behind by.
         for (low, high) in [(i64::MIN, fine(most)), (-fine(most), i64::MAX)] {
             let mut beyond = 0;
@@ -142,12 +138,12 @@ pub(super) fn settle(accounts: &mut [&mut Account], now: Instant, most: Duration
                 beyond += kept - account.lead[k];
                 account.lead[k] = kept;
             }
-            divide(accounts, side, beyond);
+            divide(accounts, k, beyond);
         }
         center(accounts, k);
     }
     for account in accounts {
-        (account.gained, account.awake) = ([Duration::ZERO; 2], Duration::ZERO);
+        (account.gained, account.awake) = ([Duration::ZERO; MOST_CLASSES], Duration::ZERO);
     }
 }
 
@@ -158,14 +154,14 @@ fn center(accounts: &mut [&mut Account], k: usize) {
     accounts.iter_mut().for_each(|account| account.lead[k] -= mean);
 }
 
-/// Takes `amount` from the leads on `side`, by claims; the parts sum to it exactly.
-fn divide(accounts: &mut [&mut Account], side: Side, amount: i64) {
-    let all: u128 = accounts.iter().map(|account| account.claim(side)).sum();
+/// Takes `amount` from the leads on `class`, by claims; the parts sum to it exactly.
+fn divide(accounts: &mut [&mut Account], class: Class, amount: i64) {
+    let all: u128 = accounts.iter().map(|account| account.claim(class)).sum();
     let (mut before, mut taken) = (0_u128, 0_i64);
     for account in accounts {
-        before += account.claim(side);
+        before += account.claim(class);
         let upto = scaled(amount, before, all);
-        account.lead[side as usize] -= upto - taken;
+        account.lead[class] -= upto - taken;
         taken = upto;
     }
 }
@@ -192,13 +188,21 @@ mod tests {
     use crate::testing::Rng;
     use alloc::vec::Vec;
 
+    const FAST: Class = 0;
+    const SLOW: Class = 1;
+
+    fn two(fast: u64, slow: u64) -> [u64; MOST_CLASSES] {
+        let mut shares = [0; MOST_CLASSES];
+        (shares[FAST], shares[SLOW]) = (fast, slow);
+        shares
+    }
     fn ticks(n: u64) -> Duration {
         Duration::from_ticks(n)
     }
     /// Awake since 0, with a share of the fast cores of so many hundredths.
     fn account(hundredths: u64) -> Account {
         let mut account = Account::new(Instant::ZERO);
-        account.set_shares(hundredths, 100 - hundredths, 100);
+        account.set_shares(two(hundredths, 100 - hundredths), 100);
         account.woke(Instant::ZERO);
         account
     }
@@ -206,7 +210,7 @@ mod tests {
         let mut all: Vec<&mut Account> = accounts.iter_mut().collect();
         settle(&mut all, Instant::from_ticks(now), ticks(most));
         let whole = |lead: i64| (lead + (1 << LEAD_BITS >> 1)) >> LEAD_BITS;
-        accounts.iter().map(|it| SIDES.map(|side| whole(it.lead(side)))).collect()
+        accounts.iter().map(|it| [FAST, SLOW].map(|class| whole(it.lead(class)))).collect()
     }
 
     /// One fast core for 100 ticks, of which 75 and 25 are due: it was used 50 and 50.
@@ -214,13 +218,13 @@ mod tests {
     fn a_lead_is_what_was_received_beyond_the_share() {
         let mut accounts = [account(75), account(25)];
         for account in &mut accounts {
-            account.gained(Side::Fast, ticks(50));
-            account.gained(Side::Slow, ticks(50));
+            account.gained(FAST, ticks(50));
+            account.gained(SLOW, ticks(50));
         }
         assert_eq!(settled(&mut accounts, 100, 60), [[-25, 25], [25, -25]]);
         // Asleep for the second half of the next 100: its claims count half.
         accounts[1].slept(Instant::from_ticks(150));
-        accounts[0].gained(Side::Fast, ticks(70));
+        accounts[0].gained(FAST, ticks(70));
         assert_eq!(settled(&mut accounts, 200, 60)[0][0], -25 + 70 - 60);
     }
 
@@ -229,7 +233,7 @@ mod tests {
     #[test]
     fn what_is_too_much_is_shared_by_the_others() {
         let mut accounts = [account(0), account(75), account(25)];
-        accounts[0].gained(Side::Fast, ticks(100));
+        accounts[0].gained(FAST, ticks(100));
         let leads = settled(&mut accounts, 100, 60);
         assert!(leads.iter().map(|leads| leads[0]).eq([60, -45, -15]), "{leads:?}");
     }
@@ -239,12 +243,12 @@ mod tests {
     #[test]
     fn a_debt_that_cannot_be_repaid_is_void() {
         let mut accounts = [account(0), account(50), account(50)];
-        accounts[0].gained(Side::Fast, ticks(40));
-        accounts[1].gained(Side::Fast, ticks(60));
+        accounts[0].gained(FAST, ticks(40));
+        accounts[1].gained(FAST, ticks(60));
         let fast = |leads: Vec<[i64; 2]>| leads.iter().map(|leads| leads[0]).collect::<Vec<_>>();
         assert_eq!(fast(settled(&mut accounts, 100, 60)), [40, 10, -50]);
-        accounts[1].gained(Side::Fast, ticks(60));
-        accounts[2].gained(Side::Fast, ticks(40));
+        accounts[1].gained(FAST, ticks(60));
+        accounts[2].gained(FAST, ticks(40));
         assert_eq!(fast(settled(&mut accounts, 200, 60)), [0, 40, -40]);
     }
 
@@ -257,7 +261,7 @@ mod tests {
                 match rng.below(5) {
                     0 => account.slept(Instant::from_ticks(now * 100 - rng.below(100))),
                     1 => account.woke(Instant::from_ticks(now * 100 - rng.below(100))),
-                    side => account.gained(SIDES[side as usize % 2], ticks(rng.below(300))),
+                    side => account.gained(side as usize % 2, ticks(rng.below(300))),
                 }
             }
             if now % 50 == 0 {
@@ -266,7 +270,7 @@ mod tests {
                 accounts[place] = account(rng.below(101));
             }
             settled(&mut accounts, now * 100, 5000);
-            for side in SIDES {
+            for side in [FAST, SLOW] {
                 let sum: i64 = accounts.iter().map(|account| account.lead(side)).sum();
                 assert!(sum.abs() <= 9, "leads sum to {sum} of 2^-16 ticks");
                 let most = accounts.iter().map(|account| account.lead(side).abs()).max();
@@ -279,9 +283,9 @@ mod tests {
     #[test]
     fn nothing_overflows() {
         let mut accounts = [account(75), account(25)];
-        accounts[0].set_shares(1 << 40, 1 << 38, 1 << 40);
+        accounts[0].set_shares(two(1 << 40, 1 << 38), 1 << 40);
         let year = 365 * 86_400 * 1_000_000_000_u64;
-        accounts[1].gained(Side::Fast, ticks(year));
+        accounts[1].gained(FAST, ticks(year));
         let leads = settled(&mut accounts, year, 60_000_000);
         assert!(leads[0][0] < 0 && leads[1][0] == -leads[0][0], "{leads:?}");
     }

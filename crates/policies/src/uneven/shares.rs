@@ -1,5 +1,14 @@
 //! Shares of fast and slow cores in integers: what every rule of this folder works with.
 //!
+//! With more than two classes, each rule is asked at every *cut*, from the fastest class on: which
+//! share a thread has of all classes down to this one, as if these were the fast cores and the
+//! others the slow ones, and never less than it has of those before. What one cut gives beyond the
+//! cut before is the share of its class. With the speeds v of all classes, performance is the sum
+//! over cuts of the share times what v falls by there, so each cut adds to it by itself. A thread
+//! whose target asks for the part L of what equal shares would give it must have L of an equal
+//! share at every cut. With two classes there is one cut, and all of this is the slides'
+//! definition.
+//!
 //! A share is a number of parts of which [`Places::whole`] are one core all the time. A whole has
 //! `n * UNIT` parts for n threads, so that the shares which everything begins with, N_f / n and
 //! c = (N_f + N_s) / n, are whole numbers. Rules work on fast shares f alone: the slow one is
@@ -12,13 +21,15 @@
 //! floors are part of the bounds before anything is handed out, min-fair's guarantee holds with
 //! floors as it does without.
 //!
-//! All products fit 128 bits: a core count is at most 2^7 ([`maracas_core::MAX_CORES`]), a speed
+//! All products fit 128 bits: a core count is at most 2^10 ([`maracas_core::MAX_CORES`]), a speed
 //! below 2^48 ([`Speedup::new`]), the terms of a parameter below 2^31 ([`terms`]). Sums of shares
 //! fit 64 bits up to 2^31 threads.
 
 #[cfg(test)]
 mod tests;
 
+use super::Rule;
+use super::estimate::{Class, MOST_CLASSES};
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use maracas_core::admission::Objection;
@@ -34,7 +45,7 @@ const SPEED_BITS: u32 = 48;
 /// Bits of a term of a parameter.
 const TERM_BITS: u32 = 31;
 
-/// How many threads share how many cores.
+/// How many threads share how many cores, seen at one cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Places {
     /// n.
@@ -43,16 +54,37 @@ pub(crate) struct Places {
     pub(crate) fast: u64,
     /// Slow cores that can be taken: N_s, at most n - `fast`.
     pub(crate) slow: u64,
-    /// The share of either class that a thread needs so that its speedup can be measured.
+    /// The share of each class that a thread needs so that its speedup can be measured.
     floor: u64,
+    /// By class, the cores that can be taken.
+    counts: [u64; MOST_CLASSES],
+    /// The slowest class that counts as fast here.
+    cut: Class,
 }
 
 impl Places {
     /// `threads` threads on so many fast and slow cores, no thread measured.
+    #[cfg(test)]
     pub(crate) fn new(threads: usize, fast_cores: usize, slow_cores: usize) -> Self {
-        let threads = threads as u64;
-        let fast = threads.min(fast_cores as u64);
-        Self { threads, fast, slow: (threads - fast).min(slow_cores as u64), floor: 0 }
+        Self::of(threads, &[fast_cores, slow_cores])
+    }
+    /// `threads` threads on so many cores by class, no thread measured, at the first cut. Where
+    /// there are fewer threads than cores, the fastest are taken.
+    pub(crate) fn of(threads: usize, cores: &[usize]) -> Self {
+        let (mut counts, mut left) = ([0; MOST_CLASSES], threads as u64);
+        for (count, cores) in counts.iter_mut().zip(cores) {
+            *count = left.min(*cores as u64);
+            left -= *count;
+        }
+        let places = Self { threads: threads as u64, fast: 0, slow: 0, floor: 0, counts, cut: 0 };
+        places.at(0)
+    }
+    /// The same at another cut.
+    fn at(mut self, cut: Class) -> Self {
+        self.cut = cut;
+        self.fast = self.counts[..=cut].iter().sum();
+        self.slow = self.counts[cut + 1..].iter().sum();
+        self
     }
     /// The same where every thread whose speedup is measured runs at least for one `round` in
     /// every `interval` on each class (30 ms in 2 s are 1.5 %, algorithms.md E.3).
@@ -84,39 +116,121 @@ impl Places {
         let Some(speedup) = speedup else {
             return Bounds { least: self.even(), most: self.even() };
         };
-        let floor = if speedup.sampled { self.floor } else { 0 };
-        let slow_floor = floor.min(self.each() - self.even());
-        Bounds { least: required.max(floor.min(self.even())), most: self.each() - slow_floor }
+        let floor = |class: Class| {
+            let floor = if speedup.sampled { self.floor } else { 0 };
+            floor.min(self.counts[class] * UNIT)
+        };
+        let slow_floor = (self.cut + 1..MOST_CLASSES).map(floor).sum::<u64>();
+        let least = required.max(speedup.before + floor(self.cut));
+        Bounds { least, most: self.each() - slow_floor }
     }
     /// The least share of fast cores with which a thread has `target` of the performance that equal
     /// shares would give it, rounded up: it is never more than N_f / n (algorithms.md E.2).
     ///
     /// f * s + (c - f) >= target * (e * s + (c - e)) with e = N_f / n, solved for f, is
-    /// f >= target * e - (1 - target) * c / (s - 1): with s = F / S and target = a / b, all of it
-    /// over b * (F - S).
+    /// f >= e (target - (1 - target) * c / (e (s - 1))). The gain e (s - 1) is that of all cuts:
+    /// with the speed S of the slowest class, gain G over it and target = a / b, all of it is over
+    /// b * G, in cores.
     pub(super) fn required(self, speedup: Option<Speedup>, target: Rate) -> u64 {
-        let Some(Speedup { fast, slow, .. }) = speedup else { return self.even() };
+        let Some(Speedup { fast, slow, gain, .. }) = speedup else { return self.even() };
         let (a, b) = terms(target);
-        let gain = u128::from(fast - slow);
+        let gain = gain.unwrap_or(u128::from(self.fast) * u128::from(fast - slow));
         if gain == 0 {
             return 0;
         }
-        let wanted = u128::from(a) * u128::from(self.even()) * gain;
-        let given = u128::from(b.saturating_sub(a)) * u128::from(self.each()) * u128::from(slow);
-        let share = wanted.saturating_sub(given).div_ceil(u128::from(b) * gain);
+        let cores = u128::from(self.fast + self.slow);
+        let given = u128::from(b.saturating_sub(a)) * cores * u128::from(slow);
+        let wanted = (u128::from(a) * gain).saturating_sub(given);
+        let share = (wanted * u128::from(self.even())).div_ceil(u128::from(b) * gain);
         share.min(self.even().into()) as u64
     }
+}
+
+/// How fast a thread is on each class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Speeds {
+    /// In any unit, below 2^48, above 0, never rising.
+    by_class: [u64; MOST_CLASSES],
+    classes: usize,
+    sampled: bool,
+}
+
+impl Speeds {
+    /// A thread that seems faster on a slower class is as fast on the faster ones: that is noise.
+    /// Speeds of 2^48 and more lose their lowest bits.
+    pub(super) fn new(speeds: &[u64], sampled: bool) -> Self {
+        let most = speeds.iter().copied().max().unwrap_or_default();
+        let excess = (u64::BITS - most.leading_zeros()).saturating_sub(SPEED_BITS);
+        let mut by_class = [0; MOST_CLASSES];
+        let mut least = 1;
+        for (class, speed) in speeds.iter().enumerate().rev() {
+            least = (*speed >> excess).max(least);
+            by_class[class] = least;
+        }
+        Self { by_class, classes: speeds.len(), sampled }
+    }
+    fn slowest(self) -> u64 {
+        self.by_class[self.classes - 1]
+    }
+    /// What speeds fall by at a cut.
+    fn fall(self, cut: Class) -> u64 {
+        self.by_class[cut] - self.by_class[cut + 1]
+    }
+    /// From the slowest class to the fastest, in thousandths, for reports.
+    pub(super) fn milli(self) -> u64 {
+        Speedup::new(self.by_class[0], self.slowest(), self.sampled).milli()
+    }
+    /// The speedup at the cut of `places` for a thread that has `before` of the classes before.
+    fn at(self, places: Places, before: u64) -> Speedup {
+        let upto = |cut: Class| places.counts[..=cut].iter().sum::<u64>();
+        let each =
+            (0..self.classes - 1).map(|cut| u128::from(upto(cut)) * u128::from(self.fall(cut)));
+        let (slow, gain) = (self.slowest(), Some(each.sum()));
+        Speedup { fast: slow + self.fall(places.cut), slow, sampled: self.sampled, gain, before }
+    }
+}
+
+/// The share of each class of every thread by `rule`, in parts of a whole; of so many `classes`.
+pub(super) fn by_class(
+    rule: Rule,
+    places: Places,
+    classes: usize,
+    speeds: &[Option<Speeds>],
+    params: &Params,
+) -> Vec<[u64; MOST_CLASSES]> {
+    let mut shares = alloc::vec![[0; MOST_CLASSES]; speeds.len()];
+    let mut before = alloc::vec![0; speeds.len()];
+    for cut in 0..classes - 1 {
+        let here = places.at(cut);
+        let known = speeds.iter().zip(&before);
+        let speedups: Vec<_> =
+            known.map(|(speeds, before)| speeds.map(|it| it.at(here, *before))).collect();
+        let upto = rule(here, &speedups, params);
+        for (own, (upto, before)) in shares.iter_mut().zip(upto.into_iter().zip(&mut before)) {
+            own[cut] = upto - *before;
+            *before = upto;
+        }
+    }
+    for (own, before) in shares.iter_mut().zip(before) {
+        own[classes - 1] = places.each() - before;
+    }
+    shares
 }
 
 /// How much faster a thread runs on a fast core: a ratio of two speeds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Speedup {
-    /// Speed on a fast core, in any unit; never less than `slow`, below 2^48.
+    /// Speed on a fast core, in any unit; never less than `slow`, below 2^49.
     fast: u64,
-    /// The same on a slow core; never 0.
+    /// The same on a slow core, of the slowest class; never 0.
     slow: u64,
     /// Whether it is measured while the thread runs, so that it must go on being measured.
     sampled: bool,
+    /// What equal shares gain over the slowest class at all cuts together, in cores times the unit
+    /// of `slow`; `None` = there is this cut alone.
+    gain: Option<u128>,
+    /// The share of faster classes that the thread has already.
+    before: u64,
 }
 
 impl Speedup {
@@ -126,7 +240,7 @@ impl Speedup {
         let bits = u64::BITS - fast.max(slow).leading_zeros();
         let excess = bits.saturating_sub(SPEED_BITS);
         let slow = (slow >> excess).max(1);
-        Self { fast: (fast >> excess).max(slow), slow, sampled }
+        Self { fast: (fast >> excess).max(slow), slow, sampled, gain: None, before: 0 }
     }
     /// Which of two threads gains more from a fast core.
     pub(super) fn compare(self, other: Self) -> Ordering {
@@ -142,7 +256,7 @@ impl Speedup {
         left.saturating_sub(right) * u128::from(b) < u128::from(a) * slow
     }
     /// In thousandths, rounded to the nearest, for reports.
-    pub(crate) const fn milli(self) -> u64 {
+    pub(super) const fn milli(self) -> u64 {
         let (fast, slow) = (self.fast as u128, self.slow as u128);
         ((fast * 1000 + slow / 2) / slow) as u64
     }

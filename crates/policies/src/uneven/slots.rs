@@ -9,8 +9,8 @@
 //! it idle. A guest's place can be changed for like an owner's, so that a claimant need not wait
 //! for the owner to wake.
 
-use super::estimate::Side;
-use super::rounds::{LEAD_BITS, SIDES, fine};
+use super::estimate::{Class, MOST_CLASSES};
+use super::rounds::{LEAD_BITS, fine};
 use super::thread::Thread;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -41,7 +41,7 @@ const SOON: u64 = 32;
 /// One core's slot.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    side: Side,
+    side: Class,
     owner: Option<VcpuId>,
     guest: Option<VcpuId>,
     /// Since when its owner is away or it has none; [`Instant::NEVER`] while it is there.
@@ -53,6 +53,8 @@ struct Slot {
 pub(super) struct Slots {
     /// By core.
     slots: Vec<Slot>,
+    /// How many classes there are.
+    classes: usize,
     /// Cores where no thread can run on a budget, as of the last decision.
     open: CoreSet,
     round: Duration,
@@ -68,25 +70,26 @@ struct Candidate {
     id: VcpuId,
     slot: Option<CoreId>,
     /// The class of that.
-    side: Option<Side>,
-    lead: [i64; 2],
-    share: [u64; 2],
+    side: Option<Class>,
+    lead: [i64; MOST_CLASSES],
+    share: [u64; MOST_CLASSES],
     /// How quickly its leads change, in ticks a tick with [`LEAD_BITS`].
-    rate: [i64; 2],
+    rate: [i64; MOST_CLASSES],
     pinned: Option<CoreId>,
 }
 
 impl Candidate {
     /// What a vector says of where it is and of `to`: the first less the second.
-    fn over(vector: [i64; 2], from: Option<Side>, to: Option<Side>) -> i64 {
-        let at = |side: Option<Side>| side.map_or(0, |side| vector[side as usize]);
+    fn over(vector: [i64; MOST_CLASSES], from: Option<Class>, to: Option<Class>) -> i64 {
+        let at = |side: Option<Class>| side.map_or(0, |side| vector[side]);
         at(from) - at(to)
     }
     /// Whether it may go where `other` is. A thread that has no share there does not want to; but
-    /// where budgets take more of the fast cores than their shares, others are too far ahead there.
+    /// where budgets take more of faster cores than their shares, others are too far ahead there.
     fn may_replace(&self, other: &Self, far: i64) -> bool {
-        let too_far = other.side == Some(Side::Slow) && self.lead[Side::Fast as usize] >= far;
-        let wanted = other.side.is_none_or(|side| self.share[side as usize] > 0);
+        let is_ahead = |to: Class| self.lead[..to].iter().any(|lead| *lead >= far);
+        let too_far = other.side.is_some_and(is_ahead);
+        let wanted = other.side.is_none_or(|side| self.share[side] > 0);
         let may_sit = other.slot.is_none_or(|slot| self.pinned.is_none_or(|pin| pin == slot));
         (wanted || too_far) && may_sit
     }
@@ -102,17 +105,18 @@ struct Exchange {
 }
 
 impl Slots {
-    pub(super) fn new(sides: &[Side], round: Duration) -> Self {
+    pub(super) fn new(sides: &[Class], round: Duration) -> Self {
         let slot =
-            |side: &Side| Slot { side: *side, owner: None, guest: None, vacant: Instant::ZERO };
+            |side: &Class| Slot { side: *side, owner: None, guest: None, vacant: Instant::ZERO };
         let slots = sides.iter().map(slot).collect();
-        Self { slots, open: CoreSet::EMPTY, round, swaps: 0 }
+        let classes = sides.iter().max().map_or(0, |slowest| slowest + 1);
+        Self { slots, classes, open: CoreSet::EMPTY, round, swaps: 0 }
     }
-    pub(super) fn side(&self, core: CoreId) -> Side {
+    pub(super) fn side(&self, core: CoreId) -> Class {
         self.slots[core.0 as usize].side
     }
     /// How many cores of that class there are.
-    pub(super) fn count(&self, side: Side) -> usize {
+    pub(super) fn count(&self, side: Class) -> usize {
         self.slots.iter().filter(|slot| slot.side == side).count()
     }
     pub(super) fn cores(&self) -> impl Iterator<Item = CoreId> + use<> {
@@ -134,16 +138,15 @@ impl Slots {
     /// of one or to be on a fast core.
     fn stand_of(&self, vcpu: VcpuId) -> Option<CoreId> {
         let hosted = self.hosted_by(vcpu);
-        let went_up = hosted.is_some_and(|core| self.side(core) == Side::Fast);
-        let owned = self.owned_by(vcpu);
-        owned.filter(|own| !went_up || self.side(*own) == Side::Fast).or(hosted)
+        let went_up = |own: &CoreId| hosted.is_some_and(|core| self.side(core) < self.side(*own));
+        self.owned_by(vcpu).filter(|own| !went_up(own)).or(hosted)
     }
     /// Where `vcpu`, which wants surplus time, runs if no thread is on a budget there.
     fn place_of(&self, vcpu: VcpuId) -> Option<CoreId> {
         self.hosted_by(vcpu).or_else(|| self.owned_by(vcpu))
     }
     /// The class where `vcpu` runs on surplus time.
-    fn runs_on(&self, vcpu: VcpuId) -> Option<Side> {
+    fn runs_on(&self, vcpu: VcpuId) -> Option<Class> {
         let core = self.place_of(vcpu).filter(|core| self.open.contains(*core))?;
         Some(self.side(core))
     }
@@ -201,9 +204,7 @@ impl Slots {
         let owner_is_there =
             owner.filter(wants).is_some_and(|owner| self.hosted_by(owner).is_none());
         let has_reason = |id: &VcpuId| {
-            self.owned_by(*id).is_none_or(|own| {
-                !self.open.contains(own) || self.side(own) == Side::Slow && side == Side::Fast
-            })
+            self.owned_by(*id).is_none_or(|own| !self.open.contains(own) || self.side(own) > side)
         };
         let stays = |id: &VcpuId| {
             self.open.contains(core) && !owner_is_there && wants(id) && has_reason(id)
@@ -233,7 +234,7 @@ impl Slots {
             let side = self.side(*core);
             let unwanted = thread.account.share(side) == 0;
             let stays = thread.place == *core;
-            (unwanted, thread.account.lead(side), !stays, side as u8, thread.id, *core)
+            (unwanted, thread.account.lead(side), !stays, side, thread.id, *core)
         };
         pairs.min_by_key(order).map(|(thread, core)| (thread.id, core))
     }
@@ -253,8 +254,8 @@ impl Slots {
         let waits = |thread: &Thread| thread.wants_surplus() && self.place_of(thread.id).is_none();
         threads.values().any(waits)
     }
-    /// Lets owners of slow slots be guests on fast cores that are idle for some time; when to do
-    /// so again.
+    /// Lets owners of slower slots be guests on faster cores that are idle for some time; when to
+    /// do so again.
     pub(super) fn ascend(&mut self, threads: &mut Threads, now: Instant) -> Instant {
         while let Some((vcpu, fast, due)) = self.ascent(threads) {
             if due > now {
@@ -268,18 +269,22 @@ impl Slots {
     /// The thread that is to leave a slow core for a fast one that is idle: what wants it and is
     /// least ahead. And when: a short sleep of a fast core's owner is not worth two migrations.
     fn ascent(&self, threads: &Threads) -> Option<(VcpuId, CoreId, Instant)> {
-        let idle = |core: &CoreId| self.side(*core) == Side::Fast && self.is_idle(*core);
+        let idle = |core: &CoreId| self.side(*core) + 1 < self.classes && self.is_idle(*core);
         let vacant = |core: &CoreId| self.slots[core.0 as usize].vacant;
         let fasts = self.cores().filter(idle);
         let pairs = fasts.flat_map(|fast| threads.values().map(move |thread| (thread, fast)));
         let may_go = |(thread, fast): &(&Thread, CoreId)| {
-            let on_slow = thread.wants_surplus() && self.runs_on(thread.id) == Some(Side::Slow);
-            on_slow && self.hosted_by(thread.id).is_none() && thread.may_sit(*fast)
+            let from = self.runs_on(thread.id).filter(|from| *from > self.side(*fast));
+            thread.wants_surplus()
+                && from.is_some()
+                && self.hosted_by(thread.id).is_none()
+                && thread.may_sit(*fast)
         };
         let order = |(thread, fast): &(&Thread, CoreId)| {
-            let account = &thread.account;
-            let lead = account.lead(Side::Fast) - account.lead(Side::Slow);
-            (vacant(fast), account.share(Side::Fast) == 0, lead, thread.id, *fast)
+            let (account, to) = (&thread.account, self.side(*fast));
+            let from = self.runs_on(thread.id).unwrap_or(to);
+            let lead = account.lead(to) - account.lead(from);
+            (vacant(fast), to, account.share(to) == 0, lead, thread.id, *fast)
         };
         let (thread, fast) = pairs.filter(may_go).min_by_key(order)?;
         Some((thread.id, fast, vacant(&fast).saturating_add(self.soon())))
@@ -358,7 +363,7 @@ impl Slots {
             .filter(apart)
             .filter(move |(_, _, a, b)| a.may_replace(b, far) && b.may_replace(a, far))
             .map(move |(i, j, a, b)| {
-                let gain = |of: fn(&Candidate) -> [i64; 2]| {
+                let gain = |of: fn(&Candidate) -> [i64; MOST_CLASSES]| {
                     Candidate::over(of(a), a.side, b.side) + Candidate::over(of(b), b.side, a.side)
                 };
                 let threshold = if b.side.is_some() { classes } else { waiting };
@@ -369,10 +374,11 @@ impl Slots {
 
     fn candidates(&self, threads: &Threads) -> Vec<Candidate> {
         let awake = || threads.values().filter(|thread| thread.runnable());
-        let claimed = SIDES.map(|side| {
+        let classes = core::array::from_fn::<Class, MOST_CLASSES, _>(|class| class);
+        let claimed = classes.map(|side| {
             awake().map(|thread| u128::from(thread.account.share(side))).sum::<u128>().max(1)
         });
-        let busy = SIDES.map(|side| {
+        let busy = classes.map(|side| {
             let runs = |core: &CoreId| !self.is_idle(*core);
             self.cores().filter(|core| self.side(*core) == side && runs(core)).count() as u128
         });
@@ -381,14 +387,13 @@ impl Slots {
             let side = slot.map(|core| self.side(core));
             let home = thread.guarantee.as_ref().filter(|_| thread.in_budget).map(|it| it.home);
             let runs_on = home.map(|core| self.side(core)).or_else(|| self.runs_on(thread.id));
-            let share = SIDES.map(|side| thread.account.share(side));
-            let rate = SIDES.map(|one| {
-                let k = one as usize;
+            let share = classes.map(|side| thread.account.share(side));
+            let rate = classes.map(|k| {
                 let claim = if thread.runnable() { u128::from(share[k]) } else { 0 };
                 let due = (busy[k] << LEAD_BITS) * claim / claimed[k];
-                i64::from(runs_on == Some(one)) * (1 << LEAD_BITS) - due as i64
+                i64::from(runs_on == Some(k)) * (1 << LEAD_BITS) - due as i64
             });
-            let lead = SIDES.map(|side| thread.account.lead(side));
+            let lead = classes.map(|side| thread.account.lead(side));
             Candidate { id: thread.id, slot, side, lead, share, rate, pinned: thread.pinned }
         };
         let has_part = |thread: &&Thread| {

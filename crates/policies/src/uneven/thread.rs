@@ -1,6 +1,6 @@
 //! What is known of one VCPU: what fairness calls a thread.
 
-use super::estimate::{Estimator, Side};
+use super::estimate::{Class, Estimator};
 use super::rounds::Account;
 use crate::parts::activity::Activity;
 use crate::parts::priority;
@@ -48,10 +48,12 @@ pub(super) struct Thread {
     pub(super) account: Account,
     pub(super) estimator: Estimator,
     speedup_milli: u32,
+    /// How many classes of cores there are.
+    classes: usize,
 }
 
 impl Thread {
-    pub(super) fn new(vcpu: &Vcpu, place: CoreId, at: Instant) -> Self {
+    pub(super) fn new(vcpu: &Vcpu, place: CoreId, at: Instant, classes: usize) -> Self {
         Self {
             id: vcpu.id,
             pinned: vcpu.pinned,
@@ -61,7 +63,8 @@ impl Thread {
             activity: Activity::default(),
             meters: [Duration::ZERO; 2],
             account: Account::new(at),
-            estimator: estimator(vcpu.speedup_milli),
+            estimator: estimator(vcpu.speedup_milli, classes),
+            classes,
             speedup_milli: vcpu.speedup_milli,
         }
     }
@@ -70,7 +73,7 @@ impl Thread {
         self.pinned = vcpu.pinned;
         if self.speedup_milli != vcpu.speedup_milli {
             self.speedup_milli = vcpu.speedup_milli;
-            self.estimator = estimator(vcpu.speedup_milli);
+            self.estimator = estimator(vcpu.speedup_milli, self.classes);
         }
     }
     pub(super) const fn runnable(&self) -> bool {
@@ -130,7 +133,7 @@ impl Thread {
         self.activity.complete(id);
     }
     /// It ran, on a core of class `side`.
-    pub(super) fn ran(&mut self, segment: &Segment, side: Side) {
+    pub(super) fn ran(&mut self, segment: &Segment, side: Class) {
         let service = segment.usage.service;
         if !self.runnable() {
             // Its wake was not reported: it came when the segment began, at the latest.
@@ -162,9 +165,9 @@ impl Thread {
     }
 }
 
-fn estimator(speedup_milli: u32) -> Estimator {
+fn estimator(speedup_milli: u32, classes: usize) -> Estimator {
     match speedup_milli {
-        0 => Estimator::sampled(),
+        0 => Estimator::sampled(classes),
         known => Estimator::known(known),
     }
 }

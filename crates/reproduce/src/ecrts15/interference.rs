@@ -22,6 +22,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
              interference\"; curves without numbers",
     kind: Kind::Predicts,
     free: "none",
+    fitted: "",
     run,
 };
 

@@ -18,6 +18,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
              and RUN with a global one are its implementations",
     kind: Kind::Predicts,
     free: "none; callers arrive at nominal instants, so that all releases of one instant meet",
+    fitted: "",
     run,
 };
 

@@ -17,6 +17,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
              empirical bound\" and \"Scheduling primitives\"; curves without numbers",
     kind: Kind::Predicts,
     free: "none",
+    fitted: "",
     run,
 };
 

@@ -18,6 +18,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
              algorithms may behave when the number of processing units increases\"",
     kind: Kind::Predicts,
     free: "none",
+    fitted: "",
     run,
 };
 

@@ -22,6 +22,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
              numbers are printed",
     kind: Kind::Predicts,
     free: "none",
+    fitted: "",
     run,
 };
 

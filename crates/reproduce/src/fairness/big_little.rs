@@ -19,6 +19,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     free: "a LITTLE core computes 2.63 times slower (the kernel's capacity-dmips-mhz for this \
            chip, 1024 at 1.8 GHz against 539 at 1.3 GHz) and, being in order, waits 1.5 times \
            longer for memory; eight threads, so that a letter stands for two or three",
+    fitted: "",
     run,
 };
 

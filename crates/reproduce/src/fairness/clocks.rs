@@ -3,12 +3,11 @@
 use super::applications::applications;
 use super::mixes::MAX_PERF_PUBLISHED;
 use super::{
-    MAX_FAIR, MAX_PERF, METRICS, MIN_FAIR, PHENOM, SIMILAR, Score, all_mixes, courses, phenom,
-    scores,
+    MAX_FAIR, MAX_PERF, METRICS, MIN_FAIR, SIMILAR, Score, all_mixes, courses, phenom, scores,
 };
 use crate::figure::{Drawing, Figure};
 use crate::findings::{Cell, Findings, Table, Verdict, number};
-use crate::{Error, Experiment, Kind, Lab};
+use crate::{Error, Experiment, Kind, Lab, bars};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "fairness-clocks",
@@ -20,6 +19,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
              Max-Perf\"",
     kind: Kind::Calibrates,
     free: "nothing here; from this the ratio of the main experiment is chosen",
+    fitted: "",
     run,
 };
 
@@ -53,13 +53,15 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
             table.row(row);
         }
     }
-    let nearest = (0..RATIOS.len()).min_by(|a, b| distances[*a].total_cmp(&distances[*b]));
-    let chosen = RATIOS.iter().position(|ratio| *ratio == PHENOM.pace.compute);
     let series = METRICS.iter().enumerate().map(|(metric, name)| {
         ((*name).to_string(), most.iter().map(|score| score.all()[metric]).collect())
     });
     Ok(Findings {
-        notes: vec!["The distance is the sum of the three relative deviations.".into()],
+        notes: vec![
+            "The distance is the sum of the three relative deviations; the main experiment takes \
+             the ratio where it is least, which is therefore no claim."
+                .into(),
+        ],
         figures: vec![Figure {
             name: String::new(),
             title: "max-perf against max-fair by the ratio of the clocks".into(),
@@ -70,23 +72,40 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
             },
         }],
         tables: vec![table],
-        verdicts: vec![
-            Verdict::new(
-                "the ratio of the main experiment comes closest to the published numbers",
-                nearest == chosen,
-                distances.iter().map(|it| number(*it, 3)).collect::<Vec<_>>().join(", "),
-            ),
-            Verdict::new(
-                "the wider the ratio, the more max-perf gains and the less fair it is",
-                most.windows(2).all(|pair| {
-                    pair[0].throughput < pair[1].throughput
-                        && pair[0].min_fairness > pair[1].min_fairness
-                        && pair[0].uniformity > pair[1].uniformity
-                }),
-                most.iter().map(|score| number(score.throughput, 3)).collect::<Vec<_>>().join(", "),
-            ),
-        ],
+        verdicts: verdicts(&most, &distances),
     })
+}
+
+fn verdicts(most: &[Score], distances: &[f64]) -> Vec<Verdict> {
+    let near = |score: &Score| {
+        let pairs = score.all().into_iter().zip(MAX_PERF_PUBLISHED);
+        pairs.filter(|(ours, published)| (ours / published - 1.0).abs() <= bars::NEAR).count()
+    };
+    vec![
+        Verdict::new(
+            "there is a ratio at which all three numbers are within a tenth of the published",
+            most.iter().any(|score| near(score) == MAX_PERF_PUBLISHED.len()),
+            format!(
+                "{} of three are, at distances of {}",
+                most.iter().map(|it| near(it).to_string()).collect::<Vec<_>>().join(", "),
+                distances.iter().map(|it| number(*it, 3)).collect::<Vec<_>>().join(", ")
+            ),
+        )
+        .because(
+            "A ratio at which max-perf gains enough leaves those on slow cores too little: the \
+                 speedups of the slides' applications must be spread less than ours within a mix. \
+                 They are not printed.",
+        ),
+        Verdict::new(
+            "the wider the ratio, the more max-perf gains and the less fair it is",
+            most.windows(2).all(|pair| {
+                pair[0].throughput < pair[1].throughput
+                    && pair[0].min_fairness > pair[1].min_fairness
+                    && pair[0].uniformity > pair[1].uniformity
+            }),
+            most.iter().map(|score| number(score.throughput, 3)).collect::<Vec<_>>().join(", "),
+        ),
+    ]
 }
 
 /// The sum of the relative deviations from what is published for max-perf.

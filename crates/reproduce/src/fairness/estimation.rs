@@ -17,6 +17,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     kind: Kind::Predicts,
     free: "the applications' phases; nothing else makes an error, since the model counts \
            instructions exactly",
+    fitted: super::CLOCKS_FIT,
     run,
 };
 
@@ -102,7 +103,8 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
         notes: vec![format!(
             "The first {SETTLING} updates, in which the averages settle, are left out. The error \
              comes from phases that a sample of 30 ms does not see whole; an application without \
-             phases is estimated exactly."
+             phases is estimated exactly, as the simulator counts exactly, so that means over all \
+             of them, or of a whole run, say nothing about the method and are no claims."
         )],
         figures: vec![bars(&all, &by_application)],
         tables: vec![table, applications_table(&all, &by_application)],
@@ -144,21 +146,22 @@ fn applications_table(all: &[Application], errors: &[Errors]) -> Table {
 }
 
 fn verdicts(fair: &Errors, all: &[Application], by_application: &[Errors]) -> Vec<Verdict> {
-    let steady = all.iter().zip(by_application).filter(|(it, _)| it.phases.len() == 1);
-    let steady = steady.map(|(_, errors)| errors.worst).fold(0.0, f64::max);
+    let varying = all.iter().zip(by_application);
+    let varying = varying.filter(|(it, errors)| it.phases.len() > 1 && errors.runs > 0);
+    let means: Vec<f64> = varying.map(|(_, errors)| errors.mean()).collect();
+    let mean = means.iter().sum::<f64>() / means.len().max(1) as f64;
     vec![
         Verdict::new(
-            "under min-fair the mean error is at most the published 2.70 %",
-            fair.mean() <= PUBLISHED[0],
-            share(fair.mean()),
+            "applications with phases have a mean error of at most the published 2.70 %",
+            mean <= PUBLISHED[0],
+            format!("{} over {} of them", share(mean), means.len()),
+        )
+        .because(
+            "Half of a phase may pass between two samples; the published mean is over applications \
+             of which it is not said how they vary.",
         ),
         Verdict::new(
-            "the worst error of an application's mean estimate is at most the published 9.92 %",
-            fair.worst_of_means <= PUBLISHED[1],
-            share(fair.worst_of_means),
-        ),
-        Verdict::new(
-            "the worst error at any update is too",
+            "the worst error at any update is at most the published 9.92 %",
             fair.worst <= PUBLISHED[1],
             share(fair.worst),
         )
@@ -166,11 +169,6 @@ fn verdicts(fair: &Errors, all: &[Application], by_application: &[Errors]) -> Ve
             "an application that keeps no more than its sampling floor of one class is seen there \
              for 30 ms in 2 s: one phase or the other. Which of the two readings the published \
              figure is of is not said",
-        ),
-        Verdict::new(
-            "an application without phases is estimated within 0.1 %",
-            steady <= 0.001,
-            share(steady),
         ),
     ]
 }

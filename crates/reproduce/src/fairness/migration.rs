@@ -21,6 +21,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     free: "the cost of one migration, 110 us: 64 KiB and 512 KiB of private caches (the \
            processor's L1 and L2) in lines of 64 bytes at 12 ns from the L3, an upper bound, since \
            an application seldom uses all of it",
+    fitted: super::CLOCKS_FIT,
     run,
 };
 
@@ -43,6 +44,8 @@ struct Cost {
     rates: Vec<f64>,
     /// By mix, SAME left out: how much longer the applications took on the average.
     slowdowns: Vec<f64>,
+    /// The most by which any of these took longer, and in which mix.
+    latest: (f64, &'static str),
 }
 
 impl Cost {
@@ -64,6 +67,10 @@ impl Cost {
             let pairs = free.finished_s.iter().zip(&charged.finished_s);
             let longer: Vec<f64> = pairs.map(|(free, charged)| charged / free - 1.0).collect();
             self.slowdowns.push(longer.iter().sum::<f64>() / longer.len() as f64);
+            let most = longer.iter().copied().fold(0.0, f64::max);
+            if most > self.latest.0 {
+                self.latest = (most, mix);
+            }
         }
     }
 }
@@ -78,7 +85,16 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
     let mut table = Table::new(
         "",
         "Time that migrations take",
-        &["policy", "mean (%)", "worst application (%)", "in", "slowdown (%)", "migrations/s"],
+        &[
+            "policy",
+            "mean (%)",
+            "worst application (%)",
+            "in",
+            "slowdown (%)",
+            "worst slowdown (%)",
+            "in the mix",
+            "migrations/s",
+        ],
     );
     let (mut series, mut most) = (Vec::new(), (0.0, ""));
     for (place, rule) in rules.iter().enumerate() {
@@ -92,19 +108,22 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
             Cell::Number(cost.worst.0 * 100.0, 2),
             Cell::text(cost.worst.1),
             Cell::Number(Mean::of(&cost.slowdowns).mean * 100.0, 2),
+            Cell::Number(cost.latest.0 * 100.0, 2),
+            Cell::text(cost.latest.1),
             Cell::Number(Mean::of(&cost.rates).mean, 1),
         ]);
-        if cost.worst.0 > most.0 {
-            most = cost.worst;
+        if cost.latest.0 > most.0 {
+            most = cost.latest;
         }
         series.push((rule.name.to_string(), cost.means));
     }
     Ok(Findings {
         notes: vec![
             "The time that migrations take is their number times the cost, over the application's \
-             time on cores. The slowdown is how much longer the applications took until they \
-             finished, the mean over the mixes but SAME: of six equal applications, which ones get \
-             the fast cores hangs on the smallest things."
+             time on cores; as threads change places once in a round of 30 ms at most, that cannot \
+             be more than 0.4 % and is no claim. The slowdown is how much longer the applications \
+             took until they finished, the mean over the mixes but SAME: of six equal \
+             applications, which ones get the fast cores hangs on the smallest things."
                 .into(),
         ],
         figures: vec![Figure {
@@ -117,10 +136,20 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
             },
         }],
         tables: vec![table],
-        verdicts: vec![Verdict::new(
-            "migrations cost no application more than the published 1.8 %",
-            most.0 <= PUBLISHED,
-            format!("{} at worst, in {}", share(most.0), most.1),
-        )],
+        verdicts: vec![verdict(most)],
     })
+}
+
+/// `most` is by how much longer any application took at most, and in which mix.
+fn verdict(most: (f64, &str)) -> Verdict {
+    Verdict::new(
+        "no application takes longer for migrations by more than the published 1.8 %",
+        most.0 <= PUBLISHED,
+        format!("{} at worst, in {}", share(most.0), most.1),
+    )
+    .because(
+        "Charged migrations move the instants at which threads change places, and with them \
+             which thread is where when it finishes: that, not the time that is charged, is most \
+             of the difference.",
+    )
 }

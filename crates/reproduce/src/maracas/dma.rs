@@ -14,7 +14,9 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
               the threshold of E2, and by latency with that of E2.",
     source: "MARACAS, section IV: core counters do not see DMA, the latency does; no numbers",
     kind: Kind::Predicts,
-    free: "the device: 1 GB/s of reads in a stream, four outstanding, one write per read",
+    free: "the device: 1 GB/s of reads in a stream, four outstanding, one write per read; the \
+           delay of E3, 568 ns",
+    fitted: super::M_JUMP_FIT,
     run,
 };
 

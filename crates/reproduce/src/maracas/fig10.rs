@@ -15,6 +15,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     kind: Kind::Predicts,
     free: "the sets, as in maracas-fig9; the colours of 0.5 and 2 MB, which the paper does not \
            give, follow from 192 KB each as its 6 for 1 MB do",
+    fitted: super::PLATFORM_FIT,
     run,
 };
 

@@ -16,6 +16,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
              by t/T while the contention within t stays",
     kind: Kind::Predicts,
     free: "t/T from 100 to 20 %",
+    fitted: super::M_JUMP_FIT,
     run,
 };
 

@@ -10,15 +10,20 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "maracas-fig4",
     title: "background scheduling",
     summary: "compress, adpcm, fir and matmult share one core for five minutes, each with the \
-              same C every 100 ms, with background scheduling (vcpu + bg) and without (vcpu).",
+              same C every 100 ms, with background scheduling (vcpu + bg) and without (vcpu). For \
+              comparison, with the rule sticky in place of fair.",
     source: "MARACAS, Figure 4 (section VI.A); the figure's values are not printed",
     kind: Kind::Predicts,
     free: "C = 5, 10, 15 and 20 ms, which the paper does not give",
+    fitted: super::PLATFORM_FIT,
     run,
 };
 
 const BENCHMARKS: [&str; 4] = ["compress", "adpcm", "fir", "matmult"];
 const BUDGETS_MS: [f64; 4] = [5.0, 10.0, 15.0, 20.0];
+
+/// Background rules: without, the paper's, and one under which a total need not be the same.
+const RULES: [&str; 3] = ["off", "fair", "sticky"];
 
 /// The four on one core with C = `budget` ms under a background rule.
 pub(super) fn setup(budget: f64, rule: &str) -> Setup {
@@ -32,24 +37,35 @@ pub(super) fn setup(budget: f64, rule: &str) -> Setup {
 
 fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
     let setups: Vec<_> =
-        BUDGETS_MS.iter().flat_map(|c| ["off", "fair"].map(|rule| setup(*c, rule))).collect();
+        BUDGETS_MS.iter().flat_map(|c| RULES.map(|rule| setup(*c, rule))).collect();
     let runs = lab.run(&setups)?;
-    let columns = ["benchmark", "C (ms)", "vcpu", "vcpu + bg", "of it in the foreground", "gain"];
+    let columns = [
+        "benchmark",
+        "C (ms)",
+        "vcpu",
+        "vcpu + bg",
+        "of it in the foreground",
+        "gain",
+        "vcpu + bg, sticky",
+    ];
     let mut table = Table::new("", "Instructions retired, in 1e9", &columns);
     let (mut groups, mut without, mut with) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut better, mut least_gain, mut spread, mut grows) = (true, f64::INFINITY, 0.0_f64, true);
+    let (mut better, mut least_gain, mut grows) = (true, f64::INFINITY, true);
+    let mut spreads = [0.0_f64; 2];
     for name in BENCHMARKS {
-        let (mut totals, mut base) = (Vec::new(), 0.0);
+        let (mut totals, mut base) = ([Vec::new(), Vec::new()], 0.0);
         for (place, budget) in BUDGETS_MS.iter().enumerate() {
             let billions = |count: u64| count as f64 / 1e9;
-            let off = billions(runs[2 * place].all(name).instructions);
-            let fair = billions(runs[2 * place + 1].all(name).instructions);
-            let foreground = billions(runs[2 * place + 1].foreground(name).instructions);
+            let off = billions(runs[3 * place].all(name).instructions);
+            let fair = billions(runs[3 * place + 1].all(name).instructions);
+            let foreground = billions(runs[3 * place + 1].foreground(name).instructions);
+            let sticky = billions(runs[3 * place + 2].all(name).instructions);
             better &= fair > off;
             grows &= foreground > base;
             base = foreground;
             least_gain = least_gain.min(relative(fair, off));
-            totals.push(fair);
+            totals[0].push(fair);
+            totals[1].push(sticky);
             table.row(vec![
                 Cell::text(name),
                 Cell::Number(*budget, 0),
@@ -57,13 +73,16 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
                 Cell::Number(fair, 1),
                 Cell::Number(foreground, 1),
                 Cell::Text(percent(relative(fair, off))),
+                Cell::Number(sticky, 1),
             ]);
             groups.push(if place == 0 { format!("{name} 5") } else { number(*budget, 0) });
             without.push(off);
             with.push(fair);
         }
-        let (low, high) = (totals.iter().copied().fold(f64::INFINITY, f64::min), max(&totals));
-        spread = spread.max(high / low - 1.0);
+        for (spread, totals) in spreads.iter_mut().zip(&totals) {
+            let low = totals.iter().copied().fold(f64::INFINITY, f64::min);
+            *spread = spread.max(max(totals) / low - 1.0);
+        }
     }
     Ok(Findings {
         notes: vec![
@@ -80,24 +99,33 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
                 series: vec![("vcpu".into(), without), ("vcpu + bg".into(), with)],
             },
         }],
-        verdicts: vec![
-            Verdict::new(
-                "with background scheduling every benchmark gets further at every C",
-                better,
-                format!("least gain {}", percent(least_gain)),
-            ),
-            Verdict::new(
-                "the total with it is about the same for every C (within 5 %)",
-                spread <= 0.05,
-                format!("largest spread {}", percent(spread)),
-            ),
-            Verdict::new(
-                "a larger C raises the part done in the foreground",
-                grows,
-                "for each benchmark, C by C",
-            ),
-        ],
+        verdicts: verdicts(better, least_gain, spreads, grows),
     })
+}
+
+fn verdicts(better: bool, least_gain: f64, spreads: [f64; 2], grows: bool) -> Vec<Verdict> {
+    vec![
+        Verdict::new(
+            "with background scheduling every benchmark gets further at every C",
+            better,
+            format!("least gain {}", percent(least_gain)),
+        ),
+        Verdict::new(
+            "the total is about the same for every C (within 5 %) by the rule, not by itself: \
+             under sticky it is not",
+            spreads[0] <= 0.05 && spreads[1] > 0.05,
+            format!("largest spread {}, under sticky {}", percent(spreads[0]), percent(spreads[1])),
+        )
+        .because(
+            "One core without idle time does the same work whichever program has it; sticky \
+             starves the same ones at every C.",
+        ),
+        Verdict::new(
+            "a larger C raises the part done in the foreground",
+            grows,
+            "for each benchmark, C by C",
+        ),
+    ]
 }
 
 fn max(values: &[f64]) -> f64 {

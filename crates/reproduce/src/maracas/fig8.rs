@@ -17,6 +17,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     kind: Kind::Predicts,
     free: "the sets k0 to k9, which the paper does not give, are our first ten draws; task1 and \
            task2 start last",
+    fitted: super::PLATFORM_FIT,
     run,
 };
 

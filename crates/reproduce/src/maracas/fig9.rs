@@ -17,6 +17,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     source: "MARACAS, Figure 9 (section VI.D); of the bars only their order is printed",
     kind: Kind::Predicts,
     free: "the sets t0 to t9, which the paper does not give, are our first ten draws",
+    fitted: super::PLATFORM_FIT,
     run,
 };
 

@@ -18,6 +18,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     kind: Kind::Predicts,
     free: "the delay of task1 and task2 (65 ns, as in maracas-fig6), the lengths of bursts and \
            sleeps, 10 us for a sample",
+    fitted: super::M_JUMP_FIT,
     run,
 };
 

@@ -15,6 +15,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     source: "MARACAS, Algorithm 1, lines 39 to 51 (section IV); no numbers",
     kind: Kind::Predicts,
     free: "the delay of task1 and task2, as in maracas-fig6",
+    fitted: super::M_JUMP_FIT,
     run,
 };
 

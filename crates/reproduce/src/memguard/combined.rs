@@ -17,6 +17,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     source: "neither paper: ours, for minimum bandwidth and latency control at once",
     kind: Kind::Predicts,
     free: "all but the 180 cycles, which are MARACAS's (section VI.B); other limits are shown",
+    fitted: crate::maracas::M_JUMP_FIT,
     run,
 };
 

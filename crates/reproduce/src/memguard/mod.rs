@@ -19,7 +19,7 @@ mod underrun;
 mod weights;
 
 use crate::findings::{Verdict, number};
-use crate::{Experiment, Run, Setup};
+use crate::{Experiment, Run, Setup, bars};
 use maracas_core::memory::LINE_BYTES;
 
 /// All of them.
@@ -82,6 +82,17 @@ fn model(name: &str) -> String {
     format!("\"{name}\"")
 }
 
+/// What the models of SPEC programs use that was fitted or set with the slides in view.
+const MODELS_FIT: &str = "`think` of lbm, leslie3d, libquantum and bwaves to the bandwidths 1.6, \
+                          1.5, 1.5 and 1.4 GB/s (memguard-slowdown); `outstanding` of all 19 \
+                          models was set by hand with the slowdowns of up to 2 beside lbm in view: \
+                          lbm 4, gemsfdtd and zeusmp 2, leslie3d 1.6, bzip2, gcc, h264ref, mcf, \
+                          milc, namd and soplex 1.5, bwaves 1.4, omnetpp and xalancbmk 1.2, the \
+                          other five 1";
+/// The same of lbm alone.
+const LBM_FIT: &str = "`think` of lbm to 1.6 GB/s alone, its `outstanding`, 4, by hand with \
+                       slowdowns of up to 2 in view (memguard-slowdown); it is in the note only";
+
 /// IPC of the program on `core`, up to a factor that is the same in every run.
 fn ipc(run: &Run, core: u32) -> f64 {
     run.all(&on(core)).instructions as f64 / run.seconds()
@@ -99,14 +110,14 @@ fn counted(run: &Run, name: &str, core: u32) -> f64 {
     found.map_or(0.0, |figure| figure.value as f64)
 }
 
-/// Whether `ours` is within a factor of 1.5 of what the slides print; another sign never is.
+/// Whether `ours` is within [`bars::FACTOR`] of what the slides print; another sign never is.
 fn met(claim: &str, ours: f64, published: f64, unit: &str) -> Verdict {
     let factor = (ours / published).max(published / ours);
     let same = ours * published > 0.0;
     let shown = if same { format!("a factor of {}", number(factor, 2)) } else { "no".into() };
     Verdict::new(
-        format!("{claim}, within a factor of 1.5"),
-        same && factor <= 1.5,
+        format!("{claim}, within a factor of {}", bars::FACTOR),
+        same && factor <= bars::FACTOR,
         format!("{}{unit} against {}{unit}, {shown}", number(ours, 1), number(published, 1)),
     )
 }
@@ -127,9 +138,9 @@ mod tests {
 
     #[test]
     fn factors_count_both_ways_and_signs_matter() {
-        assert!(met("x", 60.0, 40.0, " %").holds && met("x", 40.0, 60.0, " %").holds);
-        assert!(!met("x", 61.0, 40.0, " %").holds && !met("x", 39.0, 60.0, " %").holds);
-        assert!(met("x", -2.1, -3.0, " %").holds && !met("x", 3.0, -3.0, " %").holds);
+        assert!(met("x", 47.9, 40.0, " %").holds && met("x", 40.0, 47.9, " %").holds);
+        assert!(!met("x", 48.1, 40.0, " %").holds && !met("x", 39.9, 48.0, " %").holds);
+        assert!(met("x", -2.6, -3.0, " %").holds && !met("x", 3.0, -3.0, " %").holds);
         assert!(!met("x", 0.0, -3.0, " %").holds);
     }
 }

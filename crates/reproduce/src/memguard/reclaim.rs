@@ -14,12 +14,19 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     kind: Kind::Predicts,
     free: "the models of all but the four programs whose bandwidth the slides print, phases \
            included; the predictor is the average with weight 1/2, Q_min 1000 (the module's)",
+    fitted: super::MODELS_FIT,
     run,
 };
 
 /// IPC over that with reservations only (slides).
 const BACKGROUND: f64 = 3.8;
 const FOREGROUND: f64 = 0.97;
+
+/// Why the background gains less than published.
+const WHY_BACKGROUND: &str = "What lbm may gain is bounded by what the foreground leaves of 1.0 \
+                              GB/s: in these models eleven of 29 leave less than half of it. Which \
+                              do is decided by bandwidths of which the slides print four; the \
+                              others are ours.";
 
 fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
     let modes = [RECLAIM];
@@ -47,7 +54,13 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
         tables: vec![table, spec::table(&gains, &modes)],
         figures: vec![spec::figure("", "Effect of reclaim, by SPEC benchmark", &gains, 0)],
         verdicts: vec![
-            met("reclaim gives the background 3.8 times its IPC", mean.background, BACKGROUND, ""),
+            met(
+                "reclaim gives the background 280 % more IPC",
+                gain(mean.background),
+                gain(BACKGROUND),
+                " %",
+            )
+            .because(WHY_BACKGROUND),
             met("it costs the foreground 3 %", gain(mean.foreground), gain(FOREGROUND), " %")
                 .because(
                     "The foreground loses what lbm's additional requests cost its own; how much \

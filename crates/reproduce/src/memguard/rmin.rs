@@ -4,7 +4,7 @@ use super::{PLATFORM, RUNS, model, read_gb, setup};
 use crate::figure::{Drawing, Figure};
 use crate::findings::{Cell, Findings, Table, Verdict, number, percent};
 use crate::stats::relative;
-use crate::{Error, Experiment, Kind, Lab, Run, Setup};
+use crate::{Error, Experiment, Kind, Lab, Run, Setup, bars};
 use maracas_core::memory::LINE_BYTES;
 use maracas_scenario::presets;
 
@@ -17,6 +17,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     source: "MemGuard slides, \"Guaranteed Bandwidth\": 1.3 GB/s computed, 1.2 GB/s measured",
     kind: Kind::Predicts,
     free: "four reads outstanding for each core in the worst case",
+    fitted: super::LBM_FIT,
     run,
 };
 
@@ -114,7 +115,7 @@ fn verdicts(computed: f64, reading: &[f64], writing: &[f64]) -> Vec<Verdict> {
         ),
         Verdict::new(
             "the model serves single-bank row misses at the measured 1.2 GB/s, within 10 %",
-            off.abs() <= 0.1,
+            off.abs() <= bars::NEAR,
             format!("{} GB/s, {}", number(reading[3], 3), percent(off)),
         ),
         Verdict::new(

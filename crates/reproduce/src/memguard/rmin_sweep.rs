@@ -3,7 +3,7 @@
 use super::{HARD, RUNS, ipc, model, read_gb, rmin, setup};
 use crate::figure::{Drawing, Figure, Line};
 use crate::findings::{Cell, Findings, Table, Verdict, number};
-use crate::{Error, Experiment, Kind, Lab, Run};
+use crate::{Error, Experiment, Kind, Lab, Run, bars};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "memguard-rmin-sweep",
@@ -16,14 +16,13 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
              configuration); no numbers printed",
     kind: Kind::Predicts,
     free: "programs, equal shares and the range of r_min, which the slides' text does not give",
+    fitted: super::MODELS_FIT,
     run,
 };
 
 /// r_min in MiB/s.
 const SWEEP: [u32; 12] = [400, 800, 1000, 1200, 1400, 1600, 2000, 2400, 2800, 3200, 4000, 4800];
 const CORES: u32 = 4;
-/// From which on a program counts as isolated.
-const ISOLATED: f64 = 0.97;
 
 /// One r_min: isolation and throughput in GB/s.
 #[derive(Clone, Copy)]
@@ -110,7 +109,7 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
 
 /// The greatest r_min up to which all are isolated, in GB/s.
 fn holds_up_to(points: &[Point]) -> f64 {
-    let isolated = points.iter().take_while(|point| point.isolation >= ISOLATED);
+    let isolated = points.iter().take_while(|point| point.isolation >= bars::ISOLATED);
     isolated.last().map_or(0.0, |point| point.r_min)
 }
 

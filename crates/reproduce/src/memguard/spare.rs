@@ -16,6 +16,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     kind: Kind::Predicts,
     free: "the models of all but the four programs whose bandwidth the slides print, phases \
            included",
+    fitted: super::MODELS_FIT,
     run,
 };
 

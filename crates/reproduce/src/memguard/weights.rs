@@ -1,6 +1,6 @@
 //! Weights 1:2:4:8.
 
-use super::{RUNS, model, read_gb, setup};
+use super::{RUNS, ipc, model, read_gb, setup};
 use crate::figure::{Drawing, Figure};
 use crate::findings::{Cell, Findings, Table, Verdict, number, percent};
 use crate::stats::relative;
@@ -10,11 +10,13 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "memguard-weights",
     title: "weights 1:2:4:8",
     summary: "lbm on each of four cores, which share r_min = 1.2 GB/s by weights of 1, 2, 4 and 8 \
-              as soft reservations; spare bandwidth is off, shared, or shared in proportion.",
+              as soft reservations; spare bandwidth is off, shared, or shared in proportion. Then \
+              four different programs in two orders, spare bandwidth shared, against each alone.",
     source: "MemGuard slides, \"Effect of MemGuard\": weights 1:2:4:8, spare sharing enabled; no \
              numbers",
     kind: Kind::Predicts,
-    free: "the program, which the slides' text does not give",
+    free: "the programs, which the slides' text does not give",
+    fitted: super::MODELS_FIT,
     run,
 };
 
@@ -36,11 +38,6 @@ impl Shares {
     fn all(&self) -> f64 {
         self.read.iter().sum()
     }
-    /// The greatest difference from the weights.
-    fn off(&self) -> f64 {
-        let off = |core: usize| relative(self.ratio(core), WEIGHTS[core]).abs();
-        (0..4).map(off).fold(0.0, f64::max)
-    }
 }
 
 fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
@@ -52,7 +49,11 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
         setup(spare, &format!("weights 1:2:4:8, spare {spare}"), &params, &programs)
     });
     let shares: Vec<Shares> = lab.run(&setups)?.iter().map(Shares::of).collect();
-    let mut ratios = Table::comparison("", "Reads over those of the first core", "spare and core");
+    let mut ratios = Table::new(
+        "",
+        "Reads over those of the first core",
+        &["spare and core", "weight", "reads over core 0's"],
+    );
     let mut reads = Table::new(
         "reads",
         "What the cores read (GB/s)",
@@ -60,17 +61,24 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
     );
     for (spare, shares) in SPARE.iter().zip(&shares) {
         for (core, weight) in WEIGHTS.iter().enumerate() {
-            let published = (*spare != "share").then_some(*weight);
-            ratios.compare(format!("{spare}, core {core}"), shares.ratio(core), published, 3);
+            let (name, ratio) = (format!("{spare}, core {core}"), shares.ratio(core));
+            ratios.row(vec![Cell::Text(name), Cell::Number(*weight, 0), Cell::Number(ratio, 3)]);
         }
         let mut row = vec![Cell::text(*spare)];
         row.extend(shares.read.iter().chain([&shares.all()]).map(|it| Cell::Number(*it, 3)));
         reads.row(row);
     }
+    let (different, levels) = different(lab)?;
     let series =
         SPARE.iter().zip(&shares).map(|(spare, it)| (format!("spare {spare}"), it.read.to_vec()));
     Ok(Findings {
-        notes: vec![RUNS.into(), "What counts as published are the weights.".into()],
+        notes: vec![
+            RUNS.into(),
+            "The slides' figure prints no numbers, so there are none beside ours. That always busy \
+             equal programs read by their weights where each is held to its own share is how the \
+             regulator works, and no claim."
+                .into(),
+        ],
         figures: vec![Figure {
             name: String::new(),
             title: "lbm on four cores with weights 1:2:4:8".into(),
@@ -80,25 +88,62 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
                 series: series.collect(),
             },
         }],
-        tables: vec![ratios, reads],
-        verdicts: verdicts(&shares),
+        tables: vec![ratios, reads, different],
+        verdicts: verdicts(&shares, &levels),
     })
 }
 
-fn verdicts(shares: &[Shares]) -> Vec<Verdict> {
+/// Programs of the second part, in both orders.
+const PROGRAMS: [&str; 4] = ["bwaves", "libquantum", "leslie3d", "lbm"];
+
+/// What part of its IPC alone each of four different programs keeps by the weight of its core,
+/// in both orders.
+fn different(lab: &Lab<'_>) -> Result<(Table, Vec<[f64; 4]>), Error> {
+    let models = PROGRAMS.map(model);
+    let alone = PROGRAMS.iter().zip(&models).map(|(name, memory)| {
+        setup(&format!("{name}-alone"), &format!("weights: {name} alone"), "", &[(0, memory)])
+    });
+    let orders = [[0, 1, 2, 3], [3, 2, 1, 0]];
+    let together = orders.iter().enumerate().map(|(which, order)| {
+        let params = "r_min = \"1200MiB/s\"\nweights = [1, 2, 4, 8]\nspare = \"share\"\n";
+        let on = |core: usize| (core as u32, models[order[core]].as_str());
+        let programs = [0, 1, 2, 3].map(on);
+        let what = format!("weights 1:2:4:8, four programs, order {which}");
+        setup(&format!("different-{which}"), &what, params, &programs)
+    });
+    let setups: Vec<_> = alone.chain(together).collect();
+    let runs = lab.run(&setups)?;
+    let columns = ["order", "weight 1", "weight 2", "weight 4", "weight 8"];
+    let title = "Four programs: IPC over that alone, spare bandwidth shared";
+    let mut table = Table::new("different", title, &columns);
+    let mut levels = Vec::new();
+    for (order, run) in orders.iter().zip(&runs[PROGRAMS.len()..]) {
+        let level = |core: usize| ipc(run, core as u32) / ipc(&runs[order[core]], 0);
+        let level = [0, 1, 2, 3].map(level);
+        let name = order.map(|place| PROGRAMS[place]).join(", ");
+        let cells = level.map(|level| Cell::Number(level, 3));
+        table.row([Cell::Text(name)].into_iter().chain(cells).collect());
+        levels.push(level);
+    }
+    Ok((table, levels))
+}
+
+fn verdicts(shares: &[Shares], levels: &[[f64; 4]]) -> Vec<Verdict> {
     let [off, share, proportional] = shares else { return Vec::new() };
     let ordered = share.read.windows(2).all(|pair| pair[0] < pair[1]);
     let gains = |it: &Shares| relative(it.all(), off.all());
+    let rises = |it: &[f64; 4]| it.windows(2).all(|pair| pair[0] < pair[1]);
+    let shown = levels.iter().map(|it| it.map(|level| number(level, 2)).join(", "));
     vec![
         Verdict::new(
-            "guaranteed bandwidth is as the weights, within 5 %",
-            off.off() <= 0.05,
-            format!("largest difference {}", percent(off.off())),
-        ),
-        Verdict::new(
-            "with proportional spare sharing all bandwidth is, within 5 %",
-            proportional.off() <= 0.05,
-            format!("largest difference {}", percent(proportional.off())),
+            "of four different programs the one with more weight keeps more of its IPC, in both \
+             orders",
+            levels.iter().all(rises),
+            shown.collect::<Vec<_>>().join("; "),
+        )
+        .because(
+            "Weights are of bandwidth. A program that keeps more lines outstanding takes more of \
+             what is spare.",
         ),
         Verdict::new(
             "with plain spare sharing the heavier still gets more",

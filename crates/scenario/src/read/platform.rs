@@ -8,7 +8,9 @@ use crate::keys;
 use crate::presets::{File, PLATFORMS};
 use crate::scenario::{Places, Platform, PlatformMemory};
 use maracas_core::MAX_CORES;
-use maracas_core::memory::{Cache, Device, Dram, LINE_BYTES, PAGE_BYTES, Partition, Replacement};
+use maracas_core::memory::{
+    Cache, Device, Dram, DramModel, LINE_BYTES, PAGE_BYTES, Partition, Replacement,
+};
 
 /// Faster clocks are taken for a slip of the finger.
 const MOST_MHZ: u64 = 100_000;
@@ -17,6 +19,10 @@ const MOST_MHZ: u64 = 100_000;
 const MOST_CLOCKS: u64 = 1_000_000;
 /// Colours and ways are one bit each of a 64-bit word ([`maracas_core::Core::colors`]).
 const MOST_COLORS: u64 = 64;
+
+/// The words for [`DramModel`].
+const DRAM_MODELS: [(&str, DramModel); 2] =
+    [("law", DramModel::Law), ("requests", DramModel::Requests)];
 
 pub(crate) fn platform(root: &Table<'_>, places: &mut Places) -> Result<Platform, Error> {
     let Some(table) = root.table("platform", &keys::PLATFORM)? else {
@@ -125,6 +131,10 @@ fn dram(table: &Table<'_>, base: Option<Dram>) -> Result<Dram, Error> {
         banks: count("banks", 64, 8, |it| it.banks)?,
         conflict_latency_ps: fitted("conflict_latency", |it| it.conflict_latency_ps)?,
         conflict_service_ps: fitted("conflict_service", |it| it.conflict_service_ps)?,
+        model: match table.get("model") {
+            Some(field) => field.word(&DRAM_MODELS)?,
+            None => base.map_or(DramModel::Law, |it| it.model),
+        },
     };
     if dram.refresh >= dram.refresh_interval {
         let (refresh, interval) = (dram.refresh, dram.refresh_interval);

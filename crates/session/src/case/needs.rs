@@ -33,7 +33,7 @@ impl Case {
 
     fn refuse_other_classes(&self) -> Result<(), Failure> {
         let (needed, there) = (usize::from(self.entry.needs.classes), self.system.classes.len());
-        if needed == 0 || needed == there {
+        if needed == 0 || needed <= there {
             return Ok(());
         }
         let name = self.entry.name;
@@ -52,7 +52,7 @@ impl Case {
             }
         };
         Err(self.bad_policy(&format!(
-            "policy {name} works on cores of {needed} classes, and {there}; {way_out}"
+            "policy {name} works on cores of {needed} classes or more, and {there}; {way_out}"
         )))
     }
 

@@ -45,7 +45,7 @@
 //! cycle-level simulator of DDR3-1333 (one channel, two ranks of eight banks, open page, FR-FCFS,
 //! 32-entry queues). phi was fitted again, to the quarter that the test names; doing so with all
 //! of them gains 0.3 percentage points, so the round ones stay. e was fitted to random mixes on
-//! the controller in `tests/dram_mixes/`, others than the test's. Where a machine was measured,
+//! the memory of [`super::requests`], others than the test's. Where a machine was measured,
 //! two effective constants replace fitted ones: [`Dram::conflict_latency_ps`] and
 //! [`Dram::conflict_service_ps`].
 //!
@@ -60,6 +60,7 @@
 //! | private banks, writing, equal cores | 64 | 10.5 (38) | 3.5 (7.7) |
 //! | cores that compute while they miss | 144 | 7 to 11 (31) | 10 to 16 (30) |
 //! | DDR4-2400, random; streams | 72; 72 | 4.1 (8.4); 10.3 (21) | 2.1 (5.9); 3.6 (9.3) |
+//! | DDR4-2400, strides of 8 KiB, of which three of four hit rows there | 72 | 32.5 | |
 //! | mixes of 2 to 4 cores, spread patterns and streams | 400 | 4.8 (9.4) | 2.9 (6.2) |
 //! | mixes of 2 to 4 cores, all six patterns alike | 400 | 6.6 (14) | 4.0 (8.9) |
 //!

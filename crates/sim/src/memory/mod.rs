@@ -5,7 +5,8 @@
 //!
 //! * [`NoContention`]: everything runs at full speed and touches no memory.
 //! * [`UnevenCores`]: every program at its pace on the class of its core; none touches memory.
-//! * [`SharedMemory`]: the DRAM law (`dram`) and the last-level cache (`cache`), coupled.
+//! * [`SharedMemory`]: the DRAM law (`dram`), or request by request (`requests`), and the
+//! last-level cache (`cache`), coupled.
 
 pub mod bound;
 pub mod cache;
@@ -17,6 +18,7 @@ pub mod dram;
 mod none;
 mod phases;
 mod program;
+pub mod requests;
 mod shared;
 mod solutions;
 

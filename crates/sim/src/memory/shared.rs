@@ -38,7 +38,7 @@ use super::devices::Devices;
 use super::dram::Law;
 use super::phases::Phases;
 use super::program::{Phase, Tenant};
-use super::solutions::{Entry, Kind, Solutions};
+use super::solutions::{Entry, Kind, Solutions, Solver};
 use super::{Contention, Effort, MemoryTotals, Progress, Resident, UnevenCores};
 use maracas_core::memory::{Memory, MemoryUse, Partition, Profile, Reuse, color_range};
 use maracas_core::{CoreId, Duration, Instant, Pace, System};
@@ -116,7 +116,7 @@ impl SharedMemory {
             .as_ref()
             .map(|cache| CacheModel::new(cache, memory.partition, &colors, programs));
         let law = Law::new(&memory.dram);
-        let mut solutions = Solutions::new(law.clone());
+        let mut solutions = Solutions::new(Solver::of(&memory.dram));
         let devices = Devices::new(&memory.devices, &law, &mut solutions);
         let palette = match (&memory.cache, memory.partition) {
             (Some(cache), Partition::Colors) => {

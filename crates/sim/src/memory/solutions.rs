@@ -9,7 +9,8 @@
 //! case, streams that just saturate the bus, and by nothing where it misses always or hardly ever.
 
 use super::dram::{Law, Requestor, Solved};
-use maracas_core::memory::Pattern;
+use super::requests::Requests;
+use maracas_core::memory::{Dram, DramModel, Pattern};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -50,10 +51,33 @@ fn ratio_of_step(step: u16) -> f64 {
     if least == 1.0 { 1.0 } else { f64::from_bits((u64::from(step) << CUT) + (1 << (CUT - 1))) }
 }
 
-/// The law with its known solutions.
+/// What answers how long reads take beside each other.
+#[derive(Debug)]
+pub(super) enum Solver {
+    Law(Law),
+    Requests(Requests),
+}
+
+impl Solver {
+    /// The one that `dram` names.
+    pub(super) fn of(dram: &Dram) -> Self {
+        match dram.model {
+            DramModel::Law => Self::Law(Law::new(dram)),
+            DramModel::Requests => Self::Requests(Requests::new(dram)),
+        }
+    }
+    fn solve(&self, requestors: &[Requestor], out: &mut Vec<Solved>) {
+        match self {
+            Self::Law(law) => law.solve(requestors, out),
+            Self::Requests(requests) => requests.solve(requestors, out),
+        }
+    }
+}
+
+/// A solver with its known solutions.
 #[derive(Debug)]
 pub(super) struct Solutions {
-    law: Law,
+    solver: Solver,
     kinds: Vec<Kind>,
     /// By sorted set: where its answers begin in `answers`.
     known: HashMap<Box<[Entry]>, u32, BuildHasherDefault<Mixed>>,
@@ -67,9 +91,9 @@ pub(super) struct Solutions {
 }
 
 impl Solutions {
-    pub(super) fn new(law: Law) -> Self {
+    pub(super) fn new(solver: Solver) -> Self {
         Self {
-            law,
+            solver,
             kinds: Vec::new(),
             known: HashMap::default(),
             answers: Vec::new(),
@@ -144,7 +168,7 @@ impl Solutions {
                 writebacks: kind.writebacks,
             }
         }));
-        self.law.solve(&self.requestors, &mut self.solved);
+        self.solver.solve(&self.requestors, &mut self.solved);
         let at = self.answers.len();
         self.answers.extend_from_slice(&self.solved);
         self.known.insert(set.into(), at as u32);
@@ -238,7 +262,7 @@ mod tests {
     #[test]
     fn a_set_is_solved_once_whatever_came_before() {
         let fresh = || {
-            let mut solutions = Solutions::new(Law::new(&DDR3_1333));
+            let mut solutions = Solutions::new(Solver::of(&DDR3_1333));
             let kinds = [(Pattern::Random, 1.0, 12.0), (Pattern::Sequential, 10.0, 5.0)];
             let kinds = kinds.map(|(pattern, w, think)| solutions.intern(kind(pattern, w, think)));
             assert_eq!(solutions.intern(kind(Pattern::Random, 1.0, 12.0)), kinds[0]);

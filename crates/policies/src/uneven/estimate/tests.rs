@@ -1,5 +1,8 @@
 use super::*;
 
+const FAST: Class = 0;
+const SLOW: Class = 1;
+
 /// Instructions per second on a fast and on a slow core.
 type Ips = (u64, u64);
 
@@ -7,18 +10,18 @@ const GIGA: u64 = 1_000_000_000;
 const MEGA: u64 = 1_000_000;
 
 fn milli(estimator: &Estimator) -> Option<u64> {
-    estimator.speedup().map(Speedup::milli)
+    estimator.speeds(&[1000, 500]).map(Speeds::milli)
 }
 
 /// Runs for so many milliseconds on that class at that speed.
-fn run(estimator: &mut Estimator, side: Side, ms: u64, ips: u64) {
+fn run(estimator: &mut Estimator, side: Class, ms: u64, ips: u64) {
     estimator.ran(side, Duration::from_millis(ms), ips / 1000 * ms);
 }
 
 /// One interval of `fast_ms` and `slow_ms`.
 fn interval(estimator: &mut Estimator, fast_ms: u64, slow_ms: u64, (fast, slow): Ips) {
-    run(estimator, Side::Fast, fast_ms, fast);
-    run(estimator, Side::Slow, slow_ms, slow);
+    run(estimator, FAST, fast_ms, fast);
+    run(estimator, SLOW, slow_ms, slow);
     estimator.close_interval();
 }
 
@@ -26,8 +29,8 @@ fn interval(estimator: &mut Estimator, fast_ms: u64, slow_ms: u64, (fast, slow):
 fn a_steady_program_is_known_exactly_after_one_interval() {
     for (fast, slow) in [(2 * GIGA, GIGA), (3_100_000, 1_900_000), (GIGA, GIGA), (64_000, 16_000)] {
         for (fast_ms, slow_ms) in [(1970, 30), (30, 1970), (1000, 1000)] {
-            let mut estimator = Estimator::sampled();
-            assert_eq!(estimator.speedup(), None);
+            let mut estimator = Estimator::sampled(2);
+            assert_eq!(estimator.speeds(&[1000, 500]), None);
             for _ in 0..20 {
                 interval(&mut estimator, fast_ms, slow_ms, (fast, slow));
                 assert_eq!(milli(&estimator), Some((fast * 1000 + slow / 2) / slow));
@@ -74,21 +77,21 @@ fn a_new_phase_is_known_within_three_intervals() {
 /// The error of the estimate, in parts per million, three intervals after the one in which the
 /// program went from `before` to `after`: at `changed` tenths of its time there.
 fn settled_error(before: Ips, after: Ips, slow_ms: u64, changed: u64, slow_first: bool) -> u64 {
-    let mut estimator = Estimator::sampled();
+    let mut estimator = Estimator::sampled(2);
     let fast_ms = 2000 - slow_ms;
     for _ in 0..4 {
         interval(&mut estimator, fast_ms, slow_ms, before);
     }
     let change = 2000 * changed / 10;
     let order = if slow_first {
-        [(Side::Slow, slow_ms), (Side::Fast, fast_ms)]
+        [(SLOW, slow_ms), (FAST, fast_ms)]
     } else {
-        [(Side::Fast, fast_ms), (Side::Slow, slow_ms)]
+        [(FAST, fast_ms), (SLOW, slow_ms)]
     };
     let mut now = 0;
     for (side, ms) in order {
         let old = change.saturating_sub(now).min(ms);
-        let speed = |ips: Ips| if side == Side::Fast { ips.0 } else { ips.1 };
+        let speed = |ips: Ips| if side == FAST { ips.0 } else { ips.1 };
         run(&mut estimator, side, old, speed(before));
         run(&mut estimator, side, ms - old, speed(after));
         now += ms;
@@ -97,7 +100,7 @@ fn settled_error(before: Ips, after: Ips, slow_ms: u64, changed: u64, slow_first
     for _ in 0..3 {
         interval(&mut estimator, fast_ms, slow_ms, after);
     }
-    let Some(Speedup { .. }) = estimator.speedup() else { return u64::MAX };
+    let Some(_) = estimator.speeds(&[1000, 500]) else { return u64::MAX };
     let estimate = milli(&estimator).unwrap() * 1000;
     let truth = after.0 * 1_000_000 / after.1;
     estimate.abs_diff(truth) * 1_000_000 / truth
@@ -106,7 +109,7 @@ fn settled_error(before: Ips, after: Ips, slow_ms: u64, changed: u64, slow_first
 /// The slowest to be learned: one speed falls by just under the departure, the other rises by it.
 #[test]
 fn opposite_changes_take_an_interval_more() {
-    let mut estimator = Estimator::sampled();
+    let mut estimator = Estimator::sampled(2);
     interval(&mut estimator, 1000, 1000, (3 * GIGA, GIGA));
     let errors = [0; 4].map(|_| {
         interval(&mut estimator, 1000, 1000, (2_010 * MEGA, 1_490 * MEGA));
@@ -118,7 +121,7 @@ fn opposite_changes_take_an_interval_more() {
 /// The average is not of two phases: neither on one class nor between the two.
 #[test]
 fn a_departure_on_one_class_forgets_both() {
-    let mut estimator = Estimator::sampled();
+    let mut estimator = Estimator::sampled(2);
     interval(&mut estimator, 1900, 100, (4 * GIGA, 2 * GIGA));
     assert_eq!(milli(&estimator), Some(2000));
     // Memory-bound from now on, and on fast cores only: not 1 GIPS over the old 2 GIPS.
@@ -130,16 +133,16 @@ fn a_departure_on_one_class_forgets_both() {
 
 #[test]
 fn short_samples_wait_for_the_next_interval() {
-    let mut estimator = Estimator::sampled();
+    let mut estimator = Estimator::sampled(2);
     interval(&mut estimator, 1000, 4, (2 * GIGA, GIGA));
     assert_eq!(milli(&estimator), None);
     interval(&mut estimator, 1000, 4, (2 * GIGA, GIGA));
     assert_eq!(milli(&estimator), Some(2000));
     // 200 and 100 units a second: 30 ms hold 3 of them, 11 intervals hold 33.
-    let mut estimator = Estimator::sampled();
+    let mut estimator = Estimator::sampled(2);
     for waited in 1..=11 {
-        estimator.ran(Side::Fast, Duration::from_secs(1), 200);
-        estimator.ran(Side::Slow, Duration::from_millis(30), 3);
+        estimator.ran(FAST, Duration::from_secs(1), 200);
+        estimator.ran(SLOW, Duration::from_millis(30), 3);
         estimator.close_interval();
         assert_eq!(milli(&estimator), (waited == 11).then_some(2000));
     }
@@ -147,16 +150,16 @@ fn short_samples_wait_for_the_next_interval() {
 
 #[test]
 fn no_progress_is_no_speed_and_noise_is_no_slowdown() {
-    let mut estimator = Estimator::sampled();
+    let mut estimator = Estimator::sampled(2);
     for _ in 0..5 {
         interval(&mut estimator, 1000, 1000, (GIGA, 0));
     }
-    assert_eq!(estimator.speedup(), None);
-    let mut estimator = Estimator::sampled();
+    assert_eq!(estimator.speeds(&[1000, 500]), None);
+    let mut estimator = Estimator::sampled(2);
     interval(&mut estimator, 1000, 1000, (990_000_000, GIGA));
     assert_eq!(milli(&estimator), Some(1000));
-    estimator.ran(Side::Fast, Duration::from_millis(5), u64::MAX);
-    estimator.ran(Side::Fast, Duration::from_millis(5), u64::MAX);
+    estimator.ran(FAST, Duration::from_millis(5), u64::MAX);
+    estimator.ran(FAST, Duration::from_millis(5), u64::MAX);
     estimator.close_interval();
-    assert_eq!(estimator.speedup(), None);
+    assert_eq!(estimator.speeds(&[1000, 500]), None);
 }

@@ -1,6 +1,7 @@
 //! The law's constants: fitted for DDR3-1333, scaled by datasheet timings for everything else.
 
 use super::{Dram, Law, Meeting};
+use maracas_core::memory::DramModel;
 
 /// The memory that the constants were fitted to: DDR3-1333 9-9-9, two ranks of eight banks.
 pub const DDR3_1333: Dram = Dram {
@@ -20,6 +21,7 @@ pub const DDR3_1333: Dram = Dram {
     banks: 8,
     conflict_latency_ps: 0,
     conflict_service_ps: 0,
+    model: DramModel::Law,
 };
 
 fn ns(picoseconds: u64) -> f64 {
