@@ -320,7 +320,6 @@ impl Rig {
     fn finish(mut self) -> Result<Played, String> {
         (0..self.agents.len())
             .for_each(|place| self.shared.world.borrow_mut().set_agent(place, true));
-        // What was refused before is lost by no meter.
         self.shared.is_willing.set(true);
         self.decider.finish(Duration::ZERO);
         self.audit.conserved(&mut self.decider, &self.shared)?;
