@@ -19,11 +19,8 @@
 //!   [`Experiment::free`] says.
 #![forbid(unsafe_code)]
 
-<<<<<<< HEAD
-mod bars;
-=======
 mod admission;
->>>>>>> main
+mod bars;
 pub mod document;
 mod ecrts15;
 mod fairness;

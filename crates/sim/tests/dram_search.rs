@@ -87,6 +87,7 @@ fn dram(dice: &mut Dice) -> Dram {
         banks: [4, 8, 16][dice.below(3)],
         conflict_latency_ps,
         conflict_service_ps,
+        model: maracas_core::memory::DramModel::Law,
     }
 }
 

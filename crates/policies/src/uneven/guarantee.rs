@@ -47,7 +47,7 @@ impl Uneven {
         let admitted = self.table.get(vcpu.id);
         let home = self.table.home_of(vcpu.id);
         let place = home.unwrap_or_else(|| self.first_place(vcpu));
-        let mut thread = Thread::new(vcpu, place, at, self.speeds.len());
+        let mut thread = Thread::new(vcpu, place, at, self.slots.speeds.len());
         thread.guarantee = admitted.zip(home).map(|(owed, home)| Guarantee::new(owed, home, at));
         self.threads.insert(vcpu.id, thread);
         if home.is_none() {

@@ -185,8 +185,7 @@ pub(crate) fn build(
         update,
         table,
         threads: Threads::new(),
-        slots: Slots::new(&sides(system), round),
-        speeds: speeds(system),
+        slots: Slots::new(&sides(system), speeds(system), round),
         look: Instant::ZERO,
         next_update: Instant::ZERO + update,
         is_stale: true,
@@ -229,8 +228,6 @@ struct Uneven {
     table: Table,
     threads: Threads,
     slots: Slots,
-    /// By class, its speed in thousandths.
-    speeds: Vec<u32>,
     /// When leads are settled next.
     look: Instant,
     next_update: Instant,
@@ -312,7 +309,7 @@ impl Policy for Uneven {
     fn statistics(&self) -> Vec<Statistic> {
         let statistic = |name, vcpu, value| Statistic { name, core: None, vcpu, value };
         let of_thread = |thread: &Thread| {
-            let speedup = thread.estimator.speeds(&self.speeds).map(Speeds::milli);
+            let speedup = thread.estimator.speeds(&self.slots.speeds).map(Speeds::milli);
             let speedup = speedup.map(|milli| statistic("speedup milli", Some(thread.id), milli));
             let share = u128::from(thread.account.share(0)) * 1_000_000;
             let whole = u128::from(thread.account.whole().max(1));
@@ -361,10 +358,10 @@ impl Uneven {
     fn share(&mut self) {
         let takes_part = |thread: &&Thread| !thread.account.is_left_out();
         let threads: Vec<&Thread> = self.threads.values().filter(takes_part).collect();
-        let classes = self.speeds.len();
+        let classes = self.slots.speeds.len();
         let cores: Vec<usize> = (0..classes).map(|class| self.slots.count(class)).collect();
         let places = Places::of(threads.len(), &cores).sampling(self.round, self.update);
-        let speeds = threads.iter().map(|thread| thread.estimator.speeds(&self.speeds));
+        let speeds = threads.iter().map(|thread| thread.estimator.speeds(&self.slots.speeds));
         let speeds: Vec<_> = speeds.collect();
         let shares = shares::by_class(self.rule, places, classes, &speeds, &self.params);
         let slots = &self.slots;

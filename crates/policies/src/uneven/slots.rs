@@ -53,8 +53,8 @@ struct Slot {
 pub(super) struct Slots {
     /// By core.
     slots: Vec<Slot>,
-    /// How many classes there are.
-    classes: usize,
+    /// By class, its speed in thousandths.
+    pub(super) speeds: Vec<u32>,
     /// Cores where no thread can run on a budget, as of the last decision.
     open: CoreSet,
     round: Duration,
@@ -105,12 +105,11 @@ struct Exchange {
 }
 
 impl Slots {
-    pub(super) fn new(sides: &[Class], round: Duration) -> Self {
+    pub(super) fn new(sides: &[Class], speeds: Vec<u32>, round: Duration) -> Self {
         let slot =
             |side: &Class| Slot { side: *side, owner: None, guest: None, vacant: Instant::ZERO };
         let slots = sides.iter().map(slot).collect();
-        let classes = sides.iter().max().map_or(0, |slowest| slowest + 1);
-        Self { slots, classes, open: CoreSet::EMPTY, round, swaps: 0 }
+        Self { slots, speeds, open: CoreSet::EMPTY, round, swaps: 0 }
     }
     pub(super) fn side(&self, core: CoreId) -> Class {
         self.slots[core.0 as usize].side
@@ -269,7 +268,7 @@ impl Slots {
     /// The thread that is to leave a slow core for a fast one that is idle: what wants it and is
     /// least ahead. And when: a short sleep of a fast core's owner is not worth two migrations.
     fn ascent(&self, threads: &Threads) -> Option<(VcpuId, CoreId, Instant)> {
-        let idle = |core: &CoreId| self.side(*core) + 1 < self.classes && self.is_idle(*core);
+        let idle = |core: &CoreId| self.side(*core) + 1 < self.speeds.len() && self.is_idle(*core);
         let vacant = |core: &CoreId| self.slots[core.0 as usize].vacant;
         let fasts = self.cores().filter(idle);
         let pairs = fasts.flat_map(|fast| threads.values().map(move |thread| (thread, fast)));

@@ -18,6 +18,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     source: "no paper; `crates/sim/src/memory/bound.rs` says what the bound takes for granted",
     kind: Kind::Predicts,
     free: "nothing is fitted; 60 systems a kind",
+    fitted: crate::maracas::M_JUMP_FIT,
     run,
 };
 

@@ -12,13 +12,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     summary: "On each of four cores an m_jump (20 % of T = 150, 100, 50 and 200 ms) and a compress \
               (20 of 100 ms) share what is left for five minutes, by each rule: fair (least \
               background time first), sticky (what just ran goes on), light (least \
-<<<<<<< HEAD
-              memory-intensive first), off. Fair and sticky also on the one core of Figure 4, C = \
-              10 ms.",
-=======
               memory-intensive first), off. Fair and sticky also on the one core of Figure 4, \
               C = 10 ms.",
->>>>>>> main
     source: "MARACAS, section III; no numbers: sticky has \"negligible performance benefit\", \
              light reduces contention",
     kind: Kind::Predicts,

@@ -44,15 +44,9 @@
 
 use super::cache::{CacheModel, level, ratio_of};
 use super::dram::Law;
-<<<<<<< HEAD
-use super::shared::{SOONEST_NS, kind_of, stretches};
-use super::solutions::{Entry, Solutions, Solver};
-use maracas_core::memory::{LINE_BYTES, Memory, MemoryUse, Partition, Profile, Reuse, sharers};
-=======
 use super::shared::{LATEST_NS, SOONEST_NS, kind_of, stretches};
-use super::solutions::{Entry, Solutions};
+use super::solutions::{Entry, Solutions, Solver};
 use maracas_core::memory::{Memory, MemoryUse, Partition, Profile, Reuse, sharers};
->>>>>>> main
 use maracas_core::{CoreId, CoreSet, Duration, Program, System};
 
 /// How many mixes are tried for one program on one core: a tenth of a second's work.
@@ -180,13 +174,8 @@ impl<'a> Mixes<'a> {
         programs: &'a [Program],
         places: &'a [CoreSet],
     ) -> Self {
-<<<<<<< HEAD
-        let law = Law::new(&memory.dram);
-        let mut solutions = Solutions::new(Solver::Law(law.clone()));
-=======
         let law = Law::new(&memory.dram).exactly();
-        let mut solutions = Solutions::new(law.clone());
->>>>>>> main
+        let mut solutions = Solutions::new(Solver::Law(law.clone()));
         let devices = super::devices::Devices::new(&memory.devices, &law, &mut solutions);
         let colors: Vec<u64> = system.cores.iter().map(|core| core.colors).collect();
         let cache = memory
