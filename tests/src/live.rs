@@ -178,6 +178,7 @@ fn draw_faults(dice: &mut Dice, until: u64) -> LiveFaults {
     faults.late = sometimes(1, 100_000, 30_000_000);
     faults.early_one_in = sometimes(3, 2, 50);
     faults.refuse_one_in = sometimes(5, 5, 2_000);
+    faults.refuse_for = sometimes(2, 1, 10_000_000);
     faults.lose_one_in = sometimes(6, 3, 100);
     faults.freeze = sometimes(2, 1_000, 3_000_000);
     faults.fork_one_in = sometimes(3, 2, 50);

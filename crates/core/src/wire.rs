@@ -30,20 +30,23 @@ pub(crate) fn take<T: Wire>(from: &mut &[u8]) -> Option<T> {
 }
 
 impl Wire for u64 {
+    #[inline]
     fn put(&self, out: &mut Vec<u8>) {
-        let mut rest = *self;
-        if rest < 0x80 {
-            return out.push(rest as u8);
+        if *self < 0x80 {
+            return out.push(*self as u8);
         }
-        // Gathered first: asking for room byte by byte takes most of the time.
-        let (mut bytes, mut length) = ([0; 10], 0);
+        // Gathered first, and copied whole: asking for room byte by byte takes most of the time,
+        // and so does copying a number of bytes that only turns out.
+        let (mut bytes, mut length, mut rest) = ([0; 10], 0, *self);
         while rest >= 0x80 {
             bytes[length] = rest as u8 | 0x80;
             rest >>= 7;
             length += 1;
         }
         bytes[length] = rest as u8;
-        out.extend_from_slice(&bytes[..=length]);
+        let begin = out.len();
+        out.extend_from_slice(&bytes);
+        out.truncate(begin + length + 1);
     }
     fn take(from: &mut &[u8]) -> Option<Self> {
         let mut value: u64 = 0;

@@ -25,10 +25,10 @@ use service_request::{ANSWERS, ServiceRequests};
 use std::collections::BTreeMap;
 
 /// Releases that wait for their VCPU to stand on a run queue; beyond, programs do not learn of
-/// them, and no memory is allocated.
+/// them, and no memory is asked for.
 const UNOBSERVED: usize = 4096;
 /// Those of one VCPU; beyond, its oldest is forgotten. More than a program that lives ever has: one
-/// that ended leaves its VCPU with jobs that will never be done.
+/// that ended leaves its VCPU with jobs that no program will do.
 const UNOBSERVED_EACH: usize = 16;
 
 /// Whether an event is what a decision can answer, rather than how an earlier one worked out.
@@ -64,7 +64,7 @@ struct Known {
     demand: Option<Demand>,
 }
 
-/// A request that waits for a verdict.
+/// A caller that waits for a verdict.
 struct Asked<R> {
     id: VcpuId,
     new: bool,
@@ -95,7 +95,7 @@ pub struct Decider<H: Host> {
     cause: Option<Instant>,
     /// The same of an earlier decision that could not be carried out in full yet.
     late_cause: Option<Instant>,
-    /// VCPU handles of VCPUs that ended, until they are disposed of.
+    /// VCPU handles of VCPUs that ended, for the callers that dispose of them.
     destroyed: Vec<(VcpuId, ReplyOf<H, Ended<H>>)>,
     fed: bool,
     /// How many ask that nothing be frozen or moved.
@@ -160,8 +160,8 @@ impl<H: Host> Decider<H> {
 
     /// One look at everything: requests, releases, records; then a decision, if any is due, and its
     /// enactment. `own` is the core of the agent that looks, `woke` when it woke, where that is why
-    /// it looks: each reading of the clock is a system call on some hosts. The agents of the
-    /// returned cores are to look next: there runs what is to be moved.
+    /// it looks: each reading of the clock is a system call on some hosts. The agents of the cores
+    /// that it names are to look next: there runs what is to be moved.
     pub fn round(&mut self, own: CoreId, woke: Option<Instant>) -> CoreSet {
         let now = woke.unwrap_or_else(|| self.host.now());
         // The first decision is due at once: programs begin where it has their VCPUs.
@@ -198,8 +198,8 @@ impl<H: Host> Decider<H> {
         called
     }
 
-    /// Asks the policy and has the cores do what it says. The agents of the returned cores are to
-    /// look next.
+    /// Asks the policy and has the cores do what it says. The agents of the cores that it tells
+    /// are to look next.
     fn decide(&mut self, own: CoreId) -> CoreSet {
         let stirred = self.stirred();
         // What was fed may carry later instants than the round's beginning.
@@ -207,7 +207,7 @@ impl<H: Host> Decider<H> {
         decide(self.policy.as_mut(), now, &mut self.plan);
         let called = self.enact(stirred, own, now);
         self.announce();
-        // Written down when it is done: what was dispatched need not wait for that.
+        // Written down when it is carried out, so that no dispatch waits for it.
         self.host.planned(now, &self.plan);
         self.answer();
         called

@@ -26,7 +26,9 @@ mod lateness;
 mod means;
 pub(crate) mod memory;
 mod ranks;
+mod readings;
 pub(crate) mod relief;
+pub(crate) mod retry;
 mod segments;
 mod throttle;
 
@@ -41,6 +43,7 @@ use maracas_core::{CoreId, Duration, Event, Instant, Rate, VcpuId, dispatch as l
 pub use means::Means;
 use memory::Memory;
 use ranks::Ranks;
+use readings::Readings;
 use relief::Relief;
 use segments::{Change, Tracker};
 use std::io;
@@ -155,15 +158,6 @@ impl<E: Executor> Core<E> {
         self.vcpu_handles.iter_mut().find(|vcpu_handle| vcpu_handle.id == vcpu)
     }
 
-    /// The VCPU handle of `vcpu`, if it is here, with its meters up to date; what is refused only
-    /// makes them a little older, and is told.
-    pub fn read(&mut self, vcpu: VcpuId) -> Option<&VcpuHandle<E::Handle>> {
-        let index = self.index(vcpu)?;
-        let result = self.vcpu_handles[index].settle();
-        self.report(result, Refused::Sample);
-        self.vcpu_handles.get(index)
-    }
-
     /// A program is about to be started, or is: nothing is frozen meanwhile.
     pub fn hold(&mut self, begins: bool) {
         #[cfg(feature = "faults")]
@@ -208,6 +202,9 @@ impl<E: Executor> Core<E> {
         let index = self.vcpu_handles.len() - 1;
         self.own_threads(index);
         let sits = result.is_ok();
+        if !sits {
+            self.was_refused(index);
+        }
         self.report(result, Refused::Move(id));
         if moved {
             // The records of neither core showed whose threads were born or died on the way.
@@ -255,6 +252,7 @@ impl<E: Executor> Core<E> {
             }
         }
         self.rescan_again(now);
+        self.try_again(now);
         if crossed {
             self.meter_reported();
         }
@@ -341,7 +339,7 @@ impl<E: Executor> Core<E> {
         }
         let (run_queue, mut entitled) =
             (std::mem::take(&mut self.run_queue), std::mem::take(&mut self.entitled));
-        let readings = Known(&self.vcpu_handles);
+        let readings = Readings(&self.vcpu_handles);
         let all = law::entitled(&run_queue, self.memory.reads(), &readings);
         entitled.clear();
         entitled.extend(all.map(|running| (running.vcpu, running.mode)));
@@ -462,6 +460,9 @@ impl<E: Executor> Core<E> {
         };
         let id = vcpu_handle.id;
         self.own_threads(index);
+        if result.is_err() {
+            self.was_refused(index);
+        }
         self.report(result, Refused::Start(id));
     }
 
@@ -518,6 +519,9 @@ impl<E: Executor> Core<E> {
                 self.report_clock(index, mode, end, at);
             }
         }
+        if result.is_err() {
+            self.was_refused(index);
+        }
         let what = if frozen { Refused::Stop(id) } else { Refused::Start(id) };
         self.report(result, what);
     }
@@ -568,26 +572,5 @@ impl<E: Executor> Core<E> {
             let at = self.exec.now();
             self.outbox.push((at, Event::Failed { core: self.id, what }));
         }
-    }
-}
-
-/// What is known of the VCPU handles of a core, as the law asks for it.
-struct Known<'a, H>(&'a [VcpuHandle<H>]);
-
-impl<H: Handle> law::Readings for Known<'_, H> {
-    fn runnable(&self, vcpu: VcpuId) -> bool {
-        self.of(vcpu).is_some_and(VcpuHandle::is_runnable)
-    }
-    fn meter(&self, vcpu: VcpuId, mode: Mode) -> Duration {
-        self.of(vcpu).map_or(Duration::ZERO, |vcpu_handle| vcpu_handle.meter(mode))
-    }
-    fn memory(&self, vcpu: VcpuId) -> u64 {
-        self.of(vcpu).map_or(0, VcpuHandle::reads)
-    }
-}
-
-impl<H> Known<'_, H> {
-    fn of(&self, vcpu: VcpuId) -> Option<&VcpuHandle<H>> {
-        self.0.iter().find(|vcpu_handle| vcpu_handle.id == vcpu)
     }
 }

@@ -139,7 +139,7 @@ pub trait Handle {
     /// # Errors
     /// As the host refuses.
     fn recolor(&mut self, _colors: u64) -> io::Result<Recoloring> {
-        Ok(Recoloring::Absent)
+        Ok(Recoloring::None)
     }
     /// How the programs did what they were last asked by [`Handle::recolor`], once they did.
     fn recolored(&mut self) -> Option<Recolored> {
@@ -164,7 +164,7 @@ pub trait Handle {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Recoloring {
     /// No program would do it.
-    Absent,
+    None,
     /// They cannot be asked at this moment.
     Later,
     /// They were asked.

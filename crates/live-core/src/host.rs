@@ -20,10 +20,10 @@ pub type ReplyOf<H, T> = <H as Host>::Reply<T>;
 pub trait Host: Observer + Sized {
     /// What the cores are acted on by.
     type Exec: Executor;
-    /// Where an answer to a question goes.
+    /// Where an answer to a caller goes.
     type Reply<T>: Reply<T>;
 
-    /// One of the cores, which no other agent has now.
+    /// One of the cores, as no other thread has it now.
     fn core(&mut self, core: CoreId) -> impl DerefMut<Target = Core<Self::Exec>>;
     /// The time, since the run began.
     fn now(&self) -> Instant;

@@ -3,6 +3,7 @@
 
 use crate::enact::births::Births;
 use crate::enact::clocks::Motion;
+use crate::enact::retry::Retry;
 use crate::{Handle, Stretch, is_gone};
 use maracas_core::contract::{Grant, Mode, Usage};
 use maracas_core::{CoreId, Duration, Instant, Rate, VcpuId};
@@ -102,6 +103,8 @@ pub struct VcpuHandle<H> {
     pub reported_ns: [u64; 2],
     /// How its threads came and went lately.
     pub births: Births,
+    /// What was refused of how it is to be held, and when that is tried again.
+    pub retry: Retry,
     /// How its clocks moved, where there are no events.
     pub motion: Motion,
     /// Where in the core's outbox its last closed segment stands.
@@ -149,6 +152,7 @@ impl<H: Handle> VcpuHandle<H> {
             read_mode: Mode::Background,
             reported_ns: [0; 2],
             births: Births::default(),
+            retry: Retry::default(),
             motion: Motion::default(),
             last_closed: None,
             last_reported: None,
@@ -206,12 +210,17 @@ impl<H: Handle> VcpuHandle<H> {
         settled.map(|()| moved)
     }
 
+    /// Whether its threads and meters are on `core`.
+    pub fn sits_on(&self, core: CoreId) -> bool {
+        self.core == Some(core)
+    }
+
     /// Whether it may be raised on `core`: only where it is metered, or nothing would end it, and
     /// only while raising it costs little.
     pub fn may_be_raised(&mut self, core: CoreId) -> bool {
         let bound = if self.crowded { FEW_AGAIN } else { MOST_RAISED };
         self.crowded = self.threads.len() > bound;
-        self.core == Some(core) && !self.crowded
+        self.sits_on(core) && !self.crowded
     }
 
     /// Brings the meters up to date: what was counted since the last time belongs to the present

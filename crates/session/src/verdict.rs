@@ -287,7 +287,6 @@ fn agents_json(agents: &Agents) -> Value {
         "wake_p50_ns": costs.wake.p50.ticks(),
         "wake_p99_ns": costs.wake.p99.ticks(),
         "decision_ns": costs.decision.ticks(),
-        "rotation_ns": costs.rotation.ticks(),
         "by_core": loads.iter().map(load).collect::<Vec<_>>(),
     })
 }

@@ -1,5 +1,5 @@
-//! The simulated host as the decider asks it: cores that no other has, requests that clients put
-//! in, a journal of which only sums are kept.
+//! The simulated host as the decider asks it: cores that no other thread has, requests that
+//! clients put in, a journal of which only sums are kept.
 
 use super::host::{Shared, SimCore, SimVcpu};
 use maracas_core::contract::{Mode, Observer, Sample};
@@ -123,11 +123,11 @@ impl Observer for Around {
 /// The asking side waits for an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Waits {
-    Waiting,
+    Awaited,
     /// Not any more.
     Withdrawn,
-    /// No side ever did.
-    Unattended,
+    /// None ever did.
+    Never,
 }
 
 /// What becomes of a question.
@@ -140,14 +140,14 @@ pub(super) struct SimAnswer<T>(Question<T>);
 
 /// The two ends of a question.
 pub(super) fn question<T>() -> (SimReply<T>, SimAnswer<T>) {
-    let question = Rc::new(RefCell::new((Waits::Waiting, None)));
+    let question = Rc::new(RefCell::new((Waits::Awaited, None)));
     (SimReply(Rc::clone(&question)), SimAnswer(question))
 }
 
 impl<T> SimReply<T> {
-    /// For what is to be done though no side waits.
-    pub(super) fn unattended() -> Self {
-        Self(Rc::new(RefCell::new((Waits::Unattended, None))))
+    /// For what is to be done though it is not waited for.
+    pub(super) fn unawaited() -> Self {
+        Self(Rc::new(RefCell::new((Waits::Never, None))))
     }
 }
 
@@ -158,11 +158,11 @@ impl<T> Reply<T> for SimReply<T> {
     fn give(self, answer: T) -> Result<(), T> {
         let mut question = self.0.borrow_mut();
         match question.0 {
-            Waits::Waiting => {
+            Waits::Awaited => {
                 question.1 = Some(answer);
                 Ok(())
             }
-            Waits::Withdrawn | Waits::Unattended => Err(answer),
+            Waits::Withdrawn | Waits::Never => Err(answer),
         }
     }
 }

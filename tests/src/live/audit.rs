@@ -6,7 +6,7 @@ use super::around::{Decider, MODES};
 use super::host::{LiveFaults, Shared, SimCore};
 use super::world::{Group, World};
 use maracas_core::contract::Mode;
-use maracas_core::{CoreId, Duration, Event, VcpuId};
+use maracas_core::{CoreId, Duration, Event, Instant, VcpuId};
 use maracas_live_core::{Core, Level, VcpuHandle};
 use std::collections::BTreeMap;
 
@@ -133,9 +133,6 @@ impl Audit {
                 core.id
             ));
         }
-        if self.faults.refuse_one_in != 0 {
-            return Ok(());
-        }
         let world = shared.world.borrow();
         let has_foreground = core.vcpu_handles.iter().any(|vcpu_handle| {
             matches!(vcpu_handle.level, Level::Foreground(_)) && vcpu_handle.is_runnable()
@@ -143,6 +140,15 @@ impl Audit {
         for vcpu_handle in &core.vcpu_handles {
             let limit = limit(&core.run_queue, vcpu_handle).unwrap_or_default();
             self.limits.insert(vcpu_handle.id, limit);
+            // A freeze that was refused is learned of at the next look.
+            if vcpu_handle.handle.is_refused() {
+                continue;
+            }
+            let again = vcpu_handle.retry.at();
+            if again != Instant::NEVER {
+                tried_again(core, again, now, due)?;
+                continue;
+            }
             held_as_believed(core, vcpu_handle, &world)?;
             let waits = vcpu_handle.is_done || vcpu_handle.is_leaving;
             let left = vcpu_handle.level == Level::Watched && vcpu_handle.is_runnable() && !waits;
@@ -166,17 +172,14 @@ impl Audit {
             for vcpu_handle in &mut core.vcpu_handles {
                 let _ = vcpu_handle.settle();
                 let reported = told.service.get(&vcpu_handle.id).copied().unwrap_or_default();
-                for (mode, reported) in MODES.into_iter().zip(reported) {
-                    let meter = vcpu_handle.meter(mode).ticks();
-                    if meter.abs_diff(reported) > UNTOLD {
-                        return Err(format!(
-                            "{} had {meter} ns in the {mode:?}, \
- and {reported} were reported to the policy",
-                            vcpu_handle.id
-                        ));
-                    }
-                }
                 let meters = MODES.map(|mode| vcpu_handle.meter(mode).ticks());
+                let off = |mode: usize| meters[mode].abs_diff(reported[mode]);
+                if off(0).max(off(1)) > UNTOLD {
+                    return Err(format!(
+                        "{} had {meters:?} ns by mode, {reported:?} were reported to the policy",
+                        vcpu_handle.id
+                    ));
+                }
                 let had = vcpu_handle.handle.had();
                 // A slower core's time is rounded each time that it goes elsewhere.
                 let rounded = if self.faults.share_milli == 1000 { 0 } else { told.decisions };
@@ -234,6 +237,17 @@ impl Audit {
             None => Ok(()),
         }
     }
+}
+
+/// Whether what was refused is tried again, soon enough and not too soon.
+fn tried_again(core: &Core<SimCore>, at: Instant, now: u64, due: u64) -> Result<(), String> {
+    let (at, grain) = (at.ticks(), core.waking.grain().ticks());
+    let floor = core.waking.floor().ticks();
+    // What a wake costs is learned meanwhile.
+    if due > at.max(now + floor).min(now + PULSE) || at > now + 4 * 256 * grain {
+        return Err(format!("what was refused on {} is not tried again in time", core.id));
+    }
+    Ok(())
 }
 
 /// Whether what a core believes of how a VCPU handle is held is so.

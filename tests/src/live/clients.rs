@@ -27,7 +27,7 @@ pub(super) enum Ask {
     List,
     /// One more thread of a foreign process joins it.
     Adopt(VcpuId, Program),
-    /// Its programs are killed; only the supervisor knows.
+    /// Its programs are killed; only the supervisor learns of it.
     Kill(VcpuId),
     /// A program of a VCPU that is there is to be started.
     Start(VcpuId, Program),
@@ -47,7 +47,7 @@ pub(super) struct Due {
 /// What is waited for.
 enum Awaited {
     Verdict(Option<(VcpuId, Program)>, SimAnswer<Result<CoreId, Refusal>>),
-    /// A client starts a program, or binds a thread.
+    /// A program is started, or binds a thread.
     Hold {
         id: VcpuId,
         program: Program,
@@ -75,7 +75,7 @@ impl Clients {
         Self { due, awaited: Vec::new(), dice, give_up_one_in, number: 0 }
     }
 
-    /// When a client does something next.
+    /// When any of them does something next.
     pub(super) fn next_due(&self) -> u64 {
         let given_up = self.awaited.iter().map(|(_, until)| *until);
         self.due.iter().map(|due| due.at).chain(given_up).min().unwrap_or(NEVER)
@@ -125,7 +125,7 @@ impl Clients {
             Ask::Adopt(id, program) => self.hold(host, id, program, true, now),
             Ask::Kill(id) => {
                 host.shared.world.borrow_mut().kill(id);
-                host.posted.push(Request::Destroy { id, reply: SimReply::unattended() });
+                host.posted.push(Request::Destroy { id, reply: SimReply::unawaited() });
             }
             Ask::Started { id, program, number, core } => {
                 let group = host.shared.world.borrow_mut().add(id, usize::from(core.0), program);
@@ -155,11 +155,11 @@ impl Clients {
         self.wait(Awaited::Hold { id, program, number, binds, answer }, now);
     }
 
-    /// An agent has decided: takes the answers. Whether the mailbox rang.
+    /// It was decided: takes the answers. Whether the mailbox rang.
     ///
     /// # Errors
     /// Where something was not answered that is answered at once.
-    pub(super) fn take_answers(&mut self, host: &mut Around, now: u64) -> Result<bool, String> {
+    pub(super) fn learn(&mut self, host: &mut Around, now: u64) -> Result<bool, String> {
         let before = host.posted.len();
         for (awaited, until) in std::mem::take(&mut self.awaited) {
             self.take(host, awaited, until, now)?;
@@ -214,7 +214,7 @@ fn dispose(handle: Option<Box<VcpuHandle<SimVcpu>>>) {
     shared.world.borrow_mut().end_group(handle.handle.group);
 }
 
-/// None is listed twice, and none with more than it had.
+/// No VCPU is listed twice, and none with more than it had.
 fn check_list(host: &Around, list: &[VcpuStatus]) -> Result<(), String> {
     if list.windows(2).any(|pair| pair[0].id >= pair[1].id) {
         return Err("the list is not in order".to_string());

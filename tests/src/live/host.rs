@@ -28,6 +28,8 @@ pub struct LiveFaults {
     pub early_one_in: u64,
     /// One call in so many is refused; 0 = none.
     pub refuse_one_in: u64,
+    /// For how long at most an action on the same VCPU is refused then, in nanoseconds.
+    pub refuse_for: u64,
     /// One reading of records in so many has lost some; 0 = none.
     pub lose_one_in: u64,
     /// How long freezing takes at most, in nanoseconds.
@@ -78,6 +80,7 @@ impl LiveFaults {
         late: 0,
         early_one_in: 0,
         refuse_one_in: 0,
+        refuse_for: 0,
         lose_one_in: 0,
         freeze: 0,
         fork_one_in: 0,
@@ -103,6 +106,8 @@ pub(super) struct Shared {
     pub(super) dead: Cell<bool>,
     /// Refusals that are to be reported to the policy, so far.
     pub(super) refused: Cell<u64>,
+    /// Nothing is refused any more.
+    pub(super) is_willing: Cell<bool>,
 }
 
 impl Shared {
@@ -131,12 +136,29 @@ impl Shared {
         world.now += cost;
         !self.dead.get()
     }
+    /// An action on a group: once it is refused, so are all for some time.
+    fn may_act(&self, group: usize) -> io::Result<bool> {
+        let until = self.world.borrow().groups[group].refused_until;
+        let now = self.world.borrow().now;
+        if !self.is_willing.get() && now < until && !self.dead.get() {
+            self.call();
+            self.refused.set(self.refused.get() + 1);
+            return Err(io::Error::from_raw_os_error(ERRORS[0]));
+        }
+        let may = self.may();
+        let mut world = self.world.borrow_mut();
+        if may.is_err() {
+            let lasts = world.dice.between(0, self.faults.refuse_for);
+            world.groups[group].refused_until = now + lasts;
+        }
+        may
+    }
     /// A call that may be refused.
     pub(super) fn may(&self) -> io::Result<bool> {
         let lives = self.call();
         let mut world = self.world.borrow_mut();
         let one_in = self.faults.refuse_one_in;
-        if lives && one_in != 0 && world.dice.one_in(one_in) {
+        if lives && one_in != 0 && !self.is_willing.get() && world.dice.one_in(one_in) {
             self.refused.set(self.refused.get() + 1);
             return Err(io::Error::from_raw_os_error(world.dice.pick(&ERRORS)));
         }
@@ -231,6 +253,10 @@ impl SimVcpu {
         let (core, gained, colored_at, error) = (None, 0, Cell::new(0), Cell::new(0));
         Self { shared, group, core, seen, before, read, gained, colored_at, error }
     }
+    /// Whether a freeze was refused that its core has not learned of.
+    pub(super) const fn is_refused(&self) -> bool {
+        self.error.get() != 0
+    }
     /// What it had where it sits and was not read, in the time of its meters.
     pub(super) fn unread(&self, world: &World) -> u64 {
         let Some(core) = self.core else { return 0 };
@@ -246,7 +272,7 @@ impl SimVcpu {
     }
     /// Asks the freezer, which acts some time later.
     pub(super) fn freeze(&self, frozen: bool) {
-        match self.shared.may() {
+        match self.shared.may_act(self.group) {
             Ok(true) => {
                 let mut world = self.shared.world.borrow_mut();
                 let after = world.dice.between(0, self.shared.faults.freeze);
@@ -254,10 +280,8 @@ impl SimVcpu {
             }
             Ok(false) => {}
             Err(error) => {
-                // It is reported with the next answer about this VCPU, and tried again then.
+                // It stays as it was, which is reported when it is asked for.
                 self.error.set(error.raw_os_error().unwrap_or(1));
-                let mut world = self.shared.world.borrow_mut();
-                world.ask_freezer(self.group, frozen, 0);
                 self.shared.refused.set(self.shared.refused.get() - 1);
             }
         }
@@ -268,7 +292,7 @@ impl Handle for SimVcpu {
     type Site = ();
 
     fn set_level(&mut self, tid: i32, level: u8) -> io::Result<()> {
-        if !self.shared.may()? {
+        if !self.shared.may_act(self.group)? {
             return Ok(());
         }
         match self.shared.world.borrow_mut().set_level(tid, level) {
@@ -297,7 +321,7 @@ impl Handle for SimVcpu {
     }
     fn go(&mut self, core: CoreId, (): ()) -> io::Result<bool> {
         let to = usize::from(core.0);
-        let lives = self.shared.may()?;
+        let lives = self.shared.may_act(self.group)?;
         let mut world = self.shared.world.borrow_mut();
         if self.core.is_none() {
             // Its counters are opened: what it had before is on none of them.
@@ -352,7 +376,7 @@ impl Handle for SimVcpu {
         let mut world = self.shared.world.borrow_mut();
         let now = world.now;
         self.colored_at.set(now + world.dice.between(1_000, 5_000_000));
-        Ok(world.dice.pick(&[Recoloring::Absent, Recoloring::Later, Recoloring::Begun]))
+        Ok(world.dice.pick(&[Recoloring::None, Recoloring::Later, Recoloring::Begun]))
     }
     fn recolored(&mut self) -> Option<Recolored> {
         let now = self.shared.world.borrow().now;

@@ -72,6 +72,7 @@ impl Rig {
             faults,
             calls: Cell::new(0),
             dead: Cell::new(false),
+            is_willing: Cell::new(false),
             refused: Cell::new(0),
         });
         let cores = cores(case, &system, &shared);
@@ -295,7 +296,7 @@ impl Rig {
                 self.ring(usize::from(core.0));
             }
             let now = self.shared.world.borrow().now;
-            if !self.shared.dead.get() && self.clients.take_answers(&mut self.decider.host, now)? {
+            if !self.shared.dead.get() && self.clients.learn(&mut self.decider.host, now)? {
                 self.ring(0);
                 self.shared.world.borrow_mut().mail = true;
             }
@@ -319,8 +320,10 @@ impl Rig {
     fn finish(mut self) -> Result<Played, String> {
         (0..self.agents.len())
             .for_each(|place| self.shared.world.borrow_mut().set_agent(place, true));
+        self.shared.is_willing.set(true);
         self.decider.finish(Duration::ZERO);
         self.audit.conserved(&mut self.decider, &self.shared)?;
+        self.shared.is_willing.set(false);
         let attached: Vec<_> = self
             .decider
             .host

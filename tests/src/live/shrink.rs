@@ -56,6 +56,7 @@ fn simpler(case: &LiveCase) -> Vec<LiveCase> {
     with(&|case| case.faults.late_one_in = none.late_one_in);
     with(&|case| case.faults.early_one_in = none.early_one_in);
     with(&|case| case.faults.refuse_one_in = none.refuse_one_in);
+    with(&|case| case.faults.refuse_for = none.refuse_for);
     with(&|case| case.faults.lose_one_in = none.lose_one_in);
     with(&|case| case.faults.freeze = none.freeze);
     with(&|case| case.faults.fork_one_in = none.fork_one_in);

@@ -71,6 +71,8 @@ pub(super) struct Group {
     pub(super) reads_per_us: u64,
     /// Instructions a nanosecond on the fastest core.
     pub(super) speed: u64,
+    /// Until then actions on it are refused.
+    pub(super) refused_until: u64,
 }
 
 /// One core.
@@ -152,6 +154,7 @@ impl World {
             alive: true,
             reads_per_us,
             speed,
+            refused_until: 0,
         });
         self.spawn(group, program);
         group
@@ -504,7 +507,7 @@ impl World {
     pub(super) fn monitor(&self, core: usize) -> u64 {
         (0..self.groups.len()).map(|group| self.reads(group, core)).sum()
     }
-    /// When the monitor of a core fires, if what runs there goes on.
+    /// When the monitor of a core rings, if what runs there goes on.
     fn rings_at(&self, core: usize) -> u64 {
         let cpu = &self.cpus[core];
         let Some(thread) = cpu.running.filter(|_| cpu.armed != NEVER) else { return NEVER };

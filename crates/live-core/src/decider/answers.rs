@@ -1,4 +1,4 @@
-//! Answers to requests: verdicts, ends, the list.
+//! What callers are answered: verdicts, ends, the list.
 
 use super::{Decider, Known};
 use crate::{Handle, Host, Refusal, Reply, VcpuStatus};
@@ -26,8 +26,8 @@ impl<H: Host> Decider<H> {
                 // What was refused needs no withdrawal; a VCPU that exists keeps what it had.
                 _ = asked.new && known.remove(id).is_some();
             } else if !is_taken {
-                // The asking side has given up: it would bind no thread to it, and does not know of
-                // the change.
+                // The caller has given up: no thread would be bound to it, or the change stays
+                // unknown.
                 withdrawn.extend(withdraw(known, *id, asked.new));
             } else if let Some(known) = known.get_mut(id) {
                 known.vcpu.reservation = asked.reservation;
@@ -44,14 +44,14 @@ impl<H: Host> Decider<H> {
             if let Some(vcpu_handle) = &vcpu_handle {
                 self.remark(vcpu_handle.handle.remarks(id));
             }
-            // The asking side has given up, or there was none: the supervisor lets its threads go.
+            // The caller has given up, or there was none: the supervisor lets its threads go.
             if let Err(Ok(vcpu_handle)) = reply.give(Ok(vcpu_handle.map(Box::new))) {
                 self.host.leave(id, vcpu_handle);
             }
         }
     }
 
-    /// Whether `vcpu` is promised bandwidth and its reads are not counted.
+    /// Whether `vcpu` is promised bandwidth and what it reads is not counted.
     pub(super) fn is_blind_to(&mut self, vcpu: &Vcpu) -> bool {
         vcpu.bandwidth > 0 && !self.cores().all(|core| self.host.core(core).counts().reads)
     }

@@ -34,7 +34,7 @@ impl<H: Host> Decider<H> {
 
     /// Brings every VCPU handle to the core where the plan has its VCPU. Not while a program is
     /// being started: that holds the lock which confining a group to a core takes, perhaps while
-    /// our own foreground keeps it off the cores, and nothing would enforce budgets until it has
+    /// our own foreground keeps it off the cores, and budgets would not be enforced until it has
     /// one (a second was measured). What was put off is done with the next decision after.
     fn moves(&mut self, own: CoreId) -> CoreSet {
         let mut called = CoreSet::EMPTY;

@@ -4,9 +4,9 @@ use super::Decider;
 use crate::{Host, Reply};
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
 
-/// How long a hold lasts at most. Starting a program or moving threads into a group takes
-/// milliseconds; 900 ms were seen where the foreground kept it off its core. A holder that takes
-/// longer goes on, but VCPUs that run meanwhile are frozen and moved as the policy says.
+/// How long a hold may last at most. Starting a program or moving threads into a group takes
+/// milliseconds; 900 ms were seen where the foreground kept it off its core. Who takes longer goes
+/// on, but those who run meanwhile are frozen and moved as the policy says.
 const LONGEST: Duration = Duration::from_secs(2);
 
 /// One hold.
@@ -32,7 +32,7 @@ impl<H: Host> Decider<H> {
         self.let_go(|hold| hold.number == number);
     }
 
-    /// Ends holds that were not ended in time.
+    /// Ends the holds that were not ended in time.
     pub(super) fn expire_holds(&mut self, now: Instant) {
         self.let_go(|hold| hold.until <= now);
     }

@@ -4,9 +4,9 @@
 //!
 //! A service request begins when a plan shows it and none is under way: its service VCPU wakes. It
 //! is done when the service VCPU stands on the run queue of an open core with some of its grant
-//! left, by the agent of that core, from whose time its reservation is taken; or, where it moves a
-//! VCPU that sits elsewhere, by the agent there, since nothing runs there while that is awake. What
-//! came of it is reported before the end of the segment in which it was done, as in simulation:
+//! left, by the agent of that core, from whose time its reservation is taken; or, where it moves
+//! a VCPU that sits elsewhere, by the agent there, while which is awake no VCPU runs there. What
+//! came of it is told before the end of the segment in which it was done, as in simulation:
 //! `Woke`, [`Ran` of who was interrupted], `Sampled`, `ServiceDone` or `Failed`, `Ran` (blocked).
 //!
 //! A move with page colours begins with the recolouring, which the program itself does, on its own
@@ -65,8 +65,8 @@ const fn refused(service_request: ServiceRequest) -> Refused {
 }
 
 impl<H: Host> Decider<H> {
-    /// Carries the service request in the plan a step further, on the agent of `own`. Whether that
-    /// was reported to the policy; another agent that is to go on is `called`.
+    /// Carries the service request in the plan a step further, on the agent of `own`. Whether the
+    /// policy was told of that; the cores that are to go on are `called`.
     pub(super) fn run_service_request(&mut self, own: CoreId, called: &mut CoreSet) -> bool {
         let Some(away) = self.service_requests.away else { return self.begin_service_request() };
         let Some(core) = self.stands(away.service_vcpu) else { return false };
@@ -172,7 +172,7 @@ impl<H: Host> Decider<H> {
         (!self.host.core(core).is_closed()).then_some(core)
     }
 
-    /// The service VCPU takes the core from the one that ran there: reports that.
+    /// The service VCPU takes the core from what ran there: reports that.
     fn interrupt(&mut self, core: CoreId) {
         let mut core = self.host.core(core);
         core.interrupt();
@@ -211,7 +211,7 @@ impl<H: Host> Decider<H> {
         let handle = &mut vcpu_handle.handle;
         let what = match away.recolors {
             None => match handle.recolor(colors) {
-                Ok(Recoloring::Absent) => return false,
+                Ok(Recoloring::None) => return false,
                 Ok(Recoloring::Later) => return true,
                 Ok(Recoloring::Begun) => {
                     self.service_requests.away = Some(Away { recolors: Some(now), ..away });

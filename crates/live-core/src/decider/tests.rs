@@ -35,14 +35,14 @@ fn seen(decider: &mut Decider<FakeHost>) -> (Option<CoreId>, [bool; 2], bool, us
 }
 
 #[test]
-fn what_runs_on_another_core_is_moved_by_the_agent_there_and_gets_its_release_then() {
+fn what_runs_on_another_core_is_moved_by_the_agent_there_and_learns_of_its_release_then() {
     let (c, t) = (Duration::from_millis(5), Duration::from_secs(60));
     let system = System::new(2, vec![Vcpu::new(0, c, t).periodic()]);
     let mut decider = decider(OnCore::default(), &system, 2);
     decider.host.requests.push(attach(VcpuId(0)));
     let first = (decider.round(CoreId(0), None), seen(&mut decider));
 
-    // A job that no program has learned of, and a plan that wants it done on the other core.
+    // A job of which no program has learned, and a plan that wants it done on the other core.
     let job = JobId { vcpu: VcpuId(0), index: 0 };
     decider.unobserved.push(Job { id: job, release: Instant::ZERO, deadline: Instant::NEVER });
     decider.cause = Some(Instant::ZERO);

@@ -29,7 +29,7 @@ const GRAIN: Duration = Duration::from_micros(100);
 const UNSEEN: Duration = Duration::from_millis(1);
 /// How long a core may idle unseen after what ran there in the background has blocked, and how long
 /// what woke without a budget may share the background unseen: at first, and eight times as long
-/// while every look finds the same.
+/// while every look finds the same; twice that where the agent wakes by then for another reason.
 const WATCH: Duration = Duration::from_millis(2);
 /// How often that time is doubled.
 const DOUBLINGS: u32 = 3;
@@ -150,6 +150,7 @@ impl<E: Executor> Core<E> {
         self.run_queue = run_queue;
         self.look_by_clock(now);
         self.listen_again_at();
+        self.retry_at();
         self.watch_memory(now);
     }
 
@@ -220,10 +221,10 @@ impl<E: Executor> Core<E> {
             held(vcpu_handle) && !vcpu_handle.threads.is_empty()
         };
         if run_queue.background_allowed && self.vcpu_handles.iter().any(waits) {
-            // The end of a slice that comes soon after is as good a time.
+            // The end of a slice, or the return of a budget, that comes soon after is as good a
+            // time: most background lasts no longer.
             let watch = self.waking.watch(self.quiet_looks);
-            let soon = Duration::from_ticks(watch.ticks() / 4);
-            if self.look_at > now.saturating_add(watch + soon) {
+            if self.look_at.min(self.wake_at) > now.saturating_add(watch * 2) {
                 self.look_at = now.saturating_add(watch);
             }
         }

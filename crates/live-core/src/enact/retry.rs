@@ -1,10 +1,10 @@
 //! What the host refused is tried again.
 //!
-//! A refusal is told to the policy, which may plan otherwise. Where it does not, the VCPU is still
-//! to be held as the law has it: a thread that could not be demoted would run beyond its budget
-//! for ever, one that could not be thawed would never run. So the core's agent does again what was
-//! refused: after [`alarm::Waking::grain`], and after twice as long each time that it is refused
-//! once more, so that a host that refuses for good costs few wakes.
+//! A refusal is reported to the policy, which may plan otherwise. Where it does not, the VCPU is
+//! still to be held as the law has it: a thread that could not be demoted would run beyond its
+//! budget for ever, one that could not be thawed would never run. So the core's agent does again
+//! what was refused: after a while ([`super::alarm::Waking::grain`]), and after twice as long each
+//! time that it is refused once more, so that a host that refuses for good costs few wakes.
 
 use super::Core;
 use crate::{Executor, Handle, Level, VcpuHandle};
@@ -17,13 +17,16 @@ const DOUBLINGS: u32 = 8;
 /// What was refused of how a VCPU is to be held.
 #[derive(Clone, Copy, Debug)]
 pub struct Retry {
+    /// How often in a row it was refused.
     tries: u32,
     at: Instant,
+    /// When it was tried last.
+    tried_at: Instant,
 }
 
 impl Default for Retry {
     fn default() -> Self {
-        Self { tries: 0, at: Instant::NEVER }
+        Self { tries: 0, at: Instant::NEVER, tried_at: Instant::ZERO }
     }
 }
 
@@ -44,15 +47,19 @@ impl<E: Executor> Core<E> {
         self.vcpu_handles.get(index)
     }
 
-    /// An action on this VCPU handle was refused, or was not.
-    pub(crate) fn answered(&mut self, index: usize, was_refused: bool) {
-        if !was_refused {
-            self.vcpu_handles[index].retry = Retry::default();
-            return;
-        }
+    /// An action on this VCPU handle was refused: all of it is done again later.
+    pub(crate) fn was_refused(&mut self, index: usize) {
         let (now, grain) = (self.exec.now(), self.waking.grain());
         let retry = &mut self.vcpu_handles[index].retry;
-        retry.at = now.saturating_add(grain * (1 << retry.tries.min(DOUBLINGS)));
+        if retry.at != Instant::NEVER {
+            return;
+        }
+        let wait = |tries: u32| grain * (1 << tries.min(DOUBLINGS));
+        // A freeze is refused some time after it was asked for.
+        if retry.tried_at.saturating_add(wait(retry.tries) * 2) < now {
+            retry.tries = 0;
+        }
+        retry.at = now.saturating_add(wait(retry.tries));
         retry.tries = retry.tries.saturating_add(1);
     }
 
@@ -60,14 +67,16 @@ impl<E: Executor> Core<E> {
     pub(crate) fn try_again(&mut self, now: Instant) {
         for index in 0..self.vcpu_handles.len() {
             let vcpu_handle = &self.vcpu_handles[index];
-            // Who freezes tells of a refusal some time later.
+            // A freeze is refused some time after it was asked for.
             let refusal = vcpu_handle.handle.refusal();
             let is_refused = refusal.is_err();
             let what = Refused::Stop(vcpu_handle.id);
             self.report(refusal, what);
             if is_refused {
-                self.answered(index, true);
+                self.was_refused(index);
             } else if self.vcpu_handles[index].retry.at <= now && !self.is_relieved {
+                let retry = &mut self.vcpu_handles[index].retry;
+                (retry.at, retry.tried_at) = (Instant::NEVER, now);
                 self.do_again(index);
             }
         }
@@ -76,8 +85,8 @@ impl<E: Executor> Core<E> {
     fn do_again(&mut self, index: usize) {
         let place = self.place();
         let vcpu_handle = &mut self.vcpu_handles[index];
-        // Its threads may not sit here yet. The kernel's locks for that are waited for: nothing
-        // else is raised on its account, and it is seldom.
+        // Its threads may not sit here yet. The kernel's locks for that are waited for:
+        // it is seldom.
         let sits = match vcpu_handle.sits_on(place.core) {
             true => Ok(false),
             false => vcpu_handle.sit(place),
@@ -93,7 +102,9 @@ impl<E: Executor> Core<E> {
         self.exec.freeze(&vcpu_handle.handle, vcpu_handle.level == Level::Frozen);
         let held = held.and(vcpu_handle.handle.refusal());
         self.own_threads(index);
-        self.answered(index, sits.is_err() || held.is_err());
+        if sits.is_err() || held.is_err() {
+            self.was_refused(index);
+        }
         self.report(sits.map(drop), Refused::Move(id));
         self.report(held, Refused::Stop(id));
         if moved {

@@ -71,6 +71,10 @@ impl FreezeThread {
     }
     /// What the host said when it last refused, if it did since this was asked last.
     pub(crate) fn refusal(&self) -> io::Result<()> {
+        // Asked at every look, and nearly always there is nothing to take.
+        if self.error.load(Ordering::Relaxed) == 0 {
+            return Ok(());
+        }
         match self.error.swap(0, Ordering::Relaxed) {
             0 => Ok(()),
             error => Err(io::Error::from_raw_os_error(error)),

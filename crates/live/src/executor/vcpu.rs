@@ -230,11 +230,11 @@ impl Handle for ThisVcpu {
     }
 
     fn recolor(&mut self, colors: u64) -> io::Result<Recoloring> {
-        let Some(page) = &self.colors else { return Ok(Recoloring::Absent) };
+        let Some(page) = &self.colors else { return Ok(Recoloring::None) };
         // Taken while a program is being started, which is soon done.
         let Ok(mut page) = page.try_lock() else { return Ok(Recoloring::Later) };
         if page.attached() == 0 {
-            return Ok(Recoloring::Absent);
+            return Ok(Recoloring::None);
         }
         page.order_again(colors).map(|()| Recoloring::Begun)
     }

@@ -46,7 +46,7 @@ const LARGEST_PART: u64 = 10;
 const SMALL_PART: u64 = 100;
 /// Every period of a budget has two wakes of its agent: it ends, and it comes back.
 pub const WAKES_A_PERIOD: u64 = 2;
-/// The background is rotated no more often than this many times what a rotation costs, so that
+/// The background is rotated no more often than this many times what a decision costs, so that
 /// rotating takes at most 2 % of a core.
 pub const ROTATIONS_APART: u64 = 50;
 
@@ -118,16 +118,11 @@ fn braking(freezer: Option<Duration>, switch: Duration) -> Duration {
     freezer.map_or(Duration::ZERO, |calls| calls + switch * 4)
 }
 
-/// What one rotation of the background costs: what ran is frozen, another is thawed, and agents
-/// woke for it twice, when a turn ended and when the one after it did. `freezer` = what its calls
-/// take ([`freezer_calls`](super::probe::freezer_calls)).
-pub fn rotation(freezer: Option<Duration>, costs: &Costs) -> Duration {
-    braking(freezer, costs.switch) + costs.wake.p50 * 2
-}
-
 /// What an agent takes of its core for one wake with its decision, rather too much: the wake, a
 /// freeze and a thaw, and as much again for what is not measured, which is reading meters,
-/// deciding, and keeping the journal in caches that programs have swept.
+/// deciding, and keeping the journal in caches that programs have swept. So much one rotation of
+/// the background costs, too. `freezer` = what its calls take
+/// ([`freezer_calls`](super::probe::freezer_calls)).
 pub fn decision(freezer: Option<Duration>, costs: &Costs) -> Duration {
     (costs.taken + braking(freezer, costs.switch)) * 2
 }
@@ -238,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rotation_is_a_freeze_a_thaw_and_two_wakes() {
+    fn a_decision_is_a_freeze_a_thaw_and_a_wake_twice() {
         let costs = Costs {
             wake: WakeCost { p50: us(30), p99: us(90) },
             taken: us(40),
@@ -247,7 +242,6 @@ mod tests {
             switch: us(4),
         };
         let freezer = Some(us(9));
-        assert_eq!([rotation(freezer, &costs), rotation(None, &costs)], [us(85), us(60)]);
         assert_eq!([decision(freezer, &costs), decision(None, &costs)], [us(130), us(80)]);
     }
 

@@ -142,12 +142,16 @@ impl Mailbox {
     }
     /// Puts a request in and rings. A late one is dropped, and with it the way of its answer.
     pub(crate) fn post(&self, request: Request) {
-        self.put(Letter::Request(request));
+        self.put([Letter::Request(request)]);
     }
-    fn put(&self, letter: Letter) {
+    /// The same for several, which are answered at one instant.
+    pub(super) fn post_all(&self, requests: impl IntoIterator<Item = Request>) {
+        self.put(requests.into_iter().map(Letter::Request));
+    }
+    fn put(&self, letters: impl IntoIterator<Item = Letter>) {
         let mut queue = lock(&self.queue);
         if !self.closed.load(Ordering::Acquire) {
-            queue.push(letter);
+            queue.extend(letters);
             drop(queue);
             self.wakeup.ring();
         }
@@ -421,7 +425,7 @@ impl Handle {
 
     /// Sets what wakes the programs at job releases from now on.
     pub fn set_gate(&self, gate: Arc<dyn JobGate>) {
-        self.mailbox.put(Letter::Gate(gate));
+        self.mailbox.put([Letter::Gate(gate)]);
     }
 
     /// Asks the run to end in order, as at the end of its duration.

@@ -156,9 +156,11 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Starts what is due: first all are made ready, which takes milliseconds each, then all begin.
-    /// What is to start together does so, and no beginning is disturbed.
+    /// What is to start together does so, and no beginning is disturbed. The agents are told of
+    /// all at once, so that their periods begin at one instant: budgets of one period then come
+    /// back together, by one wake of the agent.
     fn start_due(&mut self, now: Instant) -> Result<(), Error> {
-        let mut ready = Vec::new();
+        let (mut ready, mut requests) = (Vec::new(), Vec::new());
         for index in 0..self.programs.len() {
             let program = &self.programs[index];
             if matches!(program.life, Life::Waiting) && program.launch.start <= now {
@@ -167,15 +169,18 @@ impl<'a> Supervisor<'a> {
                 let made = made.map_err(|error| Error::Start(launch.name.clone(), error))?;
                 self.programs[index].life = match made {
                     Some((child, request)) => {
-                        ready.push((index, request));
+                        ready.push(index);
+                        requests.push(request);
                         Life::Running(child)
                     }
                     None => Life::Ended(None),
                 };
             }
         }
-        for (index, request) in ready {
-            self.mailbox.post(request);
+        if !requests.is_empty() {
+            self.mailbox.post_all(requests);
+        }
+        for index in ready {
             let Program { launch, life } = &mut self.programs[index];
             if let Life::Running(child) = life {
                 child.release().map_err(|error| Error::Start(launch.name.clone(), error))?;

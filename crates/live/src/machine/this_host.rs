@@ -89,7 +89,7 @@ impl Observer for ThisHost {
     fn event(&mut self, at: Instant, event: &Event) {
         self.scribe.recorder.event(at, event);
     }
-    /// Written down when it is done: what was dispatched need not wait for that.
+    /// Written down when it is carried out, so that no dispatch waits for it.
     fn planned(&mut self, now: Instant, plan: &Plan) {
         self.scribe.recorder.planned(now, plan);
         self.scribe.flush();
@@ -114,8 +114,7 @@ impl Sampler {
         let (cores, cycles_per_us) = (setup.system.cores.len(), setup.steering.cycles_per_us);
         let (reported, reading) = (Reading::default(), Reading::default());
         let mut sampler = Self { sensor, cores, cycles_per_us, reported, reading };
-        // What was counted while it was tried belongs to no VCPU. Should it be refused, so will
-        // samples.
+        // What was counted while it was tried is of no VCPU. Should it be refused, so will samples.
         let _ = sampler.sample(Instant::ZERO);
         sampler
     }

@@ -79,6 +79,7 @@ impl Speed {
 
 /// Estimates how fast one thread is on each class.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::large_enum_variant, reason = "most are sampled, and none is allocated alone")]
 pub(super) enum Estimator {
     /// The user said its speedup from the slowest class to the fastest, in thousandths.
     Known(u32),

@@ -15,7 +15,7 @@ use maracas_live::host::probe::freezer_calls;
 use std::sync::OnceLock;
 
 /// The parameters by which policies say after how much time another VCPU has its turn in the
-/// background: each turn's end costs a rotation.
+/// background: each turn's end costs a decision, a freeze and a thaw.
 const SLICES: [&str; 2] = ["background_slice", "quantum"];
 
 /// A decision that costs more than this is measured again: 120 us were measured on a host whose
@@ -31,10 +31,9 @@ pub struct HostCosts {
     pub wake: WakeCost,
     /// What a wake alone takes of a core.
     pub taken: Duration,
-    /// What a wake with its decision takes of a core.
+    /// What a wake with its decision takes of a core, one that lets another VCPU have its turn in
+    /// the background too.
     pub decision: Duration,
-    /// What it costs to let another VCPU have its turn in the background.
-    pub rotation: Duration,
 }
 
 impl HostCosts {
@@ -66,7 +65,7 @@ impl HostCosts {
         let freezer = freezer_calls(cores).ok().flatten();
         let (wake, taken) = (costs.wake, costs.taken);
         let decision = costs::decision(freezer, &costs);
-        Ok(Self { wake, taken, decision, rotation: costs::rotation(freezer, &costs) })
+        Ok(Self { wake, taken, decision })
     }
 
     /// What this host can keep.
@@ -134,7 +133,7 @@ fn without(capacity: Rate, thousandths: u64) -> Rate {
 /// was raised, a sentence each.
 pub(super) fn raise_slices(entry: &Entry, params: &mut Params, cores: usize) -> Vec<String> {
     match HostCosts::measured(cores) {
-        Ok(costs) => raise(entry, params, costs.rotation),
+        Ok(costs) => raise(entry, params, costs.decision),
         Err(_) => Vec::new(),
     }
 }

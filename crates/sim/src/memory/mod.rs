@@ -6,7 +6,7 @@
 //! * [`NoContention`]: everything runs at full speed and touches no memory.
 //! * [`UnevenCores`]: every program at its pace on the class of its core; none touches memory.
 //! * [`SharedMemory`]: the DRAM law (`dram`), or request by request (`requests`), and the
-//! last-level cache (`cache`), coupled.
+//!   last-level cache (`cache`), coupled.
 
 pub mod bound;
 pub mod cache;

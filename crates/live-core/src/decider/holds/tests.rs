@@ -59,11 +59,11 @@ fn a_hold_ends_by_its_owner_by_itself_or_never_begins() {
     assert_eq!(held(&mut decider), (free.0 + 1, free.1 + 1));
     assert_eq!(answer.take(), Some(CoreId(0)));
     ask(&mut decider, Request::Unhold(2));
-    assert_eq!(decider.held, 1, "that is another one");
+    assert_eq!(decider.held, 1, "that is another hold");
     decider.host.requests.push(Request::Unhold(1));
     ask(&mut decider, Request::Unhold(1));
     assert_eq!(held(&mut decider), free);
-    // The asking side has given up, before it was read.
+    // The caller has given up, before it was read.
     let (reply, answer) = question();
     answer.withdraw();
     ask(&mut decider, Request::Hold { id: MAIN, number: 3, reply });

@@ -75,7 +75,7 @@ fn a_service_vcpu_works_on_its_own_core_while_it_has_a_grant_and_is_reported_as_
     assert_eq!(rig.round(ONE), CoreSet::EMPTY, "without a grant it waits");
     rig.grant();
     let its: CoreSet = [ZERO].into_iter().collect();
-    assert_eq!(rig.round(ONE), its, "the agent of its core is to do it");
+    assert_eq!(rig.round(ONE), its, "it is for the agent of its core");
     assert!(rig.decider.service_requests.meter(SERVICE_VCPU).is_zero());
     assert_eq!(rig.round(ZERO), CoreSet::EMPTY);
     assert!(!rig.decider.service_requests.meter(SERVICE_VCPU).is_zero(), "it was paid for");

@@ -11,8 +11,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Pages of records: 256 KiB hold 8192 switches, which is 100 ms at 80 000 switches per second.
 const DATA_PAGES: usize = 64;
-/// The longest record that we ask for is a fork, 48 bytes.
-const LONGEST: usize = 64;
 /// Switched out while still runnable; absent where the thread blocked.
 const OUT: u32 = abi::PERF_RECORD_MISC_SWITCH_OUT;
 const PREEMPTED: u32 = abi::PERF_RECORD_MISC_SWITCH_OUT_PREEMPT;
@@ -50,35 +48,29 @@ impl Switches {
     }
     /// Takes the next record that concerns us, if there is one.
     pub(crate) fn next(&mut self) -> Option<Record> {
-        loop {
-            let (head, tail) = (self.position(Field::Head), self.position(Field::Tail));
-            let (head, at) = (head.load(Ordering::Acquire), tail.load(Ordering::Relaxed));
-            if at == head {
-                return None;
-            }
-            let mut bytes = [0; LONGEST];
-            self.copy(at, &mut bytes[..8]);
-            let size = u64::from(u16::from_ne_bytes([bytes[6], bytes[7]]));
-            self.copy(at, &mut bytes[..LONGEST.min(size as usize)]);
-            tail.store(at + size.max(8), Ordering::Release);
-            if let Some(record) = parse(&bytes, |ns| self.clock.instant(ns)) {
-                return Some(record);
+        let (head, tail) = (self.position(Field::Head), self.position(Field::Tail));
+        let (head, mut at) = (head.load(Ordering::Acquire), tail.load(Ordering::Relaxed));
+        while at != head {
+            let begin = at;
+            let word = |place: usize| self.word(begin + 8 * place as u64);
+            let record = parse(word, |ns| self.clock.instant(ns));
+            // The upper half of the header's upper half is the record's size.
+            at += (word(0) >> 48).max(8);
+            tail.store(at, Ordering::Release);
+            if record.is_some() {
+                return record;
             }
         }
+        None
     }
 
-    fn copy(&self, from: u64, into: &mut [u8]) {
-        let length = self.mask as usize + 1;
-        let at = (from & self.mask) as usize;
-        let (first, rest) = into.split_at_mut(into.len().min(length - at));
-        // SAFETY: both parts lie inside the mapped data pages, the first from the masked position
-        // to their end at most, the rest at their begin; the kernel does not write between tail
-        // and head.
-        unsafe {
-            let data = self.ring.base.as_ptr().add(self.data);
-            data.add(at).copy_to_nonoverlapping(first.as_mut_ptr(), first.len());
-            data.copy_to_nonoverlapping(rest.as_mut_ptr(), rest.len());
-        }
+    /// The eight bytes of the ring at this position, a multiple of eight, as all records begin at
+    /// one: they never lie across the ring's end.
+    fn word(&self, at: u64) -> u64 {
+        let place = (at & self.mask) as usize / 8;
+        // SAFETY: it lies inside the mapped data pages, which are aligned; the kernel does not
+        // write between tail and head, and what is read beyond a record's end is not used.
+        unsafe { self.ring.base.as_ptr().add(self.data).cast::<u64>().add(place).read_volatile() }
     }
 
     fn position(&self, field: Field) -> &AtomicU64 {
@@ -99,19 +91,20 @@ enum Field {
     Tail,
 }
 
-/// Reads one record; `None` for kinds that do not concern us and for the idle thread.
-fn parse(bytes: &[u8; LONGEST], instant: impl Fn(u64) -> Instant) -> Option<Record> {
-    let word =
-        |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-    let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
-    let misc = u32::from(u16::from_ne_bytes([bytes[4], bytes[5]]));
-    match word(0) {
+/// Reads one record from its words, each of eight bytes; `None` for kinds that do not concern us
+/// and for the idle thread.
+fn parse(word: impl Fn(usize) -> u64, instant: impl Fn(u64) -> Instant) -> Option<Record> {
+    let (low, high) = (|place| word(place) as u32, |place| (word(place) >> 32) as u32);
+    let misc = high(0) & 0xffff;
+    match low(0) {
         // Header; the other thread's pid and tid; then our own pid, tid and time.
         abi::PERF_RECORD_SWITCH_CPU_WIDE => {
-            let (tid, at) = (word(20) as i32, instant(long(24)));
+            let tid = high(2) as i32;
             if tid <= 0 {
-                None
-            } else if misc & OUT == 0 {
+                return None;
+            }
+            let at = instant(word(3));
+            if misc & OUT == 0 {
                 Some(Record::In { tid, at })
             } else {
                 Some(Record::Out { tid, at, preempted: misc & PREEMPTED != 0 })
@@ -119,12 +112,12 @@ fn parse(bytes: &[u8; LONGEST], instant: impl Fn(u64) -> Instant) -> Option<Reco
         }
         // Header; pid, parent's pid, tid, parent's tid; time.
         abi::PERF_RECORD_FORK => {
-            let (parent, child) = (word(20) as i32, word(16) as i32);
-            Some(Record::Fork { parent, child, at: instant(long(24)) })
+            let (parent, child) = (high(2) as i32, low(2) as i32);
+            Some(Record::Fork { parent, child, at: instant(word(3)) })
         }
-        abi::PERF_RECORD_EXIT => Some(Record::Exit { tid: word(16) as i32, at: instant(long(24)) }),
+        abi::PERF_RECORD_EXIT => Some(Record::Exit { tid: low(2) as i32, at: instant(word(3)) }),
         // Header; event id, how many; then pid, tid and time.
-        abi::PERF_RECORD_LOST => Some(Record::Lost { at: instant(long(32)) }),
+        abi::PERF_RECORD_LOST => Some(Record::Lost { at: instant(word(4)) }),
         _ => None,
     }
 }

@@ -60,7 +60,7 @@ impl Layout {
 }
 
 fn mixed(number: u64, row: u64, of: u64) -> u64 {
-    if of.is_power_of_two() { number ^ row % of } else { (number + row) % of }
+    if of.is_power_of_two() { number ^ (row % of) } else { (number + row) % of }
 }
 
 /// The lines of one requestor.
