@@ -154,7 +154,7 @@ fn no_class_and_no_right_are_distinguished() {
     let line = refusal(&fake, &[(0, 0xf), (1, 0xf0)]);
     let numbers = "num_closids is 4, of which the default class takes 1, others 2 and this run 1";
     assert!(line.contains(numbers), "{line}");
-    assert_eq!(fake.groups(), ["elses", "anothers"], "ours is put back");
+    assert_eq!(fake.groups(), ["anothers", "elses"], "ours is put back");
     let fake = Fake::new(Maker::Intel);
     fake.refuse(&of_core(0), libc::EPERM, "ok");
     let line = refusal(&fake, &[(0, 0xf)]);
