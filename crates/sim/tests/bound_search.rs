@@ -1,6 +1,9 @@
 //! How near the simulator comes to the bound on interference: a search for the worst by hill
 //! climbing, over programs, caches, who runs beside and when.
 
+mod dice;
+
+use dice::Dice;
 use maracas_core::memory::{
     Cache, Memory, MemoryUse, Partition, Pattern, Profile, Replacement, Reuse, color_range,
 };
@@ -14,17 +17,7 @@ const STARTS: usize = if cfg!(debug_assertions) { 100 } else { 1_000 };
 const KEPT: usize = if cfg!(debug_assertions) { 1 } else { 4 };
 const STEPS: usize = if cfg!(debug_assertions) { 30 } else { 150 };
 
-/// SplitMix64.
-struct Dice(u64);
-
 impl Dice {
-    fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
     fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.roll() % (high - low + 1)
     }
@@ -37,7 +30,6 @@ impl Dice {
         from[self.between(0, from.len() as u64 - 1) as usize]
     }
 }
-
 const PATTERNS: [Pattern; 6] = [
     Pattern::Jump,
     Pattern::JumpRandom,

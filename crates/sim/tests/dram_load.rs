@@ -3,6 +3,9 @@
 //! For one requestor this holds whenever another comes in or does more. For the mean over a mix it
 //! can hold among equals only: a newcomer with little latency lowers the mean of any mix.
 
+mod dice;
+
+use dice::Dice;
 use maracas_core::memory::Pattern;
 use maracas_sim::memory::dram::{
     DDR3_1333, Law, Requestor, Solved, mean_latency_ns, mean_read_latency_ns,
@@ -12,20 +15,7 @@ use maracas_sim::memory::dram::{
 const TOLERANCE: f64 = 2e-4;
 const MIXES: usize = 4_000;
 
-/// SplitMix64.
-struct Dice(u64);
-
 impl Dice {
-    fn unit(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-    }
-    fn below(&mut self, end: usize) -> usize {
-        (self.unit() * end as f64) as usize
-    }
     fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())]
     }
@@ -40,7 +30,6 @@ impl Dice {
         }
     }
 }
-
 /// A way to load the memory more.
 type Way = (&'static str, fn(&mut Requestor));
 /// Every one.

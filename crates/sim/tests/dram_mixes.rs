@@ -1,21 +1,11 @@
 //! The DRAM law on random mixes, against a memory that is simulated request by request.
 
+mod dice;
+
+use dice::Dice;
 use maracas_core::memory::Pattern;
 use maracas_sim::memory::dram::{DDR3_1333, Law, Requestor, Solved};
 use maracas_sim::memory::requests::{Measured, Requests};
-
-/// SplitMix64.
-struct Dice(u64);
-
-impl Dice {
-    fn unit(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
 
 /// The cores, request by request.
 fn simulate(cores: &[Requestor], ns: f64, seed: u64) -> Vec<Measured> {

@@ -6,6 +6,9 @@
 //! are not all monotone: one that is slowed down asks less often, and others' writes and lost
 //! rows count by how often they ask.
 
+mod dice;
+
+use dice::Dice;
 use maracas_core::memory::{Dram, Pattern};
 use maracas_sim::memory::dram::{DDR3_1333, Law, Requestor, Solved};
 
@@ -14,25 +17,11 @@ const STARTS: usize = if cfg!(debug_assertions) { 2_000 } else { 40_000 };
 const KEPT: usize = if cfg!(debug_assertions) { 4 } else { 40 };
 const STEPS: usize = if cfg!(debug_assertions) { 200 } else { 3_000 };
 
-/// SplitMix64.
-struct Dice(u64);
-
 impl Dice {
-    fn unit(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-    }
-    fn below(&mut self, end: usize) -> usize {
-        (self.unit() * end as f64) as usize
-    }
     fn between(&mut self, low: u32, high: u32) -> u32 {
         low + self.below((high - low + 1) as usize) as u32
     }
 }
-
 const PATTERNS: [Pattern; 6] = [
     Pattern::Jump,
     Pattern::JumpRandom,
