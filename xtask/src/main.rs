@@ -75,6 +75,7 @@ fn checks() -> Result<(), String> {
     cargo(&["fmt", "--all", "--check"])?;
     policies_are_formatted()?;
     cargo(&["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"])?;
+    cargo(&["doc", "--workspace", "--no-deps"])?;
     cargo(&["test", "--workspace", "--no-fail-fast"])?;
     // docs/results.md against every experiment: minutes of simulated time, so optimized.
     cargo(&["test", "--release", "--package", "maracas-reproduce", "--test", "document"])?;
@@ -88,7 +89,6 @@ fn checks() -> Result<(), String> {
     let live = ["--bin", "swarm", "--", "--kind", "live", "--seconds", "60"];
     cargo(&[&["run", "--release", "--package", "maracas-tests"], &live[..]].concat())?;
     cargo(&["test", "--release", "--package", "maracas-tests", "--lib", "live"])?;
-    cargo(&["doc", "--workspace", "--no-deps"])?;
     // Kernels and hosts that this one is not.
     lab::lab(&root(), &["--quick"])
 }

@@ -34,14 +34,15 @@ pub struct Setup {
     pub later: Vec<(String, Vcpu)>,
     /// What runs on them.
     pub programs: Vec<Launch>,
-    /// When the run ends; `None` = when the last program has ended or [`Handle::stop`] is called.
+    /// When the run ends; `None` = when the last program has ended or
+    /// [`crate::Handle::stop`] is called.
     pub duration: Option<Duration>,
     /// Stays for VCPUs that others create when its own programs, if any, have ended.
     pub serve: bool,
     /// The share of its time in which each core runs programs, by its `CoreId`: below one, it is
     /// slowed down by a duty cycle to stand for a slower core: all of its programs' time, budgets
-    /// among it, is then the slower core's. Empty = no core is; reservations may take the least
-    /// [`capacity`] of all.
+    /// among it, is then the slower core's. Empty = no core is; reservations may take
+    /// what `maracas_session::capacity_when_emulated` says.
     pub duty: Vec<Rate>,
     /// By what memory is steered.
     pub steering: Steering,
