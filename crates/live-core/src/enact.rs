@@ -21,6 +21,7 @@
 pub(crate) mod alarm;
 pub(crate) mod births;
 pub(crate) mod clocks;
+mod crowd;
 mod dispatch;
 mod lateness;
 mod means;
@@ -35,6 +36,7 @@ mod throttle;
 use crate::{Executor, Handle, Level, Place, VcpuHandle, WakeCost};
 use alarm::Waking;
 use clocks::Looks;
+use crowd::Crowd;
 use dispatch::Dispatches;
 use lateness::Lateness;
 use maracas_core::contract::{End, Grant, Mode, Refused, RunQueue};
@@ -97,6 +99,7 @@ pub struct Core<E: Executor> {
     /// How often the guardian did, as far as is known.
     reliefs: u32,
     ranks: Ranks,
+    crowd: Crowd,
     /// The VCPUs that may run by the law, in its order, and in which mode; kept so that no
     /// enforcement allocates memory.
     entitled: Vec<(VcpuId, Mode)>,
@@ -142,6 +145,7 @@ impl<E: Executor> Core<E> {
             is_relieved: false,
             reliefs: 0,
             ranks: Ranks::default(),
+            crowd: Crowd::default(),
             entitled: Vec::with_capacity(64),
             tracker: Tracker::new(),
             dispatches: Dispatches::default(),
@@ -356,11 +360,11 @@ impl<E: Executor> Core<E> {
     /// only its first runnable one may run; and in the foreground too, where there are no
     /// priorities.
     fn want(&mut self, entitled: &[(VcpuId, Mode)]) {
-        let (id, fifo) = (self.id, self.means.fifo);
+        let (id, fifo, most) = (self.id, self.means.fifo, self.crowd.most());
         for (vcpu, mode) in entitled {
             let Some(vcpu_handle) = self.vcpu_handle(*vcpu) else { continue };
             match mode {
-                Mode::Foreground if !vcpu_handle.may_be_raised(id) => continue,
+                Mode::Foreground if !vcpu_handle.may_be_raised(id, most) => continue,
                 Mode::Foreground => vcpu_handle.want = Level::Foreground(0),
                 Mode::Background if matches!(vcpu_handle.want, Level::Foreground(_)) => continue,
                 Mode::Background => vcpu_handle.want = Level::Background,
@@ -478,6 +482,10 @@ impl<E: Executor> Core<E> {
             result = self.settle(index);
         }
         let vcpu_handle = &mut self.vcpu_handles[index];
+        let threads = vcpu_handle.threads.len();
+        // Between other levels no class is set.
+        let sets = [was, level].iter().any(|level| matches!(level, Level::Foreground(_)));
+        let begun = (sets && Crowd::measures(threads)).then(|| self.exec.now());
         match level {
             Level::Foreground(priority) => {
                 vcpu_handle.last_priority = priority;
@@ -491,6 +499,9 @@ impl<E: Executor> Core<E> {
                 result = vcpu_handle.demote();
                 self.exec.freeze(&vcpu_handle.handle, true);
             }
+        }
+        if let Some(begun) = begun {
+            self.crowd.took(threads, self.exec.now().saturating_since(begun));
         }
         if was == Level::Frozen {
             self.exec.freeze(&vcpu_handle.handle, false);
