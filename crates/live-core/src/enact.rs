@@ -99,7 +99,6 @@ pub struct Core<E: Executor> {
     /// How often the guardian did, as far as is known.
     reliefs: u32,
     ranks: Ranks,
-    crowd: Crowd,
     /// The VCPUs that may run by the law, in its order, and in which mode; kept so that no
     /// enforcement allocates memory.
     entitled: Vec<(VcpuId, Mode)>,
@@ -145,7 +144,6 @@ impl<E: Executor> Core<E> {
             is_relieved: false,
             reliefs: 0,
             ranks: Ranks::default(),
-            crowd: Crowd::default(),
             entitled: Vec::with_capacity(64),
             tracker: Tracker::new(),
             dispatches: Dispatches::default(),
@@ -360,7 +358,7 @@ impl<E: Executor> Core<E> {
     /// only its first runnable one may run; and in the foreground too, where there are no
     /// priorities.
     fn want(&mut self, entitled: &[(VcpuId, Mode)]) {
-        let (id, fifo, most) = (self.id, self.means.fifo, self.crowd.most());
+        let (id, fifo, most) = (self.id, self.means.fifo, self.ranks.crowd.most());
         for (vcpu, mode) in entitled {
             let Some(vcpu_handle) = self.vcpu_handle(*vcpu) else { continue };
             match mode {
@@ -501,7 +499,7 @@ impl<E: Executor> Core<E> {
             }
         }
         if let Some(begun) = begun {
-            self.crowd.took(threads, self.exec.now().saturating_since(begun));
+            self.ranks.crowd.took(threads, self.exec.now().saturating_since(begun));
         }
         if was == Level::Frozen {
             self.exec.freeze(&vcpu_handle.handle, false);
