@@ -3,7 +3,8 @@
 //! `put` could not have written.
 
 use crate::contract::{
-    End, Event, Grant, Limit, Mode, Refused, RunQueue, Sample, Segment, ServiceRequest, Usage,
+    End, Event, Grant, Limit, MemoryLimit, Mode, Refused, RunQueue, Sample, Segment,
+    ServiceRequest, Usage,
 };
 use crate::params::{Params, Value};
 use crate::{
@@ -112,6 +113,7 @@ as_u64! {
     Instant: |i| i.ticks(), |n| Some(Instant::from_ticks(n));
     Duration: |d| d.ticks(), |n| Some(Duration::from_ticks(n));
     Limit: |m| m.0.ticks(), |n| Some(Limit(Duration::from_ticks(n)));
+    MemoryLimit: |m| m.0, |n| Some(MemoryLimit(n));
 }
 
 impl Wire for String {
@@ -280,11 +282,12 @@ impl Wire for Grant {
         self.vcpu.put(out);
         self.until.put(out);
         // "Never" is what nearly every grant says: one byte instead of ten.
-        self.memory.wrapping_add(1).put(out);
+        self.memory.0.wrapping_add(1).put(out);
     }
     fn take(from: &mut &[u8]) -> Option<Self> {
         let (vcpu, until) = <(VcpuId, Limit)>::take(from)?;
-        Some(Self { vcpu, until, memory: u64::take(from)?.wrapping_sub(1) })
+        let memory = MemoryLimit(u64::take(from)?.wrapping_sub(1));
+        Some(Self { vcpu, until, memory })
     }
 }
 

@@ -116,17 +116,17 @@ pub trait Meter: Send {
     /// # Errors
     /// Where it cannot be read any more.
     fn read(&mut self, now: Instant) -> io::Result<u64>;
-    /// Is to signal when it reaches `limit`; `u64::MAX` = never. It may signal too early: the
+    /// Is to signal when it reaches `limit`; `None` = not at all. It may signal too early: the
     /// waiting thread reads it and arms it again. Does nothing where it cannot signal.
     ///
     /// # Errors
     /// Where the kernel refuses.
-    fn arm(&mut self, limit: u64) -> io::Result<()>;
+    fn arm(&mut self, limit: Option<u64>) -> io::Result<()>;
     /// What becomes readable then; `None` where it must be asked again and again.
     fn fd(&self) -> Option<RawFd>;
     /// The first instant at which it will read `limit` or more, where that is known beforehand (of
     /// a recording): a timer set to it is as good as an alarm. `None` where it is not known.
-    fn due(&self, _mark: u64) -> Option<Instant> {
+    fn due(&self, _limit: u64) -> Option<Instant> {
         None
     }
 }

@@ -233,7 +233,7 @@ impl Meter for CoreMeter {
     fn read(&mut self, now: Instant) -> io::Result<u64> {
         Ok(self.track.count(now, self.column))
     }
-    fn arm(&mut self, _mark: u64) -> io::Result<()> {
+    fn arm(&mut self, _: Option<u64>) -> io::Result<()> {
         Ok(())
     }
     fn fd(&self) -> Option<RawFd> {

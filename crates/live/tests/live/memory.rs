@@ -176,7 +176,7 @@ impl Meter for Even {
     fn read(&mut self, now: Instant) -> io::Result<u64> {
         Ok(now.ticks() / 1000 * self.per_us)
     }
-    fn arm(&mut self, _: u64) -> io::Result<()> {
+    fn arm(&mut self, _: Option<u64>) -> io::Result<()> {
         Ok(())
     }
     fn fd(&self) -> Option<RawFd> {

@@ -102,7 +102,7 @@ fn vectors_d2_and_d3_spare_bandwidth() {
     assert!(!shared.policy.regulator.sharing);
     shared.run_through(3);
     assert!(shared.policy.regulator.sharing);
-    assert_eq!(shared.plan.run_queue(CoreId(0)).allowance, u64::MAX);
+    assert_eq!(shared.plan.run_queue(CoreId(0)).allowance, MemoryLimit::NEVER);
     shared.run_through(15);
     assert_eq!(shared.served, [(1, 0), (2, 1), (3, 0), (4, 1), (5, 0), (12, 0)]);
     assert_eq!(statistic(&shared, "spare phases", None), 1);

@@ -143,7 +143,7 @@ impl Metrics {
             background,
             throttled: scale.ticks(time.throttled_until(at)),
             is_throttled: time.memory_gate.is_background_closed(),
-            is_closed: time.memory_gate.spent,
+            is_closed: time.memory_gate.is_spent(),
             requests: time.requests,
             sampled: self.present.by_core.get(core).copied().unwrap_or(0),
             last_sampled: self.present.last_by_core.get(core).copied().unwrap_or(0),

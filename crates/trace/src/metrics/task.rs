@@ -159,13 +159,13 @@ impl Task {
         self.demand = Demand::Blocked(at);
         self.left = Some(at);
     }
-    /// Whether its memory meter is where this grant ends.
-    pub(super) const fn has_spent(&self, grant: &Grant) -> bool {
-        grant.memory != u64::MAX && self.used[0].reads + self.used[1].reads >= grant.memory
+    /// Its memory meter.
+    pub(super) const fn reads(&self) -> u64 {
+        self.used[0].reads + self.used[1].reads
     }
     /// A line has this grant for it from `now` on.
     pub(super) fn granted(&mut self, now: Instant, grant: &Grant) {
-        if !self.has_spent(grant) {
+        if !grant.memory.is_reached(self.reads()) {
             self.let_go(now);
         }
     }

@@ -2,7 +2,7 @@ use crate::testkit::{
     Background, Blocked, Foreground, LimitReached, Metered, Preempted, Story, t, vcpu,
 };
 use crate::{Metrics, Report};
-use maracas_core::contract::{Event, Grant, Limit, Mode, Refused, Sample};
+use maracas_core::contract::{Event, Grant, Limit, MemoryLimit, Mode, Refused, Sample};
 use maracas_core::control::Gauges;
 use maracas_core::journal::{Note, Reader, Record};
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
@@ -70,7 +70,7 @@ fn gauges_say_what_the_report_says_and_what_holds_now() {
     // The memory gate opens; core 1 spends its allowance.
     story.planned(9, |plan| {
         plan.run_queue_mut(CoreId(0)).background_allowed = true;
-        plan.run_queue_mut(CoreId(1)).allowance = 5;
+        plan.run_queue_mut(CoreId(1)).allowance = MemoryLimit(5);
     });
     story.event(10, Event::AllowanceSpent { core: CoreId(1) });
     let shown = gauges(&story.journal(12));

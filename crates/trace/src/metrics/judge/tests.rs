@@ -1,6 +1,6 @@
 use crate::report::{Report, Verdict, Word};
 use crate::testkit::*;
-use maracas_core::contract::{Event, Usage};
+use maracas_core::contract::{Event, MemoryLimit, Usage};
 use maracas_core::{CoreId, Duration, Role, Vcpu, VcpuId};
 
 /// The period of all VCPUs here, in nanoseconds.
@@ -269,7 +269,7 @@ fn what_is_held_by_a_limit_of_memory_is_not_judged() {
         story.planned(at, |plan| {
             let run_queue = plan.run_queue_mut(CoreId(0));
             run_queue.foreground = vec![grant(0, 100 * C)];
-            run_queue.foreground[0].memory = memory;
+            run_queue.foreground[0].memory = MemoryLimit(memory);
         });
     };
     run_queue(&mut story, 0, 100);
@@ -285,7 +285,8 @@ fn what_is_held_by_a_limit_of_memory_is_not_judged() {
     let allowed = |allowance| {
         move |plan: &mut maracas_core::Plan| {
             let run_queue = plan.run_queue_mut(CoreId(0));
-            (run_queue.foreground, run_queue.allowance) = (vec![grant(0, 100 * C)], allowance);
+            run_queue.foreground = vec![grant(0, 100 * C)];
+            run_queue.allowance = MemoryLimit(allowance);
         }
     };
     story.planned(0, allowed(100)).woke(0, 0).ran((0, 0, Foreground), (0, MS), Preempted);
