@@ -17,6 +17,7 @@ use core::fmt;
 
 mod encoding;
 mod gauges;
+pub mod tallies;
 
 pub use gauges::{CoreGauges, Gauges, Histogram, MemoryGauges, StatisticGauge, VcpuGauges};
 

@@ -198,7 +198,7 @@ impl Metrics {
             Record::End(at) => {
                 let until = self.promised_until(*at);
                 for task in &mut self.tasks {
-                    task.windows.finish(until);
+                    task.finish(*at, until);
                     task.settle(self.causes.thefts());
                 }
                 return Some(*at);

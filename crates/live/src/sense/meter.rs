@@ -91,7 +91,7 @@ impl CoreMeter {
         let count = self.counter.read()?;
         self.total = self.total.saturating_add(count.since(&self.seen));
         self.seen = count;
-        // It has sensor, or is about to, for it counts from a little later on.
+        // It has fired, or is about to, for it counts from a little later on.
         self.alarm = self.alarm.filter(|alarm| alarm.next > self.total);
         Ok(self.total)
     }

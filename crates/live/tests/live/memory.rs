@@ -100,7 +100,7 @@ fn a_contended_episode_throttles_surplus_time_and_no_budget() {
         let mut setup = setup(&system, vec![shell(0, SPIN), shell(1, SPIN)], 6);
         // The script's clock is twice as fast: 250 cycles are 125 of these, which are not yet too
         // many.
-        setup.steering.cycles_per_us = 2000;
+        setup.steering.cycles_per_us = Some(2000);
         let sensor = Some(Box::new(Episode(1500, 4500)) as Box<dyn Sensor>);
         let senses = Senses { sensor, ..Senses::default() };
         let policy = chosen.build(&system);

@@ -41,6 +41,7 @@ pub(super) struct Task {
     held_since: Option<Instant>,
     /// How long it was held so.
     pub(super) held: Duration,
+    finished: bool,
 }
 
 /// What it asked of the policy and was not yet answered.
@@ -118,6 +119,7 @@ impl Task {
             limited: false,
             held_since: None,
             held: Duration::ZERO,
+            finished: false,
         }
     }
     /// Learns what it is promised; C is time on a class of speed `meant_milli`, 0 = whichever.
@@ -210,7 +212,7 @@ impl Task {
     }
     /// Preemptions by `at`; where more may come, those that are certain.
     pub(super) fn preemptions_by(&self, at: Instant, is_all_reported: bool) -> u64 {
-        if is_all_reported {
+        if is_all_reported && !self.finished {
             return self.pieces.preemptions_by(at, self.jobs.released > 0);
         }
         self.pieces.preemptions
@@ -225,15 +227,23 @@ impl Task {
         }
     }
 
-    /// Brings periods and jobs up to the end of the run (or of its own stay); promises held until
-    /// `until`.
+    /// Jobs released before `at`.
+    pub(super) fn released_by(&self, at: Instant) -> u64 {
+        let not_yet = self.jobs.pending.iter().filter(|job| job.release >= at);
+        self.jobs.released - not_yet.count() as u64
+    }
+
+    /// Brings periods and jobs up to the end of the run (or of its own stay), once; promises held
+    /// until `until`.
     pub(super) fn finish(&mut self, end: Instant, until: Instant) {
+        if std::mem::replace(&mut self.finished, true) {
+            return;
+        }
         if self.left.is_none() {
             self.let_go(end);
             self.windows.close_until(end, self.blocked_since());
             self.pieces.preemptions = self.pieces.preemptions_by(end, self.jobs.released > 0);
-            let not_yet = self.jobs.pending.iter().filter(|job| job.release >= end);
-            self.jobs.released -= not_yet.count() as u64;
+            self.jobs.released = self.released_by(end);
             self.jobs.overdue(end);
         }
         self.windows.finish(until);
