@@ -108,8 +108,9 @@ impl GuardAudit {
         };
         let count = system.vcpus.iter().map(|vcpu| vcpu.id.0 as usize + 1).max().unwrap_or(0);
         let mut vcpus = vec![None; count];
-        for vcpu in system.vcpus.iter().filter(|vcpu| vcpu.bandwidth > 0) {
-            vcpus[vcpu.id.0 as usize] = Some((requests(vcpu.bandwidth).max(1), 0, 0));
+        for vcpu in &system.vcpus {
+            let quota = vcpu.bandwidth.map(|bandwidth| requests(bandwidth.get()).max(1));
+            vcpus[vcpu.id.0 as usize] = quota.map(|quota| (quota, 0, 0));
         }
         let cores: Vec<_> = bandwidths.iter().enumerate().map(core).collect();
         if cores.iter().all(Option::is_none) && vcpus.iter().all(Option::is_none) {

@@ -14,6 +14,7 @@ use maracas_core::{
 use maracas_sim::Overheads;
 use maracas_tests::uneven::{Rules, UPDATE, Uneven, Watch, seconds};
 use maracas_tests::{Case, Dice, Faults, Mix, check, generate};
+use std::num::NonZero;
 
 const NAMES: [&str; 4] = ["max-fair", "max-perf", "min-fair", "similar-min-fair"];
 /// algorithms.md E.3: shares are carried out in rounds of this length.
@@ -36,7 +37,7 @@ fn steady(dice: &mut Dice, known: bool) -> Uneven {
     for vcpu in &mut machine.system.vcpus {
         // Eighths, so that thousandths are exact.
         let speedup_milli = 125 * dice.between(8, (8_000 / slow_milli).into()) as u32;
-        vcpu.speedup_milli = if known { speedup_milli } else { 0 };
+        vcpu.speedup_milli = NonZero::new(speedup_milli).filter(|_| known);
         let slow = dice.between(1, 20) * 10_000_000;
         machine.paces.push(Pace::steady(vec![slow / 1000 * u64::from(speedup_milli), slow]));
     }

@@ -8,6 +8,7 @@ use maracas_core::params::{Params, Value};
 use maracas_core::{Duration, Pace, System, Vcpu};
 use maracas_tests::Dice;
 use maracas_tests::uneven::{UPDATE, Uneven, Watch, seconds};
+use std::num::NonZero;
 
 const NAMES: [&str; 4] = ["max-fair", "max-perf", "min-fair", "similar-min-fair"];
 const ROUND: Duration = Duration::from_millis(30);
@@ -43,7 +44,7 @@ fn machine(dice: &mut Dice, known: bool) -> Uneven {
     let mut paces = Vec::new();
     for vcpu in &mut system.vcpus {
         let milli = dice.between(1000, most);
-        vcpu.speedup_milli = if known { milli as u32 } else { 0 };
+        vcpu.speedup_milli = NonZero::new(milli as u32).filter(|_| known);
         let rises = kinds.iter().map(|(_, speed)| (milli - 1000) * u64::from(speed - slowest));
         paces.push(Pace::steady(rises.map(|rise| (1000 * span + rise) * 10_000).collect()));
     }

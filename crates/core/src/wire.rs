@@ -14,6 +14,7 @@ use crate::{
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::num::{NonZeroU32, NonZeroU64};
 
 /// First byte of an event record.
 pub(crate) const EVENT: u8 = 0;
@@ -139,6 +140,24 @@ impl<T: Wire> Wire for Vec<T> {
         // No capacity is reserved: a damaged length must not ask for all memory.
         (0..length).map(|_| T::take(from)).collect()
     }
+}
+
+/// As the plain number, of which 0 says none.
+macro_rules! non_zero {
+    ($($type:ident: $plain:ty;)*) => {$(
+        impl Wire for Option<$type> {
+            fn put(&self, out: &mut Vec<u8>) {
+                self.map_or(0, $type::get).put(out);
+            }
+            fn take(from: &mut &[u8]) -> Option<Self> {
+                Some($type::new(<$plain>::take(from)?))
+            }
+        }
+    )*};
+}
+non_zero! {
+    NonZeroU32: u32;
+    NonZeroU64: u64;
 }
 
 impl<T: Wire> Wire for Option<T> {

@@ -330,10 +330,10 @@ impl Metrics {
         }
     }
 
-    /// The speed of the class on which `vcpu` means its budget; 0 = whichever core.
-    fn meant_milli(&self, vcpu: &Vcpu) -> u32 {
+    /// The speed of the class on which `vcpu` means its budget; `None` = whichever core.
+    fn meant_milli(&self, vcpu: &Vcpu) -> Option<u32> {
         let class = vcpu.class.and_then(|it| self.header.system.classes.get(usize::from(it)));
-        class.map_or(0, |class| class.speed_milli)
+        class.map(|class| class.speed_milli)
     }
 
     /// The speed of `core`, in thousandths of the fastest's.

@@ -16,6 +16,7 @@ use maracas_live::host::hardware::{EventCode, Hardware, Load, ThisHardware};
 use maracas_live::machine::{CacheParts, Throttle};
 use maracas_live::sense::{Meter, Reading, Senses, Sensor, SensorKind, VcpuEvents, meter};
 use std::io;
+use std::num::NonZero;
 use std::os::fd::RawFd;
 
 /// Memory that is contended from the first instant to the second: 1000 requests a millisecond of
@@ -340,7 +341,7 @@ fn guard_a_chase(of_core: bool) {
     params.extend(of_core.then_some(("bandwidth", "192000000B/s")));
     let chosen = Chosen::new("memguard+maracas", &params);
     let mut system = system(1, &[(6_000, 20_000, 0)]);
-    system.vcpus[0].bandwidth = if of_core { 0 } else { RATE };
+    system.vcpus[0].bandwidth = NonZero::new(RATE).filter(|_| !of_core);
     let mut program = shell(0, "");
     let own = std::env::current_exe().expect("this program has a path");
     program.command.argv = vec![own.into(), "--exact".into(), name.into()];

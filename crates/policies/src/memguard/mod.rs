@@ -64,6 +64,7 @@ mod vcpus;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::num::NonZeroU64;
 use maracas_core::admission::Verdict;
 use maracas_core::contract::{End, Entry, Grant, MemoryLimit, Mode, Segment, Statistic, decide};
 use maracas_core::dispatch::{self, Readings};
@@ -257,8 +258,8 @@ impl MemGuard {
 }
 
 /// A VCPU's reads per period, one at least; `None` where it has no bandwidth of its own.
-fn quota(settings: &Settings, bandwidth: u64) -> Option<u64> {
-    (bandwidth > 0).then(|| settings.requests(bandwidth).max(1))
+fn quota(settings: &Settings, bandwidth: Option<NonZeroU64>) -> Option<u64> {
+    bandwidth.map(|bandwidth| settings.requests(bandwidth.get()).max(1))
 }
 
 /// The first instant after `now` that lies a whole number of periods after `from`, which is past.

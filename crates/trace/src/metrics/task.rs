@@ -51,7 +51,7 @@ enum Asked {
     Arrival,
     /// To have this reservation in place of its own, meant on a class of this speed, and whether
     /// it limits reads of memory.
-    Change { reservation: Reservation, meant_milli: u32, limited: bool },
+    Change { reservation: Reservation, meant_milli: Option<u32>, limited: bool },
 }
 
 /// Whether it has something to run.
@@ -122,11 +122,11 @@ impl Task {
             finished: false,
         }
     }
-    /// Learns what it is promised; C is time on a class of speed `meant_milli`, 0 = whichever.
-    pub(super) fn introduce(&mut self, vcpu: &Vcpu, meant_milli: u32) {
+    /// Learns what it is promised; C is time on a class of speed `meant_milli`, or on whichever.
+    pub(super) fn introduce(&mut self, vcpu: &Vcpu, meant_milli: Option<u32>) {
         self.present = true;
         (self.reservation, self.role) = (vcpu.reservation, vcpu.role);
-        self.limited = vcpu.bandwidth > 0;
+        self.limited = vcpu.bandwidth.is_some();
         self.by_jobs = vcpu.arrival != Arrival::None;
         self.windows.reserve(&vcpu.reservation, meant_milli, Instant::ZERO);
     }
@@ -135,8 +135,8 @@ impl Task {
         self.asked = Some(Asked::Arrival);
     }
     /// It asks for another reservation.
-    pub(super) const fn asks_change(&mut self, vcpu: &Vcpu, meant_milli: u32) {
-        let (reservation, limited) = (vcpu.reservation, vcpu.bandwidth > 0);
+    pub(super) const fn asks_change(&mut self, vcpu: &Vcpu, meant_milli: Option<u32>) {
+        let (reservation, limited) = (vcpu.reservation, vcpu.bandwidth.is_some());
         self.asked = Some(Asked::Change { reservation, meant_milli, limited });
     }
     /// The policy's verdict on what it asked.

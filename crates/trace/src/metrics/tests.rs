@@ -4,6 +4,7 @@ use maracas_core::contract::{Event, MemoryLimit, Usage};
 use maracas_core::journal::Record;
 use maracas_core::{CoreId, Duration, Vcpu, VcpuId};
 use proptest::prelude::*;
+use std::num::NonZero;
 
 const FORE: (u32, u16, maracas_core::contract::Mode) = (0, 0, Foreground);
 const BACK: (u32, u16, maracas_core::contract::Mode) = (0, 0, Background);
@@ -218,7 +219,7 @@ fn a_spent_allowance_throttles_the_foreground_too() {
 
 #[test]
 fn a_vcpu_at_its_own_memory_mark_is_held_and_throttles_an_idle_core() {
-    let limited = maracas_core::Vcpu { bandwidth: 6_400, ..vcpu(0, 4, 10) };
+    let limited = maracas_core::Vcpu { bandwidth: NonZero::new(6_400), ..vcpu(0, 4, 10) };
     let mut story = Story::new(1, vec![limited, vcpu(1, 2, 10)]);
     let marked = |memory| {
         move |plan: &mut maracas_core::Plan| {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::testing::with;
+use core::num::NonZero;
 use maracas_core::contract::{Grant, MemoryLimit, Segment, Usage};
 use maracas_core::{Job, JobId, VcpuId};
 
@@ -51,7 +52,7 @@ fn background(plan: &Plan, vcpu: u32) -> Grant {
 
 /// A VCPU (10, 20) that may read 10 times in 20 ms.
 fn limited() -> (Box<dyn Policy>, Plan) {
-    let own = Vcpu { bandwidth: 32_000, ..vcpu(0, 10, 20) };
+    let own = Vcpu { bandwidth: NonZero::new(32_000), ..vcpu(0, 10, 20) };
     around(&[("period", "20ms"), ("background", "off")], alloc::vec![own], 1)
 }
 
@@ -100,7 +101,7 @@ fn what_wakes_at_its_mark_is_reported_when_that_rises() {
     // A greater limit lets it go on at once, in the decision that grants it.
     ran(policy, 0, Mode::Foreground, (40, 41), 10, End::MemorySpent);
     ask(policy, 41, &mut plan);
-    let more = Vcpu { bandwidth: 64_000, ..vcpu(0, 10, 20) };
+    let more = Vcpu { bandwidth: NonZero::new(64_000), ..vcpu(0, 10, 20) };
     policy.on_event(Instant::from_ticks(42 * MS), &Event::Changed(more));
     ask(policy, 42, &mut plan);
     assert!(plan.verdicts().iter().all(|(_, verdict)| verdict.is_ok()));

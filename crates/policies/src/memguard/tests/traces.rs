@@ -6,6 +6,7 @@ use super::rig::{Rig, busy_vcpu};
 use crate::testing::Rng;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::num::NonZero;
 use maracas_core::contract::MemoryLimit;
 use maracas_core::{CoreId, Instant, System};
 
@@ -49,7 +50,7 @@ fn random(seed: u64, late: u64) -> Trace {
         ("quantum", "3ns"),
     ]);
     let vcpus = (0..cores as u32 * 2).map(busy_vcpu).map(|mut vcpu| {
-        vcpu.bandwidth = if rng.one_in(4) { 6_400_000_000 } else { 0 };
+        vcpu.bandwidth = NonZero::new(6_400_000_000).filter(|_| rng.one_in(4));
         vcpu
     });
     let mut rig = Rig::new(&System::new(cores, vcpus.collect()), &params);

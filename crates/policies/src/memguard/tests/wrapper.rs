@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::{WRAPPED, hostile};
+use core::num::NonZero;
 use maracas_core::VcpuId;
 use maracas_core::admission::NotAdmitted;
 use maracas_core::contract::{
@@ -59,7 +60,7 @@ fn ran(core: u16, to: u64, reads: u64, end: End) -> Event {
 
 fn around_spy(pairs: &[(&str, &str)], bandwidth: u64) -> (MemGuard, Plan) {
     let mut vcpu = rig::busy_vcpu(0);
-    vcpu.bandwidth = bandwidth;
+    vcpu.bandwidth = NonZero::new(bandwidth);
     let system = System::new(2, alloc::vec![vcpu]);
     let policy = MemGuard::around(&SPY, &system, &given(pairs));
     (policy.unwrap_or_else(|why| panic!("{why:?}")), Plan::new(2))
@@ -86,7 +87,7 @@ fn all_but_spent_allowances_is_passed_on_and_every_answer_back() {
     policy.on_event(at, &ran(1, 4, 3, End::Preempted));
     policy.on_event(at, &Event::AllowanceSpent { core: CoreId(1) });
     let mut changed = rig::busy_vcpu(0);
-    changed.bandwidth = 64_000_000_000;
+    changed.bandwidth = NonZero::new(64_000_000_000);
     policy.on_event(at, &Event::Changed(changed));
     assert_eq!(statistic_of(&policy, "observed"), 2);
     ask(&mut policy, 4, &mut plan);

@@ -2,6 +2,7 @@ use crate::report::{Report, Verdict, Word};
 use crate::testkit::*;
 use maracas_core::contract::{Event, MemoryLimit, Usage};
 use maracas_core::{CoreId, Duration, Role, Vcpu, VcpuId};
+use std::num::NonZero;
 
 /// The period of all VCPUs here, in nanoseconds.
 const T: u64 = 10_000_000;
@@ -263,7 +264,7 @@ fn only_foreground_time_that_the_policy_grants_is_a_promise() {
 
 #[test]
 fn what_is_held_by_a_limit_of_memory_is_not_judged() {
-    let limited = Vcpu { bandwidth: 6_400, ..vcpu(0, C, T) };
+    let limited = Vcpu { bandwidth: NonZero::new(6_400), ..vcpu(0, C, T) };
     let mut story = Story::new(1, vec![limited]);
     let run_queue = |story: &mut Story, at, memory| {
         story.planned(at, |plan| {
