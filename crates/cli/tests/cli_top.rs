@@ -58,7 +58,7 @@ fn top(scratch: &Scratch) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Every tally stands in what `top` shows of a run, core or VCPU, and is what the report says of it.
+/// Every tally stands in what `top` shows of a run, core or VCPU, and is what the report says.
 fn agree<T>(tallies: &[Tally<T>], report: &Value, shown: &Value) {
     for tally in tallies {
         let it = shown.get(tally.key).unwrap_or_else(|| panic!("no {} in {shown}", tally.key));

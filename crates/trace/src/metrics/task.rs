@@ -37,11 +37,17 @@ pub(super) struct Task {
     left: Option<Instant>,
     /// Reads of memory were promised to it, and it may do no more of them.
     limited: bool,
-    /// Since when its memory meter stands at its limit.
-    held_since: Option<Instant>,
-    /// How long it was held so.
-    pub(super) held: Duration,
+    pub(super) held: Held,
     finished: bool,
+}
+
+/// How its memory meter at its limit held it.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Held {
+    /// Since when it stands there.
+    since: Option<Instant>,
+    /// For how long it did before.
+    pub(super) total: Duration,
 }
 
 /// What it asked of the policy and was not yet answered.
@@ -117,8 +123,7 @@ impl Task {
             asked: None,
             left: None,
             limited: false,
-            held_since: None,
-            held: Duration::ZERO,
+            held: Held::default(),
             finished: false,
         }
     }
@@ -173,8 +178,8 @@ impl Task {
     }
     /// Its memory meter is below its limit again.
     fn let_go(&mut self, now: Instant) {
-        if let Some(since) = self.held_since.take() {
-            self.held += now.saturating_since(since);
+        if let Some(since) = self.held.since.take() {
+            self.held.total += now.saturating_since(since);
             self.windows.let_go(now);
         }
     }
@@ -270,7 +275,7 @@ impl Task {
         self.woke(segment.from);
         self.let_go(segment.from);
         if segment.end == End::MemorySpent && self.limited {
-            self.held_since = Some(segment.to);
+            self.held.since = Some(segment.to);
             self.windows.hold(segment.to);
         }
         self.cores.insert(segment.core);
