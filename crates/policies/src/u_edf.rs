@@ -28,7 +28,7 @@
 //! whose job needs nothing and is due last of all (it may as well be many tasks: in a row of tasks
 //! with one deadline and complete jobs only the sum of the rates counts).
 //! - *Who leaves* keeps its place and its rate until its deadline (a [`Placeholder`]), as a task
-//!   that was done early. Then its rate goes to what is free: a release of a job that needs nothing.
+//!   that was done early. Then its rate goes to what is free, by releasing a job without work.
 //! - *Who comes* takes its rate from what is free. It begins at the latest deadline of all that
 //!   stand in the order (`joins_at`): from the request on it counts as a task whose job is due then
 //!   and complete. Last in the order, it takes nothing of what others are allotted.

@@ -151,8 +151,7 @@ impl UEdf {
     pub(super) fn retry(&mut self, now: Instant) {
         let due = |task: &Task| task.grows.as_ref().is_some_and(|(from, _)| *from <= now);
         let held = self.placeholders.iter().map(|one| one.key.vcpu);
-        let grown: Vec<_> =
-            held.filter(|vcpu| self.tasks.get(*vcpu).is_some_and(due)).collect();
+        let grown: Vec<_> = held.filter(|vcpu| self.tasks.get(*vcpu).is_some_and(due)).collect();
         grown.into_iter().for_each(|vcpu| self.grow(vcpu));
         self.settle(now);
         // Answers of one task keep the order of its requests: a refusal below is a later one's.

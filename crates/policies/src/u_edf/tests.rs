@@ -5,7 +5,9 @@ use crate::parts::fluid::judged_by_density;
 use crate::testing::{Machine, Manners, Rng, periodic, with};
 use alloc::vec::Vec;
 use maracas_core::contract::decide;
-use maracas_core::{Arrival, Duration, Event, Instant, Job, JobId, Plan, Policy, Rate, System, Vcpu};
+use maracas_core::{
+    Arrival, Duration, Event, Instant, Job, JobId, Plan, Policy, Rate, System, Vcpu,
+};
 
 fn ticks(n: u64) -> Duration {
     Duration::from_ticks(n)
@@ -233,7 +235,8 @@ fn who_leaves_keeps_its_place_up_to_its_deadline() {
     own.on_event(at(2), &Event::Left(maracas_core::VcpuId(0)));
     own.on_event(at(2), &Event::Arrived(task(2, 2, 4)));
     decide(&mut own, at(2), &mut plan);
-    let rates = |own: &UEdf| own.placeholders.iter().map(|one| (one.key.deadline, one.rate)).collect();
+    let rates =
+        |own: &UEdf| own.placeholders.iter().map(|one| (one.key.deadline, one.rate)).collect();
     assert_eq!((own.whole, rates(&own), plan.verdicts()), (2, alloc::vec![(at(4), 1)], &[][..]));
     assert_eq!(plan.wake, at(4));
     // It begins when the job of b, which has been allotted time, is due.
