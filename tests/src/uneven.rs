@@ -2,16 +2,42 @@
 //! that measures them, and the rules' shares worked out another way.
 
 use maracas_core::contract::{Entry, Observer, Segment, Statistic};
-use maracas_core::params::Params;
+use maracas_core::params::{Params, Value};
 use maracas_core::{
     Duration, Event, Instant, Pace, PacePhase, Plan, Program, System, Vcpu, VcpuId, Workload,
 };
 use maracas_sim::memory::UnevenCores;
 use maracas_sim::{Options, run_with};
+use std::num::NonZero;
 use std::ops::Range;
 
 /// algorithms.md E.3: shares are updated this often.
 pub const UPDATE: Duration = Duration::from_secs(2);
+
+/// algorithms.md E.3: shares are carried out in rounds of this length.
+pub const ROUND: Duration = Duration::from_millis(30);
+
+/// The policies for cores of uneven speed.
+pub const NAMES: [&str; 4] = ["max-fair", "max-perf", "min-fair", "similar-min-fair"];
+
+/// One of [`NAMES`].
+///
+/// # Panics
+/// Where there is no policy of this name.
+#[must_use]
+pub fn entry(name: &str) -> &'static Entry {
+    maracas_policies::find(name).expect("the four policies are registered")
+}
+
+/// This target, for a policy that has one.
+#[must_use]
+pub fn with_target(entry: &Entry, target: &str) -> Params {
+    let mut params = Params::new();
+    if entry.params.iter().any(|spec| spec.name == "target") {
+        params.set("target", Value::Text(target.into()));
+    }
+    params
+}
 
 /// So many seconds.
 #[must_use]
@@ -210,7 +236,7 @@ impl Rules {
     pub fn new(machine: &Uneven, target: f64, similarity: f64) -> Self {
         let n = machine.paces.len() as f64;
         let (fast, slow) = (machine.cores(0) as f64, machine.cores(1) as f64);
-        let speedup = |vcpu: &Vcpu| f64::from(vcpu.speedup_milli) / 1000.0;
+        let speedup = |vcpu: &Vcpu| f64::from(vcpu.speedup_milli.map_or(0, NonZero::get)) / 1000.0;
         let speedups = machine.system.vcpus.iter().map(speedup).collect();
         Self { fast, n, each: (fast + slow) / n, speedups, target, similarity }
     }

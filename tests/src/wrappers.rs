@@ -78,7 +78,7 @@ impl DepthOne {
         let unspent = |grant: &&Grant| {
             self.followed.runnable(grant.vcpu)
                 && self.followed.meter(grant.vcpu, mode) < grant.until.0
-                && self.followed.memory(grant.vcpu) < grant.memory
+                && !grant.memory.is_reached(self.followed.memory(grant.vcpu))
         };
         grants.iter().find(unspent).copied().into_iter().collect()
     }

@@ -10,6 +10,7 @@
 extern crate alloc;
 
 pub mod admission;
+mod buckets;
 pub mod contract;
 pub mod control;
 mod core_set;
@@ -23,11 +24,13 @@ mod overheads;
 mod pace;
 pub mod params;
 mod rate;
+pub mod sensor;
 mod soonest;
 mod time;
 mod wire;
 mod workload;
 
+pub use buckets::Buckets;
 pub use contract::{Event, Plan, Policy};
 pub use core_set::CoreSet;
 pub use hash::{fnv1a, fnv1a_words};

@@ -394,7 +394,7 @@ impl<H: Handle> VcpuHandle<H> {
     }
     /// Whether its memory meter, as it was read last, is below the limit of this grant.
     pub const fn has_memory(&self, grant: &Grant) -> bool {
-        self.memory.reads < grant.memory || grant.memory == u64::MAX
+        !grant.memory.is_reached(self.memory.reads)
     }
     /// Reads its counters on the core where it sits. By how much its memory meter moved on.
     pub fn count_memory(&mut self) -> u64 {

@@ -87,7 +87,10 @@ impl Laws {
             Event::AllowanceSpent { core } => {
                 let (reported, limit) =
                     (self.cores[usize::from(core.0)].reads, plan.run_queue(*core).allowance);
-                assert!(reported >= limit, "{core} spent {limit} at {at}, reported are {reported}");
+                assert!(
+                    limit.is_reached(reported),
+                    "{core} spent {limit:?} at {at}, reported are {reported}"
+                );
                 self.spent += 1;
             }
             Event::Ran(segment) => self.ran(at, segment),
