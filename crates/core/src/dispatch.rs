@@ -62,13 +62,10 @@ pub fn entitled<'a>(
 /// closed.
 #[inline]
 fn entries(run_queue: &RunQueue, memory_meter: u64) -> impl Iterator<Item = (&Grant, Mode)> {
-    let (foreground, background) =
-        match (memory_meter >= run_queue.allowance, run_queue.background_allowed) {
-            (true, _) => (&[][..], &[][..]),
-            (false, true) => (&run_queue.foreground[..], &run_queue.background[..]),
-            (false, false) => (&run_queue.foreground[..], &[][..]),
-        };
-    let background = background.iter().map(|grant| (grant, Mode::Background));
+    let is_open = memory_meter < run_queue.allowance;
+    let foreground = is_open.then_some(&run_queue.foreground[..]).unwrap_or_default();
+    let background = (is_open && run_queue.background_allowed).then_some(&run_queue.background);
+    let background = background.into_iter().flatten().map(|grant| (grant, Mode::Background));
     foreground.iter().map(|grant| (grant, Mode::Foreground)).chain(background)
 }
 
@@ -109,7 +106,7 @@ mod tests {
     fn the_law() {
         let mut run_queue = RunQueue {
             foreground: alloc::vec![grant(0, 99), grant(1, 10), grant(2, 11)],
-            background: alloc::vec![grant(0, 99), grant(1, 4)],
+            background: [grant(0, 99), grant(1, 4)].into_iter().collect(),
             ..RunQueue::default()
         };
         let run = |run_queue: &RunQueue, memory| {

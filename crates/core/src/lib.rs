@@ -17,6 +17,7 @@ pub mod counters;
 pub mod dispatch;
 mod hash;
 pub mod journal;
+mod list;
 pub mod memory;
 mod model;
 mod overheads;
@@ -31,6 +32,7 @@ mod workload;
 pub use contract::{Event, Plan, Policy};
 pub use core_set::CoreSet;
 pub use hash::{fnv1a, fnv1a_words};
+pub use list::{Entries, List};
 pub use model::{
     Arrival, Class, Core, CoreId, Criticality, Job, JobId, MAX_CORES, Reservation, Role, System,
     Vcpu, VcpuId,

@@ -7,7 +7,7 @@ use crate::contract::{
 };
 use crate::params::{Params, Value};
 use crate::{
-    Arrival, Class, Core, CoreId, Criticality, Duration, Instant, Job, JobId, MAX_CORES, Rate,
+    Arrival, Class, Core, CoreId, Criticality, Duration, Instant, Job, JobId, List, MAX_CORES, Rate,
     Reservation, Role, System, Vcpu, VcpuId,
 };
 use alloc::boxed::Box;
@@ -136,6 +136,17 @@ impl<T: Wire> Wire for Vec<T> {
         let length = u64::take(from)?;
         // No capacity is reserved: a damaged length must not ask for all memory.
         (0..length).map(|_| T::take(from)).collect()
+    }
+}
+
+/// Like a `Vec` of the same entries.
+impl<T: Wire> Wire for List<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        (self.len() as u64).put(out);
+        self.iter().for_each(|item| item.put(out));
+    }
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        Some(Vec::take(from)?.into())
     }
 }
 

@@ -426,9 +426,10 @@ impl MemoryGate {
             || has_memory_limits(&self.run_queue)
     }
     fn keeps_out(&self, vcpu: VcpuId, meter: u64, reads: u64) -> bool {
-        let own = |grants: &[Grant]| grants.iter().copied().find(|grant| grant.vcpu == vcpu);
-        let foreground = own(&self.run_queue.foreground).filter(|it| it.until.0.ticks() > meter);
-        let background = own(&self.run_queue.background);
+        let is_own = |grant: &&Grant| grant.vcpu == vcpu;
+        let foreground = self.run_queue.foreground.iter().find(is_own);
+        let foreground = foreground.filter(|it| it.until.0.ticks() > meter);
+        let background = self.run_queue.background.iter().find(is_own);
         let (in_foreground, in_background) = (foreground.is_some(), background.is_some());
         let held = foreground.or(background).is_some_and(|grant| reads >= grant.memory);
         if self.spent || held {

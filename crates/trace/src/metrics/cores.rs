@@ -2,8 +2,8 @@
 
 use super::place;
 use super::task::Task;
-use maracas_core::Instant;
 use maracas_core::contract::{Grant, Mode, RunQueue, Segment};
+use maracas_core::{Instant, List};
 use std::collections::VecDeque;
 
 /// The time of one core, in ticks.
@@ -36,7 +36,7 @@ pub(super) struct MemoryGate {
     /// Some grant ends at a reading of its VCPU's memory meter.
     has_memory_limits: bool,
     foreground: Vec<Grant>,
-    background: Vec<Grant>,
+    background: List<Grant>,
 }
 
 impl MemoryGate {
@@ -64,17 +64,16 @@ impl MemoryGate {
     /// Whether a VCPU would run by the machine law, were it not for memory or the closed memory
     /// gate.
     fn keeps_out(&self, tasks: &[Task]) -> bool {
-        let waits = |grants: &[Grant], mode: Mode, closed: bool| {
-            grants.iter().any(|grant| {
-                tasks.get(grant.vcpu.0 as usize).is_some_and(|task| {
-                    task.is_runnable()
-                        && task.used[place(mode)].service < grant.until.0
-                        && (closed || task.has_spent(grant))
-                })
+        let waits = |grant: &Grant, mode: Mode, closed: bool| {
+            tasks.get(grant.vcpu.0 as usize).is_some_and(|task| {
+                task.is_runnable()
+                    && task.used[place(mode)].service < grant.until.0
+                    && (closed || task.has_spent(grant))
             })
         };
-        waits(&self.foreground, Mode::Foreground, self.spent)
-            || waits(&self.background, Mode::Background, self.spent || self.background_closed)
+        let closed = self.spent || self.background_closed;
+        self.foreground.iter().any(|grant| waits(grant, Mode::Foreground, self.spent))
+            || self.background.iter().any(|grant| waits(grant, Mode::Background, closed))
     }
 }
 
