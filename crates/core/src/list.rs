@@ -8,7 +8,7 @@ use core::slice;
 
 /// The most entries of a part. Finding the part costs their number, moving entries within it their
 /// length: at 1,000 entries both are some tens of nanoseconds.
-const PART: usize = 128;
+const PART: usize = 64;
 
 /// A list in parts: to put an entry in or take one out moves those of one part only, where a `Vec`
 /// moves all behind it.
@@ -49,6 +49,9 @@ impl<T> List<T> {
     /// The number of entries before the first one of which `is_before` is false. Like
     /// [`slice::partition_point`] it searches by halves, and so needs a list in order.
     pub fn partition_point(&self, mut is_before: impl FnMut(&T) -> bool) -> usize {
+        if let [entries] = &self.parts[..] {
+            return entries.partition_point(is_before);
+        }
         let behind = self.parts.partition_point(|part| part.first().is_some_and(&mut is_before));
         let Some(part) = behind.checked_sub(1) else { return 0 };
         let before: usize = self.parts[..part].iter().map(Vec::len).sum();

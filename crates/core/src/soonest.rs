@@ -17,6 +17,8 @@ pub struct Soonest {
     nodes: Vec<Node>,
     /// The first of the leaves.
     leaves: usize,
+    /// How many of the root's instants are in use.
+    few: usize,
 }
 
 /// On a cache line of its own.
@@ -44,12 +46,14 @@ impl Soonest {
             (leaves, room) = (WIDTH * leaves + 1, WIDTH * room);
         }
         let nodes = leaves + places.div_ceil(WIDTH).max(1);
-        Self { nodes: alloc::vec![Node([Instant::NEVER; WIDTH]); nodes], leaves }
+        let few = if leaves == 0 { places } else { WIDTH };
+        Self { nodes: alloc::vec![Node([Instant::NEVER; WIDTH]); nodes], leaves, few }
     }
     /// The earliest of all.
     #[inline]
     pub fn first(&self) -> Instant {
-        self.nodes[0].first()
+        let used = self.nodes[0].0[..self.few].iter();
+        used.fold(Instant::NEVER, |first, at| first.min(*at))
     }
     /// What `place` has.
     #[inline]
@@ -78,6 +82,10 @@ impl Soonest {
     /// The first place from `from` on whose instant is not after `now`.
     #[inline]
     pub fn due(&self, from: usize, now: Instant) -> Option<usize> {
+        if self.leaves == 0 {
+            let used = self.nodes[0].0.get(from..self.few)?;
+            return Some(from + used.iter().position(|at| *at <= now)?);
+        }
         let (mut node, mut place) = (self.leaves + from / WIDTH, from % WIDTH);
         if node >= self.nodes.len() {
             return None;

@@ -74,6 +74,9 @@ impl Ratio {
         Self { of: requests, per: service.ticks().max(1) }
     }
     pub(super) fn compare(self, other: Self) -> Ordering {
+        if self.per == other.per {
+            return self.of.cmp(&other.of);
+        }
         let times = |of: u64, per: u64| u128::from(of) * u128::from(per);
         times(self.of, other.per).cmp(&times(other.of, self.per))
     }
@@ -179,8 +182,11 @@ impl Interval {
         let favoured = core::mem::replace(&mut self.arranged, [self.chosen, stay]);
         for (before, after) in favoured.into_iter().zip(self.arranged) {
             if before != after {
-                moved.some.extend(before);
-                moved.some.extend(after);
+                for vcpu in [before, after].into_iter().flatten() {
+                    if !moved.some.contains(&vcpu) {
+                        moved.some.push(vcpu);
+                    }
+                }
             }
         }
         if moved.all {
@@ -235,25 +241,39 @@ impl Interval {
         for vcpu in moved.some.drain(..) {
             let Some(state) = states.get_mut(vcpu) else { continue };
             let offer = self.offer(rule, state, stay, now);
+            if offer.compare(&state.offer).is_eq() {
+                continue;
+            }
             let from = place(order, &state.offer);
-            let is_here = from < order.len() && order[from].vcpu == vcpu;
-            if is_here && offer.compare(&state.offer).is_ne() {
+            if from < order.len() && order[from].vcpu == vcpu {
                 state.offer = offer;
                 moved.moves.push(Move { vcpu, from, to: from });
             }
         }
+        let offer = |it: &Move| states.get(it.vcpu).map(|state| state.offer);
+        if let [it] = &mut moved.moves[..]
+            && let Some(offer) = offer(it)
+        {
+            // The usual case; it may well stay where it is. It is before itself if it went back.
+            let place = place(order, &offer);
+            it.to = place - usize::from(place > it.from);
+            if it.to == it.from {
+                order[it.to] = offer;
+            } else {
+                order.remove(it.from);
+                order.insert(it.to, offer);
+            }
+            return;
+        }
         moved.moves.sort_unstable_by_key(|it| Reverse(it.from));
         moved.moves.iter().for_each(|it| _ = order.remove(it.from));
-        let offer = |it: &Move| states.get(it.vcpu).map(|state| state.offer);
-        for it in &mut moved.moves {
-            let Some(offer) = offer(it) else { continue };
-            it.to = place(order, &offer);
-            order.insert(it.to, offer);
-        }
-        if moved.moves.len() > 1 {
-            for it in &mut moved.moves {
-                it.to = offer(it).map_or(it.to, |offer| place(order, &offer));
+        for it in &moved.moves {
+            if let Some(offer) = offer(it) {
+                order.insert(place(order, &offer), offer);
             }
+        }
+        for it in &mut moved.moves {
+            it.to = offer(it).map_or(it.to, |offer| place(order, &offer));
         }
     }
 }

@@ -29,7 +29,9 @@ impl<T> Short<T> {
     /// All entries, in order.
     #[inline]
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.first.iter().chain(self.rest.iter().flat_map(|rest| rest.iter()))
+        let slices = self.rest.as_ref().map(|rest| rest.as_slices());
+        let (front, back) = slices.unwrap_or_default();
+        self.first.iter().chain(front).chain(back)
     }
     /// All entries, to be changed.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
