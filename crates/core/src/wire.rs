@@ -7,8 +7,8 @@ use crate::contract::{
 };
 use crate::params::{Params, Value};
 use crate::{
-    Arrival, Class, Core, CoreId, Criticality, Duration, Instant, Job, JobId, List, MAX_CORES, Rate,
-    Reservation, Role, System, Vcpu, VcpuId,
+    Arrival, Class, Core, CoreId, Criticality, Duration, Instant, Job, JobId, List, MAX_CORES,
+    Rate, Reservation, Role, System, Vcpu, VcpuId,
 };
 use alloc::boxed::Box;
 use alloc::string::String;

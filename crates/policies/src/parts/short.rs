@@ -98,7 +98,9 @@ mod tests {
                 }
                 3..6 => assert_eq!(short.pop_front(), plain.pop_front()),
                 6 => assert_eq!(short.pop_second(), plain.remove(1)),
-                _ => short.iter_mut().zip(&mut plain).for_each(|(a, b)| (*a, *b) = (*a + 1, *b + 1)),
+                _ => {
+                    short.iter_mut().zip(&mut plain).for_each(|(a, b)| (*a, *b) = (*a + 1, *b + 1))
+                }
             }
             assert_eq!(short.iter().collect::<Vec<_>>(), plain.iter().collect::<Vec<_>>());
             assert_eq!((short.len(), short.is_empty()), (plain.len(), plain.is_empty()));
