@@ -100,7 +100,7 @@ pub fn is_optimal(entry: &Entry) -> bool {
 }
 
 /// Whether no miss is to be seen when tasks come, go and change on exact grids, under the test that
-/// the policy has for that; under U-EDF when they come and go.
+/// the policy has for that.
 #[must_use]
 pub fn keeps_churn(entry: &Entry) -> bool {
     entry.claims.no_miss_when_admitted || ["g-edf", "u-edf"].contains(&entry.name)
@@ -262,15 +262,10 @@ impl Swarm {
             on_grid: is_optimal(entry) || entry.name == "u-edf",
             sporadic: !only_periodic,
         };
-        let (random, mut changes, until) = churn(&mut dice, kind);
-        // What a change under U-EDF may make late is said in its file; others come and leave.
-        let may_be_late = entry.name == "u-edf" && dice.one_in(2);
-        if entry.name == "u-edf" && !may_be_late {
-            changes.clear();
-        }
+        let (random, changes, until) = churn(&mut dice, kind);
         let mut case = Case::new(entry, random, seed);
         (case.changes, case.until) = (changes, until);
-        case.is_covered = keeps_churn(entry) && !may_be_late;
+        case.is_covered = keeps_churn(entry);
         let mut set = |name, word: &str| case.params.set(name, Value::Text(word.into()));
         match entry.name {
             "g-edf" => set("admission", "gfb"),

@@ -2,7 +2,7 @@
 //! that measures them, and the rules' shares worked out another way.
 
 use maracas_core::contract::{Entry, Observer, Segment, Statistic};
-use maracas_core::params::Params;
+use maracas_core::params::{Params, Value};
 use maracas_core::{
     Duration, Event, Instant, Pace, PacePhase, Plan, Program, System, Vcpu, VcpuId, Workload,
 };
@@ -12,6 +12,31 @@ use std::ops::Range;
 
 /// algorithms.md E.3: shares are updated this often.
 pub const UPDATE: Duration = Duration::from_secs(2);
+
+/// algorithms.md E.3: shares are carried out in rounds of this length.
+pub const ROUND: Duration = Duration::from_millis(30);
+
+/// The policies for cores of uneven speed.
+pub const NAMES: [&str; 4] = ["max-fair", "max-perf", "min-fair", "similar-min-fair"];
+
+/// One of [`NAMES`].
+///
+/// # Panics
+/// Where there is no policy of this name.
+#[must_use]
+pub fn entry(name: &str) -> &'static Entry {
+    maracas_policies::find(name).expect("the four policies are registered")
+}
+
+/// This target, for a policy that has one.
+#[must_use]
+pub fn with_target(entry: &Entry, target: &str) -> Params {
+    let mut params = Params::new();
+    if entry.params.iter().any(|spec| spec.name == "target") {
+        params.set("target", Value::Text(target.into()));
+    }
+    params
+}
 
 /// So many seconds.
 #[must_use]

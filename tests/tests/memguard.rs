@@ -1,5 +1,7 @@
 //! MemGuard around every policy, on the simulator.
 
+#![allow(clippy::print_stdout)] // What random systems came to, for a run with --nocapture.
+
 use maracas_core::contract::{Observer, Statistic};
 use maracas_core::memory::{Dram, Memory, MemoryUse, Partition, Pattern, Profile, Reuse};
 use maracas_core::params::{Params, Value};
@@ -254,6 +256,88 @@ fn weights_hold_under_contention_and_spare_bandwidth_goes_by_them() {
     let (off, proportional) = (total("off"), total("proportional"));
     assert!((9_370 * 200..=9_375 * 200).contains(&off), "{off}");
     assert!(proportional > 2 * off, "{proportional} requests are hardly more than {off}");
+}
+
+/// How often allowances ended by time of regulation, of which the first begins at zero.
+#[derive(Default)]
+struct Interrupts(Vec<Instant>);
+
+impl Observer for Interrupts {
+    fn event(&mut self, at: Instant, event: &Event) {
+        if matches!(event, Event::AllowanceSpent { .. }) {
+            self.0.push(at);
+        }
+    }
+    fn planned(&mut self, _: Instant, _: &Plan) {}
+}
+
+impl Interrupts {
+    /// The most in any window of this length.
+    fn most_in(&self, window: Duration) -> usize {
+        let within = |(place, from): (usize, &Instant)| {
+            let window = |at: &&Instant| at.saturating_since(*from) < window;
+            self.0[place..].iter().take_while(window).count()
+        };
+        self.0.iter().enumerate().map(within).max().unwrap_or(0)
+    }
+}
+
+/// Where cores may reclaim one request at a time they would be interrupted for each: any `q_min`
+/// that lets them do so too often is refused with the least that will do, and with that one the
+/// simulator shows no more interrupts than are said to be bearable, whatever the reservations.
+#[test]
+fn interrupts_are_bounded_at_the_least_q_min_that_is_let_in() {
+    let (mut refused, mut most_seen) = (0, 0.0_f64);
+    for seed in 0..if cfg!(debug_assertions) { 40 } else { 400 } {
+        let mut dice = Dice::new(seed ^ 0xd4);
+        let cores = dice.between(2, 4);
+        let mut case = hogs(cores as usize, &mut dice);
+        // One reads what the others, who hardly read, donate.
+        for profile in case.2.programs.iter_mut().skip(1).flatten() {
+            profile.phases[0].1.think_ps = dice.pick(&[20_000, 3_000_000]);
+        }
+        let period_us = dice.pick(&[50, 100, 333, 1_000, 2_500, 10_000]) + dice.between(0, 40);
+        let each = (0..cores).map(|_| format!("{}MB/s", dice.between(10, 1_500)));
+        let bandwidth = each.collect::<Vec<_>>().join(", ");
+        let words = (0..cores).map(|_| if dice.one_in(4) { "hard" } else { "soft" });
+        let reservation = words.collect::<Vec<_>>().join(", ");
+        let period = format!("{period_us}us");
+        let name = dice.pick(&["memguard+round-robin", "memguard+maracas"]);
+        let entry = maracas_policies::find(name).expect("every policy is wrapped");
+        let with = |q_min: u64| {
+            let mut params = given(&[
+                ("bandwidth", &bandwidth),
+                ("reservation", &reservation),
+                ("predictor", "last"),
+                ("period", &period),
+            ]);
+            params.set("q_min", Value::Whole(q_min as i64));
+            assert_eq!(params.check(entry.params), Ok(()), "{period}");
+            params
+        };
+        let mut q_min = if dice.one_in(3) { dice.between(1, 50) } else { 1 };
+        let why = (entry.admit)(&case.0, &with(q_min)).why();
+        if !why.is_empty() {
+            let (_, floor) = why.split_once("set q_min to ").unwrap_or_else(|| panic!("{why}"));
+            let floor = floor.split(' ').next().and_then(|word| word.parse().ok());
+            let floor: u64 = floor.unwrap_or_else(|| panic!("{why}"));
+            assert!(floor > q_min && !(entry.admit)(&case.0, &with(floor - 1)).accepted(), "{why}");
+            (q_min, refused) = (floor, refused + 1);
+        }
+        let verdict = (entry.admit)(&case.0, &with(q_min));
+        assert!(verdict.accepted(), "seed {seed}, {q_min}: {}", verdict.why());
+        let ms = (period_us * 20).div_ceil(1_000);
+        let (interrupts, _): (Interrupts, _) = simulate(name, &with(q_min), &case, ms);
+        // One in 5 us of a period, 200 at least, and for each core the end of its own allowance
+        // and of what it donated and gets back; a window may hold parts of two periods.
+        let bearable = (period_us / 5).max(200) + 3 * cores;
+        let seen = interrupts.most_in(Duration::from_micros(period_us)) as f64;
+        let share = seen / (2 * bearable) as f64;
+        assert!(share <= 1.0, "seed {seed}: {seen} interrupts in a window of {period}");
+        most_seen = most_seen.max(share);
+    }
+    println!("{refused} refused at first; {most_seen:.3} of what is bearable at most");
+    assert!(refused > 10 && most_seen > 0.2, "{refused} refused, {most_seen} of what is bearable");
 }
 
 /// MARACAS throttles surplus time where latency is high, MemGuard holds every core to its

@@ -12,20 +12,14 @@ use maracas_core::{
     Cost, Duration, Event, Instant, Pace, PacePhase, Plan, System, Vcpu, VcpuId, Workload,
 };
 use maracas_sim::Overheads;
-use maracas_tests::uneven::{Rules, UPDATE, Uneven, Watch, seconds};
+use maracas_tests::uneven::{
+    NAMES, ROUND, Rules, UPDATE, Uneven, Watch, entry, seconds, with_target,
+};
 use maracas_tests::{Case, Dice, Faults, Mix, check, generate};
-
-const NAMES: [&str; 4] = ["max-fair", "max-perf", "min-fair", "similar-min-fair"];
-/// algorithms.md E.3: shares are carried out in rounds of this length.
-const ROUND: Duration = Duration::from_millis(30);
 
 /// So many systems where the tests are optimized, a few elsewhere.
 const fn systems(optimized: u64) -> u64 {
     if cfg!(debug_assertions) { optimized.div_ceil(100) } else { optimized }
-}
-
-fn entry(name: &str) -> &'static Entry {
-    maracas_policies::find(name).expect("the four policies are registered")
 }
 
 /// As many busy programs as there are cores, or up to twice as many, of speedups from 1 to what the
@@ -51,14 +45,6 @@ fn bare(dice: &mut Dice, slow_milli: u32) -> Uneven {
     let vcpus = (0..n as u32).map(Vcpu::best_effort).collect();
     let system = System::new(cores, vcpus).uneven(&[(fast, 1000), (slow, slow_milli)]);
     Uneven { system, paces: Vec::new(), sleepers: Vec::new() }
-}
-
-fn with_target(entry: &Entry, target: &str) -> Params {
-    let mut params = Params::new();
-    if entry.params.iter().any(|spec| spec.name == "target") {
-        params.set("target", Value::Text(target.into()));
-    }
-    params
 }
 
 /// algorithms.md E.5, 5: with speedups that are known, every thread's time on fast cores is its

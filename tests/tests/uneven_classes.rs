@@ -3,22 +3,14 @@
 
 #![allow(clippy::print_stdout)] // What the systems came to, for a run with --nocapture.
 
-use maracas_core::contract::Entry;
-use maracas_core::params::{Params, Value};
-use maracas_core::{Duration, Pace, System, Vcpu};
+use maracas_core::params::Params;
+use maracas_core::{Pace, System, Vcpu};
 use maracas_tests::Dice;
-use maracas_tests::uneven::{UPDATE, Uneven, Watch, seconds};
-
-const NAMES: [&str; 4] = ["max-fair", "max-perf", "min-fair", "similar-min-fair"];
-const ROUND: Duration = Duration::from_millis(30);
+use maracas_tests::uneven::{NAMES, ROUND, UPDATE, Uneven, Watch, entry, seconds, with_target};
 
 /// So many systems where the tests are optimized, a few elsewhere.
 const fn systems(optimized: u64) -> u64 {
     if cfg!(debug_assertions) { optimized.div_ceil(10) } else { optimized }
-}
-
-fn entry(name: &str) -> &'static Entry {
-    maracas_policies::find(name).expect("the four policies are registered")
 }
 
 /// Three to eight classes of one or two cores, their speeds falling by unequal steps, and as many
@@ -50,19 +42,11 @@ fn machine(dice: &mut Dice, known: bool) -> Uneven {
     Uneven { system, paces, sleepers: Vec::new() }
 }
 
-fn with_target(entry: &Entry, target: &str) -> Params {
-    let mut params = Params::new();
-    if entry.params.iter().any(|spec| spec.name == "target") {
-        params.set("target", Value::Text(target.into()));
-    }
-    params
-}
-
 /// Under max-fair every thread has its part of every class, at every instant, to within a round.
 #[test]
 fn equal_shares_of_every_class_are_carried_out() {
     let mut worst = 0.0_f64;
-    for seed in 0..systems(100) {
+    for seed in 0..systems(60) {
         let machine = machine(&mut Dice::new(seed ^ 0xc1), true);
         let n = machine.paces.len();
         let classes = machine.system.classes.len() as u8;
@@ -88,7 +72,7 @@ const MOST_ROUNDS: f64 = 1.5;
 fn targets_are_kept_on_many_classes() {
     for name in ["min-fair", "similar-min-fair"] {
         let (mut least, mut close) = (f64::MAX, 0);
-        for seed in 0..systems(80) {
+        for seed in 0..systems(40) {
             let mut dice = Dice::new(seed ^ 0xc2);
             let machine = machine(&mut dice, true);
             let (text, target) = dice.pick(&[("0.9", 0.9), ("0.95", 0.95), ("0.99", 0.99)]);
@@ -119,7 +103,7 @@ fn targets_are_kept_on_many_classes() {
 fn who_gains_most_has_the_fastest_cores() {
     let mut all = [0.0; 4];
     let mut least = [f64::MAX; 4];
-    for seed in 0..systems(30) {
+    for seed in 0..systems(12) {
         let machine = machine(&mut Dice::new(seed ^ 0xc3), false);
         let n = machine.paces.len();
         for (place, name) in NAMES.iter().enumerate() {

@@ -33,7 +33,7 @@ mod segments;
 mod throttle;
 
 use crate::{Executor, Handle, Level, Place, VcpuHandle, WakeCost};
-use alarm::Waking;
+use alarm::{Quiet, Waking};
 use clocks::Looks;
 use dispatch::Dispatches;
 use lateness::Lateness;
@@ -83,11 +83,11 @@ pub struct Core<E: Executor> {
     look_at: Instant,
     /// The end of whose budget is expected then.
     awaited: Option<VcpuId>,
-    /// How many looks in a row found nothing new.
-    quiet_looks: u32,
-    /// This core's agent has read the counters and enforces: they stand still, since nothing else
-    /// runs here until it sleeps or waits for a lock.
-    is_settled: bool,
+    /// How long nothing new was found here.
+    quiet: Quiet,
+    /// When this core's agent woke, while it enforces: it has read the counters, and they stand
+    /// still, since nothing else runs here until it sleeps or waits for a lock.
+    settled: Option<Instant>,
     /// Until when this core's agent sleeps; the beginning of time while it is awake.
     asleep_until: Instant,
     /// How late budgets ended.
@@ -135,8 +135,8 @@ impl<E: Executor> Core<E> {
             is_lowered: false,
             look_at: Instant::NEVER,
             awaited: None,
-            quiet_looks: 0,
-            is_settled: false,
+            quiet: Quiet::default(),
+            settled: None,
             asleep_until: Instant::NEVER,
             lateness: Lateness::default(),
             is_relieved: false,
@@ -243,7 +243,7 @@ impl<E: Executor> Core<E> {
         relief: Option<Relief>,
     ) -> bool {
         self.settle_all();
-        self.is_settled = self.means.events;
+        self.settled = self.means.events.then_some(now);
         self.woken(now);
         self.recover(relief);
         for vcpu in births {
@@ -272,9 +272,9 @@ impl<E: Executor> Core<E> {
                 self.looks.looked(now, self.exec.now());
             }
         }
-        self.is_settled = false;
+        self.settled = None;
         let news = self.has_news(now);
-        self.quiet_looks = if news { 0 } else { self.quiet_looks.saturating_add(1) };
+        self.quiet.looked(news);
         news
     }
 
@@ -282,7 +282,7 @@ impl<E: Executor> Core<E> {
     fn settle(&mut self, index: usize) -> io::Result<()> {
         let vcpu_handle = &mut self.vcpu_handles[index];
         // What is frozen is not read with the others.
-        if self.is_settled && vcpu_handle.level != Level::Frozen {
+        if self.settled.is_some() && vcpu_handle.level != Level::Frozen {
             Ok(())
         } else {
             vcpu_handle.settle()
@@ -509,7 +509,9 @@ impl<E: Executor> Core<E> {
         let vcpu_handle = &self.vcpu_handles[index];
         if mode != vcpu_handle.mode() || frozen != (was == Level::Frozen) || end == End::Moved {
             let meter_ns = vcpu_handle.meter(mode).ticks();
-            let at = self.exec.now();
+            // What is stopped or started meanwhile runs no sooner than the agent sleeps; on some
+            // hosts the clock is a system call.
+            let at = self.settled.unwrap_or_else(|| self.exec.now());
             let next = vcpu_handle.mode();
             self.vcpu_handles[index].settled_at = at;
             if self.means.events {

@@ -52,7 +52,7 @@ pub(crate) struct Agents<'a> {
 }
 
 impl<'a> Agents<'a> {
-    /// A agents of the agents of `cores`, none of which lives yet.
+    /// The agents of `cores`, none of which lives yet.
     pub(crate) fn new(
         cores: &'a [Mutex<Core>],
         decider: Decider,
@@ -182,7 +182,16 @@ impl<'a> Agents<'a> {
         }
         let relief =
             self.heartbeats.as_ref().map(|heartbeats| heartbeats.relief(usize::from(core.0)));
-        lock(own).enforce(now, births, crossed, relief) || mail
+        let (mut own, now) = match own.try_lock() {
+            Ok(own) => (own, now),
+            // While it waited for another agent, what it enforces ran on.
+            Err(_) => {
+                let own = lock(own);
+                let now = own.exec.clock.now();
+                (own, now)
+            }
+        };
+        own.enforce(now, births, crossed, relief) || mail
     }
 
     /// Decides, where there is something to decide, unless another agent does: then that one will

@@ -39,7 +39,7 @@ macro_rules! declare {
 }
 
 policies! {
-    // new-policy: one word a run queue, alphabetical.
+    // new-policy: one word a line, alphabetical.
     dp_wrap
     g_edf
     maracas

@@ -20,16 +20,24 @@
 //! stays chosen keeps its core, others take their last one if it is free, else the lowest free one.
 //! Equal deadlines: the lower id, in the allotment and in the choice.
 //!
-//! A newcomer begins at the latest deadline of all jobs that are there when it comes (`joins_at`).
-//! From the request on it counts as a task whose job is due then and complete: it stands last in
-//! the order, so that it takes nothing of what others are allotted, and all that is allotted later
-//! is allotted beside it. What a change adds to a rate counts the same way, as one more task.
+//! # Tasks that come, change and go
+//! The paper's proof is of a fixed set of sporadic tasks. It needs of a task that its rate stays,
+//! and that its jobs ask for no more than that rate from their release to their deadline and do
+//! not overlap; it does not need that their lengths stay. So rates move between tasks in the only
+//! way that the proof knows, by releases. Think of all that is free of the cores as one more task,
+//! whose job needs nothing and is due last of all (it may as well be many tasks: in a row of tasks
+//! with one deadline and complete jobs only the sum of the rates counts).
+//! - *Who leaves* keeps its place and its rate until its deadline (a [`Placeholder`]), as a task
+//!   that was done early. Then its rate goes to what is free, by releasing a job without work.
+//! - *Who comes* takes its rate from what is free. It begins at the latest deadline of all that
+//!   stand in the order (`joins_at`): from the request on it counts as a task whose job is due then
+//!   and complete. Last in the order, it takes nothing of what others are allotted.
+//! - *A smaller rate* sets in at the task's deadline, or with its next release, where the rest goes
+//!   to what is free as that of one who leaves. The answer is given at once.
+//! - *What a change adds* comes as a newcomer does, and waits with its answer. When it may begin,
+//!   a job that needs nothing takes it to the deadline of the task, and they are one.
 //!
-//! This is not proven. The paper's proof is of a fixed set of sporadic tasks; a newcomer is one
-//! from its join on, with a job before that needs nothing. What the proof does not cover is a rate
-//! that shrinks or goes while allotments made for it stand. 50,078 random systems on full cores
-//! in which tasks come and leave had no late job; where they change their reservations too, one
-//! system in some 3,000 has one, so nothing is claimed there.
+//! What is off the grid (below) under a fixed set is so here too.
 //! # Invariants
 //! What is allotted to a job is what it still may use. No job is chosen twice.
 //! # Where we differ from the paper
@@ -50,7 +58,7 @@ mod tests;
 use crate::parts::fluid::{self, ENFORCEMENT};
 use crate::parts::jobs::{Backlog, ByVcpu};
 use crate::parts::queue::{Key, Queue};
-use crate::parts::table::Table;
+use crate::parts::table::{Table, Use};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use maracas_core::admission::Verdict;
@@ -63,9 +71,8 @@ use maracas_core::{
 };
 
 const PARAMS: &[ParamSpec] = &[ENFORCEMENT];
-/// The tie values of a task and of what a change adds to its rate, in the order.
+/// The tie value of a task in the order; those of placeholders are greater.
 const OWN: u64 = 0;
-const EXTRA: u64 = 1;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "u-edf",
@@ -96,16 +103,17 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
 
 struct Task {
     backlog: Backlog,
-    /// C.
+    /// C of its last released job.
     budget: Duration,
     /// What it is promised, exactly, and in parts of `UEdf::whole`.
     exact: Rate,
     rate: u64,
     /// Its place in the order: the deadline of its last released job.
     key: Key,
-    /// What a change adds to its rate, and from when on: then it is one rate.
-    extra: u64,
+    /// What it becomes, and from when on: up to then a placeholder has what that adds.
     grows: Option<(Instant, Vcpu)>,
+    /// Its rate from its deadline on, where that is smaller.
+    shrinks: Option<Rate>,
     core: Option<CoreId>,
     last: Option<CoreId>,
     /// Since when it stands on its core.
@@ -130,8 +138,8 @@ impl Task {
             exact,
             rate: 0,
             key: Key { deadline: from, tie: OWN, vcpu: vcpu.id },
-            extra: 0,
             grows: None,
+            shrinks: None,
             core: None,
             last: None,
             since: Instant::ZERO,
@@ -141,6 +149,15 @@ impl Task {
             allotted: 0,
             changed: false,
         }
+    }
+    /// Whether a change was granted that has not set in.
+    const fn is_changing(&self) -> bool {
+        self.grows.is_some() || self.shrinks.is_some()
+    }
+    /// What of it counts if it leaves or changes: all, while any of it keeps its place.
+    fn in_use(&self) -> Use {
+        let grown = self.grows.as_ref().map_or(Instant::ZERO, |(from, _)| *from);
+        Use { until: self.key.deadline.max(grown), at_rest: false }
     }
     fn is_pending(&self) -> bool {
         self.backlog.deadline().is_some()
@@ -169,6 +186,17 @@ impl Task {
             Some(_) | None => Duration::ZERO,
         }
     }
+}
+
+/// A rate that no job uses and that keeps its place in the order up to the deadline of its key:
+/// that of a task that left, or what a change will add to one.
+#[derive(Clone, Copy, Debug)]
+struct Placeholder {
+    key: Key,
+    /// It is the difference of these, exactly, and in parts of `UEdf::whole`.
+    from: Rate,
+    to: Rate,
+    rate: u64,
 }
 
 /// Time that is allotted to a job on one processor.
@@ -228,7 +256,8 @@ struct UEdf {
     tasks: ByVcpu<Task>,
     /// The tasks that ask to change.
     asked: Vec<Vcpu>,
-    /// All tasks by the deadline of their last released job.
+    placeholders: Vec<Placeholder>,
+    /// All tasks by the deadline of their last released job, and the placeholders.
     order: Queue,
     rooms: Vec<Room>,
     /// By processor, in the order of deadlines.
@@ -255,6 +284,7 @@ impl UEdf {
             whole: 1,
             tasks: ByVcpu::default(),
             asked: Vec::new(),
+            placeholders: Vec::new(),
             order: Queue::default(),
             rooms: Vec::new(),
             shares: alloc::vec![Vec::new(); system.cores.len()],
@@ -291,12 +321,20 @@ impl UEdf {
     }
 
     fn release(&mut self, job: &Job) {
+        self.shrink(job.id.vcpu, job.release);
         let Some(task) = self.tasks.get_mut(job.id.vcpu) else { return };
         self.order.remove(task.key);
         task.key.deadline = task.key.deadline.max(job.deadline);
         self.order.insert(task.key);
         self.stale = true;
-        self.change(job.id.vcpu, |task| task.backlog.release(job));
+        self.change(job.id.vcpu, |task| {
+            task.backlog.release(job);
+            task.budget = task.backlog.budget();
+        });
+    }
+    /// What stands in the order without a task to it.
+    fn placeholder(&self, key: Key) -> Option<&Placeholder> {
+        self.placeholders.iter().find(|one| one.key == key)
     }
 }
 
@@ -343,7 +381,7 @@ impl Policy for UEdf {
         self.choose(now);
         self.assign_cores(now);
         self.write_lines(plan);
-        plan.wake = self.table.next();
+        plan.wake = self.table.next().min(self.next_to_ask());
     }
 
     fn statistics(&self) -> Vec<Statistic> {
@@ -389,13 +427,14 @@ impl UEdf {
         // Where on the processors the rates of the tasks so far end.
         let mut end = 0;
         for key in self.order.iter() {
-            let Some(task) = self.tasks.get_mut(key.vcpu) else { continue };
             let deadline = key.deadline.ticks().max(now_ticks);
-            if key.tie == EXTRA {
-                reserve(&mut self.rooms, whole, deadline, end, task.extra);
-                end += u128::from(task.extra);
+            if key.tie != OWN {
+                let rate = self.placeholder(key).map_or(0, |one| one.rate);
+                reserve(&mut self.rooms, whole, deadline, end, rate);
+                end += u128::from(rate);
                 continue;
             }
+            let Some(task) = self.tasks.get_mut(key.vcpu) else { continue };
             let mut wanted = if task.is_pending() { task.left(now).ticks() } else { 0 };
             wanted -= task.allotted;
             task.allotted += wanted;
@@ -433,11 +472,11 @@ impl UEdf {
         let whole = self.whole;
         let mut end = 0;
         for key in self.order.iter() {
-            let Some(task) = self.tasks.get_mut(key.vcpu) else { continue };
-            if key.tie == EXTRA {
-                end += u128::from(task.extra);
+            if key.tie != OWN {
+                end += u128::from(self.placeholder(key).map_or(0, |one| one.rate));
                 continue;
             }
+            let Some(task) = self.tasks.get_mut(key.vcpu) else { continue };
             (task.place, task.allotted) = (None, task.late(now).ticks());
             if task.allotted > 0 {
                 self.counts.late += 1;

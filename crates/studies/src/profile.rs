@@ -4,6 +4,8 @@ mod curve;
 mod events;
 mod model;
 mod phases;
+#[cfg(test)]
+mod tests;
 mod text;
 
 use curve::Knife;

@@ -85,7 +85,7 @@ impl Audit {
                 && limit(&core.run_queue, vcpu_handle).is_none()
             {
                 return Err(format!(
-                    "{} is raised on {} and not on its line",
+                    "{} is raised on {} and not in its run queue",
                     vcpu_handle.id, core.id
                 ));
             }

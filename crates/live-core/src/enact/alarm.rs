@@ -29,7 +29,8 @@ const GRAIN: Duration = Duration::from_micros(100);
 const UNSEEN: Duration = Duration::from_millis(1);
 /// How long a core may idle unseen after what ran there in the background has blocked, and how long
 /// what woke without a budget may share the background unseen: at first, and eight times as long
-/// while every look finds the same; twice that where the agent wakes by then for another reason.
+/// while every such look finds the same; twice that where the agent wakes by then for another
+/// reason.
 const WATCH: Duration = Duration::from_millis(2);
 /// How often that time is doubled.
 const DOUBLINGS: u32 = 3;
@@ -111,8 +112,8 @@ impl Waking {
     fn waiting(&self, quiet: u32) -> Duration {
         (self.grain() * (1 << quiet.min(DOUBLINGS))).min(self.unseen())
     }
-    /// How often the background is watched while some of it waits, after so many looks that found
-    /// nothing new: a fiftieth of the core.
+    /// How often the background is watched while some of it waits, after so many times that found
+    /// nothing new there: a fiftieth of the core.
     pub fn watch(&self, quiet: u32) -> Duration {
         WATCH.max(Duration::from_nanos(50 * self.p50_ns)) * (1 << quiet.min(DOUBLINGS))
     }
@@ -136,12 +137,35 @@ impl Waking {
     }
 }
 
+/// How many looks in a row found nothing new.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Quiet {
+    /// Of all looks.
+    looks: u32,
+    /// Of those that were there only to see whether what runs in the background still does,
+    /// whatever the others found: these come with every period.
+    watches: u32,
+    /// The next look is one of those.
+    is_watch: bool,
+}
+
+impl Quiet {
+    /// The agent looked, and something had changed or not.
+    pub(super) fn looked(&mut self, news: bool) {
+        let count = |before: u32| if news { 0 } else { before.saturating_add(1) };
+        self.looks = count(self.looks);
+        if self.is_watch {
+            self.watches = count(self.watches);
+        }
+    }
+}
+
 impl<E: Executor> Core<E> {
     /// Chooses when to look next. What ends by the meters is counted from when they were read:
     /// while the agent sleeps and another one decides, a raised VCPU may have run on.
     pub(crate) fn plan_look(&mut self, now: Instant) {
         self.forget_look();
-        self.awaited = None;
+        (self.awaited, self.quiet.is_watch) = (None, false);
         let run_queue = std::mem::take(&mut self.run_queue);
         let runs = self.look_at_foreground(&run_queue);
         if !runs {
@@ -180,7 +204,7 @@ impl<E: Executor> Core<E> {
                 let rest = vcpu_handle.rest(grant.until.0);
                 let sleep = match (runs, vcpu_handle.is_runnable()) {
                     (true, _) => self.waking.sleep(rest),
-                    (false, true) => rest.max(self.waking.waiting(self.quiet_looks)),
+                    (false, true) => rest.max(self.waking.waiting(self.quiet.looks)),
                     (false, false) => rest.max(self.waking.unseen()),
                 };
                 let at = vcpu_handle.settled_at.saturating_add(sleep);
@@ -223,8 +247,9 @@ impl<E: Executor> Core<E> {
         if run_queue.background_allowed && self.vcpu_handles.iter().any(waits) {
             // The end of a slice, or the return of a budget, that comes soon after is as good a
             // time: most background lasts no longer.
-            let watch = self.waking.watch(self.quiet_looks);
-            if self.look_at.min(self.wake_at) > now.saturating_add(watch * 2) {
+            let watch = self.waking.watch(self.quiet.watches);
+            self.quiet.is_watch = self.look_at.min(self.wake_at) > now.saturating_add(watch * 2);
+            if self.quiet.is_watch {
                 self.look_at = now.saturating_add(watch);
             }
         }
@@ -351,6 +376,18 @@ mod tests {
         let waking = self::waking(30, 100);
         assert_eq!(waking.waiting(0), us(600), "a twentieth of the core");
         assert_eq!(waking.waiting(9), us(1500), "no later than what is believed blocked");
+    }
+
+    #[test]
+    fn what_changes_with_every_period_does_not_make_the_background_watched_more() {
+        let mut quiet = Quiet::default();
+        for is_watch in [true, false, true, false, true] {
+            quiet.is_watch = is_watch;
+            quiet.looked(!is_watch);
+        }
+        assert_eq!((quiet.looks, quiet.watches), (1, 3));
+        quiet.looked(true);
+        assert_eq!((quiet.looks, quiet.watches), (0, 0), "something there has changed");
     }
 
     #[test]

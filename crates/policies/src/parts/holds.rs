@@ -36,7 +36,8 @@
 //!
 //! # Shares of all cores (U-EDF, QPS): until the deadline of the last job that was released
 //! Up to then a job may still use what was set aside for it, and the rates of all that is there or
-//! held are within the cores. What else a newcomer waits for is said in the policy's file.
+//! held are within the cores. Under U-EDF a hold is a place in its order too, and who came and did
+//! not begin holds its own up to then. What else a newcomer waits for is said in the policy's file.
 
 use alloc::vec::Vec;
 use maracas_core::{CoreId, Duration, Instant, Vcpu, VcpuId};

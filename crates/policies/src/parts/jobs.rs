@@ -63,6 +63,10 @@ impl Backlog {
     pub(crate) const fn set_budget(&mut self, budget: Duration) {
         self.budget = budget;
     }
+    /// The budget that a release brings.
+    pub(crate) const fn budget(&self) -> Duration {
+        self.budget
+    }
     pub(crate) fn release(&mut self, job: &Job) {
         if self.expires && self.pending.is_empty() {
             // An overrun stays a debt.

@@ -5,7 +5,9 @@ use crate::parts::fluid::judged_by_density;
 use crate::testing::{Machine, Manners, Rng, periodic, with};
 use alloc::vec::Vec;
 use maracas_core::contract::decide;
-use maracas_core::{Arrival, Duration, Event, Instant, Job, JobId, Plan, Rate, System, Vcpu};
+use maracas_core::{
+    Arrival, Duration, Event, Instant, Job, JobId, Plan, Policy, Rate, System, Vcpu,
+};
 
 fn ticks(n: u64) -> Duration {
     Duration::from_ticks(n)
@@ -210,4 +212,79 @@ fn idle_time_is_lent_on_a_hostile_machine_too() {
     for seed in 0..120 {
         crate::hostile::try_hard(&ENTRY, &[("enforcement", "surplus")], seed);
     }
+}
+
+/// The reservation of `vcpu` in a request.
+fn task(id: u32, c: u64, t: u64) -> Vcpu {
+    Vcpu::new(id, ticks(c), ticks(t)).periodic()
+}
+
+/// a and b fill a core; a leaves at 2, done. What was allotted beside it rests on its rate, so its
+/// place is kept up to its deadline, and c, which wants its room, is let in then.
+#[test]
+fn who_leaves_keeps_its_place_up_to_its_deadline() {
+    let start = system(1, &[(2, 4), (4, 8)]);
+    let mut own = UEdf::new(judged_by_density(&start).0, &start, &with(&[]));
+    let mut plan = Plan::new(1);
+    let at = Instant::from_ticks;
+    for (id, deadline) in [(0, 4), (1, 8)] {
+        let id = JobId { vcpu: maracas_core::VcpuId(id), index: 0 };
+        own.on_event(at(0), &Event::Released(Job { id, release: at(0), deadline: at(deadline) }));
+    }
+    decide(&mut own, at(0), &mut plan);
+    own.on_event(at(2), &Event::Left(maracas_core::VcpuId(0)));
+    own.on_event(at(2), &Event::Arrived(task(2, 2, 4)));
+    decide(&mut own, at(2), &mut plan);
+    let rates =
+        |own: &UEdf| own.placeholders.iter().map(|one| (one.key.deadline, one.rate)).collect();
+    assert_eq!((own.whole, rates(&own), plan.verdicts()), (2, alloc::vec![(at(4), 1)], &[][..]));
+    assert_eq!(plan.wake, at(4));
+    // It begins when the job of b, which has been allotted time, is due.
+    decide(&mut own, at(4), &mut plan);
+    assert_eq!((own.placeholders.len(), plan.verdicts().len(), plan.wake), (0, 0, at(8)));
+    decide(&mut own, at(8), &mut plan);
+    assert!(plan.verdicts()[0].1.is_ok());
+}
+
+/// A smaller rate is granted at once and counts from the deadline on; what is asked for meanwhile
+/// is answered then, in the order in which it was asked.
+#[test]
+fn a_smaller_rate_sets_in_at_the_deadline() {
+    let start = system(1, &[(4, 8), (4, 8)]);
+    let mut own = UEdf::new(judged_by_density(&start).0, &start, &with(&[]));
+    let mut plan = Plan::new(1);
+    let at = Instant::from_ticks;
+    let id = JobId { vcpu: maracas_core::VcpuId(0), index: 0 };
+    own.on_event(at(0), &Event::Released(Job { id, release: at(0), deadline: at(8) }));
+    own.on_event(at(0), &Event::Changed(task(0, 1, 8)));
+    decide(&mut own, at(0), &mut plan);
+    let rate = |own: &UEdf| own.tasks.get(maracas_core::VcpuId(0)).map(|task| task.exact);
+    assert!(plan.verdicts()[0].1.is_ok());
+    assert_eq!(rate(&own), Some(Rate::new(1, 2)));
+    own.on_event(at(1), &Event::Changed(task(0, 5, 8)));
+    own.on_event(at(2), &Event::Changed(task(0, 4, 8)));
+    decide(&mut own, at(2), &mut plan);
+    assert_eq!((plan.verdicts().len(), plan.wake), (0, at(8)));
+    decide(&mut own, at(8), &mut plan);
+    let answers: Vec<_> = plan.verdicts().iter().map(|(_, verdict)| verdict.is_ok()).collect();
+    assert_eq!((answers, rate(&own)), (alloc::vec![false, true], Some(Rate::new(1, 2))));
+}
+
+/// What waits is answered before what was asked for later, also where that is refused at once.
+#[test]
+fn answers_come_in_the_order_of_the_requests() {
+    let start = system(1, &[(1, 8), (4, 8)]);
+    let mut own = UEdf::new(judged_by_density(&start).0, &start, &with(&[]));
+    let mut plan = Plan::new(1);
+    let at = Instant::from_ticks;
+    let id = JobId { vcpu: maracas_core::VcpuId(1), index: 0 };
+    own.on_event(at(0), &Event::Released(Job { id, release: at(0), deadline: at(8) }));
+    own.on_event(at(0), &Event::Changed(task(0, 4, 8)));
+    decide(&mut own, at(0), &mut plan);
+    assert_eq!((plan.verdicts().len(), plan.wake), (0, at(8)));
+    own.on_event(at(8), &Event::Changed(task(0, 3, 8)));
+    own.on_event(at(8), &Event::Changed(task(0, 2, 8)));
+    decide(&mut own, at(8), &mut plan);
+    let answers: Vec<_> = plan.verdicts().iter().map(|(_, verdict)| verdict.is_ok()).collect();
+    assert_eq!(answers, [true, false, true]);
 }
