@@ -63,7 +63,7 @@ pub fn entitled<'a>(
 #[inline]
 fn entries(run_queue: &RunQueue, memory_meter: u64) -> impl Iterator<Item = (&Grant, Mode)> {
     let is_open = memory_meter < run_queue.allowance;
-    let foreground = is_open.then_some(&run_queue.foreground[..]).unwrap_or_default();
+    let foreground = if is_open { &run_queue.foreground[..] } else { &[] };
     let background = (is_open && run_queue.background_allowed).then_some(&run_queue.background);
     let background = background.into_iter().flatten().map(|grant| (grant, Mode::Background));
     foreground.iter().map(|grant| (grant, Mode::Foreground)).chain(background)

@@ -9,6 +9,7 @@ use alloc::collections::VecDeque;
 pub(crate) struct Short<T> {
     first: Option<T>,
     /// Those behind it. Once there were some, the memory is kept.
+    #[allow(clippy::box_collection)] // 8 bytes of the record in place of 32.
     rest: Option<Box<VecDeque<T>>>,
 }
 
