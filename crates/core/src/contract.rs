@@ -25,7 +25,7 @@
 
 use crate::admission::{NotAdmitted, Verdict};
 use crate::params::{ParamSpec, Params};
-use crate::{CoreId, CoreSet, Duration, Instant, Job, JobId, System, Vcpu, VcpuId};
+use crate::{CoreId, CoreSet, Duration, Instant, Job, JobId, List, System, Vcpu, VcpuId};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -287,8 +287,9 @@ impl Grant {
 pub struct RunQueue {
     /// VCPUs in budget.
     pub foreground: Vec<Grant>,
-    /// VCPUs that may use surplus time.
-    pub background: Vec<Grant>,
+    /// VCPUs that may use surplus time. Policies keep all VCPUs of a core here, in an order that
+    /// changes by one or two at a time.
+    pub background: List<Grant>,
     /// Whether surplus time may be used at all (MARACAS, IS_BG_SCHED). False throttles the core.
     pub background_allowed: bool,
     /// Cumulative reading of the core's memory meter (reads of memory by whatever ran there) at
@@ -300,7 +301,7 @@ impl Default for RunQueue {
     fn default() -> Self {
         Self {
             foreground: Vec::new(),
-            background: Vec::new(),
+            background: List::new(),
             background_allowed: true,
             allowance: MemoryLimit::NEVER,
         }

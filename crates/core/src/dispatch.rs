@@ -8,7 +8,7 @@
 //! readies all that are [`entitled`]. Traces ask which VCPUs were [`kept_out`].
 
 use crate::contract::{Grant, Limit, MemoryLimit, Mode, RunQueue};
-use crate::{Duration, VcpuId};
+use crate::{Duration, List, VcpuId};
 
 /// What the law needs to know of the VCPUs.
 pub trait Readings {
@@ -72,7 +72,8 @@ pub fn kept_out<'a>(
             && readings.runnable(grant.vcpu)
             && has_service(grant, *mode, readings)
     };
-    by_mode(&run_queue.foreground, &run_queue.background).filter(waits).map(|(grant, _)| grant.vcpu)
+    let all = by_mode(&run_queue.foreground, Some(&run_queue.background));
+    all.filter(waits).map(|(grant, _)| grant.vcpu)
 }
 
 /// Whether [`kept_out`] may name a VCPU, whatever the VCPUs' meters read.
@@ -90,16 +91,11 @@ const fn is_closed(run_queue: &RunQueue, memory_meter: u64, mode: Mode) -> bool 
 /// The entries of a run queue that count now, in the order of the law; none where the core is
 /// closed.
 #[inline]
-fn entries<'a>(
-    run_queue: &'a RunQueue,
-    memory_meter: u64,
-) -> impl Iterator<Item = (&'a Grant, Mode)> {
-    let open = |grants: &'a [Grant], mode| {
-        if is_closed(run_queue, memory_meter, mode) { &[][..] } else { grants }
-    };
+fn entries(run_queue: &RunQueue, memory_meter: u64) -> impl Iterator<Item = (&Grant, Mode)> {
+    let is_open = |mode| !is_closed(run_queue, memory_meter, mode);
     by_mode(
-        open(&run_queue.foreground, Mode::Foreground),
-        open(&run_queue.background, Mode::Background),
+        if is_open(Mode::Foreground) { &run_queue.foreground } else { &[] },
+        is_open(Mode::Background).then_some(&run_queue.background),
     )
 }
 
@@ -107,9 +103,9 @@ fn entries<'a>(
 #[inline]
 fn by_mode<'a>(
     foreground: &'a [Grant],
-    background: &'a [Grant],
+    background: Option<&'a List<Grant>>,
 ) -> impl Iterator<Item = (&'a Grant, Mode)> {
-    let background = background.iter().map(|grant| (grant, Mode::Background));
+    let background = background.into_iter().flatten().map(|grant| (grant, Mode::Background));
     foreground.iter().map(|grant| (grant, Mode::Foreground)).chain(background)
 }
 
@@ -161,7 +157,7 @@ mod tests {
     fn the_law() {
         let mut run_queue = RunQueue {
             foreground: alloc::vec![grant(0, 99), grant(1, 10), grant(2, 11)],
-            background: alloc::vec![grant(0, 99), grant(1, 4)],
+            background: [grant(0, 99), grant(1, 4)].into_iter().collect(),
             ..RunQueue::default()
         };
         let run = |run_queue: &RunQueue, memory| {
@@ -188,7 +184,7 @@ mod tests {
     fn kept_out_is_what_memory_alone_hinders() {
         let mut run_queue = RunQueue {
             foreground: alloc::vec![grant(0, 99), grant(1, 10), grant(2, 11)],
-            background: alloc::vec![grant(0, 99), grant(1, 4), grant(2, 3)],
+            background: alloc::vec![grant(0, 99), grant(1, 4), grant(2, 3)].into(),
             ..RunQueue::default()
         };
         let kept = |run_queue: &RunQueue, memory| {

@@ -18,6 +18,7 @@ pub mod counters;
 pub mod dispatch;
 mod hash;
 pub mod journal;
+mod list;
 pub mod memory;
 mod model;
 mod overheads;
@@ -34,6 +35,7 @@ pub use buckets::Buckets;
 pub use contract::{Event, Plan, Policy};
 pub use core_set::CoreSet;
 pub use hash::{fnv1a, fnv1a_words};
+pub use list::{Entries, List};
 pub use model::{
     Arrival, Class, Core, CoreId, Criticality, Job, JobId, MAX_CORES, Reservation, Role, System,
     Vcpu, VcpuId,

@@ -8,8 +8,8 @@ use crate::contract::{
 };
 use crate::params::{Params, Value};
 use crate::{
-    Arrival, Class, Core, CoreId, Criticality, Duration, Instant, Job, JobId, MAX_CORES, Rate,
-    Reservation, Role, System, Vcpu, VcpuId,
+    Arrival, Class, Core, CoreId, Criticality, Duration, Instant, Job, JobId, List, MAX_CORES,
+    Rate, Reservation, Role, System, Vcpu, VcpuId,
 };
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -158,6 +158,17 @@ macro_rules! non_zero {
 non_zero! {
     NonZeroU32: u32;
     NonZeroU64: u64;
+}
+
+/// Like a `Vec` of the same entries.
+impl<T: Wire> Wire for List<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        (self.len() as u64).put(out);
+        self.iter().for_each(|item| item.put(out));
+    }
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        Some(Vec::take(from)?.into())
+    }
 }
 
 impl<T: Wire> Wire for Option<T> {

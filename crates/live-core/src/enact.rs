@@ -540,12 +540,13 @@ impl<E: Executor> Core<E> {
     /// Why a VCPU handle stops: its limit, or something else.
     fn reason(&self, index: usize) -> End {
         let vcpu_handle = &self.vcpu_handles[index];
-        let grants = match vcpu_handle.mode() {
-            Mode::Foreground => &self.run_queue.foreground,
-            Mode::Background => &self.run_queue.background,
+        let is_own = |grant: &&Grant| grant.vcpu == vcpu_handle.id;
+        let grant = match vcpu_handle.mode() {
+            Mode::Foreground => self.run_queue.foreground.iter().find(is_own),
+            Mode::Background => self.run_queue.background.iter().find(is_own),
         };
         let spent = |grant: &Grant| vcpu_handle.meter(vcpu_handle.mode()) >= grant.until.0;
-        match grants.iter().find(|grant| grant.vcpu == vcpu_handle.id) {
+        match grant {
             Some(grant) if spent(grant) => End::LimitReached,
             Some(grant) if !vcpu_handle.has_memory(grant) => End::MemorySpent,
             Some(_) | None => End::Preempted,

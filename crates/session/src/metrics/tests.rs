@@ -315,7 +315,7 @@ fn published_sums_never_fall() {
         seed: 0,
     };
     let grant = |id| Grant::new(VcpuId(id), Limit::NEVER);
-    let (foreground, background) = (vec![grant(0)], vec![grant(1)]);
+    let (foreground, background) = (vec![grant(0)], vec![grant(1)].into());
     let line =
         RunQueue { foreground, background, background_allowed: false, ..RunQueue::default() };
     let planned = Record::Planned(Decision {

@@ -44,7 +44,7 @@ fn story(foreground: Vec<Grant>, background: Vec<Grant>) -> Story {
     let mut story = Story::new(1, vec![vcpu(0, 4, 10)]);
     story.woke(0, 0).planned(0, |plan| {
         plan.run_queue_mut(CoreId(0)).foreground = foreground;
-        plan.run_queue_mut(CoreId(0)).background = background;
+        plan.run_queue_mut(CoreId(0)).background = background.into();
     });
     story
 }

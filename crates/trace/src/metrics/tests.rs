@@ -181,7 +181,7 @@ fn time_of_cores_and_shares() {
     story.planned(0, |plan| {
         let run_queue = plan.run_queue_mut(CoreId(0));
         run_queue.foreground = vec![grant(0, 4), grant(1, 2)];
-        run_queue.background = vec![grant(0, u64::MAX), grant(1, u64::MAX)];
+        run_queue.background = vec![grant(0, u64::MAX), grant(1, u64::MAX)].into();
     });
     story.ran(FORE, (0, 4), LimitReached).ran((1, 0, Foreground), (4, 6), LimitReached);
     story.ran(BACK, (6, 9), Preempted);
