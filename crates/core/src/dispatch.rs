@@ -39,10 +39,21 @@ pub struct Running {
 /// The machine law for one core. `memory_meter` is the core's cumulative memory traffic.
 #[inline]
 pub fn next(run_queue: &RunQueue, memory_meter: u64, readings: &impl Readings) -> Option<Running> {
-    let runs = |(grant, mode): &(&Grant, Mode)| {
-        readings.runnable(grant.vcpu) && is_unspent(grant, *mode, readings)
-    };
-    entries(run_queue, memory_meter).find(runs).map(running)
+    let runs =
+        |grant: &Grant, mode| readings.runnable(grant.vcpu) && is_unspent(grant, mode, readings);
+    // Mode by mode, not by `entries`: every event of the simulator asks, and most run queues have
+    // few entries.
+    if !is_closed(run_queue, memory_meter, Mode::Foreground) {
+        let first = run_queue.foreground.iter().find(|grant| runs(grant, Mode::Foreground));
+        if let Some(grant) = first {
+            return Some(running((grant, Mode::Foreground)));
+        }
+    }
+    if is_closed(run_queue, memory_meter, Mode::Background) || run_queue.background.is_empty() {
+        return None;
+    }
+    let first = run_queue.background.iter().find(|grant| runs(grant, Mode::Background));
+    first.map(|grant| running((grant, Mode::Background)))
 }
 
 /// All VCPUs that may run, in the order of the law: [`next`] is the first of them that is runnable.
