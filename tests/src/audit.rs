@@ -388,13 +388,11 @@ impl Observer for Auditor {
         }
         for core in plan.dirty().iter() {
             let run_queue = plan.run_queue(core);
-            for (mode, grants) in
-                [&run_queue.foreground, &run_queue.background].into_iter().enumerate()
-            {
-                for Grant { vcpu, until, .. } in grants {
-                    if let Some(known) = self.known.get_mut(vcpu.0 as usize) {
-                        known.granted[mode] = known.granted[mode].max(until.0);
-                    }
+            let foreground = run_queue.foreground.iter().map(|grant| (0, grant));
+            let background = run_queue.background.iter().map(|grant| (1, grant));
+            for (mode, Grant { vcpu, until, .. }) in foreground.chain(background) {
+                if let Some(known) = self.known.get_mut(vcpu.0 as usize) {
+                    known.granted[mode] = known.granted[mode].max(until.0);
                 }
             }
         }

@@ -239,13 +239,13 @@ impl fmt::Display for Case {
             let r = vcpu.reservation;
             let (id, budget, period) = (vcpu.id, r.budget.ticks(), r.period.ticks());
             writeln!(f, "  {id} ({budget}, {period}) {:?} {:?}", vcpu.arrival, vcpu.role)?;
-            if (vcpu.pinned, vcpu.bandwidth, vcpu.colors) != (None, 0, 0) {
+            if (vcpu.pinned, vcpu.bandwidth, vcpu.colors) != (None, None, 0) {
                 let (pinned, bandwidth, colors) = (vcpu.pinned, vcpu.bandwidth, vcpu.colors);
-                writeln!(f, "    on {pinned:?}, {bandwidth} B/s, {colors} colours")?;
+                writeln!(f, "    on {pinned:?}, {bandwidth:?} B/s, {colors} colours")?;
             }
-            if (vcpu.class, vcpu.speedup_milli) != (None, 0) {
+            if (vcpu.class, vcpu.speedup_milli) != (None, None) {
                 let (class, speedup) = (vcpu.class, vcpu.speedup_milli);
-                writeln!(f, "    meant on {class:?}, speedup {speedup}")?;
+                writeln!(f, "    meant on {class:?}, speedup {speedup:?}")?;
             }
             let own = |program: &&(usize, &Program)| program.1.vcpu == vcpu.id;
             for (place, program) in programs.iter().enumerate().filter(|one| own(&one)) {

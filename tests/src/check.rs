@@ -53,7 +53,7 @@ pub fn check_counting(case: &Case) -> Result<Option<Checked>, String> {
         // MemGuard reports to its inner policy that a VCPU which used up its own bandwidth blocked:
         // what that policy then holds for runnable cannot be read off the machine's events.
         let reported_all = !case.entry.name.starts_with("memguard+")
-            || system.vcpus.iter().all(|vcpu| vcpu.bandwidth == 0);
+            || system.vcpus.iter().all(|vcpu| vcpu.bandwidth.is_none());
         let maracas = case.entry.name.ends_with("maracas") && reported_all;
         let maracas = maracas.then(|| MaracasAudit::new(case.entry, &case.params, &system));
         let wrapped = case.entry.name.starts_with("memguard+") && case.faults.late.is_zero();

@@ -2,7 +2,7 @@
 //! plans alone, where decisions come on time.
 
 use crate::follow::Followed;
-use maracas_core::contract::{Entry, Observer};
+use maracas_core::contract::{Entry, MemoryLimit, Observer};
 use maracas_core::dispatch::next;
 use maracas_core::memory::LINE_BYTES;
 use maracas_core::params::{Params, parse_bandwidth};
@@ -108,8 +108,9 @@ impl GuardAudit {
         };
         let count = system.vcpus.iter().map(|vcpu| vcpu.id.0 as usize + 1).max().unwrap_or(0);
         let mut vcpus = vec![None; count];
-        for vcpu in system.vcpus.iter().filter(|vcpu| vcpu.bandwidth > 0) {
-            vcpus[vcpu.id.0 as usize] = Some((requests(vcpu.bandwidth).max(1), 0, 0));
+        for vcpu in &system.vcpus {
+            let quota = vcpu.bandwidth.map(|bandwidth| requests(bandwidth.get()).max(1));
+            vcpus[vcpu.id.0 as usize] = quota.map(|quota| (quota, 0, 0));
         }
         let cores: Vec<_> = bandwidths.iter().enumerate().map(core).collect();
         if cores.iter().all(Option::is_none) && vcpus.iter().all(Option::is_none) {
@@ -178,7 +179,8 @@ impl GuardAudit {
             let allowance = plan.run_queue(CoreId(id as u16)).allowance;
             let Some(core) = &mut self.cores[id] else { continue };
             core.base = core.meter;
-            core.allotted = allowance.checked_sub(core.base).filter(|_| allowance != u64::MAX);
+            let bounded = Some(allowance).filter(|it| *it != MemoryLimit::NEVER);
+            core.allotted = bounded.and_then(|it| it.0.checked_sub(core.base));
             let (core, allotted) = (*core, core.allotted.unwrap_or(0));
             self.pool += core.quota.saturating_sub(allotted);
             let least = if core.soft { 1.min(core.quota) } else { core.quota };
@@ -221,8 +223,10 @@ impl GuardAudit {
         for id in 0..self.cores.len() {
             let allowance = plan.run_queue(CoreId(id as u16)).allowance;
             let Some(core) = self.cores[id] else { continue };
-            let (Some(before), false) = (core.allotted, allowance == u64::MAX) else { continue };
-            let allotted = allowance.saturating_sub(core.base);
+            let (Some(before), false) = (core.allotted, allowance == MemoryLimit::NEVER) else {
+                continue;
+            };
+            let allotted = allowance.0.saturating_sub(core.base);
             if allotted == before {
                 continue;
             }
@@ -250,14 +254,14 @@ impl GuardAudit {
             let core = CoreId(id as u16);
             let allowance = plan.run_queue(core).allowance;
             let right = match &self.cores[id] {
-                None => allowance == u64::MAX,
-                Some(core) => core.meter < allowance || core.used() >= core.quota,
+                None => allowance == MemoryLimit::NEVER,
+                Some(core) => !allowance.is_reached(core.meter) || core.used() >= core.quota,
             };
             if let Some(core) = &mut self.cores[id] {
-                core.throttled = core.meter >= allowance;
+                core.throttled = allowance.is_reached(core.meter);
             }
             let state = self.cores[id];
-            self.must(right, || format!("{core} has allowance {allowance} at {now}: {state:?}"));
+            self.must(right, || format!("{core} has allowance {allowance:?} at {now}: {state:?}"));
         }
     }
 }
@@ -289,7 +293,8 @@ impl Observer for GuardAudit {
         if self.regulated().next().is_none() {
             return;
         }
-        let share = self.regulated().all(|(id, _)| plan.run_queue(id).allowance == u64::MAX);
+        let share =
+            self.regulated().all(|(id, _)| plan.run_queue(id).allowance == MemoryLimit::NEVER);
         let due = self.spare_is_due(plan);
         if now >= self.next || self.spare == Spare::Proportional && due {
             self.end_period(now);

@@ -1,7 +1,7 @@
 //! An observer that holds what is counted of memory, and what is done about it, to what every
 //! policy and the simulator must keep. It knows events and plans alone.
 
-use maracas_core::contract::{End, Observer, Sample, Segment, Usage};
+use maracas_core::contract::{End, MemoryLimit, Observer, Sample, Segment, Usage};
 use maracas_core::memory::{LINE_BYTES, Memory, Profile};
 use maracas_core::{
     CoreId, Cost, Duration, Event, Instant, Pace, Plan, Program, Role, VcpuId, Workload,
@@ -307,8 +307,8 @@ impl Observer for MemoryAudit<'_> {
             let (core, run_queue) = (CoreId(id as u16), plan.run_queue(CoreId(id as u16)));
             let own = &mut self.cores[id];
             let (meter, before, reported) = (own.meter.reads, own.meter.now(), own.reported);
-            own.meter.set(now, run_queue.allowance);
-            if meter < run_queue.allowance {
+            own.meter.set(now, run_queue.allowance.0);
+            if !run_queue.allowance.is_reached(meter) {
                 (own.reported, own.closed) = (None, None);
             }
             self.must(meter < before || before == u64::MAX || reported == Some(before), || {
@@ -322,7 +322,7 @@ impl Observer for MemoryAudit<'_> {
                 let limits =
                     lists.filter(|other| other.vcpu == grant.vcpu).map(|other| other.memory);
                 if let Some(known) = self.known.get_mut(grant.vcpu.0 as usize) {
-                    known.meter.set(now, limits.max().unwrap_or(u64::MAX));
+                    known.meter.set(now, limits.max().unwrap_or(MemoryLimit::NEVER).0);
                 }
             }
         }

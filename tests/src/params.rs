@@ -5,6 +5,7 @@ use maracas_core::Duration;
 use maracas_core::contract::Entry;
 use maracas_core::memory::LINE_BYTES;
 use maracas_core::params::{Kind, ParamSpec, Params, Value};
+use std::num::NonZero;
 
 /// The time scale of a system.
 #[derive(Clone, Copy)]
@@ -129,7 +130,7 @@ fn reservations(params: &mut Params, random: &mut RandomSystem, scale: Scale, di
     }
     for vcpu in &mut random.system.vcpus {
         if dice.one_in(6) {
-            vcpu.bandwidth = bandwidth(dice.between(1, most));
+            vcpu.bandwidth = NonZero::new(bandwidth(dice.between(1, most)));
         }
     }
 }

@@ -8,6 +8,7 @@ use maracas_core::{
 };
 use maracas_sim::memory::UnevenCores;
 use maracas_sim::{Options, run_with};
+use std::num::NonZero;
 use std::ops::Range;
 
 /// algorithms.md E.3: shares are updated this often.
@@ -235,7 +236,7 @@ impl Rules {
     pub fn new(machine: &Uneven, target: f64, similarity: f64) -> Self {
         let n = machine.paces.len() as f64;
         let (fast, slow) = (machine.cores(0) as f64, machine.cores(1) as f64);
-        let speedup = |vcpu: &Vcpu| f64::from(vcpu.speedup_milli) / 1000.0;
+        let speedup = |vcpu: &Vcpu| f64::from(vcpu.speedup_milli.map_or(0, NonZero::get)) / 1000.0;
         let speedups = machine.system.vcpus.iter().map(speedup).collect();
         Self { fast, n, each: (fast + slow) / n, speedups, target, similarity }
     }

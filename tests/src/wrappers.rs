@@ -3,7 +3,7 @@
 use crate::follow::Followed;
 use maracas_core::contract::{Event, Grant, Mode, Policy, RunQueue, Statistic};
 use maracas_core::dispatch::Readings;
-use maracas_core::{CoreId, Duration, Instant, Plan};
+use maracas_core::{CoreId, Duration, Instant, List, Plan};
 
 /// Asks the policy again and again, at once and at instants when nothing happened, and holds it to
 /// giving the same plan.
@@ -74,20 +74,24 @@ impl DepthOne {
         Self { inner, plan: Plan::new(cores), followed: Followed::default() }
     }
 
-    fn first(&self, grants: &[Grant], mode: Mode) -> Vec<Grant> {
+    fn first<'a, L: FromIterator<Grant>>(
+        &self,
+        mut grants: impl Iterator<Item = &'a Grant>,
+        mode: Mode,
+    ) -> L {
         let unspent = |grant: &&Grant| {
             self.followed.runnable(grant.vcpu)
                 && self.followed.meter(grant.vcpu, mode) < grant.until.0
-                && self.followed.memory(grant.vcpu) < grant.memory
+                && !grant.memory.is_reached(self.followed.memory(grant.vcpu))
         };
-        grants.iter().find(unspent).copied().into_iter().collect()
+        grants.find(unspent).copied().into_iter().collect()
     }
     fn cut(&self, run_queue: &RunQueue) -> RunQueue {
-        let foreground = self.first(&run_queue.foreground, Mode::Foreground);
+        let foreground: Vec<_> = self.first(run_queue.foreground.iter(), Mode::Foreground);
         let background = if foreground.is_empty() && run_queue.background_allowed {
-            self.first(&run_queue.background, Mode::Background)
+            self.first(run_queue.background.iter(), Mode::Background)
         } else {
-            Vec::new()
+            List::new()
         };
         RunQueue { foreground, background, ..*run_queue }
     }

@@ -170,8 +170,8 @@ const DDR3_1333: Dram = Dram {
     channels: 1,
     ranks: 1,
     banks: 8,
-    conflict_latency_ps: 0,
-    conflict_service_ps: 0,
+    conflict_latency_ps: None,
+    conflict_service_ps: None,
     model: maracas_core::memory::DramModel::Law,
 };
 

@@ -16,6 +16,7 @@ use maracas_tests::uneven::{
     NAMES, ROUND, Rules, UPDATE, Uneven, Watch, entry, seconds, with_target,
 };
 use maracas_tests::{Case, Dice, Faults, Mix, check, generate};
+use std::num::NonZero;
 
 /// So many systems where the tests are optimized, a few elsewhere.
 const fn systems(optimized: u64) -> u64 {
@@ -30,7 +31,7 @@ fn steady(dice: &mut Dice, known: bool) -> Uneven {
     for vcpu in &mut machine.system.vcpus {
         // Eighths, so that thousandths are exact.
         let speedup_milli = 125 * dice.between(8, (8_000 / slow_milli).into()) as u32;
-        vcpu.speedup_milli = if known { speedup_milli } else { 0 };
+        vcpu.speedup_milli = NonZero::new(speedup_milli).filter(|_| known);
         let slow = dice.between(1, 20) * 10_000_000;
         machine.paces.push(Pace::steady(vec![slow / 1000 * u64::from(speedup_milli), slow]));
     }

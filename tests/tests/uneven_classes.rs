@@ -7,6 +7,7 @@ use maracas_core::params::Params;
 use maracas_core::{Pace, System, Vcpu};
 use maracas_tests::Dice;
 use maracas_tests::uneven::{NAMES, ROUND, UPDATE, Uneven, Watch, entry, seconds, with_target};
+use std::num::NonZero;
 
 /// So many systems where the tests are optimized, a few elsewhere.
 const fn systems(optimized: u64) -> u64 {
@@ -35,7 +36,7 @@ fn machine(dice: &mut Dice, known: bool) -> Uneven {
     let mut paces = Vec::new();
     for vcpu in &mut system.vcpus {
         let milli = dice.between(1000, most);
-        vcpu.speedup_milli = if known { milli as u32 } else { 0 };
+        vcpu.speedup_milli = NonZero::new(milli as u32).filter(|_| known);
         let rises = kinds.iter().map(|(_, speed)| (milli - 1000) * u64::from(speed - slowest));
         paces.push(Pace::steady(rises.map(|rise| (1000 * span + rise) * 10_000).collect()));
     }

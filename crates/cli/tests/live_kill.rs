@@ -10,6 +10,7 @@ mod live;
 
 use common::text;
 use live::host::{Leftovers, a_run_lives};
+use live::measure::Above;
 use live::witness::repeated;
 use live::{Run, Stage, median, sized, until};
 use std::time::{Duration, Instant};
@@ -281,15 +282,19 @@ fn a_killed_guardian_is_replaced_and_the_run_ends_in_order() {
             }
             let guardian = run.host.guardian();
             let guardian = guardian.unwrap_or_else(|| panic!("no guardian; {}", run.said()));
+            // An ordinary thread waits for its turn beside a busy run, and would see it late.
+            let above = Above::all().expect("the right to SCHED_FIFO, as a run has");
             kill(guardian.pid);
             let since = Instant::now();
             let mut new = false;
             until(PATIENCE, || {
-                new = run.host.guardian().is_some_and(|new| new.pid != guardian.pid);
+                new = run.host.guardian_beside().is_some_and(|new| new.pid != guardian.pid);
                 new || run.is_over()
             });
+            let took_ms = since.elapsed().as_secs_f64() * 1e3;
+            drop(above);
             if new {
-                replaced.push(since.elapsed().as_secs_f64() * 1e3);
+                replaced.push(took_ms);
                 run.finish();
             } else {
                 // One that was killed before it stood: the run never began, and says why.

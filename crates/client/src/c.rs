@@ -6,6 +6,7 @@ use maracas_core::{Arrival, CoreId, Criticality, Role, Vcpu};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::fmt::Display;
+use std::num::NonZero;
 use std::ptr;
 
 thread_local! {
@@ -82,9 +83,9 @@ impl MaracasVcpu {
             class: given("core_class", self.core_class)?,
             colors: self.colors,
             weight: self.weight,
-            bandwidth: self.bandwidth,
+            bandwidth: NonZero::new(self.bandwidth),
             criticality: if self.is_low { Criticality::Low } else { Criticality::High },
-            speedup_milli: self.speedup_milli,
+            speedup_milli: NonZero::new(self.speedup_milli),
             ..Vcpu::new(0, budget, period)
         })
     }

@@ -25,7 +25,7 @@
 
 use crate::admission::{NotAdmitted, Verdict};
 use crate::params::{ParamSpec, Params};
-use crate::{CoreId, CoreSet, Duration, Instant, Job, JobId, System, Vcpu, VcpuId};
+use crate::{CoreId, CoreSet, Duration, Instant, Job, JobId, List, System, Vcpu, VcpuId};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -237,6 +237,32 @@ impl fmt::Debug for Limit {
     }
 }
 
+/// The reading of a memory meter (cumulative reads of memory) at which a grant ends or a core
+/// closes. A state, as [`Limit`] is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemoryLimit(pub u64);
+
+impl MemoryLimit {
+    /// Never reached.
+    pub const NEVER: Self = Self(u64::MAX);
+    /// Whether a meter that reads `reads` has reached it.
+    #[inline]
+    pub const fn is_reached(self, reads: u64) -> bool {
+        reads >= self.0
+    }
+    /// How many reads more reach it; `None` = however many, none does.
+    #[inline]
+    pub const fn left(self, reads: u64) -> Option<u64> {
+        if self.0 == Self::NEVER.0 { None } else { Some(self.0.saturating_sub(reads)) }
+    }
+}
+
+impl fmt::Debug for MemoryLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::NEVER { f.write_str("never") } else { write!(f, "@{}", self.0) }
+    }
+}
+
 /// Leave to run while the VCPU's meter of this mode is below `until` and its memory meter below
 /// `memory`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -245,15 +271,14 @@ pub struct Grant {
     pub vcpu: VcpuId,
     /// Up to which meter reading.
     pub until: Limit,
-    /// Up to which reading of its memory meter (reads of memory, in any mode and on any core);
-    /// `u64::MAX` = never ends so.
-    pub memory: u64,
+    /// Up to which reading of its memory meter (reads of memory, in any mode and on any core).
+    pub memory: MemoryLimit,
 }
 
 impl Grant {
     /// Leave to run until `until`, however much memory it uses.
     pub const fn new(vcpu: VcpuId, until: Limit) -> Self {
-        Self { vcpu, until, memory: u64::MAX }
+        Self { vcpu, until, memory: MemoryLimit::NEVER }
     }
 }
 
@@ -262,23 +287,36 @@ impl Grant {
 pub struct RunQueue {
     /// VCPUs in budget.
     pub foreground: Vec<Grant>,
-    /// VCPUs that may use surplus time.
-    pub background: Vec<Grant>,
+    /// VCPUs that may use surplus time. Policies keep all VCPUs of a core here, in an order that
+    /// changes by one or two at a time.
+    pub background: List<Grant>,
     /// Whether surplus time may be used at all (MARACAS, IS_BG_SCHED). False throttles the core.
     pub background_allowed: bool,
     /// Cumulative reading of the core's memory meter (reads of memory by whatever ran there) at
-    /// which the core closes (MemGuard); `u64::MAX` = never.
-    pub allowance: u64,
+    /// which the core closes (MemGuard).
+    pub allowance: MemoryLimit,
 }
 
 impl Default for RunQueue {
     fn default() -> Self {
         Self {
             foreground: Vec::new(),
-            background: Vec::new(),
+            background: List::new(),
             background_allowed: true,
-            allowance: u64::MAX,
+            allowance: MemoryLimit::NEVER,
         }
+    }
+}
+
+impl RunQueue {
+    /// Whether some grant ends at a reading of its VCPU's memory meter.
+    pub fn has_memory_limits(&self) -> bool {
+        let mut grants = self.foreground.iter().chain(&self.background);
+        grants.any(|grant| grant.memory != MemoryLimit::NEVER)
+    }
+    /// Whether anything here is held against a memory meter.
+    pub fn limits_memory(&self) -> bool {
+        self.allowance != MemoryLimit::NEVER || self.has_memory_limits()
     }
 }
 

@@ -17,6 +17,7 @@ use core::fmt;
 
 mod encoding;
 mod gauges;
+pub mod tallies;
 
 pub use gauges::{CoreGauges, Gauges, Histogram, MemoryGauges, StatisticGauge, VcpuGauges};
 
@@ -230,9 +231,9 @@ pub struct Number {
     pub test: String,
     /// The VCPU whose response time this is; `None` for a load against a bound.
     pub vcpu: Option<VcpuId>,
-    /// What is asked for: parts per billion of a core, or a response time in nanoseconds, where
-    /// `u64::MAX` means beyond its bound.
-    pub value: u64,
+    /// What is asked for: parts per billion of a core, or a response time in nanoseconds;
+    /// `None` where that is beyond its bound.
+    pub value: Option<u64>,
     /// What is allowed, in the same unit.
     pub bound: u64,
     /// Whether the test accepts.
@@ -286,7 +287,8 @@ impl NewVcpu {
             let most = Vcpu::MAX_WEIGHT;
             return Err(alloc::format!("the weight is {weight}; it must lie between 1 and {most}"));
         }
-        if speedup_milli != 0 && !(1_000..=Vcpu::MAX_SPEEDUP_MILLI).contains(&speedup_milli) {
+        let speeds = 1_000..=Vcpu::MAX_SPEEDUP_MILLI;
+        if let Some(speedup_milli) = speedup_milli.filter(|it| !speeds.contains(&it.get())) {
             return Err(alloc::format!(
                 "the speedup is {speedup_milli}/1000; it must lie between 1 and {}",
                 Vcpu::MAX_SPEEDUP_MILLI / 1_000
@@ -325,10 +327,10 @@ impl From<&NotAdmitted> for Refusal {
                 numbers.push(Number { test, vcpu, value, bound, accepted });
             };
             match &result.measure {
-                Measure::Ratio { value, bound } => number(None, *value, *bound),
+                Measure::Ratio { value, bound } => number(None, Some(*value), *bound),
                 Measure::Responses(list) => {
                     for (vcpu, response, deadline) in list {
-                        let response = response.map_or(u64::MAX, Duration::ticks);
+                        let response = response.map(Duration::ticks);
                         number(Some(*vcpu), response, deadline.ticks());
                     }
                 }

@@ -5,10 +5,10 @@
 //! else it idles.*
 //!
 //! The simulator calls [`next`]. The live machine, which does not see every block and wake at once,
-//! readies all that are [`entitled`]. Traces hold what was recorded against both.
+//! readies all that are [`entitled`]. Traces ask which VCPUs were [`kept_out`].
 
-use crate::contract::{Grant, Limit, Mode, RunQueue};
-use crate::{Duration, VcpuId};
+use crate::contract::{Grant, Limit, MemoryLimit, Mode, RunQueue};
+use crate::{Duration, List, VcpuId};
 
 /// What the law needs to know of the VCPUs.
 pub trait Readings {
@@ -32,8 +32,8 @@ pub struct Running {
     pub mode: Mode,
     /// Until its meter of that mode reads this.
     pub until: Limit,
-    /// Until its memory meter reads this; `u64::MAX` = never.
-    pub memory: u64,
+    /// Until its memory meter reads this.
+    pub memory: MemoryLimit,
 }
 
 /// The machine law for one core. `memory_meter` is the core's cumulative memory traffic.
@@ -58,25 +58,73 @@ pub fn entitled<'a>(
     entries(run_queue, memory_meter).filter(unspent).map(running)
 }
 
+/// The entries that would be [`entitled`] and have something to run, were it not for memory or for
+/// closed background: in the order of the law, each with its VCPU. A VCPU that stands on the run
+/// queue twice may be kept out by one entry and run by the other.
+pub fn kept_out<'a>(
+    run_queue: &'a RunQueue,
+    memory_meter: u64,
+    readings: &'a impl Readings,
+) -> impl Iterator<Item = VcpuId> + 'a {
+    let waits = move |(grant, mode): &(&Grant, Mode)| {
+        let closed = is_closed(run_queue, memory_meter, *mode);
+        (closed || !has_memory(grant, readings))
+            && readings.runnable(grant.vcpu)
+            && has_service(grant, *mode, readings)
+    };
+    let all = by_mode(&run_queue.foreground, Some(&run_queue.background));
+    all.filter(waits).map(|(grant, _)| grant.vcpu)
+}
+
+/// Whether [`kept_out`] may name a VCPU, whatever the VCPUs' meters read.
+pub fn may_keep_out(run_queue: &RunQueue, memory_meter: u64) -> bool {
+    is_closed(run_queue, memory_meter, Mode::Background) || run_queue.has_memory_limits()
+}
+
+/// Whether no entry of `mode` counts now.
+#[inline]
+const fn is_closed(run_queue: &RunQueue, memory_meter: u64, mode: Mode) -> bool {
+    run_queue.allowance.is_reached(memory_meter)
+        || (matches!(mode, Mode::Background) && !run_queue.background_allowed)
+}
+
 /// The entries of a run queue that count now, in the order of the law; none where the core is
 /// closed.
 #[inline]
 fn entries(run_queue: &RunQueue, memory_meter: u64) -> impl Iterator<Item = (&Grant, Mode)> {
-    let (foreground, background) =
-        match (memory_meter >= run_queue.allowance, run_queue.background_allowed) {
-            (true, _) => (&[][..], &[][..]),
-            (false, true) => (&run_queue.foreground[..], &run_queue.background[..]),
-            (false, false) => (&run_queue.foreground[..], &[][..]),
-        };
-    let background = background.iter().map(|grant| (grant, Mode::Background));
+    let is_open = |mode| !is_closed(run_queue, memory_meter, mode);
+    by_mode(
+        if is_open(Mode::Foreground) { &run_queue.foreground } else { &[] },
+        is_open(Mode::Background).then_some(&run_queue.background),
+    )
+}
+
+/// The grants of a run queue in the order of the law.
+#[inline]
+fn by_mode<'a>(
+    foreground: &'a [Grant],
+    background: Option<&'a List<Grant>>,
+) -> impl Iterator<Item = (&'a Grant, Mode)> {
+    let background = background.into_iter().flatten().map(|grant| (grant, Mode::Background));
     foreground.iter().map(|grant| (grant, Mode::Foreground)).chain(background)
 }
 
 /// Whether the grant has not ended by its VCPU's meters.
 #[inline]
-pub fn is_unspent(grant: &Grant, mode: Mode, readings: &impl Readings) -> bool {
-    (grant.until == Limit::NEVER || readings.meter(grant.vcpu, mode) < grant.until.0)
-        && (grant.memory == u64::MAX || readings.memory(grant.vcpu) < grant.memory)
+fn is_unspent(grant: &Grant, mode: Mode, readings: &impl Readings) -> bool {
+    has_service(grant, mode, readings) && has_memory(grant, readings)
+}
+
+/// Whether the grant has not ended by its VCPU's meter of `mode`.
+#[inline]
+fn has_service(grant: &Grant, mode: Mode, readings: &impl Readings) -> bool {
+    grant.until == Limit::NEVER || readings.meter(grant.vcpu, mode) < grant.until.0
+}
+
+/// Whether the grant has not ended by its VCPU's memory meter.
+#[inline]
+fn has_memory(grant: &Grant, readings: &impl Readings) -> bool {
+    grant.memory == MemoryLimit::NEVER || !grant.memory.is_reached(readings.memory(grant.vcpu))
 }
 
 #[inline]
@@ -109,7 +157,7 @@ mod tests {
     fn the_law() {
         let mut run_queue = RunQueue {
             foreground: alloc::vec![grant(0, 99), grant(1, 10), grant(2, 11)],
-            background: alloc::vec![grant(0, 99), grant(1, 4)],
+            background: [grant(0, 99), grant(1, 4)].into_iter().collect(),
             ..RunQueue::default()
         };
         let run = |run_queue: &RunQueue, memory| {
@@ -118,17 +166,43 @@ mod tests {
         // vcpu0 is blocked, vcpu1 is spent (10 of 10), vcpu2 has one tick left.
         assert_eq!(run(&run_queue, 0), Some((2, Mode::Foreground)));
         // It has read memory 5 times.
-        run_queue.foreground[2].memory = 5;
+        run_queue.foreground[2].memory = MemoryLimit(5);
         assert_eq!(run(&run_queue, 0), Some((1, Mode::Background)));
-        run_queue.foreground[2].memory = 6;
+        run_queue.foreground[2].memory = MemoryLimit(6);
         assert_eq!(run(&run_queue, 0), Some((2, Mode::Foreground)));
         run_queue.foreground.pop();
         assert_eq!(run(&run_queue, 0), Some((1, Mode::Background)));
         run_queue.background_allowed = false;
         assert_eq!(run(&run_queue, 0), None);
         run_queue.background_allowed = true;
-        run_queue.allowance = 7;
+        run_queue.allowance = MemoryLimit(7);
         assert_eq!(run(&run_queue, 6), Some((1, Mode::Background)));
         assert_eq!(run(&run_queue, 7), None);
+    }
+
+    #[test]
+    fn kept_out_is_what_memory_alone_hinders() {
+        let mut run_queue = RunQueue {
+            foreground: alloc::vec![grant(0, 99), grant(1, 10), grant(2, 11)],
+            background: alloc::vec![grant(0, 99), grant(1, 4), grant(2, 3)].into(),
+            ..RunQueue::default()
+        };
+        let kept = |run_queue: &RunQueue, memory| {
+            let kept: alloc::vec::Vec<_> =
+                kept_out(run_queue, memory, &Fixed).map(|vcpu| vcpu.0).collect();
+            assert!(kept.is_empty() || may_keep_out(run_queue, memory), "{run_queue:?}");
+            kept
+        };
+        assert_eq!(kept(&run_queue, u64::MAX - 1), []);
+        run_queue.background_allowed = false;
+        assert_eq!(kept(&run_queue, 0), [1], "vcpu0 is blocked, vcpu2 is spent there");
+        run_queue.background_allowed = true;
+        run_queue.allowance = MemoryLimit(7);
+        assert_eq!((kept(&run_queue, 6), kept(&run_queue, 7)), (alloc::vec![], alloc::vec![2, 1]));
+        // It has read memory 5 times.
+        run_queue.foreground[2].memory = MemoryLimit(6);
+        assert_eq!(kept(&run_queue, 0), []);
+        run_queue.foreground[2].memory = MemoryLimit(5);
+        assert_eq!(kept(&run_queue, 0), [2]);
     }
 }

@@ -10,6 +10,7 @@
 extern crate alloc;
 
 pub mod admission;
+mod buckets;
 pub mod contract;
 pub mod control;
 mod core_set;
@@ -17,20 +18,24 @@ pub mod counters;
 pub mod dispatch;
 mod hash;
 pub mod journal;
+mod list;
 pub mod memory;
 mod model;
 mod overheads;
 mod pace;
 pub mod params;
 mod rate;
+pub mod sensor;
 mod soonest;
 mod time;
 mod wire;
 mod workload;
 
+pub use buckets::Buckets;
 pub use contract::{Event, Plan, Policy};
 pub use core_set::CoreSet;
 pub use hash::{fnv1a, fnv1a_words};
+pub use list::{Entries, List};
 pub use model::{
     Arrival, Class, Core, CoreId, Criticality, Job, JobId, MAX_CORES, Reservation, Role, System,
     Vcpu, VcpuId,

@@ -7,6 +7,7 @@
 use crate::{CoreSet, Duration};
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::num::NonZeroU64;
 
 /// Bytes of a cache line, and of one memory request, on every platform described here.
 pub const LINE_BYTES: u64 = 64;
@@ -147,10 +148,11 @@ pub struct Dram {
     /// Banks in a rank.
     pub banks: u32,
     /// Latency of a row conflict on an idle memory in effect, in picoseconds, where it was fitted
-    /// to a measurement; 0 = from the timings.
-    pub conflict_latency_ps: u64,
-    /// Service time of the bus per row conflict in effect, in picoseconds; 0 = from the timings.
-    pub conflict_service_ps: u64,
+    /// to a measurement; `None` = from the timings.
+    pub conflict_latency_ps: Option<NonZeroU64>,
+    /// Service time of the bus per row conflict in effect, in picoseconds; `None` = from the
+    /// timings.
+    pub conflict_service_ps: Option<NonZeroU64>,
     /// By what latencies are told.
     pub model: DramModel,
 }
@@ -274,8 +276,8 @@ mod tests {
             channels: 1,
             ranks: 2,
             banks: 8,
-            conflict_latency_ps: 0,
-            conflict_service_ps: 0,
+            conflict_latency_ps: None,
+            conflict_service_ps: None,
             model: DramModel::Law,
         };
         // algorithms.md D.1: 47.5 ns a line, 1.347 GB/s.

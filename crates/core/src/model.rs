@@ -3,6 +3,7 @@
 use crate::{Duration, Instant, Rate};
 use alloc::vec::Vec;
 use core::fmt;
+use core::num::{NonZeroU32, NonZeroU64};
 
 /// The most cores one system may have; a [`CoreSet`](crate::CoreSet) has a bit for each. 1024 is
 /// four times what a server with two processors has (2 x 128 cores, AMD EPYC 9754, 2023).
@@ -115,12 +116,12 @@ pub struct Vcpu {
     pub role: Role,
     /// The core that the user demands, if any.
     pub pinned: Option<CoreId>,
-    /// Least number of page colours it needs of its core (MARACAS, section V.B); 0 = any.
+    /// Its core must have at least so many page colours (MARACAS, section V.B).
     pub colors: u32,
     /// Share among equals where a policy weighs VCPUs; 1 where the user said nothing.
     pub weight: u32,
-    /// Memory bandwidth of its own in bytes per second, where a policy regulates it; 0 = none.
-    pub bandwidth: u64,
+    /// Memory bandwidth of its own in bytes per second, where a policy regulates it.
+    pub bandwidth: Option<NonZeroU64>,
     /// What may be done to it for the sake of others.
     pub criticality: Criticality,
     /// The class of cores on which its budget C is meant, on machines with uneven cores: on
@@ -128,8 +129,8 @@ pub struct Vcpu {
     /// core.
     pub class: Option<u8>,
     /// How much faster its programs run on the fastest class than on the slowest, in thousandths,
-    /// where the user knows it beforehand; 0 = unknown.
-    pub speedup_milli: u32,
+    /// where the user knows it beforehand.
+    pub speedup_milli: Option<NonZeroU32>,
 }
 
 impl Vcpu {
@@ -148,10 +149,10 @@ impl Vcpu {
             pinned: None,
             colors: 0,
             weight: 1,
-            bandwidth: 0,
+            bandwidth: None,
             criticality: Criticality::High,
             class: None,
-            speedup_milli: 0,
+            speedup_milli: None,
         }
     }
     /// A main VCPU without a reservation: it is promised nothing and runs on surplus time alone.

@@ -1,84 +1,107 @@
-//! The earliest of many instants, one for each core, some of which change at a time.
+//! The earliest of many instants, some of which change at a time.
 
 use crate::Instant;
 use alloc::vec::Vec;
 
-/// So many places are looked at as fast as a tree over them is kept.
-const FEW: usize = 8;
+/// How many instants a node has: as many as a cache line of 64 bytes holds.
+const WIDTH: usize = 8;
 
 /// An instant for each of some places, and the earliest of them at once. A change costs the
-/// logarithm of how many there are.
+/// logarithm of how many there are, to base 8, in cache lines.
 ///
-/// A tournament tree: node 1 is the root, node n has the children 2n and 2n + 1, and each holds the
-/// earlier of theirs. The leaves are the places. Up to `FEW` of them are simply looked at.
+/// A tree of which the leaves hold the instants of the places, eight each, and every node above
+/// them the earliest of each of its eight children. Node 0 is the root, and node n has the children
+/// 8n + 1 to 8n + 8. Up to eight places are one node.
 #[derive(Clone, Debug)]
 pub struct Soonest {
-    nodes: Vec<Instant>,
+    nodes: Vec<Node>,
+    /// The first of the leaves.
     leaves: usize,
+    /// How many of the root's instants are in use.
+    few: usize,
+}
+
+/// On a cache line of its own.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Node([Instant; WIDTH]);
+
+impl Node {
+    #[inline]
+    fn first(&self) -> Instant {
+        self.0.iter().fold(Instant::NEVER, |first, at| first.min(*at))
+    }
+    /// The first place from `from` on whose instant is not after `now`.
+    #[inline]
+    fn due(&self, from: usize, now: Instant) -> Option<usize> {
+        (from..WIDTH).find(|place| self.0[*place] <= now)
+    }
 }
 
 impl Soonest {
     /// So many places, all at [`Instant::NEVER`].
     pub fn new(places: usize) -> Self {
-        let leaves = places.next_power_of_two();
-        Self { nodes: alloc::vec![Instant::NEVER; 2 * leaves], leaves }
+        let (mut leaves, mut room) = (0, WIDTH);
+        while room < places {
+            (leaves, room) = (WIDTH * leaves + 1, WIDTH * room);
+        }
+        let nodes = leaves + places.div_ceil(WIDTH).max(1);
+        let few = if leaves == 0 { places } else { WIDTH };
+        Self { nodes: alloc::vec![Node([Instant::NEVER; WIDTH]); nodes], leaves, few }
     }
     /// The earliest of all.
     #[inline]
     pub fn first(&self) -> Instant {
-        if self.leaves > FEW {
-            return self.nodes[1];
-        }
-        self.nodes[self.leaves..].iter().fold(Instant::NEVER, |first, at| first.min(*at))
+        let used = self.nodes[0].0[..self.few].iter();
+        used.fold(Instant::NEVER, |first, at| first.min(*at))
     }
     /// What `place` has.
     #[inline]
     pub fn at(&self, place: usize) -> Instant {
-        self.nodes[self.leaves + place]
+        self.nodes[self.leaves + place / WIDTH].0[place % WIDTH]
     }
     /// Gives `place` another instant.
     #[inline]
     pub fn set(&mut self, place: usize, at: Instant) {
-        let mut node = self.leaves + place;
-        if self.leaves <= FEW {
-            self.nodes[node] = at;
-            return;
-        }
-        let mut earliest = at;
-        while self.nodes[node] != earliest {
-            self.nodes[node] = earliest;
-            if node == 1 {
+        let (mut node, mut place, mut at) = (self.leaves + place / WIDTH, place % WIDTH, at);
+        loop {
+            let before = core::mem::replace(&mut self.nodes[node].0[place], at);
+            if node == 0 || before == at {
                 return;
             }
-            earliest = earliest.min(self.nodes[node ^ 1]);
-            node /= 2;
+            (node, place) = ((node - 1) / WIDTH, (node - 1) % WIDTH);
+            let first = self.nodes[node].0[place];
+            if at >= first && before > first {
+                return;
+            }
+            if at >= first {
+                at = self.nodes[WIDTH * node + 1 + place].first();
+            }
         }
     }
     /// The first place from `from` on whose instant is not after `now`.
     #[inline]
     pub fn due(&self, from: usize, now: Instant) -> Option<usize> {
-        if from >= self.leaves {
+        if self.leaves == 0 {
+            let used = self.nodes[0].0.get(from..self.few)?;
+            return Some(from + used.iter().position(|at| *at <= now)?);
+        }
+        let (mut node, mut place) = (self.leaves + from / WIDTH, from % WIDTH);
+        if node >= self.nodes.len() {
             return None;
         }
-        if self.leaves <= FEW {
-            let mut rest = self.nodes[self.leaves + from..].iter();
-            return rest.position(|at| *at <= now).map(|place| from + place);
+        // Up to a node with an instant behind, then down to its place.
+        let mut due = self.nodes[node].due(place, now);
+        while due.is_none() && node > 0 {
+            (node, place) = ((node - 1) / WIDTH, (node - 1) % WIDTH + 1);
+            due = self.nodes[node].due(place, now);
         }
-        let mut node = self.leaves + from;
-        while self.nodes[node] > now {
-            // Up from the right ends of subtrees, then into the next one.
-            while node % 2 == 1 {
-                node /= 2;
-            }
-            if node == 0 {
-                return None;
-            }
-            node += 1;
-        }
+        place = due?;
         while node < self.leaves {
-            node = if self.nodes[2 * node] > now { 2 * node + 1 } else { 2 * node };
+            node = WIDTH * node + 1 + place;
+            place = self.nodes[node].due(0, now)?;
         }
-        Some(node - self.leaves)
+        Some(WIDTH * (node - self.leaves) + place)
     }
 }
 
@@ -89,7 +112,7 @@ mod tests {
     /// Against a plain list, for sizes around powers of two.
     #[test]
     fn it_is_the_earliest_of_a_list() {
-        for places in [1, 2, 3, 4, 7, 16, 17, 1024] {
+        for places in [1, 3, 8, 9, 16, 64, 65, 513, 1024] {
             let mut soonest = Soonest::new(places);
             let mut plain = alloc::vec![Instant::NEVER; places];
             let mut number = 1_u32;

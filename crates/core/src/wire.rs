@@ -3,16 +3,18 @@
 //! `put` could not have written.
 
 use crate::contract::{
-    End, Event, Grant, Limit, Mode, Refused, RunQueue, Sample, Segment, ServiceRequest, Usage,
+    End, Event, Grant, Limit, MemoryLimit, Mode, Refused, RunQueue, Sample, Segment,
+    ServiceRequest, Usage,
 };
 use crate::params::{Params, Value};
 use crate::{
-    Arrival, Class, Core, CoreId, Criticality, Duration, Instant, Job, JobId, MAX_CORES, Rate,
-    Reservation, Role, System, Vcpu, VcpuId,
+    Arrival, Class, Core, CoreId, Criticality, Duration, Instant, Job, JobId, List, MAX_CORES,
+    Rate, Reservation, Role, System, Vcpu, VcpuId,
 };
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::num::{NonZeroU32, NonZeroU64};
 
 /// First byte of an event record.
 pub(crate) const EVENT: u8 = 0;
@@ -112,6 +114,7 @@ as_u64! {
     Instant: |i| i.ticks(), |n| Some(Instant::from_ticks(n));
     Duration: |d| d.ticks(), |n| Some(Duration::from_ticks(n));
     Limit: |m| m.0.ticks(), |n| Some(Limit(Duration::from_ticks(n)));
+    MemoryLimit: |m| m.0, |n| Some(MemoryLimit(n));
 }
 
 impl Wire for String {
@@ -136,6 +139,35 @@ impl<T: Wire> Wire for Vec<T> {
         let length = u64::take(from)?;
         // No capacity is reserved: a damaged length must not ask for all memory.
         (0..length).map(|_| T::take(from)).collect()
+    }
+}
+
+/// As the plain number, of which 0 says none.
+macro_rules! non_zero {
+    ($($type:ident: $plain:ty;)*) => {$(
+        impl Wire for Option<$type> {
+            fn put(&self, out: &mut Vec<u8>) {
+                self.map_or(0, $type::get).put(out);
+            }
+            fn take(from: &mut &[u8]) -> Option<Self> {
+                Some($type::new(<$plain>::take(from)?))
+            }
+        }
+    )*};
+}
+non_zero! {
+    NonZeroU32: u32;
+    NonZeroU64: u64;
+}
+
+/// Like a `Vec` of the same entries.
+impl<T: Wire> Wire for List<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        (self.len() as u64).put(out);
+        self.iter().for_each(|item| item.put(out));
+    }
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        Some(Vec::take(from)?.into())
     }
 }
 
@@ -280,11 +312,12 @@ impl Wire for Grant {
         self.vcpu.put(out);
         self.until.put(out);
         // "Never" is what nearly every grant says: one byte instead of ten.
-        self.memory.wrapping_add(1).put(out);
+        self.memory.0.wrapping_add(1).put(out);
     }
     fn take(from: &mut &[u8]) -> Option<Self> {
         let (vcpu, until) = <(VcpuId, Limit)>::take(from)?;
-        Some(Self { vcpu, until, memory: u64::take(from)?.wrapping_sub(1) })
+        let memory = MemoryLimit(u64::take(from)?.wrapping_sub(1));
+        Some(Self { vcpu, until, memory })
     }
 }
 

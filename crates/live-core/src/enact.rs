@@ -21,6 +21,7 @@
 pub(crate) mod alarm;
 pub(crate) mod births;
 pub(crate) mod clocks;
+mod crowd;
 mod dispatch;
 mod lateness;
 mod means;
@@ -35,6 +36,7 @@ mod throttle;
 use crate::{Executor, Handle, Level, Place, VcpuHandle, WakeCost};
 use alarm::{Quiet, Waking};
 use clocks::Looks;
+use crowd::Crowd;
 use dispatch::Dispatches;
 use lateness::Lateness;
 use maracas_core::contract::{End, Grant, Mode, Refused, RunQueue};
@@ -356,11 +358,11 @@ impl<E: Executor> Core<E> {
     /// only its first runnable one may run; and in the foreground too, where there are no
     /// priorities.
     fn want(&mut self, entitled: &[(VcpuId, Mode)]) {
-        let (id, fifo) = (self.id, self.means.fifo);
+        let (id, fifo, most) = (self.id, self.means.fifo, self.ranks.crowd.most());
         for (vcpu, mode) in entitled {
             let Some(vcpu_handle) = self.vcpu_handle(*vcpu) else { continue };
             match mode {
-                Mode::Foreground if !vcpu_handle.may_be_raised(id) => continue,
+                Mode::Foreground if !vcpu_handle.may_be_raised(id, most) => continue,
                 Mode::Foreground => vcpu_handle.want = Level::Foreground(0),
                 Mode::Background if matches!(vcpu_handle.want, Level::Foreground(_)) => continue,
                 Mode::Background => vcpu_handle.want = Level::Background,
@@ -478,6 +480,10 @@ impl<E: Executor> Core<E> {
             result = self.settle(index);
         }
         let vcpu_handle = &mut self.vcpu_handles[index];
+        let threads = vcpu_handle.threads.len();
+        // Between other levels no class is set.
+        let sets = [was, level].iter().any(|level| matches!(level, Level::Foreground(_)));
+        let begun = (sets && Crowd::measures(threads)).then(|| self.exec.now());
         match level {
             Level::Foreground(priority) => {
                 vcpu_handle.last_priority = priority;
@@ -491,6 +497,9 @@ impl<E: Executor> Core<E> {
                 result = vcpu_handle.demote();
                 self.exec.freeze(&vcpu_handle.handle, true);
             }
+        }
+        if let Some(begun) = begun {
+            self.ranks.crowd.took(threads, self.exec.now().saturating_since(begun));
         }
         if was == Level::Frozen {
             self.exec.freeze(&vcpu_handle.handle, false);
@@ -531,12 +540,13 @@ impl<E: Executor> Core<E> {
     /// Why a VCPU handle stops: its limit, or something else.
     fn reason(&self, index: usize) -> End {
         let vcpu_handle = &self.vcpu_handles[index];
-        let grants = match vcpu_handle.mode() {
-            Mode::Foreground => &self.run_queue.foreground,
-            Mode::Background => &self.run_queue.background,
+        let is_own = |grant: &&Grant| grant.vcpu == vcpu_handle.id;
+        let grant = match vcpu_handle.mode() {
+            Mode::Foreground => self.run_queue.foreground.iter().find(is_own),
+            Mode::Background => self.run_queue.background.iter().find(is_own),
         };
         let spent = |grant: &Grant| vcpu_handle.meter(vcpu_handle.mode()) >= grant.until.0;
-        match grants.iter().find(|grant| grant.vcpu == vcpu_handle.id) {
+        match grant {
             Some(grant) if spent(grant) => End::LimitReached,
             Some(grant) if !vcpu_handle.has_memory(grant) => End::MemorySpent,
             Some(_) | None => End::Preempted,

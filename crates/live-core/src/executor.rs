@@ -70,15 +70,15 @@ pub trait Executor {
     fn monitor_read(&mut self, _now: Instant) -> io::Result<u64> {
         Ok(0)
     }
-    /// The monitor is to wake the agent at `limit`; `u64::MAX` = never. It may do so too early.
+    /// The monitor is to wake the agent at `limit`; `None` = not at all. It may do so too early.
     ///
     /// # Errors
     /// Where the host refuses.
-    fn monitor_arm(&mut self, _mark: u64) -> io::Result<()> {
+    fn monitor_arm(&mut self, _limit: Option<u64>) -> io::Result<()> {
         Ok(())
     }
     /// When the monitor will read `limit`, where that is known beforehand.
-    fn monitor_due(&self, _mark: u64) -> Option<Instant> {
+    fn monitor_due(&self, _limit: u64) -> Option<Instant> {
         None
     }
     /// Whether the monitor can wake the agent; else it is asked again and again.

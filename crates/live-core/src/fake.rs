@@ -14,7 +14,7 @@ pub(crate) struct Script {
     /// What the monitor has counted; `None` = there is none.
     pub(crate) counted: Cell<Option<u64>>,
     /// Where it is to wake the agent.
-    pub(crate) armed: Cell<u64>,
+    pub(crate) armed: Cell<Option<u64>>,
     /// What a bandwidth limiter was set to; `None` = there is none.
     pub(crate) bandwidth_limiter: RefCell<Option<Vec<bool>>>,
     stamped: Cell<Option<Instant>>,
@@ -74,7 +74,7 @@ impl Executor for Fake {
     fn monitor_read(&mut self, _: Instant) -> io::Result<u64> {
         Ok(self.0.counted.get().unwrap_or(0))
     }
-    fn monitor_arm(&mut self, limit: u64) -> io::Result<()> {
+    fn monitor_arm(&mut self, limit: Option<u64>) -> io::Result<()> {
         self.0.armed.set(limit);
         Ok(())
     }

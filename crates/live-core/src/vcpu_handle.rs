@@ -9,12 +9,6 @@ use maracas_core::contract::{Grant, Mode, Usage};
 use maracas_core::{CoreId, Duration, Instant, Rate, VcpuId};
 use std::io;
 
-/// With more threads than this a VCPU is never raised: raising and lowering costs the agent 1 to 2
-/// us a thread, twice a period, so that 256 take half a millisecond from all others on the core.
-const MOST_RAISED: usize = 256;
-/// With so few it may be raised again. The distance makes a program that comes and goes across the
-/// bound pay for its way.
-const FEW_AGAIN: usize = MOST_RAISED / 2;
 /// How often the threads are asked for while numbers vanish under our hands. A second time is
 /// enough for a thread that changed its number by `exec`, since it is alone then.
 const LISTINGS: usize = 3;
@@ -216,9 +210,10 @@ impl<H: Handle> VcpuHandle<H> {
     }
 
     /// Whether it may be raised on `core`: only where it is metered, or nothing would end it, and
-    /// only while raising it costs little.
-    pub fn may_be_raised(&mut self, core: CoreId) -> bool {
-        let bound = if self.crowded { FEW_AGAIN } else { MOST_RAISED };
+    /// only with `most` threads at most. With half of that it is raised again: the distance makes a
+    /// program that comes and goes across the bound pay for its way.
+    pub fn may_be_raised(&mut self, core: CoreId, most: usize) -> bool {
+        let bound = if self.crowded { most / 2 } else { most };
         self.crowded = self.threads.len() > bound;
         self.sits_on(core) && !self.crowded
     }
@@ -399,7 +394,7 @@ impl<H: Handle> VcpuHandle<H> {
     }
     /// Whether its memory meter, as it was read last, is below the limit of this grant.
     pub const fn has_memory(&self, grant: &Grant) -> bool {
-        self.memory.reads < grant.memory || grant.memory == u64::MAX
+        !grant.memory.is_reached(self.memory.reads)
     }
     /// Reads its counters on the core where it sits. By how much its memory meter moved on.
     pub fn count_memory(&mut self) -> u64 {

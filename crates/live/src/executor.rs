@@ -176,7 +176,7 @@ impl Executor for ThisCore {
     fn monitor_read(&mut self, now: Instant) -> io::Result<u64> {
         self.monitor.as_mut().map_or(Ok(0), |monitor| monitor.read(now))
     }
-    fn monitor_arm(&mut self, limit: u64) -> io::Result<()> {
+    fn monitor_arm(&mut self, limit: Option<u64>) -> io::Result<()> {
         self.monitor.as_mut().map_or(Ok(()), |monitor| monitor.arm(limit))
     }
     fn monitor_due(&self, limit: u64) -> Option<Instant> {

@@ -152,8 +152,9 @@ impl Crew {
             let Forked { pid, .. } = fork(group.dir_fd(), || {
                 // SAFETY: a system call alone; it ends with the thread that started it.
                 unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
+                // Without a pause in the loop: in a virtual machine that hands the core over.
                 loop {
-                    hint::spin_loop();
+                    hint::black_box(());
                 }
             })?;
             crew.pids.push(pid);

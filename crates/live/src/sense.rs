@@ -22,64 +22,9 @@ pub mod sysfs;
 
 pub use crate::host::{Cores, hardware::VcpuEvents};
 use maracas_core::Instant;
+pub use maracas_core::sensor::{Sense, SensorKind};
 use std::os::fd::RawFd;
 use std::{fmt, io};
-
-/// A kind of sensor, best first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum SensorKind {
-    /// Occupancy and requests of a unit outside the cores: Intel's ARB, CHA or IMC.
-    Uncore,
-    /// Occupancy and requests of every core's own misses (Intel).
-    Offcore,
-    /// AMD: latency that the L3 samples, or what the cores count of their fills.
-    Amd,
-    /// Arm: reads under way and reads of the core's monitor.
-    Arm,
-    /// Bytes by last-level cache (resctrl bandwidth monitoring): no latency.
-    Mbm,
-    /// A pointer chase that feels others: latency alone.
-    Chase,
-    /// The cores' misses alone: no latency.
-    Rate,
-    /// What was recorded elsewhere.
-    Replay,
-}
-
-impl SensorKind {
-    /// The word for it in files and on the command line.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Uncore => "uncore",
-            Self::Offcore => "offcore",
-            Self::Amd => "amd",
-            Self::Arm => "arm",
-            Self::Mbm => "mbm",
-            Self::Chase => "chase",
-            Self::Rate => "rate",
-            Self::Replay => "replay",
-        }
-    }
-    /// Whether it knows how long requests wait.
-    pub const fn has_latency(self) -> bool {
-        !matches!(self, Self::Mbm | Self::Rate)
-    }
-}
-
-impl fmt::Display for SensorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Uncore => "uncore occupancy and requests",
-            Self::Offcore => "per-core off-core occupancy and requests",
-            Self::Amd => "AMD fill latency",
-            Self::Arm => "Arm reads and their cycles",
-            Self::Mbm => "resctrl bandwidth monitoring",
-            Self::Chase => "pointer chase",
-            Self::Rate => "misses of the cores",
-            Self::Replay => "replay of a recorded file",
-        })
-    }
-}
 
 /// What a sensor has counted since it was opened.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -116,17 +61,17 @@ pub trait Meter: Send {
     /// # Errors
     /// Where it cannot be read any more.
     fn read(&mut self, now: Instant) -> io::Result<u64>;
-    /// Is to signal when it reaches `limit`; `u64::MAX` = never. It may signal too early: the
+    /// Is to signal when it reaches `limit`; `None` = not at all. It may signal too early: the
     /// waiting thread reads it and arms it again. Does nothing where it cannot signal.
     ///
     /// # Errors
     /// Where the kernel refuses.
-    fn arm(&mut self, limit: u64) -> io::Result<()>;
+    fn arm(&mut self, limit: Option<u64>) -> io::Result<()>;
     /// What becomes readable then; `None` where it must be asked again and again.
     fn fd(&self) -> Option<RawFd>;
     /// The first instant at which it will read `limit` or more, where that is known beforehand (of
     /// a recording): a timer set to it is as good as an alarm. `None` where it is not known.
-    fn due(&self, _mark: u64) -> Option<Instant> {
+    fn due(&self, _limit: u64) -> Option<Instant> {
         None
     }
 }
@@ -156,51 +101,3 @@ impl fmt::Debug for Senses {
             .finish()
     }
 }
-
-/// Which sensor is asked for.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub enum Choice {
-    /// The best that works.
-    #[default]
-    Auto,
-    /// None.
-    Off,
-    /// This one, or none at all.
-    SensorKind(SensorKind),
-    /// What was recorded in this file.
-    Replay(std::path::PathBuf),
-}
-
-impl std::str::FromStr for Choice {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        const SENSORS: [SensorKind; 7] = [
-            SensorKind::Uncore,
-            SensorKind::Offcore,
-            SensorKind::Amd,
-            SensorKind::Arm,
-            SensorKind::Mbm,
-            SensorKind::Chase,
-            SensorKind::Rate,
-        ];
-        match text {
-            "auto" => Ok(Self::Auto),
-            "off" => Ok(Self::Off),
-            _ => {
-                match (text.strip_prefix("replay:"), SENSORS.iter().find(|it| it.word() == text)) {
-                    (Some(file), _) if !file.is_empty() => Ok(Self::Replay(file.into())),
-                    (_, Some(sensor_kind)) => Ok(Self::SensorKind(*sensor_kind)),
-                    (_, None) => {
-                        let words: Vec<_> =
-                            SENSORS.iter().map(|sensor_kind| sensor_kind.word()).collect();
-                        let words = words.join(", ");
-                        Err(format!("no sensor \"{text}\"; take auto, off, {words} or replay:FILE"))
-                    }
-                }
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests;

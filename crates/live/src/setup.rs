@@ -56,8 +56,8 @@ pub struct Steering {
     /// How the last-level cache is split by [`maracas_core::Core::colors`].
     pub cache: CacheParts,
     /// Cycles per microsecond in which a policy's samples count occupancy, whatever clock the
-    /// sensor has; 0 = the sensor's own.
-    pub cycles_per_us: u64,
+    /// sensor has; `None` = the sensor's own.
+    pub cycles_per_us: Option<u64>,
 }
 
 /// How a core loses its surplus time.

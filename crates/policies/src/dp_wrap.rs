@@ -492,8 +492,10 @@ impl DpWrap {
             grants.clear();
             let spent = tasks().filter(|task| self.surplus && task.backlog.is_spent());
             grants.extend(spent.map(|task| Grant::new(task.vcpu, Limit::NEVER)));
-            if plan.run_queue(core).background != grants {
-                plan.run_queue_mut(core).background.clone_from(&grants);
+            if plan.run_queue(core).background != grants[..] {
+                let background = &mut plan.run_queue_mut(core).background;
+                background.clear();
+                background.extend(grants.iter().copied());
             }
         }
         self.scratch = grants;

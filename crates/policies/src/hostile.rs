@@ -3,6 +3,7 @@
 use crate::testing::{Machine, Manners, Rng, with};
 use crate::{ENTRIES, find};
 use alloc::vec::Vec;
+use core::num::NonZero;
 use maracas_core::contract::{Entry, Needs};
 use maracas_core::{CoreId, Duration, Event, Role, System, Vcpu, VcpuId};
 
@@ -65,7 +66,7 @@ fn random_place(rng: &mut Rng, mut vcpu: Vcpu, needs: Needs) -> Vcpu {
     if needs.classes > 0 {
         vcpu.pinned = rng.one_in(6).then(|| CoreId(rng.below(2) as u16));
         vcpu.class = rng.one_in(2).then(|| rng.below(2) as u8);
-        vcpu.speedup_milli = rng.below(2) as u32 * (1000 + rng.below(1500) as u32);
+        vcpu.speedup_milli = NonZero::new(rng.below(2) as u32 * (1000 + rng.below(1500) as u32));
     }
     vcpu
 }

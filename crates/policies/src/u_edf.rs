@@ -564,8 +564,10 @@ impl UEdf {
                 run_queue.clear();
                 run_queue.extend(grant);
             }
-            if plan.run_queue(core).background != self.idlers[place] {
-                plan.run_queue_mut(core).background.clone_from(&self.idlers[place]);
+            if plan.run_queue(core).background != self.idlers[place][..] {
+                let background = &mut plan.run_queue_mut(core).background;
+                background.clear();
+                background.extend(self.idlers[place].iter().copied());
             }
         }
     }

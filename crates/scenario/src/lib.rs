@@ -33,5 +33,5 @@ pub use account::{Account, Who};
 pub use error::{Error, Location, nearest};
 pub use scenario::{
     CacheSplit, ClassSpec, Command, Live, Output, Platform, PlatformMemory, PolicySpec,
-    ProgramSpec, Run, SENSORS, Scenario, Sense, ThrottleBy, VcpuSpec,
+    ProgramSpec, Run, Scenario, ThrottleBy, VcpuSpec,
 };

@@ -4,6 +4,7 @@ use crate::account::Account;
 use crate::error::{Error, Location, read_text};
 use maracas_core::memory::{Cache, Device, Dram, Memory, Partition, Profile, color_range};
 use maracas_core::params::Params;
+use maracas_core::sensor::Sense;
 use maracas_core::{
     CoreId, Duration, Instant, MAX_CORES, Overheads, Pace, Program, System, Vcpu, VcpuId, Workload,
 };
@@ -112,29 +113,12 @@ pub struct Run {
 /// How a live run senses and steers memory.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Live {
-    /// By what it is sensed.
+    /// By what it is sensed; a recording's path stands beside the scenario, where it is relative.
     pub sense: Sense,
     /// How a core loses its surplus time.
     pub throttle_by: ThrottleBy,
     /// Whether the last-level cache is split as `[platform]` says.
     pub cache: CacheSplit,
-}
-
-/// The kinds of sensors, best first, by the words that users write.
-pub const SENSORS: [&str; 7] = ["uncore", "offcore", "amd", "arm", "mbm", "chase", "rate"];
-
-/// By what a live run senses memory.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub enum Sense {
-    /// The best that this host has.
-    #[default]
-    Auto,
-    /// Nothing.
-    Off,
-    /// This one of [`SENSORS`].
-    Sensor(&'static str),
-    /// What was recorded in this file: beside the scenario, where its path is relative.
-    Replay(PathBuf),
 }
 
 /// How a core of a live run loses its surplus time.

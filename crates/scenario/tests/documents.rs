@@ -1,5 +1,6 @@
 //! The reference document, the JSON Schema, the examples and the reader say the same.
 
+use maracas_core::sensor::{Sense, SensorKind};
 use maracas_scenario::keys::{self, Keys, TABLES};
 use maracas_scenario::{Error, Scenario, presets};
 use serde_json::{Map, Value};
@@ -230,4 +231,22 @@ fn every_key_stands_in_the_reference() {
     for name in presets::platforms().chain(presets::workloads()).chain(presets::paces()) {
         assert!(document.contains(&format!("`\"{name}\"`")), "{name}");
     }
+}
+
+#[test]
+fn every_sensor_stands_in_the_documents_in_its_order() {
+    // Each once, and in this order.
+    let in_order = |name: &str, pattern: &dyn Fn(&str) -> String, words: Vec<&str>| {
+        let document = text(root().join(name));
+        let place = |word: &&str| document.find(&pattern(word)).ok_or_else(|| pattern(word));
+        let places: Result<Vec<_>, _> = words.iter().map(place).collect();
+        assert!(places.as_ref().is_ok_and(|it| it.is_sorted()), "{name}: {places:?}");
+    };
+    let tried = || SensorKind::tried().map(SensorKind::word).collect();
+    in_order("docs/sensing.md", &|word| format!("\n| `{word}` | "), tried());
+    in_order("docs/doctor.md", &|word| format!("`sensor {word}`"), tried());
+    in_order("docs/scenario.md", &|word| format!("`\"{word}\"`"), tried());
+    let words: Vec<_> = Sense::words().map(|word| word.replace("FILE", ".+")).collect();
+    let pattern = &schema()["properties"]["live"]["properties"]["sense"]["pattern"];
+    assert_eq!(*pattern, format!("^({})$", words.join("|")));
 }

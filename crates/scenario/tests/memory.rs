@@ -5,6 +5,7 @@ use maracas_core::params::Value;
 use maracas_core::{Criticality, Duration};
 use maracas_scenario::mix::{Mix, pattern, pattern_word};
 use maracas_scenario::{Scenario, presets};
+use std::num::NonZero;
 
 fn read(text: &str) -> Scenario {
     Scenario::parse(text, "x.toml").unwrap_or_else(|error| panic!("{error}"))
@@ -36,7 +37,8 @@ fn the_papers_machine_has_its_table_of_constants() {
     let dram = memory.dram;
     assert_eq!((dram.clock_ps, dram.cas, dram.activate, dram.precharge), (1500, 9, 9, 9));
     assert_eq!((dram.channels, dram.ranks, dram.banks), (1, 2, 8));
-    assert_eq!((dram.conflict_latency_ps, dram.conflict_service_ps), (29_200, 12_900));
+    assert_eq!(dram.conflict_latency_ps, NonZero::new(29_200));
+    assert_eq!(dram.conflict_service_ps, NonZero::new(12_900));
     assert_eq!(memory.cycles_per_us, 3300);
     let cache = memory.cache.expect("the preset has a cache");
     assert_eq!((cache.bytes, cache.ways, cache.slices, cache.colors), (6 << 20, 12, 4, 32));
@@ -44,7 +46,7 @@ fn the_papers_machine_has_its_table_of_constants() {
     assert_eq!((scenario.platform.cores, memory.programs), (Some(4), vec![None]));
     // Its datasheet twin has no fitted constant.
     let plain = presets::platform("ddr3-1333").and_then(|it| it.memory).expect("a preset");
-    assert_eq!((plain.dram.conflict_latency_ps, plain.cache), (0, None));
+    assert_eq!((plain.dram.conflict_latency_ps, plain.cache), (None, None));
     assert_eq!(plain.dram.row_cycle_ps(), dram.row_cycle_ps());
 }
 
@@ -93,7 +95,7 @@ fn a_platform_of_ones_own_and_a_preset_changed() {
     ));
     let memory = own.sim_memory().expect("it has memory");
     let shape = (memory.dram.channels, memory.dram.banks, memory.dram.burst_transfers);
-    assert_eq!((shape, memory.dram.conflict_latency_ps), ((1, 8, 8), 0));
+    assert_eq!((shape, memory.dram.conflict_latency_ps), ((1, 8, 8), None));
     assert_eq!(memory.cache.map(|cache| cache.colors), Some(32));
     assert_eq!(own.platform.cores, None);
 
@@ -215,7 +217,7 @@ fn devices_bandwidths_costs_and_lists_are_read() {
     let costs = [overheads.sample, overheads.lock, overheads.structure, overheads.page_copy];
     assert_eq!(costs, [2000, 1000, 5000, 700].map(Duration::from_nanos));
     let vcpu = &scenario.vcpus[0].vcpu;
-    assert_eq!((vcpu.bandwidth, vcpu.criticality), (1 << 20, Criticality::Low));
+    assert_eq!((vcpu.bandwidth, vcpu.criticality), (NonZero::new(1 << 20), Criticality::Low));
 }
 
 #[test]

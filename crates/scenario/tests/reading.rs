@@ -1,9 +1,9 @@
 //! What a good scenario is read as.
 
 use maracas_core::params::Value;
+use maracas_core::sensor::{Sense, SensorKind};
 use maracas_core::{Arrival, Cost, Duration, Instant, Reservation, Role, VcpuId, Workload};
-use maracas_scenario::{CacheSplit, Live, Output, SENSORS, Scenario, Sense, ThrottleBy};
-use std::path::PathBuf;
+use maracas_scenario::{CacheSplit, Live, Output, Scenario, ThrottleBy};
 
 fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -268,10 +268,10 @@ fn how_memory_is_sensed_and_steered_live() {
     assert_eq!((silent.sense, silent.cache), (Sense::Auto, CacheSplit::Whole));
     let sense = |word: &str| with(&format!("[live]\nsense = \"{word}\"\n")).live.sense;
     assert_eq!((sense("auto"), sense("off")), (Sense::Auto, Sense::Off));
-    for sensor in SENSORS {
-        assert_eq!(sense(sensor), Sense::Sensor(sensor));
+    for sensor in SensorKind::tried() {
+        assert_eq!(sense(sensor.word()), Sense::Sensor(sensor));
     }
-    let replayed = |path: &str| Sense::Replay(PathBuf::from(path));
+    let replayed = |path: &str| Sense::Replay(path.into());
     assert_eq!(sense("replay:e.csv"), replayed("some/where/e.csv"), "beside the scenario");
     assert_eq!(sense("replay:../e.csv"), replayed("some/where/../e.csv"));
     assert_eq!(sense("replay:/e.csv"), replayed("/e.csv"));

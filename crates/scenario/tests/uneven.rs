@@ -2,6 +2,7 @@
 
 use maracas_core::{Arrival, CoreId, Duration, PacePhase, Reservation, Workload};
 use maracas_scenario::{Scenario, presets};
+use std::num::NonZero;
 
 fn read(text: &str) -> Scenario {
     Scenario::parse(text, "x.toml").unwrap_or_else(|error| panic!("{error}"))
@@ -87,7 +88,7 @@ fn classes_and_paces_are_read() {
 fn a_vcpu_without_a_budget_is_promised_nothing() {
     let scenario = read(FULL);
     let [control, guests, plain] = scenario.vcpus.as_slice() else { panic!("three VCPUs") };
-    assert_eq!((control.vcpu.class, control.vcpu.speedup_milli), (Some(2), 2125));
+    assert_eq!((control.vcpu.class, control.vcpu.speedup_milli), (Some(2), NonZero::new(2125)));
     assert_eq!(control.class_at.map(|at| (at.line, at.column)), Some((21, 9)));
     assert!(!control.vcpu.reservation.is_none());
 
@@ -95,7 +96,7 @@ fn a_vcpu_without_a_budget_is_promised_nothing() {
         assert!(spec.vcpu.reservation.is_none(), "{}", spec.name);
         let nothing = Reservation::NONE;
         assert_eq!((spec.vcpu.reservation, spec.vcpu.arrival), (nothing, Arrival::None));
-        assert_eq!((spec.vcpu.class, spec.vcpu.speedup_milli), (None, 0));
+        assert_eq!((spec.vcpu.class, spec.vcpu.speedup_milli), (None, None));
         assert_eq!((spec.budget_at, spec.period_at), (spec.at, spec.at));
     }
     assert_eq!((guests.vcpu.weight, guests.vcpu.pinned), (3, Some(CoreId(5))));

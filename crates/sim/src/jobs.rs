@@ -285,7 +285,7 @@ fn unknown(
         return Some("its budgets are rounded to ticks, by which a job may be late");
     }
     let limits = verdict.regulation.as_ref()?;
-    if vcpu.is_some_and(|vcpu| vcpu.bandwidth > 0) {
+    if vcpu.is_some_and(|vcpu| vcpu.bandwidth.is_some()) {
         return Some("it has a bandwidth of its own, at which it waits for the next period");
     }
     let limited = limits.reads.iter().any(Option::is_some);

@@ -55,7 +55,7 @@ impl Script {
         Self { steps, asked: Vec::new(), metered: false }
     }
     fn run_queue(foreground: &[Grant], background: &[Grant]) -> RunQueue {
-        let (foreground, background) = (foreground.to_vec(), background.to_vec());
+        let (foreground, background) = (foreground.to_vec(), background.to_vec().into());
         RunQueue { foreground, background, ..RunQueue::default() }
     }
     /// One core, one line, for ever.

@@ -11,6 +11,7 @@ mod dice;
 use dice::Dice;
 use maracas_core::memory::{Dram, Pattern};
 use maracas_sim::memory::dram::{DDR3_1333, Law, Requestor, Solved};
+use std::num::NonZero;
 
 /// Mixes from which a search begins, how many of these it goes on with, and in how many steps.
 const STARTS: usize = if cfg!(debug_assertions) { 2_000 } else { 40_000 };
@@ -74,8 +75,8 @@ fn dram(dice: &mut Dice) -> Dram {
         channels: dice.between(1, 3),
         ranks: dice.between(1, 2),
         banks: [4, 8, 16][dice.below(3)],
-        conflict_latency_ps,
-        conflict_service_ps,
+        conflict_latency_ps: NonZero::new(conflict_latency_ps),
+        conflict_service_ps: NonZero::new(conflict_service_ps),
         model: maracas_core::memory::DramModel::Law,
     }
 }
@@ -172,7 +173,7 @@ fn above_the_exact(law: &Law, trial: &Trial) -> f64 {
 fn is_real(law: &Law, dram: &Dram) -> bool {
     let (hit, conflict) = (Pattern::Sequential, Pattern::Random);
     let hits_sooner = law.idle_latency_ns(hit) <= law.idle_latency_ns(conflict);
-    hits_sooner && (dram.conflict_service_ps == 0 || dram.conflict_service_ps >= dram.burst_ps())
+    hits_sooner && dram.conflict_service_ps.is_none_or(|it| it.get() >= dram.burst_ps())
 }
 
 /// The worst that is found, as a part.

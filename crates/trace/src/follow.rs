@@ -1,11 +1,12 @@
 //! Follows a run and reports to a listener what happened as whole things: runs, waits, jobs,
 //! budgets. The trace, the chart and the lists are listeners.
 
-use crate::metrics::has_memory_limits;
+use crate::memory_gate::MemoryGate;
 use crate::pieces::{Part, Splitter, consumed_by};
 use maracas_core::contract::{
-    End, Event, Grant, Limit, Mode, Observer, Plan, RunQueue, Sample, Segment, Usage,
+    End, Event, Limit, Mode, Observer, Plan, RunQueue, Sample, Segment, Usage,
 };
+use maracas_core::dispatch::Readings;
 use maracas_core::journal::{Header, JournalError, Note, Reader, Record};
 use maracas_core::{CoreId, Duration, Instant, Job, JobId, Vcpu, VcpuId};
 use std::collections::VecDeque;
@@ -94,13 +95,6 @@ pub(crate) struct Follower<L> {
     run_queues: Vec<MemoryGate>,
 }
 
-/// A core's run queue, and whether its allowance is spent.
-#[derive(Clone, Default, Debug)]
-struct MemoryGate {
-    run_queue: RunQueue,
-    spent: bool,
-}
-
 #[derive(Clone, Default, Debug)]
 struct Track {
     /// Since when it waits; `None` while it is blocked, or runs on after a meter reading.
@@ -117,8 +111,28 @@ struct Track {
     jobs: VecDeque<JobTrack>,
     job_over: Instant,
     budget: Budget,
+    /// Its background meter.
+    background: Duration,
     /// Its memory meter.
     reads: u64,
+}
+
+/// One VCPU's meters. Only of one that has something to run is it asked what keeps it out.
+struct Meters<'a>(&'a Track);
+
+impl Readings for Meters<'_> {
+    fn runnable(&self, _: VcpuId) -> bool {
+        true
+    }
+    fn meter(&self, _: VcpuId, mode: Mode) -> Duration {
+        match mode {
+            Mode::Foreground => Duration::from_ticks(self.0.budget.meter),
+            Mode::Background => self.0.background,
+        }
+    }
+    fn memory(&self, _: VcpuId) -> u64 {
+        self.0.reads
+    }
 }
 
 /// The foreground meter against its limit.
@@ -231,6 +245,9 @@ impl<L: Listener> Follower<L> {
         let Self { vcpus, listener, .. } = self;
         let track = &mut vcpus[vcpu.0 as usize];
         track.budget.charge(segment, listener);
+        if segment.mode == Mode::Background {
+            track.background += segment.usage.service;
+        }
         track.reads += segment.usage.reads;
         track.held = Some(span);
         track.waiting = None;
@@ -341,19 +358,13 @@ impl<L: Listener> Follower<L> {
             self.track(grant.vcpu).budget.granted(now, grant.until);
         }
         let memory_gate = &mut self.run_queues[index];
-        let matters = memory_gate.matters()
-            || !run_queue.background_allowed
-            || run_queue.allowance != u64::MAX
-            || has_memory_limits(run_queue);
-        memory_gate.spent &= run_queue.allowance <= memory_gate.run_queue.allowance;
-        if matters {
-            let old = std::mem::replace(&mut memory_gate.run_queue, run_queue.clone());
+        let before = memory_gate.run_queue();
+        let matters = MemoryGate::matters(before) || MemoryGate::matters(run_queue);
+        let old = matters.then(|| before.clone());
+        memory_gate.run_queue_changed(run_queue);
+        if let Some(old) = old {
             self.review_all(&old, core, now);
             self.review_all(run_queue, core, now);
-        } else {
-            // The usual case: the run queue is only kept, in the memory of the old one.
-            memory_gate.run_queue.foreground.clone_from(&run_queue.foreground);
-            memory_gate.run_queue.background.clone_from(&run_queue.background);
         }
     }
 
@@ -371,8 +382,8 @@ impl<L: Listener> Follower<L> {
             // It is blocked: what the memory gate did in the meantime will not matter.
             track.kept_out_changes.clear();
         }
-        let closed =
-            memory_gate.matters() && memory_gate.keeps_out(vcpu, track.budget.meter, track.reads);
+        let matters = MemoryGate::matters(memory_gate.run_queue());
+        let closed = matters && memory_gate.keeps_out(vcpu, &Meters(track));
         let kept_out = closed.then_some(core);
         let last = track.kept_out_changes.back().map_or(track.kept_out, |(_, last)| *last);
         if last != kept_out {
@@ -383,8 +394,8 @@ impl<L: Listener> Follower<L> {
     fn allowance_spent(&mut self, core: CoreId, at: Instant) {
         let index = core.0 as usize;
         if let Some(memory_gate) = self.run_queues.get_mut(index) {
-            memory_gate.spent = true;
-            let run_queue = memory_gate.run_queue.clone();
+            memory_gate.spent();
+            let run_queue = memory_gate.run_queue().clone();
             self.review_all(&run_queue, core, at);
         }
     }
@@ -414,27 +425,6 @@ impl<L: Listener> Observer for Follower<L> {
     fn planned(&mut self, now: Instant, plan: &Plan) {
         for core in plan.dirty().iter() {
             self.run_queue_changed(now, core, plan.run_queue(core));
-        }
-    }
-}
-
-impl MemoryGate {
-    fn matters(&self) -> bool {
-        self.spent
-            || !self.run_queue.background_allowed
-            || self.run_queue.allowance != u64::MAX
-            || has_memory_limits(&self.run_queue)
-    }
-    fn keeps_out(&self, vcpu: VcpuId, meter: u64, reads: u64) -> bool {
-        let own = |grants: &[Grant]| grants.iter().copied().find(|grant| grant.vcpu == vcpu);
-        let foreground = own(&self.run_queue.foreground).filter(|it| it.until.0.ticks() > meter);
-        let background = own(&self.run_queue.background);
-        let (in_foreground, in_background) = (foreground.is_some(), background.is_some());
-        let held = foreground.or(background).is_some_and(|grant| reads >= grant.memory);
-        if self.spent || held {
-            in_foreground || in_background
-        } else {
-            !self.run_queue.background_allowed && in_background && !in_foreground
         }
     }
 }

@@ -39,6 +39,7 @@ pub mod csv;
 mod error;
 mod follow;
 pub mod gantt;
+mod memory_gate;
 mod metrics;
 pub mod perfetto;
 mod pieces;

@@ -53,7 +53,6 @@ mod windows;
 use self::causes::Causes;
 use self::controller::Totals;
 use self::cores::CoreTime;
-pub(crate) use self::cores::has_memory_limits;
 use self::dispatch::Dispatches;
 use self::fairness::Fairness;
 pub(crate) use self::fairness::Window;
@@ -61,6 +60,7 @@ use self::gauges::Present;
 use self::sensing::Sensing;
 use self::task::Task;
 use crate::Report;
+use crate::memory_gate::MemoryGate;
 use crate::report::{MemoryReport, StatisticReport};
 use maracas_core::contract::{End, Event, Mode, Observer, Plan, RunQueue, Segment, Statistic};
 use maracas_core::control::StatisticGauge;
@@ -198,7 +198,7 @@ impl Metrics {
             Record::End(at) => {
                 let until = self.promised_until(*at);
                 for task in &mut self.tasks {
-                    task.windows.finish(until);
+                    task.finish(*at, until);
                     task.settle(self.causes.thefts());
                 }
                 return Some(*at);
@@ -330,10 +330,10 @@ impl Metrics {
         }
     }
 
-    /// The speed of the class on which `vcpu` means its budget; 0 = whichever core.
-    fn meant_milli(&self, vcpu: &Vcpu) -> u32 {
+    /// The speed of the class on which `vcpu` means its budget; `None` = whichever core.
+    fn meant_milli(&self, vcpu: &Vcpu) -> Option<u32> {
         let class = vcpu.class.and_then(|it| self.header.system.classes.get(usize::from(it)));
-        class.map_or(0, |class| class.speed_milli)
+        class.map(|class| class.speed_milli)
     }
 
     /// The speed of `core`, in thousandths of the fastest's.
@@ -396,19 +396,16 @@ impl Metrics {
         for grant in &run_queue.foreground {
             self.task(grant.vcpu).was_promised = true;
         }
-        let has_limits = has_memory_limits(run_queue);
-        if has_limits {
+        if run_queue.has_memory_limits() {
             for grant in run_queue.foreground.iter().chain(&run_queue.background) {
                 self.task(grant.vcpu).granted(now, grant);
             }
         }
         let time = core_time(&mut self.cores, core);
-        let may_close =
-            !run_queue.background_allowed || run_queue.allowance != u64::MAX || has_limits;
-        if may_close || self.closed.contains(core) {
+        if MemoryGate::matters(run_queue) || self.closed.contains(core) {
             let kept_out = time.memory_gate.kept_from_budgets().to_vec();
             time.memory_gate.run_queue_changed(run_queue);
-            if !time.memory_gate.spent {
+            if !time.memory_gate.is_spent() {
                 kept_out.iter().for_each(|grant| self.task(grant.vcpu).windows.let_go(now));
             }
             let time = core_time(&mut self.cores, core);
@@ -422,7 +419,7 @@ impl Metrics {
 
     fn allowance_spent(&mut self, at: Instant, core: CoreId) {
         let time = core_time(&mut self.cores, core);
-        time.memory_gate.spent = true;
+        time.memory_gate.spent();
         self.closed.insert(core);
         time.review(at, &self.tasks);
         for grant in time.memory_gate.kept_from_budgets().to_vec() {

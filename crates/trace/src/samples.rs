@@ -1,15 +1,13 @@
 //! A distribution of durations, taken in one by one at small and bounded cost.
 
+use maracas_core::Buckets;
+
 /// How many values other than zero are kept exactly before they go into a histogram: half a
 /// mebibyte per VCPU, enough for eleven minutes of 10 ms periods.
 const EXACT: usize = 1 << 16;
 
-/// Sub-buckets of an octave in the histogram, as a power of two: a value is known to 1 part in
-/// 2^7, so a percentile read from the histogram is at most 0.8 % too high.
-const SUB_BITS: u32 = 7;
-
-/// Buckets that cover every 64-bit value: 57 octaves of 128 above the first 128 values.
-const BUCKETS: usize = ((64 - SUB_BITS as usize) << SUB_BITS) + (1 << SUB_BITS);
+/// The histogram: a percentile read from it is at most 1 / 2^7 = 0.8 % too high.
+type Histogram = Buckets<7>;
 
 /// Values with exact count, sum and maximum; percentiles are exact up to [`EXACT`] values other
 /// than zero, from then on as good as the histogram.
@@ -17,7 +15,7 @@ const BUCKETS: usize = ((64 - SUB_BITS as usize) << SUB_BITS) + (1 << SUB_BITS);
 pub(crate) struct Samples {
     zeros: u64,
     exact: Vec<u64>,
-    histogram: Option<Box<[u64]>>,
+    histogram: Option<Histogram>,
     count: u64,
     sum: u128,
     max: u64,
@@ -34,7 +32,7 @@ impl Samples {
         self.sum += u128::from(value);
         self.max = self.max.max(value);
         if let Some(histogram) = &mut self.histogram {
-            histogram[bucket(value)] += 1;
+            histogram.add(value);
             return;
         }
         self.exact.push(value);
@@ -43,10 +41,10 @@ impl Samples {
         }
     }
     /// Goes over to the histogram.
-    fn as_histogram(&mut self) -> &mut [u64] {
+    fn as_histogram(&mut self) -> &mut Histogram {
         let exact = std::mem::take(&mut self.exact);
-        let histogram = self.histogram.get_or_insert_with(|| vec![0; BUCKETS].into_boxed_slice());
-        exact.into_iter().for_each(|value| histogram[bucket(value)] += 1);
+        let histogram = self.histogram.get_or_insert_default();
+        exact.into_iter().for_each(|value| histogram.add(value));
         histogram
     }
     /// The values of both.
@@ -59,8 +57,7 @@ impl Samples {
         both.exact.extend_from_slice(&other.exact);
         if both.exact.len() >= EXACT || both.histogram.is_some() || other.histogram.is_some() {
             let counts = both.as_histogram();
-            let more = other.histogram.iter().flat_map(|them| them.iter());
-            counts.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+            other.histogram.iter().for_each(|more| counts.join(more));
         }
         both
     }
@@ -89,12 +86,7 @@ impl Samples {
             let index = (rank - 1) as usize;
             return *sorted.select_nth_unstable(index).1;
         };
-        let mut seen = 0;
-        let found = histogram.iter().position(|n| {
-            seen += n;
-            seen >= rank
-        });
-        found.map_or(self.max, |index| highest(index).min(self.max))
+        histogram.ranked(rank).map_or(self.max, |value| value.min(self.max))
     }
 }
 
@@ -133,23 +125,6 @@ impl Differences {
             Some(rank) => (false, self.above.ranked(rank)),
         }
     }
-}
-
-/// The bucket of `value`: the first 2^8 values have their own; above, an octave has 2^7 buckets.
-fn bucket(value: u64) -> usize {
-    let octave = value.checked_ilog2().unwrap_or(0);
-    let shift = octave.saturating_sub(SUB_BITS);
-    ((shift as usize) << SUB_BITS) + (value >> shift) as usize
-}
-
-/// The highest value in bucket `index`.
-const fn highest(index: usize) -> u64 {
-    if index < 2 << SUB_BITS {
-        return index as u64;
-    }
-    let shift = (index >> SUB_BITS) - 1;
-    let mantissa = (index - (shift << SUB_BITS)) as u64;
-    (mantissa << shift) | ((1 << shift) - 1)
 }
 
 #[cfg(test)]
@@ -199,11 +174,6 @@ mod tests {
 
     #[test]
     fn the_histogram_is_as_fine_as_it_says() {
-        for value in [1, 127, 128, 255, 256, 257, 1_000_003, 1 << 40, u64::MAX] {
-            let high = highest(bucket(value));
-            assert!(high >= value && high - value <= value >> SUB_BITS, "{value}: {high}");
-        }
-        assert_eq!(bucket(u64::MAX), BUCKETS - 1);
         let mut samples = Samples::default();
         (1..=200_000).for_each(|value| samples.add(value));
         let median = samples.percentile(50);

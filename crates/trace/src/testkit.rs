@@ -208,9 +208,9 @@ pub(crate) fn figure() -> Story {
     story.woke(0, 0).woke(2, 0).released(1, 0, 0, 10 * us);
     story.planned(0, |plan| {
         plan.run_queue_mut(CoreId(0)).foreground = vec![grant(0, 4 * us)];
-        plan.run_queue_mut(CoreId(0)).background = vec![grant(0, u64::MAX)];
+        plan.run_queue_mut(CoreId(0)).background = vec![grant(0, u64::MAX)].into();
         plan.run_queue_mut(CoreId(1)).foreground = vec![grant(1, u64::MAX), grant(2, us)];
-        plan.run_queue_mut(CoreId(1)).background = vec![grant(2, u64::MAX)];
+        plan.run_queue_mut(CoreId(1)).background = vec![grant(2, u64::MAX)].into();
     });
     story.ran((1, 1, Foreground), (0, 2 * us), Moved);
     story.ran((2, 1, Foreground), (2 * us, 3 * us), LimitReached);

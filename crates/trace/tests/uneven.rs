@@ -6,13 +6,14 @@ use maracas_core::{Instant, Pace, PacePhase, Program, System, Vcpu, VcpuId, Work
 use maracas_sim::Options;
 use maracas_sim::memory::UnevenCores;
 use maracas_trace::{Metrics, Report};
+use std::num::NonZero;
 
 /// Speedups in thousandths of the vector in algorithms.md E.2: two fast and four slow cores.
 const SPEEDUPS: [u32; 6] = [2000, 1900, 1600, 1500, 1200, 1100];
 
 /// A minute of six programs that always run, under `policy`, which is given their speedups.
 fn run(policy: &str, paces: &[Option<Pace>]) -> Report {
-    let vcpu = |(id, &speedup_milli)| Vcpu { speedup_milli, ..Vcpu::best_effort(id) };
+    let vcpu = |(id, &milli)| Vcpu { speedup_milli: NonZero::new(milli), ..Vcpu::best_effort(id) };
     let vcpus: Vec<Vcpu> = (0..).zip(&SPEEDUPS).map(vcpu).collect();
     let programs: Vec<_> = vcpus.iter().map(|vcpu| Program::new(vcpu.id, Workload::Busy)).collect();
     let system = System::new(6, vcpus).uneven(&[(2, 1000), (4, 500)]);

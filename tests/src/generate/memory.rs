@@ -7,6 +7,7 @@ use maracas_core::memory::{
 };
 use maracas_core::{Criticality, Duration};
 use maracas_scenario::presets;
+use std::num::NonZero;
 
 const PATTERNS: [Pattern; 6] = [
     Pattern::Jump,
@@ -101,8 +102,16 @@ fn dram(dice: &mut Dice) -> Dram {
         channels: clocks(1, 3),
         ranks: clocks(1, 2),
         banks: [4, 8, 16][clocks(0, 2) as usize],
-        conflict_latency_ps: if fitted { u64::from(clocks(20_000, 80_000)) } else { 0 },
-        conflict_service_ps: if fitted { u64::from(clocks(5_000, 20_000)) } else { 0 },
+        conflict_latency_ps: NonZero::new(if fitted {
+            u64::from(clocks(20_000, 80_000))
+        } else {
+            0
+        }),
+        conflict_service_ps: NonZero::new(if fitted {
+            u64::from(clocks(5_000, 20_000))
+        } else {
+            0
+        }),
         model: maracas_core::memory::DramModel::Law,
     }
 }

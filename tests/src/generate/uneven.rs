@@ -2,6 +2,7 @@
 
 use super::{Dice, RandomSystem};
 use maracas_core::{Arrival, Core, Duration, Pace, PacePhase, Program, Role, VcpuId};
+use std::num::NonZero;
 
 /// Makes the cores of `random` of a fast and a slow class, at least one of each, and draws how fast
 /// its programs progress on them. Some VCPUs lose their reservation, some have their budget meant
@@ -24,7 +25,7 @@ pub fn uneven_for(random: &mut RandomSystem, seed: u64) -> Vec<Option<Pace>> {
         }
         vcpu.class = dice.pick(&[None, Some(0), Some(1), Some(1)]);
         if dice.one_in(3) {
-            vcpu.speedup_milli = speedup_milli(&random.programs, &paces, vcpu.id);
+            vcpu.speedup_milli = NonZero::new(speedup_milli(&random.programs, &paces, vcpu.id));
         }
     }
     paces

@@ -216,11 +216,11 @@ impl Executor for SimCore {
         world.bring(self.core);
         Ok(world.monitor(self.core))
     }
-    fn monitor_arm(&mut self, limit: u64) -> io::Result<()> {
+    fn monitor_arm(&mut self, limit: Option<u64>) -> io::Result<()> {
         if self.monitor_rings() && self.shared.call() {
             let mut world = self.shared.world.borrow_mut();
             world.bring(self.core);
-            world.cpus[self.core].armed = limit;
+            world.cpus[self.core].armed = limit.unwrap_or(u64::MAX);
         }
         Ok(())
     }

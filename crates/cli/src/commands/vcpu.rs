@@ -9,6 +9,7 @@ use maracas_console::output;
 use maracas_core::contract::Mode;
 use maracas_core::{Arrival, CoreId, Criticality, Duration, Role, Vcpu};
 use serde_json::json;
+use std::num::NonZero;
 use std::path::PathBuf;
 
 /// What to do with the VCPUs of the running system.
@@ -153,13 +154,13 @@ impl Demands {
             pinned: self.core.map(CoreId),
             colors: self.colors,
             weight: self.weight,
-            bandwidth: self.bandwidth.unwrap_or(0),
+            bandwidth: self.bandwidth.and_then(NonZero::new),
             criticality: match self.criticality {
                 Level::High => Criticality::High,
                 Level::Low => Criticality::Low,
             },
             class: self.class,
-            speedup_milli: self.speedup.unwrap_or(0),
+            speedup_milli: self.speedup.and_then(NonZero::new),
             ..vcpu
         })
     }

@@ -3,6 +3,7 @@
 //! Gauges are read from the journal, as the report is, and say the same. No gauge is a rate: a
 //! reader that needs one takes two gauges and divides the difference by the time between them.
 
+use crate::buckets::Buckets;
 use crate::contract::Mode;
 use crate::{CoreId, Duration, Instant, Reservation, VcpuId};
 use alloc::string::String;
@@ -154,16 +155,12 @@ pub struct StatisticGauge {
     pub value: u64,
 }
 
-/// Sub-buckets of an octave, as a power of two: a value is known to 1 part in 8, which is finer
-/// than dispatch latencies of two runs agree.
-const SUB_BITS: u32 = 3;
-
-/// A distribution of durations in buckets of an eighth of an octave: 500 counts cover every value,
-/// however many there are. Powers of two of nanoseconds, from eight on, are bounds of buckets.
+/// A distribution of durations, each known to an eighth of itself: finer than dispatch latencies of
+/// two runs agree.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Histogram {
-    /// Counts by bucket, up to the highest that is not empty.
-    pub(crate) counts: Vec<u64>,
+    /// Nanoseconds.
+    pub(crate) counts: Buckets<3>,
     /// The sum of all durations.
     pub(crate) sum: Duration,
 }
@@ -171,16 +168,12 @@ pub struct Histogram {
 impl Histogram {
     /// Takes in one duration.
     pub fn add(&mut self, duration: Duration) {
-        let bucket = bucket(duration.ticks());
-        if self.counts.len() <= bucket {
-            self.counts.resize(bucket + 1, 0);
-        }
-        self.counts[bucket] += 1;
+        self.counts.add(duration.ticks());
         self.sum = self.sum.checked_add(duration).unwrap_or(Duration::MAX);
     }
     /// How many there are.
     pub fn count(&self) -> u64 {
-        self.counts.iter().sum()
+        self.counts.count()
     }
     /// Their sum.
     pub const fn sum(&self) -> Duration {
@@ -188,36 +181,14 @@ impl Histogram {
     }
     /// How many are shorter than `2^power` nanoseconds, for powers from three on.
     pub fn shorter_than(&self, power: u32) -> u64 {
-        let end = bucket(1 << power).min(self.counts.len());
-        self.counts[..end].iter().sum()
+        self.counts.below(power)
     }
     /// The shortest duration that at least `percent` % do not exceed (nearest rank), at most an
     /// eighth too long; `None` where there are none.
     pub fn percentile(&self, percent: u64) -> Option<Duration> {
         let rank = (self.count() * percent).div_ceil(100).max(1);
-        let mut seen = 0;
-        let bucket = self.counts.iter().position(|count| {
-            seen += count;
-            seen >= rank
-        })?;
-        Some(Duration::from_ticks(highest(bucket)))
+        self.counts.ranked(rank).map(Duration::from_ticks)
     }
-}
-
-/// The bucket of `value`: the first 16 values have their own; above, an octave has 8 buckets.
-fn bucket(value: u64) -> usize {
-    let shift = value.checked_ilog2().unwrap_or(0).saturating_sub(SUB_BITS);
-    ((shift as usize) << SUB_BITS) + (value >> shift) as usize
-}
-
-/// The highest value in a bucket.
-const fn highest(bucket: usize) -> u64 {
-    if bucket < 2 << SUB_BITS {
-        return bucket as u64;
-    }
-    let shift = (bucket >> SUB_BITS) - 1;
-    let mantissa = (bucket - (shift << SUB_BITS)) as u64;
-    (mantissa << shift) | ((1 << shift) - 1)
 }
 
 #[cfg(test)]
@@ -237,16 +208,5 @@ mod tests {
         histogram.add(Duration::MAX);
         assert_eq!(histogram.percentile(100), Some(Duration::MAX));
         assert_eq!(histogram.sum(), Duration::MAX, "a sum that does not fit stands at its end");
-    }
-
-    #[test]
-    fn powers_of_two_are_bounds() {
-        for power in 3..63 {
-            let (below, at) = ((1 << power) - 1, 1 << power);
-            assert!(bucket(below) < bucket(at), "2^{power}");
-            let mut histogram = Histogram::default();
-            [below, at].map(Duration::from_ticks).into_iter().for_each(|it| histogram.add(it));
-            assert_eq!((histogram.shorter_than(power), histogram.shorter_than(63)), (1, 2));
-        }
     }
 }

@@ -1,6 +1,7 @@
 use super::*;
 use crate::MAX_CORES;
 use crate::admission::{CoreVerdict, TestResult};
+use core::num::NonZero;
 
 fn created() -> NewVcpu {
     let mut new = NewVcpu::new(
@@ -13,10 +14,10 @@ fn created() -> NewVcpu {
         arrival: crate::Arrival::Periodic { offset: Duration::from_micros(7) },
         pinned: Some(CoreId(1)),
         colors: 3,
-        bandwidth: 200_000_000,
+        bandwidth: NonZero::new(200_000_000),
         criticality: crate::Criticality::Low,
         class: Some(1),
-        speedup_milli: 2_500,
+        speedup_milli: NonZero::new(2_500),
         ..new.vcpu
     };
     new
@@ -41,7 +42,7 @@ fn replies() -> Vec<Reply> {
     let number = Number {
         test: "rta".to_string(),
         vcpu: Some(VcpuId(2)),
-        value: u64::MAX,
+        value: None,
         bound: 1,
         accepted: false,
     };
@@ -212,7 +213,7 @@ fn values_out_of_range_are_named() {
     assert!(why(|n| n.vcpu.reservation.deadline = Duration::from_millis(11)).contains("exceeds"));
     assert!(why(|n| n.vcpu.weight = 0).contains("weight"));
     assert!(why(|n| n.vcpu.weight = 10_001).contains("10000"));
-    assert!(why(|n| n.vcpu.speedup_milli = 999).contains("speedup"));
+    assert!(why(|n| n.vcpu.speedup_milli = NonZero::new(999)).contains("speedup"));
     assert!(why(|n| n.vcpu.role = Role::Monitor).contains("belongs to the policy"));
     assert!(why(|n| n.name = "../up".to_string()).contains("'/'"));
     assert!(why(|n| n.name = "x".repeat(201)).contains("201 bytes"));
@@ -237,5 +238,5 @@ fn a_refusal_carries_every_number() {
     let refusal = Refusal::from(&NotAdmitted { reason: "too much".to_string(), closest });
     assert!(refusal.text.contains("too much") && refusal.text.contains("0.900000"));
     let numbers: Vec<_> = refusal.numbers.iter().map(|n| (n.value, n.bound)).collect();
-    assert_eq!(numbers, [(900_000_000, 828_427_124), (u64::MAX, 10_000_000)]);
+    assert_eq!(numbers, [(Some(900_000_000), 828_427_124), (None, 10_000_000)]);
 }

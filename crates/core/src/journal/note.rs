@@ -6,7 +6,7 @@
 
 use crate::control::StatisticGauge;
 use crate::wire::Wire;
-use crate::{CoreId, MAX_CORES, VcpuId};
+use crate::{Buckets, CoreId, MAX_CORES, VcpuId};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -71,8 +71,9 @@ pub enum Note {
         count: u64,
         /// How late the latest was.
         longest_ns: u64,
-        /// How many were late by less than 1 us, and by `[2^(i-1), 2^i)` us for i from 1 on.
-        buckets: Vec<u64>,
+        /// How late they were, in microseconds: how many by less than 1, and by `[2^(i-1), 2^i)`
+        /// for i from 1 on.
+        lateness: Buckets<0>,
     },
     /// What the hypervisor took of a core, at the end of the run.
     Steal {
@@ -309,8 +310,8 @@ impl Note {
             Self::Late { core, late_ns, stolen_ns, .. } => {
                 format!("{} {late_ns} {stolen_ns}", core.0)
             }
-            Self::Enforced { core, count, longest_ns, buckets } => {
-                let buckets = buckets.iter().map(|bucket| format!(" {bucket}"));
+            Self::Enforced { core, count, longest_ns, lateness } => {
+                let buckets = lateness.counts().iter().map(|bucket| format!(" {bucket}"));
                 format!("{} {count} {longest_ns}{}", core.0, buckets.collect::<String>())
             }
             Self::Steal { core, stolen_ns } => format!("{} {stolen_ns}", core.0),
@@ -343,7 +344,8 @@ fn numbers(key: &str, vcpu: Option<VcpuId>, text: &str) -> Option<Note> {
         "enforced" => {
             let (core, count, longest_ns) = (words.core()?, words.number()?, words.number()?);
             let rest = words.0.by_ref().map(|word| word.parse().ok());
-            Note::Enforced { core, count, longest_ns, buckets: rest.collect::<Option<_>>()? }
+            let lateness = Buckets::of(rest.collect::<Option<_>>()?);
+            Note::Enforced { core, count, longest_ns, lateness }
         }
         "steal" => Note::Steal { core: words.core()?, stolen_ns: words.number()? },
         "relief" => {

@@ -53,7 +53,7 @@ impl<H: Host> Decider<H> {
 
     /// Whether `vcpu` is promised bandwidth and what it reads is not counted.
     pub(super) fn is_blind_to(&mut self, vcpu: &Vcpu) -> bool {
-        vcpu.bandwidth > 0 && !self.cores().all(|core| self.host.core(core).counts().reads)
+        vcpu.bandwidth.is_some() && !self.cores().all(|core| self.host.core(core).counts().reads)
     }
 
     /// All VCPUs, by number.

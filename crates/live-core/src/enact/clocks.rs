@@ -10,7 +10,7 @@
 
 use super::Core;
 use crate::{Executor, Level};
-use maracas_core::contract::{End, Mode, Refused, Segment, Usage};
+use maracas_core::contract::{End, Grant, Mode, Refused, Segment, Usage};
 use maracas_core::{Duration, Event, Instant};
 
 /// Between two looks while anything may run: 1.5 % of a core for the agent, where a look takes it
@@ -155,9 +155,11 @@ impl<E: Executor> Core<E> {
         let slept = std::mem::take(&mut self.looks.slept);
         let run_queue = std::mem::take(&mut self.run_queue);
         let mut is_taken = false;
-        for (grants, mode) in
-            [(&run_queue.foreground, Mode::Foreground), (&run_queue.background, Mode::Background)]
-        {
+        let (mut foreground, mut background) =
+            (run_queue.foreground.iter(), run_queue.background.iter());
+        let lists: [(&mut dyn Iterator<Item = &Grant>, Mode); 2] =
+            [(&mut foreground, Mode::Foreground), (&mut background, Mode::Background)];
+        for (grants, mode) in lists {
             // In the background all that are not frozen share the core.
             let shared = mode == Mode::Background;
             is_taken |=

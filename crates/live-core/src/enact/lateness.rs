@@ -11,7 +11,7 @@
 use super::Core;
 use crate::{Executor, WakeCost};
 use maracas_core::journal::{Note, Record};
-use maracas_core::{Duration, Instant, VcpuId};
+use maracas_core::{Buckets, Duration, Instant, VcpuId};
 
 /// For so long either takes a core from all real-time threads: 50 ms of each second, and up to two
 /// ticks (kernel/sched/deadline.c, `fair_server_init`; kernel/sched/rt.c,
@@ -21,13 +21,12 @@ const THROTTLES: std::ops::RangeInclusive<Duration> =
 /// The kernel's step: one tick of its user interface (USER_HZ is 100 on every architecture that we
 /// run on).
 const STEP: Duration = Duration::from_millis(10);
-/// The last holds all above 4 s.
-const BUCKETS: usize = 24;
 
 /// The lateness of one core.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Lateness {
-    buckets: [u64; BUCKETS],
+    /// Microseconds.
+    ends: Buckets<0>,
     longest: Duration,
     /// What was stolen before the run.
     stolen_before: Option<Duration>,
@@ -35,11 +34,20 @@ pub(crate) struct Lateness {
     charged: Duration,
 }
 
+impl Default for Lateness {
+    fn default() -> Self {
+        Self {
+            ends: Buckets::with_room(),
+            longest: Duration::ZERO,
+            stolen_before: None,
+            charged: Duration::ZERO,
+        }
+    }
+}
+
 impl Lateness {
     fn add(&mut self, late: Duration) {
-        let us = late.ticks() / 1000;
-        let bucket = (u64::BITS - us.leading_zeros()) as usize;
-        self.buckets[bucket.min(BUCKETS - 1)] += 1;
+        self.ends.add(late.ticks() / 1000);
         self.longest = self.longest.max(late);
     }
     /// The part of `late` that was stolen, where `stolen` was since the run began: on a host that
@@ -110,10 +118,10 @@ impl<E: Executor> Core<E> {
     /// The run ends: notes what is not noted yet, how late budgets ended here, and what was stolen.
     pub fn end(&mut self) {
         self.report_unreported();
-        let Lateness { buckets, longest, .. } = &self.lateness;
-        let count: u64 = buckets.iter().sum();
-        let (core, longest_ns, buckets) = (self.id, longest.ticks(), buckets.to_vec());
-        self.note(Note::Enforced { core, count, longest_ns, buckets });
+        let Lateness { ends, longest, .. } = &self.lateness;
+        let (core, count, longest_ns) = (self.id, ends.count(), longest.ticks());
+        let lateness = ends.clone();
+        self.note(Note::Enforced { core, count, longest_ns, lateness });
         let stolen_ns = self.stolen().ticks();
         self.note(Note::Steal { core, stolen_ns });
     }
@@ -134,8 +142,9 @@ mod tests {
         for ns in [0, 999, 1000, 1999, 2000, 3_999_000, 10_000_000_000] {
             lateness.add(Duration::from_nanos(ns));
         }
-        let filled: Vec<_> = lateness.buckets.iter().enumerate().filter(|(_, n)| **n > 0).collect();
-        assert_eq!(filled, [(0, &2), (1, &2), (2, &1), (12, &1), (23, &1)]);
+        let buckets = lateness.ends.counts().iter().enumerate();
+        let filled: Vec<_> = buckets.filter(|(_, n)| **n > 0).collect();
+        assert_eq!(filled, [(0, &2), (1, &2), (2, &1), (12, &1), (24, &1)]);
         assert_eq!(lateness.longest, Duration::from_secs(10));
     }
 

@@ -23,7 +23,7 @@
 
 use super::Core;
 use crate::{Executor, FASTEST_PER_US, Level, VcpuHandle};
-use maracas_core::contract::{End, Grant, Refused, Segment, Usage};
+use maracas_core::contract::{End, MemoryLimit, Refused, Segment, Usage};
 use maracas_core::journal::{Note, Record};
 use maracas_core::{Duration, Event, Instant, VcpuId};
 
@@ -82,7 +82,7 @@ pub(crate) struct Memory {
     rings: Rings,
     closed: bool,
     /// The allowance that was last reported as spent, if the meter is there still.
-    spent: Option<u64>,
+    spent: Option<MemoryLimit>,
     /// When it was spent, until that is reported.
     untold: Option<Instant>,
     closing: Option<Closing>,
@@ -102,7 +102,7 @@ struct Armed {
 /// A core that closes, until that is measured and noted.
 #[derive(Clone, Copy, Debug)]
 struct Closing {
-    limit: u64,
+    limit: MemoryLimit,
     /// The last count before the limit.
     before: (Instant, u64),
     /// When the limit was reached, where a recording says so.
@@ -157,11 +157,7 @@ impl<E: Executor> Core<E> {
 
     /// Whether anything is held against a memory meter.
     fn is_bounded(&self) -> bool {
-        let bounded = |grant: &Grant| grant.memory != u64::MAX;
-        let Self { run_queue, .. } = self;
-        run_queue.allowance != u64::MAX
-            || run_queue.foreground.iter().any(bounded)
-            || run_queue.background.iter().any(bounded)
+        self.run_queue.limits_memory()
     }
 
     /// The VCPU that runs by the law as it was carried out last, as far as is known.
@@ -218,7 +214,7 @@ impl<E: Executor> Core<E> {
             self.count_memory();
         }
         let (limit, reads) = (self.run_queue.allowance, self.memory.reads);
-        if limit == u64::MAX || reads < limit {
+        if !limit.is_reached(reads) {
             self.memory.closed = false;
             self.memory.spent = None;
             return;
@@ -227,9 +223,9 @@ impl<E: Executor> Core<E> {
             self.memory.spent = Some(limit);
             self.memory.untold = Some(self.exec.now());
         }
-        if !std::mem::replace(&mut self.memory.closed, true) && before.1 < limit {
+        if !std::mem::replace(&mut self.memory.closed, true) && !limit.is_reached(before.1) {
             let due = || self.exec.monitor_due(self.memory.armed?.limit);
-            let (due, beyond) = (due(), reads - limit);
+            let (due, beyond) = (due(), reads - limit.0);
             self.memory.closing = Some(Closing { limit, before, due, beyond, stopped: None });
         }
     }
@@ -240,7 +236,7 @@ impl<E: Executor> Core<E> {
             self.count_memory();
             let (now, reads) = (self.exec.now(), self.memory.reads);
             if let Some(closing) = &mut self.memory.closing {
-                closing.beyond = reads - closing.limit;
+                closing.beyond = reads - closing.limit.0;
                 closing.stopped = Some(now);
             }
         }
@@ -273,8 +269,8 @@ impl<E: Executor> Core<E> {
             let read = if by_core { Ok(*seen) } else { self.exec.monitor_read(now) };
             let reported = read.and_then(|count| {
                 *seen = count;
-                let limit = rest.map_or(u64::MAX, |rest| count.saturating_add(rest.max(shortest)));
-                *armed = goal.map(|goal| Armed { goal, limit });
+                let limit = rest.map(|rest| count.saturating_add(rest.max(shortest)));
+                *armed = goal.zip(limit).map(|(goal, limit)| Armed { goal, limit });
                 self.exec.monitor_arm(limit)
             });
             self.report(reported, Refused::Sample);
@@ -294,11 +290,11 @@ impl<E: Executor> Core<E> {
         let mut running = self.vcpu_handles.iter().filter(runs).peekable();
         running.peek()?;
         let allowance = self.run_queue.allowance;
-        let whole = allowance.saturating_sub(self.memory.reads);
-        let whole = (allowance != u64::MAX && !self.memory.closed).then_some(whole);
+        let whole = allowance.left(self.memory.reads).filter(|_| !self.memory.closed);
         let grants = || self.run_queue.foreground.iter().chain(&self.run_queue.background);
         let own = running.filter_map(|vcpu_handle| {
-            grants().find(|it| it.vcpu == vcpu_handle.id)?.memory.checked_sub(vcpu_handle.reads())
+            let limit = grants().find(|it| it.vcpu == vcpu_handle.id)?.memory;
+            limit.left(vcpu_handle.reads()).filter(|_| limit.0 >= vcpu_handle.reads())
         });
         own.chain(whole).filter(|rest| *rest < UNBOUNDED).min()
     }
@@ -353,8 +349,8 @@ impl<E: Executor> Core<E> {
         let closed = self.memory.closing.take_if(|closing| closing.stopped.is_some());
         if let Some(Closing { limit, before, due, beyond, stopped: Some(at) }) = closed {
             // Up to the last instruction: what the agent took to count is no VCPU's time to read.
-            let reached = due
-                .unwrap_or_else(|| interpolated(before, (at, limit.saturating_add(beyond)), limit));
+            let to = (at, limit.0.saturating_add(beyond));
+            let reached = due.unwrap_or_else(|| interpolated(before, to, limit.0));
             let (core, vcpu) = (self.id, self.memory.last);
             let took_ns = at.saturating_since(reached).ticks();
             let note = Note::Closed { core, vcpu, beyond, took_ns };

@@ -4,13 +4,17 @@
 //! rate-monotonic order a VCPU is raised to the same priority for ever, and a raise is one call a
 //! thread.
 
+use super::crowd::Crowd;
 use crate::priority::FOREGROUND;
 use crate::{Level, VcpuHandle};
 use maracas_core::contract::{Grant, RunQueue};
 
-/// What [`Ranks::assign`] works with, kept so that no enforcement asks for memory.
+/// What decides who is raised and how high. What [`Ranks::assign`] works with is kept so that no
+/// enforcement asks for memory.
 #[derive(Debug, Default)]
 pub(crate) struct Ranks {
+    /// How many threads a VCPU may have to be raised.
+    pub(crate) crowd: Crowd,
     /// The VCPUs wanted in the foreground, by their place in the run queue.
     order: Vec<usize>,
     held: Vec<u8>,

@@ -101,8 +101,8 @@ pub(crate) struct Sampler {
     sensor: Box<dyn Sensor>,
     /// How many cores are distinguished.
     cores: usize,
-    /// The clock in which occupancy is given; 0 = the sensor's own.
-    cycles_per_us: u64,
+    /// The clock in which occupancy is given; `None` = the sensor's own.
+    cycles_per_us: Option<u64>,
     /// What was reported of the sensor's counts.
     reported: Reading,
     reading: Reading,
@@ -138,12 +138,10 @@ impl Sampler {
     }
 }
 
-/// Cycles of a clock of `from` per microsecond as cycles of one of `to`, rounded down; 0 = the same
-/// clock.
-fn converted(cycles: u64, from: u64, to: u64) -> u64 {
-    if from == 0 || to == 0 || from == to {
-        return cycles;
-    }
+/// Cycles of a clock of `from` per microsecond as cycles of one of `to`, rounded down; `None` = the
+/// same clock.
+fn converted(cycles: u64, from: u64, to: Option<u64>) -> u64 {
+    let Some(to) = to.filter(|to| *to != from && from > 0) else { return cycles };
     let cycles = u128::from(cycles) * u128::from(to) / u128::from(from);
     u64::try_from(cycles).unwrap_or(u64::MAX)
 }
@@ -155,12 +153,12 @@ mod tests {
 
     #[test]
     fn occupancy_is_reported_in_the_policys_cycles() {
-        assert_eq!(converted(3300, 3300, 1000), 1000);
-        assert_eq!(converted(3299, 3300, 1000), 999, "rounded down");
-        assert_eq!(converted(5, 0, 7), 5);
-        assert_eq!(converted(5, 7, 0), 5);
-        assert_eq!(converted(u64::MAX, 1, 2), u64::MAX);
-        assert_eq!(converted(u64::MAX, 2, 1), u64::MAX / 2);
+        assert_eq!(converted(3300, 3300, Some(1000)), 1000);
+        assert_eq!(converted(3299, 3300, Some(1000)), 999, "rounded down");
+        assert_eq!(converted(5, 0, Some(7)), 5);
+        assert_eq!(converted(5, 7, None), 5);
+        assert_eq!(converted(u64::MAX, 1, Some(2)), u64::MAX);
+        assert_eq!(converted(u64::MAX, 2, Some(1)), u64::MAX / 2);
     }
 
     /// Counts 7 requests and 100 cycles of waiting a call, on the first core, three times.
@@ -195,7 +193,7 @@ mod tests {
         let mut sampler = Sampler {
             sensor: Box::new(Steps(0)),
             cores: 2,
-            cycles_per_us: 3,
+            cycles_per_us: Some(3),
             reported: Reading::default(),
             reading: Reading::default(),
         };

@@ -91,7 +91,7 @@ impl CoreMeter {
         let count = self.counter.read()?;
         self.total = self.total.saturating_add(count.since(&self.seen));
         self.seen = count;
-        // It has sensor, or is about to, for it counts from a little later on.
+        // It has fired, or is about to, for it counts from a little later on.
         self.alarm = self.alarm.filter(|alarm| alarm.next > self.total);
         Ok(self.total)
     }
@@ -114,13 +114,11 @@ impl Meter for CoreMeter {
     fn read(&mut self, _now: Instant) -> io::Result<u64> {
         self.count()
     }
-    fn arm(&mut self, limit: u64) -> io::Result<()> {
+    fn arm(&mut self, limit: Option<u64>) -> io::Result<()> {
         if self.counter.fd().is_none() {
             return Ok(());
         }
-        if limit == u64::MAX {
-            return self.disarm();
-        }
+        let Some(limit) = limit else { return self.disarm() };
         let total = self.count()?;
         if let Some(alarm) = self.alarm.as_mut().filter(|alarm| alarm.serves(limit, total)) {
             alarm.idle = false;

@@ -15,7 +15,7 @@ mod together;
 use super::events::{self, CORES, PAIRS, Pair, Processor, Vendor};
 use super::replay::Recording;
 use super::sensors::{Bytes, Counted, EventSet, Wanted};
-use super::{Choice, Cores, Senses, Sensor, SensorKind, VcpuEvents, chase, meter};
+use super::{Cores, Sense, Senses, Sensor, SensorKind, VcpuEvents, chase, meter};
 use crate::host::hardware::{Counter, EventCode, Hardware, Scope, loads};
 use crate::host::resctrl::Info;
 use crate::host::{HardwareCore, sched, sys};
@@ -176,7 +176,7 @@ impl Preference {
         // First of all what cores count of their own: most sensors distinguish cores by it.
         self.reads = self.try_core_event(|row| row.reads, "reads of memory");
         self.references = self.try_core_event(|row| row.references, "references");
-        for sensor_kind in SENSORS {
+        for sensor_kind in SensorKind::tried() {
             self.try_sensor_kind(sensor_kind);
         }
     }
@@ -213,32 +213,32 @@ impl Preference {
     ///
     /// # Errors
     /// As [`choose_at`](Self::choose_at).
-    pub fn choose(&self, choice: &Choice) -> Result<Senses, String> {
-        self.choose_at(choice, 0)
+    pub fn choose(&self, choice: &Sense) -> Result<Senses, String> {
+        self.choose_at(choice, None)
     }
 
     /// Builds what `choice` asks for. A recording that does not say its clock is taken to be in
-    /// that of the run's policy: `cycles_per_us`, 0 = none.
+    /// that of the run's policy, `cycles_per_us`, if it has one.
     ///
     /// # Errors
     /// A sentence for users where the sensor that was asked for does not work, or the recording
     /// cannot be read.
-    pub fn choose_at(&self, choice: &Choice, cycles_per_us: u64) -> Result<Senses, String> {
+    pub fn choose_at(&self, choice: &Sense, cycles_per_us: Option<u64>) -> Result<Senses, String> {
         let senses = self.build(choice, cycles_per_us);
         // Nothing is tried any more, and the memory of the loads is large.
         loads::release();
         senses
     }
 
-    fn build(&self, choice: &Choice, cycles_per_us: u64) -> Result<Senses, String> {
+    fn build(&self, choice: &Sense, cycles_per_us: Option<u64>) -> Result<Senses, String> {
         let tried = match choice {
-            Choice::Off => return Ok(Senses::default()),
-            Choice::Replay(file) => return self.recorded(file, cycles_per_us),
-            Choice::Auto => match self.best() {
+            Sense::Off => return Ok(Senses::default()),
+            Sense::Replay(file) => return self.recorded(Path::new(file), cycles_per_us),
+            Sense::Auto => match self.best() {
                 Some(tried) => tried,
                 None => return Ok(self.blind()),
             },
-            Choice::SensorKind(sensor_kind) => self
+            Sense::Sensor(sensor_kind) => self
                 .tried
                 .iter()
                 .find(|tried| tried.sensor_kind == *sensor_kind)
@@ -263,7 +263,7 @@ impl Preference {
         if !sensor_kind.has_latency() {
             senses.notes.push(format!("{sensor_kind}: how long requests wait is not known"));
         }
-        if *choice == Choice::Auto {
+        if *choice == Sense::Auto {
             let better = self.tried.iter().take_while(|tried| tried.sensor_kind != sensor_kind);
             senses.notes.extend(better.map(Tried::to_string));
         }
@@ -310,7 +310,7 @@ impl Preference {
     }
 
     /// A recording stands for the whole host, its cores' meters too.
-    fn recorded(&self, file: &Path, cycles_per_us: u64) -> Result<Senses, String> {
+    fn recorded(&self, file: &Path, cycles_per_us: Option<u64>) -> Result<Senses, String> {
         let recording = Recording::read(file, self.cores.len(), cycles_per_us);
         let recording = recording.map_err(|error| error.to_string())?;
         let mut senses = Senses {
@@ -537,17 +537,6 @@ fn undisturbed<T: Send>(work: impl FnOnce() -> T + Send) -> T {
         working.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
-
-/// What is tried, best first.
-const SENSORS: [SensorKind; 7] = [
-    SensorKind::Uncore,
-    SensorKind::Offcore,
-    SensorKind::Amd,
-    SensorKind::Arm,
-    SensorKind::Mbm,
-    SensorKind::Chase,
-    SensorKind::Rate,
-];
 
 #[cfg(test)]
 mod tests;

@@ -56,11 +56,11 @@ impl std::error::Error for Error {}
 impl Recording {
     /// Reads a recording for a run on so many managed cores, whose policy counts `cycles_per_us`
     /// cycles a microsecond. That is taken as the recording's clock too where it does not say its
-    /// own, as journals do not; where it is 0 as well, occupancy is in nanoseconds.
+    /// own, as journals do not; where it is `None` as well, occupancy is in nanoseconds.
     ///
     /// # Errors
     /// Where the file cannot be read or understood, or was recorded on more or fewer cores.
-    pub fn read(path: &Path, cores: usize, cycles_per_us: u64) -> Result<Self, Error> {
+    pub fn read(path: &Path, cores: usize, cycles_per_us: Option<u64>) -> Result<Self, Error> {
         let error = |what: String| Error { file: path.into(), line: None, what };
         let bytes = std::fs::read(path).map_err(|why| error(why.to_string()))?;
         let track = if bytes.starts_with(b"MARACASJ") {
@@ -72,9 +72,7 @@ impl Recording {
         };
         let mut track = track.map_err(|wrong| Error { line: wrong.line, ..error(wrong.what) })?;
         track.file = path.into();
-        if track.cycles_per_us == 0 {
-            track.cycles_per_us = if cycles_per_us == 0 { CYCLES_PER_US } else { cycles_per_us };
-        }
+        track.cycles_per_us = track.cycles_per_us.or(cycles_per_us);
         Ok(Self(Arc::new(track)))
     }
     /// The sensor that plays it.
@@ -109,8 +107,8 @@ const FIRST_CORE: usize = 2;
 #[derive(Default, Debug)]
 struct Track {
     file: PathBuf,
-    /// 0 = not said.
-    cycles_per_us: u64,
+    /// The clock of occupancy; `None` where neither it nor the policy says one: nanoseconds.
+    cycles_per_us: Option<u64>,
     repeats: bool,
     /// By increasing instant; never empty, and no row is at zero.
     rows: Vec<Row>,
@@ -204,7 +202,7 @@ impl Sensor for Player {
         format!("{}: {count} {rows} over {length}{again}", file.display())
     }
     fn cycles_per_us(&self) -> u64 {
-        self.track.cycles_per_us
+        self.track.cycles_per_us.unwrap_or(CYCLES_PER_US)
     }
     fn read(&mut self, now: Instant, into: &mut Reading) -> io::Result<()> {
         self.now = now;
@@ -233,7 +231,7 @@ impl Meter for CoreMeter {
     fn read(&mut self, now: Instant) -> io::Result<u64> {
         Ok(self.track.count(now, self.column))
     }
-    fn arm(&mut self, _mark: u64) -> io::Result<()> {
+    fn arm(&mut self, _: Option<u64>) -> io::Result<()> {
         Ok(())
     }
     fn fd(&self) -> Option<RawFd> {

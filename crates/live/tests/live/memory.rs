@@ -16,6 +16,7 @@ use maracas_live::host::hardware::{EventCode, Hardware, Load, ThisHardware};
 use maracas_live::machine::{CacheParts, Throttle};
 use maracas_live::sense::{Meter, Reading, Senses, Sensor, SensorKind, VcpuEvents, meter};
 use std::io;
+use std::num::NonZero;
 use std::os::fd::RawFd;
 
 /// Memory that is contended from the first instant to the second: 1000 requests a millisecond of
@@ -100,7 +101,7 @@ fn a_contended_episode_throttles_surplus_time_and_no_budget() {
         let mut setup = setup(&system, vec![shell(0, SPIN), shell(1, SPIN)], 6);
         // The script's clock is twice as fast: 250 cycles are 125 of these, which are not yet too
         // many.
-        setup.steering.cycles_per_us = 2000;
+        setup.steering.cycles_per_us = Some(2000);
         let sensor = Some(Box::new(Episode(1500, 4500)) as Box<dyn Sensor>);
         let senses = Senses { sensor, ..Senses::default() };
         let policy = chosen.build(&system);
@@ -176,7 +177,7 @@ impl Meter for Even {
     fn read(&mut self, now: Instant) -> io::Result<u64> {
         Ok(now.ticks() / 1000 * self.per_us)
     }
-    fn arm(&mut self, _: u64) -> io::Result<()> {
+    fn arm(&mut self, _: Option<u64>) -> io::Result<()> {
         Ok(())
     }
     fn fd(&self) -> Option<RawFd> {
@@ -340,7 +341,7 @@ fn guard_a_chase(of_core: bool) {
     params.extend(of_core.then_some(("bandwidth", "192000000B/s")));
     let chosen = Chosen::new("memguard+maracas", &params);
     let mut system = system(1, &[(6_000, 20_000, 0)]);
-    system.vcpus[0].bandwidth = if of_core { 0 } else { RATE };
+    system.vcpus[0].bandwidth = NonZero::new(RATE).filter(|_| !of_core);
     let mut program = shell(0, "");
     let own = std::env::current_exe().expect("this program has a path");
     program.command.argv = vec![own.into(), "--exact".into(), name.into()];

@@ -72,9 +72,10 @@ impl Policy for Shuttle {
             run_queue.foreground.push(Grant::new(VcpuId(MOVED + u32::from(core.0)), Limit::NEVER));
             for vcpu in (0..MOVED).filter(|vcpu| self.homes[*vcpu as usize] == core) {
                 let grant = Grant::new(VcpuId(vcpu), Limit::NEVER);
-                let list =
-                    if vcpu == 0 { &mut run_queue.foreground } else { &mut run_queue.background };
-                list.push(grant);
+                match vcpu {
+                    0 => run_queue.foreground.push(grant),
+                    _ => run_queue.background.push(grant),
+                }
             }
         }
         plan.wake = Instant::ZERO + ROUND * (round + 1);

@@ -7,10 +7,9 @@
 use super::vcpu::State;
 use crate::parts::jobs::ByVcpu;
 use alloc::vec::Vec;
-use core::cmp::Ordering;
-use core::ops::Range;
+use core::cmp::{Ordering, Reverse};
 use maracas_core::params::{Kind, ParamSpec, Params};
-use maracas_core::{Duration, Instant, VcpuId};
+use maracas_core::{Duration, Instant, List, VcpuId};
 
 pub(super) const BACKGROUND: ParamSpec = ParamSpec {
     name: "background",
@@ -44,46 +43,85 @@ impl Rule {
         }
     }
 
-    /// Which of two runnable VCPUs comes first; equal where the rule has no opinion.
-    fn compare(self, a: &State, b: &State, now: Instant) -> Ordering {
+    /// What it orders VCPUs by; less comes first, and equal where the rule has no opinion.
+    fn measure(self, state: &State, now: Instant) -> Ratio {
         match self {
-            Self::Fair => a.bgt.cmp(&b.bgt),
+            Self::Fair => Ratio::whole(state.bgt.ticks()),
             // A VCPU with budget left is in the foreground as soon as it may run.
+            Self::Sticky if !state.server.usable(now).is_zero() => Ratio::whole(0),
             Self::Sticky => {
-                let expected = |state: &State| match state.server.usable(now).is_zero() {
-                    true => state.server.next(now).unwrap_or(Instant::NEVER),
-                    false => now,
-                };
-                expected(a).cmp(&expected(b))
+                Ratio::whole(state.server.next(now).unwrap_or(Instant::NEVER).ticks())
             }
-            Self::Light => a.intensity().compare(b.intensity()),
-            Self::Off => Ordering::Equal,
+            Self::Light => state.intensity(),
+            Self::Off => Ratio::whole(0),
         }
     }
 }
 
-/// Memory requests against the service in which they were made.
+/// `of` / `per`, compared exactly.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Intensity {
-    pub(super) requests: u64,
-    pub(super) service: Duration,
+pub(super) struct Ratio {
+    of: u64,
+    per: u64,
 }
 
-impl Intensity {
-    /// Exactly, by cross-multiplying; what never ran has no requests per service yet.
+impl Ratio {
+    const fn whole(of: u64) -> Self {
+        Self { of, per: 1 }
+    }
+    /// Memory requests against the service in which they were made; what never ran has none yet.
+    pub(super) fn intensity(requests: u64, service: Duration) -> Self {
+        Self { of: requests, per: service.ticks().max(1) }
+    }
     pub(super) fn compare(self, other: Self) -> Ordering {
-        let times = |requests: u64, service: Duration| {
-            u128::from(requests) * u128::from(service.ticks().max(1))
-        };
-        times(self.requests, other.service).cmp(&times(other.requests, self.service))
+        if self.per == other.per {
+            return self.of.cmp(&other.of);
+        }
+        let times = |of: u64, per: u64| u128::from(of) * u128::from(per);
+        times(self.of, other.per).cmp(&times(other.of, self.per))
+    }
+}
+
+/// Where a VCPU stands in the order in which surplus time is offered. It has all that the order
+/// depends on, so that no other VCPU is looked at when one is put in its place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Offer {
+    pub(super) vcpu: VcpuId,
+    /// The chosen one is before the runnable, and these before those that sleep; among each of
+    /// them the one with a claim to stay is first.
+    rank: u8,
+    measure: Ratio,
+    /// Decides, with the id, where the rule has no opinion.
+    span: Duration,
+}
+
+impl Offer {
+    /// Of a VCPU of which nothing is known yet.
+    pub(super) const fn new(vcpu: VcpuId) -> Self {
+        Self { vcpu, rank: 0, measure: Ratio::whole(0), span: Duration::ZERO }
+    }
+    fn compare(&self, other: &Self) -> Ordering {
+        let rank = self.rank.cmp(&other.rank);
+        rank.then_with(|| self.measure.compare(other.measure))
+            .then_with(|| (self.span, self.vcpu).cmp(&(other.span, other.vcpu)))
     }
 }
 
 /// VCPUs whose place in the order may be another than it was.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Moved {
-    all: bool,
+    pub(super) all: bool,
     some: Vec<VcpuId>,
+    /// Those of them whose place was looked up, unless all are.
+    pub(super) moves: Vec<Move>,
+}
+
+/// A VCPU that stood at `from` in the order and stands at `to` now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Move {
+    pub(super) vcpu: VcpuId,
+    pub(super) from: usize,
+    pub(super) to: usize,
 }
 
 impl Moved {
@@ -91,15 +129,12 @@ impl Moved {
     pub(super) fn begin(&mut self, all: bool) {
         self.all = all;
         self.some.clear();
+        self.moves.clear();
     }
     pub(super) fn push(&mut self, vcpu: VcpuId) {
         self.some.push(vcpu);
     }
 }
-
-/// Where so many moved, for each that may stand there, all are sorted anew: taking one out and
-/// putting it in again costs about as much as looking at all.
-const MANY: usize = 8;
 
 /// One core's interval.
 #[derive(Clone, Default, Debug)]
@@ -134,75 +169,111 @@ impl Interval {
 
     /// Puts `order` into the order in which surplus time is offered: the chosen one, then the
     /// runnable by `rule`, then those that sleep. Only those in `moved` are at another place than
-    /// by the last call. Chooses one where none is. Says which places may hold others than before,
-    /// and whether one was chosen.
+    /// by the last call, and are told where. Chooses one where none is; whether it did.
     pub(super) fn arrange(
         &mut self,
         rule: Rule,
-        order: &mut Vec<VcpuId>,
+        order: &mut List<Offer>,
         moved: &mut Moved,
-        states: &ByVcpu<State>,
+        states: &mut ByVcpu<State>,
         now: Instant,
-    ) -> (Range<usize>, bool) {
+    ) -> bool {
         let stay = if rule == Rule::Sticky { self.last_foreground } else { None };
-        let chosen = self.chosen;
-        let favoured = core::mem::replace(&mut self.arranged, [chosen, stay]);
+        let favoured = core::mem::replace(&mut self.arranged, [self.chosen, stay]);
         for (before, after) in favoured.into_iter().zip(self.arranged) {
             if before != after {
-                moved.some.extend(before);
-                moved.some.extend(after);
+                for vcpu in [before, after].into_iter().flatten() {
+                    if !moved.some.contains(&vcpu) {
+                        moved.some.push(vcpu);
+                    }
+                }
             }
         }
-        let compare = |a: &VcpuId, b: &VcpuId| {
-            let (Some(x), Some(y)) = (states.get(*a), states.get(*b)) else {
-                return a.cmp(b);
-            };
-            let place = |id: VcpuId, state: &State| {
-                (Some(id) != chosen, !state.runnable(), Some(id) != stay)
-            };
-            place(*a, x)
-                .cmp(&place(*b, y))
-                .then_with(|| rule.compare(x, y, now))
-                .then_with(|| x.urgency().cmp(&y.urgency()))
-        };
-        let mut range = if moved.all || moved.some.len() * MANY > order.len() {
-            order.sort_unstable_by(compare);
-            0..order.len()
+        if moved.all {
+            for offer in order.iter_mut() {
+                let Some(state) = states.get_mut(offer.vcpu) else { continue };
+                state.offer = self.offer(rule, state, stay, now);
+                *offer = state.offer;
+            }
+            let mut sorted: Vec<Offer> = order.iter().copied().collect();
+            sorted.sort_unstable_by(Offer::compare);
+            order.clear();
+            order.extend(sorted);
         } else {
-            put_again(order, &mut moved.some, compare)
-        };
-        if chosen.is_some() {
-            return (range, false);
+            self.move_some(rule, order, moved, states, now);
         }
-        self.chosen =
-            order.first().copied().filter(|id| states.get(*id).is_some_and(|s| s.runnable()));
-        self.arranged[0] = self.chosen;
         if self.chosen.is_some() {
-            range = 0..range.end.max(1);
+            return false;
         }
-        (range, self.chosen.is_some())
+        let first = order.first().and_then(|offer| states.get_mut(offer.vcpu));
+        if let Some(state) = first.filter(|state| state.runnable()) {
+            self.chosen = Some(state.id);
+            self.arranged[0] = self.chosen;
+            state.offer = self.offer(rule, state, stay, now);
+            order[0] = state.offer;
+        }
+        self.chosen.is_some()
     }
-}
 
-/// Takes `moved` out of `order`, which is sorted but for these, and puts them where they belong;
-/// which places may hold others than before. What is not in `order` is left away.
-fn put_again(
-    order: &mut Vec<VcpuId>,
-    moved: &mut Vec<VcpuId>,
-    compare: impl Fn(&VcpuId, &VcpuId) -> Ordering,
-) -> Range<usize> {
-    // What stands before `first` and what is among the last `rest` stays where it is.
-    let (mut first, mut rest) = (order.len(), order.len());
-    moved.retain(|id| {
-        let Some(place) = order.iter().position(|other| other == id) else { return false };
-        order.remove(place);
-        (first, rest) = (first.min(place), rest.min(order.len() - place));
-        true
-    });
-    for id in moved.iter() {
-        let place = order.partition_point(|other| compare(other, id).is_lt());
-        (first, rest) = (first.min(place), rest.min(order.len() - place));
-        order.insert(place, *id);
+    /// Where `state` stands by what is known of it.
+    fn offer(&self, rule: Rule, state: &State, stay: Option<VcpuId>, now: Instant) -> Offer {
+        let is = |vcpu: Option<VcpuId>| vcpu == Some(state.id);
+        let ranks = [!is(self.chosen), !state.runnable(), !is(stay)];
+        let rank = ranks.into_iter().fold(0, |rank, later| 2 * rank + u8::from(later));
+        let (measure, (span, vcpu)) = (rule.measure(state, now), state.urgency());
+        Offer { vcpu, rank, measure, span }
     }
-    first.min(order.len() - rest)..order.len() - rest
+
+    /// Takes those in `moved` that have another place out of `order` and puts them there. What is
+    /// not in `order` is left away.
+    fn move_some(
+        &self,
+        rule: Rule,
+        order: &mut List<Offer>,
+        moved: &mut Moved,
+        states: &mut ByVcpu<State>,
+        now: Instant,
+    ) {
+        let [_, stay] = self.arranged;
+        let place = |order: &List<Offer>, offer: &Offer| {
+            order.partition_point(|other| other.compare(offer).is_lt())
+        };
+        for vcpu in moved.some.drain(..) {
+            let Some(state) = states.get_mut(vcpu) else { continue };
+            let offer = self.offer(rule, state, stay, now);
+            if offer.compare(&state.offer).is_eq() {
+                continue;
+            }
+            let from = place(order, &state.offer);
+            if from < order.len() && order[from].vcpu == vcpu {
+                state.offer = offer;
+                moved.moves.push(Move { vcpu, from, to: from });
+            }
+        }
+        let offer = |it: &Move| states.get(it.vcpu).map(|state| state.offer);
+        if let [it] = &mut moved.moves[..]
+            && let Some(offer) = offer(it)
+        {
+            // The usual case; it may well stay where it is. It is before itself if it went back.
+            let place = place(order, &offer);
+            it.to = place - usize::from(place > it.from);
+            if it.to == it.from {
+                order[it.to] = offer;
+            } else {
+                order.remove(it.from);
+                order.insert(it.to, offer);
+            }
+            return;
+        }
+        moved.moves.sort_unstable_by_key(|it| Reverse(it.from));
+        moved.moves.iter().for_each(|it| _ = order.remove(it.from));
+        for it in &moved.moves {
+            if let Some(offer) = offer(it) {
+                order.insert(place(order, &offer), offer);
+            }
+        }
+        for it in &mut moved.moves {
+            it.to = offer(it).map_or(it.to, |offer| place(order, &offer));
+        }
+    }
 }

@@ -448,7 +448,7 @@ impl Maracas {
         let id = vcpu.id;
         let least = |core: CoreId| {
             let here = self.locals[core.0 as usize].background.iter();
-            let states = here.filter_map(|id| self.states.get(*id));
+            let states = here.filter_map(|offer| self.states.get(offer.vcpu));
             states.filter(|state| !state.newcomer).map(|state| state.bgt).min()
         };
         let (left_behind, met) = (least(from), least(to));

@@ -193,7 +193,7 @@ impl Palette {
             .filter_map(|vcpu| scene.states.get(vcpu.id));
         let most = states.max_by(|a, b| {
             let (one, other) = (a.intensity(), b.intensity());
-            let unknown = one.service.is_zero().cmp(&other.service.is_zero());
+            let unknown = a.service().is_zero().cmp(&b.service().is_zero());
             unknown.then_with(|| one.compare(other)).then_with(|| b.id.cmp(&a.id))
         });
         most.filter(|state| self.is_in_need(scene, state)).map(|state| state.id)

@@ -7,6 +7,7 @@
 use super::Maracas;
 use super::background::{Moved, Rule};
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use maracas_core::contract::{Grant, Limit, Plan};
 use maracas_core::{CoreId, Instant};
 
@@ -53,10 +54,10 @@ impl Maracas {
             let id = local.touched[place];
             let Some(state) = self.states.get_mut(id) else { continue };
             let grant = local.look(state, now);
-            if state.urgency() != state.rank {
+            if state.urgency().0 != state.rank {
                 return false;
             }
-            self.room.grants.push((state.place, grant));
+            self.room.grants.push((state.place as usize, grant));
             self.room.moved.push(id);
         }
         local.touched.clear();
@@ -70,16 +71,16 @@ impl Maracas {
             if let Some(state) = states.get_mut(*id) {
                 state.settle(now);
                 state.server.update(now);
-                state.rank = state.urgency();
+                state.rank = state.urgency().0;
             }
         }
-        local.foreground.sort_unstable_by_key(|id| states.get(*id).map(|state| state.rank));
+        local.foreground.sort_unstable_by_key(|id| (states.get(*id).map(|state| state.rank), *id));
         local.begin_anew();
         self.room.grants.clear();
         self.room.moved.begin(true);
         for place in 0..local.foreground.len() {
             let Some(state) = states.get_mut(local.foreground[place]) else { continue };
-            (state.place, state.seen) = (place, <_>::default());
+            (state.place, state.seen) = (place as u32, <_>::default());
             self.room.grants.push((place, local.look(state, now)));
         }
     }
@@ -109,10 +110,10 @@ impl Maracas {
         }
         local.newcomers = false;
         self.room.moved.begin(true);
-        let states = local.background.iter().filter_map(|id| self.states.get(*id));
+        let states = local.background.iter().filter_map(|offer| self.states.get(offer.vcpu));
         let least = states.filter(|state| !state.newcomer).map(|state| state.bgt).min();
-        for id in &local.background {
-            if let Some(state) = self.states.get_mut(*id).filter(|state| state.newcomer) {
+        for offer in &local.background {
+            if let Some(state) = self.states.get_mut(offer.vcpu).filter(|state| state.newcomer) {
                 state.newcomer = false;
                 state.bgt += least.unwrap_or_default();
             }
@@ -124,7 +125,7 @@ impl Maracas {
         let local = &mut self.locals[core.0 as usize];
         let order = &mut local.background;
         let moved = &mut self.room.moved;
-        let (mut range, new) = local.interval.arrange(self.rule, order, moved, &self.states, now);
+        let new = local.interval.arrange(self.rule, order, moved, &mut self.states, now);
         let chosen = local.interval.chosen();
         if let Some(state) = chosen.filter(|_| new).and_then(|id| self.states.get_mut(id)) {
             state.slice_end = match self.slice {
@@ -134,14 +135,28 @@ impl Maracas {
         }
         let until = chosen.and_then(|id| self.states.get(id)).map_or(Limit::NEVER, |s| s.slice_end);
         let grant = |id| Grant::new(id, if chosen == Some(id) { until } else { Limit::NEVER });
-        if plan.run_queue(core).background.len() != order.len() {
-            plan.run_queue_mut(core).background.resize(order.len(), grant(Default::default()));
-            range = 0..order.len();
+        let background = &plan.run_queue(core).background;
+        if moved.all || background.len() != order.len() {
+            let grants = order.iter().map(|offer| grant(offer.vcpu));
+            if !background.iter().copied().eq(grants.clone()) {
+                let background = &mut plan.run_queue_mut(core).background;
+                background.clear();
+                background.extend(grants);
+            }
+            return;
         }
-        let grants = order[range.clone()].iter().map(|id| grant(*id));
-        if !plan.run_queue(core).background[range.clone()].iter().copied().eq(grants.clone()) {
-            let run_queue = &mut plan.run_queue_mut(core).background[range];
-            run_queue.iter_mut().zip(grants).for_each(|(old, new)| *old = new);
+        if moved.moves.iter().any(|it| it.from != it.to) {
+            let background = &mut plan.run_queue_mut(core).background;
+            moved.moves.sort_unstable_by_key(|it| Reverse(it.from));
+            moved.moves.iter().for_each(|it| _ = background.remove(it.from));
+            moved.moves.sort_unstable_by_key(|it| it.to);
+            moved.moves.iter().for_each(|it| background.insert(it.to, grant(it.vcpu)));
+        }
+        let first = chosen.map(|id| (0, id));
+        for (place, id) in moved.moves.iter().map(|it| (it.to, it.vcpu)).chain(first) {
+            if plan.run_queue(core).background[place] != grant(id) {
+                plan.run_queue_mut(core).background[place] = grant(id);
+            }
         }
     }
 }

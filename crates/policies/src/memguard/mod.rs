@@ -64,8 +64,9 @@ mod vcpus;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::num::NonZeroU64;
 use maracas_core::admission::Verdict;
-use maracas_core::contract::{End, Entry, Grant, Mode, Segment, Statistic, decide};
+use maracas_core::contract::{End, Entry, Grant, MemoryLimit, Mode, Segment, Statistic, decide};
 use maracas_core::dispatch::{self, Readings};
 use maracas_core::params::Params;
 use maracas_core::{CoreId, CoreSet, Duration, Event, Instant, Job, JobId, Plan, Policy, System};
@@ -211,10 +212,11 @@ impl MemGuard {
     fn copy_lines(&self, fresh: CoreSet, plan: &mut Plan) {
         for core in (0..plan.cores() as u16).map(CoreId) {
             let (inner, outer) = (self.plan.run_queue(core), plan.run_queue(core));
-            let left = if self.keeps(core) { self.regulator.surplus(core) } else { u64::MAX };
+            let left = self.keeps(core).then(|| self.regulator.surplus(core)).flatten();
             let foreground = |grant: &Grant| grant.memory.min(self.vcpus.limit(grant.vcpu));
             let background = |grant: &Grant| {
-                foreground(grant).min(self.vcpus.memory(grant.vcpu).saturating_add(left))
+                let at = |left| self.vcpus.memory(grant.vcpu).saturating_add(left);
+                foreground(grant).min(left.map_or(MemoryLimit::NEVER, |left| MemoryLimit(at(left))))
             };
             let stale = || {
                 let mut lists = inner.foreground.iter().zip(&outer.foreground);
@@ -256,8 +258,8 @@ impl MemGuard {
 }
 
 /// A VCPU's reads per period, one at least; `None` where it has no bandwidth of its own.
-fn quota(settings: &Settings, bandwidth: u64) -> Option<u64> {
-    (bandwidth > 0).then(|| settings.requests(bandwidth).max(1))
+fn quota(settings: &Settings, bandwidth: Option<NonZeroU64>) -> Option<u64> {
+    bandwidth.map(|bandwidth| settings.requests(bandwidth.get()).max(1))
 }
 
 /// The first instant after `now` that lies a whole number of periods after `from`, which is past.

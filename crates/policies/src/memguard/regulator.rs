@@ -3,7 +3,7 @@
 use super::settings::{Reserved, Settings, Spare};
 use alloc::vec::Vec;
 use maracas_core::CoreId;
-use maracas_core::contract::{Mode, Statistic};
+use maracas_core::contract::{MemoryLimit, Mode, Statistic};
 
 /// Underrun errors by size, (Q - used) / Q.
 const ERROR_SIZES: [&str; 10] = [
@@ -212,20 +212,20 @@ impl Regulator {
     }
 
     /// Reading of the core's meter at which it closes.
-    pub(super) fn limit(&self, core: CoreId) -> u64 {
+    pub(super) fn limit(&self, core: CoreId) -> MemoryLimit {
         match &self.cores[core.0 as usize] {
-            Some(core) if !self.sharing => core.limit(),
-            Some(_) | None => u64::MAX,
+            Some(core) if !self.sharing => MemoryLimit(core.limit()),
+            Some(_) | None => MemoryLimit::NEVER,
         }
     }
 
-    /// What surplus time may still read on the core; `u64::MAX` = as much as it likes.
-    pub(super) fn surplus(&self, core: CoreId) -> u64 {
+    /// What surplus time may still read on the core; `None` = as much as it likes.
+    pub(super) fn surplus(&self, core: CoreId) -> Option<u64> {
         let meter = self.meters[core.0 as usize];
         match &self.cores[core.0 as usize] {
-            Some(core) if !self.sharing && core.is_closed(Mode::Background) => 0,
-            Some(core) if !self.sharing => core.limit().saturating_sub(meter + core.kept()),
-            Some(_) | None => u64::MAX,
+            Some(core) if !self.sharing && core.is_closed(Mode::Background) => Some(0),
+            Some(core) if !self.sharing => Some(core.limit().saturating_sub(meter + core.kept())),
+            Some(_) | None => None,
         }
     }
 

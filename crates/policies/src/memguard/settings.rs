@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use maracas_core::admission::{Objection, Regulation};
 use maracas_core::memory::LINE_BYTES;
 use maracas_core::params::{Item, Kind, ParamSpec, Params, parse_bandwidth};
-use maracas_core::{CoreId, Duration, MAX_CORES, System};
+use maracas_core::{CoreId, Duration, MAX_CORES, System, Vcpu};
 
 pub(super) const BANDWIDTH: ParamSpec = ParamSpec {
     name: "bandwidth",
@@ -196,7 +196,8 @@ impl Settings {
     /// A VCPU that gets less than one request a period would never run.
     fn too_small(&self, system: &System, bandwidths: &[u64], wrong: &mut Vec<Objection>) {
         let cores = (0..).zip(bandwidths).map(|(core, b)| (CoreId(core).to_string(), *b));
-        let vcpus = system.vcpus.iter().map(|vcpu| (vcpu.id.to_string(), vcpu.bandwidth));
+        let own = |vcpu: &Vcpu| Some((vcpu.id.to_string(), vcpu.bandwidth?.get()));
+        let vcpus = system.vcpus.iter().filter_map(own);
         let mut all = cores.chain(vcpus);
         if let Some((reader, bandwidth)) = all.find(|(_, b)| *b > 0 && self.requests(*b) == 0) {
             let shown = shown(bandwidth);

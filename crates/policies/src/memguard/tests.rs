@@ -8,6 +8,7 @@ mod wrapper;
 use super::settings::Settings;
 use super::*;
 use crate::find;
+use core::num::NonZero;
 use maracas_core::Vcpu;
 use maracas_core::params::Value;
 use rig::Rig;
@@ -102,7 +103,7 @@ fn vectors_d2_and_d3_spare_bandwidth() {
     assert!(!shared.policy.regulator.sharing);
     shared.run_through(3);
     assert!(shared.policy.regulator.sharing);
-    assert_eq!(shared.plan.run_queue(CoreId(0)).allowance, u64::MAX);
+    assert_eq!(shared.plan.run_queue(CoreId(0)).allowance, MemoryLimit::NEVER);
     shared.run_through(15);
     assert_eq!(shared.served, [(1, 0), (2, 1), (3, 0), (4, 1), (5, 0), (12, 0)]);
     assert_eq!(statistic(&shared, "spare phases", None), 1);
@@ -252,7 +253,7 @@ fn a_vcpu_s_own_budget_is_hard_and_comes_back() {
     for vcpu in &mut vcpus {
         vcpu.pinned = Some(CoreId(0));
     }
-    vcpus[0].bandwidth = 12_800_000_000;
+    vcpus[0].bandwidth = NonZero::new(12_800_000_000);
     let system = System::new(1, vcpus);
     let mut rig = Rig::new(&system, &given(&[("period", "10ns"), ("quantum", "4ns")]));
     for vcpu in 0..2 {
@@ -274,12 +275,12 @@ fn a_vcpu_s_own_budget_is_hard_and_comes_back() {
 
     // A smaller budget counts at once, none lifts the limit.
     let mut changed = rig::busy_vcpu(0);
-    changed.bandwidth = 6_400_000_000;
+    changed.bandwidth = NonZero::new(6_400_000_000);
     changed.pinned = Some(CoreId(0));
     rig.tell(Event::Changed(changed.clone()));
     rig.run_through(69);
     assert_eq!(rig.vcpus[0].memory, 13);
-    changed.bandwidth = 0;
+    changed.bandwidth = None;
     rig.tell(Event::Changed(changed));
     rig.run_through(79);
     assert_eq!(rig.vcpus[0].memory, 23);
@@ -290,7 +291,7 @@ fn a_vcpu_s_own_budget_is_hard_and_comes_back() {
 fn what_is_wrong_is_said_in_one_line_with_numbers() {
     let refused = |pairs: &[(&str, &str)]| {
         let mut vcpu = Vcpu::new(0, Duration::from_nanos(1), Duration::from_nanos(2));
-        vcpu.bandwidth = 64_000;
+        vcpu.bandwidth = NonZero::new(64_000);
         let system = System::new(2, alloc::vec![vcpu]);
         let entry = find("memguard+round-robin").unwrap();
         let verdict = (entry.admit)(&system, &given(pairs));

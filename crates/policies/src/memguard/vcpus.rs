@@ -7,14 +7,9 @@
 //! release of it meanwhile, and of a wake when its limit rises.
 
 use alloc::vec::Vec;
-use maracas_core::contract::{End, Mode, Segment};
+use maracas_core::contract::{End, MemoryLimit, Mode, Segment};
 use maracas_core::dispatch::Readings;
 use maracas_core::{Duration, Event, Instant, VcpuId};
-
-/// The limit of a VCPU that may read without limit, as grants have it ([`Grant::memory`]).
-///
-/// [`Grant::memory`]: maracas_core::contract::Grant::memory
-const NEVER: u64 = u64::MAX;
 
 /// One VCPU, as far as it was reported.
 #[derive(Clone, Default, Debug)]
@@ -36,11 +31,12 @@ struct Known {
 }
 
 impl Known {
-    fn limit(&self) -> u64 {
-        self.quota.map_or(NEVER, |quota| self.base.saturating_add(quota))
+    fn limit(&self) -> MemoryLimit {
+        let at = |quota| MemoryLimit(self.base.saturating_add(quota));
+        self.quota.map_or(MemoryLimit::NEVER, at)
     }
     fn at_limit(&self) -> bool {
-        self.memory >= self.limit()
+        self.limit().is_reached(self.memory)
     }
 }
 
@@ -148,15 +144,15 @@ impl Vcpus {
     pub(super) fn replenish(&mut self) -> bool {
         let mut changed = false;
         for known in self.known.iter_mut().filter(|known| known.quota.is_some()) {
-            let base = known.limit().min(known.memory);
+            let base = known.limit().0.min(known.memory);
             changed |= base != known.base;
             known.base = base;
         }
         changed
     }
     /// Reading of its memory meter up to which it may run.
-    pub(super) fn limit(&self, vcpu: VcpuId) -> u64 {
-        self.known.get(vcpu.0 as usize).map_or(NEVER, Known::limit)
+    pub(super) fn limit(&self, vcpu: VcpuId) -> MemoryLimit {
+        self.known.get(vcpu.0 as usize).map_or(MemoryLimit::NEVER, Known::limit)
     }
 }
 

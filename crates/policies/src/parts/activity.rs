@@ -1,6 +1,6 @@
 //! Whether a VCPU has something to run, as far as was reported, however late and in whatever order.
 
-use alloc::collections::VecDeque;
+use super::short::Short;
 use maracas_core::{Instant, Job, JobId};
 
 /// What is known of one VCPU's wakes, blocks and jobs.
@@ -9,7 +9,7 @@ pub(crate) struct Activity {
     runnable: bool,
     woken: Instant,
     /// Releases of uncompleted jobs.
-    pending: VecDeque<(u32, Instant)>,
+    pending: Short<(u32, Instant)>,
     /// Jobs below this index are complete. A completion may be reported before its release.
     completed: u32,
 }

@@ -1,7 +1,7 @@
 //! The released and uncompleted jobs of each VCPU, and the budget that they bring.
 
+use super::short::Short;
 use super::table::Use;
-use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 use maracas_core::admission::Objection;
@@ -34,7 +34,7 @@ struct Pending {
 /// What a task has before it. Job policies assume that jobs do not suspend themselves.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Backlog {
-    pending: VecDeque<Pending>,
+    pending: Short<Pending>,
     /// Jobs below this index are complete. A completion may be reported before its release.
     completed: u32,
     budget: Duration,

@@ -5,7 +5,7 @@ use super::jobs::Backlog;
 use super::queue::{Key, Queue};
 use alloc::vec::Vec;
 use maracas_core::contract::{Grant, Limit};
-use maracas_core::{CoreId, Plan, VcpuId};
+use maracas_core::{CoreId, List, Plan, VcpuId};
 
 /// The tie value of a waiting job: only the running one wins ties, then the lower id.
 const WAITING: u64 = Key::RUNNING + 1;
@@ -18,7 +18,7 @@ pub(crate) struct Local {
     aside: Vec<Grant>,
     /// Tasks that may use surplus time only, in the order in which they came to that, while no
     /// core has the run queue.
-    surplus: Vec<Grant>,
+    surplus: List<Grant>,
     core: Option<CoreId>,
     last: Option<CoreId>,
     /// The head of the run queue at the last decision in which it was selected.
@@ -148,11 +148,11 @@ pub(crate) fn allow_surplus(core: CoreId, vcpu: VcpuId, allowed: bool, plan: &mu
     }
 }
 
-fn stands(list: &[Grant], vcpu: VcpuId) -> bool {
+fn stands(list: &List<Grant>, vcpu: VcpuId) -> bool {
     list.iter().any(|grant| grant.vcpu == vcpu)
 }
 
-fn stand(list: &mut Vec<Grant>, vcpu: VcpuId, allowed: bool) {
+fn stand(list: &mut List<Grant>, vcpu: VcpuId, allowed: bool) {
     if !allowed {
         list.retain(|grant| grant.vcpu != vcpu);
     } else if !stands(list, vcpu) {

@@ -14,6 +14,7 @@ pub(crate) mod pibs;
 pub(crate) mod priority;
 pub(crate) mod queue;
 pub(crate) mod rta;
+pub(crate) mod short;
 pub(crate) mod sporadic;
 pub(crate) mod sums;
 pub(crate) mod table;

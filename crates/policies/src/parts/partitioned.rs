@@ -47,16 +47,22 @@ pub(crate) fn build(
     Box::new(policy)
 }
 
+/// What an event looks at, in two cache lines of 64 bytes.
+#[repr(align(64))]
 struct Task {
     backlog: Backlog,
     core: CoreId,
     /// Its priority where that is fixed, as a deadline counted from zero.
     fixed: Instant,
-    /// Its entry in its core's queue.
-    queued: Option<Key>,
+    /// The deadline of its entry in its core's queue.
+    queued: Option<Instant>,
+    /// Whether that entry has the right of way over ties.
+    runs: bool,
     /// Whether it stands in `changed`.
     changed: bool,
 }
+
+const _: () = assert!(size_of::<Task>() == 128);
 
 impl Task {
     fn new(vcpu: &Vcpu, core: CoreId, params: &Params) -> Self {
@@ -66,8 +72,14 @@ impl Task {
             core,
             fixed: Instant::ZERO + fixed,
             queued: None,
+            runs: false,
             changed: false,
         }
+    }
+    /// Its entry in its core's queue, where it is `vcpu`.
+    fn key(&self, vcpu: VcpuId) -> Option<Key> {
+        let tie = if self.runs { Key::RUNNING } else { WAITING };
+        self.queued.map(|deadline| Key { deadline, tie, vcpu })
     }
 }
 
@@ -186,7 +198,7 @@ impl Partitioned {
             Order::Fixed => Use::NONE,
         };
         self.table.leave(vcpu, at, used);
-        self.gone.extend(task.queued.map(|key| (task.core, key)));
+        self.gone.extend(task.key(vcpu).map(|key| (task.core, key)));
         self.note_rest(task.core, at);
     }
     fn complete(&mut self, id: JobId, at: Instant) {
@@ -225,8 +237,9 @@ impl Partitioned {
             Order::Deadline => task.backlog.deadline(),
             Order::Fixed => task.backlog.deadline().map(|_| task.fixed),
         };
-        if task.queued.map(|key| key.deadline) == wanted {
-            if let Some(key) = task.queued {
+        let key = task.key(vcpu);
+        if task.queued == wanted {
+            if let Some(key) = key {
                 let place = queue.place(key);
                 if plan.run_queue(task.core).foreground[place] != grant {
                     plan.run_queue_mut(task.core).foreground[place] = grant;
@@ -236,13 +249,12 @@ impl Partitioned {
         }
         self.touched.insert(task.core);
         let run_queue = &mut plan.run_queue_mut(task.core).foreground;
-        if let Some(key) = task.queued.take() {
+        if let Some(key) = key {
             run_queue.remove(queue.remove(key));
         }
-        if let Some(deadline) = wanted {
-            let key = Key { deadline, tie: WAITING, vcpu };
+        (task.queued, task.runs) = (wanted, false);
+        if let Some(key) = task.key(vcpu) {
             run_queue.insert(queue.insert(key), grant);
-            task.queued = Some(key);
         }
     }
 
@@ -251,17 +263,19 @@ impl Partitioned {
         let queue = &mut self.queues[core.0 as usize];
         let first = queue.first().map(|key| key.vcpu);
         let before = core::mem::replace(&mut self.running[core.0 as usize], first);
-        if let Some(task) = before.filter(|_| before != first).and_then(|v| self.tasks.get_mut(v))
-            && let Some(key) = task.queued.filter(|key| key.tie == Key::RUNNING)
+        if let Some(vcpu) = before.filter(|_| before != first)
+            && let Some(task) = self.tasks.get_mut(vcpu).filter(|task| task.runs)
+            && let Some(key) = task.key(vcpu)
         {
             let run_queue = &mut plan.run_queue_mut(core).foreground;
             let grant = run_queue.remove(queue.remove(key));
             let key = Key { tie: WAITING, ..key };
             run_queue.insert(queue.insert(key), grant);
-            task.queued = Some(key);
+            task.runs = false;
         }
         if let Some(task) = first.and_then(|vcpu| self.tasks.get_mut(vcpu)) {
-            task.queued = queue.retie_first(Key::RUNNING);
+            queue.retie_first(Key::RUNNING);
+            task.runs = true;
         }
     }
 }

@@ -10,7 +10,7 @@
 //! usable again before e + T; from an instant at which the server has nothing usable or is blocked,
 //! it consumes at most C ceil(d/T) in the next d; *not* at most C in any window of length T.
 
-use alloc::collections::VecDeque;
+use super::short::Short;
 use maracas_core::{Duration, Instant};
 
 /// The most chunks that are kept; Quest keeps 32, at least 2 are needed.
@@ -34,13 +34,13 @@ impl Chunk {
 pub(crate) struct Sporadic {
     budget: Duration,
     period: Duration,
-    chunks: VecDeque<Chunk>,
+    chunks: Short<Chunk>,
 }
 
 impl Sporadic {
     /// A server whose whole budget may be used from `at` on.
     pub(crate) fn new(budget: Duration, period: Duration, at: Instant) -> Self {
-        let mut chunks = VecDeque::with_capacity(CHUNKS_MAX + 1);
+        let mut chunks = Short::default();
         chunks.push_back(Chunk { at, amount: budget });
         Self { budget, period, chunks }
     }
@@ -68,17 +68,17 @@ impl Sporadic {
     /// Charges `used` from the first chunk on; an overrun goes on with future chunks.
     pub(crate) fn charge(&mut self, used: Duration) {
         let mut rest = used;
-        while let Some(head) = self.chunks.front().copied()
+        while let Some(head) = self.chunks.front_mut()
             && !rest.is_zero()
         {
-            let spent = rest.min(head.amount);
+            let (at, spent) = (head.at, rest.min(head.amount));
             if spent == head.amount {
                 self.chunks.pop_front();
             } else {
-                self.chunks[0] = Chunk { at: head.at + spent, amount: head.amount - spent };
+                *head = Chunk { at: at + spent, amount: head.amount - spent };
             }
             rest -= spent;
-            self.give_back(Chunk { at: head.at + self.period, amount: spent });
+            self.give_back(Chunk { at: at + self.period, amount: spent });
         }
         self.check();
     }
@@ -86,15 +86,15 @@ impl Sporadic {
     /// The VCPU became runnable at `now`: what it saved while blocked may not come back before
     /// one period from now.
     pub(crate) fn unblock(&mut self, now: Instant) {
-        if self.chunks[0].at > now {
+        let Some(mut head) = self.chunks.front().copied().filter(|head| head.at <= now) else {
             return;
-        }
-        self.chunks[0].at = now;
-        while self.chunks.len() > 1 && self.chunks[1].at <= self.chunks[0].end() {
+        };
+        head.at = now;
+        while self.chunks.second().is_some_and(|second| second.at <= head.end()) {
             // The second cannot be reached before its time, since the head lasts until then.
-            let second = self.chunks.remove(1).map_or(Duration::ZERO, |chunk| chunk.amount);
-            self.chunks[0].amount += second;
+            head.amount += self.chunks.pop_second().map_or(Duration::ZERO, |chunk| chunk.amount);
         }
+        self.chunks.front_mut().into_iter().for_each(|chunk| *chunk = head);
         self.check();
     }
 
@@ -109,7 +109,8 @@ impl Sporadic {
         self.chunks.clear();
         let chunks = [(now, kept), (last, budget - kept)];
         let chunks = chunks.map(|(at, amount)| Chunk { at, amount });
-        self.chunks.extend(chunks.into_iter().filter(|chunk| !chunk.amount.is_zero()));
+        let chunks = chunks.into_iter().filter(|chunk| !chunk.amount.is_zero());
+        chunks.for_each(|chunk| self.chunks.push_back(chunk));
         (self.budget, self.period) = (budget, period);
         self.check();
     }
@@ -135,7 +136,7 @@ impl Sporadic {
         assert!(sum == self.budget, "chunks sum to {sum}, not to C = {}", self.budget);
         assert!(self.chunks.len() <= CHUNKS_MAX, "{} chunks", self.chunks.len());
         let mut end = Instant::ZERO;
-        for chunk in &self.chunks {
+        for chunk in self.chunks.iter() {
             assert!(chunk.at >= end, "{chunk:?} begins before {end}, the end of the one before");
             assert!(!chunk.amount.is_zero(), "an empty chunk at {}", chunk.at);
             end = chunk.end();

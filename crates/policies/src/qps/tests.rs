@@ -272,7 +272,7 @@ fn what_left_gets_no_surplus_time() {
     machine.remove(0);
     machine.tick();
     machine.tick();
-    assert_eq!(machine.plan.run_queue(CoreId(0)).background, []);
+    assert!(machine.plan.run_queue(CoreId(0)).background.is_empty());
 }
 
 #[test]

@@ -8,6 +8,7 @@ use super::{max_fair, max_perf, min_fair};
 use crate::testing::{Machine, Manners, Rng, with};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::num::NonZero;
 use maracas_core::contract::{End, Entry, Mode, Segment, Usage, decide};
 use maracas_core::params::Params;
 use maracas_core::{CoreId, Duration, Event, Instant, Plan, Policy, Rate, System, Vcpu, VcpuId};
@@ -86,7 +87,7 @@ fn what_waits_takes_turns_with_what_is_ahead() {
 fn shares_of_all_and_nothing_cost_no_migration() {
     let mut vcpus = hogs(6);
     for (vcpu, speedup) in vcpus.iter_mut().zip([2000, 1900, 1600, 1500, 1200, 1100]) {
-        vcpu.speedup_milli = speedup;
+        vcpu.speedup_milli = NonZero::new(speedup);
     }
     let params = [("round", "30ns"), ("update", "2us")];
     let mut machine = awake(&min_fair::ENTRY, &params, &system(2, 4, vcpus));
@@ -257,7 +258,7 @@ fn what_sleeps_in_every_period_has_its_share_of_the_rest() {
 #[test]
 fn what_sleeps_long_and_often_has_its_slot_back() {
     let mut vcpus = hogs(2);
-    (vcpus[0].speedup_milli, vcpus[1].speedup_milli) = (1600, 1100);
+    (vcpus[0].speedup_milli, vcpus[1].speedup_milli) = (NonZero::new(1600), NonZero::new(1100));
     let params = [("round", "30ns"), ("update", "2us")];
     let mut machine = awake(&min_fair::ENTRY, &params, &system(1, 1, vcpus));
     for _ in 0..30 {
@@ -276,7 +277,10 @@ fn what_sleeps_long_and_often_has_its_slot_back() {
 #[test]
 fn guests_take_nothing_from_those_that_have_shares() {
     let mut vcpus = hogs(4);
-    vcpus.iter_mut().zip([1500, 1500, 1000, 1000]).for_each(|(it, s)| it.speedup_milli = s);
+    vcpus
+        .iter_mut()
+        .zip([1500, 1500, 1000, 1000])
+        .for_each(|(it, s)| it.speedup_milli = NonZero::new(s));
     let params = [("round", "30ns"), ("update", "2us")];
     let mut machine = awake(&max_perf::ENTRY, &params, &system(1, 1, vcpus));
     let mut rng = Rng(45);
@@ -346,7 +350,7 @@ fn shares_follow_what_is_there() {
 #[test]
 fn speedups_are_measured() {
     let mut vcpus = hogs(2);
-    vcpus[1].speedup_milli = 1234;
+    vcpus[1].speedup_milli = NonZero::new(1234);
     let policy = (max_fair::ENTRY.build)(&system(1, 1, vcpus), &Params::new());
     let mut policy = policy.unwrap_or_else(|why| panic!("{why:?}"));
     let mut plan = Plan::new(2);

@@ -5,6 +5,7 @@ use super::rounds::Account;
 use crate::parts::activity::Activity;
 use crate::parts::priority;
 use crate::parts::sporadic::Sporadic;
+use core::num::NonZeroU32;
 use maracas_core::contract::{End, Grant, Limit, Mode, Segment};
 use maracas_core::{CoreId, Duration, Instant, Job, Vcpu, VcpuId};
 
@@ -47,7 +48,7 @@ pub(super) struct Thread {
     meters: [Duration; 2],
     pub(super) account: Account,
     pub(super) estimator: Estimator,
-    speedup_milli: u32,
+    speedup_milli: Option<NonZeroU32>,
     /// How many classes of cores there are.
     classes: usize,
 }
@@ -165,9 +166,9 @@ impl Thread {
     }
 }
 
-fn estimator(speedup_milli: u32, classes: usize) -> Estimator {
+fn estimator(speedup_milli: Option<NonZeroU32>, classes: usize) -> Estimator {
     match speedup_milli {
-        0 => Estimator::sampled(classes),
-        known => Estimator::known(known),
+        None => Estimator::sampled(classes),
+        Some(known) => Estimator::known(known.get()),
     }
 }

@@ -3,12 +3,10 @@
 use crate::cursor::{Field, Table};
 use crate::error::{Error, did_you_mean, quoted};
 use crate::keys;
-use crate::scenario::{CacheSplit, Live, Places, Platform, SENSORS, Sense, ThrottleBy};
+use crate::scenario::{CacheSplit, Live, Places, Platform, ThrottleBy};
 use maracas_core::memory::Partition;
+use maracas_core::sensor::Sense;
 use std::path::Path;
-
-/// How a replayed file is named.
-const REPLAY: &str = "replay:";
 
 pub(super) fn live(
     root: &Table<'_>,
@@ -36,24 +34,18 @@ pub(super) fn live(
 
 fn sense(field: &Field<'_>, file: &str) -> Result<Sense, Error> {
     let text = field.text("\"auto\"")?;
-    if let Some(replayed) = text.strip_prefix(REPLAY) {
-        if replayed.is_empty() {
-            let why = "`sense` replays no file; name one, such as \"replay:episode.csv\"";
-            return Err(field.error(why));
-        }
+    match text.parse() {
         // Relative to the scenario's own folder, wherever maracas is started.
-        let beside = Path::new(file).parent().unwrap_or(Path::new(""));
-        return Ok(Sense::Replay(beside.join(replayed)));
-    }
-    let sensor = || SENSORS.into_iter().find(|sensor| *sensor == text);
-    match text {
-        "auto" => Ok(Sense::Auto),
-        "off" => Ok(Sense::Off),
-        word => sensor().map(Sense::Sensor).ok_or_else(|| {
-            let known = ["auto", "off"].into_iter().chain(SENSORS).chain(["replay:FILE"]);
-            let hint = did_you_mean(word, known, "sensors");
-            field.error(format!("`sense` cannot be {}; {hint}", quoted(word)))
-        }),
+        Ok(Sense::Replay(replayed)) => {
+            let beside = Path::new(file).parent().unwrap_or(Path::new(""));
+            Ok(Sense::Replay(beside.join(replayed).display().to_string()))
+        }
+        Ok(sense) => Ok(sense),
+        Err(why) if text == "replay:" => Err(field.error(format!("`sense` {why}"))),
+        Err(_) => {
+            let hint = did_you_mean(text, Sense::words(), "sensors");
+            Err(field.error(format!("`sense` cannot be {}; {hint}", quoted(text))))
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use maracas_core::MAX_CORES;
 use maracas_core::memory::{
     Cache, Device, Dram, DramModel, LINE_BYTES, PAGE_BYTES, Partition, Replacement,
 };
+use std::num::NonZeroU64;
 
 /// Faster clocks are taken for a slip of the finger.
 const MOST_MHZ: u64 = 100_000;
@@ -103,9 +104,9 @@ fn dram(table: &Table<'_>, base: Option<Dram>) -> Result<Dram, Error> {
     let count = |key, most, default: u32, of: fn(&Dram) -> u32| {
         number(key, "1", most, Some(base.as_ref().map_or(default, of)))
     };
-    let fitted = |key, of: fn(&Dram) -> u64| match table.get(key) {
-        Some(field) => field.picoseconds(),
-        None => Ok(base.as_ref().map_or(0, of)),
+    let fitted = |key, of: fn(&Dram) -> Option<NonZeroU64>| match table.get(key) {
+        Some(field) => field.picoseconds().map(NonZeroU64::new),
+        None => Ok(base.as_ref().and_then(of)),
     };
     let clock_ps = match (table.get("tck"), &base) {
         (None, Some(base)) => base.clock_ps,

@@ -6,6 +6,7 @@ use crate::keys;
 use crate::scenario::{Platform, VcpuSpec, check_pin};
 use maracas_core::{Arrival, CoreId, Criticality, Duration, Reservation, Role, Vcpu, VcpuId};
 use std::collections::BTreeMap;
+use std::num::NonZero;
 
 /// The longest name, so that tables keep their columns and a name can be part of a file name.
 const LONGEST_NAME: usize = 64;
@@ -153,6 +154,8 @@ fn vcpu(table: &Table<'_>, names: &Names, platform: &Platform) -> Result<VcpuSpe
     };
     let pin = table.get("core");
     let criticalities = [("high", Criticality::High), ("low", Criticality::Low)];
+    let bandwidth = table.get("bandwidth").map(|field| field.bandwidth());
+    let speedup = table.get("speedup").map(|field| speedup(&field, platform));
     let vcpu = Vcpu {
         id,
         reservation: match &promised {
@@ -164,12 +167,12 @@ fn vcpu(table: &Table<'_>, names: &Names, platform: &Platform) -> Result<VcpuSpe
         pinned: pin.map(|field| core(&field, platform.cores)).transpose()?,
         colors: colors(table, platform)?,
         weight: whole("weight", WEIGHTS, 1)? as u32,
-        bandwidth: table.get("bandwidth").map_or(Ok(0), |field| field.bandwidth())?,
+        bandwidth: bandwidth.transpose()?.and_then(NonZero::new),
         criticality: table
             .get("criticality")
             .map_or(Ok(Criticality::High), |field| field.word(&criticalities))?,
         class: table.get("class").map(|field| class(&field, platform)).transpose()?,
-        speedup_milli: table.get("speedup").map_or(Ok(0), |field| speedup(&field, platform))?,
+        speedup_milli: speedup.transpose()?.and_then(NonZero::new),
     };
     let location = |offset| table.source.location(offset);
     let place_of = |key| table.get(key).map(|field| location(field.at()));

@@ -15,7 +15,7 @@ type Demand = (&'static str, fn(&Vcpu) -> bool, &'static str);
 
 const DEMANDS: [Demand; 3] = [
     ("colors", |vcpu| vcpu.colors != 0, "colors"),
-    ("bandwidth", |vcpu| vcpu.bandwidth != 0, "bandwidth"),
+    ("bandwidth", |vcpu| vcpu.bandwidth.is_some(), "bandwidth"),
     ("criticality", |vcpu| vcpu.criticality == Criticality::Low, "recolor"),
 ];
 
@@ -115,7 +115,7 @@ impl Case {
     /// What is wrong with the bandwidth that a VCPU is promised, where the first one is.
     pub fn bad_bandwidth(&self, why: &str) -> Failure {
         let Some(scenario) = &self.scenario else { return Failure::new(why) };
-        let first = scenario.vcpus.iter().find(|spec| spec.vcpu.bandwidth != 0);
+        let first = scenario.vcpus.iter().find(|spec| spec.vcpu.bandwidth.is_some());
         let at = first.map(|spec| spec.bandwidth_at.unwrap_or(spec.at)).unwrap_or_default();
         Failure::new(scenario.at(at, why))
     }

@@ -11,7 +11,7 @@ use maracas_core::contract::Entry;
 type Says = (&'static str, fn(&Vcpu) -> bool);
 
 const OF_CLASSES: [Says; 2] =
-    [("class", |vcpu| vcpu.class.is_some()), ("speedup", |vcpu| vcpu.speedup_milli != 0)];
+    [("class", |vcpu| vcpu.class.is_some()), ("speedup", |vcpu| vcpu.speedup_milli.is_some())];
 
 impl Case {
     /// Refuses cores of other classes than the policy works on, and VCPUs without a budget where it

@@ -32,7 +32,7 @@ impl Case {
     pub fn senses(&self) -> MemoryNeeds {
         let chosen = |name, word| self.spec(name).is_some_and(|it| self.params.choice(it) == word);
         let given = |name| self.spec(name).is_some_and(|it| !self.params.list(it).is_empty());
-        let limited = self.names_of(&|vcpu| vcpu.bandwidth != 0);
+        let limited = self.names_of(&|vcpu| vcpu.bandwidth.is_some());
         MemoryNeeds {
             samples: self.system.vcpus.iter().any(|vcpu| vcpu.role == Role::Monitor),
             latency: chosen("throttle", "latency"),

@@ -9,19 +9,24 @@ use maracas_live::Setup;
 use maracas_live::host::hardware::{Hardware, ThisHardware};
 use maracas_live::sense::preference::Preference;
 use maracas_live::sense::replay::{self, Recording};
-use maracas_live::sense::{Choice, Senses, SensorKind, VcpuEvents};
-use maracas_scenario::Sense;
+use maracas_live::sense::{Sense, Senses, SensorKind, VcpuEvents};
 use std::path::Path;
 use std::sync::Arc;
 
 /// What the command line says of it, in place of the scenario's `[live]`.
 #[derive(clap::Args, Clone, Default, Debug)]
 pub struct Asked {
-    /// By what memory is sensed: auto, off, uncore, offcore, amd, arm, mbm, chase, rate, or
-    /// replay:FILE for what was recorded (a CSV list or a journal); without it, the scenario's
-    /// `sense`, else auto
-    #[arg(long, value_name = "SENSOR")]
-    sense: Option<Choice>,
+    #[arg(long, value_name = "SENSOR", help = help())]
+    sense: Option<Sense>,
+}
+
+/// What `--sense` takes.
+fn help() -> String {
+    format!(
+        "By what memory is sensed: {}, what was recorded (a CSV list or a journal); without it, \
+         the scenario's `sense`, else auto",
+        Sense::choices()
+    )
 }
 
 impl Asked {
@@ -30,15 +35,8 @@ impl Asked {
         self.sense.is_some()
     }
     /// By what the case must be sensed.
-    fn choice(&self, case: &Case) -> Choice {
-        match (&self.sense, case.live().sense) {
-            (Some(asked), _) => asked.clone(),
-            (None, Sense::Auto) => Choice::Auto,
-            (None, Sense::Off) => Choice::Off,
-            (None, Sense::Replay(file)) => Choice::Replay(file),
-            // The scenario's words are this machine's, as a test says.
-            (None, Sense::Sensor(word)) => word.parse().unwrap_or_default(),
-        }
+    fn choice(&self, case: &Case) -> Sense {
+        self.sense.clone().unwrap_or_else(|| case.live().sense)
     }
     /// What is wrong with the choice, at the place where it was made.
     fn wrong(&self, case: &Case, why: &str) -> Failure {
@@ -55,11 +53,9 @@ impl Asked {
     pub fn find(&self, case: &Case, setup: &Setup) -> Result<Found, Failure> {
         let (needs, choice) = (case.senses(), self.choice(case));
         let found = match &choice {
-            Choice::Replay(file) => Found::recorded(file, setup),
-            Choice::Auto | Choice::SensorKind(_) if needs.any() => {
-                Found::of_host(&needs, &choice, setup)
-            }
-            Choice::Auto | Choice::SensorKind(_) | Choice::Off => Ok(Found::nothing()),
+            Sense::Replay(file) => Found::recorded(Path::new(file), setup),
+            Sense::Auto | Sense::Sensor(_) if needs.any() => Found::of_host(&needs, &choice, setup),
+            Sense::Auto | Sense::Sensor(_) | Sense::Off => Ok(Found::nothing()),
         };
         let mut found = found.map_err(|why| self.wrong(case, &why))?;
         keep_what_is_needed(&needs, &mut found.senses);
@@ -118,7 +114,7 @@ impl Found {
         Ok(Self { senses, uncounted: "a recording does not have them".into() })
     }
 
-    fn of_host(needs: &MemoryNeeds, choice: &Choice, setup: &Setup) -> Result<Self, String> {
+    fn of_host(needs: &MemoryNeeds, choice: &Sense, setup: &Setup) -> Result<Self, String> {
         let hardware: Arc<dyn Hardware> = Arc::new(ThisHardware);
         let cores: Vec<_> = (0..).map(CoreId).zip(setup.cores.iter().copied()).collect();
         let preference = Preference::probe(&hardware, &cores);
@@ -137,11 +133,11 @@ impl Found {
 fn better(
     preference: &Preference,
     needs: &MemoryNeeds,
-    choice: &Choice,
+    choice: &Sense,
     senses: &Senses,
 ) -> Option<String> {
     let used =
-        senses.sensor.as_ref().filter(|_| needs.samples && *choice == Choice::Auto)?.sensor_kind();
+        senses.sensor.as_ref().filter(|_| needs.samples && *choice == Sense::Auto)?.sensor_kind();
     let better = preference.sensors().iter().take_while(|tried| tried.sensor_kind != used);
     let better: Vec<_> = better.map(|tried| tried.sensor_kind.word()).collect();
     let (used, words) = (used.word(), better.join(", "));
@@ -204,7 +200,7 @@ fn refuse_broken_promises(
 }
 
 /// What the policy would use and has not, and what follows from that.
-fn missing(needs: &MemoryNeeds, choice: &Choice, senses: &Senses) -> Vec<String> {
+fn missing(needs: &MemoryNeeds, choice: &Sense, senses: &Senses) -> Vec<String> {
     let blind = (needs.weighs && senses.vcpus.reads.is_none()).then(|| {
         "reads are not counted VCPU by VCPU: which uses memory least is not known, and all count \
          as alike"
@@ -215,12 +211,12 @@ fn missing(needs: &MemoryNeeds, choice: &Choice, senses: &Senses) -> Vec<String>
 }
 
 /// What there is of samples to miss.
-fn not_sampled(needs: &MemoryNeeds, choice: &Choice, senses: &Senses) -> Option<String> {
+fn not_sampled(needs: &MemoryNeeds, choice: &Sense, senses: &Senses) -> Option<String> {
     let never = if needs.latency { ": no core is ever throttled" } else { "" };
     let Some(sensor) = &senses.sensor else {
         let why = match choice {
-            Choice::Off => "sense = off".to_string(),
-            Choice::Auto | Choice::SensorKind(_) | Choice::Replay(_) => {
+            Sense::Off => "sense = off".to_string(),
+            Sense::Auto | Sense::Sensor(_) | Sense::Replay(_) => {
                 "no sensor works here, `maracas doctor` says why".to_string()
             }
         };
@@ -242,28 +238,19 @@ fn without_latency(sensor_kind: SensorKind) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use maracas_scenario::SENSORS;
-
-    #[test]
-    fn the_words_of_scenarios_are_those_of_this_machine() {
-        for word in SENSORS {
-            let Ok(Choice::SensorKind(sensor_kind)) = word.parse() else { panic!("{word}") };
-            assert_eq!(sensor_kind.word(), word);
-        }
-    }
 
     #[test]
     fn what_is_missing_is_said_with_what_follows() {
         let watch = MemoryNeeds { samples: true, ..MemoryNeeds::default() };
         let latency = MemoryNeeds { latency: true, ..watch.clone() };
         let nothing = Senses::default();
-        assert!(missing(&MemoryNeeds::default(), &Choice::Auto, &nothing).is_empty());
-        let said = missing(&watch, &Choice::Off, &nothing);
+        assert!(missing(&MemoryNeeds::default(), &Sense::Auto, &nothing).is_empty());
+        let said = missing(&watch, &Sense::Off, &nothing);
         assert_eq!(said, ["memory is not sampled (sense = off)"]);
-        let said = missing(&latency, &Choice::Auto, &nothing).join("\n");
+        let said = missing(&latency, &Sense::Auto, &nothing).join("\n");
         assert!(said.contains("doctor") && said.ends_with("no core is ever throttled"), "{said}");
         let weighs = MemoryNeeds { weighs: true, ..MemoryNeeds::default() };
-        assert!(missing(&weighs, &Choice::Auto, &nothing)[0].contains("all count as alike"));
+        assert!(missing(&weighs, &Sense::Auto, &nothing)[0].contains("all count as alike"));
         let said = without_latency(SensorKind::Rate);
         assert!(said.starts_with("misses of the cores (rate) knows no latency: under "), "{said}");
     }

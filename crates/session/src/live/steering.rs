@@ -24,7 +24,7 @@ pub(super) fn of(case: &Case) -> Steering {
             CacheSplit::Ways => CacheParts::Ways,
             CacheSplit::Colors => CacheParts::Colors(memory.map_or(0, PlatformMemory::parts)),
         },
-        cycles_per_us: memory.map_or(0, |memory| memory.cycles_per_us),
+        cycles_per_us: memory.map(|memory| memory.cycles_per_us),
     }
 }
 

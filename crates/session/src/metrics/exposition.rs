@@ -2,6 +2,7 @@
 //! `docs/top.md` lists the names.
 
 use maracas_core::Duration;
+use maracas_core::control::tallies::{CORE, MEMORY, RUN, Tally, Unit, VCPU};
 use maracas_core::control::{CoreGauges, Gauges, MemoryGauges, VcpuGauges};
 use maracas_core::memory::LINE_BYTES;
 use std::fmt::{self, Display, Write};
@@ -11,22 +12,18 @@ use std::fmt::{self, Display, Write};
 /// seen to keep real-time threads off a core.
 const POWERS: std::ops::RangeInclusive<u32> = 10..=26;
 
-/// A family with a value for each core or VCPU: its name, help, unit, and what it shows.
-type Family<T, V> = (&'static str, &'static str, &'static str, fn(&T) -> V);
-
 /// What distinguishes the samples of a family: names and values.
 type Labels = Vec<(&'static str, String)>;
 
 const SECONDS: &str = "seconds";
-const BYTES: &str = "bytes";
 const CYCLES: &str = "cycles";
 
 /// The page that answers a scrape.
 pub(super) fn page(gauges: &Gauges) -> String {
     let mut page = Page::default();
     run(gauges, &mut page);
-    cores(&gauges.cores, &mut page);
-    vcpus(&gauges.vcpus, &mut page);
+    page.tallies(&CORE, &gauges.cores, core_label);
+    page.tallies(&VCPU, &gauges.vcpus, vcpu_label);
     if let Some(memory) = &gauges.memory {
         self::memory(memory, &mut page);
     }
@@ -40,122 +37,25 @@ fn run(gauges: &Gauges, page: &mut Page) {
     let words = [("policy", &gauges.policy), ("host", &gauges.host), ("sensor", &gauges.sensor)];
     let labels = words.map(|(name, value)| (name, value.clone())).to_vec();
     page.family(Kind::Info, "run", "What runs, and on what", "", [(labels, 1)]);
-    let at = Duration::from_ticks(gauges.at.ticks());
-    page.gauge("run", "Time since the start", SECONDS, seconds(at));
-    page.gauge("over", "Whether the run has ended", "", u64::from(gauges.over));
-    for (name, help, value) in [
-        ("decisions", "Times that the policy was asked for its plan", gauges.decisions),
-        ("misses", "Jobs unfinished at their deadline", gauges.misses),
-        ("migrations", "Changes of core, within jobs and between them", gauges.migrations),
-        ("failures", "Things that the machine could not do", gauges.failures),
-        ("lost_records", "Journal records that were lost", gauges.lost_records),
-    ] {
-        page.counter(name, help, "", value);
-    }
+    page.tallies(&RUN, [gauges], |_| Vec::new());
 }
 
-fn cores(cores: &[CoreGauges], page: &mut Page) {
-    let label = |core: &CoreGauges| vec![("core", core.core.0.to_string())];
-    let modes = cores.iter().flat_map(|core| {
-        let modes = [
-            ("foreground", core.foreground),
-            ("background", core.background),
-            ("throttled", core.throttled),
-        ];
-        modes.map(|(mode, time)| (and(label(core), "mode", mode), seconds(time)))
-    });
-    page.family(Kind::Counter, "core", "Time of a core by what it did", SECONDS, modes);
-    let states: [Family<CoreGauges, u64>; 2] = [
-        ("core_throttled", "Whether surplus time may not be used now", "", |core| {
-            u64::from(core.is_throttled)
-        }),
-        ("core_closed", "Whether the core's allowance of memory is spent", "", |core| {
-            u64::from(core.is_closed)
-        }),
-    ];
-    page.families(Kind::Gauge, &states, cores, label);
-    page.family(
-        Kind::Counter,
-        "core_stolen",
-        "Of alarms that were enforced late, the time that the hypervisor took",
-        SECONDS,
-        cores.iter().map(|core| (label(core), seconds(core.stolen))),
-    );
-    page.family(
-        Kind::Gauge,
-        "core_longest_late",
-        "By how much the latest alarm was enforced late, of those reported one by one",
-        SECONDS,
-        cores.iter().map(|core| (label(core), seconds(core.longest_late))),
-    );
-    let counts: [Family<CoreGauges, u64>; 5] = [
-        ("core_decisions", "Decisions that changed the core's line", "", |core| core.decisions),
-        ("core_memory_requests", "Requests to memory, by VCPUs' counters", "", |core| {
-            core.requests
-        }),
-        ("core_memory_sampled_requests", "Requests to memory, as sampled", "", |core| core.sampled),
-        ("core_late_alarms", "Alarms enforced late enough to be reported", "", |core| core.late),
-        ("core_reliefs", "How often the core was stuck and relieved", "", |core| core.reliefs),
-    ];
-    page.families(Kind::Counter, &counts, cores, label);
+/// What names a core.
+fn core_label(core: &CoreGauges) -> Labels {
+    vec![("core", core.core.0.to_string())]
 }
 
-fn vcpus(vcpus: &[VcpuGauges], page: &mut Page) {
-    // Names may be given twice; numbers are not.
-    let label =
-        |vcpu: &VcpuGauges| vec![("vcpu", vcpu.name.clone()), ("id", vcpu.vcpu.0.to_string())];
-    let modes = vcpus.iter().flat_map(|vcpu| {
-        let modes = [("foreground", vcpu.foreground), ("background", vcpu.background)];
-        modes.map(|(mode, time)| (and(label(vcpu), "mode", mode), seconds(time)))
-    });
-    page.family(Kind::Counter, "vcpu", "Time of a VCPU by mode", SECONDS, modes);
-    let times: [Family<VcpuGauges, Float>; 3] = [
-        ("vcpu_budget", "C: what is promised in every period", SECONDS, |vcpu| {
-            seconds(vcpu.reservation.budget)
-        }),
-        ("vcpu_period", "T", SECONDS, |vcpu| seconds(vcpu.reservation.period)),
-        ("vcpu_budget_used", "What was used of C in the present period", SECONDS, |vcpu| {
-            seconds(vcpu.used)
-        }),
-    ];
-    let promised = vcpus.iter().filter(|vcpu| !vcpu.reservation.is_none());
-    page.families(Kind::Gauge, &times, promised, label);
-    let counts: [Family<VcpuGauges, u64>; 10] = [
-        ("vcpu_short_periods", "Judged periods with too little of C", "", |vcpu| {
-            vcpu.short_periods
-        }),
-        ("vcpu_over_periods", "Judged periods with too much of C", "", |vcpu| vcpu.over_periods),
-        ("vcpu_stolen_periods", "Periods spoiled by stolen time", "", |vcpu| vcpu.stolen_periods),
-        ("vcpu_jobs", "Jobs released", "", |vcpu| vcpu.jobs),
-        ("vcpu_misses", "Jobs unfinished at their deadline", "", |vcpu| vcpu.misses),
-        ("vcpu_preemptions", "Preemptions", "", |vcpu| vcpu.preemptions),
-        ("vcpu_migrations", "Changes of core", "", |vcpu| vcpu.migrations),
-        ("vcpu_instructions", "Instructions, or what the program counts", "", |vcpu| {
-            vcpu.instructions
-        }),
-        ("vcpu_memory_read", "Lines read from memory", BYTES, |vcpu| {
-            vcpu.reads.saturating_mul(LINE_BYTES)
-        }),
-        ("vcpu_memory_written", "Lines written to memory", BYTES, |vcpu| {
-            vcpu.writes.saturating_mul(LINE_BYTES)
-        }),
-    ];
-    page.families(Kind::Counter, &counts, vcpus, label);
+/// What names a VCPU: names may be given twice; numbers are not.
+fn vcpu_label(vcpu: &VcpuGauges) -> Labels {
+    vec![("vcpu", vcpu.name.clone()), ("id", vcpu.vcpu.0.to_string())]
 }
 
 fn memory(memory: &MemoryGauges, page: &mut Page) {
-    page.counter("memory_samples", "Samples of the monitor", "", memory.samples);
-    page.counter("memory_requests", "Requests in all samples", "", memory.requests);
-    let help = "Sum over cycles of requests under way, in all samples";
-    page.counter("memory_occupancy", help, CYCLES, memory.occupancy);
+    page.tallies(&MEMORY, [memory], |_| Vec::new());
     if memory.last_requests > 0 && memory.last_occupancy > 0 {
         let latency = memory.last_occupancy as f64 / memory.last_requests as f64;
         let help = "Average latency of a request in the last sample";
-        page.gauge("memory_latency", help, CYCLES, Float(latency));
-    }
-    if let Some(most) = memory.max_latency {
-        let help = "Average latency from which on cores are throttled";
-        page.gauge("memory_latency_threshold", help, CYCLES, most);
+        page.family(Kind::Gauge, "memory_latency", help, CYCLES, [(Vec::new(), Float(latency))]);
     }
 }
 
@@ -188,8 +88,8 @@ fn statistics(gauges: &Gauges, page: &mut Page) {
     );
 }
 
-fn and(mut labels: Labels, name: &'static str, value: &str) -> Labels {
-    labels.push((name, value.into()));
+fn and(mut labels: Labels, mode: Option<&str>) -> Labels {
+    labels.extend(mode.map(|mode| ("mode", mode.into())));
     labels
 }
 
@@ -281,25 +181,43 @@ impl Page {
             rows.for_each(|(labels, value)| self.sample(&name, kind.suffix(), &labels, value));
         }
     }
-    /// Families with a sample for each of `all`.
-    fn families<'a, T: 'a, V: Display>(
+    /// Every tally of each of `all`: those of one name in a row are one family.
+    fn tallies<'a, T: 'a>(
         &mut self,
-        kind: Kind,
-        families: &[Family<T, V>],
+        tallies: &[Tally<T>],
         all: impl IntoIterator<Item = &'a T> + Clone,
         label: impl Fn(&T) -> Labels,
     ) {
-        for (name, help, unit, of) in families {
-            let rows = all.clone().into_iter().map(|it| (label(it), of(it)));
-            self.family(kind, name, help, unit, rows);
+        for family in tallies.chunk_by(|one, next| one.metric == next.metric) {
+            let first = &family[0];
+            let rows = all.clone().into_iter().flat_map(|it| {
+                let of = |tally: &Tally<T>| Some((and(label(it), tally.mode), shown(tally, it)?));
+                family.iter().filter_map(of).collect::<Vec<_>>()
+            });
+            let kind = if first.is_sum { Kind::Counter } else { Kind::Gauge };
+            self.family(kind, first.metric, first.help, unit(first.unit), rows);
         }
     }
-    fn gauge(&mut self, name: &str, help: &str, unit: &str, value: impl Display) {
-        self.family(Kind::Gauge, name, help, unit, [(Vec::new(), value)]);
+}
+
+/// The unit of a number as Prometheus has it.
+const fn unit(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Flag | Unit::Count => "",
+        Unit::Time => SECONDS,
+        Unit::Lines => "bytes",
+        Unit::Cycles => CYCLES,
     }
-    fn counter(&mut self, name: &str, help: &str, unit: &str, value: u64) {
-        self.family(Kind::Counter, name, help, unit, [(Vec::new(), value)]);
-    }
+}
+
+/// The number in that unit, if there is one.
+fn shown<T>(tally: &Tally<T>, of: &T) -> Option<String> {
+    let number = (tally.of)(of)?;
+    Some(match tally.unit {
+        Unit::Flag | Unit::Count | Unit::Cycles => number.to_string(),
+        Unit::Time => seconds(Duration::from_nanos(number)).to_string(),
+        Unit::Lines => number.saturating_mul(LINE_BYTES).to_string(),
+    })
 }
 
 /// The value of a label.

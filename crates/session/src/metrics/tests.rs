@@ -1,4 +1,5 @@
 use super::*;
+use maracas_core::control::tallies::{CORE, MEMORY, RUN, Tally, Unit, VCPU};
 use maracas_core::control::{CoreGauges, Histogram, MemoryGauges, VcpuGauges};
 use maracas_core::{CoreId, Duration, Instant, Reservation, VcpuId};
 use std::io::{Read, Write};
@@ -107,6 +108,33 @@ fn addresses_of_this_host_are_taken_and_no_others() {
     }
     let why = Address::from_str(&format!("unix:/{}", "x".repeat(107))).unwrap_err();
     assert!(why.contains("longer than 107 bytes"), "{why}");
+}
+
+/// The full name of a tally's metric.
+fn full<T>(tally: &Tally<T>) -> String {
+    let unit = match tally.unit {
+        Unit::Flag | Unit::Count => "",
+        Unit::Time => "_seconds",
+        Unit::Lines => "_bytes",
+        Unit::Cycles => "_cycles",
+    };
+    format!("maracas_{}{unit}{}", tally.metric, if tally.is_sum { "_total" } else { "" })
+}
+
+#[test]
+fn every_tally_is_a_metric_and_stands_in_the_document() {
+    let page = exposition::page(&gauges());
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/top.md");
+    let document = fs::read_to_string(path).unwrap();
+    let names = RUN.iter().map(full).chain(CORE.iter().map(full));
+    for name in names.chain(VCPU.iter().map(full)).chain(MEMORY.iter().map(full)) {
+        let is_it =
+            |line: &str| line.strip_prefix(&name).is_some_and(|it| it.starts_with(['{', ' ']));
+        assert!(page.lines().any(is_it), "{name} is not in\n{page}");
+        assert!(document.contains(&format!("`{name}`")), "docs/top.md does not say {name}");
+    }
+    let modes = CORE.iter().filter_map(|it| it.mode).chain(VCPU.iter().filter_map(|it| it.mode));
+    modes.for_each(|mode| assert!(page.contains(&format!("mode=\"{mode}\"")), "{mode}"));
 }
 
 #[test]
@@ -287,7 +315,7 @@ fn published_sums_never_fall() {
         seed: 0,
     };
     let grant = |id| Grant::new(VcpuId(id), Limit::NEVER);
-    let (foreground, background) = (vec![grant(0)], vec![grant(1)]);
+    let (foreground, background) = (vec![grant(0)], vec![grant(1)].into());
     let line =
         RunQueue { foreground, background, background_allowed: false, ..RunQueue::default() };
     let planned = Record::Planned(Decision {

@@ -3,7 +3,7 @@
 use super::Machine;
 use crate::memory::{Contention, Resident};
 use crate::workload::NONE;
-use maracas_core::contract::{End, Event, Usage};
+use maracas_core::contract::{End, Event, MemoryLimit, Usage};
 use maracas_core::dispatch::Readings;
 use maracas_core::{CoreId, CoreSet, Duration, Instant, VcpuId};
 
@@ -13,9 +13,9 @@ pub(super) struct MemoryMeter {
     /// Reads of memory by whatever ran here.
     pub(super) reads: u64,
     /// The memory limit of the VCPU that runs.
-    pub(super) until: u64,
+    pub(super) until: MemoryLimit,
     /// The allowance that was last reported as spent.
-    reported: u64,
+    reported: Option<MemoryLimit>,
     /// What the running segment counted so far.
     counted: Usage,
 }
@@ -23,8 +23,8 @@ pub(super) struct MemoryMeter {
 impl MemoryMeter {
     pub(super) const NEW: Self = Self {
         reads: 0,
-        until: u64::MAX,
-        reported: u64::MAX,
+        until: MemoryLimit::NEVER,
+        reported: None,
         counted: Usage {
             service: Duration::ZERO,
             references: 0,
@@ -53,7 +53,7 @@ impl<C: Contention> Machine<'_, C> {
 
     /// Holds the VCPU that runs on `core` against this reading of its memory meter.
     #[inline]
-    pub(super) fn set_memory_limit(&mut self, core: usize, until: u64) {
+    pub(super) fn set_memory_limit(&mut self, core: usize, until: MemoryLimit) {
         if C::CONTENDS {
             self.meters[core].until = until;
         }
@@ -72,17 +72,12 @@ impl<C: Contention> Machine<'_, C> {
         let meter = &self.meters[core];
         let allowance = self.plan.run_queue(CoreId(core as u16)).allowance;
         let own = &self.cores[core];
-        let mut left = u64::MAX;
-        if allowance != u64::MAX {
-            left = allowance.saturating_sub(meter.reads);
+        let mut left = allowance.left(meter.reads);
+        if meter.until != MemoryLimit::NEVER {
+            let own = meter.until.left(self.demands.memory(VcpuId(own.running)));
+            left = left.into_iter().chain(own).min();
         }
-        if meter.until != u64::MAX {
-            let read = self.demands.memory(VcpuId(own.running));
-            left = left.min(meter.until.saturating_sub(read));
-        }
-        if left == u64::MAX {
-            return Instant::NEVER;
-        }
+        let Some(left) = left else { return Instant::NEVER };
         let time = self.contention.time_to_read(CoreId(core as u16), left);
         self.now.max(own.stalled).saturating_add(time)
     }
@@ -94,13 +89,13 @@ impl<C: Contention> Machine<'_, C> {
             return None;
         }
         let meter = &self.meters[core];
-        if meter.until != u64::MAX
-            && self.demands.memory(VcpuId(self.cores[core].running)) >= meter.until
+        if meter.until != MemoryLimit::NEVER
+            && meter.until.is_reached(self.demands.memory(VcpuId(self.cores[core].running)))
         {
             return Some(End::MemorySpent);
         }
         let allowance = self.plan.run_queue(CoreId(core as u16)).allowance;
-        (meter.reads >= allowance).then_some(End::Preempted)
+        allowance.is_reached(meter.reads).then_some(End::Preempted)
     }
 
     /// Reports each of `cores` whose meter is at its allowance or beyond, once an allowance.
@@ -108,11 +103,11 @@ impl<C: Contention> Machine<'_, C> {
         for id in cores.iter() {
             let allowance = self.plan.run_queue(id).allowance;
             let meter = &mut self.meters[id.0 as usize];
-            if allowance == u64::MAX || meter.reads < allowance {
+            if !allowance.is_reached(meter.reads) {
                 // Open again: should it be closed by the same allowance, that is news.
-                meter.reported = u64::MAX;
-            } else if meter.reported != allowance {
-                meter.reported = allowance;
+                meter.reported = None;
+            } else if meter.reported != Some(allowance) {
+                meter.reported = Some(allowance);
                 self.tell(id.0 as usize, Event::AllowanceSpent { core: id });
             }
         }

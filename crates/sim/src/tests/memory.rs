@@ -3,7 +3,7 @@
 use super::*;
 use crate::memory::SharedMemory;
 use crate::memory::dram::{DDR3_1333, Law, Requestor};
-use maracas_core::contract::{End, Segment, Usage};
+use maracas_core::contract::{End, MemoryLimit, Segment, Usage};
 use maracas_core::journal::{Header, Recorder};
 use maracas_core::memory::{
     Cache, Device, Memory, MemoryUse, Partition, Pattern, Profile, Replacement, Reuse, color_range,
@@ -288,8 +288,12 @@ fn reading_the_meters_changes_nothing() {
 fn an_allowance_closes_the_core_at_the_first_nanosecond() {
     let latency = latency(&[(Pattern::Jump, 0.0)]);
     let spent = |reads: u64| (reads as f64 * latency).ceil() as u64;
-    let run_queue =
-        |allowance| vec![(0, RunQueue { allowance, ..Script::run_queue(&[always(0)], &[]) })];
+    let run_queue = |allowance| {
+        vec![(
+            0,
+            RunQueue { allowance: MemoryLimit(allowance), ..Script::run_queue(&[always(0)], &[]) },
+        )]
+    };
     let system = System::new(1, vec![server(0)]);
     let mut script = Script::new(vec![
         (0, run_queue(1_000)),
@@ -319,8 +323,12 @@ fn an_allowance_closes_the_core_at_the_first_nanosecond() {
 
 #[test]
 fn an_allowance_that_is_spent_when_it_is_set_is_reported_at_once() {
-    let run_queue =
-        |allowance| vec![(0, RunQueue { allowance, ..Script::run_queue(&[always(0)], &[]) })];
+    let run_queue = |allowance| {
+        vec![(
+            0,
+            RunQueue { allowance: MemoryLimit(allowance), ..Script::run_queue(&[always(0)], &[]) },
+        )]
+    };
     let system = System::new(1, vec![server(0)]);
     let mut script =
         Script::new(vec![(0, run_queue(u64::MAX)), (MS, run_queue(7)), (2 * MS, run_queue(9))]);
@@ -340,7 +348,7 @@ fn an_allowance_that_is_spent_when_it_is_set_is_reported_at_once() {
 
 #[test]
 fn a_memory_mark_ends_the_grant_and_the_next_of_the_line_runs() {
-    let first = Grant { memory: 1_000, ..always(0) };
+    let first = Grant { memory: MemoryLimit(1_000), ..always(0) };
     let system = System::new(1, vec![server(0), server(1)]);
     let (_, reported) = simulate_with(
         &system,

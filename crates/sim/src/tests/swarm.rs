@@ -5,7 +5,7 @@ use super::memory::{Reported, cache, memory, simulate_with, strides, walk};
 use super::*;
 use crate::rng::{Purpose, Stream};
 use maracas_core::Role;
-use maracas_core::contract::ServiceRequest;
+use maracas_core::contract::{MemoryLimit, ServiceRequest};
 
 const MS: u64 = 1_000_000;
 
@@ -25,7 +25,8 @@ impl Reckless {
     fn grant(&mut self, vcpu: u32) -> Grant {
         let memory = self.seen[vcpu as usize] + self.roll(4_000);
         let limited = self.roll(2) == 0;
-        Grant { memory: if limited { memory } else { u64::MAX }, ..always(vcpu) }
+        let memory = if limited { MemoryLimit(memory) } else { MemoryLimit::NEVER };
+        Grant { memory, ..always(vcpu) }
     }
 }
 
@@ -54,7 +55,8 @@ impl Policy for Reckless {
             }
             let background = own.iter().skip(1).map(|id| self.grant(*id)).collect();
             let allowance = self.reads[core] + self.roll(20_000);
-            let allowance = if self.roll(2) == 0 { allowance } else { u64::MAX };
+            let allowance =
+                if self.roll(2) == 0 { MemoryLimit(allowance) } else { MemoryLimit::NEVER };
             let background_allowed = self.roll(4) > 0;
             *plan.run_queue_mut(CoreId(core as u16)) =
                 RunQueue { foreground, background, background_allowed, allowance };

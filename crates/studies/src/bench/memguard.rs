@@ -182,7 +182,7 @@ impl Meter for Asking {
     fn read(&mut self, now: Instant) -> io::Result<u64> {
         self.0.read(now)
     }
-    fn arm(&mut self, _mark: u64) -> io::Result<()> {
+    fn arm(&mut self, _: Option<u64>) -> io::Result<()> {
         Ok(())
     }
     fn fd(&self) -> Option<RawFd> {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::testkit::*;
-use maracas_core::contract::Grant;
+use maracas_core::contract::{Grant, MemoryLimit};
 
 /// Writes down what is reported to it, in ticks.
 #[derive(Default, Debug)]
@@ -44,7 +44,7 @@ fn story(foreground: Vec<Grant>, background: Vec<Grant>) -> Story {
     let mut story = Story::new(1, vec![vcpu(0, 4, 10)]);
     story.woke(0, 0).planned(0, |plan| {
         plan.run_queue_mut(CoreId(0)).foreground = foreground;
-        plan.run_queue_mut(CoreId(0)).background = background;
+        plan.run_queue_mut(CoreId(0)).background = background.into();
     });
     story
 }
@@ -111,10 +111,10 @@ fn a_closed_door_throttles_only_what_has_no_budget() {
 #[test]
 fn a_spent_allowance_throttles_all() {
     let mut story = story(vec![grant(0, 4)], vec![]);
-    story.planned(0, |plan| plan.run_queue_mut(CoreId(0)).allowance = 100);
+    story.planned(0, |plan| plan.run_queue_mut(CoreId(0)).allowance = MemoryLimit(100));
     story.ran((0, 0, Foreground), (0, 2), Preempted);
     story.event(2, Event::AllowanceSpent { core: CoreId(0) });
-    story.planned(5, |plan| plan.run_queue_mut(CoreId(0)).allowance = 200);
+    story.planned(5, |plan| plan.run_queue_mut(CoreId(0)).allowance = MemoryLimit(200));
     story.ran((0, 0, Foreground), (5, 7), LimitReached);
     let reported: Vec<_> = diary(&story, 8).into_iter().filter(|line| line.contains('-')).collect();
     let expected = [
@@ -128,7 +128,7 @@ fn a_spent_allowance_throttles_all() {
 
 #[test]
 fn a_vcpu_at_its_memory_mark_is_throttled() {
-    let marked = |memory| Grant { memory, ..grant(0, u64::MAX) };
+    let marked = |memory| Grant { memory: MemoryLimit(memory), ..grant(0, u64::MAX) };
     let mut story = story(vec![marked(100)], vec![]);
     let usage = Usage { service: Duration::from_ticks(2), reads: 100, ..Usage::default() };
     story.ran_with((0, 0, Foreground), (0, 2), usage, MemorySpent);

@@ -73,8 +73,8 @@ impl Causes {
             if stolen > 0 {
                 self.thefts.remember(core.0, Theft { from, to: at, stolen });
             }
-        } else if let Note::Enforced { core, count, longest_ns, buckets } = note {
-            let (count, longest_ns, buckets) = (*count, *longest_ns, buckets.clone());
+        } else if let Note::Enforced { core, count, longest_ns, lateness } = note {
+            let (count, longest_ns, buckets) = (*count, *longest_ns, lateness.counts().to_vec());
             self.core(*core).enforced = Some(EnforcedReport { count, longest_ns, buckets });
         } else if let &Note::Steal { core, stolen_ns } = note {
             self.core(core).steal_ns = stolen_ns;

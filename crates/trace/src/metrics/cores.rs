@@ -2,8 +2,10 @@
 
 use super::place;
 use super::task::Task;
-use maracas_core::Instant;
-use maracas_core::contract::{Grant, Mode, RunQueue, Segment};
+use crate::memory_gate::MemoryGate;
+use maracas_core::contract::{Mode, Segment};
+use maracas_core::dispatch::Readings;
+use maracas_core::{Duration, Instant, VcpuId};
 use std::collections::VecDeque;
 
 /// The time of one core, in ticks.
@@ -26,62 +28,19 @@ pub(super) struct CoreTime {
     waits: VecDeque<(Instant, Instant)>,
 }
 
-/// What keeps VCPUs of a run queue from running, besides the VCPUs before them.
-#[derive(Clone, Default, Debug)]
-pub(super) struct MemoryGate {
-    background_closed: bool,
-    allowance: u64,
-    /// The allowance was spent.
-    pub(super) spent: bool,
-    /// Some grant ends at a reading of its VCPU's memory meter.
-    has_memory_limits: bool,
-    foreground: Vec<Grant>,
-    background: Vec<Grant>,
-}
+/// The VCPUs' meters, as far as they were reported.
+struct Meters<'a>(&'a [Task]);
 
-impl MemoryGate {
-    /// Whether it keeps any VCPU out, or may do so without a further word.
-    pub(super) const fn may_keep_out(&self) -> bool {
-        self.background_closed || self.spent || self.has_memory_limits
+impl Readings for Meters<'_> {
+    fn runnable(&self, vcpu: VcpuId) -> bool {
+        self.0.get(vcpu.0 as usize).is_some_and(Task::is_runnable)
     }
-    /// Whether surplus time may not be used.
-    pub(super) const fn is_background_closed(&self) -> bool {
-        self.background_closed
+    fn meter(&self, vcpu: VcpuId, mode: Mode) -> Duration {
+        self.0.get(vcpu.0 as usize).map_or(Duration::ZERO, |task| task.used[place(mode)].service)
     }
-    /// The foreground grants of a core whose allowance of memory is spent: its VCPUs are kept from
-    /// their budgets.
-    pub(super) fn kept_from_budgets(&self) -> &[Grant] {
-        if self.spent { &self.foreground } else { &[] }
+    fn memory(&self, vcpu: VcpuId) -> u64 {
+        self.0.get(vcpu.0 as usize).map_or(0, Task::reads)
     }
-    pub(super) fn run_queue_changed(&mut self, run_queue: &RunQueue) {
-        self.background_closed = !run_queue.background_allowed;
-        self.spent &= run_queue.allowance <= self.allowance;
-        self.allowance = run_queue.allowance;
-        self.has_memory_limits = has_memory_limits(run_queue);
-        self.foreground.clone_from(&run_queue.foreground);
-        self.background.clone_from(&run_queue.background);
-    }
-    /// Whether a VCPU would run by the machine law, were it not for memory or the closed memory
-    /// gate.
-    fn keeps_out(&self, tasks: &[Task]) -> bool {
-        let waits = |grants: &[Grant], mode: Mode, closed: bool| {
-            grants.iter().any(|grant| {
-                tasks.get(grant.vcpu.0 as usize).is_some_and(|task| {
-                    task.is_runnable()
-                        && task.used[place(mode)].service < grant.until.0
-                        && (closed || task.has_spent(grant))
-                })
-            })
-        };
-        waits(&self.foreground, Mode::Foreground, self.spent)
-            || waits(&self.background, Mode::Background, self.spent || self.background_closed)
-    }
-}
-
-/// Whether some grant ends at a reading of its VCPU's memory meter.
-pub(crate) fn has_memory_limits(run_queue: &RunQueue) -> bool {
-    let mut grants = run_queue.foreground.iter().chain(&run_queue.background);
-    grants.any(|grant| grant.memory != u64::MAX)
 }
 
 impl CoreTime {
@@ -103,7 +62,7 @@ impl CoreTime {
 
     /// Looks again whether a VCPU is kept out.
     pub(super) fn review(&mut self, now: Instant, tasks: &[Task]) {
-        let waiting = self.memory_gate.keeps_out(tasks);
+        let waiting = self.memory_gate.kept_out(&Meters(tasks)).next().is_some();
         if waiting {
             self.waiting_since.get_or_insert(now);
         } else if let Some(since) = self.waiting_since.take() {

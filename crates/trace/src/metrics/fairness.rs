@@ -19,6 +19,7 @@ use crate::pieces::consumed_by;
 use crate::report::{ClassReport, ClassUse, FairnessReport, SpeedReport};
 use maracas_core::contract::{End, Segment};
 use maracas_core::{Duration, Instant, Role, System, Vcpu, VcpuId};
+use std::num::NonZeroU32;
 
 /// Kim and Huh: shares are updated every 2 s; no policy answers a phase within less.
 const WINDOW: Duration = Duration::from_secs(2);
@@ -65,8 +66,8 @@ pub(crate) struct Window {
 struct Party {
     /// It serves the policy, not a user: no share is its due.
     service_vcpu: bool,
-    /// The speedup that its user gave, in thousandths; 0 = none.
-    reported_milli: u32,
+    /// The speedup that its user gave, in thousandths, if any.
+    reported_milli: Option<NonZeroU32>,
     /// Since when it has something to run, as far as that is not yet in a window.
     wants: Option<Instant>,
     /// When it woke while it had something to run, as far as was reported.
@@ -128,7 +129,7 @@ impl Party {
         let cell = Cell { wanted: Vec::new(), runs: vec![Run::default(); classes] };
         Self {
             service_vcpu: false,
-            reported_milli: 0,
+            reported_milli: None,
             wants: None,
             woke_again: None,
             counted: Instant::ZERO,
@@ -190,7 +191,7 @@ impl Party {
         for speed in &mut self.speeds {
             speed.known = speed.known.or_else(|| speed.recent.speed());
         }
-        let reported = f64::from(self.reported_milli) / 1000.0;
+        let reported = f64::from(self.reported_milli.map_or(0, NonZeroU32::get)) / 1000.0;
         if reported > 0.0 {
             let (fastest, slowest) = (self.speeds[0].known, self.speeds[last].known);
             self.speeds[0].known = fastest.or_else(|| slowest.map(|speed| speed * reported));

@@ -4,6 +4,7 @@
 //! copied, so that it may be done often. What the report does not need is followed here, in journal
 //! records only: a simulation that is observed directly pays nothing for it.
 
+use super::judge::Judge;
 use super::{Metrics, place};
 use crate::report::StatisticReport;
 use maracas_core::contract::{Event, Mode, Sample, Segment};
@@ -143,7 +144,7 @@ impl Metrics {
             background,
             throttled: scale.ticks(time.throttled_until(at)),
             is_throttled: time.memory_gate.is_background_closed(),
-            is_closed: time.memory_gate.spent,
+            is_closed: time.memory_gate.is_spent(),
             requests: time.requests,
             sampled: self.present.by_core.get(core).copied().unwrap_or(0),
             last_sampled: self.present.last_by_core.get(core).copied().unwrap_or(0),
@@ -161,6 +162,8 @@ impl Metrics {
         let both = |of: fn(&maracas_core::contract::Usage) -> u64| {
             of(&task.used[foreground]) + of(&task.used[background])
         };
+        let judge = Some(&task.windows.judge).filter(|_| task.is_promised());
+        let judged = |of: fn(&Judge) -> u64| judge.map_or(0, of);
         VcpuGauges {
             vcpu: task.id,
             name: task.name.clone(),
@@ -169,10 +172,10 @@ impl Metrics {
             foreground: scale.duration(task.used[foreground].service),
             background: scale.duration(task.used[background].service),
             used: scale.ticks(task.windows.used_at(at)),
-            short_periods: task.windows.judge.short.periods,
-            over_periods: task.windows.judge.over.periods,
-            stolen_periods: task.windows.judge.stolen,
-            jobs: task.jobs.released,
+            short_periods: judged(|judge| judge.short.periods),
+            over_periods: judged(|judge| judge.over.periods),
+            stolen_periods: judged(|judge| judge.stolen),
+            jobs: task.released_by(at),
             misses: task.misses_by(at, over),
             preemptions: task.preemptions_by(at, over),
             migrations: task.pieces.all_migrations(),

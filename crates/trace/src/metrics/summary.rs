@@ -130,7 +130,7 @@ fn task_report(task: &Task, cores: &[CoreTime], scale: &Scale) -> TaskReport {
         cores: task.cores.iter().map(|core| core.0).collect(),
         delivered: delivered(task, scale),
         verdict: verdict(task, scale),
-        held_ns: scale.ns(task.held.ticks()),
+        held_ns: scale.ns(task.held.total.ticks()),
         foreground: counted(&task.used[place(Mode::Foreground)]),
         background: counted(&task.used[place(Mode::Background)]),
         speed: None,

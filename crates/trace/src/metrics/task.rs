@@ -37,10 +37,17 @@ pub(super) struct Task {
     left: Option<Instant>,
     /// Reads of memory were promised to it, and it may do no more of them.
     limited: bool,
-    /// Since when its memory meter stands at its limit.
-    held_since: Option<Instant>,
-    /// How long it was held so.
-    pub(super) held: Duration,
+    pub(super) held: Held,
+    finished: bool,
+}
+
+/// How its memory meter at its limit held it.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Held {
+    /// Since when it stands there.
+    since: Option<Instant>,
+    /// For how long it did before.
+    pub(super) total: Duration,
 }
 
 /// What it asked of the policy and was not yet answered.
@@ -50,7 +57,7 @@ enum Asked {
     Arrival,
     /// To have this reservation in place of its own, meant on a class of this speed, and whether
     /// it limits reads of memory.
-    Change { reservation: Reservation, meant_milli: u32, limited: bool },
+    Change { reservation: Reservation, meant_milli: Option<u32>, limited: bool },
 }
 
 /// Whether it has something to run.
@@ -116,15 +123,15 @@ impl Task {
             asked: None,
             left: None,
             limited: false,
-            held_since: None,
-            held: Duration::ZERO,
+            held: Held::default(),
+            finished: false,
         }
     }
-    /// Learns what it is promised; C is time on a class of speed `meant_milli`, 0 = whichever.
-    pub(super) fn introduce(&mut self, vcpu: &Vcpu, meant_milli: u32) {
+    /// Learns what it is promised; C is time on a class of speed `meant_milli`, or on whichever.
+    pub(super) fn introduce(&mut self, vcpu: &Vcpu, meant_milli: Option<u32>) {
         self.present = true;
         (self.reservation, self.role) = (vcpu.reservation, vcpu.role);
-        self.limited = vcpu.bandwidth > 0;
+        self.limited = vcpu.bandwidth.is_some();
         self.by_jobs = vcpu.arrival != Arrival::None;
         self.windows.reserve(&vcpu.reservation, meant_milli, Instant::ZERO);
     }
@@ -133,8 +140,8 @@ impl Task {
         self.asked = Some(Asked::Arrival);
     }
     /// It asks for another reservation.
-    pub(super) const fn asks_change(&mut self, vcpu: &Vcpu, meant_milli: u32) {
-        let (reservation, limited) = (vcpu.reservation, vcpu.bandwidth > 0);
+    pub(super) const fn asks_change(&mut self, vcpu: &Vcpu, meant_milli: Option<u32>) {
+        let (reservation, limited) = (vcpu.reservation, vcpu.bandwidth.is_some());
         self.asked = Some(Asked::Change { reservation, meant_milli, limited });
     }
     /// The policy's verdict on what it asked.
@@ -159,20 +166,20 @@ impl Task {
         self.demand = Demand::Blocked(at);
         self.left = Some(at);
     }
-    /// Whether its memory meter is where this grant ends.
-    pub(super) const fn has_spent(&self, grant: &Grant) -> bool {
-        grant.memory != u64::MAX && self.used[0].reads + self.used[1].reads >= grant.memory
+    /// Its memory meter.
+    pub(super) const fn reads(&self) -> u64 {
+        self.used[0].reads + self.used[1].reads
     }
     /// A line has this grant for it from `now` on.
     pub(super) fn granted(&mut self, now: Instant, grant: &Grant) {
-        if !self.has_spent(grant) {
+        if !grant.memory.is_reached(self.reads()) {
             self.let_go(now);
         }
     }
     /// Its memory meter is below its limit again.
     fn let_go(&mut self, now: Instant) {
-        if let Some(since) = self.held_since.take() {
-            self.held += now.saturating_since(since);
+        if let Some(since) = self.held.since.take() {
+            self.held.total += now.saturating_since(since);
             self.windows.let_go(now);
         }
     }
@@ -210,7 +217,7 @@ impl Task {
     }
     /// Preemptions by `at`; where more may come, those that are certain.
     pub(super) fn preemptions_by(&self, at: Instant, is_all_reported: bool) -> u64 {
-        if is_all_reported {
+        if is_all_reported && !self.finished {
             return self.pieces.preemptions_by(at, self.jobs.released > 0);
         }
         self.pieces.preemptions
@@ -225,15 +232,23 @@ impl Task {
         }
     }
 
-    /// Brings periods and jobs up to the end of the run (or of its own stay); promises held until
-    /// `until`.
+    /// Jobs released before `at`.
+    pub(super) fn released_by(&self, at: Instant) -> u64 {
+        let not_yet = self.jobs.pending.iter().filter(|job| job.release >= at);
+        self.jobs.released - not_yet.count() as u64
+    }
+
+    /// Brings periods and jobs up to the end of the run (or of its own stay), once; promises held
+    /// until `until`.
     pub(super) fn finish(&mut self, end: Instant, until: Instant) {
+        if std::mem::replace(&mut self.finished, true) {
+            return;
+        }
         if self.left.is_none() {
             self.let_go(end);
             self.windows.close_until(end, self.blocked_since());
             self.pieces.preemptions = self.pieces.preemptions_by(end, self.jobs.released > 0);
-            let not_yet = self.jobs.pending.iter().filter(|job| job.release >= end);
-            self.jobs.released -= not_yet.count() as u64;
+            self.jobs.released = self.released_by(end);
             self.jobs.overdue(end);
         }
         self.windows.finish(until);
@@ -260,7 +275,7 @@ impl Task {
         self.woke(segment.from);
         self.let_go(segment.from);
         if segment.end == End::MemorySpent && self.limited {
-            self.held_since = Some(segment.to);
+            self.held.since = Some(segment.to);
             self.windows.hold(segment.to);
         }
         self.cores.insert(segment.core);

@@ -1,9 +1,10 @@
 use crate::report::{Report, TaskReport};
 use crate::testkit::*;
-use maracas_core::contract::{Event, Usage};
+use maracas_core::contract::{Event, MemoryLimit, Usage};
 use maracas_core::journal::Record;
 use maracas_core::{CoreId, Duration, Vcpu, VcpuId};
 use proptest::prelude::*;
+use std::num::NonZero;
 
 const FORE: (u32, u16, maracas_core::contract::Mode) = (0, 0, Foreground);
 const BACK: (u32, u16, maracas_core::contract::Mode) = (0, 0, Background);
@@ -180,7 +181,7 @@ fn time_of_cores_and_shares() {
     story.planned(0, |plan| {
         let run_queue = plan.run_queue_mut(CoreId(0));
         run_queue.foreground = vec![grant(0, 4), grant(1, 2)];
-        run_queue.background = vec![grant(0, u64::MAX), grant(1, u64::MAX)];
+        run_queue.background = vec![grant(0, u64::MAX), grant(1, u64::MAX)].into();
     });
     story.ran(FORE, (0, 4), LimitReached).ran((1, 0, Foreground), (4, 6), LimitReached);
     story.ran(BACK, (6, 9), Preempted);
@@ -207,10 +208,10 @@ fn a_spent_allowance_throttles_the_foreground_too() {
     story.planned(0, |plan| {
         let run_queue = plan.run_queue_mut(CoreId(0));
         run_queue.foreground = vec![grant(0, 4)];
-        run_queue.allowance = 100;
+        run_queue.allowance = MemoryLimit(100);
     });
     story.ran(FORE, (0, 2), Preempted).event(2, Event::AllowanceSpent { core: CoreId(0) });
-    story.planned(5, |plan| plan.run_queue_mut(CoreId(0)).allowance = 200);
+    story.planned(5, |plan| plan.run_queue_mut(CoreId(0)).allowance = MemoryLimit(200));
     story.ran(FORE, (5, 7), LimitReached);
     let core = &story.report(10).cores[0];
     assert_eq!([core.foreground_ns, core.throttled_ns, core.idle_ns], [4, 3, 3]);
@@ -218,13 +219,13 @@ fn a_spent_allowance_throttles_the_foreground_too() {
 
 #[test]
 fn a_vcpu_at_its_own_memory_mark_is_held_and_throttles_an_idle_core() {
-    let limited = maracas_core::Vcpu { bandwidth: 6_400, ..vcpu(0, 4, 10) };
+    let limited = maracas_core::Vcpu { bandwidth: NonZero::new(6_400), ..vcpu(0, 4, 10) };
     let mut story = Story::new(1, vec![limited, vcpu(1, 2, 10)]);
     let marked = |memory| {
         move |plan: &mut maracas_core::Plan| {
             let run_queue = plan.run_queue_mut(CoreId(0));
             run_queue.foreground = vec![grant(0, 4), grant(1, 2)];
-            run_queue.foreground[0].memory = memory;
+            run_queue.foreground[0].memory = MemoryLimit(memory);
         }
     };
     let usage = Usage { service: Duration::from_ticks(1), reads: 100, ..Usage::default() };

@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 pub(super) struct Windows {
     budget: u64,
     period: Duration,
-    /// The speed of the class on which C is meant, in thousandths; 0 = whichever core.
-    meant_milli: u32,
+    /// The speed of the class on which C is meant, in thousandths; `None` = whichever core.
+    meant_milli: Option<u32>,
     /// What is left of service on slower classes, in parts of 1 / `meant_milli` of a tick.
     rest: u64,
     /// The VCPU had something to run, or its first job.
@@ -66,7 +66,12 @@ impl Windows {
     }
     /// Sets (C, T), where C is time on a class of speed `meant_milli`; periods begin anew at `from`
     /// if the VCPU has started. Without a reservation there are none.
-    pub(super) fn reserve(&mut self, reservation: &Reservation, meant_milli: u32, from: Instant) {
+    pub(super) fn reserve(
+        &mut self,
+        reservation: &Reservation,
+        meant_milli: Option<u32>,
+        from: Instant,
+    ) {
         self.budget = reservation.budget.ticks();
         (self.meant_milli, self.rest) = (meant_milli, 0);
         let none = reservation.is_none();
@@ -134,10 +139,8 @@ impl Windows {
     /// `service` on a core of speed `milli` as time on the class on which C is meant. On a faster
     /// one it is worth no more: nothing is sure but that the program is not slower there.
     fn as_meant(&mut self, service: u64, milli: u32) -> u64 {
-        if self.meant_milli <= milli {
-            return service;
-        }
-        let (done, meant) = (u128::from(service) * u128::from(milli), u128::from(self.meant_milli));
+        let Some(meant) = self.meant_milli.filter(|meant| *meant > milli) else { return service };
+        let (done, meant) = (u128::from(service) * u128::from(milli), u128::from(meant));
         let done = done + u128::from(self.rest);
         self.rest = (done % meant) as u64;
         (done / meant) as u64

@@ -1,6 +1,7 @@
 //! Whether promises were kept, and what stood in the way.
 
 use super::Report;
+use maracas_core::Buckets;
 use serde::{Deserialize, Serialize};
 
 /// What became of the promise to one VCPU, in a word.
@@ -157,13 +158,10 @@ impl EnforcedReport {
     /// The bound in nanoseconds that at least `percent` % of the alarms were below (nearest rank);
     /// 0 without alarms.
     pub fn below_ns(&self, percent: u64) -> u64 {
-        let rank = (self.buckets.iter().sum::<u64>() * percent).div_ceil(100);
-        let mut seen = 0;
-        let bucket = self.buckets.iter().position(|count| {
-            seen += count;
-            rank > 0 && seen >= rank
-        });
-        bucket.map_or(0, |bucket| 1000_u64.saturating_mul(1 << bucket.min(53)))
+        let lateness = Buckets::<0>::of(self.buckets.clone());
+        let rank = (lateness.count() * percent).div_ceil(100);
+        let us = lateness.ranked(rank).filter(|_| rank > 0);
+        us.map_or(0, |us| us.saturating_add(1).saturating_mul(1000))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::rates::{CoreRates, Rates, VcpuRates};
 use maracas_core::contract::Mode;
+use maracas_core::control::tallies::{CORE, MEMORY, RUN, Tally, Unit, VCPU};
 use maracas_core::control::{CoreGauges, Gauges, VcpuGauges};
 use serde_json::{Value, json};
 
@@ -18,60 +19,52 @@ pub(super) fn document(gauges: &Gauges, rates: &Rates) -> Value {
         })
     };
     let percentile = |percent| gauges.dispatch.percentile(percent).map(|it| it.ticks());
-    json!({
-        "at_ns": gauges.at.ticks(),
+    let memory = gauges.memory.map(|memory| {
+        let rates = json!({ "latency_cycles": rates.latency, "requests_per_s": rates.requests });
+        with(rates, &MEMORY, &memory)
+    });
+    let words = json!({
         "interval_s": rates.seconds,
-        "over": gauges.over,
         "policy": gauges.policy,
         "host": gauges.host,
         "sensor": gauges.sensor,
         "cores": cores.collect::<Vec<_>>(),
         "vcpus": vcpus.collect::<Vec<_>>(),
-        "memory": gauges.memory.map(|memory| json!({
-            "samples": memory.samples,
-            "requests": memory.requests,
-            "occupancy": memory.occupancy,
-            "latency_cycles": rates.latency,
-            "max_latency_cycles": memory.max_latency,
-            "requests_per_s": rates.requests,
-        })),
+        "memory": memory,
         "dispatch": {
             "count": gauges.dispatch.count(),
             "latency_p50_ns": percentile(50),
             "latency_p99_ns": percentile(99),
         },
-        "decisions": gauges.decisions,
         "decisions_per_s": rates.decisions,
-        "misses": gauges.misses,
-        "migrations": gauges.migrations,
         "migrations_per_s": rates.migrations,
-        "failures": gauges.failures,
-        "lost_records": gauges.lost_records,
         "statistics": gauges.statistics.iter().map(statistic).collect::<Vec<_>>(),
-    })
+    });
+    with(words, &RUN, gauges)
+}
+
+/// `object` with every tally of `of` under its key.
+fn with<T>(mut object: Value, tallies: &[Tally<T>], of: &T) -> Value {
+    for tally in tallies {
+        let number = (tally.of)(of);
+        object[tally.key] = match tally.unit {
+            Unit::Flag => json!(number.map(|flag| flag != 0)),
+            Unit::Count | Unit::Time | Unit::Lines | Unit::Cycles => json!(number),
+        };
+    }
+    object
 }
 
 fn of_core(core: &CoreGauges, rates: &CoreRates) -> Value {
-    json!({
+    let shares = json!({
         "core": core.core.0,
-        "foreground_ns": core.foreground.ticks(),
-        "background_ns": core.background.ticks(),
-        "throttled_ns": core.throttled.ticks(),
         "foreground_share": rates.foreground,
         "background_share": rates.background,
         "throttled_share": rates.throttled,
         "idle_share": rates.idle,
-        "throttled": core.is_throttled,
-        "closed": core.is_closed,
-        "requests": core.requests,
-        "sampled_requests": core.sampled,
         "requests_per_s": rates.requests,
-        "decisions": core.decisions,
-        "late_alarms": core.late,
-        "longest_late_ns": core.longest_late.ticks(),
-        "stolen_ns": core.stolen.ticks(),
-        "reliefs": core.reliefs,
-    })
+    });
+    with(shares, &CORE, core)
 }
 
 fn of_vcpu(vcpu: &VcpuGauges, rates: &VcpuRates) -> Value {
@@ -79,30 +72,14 @@ fn of_vcpu(vcpu: &VcpuGauges, rates: &VcpuRates) -> Value {
         Mode::Foreground => "foreground",
         Mode::Background => "background",
     };
-    json!({
+    let shares = json!({
         "vcpu": vcpu.vcpu.0,
         "name": vcpu.name,
-        "budget_ns": vcpu.reservation.budget.ticks(),
-        "period_ns": vcpu.reservation.period.ticks(),
-        "deadline_ns": vcpu.reservation.deadline.ticks(),
         "core": vcpu.last.map(|(core, _)| core.0),
         "mode": vcpu.last.map(|(_, last)| mode(last)),
-        "foreground_ns": vcpu.foreground.ticks(),
-        "background_ns": vcpu.background.ticks(),
         "foreground_share": rates.foreground,
         "background_share": rates.background,
-        "used_ns": vcpu.used.ticks(),
-        "short_periods": vcpu.short_periods,
-        "over_periods": vcpu.over_periods,
-        "stolen_periods": vcpu.stolen_periods,
-        "jobs": vcpu.jobs,
-        "misses": vcpu.misses,
-        "preemptions": vcpu.preemptions,
-        "migrations": vcpu.migrations,
-        "instructions": vcpu.instructions,
-        "references": vcpu.references,
-        "reads": vcpu.reads,
-        "writes": vcpu.writes,
         "reads_per_s": rates.reads,
-    })
+    });
+    with(shares, &VCPU, vcpu)
 }

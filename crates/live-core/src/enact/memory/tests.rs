@@ -1,7 +1,7 @@
 use super::*;
 use crate::Core;
 use crate::fake::{Fake, Script, core};
-use maracas_core::contract::{Limit, RunQueue};
+use maracas_core::contract::{Grant, Limit, RunQueue};
 use std::rc::Rc;
 
 #[test]
@@ -44,6 +44,7 @@ fn with_core(act: impl FnOnce(&mut Core<Fake>, &Script)) {
 /// A run queue of VCPU 0 with a budget that does not end, up to these readings of the core's meter
 /// and of its own.
 fn run_queue(allowance: u64, memory: u64) -> RunQueue {
+    let (allowance, memory) = (MemoryLimit(allowance), MemoryLimit(memory));
     let grant = Grant { memory, ..Grant::new(VcpuId(0), Limit::NEVER) };
     RunQueue { foreground: vec![grant], allowance, ..RunQueue::default() }
 }
@@ -89,7 +90,7 @@ fn a_core_closes_at_its_allowance_once_and_opens_with_a_higher_one() {
     with_core(|core, script| {
         follow(core, &run_queue(100, u64::MAX));
         assert!(matches!(level(core), Level::Foreground(_)));
-        assert_eq!(script.armed.get(), 1100, "what it had counted before belongs to no VCPU");
+        assert_eq!(script.armed.get(), Some(1100), "what it had counted before belongs to no VCPU");
         script.counted.set(Some(1099));
         apply(core);
         assert!(matches!(level(core), Level::Foreground(_)), "one is left");
@@ -97,7 +98,7 @@ fn a_core_closes_at_its_allowance_once_and_opens_with_a_higher_one() {
         script.counted.set(Some(1130));
         apply(core);
         assert_eq!((level(core), core.is_closed()), (Level::Frozen, true));
-        assert_eq!(script.armed.get(), u64::MAX);
+        assert_eq!(script.armed.get(), None);
         assert_eq!(reported(core), ["130 Preempted", "spent"]);
         let notes: Vec<_> = core.take_notes().collect();
         let [Record::Note { note: Note::Closed { core: at, beyond, .. }, .. }] = &notes[..] else {
@@ -113,7 +114,7 @@ fn a_core_closes_at_its_allowance_once_and_opens_with_a_higher_one() {
         assert_eq!(reported(core), ["spent"], "another allowance");
         follow(core, &run_queue(131, u64::MAX));
         assert!(matches!(level(core), Level::Foreground(_)));
-        assert_eq!(script.armed.get(), 5001);
+        assert_eq!(script.armed.get(), Some(5001));
         // The same allowance again, after it was open.
         script.counted.set(Some(5001));
         apply(core);
@@ -128,7 +129,7 @@ fn a_vcpu_stops_at_its_own_memory_mark() {
     with_core(|core, script| {
         follow(core, &run_queue(u64::MAX, 50));
         assert!(matches!(level(core), Level::Foreground(_)));
-        assert_eq!(script.armed.get(), 1050);
+        assert_eq!(script.armed.get(), Some(1050));
         let soon = script.now().saturating_add(LOOK);
         assert!(core.look_at <= soon, "nothing reports it: it is looked for");
         assert_eq!(reported(core), [""; 0]);

@@ -9,7 +9,7 @@ use std::rc::Rc;
 fn run_queue(budget: bool, background_allowed: bool) -> RunQueue {
     let until = Limit(Duration::from_nanos(u64::from(budget)));
     let foreground = vec![Grant::new(VcpuId(0), until)];
-    let background = vec![Grant::new(VcpuId(1), Limit::NEVER)];
+    let background = vec![Grant::new(VcpuId(1), Limit::NEVER)].into();
     RunQueue { foreground, background, background_allowed, ..RunQueue::default() }
 }
 

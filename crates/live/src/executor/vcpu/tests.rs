@@ -29,12 +29,12 @@ fn only_what_is_metered_and_no_crowd_is_raised() {
     .vcpu_handle();
     let site = Site { hardware, counts: VcpuEvents::default() };
     let place = Place { core, share: Rate::ONE, site };
-    let unmetered = vcpu_handle.may_be_raised(core);
+    let unmetered = vcpu_handle.may_be_raised(core, 256);
     let placed = vcpu_handle.sit(place);
     let mut with = |threads: i32| {
         vcpu_handle.threads.clear();
         (1..=threads).for_each(|tid| vcpu_handle.born(tid));
-        (vcpu_handle.may_be_raised(core), vcpu_handle.may_be_raised(CoreId(1)))
+        (vcpu_handle.may_be_raised(core, 256), vcpu_handle.may_be_raised(CoreId(1), 256))
     };
     let crowd = [256, 257, 200, 128].map(&mut with);
     drop(vcpu_handle);

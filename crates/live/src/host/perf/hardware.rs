@@ -156,23 +156,23 @@ impl Alarmed {
 
     /// Looks whether the alarm used up its overflow.
     fn notice(&mut self) {
-        self.loaded &= !self.has_sensor_kind();
+        self.loaded &= !self.has_overflowed();
     }
 
     /// Whether the alarm has overflowed since this was asked last.
-    fn has_sensor_kind(&mut self) -> bool {
-        let (head, mut sensor_kind) = (self.ring.head(), false);
+    fn has_overflowed(&mut self) -> bool {
+        let (head, mut overflowed) = (self.ring.head(), false);
         // Should more have come than the ring holds, then samples among it.
         if head.saturating_sub(self.read_to) > page_bytes() as u64 {
-            (self.read_to, sensor_kind) = (head, true);
+            (self.read_to, overflowed) = (head, true);
         }
         while self.read_to < head {
             let (is_sample, bytes) = Header::of(self.ring.word(self.read_to));
-            sensor_kind |= is_sample;
+            overflowed |= is_sample;
             // Never nothing, whatever a kernel writes.
             self.read_to += bytes.max(8);
         }
-        sensor_kind
+        overflowed
     }
 }
 

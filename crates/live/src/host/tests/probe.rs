@@ -5,7 +5,7 @@ use crate::host::snapshot::Snapshot;
 use crate::host::tests::turn;
 
 #[test]
-fn the_worst_missing_capability_decides_the_sensor_kind() {
+fn the_worst_missing_capability_decides_the_support() {
     let without = |missing: &[Capability]| support(|capability| !missing.contains(&capability));
     assert_eq!(without(&[]), Support::Full);
     assert_eq!(without(&[Capability::Deadline, Capability::Steal]), Support::Full);

@@ -54,8 +54,8 @@ fn a_meter_adds_up_what_was_counted_and_what_was_missed() {
 }
 
 /// Arms at each limit when so much was counted, and returns what the kernel was asked for.
-fn asked(steps: &[(u64, u64)]) -> Vec<String> {
-    let asked = |&(count, limit): &(u64, u64)| (limit != u64::MAX).then_some((count, 1, 1));
+fn asked(steps: &[(u64, Option<u64>)]) -> Vec<String> {
+    let asked = |&(count, limit): &(u64, Option<u64>)| limit.map(|_| (count, 1, 1));
     let counts: Vec<_> = steps.iter().filter_map(asked).collect();
     let (mut meter, counter) = meter(&counts, Some(3));
     steps.iter().for_each(|(_, limit)| meter.arm(*limit).unwrap());
@@ -65,35 +65,35 @@ fn asked(steps: &[(u64, u64)]) -> Vec<String> {
 #[test]
 fn an_alarm_is_set_to_what_is_left() {
     assert_eq!(
-        asked(&[(100, 10_000), (100, 5000), (8000, 5000)]),
+        asked(&[(100, Some(10_000)), (100, Some(5000)), (8000, Some(5000))]),
         ["arm 9900", "arm 4900", "arm 500"]
     );
     let (mut silent, counter) = meter(&[], None);
-    silent.arm(1000).unwrap();
+    silent.arm(Some(1000)).unwrap();
     assert!(counter.asked.lock().unwrap().is_empty(), "one that cannot signal is left alone");
 }
 
 #[test]
 fn an_alarm_that_comes_before_the_mark_stays() {
     // A budget of 10,000 each period, of which a tenth is used: the first alarm serves five times.
-    let light: Vec<_> = (0..7).map(|i| (i * 1000, i * 1000 + 10_000)).collect();
+    let light: Vec<_> = (0..7).map(|i| (i * 1000, Some(i * 1000 + 10_000))).collect();
     assert_eq!(asked(&light), ["arm 10000", "arm 10000"]);
     // All of it is used: it rang, and rings no more by itself.
-    let heavy: Vec<_> = (0..3).map(|i| (i * 10_000, i * 10_000 + 10_000)).collect();
+    let heavy: Vec<_> = (0..3).map(|i| (i * 10_000, Some(i * 10_000 + 10_000))).collect();
     assert_eq!(asked(&heavy), ["arm 10000"; 3]);
     // What would be left after it is too little to set another to.
-    assert_eq!(asked(&[(0, 10_000), (0, 10_600)]), ["arm 10000", "arm 10600"]);
+    assert_eq!(asked(&[(0, Some(10_000)), (0, Some(10_600))]), ["arm 10000", "arm 10600"]);
     // It comes after the limit.
-    assert_eq!(asked(&[(0, 10_000), (0, 9000)]), ["arm 10000", "arm 9000"]);
+    assert_eq!(asked(&[(0, Some(10_000)), (0, Some(9000))]), ["arm 10000", "arm 9000"]);
 }
 
 #[test]
 fn an_alarm_is_forgotten_before_it_is_taken_away() {
-    const NEVER: u64 = u64::MAX;
-    assert_eq!(asked(&[(0, 10_000), (0, NEVER), (0, 10_000), (0, NEVER)]), ["arm 10000"]);
-    let twice = asked(&[(0, 10_000), (0, NEVER), (0, NEVER), (0, NEVER), (5, 10_000)]);
+    let at = Some(10_000);
+    assert_eq!(asked(&[(0, at), (0, None), (0, at), (0, None)]), ["arm 10000"]);
+    let twice = asked(&[(0, at), (0, None), (0, None), (0, None), (5, at)]);
     assert_eq!(twice, ["arm 10000", "disarm", "arm 9995"]);
-    assert!(asked(&[(0, NEVER)]).is_empty());
+    assert!(asked(&[(0, None)]).is_empty());
 }
 
 /// The cores' monitor counts these as the kernel translates them: misses of the last level.
@@ -145,7 +145,7 @@ fn a_unit_without_alarms_or_with_mute_ones_is_asked() {
     assert_eq!(meter.fd(), None);
     assert_eq!(open(&Silent { mute: None }, &INSTRUCTIONS, core).unwrap().fd(), None);
     let before = meter.read(Instant::ZERO).unwrap();
-    meter.arm(before + 1).unwrap();
+    meter.arm(Some(before + 1)).unwrap();
     ThisHardware.load(core, Load::Compute(Duration::from_millis(2))).unwrap();
     assert!(meter.read(Instant::ZERO).unwrap() > before + 100_000);
     assert_eq!(meter.due(before + 1), None);

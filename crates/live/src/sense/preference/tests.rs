@@ -1,6 +1,6 @@
 use super::*;
 use crate::sense::fakes::{self, FakeHost};
-use crate::sense::{Choice, Reading};
+use crate::sense::{Reading, Sense};
 use maracas_core::Instant;
 
 mod broken;
@@ -52,7 +52,7 @@ fn assert_best(preference: &Preference, sensor_kind: SensorKind, events: &[&str]
 /// The latency that a sensor shows of a chase on the first core, in nanoseconds.
 fn chased(host: &FakeHost, preference: &Preference, core: u32) -> (u64, u64, Vec<u64>) {
     use crate::host::hardware::Load;
-    let mut senses = preference.choose(&Choice::Auto).expect("it works");
+    let mut senses = preference.choose(&Sense::Auto).expect("it works");
     let sensor = senses.sensor.as_mut().expect("a sensor");
     let mut reading = Reading::default();
     host.load(HardwareCore(core), Load::Chase { lines: 10_000 }).expect("a chase");
@@ -119,7 +119,7 @@ fn a_hybrid_sums_its_arbiters_and_keeps_kinds_of_cores_apart() {
     assert_eq!(codes[4..], [(4, 0x412e, 0, 0), (10, 0x412e, 0, 4)]);
     assert_eq!(chased(&host, &preference, 4), (92, 10_000, vec![0, 10_000]));
     // One event cannot count a group's reads on both kinds.
-    let senses = preference.choose(&Choice::Auto).expect("it works");
+    let senses = preference.choose(&Sense::Auto).expect("it works");
     assert_eq!((senses.vcpus, senses.meters.len()), (VcpuEvents::default(), 2));
     assert!(senses.notes.iter().any(|note| note.contains("several kinds")), "{senses:?}");
     let offcore = tried(&preference, SensorKind::Offcore);
@@ -129,7 +129,7 @@ fn a_hybrid_sums_its_arbiters_and_keeps_kinds_of_cores_apart() {
     let preference = probe(&host, &[0, 1]);
     let codes = opened_by(&host, &preference, SensorKind::Offcore);
     assert_eq!(codes[..2], [(4, 0x1020, 0, 0), (4, 0x1021, 0, 0)]);
-    let senses = preference.choose(&Choice::Auto).expect("it works");
+    let senses = preference.choose(&Sense::Auto).expect("it works");
     assert_eq!(senses.vcpus.reads.map(|code| code.config), Some(0x412e));
     assert_eq!(senses.vcpus.references.map(|code| code.config), Some(0x4f2e));
 }
@@ -156,7 +156,7 @@ fn a_server_asks_the_boxes_of_the_packages_it_manages() {
     let queue = [0x80, 0x81, 0x110, 0x210].map(|config| (40, config, 0, 0));
     assert_eq!(codes[..4], queue);
     assert_eq!(tried(&preference, SensorKind::Uncore).sensor_kind, SensorKind::Uncore);
-    assert!(preference.choose(&Choice::Auto).is_ok_and(|senses| {
+    assert!(preference.choose(&Sense::Auto).is_ok_and(|senses| {
         senses.sensor.is_some_and(|sensor| sensor.describe().contains("the queue of the memory"))
     }));
 }
@@ -172,7 +172,7 @@ fn sapphire_rapids_has_agents_its_cores_and_resctrl() {
     let bytes = tried(&preference, SensorKind::Mbm);
     assert!(bytes.state.works(), "{bytes}");
     assert_eq!(bytes.events, ["mon_data/mon_L3_*/mbm_total_bytes"]);
-    let mut senses = preference.choose(&Choice::SensorKind(SensorKind::Mbm)).expect("it works");
+    let mut senses = preference.choose(&Sense::Sensor(SensorKind::Mbm)).expect("it works");
     let sensor = senses.sensor.as_mut().expect("a sensor");
     use crate::host::hardware::Load;
     host.load(HardwareCore(0), Load::Chase { lines: 5_000 }).expect("a chase");
@@ -274,7 +274,7 @@ fn a_virtual_machine_with_nothing_runs_and_says_so() {
     let host = FakeHost::of(fakes::BARE_GUEST);
     let preference = probe(&host, &[0, 1]);
     assert_eq!(preference.best(), None);
-    let senses = preference.choose(&Choice::Auto).expect("everything runs without");
+    let senses = preference.choose(&Sense::Auto).expect("everything runs without");
     assert!(senses.sensor.is_none() && senses.meters.is_empty());
     assert_eq!(senses.notes[0], "memory cannot be sensed here: no sensor of the preference works");
     let said = senses.notes.join("\n");
@@ -287,8 +287,7 @@ fn a_virtual_machine_with_nothing_runs_and_says_so() {
     ] {
         assert!(said.contains(line), "{line}\n\nis not in\n\n{said}");
     }
-    let refused =
-        preference.choose(&Choice::SensorKind(SensorKind::Uncore)).expect_err("it is missing");
+    let refused = preference.choose(&Sense::Sensor(SensorKind::Uncore)).expect_err("it is missing");
     assert!(refused.starts_with("sensor uncore: missing: this kernel shows no unit"), "{refused}");
     // Neighbours that can be felt make the chase a sensor.
     host.contended(1500);
@@ -301,9 +300,9 @@ fn a_virtual_machine_with_nothing_runs_and_says_so() {
 #[test]
 fn off_and_recordings_need_no_sensor_kind() {
     let preference = probe(&FakeHost::of(fakes::BARE_GUEST), &[0]);
-    let senses = preference.choose(&Choice::Off).expect("nothing is always there");
+    let senses = preference.choose(&Sense::Off).expect("nothing is always there");
     assert!(senses.sensor.is_none() && senses.notes.is_empty());
-    let missing = Choice::Replay("/nowhere/recording.csv".into());
+    let missing = Sense::Replay("/nowhere/recording.csv".into());
     let reported = preference.choose(&missing).expect_err("no such file");
     assert!(reported.starts_with("/nowhere/recording.csv: "), "{reported}");
     let none = Preference::probe(&FakeHost::of(fakes::SKYLAKE).hardware(), &[]);

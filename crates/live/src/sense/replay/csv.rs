@@ -34,9 +34,12 @@ fn setting(comment: &str, track: &mut Track) -> Result<(), String> {
         && key.trim() == "cycles_per_us"
     {
         let value = value.trim();
-        track.cycles_per_us = value.parse().ok().filter(|cycles| *cycles > 0).ok_or_else(|| {
-            format!("cycles_per_us is \"{value}\"; it must be a whole number above 0, such as 3300")
-        })?;
+        track.cycles_per_us = value.parse().ok().filter(|cycles| *cycles > 0);
+        if track.cycles_per_us.is_none() {
+            return Err(format!(
+                "cycles_per_us is \"{value}\"; it must be a whole number above 0, such as 3300"
+            ));
+        }
     }
     Ok(())
 }

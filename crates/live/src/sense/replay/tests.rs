@@ -18,7 +18,7 @@ fn read(content: &[u8]) -> Result<Recording, Error> {
     let name = format!("maracas-replay-{}-{number}", std::process::id());
     let path = std::env::temp_dir().join(name);
     std::fs::write(&path, content).unwrap();
-    let recording = Recording::read(&path, 2, 2000);
+    let recording = Recording::read(&path, 2, Some(2000));
     std::fs::remove_file(&path).unwrap();
     recording
 }
@@ -108,7 +108,7 @@ fn what_is_wrong_is_said_with_its_line() {
         assert!(error.to_string().contains(what), "{text:?}: {error}");
     }
     assert!(read(&[0xff]).unwrap_err().what.contains("neither a maracas journal nor text"));
-    let gone = Recording::read(Path::new("/nowhere/episode.csv"), 2, 0).unwrap_err();
+    let gone = Recording::read(Path::new("/nowhere/episode.csv"), 2, None).unwrap_err();
     assert!(gone.to_string().starts_with("/nowhere/episode.csv: "), "{gone}");
 }
 

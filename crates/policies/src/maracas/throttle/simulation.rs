@@ -6,7 +6,8 @@ use crate::testing::{Rng, with};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use maracas_core::contract::{
-    End, Event, Limit, Mode, Refused, RunQueue, Sample, Segment, ServiceRequest, Usage, decide,
+    End, Event, Limit, MemoryLimit, Mode, Refused, RunQueue, Sample, Segment, ServiceRequest,
+    Usage, decide,
 };
 use maracas_core::dispatch::{self, Readings, Running};
 use maracas_core::params::Value;
@@ -176,7 +177,7 @@ impl Bench {
             assert_eq!(closed, k, "at {}", self.now);
         }
         let service_vcpu = self.state.service_vcpu.map(|id| VcpuId(id as u32));
-        assert!(run_queues.iter().all(|run_queue| run_queue.allowance == u64::MAX));
+        assert!(run_queues.iter().all(|run_queue| run_queue.allowance == MemoryLimit::NEVER));
         assert!(
             run_queues.iter().all(|l| l.background.iter().all(|g| Some(g.vcpu) != service_vcpu))
         );

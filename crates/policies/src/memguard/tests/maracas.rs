@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::testing::with;
-use maracas_core::contract::{Grant, Segment, Usage};
+use core::num::NonZero;
+use maracas_core::contract::{Grant, MemoryLimit, Segment, Usage};
 use maracas_core::{Job, JobId, VcpuId};
 
 const MS: u64 = 1_000_000;
@@ -51,7 +52,7 @@ fn background(plan: &Plan, vcpu: u32) -> Grant {
 
 /// A VCPU (10, 20) that may read 10 times in 20 ms.
 fn limited() -> (Box<dyn Policy>, Plan) {
-    let own = Vcpu { bandwidth: 32_000, ..vcpu(0, 10, 20) };
+    let own = Vcpu { bandwidth: NonZero::new(32_000), ..vcpu(0, 10, 20) };
     around(&[("period", "20ms"), ("background", "off")], alloc::vec![own], 1)
 }
 
@@ -61,12 +62,12 @@ fn a_vcpu_that_waits_for_memory_saves_no_budget() {
     let policy = &mut *policy;
     woke(policy, 0, 0);
     ask(policy, 0, &mut plan);
-    assert_eq!(foreground(&plan, 0).memory, 10);
+    assert_eq!(foreground(&plan, 0).memory.0, 10);
     ran(policy, 0, Mode::Foreground, (0, 1), 10, End::MemorySpent);
     ask(policy, 1, &mut plan);
     ask(policy, 20, &mut plan);
     let until = |plan: &Plan| foreground(plan, 0).until.0.ticks() / MS;
-    assert_eq!((until(&plan), foreground(&plan, 0).memory), (11, 20));
+    assert_eq!((until(&plan), foreground(&plan, 0).memory.0), (11, 20));
     ran(policy, 0, Mode::Foreground, (20, 30), 0, End::LimitReached);
     // The nine of the first period would come back now had it kept them: 19 ms of 20.
     ask(policy, 30, &mut plan);
@@ -100,11 +101,11 @@ fn what_wakes_at_its_mark_is_reported_when_that_rises() {
     // A greater limit lets it go on at once, in the decision that grants it.
     ran(policy, 0, Mode::Foreground, (40, 41), 10, End::MemorySpent);
     ask(policy, 41, &mut plan);
-    let more = Vcpu { bandwidth: 64_000, ..vcpu(0, 10, 20) };
+    let more = Vcpu { bandwidth: NonZero::new(64_000), ..vcpu(0, 10, 20) };
     policy.on_event(Instant::from_ticks(42 * MS), &Event::Changed(more));
     ask(policy, 42, &mut plan);
     assert!(plan.verdicts().iter().all(|(_, verdict)| verdict.is_ok()));
-    assert_eq!((foreground(&plan, 0).memory, plan.verdicts().len()), (30, 1));
+    assert_eq!((foreground(&plan, 0).memory.0, plan.verdicts().len()), (30, 1));
     let once = plan.clone();
     ask(policy, 42, &mut plan);
     assert_eq!((plan.run_queue(CoreId(0)), plan.wake), (once.run_queue(CoreId(0)), once.wake));
@@ -126,12 +127,15 @@ fn shared(more: &[(&str, &str)]) -> (Box<dyn Policy>, Plan) {
 fn surplus_time_never_closes_a_core() {
     let (mut policy, mut plan) = shared(&[("foreground", "64kB/s")]);
     let policy = &mut *policy;
-    assert_eq!((background(&plan, 1).memory, foreground(&plan, 0).memory), (99, u64::MAX));
+    assert_eq!(
+        (background(&plan, 1).memory.0, foreground(&plan, 0).memory),
+        (99, MemoryLimit::NEVER)
+    );
     ran(policy, 1, Mode::Background, (1, 1), 99, End::MemorySpent);
     ask(policy, 1, &mut plan);
     let run_queue = plan.run_queue(CoreId(0));
     assert_eq!(
-        (background(&plan, 1).memory, run_queue.allowance),
+        (background(&plan, 1).memory.0, run_queue.allowance.0),
         (99, 100),
         "it waits, the core not"
     );
@@ -139,26 +143,26 @@ fn surplus_time_never_closes_a_core() {
     // Whatever is in budget now runs, however long it reads nothing.
     woke(policy, 0, 1);
     ask(policy, 1, &mut plan);
-    assert_eq!(background(&plan, 1).memory, 99);
+    assert_eq!(background(&plan, 1).memory.0, 99);
     ask(policy, 2, &mut plan);
-    assert_eq!(background(&plan, 1).memory, 99 + 99);
+    assert_eq!(background(&plan, 1).memory.0, 99 + 99);
 }
 
 #[test]
 fn the_foreground_keeps_its_part_of_a_core() {
     let (mut policy, mut plan) = shared(&[("foreground", "3.84MB/s")]);
     let policy = &mut *policy;
-    assert_eq!(background(&plan, 1).memory, 40);
+    assert_eq!(background(&plan, 1).memory.0, 40);
     ran(policy, 1, Mode::Background, (1, 1), 15, End::Preempted);
     ask(policy, 1, &mut plan);
-    assert_eq!(background(&plan, 1).memory, 40);
+    assert_eq!(background(&plan, 1).memory.0, 40);
     // What the foreground has had of its 60 is not kept for it twice.
     woke(policy, 0, 1);
     ran(policy, 0, Mode::Foreground, (1, 1), 50, End::Blocked);
     ask(policy, 1, &mut plan);
-    assert_eq!(background(&plan, 1).memory, 15 + 25);
+    assert_eq!(background(&plan, 1).memory.0, 15 + 25);
     woke(policy, 0, 1);
     ran(policy, 0, Mode::Foreground, (1, 1), 20, End::Blocked);
     ask(policy, 1, &mut plan);
-    assert_eq!(background(&plan, 1).memory, 15 + 14, "all but the last request");
+    assert_eq!(background(&plan, 1).memory.0, 15 + 14, "all but the last request");
 }

@@ -199,17 +199,17 @@ impl Rig {
             return;
         }
         body.pending.pop_front();
-        assert!(own.meter < run_queue.allowance, "a throttled core does no access");
-        assert!(body.memory < run.running.memory, "nor does a VCPU beyond its mark");
+        assert!(!run_queue.allowance.is_reached(own.meter), "a throttled core does no access");
+        assert!(!run.running.memory.is_reached(body.memory), "nor does a VCPU beyond its mark");
         let reads = if self.rng.one_in(self.overrun) { 1 + self.rng.below(4) } else { 1 };
         own.meter += reads;
         body.memory += reads;
         run.reads += reads;
         self.served.push((self.now, core as u16));
-        if own.meter >= run_queue.allowance {
+        if run_queue.allowance.is_reached(own.meter) {
             self.stop(core, End::Preempted);
             self.tell(Event::AllowanceSpent { core: CoreId(core as u16) });
-        } else if body.memory >= run.running.memory {
+        } else if run.running.memory.is_reached(body.memory) {
             self.stop(core, End::MemorySpent);
         }
     }

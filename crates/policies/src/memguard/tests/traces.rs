@@ -6,6 +6,8 @@ use super::rig::{Rig, busy_vcpu};
 use crate::testing::Rng;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::num::NonZero;
+use maracas_core::contract::MemoryLimit;
 use maracas_core::{CoreId, Instant, System};
 
 /// Ticks of a period.
@@ -48,7 +50,7 @@ fn random(seed: u64, late: u64) -> Trace {
         ("quantum", "3ns"),
     ]);
     let vcpus = (0..cores as u32 * 2).map(busy_vcpu).map(|mut vcpu| {
-        vcpu.bandwidth = if rng.one_in(4) { 6_400_000_000 } else { 0 };
+        vcpu.bandwidth = NonZero::new(6_400_000_000).filter(|_| rng.one_in(4));
         vcpu
     });
     let mut rig = Rig::new(&System::new(cores, vcpus.collect()), &params);
@@ -114,7 +116,7 @@ impl Trace {
         }
         for (core, quota) in (0..).map(CoreId).zip(&self.quotas) {
             let allowance = self.rig.plan.run_queue(core).allowance;
-            assert!(quota.is_some() || allowance == u64::MAX, "{core} is not regulated");
+            assert!(quota.is_some() || allowance == MemoryLimit::NEVER, "{core} is not regulated");
         }
     }
 
@@ -141,7 +143,7 @@ impl Trace {
         for (core, own) in self.rig.policy.regulator.cores.iter().enumerate() {
             let (Some(own), Some(quota)) = (own, self.quotas[core]) else { continue };
             let (meter, id) = (self.rig.cores[core].meter, CoreId(core as u16));
-            let closed = meter >= self.rig.plan.run_queue(id).allowance;
+            let closed = self.rig.plan.run_queue(id).allowance.is_reached(meter);
             assert_eq!(closed, own.throttled && !self.rig.policy.regulator.sharing, "{id}");
             if closed && self.spare != "proportional" {
                 assert!(meter - self.bases[core] >= quota, "{id} is closed too early");
@@ -185,7 +187,10 @@ fn invariants_hold_under_lateness_and_overruns() {
         }
         for (vcpu, memory) in vcpus.iter().enumerate() {
             let most = trace.rig.policy.vcpus.limit(maracas_core::VcpuId(vcpu as u32));
-            assert!(most == u64::MAX || *memory <= 2 * periods + 3, "seed {seed}: {memory}");
+            assert!(
+                most == MemoryLimit::NEVER || *memory <= 2 * periods + 3,
+                "seed {seed}: {memory}"
+            );
         }
     }
 }

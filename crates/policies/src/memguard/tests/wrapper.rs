@@ -2,10 +2,11 @@
 
 use super::*;
 use crate::{WRAPPED, hostile};
+use core::num::NonZero;
 use maracas_core::VcpuId;
 use maracas_core::admission::NotAdmitted;
 use maracas_core::contract::{
-    Claims, End, Limit, Mode, Needs, Segment, ServiceRequest, Usage, no_service_vcpus,
+    Claims, End, Limit, MemoryLimit, Mode, Needs, Segment, ServiceRequest, Usage, no_service_vcpus,
 };
 
 /// Grants one VCPU everything, refuses changes, wants to be woken once, and counts its events.
@@ -59,7 +60,7 @@ fn ran(core: u16, to: u64, reads: u64, end: End) -> Event {
 
 fn around_spy(pairs: &[(&str, &str)], bandwidth: u64) -> (MemGuard, Plan) {
     let mut vcpu = rig::busy_vcpu(0);
-    vcpu.bandwidth = bandwidth;
+    vcpu.bandwidth = NonZero::new(bandwidth);
     let system = System::new(2, alloc::vec![vcpu]);
     let policy = MemGuard::around(&SPY, &system, &given(pairs));
     (policy.unwrap_or_else(|why| panic!("{why:?}")), Plan::new(2))
@@ -75,8 +76,9 @@ fn all_but_spent_allowances_is_passed_on_and_every_answer_back() {
     let (mut policy, mut plan) = around_spy(&pairs, 12_800_000_000);
     ask(&mut policy, 0, &mut plan);
     let run_queue = plan.run_queue(CoreId(0));
-    assert_eq!((run_queue.foreground[0].memory, run_queue.allowance), (2, u64::MAX));
-    assert_eq!(plan.run_queue(CoreId(1)).allowance, 3);
+    assert_eq!(run_queue.foreground[0].memory.0, 2);
+    assert_eq!(run_queue.allowance, MemoryLimit::NEVER);
+    assert_eq!(plan.run_queue(CoreId(1)).allowance.0, 3);
     assert_eq!((plan.home(VcpuId(0)), plan.rehomed()), (Some(CoreId(1)), &[VcpuId(0)][..]));
     assert_eq!(plan.service_request, Some((VcpuId(7), ServiceRequest::Sample)));
     assert_eq!((plan.wake, plan.wake_metered), (Instant::from_ticks(10), true));
@@ -85,21 +87,21 @@ fn all_but_spent_allowances_is_passed_on_and_every_answer_back() {
     policy.on_event(at, &ran(1, 4, 3, End::Preempted));
     policy.on_event(at, &Event::AllowanceSpent { core: CoreId(1) });
     let mut changed = rig::busy_vcpu(0);
-    changed.bandwidth = 64_000_000_000;
+    changed.bandwidth = NonZero::new(64_000_000_000);
     policy.on_event(at, &Event::Changed(changed));
     assert_eq!(statistic_of(&policy, "observed"), 2);
     ask(&mut policy, 4, &mut plan);
     assert_eq!(plan.verdicts().len(), 1);
     assert_eq!(
-        plan.run_queue(CoreId(0)).foreground[0].memory,
+        plan.run_queue(CoreId(0)).foreground[0].memory.0,
         2,
         "what was refused counts for nothing"
     );
 
     ask(&mut policy, 20, &mut plan);
     // Its three reads were one too many: one is owed.
-    assert_eq!(plan.run_queue(CoreId(0)).foreground[0].memory, 4);
-    assert_eq!(plan.run_queue(CoreId(1)).allowance, 6);
+    assert_eq!(plan.run_queue(CoreId(0)).foreground[0].memory.0, 4);
+    assert_eq!(plan.run_queue(CoreId(1)).allowance.0, 6);
     assert_eq!((plan.wake, plan.wake_metered), (Instant::from_ticks(25), false));
     ask(&mut policy, 25, &mut plan);
     assert_eq!((plan.wake, plan.wake_metered), (Instant::from_ticks(30), true));
@@ -133,7 +135,7 @@ fn periods_begin_at_nominal_instants_however_late_the_decision() {
     policy.on_event(Instant::from_ticks(44), &ran(1, 44, 3, End::Blocked));
     ask(&mut policy, 48, &mut plan);
     assert_eq!(policy.cores_next, Instant::from_ticks(54));
-    assert_eq!(plan.run_queue(CoreId(1)).allowance, 6);
+    assert_eq!(plan.run_queue(CoreId(1)).allowance.0, 6);
     // Reported again, or asked again, nothing changes.
     policy.on_event(Instant::from_ticks(44), &Event::AllowanceSpent { core: CoreId(1) });
     let before = plan.clone();

@@ -4,6 +4,7 @@ use super::{as_written, max_fair, ran, statistic, system, ticks};
 use crate::testing::{Machine, Manners, Rng, with};
 use crate::uneven;
 use alloc::vec::Vec;
+use core::num::NonZero;
 use maracas_core::contract::{Entry, Mode};
 use maracas_core::{CoreId, Vcpu};
 
@@ -25,7 +26,7 @@ fn nothing_is_a_round_from_its_shares() {
         let n = (cores as u64 + waiting) as u32;
         let hog = |id| {
             let share = if rng.one_in(2) { rng.below(1001) } else { rng.below(40) };
-            Vcpu { speedup_milli: 1001 + share as u32, ..Vcpu::best_effort(id) }
+            Vcpu { speedup_milli: NonZero::new(1001 + share as u32), ..Vcpu::best_effort(id) }
         };
         let system = system(fast, slow, (0..n).map(hog).collect());
         let params = with(&[("round", "120ns"), ("update", "8us")]);
@@ -62,7 +63,10 @@ fn no_core_idles_while_one_waits() {
         let mut rng = Rng(seed);
         let (fast, slow) = (1 + rng.below(2) as usize, 1 + rng.below(3) as usize);
         let n = 2 + rng.below(7) as u32;
-        let vcpu = |id| Vcpu { speedup_milli: rng.below(2) as u32 * 1500, ..Vcpu::best_effort(id) };
+        let vcpu = |id| Vcpu {
+            speedup_milli: NonZero::new(rng.below(2) as u32 * 1500),
+            ..Vcpu::best_effort(id)
+        };
         let system = system(fast, slow, (0..n).map(vcpu).collect());
         let params = with(&[("round", "20ns"), ("update", "200ns")]);
         let mut machine = Machine::new(&max_fair::ENTRY, &params, &system, Manners::PERFECT);

@@ -2,6 +2,7 @@
 
 use super::{Dram, Law, Meeting};
 use maracas_core::memory::DramModel;
+use std::num::NonZeroU64;
 
 /// The memory that the constants were fitted to: DDR3-1333 9-9-9, two ranks of eight banks.
 pub const DDR3_1333: Dram = Dram {
@@ -19,8 +20,8 @@ pub const DDR3_1333: Dram = Dram {
     channels: 1,
     ranks: 2,
     banks: 8,
-    conflict_latency_ps: 0,
-    conflict_service_ps: 0,
+    conflict_latency_ps: None,
+    conflict_service_ps: None,
     model: DramModel::Law,
 };
 
@@ -79,7 +80,7 @@ impl Law {
             |fitted: f64, timing: fn(&Dram) -> f64| fitted * (timing(dram) / timing(&DDR3_1333));
         let row_cycle: fn(&Dram) -> f64 = |dram| ns(dram.row_cycle_ps());
         let transfer: fn(&Dram) -> f64 = |dram| ns(dram.burst_ps());
-        let effective = |ps: u64, fitted: f64| if ps == 0 { fitted } else { ns(ps) };
+        let effective = |ps: Option<NonZeroU64>, fitted| ps.map_or(fitted, |ps| ns(ps.get()));
         let banks = dram.channels * dram.ranks * dram.banks;
         let write_bank = scaled(1.18, |dram| write_cycle(dram) / ns(dram.row_cycle_ps()));
         let write_hold = scaled(49.7, row_cycle) * write_bank - transfer(dram);

@@ -4,6 +4,7 @@ use maracas_core::admission::NotAdmitted;
 use maracas_core::contract::{End, Event, Plan, Usage};
 use maracas_core::{CoreId, Duration, Role, Vcpu, VcpuId};
 use proptest::prelude::*;
+use std::num::NonZero;
 
 const MS: u64 = 1_000_000;
 /// A window.
@@ -15,7 +16,7 @@ struct Ran(u32, u16, (u64, u64), u64, End);
 
 /// A run of best-effort VCPUs with these speedups given beforehand, on so many cores of each class.
 fn story(classes: &[(usize, u32)], reported: &[u32]) -> Story {
-    let vcpu = |(id, &speedup_milli)| Vcpu { speedup_milli, ..Vcpu::best_effort(id) };
+    let vcpu = |(id, &milli)| Vcpu { speedup_milli: NonZero::new(milli), ..Vcpu::best_effort(id) };
     let cores = classes.iter().map(|(cores, _)| cores).sum();
     let mut story = Story::new(cores, (0..).zip(reported).map(vcpu).collect());
     story.header.system = story.header.system.uneven(classes);

@@ -1,7 +1,8 @@
 use crate::report::{Report, Verdict, Word};
 use crate::testkit::*;
-use maracas_core::contract::{Event, Usage};
+use maracas_core::contract::{Event, MemoryLimit, Usage};
 use maracas_core::{CoreId, Duration, Role, Vcpu, VcpuId};
+use std::num::NonZero;
 
 /// The period of all VCPUs here, in nanoseconds.
 const T: u64 = 10_000_000;
@@ -263,13 +264,13 @@ fn only_foreground_time_that_the_policy_grants_is_a_promise() {
 
 #[test]
 fn what_is_held_by_a_limit_of_memory_is_not_judged() {
-    let limited = Vcpu { bandwidth: 6_400, ..vcpu(0, C, T) };
+    let limited = Vcpu { bandwidth: NonZero::new(6_400), ..vcpu(0, C, T) };
     let mut story = Story::new(1, vec![limited]);
     let run_queue = |story: &mut Story, at, memory| {
         story.planned(at, |plan| {
             let run_queue = plan.run_queue_mut(CoreId(0));
             run_queue.foreground = vec![grant(0, 100 * C)];
-            run_queue.foreground[0].memory = memory;
+            run_queue.foreground[0].memory = MemoryLimit(memory);
         });
     };
     run_queue(&mut story, 0, 100);
@@ -285,7 +286,8 @@ fn what_is_held_by_a_limit_of_memory_is_not_judged() {
     let allowed = |allowance| {
         move |plan: &mut maracas_core::Plan| {
             let run_queue = plan.run_queue_mut(CoreId(0));
-            (run_queue.foreground, run_queue.allowance) = (vec![grant(0, 100 * C)], allowance);
+            run_queue.foreground = vec![grant(0, 100 * C)];
+            run_queue.allowance = MemoryLimit(allowance);
         }
     };
     story.planned(0, allowed(100)).woke(0, 0).ran((0, 0, Foreground), (0, MS), Preempted);

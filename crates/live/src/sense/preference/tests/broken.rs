@@ -12,7 +12,7 @@ fn counters_that_stand_still_are_refused() {
     let why = "it stood still while 200000 lines were read from memory on core 0";
     assert_eq!(uncore.state, State::Refused { why: why.into() });
     assert_eq!(preference.best().map(|best| best.sensor_kind), Some(SensorKind::Offcore));
-    let senses = preference.choose(&Choice::Auto).expect("the next sensor");
+    let senses = preference.choose(&Sense::Auto).expect("the next sensor");
     assert!(senses.notes.iter().any(|note| note.contains("it stood still")), "{senses:?}");
 }
 
@@ -24,7 +24,7 @@ fn a_tenth_of_the_load_is_not_enough() {
     let why = "it counted 2000 while 20000 lines were read from memory on core 0: at least 6666 \
                are due";
     assert_eq!(preference.reads().state, State::Refused { why: why.into() });
-    let senses = preference.choose(&Choice::Auto).expect("the sensor works");
+    let senses = preference.choose(&Sense::Auto).expect("the sensor works");
     assert_eq!((senses.meters.len(), senses.vcpus.reads), (0, None));
     assert!(senses.notes[0].contains("no memory meters of cores: not usable: it counted 2000"));
     // And ten times it is too much.
@@ -94,7 +94,7 @@ fn counters_that_take_turns_are_refused() {
 fn counters_that_begin_to_take_turns_are_extrapolated_and_said() {
     let host = FakeHost::of(fakes::ZEN_5_GUEST);
     let preference = probe(&host, &[0, 1]);
-    let mut senses = preference.choose(&Choice::Auto).expect("it works");
+    let mut senses = preference.choose(&Sense::Auto).expect("it works");
     let sensor = senses.sensor.as_mut().expect("a sensor");
     host.script(|code| code.config == 0xde44, |script| script.counted = 500);
     host.load(HardwareCore(0), Load::Chase { lines: 10_000 }).expect("a chase");
@@ -141,7 +141,7 @@ fn a_right_that_is_lost_midway_is_reported_and_does_not_panic() {
         (script.reads, script.fails) = (Some(1), libc::EPERM);
     };
     host.script(|code| code.unit == 13, lose);
-    let mut senses = preference.choose(&Choice::Auto).expect("it opens");
+    let mut senses = preference.choose(&Sense::Auto).expect("it opens");
     let sensor = senses.sensor.as_mut().expect("a sensor");
     let error = sensor.read(Instant::ZERO, &mut Reading::default()).expect_err("it is lost");
     assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
@@ -236,7 +236,7 @@ fn counters_that_stand_still_in_company_are_left_out() {
     for (most, references, reads) in [(6, true, true), (5, false, true), (4, false, false)] {
         let host = FakeHost::of(fakes::ZEN_5_GUEST);
         host.counters_of_a_core(most);
-        let senses = probe(&host, &[0, 1]).choose(&Choice::Auto).expect("the sensor works");
+        let senses = probe(&host, &[0, 1]).choose(&Sense::Auto).expect("the sensor works");
         let counted = (senses.vcpus.references.is_some(), senses.vcpus.reads.is_some());
         assert_eq!(counted, (references, reads), "{most} counters: {:?}", senses.notes);
         let reported = |what: &str| {

@@ -1,0 +1,68 @@
+//! What memory and closed background keep from running on a core, by the machine law.
+
+use maracas_core::VcpuId;
+use maracas_core::contract::{Grant, MemoryLimit, RunQueue};
+use maracas_core::dispatch::{self, Readings};
+
+/// A core's run queue, held against its memory meter.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct MemoryGate {
+    run_queue: RunQueue,
+    /// What the core's memory meter reads at least: a trace learns of it when an allowance is
+    /// spent.
+    meter: u64,
+}
+
+impl MemoryGate {
+    /// Whether the gate of a core with this run queue may ever keep a VCPU out.
+    pub(crate) fn matters(run_queue: &RunQueue) -> bool {
+        !run_queue.background_allowed || run_queue.limits_memory()
+    }
+    /// The run queue.
+    pub(crate) const fn run_queue(&self) -> &RunQueue {
+        &self.run_queue
+    }
+    /// Whether it keeps a VCPU out, or may do so without a further record.
+    pub(crate) fn may_keep_out(&self) -> bool {
+        dispatch::may_keep_out(&self.run_queue, self.meter)
+    }
+    /// Whether surplus time may not be used.
+    pub(crate) const fn is_background_closed(&self) -> bool {
+        !self.run_queue.background_allowed
+    }
+    /// Whether the allowance is spent.
+    pub(crate) const fn is_spent(&self) -> bool {
+        self.run_queue.allowance.is_reached(self.meter)
+    }
+    /// The foreground grants of a core whose allowance of memory is spent: its VCPUs are kept from
+    /// their budgets.
+    pub(crate) fn kept_from_budgets(&self) -> &[Grant] {
+        if self.is_spent() { &self.run_queue.foreground } else { &[] }
+    }
+    /// The allowance was spent.
+    pub(crate) fn spent(&mut self) {
+        if self.run_queue.allowance != MemoryLimit::NEVER {
+            self.meter = self.meter.max(self.run_queue.allowance.0);
+        }
+    }
+    /// The core has another run queue. It takes the memory of the old one.
+    pub(crate) fn run_queue_changed(&mut self, run_queue: &RunQueue) {
+        self.run_queue.foreground.clone_from(&run_queue.foreground);
+        self.run_queue.background.clone_from(&run_queue.background);
+        self.run_queue.background_allowed = run_queue.background_allowed;
+        self.run_queue.allowance = run_queue.allowance;
+    }
+    /// The VCPUs that it keeps out, as far as some entry of theirs goes.
+    pub(crate) fn kept_out<'a>(
+        &'a self,
+        readings: &'a impl Readings,
+    ) -> impl Iterator<Item = VcpuId> + 'a {
+        dispatch::kept_out(&self.run_queue, self.meter, readings)
+    }
+    /// Whether it alone keeps `vcpu` from running, by any of its entries.
+    pub(crate) fn keeps_out(&self, vcpu: VcpuId, readings: &impl Readings) -> bool {
+        let mut entitled = dispatch::entitled(&self.run_queue, self.meter, readings);
+        self.kept_out(readings).any(|kept| kept == vcpu)
+            && !entitled.any(|running| running.vcpu == vcpu)
+    }
+}
