@@ -85,6 +85,8 @@ fn checks() -> Result<(), String> {
     let tests = tests.iter().flat_map(|test| ["--test", test]).collect::<Vec<_>>();
     cargo(&[&["test", "--release", "--package", "maracas-tests"], &tests[..]].concat())?;
     cargo(&["test", "--release", "--package", "maracas-policies", "--lib"])?;
+    // What `check --suggest` suggests for 300 systems that share memory.
+    cargo(&["test", "--release", "--package", "maracas-session", "--test", "suggest"])?;
     // The live machine on a simulated host, for a minute; its planted mistakes are tests.
     let live = ["--bin", "swarm", "--", "--kind", "live", "--seconds", "60"];
     cargo(&[&["run", "--release", "--package", "maracas-tests"], &live[..]].concat())?;
