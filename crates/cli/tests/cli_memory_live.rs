@@ -87,7 +87,7 @@ fn sensors_that_there_are_not() {
     scratch.write("s.toml", GOOD);
     let asked = |word| ["run", "s.toml", "--sense", word];
     expect_refusal("unknown", &scratch, &asked("imc"), "no sensor \"imc\"; take auto, off, ");
-    expect_refusal("no file", &scratch, &asked("replay:"), "no sensor \"replay:\"");
+    expect_refusal("no file", &scratch, &asked("replay:"), "replays no file; name one");
     expect_refusal("missing", &scratch, &asked("replay:no.csv"), "--sense: no.csv");
     let full = ["run", "s.toml", "--set", "throttle=watch", "--sense", "off", "--require", "full"];
     expect_refusal("full", &scratch, &full, "--require full: memory is not sampled (sense = off)");

@@ -311,8 +311,8 @@ impl Default for RunQueue {
 impl RunQueue {
     /// Whether some grant ends at a reading of its VCPU's memory meter.
     pub fn has_memory_limits(&self) -> bool {
-        let mut grants = self.foreground.iter().chain(&self.background);
-        grants.any(|grant| grant.memory != MemoryLimit::NEVER)
+        let ends = |grant: &Grant| grant.memory != MemoryLimit::NEVER;
+        self.foreground.iter().any(ends) || self.background.iter().any(ends)
     }
     /// Whether anything here is held against a memory meter.
     pub fn limits_memory(&self) -> bool {

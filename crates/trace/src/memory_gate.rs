@@ -16,7 +16,11 @@ pub(crate) struct MemoryGate {
 impl MemoryGate {
     /// Whether the gate of a core with this run queue may ever keep a VCPU out.
     pub(crate) fn matters(run_queue: &RunQueue) -> bool {
-        !run_queue.background_allowed || run_queue.limits_memory()
+        Self::may_close(run_queue) || run_queue.has_memory_limits()
+    }
+    /// Whether it may do so for the whole core, or all of its background.
+    pub(crate) fn may_close(run_queue: &RunQueue) -> bool {
+        !run_queue.background_allowed || run_queue.allowance != MemoryLimit::NEVER
     }
     /// The run queue.
     pub(crate) const fn run_queue(&self) -> &RunQueue {

@@ -396,13 +396,15 @@ impl Metrics {
         for grant in &run_queue.foreground {
             self.task(grant.vcpu).was_promised = true;
         }
-        if run_queue.has_memory_limits() {
+        let has_limits = run_queue.has_memory_limits();
+        if has_limits {
             for grant in run_queue.foreground.iter().chain(&run_queue.background) {
                 self.task(grant.vcpu).granted(now, grant);
             }
         }
         let time = core_time(&mut self.cores, core);
-        if MemoryGate::matters(run_queue) || self.closed.contains(core) {
+        let matters = has_limits || MemoryGate::may_close(run_queue);
+        if matters || self.closed.contains(core) {
             let kept_out = time.memory_gate.kept_from_budgets().to_vec();
             time.memory_gate.run_queue_changed(run_queue);
             if !time.memory_gate.is_spent() {
