@@ -99,7 +99,7 @@ impl FromStr for Sense {
     fn from_str(text: &str) -> Result<Self, String> {
         if let Some(file) = text.strip_prefix(REPLAY) {
             if file.is_empty() {
-                return Err("replays no file; name one, such as replay:episode.csv".into());
+                return Err("replays no file; name one, such as \"replay:episode.csv\"".into());
             }
             return Ok(Self::Replay(file.into()));
         }

@@ -49,9 +49,7 @@ impl Rule {
             Self::Fair => Ratio::whole(state.bgt.ticks()),
             // A VCPU with budget left is in the foreground as soon as it may run.
             Self::Sticky if !state.server.usable(now).is_zero() => Ratio::whole(0),
-            Self::Sticky => {
-                Ratio::whole(state.server.next(now).unwrap_or(Instant::NEVER).ticks())
-            }
+            Self::Sticky => Ratio::whole(state.server.next(now).unwrap_or(Instant::NEVER).ticks()),
             Self::Light => state.intensity(),
             Self::Off => Ratio::whole(0),
         }
