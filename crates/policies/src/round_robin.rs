@@ -15,7 +15,6 @@
 //! # Where we differ from the paper
 //! The quantum is finite; the paper studies the limit of small ones.
 
-use crate::parts::jobs::ByVcpu;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use maracas_core::admission::{CoreVerdict, Objection, Verdict};
@@ -23,7 +22,7 @@ use maracas_core::contract::{
     Claims, End, Entry, Event, Grant, Limit, Needs, Plan, Policy, Segment, no_service_vcpus,
 };
 use maracas_core::params::{Kind, ParamSpec, Params};
-use maracas_core::{CoreId, CoreSet, Duration, Instant, List, System, Vcpu, VcpuId};
+use maracas_core::{CoreId, CoreSet, Duration, Instant, System, Vcpu, VcpuId};
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "round-robin",
@@ -46,9 +45,7 @@ const PARAMS: &[ParamSpec] = &[QUANTUM];
 
 /// One VCPU in its core's run queue.
 struct Turn {
-    core: CoreId,
-    /// Turns are numbered as VCPUs come to the end of a run queue.
-    number: u64,
+    vcpu: VcpuId,
     /// Background service received so far.
     meter: Duration,
     /// Where its turn ends.
@@ -57,14 +54,7 @@ struct Turn {
 
 struct State {
     quantum: Duration,
-    turns: ByVcpu<Turn>,
-    /// By core, in the order of their numbers.
-    run_queues: Vec<List<(u64, VcpuId)>>,
-    next: u64,
-    /// Turns that ended since the last plan: which core's, and from which place on its run queue
-    /// the VCPU went to the end.
-    ended: Vec<(CoreId, usize, Grant)>,
-    /// Cores whose VCPUs are others than by the last plan.
+    run_queues: Vec<Vec<Turn>>,
     stale: CoreSet,
     arrived: Vec<(VcpuId, CoreId)>,
 }
@@ -91,17 +81,10 @@ fn no_quantum() -> Verdict {
 fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
     let quantum = params.time(&QUANTUM).filter(|quantum| !quantum.is_zero());
     let Some(quantum) = quantum else { return Err(no_quantum()) };
-    let mut state = State {
-        quantum,
-        turns: ByVcpu::default(),
-        run_queues: alloc::vec![List::new(); system.cores.len()],
-        next: 0,
-        ended: Vec::new(),
-        stale: CoreSet::EMPTY,
-        arrived: Vec::new(),
-    };
+    let run_queues = system.cores.iter().map(|_| Vec::new()).collect();
+    let mut state = State { quantum, run_queues, stale: CoreSet::EMPTY, arrived: Vec::new() };
     for vcpu in &system.vcpus {
-        state.enter(vcpu, Duration::ZERO, Limit(quantum));
+        state.enter(vcpu, state.first_turn(vcpu.id));
     }
     Ok(Box::new(state))
 }
@@ -112,47 +95,49 @@ fn host(vcpu: &Vcpu, cores: usize) -> CoreId {
 }
 
 impl State {
-    /// `vcpu`, which has run for `meter`, comes to the end of its core's run queue.
-    fn enter(&mut self, vcpu: &Vcpu, meter: Duration, until: Limit) {
+    fn first_turn(&self, vcpu: VcpuId) -> Turn {
+        Turn { vcpu, meter: Duration::ZERO, until: Limit(self.quantum) }
+    }
+
+    fn enter(&mut self, vcpu: &Vcpu, turn: Turn) {
         let core = host(vcpu, self.run_queues.len());
-        let number = self.next;
-        self.next += 1;
-        self.turns.insert(vcpu.id, Turn { core, number, meter, until });
-        self.run_queues[core.0 as usize].push((number, vcpu.id));
+        self.run_queues[core.0 as usize].push(turn);
         self.arrived.push((vcpu.id, core));
         self.stale.insert(core);
     }
 
     fn ran(&mut self, segment: &Segment) {
-        let turn = self.turns.get_mut(segment.vcpu).filter(|turn| turn.core == segment.core);
-        let Some(turn) = turn else { return };
-        turn.meter += segment.usage.service;
+        let run_queue = &mut self.run_queues[segment.core.0 as usize];
+        let Some(place) = run_queue.iter().position(|turn| turn.vcpu == segment.vcpu) else {
+            return;
+        };
+        run_queue[place].meter += segment.usage.service;
         if matches!(segment.end, End::LimitReached | End::MemorySpent | End::Blocked) {
-            let run_queue = &mut self.run_queues[turn.core.0 as usize];
-            let place = run_queue.partition_point(|(number, _)| *number < turn.number);
-            run_queue.remove(place);
-            (turn.number, turn.until) = (self.next, Limit(turn.meter + self.quantum));
-            self.next += 1;
-            run_queue.push((turn.number, segment.vcpu));
-            self.ended.push((turn.core, place, Grant::new(segment.vcpu, turn.until)));
+            let mut turn = run_queue.remove(place);
+            turn.until = Limit(turn.meter + self.quantum);
+            run_queue.push(turn);
+            self.stale.insert(segment.core);
         }
     }
 
     fn leave(&mut self, vcpu: VcpuId) -> Option<Turn> {
-        let turn = self.turns.remove(vcpu)?;
-        self.run_queues[turn.core.0 as usize].retain(|(_, other)| *other != vcpu);
-        self.stale.insert(turn.core);
-        Some(turn)
+        for (core, run_queue) in self.run_queues.iter_mut().enumerate() {
+            if let Some(place) = run_queue.iter().position(|turn| turn.vcpu == vcpu) {
+                self.stale.insert(CoreId(core as u16));
+                return Some(run_queue.remove(place));
+            }
+        }
+        None
     }
 }
 
 impl Policy for State {
     fn on_event(&mut self, _: Instant, event: &Event) {
         match event {
-            Event::Arrived(vcpu) => self.enter(vcpu, Duration::ZERO, Limit(self.quantum)),
+            Event::Arrived(vcpu) => self.enter(vcpu, self.first_turn(vcpu.id)),
             Event::Changed(vcpu) => {
                 if let Some(turn) = self.leave(vcpu.id) {
-                    self.enter(vcpu, turn.meter, turn.until);
+                    self.enter(vcpu, turn);
                 }
             }
             Event::Left(vcpu) => {
@@ -174,19 +159,12 @@ impl Policy for State {
             plan.set_home(vcpu, Some(core));
             plan.answer(vcpu, Ok(core));
         }
-        for (core, place, grant) in self.ended.drain(..) {
-            if !self.stale.contains(core) {
-                let run_queue = &mut plan.run_queue_mut(core).background;
-                run_queue.remove(place);
-                run_queue.push(grant);
-            }
-        }
         while let Some(core) = self.stale.pop_first() {
             let turns = self.run_queues[core.0 as usize].iter();
-            let turns = turns.filter_map(|(_, vcpu)| Some((*vcpu, self.turns.get(*vcpu)?.until)));
+            let grants = turns.map(|turn| Grant::new(turn.vcpu, turn.until));
             let run_queue = &mut plan.run_queue_mut(core).background;
             run_queue.clear();
-            run_queue.extend(turns.map(|(vcpu, until)| Grant::new(vcpu, until)));
+            run_queue.extend(grants);
         }
     }
 }
