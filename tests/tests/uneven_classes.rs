@@ -47,7 +47,7 @@ fn machine(dice: &mut Dice, known: bool) -> Uneven {
 #[test]
 fn equal_shares_of_every_class_are_carried_out() {
     let mut worst = 0.0_f64;
-    for seed in 0..systems(60) {
+    for seed in 0..systems(100) {
         let machine = machine(&mut Dice::new(seed ^ 0xc1), true);
         let n = machine.paces.len();
         let classes = machine.system.classes.len() as u8;
@@ -73,7 +73,7 @@ const MOST_ROUNDS: f64 = 1.5;
 fn targets_are_kept_on_many_classes() {
     for name in ["min-fair", "similar-min-fair"] {
         let (mut least, mut close) = (f64::MAX, 0);
-        for seed in 0..systems(40) {
+        for seed in 0..systems(80) {
             let mut dice = Dice::new(seed ^ 0xc2);
             let machine = machine(&mut dice, true);
             let (text, target) = dice.pick(&[("0.9", 0.9), ("0.95", 0.95), ("0.99", 0.99)]);
@@ -104,7 +104,7 @@ fn targets_are_kept_on_many_classes() {
 fn who_gains_most_has_the_fastest_cores() {
     let mut all = [0.0; 4];
     let mut least = [f64::MAX; 4];
-    for seed in 0..systems(12) {
+    for seed in 0..systems(30) {
         let machine = machine(&mut Dice::new(seed ^ 0xc3), false);
         let n = machine.paces.len();
         for (place, name) in NAMES.iter().enumerate() {
