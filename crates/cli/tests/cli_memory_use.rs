@@ -7,10 +7,13 @@ use common::Scratch;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// By how much two peaks may differ: runs of one length do by up to 0.5 MiB, by where threads and
-/// pages come to lie. The long run has 190 000 jobs more than the short one, so that even a word
-/// kept of each would take 1.5 MiB.
+/// By how much the long run's peak may exceed the short one's. The long run has 190 000 jobs more,
+/// so that even a word kept of each would take 1.5 MiB.
 const BOUND_KIB: u64 = 1024;
+
+/// Runs of one length whose least peak counts: by where threads and pages come to lie, a run now and then
+/// takes up to 1.6 MiB more than others of its length, seldom three in turn.
+const RUNS: usize = 3;
 
 /// Twelve tasks with 194 jobs a second on 4 cores, 20 % each.
 fn taskset() -> String {
@@ -51,10 +54,10 @@ fn a_longer_run_needs_no_more_memory() {
     let scratch = Scratch::new();
     scratch.write("t.csv", taskset());
     for policy in ["p-edf", "g-edf", "run", "qps"] {
-        let [short, long] = ["10s", "1000s"].map(|until| peak_kib(scratch.path(), policy, until));
+        let least = |until| (0..RUNS).map(|_| peak_kib(scratch.path(), policy, until)).min();
+        let [short, long] = ["10s", "1000s"].map(|until| least(until).unwrap());
         let own = own_peak_kib();
         assert!(short > own, "{policy}: {short} KiB cannot be distinguished from our own {own}");
-        let difference = short.abs_diff(long);
-        assert!(difference <= BOUND_KIB, "{policy}: {short} KiB at 10 s and {long} at 1000 s");
+        assert!(long <= short + BOUND_KIB, "{policy}: {short} KiB at 10 s and {long} at 1000 s");
     }
 }
