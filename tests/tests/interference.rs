@@ -127,7 +127,7 @@ fn try_one(seed: u64, tally: &mut Tally) {
         judged.iter().filter(|one| one.answer == Answer::InTime).map(|one| one.vcpu).collect();
     let slowed = |one: &&Judged| one.answer == Answer::InTime && one.needs > one.alone;
     tally.slowed += judged.iter().filter(slowed).count() as u64;
-    let limited = |one: &&Judged| one.answer == Answer::InTime && one.limited;
+    let limited = |one: &&Judged| one.answer == Answer::InTime && one.is_limited();
     tally.limited[policy] += judged.iter().filter(limited).count() as u64;
     tally.in_time += said.len() as u64;
     if said.is_empty() {

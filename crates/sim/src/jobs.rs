@@ -48,8 +48,8 @@ pub struct Judged {
     pub alone: Duration,
     /// Time on its core that a job needs at most beside the others.
     pub needs: Duration,
-    /// Whether it is less than that because the others' reads or times are limited.
-    pub limited: bool,
+    /// The same where nothing limited the others' reads or times.
+    pub without_limits: Duration,
     /// Reads that a job does at most.
     pub reads: u64,
     /// C.
@@ -74,6 +74,14 @@ pub enum Answer {
     Late,
     /// Nothing is known, for this reason.
     Unknown(&'static str),
+}
+
+impl Judged {
+    /// Whether limits on others spare its jobs something.
+    #[must_use]
+    pub fn is_limited(&self) -> bool {
+        self.needs < self.without_limits
+    }
 }
 
 /// The bounds are the law's.
@@ -171,11 +179,12 @@ fn needs(vcpu: &Vcpu, cores: &Cores<'_>) -> Option<Judged> {
     let Cores { programs, bounds, .. } = *cores;
     let ticks_per_s = u128::from(cores.system.ticks_per_ns) * 1_000_000_000;
     let needs = time_needed(vcpu, programs, bounds, cores.window(vcpu))?;
-    let (mut alone, mut beside, mut reads, mut slowest) = (Duration::ZERO, Duration::ZERO, 0, None);
+    let (mut alone, mut without_limits, mut reads) = (Duration::ZERO, Duration::ZERO, 0);
+    let mut slowest = None;
     for (place, work) in works(vcpu, programs) {
         let bound = bounds[place].as_ref();
         alone += work;
-        beside += bound.map_or(work, |bound| bound.time_for(work));
+        without_limits += bound.map_or(work, |bound| bound.time_for(work));
         let per_s = bound.map_or(0, |bound| bound.reads_per_s);
         reads += (u128::from(per_s) * u128::from(work.ticks())).div_ceil(ticks_per_s) as u64;
         let slower = |old: &(u32, Bound), new: &Bound| new.slowdown_ppm > old.1.slowdown_ppm;
@@ -185,9 +194,19 @@ fn needs(vcpu: &Vcpu, cores: &Cores<'_>) -> Option<Judged> {
             slowest = Some((place as u32, bound.clone()));
         }
     }
-    let (vcpu, promised, limited) = (vcpu.id, vcpu.reservation.budget, needs < beside);
+    let (vcpu, promised) = (vcpu.id, vcpu.reservation.budget);
     let answer = Answer::MayBeLate;
-    Some(Judged { vcpu, alone, needs, limited, reads, promised, slowest, answer, seen: None })
+    Some(Judged {
+        vcpu,
+        alone,
+        needs,
+        without_limits,
+        reads,
+        promised,
+        slowest,
+        answer,
+        seen: None,
+    })
 }
 
 /// The time that a job of `vcpu` needs at most where it lasts for `window`; `None` where it has no

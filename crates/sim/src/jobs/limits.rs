@@ -16,8 +16,8 @@
 //! has been busy for no longer than L, and its release is no longer ago than that; so it has met no
 //! more periods than were counted, and they let through no more than was counted.
 //!
-//! Under `maracas` a VCPU takes C at most. Its jobs never wait for budgets while none needs more than
-//! C: what a job used of a chunk comes back one period after that could be used, which is when the
+//! Under `maracas` a VCPU takes C at most. Its jobs never wait for budgets while none needs more
+//! than C: what a job used of a chunk comes back one period after that could be used, which is when the
 //! next job is released, and from then on as fast as it may be used.
 
 use super::{Homes, asked, time_needed, work_of};
