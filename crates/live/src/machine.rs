@@ -333,16 +333,15 @@ fn oversee(
     let silent = decider.silent();
     drop(decider);
     let duration = mailbox.clock.now().saturating_since(Instant::ZERO);
+    // Closed when all are released: closing waits for the kernel, and what is raised runs on.
+    let mut released = Vec::new();
     for core in all_agents.cores {
         let mut core = lock(core);
         trouble.extend(core.trouble.take().map(|error| format!("{}: {error}", core.id)));
         for mut vcpu_handle in core.vcpu_handles.drain(..) {
-            trouble.extend(
-                vcpu_handle
-                    .release()
-                    .err()
-                    .map(|error| format!("{}: {error}", vcpu_handle.handle.name)),
-            );
+            let refused = vcpu_handle.release().err();
+            trouble.extend(refused.map(|error| format!("{}: {error}", vcpu_handle.handle.name)));
+            released.push(vcpu_handle);
         }
         // Not before: the guardian sees to what is raised while nothing enforces.
         if let Some(heartbeats) = &all_agents.heartbeats {
@@ -353,7 +352,7 @@ fn oversee(
     let refused = std::mem::take(&mut supervisor.refused);
     let ended = supervisor.ended_for();
     trouble.extend(ended.clone());
-    let programs = supervisor.end(&mut trouble);
+    let programs = supervisor.end(released, &mut trouble);
     if poisoned {
         return Err(Error::Panicked("an agent panicked".to_string()));
     }
