@@ -67,6 +67,13 @@ impl Experiment {
     pub fn paper(&self) -> &'static str {
         self.name.split('-').next().unwrap_or(self.name)
     }
+    /// What it is, as JSON.
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "name": self.name, "title": self.title, "summary": self.summary,
+            "source": self.source, "kind": self.kind.word(), "free": self.free,
+        })
+    }
 }
 
 /// Whether anything was fitted to the numbers that an experiment is held against.

@@ -53,3 +53,39 @@ pub fn options(case: &Case, until: Option<Duration>) -> Options {
         ..Options::new(Instant::ZERO.saturating_add(until.unwrap_or(DEFAULT_UNTIL)))
     }
 }
+
+/// Turns nanoseconds into the case's ticks.
+///
+/// # Errors
+/// Where the horizon is too long for them.
+pub fn in_ticks(case: &Case, mut options: Options) -> Result<Options, Failure> {
+    let scale = case.system.ticks_per_ns;
+    if scale == 1 {
+        return Ok(options);
+    }
+    let longest = case.longest();
+    let ticks = |time: Duration| {
+        case.in_ticks(time).ok_or_else(|| {
+            Failure::new(format!(
+                "{time} is too long at {scale} ticks a nanosecond, which exact budgets need; \
+                 simulate at most {longest}"
+            ))
+        })
+    };
+    options.until = Instant::ZERO + ticks(options.until - Instant::ZERO)?;
+    options.late = ticks(options.late)?;
+    let o = &mut options.overheads;
+    for time in [
+        &mut o.context_switch,
+        &mut o.migration,
+        &mut o.decision,
+        &mut o.release,
+        &mut o.sample,
+        &mut o.lock,
+        &mut o.structure,
+        &mut o.page_copy,
+    ] {
+        *time = ticks(*time)?;
+    }
+    Ok(options)
+}

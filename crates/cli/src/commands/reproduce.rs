@@ -190,14 +190,7 @@ impl Far {
 fn list(json: bool) -> Outcome {
     let all = maracas_reproduce::experiments();
     if json {
-        let all: Vec<_> = all
-            .map(|it| {
-                serde_json::json!({
-                    "name": it.name, "title": it.title, "summary": it.summary,
-                    "source": it.source, "kind": it.kind.word(), "free": it.free,
-                })
-            })
-            .collect();
+        let all = all.map(Experiment::to_json).collect();
         return output::line(&format!("{:#}", serde_json::Value::Array(all))).map(|()| Answer::Yes);
     }
     for it in all {

@@ -7,7 +7,7 @@ use maracas_console::output;
 use maracas_core::Duration;
 use maracas_session::case::{Machine, Overrides};
 use maracas_session::observe::Watch;
-use maracas_session::simulation::{options, simulate};
+use maracas_session::simulation::{in_ticks, options, simulate};
 use maracas_session::source::Source;
 use maracas_session::{results, verdict};
 
@@ -54,7 +54,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     options.late = args.late.unwrap_or(Duration::ZERO);
     options.hidden_wakes = args.hidden_wakes;
     args.measured.charge(&case, &mut options.overheads)?;
-    let options = charges::in_ticks(&case, options)?;
+    let options = in_ticks(&case, options)?;
     let files = args.results.open(args.source.named()?)?;
     args.results.say_assumptions(&case);
     let watch = Watch::new(&case, files);
