@@ -4,6 +4,7 @@
 mod audit;
 mod case;
 mod check;
+pub mod contract;
 mod follow;
 mod generate;
 mod guard_audit;

@@ -1,6 +1,6 @@
 //! The one admission verdict that `check`, `sim`, `run` and a policy's `build` share.
 
-use crate::{CoreId, Duration, PPB, Rate, Reservation, System, VcpuId};
+use crate::{CoreId, CoreSet, Duration, PPB, Rate, Reservation, System, VcpuId};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
@@ -131,6 +131,28 @@ pub struct Regulation {
     pub period: Duration,
     /// Reads that each core may always do in a period, by core; `None` = as many as it can.
     pub reads: Vec<Option<u64>>,
+    /// What is never exceeded in a period, whatever is lent and reclaimed; empty where spare
+    /// bandwidth is given away, since then nothing is.
+    pub most: Vec<ReadLimit>,
+}
+
+/// Reads that some do at most in a period of a [`Regulation`]. A machine that stops a core late
+/// lets more through, which is owed to the next period.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReadLimit {
+    /// Who reads.
+    pub whose: Readers,
+    /// Reads in a period, all together.
+    pub reads: u64,
+}
+
+/// Those whom a [`ReadLimit`] counts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Readers {
+    /// Whatever runs on one of these cores.
+    Cores(CoreSet),
+    /// A VCPU, wherever it runs.
+    Vcpu(VcpuId),
 }
 
 impl Verdict {

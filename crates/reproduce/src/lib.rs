@@ -37,6 +37,7 @@ pub use lab::{Lab, Setup};
 pub use maracas_sweep::{figure, stats};
 pub use run::Run;
 
+use maracas_scenario::near_words;
 use std::fmt;
 
 /// One experiment of a paper.
@@ -104,6 +105,25 @@ pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
 /// The experiment of this name.
 pub fn find(name: &str) -> Option<&'static Experiment> {
     experiments().find(|experiment| experiment.name == name)
+}
+
+/// The experiments that are meant by these names, each once, in the order of the papers: their own
+/// names, those of papers, or `all`.
+///
+/// # Errors
+/// Where there is none of a name; names the nearest.
+pub fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>, Error> {
+    let means =
+        |name: &str, it: &Experiment| name == "all" || name == it.name || name == it.paper();
+    for name in names {
+        if !experiments().any(|it| means(name, it)) {
+            let near = near_words(name, experiments().flat_map(|it| [it.name, it.paper()]));
+            let line = format!("unknown experiment \"{name}\"{near}");
+            return Err(Error(line + " (`maracas reproduce list` lists them)"));
+        }
+    }
+    let named = |it: &&Experiment| names.iter().any(|name| means(name, it));
+    Ok(experiments().filter(named).collect())
 }
 
 /// Why an experiment could not be run, in one line.

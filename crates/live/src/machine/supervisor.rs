@@ -11,7 +11,7 @@ use crate::guardian::{Cause, Ending, Guardian};
 use crate::host::cgroup::Group;
 use crate::host::launch::{self, Child, Exit};
 use crate::host::wait::{Poll, Token, wait};
-use crate::host::{HardwareCore, sched};
+use crate::host::{HardwareCore, sched, sys};
 use crate::progress::{self, Page, Progress};
 use crate::sense::VcpuEvents;
 use crate::setup::{Launch, Setup};
@@ -433,7 +433,5 @@ fn listen_to(poll: &Poll, guardian: &Guardian) -> io::Result<()> {
 }
 
 fn signal(child: &Child, signal: i32) {
-    let null = std::ptr::null::<libc::siginfo_t>();
-    // SAFETY: the descriptor names this child and no other; that it has ended is no error.
-    unsafe { libc::syscall(libc::SYS_pidfd_send_signal, child.pidfd.as_raw_fd(), signal, null, 0) };
+    sys::signal(&child.pidfd, signal);
 }
