@@ -349,8 +349,8 @@ impl<'a> Supervisor<'a> {
         !self.homes[&id].left && programs.all(|program| matches!(program.life, Life::Ended(_)))
     }
 
-    /// Ends everything; the agents are gone and all threads released, by these VCPU handles. Returns
-    /// how each program ended.
+    /// Ends everything; the agents are gone and all threads released, by these VCPU handles.
+    /// Returns how each program ended.
     pub(super) fn end(
         mut self,
         released: Vec<VcpuHandle>,
