@@ -100,7 +100,7 @@ pub fn judge(
 ) -> Vec<Judged> {
     let homes = Homes::of(system, entry, verdict);
     let places: Vec<CoreSet> = programs.iter().map(|it| homes.places(it.vcpu)).collect();
-    let limits = limits(system, programs, &places, (entry, params), verdict.regulation.as_ref());
+    let limits = limits(system, programs, &places, (entry, params), verdict.regulation.as_deref());
     let bounds = bounds(system, memory, programs, &places, &limits);
     let cuts = cuts(entry, params);
     let proven = is_proven(system, entry, verdict);

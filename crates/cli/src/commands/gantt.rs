@@ -1,12 +1,12 @@
 //! `maracas gantt`: a schedule as a chart, from a journal or from a scenario that is simulated.
 
-use super::sim;
 use maracas_console::failure::{Answer, Failure, Outcome, bytes_of};
 use maracas_console::output::{self, Pending};
 use maracas_core::journal::Reader;
 use maracas_core::{Duration, Instant};
 use maracas_session::case::{Case, Machine, Overrides};
 use maracas_session::observe::Watch;
+use maracas_session::simulation;
 use maracas_session::source::refuse_taskset;
 use maracas_session::{results, verdict};
 use maracas_trace::gantt::{Chart, Rows, TextStyle};
@@ -64,9 +64,9 @@ pub(super) fn run(args: &Args) -> Outcome {
     } else {
         refuse_taskset(&args.file)?;
         let case = Case::read(&args.file, Machine::Sim, &Overrides::default())?;
-        let options = sim::options(&case, Some(to.saturating_since(Instant::ZERO)));
-        match sim::simulate(&case, &options, Watch::keeping(&case))? {
-            Some((_, journal)) => journal,
+        let options = simulation::options(&case, Some(to.saturating_since(Instant::ZERO)));
+        match simulation::simulate(&case, &options, Watch::keeping(&case))? {
+            Some(done) => done.journal,
             None => return verdict::refuse(&case, false),
         }
     };
