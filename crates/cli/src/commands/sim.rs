@@ -8,10 +8,11 @@ use maracas_core::{Duration, Instant};
 use maracas_session::case::{Case, Machine, Overrides};
 use maracas_session::observe::Watch;
 use maracas_session::results;
-use maracas_session::source::Source;
+use maracas_session::source::{Source, refuse_taskset};
 use maracas_session::verdict;
 use maracas_sim::Options;
 use maracas_trace::Report;
+use std::path::Path;
 
 /// Simulate a scenario or a bare task set
 ///
@@ -86,6 +87,36 @@ pub(super) fn simulate(
         }
     }
     watch.finish(&outcome, &policy.statistics()).map(Some)
+}
+
+/// First bytes of a journal.
+const JOURNAL: &[u8] = b"MARACASJ";
+
+/// What a file with these bytes is taken for.
+pub(super) fn what_is(bytes: &[u8]) -> &'static str {
+    if bytes.starts_with(JOURNAL) { "journal" } else { "scenario" }
+}
+
+/// `bytes` of `file` where they are a journal, else that of the scenario in it, simulated on time;
+/// the answer where its policy refuses it, which is said then.
+///
+/// # Errors
+/// Where `file` is neither.
+pub(super) fn journal_of(
+    file: &Path,
+    bytes: Vec<u8>,
+    until: Option<Duration>,
+) -> Result<Result<Vec<u8>, Answer>, Failure> {
+    if bytes.starts_with(JOURNAL) {
+        return Ok(Ok(bytes));
+    }
+    refuse_taskset(file)?;
+    let case = Case::read(file, Machine::Sim, &Overrides::default())?;
+    let simulated = simulate(&case, &options(&case, until), Watch::keeping(&case))?;
+    match simulated {
+        Some((_, journal)) => Ok(Ok(journal)),
+        None => verdict::refuse(&case, false).map(Err),
+    }
 }
 
 /// How `case` is to be simulated, on time and with every wake visible.
