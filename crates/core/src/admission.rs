@@ -147,7 +147,7 @@ pub struct ReadLimit {
     pub reads: u64,
 }
 
-/// Those whom a [`ReadLimit`] counts.
+/// Whose reads a [`ReadLimit`] counts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Readers {
     /// Whatever runs on one of these cores.

@@ -35,9 +35,7 @@ use maracas_core::admission::{CoreVerdict, Regulation, Verdict};
 use maracas_core::contract::Entry;
 use maracas_core::memory::{DramModel, Memory};
 use maracas_core::params::Params;
-use maracas_core::{
-    CoreId, CoreSet, Cost, Duration, Program, Reservation, Role, System, Vcpu, VcpuId, Workload,
-};
+use maracas_core::{CoreId, CoreSet, Duration, Program, Reservation, Role, System, Vcpu, VcpuId};
 
 /// What is said of one VCPU's jobs.
 #[derive(Clone, PartialEq, Debug)]
@@ -227,21 +225,7 @@ fn time_needed(
 /// The programs of `vcpu` that have jobs, by place, and the work of each.
 fn works(vcpu: &Vcpu, programs: &[Program]) -> impl Iterator<Item = (usize, Duration)> {
     let own = programs.iter().enumerate().filter(move |(_, program)| program.vcpu == vcpu.id);
-    own.filter_map(|(place, program)| Some((place, work_of(&program.workload)?)))
-}
-
-/// What a piece of a job's work comes to at most, with all that an anytime program may add.
-pub(crate) fn work_of(workload: &Workload) -> Option<Duration> {
-    let most = |cost: &Cost| match cost {
-        Cost::Fixed(most) | Cost::Uniform(_, most) => *most,
-        // Cut at ten times the mean.
-        Cost::Exponential(mean) => *mean * 10,
-    };
-    match workload {
-        Workload::Periodic { cost } => Some(most(cost)),
-        Workload::Anytime { mandatory, optional } => Some(most(mandatory) + *optional),
-        Workload::Busy | Workload::RunSleep { .. } | Workload::EventDriven { .. } => None,
-    }
+    own.filter_map(|(place, program)| Some((place, program.workload.most()?)))
 }
 
 /// Whether a job that overruns C is cut there. The policies of VCPUs do so always, those of jobs
@@ -326,7 +310,7 @@ fn unknown(
     verdict: &Verdict,
 ) -> Option<&'static str> {
     let endless =
-        |program: &&Program| program.vcpu == judged.vcpu && work_of(&program.workload).is_none();
+        |program: &&Program| program.vcpu == judged.vcpu && program.workload.most().is_none();
     if programs.iter().find(endless).is_some() {
         return Some("another program of its VCPU takes its time too");
     }

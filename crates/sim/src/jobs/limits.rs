@@ -17,10 +17,10 @@
 //! more periods than were counted, and they let through no more than was counted.
 //!
 //! Under `maracas` a VCPU takes C at most. Its jobs never wait for budgets while none needs more
-//! than C: what a job used of a chunk comes back one period after that could be used, which is when the
-//! next job is released, and from then on as fast as it may be used.
+//! than C: what a job used of a chunk comes back one period after that could be used, which is when
+//! the next job is released, and from then on as fast as it may be used.
 
-use super::{Homes, asked, time_needed, work_of};
+use super::{Homes, asked, time_needed};
 use crate::memory::bound::Bound;
 use crate::memory::bound::limited::{Limit, Most};
 use maracas_core::admission::{Readers, Regulation};
@@ -115,7 +115,7 @@ impl Cores<'_> {
         let (budget, period) = (vcpu.reservation.budget, vcpu.reservation.period);
         let window = busy.min(vcpu.reservation.deadline);
         let own = || self.programs.iter().filter(|program| program.vcpu == vcpu.id);
-        let all_jobs = own().all(|program| work_of(&program.workload).is_some());
+        let all_jobs = own().all(|program| program.workload.most().is_some());
         let needs = time_needed(vcpu, self.programs, self.bounds, window).filter(|_| all_jobs);
         let needs = needs.map_or(budget, |it| if self.isolates { it.min(budget) } else { it });
         let open = self.open.and_then(|open| open[usize::from(core.0)]);
