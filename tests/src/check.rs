@@ -98,7 +98,10 @@ thread_local! {
 }
 
 /// Turns a panic inside `work` into an error, without a word on stderr: shrinking provokes many.
-pub(crate) fn quietly<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+///
+/// # Errors
+/// Those of `work`, and what a panic said.
+pub fn quietly<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let usual = std::panic::take_hook();

@@ -1,9 +1,11 @@
 //! What several test files share: random systems, an auditor, wrappers around policies, and the
-//! swarm. It may import every room; nothing imports it.
+//! swarm. It may import every room; nothing
+//! imports it but `python`, which holds policies written there to the same tests.
 
 mod audit;
 mod case;
 mod check;
+pub mod contract;
 mod follow;
 mod generate;
 mod guard_audit;
@@ -19,7 +21,7 @@ mod wrappers;
 
 pub use audit::Auditor;
 pub use case::{Case, Faults};
-pub use check::{Checked, check, check_counting};
+pub use check::{Checked, check, check_counting, quietly};
 pub use generate::{
     Churn, Dice, Exact, Mix, RandomSystem, churn, exact, generate, generate_slow, memory_for,
     off_the_grid, uneven_for,

@@ -6,73 +6,41 @@ use maracas_core::{
     Arrival, Cost, Duration, Event, Instant, Plan, Program, Role, System, Vcpu, Workload,
 };
 use maracas_policies::ENTRIES;
-use maracas_sim::{Options, Overheads, run};
-use maracas_tests::{Case, Faults, Kind, Mix, RandomSystem, Swarm, build, check, generate};
+use maracas_sim::{Options, run};
+use maracas_tests::contract::{PARTS, holds};
+use maracas_tests::{Case, Kind, Mix, RandomSystem, Swarm, build, check, generate};
 
-/// Runs every policy on `seeds` systems of each mix; fails with the case. Every policy that can run
-/// here must accept some of them, or nothing would be tested.
-fn on_random_systems(seeds: u64, mixes: &[Mix], faults: impl Fn(&Entry, Duration) -> Faults) {
+/// Holds every policy to a part of the contract; fails with the case.
+fn part(name: &str) {
+    let part = PARTS.iter().find(|part| part.name == name).expect("there is such a part");
     for entry in ENTRIES {
-        let mut accepted = 0;
-        for seed in 0..seeds {
-            for mix in mixes {
-                let mix = Mix { jobs_only: mix.jobs_only || entry.needs.jobs, ..*mix };
-                let mut case = Case::new(entry, generate(seed, mix), seed);
-                case.faults = faults(entry, Duration::from_ticks(case.until.ticks() / 500 + 1));
-                match check(&case) {
-                    Ok(outcome) => accepted += u64::from(outcome.is_some()),
-                    Err(why) => panic!("seed {seed}: {why}\n{case}"),
-                }
-            }
-        }
-        let total = seeds * mixes.len() as u64;
-        assert!(accepted >= total / 4, "{} accepted {accepted} of {total} systems", entry.name);
+        holds(entry, part, part.seeds).unwrap_or_else(|why| panic!("{why}"));
     }
 }
 
-const UNRULY: Mix = Mix { jobs_only: false, changes: true, unruly: true, load: 70 };
-
 #[test]
 fn claims_hold_on_time() {
-    let mixes = [Mix::tasks(60), Mix::tasks(95), Mix::programs(65), UNRULY];
-    on_random_systems(150, &mixes, |_, _| Faults::default());
+    part("on time");
 }
 
 #[test]
 fn invariants_hold_under_lateness() {
-    let mixes = [Mix::tasks(75), Mix::programs(65), UNRULY];
-    on_random_systems(100, &mixes, |_, unit| Faults { late: unit * 5, ..Faults::default() });
+    part("late");
 }
 
 #[test]
 fn invariants_hold_with_hidden_wakes() {
-    on_random_systems(100, &[Mix::programs(65), UNRULY], |entry, _| Faults {
-        hidden_wakes: !entry.needs.visible_wakes,
-        ..Faults::default()
-    });
+    part("with hidden wakes");
 }
 
 #[test]
 fn invariants_hold_with_everything_charged() {
-    on_random_systems(60, &[Mix::tasks(60), Mix::programs(60), UNRULY], |_, unit| Faults {
-        late: unit,
-        overheads: Overheads {
-            context_switch: unit,
-            migration: unit,
-            decision: unit,
-            release: unit,
-            ..Overheads::default()
-        },
-        ..Faults::default()
-    });
+    part("with everything charged");
 }
 
 #[test]
 fn asking_again_changes_nothing() {
-    on_random_systems(60, &[Mix::tasks(80), Mix::programs(65), UNRULY], |_, unit| Faults {
-        nag: Some(unit * 3),
-        ..Faults::default()
-    });
+    part("asked again");
 }
 
 /// Foreground service by VCPU and own period.

@@ -12,7 +12,7 @@ use maracas_tests::{Dice, Mix, generate_slow, memory_for};
 const SYSTEMS: u64 = if cfg!(debug_assertions) { 300 } else { 10_000 };
 
 /// The policies, with what is said to them.
-const POLICIES: [(&str, &[(&str, &str)]); 8] = [
+const POLICIES: [(&str, &[(&str, &str)]); 11] = [
     ("maracas", &[("admission", "rta")]),
     ("maracas", &[]),
     ("p-rm", &[("admission", "rta")]),
@@ -21,7 +21,13 @@ const POLICIES: [(&str, &[(&str, &str)]); 8] = [
     ("g-edf", &[("admission", "gfb")]),
     ("memguard+maracas", &[("admission", "rta"), ("reclaim", "false")]),
     ("memguard+p-edf", &[]),
+    ("memguard+p-rm", &[("admission", "rta"), ("reservation", "hard")]),
+    ("memguard+maracas", &[("background", "off"), ("reclaim", "false")]),
+    ("maracas", &[("admission", "rta"), ("background", "off")]),
 ];
+
+/// The one whose cores donate and reclaim.
+const LENDS: usize = 7;
 
 /// Jobs that were released and are not complete, those that were late, and how many are done.
 #[derive(Default)]
@@ -64,14 +70,18 @@ impl Observer for Jobs {
     fn planned(&mut self, _: Instant, _: &Plan) {}
 }
 
-fn params(given: &[(&str, &str)], cores: usize, bandwidth: u64) -> Params {
+/// Each core has `bandwidth` MB/s, or all but the first where `but_one`.
+fn params(given: &[(&str, &str)], cores: usize, bandwidth: u64, but_one: bool) -> Params {
     let mut params = Params::new();
     for (name, value) in given {
         params.set(name, Value::Text((*value).into()));
     }
     if bandwidth > 0 {
-        let each = vec![format!("{bandwidth}MB/s"); cores].join(", ");
-        params.set("bandwidth", Value::Text(each));
+        let mut each = vec![format!("{bandwidth}MB/s"); cores];
+        if but_one {
+            each[0] = "none".into();
+        }
+        params.set("bandwidth", Value::Text(each.join(", ")));
     }
     params
 }
@@ -81,6 +91,8 @@ fn params(given: &[(&str, &str)], cores: usize, bandwidth: u64) -> Params {
 struct Tally {
     admitted: u64,
     slowed: u64,
+    /// By policy, in time by what limits others.
+    limited: [u64; POLICIES.len()],
     in_time: u64,
     jobs: u64,
 }
@@ -99,11 +111,12 @@ fn try_one(seed: u64, tally: &mut Tally) {
             program.workload = Workload::Periodic { cost: Cost::Fixed(cost) };
         }
     }
-    let (name, given) = dice.pick(&POLICIES);
+    let policy = dice.between(0, POLICIES.len() as u64 - 1) as usize;
+    let (name, given) = POLICIES[policy];
     let entry = maracas_policies::find(name).expect("a policy of this name");
     let guards = name.starts_with("memguard");
-    let bandwidth = if guards { dice.pick(&[10, 100, 400, 2_000]) } else { 0 };
-    let params = params(given, random.system.cores.len(), bandwidth);
+    let bandwidth = if guards { dice.pick(&[2, 10, 100, 400, 2_000]) } else { 0 };
+    let params = params(given, random.system.cores.len(), bandwidth, dice.pick(&[false, true]));
     let verdict = (entry.admit)(&random.system, &params);
     if !verdict.accepted() {
         return;
@@ -114,6 +127,8 @@ fn try_one(seed: u64, tally: &mut Tally) {
         judged.iter().filter(|one| one.answer == Answer::InTime).map(|one| one.vcpu).collect();
     let slowed = |one: &&Judged| one.answer == Answer::InTime && one.needs > one.alone;
     tally.slowed += judged.iter().filter(slowed).count() as u64;
+    let limited = |one: &&Judged| one.answer == Answer::InTime && one.limited;
+    tally.limited[policy] += judged.iter().filter(limited).count() as u64;
     tally.in_time += said.len() as u64;
     if said.is_empty() {
         return;
@@ -138,8 +153,15 @@ fn try_one(seed: u64, tally: &mut Tally) {
 fn jobs_said_to_be_in_time_beside_memory_users_are() {
     let mut tally = Tally::default();
     (0..SYSTEMS).for_each(|seed| try_one(seed, &mut tally));
-    let Tally { admitted, slowed, in_time, jobs } = tally;
-    eprintln!("{admitted} admitted, {in_time} VCPUs in time, {slowed} of them slowed, {jobs} jobs");
+    let Tally { admitted, slowed, limited, in_time, jobs } = tally;
+    eprintln!(
+        "{admitted} admitted, {in_time} VCPUs in time, {slowed} of them slowed, {limited:?} by \
+         limits on others less so, {jobs} jobs"
+    );
     assert!(admitted > SYSTEMS / 3, "{admitted} of {SYSTEMS} systems were admitted");
+    let gain = limited.iter().sum::<u64>();
+    assert!(gain > SYSTEMS / 50, "{gain} VCPUs gain by limits on others");
+    let lent = limited[LENDS];
+    assert!(cfg!(debug_assertions) || lent > 0, "none gains where reservations are lent");
     assert!(slowed > SYSTEMS / 4, "{slowed} VCPUs were slowed down and in time nevertheless");
 }

@@ -6,6 +6,7 @@ mod lines;
 #[cfg(test)]
 mod modules;
 mod new_policy;
+mod python;
 mod simso;
 mod skips;
 #[cfg(test)]
@@ -26,6 +27,7 @@ cargo xtask swarm [ARGS]        random systems x policies x faults on all cores,
                                 narrow it; live is the live machine on a simulated host
 cargo xtask browser             the page of `maracas report` in a headless Chromium: clicks, zooms,
                                 times; pictures of all views go to target/pictures
+cargo xtask python              the Python package: wheel, tests, types, notebooks, documents
 cargo xtask lines               lines of code, comments and tests of each room
 cargo xtask new-policy NAME     writes crates/policies/src/NAME.rs and registers it
 ";
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
             cargo(&[&swarm[..], rest].concat())
         }
         ["browser"] => browser(),
+        ["python"] => python::python(&root()),
         ["lines"] => lines::print(&root()),
         ["new-policy", name] => new_policy::create(&root(), name).map(|text| println!("{text}")),
         [] | ["help" | "--help" | "-h"] => {
@@ -103,6 +106,7 @@ fn checks() -> Result<(), String> {
     let live = ["--bin", "swarm", "--", "--kind", "live", "--seconds", "60"];
     cargo(&[&["run", "--release", "--package", "maracas-tests"], &live[..]].concat())?;
     cargo(&["test", "--release", "--package", "maracas-tests", "--lib", "live"])?;
+    python::python(&root())?;
     // Kernels and hosts that this one is not.
     lab::lab(&root(), &["--quick"])
 }

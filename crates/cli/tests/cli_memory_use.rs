@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 /// so that even a word kept of each would take 1.5 MiB.
 const BOUND_KIB: u64 = 1024;
 
-/// Runs of one length whose least peak counts: by where threads and pages come to lie, a run now and then
-/// takes up to 1.6 MiB more than others of its length, seldom three in turn.
+/// Runs of one length whose least peak counts: by where threads and pages come to lie, a run now
+/// and then takes up to 1.6 MiB more than others of its length, seldom three in turn.
 const RUNS: usize = 3;
 
 /// Twelve tasks with 194 jobs a second on 4 cores, 20 % each.

@@ -1,5 +1,7 @@
 //! How a command ends when it does not end well: an exit code and one line for the user.
 
+pub use maracas_scenario::near_words as did_you_mean;
+
 use maracas_trace::Report;
 use std::fmt;
 use std::io::Read;
@@ -72,18 +74,6 @@ pub const LARGEST: u64 = 4 << 30;
 
 /// The result of a command.
 pub type Outcome = Result<Answer, Failure>;
-
-/// ` (did you mean "x"?)` where a known word is near, else nothing.
-/// Of several that are equally near, all.
-pub fn did_you_mean<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
-    // Two edits, or a third of a long word: farther words are seldom what was meant.
-    let reach = (word.len() / 3).max(2);
-    let near = maracas_scenario::nearest(word, known).filter(|(edits, _)| *edits <= reach);
-    near.map_or(String::new(), |(_, near)| {
-        let quoted: Vec<_> = near.iter().map(|candidate| format!("\"{candidate}\"")).collect();
-        format!("; did you mean {}?", quoted.join(" or "))
-    })
-}
 
 #[cfg(test)]
 mod tests {

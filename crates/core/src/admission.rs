@@ -1,6 +1,7 @@
 //! The one admission verdict that `check`, `sim`, `run` and a policy's `build` share.
 
-use crate::{CoreId, Duration, PPB, Rate, Reservation, System, VcpuId};
+use crate::{CoreId, CoreSet, Duration, PPB, Rate, Reservation, System, VcpuId};
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
@@ -121,7 +122,7 @@ pub struct Verdict {
     pub tolerance: Duration,
     /// How the cores' reads of memory are limited, where the policy limits them for ever in the
     /// same way.
-    pub regulation: Option<Regulation>,
+    pub regulation: Option<Box<Regulation>>,
 }
 
 /// Limits on reads of memory: a core that has read so much of it is closed until the period ends.
@@ -131,6 +132,28 @@ pub struct Regulation {
     pub period: Duration,
     /// Reads that each core may always do in a period, by core; `None` = as many as it can.
     pub reads: Vec<Option<u64>>,
+    /// What is never exceeded in a period, whatever is lent and reclaimed; empty where spare
+    /// bandwidth is given away, since then nothing is.
+    pub most: Vec<ReadLimit>,
+}
+
+/// Reads that some do at most in a period of a [`Regulation`]. A machine that stops a core late
+/// lets more through, which is owed to the next period.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReadLimit {
+    /// Who reads.
+    pub whose: Readers,
+    /// Reads in a period, all together.
+    pub reads: u64,
+}
+
+/// Those whom a [`ReadLimit`] counts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Readers {
+    /// Whatever runs on one of these cores.
+    Cores(CoreSet),
+    /// A VCPU, wherever it runs.
+    Vcpu(VcpuId),
 }
 
 impl Verdict {

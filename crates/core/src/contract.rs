@@ -531,7 +531,7 @@ pub struct Claims {
 }
 
 /// A policy's entry in the register: all that is known of it outside its file.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Entry {
     /// The word users write.
     pub name: &'static str,

@@ -2,6 +2,8 @@
 //! switch records use the same clock, so no two clocks are ever compared.
 
 use maracas_core::{Duration, Instant};
+use rustix::thread::clock_nanosleep_absolute;
+use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -32,14 +34,12 @@ impl Clock {
     /// Sleeps until `at`, or not at all where that has passed.
     pub(crate) fn sleep_until(&self, at: Instant) {
         let at_ns = self.monotonic_ns(at);
-        let until = libc::timespec {
-            tv_sec: (at_ns / 1_000_000_000) as libc::time_t,
-            tv_nsec: (at_ns % 1_000_000_000) as libc::c_long,
+        let until = Timespec {
+            tv_sec: (at_ns / 1_000_000_000) as i64,
+            tv_nsec: (at_ns % 1_000_000_000) as _,
         };
-        let (clock, absolute) = (libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME);
-        // SAFETY: the time is ours and only read. A signal ends the sleep early; the caller looks
-        // at the clock again.
-        unsafe { libc::clock_nanosleep(clock, absolute, &raw const until, std::ptr::null_mut()) };
+        // A signal ends the sleep early; the caller looks at the clock again.
+        let _ = clock_nanosleep_absolute(ClockId::Monotonic, &until);
     }
     /// The kernel's time of an instant, for timers.
     pub(crate) fn monotonic_ns(&self, at: Instant) -> u64 {
@@ -50,8 +50,14 @@ impl Clock {
 
 /// The kernel's monotonic time, in nanoseconds.
 pub(crate) fn monotonic_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel fills the structure that we give; the clock exists on every Linux.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    nanoseconds(clock_gettime(ClockId::Monotonic))
+}
+
+/// The processor time of the calling thread, in nanoseconds.
+pub(crate) fn thread_ns() -> u64 {
+    nanoseconds(clock_gettime(ClockId::ThreadCPUTime))
+}
+
+const fn nanoseconds(time: Timespec) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -12,21 +12,20 @@
 mod descriptors;
 
 use crate::host::Identity;
+use crate::host::futex::Futex;
 use crate::host::launch::User;
-use crate::host::rights;
-use crate::host::run_directory;
+use crate::host::{rights, run_directory, sys};
 use descriptors::DescriptorServer;
 use maracas_core::VcpuId;
 use maracas_core::control::{COLORS_VARIABLE, color_page as words};
+use rustix::process::geteuid;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::os::fd::AsRawFd;
+use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use std::{io, ptr};
 
 /// The orders of page colours to the programs of one VCPU, shared by the supervisor and the agents,
 /// which only ever try the lock.
@@ -87,7 +86,7 @@ impl ColorPage {
         let file = options.open(&path)?;
         let made = || {
             file.set_len(BYTES as u64)?;
-            let futex = Futex::of(&file)?;
+            let futex = Futex::of(&file, BYTES)?;
             let mut descriptors = path.clone().into_os_string();
             descriptors.push(words::DESCRIPTORS);
             Ok((futex, DescriptorServer::open(descriptors.into(), vcpu)?))
@@ -110,8 +109,7 @@ impl ColorPage {
     /// Where the file's rights cannot be changed.
     pub fn open_to(&self, user: Option<User>) -> io::Result<()> {
         use std::os::unix::fs::MetadataExt;
-        // SAFETY: cannot fail.
-        let uid = user.map_or_else(|| unsafe { libc::geteuid() }, |user| user.uid);
+        let uid = user.map_or_else(|| geteuid().as_raw(), |user| user.uid);
         self.descriptors.admit(uid);
         if self.file.metadata()?.uid() == uid {
             return Ok(());
@@ -218,15 +216,8 @@ impl ColorPage {
 
     /// Whether a process holds the slot.
     fn is_held(&self, place: usize) -> bool {
-        // SAFETY: a plain structure of numbers.
-        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-        lock.l_type = libc::F_WRLCK as libc::c_short;
-        lock.l_whence = libc::SEEK_SET as libc::c_short;
-        lock.l_start = ((words::SLOTS + place * words::SLOT) * WORD) as libc::off_t;
-        lock.l_len = (words::SLOT * WORD) as libc::off_t;
-        // SAFETY: the kernel reads and fills the structure.
-        let asked = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
-        asked == 0 && lock.l_type != libc::F_UNLCK as libc::c_short
+        let start = (words::SLOTS + place * words::SLOT) * WORD;
+        sys::is_locked(&self.file, start..start + words::SLOT * WORD)
     }
 }
 
@@ -253,38 +244,6 @@ impl Done {
 /// A process has no more pages: 47 bits of addresses.
 const MOST_PAGES: u64 = 1 << 35;
 
-/// The address of the page's first word, never looked at by us.
-#[derive(Debug)]
-struct Futex(NonNull<libc::c_void>);
-
-// SAFETY: an address that only the kernel looks at, from whichever thread.
-unsafe impl Send for Futex {}
-// SAFETY: as above.
-unsafe impl Sync for Futex {}
-
-impl Futex {
-    fn of(file: &File) -> io::Result<Self> {
-        let (null, fd) = (ptr::null_mut(), file.as_raw_fd());
-        // SAFETY: a new mapping, which touches no memory of ours and outlives the descriptor.
-        let base = unsafe { libc::mmap(null, BYTES, libc::PROT_READ, libc::MAP_SHARED, fd, 0) };
-        let mapped = NonNull::new(base).filter(|base| base.as_ptr() != libc::MAP_FAILED);
-        mapped.map(Self).ok_or_else(io::Error::last_os_error)
-    }
-
-    /// Wakes the programs that wait. Where the file was truncated the kernel says `EFAULT`, and
-    /// none can have waited.
-    fn wake(&self) {
-        // SAFETY: the kernel alone follows the address.
-        unsafe { libc::syscall(libc::SYS_futex, self.0.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
-    }
-}
-
-impl Drop for Futex {
-    fn drop(&mut self) {
-        // SAFETY: our own mapping, used no more.
-        unsafe { libc::munmap(self.0.as_ptr(), BYTES) };
-    }
-}
-
 #[cfg(test)]
+#[allow(unsafe_code, reason = "processes of its own, which make system calls alone")]
 mod tests;

@@ -27,7 +27,7 @@ use crate::clock::monotonic_ns;
 use crate::host::cgroup::owner::Place;
 use crate::host::run_directory::listen;
 pub use crate::host::run_directory::{directory, socket_path};
-use crate::host::{Identity, rights, sched};
+use crate::host::{Identity, rights, sched, sys};
 use crate::machine::{Handle, JobGate, Members, Refusal, Service, VcpuStatus};
 use allowance::Allowances;
 pub use board::Board;
@@ -39,6 +39,8 @@ use maracas_core::control::{
 use maracas_core::{CoreId, Duration, Instant, JobId, Reservation, Vcpu, VcpuId};
 use maracas_live_core::priority;
 use peer::Peer;
+use rustix::process::setpriority_process;
+use rustix::thread::gettid;
 use std::fs::{self, File};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -147,8 +149,7 @@ impl Server {
         let serve = move || {
             be_nice();
             rights::drop_for_server();
-            // SAFETY: no arguments.
-            let _ = tell.send(unsafe { libc::gettid() });
+            let _ = tell.send(gettid().as_raw_nonzero().get());
             while !theirs.0.load(Ordering::Acquire) {
                 desk.turn(&listener, &theirs.1);
             }
@@ -218,8 +219,8 @@ fn step_back() {
 }
 
 fn be_nice() {
-    // SAFETY: plain arguments; 0 means the calling thread. Without the right nothing changes.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
+    // `None` is the calling thread. Without the right nothing changes.
+    let _ = setpriority_process(None, -20);
 }
 
 /// The server's thread at work.
@@ -264,8 +265,8 @@ impl<R: Served> Desk<R> {
             hurry(0);
         }
         let patience = if self.rest.is_empty() { self.patience() } else { 0 };
-        // SAFETY: the array is ours. An interruption only costs a turn.
-        unsafe { libc::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, patience) };
+        // An interruption only costs a turn.
+        let _ = sys::poll(&mut set, patience);
         self.turn += 1;
         let urgent = self.gate.take_hint();
         if set[1].revents != 0 && !urgent {
@@ -562,4 +563,5 @@ fn state(status: &VcpuStatus) -> VcpuState {
 }
 
 #[cfg(test)]
+#[allow(unsafe_code, reason = "processes of its own, which make system calls alone")]
 mod tests;

@@ -41,7 +41,6 @@ use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -187,21 +186,9 @@ fn spawn(
     let mut command = Command::new(program);
     command.args(arguments).arg(charge.run.to_string()).arg(memory.to_string());
     command.args(&charge.files).stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
-    // SAFETY: only calls that are safe between fork and exec.
-    unsafe {
-        command.pre_exec(move || {
-            // Out of reach of the terminal's signals and of kill(-group); the heartbeats come
-            // along.
-            libc::setsid();
-            // Beside a busy run an ordinary process waits for its turn to start the program.
-            let top = libc::sched_param { sched_priority: i32::from(priority::GUARDIAN) };
-            libc::sched_setscheduler(0, libc::SCHED_FIFO, &top);
-            if libc::fcntl(memory, libc::F_SETFD, 0) == -1 {
-                return Err(io::Error::last_os_error());
-            }
-            Ok(())
-        });
-    }
+    // Out of reach of the terminal's signals and of kill(-group); the heartbeats come along.
+    // Beside a busy run an ordinary process waits for its turn to start the program.
+    sys::start_apart(&mut command, priority::GUARDIAN, memory);
     let mut child = command.spawn()?;
     let pid = child.id() as i32;
     let pidfd = sys::pidfd_open(pid).map_err(|error| {

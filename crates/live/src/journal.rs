@@ -2,81 +2,34 @@
 //! writer (the agent that holds the policy) and one reader (a thread that is not real-time).
 
 use maracas_core::journal::{Record, Recorder};
-use std::cell::UnsafeCell;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use rtrb::{Consumer, Producer, RingBuffer};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use maracas_core::journal::Header;
 
 /// Room for 40 s at 100 KB/s, far more than a writer thread ever lags.
 const RING_BYTES: usize = 1 << 22;
 
-/// The ring. Positions only grow; a position modulo the length is its place.
-pub(crate) struct Ring {
-    bytes: Box<[UnsafeCell<u8>]>,
-    head: AtomicUsize,
-    tail: AtomicUsize,
-    closed: AtomicBool,
-}
+/// The reader's end of the ring.
+pub(crate) struct Drain(Consumer<u8>);
 
-// SAFETY: a byte is written only between tail + length and head by the one producer, and read only
-// between tail and head by the one consumer; the positions are handed over by release and acquire.
-unsafe impl Sync for Ring {}
-
-impl Ring {
-    pub(crate) fn new() -> Self {
-        let bytes = (0..RING_BYTES).map(|_| UnsafeCell::new(0)).collect();
-        Self {
-            bytes,
-            head: AtomicUsize::new(0),
-            tail: AtomicUsize::new(0),
-            closed: AtomicBool::new(false),
-        }
+impl Drain {
+    /// Moves all that is in the ring to `into`.
+    fn pull(&mut self, into: &mut Vec<u8>) {
+        let filled = self.0.read_chunk(self.0.slots()).expect("what is filled stays so");
+        let (first, second) = filled.as_slices();
+        into.extend_from_slice(first);
+        into.extend_from_slice(second);
+        filled.commit_all();
     }
 
-    /// Puts all of `from` in, or nothing where there is no room. To be called by one thread at a
-    /// time.
-    fn push(&self, from: &[u8]) -> bool {
-        let (head, tail) = (self.head.load(Ordering::Relaxed), self.tail.load(Ordering::Acquire));
-        if self.bytes.len() - (head - tail) < from.len() {
-            return false;
-        }
-        let at = head % self.bytes.len();
-        let (first, rest) = from.split_at(from.len().min(self.bytes.len() - at));
-        for (place, part) in [(at, first), (0, rest)] {
-            let free = self.bytes[place..place + part.len()].as_ptr().cast::<u8>().cast_mut();
-            // SAFETY: these places are free (see `Sync` above), and there is one producer.
-            unsafe { free.copy_from_nonoverlapping(part.as_ptr(), part.len()) };
-        }
-        self.head.store(head + from.len(), Ordering::Release);
-        true
-    }
-
-    /// Moves all that is in the ring to `into`. To be called by one thread.
-    fn pull(&self, into: &mut Vec<u8>) {
-        let (tail, head) = (self.tail.load(Ordering::Relaxed), self.head.load(Ordering::Acquire));
-        let at = tail % self.bytes.len();
-        let first = (head - tail).min(self.bytes.len() - at);
-        for (place, length) in [(at, first), (0, head - tail - first)] {
-            let filled = self.bytes[place..place + length].as_ptr().cast::<u8>();
-            // SAFETY: these places are filled (see `Sync` above), and there is one consumer.
-            into.extend_from_slice(unsafe { std::slice::from_raw_parts(filled, length) });
-        }
-        self.tail.store(head, Ordering::Release);
-    }
-
-    /// Nothing more will come.
-    pub(crate) fn close(&self) {
-        self.closed.store(true, Ordering::Release);
-    }
-
-    /// Gives whole records to `sink` until the ring is closed: the writer thread's life.
-    pub(crate) fn drain(&self, mut sink: impl FnMut(&[u8])) {
+    /// Gives whole records to `sink` until nothing more will come: the writer thread's life.
+    pub(crate) fn run(mut self, closed: &AtomicBool, mut sink: impl FnMut(&[u8])) {
         // Ten times a second is often enough for a live view and costs nothing.
         const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
         let mut bytes = Vec::with_capacity(RING_BYTES / 16);
         loop {
-            let closed = self.closed.load(Ordering::Acquire);
+            let closed = closed.load(Ordering::Acquire);
             self.pull(&mut bytes);
             if !bytes.is_empty() {
                 sink(&bytes);
@@ -94,15 +47,17 @@ impl Ring {
 pub(crate) struct Scribe {
     /// The journal's own writer.
     pub(crate) recorder: Recorder,
-    ring: Arc<Ring>,
+    ring: Producer<u8>,
     lost: u64,
 }
 
 impl Scribe {
-    pub(crate) fn new(header: &Header, ring: Arc<Ring>) -> Self {
+    /// The writer's end of a new ring, and the reader's.
+    pub(crate) fn new(header: &Header) -> (Self, Drain) {
+        let (ring, drain) = RingBuffer::new(RING_BYTES);
         let mut recorder = Recorder::new(header);
         recorder.bytes().reserve(1 << 16);
-        Self { recorder, ring, lost: 0 }
+        (Self { recorder, ring, lost: 0 }, Drain(drain))
     }
 
     /// Hands over what was recorded since the last call. What does not fit is lost, and the journal
@@ -113,7 +68,7 @@ impl Scribe {
             self.recorder.bytes().clear();
             self.recorder.record(&Record::Gap(self.lost));
         }
-        if self.ring.push(self.recorder.bytes()) {
+        if self.ring.push_entire_slice(self.recorder.bytes()).is_ok() {
             self.lost = 0;
         } else {
             self.lost += 1;
@@ -143,8 +98,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_becomes_a_gap() {
-        let ring = Arc::new(Ring::new());
-        let mut scribe = Scribe::new(&header(), Arc::clone(&ring));
+        let (mut scribe, drain) = Scribe::new(&header());
         let note =
             |text: &str| Record::Note { at: Instant::ZERO, note: Note::Host(text.to_string()) };
         scribe.recorder.record(&note("kept"));
@@ -155,9 +109,8 @@ mod tests {
         scribe.flush();
         scribe.recorder.end(Instant::ZERO);
         scribe.flush();
-        ring.close();
         let mut bytes = Vec::new();
-        ring.drain(|piece| bytes.extend_from_slice(piece));
+        drain.run(&AtomicBool::new(true), |piece| bytes.extend_from_slice(piece));
         let (_, reader) = Reader::open(&bytes).unwrap();
         let records: Vec<_> = reader.map(Result::unwrap).collect();
         assert_eq!(records, [note("kept"), Record::Gap(2), Record::End(Instant::ZERO)]);

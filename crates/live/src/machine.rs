@@ -18,7 +18,7 @@ pub use crate::setup::{CacheParts, Launch, Means, Setup, Steering, Throttle};
 pub(crate) use steer::Palette;
 
 use crate::agent::Agents;
-use crate::clock::Clock;
+use crate::clock::{self, Clock};
 use crate::executor::lock;
 use crate::executor::{self, Core};
 use crate::guardian::Guardian;
@@ -28,7 +28,7 @@ use crate::host::costs::{self, WakeCost};
 use crate::host::launch::{Exit, users};
 use crate::host::platform::Platform;
 use crate::host::{HardwareCore, rights, sched, sys};
-use crate::journal::{Header, Ring, Scribe};
+use crate::journal::{Header, Scribe};
 use crate::progress::Source;
 use crate::sense::{Senses, VcpuEvents};
 use handle::Mailbox;
@@ -37,7 +37,10 @@ use maracas_core::contract::Statistic;
 use maracas_core::journal::{Note, Record};
 use maracas_core::{CoreId, Duration, Instant, Policy, Rate, VcpuId};
 use maracas_live_core::priority;
+use rustix::mm::{MlockAllFlags, mlockall, munlockall};
+use rustix::thread::gettid;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fmt, io, thread};
@@ -208,9 +211,7 @@ impl Machine {
         let (server, senses, steered, claims) =
             (self.server, self.senses, self.steered, self.claims);
         // Page faults in an agent would be delays; where memory cannot be locked it runs without.
-        // SAFETY: plain arguments.
-        let locked = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } == 0;
-        let ring = Arc::new(Ring::new());
+        let locked = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE).is_ok();
         mailbox.clock.restart();
         let Senses { sensor, meters, vcpus, notes } = senses;
         let mut meters = meters.into_iter();
@@ -219,7 +220,7 @@ impl Machine {
             executor::sense(&mut core, meters.next(), vcpus);
             core.begin();
         }
-        let mut scribe = Scribe::new(&header, Arc::clone(&ring));
+        let (mut scribe, drain) = Scribe::new(&header);
         scribe.recorder.record(&host_note());
         scribe.recorder.record(&mailbox.source.note());
         let programs = setup.programs.iter().map(|it| (it.name.as_str(), &it.command));
@@ -244,21 +245,21 @@ impl Machine {
         .map_err(|error| Error::Host("create an eventfd", error))?;
         // Programs are started here, by single acts that need more.
         let lowered = rights::lower();
+        let closed = AtomicBool::new(false);
         let result = thread::scope(|scope| {
             let writer = scope.spawn(|| {
                 rights::drop_for_reader();
-                ring.drain(sink);
+                drain.run(&closed, sink);
             });
-            // The writer ends with the ring, so nothing may pass that by.
+            // The writer ends when this is said, so nothing may pass that by.
             let result = caught(|| oversee(&all_agents, &setup, &mailbox, &mut guardian, vcpus));
-            ring.close();
+            closed.store(true, Ordering::Release);
             writer.thread().unpark();
             result
         });
         drop(lowered);
         if locked {
-            // SAFETY: no arguments.
-            unsafe { libc::munlockall() };
+            let _ = munlockall();
         }
         drop(all_agents);
         drop(cores);
@@ -332,16 +333,15 @@ fn oversee(
     let silent = decider.silent();
     drop(decider);
     let duration = mailbox.clock.now().saturating_since(Instant::ZERO);
+    // Closed when all are released: closing waits for the kernel, and what is raised runs on.
+    let mut released = Vec::new();
     for core in all_agents.cores {
         let mut core = lock(core);
         trouble.extend(core.trouble.take().map(|error| format!("{}: {error}", core.id)));
         for mut vcpu_handle in core.vcpu_handles.drain(..) {
-            trouble.extend(
-                vcpu_handle
-                    .release()
-                    .err()
-                    .map(|error| format!("{}: {error}", vcpu_handle.handle.name)),
-            );
+            let refused = vcpu_handle.release().err();
+            trouble.extend(refused.map(|error| format!("{}: {error}", vcpu_handle.handle.name)));
+            released.push(vcpu_handle);
         }
         // Not before: the guardian sees to what is raised while nothing enforces.
         if let Some(heartbeats) = &all_agents.heartbeats {
@@ -352,7 +352,7 @@ fn oversee(
     let refused = std::mem::take(&mut supervisor.refused);
     let ended = supervisor.ended_for();
     trouble.extend(ended.clone());
-    let programs = supervisor.end(&mut trouble);
+    let programs = supervisor.end(released, &mut trouble);
     if poisoned {
         return Err(Error::Panicked("an agent panicked".to_string()));
     }
@@ -369,14 +369,6 @@ fn caught<T>(act: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     })
 }
 
-/// What the calling thread has taken of its core.
-fn own_time() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel fills the structure that we give.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    Duration::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
-}
-
 /// Starts the agent and the freeze thread of `core`.
 fn start_agent<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
@@ -390,7 +382,7 @@ fn start_agent<'scope>(
     let priority = mailbox.means.fifo.then_some(priority::AGENT);
     let freeze_thread = move || {
         freeze_threads.live();
-        all_agents.took(own_time());
+        all_agents.took(Duration::from_nanos(clock::thread_ns()));
     };
     start_real_time(scope, format!("freeze-{core}"), hardware, priority, freeze_thread)?;
     let agent = move || {
@@ -398,7 +390,7 @@ fn start_agent<'scope>(
         if !matches!(lived, Ok(Ok(()))) {
             mailbox.stop();
         }
-        all_agents.took(own_time());
+        all_agents.took(Duration::from_nanos(clock::thread_ns()));
     };
     start_real_time(scope, format!("agent-{core}"), hardware, priority, agent)
 }
@@ -435,8 +427,7 @@ fn start_real_time<'scope>(
     let (tid_sender, tid) = sync_channel(1);
     let (go, may_go) = sync_channel::<()>(1);
     let spawned = thread::Builder::new().name(name).spawn_scoped(scope, move || {
-        // SAFETY: no arguments.
-        let _ = tid_sender.send(unsafe { libc::gettid() });
+        let _ = tid_sender.send(gettid().as_raw_nonzero().get());
         rights::drop_for_agents();
         if may_go.recv().is_ok() {
             live();

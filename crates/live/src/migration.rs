@@ -19,8 +19,9 @@ use crate::setup::Means;
 use maracas_core::contract::{End, Grant, Limit};
 use maracas_core::{CoreId, Duration, VcpuId};
 use maracas_live_core::priority;
+use rustix::process::{Pid, Signal, WaitOptions, set_parent_process_death_signal, waitpid};
 use std::sync::Arc;
-use std::{hint, io, ptr, thread, time};
+use std::{hint, io, thread, time};
 
 /// Of the processes that are moved, while they are raised: any below ours.
 const RAISED: u8 = 1;
@@ -150,8 +151,8 @@ impl Crew {
         let mut crew = Self { group: Arc::clone(group), pids: Vec::new() };
         for _ in 0..members {
             let Forked { pid, .. } = fork(group.dir_fd(), || {
-                // SAFETY: a system call alone; it ends with the thread that started it.
-                unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
+                // A system call alone; it ends with the thread that started it.
+                let _ = set_parent_process_death_signal(Some(Signal::KILL));
                 // Without a pause in the loop: in a virtual machine that hands the core over.
                 loop {
                     hint::black_box(());
@@ -281,8 +282,7 @@ impl Drop for Crew {
         for pid in &self.pids {
             // Cannot fail for a child of ours that has not been collected.
             let _ = sys::kill(*pid, libc::SIGKILL);
-            // SAFETY: our own child.
-            unsafe { libc::waitpid(*pid, ptr::null_mut(), 0) };
+            let _ = waitpid(Pid::from_raw(*pid), WaitOptions::empty());
         }
     }
 }

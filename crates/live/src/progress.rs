@@ -22,6 +22,7 @@ use crate::setup::{Means, Setup};
 use maracas_core::control::PROGRESS_VARIABLE;
 use maracas_core::journal::{Note, Record};
 use maracas_core::{Rate, VcpuId};
+use rustix::process::geteuid;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -109,8 +110,7 @@ impl Page {
     /// Lets programs of `user` count too: where it is another, every user may.
     pub(crate) fn open_to(path: &Path, user: Option<User>) -> io::Result<()> {
         let owner = fs::metadata(path)?.uid();
-        // SAFETY: cannot fail.
-        let uid = user.map_or_else(|| unsafe { libc::geteuid() }, |user| user.uid);
+        let uid = user.map_or_else(|| geteuid().as_raw(), |user| user.uid);
         if uid == owner {
             return Ok(());
         }

@@ -37,6 +37,7 @@ pub use lab::{Lab, Setup};
 pub use maracas_sweep::{figure, stats};
 pub use run::Run;
 
+use maracas_scenario::near_words;
 use std::fmt;
 
 /// One experiment of a paper.
@@ -65,6 +66,13 @@ impl Experiment {
     /// The word for its paper, with which its name begins.
     pub fn paper(&self) -> &'static str {
         self.name.split('-').next().unwrap_or(self.name)
+    }
+    /// What it is, as JSON.
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "name": self.name, "title": self.title, "summary": self.summary,
+            "source": self.source, "kind": self.kind.word(), "free": self.free,
+        })
     }
 }
 
@@ -104,6 +112,25 @@ pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
 /// The experiment of this name.
 pub fn find(name: &str) -> Option<&'static Experiment> {
     experiments().find(|experiment| experiment.name == name)
+}
+
+/// The experiments that are meant by these names, each once, in the order of the papers: their own
+/// names, those of papers, or `all`.
+///
+/// # Errors
+/// Where there is none of a name; names the nearest.
+pub fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>, Error> {
+    let means =
+        |name: &str, it: &Experiment| name == "all" || name == it.name || name == it.paper();
+    for name in names {
+        if !experiments().any(|it| means(name, it)) {
+            let near = near_words(name, experiments().flat_map(|it| [it.name, it.paper()]));
+            let line = format!("unknown experiment \"{name}\"{near}");
+            return Err(Error(line + " (`maracas reproduce list` lists them)"));
+        }
+    }
+    let named = |it: &&Experiment| names.iter().any(|name| means(name, it));
+    Ok(experiments().filter(named).collect())
 }
 
 /// Why an experiment could not be run, in one line.

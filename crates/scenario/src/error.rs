@@ -129,6 +129,18 @@ pub fn nearest<'k>(
     near
 }
 
+/// `; did you mean "x"?` where a known word is near, else nothing. Of several that are equally near,
+/// all.
+pub fn near_words<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> String {
+    // Two edits, or a third of a long word: farther words are seldom what was meant.
+    let reach = (word.len() / 3).max(2);
+    let near = nearest(word, known).filter(|(edits, _)| *edits <= reach);
+    near.map_or(String::new(), |(_, near)| {
+        let quoted: Vec<_> = near.iter().map(|candidate| format!("\"{candidate}\"")).collect();
+        format!("; did you mean {}?", quoted.join(" or "))
+    })
+}
+
 /// `did you mean` for a word that is not one of `known`, or else the list of them.
 pub(crate) fn did_you_mean<'k>(
     word: &str,

@@ -30,7 +30,7 @@ pub mod sweep;
 pub mod taskset;
 
 pub use account::{Account, Who};
-pub use error::{Error, Location, nearest};
+pub use error::{Error, Location, near_words, nearest};
 pub use scenario::{
     CacheSplit, ClassSpec, Command, Live, Output, Platform, PlatformMemory, PolicySpec,
     ProgramSpec, Run, Scenario, ThrottleBy, VcpuSpec,

@@ -23,6 +23,7 @@ use maracas_core::memory::Memory;
 use maracas_core::params::{Params, Value};
 use maracas_core::{Duration, Instant, MAX_CORES, Pace, Program, Rate, Role, System, Vcpu, VcpuId};
 use maracas_scenario::formats::{self, Format};
+use maracas_scenario::taskset::TaskSet;
 use maracas_scenario::{CacheSplit, Scenario};
 use maracas_sim::jobs::{Answer, Judged, judge, watch};
 use maracas_sim::{Options, Overheads};
@@ -53,6 +54,9 @@ pub struct Overrides {
     /// Number of cores in place of the file's
     #[arg(long, value_name = "M")]
     pub cores: Option<usize>,
+    /// A policy that is in no register, in place of all these.
+    #[arg(skip)]
+    pub entry: Option<&'static Entry>,
 }
 
 /// A scenario or task set with its policy found and its system built.
@@ -138,9 +142,10 @@ impl Case {
         machine: Machine,
         overrides: &Overrides,
     ) -> Result<Self, Failure> {
-        let (entry, mut params) = match &overrides.policy {
-            Some(name) if *name != scenario.policy.name => (policy(name)?, Params::new()),
-            Some(_) | None => {
+        let (entry, mut params) = match (&overrides.policy, overrides.entry) {
+            (_, Some(entry)) => (entry, Params::new()),
+            (Some(name), _) if *name != scenario.policy.name => (policy(name)?, Params::new()),
+            (..) => {
                 let name = &scenario.policy.name;
                 let entry = maracas_policies::find(name)
                     .ok_or_else(|| Failure::new(scenario.at_policy(unknown_policy(name))))?;
@@ -213,20 +218,33 @@ impl Case {
         overrides: &Overrides,
     ) -> Result<Self, Failure> {
         let set = formats::read(file, format).map_err(Failure::new)?;
-        let name = overrides.policy.as_deref().ok_or_else(|| {
-            Failure::new("a task set needs --policy NAME (`maracas policies` lists them)")
-        })?;
+        Self::of_tasks(set, &file.display().to_string(), overrides)
+    }
+
+    /// The case of a bare task set that has been read; `file` is its name in what is said of it.
+    ///
+    /// # Errors
+    /// Whatever is wrong in the overrides.
+    pub fn of_tasks(set: TaskSet, file: &str, overrides: &Overrides) -> Result<Self, Failure> {
+        let entry = match (overrides.entry, &overrides.policy) {
+            (Some(entry), _) => entry,
+            (None, Some(name)) => policy(name)?,
+            (None, None) => {
+                let line = "a task set needs --policy NAME (`maracas policies` lists them)";
+                return Err(Failure::new(line));
+            }
+        };
         let cores = overrides.cores.ok_or_else(|| Failure::new("a task set needs --cores M"))?;
         if !(1..=MAX_CORES).contains(&cores) {
             return Err(Failure::new(format!("--cores {cores}: from 1 to {MAX_CORES} may be")));
         }
-        let (entry, mut params) = (policy(name)?, Params::new());
+        let mut params = Params::new();
         set_params(&mut params, entry, &overrides.set)?;
         let (mut system, programs) = (set.system(cores), set.programs());
         let mut names = set.names();
         let service_vcpus = add_service_vcpus(entry, &params, &mut system, &mut names);
         let mut case = Self {
-            file: file.display().to_string(),
+            file: file.into(),
             scenario: None,
             entry,
             params,

@@ -59,9 +59,13 @@ impl<'a> Watch<'a> {
             progress: None,
         }
     }
+    /// Watches `case` for its report alone.
+    pub fn bare(case: &'a Case) -> Self {
+        Self::new(case, Files { journal: None, trace: None, csv: None })
+    }
     /// Watches `case` and keeps its journal in memory.
     pub fn keeping(case: &'a Case) -> Self {
-        let mut watch = Self::new(case, Files { journal: None, trace: None, csv: None });
+        let mut watch = Self::bare(case);
         watch.journal = Some(Recorder::new(&case.header()));
         watch.keep = true;
         watch

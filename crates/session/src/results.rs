@@ -148,8 +148,7 @@ impl Wanted {
     pub fn show(&self, report: &Report, ran: Option<&Ran>) -> Result<(), Failure> {
         let fail = |error: &dyn std::fmt::Display| Failure::about("report", error);
         if self.json {
-            let mut json = serde_json::to_value(report).map_err(|error| fail(&error))?;
-            json["params"] = params(report);
+            let mut json = to_json(report)?;
             if let Some(Ran { host, emulation }) = ran {
                 json["host"] = host.clone().into();
                 json["emulation"] = emulation.clone().into();
@@ -163,6 +162,17 @@ impl Wanted {
         }
         output::print(&String::from_utf8_lossy(&text))
     }
+}
+
+/// The report for programs: as it is, with every parameter of the policy.
+///
+/// # Errors
+/// Where a number in it is none of JSON's.
+pub fn to_json(report: &Report) -> Result<serde_json::Value, Failure> {
+    let json = serde_json::to_value(report);
+    let mut json = json.map_err(|error| Failure::about("report", error))?;
+    json["params"] = params(report);
+    Ok(json)
 }
 
 /// All parameters of the policy in the order in which it names them: as given, or the default; ""

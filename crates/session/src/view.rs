@@ -4,6 +4,7 @@
 use maracas_console::output;
 use maracas_core::Instant;
 use maracas_core::journal::Record;
+use maracas_trace::columns::Columns;
 use maracas_trace::table::time;
 use maracas_trace::{Metrics, Report};
 use std::time;
@@ -84,32 +85,24 @@ fn plain(report: &Report) -> String {
 
 /// One row per VCPU: shares since the last refresh, sums since the start.
 fn table(report: &Report, before: Option<&Report>) -> String {
-    let width = report.tasks.iter().map(|task| task.name.chars().count()).max().unwrap_or(0);
     let span = report.duration_ns - before.map_or(0, |before| before.duration_ns);
-    let mut text = format!(
-        "{:width$}  {:>6}  {:>6}  {:>10}  {:>10}  {:>6}   at {:.0} s\n",
-        "vcpu",
-        "fg %",
-        "bg %",
-        "foreground",
-        "background",
-        "misses",
-        report.duration_ns as f64 / 1e9
-    );
+    let at = format!("at {:.0} s", report.duration_ns as f64 / 1e9);
+    let head = ["vcpu", "fg %", "bg %", "foreground", "background", "misses", &at];
+    let mut table = Columns::new(head);
     for task in &report.tasks {
         let old = before.and_then(|before| before.tasks.iter().find(|old| old.id == task.id));
         let part = |now: u64, old: Option<u64>| {
             now.saturating_sub(old.unwrap_or(0)) as f64 * 100.0 / span.max(1) as f64
         };
-        text += &format!(
-            "{:width$}  {:>6.1}  {:>6.1}  {:>10}  {:>10}  {:>6}\n",
-            task.name,
-            part(task.foreground_ns, old.map(|old| old.foreground_ns)),
-            part(task.background_ns, old.map(|old| old.background_ns)),
+        let percent = |now, old| format!("{:.1}", part(now, old));
+        table.row([
+            task.name.clone(),
+            percent(task.foreground_ns, old.map(|old| old.foreground_ns)),
+            percent(task.background_ns, old.map(|old| old.background_ns)),
             time(task.foreground_ns as f64),
             time(task.background_ns as f64),
-            task.misses
-        );
+            task.misses.to_string(),
+        ]);
     }
-    text
+    table.text(0)
 }

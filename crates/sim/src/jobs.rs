@@ -17,15 +17,20 @@
 //!   Theta = min(P, Q / fastest) in every P, so t of time bring at least Theta/P (t - 2(P -
 //!   Theta)); what is asked for is raised accordingly before the policy is asked.
 //!
+//! * What limits others, MemGuard or a policy without surplus time, spares jobs a part of the time
+//!   that they would need beside them ([`limits`]).
+//!
 //! All of that says something only where the policy's own tests exclude misses of jobs that stay
 //! within C; where they do not, nothing is known of any job. A job that is not said to be in time
 //! need not be late: these are bounds. [`watch`] looks in the simulator whether it is.
 
+mod limits;
 mod watch;
 
 pub use watch::{Seen, watch};
 
 use crate::memory::bound::{Bound, bounds};
+use limits::{Cores, limits};
 use maracas_core::admission::{CoreVerdict, Regulation, Verdict};
 use maracas_core::contract::Entry;
 use maracas_core::memory::{DramModel, Memory};
@@ -43,6 +48,10 @@ pub struct Judged {
     pub alone: Duration,
     /// Time on its core that a job needs at most beside the others.
     pub needs: Duration,
+    /// Whether it is less than that because the others' reads or times are limited.
+    pub limited: bool,
+    /// Reads that a job does at most.
+    pub reads: u64,
     /// C.
     pub promised: Duration,
     /// The program that the others slow down most, by its place among the run's, and by how much;
@@ -83,16 +92,20 @@ pub fn judge(
 ) -> Vec<Judged> {
     let homes = Homes::of(system, entry, verdict);
     let places: Vec<CoreSet> = programs.iter().map(|it| homes.places(it.vcpu)).collect();
-    let bounds = bounds(system, memory, programs, &places);
-    let mut judged: Vec<Judged> =
-        system.vcpus.iter().filter_map(|vcpu| needs(vcpu, programs, &bounds)).collect();
+    let limits = limits(system, programs, &places, (entry, params), verdict.regulation.as_deref());
+    let bounds = bounds(system, memory, programs, &places, &limits);
     let cuts = cuts(entry, params);
     let proven = is_proven(system, entry, verdict);
     let open = verdict.regulation.as_ref().map(|limits| {
         let open = |core: CoreId| open_share(core, limits, &places, &bounds, system);
         system.core_ids().map(open).collect::<Vec<_>>()
     });
-    let asked = raised(system, &judged, &homes, !entry.needs.jobs, open.as_deref());
+    let isolates = !entry.needs.jobs;
+    let open = open.as_deref();
+    let cores = Cores { system, programs, bounds: &bounds, homes: &homes, isolates, open };
+    let mut judged: Vec<Judged> =
+        system.vcpus.iter().filter_map(|vcpu| needs(vcpu, &cores)).collect();
+    let asked = raised(system, &judged, &homes, isolates, open);
     let again = asked.as_ref().map(|asked| (entry.admit)(asked, params));
     for one in &mut judged {
         let fits = |again: &Verdict| admitted(again, one.vcpu, &homes);
@@ -153,17 +166,18 @@ impl Homes {
     }
 }
 
-/// The time that a job of `vcpu` needs at most; `None` where it has no jobs.
-fn needs(vcpu: &Vcpu, programs: &[Program], bounds: &[Option<Bound>]) -> Option<Judged> {
-    let (mut alone, mut needs, mut slowest) = (Duration::ZERO, Duration::ZERO, None);
-    let own = programs.iter().enumerate().filter(|(_, program)| program.vcpu == vcpu.id);
-    let mut has_jobs = false;
-    for (place, program) in own {
-        let Some(work) = work_of(&program.workload) else { continue };
-        has_jobs = true;
-        alone += work;
+/// What jobs of `vcpu` need at most; `None` where it has none.
+fn needs(vcpu: &Vcpu, cores: &Cores<'_>) -> Option<Judged> {
+    let Cores { programs, bounds, .. } = *cores;
+    let ticks_per_s = u128::from(cores.system.ticks_per_ns) * 1_000_000_000;
+    let needs = time_needed(vcpu, programs, bounds, cores.window(vcpu))?;
+    let (mut alone, mut beside, mut reads, mut slowest) = (Duration::ZERO, Duration::ZERO, 0, None);
+    for (place, work) in works(vcpu, programs) {
         let bound = bounds[place].as_ref();
-        needs += bound.map_or(work, |bound| bound.time_for(work));
+        alone += work;
+        beside += bound.map_or(work, |bound| bound.time_for(work));
+        let per_s = bound.map_or(0, |bound| bound.reads_per_s);
+        reads += (u128::from(per_s) * u128::from(work.ticks())).div_ceil(ticks_per_s) as u64;
         let slower = |old: &(u32, Bound), new: &Bound| new.slowdown_ppm > old.1.slowdown_ppm;
         if let Some(bound) = bound
             && slowest.as_ref().is_none_or(|old| slower(old, bound))
@@ -171,13 +185,34 @@ fn needs(vcpu: &Vcpu, programs: &[Program], bounds: &[Option<Bound>]) -> Option<
             slowest = Some((place as u32, bound.clone()));
         }
     }
-    let (vcpu, promised) = (vcpu.id, vcpu.reservation.budget);
+    let (vcpu, promised, limited) = (vcpu.id, vcpu.reservation.budget, needs < beside);
     let answer = Answer::MayBeLate;
-    has_jobs.then_some(Judged { vcpu, alone, needs, promised, slowest, answer, seen: None })
+    Some(Judged { vcpu, alone, needs, limited, reads, promised, slowest, answer, seen: None })
+}
+
+/// The time that a job of `vcpu` needs at most where it lasts for `window`; `None` where it has no
+/// jobs.
+fn time_needed(
+    vcpu: &Vcpu,
+    programs: &[Program],
+    bounds: &[Option<Bound>],
+    window: Duration,
+) -> Option<Duration> {
+    let takes = |(place, work): (usize, Duration)| {
+        bounds[place].as_ref().map_or(work, |bound| bound.time_within(work, window))
+    };
+    let ticks = works(vcpu, programs).map(takes).map(Duration::ticks).reduce(u64::saturating_add);
+    ticks.map(Duration::from_ticks)
+}
+
+/// The programs of `vcpu` that have jobs, by place, and the work of each.
+fn works(vcpu: &Vcpu, programs: &[Program]) -> impl Iterator<Item = (usize, Duration)> {
+    let own = programs.iter().enumerate().filter(move |(_, program)| program.vcpu == vcpu.id);
+    own.filter_map(|(place, program)| Some((place, work_of(&program.workload)?)))
 }
 
 /// What a piece of a job's work comes to at most, with all that an anytime program may add.
-fn work_of(workload: &Workload) -> Option<Duration> {
+pub(crate) fn work_of(workload: &Workload) -> Option<Duration> {
     let most = |cost: &Cost| match cost {
         Cost::Fixed(most) | Cost::Uniform(_, most) => *most,
         // Cut at ten times the mean.
@@ -233,22 +268,26 @@ fn raised(
     for vcpu in &mut raised.vcpus {
         let Reservation { budget, .. } = vcpu.reservation;
         let own = judged.iter().find(|one| one.vcpu == vcpu.id).filter(|_| !isolates);
-        let mut needs = own.map_or(budget, |one| one.needs.max(budget));
+        let needs = own.map_or(budget, |one| one.needs.max(budget));
         let home = homes.home(vcpu.id);
-        if let (Some(core), Some(open)) = (home, open)
-            && let Some((open, period)) = open[usize::from(core.0)]
-        {
-            let stretched = u128::from(needs.ticks()) * u128::from(period.ticks());
-            let stretched = stretched.div_ceil(u128::from(open.ticks().max(1)));
-            needs = Duration::from_ticks(u64::try_from(stretched).unwrap_or(u64::MAX / 4));
-            needs += (period - open) * 2;
-        }
+        let open = home.and_then(|core| open.and_then(|open| open[usize::from(core.0)]));
+        let needs = asked(needs, open);
         differs |= needs != budget;
         // A budget above the deadline is refused by every test; there is nothing to add then.
         vcpu.reservation.budget = needs.min(vcpu.reservation.deadline + Duration::from_ticks(1));
         vcpu.pinned = home.or(vcpu.pinned);
     }
     differs.then_some(raised)
+}
+
+/// What must be asked of a core for so much time on it, where it is open only for a part of each
+/// period: (Theta, P).
+fn asked(needs: Duration, open: Option<(Duration, Duration)>) -> Duration {
+    let Some((open, period)) = open else { return needs };
+    let stretched = u128::from(needs.ticks()) * u128::from(period.ticks());
+    let stretched = stretched.div_ceil(u128::from(open.ticks().max(1)));
+    let stretched = u64::try_from(stretched).unwrap_or(u64::MAX / 4).min(u64::MAX / 4);
+    Duration::from_ticks(stretched) + (period - open) * 2
 }
 
 /// Whether a verdict admits `vcpu` and all others on its core: one that is refused would run there

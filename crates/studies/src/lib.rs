@@ -1,9 +1,11 @@
-//! Measurements of this machine and of programs: `maracas bench` and `maracas profile`.
+//! Measurements of this machine and of programs: `maracas bench` and `maracas profile`; and the
+//! files that a sweep leaves behind.
 
 #![forbid(unsafe_code)]
 
 pub mod bench;
 pub mod profile;
+pub mod sweep;
 
 use maracas_console::failure::Outcome;
 

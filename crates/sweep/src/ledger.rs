@@ -117,7 +117,8 @@ fn other_sweep(ours: &str, theirs: &str) -> String {
 }
 
 impl Finished {
-    fn line(&self) -> String {
+    /// The line that [`Ledger`] keeps of it, with its end and a checksum.
+    pub fn line(&self) -> String {
         let mut line = format!("{} {} {}", self.item, self.tasks, self.load_ppb);
         for number in self.tallies.iter().flat_map(numbers) {
             // Writing into a string cannot fail.
@@ -126,8 +127,8 @@ impl Finished {
         let sum = checksum(line.as_bytes());
         line + &format!(" {sum:016x}\n")
     }
-    /// `None` where the line is not whole.
-    fn read(line: &str, contenders: usize) -> Option<Self> {
+    /// What [`Finished::line`] wrote, for so many contenders; `None` where the line is not whole.
+    pub fn read(line: &str, contenders: usize) -> Option<Self> {
         let (content, sum) = line.rsplit_once(' ')?;
         if format!("{:016x}", checksum(content.as_bytes())) != sum {
             return None;

@@ -35,6 +35,7 @@
 //! `maracas-core`, serde and serde_json.
 #![forbid(unsafe_code)]
 
+pub mod columns;
 pub mod csv;
 mod error;
 mod follow;

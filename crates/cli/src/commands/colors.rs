@@ -2,7 +2,6 @@
 
 mod split;
 
-use super::sim;
 use maracas_console::failure::{Answer, Failure, Outcome};
 use maracas_console::output::{self, Paint, paint};
 use maracas_core::contract::{Event, Observer, Plan, Usage};
@@ -10,6 +9,7 @@ use maracas_core::memory::{Cache, Partition};
 use maracas_core::{CoreId, Duration, Instant};
 use maracas_scenario::{PlatformMemory, Scenario};
 use maracas_session::case::{Case, Machine, Overrides};
+use maracas_session::simulation;
 use maracas_session::source::refuse_taskset;
 use maracas_session::verdict;
 use serde_json::{Value, json};
@@ -174,7 +174,7 @@ fn simulated(case: &Case, until: Option<Duration>) -> Option<Counts> {
     let cores = case.system.cores.len();
     let usage = vec![vec![Usage::default(); cores]; case.names.len()];
     let mut counts = Counts { usage, end: Instant::ZERO };
-    let options = sim::options(case, until);
+    let options = simulation::options(case, until);
     let subject = case.subject();
     let outcome = maracas_sim::simulate(&subject, policy.as_mut(), &options, &mut counts);
     counts.end = outcome.end;

@@ -1,6 +1,6 @@
 //! `maracas reproduce`: the papers' experiments, run again.
 
-use maracas_console::failure::{Answer, Failure, Outcome, did_you_mean};
+use maracas_console::failure::{Answer, Failure, Outcome};
 use maracas_console::output;
 use maracas_reproduce::document::{self, FIGURES};
 use maracas_reproduce::{Costs, Experiment, Findings, Lab, Setup};
@@ -87,7 +87,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     if args.names.iter().any(|name| name == "list") {
         return list(args.json);
     }
-    let chosen = chosen(&args.names)?;
+    let chosen = maracas_reproduce::chosen(&args.names).map_err(Failure::new)?;
     let document = args.check.as_ref().or(args.write.as_ref());
     let mut text = document.map(|path| read(path)).transpose()?;
     output::leave_nothing_at_signals()?;
@@ -190,14 +190,7 @@ impl Far {
 fn list(json: bool) -> Outcome {
     let all = maracas_reproduce::experiments();
     if json {
-        let all: Vec<_> = all
-            .map(|it| {
-                serde_json::json!({
-                    "name": it.name, "title": it.title, "summary": it.summary,
-                    "source": it.source, "kind": it.kind.word(), "free": it.free,
-                })
-            })
-            .collect();
+        let all = all.map(Experiment::to_json).collect();
         return output::line(&format!("{:#}", serde_json::Value::Array(all))).map(|()| Answer::Yes);
     }
     for it in all {
@@ -206,25 +199,6 @@ fn list(json: bool) -> Outcome {
         output::line(&format!("{text}\n    {}\n    free: {}", it.source, it.free))?;
     }
     Ok(Answer::Yes)
-}
-
-/// Whether `experiment` is meant by `name`: its own, its paper's, or `all`.
-fn means(name: &str, experiment: &Experiment) -> bool {
-    name == "all" || name == experiment.name || name == experiment.paper()
-}
-
-/// The experiments of these names, each once, in the order of the papers.
-fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>, Failure> {
-    let all = || maracas_reproduce::experiments();
-    for name in names {
-        if !all().any(|it| means(name, it)) {
-            let near = did_you_mean(name, all().flat_map(|it| [it.name, it.paper()]));
-            let line = format!("unknown experiment \"{name}\"{near}");
-            return Err(Failure::new(line + " (`maracas reproduce list` lists them)"));
-        }
-    }
-    let named = |it: &&Experiment| names.iter().any(|name| means(name, it));
-    Ok(all().filter(named).collect())
 }
 
 fn read(path: &Path) -> Result<String, Failure> {

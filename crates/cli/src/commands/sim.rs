@@ -4,14 +4,12 @@ mod charges;
 
 use maracas_console::failure::{Answer, Failure, Outcome};
 use maracas_console::output;
-use maracas_core::{Duration, Instant};
+use maracas_core::Duration;
 use maracas_session::case::{Case, Machine, Overrides};
 use maracas_session::observe::Watch;
-use maracas_session::results;
+use maracas_session::simulation::{in_ticks, options, simulate};
 use maracas_session::source::{Source, refuse_taskset};
-use maracas_session::verdict;
-use maracas_sim::Options;
-use maracas_trace::Report;
+use maracas_session::{results, verdict};
 use std::path::Path;
 
 /// Simulate a scenario or a bare task set
@@ -46,9 +44,6 @@ pub(crate) struct Args {
     results: results::Wanted,
 }
 
-/// The horizon where neither the command line nor the file names one.
-pub(super) const DEFAULT_UNTIL: Duration = Duration::from_secs(10);
-
 pub(super) fn run(args: &Args) -> Outcome {
     let mut case = args.source.case(Machine::Sim, &args.overrides)?;
     case.seed = args.seed.unwrap_or(case.seed);
@@ -60,33 +55,17 @@ pub(super) fn run(args: &Args) -> Outcome {
     options.late = args.late.unwrap_or(Duration::ZERO);
     options.hidden_wakes = args.hidden_wakes;
     args.measured.charge(&case, &mut options.overheads)?;
-    let options = charges::in_ticks(&case, options)?;
+    let options = in_ticks(&case, options)?;
     let files = args.results.open(args.source.named()?)?;
     args.results.say_assumptions(&case);
     let watch = Watch::new(&case, files);
     let watch = if args.results.talks() { watch.with_progress(options.until) } else { watch };
-    let Some((report, _)) = simulate(&case, &options, watch)? else {
+    let Some(done) = simulate(&case, &options, watch)? else {
         return verdict::refuse(&case, args.results.json);
     };
-    args.results.show(&report, None)?;
-    Ok(Answer::of(&report))
-}
-
-/// Simulates; `None` where the policy refuses.
-pub(super) fn simulate(
-    case: &Case,
-    options: &Options,
-    mut watch: Watch<'_>,
-) -> Result<Option<(Report, Vec<u8>)>, Failure> {
-    let Ok(mut policy) = (case.entry.build)(&case.start, &case.params) else { return Ok(None) };
-    let outcome = maracas_sim::simulate(&case.subject(), policy.as_mut(), options, &mut watch);
-    for (vcpu, answer) in &outcome.admissions {
-        if let Err(why) = answer {
-            let why = verdict::named(case, &why.to_string());
-            output::note(&format!("{} was refused when it arrived: {why}", case.name(*vcpu)));
-        }
-    }
-    watch.finish(&outcome, &policy.statistics()).map(Some)
+    done.notes.iter().for_each(|line| output::note(line));
+    args.results.show(&done.report, None)?;
+    Ok(Answer::of(&done.report))
 }
 
 /// First bytes of a journal.
@@ -114,18 +93,10 @@ pub(super) fn journal_of(
     let case = Case::read(file, Machine::Sim, &Overrides::default())?;
     let simulated = simulate(&case, &options(&case, until), Watch::keeping(&case))?;
     match simulated {
-        Some((_, journal)) => Ok(Ok(journal)),
+        Some(done) => {
+            done.notes.iter().for_each(|line| output::note(line));
+            Ok(Ok(done.journal))
+        }
         None => verdict::refuse(&case, false).map(Err),
-    }
-}
-
-/// How `case` is to be simulated, on time and with every wake visible.
-pub(super) fn options(case: &Case, until: Option<Duration>) -> Options {
-    let scenario = case.scenario.as_ref();
-    let until = until.or(scenario.and_then(|scenario| scenario.run.duration));
-    Options {
-        seed: case.seed,
-        overheads: scenario.map(|scenario| scenario.overheads).unwrap_or_default(),
-        ..Options::new(Instant::ZERO.saturating_add(until.unwrap_or(DEFAULT_UNTIL)))
     }
 }

@@ -3,10 +3,10 @@
 mod text;
 
 use maracas_console::failure::{Answer, Failure, Outcome};
-use maracas_console::output::{self, Bar, Pending};
+use maracas_console::output::{self, Bar};
 use maracas_scenario::sweep::Sweep;
-use maracas_sweep::summary::{self, Rivalry, Standing};
-use maracas_sweep::{Finished, Ledger, Study, drawings, run, table};
+use maracas_studies::sweep;
+use maracas_sweep::{Ledger, Study, run, summary};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -39,19 +39,6 @@ pub(crate) struct Args {
     quiet: bool,
 }
 
-/// The file in the folder that holds what is finished.
-const PROGRESS: &str = "sweep.progress";
-/// Every run, one a line.
-const RUNS: &str = "runs.csv";
-
-/// # Errors
-/// Where the folder holds runs that no sweep of ours left there.
-fn refuse_foreign(folder: &Path) -> Result<(), Failure> {
-    let foreign = folder.join(RUNS).exists() && !folder.join(PROGRESS).exists();
-    let why = format!("holds {RUNS} and no {PROGRESS}; name another directory, or move that file");
-    if foreign { Err(Failure::about(folder.display(), why)) } else { Ok(()) }
-}
-
 pub(super) fn run(args: &Args) -> Outcome {
     let study = Study::of(&Sweep::read(&args.file).map_err(Failure::new)?).map_err(Failure::new)?;
     let jobs = match args.jobs {
@@ -59,11 +46,9 @@ pub(super) fn run(args: &Args) -> Outcome {
         None => maracas_session::case::host_cores()?,
     };
     let folder = args.out.display();
-    refuse_foreign(&args.out)?;
-    std::fs::create_dir_all(&args.out)
-        .map_err(|error| Failure::about(&folder, format_args!("cannot be made: {error}")))?;
+    sweep::folder(&args.out)?;
     let (items, contenders) = (study.items(), study.contenders.len());
-    let path = args.out.join(PROGRESS);
+    let path = args.out.join(sweep::PROGRESS);
     let opened = Ledger::open(&path, &study.meaning(), items, contenders);
     let (ledger, found) = opened.map_err(Failure::new)?;
     let known = found.iter().flatten().count();
@@ -90,9 +75,9 @@ pub(super) fn run(args: &Args) -> Outcome {
     WRITING.store(true, Ordering::Relaxed);
     let standings = summary::standings(&study, &finished);
     let rivalries = summary::rivalries(&study, &finished);
-    let figures = write(&args.out, &study, &finished, &standings, &rivalries)?;
+    let figures = sweep::write(&args.out, &study, &finished, &standings, &rivalries)?;
     if args.json {
-        output::line(&format!("{:#}", json(&study, &standings, &rivalries)))?;
+        output::line(&format!("{:#}", sweep::json(&study, &standings, &rivalries)))?;
     } else {
         output::print(&text::table(&study, &standings))?;
     }
@@ -138,43 +123,4 @@ fn keep_at_signals(folder: &Path, items: usize) -> Result<(), Failure> {
     };
     std::thread::Builder::new().name("signals".into()).spawn(wait).map_err(fail)?;
     Ok(())
-}
-
-/// Writes everything; says how many figures there are.
-fn write(
-    folder: &Path,
-    study: &Study,
-    finished: &[Finished],
-    standings: &[Standing],
-    rivalries: &[Rivalry],
-) -> Result<usize, Failure> {
-    let file = |name: &str, fill: &dyn Fn(&mut Pending) -> Result<(), maracas_sweep::Error>| {
-        let path = folder.join(name);
-        let mut pending = Pending::create(&path)?;
-        let reported =
-            |error| Failure::about(path.display(), format_args!("cannot be written: {error}"));
-        fill(&mut pending).map_err(reported)?;
-        pending.commit()
-    };
-    let columns = summary::run_columns();
-    file(RUNS, &|out| table::csv(&columns, summary::run_rows(study, finished), out))?;
-    file("runs.parquet", &|out| table::parquet(&columns, summary::run_rows(study, finished), out))?;
-    let columns = summary::standing_columns();
-    file("points.csv", &|out| table::csv(&columns, summary::standing_rows(study, standings), out))?;
-    let columns = summary::rivalry_columns();
-    file("pairs.csv", &|out| table::csv(&columns, summary::rivalry_rows(study, rivalries), out))?;
-    let figures = drawings::figures(study, standings);
-    for figure in &figures {
-        output::write_file(&folder.join(format!("{}.svg", figure.name)), &figure.svg())?;
-    }
-    Ok(figures.len())
-}
-
-fn json(study: &Study, standings: &[Standing], rivalries: &[Rivalry]) -> serde_json::Value {
-    let points = summary::standing_rows(study, standings);
-    let pairs = summary::rivalry_rows(study, rivalries);
-    serde_json::json!({
-        "points": table::json(&summary::standing_columns(), points),
-        "pairs": table::json(&summary::rivalry_columns(), pairs),
-    })
 }

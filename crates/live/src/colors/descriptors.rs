@@ -12,14 +12,19 @@ use crate::host::held::Held;
 use crate::host::{Identity, rights};
 use maracas_core::VcpuId;
 use maracas_core::control::color_page::{DESCRIPTORS_PAGEMAP, DESCRIPTORS_USERFAULTFD};
+use rustix::net::{
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, sendmsg, shutdown,
+};
+use rustix::process::geteuid;
 use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
-use std::os::fd::{AsRawFd, RawFd};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::{io, mem, ptr, thread};
+use std::{io, thread};
 
 /// Enough for a thread that makes a few calls; the runtime's memory is locked.
 const STACK: usize = 128 << 10;
@@ -43,8 +48,7 @@ impl DescriptorServer {
         let listener = UnixListener::bind(&path)?;
         // Any process may connect; which one is served is decided by what the kernel says of it.
         fs::set_permissions(&path, Permissions::from_mode(0o666))?;
-        // SAFETY: cannot fail.
-        let own = unsafe { libc::geteuid() };
+        let own = geteuid().as_raw();
         let admitted = Admitted::new(Mutex::new(BTreeSet::from([0, own])));
         let run = Identity::own()?;
         let (theirs, guests) = (listener.try_clone()?, Arc::clone(&admitted));
@@ -73,8 +77,7 @@ impl DescriptorServer {
 impl Drop for DescriptorServer {
     fn drop(&mut self) {
         // Ends the wait in `accept`, whatever became of the path.
-        // SAFETY: a descriptor of our own.
-        unsafe { libc::shutdown(self.listener.as_raw_fd(), libc::SHUT_RDWR) };
+        let _ = shutdown(&self.listener, Shutdown::Both);
         if let Some(supervisor) = self.supervisor.take() {
             let _ = supervisor.join();
         }
@@ -97,35 +100,18 @@ fn serve(
     let pagemap = peer.by_number(|pid| Ok(File::open(format!("/proc/{pid}/pagemap")).ok()))?;
     let what = pagemap.as_ref().map_or(0, |_| DESCRIPTORS_PAGEMAP)
         | device.map_or(0, |_| DESCRIPTORS_USERFAULTFD);
-    let given: Vec<RawFd> = pagemap.iter().chain(device).map(AsRawFd::as_raw_fd).collect();
+    let given: Vec<BorrowedFd<'_>> = pagemap.iter().chain(device).map(AsFd::as_fd).collect();
     send(stream, what, &given)
 }
 
-/// Room for the two descriptors of a message, aligned as the kernel wants it.
-#[repr(align(8))]
-struct Room([u8; 64]);
-
-/// Sends a byte and descriptors without waiting.
-fn send(stream: &UnixStream, byte: u8, given: &[RawFd]) -> io::Result<()> {
-    let bytes = mem::size_of_val(given);
-    let mut room = Room([0; 64]);
-    let mut part = libc::iovec { iov_base: (&raw const byte).cast_mut().cast(), iov_len: 1 };
-    // SAFETY: a plain structure of numbers and pointers.
-    let mut message: libc::msghdr = unsafe { mem::zeroed() };
-    (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
-    // SAFETY: two descriptors need 24 bytes of the room; the header lies in it.
-    let sent = unsafe {
-        if !given.is_empty() {
-            message.msg_control = room.0.as_mut_ptr().cast();
-            message.msg_controllen = libc::CMSG_SPACE(bytes as u32) as _;
-            let header = libc::CMSG_FIRSTHDR(&raw const message);
-            (*header).cmsg_level = libc::SOL_SOCKET;
-            (*header).cmsg_type = libc::SCM_RIGHTS;
-            (*header).cmsg_len = libc::CMSG_LEN(bytes as u32) as _;
-            ptr::copy_nonoverlapping(given.as_ptr().cast(), libc::CMSG_DATA(header), bytes);
-        }
-        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        libc::sendmsg(stream.as_raw_fd(), &raw const message, flags)
-    };
-    if sent == 1 { Ok(()) } else { Err(io::Error::last_os_error()) }
+/// Sends a byte and at most two descriptors without waiting.
+fn send(stream: &UnixStream, byte: u8, given: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut message = SendAncillaryBuffer::new(&mut room);
+    if !given.is_empty() {
+        message.push(SendAncillaryMessage::ScmRights(given));
+    }
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    sendmsg(stream, &[io::IoSlice::new(&[byte])], &mut message, flags)?;
+    Ok(())
 }

@@ -1,4 +1,6 @@
 use super::*;
+use std::os::fd::AsRawFd;
+use std::ptr;
 
 /// A page in a directory of its own.
 fn page(name: &str) -> (PathBuf, ColorPage) {
@@ -104,9 +106,9 @@ fn an_order_wakes_the_program_that_waits_for_it() {
     let theirs = File::open(page.path()).expect("it is ours");
     let woken = std::thread::scope(|scope| {
         let waiter = scope.spawn(|| {
-            let futex = Futex::of(&theirs).expect("it can be mapped");
+            let futex = Futex::of(&theirs, BYTES).expect("it can be mapped");
             let patience = libc::timespec { tv_sec: 10, tv_nsec: 0 };
-            let (address, patience) = (futex.0.as_ptr(), &raw const patience);
+            let (address, patience) = (futex.address(), &raw const patience);
             // SAFETY: the kernel alone follows the address.
             let waited =
                 unsafe { libc::syscall(libc::SYS_futex, address, libc::FUTEX_WAIT, 0, patience) };

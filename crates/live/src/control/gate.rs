@@ -15,15 +15,17 @@
 //! at every release. So the server takes it above the foreground only (`at_once`): preempted with
 //! it in hand it would hold up an agent, and with it the end of every budget.
 
+use crate::host::sys;
 use crate::host::wait::{Poll, Token, wait};
 use crate::machine::JobGate;
 use maracas_core::control::{Message, Reply};
 use maracas_core::{Job, JobId, VcpuId};
+use rustix::event::{EventfdFlags, eventfd};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -290,14 +292,12 @@ fn send(socket: RawFd, job: &Job) -> bool {
         if Reply::Job(*job).write(frame).is_err() {
             return false;
         }
-        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        // SAFETY: the buffer is ours; the descriptor is open as long as its slot has users.
-        let sent = unsafe { libc::send(socket, frame.as_ptr().cast(), frame.len(), flags) };
+        // The descriptor is open as long as its slot has users.
+        let sent = sys::send_now(socket, frame).unwrap_or(0);
         // Linux sends a message of less than a page whole or not at all; should it not, the
         // stream is spoilt and its reader must learn of it.
-        if sent > 0 && sent as usize != frame.len() {
-            // SAFETY: plain arguments.
-            unsafe { libc::shutdown(socket, libc::SHUT_RDWR) };
+        if sent > 0 && sent != frame.len() {
+            sys::shut_down(socket);
         }
         sent > 0
     })
@@ -305,13 +305,7 @@ fn send(socket: RawFd, job: &Job) -> bool {
 
 /// A counter that can be waited for.
 pub(super) fn wakeup() -> io::Result<File> {
-    // SAFETY: plain arguments; the new descriptor is owned by nothing else.
-    unsafe {
-        match libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) {
-            -1 => Err(io::Error::last_os_error()),
-            fd => Ok(File::from_raw_fd(fd)),
-        }
-    }
+    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?.into())
 }
 
 /// Signals it; one that is full has been read already.

@@ -7,6 +7,7 @@ use crate::host::held::Held;
 use crate::machine::Members;
 use maracas_core::JobId;
 use maracas_core::control::{Members as Asked, Request};
+use rustix::process::getuid;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::{env, fs, io};
@@ -69,8 +70,7 @@ pub(super) struct Allowed(Vec<u32>);
 
 impl Allowed {
     pub(super) fn here() -> Self {
-        // SAFETY: cannot fail.
-        let own = unsafe { libc::getuid() };
+        let own = getuid().as_raw();
         let mut users = vec![0, own];
         if own == 0 {
             let caller = env::var("SUDO_UID").ok().and_then(|uid| uid.parse::<u32>().ok());

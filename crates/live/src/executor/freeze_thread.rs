@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::executor::BandwidthLimiter;
 use crate::host::cgroup::Group;
 use maracas_core::CoreId;
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -93,10 +94,9 @@ impl FreezeThread {
     }
     fn set(&self, engaged: bool) -> io::Result<()> {
         if let Some(program) = self.signalled {
-            let signal = if engaged { libc::SIGSTOP } else { libc::SIGCONT };
-            // SAFETY: plain arguments. A started program leads a process group of its own; that it
-            // has ended is no error.
-            unsafe { libc::kill(-program, signal) };
+            let signal = if engaged { Signal::STOP } else { Signal::CONT };
+            // A started program leads a process group of its own; that it has ended is no error.
+            let _ = Pid::from_raw(program).map(|group| kill_process_group(group, signal));
             return Ok(());
         }
         match if engaged { self.group.freeze() } else { self.group.thaw() } {

@@ -8,16 +8,14 @@
 
 use crate::clock::monotonic_ns;
 use crate::host::HardwareCore;
+use crate::host::shared_page::{HEARTBEATS, Heartbeat, Page, SharedPage};
 use maracas_live_core::Relief;
 use std::fs::File;
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use std::{fmt, io};
-
-/// The most agents that can be watched, one a core.
-pub(super) const HEARTBEATS: usize = maracas_core::MAX_CORES;
 
 /// A heartbeat that is not watched: its agent has not begun yet.
 const NOT_YET: u64 = 0;
@@ -37,37 +35,6 @@ const CREDIT: u64 = 9;
 /// 125 ms, would see it begin anew at each look; with more an agent that was off its core for
 /// seconds would be taken for stuck when it is back.
 const CARRIED: u64 = 250_000_000;
-
-/// What runtime and guardian share of one agent; on a cache line of its own, since each agent
-/// writes its own several thousand times a second.
-#[repr(C, align(64))]
-struct Heartbeat {
-    /// [`NOT_YET`], [`AT_REST`], asleep until, or awake since.
-    state: AtomicU64,
-    /// Since when the agent was awake when it went to sleep, and when it did. Its own affair.
-    since_ns: AtomicU64,
-    slept_ns: AtomicU64,
-    /// How long the agent was stuck when its core was relieved last.
-    stuck_ns: AtomicU64,
-    /// The kernel's number of its core, plus one; 0 = not given.
-    hardware: AtomicU32,
-    /// Reliefs of its core that were begun, and that were finished.
-    begun: AtomicU32,
-    done: AtomicU32,
-}
-
-#[repr(C)]
-struct Page {
-    heartbeats: [Heartbeat; HEARTBEATS],
-    /// How many of them are used; 0 = not given.
-    agents: AtomicU32,
-    /// When it is to begin to end (monotonic nanoseconds); 0 = not given.
-    ends_ns: AtomicU64,
-    /// Why the run must end: a [`Cause`] and an agent; 0 = it must not.
-    ending: AtomicU64,
-    /// For how long that had lasted.
-    ending_ns: AtomicU64,
-}
 
 /// Why the guardian ends a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -115,61 +82,24 @@ impl fmt::Display for Ending {
 
 /// What every agent is at, in memory that runtime and guardian share. Clones share it too.
 #[derive(Clone, Debug)]
-pub struct Heartbeats(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
-    file: File,
-    page: *const Page,
-}
-
-// SAFETY: the mapping lives as long as this value and holds nothing but atomics.
-unsafe impl Send for Shared {}
-// SAFETY: as above.
-unsafe impl Sync for Shared {}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        // SAFETY: mapped with this size by `Heartbeats::map`, and no reference to it is left.
-        unsafe { libc::munmap(self.page.cast_mut().cast(), size_of::<Page>()) };
-    }
-}
+pub struct Heartbeats(Arc<SharedPage>);
 
 impl Heartbeats {
     pub(super) fn new() -> io::Result<Self> {
-        // SAFETY: a constant name; the new descriptor is owned by nothing else.
-        let file = unsafe {
-            let fd = libc::memfd_create(c"maracas heartbeats".as_ptr(), libc::MFD_CLOEXEC);
-            if fd == -1 {
-                return Err(io::Error::last_os_error());
-            }
-            File::from_raw_fd(fd)
-        };
-        file.set_len(size_of::<Page>() as u64)?;
-        Self::map(file)
+        Ok(Self(Arc::new(SharedPage::new()?)))
     }
 
     pub(super) fn map(file: File) -> io::Result<Self> {
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new shared mapping of a file that has this size.
-        let page = unsafe {
-            let place = std::ptr::null_mut();
-            libc::mmap(place, size_of::<Page>(), access, libc::MAP_SHARED, file.as_raw_fd(), 0)
-        };
-        if page == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Self(Arc::new(Shared { file, page: page.cast() })))
+        Ok(Self(Arc::new(SharedPage::map(file)?)))
     }
 
     /// The descriptor of the memory, for the guardian to inherit.
     pub(super) fn fd(&self) -> RawFd {
-        self.0.file.as_raw_fd()
+        self.0.file().as_raw_fd()
     }
 
     fn page(&self) -> &Page {
-        // SAFETY: mapped until `Shared` is dropped, page-aligned, of this size.
-        unsafe { &*self.0.page }
+        self.0.page()
     }
 
     fn heartbeat(&self, agent: usize) -> Option<&Heartbeat> {
@@ -434,7 +364,7 @@ mod tests {
     #[test]
     fn another_mapping_of_the_memory_shows_the_same() {
         let ours = Heartbeats::new().expect("memory can be had");
-        let theirs = Heartbeats::map(ours.0.file.try_clone().expect("a descriptor"));
+        let theirs = Heartbeats::map(ours.0.file().try_clone().expect("a descriptor"));
         let theirs = theirs.expect("a second mapping");
         ours.watch(&[HardwareCore(4), HardwareCore(9)]);
         assert_eq!((theirs.agents(), theirs.core(1)), (2, Some(HardwareCore(9))));

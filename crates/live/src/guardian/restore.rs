@@ -306,9 +306,11 @@ fn release(hierarchies: &Hierarchies, run: Identity, done: &mut Restored) -> io:
     last
 }
 
+/// The threads or processes that a group lists; 0 stands for one that has exited, and would be
+/// taken for the caller.
 fn numbers(file: &Path) -> Vec<i32> {
     let list = fs::read_to_string(file).unwrap_or_default();
-    list.lines().filter_map(|line| line.parse().ok()).collect()
+    list.lines().filter_map(|line| line.parse().ok()).filter(|number| *number != 0).collect()
 }
 
 /// Every directory of the run, in every hierarchy, parents first.

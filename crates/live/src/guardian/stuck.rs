@@ -6,7 +6,8 @@
 //! counts its own looks: an agent is stuck for as long as looks in a row saw it in one and the same
 //! lateness, and a gap between two looks counts as one stride at most.
 
-use super::heartbeats::{Cause, Ending, HEARTBEATS, Heartbeats};
+use super::heartbeats::{Cause, Ending, Heartbeats};
+use crate::host::shared_page::HEARTBEATS;
 use std::time::Duration;
 
 /// How long a neighbour lets an agent be late before it acts for it.

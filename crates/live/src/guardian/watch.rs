@@ -8,10 +8,11 @@ use crate::clock::monotonic_ns;
 use crate::host::cgroup::Hierarchies;
 use crate::host::{HardwareCore, Identity, sched, sys};
 use maracas_live_core::priority;
+use rustix::mm::{MlockAllFlags, mlockall};
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -56,8 +57,8 @@ fn guard(arguments: Vec<OsString>) -> io::Result<Option<restore::Restored>> {
     let run = Identity::parse(&word()?).ok_or_else(usage)?;
     let memory: i32 = word()?.parse().map_err(|_| usage())?;
     let files = words.map(PathBuf::from).collect();
-    // SAFETY: the runtime left this descriptor open for us, and nothing else here uses it.
-    let heartbeats = Heartbeats::map(unsafe { File::from_raw_fd(memory) })?;
+    // The runtime left this descriptor open for us, and nothing else here uses it.
+    let heartbeats = Heartbeats::map(sys::inherited(memory)?)?;
     let hierarchies = Hierarchies::read()?;
     stand_apart(&hierarchies);
     let charge = Charge { run, files };
@@ -65,8 +66,7 @@ fn guard(arguments: Vec<OsString>) -> io::Result<Option<restore::Restored>> {
     let mut watch =
         Watch { hierarchies, charge, heartbeats, patrol: Patrol::new(), freezer, is_said: false };
     // The line to the runtime is our standard input, which is a socket and goes both ways.
-    // SAFETY: nothing else in this process uses standard input.
-    let line = unsafe { UnixStream::from_raw_fd(0) };
+    let line = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     watch.stay(line)
 }
 
@@ -78,14 +78,10 @@ fn stand_apart(hierarchies: &Hierarchies) {
         // that is stopped takes everything in it along.
         let _ = fs::write(hierarchy.root.join("cgroup.procs"), "0");
     }
-    // SAFETY: plain arguments.
-    unsafe {
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE] {
-            libc::signal(signal, libc::SIG_IGN);
-        }
-        // The repair must not wait for a page that has to be read back from a disk.
-        libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE);
-    }
+    let signals = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE];
+    signals.into_iter().for_each(sys::ignore);
+    // The repair must not wait for a page that has to be read back from a disk.
+    let _ = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE);
     let _ = fs::write("/proc/self/oom_score_adj", "-1000");
 }
 
@@ -215,12 +211,12 @@ impl Watch {
                     let _ = line.as_mut().map(|line| line.write_all(&[CALL]));
                     if why.cause == Cause::Stopped {
                         // Nothing that is stopped can end in order.
-                        signal(runtime, libc::SIGCONT);
+                        sys::signal(runtime, libc::SIGCONT);
                     }
                 }
                 Act::Kill(why) => {
                     say(&format!("{}; killed the run", reported_late(&why)));
-                    signal(runtime, libc::SIGKILL);
+                    sys::signal(runtime, libc::SIGKILL);
                 }
             }
         }
@@ -281,28 +277,15 @@ fn names(list: &str, core: HardwareCore) -> Option<bool> {
     Some(named)
 }
 
-/// Sends a signal; that the process has ended is no error.
-fn signal(process: &OwnedFd, signal: i32) {
-    let null = std::ptr::null::<libc::siginfo_t>();
-    // SAFETY: plain arguments; the descriptor names this process and no other.
-    unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process.as_raw_fd(), signal, null, 0) };
-}
-
 /// Waits until one of two descriptors is readable or at its end, or `timeout` has passed. A
 /// descriptor of -1 never is.
 fn poll(fds: [i32; 2], timeout: Duration) -> io::Result<[bool; 2]> {
     let mut set = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
-    // SAFETY: the array is ours and has two entries.
-    let ready = unsafe { libc::poll(set.as_mut_ptr(), 2, timeout.as_millis() as i32) };
-    if ready == -1 {
-        let error = io::Error::last_os_error();
-        return if error.kind() == io::ErrorKind::Interrupted {
-            Ok([false; 2])
-        } else {
-            Err(error)
-        };
+    match sys::poll(&mut set, timeout.as_millis() as i32) {
+        Ok(_) => Ok(set.map(|entry| entry.revents != 0)),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok([false; 2]),
+        Err(error) => Err(error),
     }
-    Ok(set.map(|entry| entry.revents != 0))
 }
 
 #[cfg(test)]

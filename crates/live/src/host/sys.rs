@@ -1,10 +1,14 @@
 //! The few raw calls that several files share.
 
 use std::ffi::CString;
+use std::fs::File;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::ops::Range;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 use std::sync::OnceLock;
 
 /// Turns the kernel's -1 into the error that it stands for.
@@ -57,6 +61,88 @@ pub(crate) fn open_many() {
 /// The limit of open files that programs must have: ours before we raised it.
 pub(super) fn files_before() -> Option<&'static libc::rlimit> {
     FILES_BEFORE.get()
+}
+
+/// A file that another process left open for us under this number, for which nothing else here has
+/// a use.
+pub(crate) fn inherited(fd: RawFd) -> io::Result<File> {
+    // SAFETY: plain arguments; that the number is open is asked first.
+    unsafe {
+        check(libc::c_long::from(libc::fcntl(fd, libc::F_GETFD)))?;
+        Ok(File::from_raw_fd(fd))
+    }
+}
+
+/// Lets the process that `command` starts begin in a session of its own, out of reach of a
+/// terminal's signals, at a real-time priority where that is allowed, with `keeps` open.
+pub(crate) fn start_apart(command: &mut Command, priority: u8, keeps: RawFd) {
+    // SAFETY: only calls that are safe between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            libc::setsid();
+            let top = libc::sched_param { sched_priority: i32::from(priority) };
+            libc::sched_setscheduler(0, libc::SCHED_FIFO, &top);
+            check(libc::c_long::from(libc::fcntl(keeps, libc::F_SETFD, 0))).map(drop)
+        });
+    }
+}
+
+/// Takes no notice of a signal from here on.
+pub(crate) fn ignore(signal: i32) {
+    // SAFETY: plain arguments.
+    unsafe { libc::signal(signal, libc::SIG_IGN) };
+}
+
+/// Waits until an entry is ready or `timeout_ms` are over (-1 = for as long as it takes), and says
+/// how many are. An entry of -1 never is.
+pub(crate) fn poll(set: &mut [libc::pollfd], timeout_ms: i32) -> io::Result<usize> {
+    // SAFETY: the array is the caller's and has this length.
+    let ready = unsafe { libc::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, timeout_ms) };
+    check(libc::c_long::from(ready)).map(|ready| ready as usize)
+}
+
+/// Sends what the socket takes at once, and says how many bytes that was.
+pub(crate) fn send_now(socket: RawFd, bytes: &[u8]) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: the buffer is the caller's.
+    let sent = unsafe { libc::send(socket, bytes.as_ptr().cast(), bytes.len(), flags) };
+    check(sent as libc::c_long).map(|sent| sent as usize)
+}
+
+/// Ends a socket's stream in both directions.
+pub(crate) fn shut_down(socket: RawFd) {
+    // SAFETY: plain arguments.
+    unsafe { libc::shutdown(socket, libc::SHUT_RDWR) };
+}
+
+/// Whether another open file holds a lock in this range of bytes.
+pub(crate) fn is_locked(file: &File, bytes: Range<usize>) -> bool {
+    // SAFETY: a plain structure of numbers, which the kernel reads and fills.
+    unsafe {
+        let mut lock: libc::flock = std::mem::zeroed();
+        lock.l_type = libc::F_WRLCK as libc::c_short;
+        lock.l_whence = libc::SEEK_SET as libc::c_short;
+        (lock.l_start, lock.l_len) = (bytes.start as libc::off_t, bytes.len() as libc::off_t);
+        let asked = libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock);
+        asked == 0 && lock.l_type != libc::F_UNLCK as libc::c_short
+    }
+}
+
+/// The processor time of a whole process, by the kernel's own numbering of such clocks
+/// (CPUCLOCK_SCHED in include/linux/posix-timers.h). Those of foreign threads cannot be read so.
+pub(crate) fn process_ns(pid: i32) -> Option<u64> {
+    let clock = (!pid << 3) | 2;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills the structure that we give.
+    let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    (result == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// Sends a signal to a process that is held; that it has ended is no error.
+pub(crate) fn signal(process: &OwnedFd, signal: i32) {
+    let null = std::ptr::null::<libc::siginfo_t>();
+    // SAFETY: plain arguments; the descriptor names this process and no other.
+    unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process.as_raw_fd(), signal, null, 0) };
 }
 
 /// Sends a signal; a process that is gone already is no error.

@@ -164,10 +164,7 @@ mod tests {
 
     /// The processor time of the calling thread.
     fn thread_ms() -> f64 {
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the structure is ours.
-        unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-        time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
+        crate::clock::thread_ns() as f64 / 1e6
     }
 
     #[test]

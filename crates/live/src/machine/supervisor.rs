@@ -5,13 +5,13 @@ use super::error::Error;
 use super::handle::{Mailbox, Request};
 use super::steer;
 use crate::colors::Colors;
-use crate::executor::Site;
 use crate::executor::vcpu::Made;
+use crate::executor::{Site, VcpuHandle};
 use crate::guardian::{Cause, Ending, Guardian};
 use crate::host::cgroup::Group;
 use crate::host::launch::{self, Child, Exit};
 use crate::host::wait::{Poll, Token, wait};
-use crate::host::{HardwareCore, sched};
+use crate::host::{HardwareCore, sched, sys};
 use crate::progress::{self, Page, Progress};
 use crate::sense::VcpuEvents;
 use crate::setup::{Launch, Setup};
@@ -38,6 +38,11 @@ const PATROL: Duration = Duration::from_millis(100);
 /// On so many cores at most counters are opened before any VCPU comes there: each takes up to four
 /// descriptors for every VCPU, and 30 to 90 us at the start of its program.
 const MOST_READY: usize = 16;
+
+/// Threads that close counters at the end of a run, at most.
+const CLOSERS: usize = 16;
+/// Their stack, in bytes. All of it is taken at once, as the memory of a run is locked.
+const STACK: usize = 128 << 10;
 
 /// One program and where it is in its life.
 struct Program<'a> {
@@ -344,9 +349,13 @@ impl<'a> Supervisor<'a> {
         !self.homes[&id].left && programs.all(|program| matches!(program.life, Life::Ended(_)))
     }
 
-    /// Ends everything; the agents are gone and all threads released. Returns how each program
-    /// ended.
-    pub(super) fn end(mut self, trouble: &mut Vec<String>) -> Vec<(String, Option<Exit>)> {
+    /// Ends everything; the agents are gone and all threads released, by these VCPU handles.
+    /// Returns how each program ended.
+    pub(super) fn end(
+        mut self,
+        released: Vec<VcpuHandle>,
+        trouble: &mut Vec<String>,
+    ) -> Vec<(String, Option<Exit>)> {
         let _ = sched::set_other(0);
         let running = |program: &Program<'_>| matches!(program.life, Life::Running(_));
         for program in &self.programs {
@@ -387,6 +396,8 @@ impl<'a> Supervisor<'a> {
                 program.life = Life::Ended(None);
             }
         }
+        // They hold the groups.
+        close(released);
         trouble.extend(self.mailbox.dismiss_all().err().map(|why| why.to_string()));
         for (_, home) in std::mem::take(&mut self.homes) {
             let removed = Arc::into_inner(home.group).map(Group::remove);
@@ -400,6 +411,21 @@ impl<'a> Supervisor<'a> {
     }
 }
 
+/// Drops VCPU handles, by some threads: on PREEMPT_RT the kernel waits for a grace period at each
+/// counter that is closed (`irq_work_sync` in `kernel/irq_work.c`), 16 ms in the lab, and many
+/// threads wait for the same one.
+fn close(mut released: Vec<VcpuHandle>) {
+    let each = released.len().div_ceil(CLOSERS);
+    std::thread::scope(|scope| {
+        while !released.is_empty() {
+            let part = released.split_off(released.len().saturating_sub(each));
+            let closer = std::thread::Builder::new().name("closer".into()).stack_size(STACK);
+            // Where there is no thread for it, it is dropped here.
+            let _ = closer.spawn_scoped(scope, move || drop(part));
+        }
+    });
+}
+
 /// Is woken when the guardian wants the run to end, and when it has died.
 fn listen_to(poll: &Poll, guardian: &Guardian) -> io::Result<()> {
     poll.add(guardian.watch().as_raw_fd(), Token::Guardian)?;
@@ -407,7 +433,5 @@ fn listen_to(poll: &Poll, guardian: &Guardian) -> io::Result<()> {
 }
 
 fn signal(child: &Child, signal: i32) {
-    let null = std::ptr::null::<libc::siginfo_t>();
-    // SAFETY: the descriptor names this child and no other; that it has ended is no error.
-    unsafe { libc::syscall(libc::SYS_pidfd_send_signal, child.pidfd.as_raw_fd(), signal, null, 0) };
+    sys::signal(&child.pidfd, signal);
 }

@@ -3,7 +3,7 @@
 use super::Meter;
 use crate::clock::Clock;
 use crate::host::hardware::{Count, Counter, EventCode, Hardware, Load, SHORTEST_ALARM, Scope};
-use crate::host::{HardwareCore, sched};
+use crate::host::{HardwareCore, sched, sys};
 use maracas_core::Instant;
 use maracas_live_core::priority;
 use std::os::fd::RawFd;
@@ -312,10 +312,9 @@ impl Waiter {
 
 /// Whether `fd` becomes readable within `longest`.
 fn is_ready(fd: RawFd, longest: Duration) -> bool {
-    let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    // SAFETY: one structure of our own.
-    let ready = unsafe { libc::poll(&raw mut poll, 1, longest.as_millis() as i32) };
-    ready == 1 && poll.revents & libc::POLLIN != 0
+    let mut set = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
+    let ready = sys::poll(&mut set, longest.as_millis() as i32);
+    ready.is_ok_and(|ready| ready == 1) && set[0].revents & libc::POLLIN != 0
 }
 
 #[cfg(test)]

@@ -64,7 +64,6 @@ mod vcpus;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::num::NonZeroU64;
 use maracas_core::admission::Verdict;
 use maracas_core::contract::{End, Entry, Grant, MemoryLimit, Mode, Segment, Statistic, decide};
 use maracas_core::dispatch::{self, Readings};
@@ -81,7 +80,7 @@ pub(crate) fn admit(inner: &Entry, system: &System, params: &Params) -> Verdict 
     let mut verdict = (inner.admit)(system, params);
     let (settings, objections) = Settings::read(system, params);
     verdict.objections.extend(objections);
-    verdict.regulation = Some(settings.regulation());
+    verdict.regulation = Some(Box::new(settings.regulation(system)));
     verdict
 }
 
@@ -119,7 +118,7 @@ impl MemGuard {
         let regulator = Regulator::new(&settings);
         let mut vcpus = Vcpus::default();
         for vcpu in &system.vcpus {
-            vcpus.set_quota(vcpu.id, quota(&settings, vcpu.bandwidth));
+            vcpus.set_quota(vcpu.id, settings.quota(vcpu.bandwidth));
         }
         let first = Instant::ZERO.saturating_add(settings.period);
         Ok(Self {
@@ -257,11 +256,6 @@ impl MemGuard {
     }
 }
 
-/// A VCPU's reads per period, one at least; `None` where it has no bandwidth of its own.
-fn quota(settings: &Settings, bandwidth: Option<NonZeroU64>) -> Option<u64> {
-    bandwidth.map(|bandwidth| settings.requests(bandwidth.get()).max(1))
-}
-
 /// The first instant after `now` that lies a whole number of periods after `from`, which is past.
 fn next(from: Instant, period: Duration, now: Instant) -> Instant {
     let over = now.saturating_since(from).ticks() % period.ticks();
@@ -283,7 +277,7 @@ impl Policy for MemGuard {
                 }
             }
             Event::Arrived(vcpu) | Event::Changed(vcpu) => {
-                self.vcpus.ask(vcpu.id, quota(&self.settings, vcpu.bandwidth));
+                self.vcpus.ask(vcpu.id, self.settings.quota(vcpu.bandwidth));
             }
             Event::Left(vcpu) => self.vcpus.left(*vcpu),
             // The meters say so too: the segment that ended so was reported before. A late event,

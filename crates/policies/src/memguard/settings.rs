@@ -4,7 +4,8 @@ use crate::parts::priority::serves_requests;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use maracas_core::admission::{Objection, Regulation};
+use core::num::NonZeroU64;
+use maracas_core::admission::{Objection, ReadLimit, Readers, Regulation};
 use maracas_core::memory::LINE_BYTES;
 use maracas_core::params::{Item, Kind, ParamSpec, Params, parse_bandwidth};
 use maracas_core::{CoreId, Duration, MAX_CORES, System, Vcpu};
@@ -116,9 +117,44 @@ pub(super) struct Settings {
 impl Settings {
     /// What every core may read in a period: Q, whether it is hard or soft, since a soft core that
     /// lacks what it donated gets that back (an underrun).
-    pub(super) fn regulation(&self) -> Regulation {
+    pub(super) fn regulation(&self, system: &System) -> Regulation {
         let reads = self.cores.iter().map(|core| core.map(|reserved| reserved.quota));
-        Regulation { period: self.period, reads: reads.collect() }
+        let vcpus = system.vcpus.iter().filter_map(|vcpu| {
+            let reads = self.quota(vcpu.bandwidth)?;
+            Some(ReadLimit { whose: Readers::Vcpu(vcpu.id), reads })
+        });
+        let most = self.most().into_iter().chain(vcpus).collect();
+        Regulation { period: self.period, reads: reads.collect(), most }
+    }
+
+    /// What cores read at most in a period. A soft core donates all but one of Q at most, so beyond
+    /// its own Q it may reclaim as much as all other soft cores have in Q. Those may have theirs
+    /// all the same, by underruns: so together they may read what was donated twice.
+    fn most(&self) -> Vec<ReadLimit> {
+        if self.spare != Spare::Off {
+            return Vec::new();
+        }
+        let donated = |core: &Reserved| if core.soft { core.quota.saturating_sub(1) } else { 0 };
+        let limited: Vec<_> =
+            (0..).map(CoreId).zip(&self.cores).filter_map(|(id, it)| Some((id, (*it)?))).collect();
+        let pool: u64 = limited.iter().map(|(_, core)| donated(core)).sum();
+        let of = |(id, core): &(CoreId, Reserved)| {
+            let reclaims = if core.soft { pool - donated(core) } else { 0 };
+            let whose = Readers::Cores([*id].into_iter().collect());
+            ReadLimit { whose, reads: core.quota + reclaims }
+        };
+        let mut most: Vec<ReadLimit> = limited.iter().map(of).collect();
+        if limited.len() > 1 {
+            let whose = Readers::Cores(limited.iter().map(|(id, _)| *id).collect());
+            let sum: u64 = limited.iter().map(|(_, core)| core.quota).sum();
+            most.push(ReadLimit { whose, reads: sum + pool });
+        }
+        most
+    }
+
+    /// A VCPU's reads per period, one at least; `None` where it has no bandwidth of its own.
+    pub(super) fn quota(&self, bandwidth: Option<NonZeroU64>) -> Option<u64> {
+        bandwidth.map(|bandwidth| self.requests(bandwidth.get()).max(1))
     }
 
     /// Requests that `bandwidth` bytes per second are in one period, rounded down; at most 2^48,

@@ -29,19 +29,25 @@ const CORES: usize = 4;
 /// A kind of system: its word, and what it adds to the platform and the policy.
 type Sort = (&'static str, &'static str, &'static str);
 
-const SORTS: [Sort; 5] = [
+const SORTS: [Sort; 7] = [
     ("alone", "", ""),
     ("shared cache", "", ""),
     ("colours", "colors = [8, 8, 8, 8]\n", ""),
     ("MemGuard", "", "bandwidth = \"1500MB/s\"\nreclaim = false\n"),
+    ("MemGuard, others 50 MB/s", "", OTHERS_LIMITED),
+    ("budgets alone", "", "background = \"off\"\n"),
     ("throttled", "", "throttle = \"latency\"\nmax_latency = 120\nmem_period = \"20ms\"\n"),
 ];
+
+/// The first core has no limit, and its jobs alone are looked at.
+const OTHERS_LIMITED: &str =
+    "bandwidth = [\"none\", \"50MB/s\", \"50MB/s\", \"50MB/s\"]\nreclaim = false\n";
 
 fn setup((sort, platform, params): Sort, seed: usize) -> Setup {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed as u64);
     let models: Vec<&str> = presets::workloads().collect();
     let mut draw = |below: usize| (random.next_u64() % below as u64) as usize;
-    let policy = if sort == "MemGuard" { "memguard+maracas" } else { "maracas" };
+    let policy = if sort.starts_with("MemGuard") { "memguard+maracas" } else { "maracas" };
     let mut text = format!(
         "version = 1\n[platform]\npreset = \"i5-2500k\"\ncores = {CORES}\n{platform}[policy]\n\
          name = \"{policy}\"\nadmission = \"rta\"\n{params}[run]\n\
@@ -65,14 +71,16 @@ fn setup((sort, platform, params): Sort, seed: usize) -> Setup {
             );
         }
     }
-    Setup::new(format!("{}-{seed}", sort.replace(' ', "-").to_lowercase()), text)
+    Setup::new(format!("{}-{seed}", sort.replace([' ', ','], "-").to_lowercase()), text)
 }
 
 /// By VCPU with jobs that are all done: what they need at most over what they took on average.
 fn ratios(setup: &Setup) -> Result<Vec<f64>, Error> {
     let judged = Prepared::of(setup)?.judged();
     let run = Run::of(setup)?;
-    let jobs = run.report.tasks.iter().filter(|task| task.name.starts_with("job"));
+    let first = setup.text.contains(OTHERS_LIMITED);
+    let counts = if first { "job0" } else { "job" };
+    let jobs = run.report.tasks.iter().filter(|task| task.name.starts_with(counts));
     let ratio = |task: &maracas_trace::report::TaskReport| {
         let one = judged.iter().find(|one| one.vcpu.0 == task.id)?;
         let took = (task.foreground_ns + task.background_ns) as f64 / task.jobs.max(1) as f64;

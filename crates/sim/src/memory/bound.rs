@@ -40,8 +40,13 @@
 //! * It hands out work in whole ticks: one tick a job.
 //!
 //! Throttling and MemGuard only ever take load away from others, so the bound holds with them; what
-//! MemGuard takes from the program itself comes on top ([`crate::jobs`]).
+//! MemGuard takes from the program itself comes on top ([`crate::jobs`]). What its limits on others
+//! spare the program is in [`limited`]. Throttling spares it nothing that is certain: it takes away
+//! surplus time alone, once a sample has shown that latencies are too high, and until then all run.
 
+pub mod limited;
+
+use self::limited::{Limit, Line};
 use super::cache::{CacheModel, level, ratio_of};
 use super::dram::Law;
 use super::shared::{LATEST_NS, SOONEST_NS, kind_of, stretches};
@@ -84,6 +89,8 @@ pub struct Bound {
     pub beside: Vec<u32>,
     /// Whether `beside` is a mix that can run, and not all that may ever run on other cores.
     pub is_mix: bool,
+    /// What limits on others give: each is a bound of its own.
+    pub lines: Vec<Line>,
 }
 
 impl Bound {
@@ -95,6 +102,12 @@ impl Bound {
         // A job is complete at a whole tick.
         Duration::from_ticks(ticks.saturating_add(self.reload.ticks()).saturating_add(1))
     }
+    /// The same where the work is done within `window` from its begin, and others are limited.
+    #[must_use]
+    pub fn time_within(&self, work: Duration, window: Duration) -> Duration {
+        let limited = self.lines.iter().map(|line| line.time_for(work, window));
+        limited.fold(self.time_for(work), Duration::min)
+    }
     /// No other slows it down.
     fn none() -> Self {
         Self {
@@ -105,6 +118,7 @@ impl Bound {
             reads_per_s: 0,
             beside: Vec::new(),
             is_mix: true,
+            lines: Vec::new(),
         }
     }
 }
@@ -138,7 +152,8 @@ impl Way {
 }
 
 /// Bounds the work of every program of a run; `None` for those that touch no memory and run on
-/// equal cores. `places` are the cores on which each program may ever run, by program.
+/// equal cores. `places` are the cores on which each program may ever run, by program; `limits`
+/// what they do at most.
 ///
 /// # Panics
 /// Where `programs` and `places` are not equally many.
@@ -148,10 +163,17 @@ pub fn bounds(
     memory: &Memory,
     programs: &[Program],
     places: &[CoreSet],
+    limits: &[Limit],
 ) -> Vec<Option<Bound>> {
     assert_eq!(programs.len(), places.len(), "every program has its places");
     let mut mixes = Mixes::new(system, memory, programs, places);
-    (0..programs.len()).map(|program| mixes.bound(program)).collect()
+    mixes.limits = limits;
+    let with_lines = |program| {
+        let bound = mixes.bound(program)?;
+        let slowed = bound.slowdown_ppm > 1_000_000;
+        Some(Bound { lines: if slowed { mixes.lines(program) } else { Vec::new() }, ..bound })
+    };
+    (0..programs.len()).map(with_lines).collect()
 }
 
 /// What is known of all programs while their mixes are tried.
@@ -160,6 +182,7 @@ struct Mixes<'a> {
     memory: &'a Memory,
     programs: &'a [Program],
     places: &'a [CoreSet],
+    limits: &'a [Limit],
     cache: Option<CacheModel>,
     solutions: Solutions,
     devices: Vec<Entry>,
@@ -184,7 +207,9 @@ impl<'a> Mixes<'a> {
             .map(|cache| CacheModel::new(cache, memory.partition, &colors, memory.programs.len()));
         let devices = devices.all().collect();
         let ways = vec![Vec::new(); system.cores.len()];
-        let mut mixes = Self { system, memory, programs, places, cache, solutions, devices, ways };
+        let limits = &[];
+        let mut mixes =
+            Self { system, memory, programs, places, limits, cache, solutions, devices, ways };
         for core in system.core_ids() {
             mixes.ways[usize::from(core.0)] = mixes.ways_on(core);
         }
@@ -341,26 +366,18 @@ impl Mixes<'_> {
             reads_per_s: (most / self.soonest(use_, most) * 1e9 * MARGIN).ceil() as u64,
             beside: mixes[place].iter().map(|way| way.program).collect(),
             is_mix,
+            lines: Vec::new(),
         }
     }
 
     /// The longest time per reference, ns, where so many miss or fewer; beside which mix, and the
     /// latency of its reads then.
     fn slowest(&mut self, of: &Slowed<'_>, ratio: f64) -> (f64, usize, f64) {
-        let kind = self.solutions.intern(kind_of(of.use_, of.stretch));
         // It never misses: only a slower core makes it slower.
         let mut worst = (time_of(of.use_, of.stretch, 0.0, 0.0), 0, 0.0);
-        let steps: Vec<(Entry, f64)> = Solutions::steps_below(kind, ratio)
-            .take(STEPS + 1)
-            .enumerate()
-            .map(|(place, (own, top, middle))| {
-                (own, if place < STEPS { top } else { middle * EDGE })
-            })
-            .collect();
-        // What reads always does so in each step of its life.
-        let steady = of.use_.reuse == Reuse::Stream || self.cache.is_none();
+        let steps = self.own_steps(of, ratio);
         for (place, mix) in of.mixes.iter().enumerate() {
-            for (own, ratio) in &steps[..if steady { steps.len().min(1) } else { steps.len() }] {
+            for (own, ratio) in &steps {
                 let latency = self.latency(mix, *own);
                 let takes = time_of(of.use_, of.stretch, *ratio, latency);
                 if takes > worst.0 {
@@ -369,6 +386,18 @@ impl Mixes<'_> {
             }
         }
         worst
+    }
+
+    /// The steps of its miss ratio up to `ratio` that must be tried, each with the highest ratio for
+    /// which it stands.
+    fn own_steps(&mut self, of: &Slowed<'_>, ratio: f64) -> Vec<(Entry, f64)> {
+        let kind = self.solutions.intern(kind_of(of.use_, of.stretch));
+        // What reads always does so in each step of its life.
+        let steady = of.use_.reuse == Reuse::Stream || self.cache.is_none();
+        let steps = Solutions::steps_below(kind, ratio).take(if steady { 1 } else { STEPS + 1 });
+        let highest =
+            |(place, (own, top, middle))| (own, if place < STEPS { top } else { middle * EDGE });
+        steps.enumerate().map(highest).collect()
     }
 
     /// The latency of reads of `own` beside `mix` and all devices, ns.

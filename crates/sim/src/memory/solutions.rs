@@ -106,12 +106,15 @@ impl Solutions {
 
     /// The number of `kind`.
     pub(super) fn intern(&mut self, kind: Kind) -> u16 {
-        let known = self.kinds.iter().position(|other| *other == kind);
-        let at = known.unwrap_or_else(|| {
+        self.known(&kind).unwrap_or_else(|| {
             self.kinds.push(kind);
-            self.kinds.len() - 1
-        });
-        u16::try_from(at).expect("a system has fewer than 65536 ways of using memory")
+            let at = u16::try_from(self.kinds.len() - 1);
+            at.expect("a system has fewer than 65536 ways of using memory")
+        })
+    }
+    /// The number of `kind`, where it has one.
+    pub(super) fn known(&self, kind: &Kind) -> Option<u16> {
+        self.kinds.iter().position(|other| other == kind).map(|at| at as u16)
     }
 
     /// A requestor of this kind that misses so often; `None` where it never does.

@@ -2,6 +2,7 @@
 
 use super::windows::Distribution;
 use super::{Case, Line, Measured, Mechanism};
+use maracas_trace::columns::Columns;
 use maracas_trace::table::{signed_time, time};
 use serde_json::{Value, json};
 
@@ -30,23 +31,10 @@ pub(super) fn text(core: usize, seconds: u64, cases: &[Case]) -> String {
     for case in cases {
         let (budget, period) = (time(case.budget as f64), time(case.period as f64));
         text += &format!("\nC = {budget}, T = {period}\n");
-        text += &format!(
-            "  {:<24} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8} {:>7} {:>9}\n",
-            "",
-            "periods",
-            "p1",
-            "p50",
-            "p99",
-            "|p99|",
-            "|max|",
-            "mean/C",
-            "to ours",
-            "periods",
-            "|p99|"
-        );
-        for line in &case.lines {
-            text += &row(case, line);
-        }
+        let errors = ["", "periods", "p1", "p50", "p99", "|p99|", "|max|", "mean/C", "to ours"];
+        let mut table = Columns::new(errors.into_iter().chain(["periods", "|p99|"]));
+        case.lines.iter().for_each(|line| row(case, line, &mut table));
+        text += &table.text(2);
         for line in &case.lines {
             if let Ok(Measured { how, .. }) = &line.result {
                 text += &format!("  {}: {how}\n", line.mechanism.name());
@@ -56,22 +44,20 @@ pub(super) fn text(core: usize, seconds: u64, cases: &[Case]) -> String {
     text
 }
 
-fn row(case: &Case, line: &Line) -> String {
+fn row(case: &Case, line: &Line, table: &mut Columns) {
     let name = line.mechanism.name();
     let judged = match &line.result {
         Ok(measured) => &measured.judged,
-        Err(why) => return format!("  {name:<24} not measured: {why}\n"),
+        Err(why) => return table.remark(name, format!("not measured: {why}")),
     };
     let (own, whole) = (&judged.own, &judged.whole);
     let [low, middle, high] = own.signed.map(signed_time);
     let [_, p99, max] = own.absolute.map(|error| time(error as f64));
     let ratio = ratio(case, line).map_or("-".to_string(), |ratio| format!("{ratio:.1}x"));
     let with = time(whole.absolute[1] as f64);
-    format!(
-        "  {name:<24} {:>7} {low:>9} {middle:>9} {high:>9} {p99:>9} {max:>9} {:>9.5} {ratio:>8} \
-         {:>7} {with:>9}\n",
-        own.periods, own.mean_ratio, whole.periods
-    )
+    let (periods, mean) = (own.periods.to_string(), format!("{:.5}", own.mean_ratio));
+    let errors = [name.to_string(), periods, low, middle, high, p99, max, mean, ratio];
+    table.row(errors.into_iter().chain([whole.periods.to_string(), with]));
 }
 
 /// For programs.

@@ -3,10 +3,8 @@
 use maracas_console::failure::Failure;
 use maracas_console::output;
 use maracas_core::Overheads;
-use maracas_core::{Duration, Instant};
 use maracas_scenario::formats::overheads::{Key, Table};
 use maracas_session::case::Case;
-use maracas_sim::Options;
 use std::path::PathBuf;
 
 /// Measured overheads in place of the scenario's.
@@ -71,40 +69,4 @@ fn read(file: &PathBuf, key: Key) -> Result<Table, Failure> {
     };
     let why = format!("its rows are by {found}, not by {wanted}; give it to {option}");
     Err(Failure::about(file.display(), why))
-}
-
-/// Turns nanoseconds into the case's ticks.
-///
-/// # Errors
-/// Where the horizon is too long for them.
-pub(super) fn in_ticks(case: &Case, mut options: Options) -> Result<Options, Failure> {
-    let scale = case.system.ticks_per_ns;
-    if scale == 1 {
-        return Ok(options);
-    }
-    let longest = case.longest();
-    let ticks = |time: Duration| {
-        case.in_ticks(time).ok_or_else(|| {
-            Failure::new(format!(
-                "{time} is too long at {scale} ticks a nanosecond, which exact budgets need; \
-                 simulate at most {longest}"
-            ))
-        })
-    };
-    options.until = Instant::ZERO + ticks(options.until - Instant::ZERO)?;
-    options.late = ticks(options.late)?;
-    let o = &mut options.overheads;
-    for time in [
-        &mut o.context_switch,
-        &mut o.migration,
-        &mut o.decision,
-        &mut o.release,
-        &mut o.sample,
-        &mut o.lock,
-        &mut o.structure,
-        &mut o.page_copy,
-    ] {
-        *time = ticks(*time)?;
-    }
-    Ok(options)
 }

@@ -4,6 +4,7 @@ use super::history::throttled;
 use super::rates::Rates;
 use maracas_core::Duration;
 use maracas_core::control::{CoreGauges, Gauges, VcpuGauges};
+use maracas_trace::columns::Columns;
 use maracas_trace::table::time;
 
 /// One snapshot.
@@ -17,51 +18,37 @@ pub(super) fn snapshot(title: &str, gauges: &Gauges, rates: &Rates) -> String {
     line(format!("memory  {}", memory(gauges, rates)));
     line(format!("run     {}", sums(gauges, rates)));
     let requests = |core: &super::rates::CoreRates| core.requests.map_or_else(|| "-".into(), count);
-    line(format!(
-        "\n{:>4}  {:>7}  {:>7}  {:>7}  {:>7}  {:>10}  state",
-        "core", "fg %", "bg %", "thr %", "idle %", "requests/s"
-    ));
+    let head = ["core", "fg %", "bg %", "thr %", "idle %", "requests/s", "state"];
+    let mut cores = Columns::new(head).left(&[6]);
     for (core, now) in gauges.cores.iter().zip(&rates.cores) {
         let shares = [now.foreground, now.background, now.throttled, now.idle];
-        let shares: Vec<_> = shares.iter().map(|share| format!("{:7.1}", share * 100.0)).collect();
-        let (core_id, shares) = (core.core.0, shares.join("  "));
-        let state = state(core.is_throttled, core.is_closed);
-        line(format!("{core_id:>4}  {shares}  {:>10}  {state}", requests(now)));
+        let shares = shares.map(|share| format!("{:.1}", share * 100.0));
+        let state = state(core.is_throttled, core.is_closed).to_string();
+        let cells = [core.core.0.to_string()].into_iter().chain(shares);
+        cores.row(cells.chain([requests(now), state]));
     }
-    let width = gauges.vcpus.iter().map(|vcpu| vcpu.name.chars().count()).max().unwrap_or(0).max(4);
-    line(format!(
-        "\n{:width$}  {:>4}  {:>13}  {:>6}  {:>6}  {:>9}  {:>5}  {:>5}  {:>6}  {:>6}  {:>6}  {:>8}",
-        "vcpu",
-        "core",
-        "C/T",
-        "fg %",
-        "bg %",
-        "used",
-        "short",
-        "over",
-        "stolen",
-        "misses",
-        "migr",
-        "reads/s"
-    ));
+    line(format!("\n{}", cores.text(0)));
+    let times = ["vcpu", "core", "C/T", "fg %", "bg %", "used"];
+    let counts = ["short", "over", "stolen", "misses", "migr", "reads/s"];
+    let mut vcpus = Columns::new(times.into_iter().chain(counts));
     for (vcpu, now) in gauges.vcpus.iter().zip(&rates.vcpus) {
         let core = vcpu.last.map_or_else(|| "-".into(), |(core, _)| core.0.to_string());
-        line(format!(
-            "{:width$}  {core:>4}  {:>13}  {:6.1}  {:6.1}  {:>9}  {:>5}  {:>5}  {:>6}  {:>6}  \
-             {:>6}  {:>8}",
-            vcpu.name,
+        vcpus.row([
+            vcpu.name.clone(),
+            core,
             promise(vcpu),
-            now.foreground * 100.0,
-            now.background * 100.0,
+            format!("{:.1}", now.foreground * 100.0),
+            format!("{:.1}", now.background * 100.0),
             used(vcpu),
-            vcpu.short_periods,
-            vcpu.over_periods,
-            vcpu.stolen_periods,
+            vcpu.short_periods.to_string(),
+            vcpu.over_periods.to_string(),
+            vcpu.stolen_periods.to_string(),
             misses(vcpu),
-            vcpu.migrations,
+            vcpu.migrations.to_string(),
             now.reads.map_or_else(|| "-".into(), count),
-        ));
+        ]);
     }
+    line(format!("\n{}", vcpus.text(0)));
     for statistic in &gauges.statistics {
         let core = statistic.core.map_or_else(String::new, |core| format!(" {core}"));
         let vcpu = statistic.vcpu.map_or_else(String::new, |vcpu| format!(" {vcpu}"));

@@ -1,6 +1,7 @@
 //! The clocks that are read of a VCPU handle where there are no events.
 
 use super::ThisVcpu;
+use crate::host::sys;
 use std::io;
 
 impl ThisVcpu {
@@ -9,7 +10,7 @@ impl ThisVcpu {
         let whole = self.root.is_some();
         let mut gained = 0;
         for (pid, seen_ns) in &mut self.clocks {
-            let now_ns = if whole { process_ns(*pid) } else { thread_ns(*pid) };
+            let now_ns = if whole { sys::process_ns(*pid) } else { thread_ns(*pid) };
             let now_ns = now_ns.unwrap_or(*seen_ns).max(*seen_ns);
             gained += now_ns - *seen_ns;
             *seen_ns = now_ns;
@@ -38,16 +39,6 @@ impl ThisVcpu {
         self.scratch = pids;
         result
     }
-}
-
-/// The processor time of a whole process, by the kernel's own numbering of such clocks
-/// (CPUCLOCK_SCHED in include/linux/posix-timers.h). Those of foreign threads cannot be read so.
-fn process_ns(pid: i32) -> Option<u64> {
-    let clock = (!pid << 3) | 2;
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel fills the structure that we give.
-    let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
-    (result == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
 /// The processor time of one thread: the first number of its `schedstat`.

@@ -1,6 +1,7 @@
 //! How the measurement is shown.
 
 use super::{Late, Measured, Moved, Pair, Round, Verdict, verdict};
+use maracas_trace::columns::Columns;
 use maracas_trace::table::time;
 use serde_json::{Value, json};
 
@@ -15,15 +16,13 @@ pub(super) fn text(measured: &Measured, verdicts: &[Verdict]) -> String {
     for note in notes {
         text += &format!("{note}\n");
     }
-    text += &format!(
-        "\n{:<6} {:<5} {:>5} {:<10} {:>9} {:>10} {:>10} {:>5} {:>10}\n",
-        "round", "VCPU", "U", "moved", "after end", "cost", "C_m", "late", "by"
-    );
+    let head = ["round", "VCPU", "U", "moved", "after end", "cost", "C_m", "late", "by"];
+    let mut table = Columns::new(head).left(&[1, 3]);
     for (place, round) in rounds.iter().enumerate() {
-        for moved in &round.moves {
-            text += &line(place + 1, round, moved);
-        }
+        round.moves.iter().for_each(|moved| table.row(cells(place + 1, round, moved)));
     }
+    text += "\n";
+    text += &table.text(0);
     for (place, round) in rounds.iter().enumerate() {
         text += &slack(place + 1, round);
     }
@@ -42,7 +41,7 @@ pub(super) fn text(measured: &Measured, verdicts: &[Verdict]) -> String {
     text
 }
 
-fn line(round_number: usize, round: &Round, moved: &Moved) -> String {
+fn cells(number: usize, round: &Round, moved: &Moved) -> [String; 9] {
     let Moved { what, percent, late, .. } = moved;
     let name = format!("p{}", what.vcpu.0);
     let way = format!("{} to {}", what.from.0, what.to.0);
@@ -54,17 +53,15 @@ fn line(round_number: usize, round: &Round, moved: &Moved) -> String {
     let by = late.iter().map(|late| late.by).max();
     let by = by.map_or("-".into(), |by| time(by.ticks() as f64));
     let (cost, most) = (time(what.cost.ticks() as f64), time(round.most.ticks() as f64));
-    format!(
-        "{round_number:<6} {name:<5} {percent:>3.0} % {way:<10} {after:>9} {cost:>10} {most:>10} \
-         {:>5} {by:>10}\n",
-        late.len()
-    )
+    let (number, late, percent) =
+        (number.to_string(), late.len().to_string(), format!("{percent:.0} %"));
+    [number, name, percent, way, after, cost, most, late, by]
 }
 
 /// What each VCPU has beside its budget: by the reservations, and measured.
 fn slack(number: usize, round: &Round) -> String {
     let head = format!("round {number}: of a core, for each VCPU");
-    let mut text = format!("\n{head:<36} {:>8} {:>8} {:>10}\n", "core 0", "core 1", "difference");
+    let mut table = Columns::new([head.as_str(), "core 0", "core 1", "difference"]);
     let [before, stayed, after] = round.slack.map(|pair| pair.map(Some));
     let rows = [
         ("slack before the end", before),
@@ -74,18 +71,18 @@ fn slack(number: usize, round: &Round) -> String {
         ("  surplus time measured", round.surplus[1]),
     ];
     for (name, pair) in rows {
-        text += &shares(name, pair);
+        table.row(shares(name, pair));
     }
-    text
+    format!("\n{}", table.text(0))
 }
 
-fn shares(name: &str, pair: Pair<Option<f64>>) -> String {
+fn shares(name: &str, pair: Pair<Option<f64>>) -> [String; 4] {
     let percent = |share: Option<f64>| {
         share.map_or("-".to_string(), |share| format!("{:.2} %", share * 100.0))
     };
     let difference = pair[0].zip(pair[1]).map(|(one, other)| (one - other).abs());
     let [first, second] = pair.map(percent);
-    format!("{name:<36} {first:>8} {second:>8} {:>10}\n", percent(difference))
+    [name.to_string(), first, second, percent(difference)]
 }
 
 /// For programs.

@@ -2,6 +2,7 @@
 
 use super::{Cost, Measured, Spread};
 use crate::bench::colors::program::{Order, Orders};
+use maracas_trace::columns::Columns;
 use maracas_trace::table::time;
 use serde_json::{Value, json};
 
@@ -17,13 +18,13 @@ pub(super) fn text(measured: &Measured) -> String {
         cache.indexing, buffer.pages, buffer.wrong, buffer.unseen
     );
     text += "one line of each page, read in turn, an access\n";
-    text +=
-        &format!("  {:>5} {:>10} {:>11} {:>7}\n", "pages", "one colour", "all colours", "ratio");
+    let mut table = Columns::new(["pages", "one colour", "all colours", "ratio"]);
     for conflict in conflicts {
         let (one, all) = (format!("{:.1} ns", conflict.one), format!("{:.1} ns", conflict.all));
-        text +=
-            &format!("  {:>5} {one:>10} {all:>11} {:>6.1}x\n", conflict.pages, conflict.ratio());
+        let ratio = format!("{:.1}x", conflict.ratio());
+        table.row([conflict.pages.to_string(), one, all, ratio]);
     }
+    text += &table.text(2);
     text += match conflict_is_seen {
         true => {
             "  the conflict is seen: frames that are alike modulo the colours share sets here\n"
@@ -39,47 +40,42 @@ pub(super) fn text(measured: &Measured) -> String {
         Err(why) => text += &format!("  not measured: {why}\n"),
     }
     text += "\ncost of a page\n";
-    text += &format!("  {:<24} {:>7} {:>9} {:>9}\n", "", "pages", "p50", "p99");
+    let mut table = Columns::new(["", "pages", "p50", "p99", ""]).left(&[4]);
     for Cost { what, pages, result } in costs {
-        text += &match result {
-            Ok(spread) => cost(what, *pages, spread),
-            Err(why) => format!("  {what:<24} not measured: {why}\n"),
-        };
+        match result {
+            Ok(spread) => table.row(cost(what, *pages, spread)),
+            Err(why) => table.remark(*what, format!("not measured: {why}")),
+        }
     }
-    text
+    text + &table.text(2)
 }
 
 fn program(orders: &Orders) -> String {
-    let mut text = format!("  {}\n", orders.library);
-    text += &format!(
-        "  {:>10} {:>7} {:>6} {:>9} {:>9} {:>12} {:>12}  {}\n",
-        "mask", "moved", "left", "time", "a page", "wrong frames", "counted", "hash"
-    );
+    let text = format!("  {}\n", orders.library);
+    let head = ["mask", "moved", "left", "time", "a page", "wrong frames", "counted", "hash"];
+    let mut table = Columns::new(head).left(&[7]);
     for Order { set, done, took, report, hash, counted } in &orders.each {
         let page = time(done.nanos as f64 / done.pages.max(1) as f64);
         let same = if *hash == orders.before { "same" } else { "CHANGED" };
         let mask = format!("{:#x}", set.mask());
         let wrong = format!("{} of {}", report.wrong, report.pages);
         let took = time(took.as_nanos() as f64);
-        text += &format!(
-            "  {mask:>10} {:>7} {:>6} {took:>9} {page:>9} {wrong:>12} {counted:>12}  {hash} ",
-            done.pages, done.left
-        );
-        text += &format!("{same}\n");
+        let (moved, left) = (done.pages.to_string(), done.left.to_string());
+        let hash = format!("{hash} {same}");
+        table.row([mask, moved, left, took, page, wrong, counted.to_string(), hash]);
     }
-    text
+    text + &table.text(2)
 }
 
-fn cost(what: &str, pages: usize, spread: &Spread) -> String {
-    let (p50, p99) = (time(spread.p50), time(spread.p99));
-    let mut text = format!("  {what:<24} {pages:>7} {p50:>9} {p99:>9}");
+fn cost(what: &str, pages: usize, spread: &Spread) -> [String; 5] {
+    let mut more = Vec::new();
     if spread.seen > 0.0 {
-        text += &format!("  {:.1} pages taken for each that was kept", spread.seen);
+        more.push(format!("{:.1} pages taken for each that was kept", spread.seen));
     }
     if spread.longest > 0.0 {
-        text += &format!("  away for {} at most", time(spread.longest));
+        more.push(format!("away for {} at most", time(spread.longest)));
     }
-    text + "\n"
+    [what.into(), pages.to_string(), time(spread.p50), time(spread.p99), more.join("  ")]
 }
 
 /// For programs.

@@ -3,37 +3,37 @@
 use super::{Measured, Way};
 use crate::bench::verdict;
 use maracas_core::Duration;
+use maracas_trace::columns::Columns;
 use maracas_trace::table::time;
 use serde_json::{Value, json};
 
 /// For people.
 pub(super) fn text(measured: &Measured) -> String {
     let Measured { host, counted, seconds, asked_mb_s, .. } = measured;
-    let mut text = format!(
-        "{host}\n{counted}\n{seconds} s each under memguard+maracas with {asked_mb_s}MB/s\n\n\
-         {:<12}{:>9}{:>10}{:>10}{:>10}{:>14}{:>8}{:>12}\n",
-        "noticed", "closings", "stood p50", "p99", "max", "beyond p50", "p99", "read"
+    let text = format!(
+        "{host}\n{counted}\n{seconds} s each under memguard+maracas with {asked_mb_s}MB/s\n\n"
     );
-    measured.ways.iter().for_each(|way| text += &line(way, measured.real));
-    text.push('\n');
-    text + &verdict::text(&measured.verdicts)
+    let head = ["noticed", "closings", "stood p50", "p99", "max", "beyond p50", "p99", "read"];
+    let mut table = Columns::new(head);
+    measured.ways.iter().for_each(|way| table.row(cells(way, measured.real)));
+    text + &table.text(0) + "\n" + &verdict::text(&measured.verdicts)
 }
 
-fn line(way: &Way, real: bool) -> String {
+fn cells(way: &Way, real: bool) -> [String; 8] {
     let reported = &way.reported;
     let took = |percent| reported.took(percent).map_or("-".into(), |it| time(it.ticks() as f64));
     let beyond = |percent| reported.beyond(percent).map_or("-".into(), |lines| lines.to_string());
     let read = if real { format!("{:.1}MB/s", reported.read_mb_s()) } else { "-".into() };
-    format!(
-        "{:<12}{:>9}{:>10}{:>10}{:>10}{:>14}{:>8}{read:>12}\n",
-        way.name,
-        reported.closings.len(),
+    [
+        way.name.to_string(),
+        reported.closings.len().to_string(),
         took(50),
         took(99),
         took(100),
         format!("{} lines", beyond(50)),
         beyond(99),
-    )
+        read,
+    ]
 }
 
 /// For programs.

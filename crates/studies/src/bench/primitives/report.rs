@@ -6,6 +6,7 @@ use super::sets::Point;
 use super::study::LockRow;
 use super::{Args, Cell};
 use maracas_sweep::primitives::{Primitive, Summary};
+use maracas_trace::columns::Columns;
 use maracas_trace::table::time;
 use serde_json::{Value, json};
 
@@ -43,25 +44,10 @@ fn rows(cell: &Cell) -> impl Iterator<Item = (Primitive, Summary, Option<Summary
 
 /// For people.
 pub(super) fn text(head: &Head, cells: &[Cell]) -> String {
-    let mut text = head.lines().join("\n") + "\n\n";
-    let name = cells.iter().map(|cell| cell.policy.len()).max().unwrap_or(0).max(6);
-    text += &format!(
-        "{:<name$} {:>5} {:>5} {:>4}  {:<19} {:>8} {:>7} {:>7} {:>7} {:>7} {:>7} | cold {:>7} \
-         {:>7}\n",
-        "policy",
-        "cores",
-        "tasks",
-        "load",
-        "primitive",
-        "per job",
-        "median",
-        "mean",
-        "p99",
-        "p99.9",
-        "max",
-        "median",
-        "p99"
-    );
+    let text = head.lines().join("\n") + "\n\n";
+    let point = ["policy", "cores", "tasks", "load", "primitive", "per job"];
+    let figures = ["median", "mean", "p99", "p99.9", "max", "| cold median", "p99"];
+    let mut table = Columns::new(point.into_iter().chain(figures)).left(&[4]);
     for cell in cells {
         let Point { cores, tasks, utilization } = cell.point;
         for (primitive, warm, cold) in rows(cell) {
@@ -69,12 +55,13 @@ pub(super) fn text(head: &Head, cells: &[Cell]) -> String {
             let cold = |number: fn(&Summary) -> u32| {
                 cold.as_ref().map_or("-".to_string(), |cold| ns(number(cold)))
             };
-            text += &format!(
-                "{:<name$} {cores:>5} {tasks:>5} {utilization:>3}%  {:<19} {:>8.2} {:>7} {:>7} \
-                 {:>7} {:>7} {:>7} | {:>12} {:>7}\n",
-                cell.policy,
-                primitive.name(),
-                cell.warm.per_job(primitive),
+            table.row([
+                cell.policy.to_string(),
+                cores.to_string(),
+                tasks.to_string(),
+                format!("{utilization}%"),
+                primitive.name().to_string(),
+                format!("{:.2}", cell.warm.per_job(primitive)),
                 ns(warm.median),
                 time(warm.mean),
                 ns(warm.p99),
@@ -82,53 +69,41 @@ pub(super) fn text(head: &Head, cells: &[Cell]) -> String {
                 ns(warm.max),
                 cold(|cold| cold.median),
                 cold(|cold| cold.p99),
-            );
+            ]);
         }
     }
-    text + &locks_text(cells, name)
+    text + &table.text(0) + &locks_text(cells)
 }
 
-fn locks_text(cells: &[Cell], name: usize) -> String {
+fn locks_text(cells: &[Cell]) -> String {
     if cells.iter().all(|cell| cell.locks.is_empty()) {
         return String::new();
     }
-    let mut text = format!(
-        "\n{:<name$} {:>5} {:>5} {:>4}  {:<9} {:>5} {:<11} {:>8} {:>8} {:>7} {:>7} {:>7} {:>8}\n",
-        "policy",
-        "cores",
-        "tasks",
-        "load",
-        "lock",
-        "locks",
-        "cost",
-        "schedule",
-        "held",
-        "waited",
-        "mean",
-        "p99",
-        "max wait"
-    );
+    let point = ["policy", "cores", "tasks", "load", "lock", "locks", "cost"];
+    let figures = ["schedule", "held", "waited", "mean", "p99", "max wait"];
+    let mut table = Columns::new(point.into_iter().chain(figures)).left(&[4, 6]);
     for cell in cells {
         let Point { cores, tasks, utilization } = cell.point;
         for row in &cell.locks {
             let schedule = row.schedule.map_or(0, |summary| summary.median);
-            text += &format!(
-                "{:<name$} {cores:>5} {tasks:>5} {utilization:>3}%  {:<9} {:>5.1} {:<11} {:>8} \
-                 {:>7.4}% {:>6.2}% {:>7} {:>7} {:>8}\n",
-                cell.policy,
-                row.kind,
-                row.locks,
-                row.cost,
+            table.row([
+                cell.policy.to_string(),
+                cores.to_string(),
+                tasks.to_string(),
+                format!("{utilization}%"),
+                row.kind.to_string(),
+                format!("{:.1}", row.locks),
+                row.cost.to_string(),
                 time(f64::from(schedule)),
-                row.held * 100.0,
-                row.waits.waited * 100.0,
+                format!("{:.4}%", row.held * 100.0),
+                format!("{:.2}%", row.waits.waited * 100.0),
                 time(row.waits.mean),
                 time(row.waits.p99 as f64),
                 time(row.waits.max as f64),
-            );
+            ]);
         }
     }
-    text
+    format!("\n{}", table.text(0))
 }
 
 /// The costs as a table for programs.

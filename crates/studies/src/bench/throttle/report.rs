@@ -4,6 +4,7 @@ use super::Measured;
 use super::judge::{Budget, Stops, percentile, steps};
 use crate::bench::verdict;
 use maracas_core::Duration;
+use maracas_trace::columns::Columns;
 use maracas_trace::table::time;
 use serde_json::{Value, json};
 
@@ -13,44 +14,38 @@ pub(super) fn text(measured: &Measured) -> String {
     let (up, down) = steps(&reported.samples);
     let mut text = format!(
         "{host}\n{sensor}\n{seconds} s under maracas with throttle = latency: {} samples, {up} \
-         steps up, {down} down\n\n{:<8}{:>10}{:>10}{:>10}{:>12}{:>10}{:>10}\n",
+         steps up, {down} down\n\n",
         reported.samples.len(),
-        "core",
-        "closed",
-        "closings",
-        "in use",
-        "ended p50",
-        "p99",
-        "max"
     );
-    measured.stops.iter().for_each(|core| text += &core_line(measured, core));
-    text += &format!("\n{:<10}{:>13}{:>10}{:>12}\n", "vcpu", "C/T", "periods", "mean off C");
-    measured.budgets.iter().for_each(|budget| text += &budget_line(budget));
-    text.push('\n');
+    let head = ["core", "closed", "closings", "in use", "ended p50", "p99", "max"];
+    let mut cores = Columns::new(head);
+    measured.stops.iter().for_each(|core| cores.row(of_stops(measured, core)));
+    let mut budgets = Columns::new(["vcpu", "C/T", "periods", "mean off C"]);
+    measured.budgets.iter().for_each(|budget| budgets.row(cells(budget)));
+    text += &format!("{}\n{}\n", cores.text(0), budgets.text(0));
     text + &verdict::text(&measured.verdicts)
 }
 
-fn core_line(measured: &Measured, stops: &Stops) -> String {
+fn of_stops(measured: &Measured, stops: &Stops) -> [String; 7] {
     let of_run = stops.closed.ticks() as f64 / measured.report.duration_ns.max(1) as f64;
     let took = |percent| {
         percentile(&stops.took, percent).map_or("-".into(), |took| time(took.ticks() as f64))
     };
-    format!(
-        "{:<8}{:>9.1}%{:>10}{:>10}{:>12}{:>10}{:>10}\n",
+    [
         stops.core.to_string(),
-        of_run * 100.0,
-        stops.closings,
-        stops.took.len(),
+        format!("{:.1}%", of_run * 100.0),
+        stops.closings.to_string(),
+        stops.took.len().to_string(),
         took(50),
         took(99),
-        took(100)
-    )
+        took(100),
+    ]
 }
 
-fn budget_line(budget: &Budget) -> String {
+fn cells(budget: &Budget) -> [String; 4] {
     let promised = format!("{}/{}", time(budget.budget_ns as f64), time(budget.period_ns as f64));
     let Budget { name, periods, off, .. } = budget;
-    format!("{name:<10}{promised:>13}{periods:>10}{:>+11.3}%\n", off * 100.0)
+    [name.to_string(), promised, periods.to_string(), format!("{:+.3}%", off * 100.0)]
 }
 
 /// For programs.

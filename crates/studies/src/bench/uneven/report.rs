@@ -4,6 +4,7 @@ use super::Measured;
 use super::judge::{Alone, Got, MAX_FAIR, Row, Run};
 use super::workers::WORKERS;
 use crate::bench::verdict;
+use maracas_trace::columns::Columns;
 use serde_json::{Value, json};
 
 /// Where the programs had less of the cores, it was not only the machine and the kernel (some 2 %)
@@ -18,22 +19,14 @@ pub(super) fn text(measured: &Measured) -> String {
          phase is judged from {settle} s after its begin\nunder max-fair: units a second by \
          those of equal parts of both cores, alone; else by those under max-fair\n\n"
     );
-    text += &format!(
-        "{:<10} {:>5} {:>11} {:>9} {:>7}",
-        "program", "phase", "true speedup", "estimated", "error"
-    );
-    for run in &measured.runs {
-        text += &format!(" {:>9}", run.policy);
-    }
-    text.push('\n');
-    for row in &measured.rows {
-        text += &line(measured, row);
-    }
-    text += &format!("{:<46}", "had of both cores");
-    for had in &measured.had {
-        text += &format!(" {:>7.1} %", had * 100.0);
-    }
-    text.push('\n');
+    let head = ["program", "phase", "true speedup", "estimated", "error"].map(String::from);
+    let policies = measured.runs.iter().map(|run| run.policy.to_string());
+    let mut table = Columns::new(head.into_iter().chain(policies));
+    measured.rows.iter().for_each(|row| table.row(cells(measured, row)));
+    let none = std::iter::repeat_n(String::new(), 4);
+    let had = measured.had.iter().map(|had| format!("{:.1} %", had * 100.0));
+    table.row(["had of both cores".to_string()].into_iter().chain(none).chain(had));
+    text += &table.text(0);
     if measured.had.iter().any(|had| *had < QUIET) {
         text += "others ran beside, and not always as much; measure on a quiet host\n";
     }
@@ -41,25 +34,20 @@ pub(super) fn text(measured: &Measured) -> String {
     text + &verdict::text(&measured.verdicts)
 }
 
-fn line(measured: &Measured, row: &Row) -> String {
+fn cells(measured: &Measured, row: &Row) -> Vec<String> {
     let shown = measured.shown;
     let estimate = row.got[shown].estimate;
     let (estimate, error) = estimate.map_or(("-".into(), "-".into()), |estimate| {
         (format!("{estimate:.3}"), format!("{:+.1} %", row.error(shown) * 100.0))
     });
-    let mut line = format!(
-        "{:<10} {:>5} {:>12.3} {estimate:>9} {error:>7}",
-        row.name(),
-        row.phase + 1,
-        row.truth.speedup()
-    );
+    let (phase, speedup) = ((row.phase + 1).to_string(), format!("{:.3}", row.truth.speedup()));
+    let mut cells = vec![row.name().to_string(), phase, speedup, estimate, error];
     let fair = measured.runs.iter().position(|run| run.policy == MAX_FAIR);
     for (run, Got { performance, .. }) in row.got.iter().enumerate() {
         let of_fair = fair.filter(|fair| *fair != run).map(|fair| row.of_fair(run, fair));
-        line += &format!(" {:>9.3}", of_fair.unwrap_or(*performance));
+        cells.push(format!("{:.3}", of_fair.unwrap_or(*performance)));
     }
-    line.push('\n');
-    line
+    cells
 }
 
 /// For programs.

@@ -2,35 +2,18 @@
 
 use super::Answered;
 use super::strict::Strict;
-use maracas_console::failure::{Failure, LARGEST, did_you_mean};
+use maracas_console::failure::did_you_mean;
 use maracas_core::MAX_CORES;
 use maracas_scenario::{PlatformMemory, mix, presets};
 use maracas_sim::memory::dram::Requestor;
 use serde_json::{Map, Value};
-use std::io::Read;
 use std::ops::RangeInclusive;
-
-/// All of standard input.
-///
-/// # Errors
-/// Where it cannot be read or never ends.
-pub(super) fn from_stdin() -> Result<Vec<u8>, Failure> {
-    let mut bytes = Vec::new();
-    let input = std::io::stdin().lock();
-    let read = input.take(LARGEST.saturating_add(1)).read_to_end(&mut bytes);
-    read.map_err(|error| Failure::about("standard input", error))?;
-    if bytes.len() as u64 > LARGEST {
-        let gib = LARGEST >> 30;
-        return Err(Failure::about("standard input", format_args!("is larger than {gib} GiB")));
-    }
-    Ok(bytes)
-}
 
 /// Answers a mix with an object and a list of mixes with a list.
 ///
 /// # Errors
 /// What is wrong, after where in the input it stands.
-pub(super) fn answer(bytes: &[u8]) -> Result<Value, String> {
+pub fn answer(bytes: &[u8]) -> Result<Value, String> {
     let Strict(input) =
         serde_json::from_slice(bytes).map_err(|why| format!("not valid JSON: {why}"))?;
     match &input {

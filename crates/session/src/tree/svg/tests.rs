@@ -30,7 +30,7 @@ fn each(check: impl Fn(&Drawing<'_>, &str)) {
         let case = case(policy, cores, &tasks);
         let built = tree::of(policy, &case.start, &case.params);
         let tree: Tree = built.expect("it has a tree").expect("it is admitted");
-        check(&Drawing { case: &case, tree: &tree }, &format!("{policy} {cores} {tasks:?}"));
+        check(&Drawing { case: &case, tree }, &format!("{policy} {cores} {tasks:?}"));
     }
 }
 

@@ -1,0 +1,91 @@
+//! A case in the simulator, from how it is to be run to its report.
+
+use crate::case::Case;
+use crate::observe::Watch;
+use crate::verdict;
+use maracas_console::failure::Failure;
+use maracas_core::{Duration, Instant};
+use maracas_sim::Options;
+use maracas_trace::Report;
+
+/// The horizon where neither the caller nor the file names one.
+pub const DEFAULT_UNTIL: Duration = Duration::from_secs(10);
+
+/// What a simulation came to.
+pub struct Simulated {
+    /// What was delivered.
+    pub report: Report,
+    /// The journal's bytes, where the watch kept them.
+    pub journal: Vec<u8>,
+    /// What users should know: VCPUs that were refused when they arrived, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Simulates; `None` where the policy refuses.
+///
+/// # Errors
+/// Where a file of the watch cannot be written.
+pub fn simulate(
+    case: &Case,
+    options: &Options,
+    mut watch: Watch<'_>,
+) -> Result<Option<Simulated>, Failure> {
+    let Ok(mut policy) = (case.entry.build)(&case.start, &case.params) else { return Ok(None) };
+    let outcome = maracas_sim::simulate(&case.subject(), policy.as_mut(), options, &mut watch);
+    let mut notes = Vec::new();
+    for (vcpu, answer) in &outcome.admissions {
+        if let Err(why) = answer {
+            let why = verdict::named(case, &why.to_string());
+            notes.push(format!("{} was refused when it arrived: {why}", case.name(*vcpu)));
+        }
+    }
+    let (report, journal) = watch.finish(&outcome, &policy.statistics())?;
+    Ok(Some(Simulated { report, journal, notes }))
+}
+
+/// How `case` is to be simulated, on time and with every wake visible.
+pub fn options(case: &Case, until: Option<Duration>) -> Options {
+    let scenario = case.scenario.as_ref();
+    let until = until.or(scenario.and_then(|scenario| scenario.run.duration));
+    Options {
+        seed: case.seed,
+        overheads: scenario.map(|scenario| scenario.overheads).unwrap_or_default(),
+        ..Options::new(Instant::ZERO.saturating_add(until.unwrap_or(DEFAULT_UNTIL)))
+    }
+}
+
+/// Turns nanoseconds into the case's ticks.
+///
+/// # Errors
+/// Where the horizon is too long for them.
+pub fn in_ticks(case: &Case, mut options: Options) -> Result<Options, Failure> {
+    let scale = case.system.ticks_per_ns;
+    if scale == 1 {
+        return Ok(options);
+    }
+    let longest = case.longest();
+    let ticks = |time: Duration| {
+        case.in_ticks(time).ok_or_else(|| {
+            Failure::new(format!(
+                "{time} is too long at {scale} ticks a nanosecond, which exact budgets need; \
+                 simulate at most {longest}"
+            ))
+        })
+    };
+    options.until = Instant::ZERO + ticks(options.until - Instant::ZERO)?;
+    options.late = ticks(options.late)?;
+    let o = &mut options.overheads;
+    for time in [
+        &mut o.context_switch,
+        &mut o.migration,
+        &mut o.decision,
+        &mut o.release,
+        &mut o.sample,
+        &mut o.lock,
+        &mut o.structure,
+        &mut o.page_copy,
+    ] {
+        *time = ticks(*time)?;
+    }
+    Ok(options)
+}

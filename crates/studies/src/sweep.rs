@@ -1,0 +1,69 @@
+//! The files of a finished sweep (docs/sweep.md).
+
+use maracas_console::failure::Failure;
+use maracas_console::output::{self, Pending};
+use maracas_sweep::summary::{self, Rivalry, Standing};
+use maracas_sweep::{Finished, Study, drawings, table};
+use std::path::Path;
+
+/// The file in the folder that holds what is finished.
+pub const PROGRESS: &str = "sweep.progress";
+/// Every run, one a line.
+const RUNS: &str = "runs.csv";
+
+/// Makes the folder of a sweep where there is none.
+///
+/// # Errors
+/// Where it cannot be made. Where the folder holds runs that no sweep of ours left there.
+pub fn folder(folder: &Path) -> Result<(), Failure> {
+    let foreign = folder.join(RUNS).exists() && !folder.join(PROGRESS).exists();
+    let why = format!("holds {RUNS} and no {PROGRESS}; name another directory, or move that file");
+    if foreign {
+        return Err(Failure::about(folder.display(), why));
+    }
+    std::fs::create_dir_all(folder)
+        .map_err(|error| Failure::about(folder.display(), format_args!("cannot be made: {error}")))
+}
+
+/// Writes tables and figures into the folder; says how many figures there are.
+///
+/// # Errors
+/// Where a file cannot be written.
+pub fn write(
+    folder: &Path,
+    study: &Study,
+    finished: &[Finished],
+    standings: &[Standing],
+    rivalries: &[Rivalry],
+) -> Result<usize, Failure> {
+    let file = |name: &str, fill: &dyn Fn(&mut Pending) -> Result<(), maracas_sweep::Error>| {
+        let path = folder.join(name);
+        let mut pending = Pending::create(&path)?;
+        let reported =
+            |error| Failure::about(path.display(), format_args!("cannot be written: {error}"));
+        fill(&mut pending).map_err(reported)?;
+        pending.commit()
+    };
+    let columns = summary::run_columns();
+    file(RUNS, &|out| table::csv(&columns, summary::run_rows(study, finished), out))?;
+    file("runs.parquet", &|out| table::parquet(&columns, summary::run_rows(study, finished), out))?;
+    let columns = summary::standing_columns();
+    file("points.csv", &|out| table::csv(&columns, summary::standing_rows(study, standings), out))?;
+    let columns = summary::rivalry_columns();
+    file("pairs.csv", &|out| table::csv(&columns, summary::rivalry_rows(study, rivalries), out))?;
+    let figures = drawings::figures(study, standings);
+    for figure in &figures {
+        output::write_file(&folder.join(format!("{}.svg", figure.name)), &figure.svg())?;
+    }
+    Ok(figures.len())
+}
+
+/// Points and pairs as JSON.
+pub fn json(study: &Study, standings: &[Standing], rivalries: &[Rivalry]) -> serde_json::Value {
+    let points = summary::standing_rows(study, standings);
+    let pairs = summary::rivalry_rows(study, rivalries);
+    serde_json::json!({
+        "points": table::json(&summary::standing_columns(), points),
+        "pairs": table::json(&summary::rivalry_columns(), pairs),
+    })
+}

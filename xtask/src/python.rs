@@ -1,0 +1,205 @@
+//! `cargo xtask python`: the Python package, built and tried as its users would.
+//!
+//! The wheel is built in an environment with its tests' libraries, and installed there and in one
+//! that holds nothing else. Where Python, its `venv` or a network is missing and cannot be had, the
+//! step is skipped, and counted as the tests' skips are.
+
+use crate::skips;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Builds the wheel and tries it.
+///
+/// # Errors
+/// Where a step fails that this host can do.
+pub(crate) fn python(root: &Path) -> Result<(), String> {
+    let place = Place::of(root);
+    if let Err(missing) = place.prepare() {
+        let line = format!("skipped: needs {missing}");
+        println!("{line}");
+        return match std::env::var("MARACAS_LIVE").as_deref() {
+            Ok("required") => Err(line),
+            _ => skips::add(root, &line),
+        };
+    }
+    let wheel = place.build()?;
+    place.try_alone(&wheel)?;
+    let python = place.tests.join("bin/python");
+    let install = ["-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall"];
+    place.run(Command::new(&python).args(install).arg(&wheel))?;
+    let in_package =
+        |args: &[&str]| place.run(Command::new(&python).args(args).current_dir(&place.package));
+    let notebooks = "../../examples/notebooks";
+    in_package(&["-m", "ruff", "format", "--quiet", "--check", ".", notebooks])?;
+    in_package(&["-m", "ruff", "check", "--quiet", ".", notebooks])?;
+    in_package(&["-m", "mypy", "--strict", "python/maracas", "backend.py"])?;
+    in_package(&["-m", "mypy.stubtest", "maracas._maracas", "--ignore-disjoint-bases"])?;
+    in_package(&["-m", "pytest", "--quiet", "-p", "no:cacheprovider"])?;
+    let documents = place.folder.join("docs");
+    place.run(Command::new(&python).args(["-m", "pdoc", "maracas", "-o"]).arg(documents))
+}
+
+/// Where everything lies.
+struct Place {
+    /// The package's sources.
+    package: PathBuf,
+    /// What is made here.
+    folder: PathBuf,
+    /// The environment with the tests' libraries.
+    tests: PathBuf,
+}
+
+impl Place {
+    fn of(root: &Path) -> Self {
+        let target =
+            std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+        let folder = target.join("python");
+        Self { package: root.join("crates/python"), tests: folder.join("tests"), folder }
+    }
+
+    /// Makes the environment of the tests where it is not there, or asks for other libraries now.
+    ///
+    /// # Errors
+    /// What is missing.
+    fn prepare(&self) -> Result<(), &'static str> {
+        let wanted = fs::read_to_string(self.package.join("pyproject.toml")).unwrap_or_default();
+        let installed = self.tests.join("installed.txt");
+        if fs::read_to_string(&installed).is_ok_and(|there| there == wanted) {
+            return Ok(());
+        }
+        if !has_python() {
+            install_python();
+        }
+        if !has_python() {
+            return Err("Python 3.10 or later with its venv module");
+        }
+        println!("+ python3 -m venv {}", self.tests.display());
+        let made =
+            Command::new("python3").args(["-m", "venv", "--clear"]).arg(&self.tests).status();
+        if !made.is_ok_and(|status| status.success()) {
+            return Err("Python 3.10 or later with its venv module");
+        }
+        let libraries = libraries(&wanted);
+        println!("+ pip install {}", libraries.join(" "));
+        let pip = Command::new(self.tests.join("bin/python"))
+            .args(["-m", "pip", "install", "--quiet"])
+            .args(libraries)
+            .status();
+        if !pip.is_ok_and(|status| status.success()) {
+            return Err("a network, for Python's libraries");
+        }
+        fs::write(&installed, wanted).map_err(|_| "room for Python's libraries")
+    }
+
+    /// Builds the wheel as `pip install ./crates/python` does; says where it is.
+    fn build(&self) -> Result<PathBuf, String> {
+        let wheels = self.folder.join("wheels");
+        if wheels.exists() {
+            fs::remove_dir_all(&wheels)
+                .map_err(|error| format!("{}: {error}", wheels.display()))?;
+        }
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let with = std::iter::once(self.tests.join("bin")).chain(std::env::split_paths(&path));
+        let path = std::env::join_paths(with).map_err(|error| format!("PATH: {error}"))?;
+        let wheel = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"];
+        self.run(
+            Command::new(self.tests.join("bin/python"))
+                .args(wheel)
+                .arg("--wheel-dir")
+                .arg(&wheels)
+                .arg(&self.package)
+                .env("PATH", path),
+        )?;
+        let mut built = fs::read_dir(&wheels).into_iter().flatten().flatten();
+        let one = built.next().ok_or("pip left no wheel")?;
+        Ok(one.path())
+    }
+
+    /// Installs the wheel where nothing else is, and asks module and command for a simulation.
+    fn try_alone(&self, wheel: &Path) -> Result<(), String> {
+        let alone = self.folder.join("alone");
+        self.run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&alone))?;
+        let install = ["-m", "pip", "install", "--quiet", "--no-index"];
+        self.run(Command::new(alone.join("bin/python")).args(install).arg(wheel))?;
+        let script = "import maracas\n\
+            tasks = maracas.TaskSet([maracas.Task('a', '2ms', '10ms')])\n\
+            run = maracas.simulate(tasks, policy='g-edf', cores=1, until='1s')\n\
+            assert run.report['total']['completed'] == 100, run\n\
+            assert run._repr_html_().startswith('<svg')\n";
+        self.run(Command::new(alone.join("bin/python")).args(["-c", script]))?;
+        let example = self.package.join("../../examples/quickstart.toml");
+        let sim = ["sim", "--until", "1s", "--quiet"];
+        self.run(Command::new(alone.join("bin/maracas")).args(sim).arg(example))
+    }
+
+    /// Runs a command of a line; its words are shown where it fails.
+    fn run(&self, command: &mut Command) -> Result<(), String> {
+        let words: Vec<_> =
+            command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+        let name = command.get_program().to_string_lossy().into_owned();
+        let name = name.rsplit('/').next().unwrap_or_default().to_string();
+        let line = format!("{name} {}", words.join(" "));
+        let line = line.lines().next().unwrap_or_default();
+        println!("+ {line}");
+        let done = command
+            .stdin(Stdio::null())
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .output()
+            .map_err(|error| format!("{name} does not start: {error}"))?;
+        if done.status.success() {
+            return Ok(());
+        }
+        print!("{}", String::from_utf8_lossy(&done.stdout));
+        eprint!("{}", String::from_utf8_lossy(&done.stderr));
+        Err(format!("`{line}` failed"))
+    }
+}
+
+/// Whether there is a Python that is new enough and makes environments.
+fn has_python() -> bool {
+    let script = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))";
+    let asked = Command::new("python3").args(["-c", script]).stderr(Stdio::null()).status();
+    asked.is_ok_and(|status| status.success())
+}
+
+/// Tries to install it, as Debian and Ubuntu call it. Fails without a word where this is no root.
+fn install_python() {
+    println!("+ apt-get install python3-venv");
+    for words in [&["update"][..], &["install", "--yes", "python3-venv"]] {
+        let apt = Command::new("apt-get")
+            .arg("--quiet")
+            .args(words)
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        if !apt.is_ok_and(|status| status.success()) {
+            return;
+        }
+    }
+}
+
+/// What the package's tests and its build ask for, read off `pyproject.toml`.
+fn libraries(project: &str) -> Vec<String> {
+    let list = |from: &str| {
+        let rest = project.split(from).nth(1).unwrap_or_default();
+        let list = rest.split_once(']').map_or("", |(list, _)| list);
+        list.split('"').skip(1).step_by(2).map(str::to_string).collect::<Vec<_>>()
+    };
+    [list("requires = ["), list("\ntest = [")].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_are_read_off_the_project() {
+        let project = fs::read_to_string(crate::root().join("crates/python/pyproject.toml"));
+        let found = libraries(&project.unwrap());
+        assert!(found[0].starts_with("maturin>="), "{found:?}");
+        assert!(["mypy", "polars", "pytest"].iter().all(|it| found.iter().any(|f| f == it)));
+        assert!(found.iter().all(|it| !it.contains(char::is_whitespace)), "{found:?}");
+    }
+}
