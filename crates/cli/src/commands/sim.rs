@@ -5,8 +5,7 @@ mod charges;
 use maracas_console::failure::{Answer, Failure, Outcome};
 use maracas_console::output;
 use maracas_core::Duration;
-use maracas_session::case::Case;
-use maracas_session::case::{Machine, Overrides};
+use maracas_session::case::{Case, Machine, Overrides};
 use maracas_session::observe::Watch;
 use maracas_session::simulation::{in_ticks, options, simulate};
 use maracas_session::source::{Source, refuse_taskset};
@@ -92,8 +91,12 @@ pub(super) fn journal_of(
     }
     refuse_taskset(file)?;
     let case = Case::read(file, Machine::Sim, &Overrides::default())?;
-    match simulate(&case, &options(&case, until), Watch::keeping(&case))? {
-        Some(done) => Ok(Ok(done.journal)),
+    let simulated = simulate(&case, &options(&case, until), Watch::keeping(&case))?;
+    match simulated {
+        Some(done) => {
+            done.notes.iter().for_each(|line| output::note(line));
+            Ok(Ok(done.journal))
+        }
         None => verdict::refuse(&case, false).map(Err),
     }
 }
