@@ -129,8 +129,8 @@ pub fn nearest<'k>(
     near
 }
 
-/// `; did you mean "x"?` where a known word is near, else nothing. Of several that are equally near,
-/// all.
+/// `; did you mean "x"?` where a known word is near, else nothing. Of several that are equally
+/// near, all.
 pub fn near_words<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> String {
     // Two edits, or a third of a long word: farther words are seldom what was meant.
     let reach = (word.len() / 3).max(2);
