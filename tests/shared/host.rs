@@ -5,6 +5,7 @@
 use maracas_live::host::costs::{self, WakeCost};
 use maracas_live::host::platform::Platform;
 use maracas_live::host::{HardwareCore, sched};
+use maracas_live::migration;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -78,6 +79,19 @@ pub(crate) fn median_error(budget_ns: f64) -> f64 {
 /// How long a reaction of an agent may take in the median, in nanoseconds.
 pub(crate) fn reaction_ns() -> f64 {
     (wake_ns() * REACTION_WAKES).max(REACTION_NS)
+}
+
+/// How long a reaction may take in the median where it moves a VCPU to another core: that much, and
+/// what such a move takes here, in nanoseconds. Measured once a process, by `maracas run`'s own
+/// means; to be called while nothing runs.
+pub(crate) fn moving_reaction_ns() -> f64 {
+    static ONCE: OnceLock<f64> = OnceLock::new();
+    let moved = ONCE.get_or_init(|| {
+        let cores = Platform::detect().expect("the platform is readable").cores;
+        let costs = migration::measure(&cores).expect("a VCPU may be moved");
+        costs.put.p50.ticks() as f64
+    });
+    reaction_ns() + moved
 }
 
 /// The larger of a time that fast hosts keep and so many wakes of this one, in nanoseconds.

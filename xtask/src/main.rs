@@ -26,6 +26,8 @@ cargo xtask swarm [ARGS]        random systems x policies x faults on all cores,
                                 one case; --kind programs|heavy|jobs|live and --policy NAME
                                 narrow it; live is the live machine on a simulated host
 cargo xtask python              the Python package: wheel, tests, types, notebooks, documents
+cargo xtask browser             the page of `maracas report` in a headless Chromium: clicks, zooms,
+                                times; pictures of all views go to target/pictures
 cargo xtask lines               lines of code, comments and tests of each room
 cargo xtask new-policy NAME     writes crates/policies/src/NAME.rs and registers it
 ";
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
             cargo(&[&swarm[..], rest].concat())
         }
         ["python"] => python::python(&root()),
+        ["browser"] => browser(),
         ["lines"] => lines::print(&root()),
         ["new-policy", name] => new_policy::create(&root(), name).map(|text| println!("{text}")),
         [] | ["help" | "--help" | "-h"] => {
@@ -63,6 +66,15 @@ fn main() -> ExitCode {
 /// The workspace's root directory.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").into()
+}
+
+/// The tests of the page alone, with pictures of what they saw. Among the others they run too.
+fn browser() -> Result<(), String> {
+    let pictures = root().join("target/pictures");
+    let test = ["test", "--package", "maracas", "--test", "cli_page", "--", "--nocapture"];
+    cargo_with(&test, &[("MARACAS_PICTURES", &pictures)])?;
+    println!("{} has a picture of every view", pictures.display());
+    Ok(())
 }
 
 /// What CI runs, no more, no less. All invariants of the code are tests; tidy is one of them. At
@@ -125,6 +137,11 @@ fn policies_are_formatted() -> Result<(), String> {
 }
 
 fn cargo(args: &[&str]) -> Result<(), String> {
+    cargo_with(args, &[])
+}
+
+/// The same with variables of the environment.
+fn cargo_with(args: &[&str], variables: &[(&str, &PathBuf)]) -> Result<(), String> {
     println!("+ cargo {}", args.join(" "));
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let status = Command::new(cargo)
@@ -132,6 +149,7 @@ fn cargo(args: &[&str]) -> Result<(), String> {
         .current_dir(root())
         .env("RUSTDOCFLAGS", "--deny warnings")
         .env(skips::VARIABLE, skips::file(&root()))
+        .envs(variables.iter().copied())
         .status()
         .map_err(|error| format!("cargo does not start: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("cargo {} failed", args.join(" "))) }

@@ -229,6 +229,44 @@ fn what_is_suggested_is_admitted_and_no_job_is_late_in_it() {
 }
 
 #[test]
+fn limits_on_others_let_a_job_fit_that_is_late_beside_them() {
+    let scratch = Scratch::new();
+    let example = repository().join("examples/limits.toml");
+    let file = example.to_str().unwrap();
+    let before = json(scratch.path(), &["check", file, "--suggest", "--json"]);
+    assert_eq!(before["verdict"], "admitted, budgets kept, jobs late");
+    let late = json(scratch.path(), &["sim", file, "--json"]);
+    assert!(late["total"]["misses"].as_u64().unwrap() > 100, "{late}");
+    let changes = before["fit"]["changes"].to_string();
+    assert!(changes.contains("limits on what each core reads"), "{changes}");
+    let fitted = before["fit"]["scenario"].as_str().expect("there is one");
+    scratch.write("fit.toml", fitted);
+    let after = json(scratch.path(), &["check", "fit.toml", "--json"]);
+    assert_eq!(after["verdict"], "admitted", "{changes}");
+    let control = after["jobs"].as_array().unwrap().iter().find(|one| one["vcpu"] == "control");
+    let control = control.expect("it has jobs");
+    assert_eq!(control["within_limits"], true, "{control}");
+    assert!(control["needs_ns"].as_u64().unwrap() < 9_000_000, "{control}");
+    let ran = json(scratch.path(), &["sim", "fit.toml", "--json"]);
+    let (jobs, misses) = (&ran["total"]["jobs"], &ran["total"]["misses"]);
+    assert!(jobs.as_u64().unwrap() >= 199 && *misses == 0, "{jobs} jobs, {misses} late");
+    // Lent reservations limit others too, less so; spare bandwidth limits nothing.
+    let lent = fitted.replace("reclaim = false", "reclaim = true");
+    for (text, limited) in [
+        (lent, true),
+        (fitted.replace("reclaim = false", "reclaim = false\nspare = \"share\""), false),
+    ] {
+        scratch.write("other.toml", &text);
+        let other = json(scratch.path(), &["check", "other.toml", "--json"]);
+        let one = other["jobs"].as_array().unwrap().iter().find(|one| one["vcpu"] == "control");
+        assert_eq!(one.expect("it has jobs")["within_limits"], limited, "{text}");
+    }
+    scratch.write("fit.toml", fitted);
+    let shown = text(&maracas(scratch.path(), &["check", "fit.toml"]).stdout);
+    assert!(shown.contains(" beside flood1, flood2, flood3 within limits, of 9ms"), "{shown}");
+}
+
+#[test]
 fn a_live_check_judges_jobs_by_the_memory_of_the_file() {
     let scratch = Scratch::new();
     let command = "command = [\"true\"]\nworkload =";

@@ -22,6 +22,7 @@ fn commands() -> Vec<(String, Vec<String>)> {
         "docs/overheads.md",
         "docs/uneven.md",
         "docs/top.md",
+        "docs/report.md",
         "docs/live-memory.md",
         "docs/sensing.md",
         "docs/doctor.md",
@@ -94,6 +95,7 @@ fn can_run(words: &[String]) -> bool {
     match words[0].as_str() {
         "policies" => true,
         "gantt" => words.get(1).is_some_and(|word| word.ends_with(".journal")),
+        "report" => shown("examples/periodic.toml"),
         "check" | "sim" | "tree" => named || shown("--taskset") && shown("--policy"),
         "generate" => shown("--cores"),
         "convert" => shown("--to"),

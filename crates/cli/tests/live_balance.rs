@@ -82,7 +82,7 @@ fn what_does_not_move_gets_its_budget() {
         };
         let tasks: Vec<_> = report.tasks().into_iter().filter(stays).collect();
         assert!(tasks.len() >= 8, "eight of fifteen at least stay: {}", tasks.len());
-        tasks.iter().for_each(live::Task::got_its_budget);
+        tasks.iter().for_each(live::Task::got_its_budget_in_all);
     });
 }
 

@@ -9,7 +9,7 @@ mod live;
 
 use common::{Scratch, maracas, repository, text};
 use live::host::Snapshot;
-use live::measure::{at_least_wakes, reaction_ns};
+use live::measure::{at_least_wakes, moving_reaction_ns, reaction_ns};
 use live::witness::{repeated, undisturbed};
 use live::{Report, Stage, is_full, sized};
 use serde_json::Value;
@@ -158,16 +158,17 @@ fn the_simulator_predicts_preemptions_and_migrations() {
 fn the_end_of_a_job_is_observed_at_once() {
     repeated(|| {
         let Some(stage) = Stage::enter(2, sized(30, 5)) else { return };
+        let most = moving_reaction_ns();
         let Played { live, .. } = play(&stage, "g-edf");
         let dispatch = &live.0["dispatch"];
-        eprintln!("{dispatch:#}");
+        eprintln!("{most} ns may be in the median: {dispatch:#}");
         assert!(total(&live, "completed") > 400.0);
         let median = dispatch["latency_p50_ns"].as_f64().unwrap();
-        assert!(median < reaction_ns(), "{median} ns");
+        assert!(median < most, "{median} ns");
         // A third of the dispatches answer ends of jobs; when those came with the ordinary threads,
         // as many were late by milliseconds.
         for core in dispatch["cores"].as_array().unwrap() {
-            assert!(core["latency_p50_ns"].as_f64().unwrap() < 2.0 * reaction_ns(), "{core}");
+            assert!(core["latency_p50_ns"].as_f64().unwrap() < 2.0 * most, "{core}");
         }
     });
 }

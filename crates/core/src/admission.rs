@@ -1,6 +1,7 @@
 //! The one admission verdict that `check`, `sim`, `run` and a policy's `build` share.
 
 use crate::{CoreId, CoreSet, Duration, PPB, Rate, Reservation, System, VcpuId};
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
@@ -121,7 +122,7 @@ pub struct Verdict {
     pub tolerance: Duration,
     /// How the cores' reads of memory are limited, where the policy limits them for ever in the
     /// same way.
-    pub regulation: Option<Regulation>,
+    pub regulation: Option<Box<Regulation>>,
 }
 
 /// Limits on reads of memory: a core that has read so much of it is closed until the period ends.
@@ -146,7 +147,7 @@ pub struct ReadLimit {
     pub reads: u64,
 }
 
-/// Those whom a [`ReadLimit`] counts.
+/// Whose reads a [`ReadLimit`] counts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Readers {
     /// Whatever runs on one of these cores.

@@ -14,6 +14,16 @@ pub enum Cost {
     Exponential(Duration),
 }
 
+impl Cost {
+    /// The most that it can come to.
+    pub fn most(&self) -> Duration {
+        match self {
+            Self::Fixed(most) | Self::Uniform(_, most) => *most,
+            Self::Exponential(mean) => *mean * 10,
+        }
+    }
+}
+
 /// A model of one thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Workload {
@@ -54,6 +64,16 @@ impl Workload {
     /// Whether this thread works on jobs of its VCPU.
     pub const fn has_jobs(&self) -> bool {
         matches!(self, Self::Periodic { .. } | Self::Anytime { .. })
+    }
+
+    /// What a job's work comes to at most, with all that an anytime program may add; `None` for a
+    /// thread without jobs.
+    pub fn most(&self) -> Option<Duration> {
+        match self {
+            Self::Periodic { cost } => Some(cost.most()),
+            Self::Anytime { mandatory, optional } => Some(mandatory.most() + *optional),
+            Self::Busy | Self::RunSleep { .. } | Self::EventDriven { .. } => None,
+        }
     }
 }
 

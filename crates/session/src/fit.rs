@@ -1,10 +1,13 @@
 //! What would make all jobs be in time beside others that use memory: the smallest change of
-//! budgets, of a core's bandwidth or of the split of the cache, found by trying.
+//! budgets, of cores' bandwidths or of the split of the cache, found by trying.
 //!
 //! Each try is a scenario of its own: the text of the file with a few values changed, read and
 //! judged as any. So what is named here is what the next `check` admits. Budgets alone are tried
 //! first, then more bandwidth for a core that MemGuard closes too early, then a split of the cache,
-//! the smallest part for those that are late first, and both together.
+//! the smallest part for those that are late first, and both together. Last come limits for others
+//! ([`limits`]), since these take something away.
+
+mod limits;
 
 use crate::case::{Case, Machine, Overrides};
 use maracas_console::failure::Failure;
@@ -45,7 +48,8 @@ pub fn fit(case: &Case, text: &str, overrides: &Overrides) -> Result<Fit, String
     let splits = tries.splits(case, &start);
     let wider = |fit: &Fit| tries.bandwidths(case, fit);
     let both = splits.iter().flat_map(wider).collect::<Vec<_>>();
-    let mut all = wider(&start).into_iter().chain(splits).chain(both);
+    let limited = limits::limits(case, &start);
+    let mut all = wider(&start).into_iter().chain(splits).chain(both).chain(limited);
     all.find_map(|fit| tries.budgets(fit).ok()).ok_or(why)
 }
 

@@ -123,6 +123,7 @@ struct Tally {
     guessed: u64,
     by_bandwidths: u64,
     by_splits: u64,
+    by_limits: u64,
     binds: u64,
     jobs: u64,
 }
@@ -148,7 +149,9 @@ fn try_one(seed: u64, tally: &mut Tally) {
             let outcome = run(&again);
             assert_eq!(outcome.missed, 0, "seed {seed}: {:?}\n{text}", found.changes);
             let says = |word: &str| found.changes.iter().any(|change| change.contains(word));
-            tally.by_bandwidths += u64::from(says("bandwidth = "));
+            let limits = says("limits on what each core reads");
+            tally.by_limits += u64::from(limits);
+            tally.by_bandwidths += u64::from(!limits && says("bandwidth = "));
             tally.by_splits += u64::from(says("a part of the cache for each core"));
             if !says("[policy]") && !says("[platform]") {
                 tally.by_budgets += 1;
@@ -171,10 +174,12 @@ fn what_is_suggested_is_admitted_and_keeps_every_job_in_time() {
     let mut tally = Tally::default();
     (0..systems()).for_each(|seed| try_one(seed, &mut tally));
     eprintln!("{tally:?}");
-    let Tally { fitted, by_budgets, guessed, by_bandwidths, by_splits, binds, .. } = tally;
+    let Tally { fitted, by_budgets, guessed, by_bandwidths, by_splits, by_limits, binds, .. } =
+        tally;
     assert!(fitted > systems() / 6 && binds > 0, "{tally:?}");
     if !cfg!(debug_assertions) {
         assert!(by_budgets > 0 && by_bandwidths > 0 && by_splits > 0, "{tally:?}");
+        assert!(by_limits > 0, "{tally:?}");
         assert!(guessed > by_budgets / 4, "guesses are no good: {tally:?}");
     }
 }

@@ -35,9 +35,7 @@ use maracas_core::admission::{CoreVerdict, Regulation, Verdict};
 use maracas_core::contract::Entry;
 use maracas_core::memory::{DramModel, Memory};
 use maracas_core::params::Params;
-use maracas_core::{
-    CoreId, CoreSet, Cost, Duration, Program, Reservation, Role, System, Vcpu, VcpuId, Workload,
-};
+use maracas_core::{CoreId, CoreSet, Duration, Program, Reservation, Role, System, Vcpu, VcpuId};
 
 /// What is said of one VCPU's jobs.
 #[derive(Clone, PartialEq, Debug)]
@@ -48,8 +46,8 @@ pub struct Judged {
     pub alone: Duration,
     /// Time on its core that a job needs at most beside the others.
     pub needs: Duration,
-    /// Whether it is less than that because the others' reads or times are limited.
-    pub limited: bool,
+    /// The same where nothing limited the others' reads or times.
+    pub without_limits: Duration,
     /// Reads that a job does at most.
     pub reads: u64,
     /// C.
@@ -76,6 +74,14 @@ pub enum Answer {
     Unknown(&'static str),
 }
 
+impl Judged {
+    /// Whether limits on others spare its jobs something.
+    #[must_use]
+    pub fn is_limited(&self) -> bool {
+        self.needs < self.without_limits
+    }
+}
+
 /// The bounds are the law's.
 const BY_REQUESTS: &str =
     "its memory is simulated request by request, for which there are no bounds";
@@ -92,7 +98,7 @@ pub fn judge(
 ) -> Vec<Judged> {
     let homes = Homes::of(system, entry, verdict);
     let places: Vec<CoreSet> = programs.iter().map(|it| homes.places(it.vcpu)).collect();
-    let limits = limits(system, programs, &places, (entry, params), verdict.regulation.as_ref());
+    let limits = limits(system, programs, &places, (entry, params), verdict.regulation.as_deref());
     let bounds = bounds(system, memory, programs, &places, &limits);
     let cuts = cuts(entry, params);
     let proven = is_proven(system, entry, verdict);
@@ -171,11 +177,12 @@ fn needs(vcpu: &Vcpu, cores: &Cores<'_>) -> Option<Judged> {
     let Cores { programs, bounds, .. } = *cores;
     let ticks_per_s = u128::from(cores.system.ticks_per_ns) * 1_000_000_000;
     let needs = time_needed(vcpu, programs, bounds, cores.window(vcpu))?;
-    let (mut alone, mut beside, mut reads, mut slowest) = (Duration::ZERO, Duration::ZERO, 0, None);
+    let (mut alone, mut without_limits, mut reads) = (Duration::ZERO, Duration::ZERO, 0);
+    let mut slowest = None;
     for (place, work) in works(vcpu, programs) {
         let bound = bounds[place].as_ref();
         alone += work;
-        beside += bound.map_or(work, |bound| bound.time_for(work));
+        without_limits += bound.map_or(work, |bound| bound.time_for(work));
         let per_s = bound.map_or(0, |bound| bound.reads_per_s);
         reads += (u128::from(per_s) * u128::from(work.ticks())).div_ceil(ticks_per_s) as u64;
         let slower = |old: &(u32, Bound), new: &Bound| new.slowdown_ppm > old.1.slowdown_ppm;
@@ -185,9 +192,19 @@ fn needs(vcpu: &Vcpu, cores: &Cores<'_>) -> Option<Judged> {
             slowest = Some((place as u32, bound.clone()));
         }
     }
-    let (vcpu, promised, limited) = (vcpu.id, vcpu.reservation.budget, needs < beside);
+    let (vcpu, promised) = (vcpu.id, vcpu.reservation.budget);
     let answer = Answer::MayBeLate;
-    Some(Judged { vcpu, alone, needs, limited, reads, promised, slowest, answer, seen: None })
+    Some(Judged {
+        vcpu,
+        alone,
+        needs,
+        without_limits,
+        reads,
+        promised,
+        slowest,
+        answer,
+        seen: None,
+    })
 }
 
 /// The time that a job of `vcpu` needs at most where it lasts for `window`; `None` where it has no
@@ -208,21 +225,7 @@ fn time_needed(
 /// The programs of `vcpu` that have jobs, by place, and the work of each.
 fn works(vcpu: &Vcpu, programs: &[Program]) -> impl Iterator<Item = (usize, Duration)> {
     let own = programs.iter().enumerate().filter(move |(_, program)| program.vcpu == vcpu.id);
-    own.filter_map(|(place, program)| Some((place, work_of(&program.workload)?)))
-}
-
-/// What a piece of a job's work comes to at most, with all that an anytime program may add.
-pub(crate) fn work_of(workload: &Workload) -> Option<Duration> {
-    let most = |cost: &Cost| match cost {
-        Cost::Fixed(most) | Cost::Uniform(_, most) => *most,
-        // Cut at ten times the mean.
-        Cost::Exponential(mean) => *mean * 10,
-    };
-    match workload {
-        Workload::Periodic { cost } => Some(most(cost)),
-        Workload::Anytime { mandatory, optional } => Some(most(mandatory) + *optional),
-        Workload::Busy | Workload::RunSleep { .. } | Workload::EventDriven { .. } => None,
-    }
+    own.filter_map(|(place, program)| Some((place, program.workload.most()?)))
 }
 
 /// Whether a job that overruns C is cut there. The policies of VCPUs do so always, those of jobs
@@ -307,7 +310,7 @@ fn unknown(
     verdict: &Verdict,
 ) -> Option<&'static str> {
     let endless =
-        |program: &&Program| program.vcpu == judged.vcpu && work_of(&program.workload).is_none();
+        |program: &&Program| program.vcpu == judged.vcpu && program.workload.most().is_none();
     if programs.iter().find(endless).is_some() {
         return Some("another program of its VCPU takes its time too");
     }

@@ -187,8 +187,8 @@ impl Trial {
                 .collect(),
         }
     }
-    /// How long the first program's work takes, and its bound.
-    fn times(&self) -> (Duration, Duration) {
+    /// How long the first program's work takes, its bound, and that without limits.
+    fn times(&self) -> (Duration, Duration, Duration) {
         let (system, memory) = (self.system(), self.memory());
         let program =
             |id| Program::new(VcpuId(id), Workload::Periodic { cost: Cost::Fixed(self.work) });
@@ -203,8 +203,9 @@ impl Trial {
         });
         let limits: Vec<Limit> = limits.collect();
         let bounds = bounds(&system, &memory, &programs, &places, &limits);
-        let bound = bounds[0].as_ref().map_or(self.work, |bound| self.within(bound));
-        (self.simulated(&system, &memory), bound)
+        let within = bounds[0].as_ref().map_or(self.work, |bound| self.within(bound));
+        let without = bounds[0].as_ref().map_or(self.work, |bound| bound.time_for(self.work));
+        (self.simulated(&system, &memory), within, without)
     }
     /// The least time for which the bound holds within itself.
     fn within(&self, bound: &Bound) -> Duration {
@@ -263,12 +264,13 @@ impl Trial {
         now.saturating_since(Instant::ZERO)
     }
     /// How much of what the bound adds to the work it takes; nothing where that is next to
-    /// nothing.
+    /// nothing, or limits take less than a third of it away.
     fn share(&self) -> f64 {
-        let (takes, bound) = self.times();
-        let [takes, bound] =
-            [takes, bound].map(|time| time.saturating_sub(self.work).ticks() as f64);
-        if bound < self.work.ticks() as f64 / 1e3 { 0.0 } else { takes / bound }
+        let (takes, bound, without) = self.times();
+        let [takes, bound, without] =
+            [takes, bound, without].map(|time| time.saturating_sub(self.work).ticks() as f64);
+        let idle = self.limit.is_some() && bound > without * 0.67;
+        if idle || bound < self.work.ticks() as f64 / 1e3 { 0.0 } else { takes / bound }
     }
 }
 

@@ -230,7 +230,7 @@ impl Listener for Chart {
     }
 }
 
-fn core_names(system: &System) -> Vec<String> {
+pub(crate) fn core_names(system: &System) -> Vec<String> {
     let name = |(id, core): (CoreId, &maracas_core::Core)| {
         let class = class_name(usize::from(core.class), system.classes.len());
         if system.is_even() { id.to_string() } else { format!("{id} {class}") }

@@ -42,6 +42,7 @@ mod follow;
 pub mod gantt;
 mod memory_gate;
 mod metrics;
+pub mod page;
 pub mod perfetto;
 mod pieces;
 pub mod report;

@@ -57,6 +57,8 @@ use self::dispatch::Dispatches;
 use self::fairness::Fairness;
 pub(crate) use self::fairness::Window;
 use self::gauges::Present;
+use self::judge::Judge;
+pub(crate) use self::judge::{Found, Period};
 use self::sensing::Sensing;
 use self::task::Task;
 use crate::Report;
@@ -103,8 +105,8 @@ pub struct Metrics {
     sensing: Sensing,
     agents_ns: Option<u64>,
     causes: Causes,
-    /// Stolen periods are judged like all others.
-    strict: bool,
+    /// As which every VCPU's judge begins.
+    judge: Judge,
     /// Only where cores are of uneven speed.
     fairness: Option<Box<Fairness>>,
 }
@@ -138,7 +140,7 @@ impl Metrics {
             sensing: Sensing::default(),
             agents_ns: None,
             causes: Causes::default(),
-            strict: false,
+            judge: Judge::default(),
             fairness: Fairness::of(&header.system),
         };
         for (place, vcpu) in header.system.vcpus.iter().enumerate() {
@@ -155,9 +157,22 @@ impl Metrics {
     /// taken in.
     #[must_use]
     pub fn strict(mut self) -> Self {
-        self.strict = true;
+        self.judge.be_strict();
         self.tasks.iter_mut().for_each(|task| task.windows.judge.be_strict());
         self
+    }
+
+    /// Keeps every period for [`Metrics::into_periods`]; to be called before records are taken in.
+    #[must_use]
+    pub(crate) fn keeping_periods(mut self) -> Self {
+        self.judge.keep();
+        self.tasks.iter_mut().for_each(|task| task.windows.judge.keep());
+        self
+    }
+
+    /// The whole periods of every VCPU by its number, in their order.
+    pub(crate) fn into_periods(self) -> Vec<Vec<Period>> {
+        self.tasks.into_iter().map(|task| task.windows.judge.into_kept()).collect()
     }
 
     /// Names a VCPU that arrived while the machine runs.
@@ -312,11 +327,9 @@ impl Metrics {
         let index = vcpu.0 as usize;
         while self.tasks.len() <= index {
             let mut task = Task::new(VcpuId(self.tasks.len() as u32));
+            task.windows.judge = self.judge.clone();
             task.windows.judge.tolerate(self.floor());
             task.windows.count_after(self.grace());
-            if self.strict {
-                task.windows.judge.be_strict();
-            }
             self.tasks.push(task);
         }
         &mut self.tasks[index]

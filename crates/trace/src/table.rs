@@ -1,7 +1,7 @@
 //! The table that every run ends with.
 
 mod memory;
-mod promise;
+pub(crate) mod promise;
 mod uneven;
 
 use crate::report::{CoreDispatchReport, CoreReport, Delivered, Report, TaskReport};

@@ -1,14 +1,11 @@
 //! `maracas gantt`: a schedule as a chart, from a journal or from a scenario that is simulated.
 
+use super::sim;
 use maracas_console::failure::{Answer, Failure, Outcome, bytes_of};
 use maracas_console::output::{self, Pending};
 use maracas_core::journal::Reader;
 use maracas_core::{Duration, Instant};
-use maracas_session::case::{Case, Machine, Overrides};
-use maracas_session::observe::Watch;
-use maracas_session::simulation;
-use maracas_session::source::refuse_taskset;
-use maracas_session::{results, verdict};
+use maracas_session::results;
 use maracas_trace::gantt::{Chart, Rows, TextStyle};
 use std::path::PathBuf;
 
@@ -44,9 +41,6 @@ pub(crate) struct Args {
 /// How much is drawn where no length is given: some periods of usual tasks.
 const DEFAULT_SPAN: Duration = Duration::from_millis(100);
 
-/// First bytes of a journal.
-const JOURNAL: &[u8] = b"MARACASJ";
-
 pub(super) fn run(args: &Args) -> Outcome {
     let from = Instant::ZERO.saturating_add(args.from.unwrap_or(Duration::ZERO));
     let to = args.to.map_or(from.saturating_add(DEFAULT_SPAN), |to| Instant::ZERO + to);
@@ -55,20 +49,13 @@ pub(super) fn run(args: &Args) -> Outcome {
     }
     output::leave_nothing_at_signals()?;
     let bytes = bytes_of(&args.file)?;
-    let what = if bytes.starts_with(JOURNAL) { "journal" } else { "scenario" };
     let written: Vec<_> = args.svg.iter().map(|path| ("--svg", path.clone())).collect();
-    output::keep_apart(&[(what, &args.file)], &written)?;
+    output::keep_apart(&[(sim::what_is(&bytes), &args.file)], &written)?;
     let svg = Pending::maybe(args.svg.as_ref())?;
-    let journal = if bytes.starts_with(JOURNAL) {
-        bytes
-    } else {
-        refuse_taskset(&args.file)?;
-        let case = Case::read(&args.file, Machine::Sim, &Overrides::default())?;
-        let options = simulation::options(&case, Some(to.saturating_since(Instant::ZERO)));
-        match simulation::simulate(&case, &options, Watch::keeping(&case))? {
-            Some(done) => done.journal,
-            None => return verdict::refuse(&case, false),
-        }
+    let until = Some(to.saturating_since(Instant::ZERO));
+    let journal = match sim::journal_of(&args.file, bytes, until)? {
+        Ok(journal) => journal,
+        Err(refused) => return Ok(refused),
     };
     let fail = |why: &dyn std::fmt::Display| Failure::about(args.file.display(), why);
     let (header, _) = Reader::open(&journal).map_err(|error| fail(&error))?;

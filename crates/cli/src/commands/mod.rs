@@ -12,6 +12,7 @@ mod man;
 mod memory;
 mod policies;
 mod replay;
+mod report;
 mod reproduce;
 mod run;
 mod sim;
@@ -54,6 +55,7 @@ enum Command {
     Generate(generate::Args),
     Convert(convert::Args),
     Gantt(gantt::Args),
+    Report(report::Args),
     Policies(policies::Args),
     Memory(memory::Args),
     Colors(colors::Args),
@@ -103,6 +105,7 @@ pub(crate) fn run(cli: &Cli) -> Outcome {
         Command::Generate(args) => generate::run(args),
         Command::Convert(args) => convert::run(args),
         Command::Gantt(args) => gantt::run(args),
+        Command::Report(args) => report::run(args),
         Command::Policies(args) => policies::run(args),
         Command::Memory(args) => memory::run(args),
         Command::Colors(args) => colors::run(args),

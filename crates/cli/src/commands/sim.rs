@@ -2,14 +2,16 @@
 
 mod charges;
 
-use maracas_console::failure::{Answer, Outcome};
+use maracas_console::failure::{Answer, Failure, Outcome};
 use maracas_console::output;
 use maracas_core::Duration;
+use maracas_session::case::Case;
 use maracas_session::case::{Machine, Overrides};
 use maracas_session::observe::Watch;
 use maracas_session::simulation::{in_ticks, options, simulate};
-use maracas_session::source::Source;
+use maracas_session::source::{Source, refuse_taskset};
 use maracas_session::{results, verdict};
+use std::path::Path;
 
 /// Simulate a scenario or a bare task set
 ///
@@ -65,4 +67,33 @@ pub(super) fn run(args: &Args) -> Outcome {
     done.notes.iter().for_each(|line| output::note(line));
     args.results.show(&done.report, None)?;
     Ok(Answer::of(&done.report))
+}
+
+/// First bytes of a journal.
+const JOURNAL: &[u8] = b"MARACASJ";
+
+/// What a file with these bytes is taken for.
+pub(super) fn what_is(bytes: &[u8]) -> &'static str {
+    if bytes.starts_with(JOURNAL) { "journal" } else { "scenario" }
+}
+
+/// `bytes` of `file` where they are a journal, else that of the scenario in it, simulated on time;
+/// the answer where its policy refuses it, which is said then.
+///
+/// # Errors
+/// Where `file` is neither.
+pub(super) fn journal_of(
+    file: &Path,
+    bytes: Vec<u8>,
+    until: Option<Duration>,
+) -> Result<Result<Vec<u8>, Answer>, Failure> {
+    if bytes.starts_with(JOURNAL) {
+        return Ok(Ok(bytes));
+    }
+    refuse_taskset(file)?;
+    let case = Case::read(file, Machine::Sim, &Overrides::default())?;
+    match simulate(&case, &options(&case, until), Watch::keeping(&case))? {
+        Some(done) => Ok(Ok(done.journal)),
+        None => verdict::refuse(&case, false).map(Err),
+    }
 }

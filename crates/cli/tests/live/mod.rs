@@ -295,21 +295,29 @@ impl Task<'_> {
     /// Demands that it always had something to run and got its budget: the mean within half a
     /// percent, stolen periods left out, and the median period near C.
     pub(crate) fn got_its_budget(&self) {
-        let (name, budget) = (self.name(), self.ns("budget_ns"));
-        let (mean, median) = (self.delivered("mean_ns"), self.delivered("error_p50_ns"));
-        let (periods, p99) = (self.delivered("periods"), self.delivered("error_p99_ns"));
-        let off = mean / budget - 1.0;
+        let off = self.delivered("mean_ns") / self.ns("budget_ns") - 1.0;
         // What the verdict judged has no stolen periods; where all were stolen there is none.
-        let verdict = &self.0["verdict"];
-        let off = verdict["mean_off"].as_f64().unwrap_or(off);
+        let off = self.0["verdict"]["mean_off"].as_f64().unwrap_or(off);
+        self.is_near_its_budget(off);
+    }
+    /// The same over all whole periods, of a program that never waits once it has begun. While it
+    /// begins it does, for instance for a lock of the kernel: what it takes over its budget in such
+    /// a period, which is not judged, is paid back in others that are.
+    pub(crate) fn got_its_budget_in_all(&self) {
+        self.is_near_its_budget(self.delivered("mean_of_all_ns") / self.ns("budget_ns") - 1.0);
+    }
+    /// Demands that a mean is `off` its budget by little, and that the median period is.
+    fn is_near_its_budget(&self, off: f64) {
+        let (name, budget) = (self.name(), self.ns("budget_ns"));
+        let (periods, median) = (self.delivered("periods"), self.delivered("error_p50_ns"));
         eprintln!(
             "{name}: mean {:+.4} % off C, error p50 {:.1} us, p99 {:.1} us, {periods} periods",
             off * 100.0,
             median / 1e3,
-            p99 / 1e3,
+            self.delivered("error_p99_ns") / 1e3,
         );
         assert!(periods > 0.0, "{name}: no period had full demand");
-        let within = self.within(MEAN_ERROR);
+        let (within, verdict) = (self.within(MEAN_ERROR), &self.0["verdict"]);
         assert!(off.abs() < within, "{name}: mean {off:+.4} of C off, {within} may be; {verdict}");
         let most = median_error(budget);
         assert!(median < most, "{name}: median error {median} ns, {most} ns may be");

@@ -5,8 +5,8 @@ use super::error::Error;
 use super::handle::{Mailbox, Request};
 use super::steer;
 use crate::colors::Colors;
-use crate::executor::{Site, VcpuHandle};
 use crate::executor::vcpu::Made;
+use crate::executor::{Site, VcpuHandle};
 use crate::guardian::{Cause, Ending, Guardian};
 use crate::host::cgroup::Group;
 use crate::host::launch::{self, Child, Exit};
@@ -349,8 +349,8 @@ impl<'a> Supervisor<'a> {
         !self.homes[&id].left && programs.all(|program| matches!(program.life, Life::Ended(_)))
     }
 
-    /// Ends everything; the agents are gone and all threads released, by these VCPU handles. Returns
-    /// how each program ended.
+    /// Ends everything; the agents are gone and all threads released, by these VCPU handles.
+    /// Returns how each program ended.
     pub(super) fn end(
         mut self,
         released: Vec<VcpuHandle>,

@@ -80,7 +80,7 @@ pub(crate) fn admit(inner: &Entry, system: &System, params: &Params) -> Verdict 
     let mut verdict = (inner.admit)(system, params);
     let (settings, objections) = Settings::read(system, params);
     verdict.objections.extend(objections);
-    verdict.regulation = Some(settings.regulation(system));
+    verdict.regulation = Some(Box::new(settings.regulation(system)));
     verdict
 }
 

@@ -85,9 +85,9 @@ fn beside_which(case: &Case, one: &Judged) -> String {
     let all = one.slowest.as_ref().is_some_and(|(_, bound)| !bound.is_mix);
     match (names.len(), all) {
         (0, _) => "alone".into(),
-        (count, true) if one.limited => format!("beside {count} others within limits"),
+        (count, true) if one.is_limited() => format!("beside {count} others within limits"),
         (count, true) => format!("beside {count} others, taken to run all at once"),
-        (_, false) if one.limited => format!("beside {} within limits", names.join(", ")),
+        (_, false) if one.is_limited() => format!("beside {} within limits", names.join(", ")),
         (_, false) => format!("beside {}", names.join(", ")),
     }
 }
@@ -127,7 +127,8 @@ fn each_to_json(case: &Case, one: &Judged) -> Value {
         "slowdown_ppm": one.slowest.as_ref().map_or(1_000_000, |(_, bound)| bound.slowdown_ppm),
         "latency_ps": one.slowest.as_ref().map(|(_, bound)| bound.latency_ps),
         "beside": beside(case, one),
-        "within_limits": one.limited,
+        "within_limits": one.is_limited(),
+        "without_limits_ns": ns(one.without_limits),
         "beside_is_a_mix": one.slowest.as_ref().is_none_or(|(_, bound)| bound.is_mix),
         "simulated": one.seen.map(|seen| json!({
             "jobs": seen.jobs, "late": seen.late, "for_ns": ns(seen.lasted),

@@ -16,7 +16,7 @@
 //! has been busy for no longer than L, and its release is no longer ago than that; so it has met no
 //! more periods than were counted, and they let through no more than was counted.
 //!
-//! Under `maracas` a VCPU's demand is C. Its jobs never wait for budgets while no job needs more
+//! Under `maracas` a VCPU takes C at most. Its jobs never wait for budgets while none needs more
 //! than C: what a job used of a chunk comes back one period after that could be used, which is when
 //! the next job is released, and from then on as fast as it may be used.
 
@@ -72,7 +72,7 @@ pub(super) struct Cores<'a> {
     pub(super) programs: &'a [Program],
     pub(super) bounds: &'a [Option<Bound>],
     pub(super) homes: &'a Homes,
-    /// Whether each VCPU has C, whatever its jobs need.
+    /// Whether each VCPU has C and no more, whatever its jobs need.
     pub(super) isolates: bool,
     pub(super) open: Option<&'a [Option<(Duration, Duration)>]>,
 }
@@ -114,11 +114,12 @@ impl Cores<'_> {
     fn demand(&self, vcpu: &Vcpu, core: CoreId, busy: Duration) -> u64 {
         let (budget, period) = (vcpu.reservation.budget, vcpu.reservation.period);
         let window = busy.min(vcpu.reservation.deadline);
-        let needs = (!self.isolates)
-            .then(|| time_needed(vcpu, self.programs, self.bounds, window))
-            .flatten();
+        let own = || self.programs.iter().filter(|program| program.vcpu == vcpu.id);
+        let all_jobs = own().all(|program| program.workload.most().is_some());
+        let needs = time_needed(vcpu, self.programs, self.bounds, window).filter(|_| all_jobs);
+        let needs = needs.map_or(budget, |it| if self.isolates { it.min(budget) } else { it });
         let open = self.open.and_then(|open| open[usize::from(core.0)]);
-        let each = asked(needs.map_or(budget, |needs| needs.max(budget)), open);
+        let each = asked(needs, open);
         let jobs = busy.ticks().div_ceil(period.ticks().max(1));
         each.ticks().saturating_mul(jobs)
     }

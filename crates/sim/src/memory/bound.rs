@@ -388,8 +388,8 @@ impl Mixes<'_> {
         worst
     }
 
-    /// The steps of its miss ratio up to `ratio` that must be tried, each with the highest ratio for
-    /// which it stands.
+    /// The steps of its miss ratio up to `ratio` that must be tried, each with the highest ratio
+    /// for which it stands.
     fn own_steps(&mut self, of: &Slowed<'_>, ratio: f64) -> Vec<(Entry, f64)> {
         let kind = self.solutions.intern(kind_of(of.use_, of.stretch));
         // What reads always does so in each step of its life.

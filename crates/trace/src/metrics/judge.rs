@@ -53,6 +53,34 @@ pub(super) struct Judge {
     pub(super) held: u64,
     /// The end of the last stolen period, and the sum of the errors of those that touch it.
     last_stolen: Option<(Instant, i64)>,
+    /// All periods in their order, where they are kept.
+    kept: Option<Vec<Period>>,
+}
+
+/// One whole period of a VCPU, for those who draw it; times in ticks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Period {
+    pub(crate) start: Instant,
+    pub(crate) period: Duration,
+    /// C.
+    pub(crate) budget: u64,
+    pub(crate) delivered: u64,
+    pub(crate) found: Found,
+}
+
+/// What was found of a period.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Found {
+    /// Within the tolerance, or not decided on yet.
+    Kept,
+    /// The VCPU was blocked at some instant.
+    NoDemand,
+    /// A limit of memory held it.
+    Held,
+    Short,
+    Over,
+    /// Off, and explained by stolen time.
+    Stolen,
 }
 
 /// Periods that are off to one side.
@@ -107,6 +135,32 @@ impl Judge {
     pub(super) const fn be_strict(&mut self) {
         self.strict = true;
     }
+    /// All periods are kept for those who draw them.
+    pub(super) fn keep(&mut self) {
+        self.kept = Some(Vec::new());
+    }
+    /// The periods that were kept.
+    pub(super) fn into_kept(self) -> Vec<Period> {
+        self.kept.unwrap_or_default()
+    }
+    /// Whether stolen periods are judged like all others.
+    pub(super) const fn is_strict(&self) -> bool {
+        self.strict
+    }
+    /// Learns of a period before anything is decided on it.
+    pub(super) fn saw(&mut self, period: Period) {
+        if let Some(kept) = &mut self.kept {
+            kept.push(period);
+        }
+    }
+    /// Notes what was found of the period that starts at `start`.
+    fn found(&mut self, start: Instant, found: Found) {
+        let Some(kept) = &mut self.kept else { return };
+        let place = kept.partition_point(|period| period.start < start);
+        if let Some(period) = kept.get_mut(place).filter(|period| period.start == start) {
+            period.found = found;
+        }
+    }
     /// How far a period may be from a C of `budget`.
     pub(super) const fn tolerance(&self, budget: u64) -> u64 {
         let part = budget / PERIOD_PART;
@@ -149,6 +203,14 @@ impl Judge {
                 let before = self.owed(&off).unwrap_or(0);
                 self.last_stolen = Some((off.start + off.period, before + off.error));
             }
+            self.found(
+                off.start,
+                match off.error {
+                    _ if stolen => Found::Stolen,
+                    ..0 => Found::Short,
+                    0.. => Found::Over,
+                },
+            );
             if stolen && !self.strict {
                 self.judged -= 1;
                 self.error_sum -= i128::from(off.error);

@@ -39,7 +39,7 @@ pub(super) fn report(metrics: &Metrics, end: Instant) -> Report {
         .collect();
     let promise = PromiseReport {
         kept: tasks.iter().all(|task| !task.verdict.is_broken()),
-        strict: metrics.strict,
+        strict: metrics.judge.is_strict(),
         wake_cost: metrics.causes.wake_cost(),
         asked_ns: None,
         lasted_ns: None,

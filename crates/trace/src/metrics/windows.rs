@@ -1,6 +1,6 @@
 //! What a VCPU was delivered in each of its own periods.
 
-use super::judge::Judge;
+use super::judge::{Found, Judge, Period};
 use crate::pieces::consumed_by;
 use crate::samples::Differences;
 use maracas_core::{Duration, Instant, Reservation};
@@ -162,6 +162,12 @@ impl Windows {
 
     fn count(&mut self, closed: &Closed) {
         let &Closed { start, period, budget, delivered, lacking, held } = closed;
+        let found = match (lacking, held) {
+            (true, _) => Found::NoDemand,
+            (false, true) => Found::Held,
+            (false, false) => Found::Kept,
+        };
+        self.judge.saw(Period { start, period, budget, delivered, found });
         if lacking {
             self.without_demand += 1;
             self.delivered_sum_lacking += u128::from(delivered);

@@ -42,7 +42,7 @@ pub(super) fn verdicts(
 }
 
 /// What is to be said of a promise beside its word.
-fn parts(it: &Verdict, strict: bool) -> Vec<String> {
+pub(crate) fn parts(it: &Verdict, strict: bool) -> Vec<String> {
     let side = |word, periods, worst: u64| {
         let worst = time(worst as f64);
         (periods > 0).then(|| format!("{word} {periods} of {} (worst {worst})", it.judged))
@@ -81,7 +81,7 @@ pub(super) fn causes(report: &Report, columns: usize, out: &mut impl io::Write) 
 }
 
 /// What is to be said of a core; of steal and of ordinary lateness only where it `is_asked` for.
-fn of_core(causes: &CausesReport, is_asked: bool) -> Vec<String> {
+pub(crate) fn of_core(causes: &CausesReport, is_asked: bool) -> Vec<String> {
     let shown = |ns: u64| time(ns as f64);
     let mut parts = Vec::new();
     let late = &causes.late;

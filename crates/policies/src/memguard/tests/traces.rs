@@ -7,6 +7,7 @@ use crate::testing::Rng;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::num::NonZero;
+use maracas_core::admission::{ReadLimit, Readers};
 use maracas_core::contract::MemoryLimit;
 use maracas_core::{CoreId, Instant, System};
 
@@ -19,6 +20,8 @@ struct Trace {
     reclaim: bool,
     hard: Vec<bool>,
     spare: &'static str,
+    /// What the verdict says that is never exceeded.
+    most: Vec<ReadLimit>,
     /// Decisions come on time and limits are kept.
     exact: bool,
     /// Every core's meter when the period began.
@@ -53,10 +56,12 @@ fn random(seed: u64, late: u64) -> Trace {
         vcpu.bandwidth = NonZero::new(6_400_000_000).filter(|_| rng.one_in(4));
         vcpu
     });
-    let mut rig = Rig::new(&System::new(cores, vcpus.collect()), &params);
+    let system = System::new(cores, vcpus.collect());
+    let mut rig = Rig::new(&system, &params);
+    let most = rig.policy.settings.regulation(&system).most;
     (rig.late, rig.rng) = (late, Rng(seed ^ 0x5eed));
     let bases = alloc::vec![0; cores];
-    Trace { rig, quotas, reclaim, hard, spare, exact: true, bases, begins: 0 }
+    Trace { rig, quotas, reclaim, hard, spare, most, exact: true, bases, begins: 0 }
 }
 
 impl Trace {
@@ -135,6 +140,12 @@ impl Trace {
             assert!(used <= *quota || self.reclaim && !hard, "{used} reads of {quota}");
         }
         assert!(flagged || sum <= self.quotas.iter().flatten().sum());
+        for limit in &self.most {
+            let Readers::Cores(cores) = &limit.whose else { continue };
+            let those = cores.iter().map(|core| usize::from(core.0));
+            let used: u64 = those.map(|core| meters[core] - self.bases[core]).sum();
+            assert!(used <= limit.reads, "{used} reads of {limit:?}");
+        }
     }
 
     /// D.7, invariants 3 to 5: a closed core has had its whole reservation in this period, and

@@ -34,7 +34,6 @@
 //! most (1 and 2 there).
 
 use super::{EDGE, MARGIN, Mixes, Slowed, time_of};
-use crate::jobs::work_of;
 use crate::memory::shared::kind_of;
 use crate::memory::solutions::{Entry, Solutions};
 use maracas_core::memory::{MemoryUse, Profile};
@@ -194,7 +193,7 @@ impl<'a> Mixes<'a> {
     pub(super) fn lines(&mut self, program: usize) -> Vec<Line> {
         let mut cores = self.places[program].iter();
         let (Some(core), None) = (cores.next(), cores.next()) else { return Vec::new() };
-        let Some(work) = work_of(&self.programs[program].workload) else { return Vec::new() };
+        let Some(work) = self.programs[program].workload.most() else { return Vec::new() };
         let Some(profile) = self.profile(program) else { return Vec::new() };
         let Some(cells) = self.cells_beside(program, core) else { return Vec::new() };
         let among = |it: &u32| cells.iter().flatten().any(|cell| cell.program == *it);

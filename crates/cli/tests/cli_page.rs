@@ -1,0 +1,289 @@
+//! The page of `maracas report`, opened, clicked and looked at in a headless Chromium.
+//!
+//! `cargo xtask browser` runs these alone and keeps a picture of each view.
+
+#[path = "../../../tests/shared/bounds.rs"]
+mod bounds;
+mod browser;
+mod common;
+
+use browser::Browser;
+use common::{Scratch, maracas, repository, text};
+use maracas_core::contract::{Event, Mode, Segment, Usage};
+use maracas_core::journal::{Note, Reader, Record, Recorder};
+use maracas_core::{CoreId, Duration, Instant, VcpuId};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// Where pictures of all views are kept, where this variable names a folder.
+const PICTURES: &str = "MARACAS_PICTURES";
+
+/// A browser; none, after a skip, where the host has none.
+fn browser() -> Option<Browser> {
+    let program = browser::installed();
+    bounds::needs(program.is_some(), "Chromium");
+    program.map(|program| Browser::start(&program))
+}
+
+/// Runs a command that must end well.
+fn run(scratch: &Scratch, words: &[&str]) {
+    let output = maracas(scratch.path(), words);
+    assert!(matches!(output.status.code(), Some(0 | 4)), "{words:?}: {}", text(&output.stderr));
+}
+
+/// The page of an example, simulated for so long.
+fn page_of(scratch: &Scratch, example: &str, until: &str) -> PathBuf {
+    let file = repository().join(format!("examples/{example}.toml"));
+    run(scratch, &["report", file.to_str().unwrap(), "--until", until, "-o", "page.html"]);
+    scratch.path().join("page.html")
+}
+
+/// The page of a run in which the agent of core 0 was 5 ms late to end a budget of `control`, at
+/// the first end of one after half a second.
+fn planted(scratch: &Scratch) -> (PathBuf, Instant) {
+    let file = repository().join("examples/quickstart.toml");
+    let words = ["sim", file.to_str().unwrap(), "--until", "1s", "--quiet", "--journal", "j"];
+    run(scratch, &words);
+    let journal = std::fs::read(scratch.path().join("j")).unwrap();
+    let (mut header, reader) = Reader::open(&journal).unwrap();
+    header.names[0] = "<img src=x onerror=\"alert(1)\">".into();
+    let mut recorder = Recorder::new(&header);
+    let mut late = None;
+    for record in reader.map(Result::unwrap) {
+        recorder.record(&record);
+        if let Record::Event { at, event: Event::Ran(segment) } = record
+            && (segment.vcpu, segment.mode) == (VcpuId(0), Mode::Foreground)
+            && at > Instant::ZERO + Duration::from_millis(500)
+            && late.is_none()
+        {
+            let to = segment.to + Duration::from_millis(5);
+            let usage = Usage { service: Duration::from_millis(5), ..Usage::default() };
+            let more = Segment { from: segment.to, to, usage, ..segment };
+            recorder.record(&Record::Event { at: to, event: Event::Ran(more) });
+            let (core, vcpu) = (CoreId(0), Some(VcpuId(0)));
+            let note = Note::Late { core, vcpu, late_ns: 5_000_000, stolen_ns: 0 };
+            recorder.record(&Record::Note { at: to, note });
+            late = Some(segment.from);
+        }
+    }
+    scratch.write("late.journal", recorder.bytes());
+    run(scratch, &["report", "late.journal", "-o", "late.html"]);
+    (scratch.path().join("late.html"), late.unwrap())
+}
+
+/// From where to where the schedule shows, in nanoseconds.
+fn seen(browser: &mut Browser) -> [f64; 2] {
+    let seen = browser.ask("[maracas.schedule.from, maracas.schedule.to]");
+    [0, 1].map(|end| seen[end].as_f64().unwrap())
+}
+
+#[test]
+fn a_late_agent_is_found_with_its_cause_and_its_place_in_two_clicks() {
+    let Some(mut browser) = browser() else { return };
+    let scratch = Scratch::new();
+    let (page, late) = planted(&scratch);
+    browser.window(1400, 900, "light");
+    browser.open(&page);
+    let verdict = browser.ask("document.querySelector('.banner').textContent");
+    assert!(verdict.as_str().unwrap().starts_with("1 of 4 promises NOT kept"), "{verdict}");
+    // The first click: the period, with its cause beside it, is in the schedule.
+    let first = "ul[data-vcpu='0'] > li";
+    let line = browser.ask(&format!("document.querySelector(\"{first}\").textContent"));
+    let line = line.as_str().unwrap();
+    assert!(line.contains("over by 5ms") && line.contains("core0: agent late by 5ms"), "{line}");
+    browser.click(&format!("{first} > button"));
+    let [from, to] = seen(&mut browser);
+    let late = late.ticks() as f64;
+    assert!(from <= late && late < to && to - from <= 50e6, "{from} to {to}, not {late}");
+    let visible = "(() => { const box = maracas.schedule.canvas.getBoundingClientRect(); \
+                   return box.top >= 0 && box.top < innerHeight / 2; })()";
+    let scrolled = std::time::Instant::now();
+    while browser.ask(visible) != true {
+        assert!(scrolled.elapsed().as_secs() < 10, "the schedule is not in the window");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    // The second: what the agent reported.
+    browser.click(&format!("{first} .cause button"));
+    let [from, to] = seen(&mut browser);
+    assert!(from <= late + 5e6 && late + 5e6 < to && to - from <= 16e6, "{from} to {to}");
+    // A name with tags in it is a name.
+    assert_eq!(browser.ask("document.querySelectorAll('img').length"), 0);
+    let name = browser.ask("document.querySelector('#verdicts td button').textContent");
+    assert_eq!(name, "<img src=x onerror=\"alert(1)\">");
+    assert_eq!((browser.wrong(), browser.requests()), (Vec::new(), 1));
+}
+
+#[test]
+fn wheel_drag_keys_and_buttons_move_from_the_whole_to_a_microsecond() {
+    let Some(mut browser) = browser() else { return };
+    let scratch = Scratch::new();
+    let page = page_of(&scratch, "periodic", "2s");
+    browser.window(1400, 900, "light");
+    browser.open(&page);
+    browser.ask("document.getElementById('schedule').scrollIntoView()");
+    browser.drawn();
+    assert_eq!(seen(&mut browser), [0.0, 2e9]);
+    let middle = "(() => { const box = maracas.schedule.canvas.getBoundingClientRect(); \
+                  return [box.left + box.width / 2, box.top + 60]; })()";
+    let middle = browser.ask(middle);
+    browser.mouse("mouseWheel", &middle, json!({ "deltaX": 0, "deltaY": -600 }));
+    browser.drawn();
+    let [from, to] = seen(&mut browser);
+    assert!(to - from < 1e9 && 0.0 < from, "the wheel: {from} to {to}");
+    browser.mouse("mousePressed", &middle, json!({ "button": "left", "clickCount": 1 }));
+    let left = json!([middle[0].as_f64().unwrap() - 200.0, middle[1]]);
+    browser.mouse("mouseMoved", &left, json!({ "button": "left", "buttons": 1 }));
+    browser.mouse("mouseReleased", &left, json!({ "button": "left", "clickCount": 1 }));
+    browser.drawn();
+    let moved = seen(&mut browser);
+    assert!(
+        moved[0] > from && (moved[1] - moved[0] - (to - from)).abs() < 1.0,
+        "a drag: {moved:?}"
+    );
+    browser.ask("maracas.schedule.canvas.focus()");
+    browser.key("ArrowLeft", "");
+    assert!(seen(&mut browser)[0] < moved[0], "an arrow");
+    for _ in 0..40 {
+        browser.key("+", "+");
+    }
+    let [from, to] = seen(&mut browser);
+    assert!(to - from <= 1000.0, "+ ends at {} ns", to - from);
+    browser.key("0", "0");
+    assert_eq!(seen(&mut browser), [0.0, 2e9]);
+    browser.click("#schedule button[aria-label='Show 1us']");
+    let [from, to] = seen(&mut browser);
+    assert!((to - from - 1000.0).abs() < 1e-3, "a button: {} ns", to - from);
+    // What stands under the pointer is said.
+    browser.click("#schedule button[aria-label='Show the whole run']");
+    let at = browser.ask(
+        "(() => { const box = maracas.schedule.canvas.getBoundingClientRect(); \
+         return [box.left + 160, box.top + 40]; })()",
+    );
+    browser.mouse("mouseMoved", &at, json!({}));
+    browser.drawn();
+    let said = browser.ask("document.getElementById('said').textContent");
+    assert!(said.as_str().unwrap().contains("core0:"), "{said}");
+    assert_eq!(browser.wrong(), Vec::<String>::new());
+}
+
+/// How long ten minutes may take to open on a machine whose browser needs `LOOP_MS` for the loop
+/// below, in milliseconds, and each frame of it.
+const OPEN_MS: f64 = 2000.0;
+const FRAME_MS: f64 = 50.0;
+const LOOP_MS: f64 = 100.0;
+const LOOP: &str = "(() => { const begun = performance.now(); let sum = 0; \
+                    for (let i = 0; i < 1e7; i += 1) sum = (sum * 31 + i) | 0; \
+                    window.sum = sum; return performance.now() - begun; })()";
+
+#[test]
+fn ten_minutes_open_at_once_and_move_smoothly() {
+    let Some(mut browser) = browser() else { return };
+    let scratch = Scratch::new();
+    let page = page_of(&scratch, "quickstart", "600s");
+    browser.window(1400, 900, "light");
+    let mut best = [f64::INFINITY; 3];
+    for _ in 0..3 {
+        browser.open(&page);
+        let opened = "performance.getEntriesByType('navigation')[0].loadEventEnd";
+        let frames = "(() => { const begun = performance.now(); const all = maracas.run.end; \
+                      for (let i = 1; i <= 20; i += 1) { \
+                      maracas.schedule.show(0, all / i ** 3); maracas.schedule.draw(); } \
+                      return (performance.now() - begun) / 20; })()";
+        for (best, asked) in best.iter_mut().zip([opened, frames, LOOP]) {
+            *best = best.min(browser.ask(asked).as_f64().unwrap());
+        }
+    }
+    let segments = browser.ask("maracas.run.cores.reduce((sum, lane) => sum + lane.length, 0)");
+    assert!(segments.as_u64().unwrap() >= 400_000, "only {segments} segments");
+    let [opened, frame, fixed] = best;
+    let slower = (fixed / LOOP_MS).max(1.0);
+    eprintln!("{segments} segments: {opened:.0} ms to open, {frame:.1} ms a frame, {fixed:.0} ms");
+    assert!(opened <= OPEN_MS * slower, "{opened} ms, where the loop takes {fixed} ms");
+    assert!(frame <= FRAME_MS * slower, "{frame} ms a frame, where the loop takes {fixed} ms");
+    assert_eq!((browser.wrong(), browser.requests()), (Vec::new(), 1));
+}
+
+#[test]
+fn every_view_fits_its_window_in_light_and_dark() {
+    let Some(mut browser) = browser() else { return };
+    let scratch = Scratch::new();
+    let (late, _) = planted(&scratch);
+    let pages = [
+        ("late", late),
+        ("jobs", renamed(&scratch, "periodic", "2s", "jobs.html")),
+        ("memory", renamed(&scratch, "throttle", "12s", "memory.html")),
+    ];
+    let mut papers = Vec::new();
+    for (name, page) in &pages {
+        for (width, theme) in [(1400, "light"), (1400, "dark"), (480, "light"), (480, "dark")] {
+            browser.window(width, 900, theme);
+            browser.open(page);
+            let over = browser.ask("document.documentElement.scrollWidth - innerWidth");
+            assert!(over.as_f64().unwrap() <= 0.0, "{name} at {width}: {over} pixels too wide");
+            papers.push(browser.ask("getComputedStyle(document.body).backgroundColor"));
+            let height = browser.ask("document.documentElement.scrollHeight").as_u64().unwrap();
+            browser.window(width, height.min(6000) as u32, theme);
+            browser.drawn();
+            keep(&mut browser, &format!("{name}-{width}-{theme}"));
+            assert_eq!(browser.wrong(), Vec::<String>::new(), "{name} at {width}, {theme}");
+        }
+    }
+    assert!(papers.chunks(2).all(|pair| pair[0] == papers[0] && pair[1] == papers[1]));
+    assert_ne!(papers[0], papers[1], "dark is as light");
+    // The switch, whatever the system says.
+    browser.click("#theme");
+    assert_eq!(browser.ask("getComputedStyle(document.body).backgroundColor"), papers[0]);
+}
+
+/// The page of an example under a name of its own.
+fn renamed(scratch: &Scratch, example: &str, until: &str, name: &str) -> PathBuf {
+    let page = page_of(scratch, example, until);
+    let to = scratch.path().join(name);
+    std::fs::rename(page, &to).unwrap();
+    to
+}
+
+/// Keeps a picture of the window, where that is asked for.
+fn keep(browser: &mut Browser, name: &str) {
+    let Some(folder) = std::env::var_os(PICTURES).map(PathBuf::from) else { return };
+    let picture = browser.picture();
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join(format!("{name}.png")), decoded(&picture)).unwrap();
+}
+
+/// The bytes of base64.
+fn decoded(text: &str) -> Vec<u8> {
+    let value = |letter: u8| match letter {
+        b'A'..=b'Z' => letter - b'A',
+        b'a'..=b'z' => letter - b'a' + 26,
+        b'0'..=b'9' => letter - b'0' + 52,
+        b'+' => 62,
+        _ => 63,
+    };
+    let letters: Vec<u8> = text.bytes().filter(|it| *it != b'=').map(value).collect();
+    let mut bytes = Vec::new();
+    for four in letters.chunks(4) {
+        let bits = four.iter().fold(0u32, |bits, six| bits << 6 | u32::from(*six));
+        let bits = bits << (6 * (4 - four.len()));
+        bytes.extend(bits.to_be_bytes()[1..four.len()].iter());
+    }
+    bytes
+}
+
+/// A number of the page's report is that of `--json`: nothing is counted twice.
+#[test]
+fn the_page_has_the_report_that_the_command_prints() {
+    let scratch = Scratch::new();
+    let file = repository().join("examples/quickstart.toml");
+    let file = file.to_str().unwrap();
+    let words = ["sim", file, "--until", "2s", "--late", "20ms", "--json", "--journal", "j"];
+    let output = maracas(scratch.path(), &words);
+    let mut printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    run(&scratch, &["report", "j", "--output", "page.html"]);
+    let page = std::fs::read_to_string(scratch.path().join("page.html")).unwrap();
+    let data = page.split_once("id=\"data\">").unwrap().1.split_once("</script>").unwrap().0;
+    let data: Value = serde_json::from_str(data).unwrap();
+    // The command adds the defaults of parameters that were not given.
+    printed["params"] = data["report"]["params"].clone();
+    assert_eq!(data["report"], printed);
+}
