@@ -33,8 +33,8 @@ pub(crate) fn python(root: &Path) -> Result<(), String> {
     let notebooks = "../../examples/notebooks";
     in_package(&["-m", "ruff", "format", "--quiet", "--check", ".", notebooks])?;
     in_package(&["-m", "ruff", "check", "--quiet", ".", notebooks])?;
-    in_package(&["-m", "mypy", "--strict", "python/maracas", "backend.py"])?;
-    in_package(&["-m", "mypy.stubtest", "maracas._maracas", "--ignore-disjoint-bases"])?;
+    in_package(&["-m", "mypy", "--strict", "python/maracas"])?;
+    in_package(&["-m", "mypy.stubtest", "maracas._maracas"])?;
     in_package(&["-m", "pytest", "--quiet", "-p", "no:cacheprovider"])?;
     let documents = place.folder.join("docs");
     place.run(Command::new(&python).args(["-m", "pdoc", "maracas", "-o"]).arg(documents))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import maracas
 
-ROUNDS = 9
+ROUNDS = 5
 """Turns of each; the median of their ratios is shown."""
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
@@ -25,7 +25,10 @@ def command(arguments: list[str]) -> float:
     """Run the command; returns its CPU seconds."""
     path = shutil.which("maracas", path=sysconfig.get_path("scripts"))
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([str(path), *arguments, "--json"], check=True, stdout=subprocess.DEVNULL)
+    line = [str(path), *arguments, "--json"]
+    done = subprocess.run(line, check=False, stdout=subprocess.DEVNULL)
+    # 4 is a run in which a promise was not kept: late jobs of global EDF.
+    assert done.returncode in (0, 4)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -33,7 +36,8 @@ def command(arguments: list[str]) -> float:
 def call(subject: maracas.Scenario | maracas.TaskSet, until: str, **case: object) -> float:
     """Simulate in this process; returns its CPU seconds."""
     before = time.process_time()
-    maracas.simulate(subject, until=until, **case).report  # type: ignore[arg-type]
+    report = maracas.simulate(subject, until=until, **case).report  # type: ignore[arg-type]
+    assert report["duration_ns"] > 0
     return time.process_time() - before
 
 
@@ -45,7 +49,7 @@ def main() -> None:
     file.write_text(tasks.to_csv())
     cases = [
         (f"20 tasks, 4 cores, {policy}", tasks, ["--taskset", str(file)], until, policy, 4)
-        for policy, until in [("p-edf", "400s"), ("g-edf", "300s"), ("run", "150s")]
+        for policy, until in [("p-edf", "1000s"), ("g-edf", "1000s"), ("run", "300s")]
     ]
     for name, until in [("quickstart", "2000s"), ("memory", "60s")]:
         scenario = EXAMPLES / f"{name}.toml"

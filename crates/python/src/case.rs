@@ -1,8 +1,8 @@
 //! A case: checked, simulated, drawn as a tree. And what is asked for without one.
 
+use crate::errors::{ContractError, error, raised};
 use crate::journal::Journal;
 use crate::policy::{PythonPolicy, with};
-use crate::{error, raised};
 use maracas_core::params::Value;
 use maracas_core::{Duration, Rate};
 use maracas_reproduce::Lab;
@@ -55,6 +55,7 @@ impl Case {
         policy: Option<String>,
         set: Vec<(String, Given)>,
         cores: Option<usize>,
+        seed: Option<u64>,
         entry: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let own = entry.as_ref().map(PythonPolicy::of).transpose()?;
@@ -72,7 +73,8 @@ impl Case {
             let set = formats::parse(text, file, format).map_err(error)?;
             case::Case::of_tasks(set, file, &overrides).map_err(raised)
         };
-        let case = with(py, own.as_ref(), read)?;
+        let mut case = with(py, own.as_ref(), read)?;
+        case.seed = seed.unwrap_or(case.seed);
         Ok(Self { case, policy: own })
     }
     /// Whether the policy admits it.
@@ -89,19 +91,16 @@ impl Case {
     /// Simulates up to `until` nanoseconds, or the scenario's own duration: the report as JSON and
     /// as a table, sentences for the user, and the journal where it is kept. `None` where the
     /// policy refuses.
-    #[pyo3(signature = (until, seed, late, hidden_wakes, keep))]
     fn simulate(
         &self,
         py: Python<'_>,
         until: Option<u64>,
-        seed: Option<u64>,
         late: u64,
         hidden_wakes: bool,
         keep: bool,
     ) -> PyResult<Option<(String, String, Vec<String>, Option<Journal>)>> {
         let Self { case, policy } = self;
         let mut options = simulation::options(case, until.map(Duration::from_nanos));
-        options.seed = seed.unwrap_or(case.seed);
         options.late = Duration::from_nanos(late);
         options.hidden_wakes = hidden_wakes;
         let options = simulation::in_ticks(case, options).map_err(raised)?;
@@ -228,7 +227,7 @@ pub(crate) fn check_policy(
         py.check_signals()?;
         let holds = || {
             let accepted = maracas_tests::contract::holds(policy.entry, part, seeds);
-            accepted.map_err(crate::ContractError::new_err)
+            accepted.map_err(ContractError::new_err)
         };
         Ok((part.name, with(py, Some(&policy), holds)?))
     };

@@ -1,7 +1,7 @@
 //! A journal, and what is made of it.
 
+use crate::errors::{error, raised};
 use crate::table::Table;
-use crate::{error, raised};
 use maracas_core::Instant;
 use maracas_core::journal::Reader;
 use maracas_session::replay;
@@ -40,12 +40,12 @@ const fn rows(by_core: bool) -> Rows {
 impl Journal {
     /// Takes the bytes of a journal; refuses what is none.
     #[new]
-    fn new(bytes: Vec<u8>) -> PyResult<Self> {
-        Reader::open(&bytes).map_err(error)?;
-        Ok(Self(bytes))
+    fn new(content: Vec<u8>) -> PyResult<Self> {
+        Reader::open(&content).map_err(error)?;
+        Ok(Self(content))
     }
     /// The bytes, as `maracas replay` reads them.
-    fn bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+    fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.0)
     }
     /// One row for each job.

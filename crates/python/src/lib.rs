@@ -8,43 +8,16 @@
 //!
 //! The interpreter is released while anything is simulated, but for policies written in Python.
 #![forbid(unsafe_code)]
+// What Python calls takes its keywords one by one and gives tuples, which dataclasses there name.
+#![allow(clippy::too_many_arguments, clippy::type_complexity)]
 
 mod case;
 mod contract;
+mod errors;
 mod journal;
 mod policy;
 mod study;
 mod table;
-
-use maracas_console::failure::Failure;
-use pyo3::exceptions::PyException;
-use pyo3::{PyErr, create_exception};
-
-create_exception!(
-    maracas,
-    Error,
-    PyException,
-    "What is wrong, in the sentence that the command `maracas` says too."
-);
-create_exception!(
-    maracas,
-    ContractError,
-    Error,
-    "A policy broke the contract; the sentence says which rule, and when."
-);
-
-/// A failure of the command as an exception of the same sentence.
-fn raised(failure: Failure) -> PyErr {
-    match failure {
-        Failure::Bad(line) => Error::new_err(line),
-        Failure::OutputClosed => Error::new_err("standard output is closed"),
-    }
-}
-
-/// Any error as an exception.
-fn error(why: impl std::fmt::Display) -> PyErr {
-    raised(Failure::new(why))
-}
 
 /// What Python's half of the module calls; no part of it is for users.
 #[pyo3::pymodule(gil_used = true)]
@@ -54,13 +27,13 @@ mod _maracas {
         Case, check_policy, experiments, generate, memory, policies, reproduce, time,
     };
     #[pymodule_export]
+    use super::errors::{ContractError, Error};
+    #[pymodule_export]
     use super::journal::Journal;
     #[pymodule_export]
     use super::study::{Ledger, Study};
     #[pymodule_export]
     use super::table::Table;
-    #[pymodule_export]
-    use super::{ContractError, Error};
     /// The version of the module and of the command beside it.
     #[pymodule_export]
     #[allow(non_upper_case_globals)]

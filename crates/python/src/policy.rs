@@ -4,7 +4,8 @@
 //! call is that of the thread, for as long as [`with`] runs; its exceptions leave the machine by
 //! unwinding, and `with` raises them again.
 
-use crate::{ContractError, contract};
+use crate::contract;
+use crate::errors::{ContractError, error};
 use maracas_core::admission::{NotAdmitted, Verdict};
 use maracas_core::contract::{
     Claims, Entry, Event, Grant, Limit, MemoryLimit, Needs, Plan, Policy, Statistic,
@@ -119,7 +120,7 @@ fn called<T>(call: impl FnOnce(Python<'_>) -> PyResult<T>) -> T {
 
 fn current(py: Python<'_>) -> PyResult<Py<PyAny>> {
     let current = CURRENT.with_borrow(|current| current.as_ref().map(|it| it.clone_ref(py)));
-    current.ok_or_else(|| crate::error("a policy written in Python runs where it is called from"))
+    current.ok_or_else(|| error("a policy written in Python runs where it is called from"))
 }
 
 /// VCPUs that are refused, and why, by Python's `admit`.

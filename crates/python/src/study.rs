@@ -1,7 +1,7 @@
 //! A sweep in pieces that any executor may run.
 
+use crate::errors::{error, raised};
 use crate::table::Table;
-use crate::{error, raised};
 use maracas_scenario::sweep::Sweep;
 use maracas_studies::sweep;
 use maracas_sweep::{Finished, run, summary};
@@ -104,14 +104,14 @@ impl Study {
         let opened = maracas_sweep::Ledger::open(&path, &self.0.meaning(), items, contenders);
         let (ledger, found) = opened.map_err(error)?;
         let lines = found.iter().flatten().map(Finished::line).collect();
-        Ok((Ledger { ledger: Mutex::new(ledger), contenders }, lines))
+        Ok((Ledger { ledger: Mutex::new(Some(ledger)), contenders }, lines))
     }
 }
 
-/// The file of a sweep's folder that keeps what is finished; closed when it is dropped.
+/// The file of a sweep's folder that keeps what is finished; no other sweep may open it meanwhile.
 #[pyclass(frozen, module = "maracas")]
 pub(crate) struct Ledger {
-    ledger: Mutex<maracas_sweep::Ledger>,
+    ledger: Mutex<Option<maracas_sweep::Ledger>>,
     contenders: usize,
 }
 
@@ -120,9 +120,15 @@ impl Ledger {
     /// Keeps what these lines say.
     fn note(&self, lines: &str) -> PyResult<()> {
         let mut ledger = self.ledger.lock().map_err(error)?;
+        let ledger = ledger.as_mut().ok_or_else(|| error("the folder of the sweep is closed"))?;
         for finished in lines.lines().filter_map(|line| Finished::read(line, self.contenders)) {
             ledger.note(&finished).map_err(error)?;
         }
+        Ok(())
+    }
+    /// Leaves the folder to others.
+    fn close(&self) -> PyResult<()> {
+        self.ledger.lock().map_err(error)?.take();
         Ok(())
     }
 }

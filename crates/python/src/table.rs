@@ -1,7 +1,7 @@
 //! Tables for Python: Arrow record batches, handed over by the PyCapsule interface
 //! (https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html).
 
-use crate::error;
+use crate::errors::error;
 use arrow_array::cast::AsArray;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::types::{Float64Type, Int64Type};

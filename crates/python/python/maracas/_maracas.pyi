@@ -1,9 +1,27 @@
 from pathlib import Path
 from typing import Any, final
 
+__all__ = [
+    "Case",
+    "ContractError",
+    "Error",
+    "Journal",
+    "Ledger",
+    "Study",
+    "Table",
+    "__version__",
+    "check_policy",
+    "experiments",
+    "generate",
+    "memory",
+    "policies",
+    "reproduce",
+    "time",
+]
+
 __version__: str
 
-Simulated = tuple[str, str, list[str], Journal | None]
+_Simulated = tuple[str, str, list[str], Journal | None]
 
 class Error(Exception): ...
 class ContractError(Error): ...
@@ -28,6 +46,7 @@ class Case:
         policy: str | None,
         set: list[tuple[str, str | int | bool]],
         cores: int | None,
+        seed: int | None,
         entry: object | None,
     ) -> Case: ...
     @property
@@ -36,17 +55,16 @@ class Case:
     def simulate(
         self,
         until: int | None,
-        seed: int | None,
         late: int,
         hidden_wakes: bool,
         keep: bool,
-    ) -> Simulated | None: ...
+    ) -> _Simulated | None: ...
     def tree(self) -> tuple[str, str, str] | None: ...
 
 @final
 class Journal:
-    def __new__(cls, bytes: bytes) -> Journal: ...
-    def bytes(self) -> bytes: ...
+    def __new__(cls, content: bytes) -> Journal: ...
+    def to_bytes(self) -> bytes: ...
     def jobs(self) -> Table: ...
     def pieces(self) -> Table: ...
     def samples(self) -> Table: ...
@@ -74,6 +92,7 @@ class Study:
 @final
 class Ledger:
     def note(self, lines: str) -> None: ...
+    def close(self) -> None: ...
 
 def check_policy(entry: object, seeds: int) -> list[tuple[str, int]]: ...
 def experiments() -> str: ...

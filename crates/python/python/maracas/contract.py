@@ -109,7 +109,7 @@ class Released(NamedTuple):
 
     vcpu: int
     """Whose."""
-    index: int
+    job: int
     """Its number, from 0."""
     release: int
     """When, by the task's own time."""
@@ -122,7 +122,7 @@ class Completed(NamedTuple):
 
     vcpu: int
     """Whose."""
-    index: int
+    job: int
     """Its number, from 0."""
 
 

@@ -29,7 +29,7 @@ class Journal:
 
     def __bytes__(self) -> bytes:
         """Return the bytes, as `maracas replay` reads them."""
-        return self._journal.bytes()
+        return self._journal.to_bytes()
 
     @cached_property
     def report(self) -> dict[str, Any]:

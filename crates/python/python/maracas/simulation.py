@@ -68,7 +68,7 @@ class Simulation:
     def __init__(
         self,
         case: _maracas.Case,
-        options: tuple[int | None, int | None, int, bool],
+        options: tuple[int | None, int, bool],
         keep: bool,
     ) -> None:
         """Simulate `case`; raises `Refused` where its policy does."""
@@ -149,7 +149,7 @@ class Simulation:
         return self.svg()
 
 
-def _kept(done: _maracas.Simulated | None) -> Journal:
+def _kept(done: _maracas._Simulated | None) -> Journal:
     """Return the journal of a simulation that was admitted and kept one."""
     if done is None or done[3] is None:
         raise _maracas.Error("the simulation kept no journal")
@@ -181,12 +181,13 @@ def _case(
     policy: Chosen,
     cores: int | None,
     params: Mapping[str, Value] | None,
+    seed: int | None = None,
 ) -> _maracas.Case:
     text, file, format = subject._source()
     given = [(name, _given(value)) for name, value in (params or {}).items()]
     if policy is None or isinstance(policy, str):
-        return _maracas.Case(text, file, format, policy, given, cores, None)
-    return _maracas.Case(text, file, format, None, given, cores, _entry(policy))
+        return _maracas.Case(text, file, format, policy, given, cores, seed, None)
+    return _maracas.Case(text, file, format, None, given, cores, seed, _entry(policy))
 
 
 def _given(value: Value) -> str | int | bool:
@@ -232,8 +233,8 @@ def simulate(
     once, for whoever will ask for it anyway.
     """
     until_ns = None if until is None else nanoseconds(until)
-    options = (until_ns, seed, nanoseconds(late), hidden_wakes)
-    return Simulation(_case(subject, policy, cores, params), options, journal)
+    options = (until_ns, nanoseconds(late), hidden_wakes)
+    return Simulation(_case(subject, policy, cores, params, seed), options, journal)
 
 
 def tree(

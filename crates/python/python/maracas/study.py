@@ -144,6 +144,9 @@ def sweep(
                 if ledger is not None and over and future.exception() is None:
                     ledger.note(future.result())
             raise
+        finally:
+            if ledger is not None:
+                ledger.close()
     finished = Sweep(study, "".join(lines))
     if out is not None:
         finished.write(out)
