@@ -4,7 +4,7 @@
 //! that holds nothing else. Where Python, its `venv` or a network is missing and cannot be had, the
 //! step is skipped, and counted as the tests' skips are.
 
-use crate::skips;
+use crate::{apt, skips};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -69,7 +69,7 @@ impl Place {
             return Ok(());
         }
         if !has_python() {
-            install_python();
+            apt::install(&["python3", "python3-venv"]);
         }
         if !has_python() {
             return Err("Python 3.10 or later with its venv module");
@@ -161,23 +161,6 @@ fn has_python() -> bool {
     let script = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))";
     let asked = Command::new("python3").args(["-c", script]).stderr(Stdio::null()).status();
     asked.is_ok_and(|status| status.success())
-}
-
-/// Tries to install it, as Debian and Ubuntu call it. Fails without a word where this is no root.
-fn install_python() {
-    println!("+ apt-get install python3-venv");
-    for words in [&["update"][..], &["install", "--yes", "python3-venv"]] {
-        let apt = Command::new("apt-get")
-            .arg("--quiet")
-            .args(words)
-            .env("DEBIAN_FRONTEND", "noninteractive")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-        if !apt.is_ok_and(|status| status.success()) {
-            return;
-        }
-    }
 }
 
 /// What the package's tests and its build ask for, read off `pyproject.toml`.
