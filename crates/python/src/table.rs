@@ -1,5 +1,5 @@
 //! Tables for Python: Arrow record batches, handed over by the PyCapsule interface
-//! (https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html).
+//! (<https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html>).
 
 use crate::errors::error;
 use arrow_array::cast::AsArray;

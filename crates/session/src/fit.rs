@@ -5,7 +5,7 @@
 //! judged as any. So what is named here is what the next `check` admits. Budgets alone are tried
 //! first, then more bandwidth for a core that MemGuard closes too early, then a split of the cache,
 //! the smallest part for those that are late first, and both together. Last come limits for others
-//! ([`limits`]), since these take something away.
+//! (`fit/limits.rs`), since these take something away.
 
 mod limits;
 

@@ -18,7 +18,7 @@
 //!   Theta)); what is asked for is raised accordingly before the policy is asked.
 //!
 //! * What limits others, MemGuard or a policy without surplus time, spares jobs a part of the time
-//!   that they would need beside them ([`limits`]).
+//!   that they would need beside them (`jobs/limits.rs`).
 //!
 //! All of that says something only where the policy's own tests exclude misses of jobs that stay
 //! within C; where they do not, nothing is known of any job. A job that is not said to be in time

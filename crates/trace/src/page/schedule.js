@@ -58,8 +58,8 @@ class Schedule {
     }
     if (this.troubles.length) {
       tools.append(
-        button('‹ trouble', 'Previous trouble', () => this.step(-1)),
-        button('trouble ›', 'Next trouble', () => this.step(1)),
+        button('< trouble', 'Previous trouble', () => this.step(-1)),
+        button('trouble >', 'Next trouble', () => this.step(1)),
       );
     }
     this.output = element('output', { 'aria-live': 'polite', id: 'view' });

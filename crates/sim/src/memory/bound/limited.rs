@@ -28,7 +28,7 @@
 //! # Rates
 //! Others do not always do their most: one that uses the cache may miss seldom, read little, and
 //! nevertheless be in the way all the time. So each range of miss ratios of each program counts as
-//! a mix of its own (a [`Cell`]). Beside cells, work takes as long as beside their upper ends, or
+//! a mix of its own (a cell). Beside cells, work takes as long as beside their upper ends, or
 //! beside some of them alone, whichever is longer (1 in the head of the parent); and they read at
 //! least as often as their lower ends do at the time per reference that their upper ends take at
 //! most (1 and 2 there).
