@@ -198,7 +198,7 @@ def test_the_interpreter_runs_on_while_it_simulates() -> None:
     ran: list[int] = []
 
     def simulate() -> None:
-        ran.append(maracas.simulate(tasks, policy="g-edf", cores=4, until="60s").misses)
+        ran.append(maracas.simulate(tasks, policy="g-edf", cores=4, until="2000s").misses)
         done.set()
 
     thread = threading.Thread(target=simulate)
