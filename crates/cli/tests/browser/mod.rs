@@ -28,11 +28,17 @@ pub(crate) struct Browser {
     _home: Scratch,
 }
 
-/// The browser of this host, where there is one.
+/// The browser of this host, where there is one that starts: Ubuntu's `chromium-browser` may be a
+/// script that only says where to get it.
 pub(crate) fn installed() -> Option<PathBuf> {
     let folders = std::env::var_os("PATH")?;
     let paths = std::env::split_paths(&folders).flat_map(|it| NAMES.map(|name| it.join(name)));
-    paths.into_iter().find(|path| path.is_file())
+    let starts = |path: &PathBuf| {
+        let mut asked = Command::new(path);
+        asked.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+        asked.status().is_ok_and(|status| status.success())
+    };
+    paths.into_iter().find(|path| path.is_file() && starts(path))
 }
 
 impl Browser {
