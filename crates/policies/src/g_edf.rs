@@ -19,7 +19,7 @@
 //! Ties decide whether some sets miss, so their order is a parameter. Under the rule "most work
 //! left first" a job's work is C: whether it will need less, a policy does not know. Only waiting
 //! jobs are compared, and what those have received is known. All tests but `gfb` speak of one set:
-//! under them others may come while the system runs, but after a leave nobody may, and nothing
+//! under them others may come while the system runs, but after a leave none may, and nothing
 //! changes.
 
 use crate::parts::jobs::{self, Backlog, ByVcpu, ENFORCEMENT};
@@ -79,9 +79,11 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
     }
     Ok(Box::new(GEdf {
         params: params.clone(),
-        precise: jobs::precise(params),
-        by_work: params.choice(&TIES) == MOST_WORK,
-        only_grows: !matches!(test(params), Test::Capacity | Test::Gfb),
+        rules: Rules {
+            precise: jobs::precise(params),
+            by_work: params.choice(&TIES) == MOST_WORK,
+            only_grows: !matches!(test(params), Test::Capacity | Test::Gfb),
+        },
         has_shrunk: false,
         table,
         tasks,
@@ -181,13 +183,20 @@ struct Slot {
     grant: Grant,
 }
 
-struct GEdf {
-    params: Params,
+/// What the parameters come to.
+#[derive(Clone, Copy, Debug)]
+struct Rules {
+    /// Whether a job is cut at C.
     precise: bool,
     /// Whether the job with the most work left goes first among equal deadlines.
     by_work: bool,
-    /// Whether its test speaks of one set, to which others may come and which is never exchanged.
+    /// Whether the test speaks of one set, to which others may come and which is never exchanged.
     only_grows: bool,
+}
+
+struct GEdf {
+    params: Params,
+    rules: Rules,
     /// Whether a VCPU left.
     has_shrunk: bool,
     table: Table,
@@ -211,7 +220,7 @@ impl Policy for GEdf {
         match event {
             Event::Released(job) => self.change(job.id.vcpu, |task| task.backlog.release(job)),
             Event::Completed(id) => {
-                let by_work = self.by_work;
+                let by_work = self.rules.by_work;
                 self.change(id.vcpu, |task| {
                     task.backlog.complete(*id);
                     if by_work {
@@ -221,8 +230,8 @@ impl Policy for GEdf {
                 });
             }
             // Only enforcement and one rule for ties look at what was consumed.
-            Event::Ran(segment) if self.precise || self.by_work => {
-                let by_work = self.by_work;
+            Event::Ran(segment) if self.rules.precise || self.rules.by_work => {
+                let by_work = self.rules.by_work;
                 self.change(segment.vcpu, |task| {
                     task.backlog.charge(segment.usage.service);
                     if by_work {
@@ -233,7 +242,7 @@ impl Policy for GEdf {
                 });
             }
             Event::Arrived(vcpu) => {
-                let fixed = self.only_grows && self.has_shrunk;
+                let fixed = self.rules.only_grows && self.has_shrunk;
                 if let Some(reason) = jobs::objection(vcpu) {
                     self.table.refuse(vcpu.id, reason);
                 } else if fixed {
@@ -242,7 +251,7 @@ impl Policy for GEdf {
                     self.tasks.insert(vcpu.id, Task::new(vcpu, &self.params));
                 }
             }
-            Event::Changed(vcpu) if self.only_grows => {
+            Event::Changed(vcpu) if self.rules.only_grows => {
                 self.table.refuse(vcpu.id, no_exchange("no reservation may change"));
             }
             Event::Changed(vcpu) => self.table.ask(vcpu, at),
@@ -303,7 +312,7 @@ impl GEdf {
     /// From the next release on it has this reservation.
     fn become_as(&mut self, vcpu: &Vcpu) {
         let budget = vcpu.reservation.budget;
-        let (tie, by_work) = (tie(vcpu, &self.params), self.by_work);
+        let (tie, by_work) = (tie(vcpu, &self.params), self.rules.by_work);
         self.change(vcpu.id, |task| {
             task.backlog.set_budget(budget);
             (task.tie, task.budget) = (tie, budget);
