@@ -166,6 +166,109 @@ fn wheel_drag_keys_and_buttons_move_from_the_whole_to_a_microsecond() {
     assert_eq!(browser.wrong(), Vec::<String>::new());
 }
 
+/// A sweep on which `p-edf` finds no packing for some sets, and `run` keeps all.
+const SWEEP: &str = r#"
+[sweep]
+cores = 2
+utilization = [0.5, 1.0]
+sets = 5
+duration = "200ms"
+[tasks]
+count = 5
+loads = "uunifast"
+periods = "harmonic"
+[[policy]]
+name = "p-edf"
+[[policy]]
+name = "run"
+packing = "wfd"
+"#;
+
+/// The page of that sweep.
+fn sweep_page(scratch: &Scratch) -> PathBuf {
+    scratch.write("s.toml", SWEEP);
+    run(scratch, &["sweep", "s.toml", "--out", "results", "--quiet"]);
+    run(scratch, &["report", "results", "-o", "sweep.html"]);
+    scratch.path().join("sweep.html")
+}
+
+#[test]
+fn behind_a_point_of_a_sweep_stand_the_sets_that_failed_and_their_commands() {
+    let Some(mut browser) = browser() else { return };
+    let scratch = Scratch::new();
+    let page = sweep_page(&scratch);
+    browser.window(1400, 900, "light");
+    browser.open(&page);
+    let banner = browser.ask("document.querySelector('.banner').textContent");
+    assert!(banner.as_str().unwrap().starts_with("run: success on every set"), "{banner}");
+    // The value under the pointer, at the last point of the first figure.
+    let place = "(() => { const chart = [...CHARTS][0]; chart.box.scrollIntoView(); \
+                 const { plot } = chart; const box = plot.over.getBoundingClientRect(); \
+                 return [box.left + plot.valToPos(1, 'x') - 3, \
+                 box.top + plot.valToPos(plot.data[1][1], 'y') - 3]; })()";
+    let place = browser.ask(place);
+    browser.mouse("mouseMoved", &place, json!({}));
+    browser.drawn();
+    let said = browser.ask("document.querySelector('.u-legend').textContent");
+    let succeeded = browser.ask("maracas.data.points[1].policies[0].succeeded");
+    let share = format!("{} % (", succeeded.as_u64().unwrap() * 20);
+    assert!(said.as_str().unwrap().contains(&share), "{said}, not {share}");
+    // The click: sets that were refused, and how to run one.
+    browser.mouse("mousePressed", &place, json!({ "button": "left", "clickCount": 1 }));
+    browser.mouse("mouseReleased", &place, json!({ "button": "left", "clickCount": 1 }));
+    browser.drawn();
+    let behind = browser.ask("document.getElementById('behind').textContent");
+    let behind = behind.as_str().unwrap();
+    assert!(behind.contains("2 cores, 5 tasks, utilization 1") && behind.contains("refused"));
+    let commands = browser.ask("document.querySelector('#behind td pre').textContent");
+    for command in commands.as_str().unwrap().lines() {
+        let words: Vec<_> = command.split(' ').skip(1).collect();
+        let output = maracas(scratch.path(), &words);
+        // Drawn, and then refused as in the sweep.
+        let code = if words[0] == "generate" { 0 } else { 1 };
+        assert_eq!(output.status.code(), Some(code), "{command}: {}", text(&output.stderr));
+    }
+    // The same by the table, for the keyboard; nothing failed there.
+    browser.ask("document.querySelectorAll('#points td button')[1].focus()");
+    browser.key("Enter", "\r");
+    let behind = browser.ask("document.getElementById('behind').textContent");
+    assert!(behind.as_str().unwrap().contains("run: success on all 5 sets"), "{behind}");
+    assert_eq!((browser.wrong(), browser.requests()), (Vec::new(), 1));
+}
+
+/// How many pages a PDF says that it has: objects of type `Page`.
+fn pages(pdf: &[u8]) -> usize {
+    let is_page = |at: &[u8]| at.starts_with(b"/Type /Page") && !at.starts_with(b"/Type /Pages");
+    (0..pdf.len()).filter(|at| is_page(&pdf[*at..])).count()
+}
+
+/// Text within a PDF is glyphs of its own fonts, so what is printed is also asked of the page.
+#[test]
+fn printed_the_page_has_its_verdicts() {
+    let Some(mut browser) = browser() else { return };
+    let scratch = Scratch::new();
+    let (page, _) = planted(&scratch);
+    browser.window(1400, 900, "dark");
+    browser.open(&page);
+    let pdf = browser.call("Page.printToPDF", json!({}));
+    let pdf = decoded(pdf["data"].as_str().unwrap());
+    assert!(pdf.starts_with(b"%PDF-") && pages(&pdf) >= 1, "{} bytes", pdf.len());
+    if let Some(folder) = std::env::var_os(PICTURES).map(PathBuf::from) {
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("late.pdf"), &pdf).unwrap();
+    }
+    // What the printer gets: nothing that only a screen needs, and every verdict.
+    browser.call("Emulation.setEmulatedMedia", json!({ "media": "print" }));
+    browser.ask("dispatchEvent(new Event('beforeprint'))");
+    let shown = browser.ask("document.body.innerText");
+    let shown = shown.as_str().unwrap();
+    assert!(shown.contains("1 of 4 promises NOT kept") && shown.contains("over by 5ms"));
+    assert_eq!(browser.ask("getComputedStyle(document.querySelector('nav')).display"), "none");
+    let paper = browser.ask("getComputedStyle(document.body).backgroundColor");
+    assert_eq!(paper, "rgb(255, 255, 255)");
+    assert_eq!(browser.wrong(), Vec::<String>::new());
+}
+
 /// How long ten minutes may take to open on a machine whose browser needs `LOOP_MS` for the loop
 /// below, in milliseconds, and each frame of it.
 const OPEN_MS: f64 = 2000.0;
@@ -212,6 +315,7 @@ fn every_view_fits_its_window_in_light_and_dark() {
         ("late", late),
         ("jobs", renamed(&scratch, "periodic", "2s", "jobs.html")),
         ("memory", renamed(&scratch, "throttle", "12s", "memory.html")),
+        ("sweep", sweep_page(&scratch)),
     ];
     let mut papers = Vec::new();
     for (name, page) in &pages {

@@ -3,13 +3,15 @@
 use maracas_console::failure::Failure;
 use maracas_console::output::{self, Pending};
 use maracas_sweep::summary::{self, Rivalry, Standing};
-use maracas_sweep::{Finished, Study, drawings, table};
+use maracas_sweep::{Finished, Study, drawings, page, table};
 use std::path::Path;
 
 /// The file in the folder that holds what is finished.
 pub const PROGRESS: &str = "sweep.progress";
 /// Every run, one a line.
 const RUNS: &str = "runs.csv";
+/// What the page of `maracas report` shows.
+pub const PAGE: &str = "page.json";
 
 /// Makes the folder of a sweep where there is none.
 ///
@@ -25,7 +27,8 @@ pub fn folder(folder: &Path) -> Result<(), Failure> {
         .map_err(|error| Failure::about(folder.display(), format_args!("cannot be made: {error}")))
 }
 
-/// Writes tables and figures into the folder; says how many figures there are.
+/// Writes tables, figures and what `maracas report` shows of them into the folder; says how many
+/// figures there are.
 ///
 /// # Errors
 /// Where a file cannot be written.
@@ -55,6 +58,8 @@ pub fn write(
     for figure in &figures {
         output::write_file(&folder.join(format!("{}.svg", figure.name)), &figure.svg())?;
     }
+    let data = page::data(study, finished, standings);
+    output::write_file(&folder.join(PAGE), &format!("{data}\n"))?;
     Ok(figures.len())
 }
 

@@ -32,6 +32,11 @@ type Reading<'a> = &'a dyn Fn(&Standing) -> Option<(f64, f64, f64)>;
 
 /// All figures; none where every axis has one value only. What is zero everywhere is not drawn.
 pub fn figures(study: &Study, standings: &[Standing]) -> Vec<Figure> {
+    with_points(study, standings).into_iter().map(|(figure, _)| figure).collect()
+}
+
+/// The same, each with where in [`Study::points`] the points stand that it runs along.
+pub fn with_points(study: &Study, standings: &[Standing]) -> Vec<(Figure, Vec<usize>)> {
     let several = |axis: &&Axis| {
         let first = study.points.first().and_then(axis.of);
         study.points.iter().any(|point| (axis.of)(point) != first)
@@ -42,8 +47,12 @@ pub fn figures(study: &Study, standings: &[Standing]) -> Vec<Figure> {
     for rest in rests(study, &others) {
         let here: Vec<&Standing> =
             standings.iter().filter(|it| rest_of(&it.point, &others) == rest).collect();
+        let points = study.points.iter().enumerate();
+        let points = points.filter(|(_, point)| rest_of(point, &others) == rest);
+        let points: Vec<usize> = points.map(|(place, _)| place).collect();
         let mut draw = |name: &str, title: &str, reading: Reading<'_>| {
-            figures.extend(figure(study, &here, along, &others, name, title, reading));
+            let drawn = figure(study, &here, along, &others, name, title, reading);
+            figures.extend(drawn.map(|figure| (figure, points.clone())));
         };
         let success = |it: &Standing| {
             let Share { share, low, high } = it.success();
@@ -60,6 +69,12 @@ pub fn figures(study: &Study, standings: &[Standing]) -> Vec<Figure> {
         }
     }
     figures
+}
+
+/// Where a point stands on each axis, by its name; `null` where that is left to the draw.
+pub(crate) fn at(point: &Point) -> serde_json::Value {
+    let value = |axis: &Axis| (axis.name.to_owned(), serde_json::Value::from((axis.of)(point)));
+    AXES.iter().map(value).collect::<serde_json::Map<_, _>>().into()
 }
 
 /// Where a point stands on the other axes.

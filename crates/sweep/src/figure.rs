@@ -35,7 +35,7 @@ pub enum Drawing {
         along: String,
         /// Whether that axis is logarithmic.
         logarithmic: bool,
-        /// What the left axis measures, with its unit.
+        /// What the left axis measures, with its unit. Of a share of one it begins with `share`.
         left: String,
         /// What the right axis measures, where there is one.
         right: Option<String>,
@@ -90,6 +90,10 @@ impl Figure {
         } else {
             format!("{whole}-{}.svg", self.name)
         }
+    }
+    /// Whether its left axis is a share of one.
+    pub fn is_share(&self) -> bool {
+        matches!(&self.drawing, Drawing::Lines { left, .. } if left.starts_with("share"))
     }
     /// As SVG.
     ///

@@ -2,15 +2,16 @@
 //!
 //! Here are one run of one set under one policy ([`trial`]), what a sweep runs ([`study`]) and how,
 //! so that nothing finished is lost ([`run`], [`ledger`]), what comes out ([`summary`], as tables,
-//! [`table`], and figures, [`drawings`]), and the statistics ([`stats`]) and drawings ([`figure`])
-//! that others need too. There is no policy, no machine, no generator of task sets and no terminal
-//! here. This room stands above `policies`, `sim`, `scenario` and `trace`, which it imports, and
-//! below `reproduce` and the command line.
+//! [`table`], figures, [`drawings`], and a page for browsers, [`page`]), and the statistics
+//! ([`stats`]) and drawings ([`figure`]) that others need too. There is no policy, no machine, no
+//! generator of task sets and no terminal here. This room stands above `policies`, `sim`,
+//! `scenario` and `trace`, which it imports, and below `reproduce` and the command line.
 #![forbid(unsafe_code)]
 
 pub mod drawings;
 pub mod figure;
 pub mod ledger;
+pub mod page;
 pub mod primitives;
 pub mod run;
 pub mod stats;

@@ -162,6 +162,11 @@ impl Study {
         }
     }
 
+    /// Whether runs are charged overheads or leave a margin, which a plain simulation does not.
+    pub fn charges(&self) -> bool {
+        self.overheads != Overheads::default() || self.margin != Duration::ZERO
+    }
+
     /// Everything that results hang on, line by line: two sweeps with the same lines give the same
     /// results. Labels are not among it.
     pub fn meaning(&self) -> String {

@@ -12,6 +12,8 @@
 //! | `schedule.js`, `paint.js` | the schedule: what is seen, and how it is drawn |
 //! | `report.js` | verdicts, causes, tables |
 //! | `charts.js` | curves, by uPlot |
+//! | `sweep.js` | the page of a sweep, whose data come from elsewhere |
+//! | `start.js` | begins with the page that the data are of |
 //!
 //! uPlot (MIT) stands in `page/uplot` as its makers publish it, with its licence.
 
@@ -36,13 +38,15 @@ use serde_json::{Value, json};
 const HTML: &str = include_str!("page/page.html");
 const CSS: &str = include_str!("page/page.css");
 /// Each file after those that it uses.
-const SCRIPTS: [&str; 6] = [
+const SCRIPTS: [&str; 8] = [
     include_str!("page/uplot/uPlot.iife.min.js"),
     include_str!("page/data.js"),
     include_str!("page/paint.js"),
     include_str!("page/schedule.js"),
     include_str!("page/charts.js"),
     include_str!("page/report.js"),
+    include_str!("page/sweep.js"),
+    include_str!("page/start.js"),
 ];
 const UPLOT_CSS: &str = include_str!("page/uplot/uPlot.min.css");
 
@@ -85,6 +89,12 @@ pub fn of_journal(journal: &[u8], title: &str) -> Result<String, JournalError> {
     let mut pack = Pack::default();
     data["counts"] = schedule.pack(&periods, &mut pack);
     Ok(assembled(title, &data, &pack))
+}
+
+/// The page of a sweep: `data` is what its folder keeps for it, with `"kind": "sweep"`.
+pub fn of_sweep(mut data: Value, title: &str) -> String {
+    data["title"] = title.into();
+    assembled(title, &data, &Pack::default())
 }
 
 /// What a record says of the host in a sentence, where it does.

@@ -6,8 +6,9 @@ const CHARTS = new Set();
 // A chart in `host`: `columns` are the values along and those of each series. `pick` is called
 // with the index of a point that was clicked.
 class Chart {
-  constructor(host, { title, columns, series, unit, pick, view, height = 220, along, range }) {
-    Object.assign(this, { host, title, columns, series, unit, pick, view, height, along, range });
+  constructor(host, given) {
+    Object.assign(this, { height: 220 }, given, { host });
+    const { title } = given;
     this.box = element('div', { class: 'chart', role: 'img', 'aria-label': title });
     host.append(this.box);
     this.draw();
@@ -23,14 +24,16 @@ class Chart {
       label: 'time', value: (value) => time(value * 1e9, 1e3),
       values: (_, splits) => splits.map((at) => time(at * 1e9, (splits[1] - splits[0]) * 1e9)),
     };
-    const series = this.series.map(({ name, color, points, dash, width = 1.5 }) => ({
+    const series = this.series.map(({ name, color, points, dash, spread, size, width = 1.5 }) => ({
       label: name,
       stroke: color(),
       dash,
       width: points ? 0 : width,
       paths: points === true ? () => null : undefined,
-      points: { show: points !== undefined, size: 7, fill: color(), stroke: color() },
-      value: (_, value) => said(value),
+      points: { show: points !== undefined, size: size || 7, width: size ? 2 : 1,
+        fill: size ? 'transparent' : color(), stroke: color() },
+      value: (_, value, __, i) => said(value) + (spread && spread[i]
+        ? ` (${spread[i].map(this.unit).join('..')})` : ''),
       spanGaps: false,
     }));
     return {
@@ -45,7 +48,7 @@ class Chart {
       ],
       series: [{ label: along.label, value: (_, it) => (it === null ? '-' : along.value(it)) },
         ...series],
-      hooks: { drawClear: [(plot) => this.band(plot)] },
+      hooks: { drawClear: [(plot) => this.band(plot)], draw: [(plot) => this.whiskers(plot)] },
     };
   }
   draw() {
@@ -59,6 +62,25 @@ class Chart {
       const still = Math.abs(event.clientX - down) < 4;
       if (still && this.pick && index !== null && index !== undefined) this.pick(index);
     });
+  }
+  // Intervals within which points may as well lie.
+  whiskers(plot) {
+    const { ctx } = plot;
+    ctx.save();
+    ctx.globalAlpha = 0.6;
+    this.series.forEach(({ spread = [], color }, place) => {
+      ctx.strokeStyle = color();
+      spread.forEach((ends, i) => {
+        if (!ends || !plot.series[place + 1].show) return;
+        const x = plot.valToPos(this.columns[0][i], 'x', true);
+        const [low, high] = ends.map((end) => plot.valToPos(end, 'y', true));
+        ctx.beginPath();
+        ctx.moveTo(x, low);
+        ctx.lineTo(x, high);
+        ctx.stroke();
+      });
+    });
+    ctx.restore();
   }
   // What the schedule shows.
   band(plot) {
