@@ -177,10 +177,13 @@ impl<H: Host> Decider<H> {
         self.listen();
         self.requests_and_releases(now);
         let mut called = if self.fed || !asleep {
-            self.decide(own)
+            self.decide(own, woke)
         } else {
             let stirred = self.stirred();
-            let called = if stirred.is_empty() { stirred } else { self.enact(stirred, own, now) };
+            let called = match stirred.is_empty() {
+                true => stirred,
+                false => self.enact(stirred, own, woke, now),
+            };
             self.announce();
             called
         };
@@ -188,7 +191,7 @@ impl<H: Host> Decider<H> {
             if !self.run_service_request(own, &mut called) {
                 break;
             }
-            called = called.union(self.decide(own));
+            called = called.union(self.decide(own, None));
         }
         // The new plan's allowance was spent already: nothing else would report it.
         if self.cores().any(|core| self.host.core(core).is_spent()) {
@@ -199,13 +202,13 @@ impl<H: Host> Decider<H> {
     }
 
     /// Asks the policy and has the cores do what it says. The agents of the cores that it tells
-    /// are to look next.
-    fn decide(&mut self, own: CoreId) -> CoreSet {
+    /// are to look next. `woke` as in [`Decider::round`].
+    fn decide(&mut self, own: CoreId, woke: Option<Instant>) -> CoreSet {
         let stirred = self.stirred();
         // What was fed may carry later instants than the round's beginning.
         let now = self.host.now();
         decide(self.policy.as_mut(), now, &mut self.plan);
-        let called = self.enact(stirred, own, now);
+        let called = self.enact(stirred, own, woke, now);
         self.announce();
         // Written down when it is carried out, so that no dispatch waits for it.
         self.host.planned(now, &self.plan);

@@ -87,8 +87,8 @@ pub struct Core<E: Executor> {
     awaited: Option<VcpuId>,
     /// How long nothing new was found here.
     quiet: Quiet,
-    /// When this core's agent woke, while it enforces: it has read the counters, and they stand
-    /// still, since nothing else runs here until it sleeps or waits for a lock.
+    /// The time, while this core's agent acts here: it has read the counters when it woke, and they
+    /// stand still, since nothing else runs here until it sleeps or waits for a lock.
     settled: Option<Instant>,
     /// Until when this core's agent sleeps; the beginning of time while it is awake.
     asleep_until: Instant,
@@ -278,6 +278,16 @@ impl<E: Executor> Core<E> {
         let news = self.has_news(now);
         self.quiet.looked(news);
         news
+    }
+
+    /// Carries out what was decided at `now`. Where this core's own agent does, which enforced at
+    /// `woke`, and no record says that anything has run here since, neither counters nor the clock
+    /// are read again: each is a system call on some hosts.
+    pub fn act(&mut self, woke: Option<Instant>, now: Instant, action: impl FnOnce(&mut Self)) {
+        let is_still = woke.is_some_and(|woke| self.means.events && self.stood_still(woke));
+        self.settled = is_still.then_some(now);
+        action(self);
+        self.settled = None;
     }
 
     /// Reads the meter of a VCPU handle, unless it was read since any VCPU could run here.

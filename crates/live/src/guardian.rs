@@ -189,7 +189,9 @@ fn spawn(
     // Out of reach of the terminal's signals and of kill(-group); the heartbeats come along.
     // Beside a busy run an ordinary process waits for its turn to start the program.
     sys::start_apart(&mut command, priority::GUARDIAN, memory);
-    let mut child = command.spawn()?;
+    // Nor may it wait for its turn before it can raise itself: that is most of what another
+    // guardian takes beside a busy run.
+    let mut child = sched::with_children_alike(|| command.spawn())?;
     let pid = child.id() as i32;
     let pidfd = sys::pidfd_open(pid).map_err(|error| {
         end(&mut child);

@@ -36,8 +36,10 @@ impl<H: Host> Decider<H> {
                 }
             }
         }
-        let now = self.host.now();
-        withdrawn.iter().for_each(|event| self.tell(now, event));
+        if !withdrawn.is_empty() {
+            let now = self.host.now();
+            withdrawn.iter().for_each(|event| self.tell(now, event));
+        }
         while let Some((id, reply)) = self.destroyed.pop() {
             let slot = self.known.remove(&id).and_then(|known| known.slot);
             let vcpu_handle = slot.and_then(|core| self.host.core(core).detach(id, End::Exited));

@@ -4,8 +4,15 @@ use super::*;
 
 impl<H: Host> Decider<H> {
     /// Makes the cores do what the plan says: all moves and stops, then all starts. Returns the
-    /// cores whose own agents must move what runs there.
-    pub(super) fn enact(&mut self, stirred: CoreSet, own: CoreId, decided: Instant) -> CoreSet {
+    /// cores whose own agents must move what runs there. The agent of `own` acts, which woke and
+    /// enforced at `woke`, where that is known.
+    pub(super) fn enact(
+        &mut self,
+        stirred: CoreSet,
+        own: CoreId,
+        woke: Option<Instant>,
+        decided: Instant,
+    ) -> CoreSet {
         // The older one counts: what was put off has waited since then.
         let cause = self.late_cause.take().or(self.cause);
         let dirty = *self.plan.dirty();
@@ -18,13 +25,15 @@ impl<H: Host> Decider<H> {
         }
         let arrived = std::mem::take(&mut self.arrived);
         let touched = dirty.union(stirred).union(called).union(arrived);
+        let since = |core: CoreId| woke.filter(|_| core == own);
         for core in touched.iter() {
-            let mut core = self.host.core(core);
-            core.judge();
-            core.stops();
+            self.host.core(core).act(since(core), decided, |core| {
+                core.judge();
+                core.stops();
+            });
         }
         for core in touched.iter() {
-            self.host.core(core).starts();
+            self.host.core(core).act(since(core), decided, Core::starts);
         }
         for core in touched.iter() {
             self.host.core(core).note_first(cause, decided);

@@ -323,11 +323,11 @@ impl<E: Executor> Core<E> {
 
     /// Reports reads of a VCPU handle without a segment as one that took no time.
     pub(crate) fn report_reads(&mut self, index: usize, end: End) {
-        let (at, core) = (self.exec.now(), self.id);
-        let vcpu_handle = &mut self.vcpu_handles[index];
-        if vcpu_handle.unreported_reads() == 0 {
+        if self.vcpu_handles[index].unreported_reads() == 0 {
             return;
         }
+        let (at, core) = (self.exec.now(), self.id);
+        let vcpu_handle = &mut self.vcpu_handles[index];
         let mut usage = Usage::default();
         vcpu_handle.report_memory(&mut usage);
         let (vcpu, mode) = (vcpu_handle.id, vcpu_handle.mode());

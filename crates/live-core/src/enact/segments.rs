@@ -91,6 +91,8 @@ pub(crate) struct Tracker {
     pub(crate) owners: HashMap<i32, VcpuId, BuildHasherDefault<TidHasher>>,
     open: Option<Open>,
     peeked: Option<Record>,
+    /// The latest record that was taken.
+    last: Instant,
 }
 
 impl Tracker {
@@ -100,6 +102,7 @@ impl Tracker {
             owners: HashMap::with_capacity_and_hasher(1024, BuildHasherDefault::default()),
             open: None,
             peeked: None,
+            last: Instant::ZERO,
         }
     }
     /// Whose segment is open, its mode, and whether it is on the core at this moment, as far as the
@@ -130,10 +133,7 @@ impl<E: Executor> Core<E> {
         }
         // A bound, so that a storm of switches cannot keep the agent here: the rest comes later.
         for _ in 0..16_384 {
-            if self.tracker.peeked.is_none() {
-                self.tracker.peeked = self.exec.next_record();
-            }
-            let record_at = self.tracker.peeked.map(|record| record.at());
+            let record_at = self.peek();
             match (self.tracker.changes.front(), record_at) {
                 (Some(change), Some(at)) if change.at <= at => self.take_change(),
                 (_, Some(at)) => {
@@ -148,6 +148,19 @@ impl<E: Executor> Core<E> {
         self.reconcile();
         self.report_trapped();
         self.report_counts();
+    }
+
+    /// The instant of the next record that is not taken yet.
+    fn peek(&mut self) -> Option<Instant> {
+        if self.tracker.peeked.is_none() {
+            self.tracker.peeked = self.exec.next_record();
+        }
+        self.tracker.peeked.map(|record| record.at())
+    }
+
+    /// Whether nothing was switched in or out here after `woke`.
+    pub(super) fn stood_still(&mut self, woke: Instant) -> bool {
+        self.tracker.last <= woke && self.peek().is_none()
     }
 
     /// A service VCPU takes the core from the one that is on it: the segment of that one ends.
@@ -201,6 +214,7 @@ impl<E: Executor> Core<E> {
     }
 
     fn take_record(&mut self, record: Record, at: Instant) {
+        self.tracker.last = self.tracker.last.max(at);
         match record {
             Record::In { tid, .. } => self.switched_in(tid, at),
             Record::Out { tid, preempted, .. } => self.switched_out(tid, at, preempted),

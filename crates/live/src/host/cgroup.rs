@@ -254,8 +254,10 @@ fn claim(
             if let Some(house) = dir.parent() {
                 // A v1 cpuset is empty until filled, from the top; elsewhere there is no such file.
                 let _ = inherit_cpuset(house);
+                uncount_pressure(house);
             }
             if usable(&dir) {
+                uncount_pressure(&dir);
                 remarks.extend(lost);
                 return Some(dir);
             }
@@ -264,6 +266,13 @@ fn claim(
         }
     }
     None
+}
+
+/// Has the kernel not count for how long threads of a group of ours waited (PSI): it does so for
+/// each group above a thread at each switch and freeze, in the agents' time. Kernels before 6.1 and
+/// v1 have no such file, and count.
+fn uncount_pressure(dir: &Path) {
+    let _ = write_file(&dir.join("cgroup.pressure"), "0");
 }
 
 /// Makes the group [`STILL`] and freezes it.

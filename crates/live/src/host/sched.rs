@@ -80,6 +80,21 @@ pub fn set_other(tid: i32) -> io::Result<()> {
     }
 }
 
+/// Does `action`, in which processes that the calling thread starts are at its own real-time
+/// priority from their first instruction, though it is `SCHED_FIFO` with reset-on-fork otherwise.
+/// Without `CAP_SYS_NICE` they start as they would.
+pub(crate) fn with_children_alike<T>(action: impl FnOnce() -> T) -> T {
+    let priority = match policy_of(0) {
+        Ok(KernelPolicy::Fifo { priority, reset_on_fork: true }) => Some(priority),
+        _ => None,
+    };
+    let alike = priority.filter(|priority| set_fifo(0, *priority, false).is_ok());
+    let result = action();
+    // Setting the flag needs no right.
+    alike.into_iter().for_each(|priority| drop(set_fifo(0, priority, true)));
+    result
+}
+
 /// Whether the calling thread is on this core.
 pub fn is_on(core: HardwareCore) -> bool {
     // SAFETY: no arguments.

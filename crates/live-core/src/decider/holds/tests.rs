@@ -101,14 +101,14 @@ fn giving_up_leaves_no_vcpu_and_no_change_behind() {
     let now = decider.host.now();
     decider.serve(Request::Create { name, vcpu, reply }, now);
     answer.withdraw();
-    decider.decide(CoreId(0));
+    decider.decide(CoreId(0), None);
     assert_eq!(told(&mut decider), ["vcpu7 has 1ms", "vcpu7 left"]);
     assert!(!decider.known.contains_key(&GUEST), "it has no owner");
     let (reply, answer) = question();
     let reservation = Reservation::implicit(ms(2), ms(10));
     decider.serve(Request::Set { id: MAIN, reservation, reply }, now);
     answer.withdraw();
-    decider.decide(CoreId(0));
+    decider.decide(CoreId(0), None);
     assert_eq!(told(&mut decider), ["vcpu0 has 2ms", "vcpu0 has 5ms"]);
     assert_eq!(decider.known[&MAIN].vcpu.reservation.budget, ms(5));
     // A side that waits gets what it asked for.
@@ -130,7 +130,7 @@ fn an_end_is_withdrawn_in_time_or_carried_out_to_the_end() {
     let now = decider.host.now();
     decider.serve(Request::Destroy { id: MAIN, reply }, now);
     answer.withdraw();
-    decider.decide(CoreId(0));
+    decider.decide(CoreId(0), None);
     assert!(!decider.known.contains_key(&MAIN));
     assert_eq!(decider.host.left, [MAIN], "its programs are the host's to end");
     let (reply, answer) = question();

@@ -1,6 +1,6 @@
 //! One VCPU's group, and foreign processes of which single threads got VCPUs.
 
-use super::{Confinement, Dirs, Hierarchies, core_list, write_file};
+use super::{Confinement, Dirs, Hierarchies, core_list, uncount_pressure, write_file};
 use crate::host::{HardwareCore, Identity, naming, sched, sys};
 use maracas_core::VcpuId;
 use std::fs::{File, OpenOptions};
@@ -69,6 +69,7 @@ impl Group {
         if let (true, Some(v2)) = (threaded, &dirs.v2) {
             write_file(&v2.join("cgroup.type"), "threaded")?;
         }
+        dirs.v2.iter().for_each(|v2| uncount_pressure(v2));
         let freeze_switch = match (&dirs.v2, &dirs.freezer) {
             (Some(v2), _) => FreezeSwitch::V2 {
                 freeze: open(&v2.join("cgroup.freeze"))?,

@@ -14,6 +14,8 @@ pub struct Hierarchy {
     pub own: PathBuf,
     /// The controllers it carries: of v1 those named at mounting; of v2 those that its root offers.
     pub controllers: Vec<String>,
+    /// We are in the group that is mounted at `root`.
+    pub(crate) is_at_root: bool,
     /// The group inside the hierarchy that is mounted at `root`; "/" unless a container hides more.
     prefix: String,
     unified: bool,
@@ -98,10 +100,13 @@ impl Hierarchies {
             let mut hierarchy = Hierarchy {
                 root: PathBuf::from(unescape(mount.point)),
                 own: PathBuf::new(),
+                is_at_root: false,
                 controllers,
                 prefix: unescape(mount.root),
                 unified: mount.kind == "cgroup2",
             };
+            let group = group_of(groups, hierarchy.unified, &hierarchy.controllers);
+            hierarchy.is_at_root = group == Some(hierarchy.prefix.as_str());
             hierarchy.own = hierarchy.place(groups).unwrap_or_else(|| hierarchy.root.clone());
             if hierarchy.unified {
                 found.v2 = Some(hierarchy);

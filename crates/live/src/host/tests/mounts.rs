@@ -65,6 +65,12 @@ fn a_container_that_hides_the_upper_groups_is_seen_through() {
     assert_eq!(own("0::/docker/abc\n"), Some("/sys/fs/cgroup/".into()));
     assert_eq!(own("0::/docker/abc/inner\n"), Some("/sys/fs/cgroup/inner".into()));
     assert_eq!(own("0::/docker/abcd\n"), Some("/sys/fs/cgroup/".into()), "outside: the root");
+    let is_at_root =
+        |groups: &str| Hierarchies::parse(mounts, groups).v2.is_some_and(|v2| v2.is_at_root);
+    assert!(is_at_root("0::/docker/abc\n"));
+    assert!(!is_at_root("0::/docker/abc/inner\n"));
+    assert!(!is_at_root("0::/docker/abcd\n"), "what is outside is not at the root that is seen");
+    assert!(!is_at_root(""), "nor is what is not known");
 }
 
 #[test]
