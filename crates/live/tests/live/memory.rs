@@ -7,7 +7,7 @@ use crate::support::witness::repeated;
 use crate::support::{
     Chosen, SPIN, able, machine, replays, run_sensing, setup, shell, system, turn,
 };
-use maracas_core::contract::{End, Mode, Segment, ServiceRequest};
+use maracas_core::contract::{End, Mode, Segment, ServiceRequest, Statistic};
 use maracas_core::journal::Record;
 use maracas_core::{CoreId, Duration, Event, Instant, VcpuId};
 use maracas_live::Means;
@@ -290,11 +290,21 @@ fn a_move_is_paid_for_by_its_service_vcpu_and_delays_none_by_two_periods() {
             paid.iter().all(|segment| segment.end == End::Blocked && segment.to > segment.from)
         );
         assert!(!moves.is_empty(), "none moved");
-        for (at, vcpu, to) in &moves {
+        // A move may be worth it no more when it is done: then its VCPU is brought back.
+        let elsewhere = |(at, vcpu, to): &&(Instant, VcpuId, CoreId)| {
             let next =
                 segments(records).find(|segment| segment.vcpu == *vcpu && segment.from >= *at);
-            assert!(next.is_none_or(|segment| segment.core == *to), "{vcpu} ran on {next:?}");
-        }
+            next.is_some_and(|segment| segment.core != *to)
+        };
+        let count = |name| {
+            let of = |figure: &&Statistic| figure.name == name;
+            ran.outcome.statistics.iter().find(of).map_or(0, |figure| figure.value)
+        };
+        let (kept, refused) = (count("moves"), count("refused moves"));
+        assert_eq!(kept + refused, moves.len() as u64);
+        assert!(kept > 0, "no move was worth it");
+        let elsewhere = moves.iter().filter(elsewhere).count() as u64;
+        assert!(elsewhere <= refused, "{elsewhere} were brought back, {refused} refused");
         [0, 3].into_iter().for_each(|vcpu| ran.got_its_budget(vcpu, 0.01));
     });
 }
