@@ -32,7 +32,7 @@ const FILES: &[&str] = &[
 
 /// What lintian says that is meant so, each with its reason.
 const MEANT: &[&str] = &[
-    // It is built where it is installed, not for an archive: nobody is behind an address.
+    // It is built where it is installed, not for an archive, and has no address.
     "bogus-mail-host",
     // The changes of the project as they are, without dates of a distribution.
     "syntax-error-in-debian-changelog",

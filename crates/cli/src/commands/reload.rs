@@ -31,8 +31,8 @@ struct Change {
     to: Reservation,
 }
 
-/// What has to change in a system of these VCPUs for it to be as the file says. What makes room comes
-/// before what takes it.
+/// What has to change in a system of these VCPUs for it to be as the file says. What makes room
+/// comes before what takes it.
 ///
 /// # Errors
 /// One sentence that names the VCPU of the file that cannot be brought about.
