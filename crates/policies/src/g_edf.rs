@@ -5,7 +5,7 @@
 //! DOI 10.1287/opre.26.1.127. Bounded tardiness: U. C. Devi, J. H. Anderson, "Tardiness Bounds
 //! under Global EDF Scheduling on a Multiprocessor", RTSS 2005. Test `gfb`: J. Goossens, S. Funk,
 //! S. Baruah, "Priority-Driven Scheduling of Periodic Task Systems on Multiprocessors", Real-Time
-//! Systems 25, 2003.
+//! Systems 25, 2003. The other tests are cited in their files under `parts/global`.
 //! # Model
 //! Periodic or sporadic tasks, deadlines up to the period; a job may migrate at any instant and
 //! does not suspend itself.
@@ -18,12 +18,16 @@
 //! # Where we differ from the paper
 //! Ties decide whether some sets miss, so their order is a parameter. Under the rule "most work
 //! left first" a job's work is C: whether it will need less, a policy does not know. Only waiting
-//! jobs are compared, and what those have received is known.
+//! jobs are compared, and what those have received is known. All tests but `gfb` speak of one set:
+//! under them others may come while the system runs, but after a leave nobody may, and nothing
+//! changes.
 
 use crate::parts::jobs::{self, Backlog, ByVcpu, ENFORCEMENT};
 use crate::parts::queue::{Key, Queue};
 use crate::parts::table::{Family, Granted, Table, Test, Use};
 use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use maracas_core::admission::Verdict;
 use maracas_core::contract::{Claims, Entry, Grant, Needs, no_service_vcpus};
@@ -40,9 +44,11 @@ const TIES: ParamSpec = ParamSpec {
 const MOST_WORK: &str = "most-work-left";
 const ADMISSION: ParamSpec = ParamSpec {
     name: "admission",
-    kind: Kind::Choice(&["none", "gfb"]),
+    kind: Kind::Choice(&["none", "gfb", "bak", "bcl", "ff-dbf", "rta"]),
     help: "none: any load up to the number of cores, tardiness is bounded (Devi and Anderson \
-           2005); gfb: only sets that provably miss nothing (Goossens, Funk and Baruah 2003)",
+           2005); the others: only sets that provably miss nothing, by gfb (Goossens, Funk and \
+           Baruah 2003), bak (Baker 2003), bcl (Bertogna, Cirinei and Lipari 2005), ff-dbf (Baruah \
+           and others 2010), rta (Bertogna and Cirinei 2007)",
 };
 
 pub(crate) const ENTRY: Entry = Entry {
@@ -51,7 +57,7 @@ pub(crate) const ENTRY: Entry = Entry {
     summary: "global EDF: the m pending jobs with the earliest deadlines run",
     params: &[TIES, ADMISSION, ENFORCEMENT],
     needs: Needs { jobs: true, ..Needs::BUDGETS },
-    // Misses are excluded only with `admission = "gfb"`; claims hold for the defaults.
+    // Misses are excluded only with another `admission`; claims hold for the defaults.
     claims: Claims { partitioned: false, work_conserving: true, no_miss_when_admitted: false },
     service_vcpus: no_service_vcpus,
     admit,
@@ -75,6 +81,8 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
         params: params.clone(),
         precise: jobs::precise(params),
         by_work: params.choice(&TIES) == MOST_WORK,
+        only_grows: !matches!(test(params), Test::Capacity | Test::Gfb),
+        has_shrunk: false,
         table,
         tasks,
         waiting: Queue::default(),
@@ -87,9 +95,25 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
     }))
 }
 
+fn test(params: &Params) -> Test {
+    match params.choice(&ADMISSION) {
+        "gfb" => Test::Gfb,
+        "bak" => Test::GlobalBak,
+        "bcl" => Test::GlobalBcl,
+        "ff-dbf" => Test::GlobalFfDbf,
+        "rta" => Test::GlobalRta,
+        _ => Test::Capacity,
+    }
+}
+
+/// Why a set is not exchanged for another while it runs: jobs that the one delayed would meet the
+/// other, and these tests speak of one set.
+fn no_exchange(what: &str) -> String {
+    format!("under this admission test {what} while the system runs; use admission = \"gfb\"")
+}
+
 fn judged(system: &System, params: &Params) -> (Table, Verdict) {
-    let test = if params.choice(&ADMISSION) == "gfb" { Test::Gfb } else { Test::Capacity };
-    let mut table = Table::new(system, Family::GlobalEdf, test, |_, _| None);
+    let mut table = Table::new(system, Family::GlobalEdf, test(params), |_, _| None);
     let mut verdict = table.fill(system, false);
     verdict.objections = jobs::objections(system);
     (table, verdict)
@@ -162,6 +186,10 @@ struct GEdf {
     precise: bool,
     /// Whether the job with the most work left goes first among equal deadlines.
     by_work: bool,
+    /// Whether its test speaks of one set, to which others may come and which is never exchanged.
+    only_grows: bool,
+    /// Whether a VCPU left.
+    has_shrunk: bool,
     table: Table,
     tasks: ByVcpu<Task>,
     waiting: Queue,
@@ -205,14 +233,21 @@ impl Policy for GEdf {
                 });
             }
             Event::Arrived(vcpu) => {
+                let fixed = self.only_grows && self.has_shrunk;
                 if let Some(reason) = jobs::objection(vcpu) {
                     self.table.refuse(vcpu.id, reason);
+                } else if fixed {
+                    self.table.refuse(vcpu.id, no_exchange("nothing may come after a leave"));
                 } else if self.table.arrive(vcpu, at).is_some() {
                     self.tasks.insert(vcpu.id, Task::new(vcpu, &self.params));
                 }
             }
+            Event::Changed(vcpu) if self.only_grows => {
+                self.table.refuse(vcpu.id, no_exchange("no reservation may change"));
+            }
             Event::Changed(vcpu) => self.table.ask(vcpu, at),
             Event::Left(vcpu) => {
+                self.has_shrunk = true;
                 self.table.leave(*vcpu, at, self.in_use(*vcpu));
                 if let Some(task) = self.tasks.remove(*vcpu) {
                     self.withdraw(task.place);
@@ -411,6 +446,10 @@ enum Turn {
 mod tests {
     use super::ENTRY;
     use crate::testing::periodic;
+    use alloc::vec;
+    use alloc::vec::Vec;
+    use maracas_core::contract::decide;
+    use maracas_core::{Event, Instant, VcpuId};
 
     /// algorithms.md C: the third task finishes at 23, after its deadline 22.
     #[test]
@@ -491,6 +530,33 @@ mod tests {
         for seed in 0..120 {
             let params = [("ties", "most-work-left"), ("enforcement", "precise")];
             crate::hostile::try_hard(&ENTRY, &params[..1 + seed as usize % 2], seed);
+        }
+    }
+
+    /// The tests beyond GFB speak of one set: it may grow, but is not exchanged for another.
+    #[test]
+    fn under_a_test_of_one_set_none_comes_after_a_leave() {
+        let ticks = maracas_core::Duration::from_ticks;
+        let vcpu = |id| maracas_core::Vcpu::new(id, ticks(1), ticks(10)).periodic();
+        for (admission, late) in [("gfb", true), ("bak", false), ("rta", false)] {
+            let system = maracas_core::System::new(2, (0..2).map(vcpu).collect());
+            let params = crate::testing::with(&[("admission", admission)]);
+            let mut policy = (ENTRY.build)(&system, &params).expect("it fits");
+            let mut plan = maracas_core::Plan::new(2);
+            let mut tell = |event| {
+                policy.on_event(Instant::ZERO, &event);
+                decide(&mut *policy, Instant::ZERO, &mut plan);
+                plan.verdicts().iter().map(|(id, verdict)| (id.0, verdict.is_ok())).collect()
+            };
+            let verdicts = [
+                Event::Arrived(vcpu(2)),
+                Event::Changed(vcpu(1)),
+                Event::Left(VcpuId(0)),
+                Event::Arrived(vcpu(3)),
+            ];
+            let verdicts: Vec<Vec<(u32, bool)>> = verdicts.map(&mut tell).into();
+            let expected = [vec![(2, true)], vec![(1, late)], vec![], vec![(3, late)]];
+            assert_eq!(verdicts, expected, "{admission}");
         }
     }
 }

@@ -4,6 +4,7 @@ pub(crate) mod activity;
 pub(crate) mod bounds;
 pub(crate) mod exact;
 pub(crate) mod fluid;
+pub(crate) mod global;
 pub(crate) mod holds;
 pub(crate) mod jobs;
 pub(crate) mod local;

@@ -186,7 +186,12 @@ impl Sums {
             // Service VCPUs count by the others' periods.
             Test::LiuLayland if carries || priority::serves_requests(vcpu.role) => None,
             Test::LiuLayland => tested.within(self.liu_layland(tested.vcpus() as usize)),
-            Test::Hyperbolic | Test::Rta => None,
+            Test::Hyperbolic
+            | Test::Rta
+            | Test::GlobalBak
+            | Test::GlobalBcl
+            | Test::GlobalFfDbf
+            | Test::GlobalRta => None,
         };
         match (all.within(self.capacity), test) {
             (Some(false), _) | (_, Some(false)) => Some(false),
@@ -224,7 +229,13 @@ impl Sums {
             Test::LiuLayland => {
                 bounds::demand_by_deadline(vcpu, vcpu.reservation.period).parts_up()
             }
-            Test::Capacity | Test::Hyperbolic | Test::Rta => demand,
+            Test::Capacity
+            | Test::Hyperbolic
+            | Test::Rta
+            | Test::GlobalBak
+            | Test::GlobalBcl
+            | Test::GlobalFfDbf
+            | Test::GlobalRta => demand,
         };
         let terms = Terms { demand, tested };
         self.last.set(Some((vcpu.reservation, vcpu.role, terms)));

@@ -8,7 +8,7 @@ use super::exact::Exact;
 use super::holds::Holds;
 use super::jobs::ByVcpu;
 use super::sums::{Sum, Sums};
-use super::{priority, rta};
+use super::{global, priority, rta};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -398,6 +398,10 @@ impl Table {
             Test::Capacity => bounds::capacity(vcpus, self.capacity, cores),
             Test::Edf => bounds::edf(vcpus),
             Test::Gfb => bounds::gfb(vcpus, cores),
+            Test::GlobalBak => global::bak::test(vcpus, cores),
+            Test::GlobalBcl => global::bcl::test(vcpus, cores),
+            Test::GlobalFfDbf => global::ff_dbf::test(vcpus, cores),
+            Test::GlobalRta => global::rta::test(vcpus, cores),
             Test::LiuLayland => bounds::liu_layland(vcpus),
             Test::Hyperbolic => bounds::hyperbolic(vcpus),
             Test::Rta => rta::response_times(vcpus),

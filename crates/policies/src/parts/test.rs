@@ -9,6 +9,14 @@ pub(crate) enum Test {
     Edf,
     /// Global EDF by Goossens, Funk and Baruah.
     Gfb,
+    /// Global EDF by Baker.
+    GlobalBak,
+    /// Global EDF by Bertogna, Cirinei and Lipari.
+    GlobalBcl,
+    /// Global EDF by forced-forward demand.
+    GlobalFfDbf,
+    /// Global EDF by response times.
+    GlobalRta,
     /// Liu and Layland's bound for fixed priorities.
     LiuLayland,
     /// The hyperbolic bound for fixed priorities.
