@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout)] // A command-line tool speaks on stdout.
 
 mod apt;
+mod deb;
 mod lab;
 mod lines;
 #[cfg(test)]
@@ -27,6 +28,7 @@ cargo xtask swarm [ARGS]        random systems x policies x faults on all cores,
                                 one case; --kind programs|heavy|jobs|live and --policy NAME
                                 narrow it; live is the live machine on a simulated host
 cargo xtask python              the Python package: wheel, tests, types, notebooks, documents
+cargo xtask deb                 the Debian package, built and looked through
 cargo xtask browser             the page of `maracas report` in a headless Chromium: clicks, zooms,
                                 times; pictures of all views go to target/pictures
 cargo xtask lines               lines of code, comments and tests of each room
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
             cargo(&[&swarm[..], rest].concat())
         }
         ["python"] => python::python(&root()),
+        ["deb"] => deb::deb(&root()),
         ["browser"] => browser(),
         ["lines"] => lines::print(&root()),
         ["new-policy", name] => new_policy::create(&root(), name).map(|text| println!("{text}")),
@@ -112,6 +115,7 @@ fn checks() -> Result<(), String> {
     cargo(&[&["run", "--release", "--package", "maracas-tests"], &live[..]].concat())?;
     cargo(&["test", "--release", "--package", "maracas-tests", "--lib", "live"])?;
     python::python(&root())?;
+    deb::deb(&root())?;
     // Kernels and hosts that this one is not.
     lab::lab(&root(), &["--quick"])
 }

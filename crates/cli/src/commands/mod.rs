@@ -11,6 +11,7 @@ mod generate;
 mod man;
 mod memory;
 mod policies;
+mod reload;
 mod replay;
 mod report;
 mod reproduce;
@@ -66,6 +67,7 @@ enum Command {
     /// Create, list, change or destroy VCPUs of a running `maracas run`
     #[command(subcommand)]
     Vcpu(vcpu::Action),
+    Reload(reload::Args),
     /// Run a built-in program: load for examples, tests and measurements
     #[command(subcommand)]
     Work(Work),
@@ -114,6 +116,7 @@ pub(crate) fn run(cli: &Cli) -> Outcome {
         Command::Profile(args) => profile::run(args),
         Command::Top(args) => top::run(args),
         Command::Vcpu(args) => vcpu::run(args),
+        Command::Reload(args) => reload::run(args),
         Command::Work(args) => maracas_work::run(args),
         Command::Bench(args) => maracas_studies::run(args),
         Command::Completions(args) => completions::run(args),

@@ -222,7 +222,7 @@ pub(super) fn run(action: &Action) -> Outcome {
 }
 
 /// Connects to the run of the process `run`, else to the one that is found.
-fn connect(run: Option<u32>) -> Result<Connection, Failure> {
+pub(super) fn connect(run: Option<u32>) -> Result<Connection, Failure> {
     run.map_or_else(Connection::open, Connection::open_run).map_err(|error| match error {
         Error::SeveralRuns(paths) => {
             // A socket is named after its run's process: `<pid>-<start>.sock`.
