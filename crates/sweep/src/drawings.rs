@@ -63,7 +63,8 @@ pub fn with_points(study: &Study, standings: &[Standing]) -> Vec<(Figure, Vec<us
             let Some(place) = MEASURES.iter().position(|it| it.name == name) else { continue };
             let reading = |it: &Standing| {
                 let mean = it.means.as_ref().map(|means| means[place])?;
-                Some((mean.mean, mean.low(), mean.high()))
+                // Student's interval may reach below 0, which no measure can.
+                Some((mean.mean, mean.low().max(0.0), mean.high()))
             };
             draw(name, MEASURES[place].title, &reading);
         }

@@ -35,7 +35,8 @@ pub enum Drawing {
         along: String,
         /// Whether that axis is logarithmic.
         logarithmic: bool,
-        /// What the left axis measures, with its unit. Of a share of one it begins with `share`.
+        /// What the left axis measures, with its unit. Where it begins with `share` the axis goes
+        /// from 0 to 1.
         left: String,
         /// What the right axis measures, where there is one.
         right: Option<String>,
@@ -103,7 +104,8 @@ impl Figure {
         match &self.drawing {
             Drawing::Bars { axis, groups, series } => draw::bars(&self.title, axis, groups, series),
             Drawing::Lines { along, logarithmic, left, right, lines } => {
-                let axes = draw::Axes { along, logarithmic: *logarithmic, left, right };
+                let (logarithmic, share) = (*logarithmic, self.is_share());
+                let axes = draw::Axes { along, logarithmic, left, share, right };
                 draw::lines(&self.title, &axes, lines)
             }
         }
@@ -156,8 +158,8 @@ mod tests {
             assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
         }
         let svg = bar_chart().svg();
-        // Four bars and two of the legend, the white ground and the legend's box.
-        assert!(svg.matches("<rect").count() >= 8, "{svg}");
+        // Four bars and two of the legend, and the white ground.
+        assert_eq!(svg.matches("<rect").count(), 7, "{svg}");
         assert!(svg.contains("Bars &lt;of&gt; two") && svg.contains("E2"));
         assert!(line_chart(true).svg().contains("<polyline"));
     }
@@ -181,6 +183,29 @@ mod tests {
         assert_eq!(lines(&with), lines(&figure(plain.clone())) + 2);
         let heights: Vec<f64> = plain.with_spread(vec![(1.0, 9.0)]).heights().collect();
         assert_eq!(heights, [5.0, 6.0, 1.0, 9.0]);
+    }
+
+    #[test]
+    fn a_share_goes_from_zero_to_one_and_lines_on_each_other_differ() {
+        let points = vec![(0.5, 1.0), (1.0, 1.0)];
+        let svg = Figure {
+            name: String::new(),
+            title: String::new(),
+            drawing: Drawing::Lines {
+                along: "utilization".into(),
+                logarithmic: false,
+                left: "share of sets".into(),
+                right: None,
+                lines: vec![Line::new("a", points.clone()), Line::new("b", points)],
+            },
+        }
+        .svg();
+        // The highest number and the lines stand at the upper edge of the frame.
+        assert!(svg.contains("y=\"42.0\" dy=\"0.35em\" text-anchor=\"end\" font-size=\"12\">1.0<"));
+        assert_eq!(svg.matches(",42.0 733.0,42.0\"").count(), 2, "{svg}");
+        // The second is dashed, each in the figure and in the legend, and their marks differ.
+        assert_eq!(svg.matches("stroke-dasharray").count(), 2);
+        assert_eq!((svg.matches("<circle").count(), svg.matches("<polygon").count()), (3, 3));
     }
 
     #[test]

@@ -68,7 +68,7 @@ fn decades(range: &Range<f64>) -> Vec<(f64, usize)> {
     values.filter(|(value, _)| range.contains(&value.log10())).collect()
 }
 
-/// From the least to the greatest of `values`, with a margin on both sides.
+/// From the least to the greatest of `values`; one unit more on both sides of a single one.
 ///
 /// # Panics
 /// Where one is no number.
@@ -81,21 +81,27 @@ pub(super) fn around(values: impl Iterator<Item = f64>) -> Range<f64> {
     if low > high {
         return 0.0..1.0;
     }
-    let margin = if high > low { (high - low) * 0.04 } else { 1.0 };
-    low - margin..high + margin
+    if high > low { low..high } else { low - 1.0..high + 1.0 }
 }
 
-/// The same with room above for a legend of so many lines. It begins at zero where bars stand on
-/// it, or where that costs less than half of the height.
-pub(super) fn heights(values: impl Iterator<Item = f64>, legend: usize, bars: bool) -> Range<f64> {
+/// The same out to the next numbers that are written at the axis. It begins at zero where bars
+/// stand on it, or where that costs less than half of the height.
+pub(super) fn heights(values: impl Iterator<Item = f64>, bars: bool) -> Range<f64> {
     let values: Vec<f64> = values.collect();
-    let Range { start, end } = around(values.iter().copied());
+    let Range { mut start, mut end } = around(values.iter().copied());
     let grounded = bars || start < 0.5 * end;
-    let floor = match values.iter().all(|value| *value >= 0.0) {
-        true if grounded => 0.0,
-        true | false => start,
-    };
-    floor..end + (end - floor) * (0.06 + 0.065 * legend as f64)
+    if grounded && values.iter().all(|value| *value >= 0.0) {
+        start = 0.0;
+    }
+    if bars && values.iter().all(|value| *value <= 0.0) {
+        end = 0.0;
+    }
+    if start == end {
+        end += 1.0;
+    }
+    let step = step(end - start);
+    // A multiple is one in spite of rounding.
+    (start / step + 1e-9).floor() * step..(end / step - 1e-9).ceil() * step
 }
 
 #[cfg(test)]
@@ -103,11 +109,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn axes_begin_where_something_can_be_seen() {
-        assert_eq!(heights([1.0, 2.0].into_iter(), 1, true).start, 0.0);
-        assert!(heights([90.0, 100.0].into_iter(), 1, false).start > 80.0);
-        assert_eq!(heights([10.0, 100.0].into_iter(), 1, false).start, 0.0);
-        assert!(heights([-5.0, 100.0].into_iter(), 1, true).start < -5.0);
+    fn axes_begin_where_something_can_be_seen_and_end_at_a_number() {
+        assert_eq!(heights([1.0, 2.0].into_iter(), true), 0.0..2.0);
+        assert_eq!(heights([0.0, 0.3, 1.0].into_iter(), false), 0.0..1.0);
+        assert!(heights([90.0, 100.0].into_iter(), false).start > 80.0);
+        assert_eq!(heights([10.0, 97.0].into_iter(), false), 0.0..100.0);
+        assert_eq!(heights([-5.0, 100.0].into_iter(), true), -20.0..100.0);
+        assert_eq!(heights([-5.0, -1.0].into_iter(), true).end, 0.0);
+        // All bars are zero: the axis still has a length.
+        assert_eq!(heights([0.0, 0.0].into_iter(), true), 0.0..1.0);
         assert_eq!(around(std::iter::empty()), 0.0..1.0);
     }
 

@@ -18,7 +18,7 @@ const PALE: &str = "#E5E5E5";
 /// its numbers and its name.
 const MARGIN: f64 = 11.0;
 const BESIDE: f64 = 74.0;
-const ABOVE: f64 = 34.0;
+const ABOVE: f64 = 42.0;
 const BELOW: f64 = 50.0;
 
 /// Sizes of letters, and what a letter is wide on average at the smaller size.
@@ -26,8 +26,19 @@ const TITLE: u32 = 15;
 const LETTERS: u32 = 12;
 const LETTER: f64 = 6.4;
 
-/// Pixels of a line of the legend.
+/// Pixels of a line of the legend, of a sign in it, and from one name to the next sign.
 const ROW: f64 = 18.0;
+const SIGN: f64 = 30.0;
+const APART: f64 = 18.0;
+
+/// Points at the ends of an axis stand so many pixels within the frame: their marks are whole.
+const INSET: f64 = 16.0;
+
+/// Strokes and gaps of lines, so that one which lies on another lets it be seen.
+const DASHES: [&str; 6] = ["", "9 5", "2 4", "9 4 2 4", "16 5", "5 3"];
+
+/// A line has not many more marks than this; where it has more points, lines mark different ones.
+const MARKS: usize = 20;
 
 /// From the lower to the upper edge of the frame.
 const UPWARDS: Range<f64> = HEIGHT - BELOW..ABOVE;
@@ -37,6 +48,8 @@ pub(super) struct Axes<'a> {
     pub(super) along: &'a str,
     pub(super) logarithmic: bool,
     pub(super) left: &'a str,
+    /// Whether that is a share of one.
+    pub(super) share: bool,
     pub(super) right: &'a Option<String>,
 }
 
@@ -51,9 +64,10 @@ pub(super) fn bars(
     groups: &[String],
     series: &[(String, Vec<f64>)],
 ) -> String {
-    let mut sheet = Sheet::new();
+    let names: Vec<&str> = series.iter().map(|(name, _)| name.as_str()).collect();
+    let mut sheet = Sheet::new(below(&names));
     let values = series.iter().flat_map(|(_, values)| values.iter().copied());
-    let up = Axis::new(heights(values, series.len(), true), UPWARDS);
+    let up = Axis::new(heights(values, true), UPWARDS);
     let along = Axis::new(-0.5..groups.len() as f64 - 0.5, BESIDE..WIDTH - MARGIN);
     across(&mut sheet, &up, WIDTH - MARGIN);
     let width = 0.8 / series.len().max(1) as f64;
@@ -72,27 +86,32 @@ pub(super) fn bars(
     }
     frame(&mut sheet, title, WIDTH - MARGIN);
     left_axis(&mut sheet, &up, axis);
-    let names: Vec<&str> = series.iter().map(|(name, _)| name.as_str()).collect();
-    legend(&mut sheet, WIDTH - MARGIN, &names, |sheet, place, (x, y)| {
-        sheet.rect((x, y - 5.0), (14.0, 10.0), &format!("fill=\"{}\"", color(place)));
+    legend(&mut sheet, &names, |sheet, place, (x, y)| {
+        sheet.rect((x, y - 5.0), (SIGN - 8.0, 10.0), &format!("fill=\"{}\"", color(place)));
     });
     sheet.finish()
 }
 
 /// Lines through points.
 pub(super) fn lines(title: &str, axes: &Axes<'_>, lines: &[Line]) -> String {
-    let mut sheet = Sheet::new();
+    let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
+    let mut sheet = Sheet::new(below(&names));
     let end = if axes.right.is_some() { WIDTH - BESIDE } else { WIDTH - MARGIN };
     let up = |right: bool| {
         let chosen = lines.iter().filter(move |line| line.right == right);
-        Axis::new(heights(chosen.flat_map(Line::heights), lines.len(), false), UPWARDS)
+        let range = if axes.share && !right {
+            0.0..1.0
+        } else {
+            heights(chosen.flat_map(Line::heights), false)
+        };
+        Axis::new(range, UPWARDS)
     };
     let (left, right) = (up(false), up(true));
     let xs = lines.iter().flat_map(|line| line.points.iter().map(|(x, _)| *x));
     let along = if axes.logarithmic {
-        Axis::logarithmic(around(xs.map(f64::log10)), BESIDE..end)
+        Axis::logarithmic(around(xs.map(f64::log10)), BESIDE + INSET..end - INSET)
     } else {
-        Axis::new(around(xs), BESIDE..end)
+        Axis::new(around(xs), BESIDE + INSET..end - INSET)
     };
     across(&mut sheet, &left, end);
     for (x, _) in along.ticks() {
@@ -105,8 +124,10 @@ pub(super) fn lines(title: &str, axes: &Axes<'_>, lines: &[Line]) -> String {
             sheet.path(&ends, &format!("stroke=\"{color}\" stroke-opacity=\"0.6\""));
         }
         let points: Vec<_> = line.points.iter().map(|(x, y)| (along.at(*x), up.at(*y))).collect();
-        sheet.path(&points, &format!("stroke=\"{color}\" stroke-width=\"2\""));
-        points.iter().for_each(|point| sheet.dot(*point, color));
+        sheet.path(&points, &stroke(place));
+        let every = (points.len() / MARKS).max(1);
+        let marked = points.iter().skip(place * every / lines.len()).step_by(every);
+        marked.for_each(|point| sheet.mark(*point, size(place, lines.len()), place, color));
     }
     frame(&mut sheet, title, end);
     left_axis(&mut sheet, &left, axes.left);
@@ -119,10 +140,10 @@ pub(super) fn lines(title: &str, axes: &Axes<'_>, lines: &[Line]) -> String {
     if let Some(name) = axes.right {
         right_axis(&mut sheet, &right, name);
     }
-    let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
-    legend(&mut sheet, end, &names, |sheet, place, (x, y)| {
-        let look = format!("stroke=\"{}\" stroke-width=\"2\"", color(place));
-        sheet.path(&[(x, y), (x + 14.0, y)], &look);
+    legend(&mut sheet, &names, |sheet, place, (x, y)| {
+        let width = SIGN - 4.0;
+        sheet.path(&[(x, y), (x + width, y)], &stroke(place));
+        sheet.mark((x + width / 2.0, y), size(place, lines.len()), place, color(place));
     });
     sheet.finish()
 }
@@ -136,7 +157,7 @@ fn across(sheet: &mut Sheet, up: &Axis, end: f64) {
 
 /// The title, and the axes themselves.
 fn frame(sheet: &mut Sheet, title: &str, end: f64) {
-    sheet.text((WIDTH / 2.0, ABOVE / 2.0 + 2.0), Anchor::Middle, TITLE, title);
+    sheet.text((WIDTH / 2.0, 17.0), Anchor::Middle, TITLE, title);
     sheet.line((BESIDE, UPWARDS.end), (BESIDE, UPWARDS.start), BLACK);
     sheet.line((BESIDE, UPWARDS.start), (end, UPWARDS.start), BLACK);
 }
@@ -160,16 +181,46 @@ fn right_axis(sheet: &mut Sheet, up: &Axis, name: &str) {
     sheet.upwards((WIDTH - MARGIN - 4.0, middle), LETTERS, name);
 }
 
-/// A box with a line for each name at the upper right, each with its `sign`.
-fn legend(sheet: &mut Sheet, end: f64, names: &[&str], sign: impl Fn(&mut Sheet, usize, Point)) {
-    let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
-    let width = longest as f64 * LETTER + 34.0;
-    let (left, top) = (end - 6.0 - width, UPWARDS.end + 6.0);
-    let look = "fill=\"#FFFFFF\" fill-opacity=\"0.85\" stroke=\"#B3B3B3\"";
-    sheet.rect((left, top), (width, names.len() as f64 * ROW + 4.0), look);
-    for (place, name) in names.iter().enumerate() {
-        let y = top + 2.0 + (place as f64 + 0.5) * ROW;
-        sign(sheet, place, (left + 6.0, y));
-        sheet.text((left + 26.0, y), Anchor::Start, LETTERS, name);
+/// How the line of a place is drawn.
+fn stroke(place: usize) -> String {
+    let dash = match DASHES[place % DASHES.len()] {
+        "" => String::new(),
+        dash => format!(" stroke-dasharray=\"{dash}\""),
+    };
+    format!("stroke=\"{}\" stroke-width=\"2\"{dash}", color(place))
+}
+
+/// From the middle to the edge of the marks of a line: those of later lines fit into those of
+/// earlier ones, so that all can be seen where lines meet.
+fn size(place: usize, lines: usize) -> f64 {
+    3.0 + 1.7 * (lines - 1 - place).min(3) as f64
+}
+
+/// Where each name of the legend stands: pixels from the left, and its row. Below the figure, so
+/// that it hides nothing.
+fn places(names: &[&str]) -> Vec<(f64, usize)> {
+    let (mut x, mut row) = (MARGIN, 0);
+    let place = |name: &&str| {
+        let width = SIGN + name.chars().count() as f64 * LETTER + APART;
+        if x > MARGIN && x + width - APART > WIDTH - MARGIN {
+            (x, row) = (MARGIN, row + 1);
+        }
+        x += width;
+        (x - width, row)
+    };
+    names.iter().map(place).collect()
+}
+
+/// Pixels that the legend takes.
+fn below(names: &[&str]) -> f64 {
+    places(names).last().map_or(0.0, |(_, row)| (row + 1) as f64 * ROW + 6.0)
+}
+
+/// The names below the figure, each with its `sign`.
+fn legend(sheet: &mut Sheet, names: &[&str], sign: impl Fn(&mut Sheet, usize, Point)) {
+    for (place, (name, (x, row))) in names.iter().zip(places(names)).enumerate() {
+        let y = HEIGHT + (row as f64 + 0.5) * ROW;
+        sign(sheet, place, (x, y));
+        sheet.text((x + SIGN, y), Anchor::Start, LETTERS, name);
     }
 }

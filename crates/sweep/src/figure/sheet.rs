@@ -4,7 +4,7 @@ use std::fmt::{Display, Write};
 
 /// Pixels of a figure.
 pub(super) const WIDTH: f64 = 760.0;
-/// Pixels of a figure.
+/// Pixels of a figure without its legend.
 pub(super) const HEIGHT: f64 = 420.0;
 
 /// A point: pixels from the left and from above.
@@ -32,14 +32,15 @@ impl Anchor {
 pub(super) struct Sheet(String);
 
 impl Sheet {
-    /// A white one.
-    pub(super) fn new() -> Self {
+    /// A white one with so many pixels for a legend.
+    pub(super) fn new(legend: f64) -> Self {
+        let height = HEIGHT + legend;
         let mut sheet = Self(String::new());
         sheet.element(format_args!(
-            "svg width=\"{WIDTH}\" height=\"{HEIGHT}\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+            "svg width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" \
              font-family=\"sans-serif\" xmlns=\"http://www.w3.org/2000/svg\""
         ));
-        sheet.rect((0.0, 0.0), (WIDTH, HEIGHT), "fill=\"#FFFFFF\"");
+        sheet.rect((0.0, 0.0), (WIDTH, height), "fill=\"#FFFFFF\"");
         sheet
     }
     fn element(&mut self, inside: impl Display) {
@@ -63,9 +64,28 @@ impl Sheet {
         let points = points.join(" ");
         self.element(format_args!("polyline fill=\"none\" {look} points=\"{points}\"/"));
     }
-    /// A dot.
-    pub(super) fn dot(&mut self, (x, y): Point, color: &str) {
-        self.element(format_args!("circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{color}\"/"));
+    /// The mark of a place, so many pixels from its middle to its edge: a circle, a square, a
+    /// triangle, a diamond, a triangle on its tip, a cross, and from the beginning again.
+    pub(super) fn mark(&mut self, (x, y): Point, size: f64, place: usize, color: &str) {
+        let look = format!("fill=\"none\" stroke=\"{color}\" stroke-width=\"1.6\"");
+        let corners: &[(f64, f64)] = match place % 6 {
+            0 => {
+                self.element(format_args!(
+                    "circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{size:.1}\" {look}/"
+                ));
+                return;
+            }
+            1 => &[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)],
+            2 => &[(-1.0, 0.8), (0.0, -1.0), (1.0, 0.8)],
+            3 => &[(-1.1, 0.0), (0.0, -1.1), (1.1, 0.0), (0.0, 1.1)],
+            4 => &[(-1.0, -0.8), (0.0, 1.0), (1.0, -0.8)],
+            _ => &[(-1.0, -1.0), (1.0, 1.0), (0.0, 0.0), (-1.0, 1.0), (1.0, -1.0), (0.0, 0.0)],
+        };
+        let points = corners
+            .iter()
+            .map(|(right, down)| format!("{:.1},{:.1}", x + right * size, y + down * size));
+        let points = points.collect::<Vec<_>>().join(" ");
+        self.element(format_args!("polygon {look} points=\"{points}\"/"));
     }
     /// A text whose middle line stands at `y`.
     pub(super) fn text(&mut self, (x, y): Point, anchor: Anchor, size: u32, text: &str) {
