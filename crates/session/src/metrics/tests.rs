@@ -137,6 +137,32 @@ fn every_tally_is_a_metric_and_stands_in_the_document() {
     modes.for_each(|mode| assert!(page.contains(&format!("mode=\"{mode}\"")), "{mode}"));
 }
 
+/// The names of metrics in a query.
+fn asked(query: &str) -> impl Iterator<Item = &str> {
+    let words = query.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| word.starts_with("maracas_"))
+}
+
+#[test]
+fn the_dashboard_asks_for_metrics_that_there_are() {
+    let page = exposition::page(&gauges());
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/grafana.json");
+    let board: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let panels = board["panels"].as_array().unwrap();
+    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap());
+    let queries = targets.map(|target| target["expr"].as_str().unwrap());
+    let list = board["templating"]["list"].as_array().unwrap();
+    let queries = queries.chain(list.iter().filter_map(|it| it["query"].as_str()));
+    let names: Vec<&str> = queries.flat_map(asked).collect();
+    assert!(names.len() > panels.len(), "each panel asks for something: {names:?}");
+    for name in names {
+        let is_it =
+            |line: &str| line.strip_prefix(name).is_some_and(|it| it.starts_with(['{', ' ']));
+        assert!(page.lines().any(is_it), "{name} is not in\n{page}");
+    }
+}
+
 #[test]
 fn a_scrape_gets_every_family_in_base_units() {
     let (_endpoint, path) = open(board());
