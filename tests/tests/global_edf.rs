@@ -15,7 +15,7 @@ use maracas_tests::Dice;
 const SETS: &str = include_str!("../data/global-edf.csv");
 /// In the order of the file's columns.
 const TESTS: [&str; 5] = ["gfb", "bak", "bcl", "ff-dbf", "rta"];
-/// So many ticks every set is simulated for, in longest periods.
+/// How many of its longest periods every set is simulated for.
 const PERIODS: u64 = 20;
 
 struct Set {

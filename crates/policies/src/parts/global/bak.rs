@@ -1,5 +1,5 @@
 //! BAK: T. P. Baker, "Multiprocessor EDF and Deadline Monotonic Schedulability Analysis", RTSS
-//! 2003, theorem 12, with each task's load counted up to one core.
+//! 2003: the test for EDF, with each task's load counted up to one core.
 
 use super::{Task, tasks};
 use crate::parts::exact::Exact;

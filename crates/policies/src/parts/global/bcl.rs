@@ -1,5 +1,5 @@
 //! BCL: M. Bertogna, M. Cirinei, G. Lipari, "Improved Schedulability Analysis of EDF on
-//! Multiprocessor Platforms", ECRTS 2005, theorem 7.
+//! Multiprocessor Platforms", ECRTS 2005.
 
 use super::{Task, others, tasks};
 use alloc::vec::Vec;

@@ -7,10 +7,10 @@ use maracas_core::admission::{Measure, TestResult};
 use maracas_core::{PPB, Vcpu};
 
 /// Speeds are tried in steps of one in so many from the greatest density on. Any speed that
-/// passes is a proof; a finer search finds a few more.
+/// passes is a proof; a finer search finds a few more. As in SchedCAT, so that verdicts compare.
 const SPEEDS: u128 = 50;
 /// Of all cores but one, one in so many must stay unused for a speed to be tried: the windows that
-/// must be looked at grow as that falls.
+/// must be looked at grow as that falls. As in SchedCAT.
 const UNUSED: u128 = 10;
 
 /// A speed a/b of a core.
