@@ -14,6 +14,7 @@ mod live;
 mod maracas_audit;
 mod memory_audit;
 mod params;
+pub mod rated;
 mod swarm;
 mod tree_audit;
 pub mod uneven;

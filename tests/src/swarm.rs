@@ -103,7 +103,7 @@ pub fn is_optimal(entry: &Entry) -> bool {
 /// the policy has for that.
 #[must_use]
 pub fn keeps_churn(entry: &Entry) -> bool {
-    entry.claims.no_miss_when_admitted || ["g-edf", "u-edf"].contains(&entry.name)
+    entry.claims.no_miss_when_admitted || ["g-edf", "g-rm", "u-edf"].contains(&entry.name)
 }
 
 /// The policy that MemGuard is around, or the policy itself.
@@ -257,8 +257,12 @@ impl Swarm {
         let kind = Churn {
             partitioned: entry.claims.partitioned,
             harmonic,
-            load: if harmonic || !fixed { 100 } else { 65 },
-            light: entry.name == "g-edf",
+            load: match entry.name {
+                "g-rm" => 60,
+                _ if harmonic || !fixed => 100,
+                _ => 65,
+            },
+            light: ["g-edf", "g-rm"].contains(&entry.name),
             on_grid: is_optimal(entry) || entry.name == "u-edf",
             sporadic: !only_periodic,
         };
@@ -269,6 +273,7 @@ impl Swarm {
         let mut set = |name, word: &str| case.params.set(name, Value::Text(word.into()));
         match entry.name {
             "g-edf" => set("admission", "gfb"),
+            "p-edf" if dice.one_in(3) => set("admission", "qpa"),
             _ if fixed => set(
                 "admission",
                 if harmonic { "rta" } else { dice.pick(&["rta", "hyperbolic", "ll"]) },

@@ -12,7 +12,7 @@ use maracas_tests::{Dice, Mix, generate_slow, memory_for};
 const SYSTEMS: u64 = if cfg!(debug_assertions) { 300 } else { 10_000 };
 
 /// The policies, with what is said to them.
-const POLICIES: [(&str, &[(&str, &str)]); 11] = [
+const POLICIES: [(&str, &[(&str, &str)]); 13] = [
     ("maracas", &[("admission", "rta")]),
     ("maracas", &[]),
     ("p-rm", &[("admission", "rta")]),
@@ -24,6 +24,8 @@ const POLICIES: [(&str, &[(&str, &str)]); 11] = [
     ("memguard+p-rm", &[("admission", "rta"), ("reservation", "hard")]),
     ("memguard+maracas", &[("background", "off"), ("reclaim", "false")]),
     ("maracas", &[("admission", "rta"), ("background", "off")]),
+    ("g-rm", &[]),
+    ("p-edf", &[("admission", "qpa")]),
 ];
 
 /// The one whose cores donate and reclaim.

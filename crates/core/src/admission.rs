@@ -9,8 +9,8 @@ use core::fmt;
 /// One schedulability test's outcome on one core, with its numbers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TestResult {
-    /// `"ll"`, `"hyperbolic"`, `"rta"`, `"edf"`, `"gfb"`, `"bak"`, `"bcl"`, `"ff-dbf"`,
-    /// `"capacity"`.
+    /// `"ll"`, `"hyperbolic"`, `"rta"`, `"rta-lc"`, `"edf"`, `"qpa"`, `"gfb"`, `"bak"`, `"bcl"`,
+    /// `"ff-dbf"`, `"capacity"`.
     pub test: &'static str,
     /// What was compared with what.
     pub measure: Measure,

@@ -18,6 +18,8 @@ const SAMPLE: (&str, &str) = ("monitor_budget", "1ns");
 const VARIANTS: &[(&str, &[(&str, &str)])] = &[
     ("g-edf", &[("ties", "reverse-index"), ("enforcement", "precise")]),
     ("g-edf", &[("ties", "longer-period"), ("admission", "gfb")]),
+    ("g-rm", &[("priorities", "period"), ("admission", "none"), ("enforcement", "precise")]),
+    ("g-rm", &[("admission", "bcl")]),
     ("maracas", &[("background", "sticky"), ("admission", "rta")]),
     ("maracas", &[("background", "light"), ("background_slice", "2ns")]),
     ("maracas", &[("background", "off"), ("admission", "hyperbolic")]),
@@ -31,7 +33,7 @@ const VARIANTS: &[(&str, &[(&str, &str)])] = &[
     ("min-fair", &[ROUNDS[0], ROUNDS[1], ("target", "9/10"), ("admission", "rta")]),
     ("similar-min-fair", &[ROUNDS[0], ROUNDS[1], ("similarity", "1")]),
     ("p-edf", &[("packing", "wfd"), ("enforcement", "precise")]),
-    ("p-edf", &[("packing", "bfd")]),
+    ("p-edf", &[("packing", "bfd"), ("admission", "qpa")]),
     ("p-rm", &[("packing", "wfd"), ("admission", "rta"), ("enforcement", "precise")]),
     ("p-rm", &[("admission", "none")]),
     ("qps", &[("packing", "wfd"), ("enforcement", "none")]),

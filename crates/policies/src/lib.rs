@@ -42,6 +42,7 @@ policies! {
     // new-policy: one word a line, alphabetical.
     dp_wrap
     g_edf
+    g_rm
     maracas
     uneven::max_fair
     uneven::max_perf

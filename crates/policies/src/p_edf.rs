@@ -7,7 +7,8 @@
 //! packings after D. S. Johnson, "Near-Optimal Bin Packing Algorithms", PhD thesis, MIT, 1973.
 //! # Model
 //! Periodic or sporadic tasks, deadlines up to the period; jobs do not suspend themselves. A set
-//! is admitted where a packing is found with the sum of C/D at most 1 on each core.
+//! is admitted where a packing is found that the chosen test (`admission`) accepts on each core: by
+//! default with the sum of C/D at most 1.
 //! # How it works
 //! A core's run queue holds its tasks with pending jobs by (deadline, running first, id), changed
 //! in place at releases and completions. The one that ran keeps the core against equal deadlines.
@@ -15,7 +16,9 @@
 //! A run queue equals its core's queue, entry by entry. No waiting job has an earlier deadline than
 //! its core's running one. No task ever changes core.
 //! # Where we differ from the paper
-//! Deadlines before the period's end are admitted by density, which is sufficient only. With
+//! Deadlines before the period's end are admitted by density, which is sufficient only, or exactly
+//! (`qpa`). That one set passes and then another does not prove that jobs of both are in time where
+//! they meet, so under `qpa` none may come after a leave, and nothing changes. With
 //! `enforcement = "precise"` an overrunning task is cut at C for each job released so far; what
 //! earlier jobs left unused may be used by later ones.
 
@@ -26,15 +29,23 @@ use crate::parts::table::{Family, Table, Test};
 use alloc::boxed::Box;
 use maracas_core::admission::Verdict;
 use maracas_core::contract::{Claims, Entry, Needs, no_service_vcpus};
-use maracas_core::params::Params;
+use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{Policy, System};
+
+const ADMISSION: ParamSpec = ParamSpec {
+    name: "admission",
+    kind: Kind::Choice(&["density", "qpa"]),
+    help: "the test that decides on each core: density = sum of C/D at most 1, qpa = exact, by \
+           processor demand (Zhang and Burns 2009), which differs where deadlines lie before the \
+           period's end",
+};
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "p-edf",
     paper: "Liu and Layland, Scheduling Algorithms for Multiprogramming in a Hard-Real-Time \
             Environment, JACM 1973",
     summary: "partitioned EDF: each core runs its task with the earliest deadline",
-    params: &[PACKING, ENFORCEMENT],
+    params: &[PACKING, ADMISSION, ENFORCEMENT],
     needs: Needs { jobs: true, ..Needs::BUDGETS },
     claims: Claims { partitioned: true, work_conserving: true, no_miss_when_admitted: true },
     service_vcpus: no_service_vcpus,
@@ -55,7 +66,8 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
 }
 
 fn packed(system: &System, params: &Params) -> (Table, Verdict) {
-    let mut table = Table::new(system, Family::Edf, Test::Edf, pack::chosen(params));
+    let test = if params.choice(&ADMISSION) == "qpa" { Test::Qpa } else { Test::Edf };
+    let mut table = Table::new(system, Family::Edf, test, pack::chosen(params));
     let mut verdict = table.fill(system, true);
     verdict.objections = jobs::objections(system);
     (table, verdict)

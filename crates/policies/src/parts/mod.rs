@@ -13,6 +13,7 @@ pub(crate) mod pack;
 pub(crate) mod partitioned;
 pub(crate) mod pibs;
 pub(crate) mod priority;
+pub(crate) mod qpa;
 pub(crate) mod queue;
 pub(crate) mod rta;
 pub(crate) mod short;

@@ -191,7 +191,9 @@ impl Sums {
             | Test::GlobalBak
             | Test::GlobalBcl
             | Test::GlobalFfDbf
-            | Test::GlobalRta => None,
+            | Test::GlobalRta
+            | Test::GlobalFixed(..)
+            | Test::Qpa => None,
         };
         match (all.within(self.capacity), test) {
             (Some(false), _) | (_, Some(false)) => Some(false),
@@ -235,7 +237,9 @@ impl Sums {
             | Test::GlobalBak
             | Test::GlobalBcl
             | Test::GlobalFfDbf
-            | Test::GlobalRta => demand,
+            | Test::GlobalRta
+            | Test::GlobalFixed(..)
+            | Test::Qpa => demand,
         };
         let terms = Terms { demand, tested };
         self.last.set(Some((vcpu.reservation, vcpu.role, terms)));

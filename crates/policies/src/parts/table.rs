@@ -8,7 +8,7 @@ use super::exact::Exact;
 use super::holds::Holds;
 use super::jobs::ByVcpu;
 use super::sums::{Sum, Sums};
-use super::{global, priority, rta};
+use super::{global, priority, qpa, rta};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -26,8 +26,17 @@ pub(crate) enum Family {
     Edf,
     /// EDF over all cores as one.
     GlobalEdf,
+    /// Fixed priorities over all cores as one.
+    GlobalFixed,
     /// Rate- or deadline-monotonic priorities, core by core.
     FixedPriority,
+}
+
+impl Family {
+    /// Whether all cores count as one.
+    const fn is_global(self) -> bool {
+        matches!(self, Self::GlobalEdf | Self::GlobalFixed)
+    }
 }
 
 /// Picks the core of a VCPU that demands none; `None` where it fits nowhere.
@@ -68,12 +77,14 @@ pub(crate) struct Table {
     postponed: Vec<(Instant, VcpuId, Result<CoreId, NotAdmitted>)>,
     /// By list, when its core rested last, as far as that was reported.
     rested: Vec<Option<Instant>>,
+    /// Whether an admitted VCPU left.
+    has_shrunk: bool,
 }
 
 impl Table {
     pub(crate) fn new(system: &System, family: Family, test: Test, find_host: FindHost) -> Self {
         let width = system.cores.len();
-        let (lists, each) = if family == Family::GlobalEdf { (1, width) } else { (width, 1) };
+        let (lists, each) = if family.is_global() { (1, width) } else { (width, 1) };
         Self {
             family,
             test,
@@ -91,6 +102,7 @@ impl Table {
             requests: Vec::new(),
             postponed: Vec::new(),
             rested: alloc::vec![None; lists],
+            has_shrunk: false,
         }
     }
 
@@ -234,7 +246,7 @@ impl Table {
     }
     /// Has the next plan say where `vcpu` waits.
     pub(crate) fn note_home(&mut self, vcpu: VcpuId, home: Option<CoreId>) {
-        if self.family != Family::GlobalEdf {
+        if !self.family.is_global() {
             self.homes.push((vcpu, home));
         }
     }
@@ -293,9 +305,7 @@ impl Table {
     fn host(&self, vcpu: &Vcpu) -> Option<CoreId> {
         match vcpu.pinned {
             Some(core) => self.fits(core, vcpu).then_some(core),
-            None if self.family == Family::GlobalEdf => {
-                self.fits(CoreId(0), vcpu).then_some(CoreId(0))
-            }
+            None if self.family.is_global() => self.fits(CoreId(0), vcpu).then_some(CoreId(0)),
             None => (self.find_host)(self, vcpu),
         }
     }
@@ -335,7 +345,7 @@ impl Table {
             ));
         }
         let core = vcpu.pinned?;
-        if self.family == Family::GlobalEdf {
+        if self.family.is_global() {
             return Some(format!(
                 "{id} demands {core}, but a global policy lets jobs move; drop the demand or use \
                  a partitioned policy"
@@ -352,7 +362,7 @@ impl Table {
     fn not_admitted(&self, vcpu: &Vcpu, list: usize) -> NotAdmitted {
         let (id, r) = (vcpu.id, &vcpu.reservation);
         let place = match (vcpu.pinned, self.family) {
-            (_, Family::GlobalEdf) => "beside the others".into(),
+            (_, family) if family.is_global() => "beside the others".into(),
             (Some(core), _) => format!("on {core}, which it demands"),
             (None, _) => String::from("on any core"),
         };
@@ -373,7 +383,7 @@ impl Table {
 
     fn judged(&self, list: usize, vcpus: &[Vcpu]) -> CoreVerdict {
         CoreVerdict {
-            core: (self.family != Family::GlobalEdf).then_some(CoreId(list as u16)),
+            core: (!self.family.is_global()).then_some(CoreId(list as u16)),
             vcpus: vcpus.iter().map(|vcpu| vcpu.id).collect(),
             tests: self.results(vcpus),
         }
@@ -383,6 +393,7 @@ impl Table {
         let family: &[Test] = match self.family {
             Family::Edf => &[Test::Edf],
             Family::GlobalEdf => &[Test::Gfb],
+            Family::GlobalFixed => &[],
             Family::FixedPriority => &[Test::LiuLayland, Test::Hyperbolic, Test::Rta],
         };
         let others = family.iter().copied().chain([Test::Capacity]);
@@ -393,15 +404,17 @@ impl Table {
         self.run(Test::Capacity, vcpus).accepted && self.run(self.test, vcpus).accepted
     }
     fn run(&self, test: Test, vcpus: &[Vcpu]) -> TestResult {
-        let cores = if self.family == Family::GlobalEdf { self.cores.len() } else { 1 };
+        let cores = if self.family.is_global() { self.cores.len() } else { 1 };
         match test {
             Test::Capacity => bounds::capacity(vcpus, self.capacity, cores),
             Test::Edf => bounds::edf(vcpus),
+            Test::Qpa => qpa::test(vcpus),
             Test::Gfb => bounds::gfb(vcpus, cores),
             Test::GlobalBak => global::bak::test(vcpus, cores),
             Test::GlobalBcl => global::bcl::test(vcpus, cores),
             Test::GlobalFfDbf => global::ff_dbf::test(vcpus, cores),
             Test::GlobalRta => global::rta::test(vcpus, cores),
+            Test::GlobalFixed(test, by) => test.run(vcpus, cores, by),
             Test::LiuLayland => bounds::liu_layland(vcpus),
             Test::Hyperbolic => bounds::hyperbolic(vcpus),
             Test::Rta => rta::response_times(vcpus),

@@ -9,7 +9,7 @@ type Test = fn(&[Vcpu], usize) -> TestResult;
 const ALL: [Test; 4] = [bak::test, bcl::test, ff_dbf::test, rta::test];
 
 /// Tasks of (C, D, T).
-fn set(list: &[(u64, u64, u64)]) -> Vec<Vcpu> {
+pub(super) fn set(list: &[(u64, u64, u64)]) -> Vec<Vcpu> {
     let vcpu = |(id, &(c, d, t)): (usize, &(u64, u64, u64))| {
         let mut vcpu = Vcpu::new(id as u32, Duration::from_ticks(c), Duration::from_ticks(t));
         vcpu.reservation.deadline = Duration::from_ticks(d);

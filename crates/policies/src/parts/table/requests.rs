@@ -4,6 +4,7 @@
 use super::{Family, Table};
 use crate::parts::{bounds, priority};
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use maracas_core::admission::NotAdmitted;
 use maracas_core::{CoreId, Instant, Vcpu, VcpuId};
@@ -67,6 +68,10 @@ impl Table {
             self.refuse(vcpu.id, format!("{} has asked already and waits", vcpu.id));
             return None;
         }
+        if self.test.is_of_one_set() && self.has_shrunk {
+            self.refuse(vcpu.id, no_exchange("nothing may come after a leave"));
+            return None;
+        }
         let answer = self.try_arrival(vcpu);
         self.conclude(vcpu, false, Instant::NEVER, answer)
     }
@@ -82,6 +87,7 @@ impl Table {
         self.requests.retain(|request| request.vcpu.id != vcpu);
         self.postponed.retain(|(_, id, _)| *id != vcpu);
         let (list, place) = self.find(vcpu)?;
+        self.has_shrunk = true;
         let mut gone = self.take(list, place);
         self.note_home(vcpu, None);
         let core = CoreId(list as u16);
@@ -121,6 +127,10 @@ impl Table {
     /// Notes [`maracas_core::Event::Changed`], which came at `at`. [`Table::retry`] answers: jobs
     /// that are released up to the answer have the old reservation.
     pub(crate) fn ask(&mut self, vcpu: &Vcpu, at: Instant) {
+        if self.test.is_of_one_set() {
+            self.refuse(vcpu.id, no_exchange("no reservation may change"));
+            return;
+        }
         let waits = |request: &Request| request.vcpu.id == vcpu.id;
         if let Some(place) = self.requests.iter().position(waits) {
             self.requests.remove(place);
@@ -287,6 +297,16 @@ impl Table {
         }
         core
     }
+}
+
+/// Why a set is not exchanged for another, which [`Test::is_of_one_set`] explains.
+///
+/// [`Test::is_of_one_set`]: crate::parts::test::Test::is_of_one_set
+fn no_exchange(what: &str) -> String {
+    format!(
+        "under this admission test {what} while the system runs; use admission = \"gfb\" (g-edf) \
+         or \"density\" (p-edf), or the policy p-rm"
+    )
 }
 
 /// Why a change that waited for its core to rest is refused.

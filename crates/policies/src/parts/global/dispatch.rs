@@ -1,0 +1,390 @@
+//! Global policies for jobs: one queue for all cores, of which the `m` most urgent jobs run, at
+//! most one of each task. A core's run queue is one slot.
+
+use crate::parts::jobs::{self, Backlog, ByVcpu};
+use crate::parts::priority::{self, By};
+use crate::parts::queue::{Key, Queue};
+use crate::parts::table::{Granted, Table, Use};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use maracas_core::contract::Grant;
+use maracas_core::params::Params;
+use maracas_core::{CoreId, CoreSet, Duration, Event, Instant, Plan, Policy, System, Vcpu, VcpuId};
+
+/// What orders the pending jobs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Order {
+    /// The absolute deadline; a running job first among equals, then the lower tie value, then the
+    /// lower id.
+    Deadline {
+        /// The tie value of a task.
+        tie: fn(&Vcpu, &Params) -> u64,
+        /// Whether the job with the most work left goes first among equals, as [`most_work`] says
+        /// of a job that has received nothing.
+        by_work: bool,
+    },
+    /// The task's fixed priority.
+    Fixed(By),
+}
+
+/// The tie value of a task whose job has so much left: the most goes first.
+pub(crate) const fn most_work(left: Duration) -> u64 {
+    u64::MAX - left.ticks()
+}
+
+/// A policy that runs the `m` most urgent pending jobs of those in `table`.
+pub(crate) fn build(
+    system: &System,
+    params: &Params,
+    table: Table,
+    order: Order,
+) -> Box<dyn Policy> {
+    let mut policy = Global {
+        params: params.clone(),
+        order,
+        precise: jobs::precise(params),
+        table,
+        tasks: ByVcpu::default(),
+        waiting: Queue::default(),
+        selected: Queue::default(),
+        running: alloc::vec![None; system.cores.len()],
+        free: system.core_ids().collect(),
+        stale: CoreSet::EMPTY,
+        changed: Vec::new(),
+        coreless: Vec::new(),
+    };
+    for vcpu in &system.vcpus {
+        policy.tasks.insert(vcpu.id, Task::new(vcpu, order, params));
+    }
+    Box::new(policy)
+}
+
+impl Order {
+    const fn by_work(self) -> bool {
+        matches!(self, Self::Deadline { by_work: true, .. })
+    }
+    fn fixed(self, vcpu: &Vcpu) -> Option<Instant> {
+        match self {
+            Self::Deadline { .. } => None,
+            Self::Fixed(by) => Some(Instant::ZERO + priority::span(vcpu, by)),
+        }
+    }
+    fn tie(self, vcpu: &Vcpu, params: &Params) -> u64 {
+        match self {
+            Self::Deadline { tie, .. } => tie(vcpu, params),
+            // Equal for all: the key's last field, the id, decides.
+            Self::Fixed(_) => 0,
+        }
+    }
+    /// Whether a waiting job takes the core of a running one.
+    fn displaces(self, waiting: Key, running: Key) -> bool {
+        match self {
+            Self::Deadline { .. } => waiting.deadline < running.deadline,
+            Self::Fixed(_) => waiting < running,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
+    Nowhere,
+    Waiting(Key),
+    On(CoreId),
+}
+
+struct Task {
+    backlog: Backlog,
+    /// Its priority where that is fixed, as a deadline counted from zero.
+    fixed: Option<Instant>,
+    tie: u64,
+    /// C.
+    budget: Duration,
+    /// What its job has received, and when the job before it was complete.
+    received: Duration,
+    begun: Instant,
+    place: Place,
+    last: Option<CoreId>,
+    /// Whether it stands in `changed`.
+    changed: bool,
+}
+
+impl Task {
+    fn new(vcpu: &Vcpu, order: Order, params: &Params) -> Self {
+        Self {
+            backlog: Backlog::new(vcpu, params),
+            fixed: order.fixed(vcpu),
+            tie: order.tie(vcpu, params),
+            budget: vcpu.reservation.budget,
+            received: Duration::ZERO,
+            begun: Instant::ZERO,
+            place: Place::Nowhere,
+            last: None,
+            changed: false,
+        }
+    }
+}
+
+impl Task {
+    /// Brings its tie value in step with what its job has left.
+    fn weigh(&mut self) {
+        self.tie = most_work(self.budget.saturating_sub(self.received));
+    }
+}
+
+/// The VCPU that runs on a core.
+#[derive(Clone, Copy)]
+struct Slot {
+    key: Key,
+    grant: Grant,
+}
+
+struct Global {
+    params: Params,
+    order: Order,
+    /// Whether a job is cut at C.
+    precise: bool,
+    table: Table,
+    tasks: ByVcpu<Task>,
+    waiting: Queue,
+    /// The jobs on cores, most urgent first.
+    selected: Queue,
+    /// The same by core.
+    running: Vec<Option<Slot>>,
+    free: CoreSet,
+    /// Cores whose slot changed since the last decision.
+    stale: CoreSet,
+    /// Tasks whose backlog changed since the last decision.
+    changed: Vec<VcpuId>,
+    /// Jobs selected in this decision that have no core yet.
+    coreless: Vec<Key>,
+}
+
+impl Policy for Global {
+    fn on_event(&mut self, at: Instant, event: &Event) {
+        match event {
+            Event::Released(job) => self.change(job.id.vcpu, |task| task.backlog.release(job)),
+            Event::Completed(id) => {
+                let by_work = self.order.by_work();
+                self.change(id.vcpu, |task| {
+                    task.backlog.complete(*id);
+                    if by_work {
+                        (task.received, task.begun) = (Duration::ZERO, at);
+                        task.weigh();
+                    }
+                });
+            }
+            // Only enforcement and one rule for ties look at what was consumed.
+            Event::Ran(segment) if self.precise || self.order.by_work() => {
+                let by_work = self.order.by_work();
+                self.change(segment.vcpu, |task| {
+                    task.backlog.charge(segment.usage.service);
+                    if by_work {
+                        // The segment may have begun with the job before.
+                        task.received += segment.to.saturating_since(segment.from.max(task.begun));
+                        task.weigh();
+                    }
+                });
+            }
+            Event::Arrived(vcpu) => {
+                if let Some(reason) = jobs::objection(vcpu) {
+                    self.table.refuse(vcpu.id, reason);
+                } else if self.table.arrive(vcpu, at).is_some() {
+                    self.tasks.insert(vcpu.id, Task::new(vcpu, self.order, &self.params));
+                }
+            }
+            Event::Changed(vcpu) => self.table.ask(vcpu, at),
+            Event::Left(vcpu) => {
+                self.table.leave(*vcpu, at, self.in_use(*vcpu));
+                if let Some(task) = self.tasks.remove(*vcpu) {
+                    self.withdraw(task.place);
+                }
+            }
+            Event::Ran(_)
+            | Event::Woke { .. }
+            | Event::AllowanceSpent { .. }
+            | Event::Sampled(_)
+            | Event::ServiceDone(_)
+            | Event::Failed { .. } => {}
+        }
+    }
+
+    fn plan(&mut self, now: Instant, plan: &mut Plan) {
+        if !self.table.is_settled() {
+            self.retry(now);
+        }
+        self.table.reply(plan);
+        while let Some(vcpu) = self.changed.pop() {
+            self.update(vcpu);
+        }
+        self.select();
+        while let Some(core) = self.stale.pop_first() {
+            let grant = self.running[core.0 as usize].map(|slot| slot.grant);
+            if plan.run_queue(core).foreground.first() != grant.as_ref() {
+                let run_queue = &mut plan.run_queue_mut(core).foreground;
+                run_queue.clear();
+                run_queue.extend(grant);
+            }
+        }
+        plan.wake = self.table.next();
+    }
+}
+
+impl Global {
+    /// What of the reservation of `vcpu` counts if it leaves or changes.
+    fn in_use(&self, vcpu: VcpuId) -> Use {
+        self.tasks.get(vcpu).map_or(Use::NONE, |task| task.backlog.in_use())
+    }
+    /// Admits, and changes, the VCPUs that waited for it and need not any longer.
+    fn retry(&mut self, now: Instant) {
+        let tasks = &self.tasks;
+        let in_use = |id| tasks.get(id).map_or(Use::NONE, |task| task.backlog.in_use());
+        for Granted { vcpu, is_change, .. } in self.table.retry(now, |_, id| in_use(id)) {
+            if is_change {
+                self.become_as(&vcpu);
+            } else {
+                self.tasks.insert(vcpu.id, Task::new(&vcpu, self.order, &self.params));
+            }
+        }
+    }
+    /// From the next release on it has this reservation.
+    fn become_as(&mut self, vcpu: &Vcpu) {
+        let budget = vcpu.reservation.budget;
+        let (order, tie) = (self.order, self.order.tie(vcpu, &self.params));
+        self.change(vcpu.id, |task| {
+            task.backlog.set_budget(budget);
+            (task.fixed, task.tie, task.budget) = (order.fixed(vcpu), tie, budget);
+            if order.by_work() {
+                task.weigh();
+            }
+        });
+    }
+
+    #[inline]
+    fn change(&mut self, vcpu: VcpuId, act: impl FnOnce(&mut Task)) {
+        let Some(task) = self.tasks.get_mut(vcpu) else { return };
+        act(task);
+        if !task.changed {
+            task.changed = true;
+            self.changed.push(vcpu);
+        }
+    }
+
+    fn withdraw(&mut self, place: Place) {
+        match place {
+            Place::Nowhere => {}
+            Place::Waiting(key) => {
+                self.waiting.remove(key);
+            }
+            Place::On(core) => {
+                if let Some(slot) = self.running[core.0 as usize].take() {
+                    self.selected.remove(slot.key);
+                }
+                self.free.insert(core);
+                self.stale.insert(core);
+            }
+        }
+    }
+
+    /// Brings the task's place in step with its backlog. In deadline order a task's next job waits
+    /// anew.
+    fn update(&mut self, vcpu: VcpuId) {
+        let Some(task) = self.tasks.get_mut(vcpu) else { return };
+        task.changed = false;
+        let wanted = task.backlog.deadline().map(|deadline| task.fixed.unwrap_or(deadline));
+        let grant = Grant::new(vcpu, task.backlog.limit());
+        let place = task.place;
+        let present = match place {
+            Place::Nowhere => None,
+            Place::Waiting(key) => Some(key.deadline),
+            Place::On(core) => self.running[core.0 as usize].map(|slot| slot.key.deadline),
+        };
+        if present == wanted {
+            if let Place::Waiting(key) = place
+                && key.tie != task.tie
+            {
+                let moved = Key { tie: task.tie, ..key };
+                task.place = Place::Waiting(moved);
+                self.waiting.remove(key);
+                self.waiting.insert(moved);
+            }
+            if let Place::On(core) = place
+                && let Some(slot) = &mut self.running[core.0 as usize]
+                && slot.grant != grant
+            {
+                slot.grant = grant;
+                self.stale.insert(core);
+            }
+            return;
+        }
+        task.place = match wanted {
+            None => Place::Nowhere,
+            Some(deadline) => Place::Waiting(Key { deadline, tie: task.tie, vcpu }),
+        };
+        if let Place::Waiting(key) = task.place {
+            self.waiting.insert(key);
+        }
+        self.withdraw(place);
+    }
+
+    /// Selects the m most urgent jobs, then gives cores to the newly selected.
+    fn select(&mut self) {
+        let mut free = self.free.len();
+        while free > 0
+            && let Some(key) = self.waiting.pop()
+        {
+            self.coreless.push(key);
+            free -= 1;
+        }
+        // Free cores are taken; from here on a waiting job must beat a running one. Jobs without
+        // a core are more urgent than all that wait, so only slots are compared.
+        while let (Some(first), Some(last)) = (self.waiting.first(), self.selected.last())
+            && self.order.displaces(first, last)
+        {
+            self.waiting.pop();
+            self.coreless.push(first);
+            self.displace(last);
+        }
+        self.assign_cores();
+    }
+
+    fn displace(&mut self, key: Key) {
+        let Some(task) = self.tasks.get_mut(key.vcpu) else { return };
+        let place = core::mem::replace(&mut task.place, Place::Waiting(key));
+        self.waiting.insert(key);
+        self.withdraw(place);
+    }
+
+    fn assign_cores(&mut self) {
+        for turn in [Turn::LastCore, Turn::AnyCore] {
+            let mut rest = 0;
+            for i in 0..self.coreless.len() {
+                let key = self.coreless[i];
+                let Some(task) = self.tasks.get_mut(key.vcpu) else { continue };
+                let core = match turn {
+                    Turn::LastCore => task.last.filter(|core| self.free.contains(*core)),
+                    Turn::AnyCore => self.free.iter().next(),
+                };
+                let Some(core) = core else {
+                    self.coreless[rest] = key;
+                    rest += 1;
+                    continue;
+                };
+                task.place = Place::On(core);
+                task.last = Some(core);
+                let grant = Grant::new(key.vcpu, task.backlog.limit());
+                self.running[core.0 as usize] = Some(Slot { key, grant });
+                self.selected.insert(key);
+                self.free.remove(core);
+                self.stale.insert(core);
+            }
+            self.coreless.truncate(rest);
+        }
+        assert!(self.coreless.is_empty(), "{:?} selected without a core", self.coreless);
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Turn {
+    LastCore,
+    AnyCore,
+}
