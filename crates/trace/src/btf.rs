@@ -5,7 +5,7 @@
 //! Trace Compass reads it: seven columns, `time,source,instance,type,target,instance,event`, times
 //! in nanoseconds since the start of the run. A VCPU is a task (`T`), its job N the instance N + 1;
 //! the instance 0 is its time outside jobs. A core is `Core_N`, and `STI_NAME` stands for what
-//! releases jobs. The states follow the specification's chart of processes:
+//! releases jobs. The states follow the format's chart of processes:
 //!
 //! | event | when |
 //! |---|---|

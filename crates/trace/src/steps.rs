@@ -219,7 +219,11 @@ impl Track {
             last.end = match span.end {
                 End::Blocked => RunEnd::Blocked,
                 End::Exited => RunEnd::Exited,
-                _ => RunEnd::Preempted,
+                End::Preempted
+                | End::LimitReached
+                | End::MemorySpent
+                | End::Moved
+                | End::Metered => RunEnd::Preempted,
             };
         }
     }

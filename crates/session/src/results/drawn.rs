@@ -61,8 +61,8 @@ pub(super) fn is_ordered(path: &Path) -> bool {
 ///
 /// # Errors
 /// Where the journal cannot be read, the format cannot say it, or the file cannot be written.
-pub fn write_trace(journal: &[u8], read: &Path, file: &PathBuf) -> Result<(), Failure> {
-    output::keep_apart(&[("journal", read)], &[("--trace", file.clone())])?;
+pub fn write_trace(journal: &[u8], read: &Path, file: &Path) -> Result<(), Failure> {
+    output::keep_apart(&[("journal", read)], &[("--trace", file.to_path_buf())])?;
     Format::of(file).write(journal, Pending::create(file)?, true)
 }
 
