@@ -300,6 +300,10 @@ impl Track {
 impl Progress {
     /// Tells the steps of one run, and of what led to it.
     fn ran(&mut self, run: &Run, job: Option<&JobTrack>, mut tell: impl FnMut(Instant, What)) {
+        if self.over {
+            // Its program left, and another runs there now.
+            *self = Self { service: self.service, ..Self::default() };
+        }
         if !self.began {
             let begun = run.woke.map_or(run.from, |woke| woke.min(run.from));
             let (at, deadline) =

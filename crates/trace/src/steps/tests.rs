@@ -2,6 +2,8 @@ use crate::testkit::{
     Background, Blocked, Exited, Foreground, LimitReached, Metered, Story, figure, vcpu,
 };
 use crate::{btf, sched_trace};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 /// The events of a BTF file, without its four lines of header.
 fn events(journal: &[u8]) -> Vec<String> {
@@ -114,4 +116,69 @@ fn what_a_format_cannot_say_is_said() {
     assert_eq!(written.unwrap_err().to_string(), refused);
     assert!(sched_trace::check(&Story::new(256, vec![vcpu(0, 1, 10)]).header).is_ok());
     assert!(btf::from_journal(&cores.journal(1), &mut Vec::new()).is_ok());
+}
+
+/// What a live machine may report of a VCPU in a row: whether a job is released, a pause, a run and
+/// its end, and how long before or after that end the first job that is under way was over.
+type Turn = (bool, u64, u64, u8, Option<i64>);
+
+fn told(turns: &[Turn]) -> (Story, u64, u64) {
+    let mut story = Story::new(1, vec![vcpu(0, 40, 100).periodic()]);
+    let (mut now, mut ran, mut released, mut over) = (0, 0, 0, 0);
+    for (release, pause, length, end, completed) in turns.iter().copied() {
+        now += pause;
+        if release {
+            story.released(0, released, now, now + 100);
+            released += 1;
+        }
+        let end = [Metered, LimitReached, Blocked, Exited][usize::from(end)];
+        story.ran((0, 0, Foreground), (now, now + length), end);
+        now += length;
+        ran += length;
+        if let Some(at) = completed.filter(|_| over < released) {
+            story.completed(0, over, now.saturating_add_signed(at));
+            over += 1;
+        }
+    }
+    (story, now + 50, ran)
+}
+
+proptest! {
+    /// Whatever is reported, and however late: every job follows the chart, in the order of time,
+    /// and no time on the core is lost.
+    #[test]
+    fn every_job_follows_the_chart(
+        turns in prop::collection::vec(
+            (any::<bool>(), 0..9_u64, 1..20_u64, 0..4_u8, prop::option::of(-30..30_i64)), 1..40,
+        )
+    ) {
+        let (story, end, ran) = told(&turns);
+        let (mut states, mut since) = (BTreeMap::new(), BTreeMap::new());
+        let (mut last, mut on) = (0, 0);
+        for line in events(&story.journal(end)) {
+            let columns: Vec<&str> = line.split(',').collect();
+            let time = columns[0].parse::<u64>().unwrap();
+            let (job, event) = (columns[5], columns[6]);
+            prop_assert!(time >= last, "{line} after {last}");
+            last = time;
+            let state = states.entry(job.to_owned()).or_insert("terminated");
+            *state = match (*state, event) {
+                ("terminated", "activate") => "active",
+                ("active", "start") | ("ready", "resume") => "running",
+                ("running", "preempt") | ("waiting", "release") => "ready",
+                ("running", "wait") => "waiting",
+                ("running", "terminate") => "terminated",
+                (state, _) => {
+                    let what = format!("{line} while {state}");
+                    return Err(TestCaseError::fail(what));
+                }
+            };
+            match event {
+                "start" | "resume" => _ = since.insert(job.to_owned(), time),
+                "preempt" | "wait" | "terminate" => on += time - since[job],
+                _ => {}
+            }
+        }
+        prop_assert_eq!(on, ran);
+    }
 }
