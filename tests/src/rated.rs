@@ -10,7 +10,7 @@ use maracas_core::{
 use maracas_policies::find;
 use maracas_sim::{Options, run};
 
-/// So many ticks every set is simulated for, in longest periods.
+/// How many of its longest periods every set is simulated for.
 const PERIODS: u64 = 20;
 
 /// A line of the file: cores, further columns, the tasks as C:D:T and what else stands there.

@@ -62,10 +62,10 @@ fn sets_go_from_one_format_to_the_next_and_come_back() {
 fn what_cannot_be_converted_is_one_line_and_leaves_nothing() {
     let scratch = Scratch::new();
     scratch.write("w.json", RT_APP);
-    scratch.write("bad.json", "{\"tasks\": {\"a\": {\"run\": 1, \"sleep\": 2}}}");
+    scratch.write("bad.json", "{\"tasks\": {\"a\": {\"run\": 1, \"iorun\": 2}}}");
     scratch.write("tight.csv", "cost_us,period_us\n0.5,0.9\n");
     let line = refused(&maracas(scratch.path(), &["convert", "bad.json", "--to", "csv"]));
-    assert!(line.starts_with("maracas: bad.json:1:28: `sleep` lets"), "{line}");
+    assert!(line.starts_with("maracas: bad.json:1:28: `iorun` takes"), "{line}");
     let words = ["convert", "tight.csv", "--to", "rt-app", "-o", "out.json"];
     let line = refused(&maracas(scratch.path(), &words));
     assert!(line.contains("task1 needs 500ns by 900ns"), "{line}");

@@ -242,6 +242,37 @@ fn charts_traces_and_lists_are_written() {
     assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
 }
 
+/// The format of a trace is that of its ending; from a journal it is the same, byte for byte.
+#[test]
+fn traces_in_other_formats_are_written() {
+    let scratch = Scratch::new();
+    let file = repository().join("examples/periodic.toml");
+    let file = file.to_str().unwrap();
+    let read = |name: &str| std::fs::read(scratch.path().join(name)).unwrap();
+    for (ending, begin) in
+        [("btf", &b"#version 2.1.3\n"[..]), ("ST", b"\x01"), ("pftrace", b"\x0a")]
+    {
+        let (one, two) = (format!("one.{ending}"), format!("two.{ending}"));
+        let words = ["sim", file, "--quiet", "--journal", "j", "--trace", &one];
+        let output = maracas(scratch.path(), &words);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        assert!(read(&one).starts_with(begin), "{ending}");
+        let output = maracas(scratch.path(), &["replay", "j", "--trace", &two]);
+        assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+        assert!(read(&one) == read(&two), "{ending}");
+    }
+    let refused = maracas(scratch.path(), &["replay", "j", "--trace", "j"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+
+    scratch.write("wide.csv", "cost_us,period_us\n1,10\n");
+    let words = ["sim", "--taskset", "wide.csv", "--policy", "p-edf", "--cores", "300"];
+    let refused = maracas(scratch.path(), &[&words[..], &["--trace", "wide.st"]].concat());
+    let why = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{why}");
+    assert!(why.contains("256 cores and there are 300") && why.contains(".btf"), "{why}");
+    assert!(!scratch.names().iter().any(|name| name.starts_with("wide.st")), "nothing is left");
+}
+
 #[test]
 fn a_refusal_is_answered_with_the_verdict() {
     for command in ["check", "sim"] {

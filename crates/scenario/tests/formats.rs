@@ -220,6 +220,46 @@ fn what_is_left_aside_is_noted() {
     }
 }
 
+/// What rt-app's own examples do: sleep after the work, name an event or a phase twice, and sleep
+/// for no time before a timer.
+#[test]
+fn threads_that_sleep_and_keys_that_repeat_are_read() {
+    let text = r#"{"tasks": {
+        "sleeper": {"loop": -1, "run": 20000, "run": 5000, "sleep": 70000, "delay": 10},
+        "twice": {"phases": {"light": {"run": 10, "timer": {"ref": "unique", "period": 100}},
+                             "light": {"run": 30, "timer": {"ref": "unique", "period": 100}}}},
+        "same": {"phases": {"p": {"run": 10, "sleep": 90}, "q": {"run": 10, "sleep": 90}}},
+        "timed": {"run": 10, "sleep": 0, "timer": {"ref": "unique", "period": 100}}
+    }}"#;
+    let set = formats::parse(text, "x", Format::RtApp).unwrap();
+    let us = |n: u64| Duration::from_micros(n);
+    let read: Vec<_> = set
+        .tasks
+        .iter()
+        .map(|task| (task.reservation.budget, task.reservation.period, task.arrival))
+        .collect();
+    let periodic = Arrival::Periodic { offset: Duration::ZERO };
+    let expected = [
+        (us(25_000), us(95_000), Arrival::Sporadic),
+        (us(30), us(100), periodic),
+        (us(10), us(100), Arrival::Sporadic),
+        (us(10), us(100), periodic),
+    ];
+    assert_eq!(read, expected);
+    for sentence in [
+        "sleeper, same: it sleeps after its work: sporadic here, its jobs at least run and sleep \
+         apart",
+        "sleeper, twice: a key that stands twice is read as rt-app's `workgen` numbers it",
+        "sleeper: `delay` is left aside: its jobs come at random",
+        "twice: its phases differ; every job takes the largest",
+        "twice, timed: a timer in relative mode begins anew after a late job; here none does",
+        "timed: `sleep` before a timer is left aside",
+    ] {
+        assert!(set.notes.iter().any(|note| note == sentence), "{sentence}\n{:#?}", set.notes);
+    }
+    assert_eq!(set.notes.len(), 6, "{:#?}", set.notes);
+}
+
 /// What hostile files have in them.
 const SPICE: &[&str] = &[
     "-1",

@@ -8,7 +8,7 @@ mod users;
 use crate::case::{Case, host_cores};
 use crate::cores;
 use crate::metrics;
-use crate::results::{Csv, Files};
+use crate::results::{Drawn, Files};
 use crate::view::View;
 use alarms::Alarms;
 use maracas_console::failure::Failure;
@@ -372,8 +372,8 @@ struct Stream {
     metrics: Metrics,
     trace: Option<perfetto::Writer<Pending>>,
     journal: Option<Pending>,
-    /// The lists, and the journal that they are drawn from.
-    csv: Option<(Csv, Vec<u8>)>,
+    /// The lists and the trace in order, and the journal that they are drawn from.
+    drawn: Option<(Drawn, Vec<u8>)>,
     view: Option<View>,
     /// Says what breaks promises.
     alarms: Option<Alarms>,
@@ -395,7 +395,7 @@ impl Stream {
             metrics: if manner.strict { metrics.strict() } else { metrics },
             trace: files.trace.map(|file| perfetto::Writer::new(&header, file)),
             journal: files.journal,
-            csv: files.csv.map(|csv| (csv, Vec::new())),
+            drawn: files.drawn.map(|drawn| (drawn, Vec::new())),
             view: manner.talks.then(View::new),
             alarms: manner.warns.then(Alarms::default),
             board,
@@ -420,7 +420,7 @@ impl Stream {
         {
             self.failed.get_or_insert_with(|| format!("--journal: {error}"));
         }
-        if let Some((_, kept)) = &mut self.csv {
+        if let Some((_, kept)) = &mut self.drawn {
             kept.extend_from_slice(piece);
         }
         // The first piece begins with the header, which is not news.
@@ -473,8 +473,8 @@ impl Stream {
         if let Some(journal) = self.journal {
             journal.commit()?;
         }
-        if let Some((csv, kept)) = self.csv {
-            csv.write(&kept)?;
+        if let Some((drawn, kept)) = self.drawn {
+            drawn.write(&kept)?;
         }
         let end = self.end.unwrap_or(end);
         self.metrics.statistics(statistics);

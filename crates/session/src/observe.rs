@@ -2,7 +2,7 @@
 //! asked for, and how far it is.
 
 use crate::case::Case;
-use crate::results::{Csv, Files};
+use crate::results::{Drawn, Files};
 use maracas_console::failure::Failure;
 use maracas_console::output::{self, Pending};
 use maracas_core::contract::{Event, Observer, Plan, Statistic};
@@ -29,7 +29,7 @@ pub struct Watch<'a> {
     file: Option<Pending>,
     /// Whether the whole journal stays in memory, for what is drawn from it.
     keep: bool,
-    csv: Option<Csv>,
+    drawn: Option<Drawn>,
     trace: Option<perfetto::Writer<Pending>>,
     failed: Option<std::io::Error>,
     progress: Option<Progress>,
@@ -49,11 +49,11 @@ impl<'a> Watch<'a> {
         Self {
             case,
             metrics: Metrics::new(&header),
-            journal: (files.journal.is_some() || files.csv.is_some())
+            journal: (files.journal.is_some() || files.drawn.is_some())
                 .then(|| Recorder::new(&header)),
             file: files.journal,
-            keep: files.csv.is_some(),
-            csv: files.csv,
+            keep: files.drawn.is_some(),
+            drawn: files.drawn,
             trace: files.trace.map(|file| perfetto::Writer::new(&header, file)),
             failed: None,
             progress: None,
@@ -61,7 +61,7 @@ impl<'a> Watch<'a> {
     }
     /// Watches `case` for its report alone.
     pub fn bare(case: &'a Case) -> Self {
-        Self::new(case, Files { journal: None, trace: None, csv: None })
+        Self::new(case, Files { journal: None, trace: None, drawn: None })
     }
     /// Watches `case` and keeps its journal in memory.
     pub fn keeping(case: &'a Case) -> Self {
@@ -112,8 +112,8 @@ impl<'a> Watch<'a> {
             let file = trace.finish(end).map_err(|error| Failure::about("--trace", error))?;
             file.commit()?;
         }
-        if let Some(csv) = self.csv.take() {
-            csv.write(&bytes)?;
+        if let Some(drawn) = self.drawn.take() {
+            drawn.write(&bytes)?;
         }
         Ok((report, bytes))
     }

@@ -1,12 +1,15 @@
 //! What `sim` and `run` leave behind: the closing table or JSON, a journal, a trace,
 //! lists.
 
+mod drawn;
+
+pub use drawn::{Drawn, write_trace};
+
 use crate::case::Case;
 use maracas_console::failure::Failure;
 use maracas_console::output::{self, Pending};
 use maracas_core::params::Kind;
-use maracas_trace::{Report, csv, table};
-use std::fs;
+use maracas_trace::{Report, table};
 use std::path::{Path, PathBuf};
 
 /// The options that `sim` and `run` share.
@@ -21,7 +24,8 @@ pub struct Wanted {
     /// Write the journal, which `maracas replay` and `maracas gantt` read
     #[arg(long, value_name = "FILE")]
     pub journal: Option<PathBuf>,
-    /// Write a trace that Perfetto opens (ui.perfetto.dev)
+    /// Write a trace that Perfetto opens (ui.perfetto.dev); where the name ends in `.btf`, in the
+    /// Best Trace Format, and in `.st`, as LITMUS^RT's sched_trace
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// Write jobs.csv, pieces.csv, samples.csv and speeds.csv, one line per job, per piece of a
@@ -36,10 +40,10 @@ pub struct Wanted {
 pub struct Files {
     /// For the journal.
     pub journal: Option<Pending>,
-    /// For the trace.
+    /// For the trace that is written while the machine runs, Perfetto's.
     pub trace: Option<Pending>,
-    /// For the lists.
-    pub csv: Option<Csv>,
+    /// For what is drawn from the whole journal.
+    pub drawn: Option<Drawn>,
 }
 
 /// On what a live run ran, for its report.
@@ -51,84 +55,26 @@ pub struct Ran {
     pub emulation: Option<String>,
 }
 
-/// Names of the lists.
-const JOBS: &str = "jobs.csv";
-const PIECES: &str = "pieces.csv";
-const SAMPLES: &str = "samples.csv";
-const SPEEDS: &str = "speeds.csv";
-
-/// Lists for spreadsheets, drawn from a whole journal.
-pub struct Csv {
-    jobs: Pending,
-    pieces: Pending,
-    samples: Pending,
-    speeds: Pending,
-    /// Last, so that files under way are gone before it is looked at.
-    made: Made,
-}
-
-/// A directory that was made for the lists; where none were written, it goes again.
-struct Made(Option<PathBuf>);
-
-impl Drop for Made {
-    fn drop(&mut self) {
-        if let Some(path) = &self.0 {
-            // Fails where there is something in it, and must.
-            let _ = fs::remove_dir(path);
-        }
-    }
-}
-
-impl Csv {
-    fn create(directory: &Path) -> Result<Self, Failure> {
-        let made = Made((!directory.exists()).then(|| directory.to_path_buf()));
-        if made.0.is_some() {
-            fs::create_dir(directory).map_err(|error| {
-                let why = format_args!("the directory cannot be made: {error}");
-                Failure::about(directory.display(), why)
-            })?;
-        }
-        let jobs = Pending::create(&directory.join(JOBS))?;
-        let pieces = Pending::create(&directory.join(PIECES))?;
-        let samples = Pending::create(&directory.join(SAMPLES))?;
-        Ok(Self { jobs, pieces, samples, speeds: Pending::create(&directory.join(SPEEDS))?, made })
-    }
-    /// Writes all lists.
-    ///
-    /// # Errors
-    /// Where the journal cannot be read or a file cannot be written.
-    pub fn write(mut self, journal: &[u8]) -> Result<(), Failure> {
-        csv::jobs(journal, &mut self.jobs)
-            .and_then(|()| csv::pieces(journal, &mut self.pieces))
-            .and_then(|()| csv::samples(journal, &mut self.samples))
-            .and_then(|()| csv::speeds(journal, &mut self.speeds))
-            .map_err(|error| Failure::about("--csv", error))?;
-        self.jobs.commit()?;
-        self.pieces.commit()?;
-        self.samples.commit()?;
-        self.speeds.commit()?;
-        drop(self.made);
-        Ok(())
-    }
-}
-
 impl Wanted {
     /// Opens what was asked for, given what is read: what it is and its path.
     ///
     /// # Errors
-    /// Where a path cannot be written, is asked for twice, or is the one that is read.
-    pub fn open(&self, read: (&str, &Path)) -> Result<Files, Failure> {
+    /// Where a path cannot be written, is asked for twice, or is the one that is read; where the
+    /// format of the trace cannot name the cores or VCPUs of `case`.
+    pub fn open(&self, read: (&str, &Path), case: &Case) -> Result<Files, Failure> {
         let mut written = Vec::new();
         written.extend(self.journal.clone().map(|path| ("--journal", path)));
         written.extend(self.trace.clone().map(|path| ("--trace", path)));
-        for list in [JOBS, PIECES, SAMPLES, SPEEDS] {
+        for list in drawn::LISTS {
             written.extend(self.csv.as_ref().map(|directory| ("--csv", directory.join(list))));
         }
         output::keep_apart(&[read], &written)?;
+        let ordered = self.trace.as_ref().filter(|path| drawn::is_ordered(path));
+        let streamed = self.trace.as_ref().filter(|path| !drawn::is_ordered(path));
         Ok(Files {
             journal: Pending::maybe(self.journal.as_ref())?,
-            trace: Pending::maybe(self.trace.as_ref())?,
-            csv: self.csv.as_deref().map(Csv::create).transpose()?,
+            trace: Pending::maybe(streamed)?,
+            drawn: Drawn::open(self.csv.as_deref(), ordered, &case.header(), self.talks())?,
         })
     }
     /// Whether progress and notes are shown.

@@ -11,6 +11,8 @@ pub enum TraceError {
     Journal(JournalError),
     /// The output cannot be written.
     Io(io::Error),
+    /// The format cannot say it: why, and what can.
+    Format(String),
 }
 
 impl fmt::Display for TraceError {
@@ -18,6 +20,7 @@ impl fmt::Display for TraceError {
         match self {
             Self::Journal(error) => write!(f, "journal: {error}"),
             Self::Io(error) => write!(f, "cannot write: {error}"),
+            Self::Format(why) => f.write_str(why),
         }
     }
 }
@@ -25,7 +28,7 @@ impl fmt::Display for TraceError {
 impl std::error::Error for TraceError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Journal(_) => None,
+            Self::Journal(_) | Self::Format(_) => None,
             Self::Io(error) => Some(error),
         }
     }

@@ -4,7 +4,8 @@
 //! * [`Metrics`] watches a machine (it is an [`Observer`](maracas_core::contract::Observer)) or
 //!   reads journal records, and ends in a [`Report`].
 //! * [`table`] prints the report for people; [`report`] documents its JSON.
-//! * [`perfetto`], [`gantt`] and [`csv`] draw and list what happened in time.
+//! * [`perfetto`], [`gantt`] and [`csv`] draw and list what happened in time; [`btf`] and
+//!   [`sched_trace`] say it in the formats of others.
 //!
 //! ```
 //! use maracas_core::journal::{Header, Recorder};
@@ -35,6 +36,7 @@
 //! `maracas-core`, serde and serde_json.
 #![forbid(unsafe_code)]
 
+pub mod btf;
 pub mod columns;
 pub mod csv;
 mod error;
@@ -47,6 +49,8 @@ pub mod perfetto;
 mod pieces;
 pub mod report;
 mod samples;
+pub mod sched_trace;
+mod steps;
 pub mod table;
 #[cfg(test)]
 mod testkit;

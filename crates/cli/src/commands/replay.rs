@@ -3,13 +3,14 @@
 use maracas_console::failure::{Answer, Outcome, bytes_of};
 use maracas_console::output;
 use maracas_session::replay;
+use maracas_session::results::write_trace;
 use std::path::PathBuf;
 
 /// Give a journal's events to a fresh policy and compare every decision
 ///
 /// Exits 1 at the first decision that differs and names the event before it.
 ///
-/// Example: maracas replay run.journal
+/// Example: maracas replay run.journal --trace run.btf
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// The journal, as written by `run` or `sim` with --journal
@@ -17,10 +18,16 @@ pub(crate) struct Args {
     /// The result as JSON
     #[arg(long)]
     json: bool,
+    /// Write a trace of the journal too, in the format of FILE's ending: as `sim --trace`
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
 }
 
 pub(super) fn run(args: &Args) -> Outcome {
     let bytes = bytes_of(&args.journal)?;
+    if let Some(file) = &args.trace {
+        write_trace(&bytes, &args.journal, file)?;
+    }
     let done = replay::replay(&args.journal.display().to_string(), &bytes)?;
     done.note().iter().for_each(|line| output::note(line));
     output::line(&if args.json { format!("{:#}", done.to_json()) } else { done.text() })?;

@@ -67,7 +67,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     let duration = args.duration.or(case.scenario.as_ref().and_then(|s| s.run.duration));
     let mut setup = live::setup(&case, duration)?;
     let emulation = live::place(&case, &mut setup, args.emulate)?;
-    let files = args.results.open(("scenario", &args.file))?;
+    let files = args.results.open(("scenario", &args.file), &case)?;
     let address = args.metrics.as_ref();
     address.map_or(Ok(()), Address::clear)?;
     let built = (case.entry.build)(&case.start, &case.params);

@@ -56,7 +56,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     options.hidden_wakes = args.hidden_wakes;
     args.measured.charge(&case, &mut options.overheads)?;
     let options = in_ticks(&case, options)?;
-    let files = args.results.open(args.source.named()?)?;
+    let files = args.results.open(args.source.named()?, &case)?;
     args.results.say_assumptions(&case);
     let watch = Watch::new(&case, files);
     let watch = if args.results.talks() { watch.with_progress(options.until) } else { watch };

@@ -81,8 +81,17 @@ impl<'a> Node<'a> {
         self.error(format!("{key} must be {what}, not {}", self.found()))
     }
 
-    /// The members of an object in the order of the file.
+    /// The members of an object in the order of the file; none has the key of another.
     pub(super) fn members(&self, key: &str) -> Result<Vec<Member<'a>>, Error> {
+        Ok(self.members_but(key, |_| false)?.0)
+    }
+    /// The members of an object in the order of the file, and whether two have the same key, which
+    /// only keys may that `may_repeat`.
+    pub(super) fn members_but(
+        &self,
+        key: &str,
+        may_repeat: impl Fn(&str) -> bool,
+    ) -> Result<(Vec<Member<'a>>, bool), Error> {
         let Value::Object(object) = self.value else {
             return Err(self.mismatch(key, "an object"));
         };
@@ -95,9 +104,11 @@ impl<'a> Node<'a> {
             value: Node::new(self.source, &property.value),
         };
         let members: Vec<Member<'a>> = object.properties.iter().map(member).collect();
-        let mut known = BTreeSet::new();
+        let (mut known, mut repeated) = (BTreeSet::new(), false);
         for member in &members {
-            if !known.insert(member.key) {
+            let new = known.insert(member.key);
+            repeated |= !new;
+            if !new && !may_repeat(member.key) {
                 let key = quoted(member.key).replace('"', "`");
                 return Err(self.source.error(
                     member.key_at,
@@ -108,7 +119,7 @@ impl<'a> Node<'a> {
                 ));
             }
         }
-        Ok(members)
+        Ok((members, repeated))
     }
     /// A whole number as written, its sign too.
     pub(super) fn whole(&self, key: &str, what: &str) -> Result<i64, Error> {

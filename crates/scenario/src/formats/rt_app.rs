@@ -93,7 +93,9 @@ pub(super) fn read(source: Source<'_>) -> Result<TaskSet, Error> {
     })?;
     let (mut tasks, mut names) = (Vec::new(), Vec::new());
     for member in threads {
-        let thread = Thread { source, member, members: member.value.members(member.key)? };
+        let members =
+            phases::members(member.value, member.key, member.key, phases::is_event, &mut asides)?;
+        let thread = Thread { source, member, members };
         let (draft, instances) = thread.read(policy, &mut asides)?;
         if tasks.len() as u64 + instances > MOST_TASKS as u64 {
             let message = format!("with `instance` there are more than {MOST_TASKS} threads");
@@ -209,7 +211,7 @@ impl<'a> Thread<'a> {
             self.reservation(&cycle, offset, asides)?
         } else {
             self.unreserved(asides);
-            self.timed(&cycle, offset)?
+            self.timed(&cycle, offset, asides)?
         };
         Ok((draft, instances))
     }
@@ -234,9 +236,14 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// A task that works and waits for its timer.
-    fn timed(&self, cycle: &Cycle, offset: Option<Given>) -> Result<Draft, Error> {
-        let Some(timer) = &cycle.timer else {
+    /// A task that works and waits for its timer, or sleeps.
+    fn timed(
+        &self,
+        cycle: &Cycle,
+        offset: Option<Given>,
+        asides: &mut Asides,
+    ) -> Result<Draft, Error> {
+        let Some(period) = cycle.period() else {
             return Err(self.error(
                 "without a timer its jobs have no period; end it with \"timer\": {\"ref\": \
                  \"unique\", \"period\": 10000}",
@@ -245,8 +252,16 @@ impl<'a> Thread<'a> {
         let Some(cost) = &cycle.cost else {
             return Err(self.error("it never works; add \"run\": 2000 before its timer"));
         };
-        let (cost, period) = (cost.clone(), timer.period.clone());
-        Ok(Draft { cost, period, deadline: None, offset, sporadic: false })
+        let (cost, sporadic) = (cost.clone(), cycle.timer.is_none());
+        if sporadic {
+            let what = "it sleeps after its work: sporadic here, its jobs at least run and sleep \
+                        apart";
+            asides.of(what, self.member.key);
+        }
+        if sporadic && offset.is_some() {
+            asides.of("`delay` is left aside: its jobs come at random", self.member.key);
+        }
+        Ok(Draft { cost, period, deadline: None, offset, sporadic })
     }
 
     /// A task with a reservation; its work stays within, or the rest of it is delayed by Linux.

@@ -95,6 +95,7 @@ impl Asides {
     /// Of one task; the same sentence about several tasks becomes one.
     pub(crate) fn of(&mut self, what: &str, task: &str) {
         match self.0.iter_mut().find(|(known, tasks)| known == what && !tasks.is_empty()) {
+            Some((_, tasks)) if tasks.last().is_some_and(|last| last == task) => {}
             Some((_, tasks)) => tasks.push(task.into()),
             None => self.0.push((what.into(), vec![task.into()])),
         }

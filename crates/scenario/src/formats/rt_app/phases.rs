@@ -1,6 +1,6 @@
 //! What a thread of rt-app does from one timer to the next.
 
-use super::{Asides, Error, Given, Member, Thread, micros, unknown};
+use super::{Asides, Error, Given, Member, Node, Thread, micros, unknown};
 use maracas_core::Duration;
 
 /// Events by the words that their keys begin with, longer words first: `run2` is a `run`.
@@ -61,6 +61,26 @@ pub(super) struct Cycle {
     /// All work, of the phase with most.
     pub(super) cost: Option<Given>,
     pub(super) timer: Option<Timer>,
+    /// What it sleeps after its work.
+    sleep: Option<Given>,
+}
+
+impl Cycle {
+    /// From one job to the next, at least: by its timer, else by its work and sleep.
+    pub(super) fn period(&self) -> Option<Given> {
+        if let Some(timer) = &self.timer {
+            return Some(timer.period.clone());
+        }
+        let sleep = self.sleep.as_ref()?;
+        let work = self.cost.as_ref().map_or(Duration::ZERO, |cost| cost.time);
+        Some(sum("run and sleep", sleep, work))
+    }
+}
+
+/// `given` and `more` as one.
+fn sum(label: &'static str, given: &Given, more: Duration) -> Given {
+    let time = given.time + more;
+    Given { label, at: given.at, text: (time.ticks() / 1_000).to_string(), time }
 }
 
 /// What a thread waits for at the end of a cycle.
@@ -73,6 +93,23 @@ pub(super) struct Timer {
 /// Whether the key names an event. `membind_nodes` begins like one.
 pub(super) fn is_event(key: &str) -> bool {
     event(key).is_some()
+}
+
+/// The members of an object of `thread`. Keys that `may_repeat`, those of events and the names of
+/// phases, may stand twice, as in files that `workgen` reads before rt-app does.
+pub(super) fn members<'a>(
+    node: Node<'a>,
+    key: &str,
+    thread: &str,
+    may_repeat: fn(&str) -> bool,
+    asides: &mut Asides,
+) -> Result<Vec<Member<'a>>, Error> {
+    let (members, repeated) = node.members_but(key, may_repeat)?;
+    if repeated {
+        let what = "a key that stands twice is read as rt-app's `workgen` numbers it";
+        asides.of(what, thread);
+    }
+    Ok(members)
 }
 
 fn event(key: &str) -> Option<Event> {
@@ -89,13 +126,14 @@ pub(super) fn cycle(thread: &Thread<'_>, asides: &mut Asides) -> Result<Cycle, E
         let message = format!("`{}` stands beside `phases`; move it into one", event.key);
         return Err(thread.source.error(event.key_at, message));
     }
-    let phases = phases.value.members("phases")?;
+    let name = thread.member.key;
+    let phases = members(phases.value, "phases", name, |_| true, asides)?;
     if phases.is_empty() {
         return Err(thread.error("its `phases` are empty; add one with \"run\" and \"timer\""));
     }
     let mut whole: Option<Cycle> = None;
     for phase in phases {
-        let members = phase.value.members(phase.key)?;
+        let members = members(phase.value, phase.key, name, is_event, asides)?;
         check(thread, &members, asides)?;
         let one = events(thread, &members, asides)?;
         whole = Some(match whole {
@@ -129,21 +167,18 @@ fn merged(
     b: Cycle,
     asides: &mut Asides,
 ) -> Result<Cycle, Error> {
-    let periods = (&a.timer, &b.timer);
-    let differ = match periods {
-        (Some(a), Some(b)) => a.period.time != b.period.time,
-        (Some(_), None) | (None, Some(_)) => true,
-        (None, None) => false,
-    };
-    if differ {
-        let shown = |timer: &Option<Timer>| {
-            timer.as_ref().map_or("none".to_owned(), |timer| timer.period.text.clone())
-        };
+    let periods = [&a, &b].map(|cycle| (cycle.period(), cycle.timer.is_some()));
+    let [time_a, time_b] =
+        periods.each_ref().map(|(it, timed)| (it.as_ref().map(|it| it.time), timed));
+    if time_a != time_b {
+        let [a, b] = periods.map(|(period, timed)| match period {
+            None => "none".to_owned(),
+            Some(period) if timed => period.text,
+            Some(period) => format!("at least {}", period.text),
+        });
         let message = format!(
-            "its phases have timers of different periods ({} and {}), and a task has one; make \
-             them equal, or two tasks of it",
-            shown(periods.0),
-            shown(periods.1)
+            "its phases have different periods ({a} and {b}), and a task has one; make them equal, \
+             or two tasks of it"
         );
         return Err(thread.source.error(phase.key_at, message));
     }
@@ -172,23 +207,37 @@ fn events(
             return error("stands after the timer, which must end the cycle; move it before");
         }
         match event {
+            Event::Work if cycle.sleep.is_some() => {
+                return error(
+                    "stands after a sleep, and a task set cannot say that a job waits; move it \
+                     before",
+                );
+            }
             Event::Work => {
                 let work = micros(*member, "run")?;
                 cycle.cost = Some(match cycle.cost {
                     None => work,
-                    Some(sum) => {
-                        let time = sum.time + work.time;
-                        Given { time, text: (time.ticks() / 1_000).to_string(), ..sum }
-                    }
+                    Some(before) => sum("run", &before, work.time),
                 });
             }
-            Event::Timer => cycle.timer = Some(timer(*member, name, asides)?),
+            Event::Timer => {
+                let timer = timer(*member, name, asides)?;
+                if let Some(least) = cycle.period() {
+                    if least.time > timer.period.time {
+                        return error("is shorter than the run and sleep before it; raise it");
+                    }
+                    asides.of("`sleep` before a timer is left aside", name);
+                }
+                cycle.timer = Some(timer);
+            }
             Event::Yield => asides.of("`yield` is left aside", name),
+            Event::Sleep if cycle.cost.is_none() => {
+                return error("stands before the work; move it behind, or write a `delay`");
+            }
             Event::Sleep => {
-                return error(
-                    "lets the period grow with every delay, which a task set cannot say; write a \
-                     timer in its place",
-                );
+                let sleep = micros(*member, "sleep")?;
+                let before = cycle.sleep.as_ref().map_or(Duration::ZERO, |sleep| sleep.time);
+                cycle.sleep = Some(sum("sleep", &sleep, before));
             }
             Event::Other => {
                 return error("takes no fixed time, which a task set cannot say; drop it");
