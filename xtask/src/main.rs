@@ -3,8 +3,10 @@
 
 mod apt;
 mod deb;
+mod docs;
 mod lab;
 mod lines;
+mod links;
 #[cfg(test)]
 mod modules;
 mod new_policy;
@@ -13,6 +15,7 @@ mod simso;
 mod skips;
 #[cfg(test)]
 mod tidy;
+mod venv;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -31,6 +34,7 @@ cargo xtask python              the Python package: wheel, tests, types, noteboo
 cargo xtask deb                 the Debian package, built and looked through
 cargo xtask browser             the page of `maracas report` in a headless Chromium: clicks, zooms,
                                 times; pictures of all views go to target/pictures
+cargo xtask docs                the documents as a site with search, in target/site; links checked
 cargo xtask lines               lines of code, comments and tests of each room
 cargo xtask new-policy NAME     writes crates/policies/src/NAME.rs and registers it
 ";
@@ -50,6 +54,7 @@ fn main() -> ExitCode {
         ["python"] => python::python(&root()),
         ["deb"] => deb::deb(&root()),
         ["browser"] => browser(),
+        ["docs"] => docs::docs(&root()),
         ["lines"] => lines::print(&root()),
         ["new-policy", name] => new_policy::create(&root(), name).map(|text| println!("{text}")),
         [] | ["help" | "--help" | "-h"] => {
@@ -114,6 +119,7 @@ fn checks() -> Result<(), String> {
     let live = ["--bin", "swarm", "--", "--kind", "live", "--seconds", "60"];
     cargo(&[&["run", "--release", "--package", "maracas-tests"], &live[..]].concat())?;
     cargo(&["test", "--release", "--package", "maracas-tests", "--lib", "live"])?;
+    docs::docs(&root())?;
     python::python(&root())?;
     deb::deb(&root())?;
     // Kernels and hosts that this one is not.

@@ -4,10 +4,10 @@
 //! that holds nothing else. Where Python, its `venv` or a network is missing and cannot be had, the
 //! step is skipped, and counted as the tests' skips are.
 
-use crate::{apt, skips};
+use crate::venv;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// Builds the wheel and tries it.
 ///
@@ -15,21 +15,18 @@ use std::process::{Command, Stdio};
 /// Where a step fails that this host can do.
 pub(crate) fn python(root: &Path) -> Result<(), String> {
     let place = Place::of(root);
-    if let Err(missing) = place.prepare() {
-        let line = format!("skipped: needs {missing}");
-        println!("{line}");
-        return match std::env::var("MARACAS_LIVE").as_deref() {
-            Ok("required") => Err(line),
-            _ => skips::add(root, &line),
-        };
+    let project = fs::read_to_string(place.package.join("pyproject.toml"));
+    let libraries = libraries(&project.unwrap_or_default());
+    if let Err(missing) = venv::prepare(&place.tests, &libraries) {
+        return venv::skip(root, missing);
     }
     let wheel = place.build()?;
     place.try_alone(&wheel)?;
     let python = place.tests.join("bin/python");
     let install = ["-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall"];
-    place.run(Command::new(&python).args(install).arg(&wheel))?;
+    venv::run(Command::new(&python).args(install).arg(&wheel))?;
     let in_package =
-        |args: &[&str]| place.run(Command::new(&python).args(args).current_dir(&place.package));
+        |args: &[&str]| venv::run(Command::new(&python).args(args).current_dir(&place.package));
     let notebooks = "../../examples/notebooks";
     in_package(&["-m", "ruff", "format", "--quiet", "--check", ".", notebooks])?;
     in_package(&["-m", "ruff", "check", "--quiet", ".", notebooks])?;
@@ -37,7 +34,7 @@ pub(crate) fn python(root: &Path) -> Result<(), String> {
     in_package(&["-m", "mypy.stubtest", "maracas._maracas"])?;
     in_package(&["-m", "pytest", "--quiet", "-p", "no:cacheprovider"])?;
     let documents = place.folder.join("docs");
-    place.run(Command::new(&python).args(["-m", "pdoc", "maracas", "-o"]).arg(documents))
+    venv::run(Command::new(&python).args(["-m", "pdoc", "maracas", "-o"]).arg(documents))
 }
 
 /// Where everything lies.
@@ -58,40 +55,6 @@ impl Place {
         Self { package: root.join("crates/python"), tests: folder.join("tests"), folder }
     }
 
-    /// Makes the environment of the tests where it is not there, or asks for other libraries now.
-    ///
-    /// # Errors
-    /// What is missing.
-    fn prepare(&self) -> Result<(), &'static str> {
-        let wanted = fs::read_to_string(self.package.join("pyproject.toml")).unwrap_or_default();
-        let installed = self.tests.join("installed.txt");
-        if fs::read_to_string(&installed).is_ok_and(|there| there == wanted) {
-            return Ok(());
-        }
-        if !has_python() {
-            apt::install(&["python3", "python3-venv"]);
-        }
-        if !has_python() {
-            return Err("Python 3.10 or later with its venv module");
-        }
-        println!("+ python3 -m venv {}", self.tests.display());
-        let made =
-            Command::new("python3").args(["-m", "venv", "--clear"]).arg(&self.tests).status();
-        if !made.is_ok_and(|status| status.success()) {
-            return Err("Python 3.10 or later with its venv module");
-        }
-        let libraries = libraries(&wanted);
-        println!("+ pip install {}", libraries.join(" "));
-        let pip = Command::new(self.tests.join("bin/python"))
-            .args(["-m", "pip", "install", "--quiet"])
-            .args(libraries)
-            .status();
-        if !pip.is_ok_and(|status| status.success()) {
-            return Err("a network, for Python's libraries");
-        }
-        fs::write(&installed, wanted).map_err(|_| "room for Python's libraries")
-    }
-
     /// Builds the wheel as `pip install ./crates/python` does; says where it is.
     fn build(&self) -> Result<PathBuf, String> {
         let wheels = self.folder.join("wheels");
@@ -103,7 +66,7 @@ impl Place {
         let with = std::iter::once(self.tests.join("bin")).chain(std::env::split_paths(&path));
         let path = std::env::join_paths(with).map_err(|error| format!("PATH: {error}"))?;
         let wheel = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"];
-        self.run(
+        venv::run(
             Command::new(self.tests.join("bin/python"))
                 .args(wheel)
                 .arg("--wheel-dir")
@@ -119,48 +82,19 @@ impl Place {
     /// Installs the wheel where nothing else is, and asks module and command for a simulation.
     fn try_alone(&self, wheel: &Path) -> Result<(), String> {
         let alone = self.folder.join("alone");
-        self.run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&alone))?;
+        venv::run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&alone))?;
         let install = ["-m", "pip", "install", "--quiet", "--no-index"];
-        self.run(Command::new(alone.join("bin/python")).args(install).arg(wheel))?;
+        venv::run(Command::new(alone.join("bin/python")).args(install).arg(wheel))?;
         let script = "import maracas\n\
             tasks = maracas.TaskSet([maracas.Task('a', '2ms', '10ms')])\n\
             run = maracas.simulate(tasks, policy='g-edf', cores=1, until='1s')\n\
             assert run.report['total']['completed'] == 100, run\n\
             assert run._repr_html_().startswith('<svg')\n";
-        self.run(Command::new(alone.join("bin/python")).args(["-c", script]))?;
+        venv::run(Command::new(alone.join("bin/python")).args(["-c", script]))?;
         let example = self.package.join("../../examples/quickstart.toml");
         let sim = ["sim", "--until", "1s", "--quiet"];
-        self.run(Command::new(alone.join("bin/maracas")).args(sim).arg(example))
+        venv::run(Command::new(alone.join("bin/maracas")).args(sim).arg(example))
     }
-
-    /// Runs a command of a line; its words are shown where it fails.
-    fn run(&self, command: &mut Command) -> Result<(), String> {
-        let words: Vec<_> =
-            command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
-        let name = command.get_program().to_string_lossy().into_owned();
-        let name = name.rsplit('/').next().unwrap_or_default().to_string();
-        let line = format!("{name} {}", words.join(" "));
-        let line = line.lines().next().unwrap_or_default();
-        println!("+ {line}");
-        let done = command
-            .stdin(Stdio::null())
-            .env("PYTHONDONTWRITEBYTECODE", "1")
-            .output()
-            .map_err(|error| format!("{name} does not start: {error}"))?;
-        if done.status.success() {
-            return Ok(());
-        }
-        print!("{}", String::from_utf8_lossy(&done.stdout));
-        eprint!("{}", String::from_utf8_lossy(&done.stderr));
-        Err(format!("`{line}` failed"))
-    }
-}
-
-/// Whether there is a Python that is new enough and makes environments.
-fn has_python() -> bool {
-    let script = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))";
-    let asked = Command::new("python3").args(["-c", script]).stderr(Stdio::null()).status();
-    asked.is_ok_and(|status| status.success())
 }
 
 /// What the package's tests and its build ask for, read off `pyproject.toml`.

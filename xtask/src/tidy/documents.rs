@@ -1,65 +1,14 @@
 //! Documents and comments refer to what exists: files, tests, headings, sections, papers.
 
 use super::{files, none, short, sources};
+use crate::links::{broken, documents, links};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Every document of ours but the list of changes, which describes what was.
-fn documents() -> Vec<(PathBuf, String)> {
-    let root = crate::root();
-    let mut found = Vec::new();
-    files(&root.join("docs"), "md", &mut found);
-    found.extend(["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|name| root.join(name)));
-    found.into_iter().map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
-}
-
-/// The text without its code blocks.
-fn prose(text: &str) -> String {
-    text.split("```").step_by(2).collect()
-}
-
-/// How GitHub names the headings of a document: lower case, blanks as `-`, other signs left out.
-fn anchors(text: &str) -> BTreeSet<String> {
-    let text = prose(text);
-    let headings = text.lines().filter_map(|line| line.trim_start_matches('#').strip_prefix(' '));
-    let name = |heading: &str| {
-        let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
-        kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect::<String>()
-    };
-    headings.map(name).collect()
-}
-
-/// The targets of `[text](target)`.
-fn links(text: &str) -> Vec<String> {
-    let prose = prose(text);
-    let targets = prose.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
-    targets.map(|(target, _)| target.to_owned()).collect()
-}
-
-/// Why `target`, linked from `document`, leads nowhere.
-fn broken(document: &Path, text: &str, target: &str) -> Option<String> {
-    if target.contains("://") || target.starts_with("mailto:") {
-        return None;
-    }
-    let (path, anchor) = target.split_once('#').map_or((target, None), |(p, a)| (p, Some(a)));
-    let file = if path.is_empty() { document.into() } else { document.parent()?.join(path) };
-    if !file.exists() {
-        return Some(format!("{} links to {target}, which is not there", short(document)));
-    }
-    let there = if path.is_empty() { text.to_owned() } else { fs::read_to_string(&file).ok()? };
-    let anchor = anchor.filter(|anchor| !anchors(&there).contains(*anchor))?;
-    Some(format!("{} links to {target}: no heading `{anchor}`", short(document)))
-}
-
 #[test]
 fn links_lead_to_files_and_headings() {
-    let mut problems = Vec::new();
-    for (document, text) in documents() {
-        let targets = links(&text);
-        problems.extend(targets.iter().filter_map(|target| broken(&document, &text, target)));
-    }
-    none(&problems);
+    none(&crate::links::check(&crate::root()));
 }
 
 #[test]
@@ -264,7 +213,7 @@ fn documents_name_what_exists() {
     let root = crate::root();
     let code: Vec<(PathBuf, String)> = sources();
     let mut problems = Vec::new();
-    for (document, text) in documents() {
+    for (document, text) in documents(&crate::root()) {
         for quoted in text.split('`').skip(1).step_by(2) {
             let (path, test) =
                 quoted.split_once("::").map_or((quoted, None), |(p, t)| (p, Some(t)));
