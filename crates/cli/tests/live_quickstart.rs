@@ -138,6 +138,13 @@ fn replay_is_exact_and_names_an_altered_event() {
         let output = maracas(scratch.path(), &["replay", "journal"]);
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
         eprintln!("{}", text(&output.stdout).trim_end());
+        // The journal says what only the command knew, too.
+        let kept = maracas_trace::Report::from_journal(journal).unwrap();
+        let kept = serde_json::to_value(kept).unwrap();
+        let Quickstart { live, .. } = quickstart().unwrap();
+        for part in ["promise", "programs", "trouble"] {
+            assert_eq!(kept[part], live.0[part], "{part}");
+        }
         for (what, alter) in ALTERATIONS {
             let (altered, number, event) = altered(journal, *alter);
             scratch.write("altered", &altered);

@@ -208,7 +208,14 @@ pub fn run(
     let sink = |piece: &[u8]| stream.take(piece);
     let (outcome, lasted) = carry_out(case, setup, means, policy, guarded, &stop, sink)?;
     let progress = std::mem::take(&mut stream.progress);
-    let report = stream.finish(Instant::ZERO + outcome.duration, &outcome.statistics)?;
+    let run = Run {
+        asked_ns: asked.map(Duration::ticks),
+        lasted_ns: lasted.as_nanos() as u64,
+        programs: outcome.programs.iter().map(program).collect(),
+        trouble: outcome.trouble.clone(),
+        ended: outcome.ended.clone(),
+    };
+    let report = stream.finish(Instant::ZERO + outcome.duration, &outcome.statistics, &run)?;
     for (vcpu, why) in &outcome.refused {
         output::note(&format!("{} was refused when it arrived: {why}", case.name(*vcpu)));
     }
@@ -216,13 +223,7 @@ pub fn run(
         explain(case, &outcome);
         report_progress(case, &progress);
     }
-    Ok(report.of_run(Run {
-        asked_ns: asked.map(Duration::ticks),
-        lasted_ns: lasted.as_nanos() as u64,
-        programs: outcome.programs.iter().map(program).collect(),
-        trouble: outcome.trouble,
-        ended: outcome.ended,
-    }))
+    Ok(report)
 }
 
 /// How a program ended, as in the report.
@@ -384,15 +385,20 @@ struct Stream {
     progress: Vec<(Option<VcpuId>, String)>,
     /// What the first piece begins with: the journal's magic and header.
     prefix: Vec<u8>,
+    /// Writes what the journal gets beside what the machine writes.
+    recorder: Recorder,
+    /// Whether the journal is to say that stolen periods are judged too.
+    strict: bool,
     end: Option<Instant>,
     failed: Option<String>,
 }
 
 impl Stream {
     fn new(case: &Case, files: Files, manner: Manner, board: Board) -> Self {
-        let (header, metrics) = (case.header(), Metrics::new(&case.header()));
+        let header = case.header();
+        let mut recorder = Recorder::new(&header);
         let stream = Self {
-            metrics: if manner.strict { metrics.strict() } else { metrics },
+            metrics: Metrics::new(&header),
             trace: files.trace.map(|file| perfetto::Writer::new(&header, file)),
             journal: files.journal,
             drawn: files.drawn.map(|drawn| (drawn, Vec::new())),
@@ -401,7 +407,9 @@ impl Stream {
             board,
             max_latency: metrics::max_latency(&header),
             progress: Vec::new(),
-            prefix: std::mem::take(Recorder::new(&header).bytes()),
+            prefix: std::mem::take(recorder.bytes()),
+            recorder,
+            strict: manner.strict,
             end: None,
             failed: None,
         };
@@ -414,18 +422,41 @@ impl Stream {
         metrics::publish(&self.board, &self.metrics, self.max_latency);
     }
 
-    fn take(&mut self, piece: &[u8]) {
+    /// Bytes of the journal, for the files that are made of it.
+    fn keep(&mut self, bytes: &[u8]) {
         if let Some(journal) = &mut self.journal
-            && let Err(error) = journal.write_all(piece)
+            && let Err(error) = journal.write_all(bytes)
         {
             self.failed.get_or_insert_with(|| format!("--journal: {error}"));
         }
         if let Some((_, kept)) = &mut self.drawn {
-            kept.extend_from_slice(piece);
+            kept.extend_from_slice(bytes);
         }
+    }
+
+    fn encoded(&mut self, record: &Record) -> Vec<u8> {
+        self.recorder.record(record);
+        std::mem::take(self.recorder.bytes())
+    }
+
+    /// Adds a note of the command's own to the journal.
+    fn add(&mut self, at: Instant, note: Note) {
+        let record = Record::Note { at, note };
+        let bytes = self.encoded(&record);
+        self.keep(&bytes);
+        self.metrics.record(&record);
+    }
+
+    fn take(&mut self, piece: &[u8]) {
         // The first piece begins with the header, which is not news.
         let prefix = std::mem::take(&mut self.prefix);
         let records = piece.strip_prefix(&prefix[..]).unwrap_or(piece);
+        if !prefix.is_empty() {
+            self.keep(&prefix);
+            if self.strict {
+                self.add(Instant::ZERO, Note::Strict);
+            }
+        }
         for record in Reader::piece(records) {
             match record {
                 Ok(record) => self.record(&record),
@@ -435,6 +466,9 @@ impl Stream {
                 }
             }
         }
+        // The end record waits until the run as a whole can be told of.
+        let end = self.end.map(|at| self.encoded(&Record::End(at))).unwrap_or_default();
+        self.keep(records.strip_suffix(&end[..]).unwrap_or(records));
         self.publish();
         if let Some(view) = &mut self.view {
             view.refresh(&self.metrics);
@@ -463,9 +497,20 @@ impl Stream {
         }
     }
 
-    fn finish(mut self, end: Instant, statistics: &[Statistic]) -> Result<Report, Failure> {
-        if let Some(mut view) = self.view {
+    fn finish(
+        mut self,
+        end: Instant,
+        statistics: &[Statistic],
+        run: &Run,
+    ) -> Result<Report, Failure> {
+        if let Some(view) = &mut self.view {
             view.clear();
+        }
+        let at = self.end.unwrap_or(end);
+        self.add(at, run.note());
+        if let Some(end) = self.end {
+            let bytes = self.encoded(&Record::End(end));
+            self.keep(&bytes);
         }
         if let Some(failed) = self.failed {
             return Err(Failure::new(failed));
@@ -476,12 +521,11 @@ impl Stream {
         if let Some((drawn, kept)) = self.drawn {
             drawn.write(&kept)?;
         }
-        let end = self.end.unwrap_or(end);
         self.metrics.statistics(statistics);
         if let Some(trace) = self.trace {
-            let file = trace.finish(end).map_err(|error| Failure::about("--trace", error))?;
+            let file = trace.finish(at).map_err(|error| Failure::about("--trace", error))?;
             file.commit()?;
         }
-        Ok(self.metrics.report(end))
+        Ok(self.metrics.report(at))
     }
 }

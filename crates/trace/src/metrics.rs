@@ -63,7 +63,7 @@ use self::sensing::Sensing;
 use self::task::Task;
 use crate::Report;
 use crate::memory_gate::MemoryGate;
-use crate::report::{MemoryReport, StatisticReport};
+use crate::report::{MemoryReport, Run, StatisticReport};
 use maracas_core::contract::{End, Event, Mode, Observer, Plan, RunQueue, Segment, Statistic};
 use maracas_core::control::StatisticGauge;
 use maracas_core::journal::{Header, JournalError, Note, Reader, Record};
@@ -104,6 +104,7 @@ pub struct Metrics {
     present: Present,
     sensing: Sensing,
     agents_ns: Option<u64>,
+    run: Option<Run>,
     causes: Causes,
     /// As which every VCPU's judge begins.
     judge: Judge,
@@ -139,6 +140,7 @@ impl Metrics {
             present: Present::default(),
             sensing: Sensing::default(),
             agents_ns: None,
+            run: None,
             causes: Causes::default(),
             judge: Judge::default(),
             fairness: Fairness::of(&header.system),
@@ -157,9 +159,13 @@ impl Metrics {
     /// taken in.
     #[must_use]
     pub fn strict(mut self) -> Self {
+        self.be_strict();
+        self
+    }
+
+    fn be_strict(&mut self) {
         self.judge.be_strict();
         self.tasks.iter_mut().for_each(|task| task.windows.judge.be_strict());
-        self
     }
 
     /// Keeps every period for [`Metrics::into_periods`]; to be called before records are taken in.
@@ -276,6 +282,8 @@ impl Metrics {
                 self.dispatches.add(*core, *latency_ns, *seen);
             }
             Note::Agents { took_ns } => self.agents_ns = Some(*took_ns),
+            Note::Run(text) => self.run = Run::read(text),
+            Note::Strict => self.be_strict(),
             Note::Sensor(_) | Note::Sense { .. } | Note::Throttled { .. } | Note::Closed { .. } => {
                 self.sensing.read(note);
             }

@@ -29,7 +29,7 @@ use self::schedule::Schedule;
 use crate::follow::Follower;
 use crate::gantt::core_names;
 use crate::report::Word;
-use crate::table::promise::{of_core, parts};
+use crate::table::promise::{of_core, of_run, parts};
 use crate::{Metrics, Report, table};
 use maracas_core::Instant;
 use maracas_core::journal::{JournalError, Note, Reader, Record};
@@ -100,7 +100,9 @@ pub fn of_sweep(mut data: Value, title: &str) -> String {
 /// What a record says of the host in a sentence, where it does.
 fn sentence(record: &Record) -> Option<String> {
     let Record::Note { note, .. } = record else { return None };
-    if let Note::Host(text)
+    if let Note::Strict = note {
+        Some("Periods that stolen time spoiled were judged like all others (--strict).".into())
+    } else if let Note::Host(text)
     | Note::Users(text)
     | Note::Groups(text)
     | Note::Sensor(text)
@@ -114,7 +116,8 @@ fn sentence(record: &Record) -> Option<String> {
     }
 }
 
-/// The sentences of the closing table: of each VCPU's verdict, of each core, and all of it.
+/// The sentences of the closing table: of the run, of each VCPU's verdict, of each core, and all of
+/// it.
 fn words(report: &Report) -> Value {
     let strict = report.promise.strict;
     let verdicts = report.tasks.iter().map(|task| parts(&task.verdict, strict));
@@ -125,7 +128,10 @@ fn words(report: &Report) -> Value {
     let mut text = Vec::new();
     // Writing into memory does not fail.
     let _ = table::write(report, table::Style::default(), &mut text);
+    let mut run = Vec::new();
+    let _ = of_run(report, &mut run);
     json!({
+        "run": String::from_utf8_lossy(&run).lines().collect::<Vec<_>>(),
         "verdicts": verdicts.collect::<Vec<_>>(),
         "causes": causes.collect::<Vec<_>>(),
         "table": String::from_utf8_lossy(&text),

@@ -147,6 +147,11 @@ pub enum Note {
     Statistic(StatisticGauge),
     /// What the simulated memory controller counted in the whole run, as the report's JSON.
     Memory(String),
+    /// Periods that stolen time spoiled are judged like all others. It stands before all events.
+    Strict,
+    /// How the run went as a whole, which only the command that started it knows, as JSON: how long
+    /// it took, how its programs ended. It stands at the end.
+    Run(String),
     /// A note of another key, or of another form than we know for its key.
     Other {
         /// What kind.
@@ -215,6 +220,8 @@ impl Note {
             "sensor" => Self::Sensor,
             "emulated" => Self::Emulated,
             "memory" => Self::Memory,
+            "run" => Self::Run,
+            "strict" if text.is_empty() => return Self::Strict,
             "sense" => return Self::Sense { vcpu, text },
             "progress" => return Self::Progress { vcpu, text },
             _ => {
@@ -254,6 +261,8 @@ impl Note {
             Self::Agents { .. } => "agents",
             Self::Statistic(_) => "figure",
             Self::Memory(_) => "memory",
+            Self::Strict => "strict",
+            Self::Run(_) => "run",
             Self::Other { key, .. } => key,
         }
     }
@@ -281,7 +290,9 @@ impl Note {
             | Self::Relief { .. }
             | Self::KeptOff { .. }
             | Self::Agents { .. }
-            | Self::Memory(_) => None,
+            | Self::Memory(_)
+            | Self::Strict
+            | Self::Run(_) => None,
         }
     }
 
@@ -295,6 +306,7 @@ impl Note {
             | Self::Sensor(text)
             | Self::Emulated(text)
             | Self::Memory(text)
+            | Self::Run(text)
             | Self::Sense { text, .. }
             | Self::Progress { text, .. }
             | Self::Other { text, .. }
@@ -327,6 +339,7 @@ impl Note {
                 format!("{} {latency_ns}{how}", core.0)
             }
             Self::Agents { took_ns } => took_ns.to_string(),
+            Self::Strict => String::new(),
         }
     }
 }
@@ -406,7 +419,7 @@ mod tests {
     use super::*;
 
     /// Every kind of note, as journals have it.
-    const WRITTEN: [(&str, Option<u32>, &str); 22] = [
+    const WRITTEN: [(&str, Option<u32>, &str); 24] = [
         ("name", Some(3), "control"),
         ("host", None, "a board"),
         ("users", None, "all as root"),
@@ -429,6 +442,8 @@ mod tests {
         ("agents", None, "12345"),
         ("figure", Some(5), "speedup milli - 1750"),
         ("memory", None, "{\"requests\":1}"),
+        ("strict", None, ""),
+        ("run", None, "{\"lasted_ns\":1}"),
     ];
 
     fn read((key, vcpu, text): (&str, Option<u32>, &str)) -> Note {
@@ -477,6 +492,7 @@ mod tests {
             ("dispatch", None, "x 5"),
             ("closed", None, "1 5"),
             ("figure", None, "moves 3"),
+            ("strict", None, "of another form"),
         ] {
             let note = read(written);
             assert!(matches!(note, Note::Other { .. }), "{note:?}");

@@ -47,7 +47,7 @@ pub(super) fn report(metrics: &Metrics, end: Instant) -> Report {
     };
     let speeds = tasks.iter().filter_map(|task| Some((task.id, task.speed.as_ref()?)));
     let fairness = fairness.map(|fairness| fairness.summary(speeds));
-    Report {
+    let report = Report {
         format: FORMAT,
         version: header.version.clone(),
         machine: header.machine.clone(),
@@ -69,6 +69,10 @@ pub(super) fn report(metrics: &Metrics, end: Instant) -> Report {
         promise,
         programs: Vec::new(),
         trouble: Vec::new(),
+    };
+    match &metrics.run {
+        Some(run) => report.of_run(run.clone()),
+        None => report,
     }
 }
 

@@ -106,6 +106,7 @@ class RunPage {
         + 'every figure is a lower bound';
       box.append(element('p', { class: 'bad' }, lost));
     }
+    this.data.words.run.forEach((line) => box.append(element('p', { class: 'bad' }, line)));
     document.getElementById('content').append(box);
   }
 

@@ -110,3 +110,38 @@ fn uplot_is_the_file_that_its_makers_publish() {
     assert_eq!(maracas_core::fnv1a(0, SCRIPTS[0].as_bytes()), 0xe36e_4ba6_4a14_0428);
     assert!(SCRIPTS[0].starts_with("/*! https://github.com/leeoniya/uPlot (v1.6.32) */"));
 }
+
+/// What only the command knew that ran, as its notes in the journal say it.
+#[test]
+fn the_journal_tells_of_the_run_as_a_whole() {
+    use crate::report::{ProgramReport, Run};
+    let run = Run {
+        asked_ns: Some(30),
+        lasted_ns: 2_000_000_030,
+        programs: vec![ProgramReport { name: "a".into(), code: Some(3), signal: None }],
+        trouble: vec!["core0: a file is gone".into()],
+        ended: None,
+    };
+    let mut story = Story::new(1, vec![vcpu(0, 4, 10)]);
+    story.reported(0, "strict", "").ran((0, 0, Foreground), (0, 4), LimitReached);
+    story.reported(30, "run", &run.note().text());
+    let (data, _) = parts_of(&of_journal(&story.journal(30), "run").unwrap());
+    let report = &data["report"];
+    assert_eq!(
+        (&report["promise"]["strict"], &report["promise"]["kept"]),
+        (&true.into(), &false.into())
+    );
+    assert_eq!(report["programs"], serde_json::to_value(&run.programs).unwrap());
+    let said = [
+        "ended: a with code 3",
+        "trouble: core0: a file is gone",
+        "NOT IN TIME: 30ns were asked for, it took 2s",
+    ];
+    assert_eq!(data["words"]["run"], json!(said));
+    assert!(data["notes"][0].as_str().unwrap().contains("--strict"));
+    // What another version wrote in another form is left out.
+    let mut story = Story::new(1, vec![vcpu(0, 4, 10)]);
+    story.reported(30, "run", "{\"other\":1}");
+    let (data, _) = parts_of(&of_journal(&story.journal(30), "run").unwrap());
+    assert_eq!((&data["words"]["run"], &data["report"]["programs"]), (&json!([]), &json!([])));
+}

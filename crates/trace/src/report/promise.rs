@@ -2,6 +2,7 @@
 
 use super::Report;
 use maracas_core::Buckets;
+use maracas_core::journal::Note;
 use serde::{Deserialize, Serialize};
 
 /// What became of the promise to one VCPU, in a word.
@@ -176,8 +177,8 @@ pub struct ReliefReport {
     pub stuck_ns: u64,
 }
 
-/// What only the command that starts a run knows of it.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
+/// What only the command that starts a run knows of it. It notes that at the journal's end, as JSON.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct Run {
     /// How long it was to last.
     pub asked_ns: Option<u64>,
@@ -191,8 +192,20 @@ pub struct Run {
     pub ended: Option<String>,
 }
 
+impl Run {
+    /// The journal's note of it.
+    pub fn note(&self) -> Note {
+        // Numbers and texts: writing them does not fail.
+        Note::Run(serde_json::to_string(self).unwrap_or_default())
+    }
+    /// From the text of that note; `None` where another version wrote it in another form.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+}
+
 impl Report {
-    /// Adds what the journal does not say. A run that lasted longer than asked by more than a
+    /// Adds what concerns the run as a whole. A run that lasted longer than asked by more than a
     /// second, or that the guardian had to end, has not kept its promise.
     #[must_use]
     pub fn of_run(mut self, run: Run) -> Self {

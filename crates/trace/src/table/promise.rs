@@ -134,6 +134,12 @@ pub(super) fn programs(
     report.trouble.iter().try_for_each(|text| writeln!(out, "trouble: {text}"))
 }
 
+/// What is to be said of the run as a whole: its programs, what the host refused, how long it took.
+pub(crate) fn of_run(report: &Report, out: &mut impl io::Write) -> io::Result<()> {
+    programs(report, usize::MAX, out)?;
+    overrun(report, Paint(false), out)
+}
+
 /// That the run lasted longer than asked.
 pub(super) fn overrun(report: &Report, paint: Paint, out: &mut impl io::Write) -> io::Result<()> {
     let (Some(_), Some(asked), Some(lasted)) =
