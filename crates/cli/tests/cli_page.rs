@@ -315,11 +315,12 @@ fn every_view_fits_its_window_in_light_and_dark() {
         ("late", late),
         ("jobs", renamed(&scratch, "periodic", "2s", "jobs.html")),
         ("memory", renamed(&scratch, "throttle", "12s", "memory.html")),
+        ("uneven", renamed(&scratch, "uneven", "2s", "uneven.html")),
         ("sweep", sweep_page(&scratch)),
     ];
     let mut papers = Vec::new();
     for (name, page) in &pages {
-        for (width, theme) in [(1400, "light"), (1400, "dark"), (480, "light"), (480, "dark")] {
+        for (width, theme) in [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")] {
             browser.window(width, 900, theme);
             browser.open(page);
             let over = browser.ask("document.documentElement.scrollWidth - innerWidth");
@@ -329,6 +330,11 @@ fn every_view_fits_its_window_in_light_and_dark() {
             browser.window(width, height.min(6000) as u32, theme);
             browser.drawn();
             keep(&mut browser, &format!("{name}-{width}-{theme}"));
+            if *name == "late" {
+                browser.click("ul[data-vcpu='0'] > li > button");
+                browser.drawn();
+                keep(&mut browser, &format!("{name}-period-{width}-{theme}"));
+            }
             assert_eq!(browser.wrong(), Vec::<String>::new(), "{name} at {width}, {theme}");
         }
     }

@@ -150,7 +150,7 @@ fn figures(medians: &Medians) -> [Figure; 2] {
         };
         let (along, left, right) = (along.into(), "ns from events to plan".into(), None);
         let lines = medians.iter().map(line).collect();
-        let drawing = Drawing::Lines { along, logarithmic: true, left, right, lines };
+        let drawing = Drawing::Lines { along, logarithmic: true, share: false, left, right, lines };
         Figure { name: name.into(), title, drawing }
     };
     let over_vcpus = |at: usize, rows: &Rows| (f64::from(VCPUS[at]), rows[cores][at] as f64);

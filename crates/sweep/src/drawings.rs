@@ -128,6 +128,7 @@ fn figure(
         drawing: Drawing::Lines {
             along: along.name.into(),
             logarithmic: false,
+            share: name == "success",
             left: title.into(),
             right: None,
             lines,

@@ -35,8 +35,9 @@ pub enum Drawing {
         along: String,
         /// Whether that axis is logarithmic.
         logarithmic: bool,
-        /// What the left axis measures, with its unit. Where it begins with `share` the axis goes
-        /// from 0 to 1.
+        /// Whether the left axis measures a share of one: it then goes from 0 to 1.
+        share: bool,
+        /// What the left axis measures, with its unit.
         left: String,
         /// What the right axis measures, where there is one.
         right: Option<String>,
@@ -92,10 +93,6 @@ impl Figure {
             format!("{whole}-{}.svg", self.name)
         }
     }
-    /// Whether its left axis is a share of one.
-    pub fn is_share(&self) -> bool {
-        matches!(&self.drawing, Drawing::Lines { left, .. } if left.starts_with("share"))
-    }
     /// As SVG.
     ///
     /// # Panics
@@ -103,8 +100,8 @@ impl Figure {
     pub fn svg(&self) -> String {
         match &self.drawing {
             Drawing::Bars { axis, groups, series } => draw::bars(&self.title, axis, groups, series),
-            Drawing::Lines { along, logarithmic, left, right, lines } => {
-                let (logarithmic, share) = (*logarithmic, self.is_share());
+            Drawing::Lines { along, logarithmic, share, left, right, lines } => {
+                let (logarithmic, share) = (*logarithmic, *share);
                 let axes = draw::Axes { along, logarithmic, left, share, right };
                 draw::lines(&self.title, &axes, lines)
             }
@@ -143,6 +140,7 @@ mod tests {
             drawing: Drawing::Lines {
                 along: "period (ms)".into(),
                 logarithmic,
+                share: false,
                 left: "latency (cycles)".into(),
                 right: Some("traffic (GB)".into()),
                 lines: vec![Line::new("a", rising.clone()), Line::new("b", rising).on_the_right()],
@@ -173,6 +171,7 @@ mod tests {
             drawing: Drawing::Lines {
                 along: String::new(),
                 logarithmic: false,
+                share: false,
                 left: String::new(),
                 right: None,
                 lines: vec![line],
@@ -194,6 +193,7 @@ mod tests {
             drawing: Drawing::Lines {
                 along: "utilization".into(),
                 logarithmic: false,
+                share: true,
                 left: "share of sets".into(),
                 right: None,
                 lines: vec![Line::new("a", points.clone()), Line::new("b", points)],

@@ -21,11 +21,11 @@ pub fn data(study: &Study, finished: &[Finished], standings: &[Standing]) -> Val
     let figures = drawings::with_points(study, standings);
     let figures = figures.iter().filter_map(|(figure, points)| match &figure.drawing {
         Drawing::Bars { .. } => None,
-        Drawing::Lines { along, left, lines, .. } => Some(json!({
+        Drawing::Lines { along, share, left, lines, .. } => Some(json!({
             "title": figure.title,
             "along": along,
             "left": left,
-            "share": figure.is_share(),
+            "share": share,
             "points": points,
             "lines": lines.iter().map(|line| json!({
                 "name": line.name, "points": line.points, "spread": line.spread,

@@ -129,6 +129,7 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
     let drawing = Drawing::Lines {
         along: "share of VCPUs (%)".into(),
         logarithmic: false,
+        share: false,
         left: "bound / observed".into(),
         right: None,
         lines,

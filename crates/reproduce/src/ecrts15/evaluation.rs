@@ -463,6 +463,7 @@ fn figure(policies: &[Policy], class: usize) -> Figure {
         drawing: Drawing::Lines {
             along: "load (% of 16 cores)".into(),
             logarithmic: false,
+            share: false,
             left: "overhead per job (us)".into(),
             right: None,
             lines: POLICIES.iter().zip(policies).map(line).collect(),

@@ -164,6 +164,7 @@ fn figure(found: &[Pair]) -> Figure {
         drawing: Drawing::Lines {
             along: "depth of tree or hierarchy".into(),
             logarithmic: false,
+            share: false,
             left: "preemptions per job".into(),
             right: None,
             lines: vec![line(0), line(1)],

@@ -121,6 +121,7 @@ fn figure(lines: &[&LockLine], load: u64) -> Figure {
         drawing: Drawing::Lines {
             along: "cores".into(),
             logarithmic: true,
+            share: false,
             left: "mean wait (ns)".into(),
             right: None,
             lines: drawn,

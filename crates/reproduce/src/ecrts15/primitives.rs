@@ -161,6 +161,7 @@ fn by_load(costs: &Costs, policies: &[String], primitive: &str, word: &str) -> F
         drawing: Drawing::Lines {
             along: "load (%)".into(),
             logarithmic: false,
+            share: false,
             left: format!("{word} (ns)"),
             right: None,
             lines,

@@ -151,6 +151,7 @@ fn figure(name: &str, title: &str, left: &str, lines: Vec<Line>) -> Figure {
         drawing: Drawing::Lines {
             along: "cores".into(),
             logarithmic: true,
+            share: false,
             left: left.into(),
             right: None,
             lines,

@@ -106,6 +106,7 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
             drawing: Drawing::Lines {
                 along: "t/T (%)".into(),
                 logarithmic: false,
+                share: false,
                 left: "latency (cycles)".into(),
                 right: Some("requests in 2 s (1e6)".into()),
                 lines: vec![

@@ -83,6 +83,7 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
             drawing: Drawing::Lines {
                 along: "mean latency (cycles)".into(),
                 logarithmic: false,
+                share: false,
                 left: "traffic (GB in 5 min)".into(),
                 right: Some("task3 instructions (1e8)".into()),
                 lines: vec![

@@ -280,6 +280,7 @@ fn lines(window: &[AtDelay]) -> Figure {
         drawing: Drawing::Lines {
             along: "delay (ns)".into(),
             logarithmic: false,
+            share: false,
             left: "task3 foreground instructions (1e8)".into(),
             right: None,
             lines: vec![line(0, RATE), line(0, LATENCY), line(1, RATE), line(1, LATENCY)],

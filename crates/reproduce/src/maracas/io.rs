@@ -136,6 +136,7 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
             drawing: Drawing::Lines {
                 along: "arrivals a second".into(),
                 logarithmic: false,
+                share: false,
                 left: "longest response of control (ms)".into(),
                 right: Some("surplus time of batch (s)".into()),
                 lines: vec![

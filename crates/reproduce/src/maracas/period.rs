@@ -100,6 +100,7 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
             drawing: Drawing::Lines {
                 along: "MEM_PERIOD (ms, logarithmic)".into(),
                 logarithmic: true,
+                share: false,
                 left: "task3 foreground instructions (1e8)".into(),
                 right: None,
                 lines: vec![

@@ -304,6 +304,7 @@ fn figure(model: Model, study: &Study) -> Figure {
         drawing: Drawing::Lines {
             along: "traffic (GB in 5 min)".into(),
             logarithmic: false,
+            share: false,
             left: "latency (cycles)".into(),
             right: None,
             lines,

@@ -126,6 +126,7 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
             drawing: Drawing::Lines {
                 along: "busy programs on each core".into(),
                 logarithmic: false,
+                share: false,
                 left: "longest response of control (ms)".into(),
                 right: None,
                 lines: (0..WAYS.len()).map(line).collect(),

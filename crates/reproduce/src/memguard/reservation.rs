@@ -71,6 +71,7 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
             drawing: Drawing::Lines {
                 along: "reservation of lbm (GB/s)".into(),
                 logarithmic: false,
+                share: false,
                 left: "IPC over that alone at 1.0 GB/s".into(),
                 right: None,
                 lines: PROGRAMS.iter().zip(&levels).map(line).collect(),

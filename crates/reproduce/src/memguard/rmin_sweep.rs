@@ -83,6 +83,7 @@ fn run(lab: &Lab<'_>) -> Result<Findings, Error> {
     let drawing = Drawing::Lines {
         along: "r_min (GB/s)".into(),
         logarithmic: false,
+        share: false,
         left: "isolation".into(),
         right: Some("throughput (GB/s)".into()),
         lines: vec![

@@ -43,7 +43,7 @@ class Chart {
       cursor: { drag: { x: true, y: false }, focus: { prox: 24 } },
       scales: { x: { time: false }, y: this.range ? { range: this.range } : {} },
       axes: [
-        { ...axis, values: along.values },
+        { ...axis, values: along.values, ...(this.along && { label: along.label, labelSize: 18 }) },
         { ...axis, size: 76, values: (_, splits) => splits.map((it) => this.unit(it)) },
       ],
       series: [{ label: along.label, value: (_, it) => (it === null ? '-' : along.value(it)) },

@@ -65,6 +65,7 @@ class RunPage {
     this.schedule.watchers.push(() => CHARTS.forEach((chart) => chart.view && chart.moved()));
     this.details();
     this.cores();
+    this.uneven();
     this.memory();
     this.text();
   }
@@ -113,7 +114,7 @@ class RunPage {
   verdicts() {
     const host = section('Verdicts', 'verdicts');
     const jobs = this.report.total.jobs > 0;
-    const heads = [['VCPU', 'text'], 'C / T', ['verdict', 'text'], 'delivered', 'err p1', 'err p50',
+    const heads = [['VCPU', 'text'], ['verdict', 'text'], 'C / T', 'delivered', 'err p1', 'err p50',
       'err p99', 'foreground', 'background', 'share', 'preempted', 'migrated'];
     if (jobs) heads.push('jobs', 'misses', 'response mean', 'longest');
     this.verdictRows = new Map();
@@ -141,7 +142,7 @@ class RunPage {
     const verdict = element('span', {}, element('span', { class: kind }, WORDS[word]), ` ${said}`);
     const promised = task.budget_ns ? `${time(task.budget_ns)} / ${time(task.period_ns)}` : null;
     const it = task.delivered;
-    const cells = [element('span', {}, key, name), promised, verdict, or(it.mean_ns, time),
+    const cells = [element('span', {}, key, name), verdict, promised, or(it.mean_ns, time),
       or(it.signed_error_p1_ns, signed), or(it.signed_error_p50_ns, signed),
       or(it.signed_error_p99_ns, signed), time(task.foreground_ns), time(task.background_ns),
       percent(task.share), task.preemptions, task.migrations].map((cell) => (
@@ -267,13 +268,13 @@ class RunPage {
     const host = section('Cores', 'cores');
     const all = Math.max(1, this.report.duration_ns);
     const alarms = this.report.cores.some((core) => core.causes && core.causes.enforced);
-    const heads = [['core', 'text'], '', 'foreground', 'background', 'idle', 'throttled',
+    const heads = [['core', 'text'], '', ...PARTS.map(([, name]) => swatch(name)), 'idle',
       'decisions'];
     const latency = this.report.dispatch ? this.report.dispatch.cores : [];
     if (latency.length) heads.push('dispatch p50', 'p99', 'longest');
     if (alarms) heads.push('alarms', 'longest late');
     const rows = this.report.cores.map((core, place) => {
-      const parts = ['foreground_ns', 'background_ns', 'idle_ns', 'throttled_ns'];
+      const parts = [...PARTS.map(([part]) => part), 'idle_ns'];
       const cells = [this.run.coreNames[place] || `core${core.core}`, shares(core, all),
         ...parts.map((part) => percent(core[part] / all)), String(core.decisions)];
       const of = latency.find((it) => it.core === core.core);
@@ -284,6 +285,33 @@ class RunPage {
       return cells;
     });
     host.append(table(heads, rows));
+  }
+
+  // How VCPUs fared on cores of uneven speed; as the closing table has it, which is judged nowhere.
+  uneven() {
+    const { fairness, tasks } = this.report;
+    if (!fairness) return;
+    const host = section('Uneven cores', 'uneven');
+    const { classes } = fairness;
+    const names = classes.map((_, place) => (
+      classes.length === 2 ? ['fast', 'slow'][place] : `class${place}`));
+    const plain = (value) => (value === null ? null : value.toFixed(3));
+    const rate = (value) => (value === null ? null : Math.round(value).toLocaleString('en'));
+    const heads = [['VCPU', 'text'], ...names.map((name) => `on ${name}`),
+      ...names.map((name) => `IPS ${name}`), 'speedup', 'performance'];
+    const rows = tasks.filter((task) => task.speed && task.speed.wanted_ns > 0).map((task) => {
+      const { speed } = task;
+      const most = speed.performance_at_most;
+      return [task.name, ...speed.classes.map((it) => percent(it.time_ns / speed.wanted_ns)),
+        ...speed.classes.map((it) => rate(it.ips)), plain(speed.speedup),
+        speed.performance === null && most !== null ? `≤ ${plain(most)}` : plain(speed.performance)];
+    });
+    host.append(table(heads, rows));
+    const said = classes.map((it, place) => `${names[place]}: ${percent(it.speed_milli / 1000)} of `
+      + `the fastest, ${it.cores.map((core) => `core${core}`).join(', ')}`);
+    host.append(element('p', { class: 'muted' }, `${said.join('; ')}. on: part of the time in `
+      + 'which it had something to run; IPS: instructions, or units of progress, per second; '
+      + 'performance: progress by that of equal sharing.'));
   }
 
   memory() {
@@ -331,17 +359,23 @@ class RunPage {
   }
 }
 
+// The parts of a core's time, each with a look of its own: full, striped, crossed.
+const PARTS = [['foreground_ns', 'foreground'], ['background_ns', 'background'],
+  ['throttled_ns', 'throttled']];
+
+// The head of a column, with the look of its part.
+function swatch(name) {
+  const box = element('span', { class: `swatch ${name}`, 'aria-hidden': 'true' });
+  return [element('span', {}, box, name), ''];
+}
+
 // The parts of a core's time as a bar.
 function shares(core, all) {
   const bar = element('div', { class: 'bar', 'aria-hidden': 'true' });
-  const parts = [['foreground_ns', '--accent', 1], ['background_ns', '--accent', 0.45],
-    ['throttled_ns', '--bad', 0.8]];
-  for (const [name, color, alpha] of parts) {
-    const part = element('span', {});
-    part.style.width = `${(core[name] / all) * 100}%`;
-    part.style.background = `var(${color})`;
-    part.style.opacity = alpha;
-    bar.append(part);
+  for (const [part, name] of PARTS) {
+    const made = element('span', { class: name });
+    made.style.width = `${(core[part] / all) * 100}%`;
+    bar.append(made);
   }
   return bar;
 }
