@@ -1,4 +1,5 @@
-//! The commands of the engineer's tutorial, in order and as the page shows them, print what it says.
+//! The commands of the engineer's tutorial, in order and as the page shows them, print what it
+//! says.
 //!
 //! A comment above a block says what it is: `<!-- file: NAME -->` a file to save, `<!-- output -->`
 //! what the commands above print, of which `...` leaves lines out; in

@@ -28,7 +28,7 @@ use maracas_live::{Handle, Launch, Machine, Means, Outcome, Setup};
 use maracas_scenario::{Output as Destination, ProgramSpec, Scenario};
 use maracas_trace::report::{ProgramReport, Run};
 use maracas_trace::{Metrics, Report, perfetto};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{thread, time};
@@ -367,14 +367,40 @@ fn report_progress(case: &Case, notes: &[(Option<VcpuId>, String)]) {
     }
 }
 
+/// The journal's bytes, for the files that are made of them.
+struct Kept {
+    journal: Option<Pending>,
+    /// The lists and the trace in order, and the journal that they are drawn from.
+    drawn: Option<(Drawn, Vec<u8>)>,
+    /// Writes what the journal gets beside what the machine writes.
+    recorder: Recorder,
+}
+
+impl Kept {
+    fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if let Some((_, kept)) = &mut self.drawn {
+            kept.extend_from_slice(bytes);
+        }
+        self.journal.as_mut().map_or(Ok(()), |journal| journal.write_all(bytes))
+    }
+    fn encoded(&mut self, record: &Record) -> Vec<u8> {
+        self.recorder.record(record);
+        std::mem::take(self.recorder.bytes())
+    }
+    fn finish(self) -> Result<(), Failure> {
+        if let Some(journal) = self.journal {
+            journal.commit()?;
+        }
+        self.drawn.map_or(Ok(()), |(drawn, kept)| drawn.write(&kept))
+    }
+}
+
 /// Takes in the journal as it comes: metrics always, files where they are asked for, a view while
 /// it goes on.
 struct Stream {
     metrics: Metrics,
     trace: Option<perfetto::Writer<Pending>>,
-    journal: Option<Pending>,
-    /// The lists and the trace in order, and the journal that they are drawn from.
-    drawn: Option<(Drawn, Vec<u8>)>,
+    kept: Kept,
     view: Option<View>,
     /// Says what breaks promises.
     alarms: Option<Alarms>,
@@ -385,8 +411,6 @@ struct Stream {
     progress: Vec<(Option<VcpuId>, String)>,
     /// What the first piece begins with: the journal's magic and header.
     prefix: Vec<u8>,
-    /// Writes what the journal gets beside what the machine writes.
-    recorder: Recorder,
     /// Whether the journal is to say that stolen periods are judged too.
     strict: bool,
     end: Option<Instant>,
@@ -400,15 +424,17 @@ impl Stream {
         let stream = Self {
             metrics: Metrics::new(&header),
             trace: files.trace.map(|file| perfetto::Writer::new(&header, file)),
-            journal: files.journal,
-            drawn: files.drawn.map(|drawn| (drawn, Vec::new())),
             view: manner.talks.then(View::new),
             alarms: manner.warns.then(Alarms::default),
             board,
             max_latency: metrics::max_latency(&header),
             progress: Vec::new(),
             prefix: std::mem::take(recorder.bytes()),
-            recorder,
+            kept: Kept {
+                journal: files.journal,
+                drawn: files.drawn.map(|drawn| (drawn, Vec::new())),
+                recorder,
+            },
             strict: manner.strict,
             end: None,
             failed: None,
@@ -424,25 +450,15 @@ impl Stream {
 
     /// Bytes of the journal, for the files that are made of it.
     fn keep(&mut self, bytes: &[u8]) {
-        if let Some(journal) = &mut self.journal
-            && let Err(error) = journal.write_all(bytes)
-        {
+        if let Err(error) = self.kept.take(bytes) {
             self.failed.get_or_insert_with(|| format!("--journal: {error}"));
         }
-        if let Some((_, kept)) = &mut self.drawn {
-            kept.extend_from_slice(bytes);
-        }
-    }
-
-    fn encoded(&mut self, record: &Record) -> Vec<u8> {
-        self.recorder.record(record);
-        std::mem::take(self.recorder.bytes())
     }
 
     /// Adds a note of the command's own to the journal.
     fn add(&mut self, at: Instant, note: Note) {
         let record = Record::Note { at, note };
-        let bytes = self.encoded(&record);
+        let bytes = self.kept.encoded(&record);
         self.keep(&bytes);
         self.metrics.record(&record);
     }
@@ -467,7 +483,7 @@ impl Stream {
             }
         }
         // The end record waits until the run as a whole can be told of.
-        let end = self.end.map(|at| self.encoded(&Record::End(at))).unwrap_or_default();
+        let end = self.end.map(|at| self.kept.encoded(&Record::End(at))).unwrap_or_default();
         self.keep(records.strip_suffix(&end[..]).unwrap_or(records));
         self.publish();
         if let Some(view) = &mut self.view {
@@ -509,18 +525,13 @@ impl Stream {
         let at = self.end.unwrap_or(end);
         self.add(at, run.note());
         if let Some(end) = self.end {
-            let bytes = self.encoded(&Record::End(end));
+            let bytes = self.kept.encoded(&Record::End(end));
             self.keep(&bytes);
         }
         if let Some(failed) = self.failed {
             return Err(Failure::new(failed));
         }
-        if let Some(journal) = self.journal {
-            journal.commit()?;
-        }
-        if let Some((drawn, kept)) = self.drawn {
-            drawn.write(&kept)?;
-        }
+        self.kept.finish()?;
         self.metrics.statistics(statistics);
         if let Some(trace) = self.trace {
             let file = trace.finish(at).map_err(|error| Failure::about("--trace", error))?;

@@ -103,13 +103,19 @@ pub struct Metrics {
     /// For gauges, from journal records alone.
     present: Present,
     sensing: Sensing,
-    agents_ns: Option<u64>,
-    run: Option<Run>,
+    whole: Whole,
     causes: Causes,
     /// As which every VCPU's judge begins.
     judge: Judge,
     /// Only where cores are of uneven speed.
     fairness: Option<Box<Fairness>>,
+}
+
+/// What notes at the end say of the run as a whole.
+#[derive(Clone, Default, Debug)]
+struct Whole {
+    agents_ns: Option<u64>,
+    run: Option<Run>,
 }
 
 impl Report {
@@ -139,8 +145,7 @@ impl Metrics {
             dispatches: Dispatches::default(),
             present: Present::default(),
             sensing: Sensing::default(),
-            agents_ns: None,
-            run: None,
+            whole: Whole::default(),
             causes: Causes::default(),
             judge: Judge::default(),
             fairness: Fairness::of(&header.system),
@@ -281,8 +286,8 @@ impl Metrics {
             Note::Dispatch { core, latency_ns, seen, .. } => {
                 self.dispatches.add(*core, *latency_ns, *seen);
             }
-            Note::Agents { took_ns } => self.agents_ns = Some(*took_ns),
-            Note::Run(text) => self.run = Run::read(text),
+            Note::Agents { took_ns } => self.whole.agents_ns = Some(*took_ns),
+            Note::Run(text) => self.whole.run = Run::read(text),
             Note::Strict => self.be_strict(),
             Note::Sensor(_) | Note::Sense { .. } | Note::Throttled { .. } | Note::Closed { .. } => {
                 self.sensing.read(note);

@@ -4,7 +4,7 @@ use super::{files, none, short, sources};
 use crate::links::{broken, documents, links};
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 #[test]
 fn links_lead_to_files_and_headings() {

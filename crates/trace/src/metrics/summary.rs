@@ -64,13 +64,13 @@ pub(super) fn report(metrics: &Metrics, end: Instant) -> Report {
         statistics: metrics.statistics.clone(),
         dispatch: metrics.dispatches.report(),
         sensing: metrics.sensing.report(),
-        agents_ns: metrics.agents_ns,
+        agents_ns: metrics.whole.agents_ns,
         fairness,
         promise,
         programs: Vec::new(),
         trouble: Vec::new(),
     };
-    match &metrics.run {
+    match &metrics.whole.run {
         Some(run) => report.of_run(run.clone()),
         None => report,
     }

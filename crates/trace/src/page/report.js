@@ -86,17 +86,19 @@ class RunPage {
     const judged = report.tasks.filter((task) => task.verdict.word !== 'none');
     const broken = judged.filter((task) => BROKEN.includes(task.verdict.word));
     const kept = judged.filter((task) => task.verdict.word === 'kept');
-    const box = element('div', { class: report.promise.kept ? 'banner' : 'banner broken' });
+    const { jobs, misses } = report.total;
+    const inTime = jobs > 0 && misses === 0;
+    const open = !kept.length && !inTime ? 'banner open' : 'banner';
+    const box = element('div', { class: report.promise.kept ? open : 'banner broken' });
     let text = 'No promise was broken';
     if (broken.length) text = `${broken.length} of ${judged.length} promises NOT kept`;
     else if (!report.promise.kept) text = 'The run did not keep its promise';
     else if (kept.length && kept.length === judged.length) text = 'All promises kept';
     else if (!judged.length) text = 'Nothing was promised';
+    else if (!kept.length && inTime) text = 'No promise was broken, no deadline missed';
     else if (!kept.length) text = 'No promise was broken; none could be judged';
     const where = report.machine === 'sim' ? 'simulated' : 'run live';
-    const jobs = report.total.jobs;
-    const misses = plural(report.total.misses, 'missed deadline');
-    const missed = jobs ? `; ${misses} of ${plural(jobs, 'job')}` : '';
+    const missed = jobs ? `; ${plural(misses, 'missed deadline')} of ${plural(jobs, 'job')}` : '';
     box.append(
       element('strong', {}, text),
       `${plural(report.tasks.length, 'VCPU')} on ${plural(report.cores.length, 'core')} under `
@@ -114,9 +116,9 @@ class RunPage {
   verdicts() {
     const host = section('Verdicts', 'verdicts');
     const jobs = this.report.total.jobs > 0;
-    const heads = [['VCPU', 'text'], ['verdict', 'text'], 'C / T', 'delivered', 'err p1', 'err p50',
-      'err p99', 'foreground', 'background', 'share', 'preempted', 'migrated'];
-    if (jobs) heads.push('jobs', 'misses', 'response mean', 'longest');
+    const heads = [['VCPU', 'text'], ['verdict', 'text'], 'C / T',
+      ...(jobs ? ['jobs', 'misses', 'response mean', 'longest'] : []), 'delivered', 'err p1',
+      'err p50', 'err p99', 'foreground', 'background', 'share', 'preempted', 'migrated'];
     this.verdictRows = new Map();
     const rows = this.report.tasks.map((task, place) => this.verdict(task, place, jobs));
     const made = table(heads, rows);
@@ -126,6 +128,10 @@ class RunPage {
     host.append(made);
     host.append(element('p', { class: 'muted' }, 'delivered: mean foreground time in a period; '
       + 'err: delivered less C (1st percentile, median, 99th).'));
+    if (this.report.tasks.some((task) => task.verdict.word === 'no-demand')) {
+      host.append(element('p', { class: 'muted' }, 'no demand: it asked for less than C in most '
+        + 'periods; judge it by its misses.'));
+    }
   }
   verdict(task, place, jobs) {
     const or = (value, shown) => (value === null ? null : shown(value));
@@ -142,18 +148,12 @@ class RunPage {
     const verdict = element('span', {}, element('span', { class: kind }, WORDS[word]), ` ${said}`);
     const promised = task.budget_ns ? `${time(task.budget_ns)} / ${time(task.period_ns)}` : null;
     const it = task.delivered;
-    const cells = [element('span', {}, key, name), verdict, promised, or(it.mean_ns, time),
-      or(it.signed_error_p1_ns, signed), or(it.signed_error_p50_ns, signed),
+    const ofJobs = task.jobs ? [String(task.jobs), String(task.misses), time(task.response_mean_ns),
+      time(task.response_max_ns)] : [null, null, null, null];
+    return [element('span', {}, key, name), verdict, promised, ...(jobs ? ofJobs : []),
+      or(it.mean_ns, time), or(it.signed_error_p1_ns, signed), or(it.signed_error_p50_ns, signed),
       or(it.signed_error_p99_ns, signed), time(task.foreground_ns), time(task.background_ns),
-      percent(task.share), task.preemptions, task.migrations].map((cell) => (
-      typeof cell === 'number' ? String(cell) : cell));
-    if (jobs && task.jobs) {
-      cells.push(String(task.jobs), String(task.misses), time(task.response_mean_ns),
-        time(task.response_max_ns));
-    } else if (jobs) {
-      cells.push(null, null, null, null);
-    }
-    return cells;
+      percent(task.share), String(task.preemptions), String(task.migrations)];
   }
 
   causes() {

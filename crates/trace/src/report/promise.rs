@@ -177,7 +177,7 @@ pub struct ReliefReport {
     pub stuck_ns: u64,
 }
 
-/// What only the command that starts a run knows of it. It notes that at the journal's end, as JSON.
+/// What only the command that starts a run knows of it, and notes at the journal's end, as JSON.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct Run {
     /// How long it was to last.
