@@ -1,6 +1,6 @@
 //! Tries everything that a host may offer.
 
-use super::InterruptThreads;
+use super::{InterruptThreads, SchedExt};
 use crate::host::classes::Detected;
 use crate::host::costs::{self, Costs, StealWatch};
 use crate::host::hardware::{Hardware, ThisHardware};
@@ -32,6 +32,8 @@ pub struct Findings {
     pub stolen_ppb: Option<u64>,
     /// How interrupts' work is done.
     pub interrupts: InterruptThreads,
+    /// What the kernel shows of schedulers that are BPF programs.
+    pub sched_ext: SchedExt,
     /// The classes of the cores.
     pub classes: Detected,
     /// Instructions counted of a known loop, the fewest of all cores.
@@ -135,6 +137,7 @@ impl Findings {
             classes: Detected::of_host(cores),
             stolen_ppb: steal.and_then(|steal| steal.share_ppb().ok().flatten()),
             interrupts: InterruptThreads::read(),
+            sched_ext: SchedExt::read(),
             reservations,
             costs,
             instructions,
