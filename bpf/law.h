@@ -160,23 +160,41 @@ LAW_FN struct law_choice law_idle(void)
 	return choice;
 }
 
+/*
+ * A loop over the first `entries` numbers, `max` at most, which a `break` may leave. In the kernel
+ * the includer gives it another form, of which the verifier needs to see a round or two only.
+ */
+#ifndef LAW_EACH
+#define LAW_EACH(i, entries, max) for (i = 0; i < (max) && i < (entries); i++)
+#define LAW_EACH_END
+#endif
+
 /* The machine law for one core: `next` of crates/core/src/dispatch.rs. */
 LAW_FN struct law_choice law_next(const struct law_core *core, const struct law_queue *queue,
 				  struct law_vcpu *vcpus)
 {
+	struct law_choice found = law_idle();
 	__u32 i;
 
 	if (law_is_closed(core, queue, LAW_FOREGROUND))
-		return law_idle();
-	for (i = 0; i < LAW_FOREGROUND_MAX && i < queue->foreground_entries; i++)
-		if (law_may_run(core, vcpus, &queue->foreground[i], LAW_FOREGROUND))
-			return law_running(&queue->foreground[i], LAW_FOREGROUND);
-	if (law_is_closed(core, queue, LAW_BACKGROUND))
-		return law_idle();
-	for (i = 0; i < LAW_BACKGROUND_MAX && i < queue->background_entries; i++)
-		if (law_may_run(core, vcpus, &queue->background[i], LAW_BACKGROUND))
-			return law_running(&queue->background[i], LAW_BACKGROUND);
-	return law_idle();
+		return found;
+	LAW_EACH(i, queue->foreground_entries, LAW_FOREGROUND_MAX) {
+		if (law_may_run(core, vcpus, &queue->foreground[i], LAW_FOREGROUND)) {
+			found = law_running(&queue->foreground[i], LAW_FOREGROUND);
+			break;
+		}
+	}
+	LAW_EACH_END
+	if (found.vcpu != LAW_NONE || law_is_closed(core, queue, LAW_BACKGROUND))
+		return found;
+	LAW_EACH(i, queue->background_entries, LAW_BACKGROUND_MAX) {
+		if (law_may_run(core, vcpus, &queue->background[i], LAW_BACKGROUND)) {
+			found = law_running(&queue->background[i], LAW_BACKGROUND);
+			break;
+		}
+	}
+	LAW_EACH_END
+	return found;
 }
 
 /* Charges what the core holds for the time up to `now`. Returns what was added. */

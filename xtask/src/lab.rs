@@ -14,6 +14,7 @@ mod options;
 mod outcome;
 mod row;
 mod scenario;
+mod sched_ext;
 
 use fetch::{Kernel, Store};
 use image::Image;
@@ -99,6 +100,8 @@ struct Lab<'a> {
     shell: PathBuf,
     kernels: Vec<Kernel>,
     made: Made,
+    /// What loads the scheduler that is a BPF program, where a guest does.
+    loader: Option<PathBuf>,
     begin: Instant,
     /// Held by one lab at a time: they would take each other's files.
     _lock: File,
@@ -125,8 +128,21 @@ impl<'a> Lab<'a> {
         let is_wanted: &dyn Fn(&str) -> bool = &|name| options.wants_test(name);
         let made = made::build(root, options.binary.as_deref(), tests.then_some(is_wanted));
         let made = made.map_err(Unready::Failed)?;
-        let lab =
-            Self { root, options, folder, emulator, shell, kernels, made, begin, _lock: lock };
+        let needs_loader = guests.iter().any(|(one, _)| one.work == Work::SchedExt);
+        let loader = needs_loader.then(|| sched_ext::loader(root)).transpose();
+        let loader = loader.map_err(Unready::Failed)?;
+        let lab = Self {
+            root,
+            options,
+            folder,
+            emulator,
+            shell,
+            kernels,
+            made,
+            loader,
+            begin,
+            _lock: lock,
+        };
         lab.stripped().map_err(Unready::Failed)
     }
 
@@ -232,6 +248,9 @@ impl<'a> Lab<'a> {
             image.directory(&test.package);
             image.program(&test.path, &self.folder.join("stripped").join(&test.name))?;
         }
+        if let (Work::SchedExt, Some(loader)) = (scenario.work, &self.loader) {
+            sched_ext::add(&mut image, self.root, loader)?;
+        }
         // Cargo's CARGO_TARGET_TMPDIR, which tests have built in.
         let target = self.made.at.ancestors().nth(2).unwrap_or(self.root);
         image.directory(&target.join("tmp"));
@@ -276,6 +295,9 @@ impl<'a> Lab<'a> {
             if scenario.hotplug {
                 plan.push_str("wait\n");
             }
+        }
+        if scenario.work == Work::SchedExt {
+            plan.push_str(sched_ext::PLAN);
         }
         for test in self.tests(scenario) {
             let (name, path, package) = (&test.name, test.path.display(), test.package.display());

@@ -8,7 +8,7 @@ mod rows;
 mod sched_ext;
 mod threads;
 
-pub use findings::{CacheColors, Client, Findings, Metered, Shares};
+pub use findings::{CacheColors, Client, Findings, Kernel, Metered, Shares};
 pub use sched_ext::SchedExt;
 pub use threads::InterruptThreads;
 

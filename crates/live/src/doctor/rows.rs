@@ -120,7 +120,8 @@ fn timing(found: &Findings) -> Vec<Row> {
         let (percent, tenth) = (permille / 10, permille % 10);
         format!("{percent}.{tenth} % of the core that lost the most, while all this was tried")
     });
-    let rest = [("stolen time", stolen), ("interrupt threads", found.interrupts.to_string())];
+    let rest =
+        [("stolen time", stolen), ("interrupt threads", found.kernel.interrupts.to_string())];
     steps.chain(rest).map(named).collect()
 }
 
@@ -294,8 +295,8 @@ fn colors_of(cache: &super::CacheColors) -> String {
 
 /// A fact, since nothing that a run does needs it yet.
 fn sched_ext(found: &Findings) -> Row {
-    let (capability, remedy) = ("sched_ext".to_owned(), found.sched_ext.remedy());
-    Row { capability, remedy, ..fact(Section::Host, found.sched_ext.to_string()) }
+    let (capability, remedy) = ("sched_ext".to_owned(), found.kernel.sched_ext.remedy());
+    Row { capability, remedy, ..fact(Section::Host, found.kernel.sched_ext.to_string()) }
 }
 
 fn classes(found: &Findings) -> Row {

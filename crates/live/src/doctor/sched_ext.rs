@@ -1,7 +1,7 @@
-//! Whether this kernel can take a scheduler that is a BPF program (sched_ext, Linux 6.12 and later),
-//! and what one of ours would need of it.
+//! Whether this kernel takes schedulers that are BPF programs (sched_ext, Linux 6.12 and later), and
+//! what one of ours would need of it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{fmt, fs};
 
 /// What this kernel shows of sched_ext.
@@ -28,15 +28,15 @@ impl SchedExt {
     /// The same by the files of `kernel`, which stands for `/sys/kernel`. They are there since the
     /// kernel was built with `CONFIG_SCHED_CLASS_EXT` and `CONFIG_DEBUG_INFO_BTF`.
     fn below(kernel: &Path) -> Self {
-        let word = |name: &str| {
-            let text = fs::read_to_string(kernel.join(name)).ok()?;
+        let word = |path: PathBuf| {
+            let text = fs::read_to_string(path).ok()?;
             Some(text.trim().to_owned()).filter(|text| !text.is_empty())
         };
         Self {
-            state: word("sched_ext/state"),
-            loaded: word("sched_ext/root/ops"),
+            state: word(kernel.join("sched_ext/state")),
+            loaded: word(kernel.join("sched_ext").join("root/ops")),
             types: kernel.join("btf/vmlinux").exists(),
-            realtime: word("realtime").is_some_and(|it| it == "1"),
+            realtime: word(kernel.join("realtime")).is_some_and(|it| it == "1"),
         }
     }
 
@@ -79,6 +79,8 @@ impl fmt::Display for SchedExt {
 mod tests {
     use super::*;
 
+    const LOADED: &str = concat!("sched_ext/", "root/ops");
+
     fn kernel(name: &str, files: &[(&str, &str)]) -> SchedExt {
         let folder = format!("maracas-sched-ext-{name}-{}", std::process::id());
         let root = std::env::temp_dir().join(folder);
@@ -110,11 +112,8 @@ mod tests {
         let none = kernel("none", &[("btf/vmlinux", "")]);
         assert_eq!(none.to_string(), "this kernel takes no schedulers that are BPF programs");
         assert!(none.remedy().ends_with(": Linux 6.12 or later with CONFIG_SCHED_CLASS_EXT"));
-        let taken = [
-            ("sched_ext/state", "enabled\n"),
-            ("sched_ext/root/ops", "other_1.0\n"),
-            ("realtime", "1\n"),
-        ];
+        let taken =
+            [("sched_ext/state", "enabled\n"), (LOADED, "other_1.0\n"), ("realtime", "1\n")];
         let taken = kernel("taken", &taken);
         assert!(taken.to_string().contains("; enabled: other_1.0; no types"), "{taken}");
         let remedy = taken.remedy();
