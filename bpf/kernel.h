@@ -66,6 +66,11 @@ enum scx_dsq_id_flags {
 /* Of `enum scx_ops_flags`: it stands in data, which is not relocated. */
 #define SCX_OPS_ENQ_LAST (1ULL << 1)
 
+/* Never looked into; a struct without a body is another kind of type to the loader. */
+struct cpumask {
+	unsigned long bits[1];
+} FIELDS;
+
 struct sched_ext_entity {
 	__u32 flags;
 	__u64 slice;
@@ -75,6 +80,7 @@ struct task_struct {
 	int pid;
 	unsigned int flags;
 	int nr_cpus_allowed;
+	const struct cpumask *cpus_ptr;
 	struct sched_ext_entity scx;
 } FIELDS;
 
@@ -128,6 +134,7 @@ extern void scx_bpf_kick_cpu(__s32 cpu, __u64 flags) KFUNC;
 extern __s32 scx_bpf_task_cpu(const struct task_struct *p) KFUNC;
 extern __s32 scx_bpf_select_cpu_dfl(struct task_struct *p, __s32 prev_cpu, __u64 wake_flags,
 				    bool *is_idle) KFUNC;
+extern __s32 scx_bpf_pick_idle_cpu(const struct cpumask *cpus, __u64 flags) KFUNC;
 extern struct task_struct *bpf_task_from_pid(__s32 pid) KFUNC;
 extern void bpf_task_release(struct task_struct *p) KFUNC;
 

@@ -20,7 +20,7 @@
 
 /* The most VCPUs of a run; a power of two, as numbers are masked by it. */
 #define LAW_VCPUS 1024
-/* The most entries of a core's run queue, by mode. A larger plan is refused before it comes here. */
+/* The most entries of a core's run queue, by mode. The sender of a plan refuses a larger one. */
 #define LAW_FOREGROUND_MAX 64
 #define LAW_BACKGROUND_MAX 256
 
@@ -45,7 +45,7 @@ enum law_end {
 	LAW_MEMORY_SPENT,
 };
 
-/* Leave to run while the meter of the entry's mode is below `until` and reads are below `memory`. */
+/* Leave to run while the meter of the entry's mode is below `until`, and reads below `memory`. */
 struct law_grant {
 	__u64 until;
 	__u64 memory;
@@ -217,7 +217,7 @@ LAW_FN void law_count_reads(struct law_core *core, struct law_vcpu *vcpus, __u64
 		law_vcpu(vcpus, core->now.vcpu)->reads += reads;
 }
 
-/* When what the core holds reaches its limit of service if it goes on; LAW_NEVER where it does not. */
+/* When what the core holds reaches its limit of service; LAW_NEVER where it does not. */
 LAW_FN __u64 law_spent_at(const struct law_core *core, struct law_vcpu *vcpus)
 {
 	__u64 meter, left;

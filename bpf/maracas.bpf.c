@@ -3,17 +3,17 @@
  * The machine law inside the kernel: a scheduler of the class sched_ext, Linux 6.12 and later.
  *
  * Threads of a VCPU wait in a queue of that VCPU, all other threads in a common one. When a core
- * needs a thread it asks the law (law.h) for a VCPU, by the run queue that was last sent for it, and
- * takes a thread of that. So nothing is moved when a plan changes, when a budget is spent or comes
- * back: the next choice is another one.
+ * needs a thread it asks the law (law.h) for a VCPU, by the run queue that was last sent for it,
+ * and takes a thread of that. So nothing is moved when a plan changes, when a budget is spent or
+ * comes back: the next choice is another one.
  *
  * A budget ends by a timer of the core, one-shot and pinned, which only asks the core to choose
  * again. It is set a little early, by what it was late at the median so far. All meters are
  * differences of CLOCK_MONOTONIC: what the kernel accounts of a thread misses runs on 7.3.
  *
- * Threads that belong to no VCPU are served before the background up to a tenth of the core's time,
- * after it beyond that, and whatever is planned for 50 ms in each second; kernel threads of one core
- * at once when they wake.
+ * Threads that belong to no VCPU are served before the background up to a tenth of the core's
+ * time, after it beyond that, and whatever is planned for 50 ms in each second; kernel threads of
+ * one core at once when they wake.
  */
 #include "kernel.h"
 #include "law.h"
@@ -24,7 +24,7 @@ char _license[] SEC("license") = "GPL";
 /* Set by the loader before it loads. */
 const volatile struct sizes sizes SEC(".rodata.sizes");
 
-/* A turn among threads of one VCPU, or of one that belongs to none: the kernel ends it at a tick. */
+/* A turn of a thread, where no timer ends it before: the kernel ends it at a tick. */
 #define TURN (4ULL * 1000 * 1000)
 /* What waits for its share gets it after so long, in the background's time. */
 #define SHARE_TURN (1ULL * 1000 * 1000)
@@ -260,10 +260,11 @@ static void account_others(struct core *core, __u64 now)
 	core->others_from = now;
 	core->others_at = now;
 	core->others_ran += ran;
-	core->starved = core->starved + ran < STARVED_RUNS && core->starved ? core->starved + ran : 0;
+	if (core->starved)
+		core->starved = core->starved + ran < STARVED_RUNS ? core->starved + ran : 0;
 }
 
-/* Whether they come before what the law has. `is_on`: one of them is on the core and would go on. */
+/* Whether they come before what the law has. `is_on`: one is on the core and would go on. */
 static bool others_first(struct core *core, const struct law_choice *choice, __u64 now, bool is_on)
 {
 	if (!is_on && scx_bpf_dsq_nr_queued(OTHERS) <= 0) {
@@ -297,6 +298,7 @@ static void enqueue_other(struct task_struct *p, __s32 cpu, __u64 flags, bool is
 {
 	struct core *core = core_of(cpu);
 	bool is_woken = flags & FIND(scx_enq_flags, SCX_ENQ_WAKEUP);
+	__s32 idle;
 
 	if (is_woken && p->nr_cpus_allowed == 1 && (p->flags & PF_KTHREAD)) {
 		dsq_insert(p, FIND(scx_dsq_id_flags, SCX_DSQ_LOCAL), TURN,
@@ -304,11 +306,11 @@ static void enqueue_other(struct task_struct *p, __s32 cpu, __u64 flags, bool is
 		return;
 	}
 	dsq_insert(p, OTHERS, TURN, flags);
-	if (is_put)
-		return;
-	if (core->law.now.vcpu == LAW_NONE)
-		scx_bpf_kick_cpu(cpu, FIND(scx_kick_flags, SCX_KICK_IDLE));
-	else if (core->law.now.mode == LAW_BACKGROUND && core->share >= SHARE_TURN)
+	/* A core that idles does not look into the queue by itself. */
+	idle = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+	if (idle >= 0)
+		scx_bpf_kick_cpu(idle, FIND(scx_kick_flags, SCX_KICK_IDLE));
+	else if (!is_put && core->law.now.mode == LAW_BACKGROUND && core->share >= SHARE_TURN)
 		scx_bpf_kick_cpu(cpu, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
 }
 
@@ -331,7 +333,7 @@ void enqueue(__u64 *ctx)
 	count(thread, cpu);
 	dsq_insert(p, QUEUE_OF(thread->vcpu), TURN, ctx[1]);
 	home = homes[thread->vcpu & (LAW_VCPUS - 1)];
-	/* What the core itself puts back it has just chosen against, unless another core is to have it. */
+	/* What a core puts back it has just chosen against, unless another core is to have it. */
 	if (is_put && home == cpu)
 		return;
 	if (next_of(home, &choice) == thread->vcpu)
@@ -445,8 +447,8 @@ void running(__u64 *ctx)
 	if (next_of(cpu, &choice) == thread->vcpu && begin_segment(core, cpu, &choice, now))
 		return;
 	/*
-	 * It came here past the law: what a real-time thread preempted stands before all else. It is
-	 * charged for nothing, and the core chooses again.
+	 * It came here past the law: what a real-time thread preempted stands before all else. It
+	 * is charged for nothing, and the core chooses again.
 	 */
 	scx_bpf_kick_cpu(cpu, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
 }
@@ -515,8 +517,11 @@ SEC("struct_ops.s/init")
 __s32 init(__u64 *ctx)
 {
 	__u32 i;
-	__s32 error = scx_bpf_create_dsq(OTHERS, -1);
+	__s32 error;
 
+	if (sizes.cores > CORES_MAX || sizes.vcpus > LAW_VCPUS)
+		return -EINVAL;
+	error = scx_bpf_create_dsq(OTHERS, -1);
 	for (i = 0; i < LAW_VCPUS && i < sizes.vcpus && !error; i++)
 		error = scx_bpf_create_dsq(QUEUE_OF(i), -1);
 	for (i = 0; i < CORES_MAX && i < sizes.cores && !error; i++) {
@@ -568,6 +573,10 @@ int join(struct join *ctx)
 
 	if (!p)
 		return error;
+	if (ctx->vcpu >= sizes.vcpus) {
+		bpf_task_release(p);
+		return -EINVAL;
+	}
 	thread = thread_of(p);
 	if (thread) {
 		thread->vcpu = ctx->vcpu;

@@ -1,5 +1,5 @@
-//! Whether this kernel takes schedulers that are BPF programs (sched_ext, Linux 6.12 and later), and
-//! what one of ours would need of it.
+//! Whether this kernel takes schedulers that are BPF programs (sched_ext, Linux 6.12 and later),
+//! and what one of ours would need of it.
 
 use std::path::{Path, PathBuf};
 use std::{fmt, fs};
