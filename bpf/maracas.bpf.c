@@ -18,6 +18,7 @@
 #include "kernel.h"
 #include "law.h"
 #include "shared.h"
+#include "state.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -31,10 +32,13 @@ const volatile struct sizes sizes SEC(".rodata.sizes");
 /* Threads that belong to no VCPU: one in ten, and no more at once than this. */
 #define SHARE_OF 10
 #define SHARE_MAX (5ULL * 1000 * 1000)
-/* Whatever is planned, they run again after so long, until they had so much. The kernel's own
- * server for its fair class has the same defaults (kernel/sched/deadline.c). */
-#define STARVED (950ULL * 1000 * 1000)
-#define STARVED_RUNS (50ULL * 1000 * 1000)
+/*
+ * Whatever is planned, they are owed one in twenty of the time in which they wait, and get it when
+ * it is so much. The kernel's own server for its fair class has 50 ms in a second too
+ * (kernel/sched/deadline.c).
+ */
+#define OWED_OF 20
+#define OWED_MAX (50ULL * 1000 * 1000)
 /* A timer may come so much too early. */
 #define LEAST 500
 /* The margin moves by so much at each end, and stays below this. */
@@ -44,77 +48,6 @@ const volatile struct sizes sizes SEC(".rodata.sizes");
 /* The queue of all threads that belong to no VCPU, and that of a VCPU. */
 #define OTHERS 1ULL
 #define QUEUE_OF(vcpu) (0x10000ULL + (vcpu))
-
-struct core {
-	struct law_core law;
-	/* When what the core holds, or a turn, ends; LAW_NEVER = it does not. */
-	__u64 ends;
-	/* By how much the timer is set early. */
-	__u64 margin;
-	/* When what the core holds began to run. */
-	__u64 from;
-	/* Since when a thread that belongs to no VCPU runs; 0 = none does. */
-	__u64 others_from;
-	/* What such threads may have before the background, as of when; and when one ran last. */
-	__u64 share;
-	__u64 share_at;
-	__u64 others_at;
-	/* What they had since they were starved; 0 = they are not. */
-	__u64 starved;
-	/* What they had in all. */
-	__u64 others_ran;
-	/* Which of the core's two run queues it follows, and which it has last read. */
-	__u32 active;
-	__u32 seen;
-} __attribute__((aligned(64)));
-
-/* Each in a section, and so a map, of its own, which the loader reads or writes whole. */
-struct law_vcpu vcpus[LAW_VCPUS] SEC(".bss.vcpus");
-/* Where a VCPU stands: its threads are woken there. Written by the loader. */
-__u32 homes[LAW_VCPUS] SEC(".bss.homes");
-struct core cores[CORES_MAX] SEC(".bss.cores");
-struct ending ending SEC(".bss.ending");
-
-struct thread {
-	/* Its VCPU, and the one among whose runnable threads it is counted; LAW_NONE = none. */
-	__u32 vcpu;
-	__u32 counted;
-	/* It is being put back by the core that ran it, which has chosen already. */
-	__u32 is_put;
-	__u32 unused;
-};
-
-struct alarm {
-	struct bpf_timer timer;
-};
-
-struct {
-	MAP_UINT(type, BPF_MAP_TYPE_TASK_STORAGE);
-	MAP_UINT(map_flags, BPF_F_NO_PREALLOC);
-	MAP_TYPE(key, int);
-	MAP_TYPE(value, struct thread);
-} threads SEC(".maps");
-
-struct {
-	MAP_UINT(type, BPF_MAP_TYPE_ARRAY);
-	MAP_UINT(max_entries, CORES_MAX);
-	MAP_TYPE(key, __u32);
-	MAP_TYPE(value, struct alarm);
-} alarms SEC(".maps");
-
-/* Two run queues a core: one that it follows, one to be written. */
-struct {
-	MAP_UINT(type, BPF_MAP_TYPE_ARRAY);
-	MAP_UINT(map_flags, BPF_F_MMAPABLE);
-	MAP_UINT(max_entries, 2 * CORES_MAX);
-	MAP_TYPE(key, __u32);
-	MAP_TYPE(value, struct law_queue);
-} queues SEC(".maps");
-
-struct {
-	MAP_UINT(type, BPF_MAP_TYPE_RINGBUF);
-	MAP_UINT(max_entries, 1 << 20);
-} events SEC(".maps");
 
 static struct core *core_of(__u32 cpu)
 {
@@ -245,36 +178,41 @@ static bool begin_segment(struct core *core, __u32 cpu, struct law_choice *choic
 	return true;
 }
 
-/* Brings up to date what threads that belong to no VCPU may have before the background. */
+/* Adds to an account, up to `most`, and takes what was used. */
+static __u64 settle(__u64 account, __u64 more, __u64 most, __u64 used)
+{
+	account = account + more < most ? account + more : most;
+	return used < account ? account - used : 0;
+}
+
+/* Brings up to date what threads that belong to no VCPU may have. */
 static void account_others(struct core *core, __u64 now)
 {
 	__u64 ran = core->others_from && now > core->others_from ? now - core->others_from : 0;
+	__u64 passed = now > core->share_at ? now - core->share_at : 0;
 
-	core->share += now > core->share_at ? (now - core->share_at) / SHARE_OF : 0;
 	core->share_at = now;
-	if (core->share > SHARE_MAX)
-		core->share = SHARE_MAX;
-	core->share -= ran < core->share ? ran : core->share;
-	if (!core->others_from)
-		return;
-	core->others_from = now;
-	core->others_at = now;
+	core->share = settle(core->share, passed / SHARE_OF, SHARE_MAX, ran);
+	core->owed = settle(core->owed, core->waits ? passed / OWED_OF : 0, OWED_MAX, ran);
 	core->others_ran += ran;
-	if (core->starved)
-		core->starved = core->starved + ran < STARVED_RUNS ? core->starved + ran : 0;
+	if (core->others_from)
+		core->others_from = now;
 }
 
 /* Whether they come before what the law has. `is_on`: one is on the core and would go on. */
 static bool others_first(struct core *core, const struct law_choice *choice, __u64 now, bool is_on)
 {
-	if (!is_on && scx_bpf_dsq_nr_queued(OTHERS) <= 0) {
-		core->others_at = now;
-		core->starved = 0;
+	core->waits = is_on || scx_bpf_dsq_nr_queued(OTHERS) > 0;
+	if (!core->waits) {
+		core->owed = 0;
+		core->is_paid = false;
 		return false;
 	}
-	if (now > core->others_at + STARVED && !core->starved)
-		core->starved = 1;
-	return core->starved || (choice->mode == LAW_BACKGROUND && core->share >= SHARE_TURN);
+	if (core->owed >= OWED_MAX)
+		core->is_paid = true;
+	else if (!core->owed)
+		core->is_paid = false;
+	return core->is_paid || (choice->mode == LAW_BACKGROUND && core->share >= SHARE_TURN);
 }
 
 SEC("struct_ops/select_cpu")
@@ -534,6 +472,7 @@ __s32 init(__u64 *ctx)
 		core->law.least = LEAST;
 		core->law.now = law_idle();
 		core->ends = LAW_NEVER;
+		core->share_at = bpf_ktime_get_ns();
 		if (!alarm)
 			return -EINVAL;
 		error = bpf_timer_init(&alarm->timer, &alarms, CLOCK_MONOTONIC);

@@ -100,8 +100,6 @@ struct Lab<'a> {
     shell: PathBuf,
     kernels: Vec<Kernel>,
     made: Made,
-    /// What loads the scheduler that is a BPF program, where a guest does.
-    loader: Option<PathBuf>,
     begin: Instant,
     /// Held by one lab at a time: they would take each other's files.
     _lock: File,
@@ -128,21 +126,8 @@ impl<'a> Lab<'a> {
         let is_wanted: &dyn Fn(&str) -> bool = &|name| options.wants_test(name);
         let made = made::build(root, options.binary.as_deref(), tests.then_some(is_wanted));
         let made = made.map_err(Unready::Failed)?;
-        let needs_loader = guests.iter().any(|(one, _)| one.work == Work::SchedExt);
-        let loader = needs_loader.then(|| sched_ext::loader(root)).transpose();
-        let loader = loader.map_err(Unready::Failed)?;
-        let lab = Self {
-            root,
-            options,
-            folder,
-            emulator,
-            shell,
-            kernels,
-            made,
-            loader,
-            begin,
-            _lock: lock,
-        };
+        let lab =
+            Self { root, options, folder, emulator, shell, kernels, made, begin, _lock: lock };
         lab.stripped().map_err(Unready::Failed)
     }
 
@@ -248,8 +233,8 @@ impl<'a> Lab<'a> {
             image.directory(&test.package);
             image.program(&test.path, &self.folder.join("stripped").join(&test.name))?;
         }
-        if let (Work::SchedExt, Some(loader)) = (scenario.work, &self.loader) {
-            sched_ext::add(&mut image, self.root, loader)?;
+        if scenario.work == Work::SchedExt {
+            sched_ext::add(&mut image, self.root)?;
         }
         // Cargo's CARGO_TARGET_TMPDIR, which tests have built in.
         let target = self.made.at.ancestors().nth(2).unwrap_or(self.root);

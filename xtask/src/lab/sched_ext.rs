@@ -33,14 +33,14 @@ const END_P50_US: f64 = 5.0;
 const END_P99_US: f64 = 60.0;
 
 /// What the loader says of threads that belong to no VCPU, and the share of the core that they are
-/// to have, at least and at most: in 3 s there are two or three times 50 ms.
+/// to have, at least and at most: 50 ms come two or three times in 3 s.
 const SHARES: [(&str, f64, f64); 2] = [("others", 0.09, 0.11), ("without_end_others", 0.03, 0.06)];
 
 /// Builds what loads the object, and says where it is.
 ///
 /// # Errors
 /// Where Cargo fails: it needs libelf-dev, zlib1g-dev, pkg-config and make.
-pub(super) fn loader(root: &Path) -> Result<PathBuf, String> {
+fn loader(root: &Path) -> Result<PathBuf, String> {
     eprintln!("lab: cargo build --release, of bpf/loader");
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let target = root.join("target");
@@ -60,9 +60,9 @@ pub(super) fn loader(root: &Path) -> Result<PathBuf, String> {
 /// Puts the loader, the object and the script into a guest.
 ///
 /// # Errors
-/// Where `ldd` cannot be run.
-pub(super) fn add(image: &mut Image, root: &Path, loader: &Path) -> Result<(), String> {
-    image.program(Path::new("/bin/maracas-bpf-loader"), loader)?;
+/// Where the loader cannot be built, or `ldd` not be run.
+pub(super) fn add(image: &mut Image, root: &Path) -> Result<(), String> {
+    image.program(Path::new("/bin/maracas-bpf-loader"), &loader(root)?)?;
     image.file(Path::new("/lab/maracas.bpf.o"), &root.join("bpf/maracas.bpf.o"));
     image.text("/lab/killed.sh", KILLED, 0o644);
     Ok(())
