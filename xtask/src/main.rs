@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout)] // A command-line tool speaks on stdout.
 
 mod apt;
+mod bpf;
 mod deb;
 mod docs;
 mod lab;
@@ -32,6 +33,8 @@ cargo xtask swarm [ARGS]        random systems x policies x faults on all cores,
                                 narrow it; live is the live machine on a simulated host
 cargo xtask python              the Python package: wheel, tests, types, notebooks, documents
 cargo xtask deb                 the Debian package, built and looked through
+cargo xtask bpf                 the scheduler that is a BPF program: bpf/maracas.bpf.o and its sum;
+                                --check compares what is checked in with what its source makes
 cargo xtask browser             the page of `maracas report` in a headless Chromium: clicks, zooms,
                                 times; pictures of all views go to target/pictures
 cargo xtask docs                the documents as a site with search, in target/site; links checked
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         }
         ["python"] => python::python(&root()),
         ["deb"] => deb::deb(&root()),
+        ["bpf", rest @ ..] => bpf::bpf(&root(), rest),
         ["browser"] => browser(),
         ["docs"] => docs::docs(&root()),
         ["lines"] => lines::print(&root()),
@@ -98,6 +102,7 @@ fn ci() -> Result<(), String> {
 fn checks() -> Result<(), String> {
     cargo(&["fmt", "--all", "--check"])?;
     policies_are_formatted()?;
+    bpf::bpf(&root(), &["--check"])?;
     cargo(&["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"])?;
     cargo(&["doc", "--workspace", "--no-deps"])?;
     // For the page of `maracas report`; without a browser its tests are skipped, and counted.
