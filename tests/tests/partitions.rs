@@ -2,7 +2,7 @@
 //! VCPUs and told what happens to these only, says of its run queue what the policy of all cores
 //! says, at every decision.
 
-use maracas_core::contract::{Entry, Observer, Segment, decide};
+use maracas_core::contract::{Entry, Observer, decide};
 use maracas_core::params::{Params, Value};
 use maracas_core::{
     Arrival, CoreId, CoreSet, Cost, Duration, Event, Instant, Plan, Policy, Program, System, Vcpu,
@@ -44,17 +44,23 @@ struct Apart {
 
 impl Observer for Apart {
     fn event(&mut self, at: Instant, event: &Event) {
-        let own = match event {
-            Event::Ran(segment) => Event::Ran(Segment { core: CoreId(0), ..*segment }),
-            other => other.clone(),
-        };
         let vcpu = match event {
             Event::Ran(segment) => segment.vcpu,
             Event::Released(job) => job.id.vcpu,
             Event::Completed(id) => id.vcpu,
             Event::Woke { vcpu, .. } => *vcpu,
-            other => panic!("{}: {other:?}", self.name),
+            Event::AllowanceSpent { .. }
+            | Event::Sampled(_)
+            | Event::Arrived(_)
+            | Event::Left(_)
+            | Event::Changed(_)
+            | Event::ServiceDone(_)
+            | Event::Failed { .. } => panic!("{}: {event:?}", self.name),
         };
+        let mut own = event.clone();
+        if let Event::Ran(segment) = &mut own {
+            segment.core = CoreId(0);
+        }
         let core = self.homes[vcpu.0 as usize];
         self.alone[usize::from(core.0)].0.on_event(at, &own);
         self.told.insert(core);
