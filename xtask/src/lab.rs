@@ -14,6 +14,7 @@ mod options;
 mod outcome;
 mod row;
 mod scenario;
+mod sched_ext;
 
 use fetch::{Kernel, Store};
 use image::Image;
@@ -232,6 +233,9 @@ impl<'a> Lab<'a> {
             image.directory(&test.package);
             image.program(&test.path, &self.folder.join("stripped").join(&test.name))?;
         }
+        if scenario.work == Work::SchedExt {
+            sched_ext::add(&mut image, self.root)?;
+        }
         // Cargo's CARGO_TARGET_TMPDIR, which tests have built in.
         let target = self.made.at.ancestors().nth(2).unwrap_or(self.root);
         image.directory(&target.join("tmp"));
@@ -276,6 +280,9 @@ impl<'a> Lab<'a> {
             if scenario.hotplug {
                 plan.push_str("wait\n");
             }
+        }
+        if scenario.work == Work::SchedExt {
+            plan.push_str(sched_ext::PLAN);
         }
         for test in self.tests(scenario) {
             let (name, path, package) = (&test.name, test.path.display(), test.package.display());

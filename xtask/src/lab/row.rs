@@ -4,6 +4,7 @@ use super::json::quoted;
 use super::machine::Said;
 use super::outcome::{Outcome, Report, Tests};
 use super::scenario::{BROKEN, Scenario, Work};
+use super::sched_ext;
 use std::fmt::Write as _;
 
 /// How long the run in a guest is, in seconds.
@@ -70,8 +71,10 @@ impl Row {
         row.lockups = outcome.lockups;
         row.came_to_its_end(&outcome, said);
         row.runs(scenario, &outcome);
-        if !matches!(scenario.work, Work::Quickstart(_)) {
-            row.tests(&outcome);
+        match scenario.work {
+            Work::Quickstart(_) => {}
+            Work::Tests => row.tests(&outcome),
+            Work::SchedExt => row.sched_ext(scenario, &outcome),
         }
         if scenario.hotplug && outcome.is_done && outcome.hotplug != Some((0, 1)) {
             row.problems.push("core 1 did not go off line and come back".into());
@@ -155,6 +158,15 @@ impl Row {
                 let (name, p50) = (&got.name, got.p50_us);
                 self.problems.push(format!("{name}: p50 {p50:.0} us, above {RT_P50_US} us"));
             }
+        }
+    }
+
+    fn sched_ext(&mut self, scenario: &Scenario, outcome: &Outcome) {
+        let (report, problems) = sched_ext::judge(&outcome.steps);
+        self.problems.extend(problems);
+        if let Some(report) = report {
+            self.judge(scenario, &report);
+            self.report = Some(report);
         }
     }
 
