@@ -14,6 +14,7 @@ mod options;
 mod outcome;
 mod row;
 mod scenario;
+mod service;
 
 use fetch::{Kernel, Store};
 use image::Image;
@@ -49,7 +50,19 @@ pub(crate) fn lab(root: &Path, words: &[&str]) -> Result<(), String> {
         list();
         return Ok(());
     }
-    let guests = options.guests()?;
+    let mut guests = options.guests()?;
+    if let Some(what) = service::missing() {
+        let all = guests.len();
+        guests.retain(|(scenario, _)| scenario.work != Work::Service);
+        if guests.len() < all {
+            let line = format!("skipped: needs {what}");
+            eprintln!("{line}");
+            crate::skips::add(root, &line)?;
+        }
+        if guests.is_empty() {
+            return Ok(());
+        }
+    }
     match Lab::prepare(root, &options, &guests) {
         Ok(lab) => report(&options, &lab.run(guests)),
         Err(Unready::Failed(why)) => Err(why),
@@ -99,6 +112,8 @@ struct Lab<'a> {
     shell: PathBuf,
     kernels: Vec<Kernel>,
     made: Made,
+    /// Debian and our package, where a guest has systemd.
+    service: Option<(PathBuf, PathBuf)>,
     begin: Instant,
     /// Held by one lab at a time: they would take each other's files.
     _lock: File,
@@ -121,12 +136,20 @@ impl<'a> Lab<'a> {
                 kernels.push(store.kernel(word).map_err(Unready::Missing)?);
             }
         }
-        let tests = guests.iter().any(|(one, _)| one.work == Work::Tests);
+        let has = |work: Work| guests.iter().any(|(one, _)| one.work == work);
+        let service = if has(Work::Service) {
+            let debian = service::debian(&folder).map_err(Unready::Missing)?;
+            Some((debian, crate::deb::build(root).map_err(Unready::Failed)?))
+        } else {
+            None
+        };
+        let tests = has(Work::Tests);
         let is_wanted: &dyn Fn(&str) -> bool = &|name| options.wants_test(name);
         let made = made::build(root, options.binary.as_deref(), tests.then_some(is_wanted));
         let made = made.map_err(Unready::Failed)?;
+        let _lock = lock;
         let lab =
-            Self { root, options, folder, emulator, shell, kernels, made, begin, _lock: lock };
+            Self { root, options, folder, emulator, shell, kernels, made, service, begin, _lock };
         lab.stripped().map_err(Unready::Failed)
     }
 
@@ -203,6 +226,9 @@ impl<'a> Lab<'a> {
 
     /// A guest's file system.
     fn image(&self, scenario: &Scenario) -> Result<Image, String> {
+        if let (Work::Service, Some((debian, package))) = (scenario.work, &self.service) {
+            return service::image(debian, package);
+        }
         let mut image = Image::default();
         for folder in ["/proc", "/sys", "/dev", "/tmp", "/run", "/etc", "/root", "/sys/fs/cgroup"] {
             image.directory(Path::new(folder));

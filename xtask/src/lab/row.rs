@@ -70,8 +70,10 @@ impl Row {
         row.lockups = outcome.lockups;
         row.came_to_its_end(&outcome, said);
         row.runs(scenario, &outcome);
-        if !matches!(scenario.work, Work::Quickstart(_)) {
-            row.tests(&outcome);
+        match scenario.work {
+            Work::Quickstart(_) => {}
+            Work::Tests => row.tests(&outcome),
+            Work::Service => row.steps(&outcome),
         }
         if scenario.hotplug && outcome.is_done && outcome.hotplug != Some((0, 1)) {
             row.problems.push("core 1 did not go off line and come back".into());
@@ -168,6 +170,22 @@ impl Row {
         }
         if tests.passed == 0 {
             self.problems.push("no test passed".into());
+        }
+        self.tests = Some(tests);
+    }
+
+    /// Steps as tests: each is to end with 0.
+    fn steps(&mut self, outcome: &Outcome) {
+        let mut tests = Tests::default();
+        for step in &outcome.steps {
+            if step.code == Some(0) {
+                tests.passed += 1;
+                continue;
+            }
+            tests.failed.push(step.name.clone());
+            let (name, said) = (&step.name, step.out.trim().to_string() + "\n" + step.err.trim());
+            let said = said.trim().replace('\n', "\n      ");
+            self.problems.push(format!("{name}: {}; it said\n      {said}", code(step.code)));
         }
         self.tests = Some(tests);
     }

@@ -10,6 +10,8 @@ pub(super) enum Work {
     Quickstart(u32),
     /// All live test binaries.
     Tests,
+    /// Debian's systemd with our package and its service.
+    Service,
 }
 
 /// How a guest mounts its control groups.
@@ -139,6 +141,14 @@ pub(super) const ALL: &[Scenario] = &[
     },
     Scenario { name: "tests", about: "the live tests", work: Work::Tests, mean: None, ..PLAIN },
     Scenario {
+        name: "systemd",
+        about: "Debian 12's systemd: the package and its service",
+        kernels: OLD,
+        work: Work::Service,
+        mean: None,
+        ..PLAIN
+    },
+    Scenario {
         name: "tests-slow",
         about: "the live tests on a host on which everything takes four times as long",
         kernels: OLD,
@@ -169,6 +179,7 @@ impl Scenario {
         let each = match self.work {
             Work::Quickstart(runs) => 70 + 70 * u64::from(runs),
             Work::Tests => 1800,
+            Work::Service => 600,
         };
         each * u64::from(self.cores.max(2)) / 2
     }
