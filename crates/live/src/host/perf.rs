@@ -11,11 +11,15 @@ pub(crate) use hardware::hardware;
 pub(crate) use instructions::{Instructions, TRIAL_STEPS, trial};
 pub(crate) use records::Switches;
 
+use super::{HardwareCore, sched};
 use perf_event_open_sys as sys;
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, RawFd};
 use std::ptr::NonNull;
+use std::sync::OnceLock;
+use std::time::Duration;
 use sys::bindings as abi;
 
 /// The service of one VCPU on one core: a counter of the time that all threads of its group ran
@@ -26,11 +30,19 @@ use sys::bindings as abi;
 /// is set anew, and where its interrupt takes longer than its period no thread on that core ever
 /// gets so far. Forks and exits in the group make it readable, so that new threads are raised at
 /// once.
+///
+/// A reading is a system call, and most readings find what the one before found: of the VCPUs of a
+/// core that may have run since, one did. The kernel renews the page before the ring whenever the
+/// group comes on the core, so a count that was read there by a thread outside the group holds for
+/// as long as the page stays as it was.
 #[derive(Debug)]
 pub(crate) struct Service {
     file: File,
-    /// Keeps the ring that `poll` needs; nothing is read from it.
-    _ring: Ring,
+    core: HardwareCore,
+    /// `poll` needs it; of what is in it, only the page before the records is read.
+    ring: Ring,
+    /// How often the page had been renewed when the count was read on that core, and the count.
+    last: Cell<Option<(u32, u64)>>,
 }
 
 impl Service {
@@ -44,7 +56,7 @@ impl Service {
         let file = open(&mut attr, group.as_raw_fd(), core as i32, flags)?;
         // A read-only mapping is overwritten in a circle: it never fills up.
         let ring = Ring::map(&file, 1, libc::PROT_READ)?;
-        Ok(Self { file, _ring: ring })
+        Ok(Self { file, core: HardwareCore(core), ring, last: Cell::new(None) })
     }
     /// The descriptor to wait for.
     pub(crate) fn fd(&self) -> RawFd {
@@ -53,10 +65,40 @@ impl Service {
     /// The time counted so far, in nanoseconds. Where the group runs on another core right now this
     /// interrupts that core (3 us).
     pub(crate) fn count(&self) -> io::Result<u64> {
+        let renewals = self.ring.renewals();
+        if let Some((then, count)) = self.last.get()
+            && then == renewals
+        {
+            return Ok(count);
+        }
+        let count = self.read()?;
+        // Whoever reads it on that core has the core, so the group has not.
+        let holds = pages_are_renewed() && sched::is_on(self.core);
+        self.last.set(holds.then_some((renewals, count)));
+        Ok(count)
+    }
+    fn read(&self) -> io::Result<u64> {
         let mut bytes = [0; 8];
         (&self.file).read_exact(&mut bytes)?;
         Ok(u64::from_ne_bytes(bytes))
     }
+}
+
+/// Whether this kernel renews an event's page when what it counts comes on a core: tried once, by
+/// an event on the calling thread and a sleep. Linux does (`task_clock_event_add` in
+/// kernel/events/core.c), but no manual promises it.
+fn pages_are_renewed() -> bool {
+    static TRIED: OnceLock<bool> = OnceLock::new();
+    *TRIED.get_or_init(|| {
+        let mut attr = attributes(u64::from(abi::PERF_COUNT_SW_TASK_CLOCK));
+        let renewed = open(&mut attr, 0, -1, abi::PERF_FLAG_FD_CLOEXEC).and_then(|file| {
+            let ring = Ring::map(&file, 1, libc::PROT_READ)?;
+            let before = ring.renewals();
+            std::thread::sleep(Duration::from_nanos(1));
+            Ok(ring.renewals() != before)
+        });
+        renewed.unwrap_or(false)
+    })
 }
 
 /// A mapping of an event's ring: one page of positions, then the data.
@@ -82,6 +124,14 @@ impl Ring {
         }
         let base = NonNull::new(base.cast()).ok_or_else(io::Error::last_os_error)?;
         Ok(Self { base, bytes })
+    }
+    /// How often the kernel has begun or ended to renew the first page (`lock` in
+    /// `struct perf_event_mmap_page`).
+    fn renewals(&self) -> u32 {
+        let page = self.base.as_ptr().cast::<abi::perf_event_mmap_page>();
+        // SAFETY: the first page of the mapping is this structure and outlives `self`; the kernel
+        // writes the field as a whole aligned word.
+        unsafe { (&raw const (*page).lock).read_volatile() }
     }
 }
 
