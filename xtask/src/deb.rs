@@ -53,19 +53,12 @@ pub(crate) fn deb(root: &Path) -> Result<(), String> {
         println!("{line}");
         return skips::add(root, line);
     }
-    let file = build(root)?;
-    Package::of(root)?.look_through(&file)?;
+    crate::cargo(&["build", "--release", "--package", "maracas", "--package", "maracas-client"])?;
+    let package = Package::of(root)?;
+    let file = package.build()?;
+    package.look_through(&file)?;
     println!("{} is the package", file.display());
     Ok(())
-}
-
-/// Builds the package and says where it is.
-///
-/// # Errors
-/// Where a step fails.
-pub(crate) fn build(root: &Path) -> Result<PathBuf, String> {
-    crate::cargo(&["build", "--release", "--package", "maracas", "--package", "maracas-client"])?;
-    Package::of(root)?.build()
 }
 
 /// Where everything lies.

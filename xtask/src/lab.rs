@@ -14,7 +14,7 @@ mod options;
 mod outcome;
 mod row;
 mod scenario;
-mod service;
+mod sched_ext;
 
 use fetch::{Kernel, Store};
 use image::Image;
@@ -50,19 +50,7 @@ pub(crate) fn lab(root: &Path, words: &[&str]) -> Result<(), String> {
         list();
         return Ok(());
     }
-    let mut guests = options.guests()?;
-    if let Some(what) = service::missing() {
-        let all = guests.len();
-        guests.retain(|(scenario, _)| scenario.work != Work::Service);
-        if guests.len() < all {
-            let line = format!("skipped: needs {what}");
-            eprintln!("{line}");
-            crate::skips::add(root, &line)?;
-        }
-        if guests.is_empty() {
-            return Ok(());
-        }
-    }
+    let guests = options.guests()?;
     match Lab::prepare(root, &options, &guests) {
         Ok(lab) => report(&options, &lab.run(guests)),
         Err(Unready::Failed(why)) => Err(why),
@@ -112,8 +100,6 @@ struct Lab<'a> {
     shell: PathBuf,
     kernels: Vec<Kernel>,
     made: Made,
-    /// Debian and our package, where a guest has systemd.
-    service: Option<(PathBuf, PathBuf)>,
     begin: Instant,
     /// Held by one lab at a time: they would take each other's files.
     _lock: File,
@@ -136,20 +122,12 @@ impl<'a> Lab<'a> {
                 kernels.push(store.kernel(word).map_err(Unready::Missing)?);
             }
         }
-        let has = |work: Work| guests.iter().any(|(one, _)| one.work == work);
-        let service = if has(Work::Service) {
-            let debian = service::debian(&folder).map_err(Unready::Missing)?;
-            Some((debian, crate::deb::build(root).map_err(Unready::Failed)?))
-        } else {
-            None
-        };
-        let tests = has(Work::Tests);
+        let tests = guests.iter().any(|(one, _)| one.work == Work::Tests);
         let is_wanted: &dyn Fn(&str) -> bool = &|name| options.wants_test(name);
         let made = made::build(root, options.binary.as_deref(), tests.then_some(is_wanted));
         let made = made.map_err(Unready::Failed)?;
-        let _lock = lock;
         let lab =
-            Self { root, options, folder, emulator, shell, kernels, made, service, begin, _lock };
+            Self { root, options, folder, emulator, shell, kernels, made, begin, _lock: lock };
         lab.stripped().map_err(Unready::Failed)
     }
 
@@ -226,9 +204,6 @@ impl<'a> Lab<'a> {
 
     /// A guest's file system.
     fn image(&self, scenario: &Scenario) -> Result<Image, String> {
-        if let (Work::Service, Some((debian, package))) = (scenario.work, &self.service) {
-            return service::image(debian, package);
-        }
         let mut image = Image::default();
         for folder in ["/proc", "/sys", "/dev", "/tmp", "/run", "/etc", "/root", "/sys/fs/cgroup"] {
             image.directory(Path::new(folder));
@@ -257,6 +232,9 @@ impl<'a> Lab<'a> {
         for test in self.tests(scenario) {
             image.directory(&test.package);
             image.program(&test.path, &self.folder.join("stripped").join(&test.name))?;
+        }
+        if scenario.work == Work::SchedExt {
+            sched_ext::add(&mut image, self.root)?;
         }
         // Cargo's CARGO_TARGET_TMPDIR, which tests have built in.
         let target = self.made.at.ancestors().nth(2).unwrap_or(self.root);
@@ -302,6 +280,9 @@ impl<'a> Lab<'a> {
             if scenario.hotplug {
                 plan.push_str("wait\n");
             }
+        }
+        if scenario.work == Work::SchedExt {
+            plan.push_str(sched_ext::PLAN);
         }
         for test in self.tests(scenario) {
             let (name, path, package) = (&test.name, test.path.display(), test.package.display());

@@ -70,33 +70,6 @@ impl Image {
         }
         Ok(())
     }
-    /// What is below a directory of this machine, with links as they are, but for what is `unread`:
-    /// paths in it.
-    ///
-    /// # Errors
-    /// Where a directory cannot be read.
-    pub(super) fn tree(&mut self, from: &Path, unread: &[&str]) -> io::Result<()> {
-        let mut folders = vec![PathBuf::new()];
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(from.join(&folder))? {
-                let entry = entry?;
-                let (inside, kind) = (folder.join(entry.file_name()), entry.file_type()?);
-                let path = Path::new("/").join(&inside);
-                if unread.iter().any(|it| inside == Path::new(it)) {
-                    continue;
-                }
-                if kind.is_symlink() {
-                    self.symlink(&path, &fs::read_link(entry.path())?.to_string_lossy());
-                } else if kind.is_dir() {
-                    self.directory(&path);
-                    folders.push(inside);
-                } else if kind.is_file() {
-                    self.file(&path, &entry.path());
-                }
-            }
-        }
-        Ok(())
-    }
     /// A program of this machine with the libraries that it links, each at its own path.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ use super::json::quoted;
 use super::machine::Said;
 use super::outcome::{Outcome, Report, Tests};
 use super::scenario::{BROKEN, Scenario, Work};
+use super::sched_ext;
 use std::fmt::Write as _;
 
 /// How long the run in a guest is, in seconds.
@@ -73,7 +74,7 @@ impl Row {
         match scenario.work {
             Work::Quickstart(_) => {}
             Work::Tests => row.tests(&outcome),
-            Work::Service => row.steps(&outcome),
+            Work::SchedExt => row.sched_ext(scenario, &outcome),
         }
         if scenario.hotplug && outcome.is_done && outcome.hotplug != Some((0, 1)) {
             row.problems.push("core 1 did not go off line and come back".into());
@@ -160,6 +161,15 @@ impl Row {
         }
     }
 
+    fn sched_ext(&mut self, scenario: &Scenario, outcome: &Outcome) {
+        let (report, problems) = sched_ext::judge(&outcome.steps);
+        self.problems.extend(problems);
+        if let Some(report) = report {
+            self.judge(scenario, &report);
+            self.report = Some(report);
+        }
+    }
+
     fn tests(&mut self, outcome: &Outcome) {
         let mut tests = Tests::default();
         for step in outcome.steps.iter().filter(|step| step.name.starts_with("tests ")) {
@@ -170,22 +180,6 @@ impl Row {
         }
         if tests.passed == 0 {
             self.problems.push("no test passed".into());
-        }
-        self.tests = Some(tests);
-    }
-
-    /// Steps as tests: each is to end with 0.
-    fn steps(&mut self, outcome: &Outcome) {
-        let mut tests = Tests::default();
-        for step in &outcome.steps {
-            if step.code == Some(0) {
-                tests.passed += 1;
-                continue;
-            }
-            tests.failed.push(step.name.clone());
-            let (name, said) = (&step.name, step.out.trim().to_string() + "\n" + step.err.trim());
-            let said = said.trim().replace('\n', "\n      ");
-            self.problems.push(format!("{name}: {}; it said\n      {said}", code(step.code)));
         }
         self.tests = Some(tests);
     }

@@ -10,8 +10,8 @@ pub(super) enum Work {
     Quickstart(u32),
     /// All live test binaries.
     Tests,
-    /// Debian's systemd with our package and its service.
-    Service,
+    /// The scheduler that is a BPF program: budgets, and its loader killed.
+    SchedExt,
 }
 
 /// How a guest mounts its control groups.
@@ -47,6 +47,8 @@ pub(super) struct Scenario {
 /// Debian's kernels that the lab knows by itself.
 pub(super) const KERNELS: &[&str] = &["6.1-cloud", "6.1-rt", "7.3"];
 const OLD: &[&str] = &["6.1-cloud"];
+/// Those that have sched_ext.
+const SCHED_EXT: &[&str] = &["7.3"];
 
 /// Means may be off by 0.1 % where an instruction takes 2 ns.
 const MEAN: Option<f64> = Some(0.1);
@@ -141,20 +143,19 @@ pub(super) const ALL: &[Scenario] = &[
     },
     Scenario { name: "tests", about: "the live tests", work: Work::Tests, mean: None, ..PLAIN },
     Scenario {
-        name: "systemd",
-        about: "Debian 12's systemd: the package and its service",
-        kernels: OLD,
-        work: Work::Service,
-        mean: None,
-        ..PLAIN
-    },
-    Scenario {
         name: "tests-slow",
         about: "the live tests on a host on which everything takes four times as long",
         kernels: OLD,
         shift: 3,
         work: Work::Tests,
         mean: None,
+        ..PLAIN
+    },
+    Scenario {
+        name: "sched-ext",
+        about: "budgets by the scheduler that is a BPF program, and its loader killed",
+        kernels: SCHED_EXT,
+        work: Work::SchedExt,
         ..PLAIN
     },
 ];
@@ -179,12 +180,12 @@ impl Scenario {
         let each = match self.work {
             Work::Quickstart(runs) => 70 + 70 * u64::from(runs),
             Work::Tests => 1800,
-            Work::Service => 600,
+            Work::SchedExt => 210,
         };
         each * u64::from(self.cores.max(2)) / 2
     }
     /// Memory of the guest in MiB; the test binaries lie in it.
     pub(super) fn memory(&self) -> u32 {
-        if matches!(self.work, Work::Quickstart(_)) { 1024 } else { 3072 }
+        if self.work == Work::Tests { 3072 } else { 1024 }
     }
 }

@@ -1,0 +1,190 @@
+//! The scheduler that is a BPF program, in a guest: `bpf/loader` holds two budgets with the object
+//! that is checked in, and is killed.
+
+use super::image::Image;
+use super::outcome::{Got, Report, Step};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What the guest does, in the words of `init.sh`. The kernel's own work after its start would
+/// count as lateness; the loader's time to load is not known.
+pub(super) const PLAN: &str = "\
+step settle 30 sleep 5
+step budgets 60 /bin/maracas-bpf-loader /lab/maracas.bpf.o 5
+step killed 60 sh /lab/killed.sh
+";
+/// Kills the loader when its scheduler is enabled.
+const KILLED: &str = "\
+state() { cat /sys/kernel/sched_ext/state; }
+until_state() {
+    n=0
+    while [ $n -lt 200 ] && [ \"$(state)\" != $1 ]; do sleep 0.1; n=$((n + 1)); done
+}
+maracas-bpf-loader /lab/maracas.bpf.o 60 &
+until_state enabled
+echo before $(state)
+kill -9 $!
+until_state disabled
+echo after $(state)
+";
+/// How late a budget may end, in us: at the median, and one in a hundred. The emulator's other core
+/// has its turn for 50 us at times.
+const END_P50_US: f64 = 5.0;
+const END_P99_US: f64 = 60.0;
+
+/// What the loader says of threads that belong to no VCPU, and the share of the core that they are
+/// to have, at least and at most: 50 ms come two or three times in 3 s.
+const SHARES: [(&str, f64, f64); 2] = [("others", 0.09, 0.11), ("without_end_others", 0.03, 0.06)];
+
+/// Builds what loads the object, and says where it is.
+///
+/// # Errors
+/// Where Cargo fails: it needs libelf-dev, zlib1g-dev, pkg-config and make.
+fn loader(root: &Path) -> Result<PathBuf, String> {
+    eprintln!("lab: cargo build --release, of bpf/loader");
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let target = root.join("target");
+    let status = Command::new(cargo)
+        .args(["build", "--quiet", "--release", "--locked", "--target-dir"])
+        .arg(&target)
+        .current_dir(root.join("bpf/loader"))
+        .status()
+        .map_err(|error| format!("cargo does not start: {error}"))?;
+    if status.success() {
+        Ok(target.join("release/maracas-bpf-loader"))
+    } else {
+        Err("bpf/loader needs packages libelf-dev, zlib1g-dev, pkg-config and make".into())
+    }
+}
+
+/// Puts the loader, the object and the script into a guest.
+///
+/// # Errors
+/// Where the loader cannot be built, or `ldd` not be run.
+pub(super) fn add(image: &mut Image, root: &Path) -> Result<(), String> {
+    image.program(Path::new("/bin/maracas-bpf-loader"), &loader(root)?)?;
+    image.file(Path::new("/lab/maracas.bpf.o"), &root.join("bpf/maracas.bpf.o"));
+    image.text("/lab/killed.sh", KILLED, 0o644);
+    Ok(())
+}
+
+/// What the guest delivered, and what is not as expected.
+pub(super) fn judge(steps: &[Step]) -> (Option<Report>, Vec<String>) {
+    let mut problems = Vec::new();
+    let step = |name: &str| steps.iter().find(|step| step.name == name);
+    let mut report = None;
+    match step("budgets") {
+        Some(step) if step.code == Some(0) => {
+            let ends: Vec<_> = step.out.lines().filter_map(End::read).collect();
+            if ends.len() < 2 {
+                problems.push(format!("{} of 2 VCPUs are in its report", ends.len()));
+            }
+            problems.extend(ends.iter().filter_map(End::problem));
+            problems.extend(SHARES.iter().filter_map(|share| is_outside(&step.out, *share)));
+            let got = ends.into_iter().map(|end| end.got).collect();
+            report = Some(Report { got, agents: None, seconds: 0.0 });
+        }
+        Some(step) => {
+            let last = step.err.lines().rfind(|line| !line.is_empty()).unwrap_or("");
+            problems.push(format!("the loader: exit code {:?}: {last}", step.code));
+        }
+        None => problems.push("the loader was not started".into()),
+    }
+    let said = step("killed").map_or("", |step| &step.out);
+    for line in ["before enabled", "after disabled"] {
+        if !said.lines().any(|it| it == line) {
+            problems.push(format!("the loader killed: no `{line}` in `{}`", said.trim()));
+        }
+    }
+    (report, problems)
+}
+
+/// What is wrong with a share that the loader prints in a line of its own.
+fn is_outside(out: &str, (name, least, most): (&str, f64, f64)) -> Option<String> {
+    let own = |line: &str| line.strip_prefix(name)?.split_whitespace().next()?.parse::<f64>().ok();
+    match out.lines().find_map(own) {
+        Some(share) if (least..=most).contains(&share) => None,
+        Some(share) => Some(format!("{name}: {share} of the core, not {least} to {most}")),
+        None => Some(format!("{name}: not in the loader's report")),
+    }
+}
+
+/// What the loader prints of one VCPU: `vcpu 0 delivered/C 1.00000 end_us n 480 p50 0.1 p99 3.2
+/// max 3.8 start_us ...`.
+struct End {
+    got: Got,
+    p99_us: f64,
+}
+
+impl End {
+    fn read(line: &str) -> Option<Self> {
+        let words: Vec<&str> = line.strip_prefix("vcpu ")?.split(' ').collect();
+        // The first of the name: those of `end_us`.
+        let after = |name: &str| {
+            let place = words.iter().position(|word| *word == name)?;
+            words.get(place + 1)?.parse::<f64>().ok()
+        };
+        let got = Got {
+            name: format!("vcpu{}", words.first()?),
+            delivered: after("delivered/C")?,
+            p50_us: after("p50")?,
+        };
+        Some(Self { got, p99_us: after("p99")? })
+    }
+
+    fn problem(&self) -> Option<String> {
+        let Got { name, p50_us, .. } = &self.got;
+        let p99_us = self.p99_us;
+        let is_well = p50_us.abs() <= END_P50_US && p99_us <= END_P99_US;
+        (!is_well).then(|| {
+            format!(
+                "{name}: budgets end {p50_us} us late, p99 {p99_us} us, of {END_P50_US} and \
+                 {END_P99_US} us"
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Step, judge};
+
+    fn steps(budgets: &str, code: i32, killed: &str) -> Vec<Step> {
+        let step = |name: &str, out: &str, code| Step {
+            name: name.into(),
+            out: out.into(),
+            code: Some(code),
+            ..Step::default()
+        };
+        vec![step("budgets", budgets, code), step("killed", killed, 0)]
+    }
+
+    #[test]
+    fn budgets_that_end_late_and_a_scheduler_that_stays_are_problems() {
+        let line = |vcpu: u32, p50: &str, p99: &str| {
+            format!(
+                "vcpu {vcpu} delivered/C 1.00001 end_us n 480 p50 {p50} p99 {p99} max 9.0 start_us \
+                 n 479 p50 120.0 p99 400.0 max 500.0\n"
+            )
+        };
+        let shares = "others 0.0996 background 0.4674\nmargin_us 9.0\nwithout_end_others 0.0500\n";
+        let ends = [line(0, "-0.2", "3.3"), line(1, "0.1", "39.0")].concat();
+        let well = format!("load_ms 800.0\n{ends}{shares}");
+        let reverted = "before enabled\nafter disabled\n";
+        let (report, problems) = judge(&steps(&well, 0, reverted));
+        assert!(problems.is_empty(), "{problems:?}");
+        let got = report.unwrap().got;
+        assert_eq!((got.len(), got[0].name.as_str(), got[0].p50_us), (2, "vcpu0", -0.2));
+        assert!((got[1].delivered - 1.00001).abs() < 1e-9);
+
+        let late = format!("{}{}{shares}", line(0, "9.8", "11.0"), line(1, "0.0", "80.0"));
+        assert_eq!(judge(&steps(&late, 0, reverted)).1.len(), 2);
+        assert_eq!(judge(&steps(&(line(0, "0.0", "1.0") + shares), 0, reverted)).1.len(), 1);
+        assert_eq!(judge(&steps(&ends, 0, reverted)).1.len(), 2, "nothing is said of shares");
+        let starved = well.replace("others 0.0500", "others 0.0001");
+        assert_eq!(judge(&steps(&starved, 0, reverted)).1.len(), 1);
+        assert_eq!(judge(&steps("", 1, reverted)).1.len(), 1);
+        assert_eq!(judge(&steps(&well, 0, "before enabled\nafter enabled\n")).1.len(), 1);
+        assert_eq!(judge(&[]).1.len(), 3);
+    }
+}
