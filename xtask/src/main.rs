@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout)] // A command-line tool speaks on stdout.
 
 mod apt;
+mod bpf;
 mod deb;
 mod lab;
 mod lines;
@@ -29,6 +30,8 @@ cargo xtask swarm [ARGS]        random systems x policies x faults on all cores,
                                 narrow it; live is the live machine on a simulated host
 cargo xtask python              the Python package: wheel, tests, types, notebooks, documents
 cargo xtask deb                 the Debian package, built and looked through
+cargo xtask bpf                 the scheduler that is a BPF program: bpf/maracas.bpf.o and its sum;
+                                --check compares what is checked in with what its source makes
 cargo xtask browser             the page of `maracas report` in a headless Chromium: clicks, zooms,
                                 times; pictures of all views go to target/pictures
 cargo xtask lines               lines of code, comments and tests of each room
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         }
         ["python"] => python::python(&root()),
         ["deb"] => deb::deb(&root()),
+        ["bpf", rest @ ..] => bpf::bpf(&root(), rest),
         ["browser"] => browser(),
         ["lines"] => lines::print(&root()),
         ["new-policy", name] => new_policy::create(&root(), name).map(|text| println!("{text}")),
@@ -93,6 +97,7 @@ fn ci() -> Result<(), String> {
 fn checks() -> Result<(), String> {
     cargo(&["fmt", "--all", "--check"])?;
     policies_are_formatted()?;
+    bpf::bpf(&root(), &["--check"])?;
     cargo(&["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"])?;
     cargo(&["doc", "--workspace", "--no-deps"])?;
     // For the page of `maracas report`; without a browser its tests are skipped, and counted.

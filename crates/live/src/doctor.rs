@@ -5,9 +5,11 @@
 
 mod findings;
 mod rows;
+mod sched_ext;
 mod threads;
 
-pub use findings::{CacheColors, Client, Findings, Metered, Shares};
+pub use findings::{CacheColors, Client, Findings, Kernel, Metered, Shares};
+pub use sched_ext::SchedExt;
 pub use threads::InterruptThreads;
 
 use crate::host::classes::Detected;

@@ -1,6 +1,6 @@
 //! Tries everything that a host may offer.
 
-use super::InterruptThreads;
+use super::{InterruptThreads, SchedExt};
 use crate::host::classes::Detected;
 use crate::host::costs::{self, Costs, StealWatch};
 use crate::host::hardware::{Hardware, ThisHardware};
@@ -30,8 +30,8 @@ pub struct Findings {
     /// The share of its time that the core lost that lost the most while all this was tried, in
     /// parts per billion; `None` = the kernel does not say.
     pub stolen_ppb: Option<u64>,
-    /// How interrupts' work is done.
-    pub interrupts: InterruptThreads,
+    /// What the kernel shows of itself.
+    pub kernel: Kernel,
     /// The classes of the cores.
     pub classes: Detected,
     /// Instructions counted of a known loop, the fewest of all cores.
@@ -52,6 +52,15 @@ pub struct Findings {
     pub socket: Result<String, String>,
     /// What the client library knows.
     pub client: Client,
+}
+
+/// What the kernel shows of itself.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Kernel {
+    /// How interrupts' work is done.
+    pub interrupts: InterruptThreads,
+    /// Whether it takes schedulers that are BPF programs.
+    pub sched_ext: SchedExt,
 }
 
 /// Meters that count.
@@ -134,7 +143,7 @@ impl Findings {
         Ok(Self {
             classes: Detected::of_host(cores),
             stolen_ppb: steal.and_then(|steal| steal.share_ppb().ok().flatten()),
-            interrupts: InterruptThreads::read(),
+            kernel: Kernel { interrupts: InterruptThreads::read(), sched_ext: SchedExt::read() },
             reservations,
             costs,
             instructions,

@@ -28,7 +28,7 @@ pub(super) fn all(found: &Findings) -> Vec<Row> {
         ..fact(Section::Steering, colors_of(cache))
     }));
     rows.extend(timing(found));
-    rows.extend([classes(found), rights(found)]);
+    rows.extend([sched_ext(found), classes(found), rights(found)]);
     rows
 }
 
@@ -120,7 +120,8 @@ fn timing(found: &Findings) -> Vec<Row> {
         let (percent, tenth) = (permille / 10, permille % 10);
         format!("{percent}.{tenth} % of the core that lost the most, while all this was tried")
     });
-    let rest = [("stolen time", stolen), ("interrupt threads", found.interrupts.to_string())];
+    let rest =
+        [("stolen time", stolen), ("interrupt threads", found.kernel.interrupts.to_string())];
     steps.chain(rest).map(named).collect()
 }
 
@@ -290,6 +291,12 @@ fn colors_of(cache: &super::CacheColors) -> String {
         Some(colors) => format!("{}: {colors} colours{remark}", cache.cache),
         None => format!("{}: colours not known{remark}", cache.cache),
     }
+}
+
+/// A fact, since nothing that a run does needs it yet.
+fn sched_ext(found: &Findings) -> Row {
+    let (capability, remedy) = ("sched_ext".to_owned(), found.kernel.sched_ext.remedy());
+    Row { capability, remedy, ..fact(Section::Host, found.kernel.sched_ext.to_string()) }
 }
 
 fn classes(found: &Findings) -> Row {

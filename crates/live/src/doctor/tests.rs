@@ -99,7 +99,7 @@ fn everything() -> Findings {
         reservations: reservations(),
         costs: Ok(costs(4_000, 9_000)),
         stolen_ppb: Some(1_500_000),
-        interrupts: InterruptThreads::default(),
+        kernel: Kernel::default(),
         classes: Detected {
             classes: vec![HostClass { speed_milli: 1000, cores: CORES.to_vec() }],
             how: "a test".to_owned(),

@@ -72,7 +72,7 @@ impl Service {
             return Ok(count);
         }
         let count = self.read()?;
-        // What reads it on that core has the core, so the group has not.
+        // The thread that reads it on that core has the core, so the group has not.
         let holds = pages_are_renewed() && sched::is_on(self.core);
         self.last.set(holds.then_some((renewals, count)));
         Ok(count)

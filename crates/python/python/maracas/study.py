@@ -19,7 +19,7 @@ PIECE = 64
 """Sets of a piece where nothing is said: some seconds of work on usual sweeps."""
 PENDING = 4096
 """Pieces that an executor has at a time where nothing is said: enough for thousands of workers, and
-few enough that memory does not grow with the sweep."""
+few enough that an executor need not hold a large sweep at once."""
 
 
 @dataclass(frozen=True)

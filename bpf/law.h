@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * The machine law in C, for a machine inside the kernel.
+ *
+ * It says the same as crates/core/src/dispatch.rs, entry for entry: a core, unless closed, runs the
+ * first runnable, unspent foreground entry of its run queue; else, if background is allowed, the
+ * first runnable, unspent background entry; else it idles. tests/tests/twin.rs gives both the same
+ * random steps and compares every choice and every meter.
+ *
+ * Nothing here calls the kernel or a library, reads a clock, allocates or recurses, and every loop
+ * has a constant bound, so that the same text compiles for BPF and for user space. The includer has
+ * __u32, __u64 and bool. Times are nanoseconds, memory is counted in reads.
+ *
+ * Who may write what: a core's state and the meters of the VCPU that it holds are written by that
+ * core alone. A VCPU is held by at most one core, which the atomic exchange in law_hold() ensures.
+ * The number of runnable threads is changed atomically, by any core.
+ */
+#ifndef MARACAS_LAW_H
+#define MARACAS_LAW_H
+
+/* The most VCPUs of a run; a power of two, as numbers are masked by it. */
+#define LAW_VCPUS 1024
+/* The most entries of a core's run queue, by mode. The sender of a plan refuses a larger one. */
+#define LAW_FOREGROUND_MAX 64
+#define LAW_BACKGROUND_MAX 256
+
+/* No such VCPU; no core. */
+#define LAW_NONE (~0U)
+/* A limit that no meter reaches; an instant that does not come. */
+#define LAW_NEVER (~0ULL)
+
+/* Whether a VCPU runs on its budget or on surplus time: an index of its meters. */
+enum law_mode {
+	LAW_FOREGROUND,
+	LAW_BACKGROUND,
+};
+
+/* Why a VCPU left a core, as crates/core/src/contract.rs has it (End). */
+enum law_end {
+	/* It goes on: only its meters were brought up to date. */
+	LAW_METERED,
+	LAW_BLOCKED,
+	LAW_PREEMPTED,
+	LAW_LIMIT_REACHED,
+	LAW_MEMORY_SPENT,
+};
+
+/* Leave to run while the meter of the entry's mode is below `until`, and reads below `memory`. */
+struct law_grant {
+	__u64 until;
+	__u64 memory;
+	__u32 vcpu;
+	__u32 unused;
+};
+
+/* What a core may do until another run queue takes this one's place. */
+struct law_queue {
+	/* Reading of the core's memory meter at which it closes. */
+	__u64 allowance;
+	__u32 background_allowed;
+	__u32 foreground_entries;
+	__u32 background_entries;
+	__u32 unused;
+	struct law_grant foreground[LAW_FOREGROUND_MAX];
+	struct law_grant background[LAW_BACKGROUND_MAX];
+};
+
+/* What is known of a VCPU. */
+struct law_vcpu {
+	/* Cumulative service by mode, on all cores. */
+	__u64 meter[2];
+	/* Cumulative reads of memory, in any mode and on any core. */
+	__u64 reads;
+	/* Runnable threads. */
+	__u32 threads;
+	/* The core that holds it, plus one; 0 = none. */
+	__u32 holder;
+};
+
+/* What a core runs; `vcpu` is LAW_NONE where it idles. */
+struct law_choice {
+	__u64 until;
+	__u64 memory;
+	__u32 vcpu;
+	__u32 mode;
+};
+
+/* A core. */
+struct law_core {
+	/* Cumulative reads of memory by whatever ran here. */
+	__u64 reads;
+	/* Up to when `now` is charged. */
+	__u64 charged;
+	/* What it holds. */
+	struct law_choice now;
+	/* A limit that is closer than this counts as reached: less than a switch is worth. */
+	__u64 least;
+	__u32 id;
+	__u32 unused;
+};
+
+#define LAW_FN static inline __attribute__((unused))
+
+LAW_FN struct law_vcpu *law_vcpu(struct law_vcpu *vcpus, __u32 vcpu)
+{
+	return &vcpus[vcpu & (LAW_VCPUS - 1)];
+}
+
+/* Whether no entry of `mode` counts now. */
+LAW_FN bool law_is_closed(const struct law_core *core, const struct law_queue *queue, __u32 mode)
+{
+	return core->reads >= queue->allowance ||
+	       (mode == LAW_BACKGROUND && !queue->background_allowed);
+}
+
+/* Whether the meter of `mode` allows the grant to go on. */
+LAW_FN bool law_has_service(const struct law_core *core, const struct law_vcpu *vcpu, __u64 until,
+			    __u32 mode)
+{
+	__u64 meter = vcpu->meter[mode & 1];
+
+	return until == LAW_NEVER || (meter < until && until - meter > core->least);
+}
+
+/* Whether the memory meter allows it. */
+LAW_FN bool law_has_memory(const struct law_vcpu *vcpu, __u64 memory)
+{
+	return memory == LAW_NEVER || vcpu->reads < memory;
+}
+
+/*
+ * Whether the VCPU of a grant may be run by this core now. What another core holds waits until that
+ * core has stopped it, though a newer plan may have it here already.
+ */
+LAW_FN bool law_may_run(const struct law_core *core, struct law_vcpu *vcpus,
+			const struct law_grant *grant, __u32 mode)
+{
+	const struct law_vcpu *vcpu = law_vcpu(vcpus, grant->vcpu);
+
+	return vcpu->threads && (!vcpu->holder || vcpu->holder == core->id + 1) &&
+	       law_has_service(core, vcpu, grant->until, mode) &&
+	       law_has_memory(vcpu, grant->memory);
+}
+
+LAW_FN struct law_choice law_running(const struct law_grant *grant, __u32 mode)
+{
+	struct law_choice choice = {
+		.until = grant->until,
+		.memory = grant->memory,
+		.vcpu = grant->vcpu,
+		.mode = mode,
+	};
+	return choice;
+}
+
+LAW_FN struct law_choice law_idle(void)
+{
+	struct law_choice choice = { .until = LAW_NEVER, .memory = LAW_NEVER, .vcpu = LAW_NONE };
+
+	return choice;
+}
+
+/*
+ * A loop over the first `entries` numbers, `max` at most, which a `break` may leave. In the kernel
+ * the includer gives it another form, of which the verifier needs to see a round or two only.
+ */
+#ifndef LAW_EACH
+#define LAW_EACH(i, entries, max) for (i = 0; i < (max) && i < (entries); i++)
+#define LAW_EACH_END
+#endif
+
+/* The machine law for one core: `next` of crates/core/src/dispatch.rs. */
+LAW_FN struct law_choice law_next(const struct law_core *core, const struct law_queue *queue,
+				  struct law_vcpu *vcpus)
+{
+	struct law_choice found = law_idle();
+	__u32 i;
+
+	if (law_is_closed(core, queue, LAW_FOREGROUND))
+		return found;
+	LAW_EACH(i, queue->foreground_entries, LAW_FOREGROUND_MAX) {
+		if (law_may_run(core, vcpus, &queue->foreground[i], LAW_FOREGROUND)) {
+			found = law_running(&queue->foreground[i], LAW_FOREGROUND);
+			break;
+		}
+	}
+	LAW_EACH_END
+	if (found.vcpu != LAW_NONE || law_is_closed(core, queue, LAW_BACKGROUND))
+		return found;
+	LAW_EACH(i, queue->background_entries, LAW_BACKGROUND_MAX) {
+		if (law_may_run(core, vcpus, &queue->background[i], LAW_BACKGROUND)) {
+			found = law_running(&queue->background[i], LAW_BACKGROUND);
+			break;
+		}
+	}
+	LAW_EACH_END
+	return found;
+}
+
+/* Charges what the core holds for the time up to `now`. Returns what was added. */
+LAW_FN __u64 law_charge(struct law_core *core, struct law_vcpu *vcpus, __u64 now)
+{
+	__u64 service = now > core->charged ? now - core->charged : 0;
+
+	core->charged = now;
+	if (core->now.vcpu == LAW_NONE)
+		return 0;
+	law_vcpu(vcpus, core->now.vcpu)->meter[core->now.mode & 1] += service;
+	return service;
+}
+
+/* Counts reads of memory by what the core holds, or by something that is no VCPU. */
+LAW_FN void law_count_reads(struct law_core *core, struct law_vcpu *vcpus, __u64 reads)
+{
+	core->reads += reads;
+	if (core->now.vcpu != LAW_NONE)
+		law_vcpu(vcpus, core->now.vcpu)->reads += reads;
+}
+
+/* When what the core holds reaches its limit of service; LAW_NEVER where it does not. */
+LAW_FN __u64 law_spent_at(const struct law_core *core, struct law_vcpu *vcpus)
+{
+	__u64 meter, left;
+
+	if (core->now.vcpu == LAW_NONE || core->now.until == LAW_NEVER)
+		return LAW_NEVER;
+	meter = law_vcpu(vcpus, core->now.vcpu)->meter[core->now.mode & 1];
+	left = core->now.until > meter ? core->now.until - meter : 0;
+	return left > LAW_NEVER - core->charged ? LAW_NEVER : core->charged + left;
+}
+
+/* Why what the core holds would end now, by its own state and by what it was granted. */
+LAW_FN __u32 law_reason(const struct law_core *core, struct law_vcpu *vcpus)
+{
+	const struct law_vcpu *vcpu = law_vcpu(vcpus, core->now.vcpu);
+
+	if (!vcpu->threads)
+		return LAW_BLOCKED;
+	if (!law_has_service(core, vcpu, core->now.until, core->now.mode))
+		return LAW_LIMIT_REACHED;
+	if (!law_has_memory(vcpu, core->now.memory))
+		return LAW_MEMORY_SPENT;
+	return LAW_PREEMPTED;
+}
+
+/*
+ * The core lets go of what it holds, which must be charged. Another core may take the VCPU from now
+ * on. Returns why it ended.
+ */
+LAW_FN __u32 law_let_go(struct law_core *core, struct law_vcpu *vcpus)
+{
+	__u32 reason;
+
+	if (core->now.vcpu == LAW_NONE)
+		return LAW_METERED;
+	reason = law_reason(core, vcpus);
+	__atomic_exchange_n(&law_vcpu(vcpus, core->now.vcpu)->holder, 0, __ATOMIC_SEQ_CST);
+	core->now = law_idle();
+	return reason;
+}
+
+/*
+ * The core holds `choice` from `now` on. False where another core took the VCPU meanwhile: the core
+ * holds nothing then, and must choose again.
+ */
+LAW_FN bool law_hold(struct law_core *core, struct law_vcpu *vcpus, struct law_choice choice,
+		     __u64 now)
+{
+	__u32 mine = core->id + 1, before;
+
+	core->charged = now;
+	if (choice.vcpu == LAW_NONE) {
+		core->now = choice;
+		return true;
+	}
+	before = __sync_val_compare_and_swap(&law_vcpu(vcpus, choice.vcpu)->holder, 0, mine);
+	if (before && before != mine) {
+		core->now = law_idle();
+		return false;
+	}
+	core->now = choice;
+	return true;
+}
+
+/* Whether two choices are of the same VCPU in the same mode: nothing ends between them. */
+LAW_FN bool law_goes_on(const struct law_choice *one, const struct law_choice *other)
+{
+	return one->vcpu == other->vcpu && (one->vcpu == LAW_NONE || one->mode == other->mode);
+}
+
+/* A thread of the VCPU became runnable. Whether the VCPU did, too. */
+LAW_FN bool law_wake(struct law_vcpu *vcpus, __u32 vcpu)
+{
+	return __sync_fetch_and_add(&law_vcpu(vcpus, vcpu)->threads, 1) == 0;
+}
+
+/* A thread of the VCPU has nothing to run any more. Whether it was the last. */
+LAW_FN bool law_block(struct law_vcpu *vcpus, __u32 vcpu)
+{
+	return __sync_fetch_and_add(&law_vcpu(vcpus, vcpu)->threads, -1) == 1;
+}
+
+#endif

@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The machine law inside the kernel: a scheduler of the class sched_ext, Linux 6.12 and later.
+ *
+ * Threads of a VCPU wait in a queue of that VCPU, all other threads in a common one. When a core
+ * needs a thread it asks the law (law.h) for a VCPU, by the run queue that was last sent for it,
+ * and takes a thread of that. So nothing is moved when a plan changes, when a budget is spent or
+ * comes back: the next choice is another one.
+ *
+ * A budget ends by a timer of the core, one-shot and pinned, which only asks the core to choose
+ * again. It is set a little early, by what it was late at the median so far. All meters are
+ * differences of CLOCK_MONOTONIC: what the kernel accounts of a thread misses runs on 7.3.
+ *
+ * Threads that belong to no VCPU are served before the background up to a tenth of the core's
+ * time, after it beyond that, and whatever is planned for 50 ms in each second; kernel threads of
+ * one core at once when they wake.
+ */
+#include "kernel.h"
+#include "law.h"
+#include "shared.h"
+#include "state.h"
+
+char _license[] SEC("license") = "GPL";
+
+/* Set by the loader before it loads. */
+const volatile struct sizes sizes SEC(".rodata.sizes");
+
+/* A turn of a thread, where no timer ends it before: the kernel ends it at a tick. */
+#define TURN (4ULL * 1000 * 1000)
+/* What waits for its share gets it after so long, in the background's time. */
+#define SHARE_TURN (1ULL * 1000 * 1000)
+/* Threads that belong to no VCPU: one in ten, and no more at once than this. */
+#define SHARE_OF 10
+#define SHARE_MAX (5ULL * 1000 * 1000)
+/*
+ * Whatever is planned, they are owed one in twenty of the time in which they wait, and get it when
+ * it is so much. The kernel's own server for its fair class has 50 ms in a second too
+ * (kernel/sched/deadline.c).
+ */
+#define OWED_OF 20
+#define OWED_MAX (50ULL * 1000 * 1000)
+/* A timer may come so much too early. */
+#define LEAST 500
+/* The margin moves by so much at each end, and stays below this. */
+#define MARGIN_STEP 128
+#define MARGIN_MAX (50ULL * 1000)
+
+/* The queue of all threads that belong to no VCPU, and that of a VCPU. */
+#define OTHERS 1ULL
+#define QUEUE_OF(vcpu) (0x10000ULL + (vcpu))
+
+static struct core *core_of(__u32 cpu)
+{
+	return &cores[cpu & (CORES_MAX - 1)];
+}
+
+static struct thread *thread_of(struct task_struct *p)
+{
+	return bpf_task_storage_get(&threads, p, NULL, 0);
+}
+
+static bool is_managed(const struct thread *thread)
+{
+	return thread && thread->vcpu != LAW_NONE;
+}
+
+static void report(const struct event *event)
+{
+	struct event *entry = bpf_ringbuf_reserve(&events, sizeof(*entry), 0);
+
+	if (!entry) {
+		__sync_fetch_and_add(&ending.lost, 1);
+		return;
+	}
+	*entry = *event;
+	/* The reader sleeps by its own timer: a wake-up for each event would cost more than it. */
+	bpf_ringbuf_submit(entry, BPF_RB_NO_WAKEUP);
+}
+
+/*
+ * What the law has for a core now; `cpu` may be another one than this. Not static: so the verifier
+ * looks at it once, and not for each of its callers.
+ */
+__attribute__((noinline)) __u32 next_of(__u32 cpu, struct law_choice *choice)
+{
+	struct core *core = core_of(cpu);
+	__u32 key = (cpu & (CORES_MAX - 1)) * 2 + (core->active & 1);
+	struct law_queue *queue = bpf_map_lookup_elem(&queues, &key);
+
+	if (!choice)
+		return LAW_NONE;
+	*choice = queue ? law_next(&core->law, queue, vcpus) : law_idle();
+	return choice->vcpu;
+}
+
+/* Counts the thread among the runnable ones of its VCPU. */
+static void count(struct thread *thread, __u32 cpu)
+{
+	struct event event = { .kind = EVENT_WOKE, .vcpu = thread->vcpu, .core = cpu };
+
+	if (thread->counted != LAW_NONE)
+		return;
+	thread->counted = thread->vcpu;
+	if (law_wake(vcpus, thread->vcpu)) {
+		event.at = bpf_ktime_get_ns();
+		report(&event);
+	}
+}
+
+static void uncount(struct thread *thread)
+{
+	if (thread->counted == LAW_NONE)
+		return;
+	law_block(vcpus, thread->counted);
+	thread->counted = LAW_NONE;
+}
+
+/* Sets the core's timer for `ends`, which is in its state. */
+static void arm(struct core *core, __u32 cpu)
+{
+	__u32 key = cpu & (CORES_MAX - 1);
+	struct alarm *alarm = bpf_map_lookup_elem(&alarms, &key);
+
+	if (alarm && core->ends != LAW_NEVER)
+		bpf_timer_start(&alarm->timer, core->ends - core->margin,
+				BPF_F_TIMER_ABS | BPF_F_TIMER_CPU_PIN);
+}
+
+/*
+ * Half of all ends move the margin up and half down, so that it is what an end was late at the
+ * median. What is left of a grant when a timer comes early by it is as good as spent: the switch
+ * takes that long.
+ */
+static void calibrate(struct core *core, __u64 meter, __u64 until)
+{
+	if (meter > until && core->margin < MARGIN_MAX)
+		core->margin += MARGIN_STEP;
+	else if (meter < until && core->margin >= MARGIN_STEP)
+		core->margin -= MARGIN_STEP;
+	core->law.least = core->margin + LEAST;
+}
+
+/* The core charges what it holds and lets it go. */
+static void end_segment(struct core *core, __u32 cpu, __u64 now)
+{
+	struct event event = {
+		.kind = EVENT_RAN,
+		.core = cpu,
+		.vcpu = core->law.now.vcpu,
+		.mode = core->law.now.mode,
+		.until = core->law.now.until,
+		.from = core->from,
+		.at = now,
+	};
+
+	law_charge(&core->law, vcpus, now);
+	core->ends = LAW_NEVER;
+	if (event.vcpu == LAW_NONE)
+		return;
+	event.meter = law_vcpu(vcpus, event.vcpu)->meter[event.mode & 1];
+	event.end = law_let_go(&core->law, vcpus);
+	if (event.end == LAW_LIMIT_REACHED)
+		calibrate(core, event.meter, event.until);
+	report(&event);
+}
+
+/* The core holds a VCPU from now on. False where it may not. */
+static bool begin_segment(struct core *core, __u32 cpu, struct law_choice *choice, __u64 now)
+{
+	if (!law_hold(&core->law, vcpus, *choice, now))
+		return false;
+	core->from = now;
+	core->ends = law_spent_at(&core->law, vcpus);
+	if (choice->mode == LAW_BACKGROUND && scx_bpf_dsq_nr_queued(OTHERS) > 0 &&
+	    core->ends > now + SHARE_TURN)
+		core->ends = now + SHARE_TURN;
+	arm(core, cpu);
+	return true;
+}
+
+/* Adds to an account, up to `most`, and takes what was used. */
+static __u64 settle(__u64 account, __u64 more, __u64 most, __u64 used)
+{
+	account = account + more < most ? account + more : most;
+	return used < account ? account - used : 0;
+}
+
+/* Brings up to date what threads that belong to no VCPU may have. */
+static void account_others(struct core *core, __u64 now)
+{
+	__u64 ran = core->others_from && now > core->others_from ? now - core->others_from : 0;
+	__u64 passed = now > core->share_at ? now - core->share_at : 0;
+
+	core->share_at = now;
+	core->share = settle(core->share, passed / SHARE_OF, SHARE_MAX, ran);
+	core->owed = settle(core->owed, core->waits ? passed / OWED_OF : 0, OWED_MAX, ran);
+	core->others_ran += ran;
+	if (core->others_from)
+		core->others_from = now;
+}
+
+/* Whether they come before what the law has. `is_on`: one is on the core and would go on. */
+static bool others_first(struct core *core, const struct law_choice *choice, __u64 now, bool is_on)
+{
+	core->waits = is_on || scx_bpf_dsq_nr_queued(OTHERS) > 0;
+	if (!core->waits) {
+		core->owed = 0;
+		core->is_paid = false;
+		return false;
+	}
+	if (core->owed >= OWED_MAX)
+		core->is_paid = true;
+	else if (!core->owed)
+		core->is_paid = false;
+	return core->is_paid || (choice->mode == LAW_BACKGROUND && core->share >= SHARE_TURN);
+}
+
+SEC("struct_ops/select_cpu")
+__s32 select_cpu(__u64 *ctx)
+{
+	struct task_struct *p = (struct task_struct *)ctx[0];
+	struct thread *thread = thread_of(p);
+	bool is_idle = false;
+	__s32 cpu;
+
+	if (is_managed(thread))
+		return homes[thread->vcpu & (LAW_VCPUS - 1)];
+	cpu = scx_bpf_select_cpu_dfl(p, ctx[1], ctx[2], &is_idle);
+	if (is_idle)
+		dsq_insert(p, FIND(scx_dsq_id_flags, SCX_DSQ_LOCAL), TURN, 0);
+	return cpu;
+}
+
+/* A thread that belongs to no VCPU waits for a core. */
+static void enqueue_other(struct task_struct *p, __s32 cpu, __u64 flags, bool is_put)
+{
+	struct core *core = core_of(cpu);
+	bool is_woken = flags & FIND(scx_enq_flags, SCX_ENQ_WAKEUP);
+	__s32 idle;
+
+	if (is_woken && p->nr_cpus_allowed == 1 && (p->flags & PF_KTHREAD)) {
+		dsq_insert(p, FIND(scx_dsq_id_flags, SCX_DSQ_LOCAL), TURN,
+			   flags | FIND(scx_enq_flags, SCX_ENQ_PREEMPT));
+		return;
+	}
+	dsq_insert(p, OTHERS, TURN, flags);
+	/* A core that idles does not look into the queue by itself. */
+	idle = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+	if (idle >= 0)
+		scx_bpf_kick_cpu(idle, FIND(scx_kick_flags, SCX_KICK_IDLE));
+	else if (!is_put && core->law.now.mode == LAW_BACKGROUND && core->share >= SHARE_TURN)
+		scx_bpf_kick_cpu(cpu, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
+}
+
+SEC("struct_ops/enqueue")
+void enqueue(__u64 *ctx)
+{
+	struct task_struct *p = (struct task_struct *)ctx[0];
+	struct thread *thread = thread_of(p);
+	__s32 cpu = scx_bpf_task_cpu(p);
+	struct law_choice choice;
+	bool is_put = thread && thread->is_put;
+	__u32 home;
+
+	if (thread)
+		thread->is_put = 0;
+	if (!is_managed(thread)) {
+		enqueue_other(p, cpu, ctx[1], is_put);
+		return;
+	}
+	count(thread, cpu);
+	dsq_insert(p, QUEUE_OF(thread->vcpu), TURN, ctx[1]);
+	home = homes[thread->vcpu & (LAW_VCPUS - 1)];
+	/* What a core puts back it has just chosen against, unless another core is to have it. */
+	if (is_put && home == cpu)
+		return;
+	if (next_of(home, &choice) == thread->vcpu)
+		scx_bpf_kick_cpu(home, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
+}
+
+/* Lets `prev` go on, by another choice of the law for the same VCPU. */
+static void go_on(struct core *core, __u32 cpu, struct task_struct *prev,
+		  struct law_choice *choice, __u64 now)
+{
+	if (!law_goes_on(&core->law.now, choice)) {
+		end_segment(core, cpu, now);
+		if (!begin_segment(core, cpu, choice, now))
+			return;
+	} else {
+		core->law.now = *choice;
+		core->ends = law_spent_at(&core->law, vcpus);
+		arm(core, cpu);
+	}
+	set_slice(prev, TURN);
+}
+
+/* Sets the timer for the turn of a thread that belongs to no VCPU, where a VCPU waits. */
+static void limit_other(struct core *core, __u32 cpu, const struct law_choice *choice, __u64 now)
+{
+	if (choice->vcpu == LAW_NONE)
+		return;
+	core->ends = now + SHARE_TURN;
+	arm(core, cpu);
+}
+
+/* The same for `prev`, which goes on. */
+static void other_goes_on(struct core *core, __u32 cpu, struct task_struct *prev,
+			  const struct law_choice *choice, __u64 now)
+{
+	limit_other(core, cpu, choice, now);
+	set_slice(prev, TURN);
+}
+
+SEC("struct_ops/dispatch")
+void dispatch(__u64 *ctx)
+{
+	__u32 cpu = ctx[0];
+	struct task_struct *prev = (struct task_struct *)ctx[1];
+	struct core *core = core_of(cpu);
+	__u64 now = bpf_ktime_get_ns();
+	struct thread *thread = NULL;
+	struct law_choice choice;
+	bool is_on = false, is_other_on;
+
+	if (prev) {
+		is_on = prev->scx.flags & FIND(scx_ent_flags, SCX_TASK_QUEUED);
+		thread = is_on ? thread_of(prev) : NULL;
+	}
+	core->seen = core->active;
+	law_charge(&core->law, vcpus, now);
+	account_others(core, now);
+	next_of(cpu, &choice);
+	is_other_on = is_on && !is_managed(thread);
+	if (others_first(core, &choice, now, is_other_on)) {
+		if (dsq_move_to_local(OTHERS))
+			return;
+		if (is_other_on) {
+			other_goes_on(core, cpu, prev, &choice, now);
+			return;
+		}
+	}
+	if (choice.vcpu != LAW_NONE) {
+		if (dsq_move_to_local(QUEUE_OF(choice.vcpu)))
+			return;
+		if (is_managed(thread) && thread->vcpu == choice.vcpu) {
+			go_on(core, cpu, prev, &choice, now);
+			return;
+		}
+	}
+	if (dsq_move_to_local(OTHERS))
+		return;
+	if (is_other_on)
+		other_goes_on(core, cpu, prev, &choice, now);
+}
+
+SEC("struct_ops/runnable")
+void runnable(__u64 *ctx)
+{
+	struct task_struct *p = (struct task_struct *)ctx[0];
+	struct thread *thread = thread_of(p);
+
+	if (is_managed(thread))
+		count(thread, scx_bpf_task_cpu(p));
+}
+
+SEC("struct_ops/running")
+void running(__u64 *ctx)
+{
+	struct task_struct *p = (struct task_struct *)ctx[0];
+	struct thread *thread = thread_of(p);
+	__u32 cpu = scx_bpf_task_cpu(p);
+	struct core *core = core_of(cpu);
+	__u64 now = bpf_ktime_get_ns();
+	struct law_choice choice;
+
+	end_segment(core, cpu, now);
+	account_others(core, now);
+	if (!is_managed(thread)) {
+		core->others_from = now;
+		next_of(cpu, &choice);
+		limit_other(core, cpu, &choice, now);
+		return;
+	}
+	count(thread, cpu);
+	if (next_of(cpu, &choice) == thread->vcpu && begin_segment(core, cpu, &choice, now))
+		return;
+	/*
+	 * It came here past the law: what a real-time thread preempted stands before all else. It
+	 * is charged for nothing, and the core chooses again.
+	 */
+	scx_bpf_kick_cpu(cpu, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
+}
+
+SEC("struct_ops/stopping")
+void stopping(__u64 *ctx)
+{
+	struct task_struct *p = (struct task_struct *)ctx[0];
+	struct thread *thread = thread_of(p);
+	bool is_runnable = ctx[1] & 0xff;
+	__u32 cpu = scx_bpf_task_cpu(p);
+	struct core *core = core_of(cpu);
+	__u64 now = bpf_ktime_get_ns();
+
+	account_others(core, now);
+	core->others_from = 0;
+	if (!thread)
+		return;
+	thread->is_put = is_runnable;
+	/* Before the segment ends, as why it does depends on it. */
+	if (!is_runnable)
+		uncount(thread);
+	end_segment(core, cpu, now);
+}
+
+SEC("struct_ops/quiescent")
+void quiescent(__u64 *ctx)
+{
+	struct thread *thread = thread_of((struct task_struct *)ctx[0]);
+
+	if (thread)
+		uncount(thread);
+}
+
+SEC("struct_ops/init_task")
+__s32 init_task(__u64 *ctx)
+{
+	struct task_struct *p = (struct task_struct *)ctx[0];
+	struct scx_init_task_args *args = (struct scx_init_task_args *)ctx[1];
+	struct thread *thread, *parent;
+
+	thread = bpf_task_storage_get(&threads, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!thread)
+		return -ENOMEM;
+	thread->vcpu = LAW_NONE;
+	thread->counted = LAW_NONE;
+	if (args->fork) {
+		parent = thread_of(bpf_get_current_task_btf());
+		if (parent)
+			thread->vcpu = parent->vcpu;
+	}
+	return 0;
+}
+
+/* A core's timer: it chooses again. A timer that another start has replaced is not asked for. */
+static int ring(void *map, __u32 *cpu, struct alarm *alarm)
+{
+	struct core *core = core_of(*cpu);
+
+	if (core->ends != LAW_NEVER && bpf_ktime_get_ns() + core->margin + LEAST >= core->ends)
+		scx_bpf_kick_cpu(*cpu, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
+	return 0;
+}
+
+SEC("struct_ops.s/init")
+__s32 init(__u64 *ctx)
+{
+	__u32 i;
+	__s32 error;
+
+	if (sizes.cores > CORES_MAX || sizes.vcpus > LAW_VCPUS)
+		return -EINVAL;
+	error = scx_bpf_create_dsq(OTHERS, -1);
+	for (i = 0; i < LAW_VCPUS && i < sizes.vcpus && !error; i++)
+		error = scx_bpf_create_dsq(QUEUE_OF(i), -1);
+	for (i = 0; i < CORES_MAX && i < sizes.cores && !error; i++) {
+		/* The verifier loses sight of a counter whose address is taken. */
+		__u32 key = i;
+		struct alarm *alarm = bpf_map_lookup_elem(&alarms, &key);
+		struct core *core = core_of(i);
+
+		core->law.id = i;
+		core->law.least = LEAST;
+		core->law.now = law_idle();
+		core->ends = LAW_NEVER;
+		core->share_at = bpf_ktime_get_ns();
+		if (!alarm)
+			return -EINVAL;
+		error = bpf_timer_init(&alarm->timer, &alarms, CLOCK_MONOTONIC);
+		if (!error)
+			error = bpf_timer_set_callback(&alarm->timer, ring);
+	}
+	return error;
+}
+
+SEC("struct_ops/exit")
+void finish(__u64 *ctx)
+{
+	struct scx_exit_info *info = (struct scx_exit_info *)ctx[0];
+
+	bpf_probe_read_kernel_str(ending.reason, sizeof(ending.reason), info->reason);
+	bpf_probe_read_kernel_str(ending.message, sizeof(ending.message), info->msg);
+}
+
+/* The core follows its other run queue from now on. */
+SEC("syscall")
+int take(struct take *ctx)
+{
+	__u32 cpu = ctx->core & (CORES_MAX - 1);
+
+	core_of(cpu)->active ^= 1;
+	scx_bpf_kick_cpu(cpu, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
+	return 0;
+}
+
+/* A thread, and what it will fork, belongs to a VCPU from when it is next queued. */
+SEC("syscall")
+int join(struct join *ctx)
+{
+	struct task_struct *p = bpf_task_from_pid(ctx->pid);
+	struct thread *thread;
+	int error = -ESRCH;
+
+	if (!p)
+		return error;
+	if (ctx->vcpu >= sizes.vcpus) {
+		bpf_task_release(p);
+		return -EINVAL;
+	}
+	thread = thread_of(p);
+	if (thread) {
+		thread->vcpu = ctx->vcpu;
+		error = 0;
+	}
+	bpf_task_release(p);
+	return error;
+}
+
+SEC(".struct_ops.link")
+struct sched_ext_ops maracas = {
+	.select_cpu = (void *)select_cpu,
+	.enqueue = (void *)enqueue,
+	.dispatch = (void *)dispatch,
+	.runnable = (void *)runnable,
+	.running = (void *)running,
+	.stopping = (void *)stopping,
+	.quiescent = (void *)quiescent,
+	.init_task = (void *)init_task,
+	.init = (void *)init,
+	.exit = (void *)finish,
+	.flags = SCX_OPS_ENQ_LAST,
+	.timeout_ms = 20000,
+	.name = "maracas",
+};

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * What the scheduler in the kernel and its loader say to each other, beside law.h. bpf/loader has
+ * the same in Rust.
+ */
+#ifndef MARACAS_SHARED_H
+#define MARACAS_SHARED_H
+
+/* The most cores of a host; a power of two, as numbers are masked by it. */
+#define CORES_MAX 64
+
+/* How many there are. */
+struct sizes {
+	__u32 cores;
+	__u32 vcpus;
+};
+
+/* What is to be said at the end. */
+struct ending {
+	/* Events for which there was no room. */
+	__u64 lost;
+	/* Why the kernel ended the scheduler; empty where it did not. */
+	char reason[64];
+	char message[128];
+};
+
+/* What happened. */
+enum event_kind {
+	/* A VCPU ran from `from` to `at`. */
+	EVENT_RAN,
+	/* A VCPU became runnable at `at`. */
+	EVENT_WOKE,
+};
+
+/* An entry of the ring buffer, in the order in which things happened on a core. */
+struct event {
+	/* Nanoseconds of CLOCK_MONOTONIC. */
+	__u64 from;
+	__u64 at;
+	/* What the meter of `mode` reads at `at`, and the reading at which the grant ends. */
+	__u64 meter;
+	__u64 until;
+	__u32 kind;
+	__u32 core;
+	__u32 vcpu;
+	__u32 mode;
+	/* enum law_end */
+	__u32 end;
+	__u32 unused;
+};
+
+/* Argument of the program `take`: the core follows its other run queue from now on. */
+struct take {
+	__u32 core;
+};
+
+/* Argument of the program `join`: a thread, and what it will fork, belongs to a VCPU. */
+struct join {
+	__u32 pid;
+	__u32 vcpu;
+};
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The state of the scheduler in the kernel, and the maps that user space reaches it by. For
+ * maracas.bpf.c alone.
+ */
+#ifndef MARACAS_STATE_H
+#define MARACAS_STATE_H
+
+#include "kernel.h"
+#include "law.h"
+#include "shared.h"
+
+struct core {
+	struct law_core law;
+	/* When what the core holds, or a turn, ends; LAW_NEVER = it does not. */
+	__u64 ends;
+	/* By how much the timer is set early. */
+	__u64 margin;
+	/* When what the core holds began to run. */
+	__u64 from;
+	/* Since when a thread that belongs to no VCPU runs; 0 = none does. */
+	__u64 others_from;
+	/* What such threads may have before the background, and as of when. */
+	__u64 share;
+	__u64 share_at;
+	/* What they are owed whatever is planned, whether they get it now, and whether any waits. */
+	__u64 owed;
+	__u32 is_paid;
+	__u32 waits;
+	/* What they had in all. */
+	__u64 others_ran;
+	/* Which of the core's two run queues it follows, and which it has last read. */
+	__u32 active;
+	__u32 seen;
+} __attribute__((aligned(64)));
+
+/* Each in a section, and so a map, of its own, which the loader reads or writes whole. */
+struct law_vcpu vcpus[LAW_VCPUS] SEC(".bss.vcpus");
+/* Where a VCPU stands: its threads are woken there. Written by the loader. */
+__u32 homes[LAW_VCPUS] SEC(".bss.homes");
+struct core cores[CORES_MAX] SEC(".bss.cores");
+struct ending ending SEC(".bss.ending");
+
+struct thread {
+	/* Its VCPU, and the one among whose runnable threads it is counted; LAW_NONE = none. */
+	__u32 vcpu;
+	__u32 counted;
+	/* It is being put back by the core that ran it, which has chosen already. */
+	__u32 is_put;
+	__u32 unused;
+};
+
+struct alarm {
+	struct bpf_timer timer;
+};
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_TASK_STORAGE);
+	MAP_UINT(map_flags, BPF_F_NO_PREALLOC);
+	MAP_TYPE(key, int);
+	MAP_TYPE(value, struct thread);
+} threads SEC(".maps");
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_ARRAY);
+	MAP_UINT(max_entries, CORES_MAX);
+	MAP_TYPE(key, __u32);
+	MAP_TYPE(value, struct alarm);
+} alarms SEC(".maps");
+
+/* Two run queues a core: one that it follows, one to be written. */
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_ARRAY);
+	MAP_UINT(map_flags, BPF_F_MMAPABLE);
+	MAP_UINT(max_entries, 2 * CORES_MAX);
+	MAP_TYPE(key, __u32);
+	MAP_TYPE(value, struct law_queue);
+} queues SEC(".maps");
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_RINGBUF);
+	MAP_UINT(max_entries, 1 << 20);
+} events SEC(".maps");
+
+#endif

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * law.h in user space: carries out the steps that tests/tests/twin.rs writes to its standard input,
+ * and says after each what every core holds and what every meter reads.
+ *
+ * A step is a line of numbers behind a letter:
+ *   c CORES VCPUS LEAST                        once, at the beginning
+ *   q CORE ALLOWANCE BG NF NB (VCPU UNTIL MEMORY)...   another run queue, foreground first
+ *   w VCPU    b VCPU                           a thread wakes, blocks
+ *   r CORE READS                               reads of memory
+ *   t NS                                       time passes
+ * After a step all cores are charged, then stop what may not go on, then start what may.
+ */
+#include <inttypes.h>
+#include <linux/types.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "law.h"
+
+#define CORES 8
+
+static struct law_vcpu vcpus[LAW_VCPUS];
+static struct law_core cores[CORES];
+static struct law_queue queues[CORES];
+
+static __u64 number(void)
+{
+	uint64_t value;
+
+	if (scanf("%" SCNu64, &value) != 1)
+		exit(2);
+	return value;
+}
+
+static void grants(struct law_grant *into, __u32 entries)
+{
+	for (__u32 i = 0; i < entries; i++) {
+		into[i].vcpu = number();
+		into[i].until = number();
+		into[i].memory = number();
+	}
+}
+
+static void run_queue(void)
+{
+	struct law_queue *queue = &queues[number() % CORES];
+
+	queue->allowance = number();
+	queue->background_allowed = number();
+	queue->foreground_entries = number();
+	queue->background_entries = number();
+	if (queue->foreground_entries > LAW_FOREGROUND_MAX ||
+	    queue->background_entries > LAW_BACKGROUND_MAX)
+		exit(3);
+	grants(queue->foreground, queue->foreground_entries);
+	grants(queue->background, queue->background_entries);
+}
+
+/* Carries out one step; false at the end of the input. */
+static bool step(__u64 *now)
+{
+	char letter;
+	__u32 core;
+
+	if (scanf(" %c", &letter) != 1)
+		return false;
+	switch (letter) {
+	case 'q': run_queue(); break;
+	case 'w': law_wake(vcpus, number()); break;
+	case 'b': law_block(vcpus, number()); break;
+	case 'r': core = number(); law_count_reads(&cores[core % CORES], vcpus, number()); break;
+	case 't': *now += number(); break;
+	default: exit(4);
+	}
+	return true;
+}
+
+static void say(__u32 n_cores, __u32 n_vcpus, const __u32 *ends)
+{
+	for (__u32 i = 0; i < n_cores; i++) {
+		const struct law_core *core = &cores[i];
+
+		printf("%" PRId64 " %u %u %" PRIu64 " %" PRIu64 " ",
+		       core->now.vcpu == LAW_NONE ? (int64_t)-1 : (int64_t)core->now.vcpu,
+		       core->now.vcpu == LAW_NONE ? 0 : core->now.mode, ends[i],
+		       (uint64_t)law_spent_at(core, vcpus), (uint64_t)core->reads);
+	}
+	for (__u32 i = 0; i < n_vcpus; i++)
+		printf("%" PRIu64 " %" PRIu64 " %" PRIu64 " ", (uint64_t)vcpus[i].meter[0],
+		       (uint64_t)vcpus[i].meter[1], (uint64_t)vcpus[i].reads);
+	printf("\n");
+}
+
+/* Ends what the core holds where the law has something else there, which is returned. */
+static struct law_choice stop(struct law_core *core, const struct law_queue *queue, __u32 *end)
+{
+	struct law_choice next = law_next(core, queue, vcpus);
+
+	if (core->now.vcpu != LAW_NONE && !law_goes_on(&core->now, &next))
+		*end = law_let_go(core, vcpus);
+	return next;
+}
+
+int main(void)
+{
+	__u32 n_cores, n_vcpus, ends[CORES];
+	__u64 least, now = 0;
+	char letter;
+
+	if (scanf(" %c", &letter) != 1 || letter != 'c')
+		return 2;
+	n_cores = number();
+	n_vcpus = number();
+	least = number();
+	if (n_cores > CORES || n_vcpus > LAW_VCPUS)
+		return 3;
+	for (__u32 i = 0; i < n_cores; i++) {
+		cores[i] = (struct law_core){ .id = i, .least = least, .now = law_idle() };
+		queues[i].allowance = LAW_NEVER;
+		queues[i].background_allowed = 1;
+	}
+	while (step(&now)) {
+		for (__u32 i = 0; i < n_cores; i++)
+			law_charge(&cores[i], vcpus, now);
+		for (__u32 i = 0; i < n_cores; i++) {
+			ends[i] = LAW_METERED;
+			stop(&cores[i], &queues[i], &ends[i]);
+		}
+		for (__u32 i = 0; i < n_cores; i++) {
+			/* What another core let go of may stand before what is held here. */
+			struct law_choice next = stop(&cores[i], &queues[i], &ends[i]);
+
+			if (!law_hold(&cores[i], vcpus, next, now))
+				return 5;
+		}
+		say(n_cores, n_vcpus, ends);
+	}
+	return 0;
+}

@@ -1,0 +1,353 @@
+//! The machine law in C (`bpf/law.h`) and in Rust (`core::dispatch`) choose and count alike.
+//!
+//! Random run queues, wakes, blocks, reads and time steps go through both: through Rust here, where
+//! every choice is [`dispatch::next`]'s, and through a program that the system's C compiler makes
+//! of `bpf/twin.c`. After every step all choices, ends and meters must be the same.
+
+#[path = "../shared/bounds.rs"]
+mod bounds;
+
+use maracas_core::contract::{End, Grant, Limit, MemoryLimit, Mode, RunQueue};
+use maracas_core::dispatch::{self, Readings, Running};
+use maracas_core::{Duration, VcpuId};
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Steps of all cases together.
+const STEPS: usize = 100_000;
+/// More cores than VCPUs of a core's run queue would leave nothing to contend for.
+const CORES: usize = 3;
+const VCPUS: usize = 12;
+
+/// Random numbers: xorshift64 (G. Marsaglia, "Xorshift RNGs", 2003).
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+    /// Below `n`.
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+    /// Once in `n`.
+    fn once_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Vcpu {
+    meters: [u64; 2],
+    reads: u64,
+    threads: u32,
+    holder: Option<usize>,
+}
+
+#[derive(Default)]
+struct Core {
+    run_queue: RunQueue,
+    reads: u64,
+    now: Option<Running>,
+}
+
+/// What one core sees of the VCPUs. `least` is what remains of a grant that is as good as spent.
+struct Seen<'a> {
+    vcpus: &'a [Vcpu],
+    core: usize,
+    least: u64,
+}
+
+impl Readings for Seen<'_> {
+    fn runnable(&self, vcpu: VcpuId) -> bool {
+        let vcpu = &self.vcpus[vcpu.0 as usize];
+        vcpu.threads > 0 && vcpu.holder.is_none_or(|holder| holder == self.core)
+    }
+    fn meter(&self, vcpu: VcpuId, mode: Mode) -> Duration {
+        Duration::from_ticks(self.vcpus[vcpu.0 as usize].meters[mode as usize] + self.least)
+    }
+    fn memory(&self, vcpu: VcpuId) -> u64 {
+        self.vcpus[vcpu.0 as usize].reads
+    }
+}
+
+/// The machine in Rust, and the script of what happened to it.
+struct Machine {
+    cores: Vec<Core>,
+    vcpus: Vec<Vcpu>,
+    least: u64,
+    script: String,
+    expected: String,
+    /// How often an idle core took up a VCPU, and ends by their numbers in C.
+    starts: usize,
+    ends: [usize; 5],
+}
+
+impl Machine {
+    fn new(least: u64) -> Self {
+        Self {
+            cores: (0..CORES).map(|_| Core::default()).collect(),
+            vcpus: vec![Vcpu::default(); VCPUS],
+            least,
+            script: format!("c {CORES} {VCPUS} {least}\n"),
+            expected: String::new(),
+            starts: 0,
+            ends: [0; 5],
+        }
+    }
+
+    fn next(&self, core: usize) -> Option<Running> {
+        let Core { run_queue, reads, .. } = &self.cores[core];
+        dispatch::next(run_queue, *reads, &Seen { vcpus: &self.vcpus, core, least: self.least })
+    }
+
+    /// The time until what a core runs has spent its grant.
+    fn left(&self, core: usize) -> Option<u64> {
+        let now = self.cores[core].now?;
+        let meter = self.vcpus[now.vcpu.0 as usize].meters[now.mode as usize];
+        (now.until != Limit::NEVER).then(|| now.until.0.ticks().saturating_sub(meter))
+    }
+
+    /// Why what `core` runs ends now.
+    fn reason(&self, now: Running) -> End {
+        let vcpu = &self.vcpus[now.vcpu.0 as usize];
+        let meter = Duration::from_ticks(vcpu.meters[now.mode as usize] + self.least);
+        match () {
+            () if vcpu.threads == 0 => End::Blocked,
+            () if now.until != Limit::NEVER && meter >= now.until.0 => End::LimitReached,
+            () if now.memory.is_reached(vcpu.reads) => End::MemorySpent,
+            () => End::Preempted,
+        }
+    }
+
+    /// Stops what a core runs where the law has something else there.
+    fn stop(&mut self, core: usize) -> Option<End> {
+        let now = self.cores[core].now?;
+        let next = self.next(core);
+        if next.is_some_and(|next| (next.vcpu, next.mode) == (now.vcpu, now.mode)) {
+            return None;
+        }
+        let end = self.reason(now);
+        self.vcpus[now.vcpu.0 as usize].holder = None;
+        self.cores[core].now = None;
+        Some(end)
+    }
+
+    /// All stops, then all starts; then notes down what C must say.
+    fn settle(&mut self, now: u64) {
+        let mut ends: Vec<_> = (0..CORES).map(|core| self.stop(core)).collect();
+        for (core, end) in ends.iter_mut().enumerate() {
+            *end = self.stop(core).or(*end);
+            let next = self.next(core);
+            self.starts += usize::from(next.is_some() && self.cores[core].now.is_none());
+            self.cores[core].now = next;
+            if let Some(next) = next {
+                self.vcpus[next.vcpu.0 as usize].holder = Some(core);
+            }
+        }
+        for (core, end) in ends.into_iter().enumerate() {
+            let end = number(end);
+            self.ends[end] += 1;
+            let spent_at = self.left(core).map_or(u64::MAX, |left| now.saturating_add(left));
+            let Core { now, reads, .. } = &self.cores[core];
+            let vcpu = now.map_or(-1, |now| i64::from(now.vcpu.0));
+            let mode = now.map_or(0, |now| now.mode as usize);
+            let _ = write!(self.expected, "{vcpu} {mode} {end} {spent_at} {reads} ");
+        }
+        for Vcpu { meters: [foreground, background], reads, .. } in &self.vcpus {
+            let _ = write!(self.expected, "{foreground} {background} {reads} ");
+        }
+        self.expected.push('\n');
+    }
+
+    fn pass(&mut self, time: u64) {
+        for running in self.cores.iter().filter_map(|core| core.now) {
+            self.vcpus[running.vcpu.0 as usize].meters[running.mode as usize] += time;
+        }
+        let _ = writeln!(self.script, "t {time}");
+    }
+
+    fn read(&mut self, core: usize, reads: u64) {
+        let Core { now, reads: meter, .. } = &mut self.cores[core];
+        *meter += reads;
+        if let Some(running) = now {
+            self.vcpus[running.vcpu.0 as usize].reads += reads;
+        }
+        let _ = writeln!(self.script, "r {core} {reads}");
+    }
+
+    /// Another run queue for a core. Now and then a VCPU stands on two cores, as while a plan is
+    /// carried out core by core.
+    fn plan(&mut self, core: usize, rng: &mut Rng) {
+        let mut run_queue = RunQueue { background_allowed: !rng.once_in(4), ..RunQueue::default() };
+        if rng.once_in(4) {
+            run_queue.allowance = MemoryLimit(self.cores[core].reads + rng.below(500));
+        }
+        let foreign = rng.once_in(10);
+        for vcpu in 0..VCPUS {
+            if rng.once_in(3) || !(foreign || vcpu % CORES == core || self.is_free(vcpu, core)) {
+                continue;
+            }
+            let (in_foreground, in_background) = (rng.once_in(2), !rng.once_in(3));
+            for (is_there, mode) in
+                [(in_foreground, Mode::Foreground), (in_background, Mode::Background)]
+            {
+                let grant = self.grant(vcpu, mode, rng);
+                match mode {
+                    Mode::Foreground if is_there => {
+                        let place = rng.below(run_queue.foreground.len() as u64 + 1);
+                        run_queue.foreground.insert(place as usize, grant);
+                    }
+                    Mode::Background if is_there => {
+                        let place = rng.below(run_queue.background.len() as u64 + 1);
+                        run_queue.background.insert(place as usize, grant);
+                    }
+                    Mode::Foreground | Mode::Background => {}
+                }
+            }
+        }
+        self.write_plan(core, &run_queue);
+        self.cores[core].run_queue = run_queue;
+    }
+
+    /// Whether no other core has the VCPU on its run queue.
+    fn is_free(&self, vcpu: usize, core: usize) -> bool {
+        let own = |grant: &Grant| grant.vcpu.0 as usize == vcpu;
+        let mut others = self.cores.iter().enumerate().filter(|(other, _)| *other != core);
+        !others.any(|(_, Core { run_queue, .. })| {
+            run_queue.foreground.iter().any(own) || run_queue.background.iter().any(own)
+        })
+    }
+
+    /// A grant, mostly for a while to come, at times spent already, at times without an end.
+    fn grant(&self, vcpu: usize, mode: Mode, rng: &mut Rng) -> Grant {
+        let Vcpu { meters, reads, .. } = self.vcpus[vcpu];
+        let near = |reading: u64, span: u64, rng: &mut Rng| match rng.below(8) {
+            0 => reading.saturating_sub(rng.below(span)),
+            _ => reading + rng.below(span),
+        };
+        let until = match rng.below(6) {
+            0 => Limit::NEVER,
+            _ => Limit(Duration::from_ticks(near(meters[mode as usize], 5_000, rng))),
+        };
+        let memory = match rng.below(2) {
+            0 => MemoryLimit::NEVER,
+            _ => MemoryLimit(near(reads, 300, rng)),
+        };
+        Grant { vcpu: VcpuId(vcpu as u32), until, memory }
+    }
+
+    fn write_plan(&mut self, core: usize, run_queue: &RunQueue) {
+        let (foreground, background) = (run_queue.foreground.len(), run_queue.background.len());
+        let allowed = u8::from(run_queue.background_allowed);
+        let allowance = run_queue.allowance.0;
+        let _ = write!(self.script, "q {core} {allowance} {allowed} {foreground} {background}");
+        for grant in run_queue.foreground.iter().chain(&run_queue.background) {
+            let Grant { vcpu, until, memory } = grant;
+            let _ = write!(self.script, " {} {} {}", vcpu.0, until.0.ticks(), memory.0);
+        }
+        self.script.push('\n');
+    }
+
+    fn wake(&mut self, vcpu: usize) {
+        self.vcpus[vcpu].threads += 1;
+        let _ = writeln!(self.script, "w {vcpu}");
+    }
+
+    /// One random thing happens. Returns how much time passed.
+    fn step(&mut self, rng: &mut Rng) -> u64 {
+        let (vcpu, core) = (rng.below(VCPUS as u64) as usize, rng.below(CORES as u64) as usize);
+        match rng.below(8) {
+            0 => self.plan(core, rng),
+            1 => self.wake(vcpu),
+            2 | 3 if self.vcpus[vcpu].threads == 0 => self.wake(vcpu),
+            2 | 3 => {
+                self.vcpus[vcpu].threads -= 1;
+                let _ = writeln!(self.script, "b {vcpu}");
+            }
+            4 => self.read(core, rng.below(100)),
+            _ => {
+                // To the very instant at which a budget ends, just before it, or to any other.
+                let left = self.left(core).unwrap_or(1_000);
+                let time = match rng.below(3) {
+                    0 => left,
+                    1 => left.saturating_sub(1),
+                    _ => rng.below(2_000),
+                };
+                self.pass(time);
+                return time;
+            }
+        }
+        0
+    }
+}
+
+/// The number of an end in `law.h`.
+fn number(end: Option<End>) -> usize {
+    match end {
+        None | Some(End::Metered) => 0,
+        Some(End::Blocked) => 1,
+        Some(End::Preempted) => 2,
+        Some(End::LimitReached) => 3,
+        Some(End::MemorySpent) => 4,
+        Some(End::Moved | End::Exited) => unreachable!("the law has no word for it"),
+    }
+}
+
+/// Compiles `bpf/twin.c`. `None` after a skip, where there is no compiler.
+fn twin(folder: &Path) -> Option<PathBuf> {
+    let bpf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bpf");
+    let program = folder.join("twin");
+    let warnings = ["-Wall", "-Wextra", "-Werror", "-std=gnu11", "-O1"];
+    let status =
+        Command::new("cc").args(warnings).arg(bpf.join("twin.c")).arg("-o").arg(&program).status();
+    match status {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            bounds::skip("a C compiler");
+            None
+        }
+        Err(error) => panic!("cc: {error}"),
+        Ok(status) => {
+            assert!(status.success(), "twin.c does not compile");
+            Some(program)
+        }
+    }
+}
+
+#[test]
+fn the_law_in_c_is_the_law_in_rust() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("twin");
+    fs::create_dir_all(&folder).unwrap();
+    let Some(program) = twin(&folder) else { return };
+    let cases = [(1, 0), (2, 0), (3, 0), (4, 300)];
+    for (seed, least) in cases {
+        let mut machine = Machine::new(least);
+        let mut rng = Rng(0x9E37_79B9_7F4A_7C15 ^ seed);
+        let mut now = 0;
+        let steps = STEPS / cases.len();
+        for _ in 0..steps {
+            now += machine.step(&mut rng);
+            machine.settle(now);
+        }
+        let script = folder.join("script");
+        fs::write(&script, &machine.script).unwrap();
+        let output = Command::new(&program).stdin(File::open(&script).unwrap()).output().unwrap();
+        assert!(output.status.success(), "seed {seed}: {}", output.status);
+        let said = String::from_utf8(output.stdout).unwrap();
+        let mut pairs = said.lines().zip(machine.expected.lines()).enumerate();
+        if let Some((step, (c, rust))) = pairs.find(|(_, (c, rust))| c != rust) {
+            let line = machine.script.lines().nth(step + 1).unwrap_or_default();
+            panic!("seed {seed}, step {step}: {line}\n   C {c}\nRust {rust}");
+        }
+        assert_eq!(said.lines().count(), steps);
+        // All that may happen did, many times.
+        assert!(machine.ends[1..].iter().all(|n| *n > steps / 500), "{:?}", machine.ends);
+        assert!(machine.starts > steps / 20, "{}", machine.starts);
+    }
+}
