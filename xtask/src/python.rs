@@ -48,6 +48,8 @@ struct Place {
     folder: PathBuf,
     /// The environment with the tests' libraries.
     tests: PathBuf,
+    /// Where tests say what they skip.
+    skips: PathBuf,
 }
 
 impl Place {
@@ -55,7 +57,8 @@ impl Place {
         let target =
             std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
         let folder = target.join("python");
-        Self { package: root.join("crates/python"), tests: folder.join("tests"), folder }
+        let (package, tests) = (root.join("crates/python"), folder.join("tests"));
+        Self { package, tests, folder, skips: skips::file(root) }
     }
 
     /// Makes the environment of the tests where it is not there, or asks for other libraries now.
@@ -145,6 +148,7 @@ impl Place {
         let done = command
             .stdin(Stdio::null())
             .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env(skips::VARIABLE, &self.skips)
             .output()
             .map_err(|error| format!("{name} does not start: {error}"))?;
         if done.status.success() {
