@@ -52,7 +52,8 @@ impl Place {
         let target =
             std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
         let folder = target.join("python");
-        Self { package: root.join("crates/python"), tests: folder.join("tests"), folder }
+        let (package, tests) = (root.join("crates/python"), folder.join("tests"));
+        Self { package, tests, folder }
     }
 
     /// Builds the wheel as `pip install ./crates/python` does; says where it is.

@@ -68,6 +68,7 @@ pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     let done = command
         .stdin(Stdio::null())
         .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env(skips::VARIABLE, skips::file(&crate::root()))
         .output()
         .map_err(|error| format!("{name} does not start: {error}"))?;
     if done.status.success() {

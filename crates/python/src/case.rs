@@ -2,7 +2,7 @@
 
 use crate::errors::{ContractError, error, raised};
 use crate::journal::Journal;
-use crate::policy::{PythonPolicy, with};
+use crate::policy::{PythonPolicy, ask_python, with};
 use maracas_core::params::Value;
 use maracas_core::{Duration, Rate};
 use maracas_reproduce::Lab;
@@ -10,10 +10,12 @@ use maracas_scenario::Scenario;
 use maracas_scenario::formats::{self, Format};
 use maracas_scenario::generate::{self as draw, Recipe};
 use maracas_session::case::{self, Machine, Overrides};
+use maracas_session::check::Checked;
+use maracas_session::live::senses;
 use maracas_session::observe::Watch;
 use maracas_session::results::{default_of, to_json};
 use maracas_session::simulation::{self, simulate};
-use maracas_session::{memory as mixes, tree, verdict};
+use maracas_session::{memory as mixes, tree};
 use maracas_trace::table;
 use pyo3::prelude::*;
 use serde_json::json;
@@ -24,6 +26,9 @@ use std::path::Path;
 pub(crate) struct Case {
     case: case::Case,
     policy: Option<PythonPolicy>,
+    /// What it was read from, and what was said in place of that.
+    text: String,
+    overrides: Overrides,
 }
 
 /// A parameter's value as Python writes it.
@@ -45,7 +50,7 @@ fn value(given: Given) -> Value {
 #[pymethods]
 impl Case {
     /// Reads the text of a scenario (`format` is "scenario") or of a task set; `file` is its name
-    /// in errors, `entry` what Python says of a policy of its own.
+    /// in errors, `live` that it is for this host, `entry` what Python says of a policy of its own.
     #[new]
     fn new(
         py: Python<'_>,
@@ -56,6 +61,7 @@ impl Case {
         set: Vec<(String, Given)>,
         cores: Option<usize>,
         seed: Option<u64>,
+        live: bool,
         entry: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let own = entry.as_ref().map(PythonPolicy::of).transpose()?;
@@ -64,7 +70,12 @@ impl Case {
         let read = || {
             if format == Some("scenario") {
                 let scenario = Scenario::parse(text, file).map_err(error)?;
-                return case::Case::of(scenario, Machine::Sim, &overrides).map_err(raised);
+                let machine = if live { Machine::Live } else { Machine::Sim };
+                return case::Case::of(scenario, machine, &overrides).map_err(raised);
+            }
+            if live {
+                let why = "a task set names no programs and can be simulated only";
+                return Err(error(format!("{file}: {why}")));
             }
             let format = match format {
                 Some(word) => word.parse::<Format>().map_err(error)?,
@@ -75,18 +86,22 @@ impl Case {
         };
         let mut case = with(py, own.as_ref(), read)?;
         case.seed = seed.unwrap_or(case.seed);
-        Ok(Self { case, policy: own })
+        Ok(Self { case, policy: own, text: text.into(), overrides })
     }
     /// Whether the policy admits it.
     #[getter]
     fn admitted(&self) -> bool {
         self.case.verdict.accepted()
     }
-    /// The verdict as `maracas check` prints it, and the same as JSON.
-    fn verdict(&self) -> (String, String) {
-        let Self { case, .. } = self;
-        let shown = verdict::to_json(case, &case.verdict);
-        (verdict::text(case, &case.verdict), shown.to_string())
+    /// The verdict as `maracas check` prints it, and the same as JSON; with `suggest` what would
+    /// be admitted in its place.
+    fn verdict(&self, py: Python<'_>, suggest: bool) -> PyResult<(String, String)> {
+        let Self { case, policy, text, overrides } = self;
+        with(py, policy.as_ref(), || {
+            let (asked, read) = (senses::Asked::default(), || Ok(text.clone()));
+            let checked = Checked::of(case, &asked, suggest, &read, overrides).map_err(raised)?;
+            Ok((checked.text(case), checked.to_json(case).to_string()))
+        })
     }
     /// Simulates up to `until` nanoseconds, or the scenario's own duration: the report as JSON and
     /// as a table, sentences for the user, and the journal where it is kept. `None` where the
@@ -99,14 +114,14 @@ impl Case {
         hidden_wakes: bool,
         keep: bool,
     ) -> PyResult<Option<(String, String, Vec<String>, Option<Journal>)>> {
-        let Self { case, policy } = self;
+        let Self { case, policy, .. } = self;
         let mut options = simulation::options(case, until.map(Duration::from_nanos));
         options.late = Duration::from_nanos(late);
         options.hidden_wakes = hidden_wakes;
         let options = simulation::in_ticks(case, options).map_err(raised)?;
         let run = || {
             let watch = if keep { Watch::keeping(case) } else { Watch::bare(case) };
-            simulate(case, &options, watch).map_err(raised)
+            simulate(case, &options, watch.asking(&ask_python)).map_err(raised)
         };
         let Some(done) = with(py, policy.as_ref(), run)? else { return Ok(None) };
         let report = to_json(&done.report).map_err(raised)?.to_string();

@@ -31,7 +31,7 @@ mod _maracas {
     #[pymodule_export]
     use super::journal::Journal;
     #[pymodule_export]
-    use super::study::{Ledger, Study};
+    use super::study::{Gathered, Ledger, Study};
     #[pymodule_export]
     use super::table::Table;
     /// The version of the module and of the command beside it.

@@ -86,7 +86,7 @@ impl PythonPolicy {
 }
 
 /// Does `work`, in which `policy` is the one that its entry builds. Without one the interpreter is
-/// released meanwhile.
+/// released meanwhile, and [`ask_python`] may end it.
 ///
 /// # Errors
 /// Those of `work`, what the policy raised, and how it broke the contract.
@@ -95,7 +95,7 @@ pub(crate) fn with<T: Send>(
     policy: Option<&PythonPolicy>,
     work: impl FnOnce() -> PyResult<T> + Send,
 ) -> PyResult<T> {
-    let Some(policy) = policy else { return py.detach(work) };
+    let Some(policy) = policy else { return detached(py, work) };
     let before = CURRENT.replace(Some(policy.factory.clone_ref(py)));
     let done = maracas_tests::quietly(|| Ok(work()));
     CURRENT.set(before);
@@ -104,6 +104,21 @@ pub(crate) fn with<T: Send>(
         (None, Ok(done)) => done,
         (None, Err(broken)) => Err(ContractError::new_err(broken)),
     }
+}
+
+fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> PyResult<T> + Send) -> PyResult<T> {
+    let done = py.detach(|| std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)));
+    match (done, RAISED.take()) {
+        (Ok(done), _) => done,
+        (Err(_), Some(raised)) => Err(raised),
+        (Err(panic), None) => std::panic::resume_unwind(panic),
+    }
+}
+
+/// Lets Python handle signals, as it does between two of its own instructions: Ctrl-C ends what
+/// [`with`] does.
+pub(crate) fn ask_python() {
+    called(|py| py.check_signals());
 }
 
 /// Leaves the machine with an exception.

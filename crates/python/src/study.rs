@@ -6,34 +6,66 @@ use maracas_scenario::sweep::Sweep;
 use maracas_studies::sweep;
 use maracas_sweep::{Finished, run, summary};
 use pyo3::prelude::*;
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::path::PathBuf;
+use std::sync::{Mutex, OnceLock};
 
 /// A sweep that has been read: which sets are drawn, and which policies run them.
 #[pyclass(frozen, module = "maracas")]
 pub(crate) struct Study(maracas_sweep::Study);
 
-impl Study {
-    /// What whole lines say, by item.
-    fn finished(&self, lines: &str) -> Vec<Option<Finished>> {
-        let mut all = vec![None; self.0.items()];
-        let contenders = self.0.contenders.len();
-        for finished in lines.lines().filter_map(|line| Finished::read(line, contenders)) {
-            if let Some(place) = all.get_mut(finished.item) {
-                *place = Some(finished);
-            }
-        }
-        all
+/// The sets of a study that are finished; it fills up in any order.
+#[pyclass(frozen, module = "maracas")]
+pub(crate) struct Gathered {
+    contenders: usize,
+    /// By item; empty once all are there.
+    open: Mutex<Vec<Option<Finished>>>,
+    whole: OnceLock<Vec<Finished>>,
+}
+
+impl Gathered {
+    fn of(study: &maracas_sweep::Study, found: Vec<Option<Finished>>) -> Self {
+        let contenders = study.contenders.len();
+        Self { contenders, open: Mutex::new(found), whole: OnceLock::new() }
     }
     /// # Errors
     /// Where one is missing.
-    fn all(&self, lines: &str) -> PyResult<Vec<Finished>> {
-        let all = self.finished(lines);
-        let missing = all.iter().filter(|item| item.is_none()).count();
-        if missing > 0 {
-            return Err(error(format!("{missing} of {} sets are missing", all.len())));
+    fn all(&self) -> PyResult<&[Finished]> {
+        let mut open = self.open.lock().map_err(error)?;
+        if self.whole.get().is_none() {
+            let missing = open.iter().filter(|item| item.is_none()).count();
+            if missing > 0 {
+                return Err(error(format!("{missing} of {} sets are missing", open.len())));
+            }
         }
-        Ok(all.into_iter().flatten().collect())
+        Ok(self.whole.get_or_init(|| std::mem::take(&mut *open).into_iter().flatten().collect()))
+    }
+}
+
+#[pymethods]
+impl Gathered {
+    /// Takes in the lines of a piece, and keeps them in the folder's file where there is one.
+    fn take(&self, py: Python<'_>, lines: &str, ledger: Option<&Ledger>) -> PyResult<()> {
+        py.detach(|| {
+            let mut open = self.open.lock().map_err(error)?;
+            for line in lines.lines() {
+                let read = Finished::read(line, self.contenders);
+                let Some(finished) = read.filter(|it| it.item < open.len()) else {
+                    return Err(error(format!("a piece brought no result: \"{line}\"")));
+                };
+                if let Some(ledger) = ledger {
+                    ledger.note(&finished)?;
+                }
+                let item = finished.item;
+                open[item] = Some(finished);
+            }
+            Ok(())
+        })
+    }
+    /// The first sets from this number on that are not there, at most so many.
+    fn missing(&self, from_: usize, most: usize) -> PyResult<Vec<usize>> {
+        let open = self.open.lock().map_err(error)?;
+        let rest = (from_..).zip(open.iter().skip(from_));
+        Ok(rest.filter(|(_, it)| it.is_none()).map(|(item, _)| item).take(most).collect())
     }
 }
 
@@ -64,71 +96,73 @@ impl Study {
         let line = |item: usize| run::item(&self.0, item).map(|finished| finished.line());
         py.detach(|| items.into_iter().map(line).collect::<Result<String, _>>()).map_err(error)
     }
-    /// The sets that the lines lack.
-    fn missing(&self, lines: &str) -> Vec<usize> {
-        let all = self.finished(lines);
-        (0..).zip(&all).filter(|(_, it)| it.is_none()).map(|(item, _)| item).collect()
+    /// Nothing finished yet.
+    fn gather(&self) -> Gathered {
+        Gathered::of(&self.0, vec![None; self.0.items()])
     }
-    /// Runs, points and pairs (docs/sweep.md), of the lines of all sets in any order.
-    fn tables(&self, lines: &str) -> PyResult<(Table, Table, Table)> {
-        let (study, finished) = (&self.0, self.all(lines)?);
-        let standings = summary::standings(study, &finished);
-        let rivalries = summary::rivalries(study, &finished);
-        let points = summary::standing_rows(study, &standings);
-        Ok((
-            Table::of(&summary::run_columns(), summary::run_rows(study, &finished))?,
-            Table::of(&summary::standing_columns(), points)?,
-            Table::of(&summary::rivalry_columns(), summary::rivalry_rows(study, &rivalries))?,
-        ))
+    /// One row for each run (docs/sweep.md).
+    fn runs(&self, gathered: &Gathered) -> PyResult<Table> {
+        Table::of(&summary::run_columns(), summary::run_rows(&self.0, gathered.all()?))
+    }
+    /// One row for each point and policy.
+    fn points(&self, gathered: &Gathered) -> PyResult<Table> {
+        let standings = summary::standings(&self.0, gathered.all()?);
+        Table::of(&summary::standing_columns(), summary::standing_rows(&self.0, &standings))
+    }
+    /// One row for each point, pair of policies and measure.
+    fn pairs(&self, gathered: &Gathered) -> PyResult<Table> {
+        let rivalries = summary::rivalries(&self.0, gathered.all()?);
+        Table::of(&summary::rivalry_columns(), summary::rivalry_rows(&self.0, &rivalries))
     }
     /// The figures of the points, as names and SVG.
-    fn figures(&self, lines: &str) -> PyResult<Vec<(String, String)>> {
-        let standings = summary::standings(&self.0, &self.all(lines)?);
+    fn figures(&self, gathered: &Gathered) -> PyResult<Vec<(String, String)>> {
+        let standings = summary::standings(&self.0, gathered.all()?);
         let figures = maracas_sweep::drawings::figures(&self.0, &standings);
         Ok(figures.iter().map(|figure| (figure.name.clone(), figure.svg())).collect())
     }
     /// Writes the files that `maracas sweep` writes into its folder.
-    fn write(&self, py: Python<'_>, folder: PathBuf, lines: &str) -> PyResult<()> {
-        let (study, finished) = (&self.0, self.all(lines)?);
-        let standings = summary::standings(study, &finished);
-        let rivalries = summary::rivalries(study, &finished);
-        let write = || sweep::write(&folder, study, &finished, &standings, &rivalries);
-        py.detach(write).map(drop).map_err(raised)
+    fn write(&self, py: Python<'_>, folder: PathBuf, gathered: &Gathered) -> PyResult<()> {
+        let (study, finished) = (&self.0, gathered.all()?);
+        py.detach(|| {
+            let standings = summary::standings(study, finished);
+            let rivalries = summary::rivalries(study, finished);
+            sweep::write(&folder, study, finished, &standings, &rivalries)
+        })
+        .map(drop)
+        .map_err(raised)
     }
-    /// Opens the file of a folder that keeps what is finished, and says what it holds.
-    fn open(&self, folder: &str) -> PyResult<(Ledger, String)> {
-        let folder = Path::new(folder);
-        sweep::folder(folder).map_err(raised)?;
+    /// Opens the file of a folder that keeps what is finished, and takes in what it holds. Runs one
+    /// of these sets again, so that another program is noticed.
+    fn open(&self, py: Python<'_>, folder: PathBuf) -> PyResult<(Ledger, Gathered)> {
+        sweep::folder(&folder).map_err(raised)?;
         let path = folder.join(sweep::PROGRESS);
         let (items, contenders) = (self.0.items(), self.0.contenders.len());
-        let opened = maracas_sweep::Ledger::open(&path, &self.0.meaning(), items, contenders);
-        let (ledger, found) = opened.map_err(error)?;
-        let lines = found.iter().flatten().map(Finished::line).collect();
-        Ok((Ledger { ledger: Mutex::new(Some(ledger)), contenders }, lines))
+        py.detach(|| {
+            let opened = maracas_sweep::Ledger::open(&path, &self.0.meaning(), items, contenders);
+            let (ledger, found) = opened.map_err(error)?;
+            run::check_program(&self.0, &found).map_err(error)?;
+            Ok((Ledger(Mutex::new(Some(ledger))), Gathered::of(&self.0, found)))
+        })
     }
 }
 
 /// The file of a sweep's folder that keeps what is finished; no other sweep may open it meanwhile.
 #[pyclass(frozen, module = "maracas")]
-pub(crate) struct Ledger {
-    ledger: Mutex<Option<maracas_sweep::Ledger>>,
-    contenders: usize,
+pub(crate) struct Ledger(Mutex<Option<maracas_sweep::Ledger>>);
+
+impl Ledger {
+    fn note(&self, finished: &Finished) -> PyResult<()> {
+        let mut ledger = self.0.lock().map_err(error)?;
+        let ledger = ledger.as_mut().ok_or_else(|| error("the folder of the sweep is closed"))?;
+        ledger.note(finished).map_err(error)
+    }
 }
 
 #[pymethods]
 impl Ledger {
-    /// Keeps what these lines say.
-    fn note(&self, lines: &str) -> PyResult<()> {
-        let mut ledger = self.ledger.lock().map_err(error)?;
-        let ledger = ledger.as_mut().ok_or_else(|| error("the folder of the sweep is closed"))?;
-        for finished in lines.lines().filter_map(|line| Finished::read(line, self.contenders)) {
-            ledger.note(&finished).map_err(error)?;
-        }
-        Ok(())
-    }
     /// Leaves the folder to others.
     fn close(&self) -> PyResult<()> {
-        self.ledger.lock().map_err(error)?.take();
+        self.0.lock().map_err(error)?.take();
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
 import time
 from pathlib import Path
@@ -190,6 +191,86 @@ def test_generated_sets_are_those_of_the_command(command: Command) -> None:
     options = ["--cores", "4", "--tasks", "20", "--utilization", "90%", "--seed", "3"]
     ours = maracas.TaskSet.generate(4, "90%", 20, seed=3)
     assert ours.to_csv() == command("generate", *options).stdout
+
+
+TOO_MUCH = """version = 1
+[platform]
+cores = 1
+[policy]
+name = "maracas"
+[[program]]
+name = "a"
+command = ["/bin/true"]
+budget = "6ms"
+period = "10ms"
+[[program]]
+name = "b"
+command = ["/bin/true"]
+budget = "6ms"
+period = "10ms"
+"""
+
+
+def test_what_would_be_admitted_is_suggested_as_the_command_does(
+    command: Command, tmp_path: Path
+) -> None:
+    file = tmp_path / "much.toml"
+    file.write_text(TOO_MUCH)
+    verdict = maracas.check(maracas.Scenario.read(file), suggest=True)
+    assert str(verdict) == command("check", file, "--suggest").stdout
+    assert not verdict
+    assert verdict.suggestions
+    assert verdict.fit is None
+    assert maracas.check(maracas.Scenario.read(file)).suggestions == []
+
+
+def test_scenarios_are_checked_for_this_host(command: Command, tmp_path: Path) -> None:
+    file = tmp_path / "live.toml"
+    file.write_text(TOO_MUCH.replace("6ms", "3ms"))
+    verdict = maracas.check(maracas.Scenario.read(file), machine="live")
+    theirs = json.loads(command("check", file, "--machine", "live", "--json").stdout)
+    # The figures of this host are measured anew each time.
+    for key in ("machine", "verdict", "refused", "cores", "suggestions"):
+        assert verdict.numbers[key] == theirs[key]
+    assert verdict.numbers["machine"] == "live"
+    assert len(verdict.notes) == len(theirs["notes"])
+    file.write_text(TOO_MUCH.replace("/bin/true", "/bin/not-there"))
+    with pytest.raises(maracas.Error, match="not-there"):
+        maracas.check(maracas.Scenario.read(file), machine="live")
+    tasks = maracas.TaskSet([maracas.Task("a", "1ms", "10ms")])
+    with pytest.raises(maracas.Error, match="can be simulated only"):
+        maracas.check(tasks, policy="run", cores=1, machine="live")
+    with pytest.raises(maracas.Error, match='machine is "lab"; give "sim" or "live"'):
+        maracas.check(tasks, policy="run", cores=1, machine="lab")  # type: ignore[arg-type]
+
+
+class EnoughError(Exception):
+    """What a handler of signals raises."""
+
+
+def test_signals_end_a_simulation() -> None:
+    tasks = maracas.TaskSet.generate(4, "90%", 20, seed=1)
+    seen = 0
+
+    def handle(*_: object) -> None:
+        nonlocal seen
+        seen += 1
+        # Signals that nobody looks for during the call would be one at its end.
+        if seen == 3:
+            raise EnoughError
+
+    def simulate() -> None:
+        maracas.simulate(tasks, policy="run", cores=4, until="86400s")
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    before = signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+    try:
+        with pytest.raises(EnoughError):
+            simulate()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_the_interpreter_runs_on_while_it_simulates() -> None:

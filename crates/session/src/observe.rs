@@ -18,8 +18,11 @@ use std::time;
 /// Bytes of journal that are gathered before they go to the file.
 const PIECE: usize = 1 << 20;
 
-/// Decisions between two looks at the clock for the progress line.
+/// Decisions between two looks at the clock, for the progress line and the caller.
 const LOOK_EVERY: u32 = 1 << 14;
+/// How often a caller is asked whether it goes on: soon enough after Ctrl-C, and seldom enough that
+/// even a caller who takes milliseconds for the answer costs little.
+const ASK_EVERY: time::Duration = time::Duration::from_millis(100);
 
 /// Watches a simulation.
 pub struct Watch<'a> {
@@ -32,14 +35,22 @@ pub struct Watch<'a> {
     drawn: Option<Drawn>,
     trace: Option<perfetto::Writer<Pending>>,
     failed: Option<std::io::Error>,
+    /// Decisions since the last look at the clock.
+    calls: u32,
     progress: Option<Progress>,
+    asked: Option<Asked<'a>>,
 }
 
 struct Progress {
     until: Instant,
-    calls: u32,
     bar: output::Bar,
     started: time::Instant,
+}
+
+/// The caller, and when it was asked last.
+struct Asked<'a> {
+    caller: &'a dyn Fn(),
+    last: time::Instant,
 }
 
 impl<'a> Watch<'a> {
@@ -56,7 +67,9 @@ impl<'a> Watch<'a> {
             drawn: files.drawn,
             trace: files.trace.map(|file| perfetto::Writer::new(&header, file)),
             failed: None,
+            calls: 0,
             progress: None,
+            asked: None,
         }
     }
     /// Watches `case` for its report alone.
@@ -74,7 +87,13 @@ impl<'a> Watch<'a> {
     #[must_use]
     pub fn with_progress(mut self, until: Instant) -> Self {
         let (bar, started) = (output::Bar::new("sim"), time::Instant::now());
-        self.progress = Some(Progress { until, calls: 0, bar, started });
+        self.progress = Some(Progress { until, bar, started });
+        self
+    }
+    /// Calls `caller` every 100 ms while it is simulated; to end the simulation it unwinds.
+    #[must_use]
+    pub fn asking(mut self, caller: &'a dyn Fn()) -> Self {
+        self.asked = Some(Asked { caller, last: time::Instant::now() });
         self
     }
 
@@ -151,6 +170,20 @@ impl<'a> Watch<'a> {
         }
     }
 
+    /// Looks at the clock: shows how far the simulation is, and asks the caller where it is time.
+    fn look(&mut self, now: Instant) {
+        if let Some(progress) = &mut self.progress {
+            let done = now.ticks() as f64 / progress.until.ticks().max(1) as f64;
+            progress.bar.show(done, progress.started.elapsed());
+        }
+        if let Some(asked) = &mut self.asked
+            && asked.last.elapsed() >= ASK_EVERY
+        {
+            (asked.caller)();
+            asked.last = time::Instant::now();
+        }
+    }
+
     /// Gives readers of the journal the name of a VCPU that arrived.
     fn arrived(&mut self, at: Instant, vcpu: VcpuId) {
         let name = self.case.name(vcpu);
@@ -184,12 +217,10 @@ impl Observer for Watch<'_> {
             journal.planned(now, plan);
             self.flush();
         }
-        let Some(progress) = &mut self.progress else { return };
-        progress.calls += 1;
-        if progress.calls == LOOK_EVERY {
-            progress.calls = 0;
-            let done = now.ticks() as f64 / progress.until.ticks().max(1) as f64;
-            progress.bar.show(done, progress.started.elapsed());
+        self.calls += 1;
+        if self.calls == LOOK_EVERY {
+            self.calls = 0;
+            self.look(now);
         }
     }
 }

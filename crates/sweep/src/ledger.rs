@@ -30,6 +30,8 @@ pub struct Finished {
 pub struct Ledger {
     file: File,
     name: String,
+    /// Bytes of the file, all lines whole.
+    length: u64,
 }
 
 /// The first line.
@@ -91,17 +93,26 @@ impl Ledger {
         if !begun {
             file.write_all(header.as_bytes()).map_err(|error| fail(&error))?;
         }
-        Ok((Self { file, name }, finished))
+        let length = if begun { kept } else { header.len() } as u64;
+        Ok((Self { file, name, length }, finished))
     }
 
     /// Notes a finished set.
     ///
     /// # Errors
-    /// Where the file cannot be written.
+    /// Where the file cannot be written, on a full disk for instance; what it holds is kept.
     pub fn note(&mut self, finished: &Finished) -> Result<(), Error> {
         // In one piece, so that a line is torn by nothing but the end of the machine.
-        let written = self.file.write_all(finished.line().as_bytes());
-        written.map_err(|error| Error(format!("{}: {error}", self.name)))
+        let line = finished.line();
+        if let Err(error) = self.file.write_all(line.as_bytes()) {
+            // Half a line would spoil the next one, if there is room for that again.
+            let cut = self.file.set_len(self.length);
+            let _ = cut.and_then(|()| self.file.seek(SeekFrom::Start(self.length)));
+            let way_out = "it keeps what is finished, and the same sweep goes on from there";
+            return Err(Error(format!("{}: {error}; {way_out}", self.name)));
+        }
+        self.length += line.len() as u64;
+        Ok(())
     }
 }
 

@@ -38,8 +38,7 @@ fn said(panic: &dyn Any) -> String {
 /// Runs what `found` lacks on up to `jobs` threads. `progress` is called with how many items are
 /// finished, from the start on. The result depends on the study alone.
 ///
-/// One of the items that `found` has is run again: where it comes out otherwise, the program has
-/// changed since, and results would be mixed.
+/// One of the items that `found` has is run again ([`check_program`]).
 ///
 /// # Errors
 /// The first item that fails; where the ledger cannot be written; where `found` is of a program
@@ -51,16 +50,7 @@ pub fn all(
     jobs: usize,
     progress: &(dyn Fn(usize) + Sync),
 ) -> Result<Vec<Finished>, Error> {
-    if let Some(known) = found.iter().flatten().next_back()
-        && item(study, known.item)? != *known
-    {
-        let point = study.point(known.item);
-        return Err(Error(format!(
-            "set {} at {point} comes out otherwise than before: this is another program; name \
-             another folder",
-            study.set_number(known.item)
-        )));
-    }
+    check_program(study, &found)?;
     let missing: Vec<usize> = (0..found.len()).filter(|item| found[*item].is_none()).collect();
     let next = AtomicUsize::new(0);
     let state =
@@ -86,6 +76,22 @@ pub fn all(
     });
     let State { found, error, .. } = state.into_inner().unwrap_or_else(PoisonError::into_inner);
     error.map_or_else(|| Ok(found.into_iter().flatten().collect()), Err)
+}
+
+/// Runs one of the items that `found` has again.
+///
+/// # Errors
+/// Where it comes out otherwise: the program has changed since, and results would be mixed.
+pub fn check_program(study: &Study, found: &[Option<Finished>]) -> Result<(), Error> {
+    let Some(known) = found.iter().flatten().next_back() else { return Ok(()) };
+    if item(study, known.item)? == *known {
+        return Ok(());
+    }
+    let (set, point) = (study.set_number(known.item), study.point(known.item));
+    Err(Error(format!(
+        "set {set} at {point} comes out otherwise than before: this is another program; name \
+         another folder"
+    )))
 }
 
 struct State {

@@ -154,13 +154,13 @@ impl Settings {
 
     /// A VCPU's reads per period, one at least; `None` where it has no bandwidth of its own.
     pub(super) fn quota(&self, bandwidth: Option<NonZeroU64>) -> Option<u64> {
-        bandwidth.map(|bandwidth| self.requests(bandwidth.get()).max(1))
+        bandwidth.map(|bandwidth| self.requests(bandwidth).max(1))
     }
 
     /// Requests that `bandwidth` bytes per second are in one period, rounded down; at most 2^48,
     /// more than any memory serves, so that sums over cores stay within 64 bits.
-    pub(super) fn requests(&self, bandwidth: u64) -> u64 {
-        let bytes = u128::from(bandwidth) * u128::from(self.period.ticks());
+    pub(super) fn requests(&self, bandwidth: NonZeroU64) -> u64 {
+        let bytes = u128::from(bandwidth.get()) * u128::from(self.period.ticks());
         (bytes / (self.ticks_per_s * u128::from(LINE_BYTES))).min(1 << 48) as u64
     }
 
@@ -195,11 +195,10 @@ impl Settings {
         };
         let foregrounds = foregrounds(system, params, &bandwidths, &mut wrong);
         let reserve = |core| {
-            let of = |list: &[u64]| list.get(core).copied().unwrap_or(0);
-            let quota = settings.requests(of(&bandwidths));
-            let kept = Some(of(&foregrounds)).filter(|kept| *kept > 0);
-            let foreground = kept.map(|kept| settings.requests(kept).max(1));
-            (of(&bandwidths) > 0).then_some(Reserved { quota, soft: soft(core), foreground })
+            let of = |list: &[Bandwidth]| list.get(core).copied().flatten();
+            let quota = settings.requests(of(&bandwidths)?);
+            let foreground = settings.quota(of(&foregrounds));
+            Some(Reserved { quota, soft: soft(core), foreground })
         };
         settings.cores = (0..system.cores.len()).map(reserve).collect();
         if wrong.is_empty() {
@@ -230,13 +229,15 @@ impl Settings {
     }
 
     /// A VCPU that gets less than one request a period would never run.
-    fn too_small(&self, system: &System, bandwidths: &[u64], wrong: &mut Vec<Objection>) {
-        let cores = (0..).zip(bandwidths).map(|(core, b)| (CoreId(core).to_string(), *b));
-        let own = |vcpu: &Vcpu| Some((vcpu.id.to_string(), vcpu.bandwidth?.get()));
-        let vcpus = system.vcpus.iter().filter_map(own);
-        let mut all = cores.chain(vcpus);
-        if let Some((reader, bandwidth)) = all.find(|(_, b)| *b > 0 && self.requests(*b) == 0) {
-            let shown = shown(bandwidth);
+    fn too_small(&self, system: &System, bandwidths: &[Bandwidth], wrong: &mut Vec<Objection>) {
+        let of_core = |(core, bandwidth): (u16, &Bandwidth)| {
+            bandwidth.map(|bandwidth| (CoreId(core).to_string(), bandwidth))
+        };
+        let own = |vcpu: &Vcpu| Some((vcpu.id.to_string(), vcpu.bandwidth?));
+        let cores = (0..).zip(bandwidths).filter_map(of_core);
+        let mut all = cores.chain(system.vcpus.iter().filter_map(own));
+        if let Some((reader, bandwidth)) = all.find(|(_, b)| self.requests(*b) == 0) {
+            let shown = shown(bandwidth.get());
             let why = format!(
                 "of {reader} is {shown}, less than one request of {LINE_BYTES} bytes in a period; \
                  raise it or the period"
@@ -246,11 +247,21 @@ impl Settings {
     }
 }
 
-/// The reserved bandwidth of each core in bytes per second, 0 = none; empty where nothing is.
-fn bandwidths(system: &System, params: &Params, wrong: &mut Vec<Objection>) -> Vec<u64> {
-    let read = |item: &String| parse_bandwidth(item).unwrap_or(0);
-    let r_min = params.list(&R_MIN).first().map_or(0, read);
-    let bandwidths: Vec<u64> = each(&BANDWIDTH, system, params, wrong).iter().map(read).collect();
+/// Bytes per second; `None` where there is no such bandwidth. Users write that as 0 or "none".
+type Bandwidth = Option<NonZeroU64>;
+
+fn parsed(item: &str) -> Bandwidth {
+    parse_bandwidth(item).ok().and_then(NonZeroU64::new)
+}
+
+fn all_parsed(items: &[String]) -> Vec<Bandwidth> {
+    items.iter().map(|item| parsed(item)).collect()
+}
+
+/// The reserved bandwidth of each core; empty where nothing is said.
+fn bandwidths(system: &System, params: &Params, wrong: &mut Vec<Objection>) -> Vec<Bandwidth> {
+    let r_min = params.list(&R_MIN).first().and_then(|item| parsed(item));
+    let bandwidths = all_parsed(&each(&BANDWIDTH, system, params, wrong));
     let weights: Vec<u64> = each(&WEIGHTS, system, params, wrong)
         .iter()
         .map(|weight| weight.parse().unwrap_or(0))
@@ -259,19 +270,22 @@ fn bandwidths(system: &System, params: &Params, wrong: &mut Vec<Objection>) -> V
         if !bandwidths.is_empty() {
             let why = "and weights are both given; leave out one of them";
             wrong.push(Objection::to(BANDWIDTH.name, why));
-        } else if r_min == 0 {
+        } else if r_min.is_none() {
             let why = "share r_min, and none is given; add r_min = \"1200MB/s\"";
             wrong.push(Objection::to(WEIGHTS.name, why));
         }
         // algorithms.md D.3: B_i = r_min w_i / sum of w.
         let sum: u64 = weights.iter().sum();
-        let share = |weight| u128::from(r_min) * u128::from(weight) / u128::from(sum.max(1));
-        return weights.into_iter().map(|weight| share(weight) as u64).collect();
+        let share = |weight| {
+            let all = u128::from(r_min?.get());
+            NonZeroU64::new((all * u128::from(weight) / u128::from(sum.max(1))) as u64)
+        };
+        return weights.into_iter().map(share).collect();
     }
-    let sum: u128 = bandwidths.iter().map(|bandwidth| u128::from(*bandwidth)).sum();
-    if r_min > 0 && sum > u128::from(r_min) {
+    let sum: u128 = bandwidths.iter().flatten().map(|bandwidth| u128::from(bandwidth.get())).sum();
+    if let Some(most) = r_min.map(NonZeroU64::get).filter(|most| sum > u128::from(*most)) {
         let sum = u64::try_from(sum).unwrap_or(u64::MAX);
-        let (sum, most, over) = (shown(sum), shown(r_min), shown(sum - r_min));
+        let (sum, most, over) = (shown(sum), shown(most), shown(sum - most));
         let why = format!(
             "reserved bandwidths are {sum} together and exceed r_min = {most} by {over}; lower one"
         );
@@ -284,17 +298,18 @@ fn bandwidths(system: &System, params: &Params, wrong: &mut Vec<Objection>) -> V
 fn foregrounds(
     system: &System,
     params: &Params,
-    bandwidths: &[u64],
+    bandwidths: &[Bandwidth],
     wrong: &mut Vec<Objection>,
-) -> Vec<u64> {
-    let read = |item: &String| parse_bandwidth(item).unwrap_or(0);
-    let kept: Vec<u64> = each(&FOREGROUND, system, params, wrong).iter().map(read).collect();
+) -> Vec<Bandwidth> {
+    let kept = all_parsed(&each(&FOREGROUND, system, params, wrong));
     // One value for all is about those cores that have a reservation.
     let all = params.list(&FOREGROUND).len() == 1;
     for (core, kept) in kept.iter().enumerate() {
-        let reserved = bandwidths.get(core).copied().unwrap_or(0);
-        if *kept > reserved && !(all && reserved == 0 && bandwidths.iter().any(|b| *b > 0)) {
-            let (kept, reserved) = (shown(*kept), shown(reserved));
+        let reserved = bandwidths.get(core).copied().flatten();
+        let is_for_others = all && reserved.is_none() && bandwidths.iter().any(Option::is_some);
+        // No bandwidth is less than any.
+        if *kept > reserved && !is_for_others {
+            let [kept, reserved] = [*kept, reserved].map(|it| shown(it.map_or(0, |it| it.get())));
             let why = format!(
                 "of core{core} is {kept} and its bandwidth {reserved}; lower the one or raise the \
                  other"

@@ -10,6 +10,7 @@ pub(crate) mod jobs;
 pub(crate) mod local;
 pub(crate) mod occupancy;
 pub(crate) mod pack;
+pub(crate) mod partition;
 pub(crate) mod partitioned;
 pub(crate) mod pibs;
 pub(crate) mod priority;

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from maracas import _maracas
 from maracas.contract import Policy, System, _entry
@@ -52,6 +52,25 @@ class Verdict:
     def __str__(self) -> str:
         """Return the verdict as `maracas check` prints it."""
         return self._text
+
+    @property
+    def notes(self) -> list[str]:
+        """What was assumed and what this host lacks, a sentence each."""
+        return list(self.numbers["notes"])
+
+    @property
+    def suggestions(self) -> list[str]:
+        """Changes each of which would be admitted, where it is refused and they were asked for."""
+        return list(self.numbers["suggestions"])
+
+    @property
+    def fit(self) -> Scenario | None:
+        """The scenario in which no job is late, where jobs may be and one was asked for and found.
+
+        `numbers["fit"]` says what was changed, or what stands in the way.
+        """
+        fit = self.numbers["fit"] or {}
+        return Scenario(text=fit["scenario"]) if "scenario" in fit else None
 
     def __repr__(self) -> str:
         """Return the answer in a word."""
@@ -182,20 +201,24 @@ def _case(
     cores: int | None,
     params: Mapping[str, Value] | None,
     seed: int | None = None,
+    machine: Literal["sim", "live"] = "sim",
 ) -> _maracas.Case:
+    if machine not in ("sim", "live"):
+        raise _maracas.Error(f'machine is "{machine}"; give "sim" or "live"')
+    live = machine == "live"
     text, file, format = subject._source()
     given = [(name, _given(value)) for name, value in (params or {}).items()]
     if policy is None or isinstance(policy, str):
-        return _maracas.Case(text, file, format, policy, given, cores, seed, None)
-    return _maracas.Case(text, file, format, None, given, cores, seed, _entry(policy))
+        return _maracas.Case(text, file, format, policy, given, cores, seed, live, None)
+    return _maracas.Case(text, file, format, None, given, cores, seed, live, _entry(policy))
 
 
 def _given(value: Value) -> str | int | bool:
     return str(value) if isinstance(value, float) else value
 
 
-def _verdict(case: _maracas.Case) -> Verdict:
-    text, numbers = case.verdict()
+def _verdict(case: _maracas.Case, suggest: bool = False) -> Verdict:
+    text, numbers = case.verdict(suggest)
     return Verdict(text, json.loads(numbers))
 
 
@@ -205,13 +228,19 @@ def check(
     policy: Chosen = None,
     cores: int | None = None,
     params: Mapping[str, Value] | None = None,
+    machine: Literal["sim", "live"] = "sim",
+    suggest: bool = False,
 ) -> Verdict:
     """Say whether a scenario or task set would be admitted, with every test's numbers.
 
     A task set needs `policy` and `cores`; for a scenario they take the place of its own. `params`
     are parameters of the policy (`maracas policies NAME` lists them).
+
+    With `machine="live"` it is this host that a scenario is checked for, as `maracas run` would do
+    before it starts anything; that needs no rights. `suggest` asks for what would be admitted in
+    its place: `Verdict.suggestions` and `Verdict.fit`.
     """
-    return _verdict(_case(subject, policy, cores, params))
+    return _verdict(_case(subject, policy, cores, params, machine=machine), suggest)
 
 
 def simulate(

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from os import PathLike, cpu_count, fspath
+from functools import cached_property, lru_cache, partial
+from itertools import islice
+from os import PathLike, cpu_count
 from pathlib import Path
+from queue import SimpleQueue
 
 from maracas import _maracas
 from maracas.scenario import _toml
 
 PIECE = 64
 """Sets of a piece where nothing is said: some seconds of work on usual sweeps."""
+PENDING = 4096
+"""Pieces that an executor has at a time where nothing is said: enough for thousands of workers, and
+few enough that an executor need not hold a large sweep at once."""
 
 
 @dataclass(frozen=True)
@@ -66,22 +71,35 @@ class Study:
 
 
 class Sweep:
-    """A finished sweep."""
+    """A finished sweep; its tables (docs/sweep.md) are made when they are first asked for."""
 
-    def __init__(self, study: Study, lines: str) -> None:
-        """Put the lines of all sets together, in whatever order they came."""
-        self._study, self._lines = study._study, lines
-        self.runs, self.points, self.pairs = self._study.tables(lines)
-        """Runs, points and pairs: the tables of docs/sweep.md."""
+    def __init__(self, study: Study, gathered: _maracas.Gathered) -> None:
+        """Take what came of all sets."""
+        self._study, self._gathered = study._study, gathered
+
+    @cached_property
+    def runs(self) -> _maracas.Table:
+        """One row for each set and policy."""
+        return self._study.runs(self._gathered)
+
+    @cached_property
+    def points(self) -> _maracas.Table:
+        """One row for each point and policy."""
+        return self._study.points(self._gathered)
+
+    @cached_property
+    def pairs(self) -> _maracas.Table:
+        """One row for each point, pair of policies and measure."""
+        return self._study.pairs(self._gathered)
 
     @cached_property
     def figures(self) -> dict[str, str]:
         """The figures over the points: SVG, by name."""
-        return dict(self._study.figures(self._lines))
+        return dict(self._study.figures(self._gathered))
 
     def write(self, folder: str | PathLike[str]) -> None:
         """Write the files that `maracas sweep` writes, the same bytes."""
-        self._study.write(Path(folder), self._lines)
+        self._study.write(Path(folder), self._gathered)
 
     def _repr_html_(self) -> str:
         """Show the figures in a notebook."""
@@ -93,13 +111,20 @@ def _known(text: str, file: str, folder: str) -> Study:
     return Study(text, file, folder)
 
 
-def _piece(text: str, file: str, folder: str, items: list[int]) -> str:
-    """Run a piece, in whatever process this is."""
+def _piece(version: str, text: str, file: str, folder: str, items: list[int]) -> str:
+    """Run a piece, in whatever process this is, with the program that it is of."""
+    if version != _maracas.__version__:
+        here = _maracas.__version__
+        raise _maracas.Error(f"a worker has maracas {here} and this is {version}; install the same")
     return _known(text, file, folder).run(items)
 
 
-def _pieces(items: list[int], size: int) -> Iterator[list[int]]:
-    return (items[start : start + size] for start in range(0, len(items), size))
+def _pieces(gathered: _maracas.Gathered, size: int) -> Iterator[list[int]]:
+    """Cut the sets that are missing now into pieces."""
+    start = 0
+    while items := gathered.missing(start, size):
+        yield items
+        start = items[-1] + 1
 
 
 def sweep(
@@ -109,45 +134,66 @@ def sweep(
     jobs: int | None = None,
     executor: Executor | None = None,
     piece: int = PIECE,
+    pending: int = PENDING,
 ) -> Sweep:
     """Run a sweep, on `jobs` threads or on any executor of `concurrent.futures`.
 
     With `out` what is finished is kept in that folder at once: after an interruption the same call
     goes on, and the folder gets the files of `maracas sweep`, the same bytes whatever ran the
-    pieces. An executor gets pieces of so many sets, and needs this package where it runs them.
+    pieces. An executor gets pieces of so many sets, at most `pending` of them at a time, and needs
+    this package where it runs them.
     """
     if not isinstance(study, Study):
         study = Study.read(study)
-    if piece < 1:
-        raise _maracas.Error(f"piece is {piece}; give 1 or more")
+    for name, number in (("piece", piece), ("pending", pending)):
+        if number < 1:
+            raise _maracas.Error(f"{name} is {number}; give 1 or more")
     native = study._study
-    ledger, known = (None, "") if out is None else native.open(fspath(out))
-    lines = [known]
-    size = piece if executor is not None else 1
-    threads = nullcontext(executor) if executor else ThreadPoolExecutor(jobs or cpu_count())
-    with threads as pool:
-        asked = [
-            pool.submit(_piece, study.text, study.file, study.folder, items)
-            for items in _pieces(native.missing(known), size)
-        ]
-        waiting = set(asked)
-        try:
-            for done in as_completed(asked):
-                lines.append(done.result())
-                waiting.discard(done)
-                if ledger is not None:
-                    ledger.note(lines[-1])
-        except BaseException:
-            # What is finished is kept; what has not begun is not worth waiting for.
-            for future in waiting:
-                over = not future.cancel() and future.done()
-                if ledger is not None and over and future.exception() is None:
-                    ledger.note(future.result())
-            raise
-        finally:
-            if ledger is not None:
-                ledger.close()
-    finished = Sweep(study, "".join(lines))
+    ledger, gathered = (None, native.gather()) if out is None else native.open(Path(out))
+    try:
+        # Threads of this process take one set at a time: nothing is saved by more.
+        pieces = _pieces(gathered, 1 if executor is None else piece)
+        call = partial(_piece, _maracas.__version__, study.text, study.file, study.folder)
+        with nullcontext(executor) if executor else ThreadPoolExecutor(jobs or cpu_count()) as pool:
+            _run(pool, call, pieces, pending, lambda lines: gathered.take(lines, ledger))
+    finally:
+        if ledger is not None:
+            ledger.close()
+    finished = Sweep(study, gathered)
     if out is not None:
         finished.write(out)
     return finished
+
+
+def _run(
+    pool: Executor,
+    call: Callable[[list[int]], str],
+    pieces: Iterator[list[int]],
+    pending: int,
+    keep: Callable[[str], None],
+) -> None:
+    """Give pieces to an executor and keep what comes back, in whatever order that is."""
+    done: SimpleQueue[Future[str]] = SimpleQueue()
+    waiting: set[Future[str]] = set()
+    try:
+        while True:
+            for items in islice(pieces, pending - len(waiting)):
+                future = pool.submit(call, items)
+                waiting.add(future)
+                future.add_done_callback(done.put)
+            if not waiting:
+                return
+            future = done.get()
+            waiting.discard(future)
+            keep(future.result())
+    except BaseException as error:
+        # What has not begun is called off first: keeping may be what fails.
+        over = [future for future in waiting if not future.cancel() and future.done()]
+        with suppress(_maracas.Error):
+            for future in over:
+                if future.exception() is None:
+                    keep(future.result())
+        if isinstance(error, CancelledError):
+            gone = "the executor gave up a piece: its cluster is gone, or somebody ended it"
+            raise _maracas.Error(f"{gone}; with `out` the same call goes on") from error
+        raise

@@ -1,0 +1,185 @@
+//! What one core decides by itself: its run queue, kept in the order of its pending jobs.
+//!
+//! A partition knows no other core and nothing of admission. It is told what happens to its own
+//! tasks, and what it decides depends on nothing else.
+
+use super::jobs::{Backlog, PLAIN};
+use super::queue::{Key, Queue};
+use alloc::vec::Vec;
+use maracas_core::contract::Grant;
+use maracas_core::{CoreId, Instant, Plan, VcpuId};
+
+/// What orders the pending jobs of a core.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Order {
+    /// The absolute deadline; the running one first among equals, then the lower id.
+    Deadline,
+    /// The task's fixed priority ([`super::priority::of`]).
+    Fixed,
+}
+
+/// The tie value of a waiting job: only the running one wins ties, then the lower id.
+const WAITING: u64 = Key::RUNNING + 1;
+
+/// A task of one core. Where no job is cut, an event looks at the first 64 bytes only.
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Task {
+    /// Its priority where that is fixed, as a deadline counted from zero; else the deadline of its
+    /// entry in the queue.
+    rank: Instant,
+    vcpu: VcpuId,
+    /// Whether it has an entry in the queue.
+    queued: bool,
+    /// Whether it stands in `changed`.
+    changed: bool,
+    backlog: Backlog,
+}
+
+const _: () = assert!(core::mem::offset_of!(Task, backlog) + PLAIN == 64);
+const _: () = assert!(size_of::<Option<Task>>() == 128);
+
+impl Task {
+    /// Its entry in the queue, if it has one, where `running` has the right of way over ties.
+    fn key(&self, running: Option<Key>) -> Option<Key> {
+        let runs = running.is_some_and(|running| running.vcpu == self.vcpu);
+        let tie = if runs { Key::RUNNING } else { WAITING };
+        self.queued.then_some(Key { deadline: self.rank, tie, vcpu: self.vcpu })
+    }
+}
+
+/// The tasks of one core, by the slots that they were given.
+#[derive(Debug)]
+pub(crate) struct Partition {
+    order: Order,
+    tasks: Vec<Option<Task>>,
+    /// Slots without a task.
+    free: Vec<u32>,
+    queue: Queue,
+    /// The entry that has the right of way over ties: the first one at the last decision.
+    running: Option<Key>,
+    /// Slots of tasks whose backlog changed since the last decision.
+    changed: Vec<u32>,
+    /// Queue entries since then of tasks that left or have another priority.
+    gone: Vec<Key>,
+}
+
+impl Partition {
+    pub(crate) fn new(order: Order) -> Self {
+        Self {
+            order,
+            tasks: Vec::new(),
+            free: Vec::new(),
+            queue: Queue::default(),
+            running: None,
+            changed: Vec::new(),
+            gone: Vec::new(),
+        }
+    }
+    /// Takes a task in, with its priority where that is fixed; its slot.
+    pub(crate) fn add(&mut self, vcpu: VcpuId, backlog: Backlog, fixed: Instant) -> u32 {
+        let task = Task { rank: fixed, vcpu, queued: false, changed: false, backlog };
+        match self.free.pop() {
+            Some(slot) => {
+                self.tasks[slot as usize] = Some(task);
+                slot
+            }
+            None => {
+                self.tasks.push(Some(task));
+                (self.tasks.len() - 1) as u32
+            }
+        }
+    }
+    /// Lets a task go; what it had before it.
+    pub(crate) fn remove(&mut self, slot: u32) -> Option<Backlog> {
+        let task = self.tasks.get_mut(slot as usize)?.take()?;
+        self.free.push(slot);
+        self.gone.extend(task.key(self.running));
+        Some(task.backlog)
+    }
+    /// What the task in `slot` has before it.
+    #[inline]
+    pub(crate) fn backlog(&self, slot: u32) -> Option<&Backlog> {
+        self.tasks.get(slot as usize)?.as_ref().map(|task| &task.backlog)
+    }
+    /// Something happened to the task in `slot`.
+    #[inline]
+    pub(crate) fn change(&mut self, slot: u32, act: impl FnOnce(&mut Backlog)) {
+        let Some(Some(task)) = self.tasks.get_mut(slot as usize) else { return };
+        act(&mut task.backlog);
+        if !task.changed {
+            task.changed = true;
+            self.changed.push(slot);
+        }
+    }
+    /// Gives the task in `slot` this priority, where priorities are fixed.
+    pub(crate) fn set_fixed(&mut self, slot: u32, fixed: Instant) {
+        let Some(Some(task)) = self.tasks.get_mut(slot as usize) else { return };
+        if self.order == Order::Fixed && task.rank != fixed {
+            self.gone.extend(task.key(None));
+            (task.rank, task.queued) = (fixed, false);
+        }
+        self.change(slot, |_| {});
+    }
+
+    /// Brings the run queue of `core`, which is this partition's, in step.
+    pub(crate) fn decide(&mut self, core: CoreId, plan: &mut Plan) {
+        let mut touched = !self.gone.is_empty();
+        for key in self.gone.drain(..) {
+            let place = self.queue.remove(key);
+            plan.run_queue_mut(core).foreground.remove(place);
+            self.running = self.running.filter(|running| *running != key);
+        }
+        while let Some(slot) = self.changed.pop() {
+            touched |= self.requeue(slot, core, plan);
+        }
+        if touched && self.order == Order::Deadline {
+            self.promote_earliest(core, plan);
+        }
+    }
+
+    /// Brings a task's place in queue and run queue in step with its backlog; whether the order
+    /// changed.
+    fn requeue(&mut self, slot: u32, core: CoreId, plan: &mut Plan) -> bool {
+        let Some(Some(task)) = self.tasks.get_mut(slot as usize) else { return false };
+        let (vcpu, key) = (task.vcpu, task.key(self.running));
+        let grant = Grant::new(vcpu, task.backlog.limit());
+        let wanted = task.backlog.deadline().map(|deadline| match self.order {
+            Order::Deadline => deadline,
+            Order::Fixed => task.rank,
+        });
+        (task.changed, task.queued) = (false, wanted.is_some());
+        task.rank = wanted.unwrap_or(task.rank);
+        if key.map(|key| key.deadline) == wanted {
+            if let Some(key) = key {
+                let place = self.queue.place(key);
+                if plan.run_queue(core).foreground[place] != grant {
+                    plan.run_queue_mut(core).foreground[place] = grant;
+                }
+            }
+            return false;
+        }
+        let run_queue = &mut plan.run_queue_mut(core).foreground;
+        if let Some(key) = key {
+            run_queue.remove(self.queue.remove(key));
+            self.running = self.running.filter(|running| *running != key);
+        }
+        if let Some(deadline) = wanted {
+            let key = Key { deadline, tie: WAITING, vcpu };
+            run_queue.insert(self.queue.insert(key), grant);
+        }
+        true
+    }
+
+    /// Gives the right of way over ties to what runs now, and takes it from what ran before.
+    fn promote_earliest(&mut self, core: CoreId, plan: &mut Plan) {
+        let first = self.queue.first();
+        if let Some(before) = self.running.filter(|before| Some(*before) != first) {
+            let run_queue = &mut plan.run_queue_mut(core).foreground;
+            let grant = run_queue.remove(self.queue.remove(before));
+            let waiting = Key { tie: WAITING, ..before };
+            run_queue.insert(self.queue.insert(waiting), grant);
+        }
+        self.running = self.queue.retie_first(Key::RUNNING);
+    }
+}

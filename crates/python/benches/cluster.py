@@ -1,0 +1,121 @@
+"""What Dask and Ray bring and cost: a sweep on local clusters with one and with two workers.
+
+    python crates/python/benches/cluster.py [SETS [ENGINE...]]
+
+needs the wheel, `distributed` and `ray`, and two cores with nothing else to do. Each run is a
+process of its own, so that its peak memory is that of this sweep.
+"""
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import Executor
+from contextlib import contextmanager
+
+import maracas
+
+STUDY = """
+[sweep]
+cores = 2
+utilization = [0.5, 0.6, 0.7, 0.8, 0.9]
+sets = {sets}
+duration = "{duration}"
+[tasks]
+count = 8
+loads = "uunifast"
+periods = "log-uniform:10ms..100ms"
+[[policy]]
+name = "p-edf"
+[[policy]]
+name = "g-edf"
+"""
+DURATION = "1s"
+"""A quarter of a millisecond a set, far less than sets of papers take: coordination shows."""
+PIECE = 512
+"""Sets of a piece: an eighth of a second."""
+
+
+@contextmanager
+def dask(workers: int):
+    """Start Dask."""
+    import distributed
+
+    cluster = distributed.LocalCluster(
+        n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None
+    )
+    with cluster, distributed.Client(cluster) as client:
+        client.wait_for_workers(workers)
+        yield client.get_executor()
+
+
+class RayExecutor(Executor):
+    """Ray as an executor (docs/cluster.md)."""
+
+    def __init__(self) -> None:
+        """Send the function that calls once, not with each piece."""
+        import ray
+
+        self.call = ray.remote(lambda fn, *args, **kwargs: fn(*args, **kwargs))
+
+    def submit(self, fn, /, *args, **kwargs):
+        """Give a piece to Ray."""
+        return self.call.remote(fn, *args, **kwargs).future()
+
+
+@contextmanager
+def ray(workers: int):
+    """Start Ray."""
+    import ray
+
+    ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
+    yield RayExecutor()
+    ray.shutdown()
+
+
+def one(engine: str, workers: int, sets: int, out: str) -> None:
+    """Sweep once and print what it took."""
+    study = maracas.Study(STUDY.format(sets=sets // 5, duration=DURATION))
+    with {"dask": dask, "ray": ray}[engine](workers) as executor:
+        # Workers that have begun, with the package imported.
+        warm = [executor.submit(study.run, [k]) for k in range(4 * workers)]
+        for future in warm:
+            future.result()
+        begin, busy = time.perf_counter(), time.process_time()
+        swept = maracas.sweep(study, executor=executor, piece=PIECE, pending=32)
+        done, used = time.perf_counter(), time.process_time() - busy
+        swept.write(out)
+        merged = time.perf_counter()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps([done - begin, used, merged - done, peak]))
+
+
+def main() -> None:
+    """Measure each engine with one worker and with two, and with fewer sets."""
+    most = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
+    print(
+        f"{'':<5} {'sets':>7} {'workers':>7} {'pieces':>9} {'merge':>8} {'driver':>11} {'peak':>8}"
+    )
+    for engine in sys.argv[2:] or ["dask", "ray"]:
+        took = {}
+        for workers, sets in ((2, most // 4), (2, most // 2), (2, most), (1, most)):
+            with tempfile.TemporaryDirectory() as out:
+                line = [sys.executable, __file__, "one", engine, str(workers), str(sets), out]
+                said = subprocess.run(line, check=True, stdout=subprocess.PIPE, text=True).stdout
+            pieces, used, merge, peak = json.loads(said.splitlines()[-1])
+            took[workers] = pieces + merge
+            print(
+                f"{engine:<5} {sets:>7} {workers:>7} {pieces:>7.1f} s {merge:>6.2f} s"
+                f" {used / sets * 1e6:>5.0f} us/set {peak:>4.0f} MiB",
+                flush=True,
+            )
+        print(f"{engine:<5} two workers are {took[1] / took[2]:.2f} times as fast as one")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["one"]:
+        one(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])
+    else:
+        main()

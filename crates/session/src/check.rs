@@ -1,0 +1,111 @@
+//! All that `maracas check` says of a case: its verdict, what a user should know, and what would
+//! be admitted in its place.
+
+use crate::case::{Case, Machine, Overrides};
+use crate::fit::{self, Fit};
+use crate::live::{self, Require, senses, steering};
+use crate::verdict;
+use maracas_console::failure::Failure;
+use maracas_core::System;
+use maracas_scenario::suggest;
+use serde_json::{Value, json};
+
+/// As many as a user weighs against each other; they are sorted, the smallest first.
+const SUGGESTIONS: usize = 4;
+
+/// What was found beside the verdict, which the case has.
+pub struct Checked {
+    /// What was assumed and what this host lacks, a sentence each.
+    pub notes: Vec<String>,
+    /// Where the case is refused and changes were asked for: those that would be admitted.
+    suggestions: Option<Vec<String>>,
+    /// Where jobs may be late and changes were asked for: the scenario in which none is, or what
+    /// stands in the way.
+    fit: Option<Result<Fit, String>>,
+}
+
+impl Checked {
+    /// Checks `case`, for this host where it is for the live machine. With `suggest` changes are
+    /// looked for; `text` is what the case was read from, with these `overrides`.
+    ///
+    /// # Errors
+    /// Whatever `maracas run` would refuse in the programs, or for want of a sensor.
+    pub fn of(
+        case: &Case,
+        asked: &senses::Asked,
+        suggest: bool,
+        text: &dyn Fn() -> Result<String, String>,
+        overrides: &Overrides,
+    ) -> Result<Self, Failure> {
+        let mut notes = case.assumptions().to_vec();
+        if case.machine == Machine::Live {
+            notes.extend(on_this_host(case, asked)?);
+        } else if asked.is_given() {
+            notes.push("--sense changes nothing in simulation; it is for --machine live".into());
+        }
+        let suggestions = (suggest && !case.verdict.accepted()).then(|| suggestions(case));
+        let fitted = || text().and_then(|text| fit::fit(case, &text, overrides));
+        let fit = (suggest && case.jobs_may_be_late()).then(fitted);
+        Ok(Self { notes, suggestions, fit })
+    }
+
+    /// The verdict with the changes, as text.
+    pub fn text(&self, case: &Case) -> String {
+        let mut text = verdict::text(case, &case.verdict);
+        text.extend(self.suggestions.iter().map(|changes| listed(changes)));
+        text.extend(self.fit.iter().map(|fit| match fit {
+            Ok(fit) => told(fit),
+            Err(why) => format!("nothing tried makes it fit: {why}\n"),
+        }));
+        text
+    }
+
+    /// The same as JSON, notes included.
+    pub fn to_json(&self, case: &Case) -> Value {
+        let mut shown = verdict::to_json(case, &case.verdict);
+        shown["suggestions"] = self.suggestions.clone().unwrap_or_default().into();
+        shown["notes"] = self.notes.clone().into();
+        shown["fit"] = match &self.fit {
+            Some(Ok(fit)) => json!({ "changes": fit.changes, "scenario": fit.text }),
+            Some(Err(why)) => json!({ "binds": why }),
+            None => Value::Null,
+        };
+        shown
+    }
+}
+
+fn on_this_host(case: &Case, asked: &senses::Asked) -> Result<Vec<String>, Failure> {
+    let setup = live::setup(case, None)?;
+    let mut notes = steering::notes(case)?;
+    let senses = asked.open(case, &setup, Require::Any)?;
+    let sensor = senses.sensor.iter().filter(|_| case.senses().samples);
+    notes.extend(sensor.map(|sensor| format!("memory is sampled by {}", sensor.describe())));
+    notes.extend(senses.notes);
+    notes.extend(case.of_agents());
+    notes.extend(verdict::of_fine_reservations(case));
+    Ok(notes)
+}
+
+fn suggestions(case: &Case) -> Vec<String> {
+    let Some(scenario) = &case.scenario else { return Vec::new() };
+    let admits = |system: &System| {
+        let system = case.with_service_vcpus(system);
+        case.entry.verdict(&system, &case.params).accepted()
+    };
+    let changes = suggest::changes(&case.without_service_vcpus(), &admits);
+    changes.iter().take(SUGGESTIONS).map(|change| scenario.describe(change)).collect()
+}
+
+fn listed(suggestions: &[String]) -> String {
+    if suggestions.is_empty() {
+        return "no single change of a budget, a period or the cores would be admitted\n".into();
+    }
+    let lines: String = suggestions.iter().map(|line| format!("  {line}\n")).collect();
+    format!("any one of these would be admitted:\n{lines}")
+}
+
+/// The changes in comments, so that all of it is a scenario, and the scenario.
+fn told(fit: &Fit) -> String {
+    let changes: String = fit.changes.iter().map(|change| format!("#   {change}\n")).collect();
+    format!("# in time with these changes:\n{changes}{}", fit.text)
+}
