@@ -227,8 +227,11 @@ impl<'a> Lab<'a> {
             let at = self.made.at.display().to_string();
             image.symlink(Path::new("/bin/maracas"), &at);
         }
-        let examples = self.root.join("examples");
-        image.below(&examples).map_err(|e| format!("{}: {e}", examples.display()))?;
+        // Some tests carry out what a page says.
+        for folder in ["examples", "docs"] {
+            let folder = self.root.join(folder);
+            image.below(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        }
         for test in self.tests(scenario) {
             image.directory(&test.package);
             image.program(&test.path, &self.folder.join("stripped").join(&test.name))?;
