@@ -71,9 +71,10 @@ impl Service {
         {
             return Ok(count);
         }
-        let count = self.read()?;
-        // The thread that reads it on that core has the core, so the group has not.
+        // This thread has the core, so the group has not. Asked before the count is read: what the
+        // group runs from here on renews the page, wherever this thread goes meanwhile.
         let holds = pages_are_renewed() && sched::is_on(self.core);
+        let count = self.read()?;
         self.last.set(holds.then_some((renewals, count)));
         Ok(count)
     }
