@@ -10,11 +10,13 @@
 //! * An off period is **stolen** where time that the hypervisor took explains it. Agents report by
 //!   how much they enforced an alarm late and how much of that was stolen. A period is explained
 //!   where the stolen time so reported, on the cores where the VCPU ran, of lateness that overlaps
-//!   the period or the one before, is at least its error less the tolerance. It is explained, too,
-//!   where it follows a stolen period directly and pays back what the stolen periods before it were
-//!   given too much or too little: its error has the other sign and is no larger than what is left
-//!   of theirs, but for the tolerance. (What ran 10 ms too long for a C of 2 ms is due nothing in
-//!   the next five periods.) Stolen periods are not judged, unless everything is (`strict`).
+//!   the period or the one before, is at least its error less the tolerance. Stolen periods are not
+//!   judged, unless everything is (`strict`).
+//! * What pays back counts as what it pays back. A period does that where it follows off periods
+//!   directly and its error has the other sign and is no larger than what is left of theirs, but
+//!   for the tolerance: it is stolen where they were, and judged where they were judged, whatever
+//!   was stolen meanwhile. (What ran 10 ms too long for a C of 2 ms is due nothing in the next five
+//!   periods.) Else the mean would count an error and not what made up for it.
 //! * The promise is **kept** where the mean of the judged periods is within 0.5 % of C and at most
 //!   1 % of them are off. Where fewer than half of the periods had full demand, those that had it
 //!   are chance and their mean says nothing; then the promise is broken only where those that are
@@ -51,8 +53,8 @@ pub(super) struct Judge {
     pub(super) stolen: u64,
     /// Periods with full demand that a limit of memory held.
     pub(super) held: u64,
-    /// The end of the last stolen period, and the sum of the errors of those that touch it.
-    last_stolen: Option<(Instant, i64)>,
+    /// The off periods that were decided on last.
+    row: Option<Row>,
     /// All periods in their order, where they are kept.
     kept: Option<Vec<Period>>,
 }
@@ -119,11 +121,37 @@ pub(super) enum Finding {
     Stolen,
 }
 
+/// Off periods that follow each other directly, all stolen or all not.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    /// Of the last of them.
+    end: Instant,
+    /// The sum of their errors.
+    error: i64,
+    stolen: bool,
+}
+
 impl Off {
     fn goes_on_with(&self, next: &Self) -> bool {
         let same = |of: &Self| (of.period, of.budget, of.error, of.tolerance);
         same(self) == same(next) && self.start + self.period * self.count == next.start
     }
+}
+
+impl Row {
+    /// Whether the next period makes up for what these are off.
+    const fn is_paid_back_by(&self, off: &Off) -> bool {
+        let size = off.error.unsigned_abs();
+        self.error.signum() == -off.error.signum()
+            && size <= self.error.unsigned_abs() + off.tolerance
+    }
+}
+
+/// Whether stolen time explains how far a period is off.
+fn is_stolen(off: &Off, cores: CoreSet, thefts: &Thefts) -> bool {
+    let from = Instant::from_ticks(off.start.ticks().saturating_sub(off.period.ticks()));
+    let stolen = thefts.between(cores, from, off.start + off.period);
+    stolen > 0 && stolen.saturating_add(off.tolerance) >= off.error.unsigned_abs()
 }
 
 impl Judge {
@@ -197,12 +225,15 @@ impl Judge {
         let all = now == Instant::NEVER;
         while all || self.is_ripe(now) {
             let Some(off) = self.next() else { return };
-            let stolen = self.is_stolen(&off, cores, thefts);
-            if stolen {
-                self.stolen += 1;
-                let before = self.owed(&off).unwrap_or(0);
-                self.last_stolen = Some((off.start + off.period, before + off.error));
-            }
+            let row = self.row.filter(|row| row.end == off.start);
+            let stolen = match row.filter(|row| row.is_paid_back_by(&off)) {
+                Some(row) => row.stolen,
+                None => is_stolen(&off, cores, thefts),
+            };
+            let before = row.filter(|row| row.stolen == stolen).map_or(0, |row| row.error);
+            let end = off.start + off.period;
+            self.row = Some(Row { end, error: before + off.error, stolen });
+            self.stolen += u64::from(stolen);
             self.found(
                 off.start,
                 match off.error {
@@ -233,21 +264,6 @@ impl Judge {
             self.open.pop_front();
         }
         Some(off)
-    }
-
-    /// The sum of the errors of stolen periods that end where this one starts.
-    fn owed(&self, off: &Off) -> Option<i64> {
-        self.last_stolen.filter(|(end, _)| *end == off.start).map(|(_, owed)| owed)
-    }
-
-    fn is_stolen(&self, off: &Off, cores: CoreSet, thefts: &Thefts) -> bool {
-        let size = off.error.unsigned_abs();
-        let from = Instant::from_ticks(off.start.ticks().saturating_sub(off.period.ticks()));
-        let stolen = thefts.between(cores, from, off.start + off.period);
-        let paid_back = self.owed(off).is_some_and(|owed| {
-            owed.signum() == -off.error.signum() && size <= owed.unsigned_abs() + off.tolerance
-        });
-        paid_back || stolen > 0 && stolen.saturating_add(off.tolerance) >= size
     }
 
     /// How many periods count: with full demand, neither held nor (unless strict) stolen.

@@ -150,8 +150,11 @@ fn what_was_stolen_is_not_held_against_any() {
     let near = reported(over, 0, over, over - C / 100).live(100 * T);
     assert_eq!(verdict(&near).stolen, 3);
     let less = verdict(&reported(over, 0, over, over - C / 100 - 1).live(100 * T));
-    // What was stolen explains the first period of the debt, which is smaller, but no more.
-    assert_eq!((less.word, less.over, less.over_worst_ns), (Word::Both, 1, over));
+    // It would explain the first period of the debt, which is smaller; but that belongs to the
+    // period that is paid back, so that the mean counts both.
+    assert_eq!((less.word, less.stolen, less.judged), (Word::Both, 0, 100));
+    assert_eq!((less.over, less.over_worst_ns, less.short), (1, over, 2));
+    assert_eq!(less.mean_off, Some(0.0));
     // On another core, or long before, it explains nothing.
     assert_eq!(verdict(&reported(over, 1, over, over).live(100 * T)).stolen, 0);
     let mut story = given(&overrun(over));
