@@ -14,9 +14,10 @@
 //!   judged, unless everything is (`strict`).
 //! * What pays back counts as what it pays back. A period does that where it follows off periods
 //!   directly and its error has the other sign and is no larger than what is left of theirs, but
-//!   for the tolerance: it is stolen where they were, and judged where they were judged, whatever
-//!   was stolen meanwhile. (What ran 10 ms too long for a C of 2 ms is due nothing in the next five
-//!   periods.) Else the mean would count an error and not what made up for it.
+//!   for the tolerance: it is stolen where they were, judged where they were judged, whatever was
+//!   stolen meanwhile, and not judged where they ran too long in periods that are not judged. (What
+//!   ran 10 ms too long for a C of 2 ms is due nothing in the next five periods.) Else the mean
+//!   would count an error and not what made up for it, or the other way round.
 //! * The promise is **kept** where the mean of the judged periods is within 0.5 % of C and at most
 //!   1 % of them are off. Where fewer than half of the periods had full demand, those that had it
 //!   are chance and their mean says nothing; then the promise is broken only where those that are
@@ -53,6 +54,8 @@ pub(super) struct Judge {
     pub(super) stolen: u64,
     /// Periods with full demand that a limit of memory held.
     pub(super) held: u64,
+    /// Periods with full demand that paid back what periods took that are not judged.
+    paid_back: u64,
     /// The off periods that were decided on last.
     row: Option<Row>,
     /// All periods in their order, where they are kept.
@@ -104,6 +107,8 @@ struct Off {
     budget: u64,
     error: i64,
     tolerance: u64,
+    /// No period to be judged, but one that took too much, which those after it pay back.
+    unjudged: bool,
 }
 
 /// What became of a VCPU's promise.
@@ -121,19 +126,27 @@ pub(super) enum Finding {
     Stolen,
 }
 
-/// Off periods that follow each other directly, all stolen or all not.
+/// Off periods that follow each other directly and count alike.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     /// Of the last of them.
     end: Instant,
     /// The sum of their errors.
     error: i64,
-    stolen: bool,
+    counts: Counts,
+}
+
+/// As what an off period counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Counts {
+    Judged,
+    Stolen,
+    Unjudged,
 }
 
 impl Off {
     fn goes_on_with(&self, next: &Self) -> bool {
-        let same = |of: &Self| (of.period, of.budget, of.error, of.tolerance);
+        let same = |of: &Self| (of.period, of.budget, of.error, of.tolerance, of.unjudged);
         same(self) == same(next) && self.start + self.period * self.count == next.start
     }
 }
@@ -201,13 +214,26 @@ impl Judge {
         self.judged += 1;
         self.error_sum += i128::from(error);
         self.budget_sum += u128::from(budget);
+        self.open(start, period, error, budget, false);
+    }
+
+    /// Takes in a period that is not judged: what it took too much, later ones pay back.
+    pub(super) fn pass(&mut self, start: Instant, period: Duration, delivered: u64, budget: u64) {
+        if delivered > budget {
+            self.open(start, period, (delivered - budget) as i64, budget, true);
+        }
+    }
+
+    /// Keeps a period that is off by more than the tolerance until it is decided on.
+    fn open(&mut self, start: Instant, period: Duration, error: i64, budget: u64, unjudged: bool) {
         let tolerance = self.tolerance(budget);
-        if error.unsigned_abs() > tolerance {
-            let off = Off { start, count: 1, period, budget, error, tolerance };
-            match self.open.back_mut() {
-                Some(last) if last.goes_on_with(&off) => last.count += 1,
-                _ => self.open.push_back(off),
-            }
+        if error.unsigned_abs() <= tolerance {
+            return;
+        }
+        let off = Off { start, count: 1, period, budget, error, tolerance, unjudged };
+        match self.open.back_mut() {
+            Some(last) if last.goes_on_with(&off) => last.count += 1,
+            _ => self.open.push_back(off),
         }
     }
 
@@ -225,33 +251,46 @@ impl Judge {
         let all = now == Instant::NEVER;
         while all || self.is_ripe(now) {
             let Some(off) = self.next() else { return };
-            let row = self.row.filter(|row| row.end == off.start);
-            let stolen = match row.filter(|row| row.is_paid_back_by(&off)) {
-                Some(row) => row.stolen,
-                None => is_stolen(&off, cores, thefts),
-            };
-            let before = row.filter(|row| row.stolen == stolen).map_or(0, |row| row.error);
-            let end = off.start + off.period;
-            self.row = Some(Row { end, error: before + off.error, stolen });
-            self.stolen += u64::from(stolen);
+            let counts = self.counts(&off, cores, thefts);
+            if off.unjudged {
+                continue;
+            }
             self.found(
                 off.start,
-                match off.error {
-                    _ if stolen => Found::Stolen,
-                    ..0 => Found::Short,
-                    0.. => Found::Over,
+                match (counts, off.error) {
+                    (Counts::Stolen, _) => Found::Stolen,
+                    (Counts::Unjudged, _) => Found::NoDemand,
+                    (Counts::Judged, ..0) => Found::Short,
+                    (Counts::Judged, 0..) => Found::Over,
                 },
             );
-            if stolen && !self.strict {
+            self.stolen += u64::from(counts == Counts::Stolen);
+            self.paid_back += u64::from(counts == Counts::Unjudged);
+            if counts == Counts::Judged || counts == Counts::Stolen && self.strict {
+                let side = if off.error < 0 { &mut self.short } else { &mut self.over };
+                side.periods += 1;
+                side.worst = side.worst.max(off.error.unsigned_abs());
+            } else {
                 self.judged -= 1;
                 self.error_sum -= i128::from(off.error);
                 self.budget_sum -= u128::from(off.budget);
-                continue;
             }
-            let side = if off.error < 0 { &mut self.short } else { &mut self.over };
-            side.periods += 1;
-            side.worst = side.worst.max(off.error.unsigned_abs());
         }
+    }
+
+    /// As what a period counts, which goes on with the row of those before it.
+    fn counts(&mut self, off: &Off, cores: CoreSet, thefts: &Thefts) -> Counts {
+        let row = self.row.filter(|row| row.end == off.start);
+        let counts = match row.filter(|row| row.is_paid_back_by(off)) {
+            _ if off.unjudged => Counts::Unjudged,
+            Some(row) => row.counts,
+            None if is_stolen(off, cores, thefts) => Counts::Stolen,
+            None => Counts::Judged,
+        };
+        let before = row.filter(|row| row.counts == counts).map_or(0, |row| row.error);
+        let end = off.start + off.period;
+        self.row = Some(Row { end, error: before + off.error, counts });
+        counts
     }
 
     /// The first of the periods that are open.
@@ -278,7 +317,7 @@ impl Judge {
     /// What came of it, when all is settled and `idle` periods were without full demand.
     pub(super) fn finding(&self, idle: u64) -> Finding {
         let off = self.short.periods + self.over.periods;
-        let spoiled = self.held + if self.strict { 0 } else { self.stolen };
+        let spoiled = self.held + self.paid_back + if self.strict { 0 } else { self.stolen };
         let full = self.judged + spoiled;
         let stand_for_all = full >= idle;
         let of = if stand_for_all { self.judged } else { full + idle };

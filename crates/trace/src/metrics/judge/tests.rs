@@ -208,6 +208,24 @@ fn a_long_debt_of_stolen_time_is_paid_back_in_stolen_periods() {
 }
 
 #[test]
+fn what_a_period_takes_in_which_it_waited_is_paid_back_in_no_judged_one() {
+    // It waits in period 0 at 9 ms, when it had 5 ms too much; two periods and a half of the next
+    // pay that back.
+    let mut story = given(&[]);
+    story.ran((0, 0, Foreground), (0, 7 * MS), Blocked).woke(0, 8 * MS);
+    serve(&mut story, 3, C - MS);
+    (4..100).for_each(|at| serve(&mut story, at, C));
+    let it = verdict(&story.report(100 * T));
+    assert_eq!((it.word, it.judged, it.short, it.mean_off), (Word::Kept, 96, 0, Some(0.0)));
+    // What is short by more than that is.
+    let mut story = given(&[]);
+    story.ran((0, 0, Foreground), (0, 3 * MS), Blocked).woke(0, 8 * MS);
+    (2..100).for_each(|at| serve(&mut story, at, C));
+    let it = verdict(&story.report(100 * T));
+    assert_eq!((it.word, it.judged, it.short, it.short_worst_ns), (Word::Short, 99, 1, C));
+}
+
+#[test]
 fn strictly_stolen_periods_are_judged() {
     let journal = reported(3 * MS, 0, 3 * MS, 3 * MS).journal(100 * T);
     let (header, reader) = maracas_core::journal::Reader::open(&journal).unwrap();
