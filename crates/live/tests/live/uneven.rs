@@ -21,8 +21,8 @@ use std::time;
 /// How long the two change places.
 const ROUND: Duration = Duration::from_millis(20);
 
-/// How far apart the reports of the same work on two cores may be: one round in fifty begins or ends
-/// with a piece that another core's time is charged with.
+/// How far apart the reports of the same work on two cores may be: a piece in which the VCPU moves
+/// counts where it ends, one in a hundred or so.
 const APART: f64 = 0.05;
 
 /// VCPUs without reservations, one on each core, which all move to the next core every round; they
@@ -224,7 +224,7 @@ const COUNT: &str = "MARACAS_TEST_COUNT";
 /// finished on core 0 and on core 1, and nanoseconds of processor time that it had there.
 const WORDS: usize = 4;
 
-/// The first words of a file, shared with whoever else maps it.
+/// The words of a file, shared with all that map it.
 fn words(path: &std::path::Path) -> &'static [AtomicU64] {
     let mut options = std::fs::OpenOptions::new();
     let file = options.read(true).write(true).open(path).expect("it opens");

@@ -44,10 +44,7 @@ pub(super) struct Judge {
     /// Off periods for which it is not yet known whether they were stolen.
     open: VecDeque<Off>,
     /// Judged periods, those that are still open among them.
-    judged: u64,
-    /// The sum of their errors, and of C in them.
-    error_sum: i128,
-    budget_sum: u128,
+    judged: Sums,
     pub(super) short: Side,
     pub(super) over: Side,
     /// Periods that stolen time explains.
@@ -60,6 +57,14 @@ pub(super) struct Judge {
     row: Option<Row>,
     /// All periods in their order, where they are kept.
     kept: Option<Vec<Period>>,
+}
+
+/// Periods, the sum of their errors and of C in them.
+#[derive(Clone, Copy, Default, Debug)]
+struct Sums {
+    periods: u64,
+    error: i128,
+    budget: u128,
 }
 
 /// One whole period of a VCPU, for those who draw it; times in ticks.
@@ -211,9 +216,9 @@ impl Judge {
     /// Takes in a period with full demand.
     pub(super) fn take(&mut self, start: Instant, period: Duration, delivered: u64, budget: u64) {
         let error = delivered as i64 - budget as i64;
-        self.judged += 1;
-        self.error_sum += i128::from(error);
-        self.budget_sum += u128::from(budget);
+        self.judged.periods += 1;
+        self.judged.error += i128::from(error);
+        self.judged.budget += u128::from(budget);
         self.open(start, period, error, budget, false);
     }
 
@@ -271,9 +276,9 @@ impl Judge {
                 side.periods += 1;
                 side.worst = side.worst.max(off.error.unsigned_abs());
             } else {
-                self.judged -= 1;
-                self.error_sum -= i128::from(off.error);
-                self.budget_sum -= u128::from(off.budget);
+                self.judged.periods -= 1;
+                self.judged.error -= i128::from(off.error);
+                self.judged.budget -= u128::from(off.budget);
             }
         }
     }
@@ -307,30 +312,32 @@ impl Judge {
 
     /// How many periods count: with full demand, neither held nor (unless strict) stolen.
     pub(super) const fn judged(&self) -> u64 {
-        self.judged
+        self.judged.periods
     }
     /// Mean of `delivered - C`, as a part of C; `None` where nothing was judged.
     pub(super) fn mean_off(&self) -> Option<f64> {
-        (self.budget_sum > 0).then(|| self.error_sum as f64 / self.budget_sum as f64)
+        let Sums { error, budget, .. } = self.judged;
+        (budget > 0).then(|| error as f64 / budget as f64)
     }
 
     /// What came of it, when all is settled and `idle` periods were without full demand.
     pub(super) fn finding(&self, idle: u64) -> Finding {
         let off = self.short.periods + self.over.periods;
         let spoiled = self.held + self.paid_back + if self.strict { 0 } else { self.stolen };
-        let full = self.judged + spoiled;
+        let Sums { periods: judged, error, budget } = self.judged;
+        let full = judged + spoiled;
         let stand_for_all = full >= idle;
-        let of = if stand_for_all { self.judged } else { full + idle };
-        let mean_is_off = self.error_sum.unsigned_abs() * u128::from(MEAN_PART) > self.budget_sum;
+        let of = if stand_for_all { judged } else { full + idle };
+        let mean_is_off = error.unsigned_abs() * u128::from(MEAN_PART) > budget;
         let mean_is_off = stand_for_all && mean_is_off;
         if off * OFF_PART > of || mean_is_off {
             let (short, over) = (self.short.periods > 0, self.over.periods > 0);
             return Finding::Broken {
-                short: short || !over && self.error_sum < 0,
-                over: over || !short && self.error_sum > 0,
+                short: short || !over && error < 0,
+                over: over || !short && error > 0,
             };
         }
-        match (self.judged, self.held, self.stolen) {
+        match (judged, self.held, self.stolen) {
             _ if !stand_for_all => Finding::NoDemand,
             (1.., ..) => Finding::Kept,
             (0, 1.., _) => Finding::Held,
