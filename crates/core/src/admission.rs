@@ -35,7 +35,8 @@ pub enum Measure {
 /// What the tests say of one core.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CoreVerdict {
-    /// The core; `None` where a global policy judges all cores as one.
+    /// The core, or the first one of a cluster that is judged as one; `None` where a global policy
+    /// judges all cores as one.
     pub core: Option<CoreId>,
     /// VCPUs placed there, in priority order.
     pub vcpus: Vec<VcpuId>,

@@ -40,6 +40,7 @@ macro_rules! declare {
 
 policies! {
     // new-policy: one word a line, alphabetical.
+    c_edf
     dp_wrap
     g_edf
     g_rm
