@@ -40,8 +40,10 @@ macro_rules! declare {
 
 policies! {
     // new-policy: one word a line, alphabetical.
+    c_d
     c_edf
     dp_wrap
+    edf_wm
     g_edf
     g_rm
     maracas
