@@ -1,9 +1,11 @@
-//! A policy of clusters is told how many cores share a cache.
+//! A policy of clusters is told how many cores share a cache, and what global EDF may be late is
+//! shown.
 
 use maracas_core::CoreId;
 use maracas_core::params::Value;
 use maracas_scenario::Scenario;
 use maracas_session::case::{Case, Machine, Overrides};
+use maracas_session::verdict;
 
 /// So many programs with jobs of 6 ms every 10 ms, on a platform where two cores share a cache.
 fn case(policy: &str, count: usize, set: &[(&str, i64)]) -> Case {
@@ -32,4 +34,17 @@ fn clusters_are_those_of_the_platform_unless_the_user_says_otherwise() {
     assert_eq!(first_cores(&[]), [Some(0), Some(2)]);
     assert_eq!(first_cores(&[("cores_per_cache", 3)]), [Some(0), Some(3)]);
     assert_eq!(first_cores(&[("cores_per_cache", 0)]), [None]);
+}
+
+#[test]
+fn how_late_jobs_may_be_is_said_where_no_test_excludes_it() {
+    let shown = |count| {
+        let case = case("g-edf", count, &[]);
+        verdict::text(&case, &case.verdict)
+    };
+    // Four cores take 4 - 3 x 0.6 by the densities: three tasks of 0.6.
+    let (proven, open) = (shown(3), shown(6));
+    assert!(!proven.contains("tardiness"), "{proven}");
+    // s = 18 ms + 3 x 0.6 (s - 6) / 4, so 27.818 ms; and a fourth of what is above 6, with C.
+    assert!(open.contains("tardiness  at most p0 11.454"), "{open}");
 }

@@ -433,7 +433,14 @@ impl Table {
         };
         let others = family.iter().copied().chain([Test::Capacity]);
         let order = [self.test].into_iter().chain(others.filter(|test| *test != self.test));
-        order.map(|test| self.run(test, list, vcpus)).collect()
+        let mut results: Vec<_> = order.map(|test| self.run(test, list, vcpus)).collect();
+        // How late jobs may be is of interest where the cores are enough and no test says more.
+        let accepted = results.iter().filter(|result| result.accepted).map(|result| result.test);
+        let is_open = accepted.eq(["capacity"]) && self.capacity == Rate::ONE;
+        if self.family == Family::GlobalEdf && is_open {
+            results.push(global::tardiness::bounds(vcpus, self.width(list)));
+        }
+        results
     }
     fn accepted(&self, list: usize, vcpus: &[Vcpu]) -> bool {
         let accepts = |test| self.run(test, list, vcpus).accepted;

@@ -10,6 +10,7 @@ pub(crate) mod dispatch;
 pub(crate) mod ff_dbf;
 pub(crate) mod fixed;
 pub(crate) mod rta;
+pub(crate) mod tardiness;
 
 use super::test::Test;
 use alloc::vec::Vec;
