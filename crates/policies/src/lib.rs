@@ -52,6 +52,7 @@ policies! {
     uneven::min_fair
     p_edf
     p_rm
+    pd2
     qps
     round_robin
     run
