@@ -407,10 +407,10 @@ fn own_periods(records: &[Record], system: &System, vcpu: u32) -> (Vec<f64>, usi
         stolen_us.resize(stolen_us.len().max(to as usize + 1), 0.0);
         (from..=to).for_each(|place| stolen_us[place as usize] += *stolen_ns as f64 / 1e3);
     }
-    let numbered = numbered_periods(records, system, vcpu);
+    let (mut owed, numbered) = numbered_periods(records, system, vcpu);
     let (all, tolerance) = (numbered.len(), budget_us / 100.0);
-    // What stolen periods had too much or too little, and later ones pay back.
-    let mut owed = 0.0;
+    // What stolen periods had too much or too little, and what the program took too much while it
+    // started, is paid back in later ones.
     let is_own = |(place, us): &(usize, f64)| {
         let (error, stolen) = (us - budget_us, stolen_us.get(*place).copied().unwrap_or(0.0));
         let explained = stolen > 0.0 && error.abs() <= stolen + tolerance;
@@ -428,13 +428,13 @@ fn own_periods(records: &[Record], system: &System, vcpu: u32) -> (Vec<f64>, usi
 
 /// The periods of [`numbered_periods`] without their numbers.
 pub(crate) fn per_period(records: &[Record], system: &System, vcpu: u32) -> Vec<f64> {
-    numbered_periods(records, system, vcpu).into_iter().map(|(_, us)| us).collect()
+    numbered_periods(records, system, vcpu).1.into_iter().map(|(_, us)| us).collect()
 }
 
 /// Foreground service in microseconds of `vcpu` in each of its periods, without the last, and from
 /// the second one on in which it got nearly all of C: before, its program was starting, and waited
-/// for files.
-fn numbered_periods(records: &[Record], system: &System, vcpu: u32) -> Vec<(usize, f64)> {
+/// for files. Before them comes what it took too much until then and has not paid back yet.
+fn numbered_periods(records: &[Record], system: &System, vcpu: u32) -> (f64, Vec<(usize, f64)>) {
     let reservation = system.vcpus[vcpu as usize].reservation;
     let mut delivered: Vec<u64> = Vec::new();
     for record in records {
@@ -449,8 +449,15 @@ fn numbered_periods(records: &[Record], system: &System, vcpu: u32) -> Vec<(usiz
     }
     delivered.pop();
     let nearly_all = reservation.budget.ticks() * 9 / 10;
-    let whole = delivered.iter().enumerate().skip_while(|(_, ns)| **ns < nearly_all).skip(1);
-    whole.map(|(place, ns)| (place, *ns as f64 / 1e3)).collect()
+    let us = |ns: u64| ns as f64 / 1e3;
+    let begun =
+        delivered.iter().position(|ns| *ns >= nearly_all).map_or(delivered.len(), |at| at + 1);
+    let pay = |owed: f64, ns: &u64| (owed + us(*ns) - us(reservation.budget.ticks())).max(0.0);
+    let owed = delivered[..begun].iter().fold(0.0, pay);
+    (
+        owed,
+        delivered.into_iter().enumerate().skip(begun).map(|(place, ns)| (place, us(ns))).collect(),
+    )
 }
 
 /// Total background service of `vcpu`, in seconds.

@@ -10,11 +10,14 @@
 //! * An off period is **stolen** where time that the hypervisor took explains it. Agents report by
 //!   how much they enforced an alarm late and how much of that was stolen. A period is explained
 //!   where the stolen time so reported, on the cores where the VCPU ran, of lateness that overlaps
-//!   the period or the one before, is at least its error less the tolerance. It is explained, too,
-//!   where it follows a stolen period directly and pays back what the stolen periods before it were
-//!   given too much or too little: its error has the other sign and is no larger than what is left
-//!   of theirs, but for the tolerance. (What ran 10 ms too long for a C of 2 ms is due nothing in
-//!   the next five periods.) Stolen periods are not judged, unless everything is (`strict`).
+//!   the period or the one before, is at least its error less the tolerance. Stolen periods are not
+//!   judged, unless everything is (`strict`).
+//! * What pays back counts as what it pays back. A period does that where it follows off periods
+//!   directly and its error has the other sign and is no larger than what is left of theirs, but
+//!   for the tolerance: it is stolen where they were, judged where they were judged, whatever was
+//!   stolen meanwhile, and not judged where they ran too long in periods that are not judged. (What
+//!   ran 10 ms too long for a C of 2 ms is due nothing in the next five periods.) Else the mean
+//!   would count an error and not what made up for it, or the other way round.
 //! * The promise is **kept** where the mean of the judged periods is within 0.5 % of C and at most
 //!   1 % of them are off. Where fewer than half of the periods had full demand, those that had it
 //!   are chance and their mean says nothing; then the promise is broken only where those that are
@@ -41,20 +44,27 @@ pub(super) struct Judge {
     /// Off periods for which it is not yet known whether they were stolen.
     open: VecDeque<Off>,
     /// Judged periods, those that are still open among them.
-    judged: u64,
-    /// The sum of their errors, and of C in them.
-    error_sum: i128,
-    budget_sum: u128,
+    judged: Sums,
     pub(super) short: Side,
     pub(super) over: Side,
     /// Periods that stolen time explains.
     pub(super) stolen: u64,
     /// Periods with full demand that a limit of memory held.
     pub(super) held: u64,
-    /// The end of the last stolen period, and the sum of the errors of those that touch it.
-    last_stolen: Option<(Instant, i64)>,
+    /// Periods with full demand that paid back what periods took that are not judged.
+    paid_back: u64,
+    /// The off periods that were decided on last.
+    row: Option<Row>,
     /// All periods in their order, where they are kept.
     kept: Option<Vec<Period>>,
+}
+
+/// Periods, the sum of their errors and of C in them.
+#[derive(Clone, Copy, Default, Debug)]
+struct Sums {
+    periods: u64,
+    error: i128,
+    budget: u128,
 }
 
 /// One whole period of a VCPU, for those who draw it; times in ticks.
@@ -102,6 +112,8 @@ struct Off {
     budget: u64,
     error: i64,
     tolerance: u64,
+    /// No period to be judged, but one that took too much, which those after it pay back.
+    unjudged: bool,
 }
 
 /// What became of a VCPU's promise.
@@ -119,11 +131,45 @@ pub(super) enum Finding {
     Stolen,
 }
 
+/// Off periods that follow each other directly and count alike.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    /// Of the last of them.
+    end: Instant,
+    /// The sum of their errors.
+    error: i64,
+    counts: Counts,
+}
+
+/// As what an off period counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Counts {
+    Judged,
+    Stolen,
+    Unjudged,
+}
+
 impl Off {
     fn goes_on_with(&self, next: &Self) -> bool {
-        let same = |of: &Self| (of.period, of.budget, of.error, of.tolerance);
+        let same = |of: &Self| (of.period, of.budget, of.error, of.tolerance, of.unjudged);
         same(self) == same(next) && self.start + self.period * self.count == next.start
     }
+}
+
+impl Row {
+    /// Whether the next period makes up for what these are off.
+    const fn is_paid_back_by(&self, off: &Off) -> bool {
+        let size = off.error.unsigned_abs();
+        self.error.signum() == -off.error.signum()
+            && size <= self.error.unsigned_abs() + off.tolerance
+    }
+}
+
+/// Whether stolen time explains how far a period is off.
+fn is_stolen(off: &Off, cores: CoreSet, thefts: &Thefts) -> bool {
+    let from = Instant::from_ticks(off.start.ticks().saturating_sub(off.period.ticks()));
+    let stolen = thefts.between(cores, from, off.start + off.period);
+    stolen > 0 && stolen.saturating_add(off.tolerance) >= off.error.unsigned_abs()
 }
 
 impl Judge {
@@ -170,16 +216,29 @@ impl Judge {
     /// Takes in a period with full demand.
     pub(super) fn take(&mut self, start: Instant, period: Duration, delivered: u64, budget: u64) {
         let error = delivered as i64 - budget as i64;
-        self.judged += 1;
-        self.error_sum += i128::from(error);
-        self.budget_sum += u128::from(budget);
+        self.judged.periods += 1;
+        self.judged.error += i128::from(error);
+        self.judged.budget += u128::from(budget);
+        self.open(start, period, error, budget, false);
+    }
+
+    /// Takes in a period that is not judged: what it took too much, later ones pay back.
+    pub(super) fn pass(&mut self, start: Instant, period: Duration, delivered: u64, budget: u64) {
+        if delivered > budget {
+            self.open(start, period, (delivered - budget) as i64, budget, true);
+        }
+    }
+
+    /// Keeps a period that is off by more than the tolerance until it is decided on.
+    fn open(&mut self, start: Instant, period: Duration, error: i64, budget: u64, unjudged: bool) {
         let tolerance = self.tolerance(budget);
-        if error.unsigned_abs() > tolerance {
-            let off = Off { start, count: 1, period, budget, error, tolerance };
-            match self.open.back_mut() {
-                Some(last) if last.goes_on_with(&off) => last.count += 1,
-                _ => self.open.push_back(off),
-            }
+        if error.unsigned_abs() <= tolerance {
+            return;
+        }
+        let off = Off { start, count: 1, period, budget, error, tolerance, unjudged };
+        match self.open.back_mut() {
+            Some(last) if last.goes_on_with(&off) => last.count += 1,
+            _ => self.open.push_back(off),
         }
     }
 
@@ -197,30 +256,46 @@ impl Judge {
         let all = now == Instant::NEVER;
         while all || self.is_ripe(now) {
             let Some(off) = self.next() else { return };
-            let stolen = self.is_stolen(&off, cores, thefts);
-            if stolen {
-                self.stolen += 1;
-                let before = self.owed(&off).unwrap_or(0);
-                self.last_stolen = Some((off.start + off.period, before + off.error));
+            let counts = self.counts(&off, cores, thefts);
+            if off.unjudged {
+                continue;
             }
             self.found(
                 off.start,
-                match off.error {
-                    _ if stolen => Found::Stolen,
-                    ..0 => Found::Short,
-                    0.. => Found::Over,
+                match (counts, off.error) {
+                    (Counts::Stolen, _) => Found::Stolen,
+                    (Counts::Unjudged, _) => Found::NoDemand,
+                    (Counts::Judged, ..0) => Found::Short,
+                    (Counts::Judged, 0..) => Found::Over,
                 },
             );
-            if stolen && !self.strict {
-                self.judged -= 1;
-                self.error_sum -= i128::from(off.error);
-                self.budget_sum -= u128::from(off.budget);
-                continue;
+            self.stolen += u64::from(counts == Counts::Stolen);
+            self.paid_back += u64::from(counts == Counts::Unjudged);
+            if counts == Counts::Judged || counts == Counts::Stolen && self.strict {
+                let side = if off.error < 0 { &mut self.short } else { &mut self.over };
+                side.periods += 1;
+                side.worst = side.worst.max(off.error.unsigned_abs());
+            } else {
+                self.judged.periods -= 1;
+                self.judged.error -= i128::from(off.error);
+                self.judged.budget -= u128::from(off.budget);
             }
-            let side = if off.error < 0 { &mut self.short } else { &mut self.over };
-            side.periods += 1;
-            side.worst = side.worst.max(off.error.unsigned_abs());
         }
+    }
+
+    /// As what a period counts, which goes on with the row of those before it.
+    fn counts(&mut self, off: &Off, cores: CoreSet, thefts: &Thefts) -> Counts {
+        let row = self.row.filter(|row| row.end == off.start);
+        let counts = match row.filter(|row| row.is_paid_back_by(off)) {
+            _ if off.unjudged => Counts::Unjudged,
+            Some(row) => row.counts,
+            None if is_stolen(off, cores, thefts) => Counts::Stolen,
+            None => Counts::Judged,
+        };
+        let before = row.filter(|row| row.counts == counts).map_or(0, |row| row.error);
+        let end = off.start + off.period;
+        self.row = Some(Row { end, error: before + off.error, counts });
+        counts
     }
 
     /// The first of the periods that are open.
@@ -235,47 +310,34 @@ impl Judge {
         Some(off)
     }
 
-    /// The sum of the errors of stolen periods that end where this one starts.
-    fn owed(&self, off: &Off) -> Option<i64> {
-        self.last_stolen.filter(|(end, _)| *end == off.start).map(|(_, owed)| owed)
-    }
-
-    fn is_stolen(&self, off: &Off, cores: CoreSet, thefts: &Thefts) -> bool {
-        let size = off.error.unsigned_abs();
-        let from = Instant::from_ticks(off.start.ticks().saturating_sub(off.period.ticks()));
-        let stolen = thefts.between(cores, from, off.start + off.period);
-        let paid_back = self.owed(off).is_some_and(|owed| {
-            owed.signum() == -off.error.signum() && size <= owed.unsigned_abs() + off.tolerance
-        });
-        paid_back || stolen > 0 && stolen.saturating_add(off.tolerance) >= size
-    }
-
     /// How many periods count: with full demand, neither held nor (unless strict) stolen.
     pub(super) const fn judged(&self) -> u64 {
-        self.judged
+        self.judged.periods
     }
     /// Mean of `delivered - C`, as a part of C; `None` where nothing was judged.
     pub(super) fn mean_off(&self) -> Option<f64> {
-        (self.budget_sum > 0).then(|| self.error_sum as f64 / self.budget_sum as f64)
+        let Sums { error, budget, .. } = self.judged;
+        (budget > 0).then(|| error as f64 / budget as f64)
     }
 
     /// What came of it, when all is settled and `idle` periods were without full demand.
     pub(super) fn finding(&self, idle: u64) -> Finding {
         let off = self.short.periods + self.over.periods;
-        let spoiled = self.held + if self.strict { 0 } else { self.stolen };
-        let full = self.judged + spoiled;
+        let spoiled = self.held + self.paid_back + if self.strict { 0 } else { self.stolen };
+        let Sums { periods: judged, error, budget } = self.judged;
+        let full = judged + spoiled;
         let stand_for_all = full >= idle;
-        let of = if stand_for_all { self.judged } else { full + idle };
-        let mean_is_off = self.error_sum.unsigned_abs() * u128::from(MEAN_PART) > self.budget_sum;
+        let of = if stand_for_all { judged } else { full + idle };
+        let mean_is_off = error.unsigned_abs() * u128::from(MEAN_PART) > budget;
         let mean_is_off = stand_for_all && mean_is_off;
         if off * OFF_PART > of || mean_is_off {
             let (short, over) = (self.short.periods > 0, self.over.periods > 0);
             return Finding::Broken {
-                short: short || !over && self.error_sum < 0,
-                over: over || !short && self.error_sum > 0,
+                short: short || !over && error < 0,
+                over: over || !short && error > 0,
             };
         }
-        match (self.judged, self.held, self.stolen) {
+        match (judged, self.held, self.stolen) {
             _ if !stand_for_all => Finding::NoDemand,
             (1.., ..) => Finding::Kept,
             (0, 1.., _) => Finding::Held,

@@ -171,12 +171,14 @@ impl Windows {
         if lacking {
             self.without_demand += 1;
             self.delivered_sum_lacking += u128::from(delivered);
+            self.judge.pass(start, period, delivered, budget);
             return;
         }
         self.errors.add(delivered, budget);
         self.delivered_sum += u128::from(delivered);
         if held {
             self.judge.held += 1;
+            self.judge.pass(start, period, delivered, budget);
         } else {
             self.judge.take(start, period, delivered, budget);
         }

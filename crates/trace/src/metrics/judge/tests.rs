@@ -150,8 +150,11 @@ fn what_was_stolen_is_not_held_against_any() {
     let near = reported(over, 0, over, over - C / 100).live(100 * T);
     assert_eq!(verdict(&near).stolen, 3);
     let less = verdict(&reported(over, 0, over, over - C / 100 - 1).live(100 * T));
-    // What was stolen explains the first period of the debt, which is smaller, but no more.
-    assert_eq!((less.word, less.over, less.over_worst_ns), (Word::Both, 1, over));
+    // It would explain the first period of the debt, which is smaller; but that belongs to the
+    // period that is paid back, so that the mean counts both.
+    assert_eq!((less.word, less.stolen, less.judged), (Word::Both, 0, 100));
+    assert_eq!((less.over, less.over_worst_ns, less.short), (1, over, 2));
+    assert_eq!(less.mean_off, Some(0.0));
     // On another core, or long before, it explains nothing.
     assert_eq!(verdict(&reported(over, 1, over, over).live(100 * T)).stolen, 0);
     let mut story = given(&overrun(over));
@@ -202,6 +205,24 @@ fn a_long_debt_of_stolen_time_is_paid_back_in_stolen_periods() {
     story.reported(10 * T + 9 * MS, "late", &format!("0 {} {}", 7 * MS, 7 * MS));
     let it = verdict(&story.live(100 * T));
     assert_eq!((it.stolen, it.short, it.short_worst_ns), (5, 1, C));
+}
+
+#[test]
+fn what_a_period_takes_in_which_it_waited_is_paid_back_in_no_judged_one() {
+    // It waits in period 0 at 9 ms, when it had 5 ms too much; two periods and a half of the next
+    // pay that back.
+    let mut story = given(&[]);
+    story.ran((0, 0, Foreground), (0, 7 * MS), Blocked).woke(0, 8 * MS);
+    serve(&mut story, 3, C - MS);
+    (4..100).for_each(|at| serve(&mut story, at, C));
+    let it = verdict(&story.report(100 * T));
+    assert_eq!((it.word, it.judged, it.short, it.mean_off), (Word::Kept, 96, 0, Some(0.0)));
+    // What is short by more than that is.
+    let mut story = given(&[]);
+    story.ran((0, 0, Foreground), (0, 3 * MS), Blocked).woke(0, 8 * MS);
+    (2..100).for_each(|at| serve(&mut story, at, C));
+    let it = verdict(&story.report(100 * T));
+    assert_eq!((it.word, it.judged, it.short, it.short_worst_ns), (Word::Short, 99, 1, C));
 }
 
 #[test]
