@@ -7,10 +7,9 @@ use crate::drawings;
 use crate::figure::Drawing;
 use crate::results::Results;
 use crate::stats::Share;
-use crate::study::Study;
+use crate::study::{Study, text_of};
 use crate::summary::Standing;
 use crate::trial::Tally;
-use maracas_core::params::Value as Param;
 use serde_json::{Value, json};
 
 /// Sets that are listed behind a point for each policy, at most: a page is to open at once, and
@@ -43,7 +42,7 @@ pub fn data(study: &Study, results: &Results, standings: &[Standing]) -> Result<
     let points = study.points.iter().enumerate().map(point);
     Ok(json!({
         "kind": "sweep",
-        "meaning": study.meaning(),
+        "meaning": study.in_words(),
         "charges": study.charges(),
         "policies": study.contenders.iter().map(|it| it.label.as_str()).collect::<Vec<_>>(),
         "figures": figures.collect::<Vec<_>>(),
@@ -127,12 +126,7 @@ pub fn commands(study: &Study, item: usize, contender: usize) -> Vec<String> {
     let mut words = vec!["maracas".to_owned(), "sim".into(), "--taskset".into(), file.into()];
     words.extend(["--cores".into(), cores, "--policy".into(), subject.entry.name.into()]);
     for (name, value) in subject.params.iter() {
-        let value = match value {
-            Param::Text(text) => text.clone(),
-            Param::Whole(number) => number.to_string(),
-            Param::Flag(flag) => flag.to_string(),
-        };
-        words.extend(["--set".to_owned(), format!("{name}={value}")]);
+        words.extend(["--set".to_owned(), format!("{name}={}", text_of(value))]);
     }
     words.extend(["--until".into(), until.to_string(), "--seed".into(), seed]);
     commands.push(shell(&words));
