@@ -78,8 +78,8 @@ fn listed(run: &Run, name: &str) -> Option<Value> {
     vcpus.iter().find(|state| state["name"] == name).cloned()
 }
 
-/// The part of a core that a VCPU gets: the list has the meters, so that a rate can be taken between
-/// two lists. Behind it, by what part it may be off for what was stolen.
+/// The part of a core that a VCPU gets, and by what part of it that may be off for what was stolen:
+/// the list has the meters, so that a rate can be taken between two lists.
 fn rate_by_the_list(run: &Run, name: &str) -> (f64, f64) {
     thread::sleep(Duration::from_millis(300));
     let used = || (Instant::now(), listed(run, name).unwrap()["foreground_ns"].as_f64());
