@@ -94,6 +94,7 @@ fn named(spec: &ParamSpec, scale: Scale, dice: &mut Dice) -> Option<Value> {
         "round" => time(scale.part(dice.pick(&[1, 4, 20]))),
         "update" => time(scale.longest * dice.between(2, 6)),
         "target" => text(dice.pick(&["0", "1/2", "0.85", "1"])),
+        "cores_per_cache" => whole(dice.between(0, 3)),
         "similarity" => text(dice.pick(&["0", "0.2", "3"])),
         _ => return None,
     })

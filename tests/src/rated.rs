@@ -2,16 +2,19 @@
 //! released periodically, with offsets or sporadically.
 
 use crate::Dice;
-use maracas_core::contract::{Entry, Observer};
+use maracas_core::contract::{Entry, Observer, Segment};
 use maracas_core::params::{Params, Value};
 use maracas_core::{
-    Arrival, Cost, Duration, Event, Instant, Plan, Program, System, Vcpu, Workload,
+    Arrival, CoreId, Cost, Duration, Event, Instant, Plan, Program, System, Vcpu, VcpuId, Workload,
 };
 use maracas_policies::find;
 use maracas_sim::{Options, run};
 
 /// How many of its longest periods every set is simulated for.
 const PERIODS: u64 = 20;
+
+/// Segments of other cores that may be reported between two of one run.
+const MAX_BETWEEN: usize = 64;
 
 /// A line of the file: cores, further columns, the tasks as C:D:T and what else stands there.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -90,16 +93,47 @@ pub fn with(params: &[(&str, &str)]) -> Params {
     given
 }
 
-struct Nothing;
+/// What ran where, from when to when; a run that is only reported in parts is one.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Schedule(Vec<(VcpuId, CoreId, Instant, Instant)>);
 
-impl Observer for Nothing {
-    fn event(&mut self, _: Instant, _: &Event) {}
+impl Observer for Schedule {
+    fn event(&mut self, _: Instant, event: &Event) {
+        let Event::Ran(segment) = event else { return };
+        let Segment { vcpu, core, from, to, .. } = *segment;
+        let goes_on =
+            |it: &&mut (VcpuId, CoreId, Instant, Instant)| (it.0, it.1, it.3) == (vcpu, core, from);
+        match self.0.iter_mut().rev().take(MAX_BETWEEN).find(goes_on) {
+            Some(it) => it.3 = to,
+            None => self.0.push((vcpu, core, from, to)),
+        }
+    }
     fn planned(&mut self, _: Instant, _: &Plan) {}
 }
 
 /// How many jobs of the set miss, of how many; none run where the policy refuses it.
 #[must_use]
 pub fn missed(name: &str, params: &Params, system: &System, seed: u64) -> Option<(u64, u64)> {
+    watched(name, params, system, seed, &mut ())
+}
+
+/// What runs of the set; nothing where the policy refuses it.
+#[must_use]
+pub fn schedule(name: &str, params: &Params, system: &System, seed: u64) -> Option<Schedule> {
+    let mut schedule = Schedule::default();
+    watched(name, params, system, seed, &mut schedule)?;
+    schedule.0.sort_by_key(|(_, core, from, _)| (*core, *from));
+    Some(schedule)
+}
+
+/// Runs the set under an observer; the same answer.
+pub fn watched(
+    name: &str,
+    params: &Params,
+    system: &System,
+    seed: u64,
+    observer: &mut impl Observer,
+) -> Option<(u64, u64)> {
     let program = |vcpu: &Vcpu| {
         let cost = Cost::Fixed(vcpu.reservation.budget);
         Program::new(vcpu.id, Workload::Periodic { cost })
@@ -109,7 +143,7 @@ pub fn missed(name: &str, params: &Params, system: &System, seed: u64) -> Option
     let longest = system.vcpus.iter().map(|vcpu| vcpu.reservation.period).max();
     let until = Instant::ZERO + longest.unwrap_or_default() * PERIODS;
     let options = Options { seed, ..Options::new(until) };
-    let outcome = run(system, &programs, &mut *policy, &options, &mut Nothing);
+    let outcome = run(system, &programs, &mut *policy, &options, observer);
     Some((outcome.missed, outcome.released))
 }
 

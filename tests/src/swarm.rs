@@ -103,7 +103,7 @@ pub fn is_optimal(entry: &Entry) -> bool {
 /// the policy has for that.
 #[must_use]
 pub fn keeps_churn(entry: &Entry) -> bool {
-    entry.claims.no_miss_when_admitted || ["g-edf", "g-rm", "u-edf"].contains(&entry.name)
+    entry.claims.no_miss_when_admitted || ["c-edf", "g-edf", "g-rm", "u-edf"].contains(&entry.name)
 }
 
 /// The policy that MemGuard is around, or the policy itself.
@@ -262,7 +262,7 @@ impl Swarm {
                 _ if harmonic || !fixed => 100,
                 _ => 65,
             },
-            light: ["g-edf", "g-rm"].contains(&entry.name),
+            light: ["c-edf", "g-edf", "g-rm"].contains(&entry.name),
             on_grid: is_optimal(entry) || entry.name == "u-edf",
             sporadic: !only_periodic,
         };

@@ -133,7 +133,7 @@ fn promised(verdict: &Verdict) -> Vec<(VcpuId, Duration)> {
     let lists = verdict.cores.iter().flat_map(|core| &core.tests);
     let lists = lists.filter_map(|result| match &result.measure {
         Measure::Responses(list) => Some(list),
-        Measure::Ratio { .. } => None,
+        Measure::Ratio { .. } | Measure::Tardiness(_) => None,
     });
     lists.flatten().filter_map(|(vcpu, response, _)| Some((*vcpu, (*response)?))).collect()
 }

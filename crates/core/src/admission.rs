@@ -10,7 +10,7 @@ use core::fmt;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TestResult {
     /// `"ll"`, `"hyperbolic"`, `"rta"`, `"rta-lc"`, `"edf"`, `"qpa"`, `"gfb"`, `"bak"`, `"bcl"`,
-    /// `"ff-dbf"`, `"capacity"`.
+    /// `"ff-dbf"`, `"tardiness"`, `"capacity"`.
     pub test: &'static str,
     /// What was compared with what.
     pub measure: Measure,
@@ -30,12 +30,15 @@ pub enum Measure {
     },
     /// Response times against deadlines, by VCPU in priority order; `None` = beyond the deadline.
     Responses(Vec<(VcpuId, Option<Duration>, Duration)>),
+    /// How late jobs are at most, by VCPU. That none is late it does not say.
+    Tardiness(Vec<(VcpuId, Duration)>),
 }
 
 /// What the tests say of one core.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CoreVerdict {
-    /// The core; `None` where a global policy judges all cores as one.
+    /// The core, or the first one of a cluster that is judged as one; `None` where a global policy
+    /// judges all cores as one.
     pub core: Option<CoreId>,
     /// VCPUs placed there, in priority order.
     pub vcpus: Vec<VcpuId>,
@@ -209,6 +212,14 @@ impl fmt::Display for TestResult {
                     }
                 }
                 write!(f, " ({sign})")
+            }
+            Measure::Tardiness(list) => {
+                write!(f, "{}:", self.test)?;
+                for (place, (vcpu, late)) in list.iter().enumerate() {
+                    let comma = if place == 0 { "" } else { "," };
+                    write!(f, "{comma} {vcpu} {late}")?;
+                }
+                Ok(())
             }
         }
     }

@@ -334,6 +334,8 @@ impl From<&NotAdmitted> for Refusal {
                         number(Some(*vcpu), response, deadline.ticks());
                     }
                 }
+                // Nothing is refused for it.
+                Measure::Tardiness(_) => {}
             }
         }
         Self { text: why.to_string(), numbers }

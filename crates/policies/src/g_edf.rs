@@ -22,9 +22,10 @@
 //! under them others may come while the system runs, but after a leave none may, and nothing
 //! changes.
 
+use crate::parts::global;
 use crate::parts::global::dispatch::{self, Order};
 use crate::parts::jobs::{self, ENFORCEMENT};
-use crate::parts::table::{Family, Table, Test};
+use crate::parts::table::{Family, Table};
 use alloc::boxed::Box;
 use maracas_core::admission::Verdict;
 use maracas_core::contract::{Claims, Entry, Needs, no_service_vcpus};
@@ -74,19 +75,9 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
     Ok(dispatch::build(system, params, table, order))
 }
 
-fn test(params: &Params) -> Test {
-    match params.choice(&ADMISSION) {
-        "gfb" => Test::Gfb,
-        "bak" => Test::GlobalBak,
-        "bcl" => Test::GlobalBcl,
-        "ff-dbf" => Test::GlobalFfDbf,
-        "rta" => Test::GlobalRta,
-        _ => Test::Capacity,
-    }
-}
-
 fn judged(system: &System, params: &Params) -> (Table, Verdict) {
-    let mut table = Table::new(system, Family::GlobalEdf, test(params), |_, _| None);
+    let test = global::chosen(params.choice(&ADMISSION));
+    let mut table = Table::new(system, Family::GlobalEdf, test, |_, _| None);
     let mut verdict = table.fill(system, false);
     verdict.objections = jobs::objections(system);
     (table, verdict)

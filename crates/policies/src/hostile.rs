@@ -16,6 +16,10 @@ const SAMPLE: (&str, &str) = ("monitor_budget", "1ns");
 
 /// Parameters under which each policy is tried; a policy not named here: the defaults.
 const VARIANTS: &[(&str, &[(&str, &str)])] = &[
+    ("c-d", &[("enforcement", "precise")]),
+    ("c-edf", &[("packing", "wfd"), ("enforcement", "precise")]),
+    ("c-edf", &[("admission", "none")]),
+    ("edf-wm", &[("enforcement", "precise")]),
     ("g-edf", &[("ties", "reverse-index"), ("enforcement", "precise")]),
     ("g-edf", &[("ties", "longer-period"), ("admission", "gfb")]),
     ("g-rm", &[("priorities", "period"), ("admission", "none"), ("enforcement", "precise")]),

@@ -40,7 +40,10 @@ macro_rules! declare {
 
 policies! {
     // new-policy: one word a line, alphabetical.
+    c_d
+    c_edf
     dp_wrap
+    edf_wm
     g_edf
     g_rm
     maracas
@@ -49,6 +52,7 @@ policies! {
     uneven::min_fair
     p_edf
     p_rm
+    pd2
     qps
     round_robin
     run

@@ -155,6 +155,7 @@ impl Case {
         check_params(&params, entry)
             .map_err(|(name, why)| Failure::new(scenario.at_param(&name, why)))?;
         set_params(&mut params, entry, &overrides.set)?;
+        of_platform(entry, &mut params, &scenario);
         let mut system = system(&scenario, machine, overrides.cores)?;
         let measured = match machine {
             Machine::Sim => Vec::new(),
@@ -427,6 +428,17 @@ fn service_vcpu_name(service_vcpu: &Vcpu) -> String {
         Role::Monitor => "monitor".into(),
         Role::Migration => format!("migration{place}"),
         Role::Main | Role::Io => format!("service{place}"),
+    }
+}
+
+/// Tells a policy that asks for it, and was told nothing, how many cores share a last-level cache.
+fn of_platform(entry: &Entry, params: &mut Params, scenario: &Scenario) {
+    const KEY: &str = "cores_per_cache";
+    let asks = entry.params.iter().any(|spec| spec.name == KEY);
+    let is_told = params.iter().any(|(name, _)| name == KEY);
+    let cache = scenario.platform.memory.as_ref().and_then(|memory| memory.cache);
+    if let Some(cache) = cache.filter(|_| asks && !is_told) {
+        params.set(KEY, Value::Whole(cache.cores_per_cache.into()));
     }
 }
 

@@ -214,6 +214,17 @@ fn test_text(case: &Case, test: &TestResult, indent: &str) -> String {
             let lines: String = each.iter().map(|one| format!("\n{indent}    {one}")).collect();
             format!("{:<10} {} VCPUs  {sign}{lines}", test.test, each.len())
         }
+        Measure::Tardiness(list) => {
+            let each = |(vcpu, late): &(VcpuId, Duration)| {
+                format!("{} {}", case.name(*vcpu), shown(case.in_nanos(*late)))
+            };
+            let each: Vec<_> = list.iter().map(each).collect();
+            if each.len() <= IN_A_LINE {
+                return format!("{:<10} at most {}", test.test, each.join(", "));
+            }
+            let lines: String = each.iter().map(|one| format!("\n{indent}    {one}")).collect();
+            format!("{:<10} of {} VCPUs at most{lines}", test.test, each.len())
+        }
     }
 }
 
@@ -332,6 +343,14 @@ fn test_json(case: &Case, test: &TestResult) -> Value {
             };
             let list: Vec<_> = list.iter().map(each).collect();
             json!({ "test": test.test, "responses": list, "accepted": test.accepted })
+        }
+        Measure::Tardiness(list) => {
+            let each = |(vcpu, late): &(VcpuId, Duration)| {
+                let late = case.in_nanos(*late).ticks();
+                json!({ "vcpu": case.name(*vcpu), "late_ns": late })
+            };
+            let list: Vec<_> = list.iter().map(each).collect();
+            json!({ "test": test.test, "tardiness": list, "accepted": test.accepted })
         }
     }
 }

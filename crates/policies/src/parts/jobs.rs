@@ -67,6 +67,12 @@ impl Backlog {
         let budget = vcpu.reservation.budget;
         Self { budget, precise: true, expires: true, ..Self::default() }
     }
+    /// A backlog of one job that may run to that reading of the meter, which now reads `used`.
+    pub(crate) fn of_window(deadline: Instant, used: Duration, until: Duration) -> Self {
+        let mut backlog = Self { precise: true, granted: until, used, ..Self::default() };
+        backlog.pending.push_back(Pending { deadline, until, end: NonZero::<u32>::MIN });
+        backlog
+    }
     /// The budget that later releases bring.
     pub(crate) const fn set_budget(&mut self, budget: Duration) {
         self.budget = budget;
@@ -139,6 +145,10 @@ impl Backlog {
     /// harm others.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.payer().map(|job| job.deadline)
+    }
+    /// The same deadline, and up to which reading of the meter that job's budget lasts.
+    pub(crate) fn paying(&self) -> Option<(Instant, Duration)> {
+        self.payer().map(|job| (job.deadline, job.until))
     }
     /// Whether a job is pending that has used up its budget.
     pub(crate) fn is_spent(&self) -> bool {

@@ -33,7 +33,7 @@ pub(crate) enum Family {
 }
 
 impl Family {
-    /// Whether all cores count as one.
+    /// Whether cores count as one: all of them, or those of a cluster.
     const fn is_global(self) -> bool {
         matches!(self, Self::GlobalEdf | Self::GlobalFixed)
     }
@@ -60,9 +60,13 @@ pub(crate) struct Table {
     demand: Option<Demand>,
     capacity: Rate,
     cores: Vec<Core>,
+    /// So many cores, counted from core0, have a list: one where a core decides by itself, all
+    /// where the policy is global, or those of a cluster. The last list may have fewer.
+    each: usize,
     /// The classes of cores where budgets are meant on a class; empty where that is not asked.
     classes: Vec<Class>,
-    /// By core, each in priority order; one list for all cores where the policy is global.
+    /// By list, each in priority order. A list is named by a [`CoreId`] in here, which is its core
+    /// where each core has one.
     bound: Vec<Vec<Vcpu>>,
     /// In which list each VCPU stands, and by which priority.
     places: ByVcpu<(usize, (Duration, VcpuId))>,
@@ -83,8 +87,18 @@ pub(crate) struct Table {
 
 impl Table {
     pub(crate) fn new(system: &System, family: Family, test: Test, find_host: FindHost) -> Self {
-        let width = system.cores.len();
-        let (lists, each) = if family.is_global() { (1, width) } else { (width, 1) };
+        let each = if family.is_global() { system.cores.len() } else { 1 };
+        Self::of_clusters(system, family, test, find_host, each)
+    }
+    /// A table of clusters of `each` cores, at least one, counted from core0.
+    pub(crate) fn of_clusters(
+        system: &System,
+        family: Family,
+        test: Test,
+        find_host: FindHost,
+        each: usize,
+    ) -> Self {
+        let lists = system.cores.len().div_ceil(each);
         Self {
             family,
             test,
@@ -92,6 +106,7 @@ impl Table {
             demand: None,
             capacity: system.capacity,
             cores: system.cores.clone(),
+            each,
             classes: Vec::new(),
             bound: (0..lists).map(|_| Vec::new()).collect(),
             places: ByVcpu::default(),
@@ -147,7 +162,20 @@ impl Table {
     pub(crate) fn core(&self, core: CoreId) -> &Core {
         &self.cores[core.0 as usize]
     }
-    /// All cores with a list of their own.
+    /// The cores that this list is of.
+    pub(crate) fn cores_of(&self, list: CoreId) -> impl Iterator<Item = CoreId> + use<> {
+        let (first, width) = (self.first_core(list).0, self.width(list.0 as usize));
+        (first..first + width as u16).map(CoreId)
+    }
+    /// How many cores that list is of.
+    fn width(&self, list: usize) -> usize {
+        self.each.min(self.cores.len() - list * self.each)
+    }
+    /// The first core of that list.
+    fn first_core(&self, list: CoreId) -> CoreId {
+        CoreId(list.0 * self.each as u16)
+    }
+    /// All lists; where each core has one, all cores.
     pub(crate) fn cores(&self) -> impl Iterator<Item = CoreId> + use<> {
         (0..self.bound.len() as u16).map(CoreId)
     }
@@ -161,21 +189,22 @@ impl Table {
         let mut vcpus = self.on(core).to_vec();
         vcpus.push(self.owed(core, vcpu));
         vcpus.sort_by_key(priority::of);
-        self.meets(core, vcpu) && self.accepted(&vcpus)
+        self.meets(core, vcpu) && self.accepted(core.0 as usize, &vcpus)
     }
     /// Whether the deciding test and the capacity accept those on `core`.
     #[cfg(test)]
     pub(crate) fn is_admissible(&self, core: CoreId) -> bool {
-        self.accepted(self.on(core))
+        self.accepted(core.0 as usize, self.on(core))
     }
     fn meets(&self, core: CoreId, vcpu: &Vcpu) -> bool {
         self.demand.is_none_or(|demand| (demand.met)(self, core, vcpu))
     }
     fn accepts(&self, list: usize, vcpu: &Vcpu) -> bool {
-        // The sums know nothing of what is held.
+        // The sums know nothing of what is held, nor of a last list of fewer cores.
         let held = self.holds.on(CoreId(list as u16)).next().is_some();
-        let known = if held { None } else { self.sums.accept(list, vcpu) };
-        known.unwrap_or_else(|| self.accepted(&self.with(list, vcpu)))
+        let unlike = held || self.width(list) < self.each;
+        let known = if unlike { None } else { self.sums.accept(list, vcpu) };
+        known.unwrap_or_else(|| self.accepted(list, &self.with(list, vcpu)))
     }
     /// What VCPUs that left or changed still hold.
     pub(crate) const fn holds(&self) -> &Holds {
@@ -301,11 +330,15 @@ impl Table {
         self.put(core.0 as usize, self.owed(core, vcpu));
         Ok(core)
     }
+    /// Whether all cores count as one.
+    fn is_one(&self) -> bool {
+        self.family.is_global() && self.bound.len() == 1
+    }
     /// Where `vcpu` is to go, if it fits anywhere.
     fn host(&self, vcpu: &Vcpu) -> Option<CoreId> {
         match vcpu.pinned {
             Some(core) => self.fits(core, vcpu).then_some(core),
-            None if self.family.is_global() => self.fits(CoreId(0), vcpu).then_some(CoreId(0)),
+            None if self.is_one() => self.fits(CoreId(0), vcpu).then_some(CoreId(0)),
             None => (self.find_host)(self, vcpu),
         }
     }
@@ -327,7 +360,8 @@ impl Table {
         }
         vcpu
     }
-    fn malformed(&self, vcpu: &Vcpu) -> Option<String> {
+    /// Why no core could ever take `vcpu`, if so.
+    pub(crate) fn malformed(&self, vcpu: &Vcpu) -> Option<String> {
         let (id, r) = (vcpu.id, &vcpu.reservation);
         if r.budget.is_zero() || r.budget > r.deadline || r.deadline > r.period {
             let (c, d, t) = (r.budget, r.deadline, r.period);
@@ -362,7 +396,8 @@ impl Table {
     fn not_admitted(&self, vcpu: &Vcpu, list: usize) -> NotAdmitted {
         let (id, r) = (vcpu.id, &vcpu.reservation);
         let place = match (vcpu.pinned, self.family) {
-            (_, family) if family.is_global() => "beside the others".into(),
+            (..) if self.is_one() => "beside the others".into(),
+            (_, family) if family.is_global() => format!("on any cluster of {} cores", self.each),
             (Some(core), _) => format!("on {core}, which it demands"),
             (None, _) => String::from("on any core"),
         };
@@ -383,13 +418,13 @@ impl Table {
 
     fn judged(&self, list: usize, vcpus: &[Vcpu]) -> CoreVerdict {
         CoreVerdict {
-            core: (!self.family.is_global()).then_some(CoreId(list as u16)),
+            core: (!self.is_one()).then(|| self.first_core(CoreId(list as u16))),
             vcpus: vcpus.iter().map(|vcpu| vcpu.id).collect(),
-            tests: self.results(vcpus),
+            tests: self.results(list, vcpus),
         }
     }
     /// Every test of the family, the deciding one first.
-    fn results(&self, vcpus: &[Vcpu]) -> Vec<TestResult> {
+    fn results(&self, list: usize, vcpus: &[Vcpu]) -> Vec<TestResult> {
         let family: &[Test] = match self.family {
             Family::Edf => &[Test::Edf],
             Family::GlobalEdf => &[Test::Gfb],
@@ -398,13 +433,21 @@ impl Table {
         };
         let others = family.iter().copied().chain([Test::Capacity]);
         let order = [self.test].into_iter().chain(others.filter(|test| *test != self.test));
-        order.map(|test| self.run(test, vcpus)).collect()
+        let mut results: Vec<_> = order.map(|test| self.run(test, list, vcpus)).collect();
+        // How late jobs may be is of interest where the cores are enough and no test says more.
+        let accepted = results.iter().filter(|result| result.accepted).map(|result| result.test);
+        let is_open = accepted.eq(["capacity"]) && self.capacity == Rate::ONE;
+        if self.family == Family::GlobalEdf && is_open {
+            results.push(global::tardiness::bounds(vcpus, self.width(list)));
+        }
+        results
     }
-    fn accepted(&self, vcpus: &[Vcpu]) -> bool {
-        self.run(Test::Capacity, vcpus).accepted && self.run(self.test, vcpus).accepted
+    fn accepted(&self, list: usize, vcpus: &[Vcpu]) -> bool {
+        let accepts = |test| self.run(test, list, vcpus).accepted;
+        accepts(Test::Capacity) && accepts(self.test)
     }
-    fn run(&self, test: Test, vcpus: &[Vcpu]) -> TestResult {
-        let cores = if self.family.is_global() { self.cores.len() } else { 1 };
+    fn run(&self, test: Test, list: usize, vcpus: &[Vcpu]) -> TestResult {
+        let cores = self.width(list);
         match test {
             Test::Capacity => bounds::capacity(vcpus, self.capacity, cores),
             Test::Edf => bounds::edf(vcpus),

@@ -1,5 +1,6 @@
-//! Global policies for jobs: one queue for all cores, of which the `m` most urgent jobs run, at
-//! most one of each task. A core's run queue is one slot.
+//! Global policies for jobs: one queue for all cores, or for those of each cluster, of which the
+//! most urgent jobs run, as many as there are cores, at most one of each task. A core's run queue is
+//! one slot.
 
 use crate::parts::jobs::{self, Backlog, ByVcpu};
 use crate::parts::priority::{self, By};
@@ -32,29 +33,32 @@ pub(crate) const fn most_work(left: Duration) -> u64 {
     u64::MAX - left.ticks()
 }
 
-/// A policy that runs the `m` most urgent pending jobs of those in `table`.
+/// A policy that runs the most urgent pending jobs of those in `table`: in each of its clusters as
+/// many as that has cores.
 pub(crate) fn build(
     system: &System,
     params: &Params,
     table: Table,
     order: Order,
 ) -> Box<dyn Policy> {
+    let cluster = |list| Cluster { free: table.cores_of(list).collect(), ..Cluster::default() };
     let mut policy = Global {
         params: params.clone(),
         order,
         precise: jobs::precise(params),
+        clusters: table.cores().map(cluster).collect(),
         table,
         tasks: ByVcpu::default(),
-        waiting: Queue::default(),
-        selected: Queue::default(),
         running: alloc::vec![None; system.cores.len()],
-        free: system.core_ids().collect(),
+        touched: Vec::new(),
         stale: CoreSet::EMPTY,
         changed: Vec::new(),
         coreless: Vec::new(),
     };
     for vcpu in &system.vcpus {
-        policy.tasks.insert(vcpu.id, Task::new(vcpu, order, params));
+        if let Some(list) = policy.table.home_of(vcpu.id) {
+            policy.enter(vcpu, list);
+        }
     }
     Box::new(policy)
 }
@@ -94,6 +98,8 @@ enum Place {
 
 struct Task {
     backlog: Backlog,
+    /// Its place among the clusters.
+    cluster: usize,
     /// Its priority where that is fixed, as a deadline counted from zero.
     fixed: Option<Instant>,
     tie: u64,
@@ -109,9 +115,10 @@ struct Task {
 }
 
 impl Task {
-    fn new(vcpu: &Vcpu, order: Order, params: &Params) -> Self {
+    fn new(vcpu: &Vcpu, cluster: usize, order: Order, params: &Params) -> Self {
         Self {
             backlog: Backlog::new(vcpu, params),
+            cluster,
             fixed: order.fixed(vcpu),
             tie: order.tie(vcpu, params),
             budget: vcpu.reservation.budget,
@@ -138,6 +145,17 @@ struct Slot {
     grant: Grant,
 }
 
+/// Cores that share a queue.
+#[derive(Default)]
+struct Cluster {
+    waiting: Queue,
+    /// The jobs on its cores, most urgent first.
+    selected: Queue,
+    free: CoreSet,
+    /// Whether something changed since the last decision.
+    touched: bool,
+}
+
 struct Global {
     params: Params,
     order: Order,
@@ -145,12 +163,11 @@ struct Global {
     precise: bool,
     table: Table,
     tasks: ByVcpu<Task>,
-    waiting: Queue,
-    /// The jobs on cores, most urgent first.
-    selected: Queue,
-    /// The same by core.
+    clusters: Vec<Cluster>,
+    /// The jobs on cores, by core.
     running: Vec<Option<Slot>>,
-    free: CoreSet,
+    /// Places of the clusters in which something changed since the last decision.
+    touched: Vec<usize>,
     /// Cores whose slot changed since the last decision.
     stale: CoreSet,
     /// Tasks whose backlog changed since the last decision.
@@ -188,15 +205,15 @@ impl Policy for Global {
             Event::Arrived(vcpu) => {
                 if let Some(reason) = jobs::objection(vcpu) {
                     self.table.refuse(vcpu.id, reason);
-                } else if self.table.arrive(vcpu, at).is_some() {
-                    self.tasks.insert(vcpu.id, Task::new(vcpu, self.order, &self.params));
+                } else if let Some(list) = self.table.arrive(vcpu, at) {
+                    self.enter(vcpu, list);
                 }
             }
             Event::Changed(vcpu) => self.table.ask(vcpu, at),
             Event::Left(vcpu) => {
                 self.table.leave(*vcpu, at, self.in_use(*vcpu));
                 if let Some(task) = self.tasks.remove(*vcpu) {
-                    self.withdraw(task.place);
+                    self.withdraw(task.cluster, task.place);
                 }
             }
             Event::Ran(_)
@@ -216,7 +233,11 @@ impl Policy for Global {
         while let Some(vcpu) = self.changed.pop() {
             self.update(vcpu);
         }
-        self.select();
+        while let Some(&cluster) = self.touched.last() {
+            self.select(cluster);
+            self.clusters[cluster].touched = false;
+            self.touched.pop();
+        }
         while let Some(core) = self.stale.pop_first() {
             let grant = self.running[core.0 as usize].map(|slot| slot.grant);
             if plan.run_queue(core).foreground.first() != grant.as_ref() {
@@ -234,15 +255,20 @@ impl Global {
     fn in_use(&self, vcpu: VcpuId) -> Use {
         self.tasks.get(vcpu).map_or(Use::NONE, |task| task.backlog.in_use())
     }
+    /// Takes in an admitted VCPU.
+    fn enter(&mut self, vcpu: &Vcpu, list: CoreId) {
+        let task = Task::new(vcpu, usize::from(list.0), self.order, &self.params);
+        self.tasks.insert(vcpu.id, task);
+    }
     /// Admits, and changes, the VCPUs that waited for it and need not any longer.
     fn retry(&mut self, now: Instant) {
         let tasks = &self.tasks;
         let in_use = |id| tasks.get(id).map_or(Use::NONE, |task| task.backlog.in_use());
-        for Granted { vcpu, is_change, .. } in self.table.retry(now, |_, id| in_use(id)) {
+        for Granted { vcpu, core, is_change } in self.table.retry(now, |_, id| in_use(id)) {
             if is_change {
                 self.become_as(&vcpu);
             } else {
-                self.tasks.insert(vcpu.id, Task::new(&vcpu, self.order, &self.params));
+                self.enter(&vcpu, core);
             }
         }
     }
@@ -269,17 +295,26 @@ impl Global {
         }
     }
 
-    fn withdraw(&mut self, place: Place) {
+    /// Has the next decision look at this cluster.
+    fn touch(&mut self, cluster: usize) {
+        if !core::mem::replace(&mut self.clusters[cluster].touched, true) {
+            self.touched.push(cluster);
+        }
+    }
+
+    fn withdraw(&mut self, cluster: usize, place: Place) {
         match place {
             Place::Nowhere => {}
             Place::Waiting(key) => {
-                self.waiting.remove(key);
+                self.clusters[cluster].waiting.remove(key);
             }
             Place::On(core) => {
+                self.touch(cluster);
+                let cluster = &mut self.clusters[cluster];
                 if let Some(slot) = self.running[core.0 as usize].take() {
-                    self.selected.remove(slot.key);
+                    cluster.selected.remove(slot.key);
                 }
-                self.free.insert(core);
+                cluster.free.insert(core);
                 self.stale.insert(core);
             }
         }
@@ -292,7 +327,7 @@ impl Global {
         task.changed = false;
         let wanted = task.backlog.deadline().map(|deadline| task.fixed.unwrap_or(deadline));
         let grant = Grant::new(vcpu, task.backlog.limit());
-        let place = task.place;
+        let (place, cluster) = (task.place, task.cluster);
         let present = match place {
             Place::Nowhere => None,
             Place::Waiting(key) => Some(key.deadline),
@@ -304,8 +339,9 @@ impl Global {
             {
                 let moved = Key { tie: task.tie, ..key };
                 task.place = Place::Waiting(moved);
-                self.waiting.remove(key);
-                self.waiting.insert(moved);
+                let waiting = &mut self.clusters[cluster].waiting;
+                waiting.remove(key);
+                waiting.insert(moved);
             }
             if let Place::On(core) = place
                 && let Some(slot) = &mut self.running[core.0 as usize]
@@ -321,48 +357,57 @@ impl Global {
             Some(deadline) => Place::Waiting(Key { deadline, tie: task.tie, vcpu }),
         };
         if let Place::Waiting(key) = task.place {
-            self.waiting.insert(key);
+            self.clusters[cluster].waiting.insert(key);
+            self.touch(cluster);
         }
-        self.withdraw(place);
+        self.withdraw(cluster, place);
     }
 
-    /// Selects the m most urgent jobs, then gives cores to the newly selected.
-    fn select(&mut self) {
-        let mut free = self.free.len();
+    /// Selects the most urgent jobs of a cluster, as many as it has cores, then gives cores to the
+    /// newly selected.
+    fn select(&mut self, cluster: usize) {
+        let own = &mut self.clusters[cluster];
+        let mut free = own.free.len();
         while free > 0
-            && let Some(key) = self.waiting.pop()
+            && let Some(key) = own.waiting.pop()
         {
             self.coreless.push(key);
             free -= 1;
         }
         // Free cores are taken; from here on a waiting job must beat a running one. Jobs without
         // a core are more urgent than all that wait, so only slots are compared.
-        while let (Some(first), Some(last)) = (self.waiting.first(), self.selected.last())
-            && self.order.displaces(first, last)
-        {
-            self.waiting.pop();
+        loop {
+            let own = &mut self.clusters[cluster];
+            let (Some(first), Some(last)) = (own.waiting.first(), own.selected.last()) else {
+                break;
+            };
+            if !self.order.displaces(first, last) {
+                break;
+            }
+            own.waiting.pop();
             self.coreless.push(first);
-            self.displace(last);
+            self.displace(cluster, last);
         }
-        self.assign_cores();
+        self.assign_cores(cluster);
     }
 
-    fn displace(&mut self, key: Key) {
+    fn displace(&mut self, cluster: usize, key: Key) {
         let Some(task) = self.tasks.get_mut(key.vcpu) else { return };
         let place = core::mem::replace(&mut task.place, Place::Waiting(key));
-        self.waiting.insert(key);
-        self.withdraw(place);
+        self.clusters[cluster].waiting.insert(key);
+        self.withdraw(cluster, place);
     }
 
-    fn assign_cores(&mut self) {
+    fn assign_cores(&mut self, cluster: usize) {
+        let cluster = &mut self.clusters[cluster];
         for turn in [Turn::LastCore, Turn::AnyCore] {
             let mut rest = 0;
             for i in 0..self.coreless.len() {
                 let key = self.coreless[i];
                 let Some(task) = self.tasks.get_mut(key.vcpu) else { continue };
                 let core = match turn {
-                    Turn::LastCore => task.last.filter(|core| self.free.contains(*core)),
-                    Turn::AnyCore => self.free.iter().next(),
+                    Turn::LastCore => task.last.filter(|core| cluster.free.contains(*core)),
+                    Turn::AnyCore => cluster.free.iter().next(),
                 };
                 let Some(core) = core else {
                     self.coreless[rest] = key;
@@ -373,8 +418,8 @@ impl Global {
                 task.last = Some(core);
                 let grant = Grant::new(key.vcpu, task.backlog.limit());
                 self.running[core.0 as usize] = Some(Slot { key, grant });
-                self.selected.insert(key);
-                self.free.remove(core);
+                cluster.selected.insert(key);
+                cluster.free.remove(core);
                 self.stale.insert(core);
             }
             self.coreless.truncate(rest);

@@ -291,7 +291,7 @@ impl Table {
             }
         };
         let core = verdict.as_ref().ok().copied();
-        self.verdicts.push((vcpu.id, verdict));
+        self.verdicts.push((vcpu.id, verdict.map(|list| self.first_core(list))));
         if !is_change {
             self.note_home(vcpu.id, core);
         }
@@ -304,8 +304,8 @@ impl Table {
 /// [`Test::is_of_one_set`]: crate::parts::test::Test::is_of_one_set
 fn no_exchange(what: &str) -> String {
     format!(
-        "under this admission test {what} while the system runs; use admission = \"gfb\" (g-edf) \
-         or \"density\" (p-edf), or the policy p-rm"
+        "under this admission test {what} while the system runs; use admission = \"gfb\" (g-edf, \
+         c-edf) or \"density\" (p-edf), or the policy p-rm"
     )
 }
 

@@ -1,0 +1,229 @@
+//! Semi-partitioned EDF for jobs: each core decides alone what of its own runs, and a split task
+//! stands on one core after the other, as its windows ([`super::split`]) come.
+//!
+//! A whole task is one of its core's [`Partition`] for ever. Of a split task, the piece whose
+//! window is open stands in the partition of its core, as a job with the window's end for a
+//! deadline and with the piece's budget. It is taken out where the next window begins, the budget
+//! is used or the job is complete. So no task stands on two cores.
+
+use super::jobs::{self, Backlog, ByVcpu};
+use super::partition::{Order, Partition};
+use super::split::Piece;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::vec::Vec;
+use maracas_core::admission::NotAdmitted;
+use maracas_core::contract::Statistic;
+use maracas_core::params::Params;
+use maracas_core::{CoreId, CoreSet, Duration, Event, Instant, Plan, Policy, System, Vcpu, VcpuId};
+
+/// A policy that runs, on each core, what was placed there, by deadline.
+pub(crate) fn build(
+    system: &System,
+    params: &Params,
+    placed: Vec<(Vcpu, Vec<Piece>)>,
+) -> Box<dyn Policy> {
+    let mut policy = Semi {
+        partitions: system.cores.iter().map(|_| Partition::new(Order::Deadline)).collect(),
+        whole: ByVcpu::default(),
+        split: Vec::new(),
+        news: CoreSet::EMPTY,
+        homes: Vec::new(),
+        refused: Vec::new(),
+    };
+    for (vcpu, pieces) in placed {
+        if let [Piece { core, .. }] = pieces[..] {
+            let backlog = Backlog::new(&vcpu, params);
+            let slot = policy.on(core).add(vcpu.id, backlog, Instant::ZERO);
+            policy.whole.insert(vcpu.id, Place { core, slot });
+            policy.homes.push((vcpu.id, core));
+        } else {
+            policy.split.push(Split::new(&vcpu, pieces));
+        }
+    }
+    Box::new(policy)
+}
+
+/// A slot of a core's partition.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    core: CoreId,
+    slot: u32,
+}
+
+/// What of a split task is to run now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Due {
+    core: CoreId,
+    /// The window's end.
+    deadline: Instant,
+    /// Up to which reading of the meter.
+    until: Duration,
+}
+
+/// A task in pieces.
+struct Split {
+    vcpu: VcpuId,
+    /// C and D.
+    budget: Duration,
+    deadline: Duration,
+    pieces: Vec<Piece>,
+    backlog: Backlog,
+    /// What stands in a partition, and where.
+    standing: Option<(Due, Place)>,
+    /// When the job's next window begins, if it has one more.
+    next: Instant,
+}
+
+impl Split {
+    fn new(vcpu: &Vcpu, pieces: Vec<Piece>) -> Self {
+        let r = &vcpu.reservation;
+        Self {
+            vcpu: vcpu.id,
+            budget: r.budget,
+            deadline: r.deadline,
+            pieces,
+            backlog: Backlog::cut(vcpu),
+            standing: None,
+            next: Instant::NEVER,
+        }
+    }
+    /// What is to run at `now`; notes when the next window begins.
+    fn due(&mut self, now: Instant) -> Option<Due> {
+        self.next = Instant::NEVER;
+        let (deadline, until) = self.backlog.paying()?;
+        let release = Instant::from_ticks(deadline.ticks().saturating_sub(self.deadline.ticks()));
+        let begun = self.pieces.iter().take_while(|piece| release + piece.from <= now).count();
+        let (begun, later) = self.pieces.split_at(begun.max(1));
+        self.next = later.first().map_or(Instant::NEVER, |piece| release + piece.from);
+        let open = begun.last()?;
+        let done: Duration = begun.iter().map(|piece| piece.budget).sum();
+        let until = until.saturating_sub(self.budget.saturating_sub(done));
+        let deadline = release + open.from + open.window;
+        (self.backlog.used() < until).then_some(Due { core: open.core, deadline, until })
+    }
+}
+
+struct Semi {
+    partitions: Vec<Partition>,
+    whole: ByVcpu<Place>,
+    /// Never many: those that fit on no core.
+    split: Vec<Split>,
+    /// Cores whose partition was told something since the last decision.
+    news: CoreSet,
+    /// Homes that the next plan is to name.
+    homes: Vec<(VcpuId, CoreId)>,
+    /// Refusals that the next plan is to give.
+    refused: Vec<(VcpuId, NotAdmitted)>,
+}
+
+impl Policy for Semi {
+    fn on_event(&mut self, _: Instant, event: &Event) {
+        match event {
+            Event::Released(job) => self.change(job.id.vcpu, |backlog| backlog.release(job)),
+            Event::Completed(id) => self.change(id.vcpu, |backlog| backlog.complete(*id)),
+            Event::Ran(segment) => {
+                let (to, service) = (segment.to, segment.usage.service);
+                self.change(segment.vcpu, |backlog| {
+                    backlog.charge_segment(to, service);
+                });
+                let standing = self.find(segment.vcpu).and_then(|it| it.standing);
+                if let Some((_, place)) = standing {
+                    self.tell(place, |backlog| backlog.charge(service));
+                }
+            }
+            Event::Arrived(vcpu) | Event::Changed(vcpu) => self.refuse(vcpu),
+            Event::Left(vcpu) => self.leave(*vcpu),
+            Event::Woke { .. }
+            | Event::AllowanceSpent { .. }
+            | Event::Sampled(_)
+            | Event::ServiceDone(_)
+            | Event::Failed { .. } => {}
+        }
+    }
+
+    fn plan(&mut self, now: Instant, plan: &mut Plan) {
+        for (vcpu, core) in self.homes.drain(..) {
+            plan.set_home(vcpu, Some(core));
+        }
+        for (vcpu, why) in self.refused.drain(..) {
+            plan.answer(vcpu, Err(why));
+        }
+        for place in 0..self.split.len() {
+            self.settle(place, now);
+        }
+        while let Some(core) = self.news.pop_first() {
+            self.on(core).decide(core, plan);
+        }
+        plan.wake = self.split.iter().map(|it| it.next).min().unwrap_or(Instant::NEVER);
+    }
+
+    fn statistics(&self) -> Vec<Statistic> {
+        let value = self.split.len() as u64;
+        alloc::vec![Statistic { name: "split tasks", core: None, vcpu: None, value }]
+    }
+}
+
+impl Semi {
+    fn on(&mut self, core: CoreId) -> &mut Partition {
+        &mut self.partitions[core.0 as usize]
+    }
+    fn find(&self, vcpu: VcpuId) -> Option<&Split> {
+        self.split.iter().find(|it| it.vcpu == vcpu)
+    }
+    /// Something happened to what stands in that place.
+    fn tell(&mut self, place: Place, act: impl FnOnce(&mut Backlog)) {
+        self.on(place.core).change(place.slot, act);
+        self.news.insert(place.core);
+    }
+    /// Something happened to a task.
+    fn change(&mut self, vcpu: VcpuId, act: impl FnOnce(&mut Backlog)) {
+        if let Some(place) = self.whole.get(vcpu).copied() {
+            self.tell(place, act);
+        } else if let Some(split) = self.split.iter_mut().find(|it| it.vcpu == vcpu) {
+            act(&mut split.backlog);
+        }
+    }
+    /// Has the piece of a split task stand that is due, and no other.
+    fn settle(&mut self, place: usize, now: Instant) {
+        let split = &mut self.split[place];
+        let (vcpu, due, used) = (split.vcpu, split.due(now), split.backlog.used());
+        if due == split.standing.map(|(due, _)| due) {
+            return;
+        }
+        if let Some((_, place)) = split.standing.take() {
+            self.remove(place);
+        }
+        if let Some(Due { core, deadline, until }) = due {
+            let piece = Backlog::of_window(deadline, used, until);
+            let slot = self.on(core).add(vcpu, piece, Instant::ZERO);
+            let stands = Place { core, slot };
+            self.tell(stands, |_| {});
+            self.split[place].standing = due.map(|due| (due, stands));
+        }
+    }
+    fn remove(&mut self, place: Place) {
+        self.on(place.core).remove(place.slot);
+        self.news.insert(place.core);
+    }
+    fn leave(&mut self, vcpu: VcpuId) {
+        let standing = self.find(vcpu).and_then(|it| it.standing).map(|(_, place)| place);
+        self.split.retain(|it| it.vcpu != vcpu);
+        let whole = self.whole.remove(vcpu);
+        if let Some(place) = whole.or(standing) {
+            self.remove(place);
+        }
+    }
+    fn refuse(&mut self, vcpu: &Vcpu) {
+        let reason = jobs::objection(vcpu).unwrap_or_else(|| {
+            let r = vcpu.reservation;
+            format!(
+                "this policy splits tasks before the start, so {} ({} every {}) cannot come or \
+                 change later; have it there from the start, or use a policy that admits at run \
+                 time, such as c-edf, g-edf or p-edf",
+                vcpu.id, r.budget, r.period
+            )
+        });
+        self.refused.push((vcpu.id, NotAdmitted { reason, closest: None }));
+    }
+}

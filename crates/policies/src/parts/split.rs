@@ -1,0 +1,156 @@
+//! Tasks split among cores, each piece in a window of its own: which core does how much of a job
+//! that no core can take whole, and in which part of the time from its release to its deadline.
+//!
+//! A piece is a sporadic task on its core: it is released as often as its task, has a budget and a
+//! deadline, and no other piece of the job may run in its window. So what the exact test of EDF on
+//! one core accepts on each core is in time, and no job is ever on two cores.
+
+use super::bounds::{self, heaviest_first};
+use super::table::{Family, Table, Test};
+use super::{jobs, priority, qpa};
+use alloc::format;
+use alloc::vec::Vec;
+use maracas_core::admission::{CoreVerdict, NotAdmitted, TestResult, Verdict};
+use maracas_core::{CoreId, Duration, Rate, Reservation, System, Vcpu};
+
+/// What one core does of each job of a task.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Piece {
+    pub(crate) core: CoreId,
+    /// When its window begins, counted from the job's release.
+    pub(crate) from: Duration,
+    /// How long that is.
+    pub(crate) window: Duration,
+    /// What the core does in it at most.
+    pub(crate) budget: Duration,
+}
+
+impl Piece {
+    /// The piece as a task.
+    fn of(self, vcpu: &Vcpu) -> Vcpu {
+        of_length(vcpu, self.budget, self.window)
+    }
+}
+
+/// A piece of that budget in a window of that length, as a task.
+pub(crate) fn of_length(vcpu: &Vcpu, budget: Duration, window: Duration) -> Vcpu {
+    let period = vcpu.reservation.period;
+    Vcpu { reservation: Reservation { budget, period, deadline: window }, ..vcpu.clone() }
+}
+
+/// How a policy splits a task that no core takes whole: the pieces, in the order of their windows,
+/// on a core each; `None` where it finds none.
+pub(crate) type Split = fn(&Cores, &Vcpu) -> Option<Vec<Piece>>;
+
+/// What is on each core; pieces count as tasks.
+#[derive(Debug)]
+pub(crate) struct Cores {
+    capacity: Rate,
+    on: Vec<Vec<Vcpu>>,
+}
+
+impl Cores {
+    /// All cores.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = CoreId> + use<> {
+        (0..self.on.len() as u16).map(CoreId)
+    }
+    /// Whether the core takes `vcpu` beside what is there.
+    pub(crate) fn fits(&self, core: CoreId, vcpu: &Vcpu) -> bool {
+        self.results(&self.with(core, vcpu)).iter().all(|result| result.accepted)
+    }
+    /// The greatest budget up to `most` with which the core takes `piece` of it; zero where it
+    /// takes none. What it takes of one budget it must take of all below.
+    pub(crate) fn most(
+        &self,
+        core: CoreId,
+        most: Duration,
+        piece: impl Fn(Duration) -> Vcpu,
+    ) -> Duration {
+        let (mut low, mut high) = (0, most.ticks());
+        while low < high {
+            let middle = low + (high - low).div_ceil(2);
+            if self.fits(core, &piece(Duration::from_ticks(middle))) {
+                low = middle;
+            } else {
+                high = middle - 1;
+            }
+        }
+        Duration::from_ticks(low)
+    }
+    fn with(&self, core: CoreId, vcpu: &Vcpu) -> Vec<Vcpu> {
+        let mut with = self.on[core.0 as usize].clone();
+        with.push(vcpu.clone());
+        with
+    }
+    fn results(&self, vcpus: &[Vcpu]) -> [TestResult; 2] {
+        [qpa::test(vcpus), bounds::capacity(vcpus, self.capacity, 1)]
+    }
+    fn judged(&self, core: CoreId, mut vcpus: Vec<Vcpu>) -> CoreVerdict {
+        vcpus.sort_by_key(priority::of);
+        let tests = self.results(&vcpus).into();
+        CoreVerdict { core: Some(core), vcpus: vcpus.iter().map(|it| it.id).collect(), tests }
+    }
+
+    /// Where `vcpu` goes: whole to the first core that takes it, else in pieces.
+    fn pieces(&self, vcpu: &Vcpu, split: Split) -> Option<Vec<Piece>> {
+        let Reservation { budget, deadline: window, .. } = vcpu.reservation;
+        let whole = |core| Piece { core, from: Duration::ZERO, window, budget };
+        let mut cores = self.ids().filter(|core| vcpu.pinned.is_none_or(|pin| pin == *core));
+        let host = cores.find(|core| self.fits(*core, vcpu));
+        if host.is_some() || vcpu.pinned.is_some() {
+            return host.map(|core| alloc::vec![whole(core)]);
+        }
+        let pieces = split(self, vcpu)?;
+        pieces.iter().all(|piece| self.fits(piece.core, &piece.of(vcpu))).then_some(pieces)
+    }
+    fn refusal(&self, vcpu: &Vcpu) -> NotAdmitted {
+        let load = |core: &CoreId| bounds::total(&self.on[core.0 as usize], bounds::demand);
+        let lightest = self.ids().min_by_key(load).unwrap_or_default();
+        let closest = vcpu.pinned.unwrap_or(lightest);
+        let (id, r) = (vcpu.id, &vcpu.reservation);
+        let place = match vcpu.pinned {
+            Some(core) => format!("on {core}, which it demands"),
+            None => "on any core, whole or split".into(),
+        };
+        let reason = format!(
+            "{id} ({} every {}) does not fit {place}; lower a budget, lengthen a period or add \
+             cores",
+            r.budget, r.period
+        );
+        NotAdmitted { reason, closest: Some(self.judged(closest, self.with(closest, vcpu))) }
+    }
+}
+
+/// The VCPUs of `system` with their pieces, one where the task is whole, and what the tests say.
+/// Those that demand a core go first, then the others, heaviest first, each to the first core that
+/// takes it whole; what none does is split.
+pub(crate) fn place(system: &System, split: Split) -> (Vec<(Vcpu, Vec<Piece>)>, Verdict) {
+    let table = Table::new(system, Family::Edf, Test::Qpa, |_, _| None);
+    let on = system.cores.iter().map(|_| Vec::new()).collect();
+    let mut cores = Cores { capacity: system.capacity, on };
+    let (mut pinned, mut free): (Vec<_>, Vec<_>) =
+        system.vcpus.iter().cloned().partition(|vcpu| vcpu.pinned.is_some());
+    heaviest_first(&mut pinned);
+    heaviest_first(&mut free);
+    let (mut placed, mut refused) = (Vec::new(), Vec::new());
+    for vcpu in pinned.into_iter().chain(free) {
+        if let Some(reason) = table.malformed(&vcpu) {
+            refused.push((vcpu.id, NotAdmitted { reason, closest: None }));
+        } else if let Some(pieces) = cores.pieces(&vcpu, split) {
+            for piece in &pieces {
+                cores.on[piece.core.0 as usize].push(piece.of(&vcpu));
+            }
+            placed.push((vcpu, pieces));
+        } else {
+            refused.push((vcpu.id, cores.refusal(&vcpu)));
+        }
+    }
+    let judged = cores.ids().map(|core| cores.judged(core, cores.on[core.0 as usize].clone()));
+    let verdict = Verdict {
+        cores: judged.collect(),
+        refused,
+        objections: jobs::objections(system),
+        ..Verdict::default()
+    };
+    (placed, verdict)
+}
