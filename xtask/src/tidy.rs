@@ -39,6 +39,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "maracas-trace",
         ],
     ),
+    ("stopwatch", &["maracas-core", "maracas-sweep"]),
     ("console", &["maracas-core", "maracas-scenario", "maracas-trace"]),
     ("work", &["maracas-client", "maracas-console", "maracas-core"]),
     (
@@ -65,6 +66,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "maracas-scenario",
             "maracas-session",
             "maracas-sim",
+            "maracas-stopwatch",
             "maracas-sweep",
             "maracas-trace",
             "maracas-work",

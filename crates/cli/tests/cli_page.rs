@@ -236,6 +236,55 @@ fn behind_a_point_of_a_sweep_stand_the_sets_that_failed_and_their_commands() {
     assert_eq!((browser.wrong(), browser.requests()), (Vec::new(), 1));
 }
 
+/// A sweep whose figure has something to see: where each of three policies stops to succeed.
+const PICTURED: &str = r#"
+[sweep]
+cores = 4
+utilization = { from = 0.6, to = 1.0, step = 0.05 }
+sets = 20
+duration = "100ms"
+[tasks]
+per_core = 2
+loads = "uunifast"
+periods = "harmonic"
+[[policy]]
+name = "p-edf"
+[[policy]]
+name = "g-edf"
+[[policy]]
+name = "run"
+"#;
+
+/// `docs/figures/report.png` and `sweep.png` are the pictures of this test.
+#[test]
+fn what_the_documents_picture_is_seen() {
+    let Some(mut browser) = browser() else { return };
+    let scratch = Scratch::new();
+    let file = repository().join("examples/quickstart.toml");
+    let words = ["sim", file.to_str().unwrap(), "--until", "2s", "--late", "10ms", "--quiet"];
+    run(&scratch, &[&words[..], &["--journal", "late.journal"]].concat());
+    run(&scratch, &["report", "late.journal", "-o", "report.html"]);
+    browser.window(1200, 800, "light");
+    browser.open(&scratch.path().join("report.html"));
+    browser.click("ul.causes > li > button");
+    browser.ask("document.getElementById('schedule').scrollIntoView({ behavior: 'instant' })");
+    browser.drawn();
+    let [from, to] = seen(&mut browser);
+    assert!(to - from <= 100e6, "{from} to {to}");
+    keep(&mut browser, "report");
+
+    scratch.write("s.toml", PICTURED);
+    run(&scratch, &["sweep", "s.toml", "--out", "results", "--quiet"]);
+    run(&scratch, &["report", "results", "-o", "sweep.html"]);
+    browser.window(1200, 560, "light");
+    browser.open(&scratch.path().join("sweep.html"));
+    browser.drawn();
+    let first = browser.ask("maracas.data.figures[0].lines.map((line) => line.name).join()");
+    assert_eq!(first, "p-edf,g-edf,run");
+    keep(&mut browser, "sweep");
+    assert_eq!((browser.wrong(), browser.requests()), (Vec::new(), 1));
+}
+
 /// How many pages a PDF says that it has: objects of type `Page`.
 fn pages(pdf: &[u8]) -> usize {
     let is_page = |at: &[u8]| at.starts_with(b"/Type /Page") && !at.starts_with(b"/Type /Pages");

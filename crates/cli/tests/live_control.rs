@@ -78,6 +78,20 @@ fn listed(run: &Run, name: &str) -> Option<Value> {
     vcpus.iter().find(|state| state["name"] == name).cloned()
 }
 
+/// The list has the meters, so that a rate can be taken between two lists: it is to be this part of
+/// a core.
+fn runs_by_the_list(run: &Run, name: &str, promised: f64) {
+    thread::sleep(Duration::from_millis(300));
+    let used = || (Instant::now(), listed(run, name).unwrap()["foreground_ns"].as_f64());
+    let ((begin, first), stolen) = (used(), Steal::now());
+    thread::sleep(Duration::from_secs(2));
+    let (end, last) = used();
+    let within = widened(0.05, &stolen.parts(), &[0]);
+    let rate = (last.unwrap() - first.unwrap()) / (end - begin).as_nanos() as f64;
+    eprintln!("{name} by the list: {rate:.3} of a core, {promised} promised");
+    assert!((rate / promised - 1.0).abs() < within, "{rate}");
+}
+
 /// Ends a program that this test started.
 struct Guest(Child);
 
@@ -114,16 +128,7 @@ fn a_running_process_gets_a_vcpu_keeps_it_and_goes_back() {
         let words = [&["create", "--pid", &pid, "--name", "guest", "--core", "0"], &promise[..]];
         let (code, said) = asked(&run, &words.concat());
         assert_eq!((code, &said["admitted"]), (Some(0), &Value::Bool(true)), "{said}");
-        // The list has the meters, so that a rate can be taken between two lists.
-        thread::sleep(Duration::from_millis(300));
-        let used = || (Instant::now(), listed(&run, "guest").unwrap()["foreground_ns"].as_f64());
-        let ((begin, first), stolen) = (used(), Steal::now());
-        thread::sleep(Duration::from_secs(2));
-        let (end, last) = used();
-        let within = widened(0.05, &stolen.parts(), &[0]);
-        let rate = (last.unwrap() - first.unwrap()) / (end - begin).as_nanos() as f64;
-        eprintln!("guest by the list: {:.3} of a core, 0.1 promised", rate);
-        assert!((rate / 0.1 - 1.0).abs() < within, "{rate}");
+        runs_by_the_list(&run, "guest", 0.1);
 
         let twice = ["set", "guest", "--budget", "2ms", "--period", "10ms"];
         let (code, said) = asked(&run, &twice);
@@ -165,6 +170,50 @@ fn what_is_not_admitted_comes_back_with_the_numbers() {
         assert_eq!(asked(&run, &["list"]).1["vcpus"].as_array().unwrap().len(), 2);
         let output = vcpu(&run, &["set", "first", "--budget", "3ms", "--period", "2ms"]);
         assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+        run.report();
+    });
+}
+
+#[test]
+fn a_changed_scenario_comes_into_the_run_whole_or_not_at_all() {
+    repeated(|| {
+        let Some(stage) = Stage::enter(2, 6) else { return };
+        let mut run = start(&stage, "6s");
+        let reload = |scenario: &str| {
+            stage.scratch.write("control.toml", scenario);
+            let mut command = Command::new(env!("CARGO_BIN_EXE_maracas"));
+            let command = command.arg("reload").arg(stage.file("control.toml"));
+            let output = command.env("MARACAS_SOCKET", run.socket()).output().unwrap();
+            let said = text(&output.stdout) + &text(&output.stderr);
+            (output.status.code(), said)
+        };
+        let budgets = || {
+            let budget = |name| listed(&run, name).unwrap()["budget_ns"].as_u64().unwrap();
+            (budget("first"), budget("second"))
+        };
+        let (code, said) = reload(SCENARIO);
+        assert_eq!((code, said.trim()), (Some(0), "nothing to change"));
+
+        let changed = SCENARIO.replace("2ms", "4ms").replace("3ms", "2ms");
+        let (code, said) = reload(&changed);
+        assert_eq!(code, Some(0), "{said}");
+        for line in ["first: 2ms/10ms -> 4ms/10ms", "second: 3ms/10ms -> 2ms/10ms"] {
+            assert!(said.lines().any(|said| said == line), "{line}: {said}");
+        }
+        assert_eq!(budgets(), (4_000_000, 2_000_000));
+        runs_by_the_list(&run, "first", 0.4);
+
+        // Room is made first; it is taken back where what was to have it is refused.
+        let (code, said) = reload(&changed.replace("4ms", "9500us").replace("2ms", "1ms"));
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("first: ") && said.contains("; nothing was changed"), "{said}");
+        assert_eq!(budgets(), (4_000_000, 2_000_000));
+
+        let more = changed.replace("\"second\"", "\"third\"").replace("4ms", "1ms");
+        let (code, said) = reload(&more);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains("third is in the file and does not run now"), "{said}");
+        assert_eq!(budgets(), (4_000_000, 2_000_000));
         run.report();
     });
 }

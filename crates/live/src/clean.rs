@@ -1,13 +1,17 @@
 //! Removing what a dead run left behind where its guardian died too.
 
 use crate::guardian::Charge;
-use crate::guardian::restore::{Restored, restore};
+use crate::guardian::restore::{Restored, relieve, restore};
 use crate::host::Identity;
 use crate::host::cgroup::{Hierarchies, Remains};
 use crate::host::hardware::ThisHardware;
 use crate::host::resctrl;
 use crate::host::run_directory;
-use std::{fmt, io};
+use std::{fmt, io, thread, time};
+
+/// For how long one that is being killed is waited for. What it left raised is taken down
+/// meanwhile, so that its threads get a core to end on.
+const DYING: time::Duration = time::Duration::from_secs(5);
 
 /// What [`clean`] found and did.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -70,6 +74,7 @@ pub fn clean() -> io::Result<Report> {
     runs.dedup();
     let mut report = Report::default();
     for run in runs {
+        await_end(&hierarchies, run);
         if run.is_alive() {
             report.living.push(run);
             continue;
@@ -80,4 +85,14 @@ pub fn clean() -> io::Result<Report> {
         }
     }
     Ok(report)
+}
+
+/// Waits for the end of a run that is being killed. Where its guardian died too, its ordinary
+/// threads may get no core to end on.
+fn await_end(hierarchies: &Hierarchies, run: Identity) {
+    let patience = time::Instant::now() + DYING;
+    while run.is_doomed() && run.is_alive() && time::Instant::now() < patience {
+        relieve(hierarchies, run);
+        thread::sleep(time::Duration::from_millis(2));
+    }
 }

@@ -2,8 +2,10 @@
 
     python crates/python/benches/cluster.py [SETS [DURATION [ENGINE...]]]
 
-needs the wheel, `distributed` and `ray`, and two cores with nothing else to do. Each run is a
-process of its own, so that its peak memory is that of this sweep.
+needs the wheel, `distributed`, `ray` and `psutil`, and two cores with nothing else to do. Each run
+is a process of its own, so that its peak memory is that of this sweep. "all" is the CPU time of
+everything that takes part: workers, the engine's processes, and the one that calls. Two cores are
+not done before half of it.
 """
 
 import json
@@ -15,6 +17,8 @@ import tempfile
 import time
 from concurrent.futures import Executor
 from contextlib import contextmanager
+
+import psutil
 
 import maracas
 
@@ -76,6 +80,13 @@ def ray(workers: int):
     ray.shutdown()
 
 
+def used() -> tuple[float, float]:
+    """Return the CPU seconds of this process so far, and of it and all below it."""
+    mine = time.process_time()
+    below = [it.cpu_times() for it in psutil.Process().children(recursive=True)]
+    return mine, mine + sum(it.user + it.system for it in below)
+
+
 def one(engine: str, workers: int, sets: int, duration: str, out: str) -> None:
     """Sweep once and print what it took."""
     study = maracas.Study(STUDY.format(sets=sets // 5, duration=duration))
@@ -84,39 +95,45 @@ def one(engine: str, workers: int, sets: int, duration: str, out: str) -> None:
         warm = [executor.submit(study.run, [k]) for k in range(4 * workers)]
         for future in warm:
             future.result()
-        begin, busy = time.perf_counter(), time.process_time()
+        begin, (caller, everything) = time.perf_counter(), used()
         swept = maracas.sweep(study, executor=executor, piece=PIECE, pending=32)
-        done, used = time.perf_counter(), time.process_time() - busy
+        done, (caller_then, everything_then) = time.perf_counter(), used()
         swept.write(out)
         merged = time.perf_counter()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps([done - begin, used, merged - done, peak]))
+    caller, everything = caller_then - caller, everything_then - everything
+    print(json.dumps([done - begin, merged - done, caller, everything, peak]))
 
 
 def main() -> None:
     """Measure each engine with one worker and with two, and with fewer sets."""
     most = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
     duration = sys.argv[2] if len(sys.argv) > 2 else "1s"
-    print(
-        f"{'':<5} {'sets':>7} {'workers':>7} {'pieces':>9} {'merge':>8} {'driver':>11} {'peak':>8}"
-    )
+    head = ["", "sets", "workers", "pieces s", "merge s", "caller us", "all us", "peak MiB"]
+    print(" ".join(f"{word:>9}" for word in head))
     for engine in sys.argv[3:] or ["dask", "ray"]:
-        took: dict[int, list[float]] = {1: [], 2: []}
+        runs: dict[int, list[list[float]]] = {1: [], 2: []}
         for workers, sets in [(2, most // 4), (2, most // 2), *[(2, most), (1, most)] * ROUNDS]:
             with tempfile.TemporaryDirectory() as out:
                 given = [engine, str(workers), str(sets), duration, out]
                 line = [sys.executable, __file__, "one", *given]
                 said = subprocess.run(line, check=True, stdout=subprocess.PIPE, text=True).stdout
-            pieces, used, merge, peak = json.loads(said.splitlines()[-1])
+            pieces, merge, caller, everything, peak = json.loads(said.splitlines()[-1])
             if sets == most:
-                took[workers].append(pieces + merge)
-            print(
-                f"{engine:<5} {sets:>7} {workers:>7} {pieces:>7.1f} s {merge:>6.2f} s"
-                f" {used / sets * 1e6:>5.0f} us/set {peak:>4.0f} MiB",
-                flush=True,
-            )
-        ratio = statistics.median(took[1]) / statistics.median(took[2])
-        print(f"{engine:<5} two workers are {ratio:.2f} times as fast as one (medians)", flush=True)
+                runs[workers].append([pieces, merge, everything])
+            each = [f"{pieces:9.1f}", f"{merge:9.2f}"]
+            each += [f"{of / sets * 1e6:9.1f}" for of in (caller, everything)]
+            print(f"{engine:>9} {sets:>9} {workers:>9}", *each, f"{peak:9.0f}", flush=True)
+        (one, _, _), (two, merge, everything) = (
+            [statistics.median(each) for each in zip(*runs[workers], strict=True)]
+            for workers in (1, 2)
+        )
+        print(
+            f"{engine}: two workers are {one / two:.2f} times as fast as one (medians); by the CPU"
+            f" time of all on two cores {one / (everything / 2):.2f} is the most there is; the"
+            f" merge is {merge / (two + merge):.1%}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -1,14 +1,18 @@
 """What simulating from Python costs over the command: CPU time of both, in turns, the same cases.
 
-    python crates/python/benches/simulate.py
+    python crates/python/benches/simulate.py [--instructions]
 
 needs the wheel installed. The command's time is that of a whole process, Python's that of the call.
+With `--instructions` valgrind counts what a simulated second takes in either: the difference of a
+long and a short run of whole processes, which is the same on a busy machine.
 """
 
+import re
 import resource
 import shutil
 import statistics
 import subprocess
+import sys
 import sysconfig
 import tempfile
 import time
@@ -16,16 +20,20 @@ from pathlib import Path
 
 import maracas
 
-ROUNDS = 5
+ROUNDS = 9
 """Turns of each; the median of their ratios is shown."""
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 
+def program() -> str:
+    """Find the command of the wheel."""
+    return str(shutil.which("maracas", path=sysconfig.get_path("scripts")))
+
+
 def command(arguments: list[str]) -> float:
     """Run the command; returns its CPU seconds."""
-    path = shutil.which("maracas", path=sysconfig.get_path("scripts"))
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    line = [str(path), *arguments, "--json"]
+    line = [program(), *arguments, "--json"]
     done = subprocess.run(line, check=False, stdout=subprocess.DEVNULL)
     # 4 is a run in which a promise was not kept: late jobs of global EDF.
     assert done.returncode in (0, 4)
@@ -41,8 +49,43 @@ def call(subject: maracas.Scenario | maracas.TaskSet, until: str, **case: object
     return time.process_time() - before
 
 
+def instructions(line: list[str]) -> int:
+    """Run a program under valgrind; returns how many instructions it took."""
+    grind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
+    done = subprocess.run([*grind, *line], check=False, capture_output=True, text=True)
+    assert done.returncode in (0, 4), done.stderr
+    counted = re.search(r"Collected : (\d+)", done.stderr)
+    assert counted, done.stderr
+    return int(counted[1])
+
+
+SCRIPT = """
+import sys, maracas
+source, until, policy = sys.argv[1:4]
+if policy:
+    subject, case = maracas.TaskSet.read(source), {"policy": policy, "cores": 4}
+else:
+    subject, case = maracas.Scenario.read(source), {}
+print(maracas.simulate(subject, until=until, **case).report["duration_ns"])
+"""
+
+
+def count(label: str, source: list[str], policy: str | None) -> None:
+    """Print what a simulated second takes from Python and by the command."""
+    options = [] if policy is None else ["--policy", policy, "--cores", "4"]
+    ours, theirs = [], []
+    for until in ("1s", "11s"):
+        line = [program(), "sim", *source, *options, "--until", until, "--json"]
+        theirs.append(instructions(line))
+        line = [sys.executable, "-c", SCRIPT, source[-1], until, policy or ""]
+        ours.append(instructions(line))
+    each = [(long - short) / 10 for short, long in (theirs, ours)]
+    print(f"{label:<28} {each[0]:>11.0f} {each[1]:>11.0f}  {each[1] / each[0]:.3f}", flush=True)
+
+
 def main() -> None:
     """Measure some cases and print a line for each."""
+    counts = sys.argv[1:] == ["--instructions"]
     folder = Path(tempfile.mkdtemp())
     tasks = maracas.TaskSet.generate(4, "90%", 20, periods="automotive", seed=1)
     file = folder / "set.csv"
@@ -55,8 +98,11 @@ def main() -> None:
         scenario = EXAMPLES / f"{name}.toml"
         read = maracas.Scenario.read(scenario)
         cases.append((f"examples/{name}.toml", read, [str(scenario)], until, None, None))
-    print(f"{'case':<28} {'command':>9} {'python':>9}  python / command")
+    print(f"{'case':<28} {'command':>11} {'python':>11}  python / command")
     for label, subject, source, until, policy, cores in cases:
+        if counts:
+            count(label, source, policy)
+            continue
         options = ["--until", until]
         case = {}
         if policy is not None:
@@ -74,7 +120,7 @@ def main() -> None:
         ratios = sorted(ours / theirs for theirs, ours in pairs)
         middle = statistics.median(ratios)
         spread = f"{middle:.3f} ({ratios[0]:.3f} to {ratios[-1]:.3f})"
-        print(f"{label:<28} {theirs:>7.2f} s {ours:>7.2f} s  {spread}")
+        print(f"{label:<28} {theirs:>9.2f} s {ours:>9.2f} s  {spread}", flush=True)
     shutil.rmtree(folder)
 
 

@@ -4,10 +4,10 @@ use crate::errors::{error, raised};
 use crate::table::Table;
 use maracas_scenario::sweep::Sweep;
 use maracas_studies::sweep;
-use maracas_sweep::{Finished, run, summary};
+use maracas_sweep::{Finished, Results, run, summary};
 use pyo3::prelude::*;
 use std::path::PathBuf;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, MutexGuard};
 
 /// A sweep that has been read: which sets are drawn, and which policies run them.
 #[pyclass(frozen, module = "maracas")]
@@ -15,29 +15,21 @@ pub(crate) struct Study(maracas_sweep::Study);
 
 /// The sets of a study that are finished; it fills up in any order.
 #[pyclass(frozen, module = "maracas")]
-pub(crate) struct Gathered {
-    contenders: usize,
-    /// By item; empty once all are there.
-    open: Mutex<Vec<Option<Finished>>>,
-    whole: OnceLock<Vec<Finished>>,
-}
+pub(crate) struct Gathered(Mutex<Results>);
 
 impl Gathered {
-    fn of(study: &maracas_sweep::Study, found: Vec<Option<Finished>>) -> Self {
-        let contenders = study.contenders.len();
-        Self { contenders, open: Mutex::new(found), whole: OnceLock::new() }
+    fn lock(&self) -> PyResult<MutexGuard<'_, Results>> {
+        self.0.lock().map_err(error)
     }
     /// # Errors
     /// Where one is missing.
-    fn all(&self) -> PyResult<&[Finished]> {
-        let mut open = self.open.lock().map_err(error)?;
-        if self.whole.get().is_none() {
-            let missing = open.iter().filter(|item| item.is_none()).count();
-            if missing > 0 {
-                return Err(error(format!("{missing} of {} sets are missing", open.len())));
-            }
+    fn all(&self) -> PyResult<MutexGuard<'_, Results>> {
+        let results = self.lock()?;
+        let (items, done) = (results.items(), results.done());
+        if done < items {
+            return Err(error(format!("{} of {items} sets are missing", items - done)));
         }
-        Ok(self.whole.get_or_init(|| std::mem::take(&mut *open).into_iter().flatten().collect()))
+        Ok(results)
     }
 }
 
@@ -46,26 +38,22 @@ impl Gathered {
     /// Takes in the lines of a piece, and keeps them in the folder's file where there is one.
     fn take(&self, py: Python<'_>, lines: &str, ledger: Option<&Ledger>) -> PyResult<()> {
         py.detach(|| {
-            let mut open = self.open.lock().map_err(error)?;
-            for line in lines.lines() {
-                let read = Finished::read(line, self.contenders);
-                let Some(finished) = read.filter(|it| it.item < open.len()) else {
-                    return Err(error(format!("a piece brought no result: \"{line}\"")));
-                };
-                if let Some(ledger) = ledger {
-                    ledger.note(&finished)?;
-                }
-                let item = finished.item;
-                open[item] = Some(finished);
+            let mut results = self.lock()?;
+            let read = |line: &str| {
+                let finished = Finished::read(line, results.contenders());
+                let finished = finished.filter(|it| it.item < results.items());
+                finished.ok_or_else(|| error(format!("a piece brought no result: \"{line}\"")))
+            };
+            let piece = lines.lines().map(read).collect::<PyResult<Vec<_>>>()?;
+            if let Some(ledger) = ledger {
+                ledger.note(lines)?;
             }
-            Ok(())
+            piece.iter().try_for_each(|finished| results.put(finished)).map_err(error)
         })
     }
     /// The first sets from this number on that are not there, at most so many.
     fn missing(&self, from_: usize, most: usize) -> PyResult<Vec<usize>> {
-        let open = self.open.lock().map_err(error)?;
-        let rest = (from_..).zip(open.iter().skip(from_));
-        Ok(rest.filter(|(_, it)| it.is_none()).map(|(item, _)| item).take(most).collect())
+        Ok(self.lock()?.missing(from_).take(most).collect())
     }
 }
 
@@ -96,53 +84,53 @@ impl Study {
         let line = |item: usize| run::item(&self.0, item).map(|finished| finished.line());
         py.detach(|| items.into_iter().map(line).collect::<Result<String, _>>()).map_err(error)
     }
-    /// Nothing finished yet.
-    fn gather(&self) -> Gathered {
-        Gathered::of(&self.0, vec![None; self.0.items()])
+    /// Nothing finished yet; what comes is kept in a file without a name where temporary files go.
+    fn gather(&self) -> PyResult<Gathered> {
+        let results = Results::of(&self.0, &std::env::temp_dir()).map_err(error)?;
+        Ok(Gathered(Mutex::new(results)))
     }
     /// One row for each run (docs/sweep.md).
     fn runs(&self, gathered: &Gathered) -> PyResult<Table> {
-        Table::of(&summary::run_columns(), summary::run_rows(&self.0, gathered.all()?))
+        Table::of(&summary::run_columns(), summary::run_rows(&self.0, &*gathered.all()?))
     }
     /// One row for each point and policy.
     fn points(&self, gathered: &Gathered) -> PyResult<Table> {
-        let standings = summary::standings(&self.0, gathered.all()?);
+        let standings = summary::standings(&self.0, &*gathered.all()?).map_err(error)?;
         Table::of(&summary::standing_columns(), summary::standing_rows(&self.0, &standings))
     }
     /// One row for each point, pair of policies and measure.
     fn pairs(&self, gathered: &Gathered) -> PyResult<Table> {
-        let rivalries = summary::rivalries(&self.0, gathered.all()?);
+        let rivalries = summary::rivalries(&self.0, &*gathered.all()?).map_err(error)?;
         Table::of(&summary::rivalry_columns(), summary::rivalry_rows(&self.0, &rivalries))
     }
     /// The figures of the points, as names and SVG.
     fn figures(&self, gathered: &Gathered) -> PyResult<Vec<(String, String)>> {
-        let standings = summary::standings(&self.0, gathered.all()?);
+        let standings = summary::standings(&self.0, &*gathered.all()?).map_err(error)?;
         let figures = maracas_sweep::drawings::figures(&self.0, &standings);
         Ok(figures.iter().map(|figure| (figure.name.clone(), figure.svg())).collect())
     }
     /// Writes the files that `maracas sweep` writes into its folder.
     fn write(&self, py: Python<'_>, folder: PathBuf, gathered: &Gathered) -> PyResult<()> {
-        let (study, finished) = (&self.0, gathered.all()?);
         py.detach(|| {
-            let standings = summary::standings(study, finished);
-            let rivalries = summary::rivalries(study, finished);
-            sweep::write(&folder, study, finished, &standings, &rivalries)
+            let (study, results) = (&self.0, &*gathered.all()?);
+            let standings = summary::standings(study, results).map_err(error)?;
+            let rivalries = summary::rivalries(study, results).map_err(error)?;
+            sweep::write(&folder, study, results, &standings, &rivalries).map_err(raised)
         })
         .map(drop)
-        .map_err(raised)
     }
     /// Opens the file of a folder that keeps what is finished, and takes in what it holds. Runs one
     /// of these sets again, so that another program is noticed.
     fn open(&self, py: Python<'_>, folder: PathBuf) -> PyResult<(Ledger, Gathered)> {
         sweep::folder(&folder).map_err(raised)?;
         let path = folder.join(sweep::PROGRESS);
-        let (items, contenders) = (self.0.items(), self.0.contenders.len());
-        py.detach(|| {
-            let opened = maracas_sweep::Ledger::open(&path, &self.0.meaning(), items, contenders);
-            let (ledger, found) = opened.map_err(error)?;
-            run::check_program(&self.0, &found).map_err(error)?;
-            Ok((Ledger(Mutex::new(Some(ledger))), Gathered::of(&self.0, found)))
-        })
+        let opened = || {
+            let mut results = Results::of(&self.0, &folder)?;
+            let ledger = maracas_sweep::Ledger::open(&path, &self.0.meaning(), &mut results)?;
+            run::check_program(&self.0, &results)?;
+            Ok((Ledger(Mutex::new(Some(ledger))), Gathered(Mutex::new(results))))
+        };
+        py.detach(opened).map_err(|failed: maracas_sweep::Error| error(failed))
     }
 }
 
@@ -151,10 +139,10 @@ impl Study {
 pub(crate) struct Ledger(Mutex<Option<maracas_sweep::Ledger>>);
 
 impl Ledger {
-    fn note(&self, finished: &Finished) -> PyResult<()> {
+    fn note(&self, lines: &str) -> PyResult<()> {
         let mut ledger = self.0.lock().map_err(error)?;
         let ledger = ledger.as_mut().ok_or_else(|| error("the folder of the sweep is closed"))?;
-        ledger.note(finished).map_err(error)
+        ledger.note(lines).map_err(error)
     }
 }
 

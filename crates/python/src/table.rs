@@ -2,15 +2,13 @@
 //! (<https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html>).
 
 use crate::errors::error;
+use arrow_array::builder::{BooleanBuilder, Float64Builder, Int64Builder, StringBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::types::{Float64Type, Int64Type};
-use arrow_array::{
-    Array, ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, RecordBatchIterator,
-    StringArray,
-};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchIterator};
 use arrow_schema::{DataType, Field, Schema, ffi::FFI_ArrowSchema};
-use maracas_sweep::table::{Column, Kind, Row, Value};
+use maracas_sweep::table::{Column, Kind, Rows, Value};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
@@ -25,9 +23,13 @@ pub(crate) struct Table(RecordBatch);
 
 impl Table {
     /// A table of these rows.
-    pub(crate) fn of(columns: &[Column], rows: impl Iterator<Item = Row>) -> PyResult<Self> {
-        let mut cells: Vec<Vec<Value>> = columns.iter().map(|_| Vec::new()).collect();
+    ///
+    /// # Errors
+    /// Where they cannot be read.
+    pub(crate) fn of(columns: &[Column], rows: Rows<'_>) -> PyResult<Self> {
+        let mut cells: Vec<Cells> = columns.iter().map(|column| Cells::new(column.kind)).collect();
         for row in rows {
+            let row = row.map_err(error)?;
             cells.iter_mut().zip(row).for_each(|(cells, value)| cells.push(value));
         }
         let field = |column: &Column| {
@@ -40,7 +42,7 @@ impl Table {
             Field::new(&column.name, kind, column.optional)
         };
         let fields: Vec<_> = columns.iter().map(field).collect();
-        let arrays = columns.iter().zip(cells).map(|(column, cells)| array(column.kind, cells));
+        let arrays = cells.into_iter().map(Cells::array);
         let schema = Arc::new(Schema::new(fields));
         RecordBatch::try_new(schema, arrays.collect()).map(Self).map_err(error)
     }
@@ -72,32 +74,48 @@ impl Table {
             Kind::Whole => Value::maybe(cell.parse::<i64>().ok(), |n| Value::Whole(n as u64)),
             Kind::Text | Kind::Flag => Value::Text(cell.to_owned()),
         };
-        let rows = records.iter().map(|record| columns.iter().zip(record).map(value).collect());
-        Self::of(&columns, rows)
+        let row = |record| Ok(columns.iter().zip(record).map(value).collect());
+        Self::of(&columns, Box::new(records.iter().map(row)))
     }
 }
 
-fn array(kind: Kind, cells: Vec<Value>) -> ArrayRef {
-    fn each<T>(cells: Vec<Value>, of: impl Fn(Value) -> Option<T>) -> Vec<Option<T>> {
-        cells.into_iter().map(of).collect()
+/// A column that grows in Arrow's own form: a value of it takes no more room than in the table.
+enum Cells {
+    Text(StringBuilder),
+    Whole(Int64Builder),
+    Number(Float64Builder),
+    Flag(BooleanBuilder),
+}
+
+impl Cells {
+    fn new(kind: Kind) -> Self {
+        match kind {
+            Kind::Text => Self::Text(StringBuilder::new()),
+            Kind::Whole => Self::Whole(Int64Builder::new()),
+            Kind::Number => Self::Number(Float64Builder::new()),
+            Kind::Flag => Self::Flag(BooleanBuilder::new()),
+        }
     }
-    match kind {
-        Kind::Text => Arc::new(StringArray::from(each(cells, |value| match value {
-            Value::Text(text) => Some(text),
-            Value::Whole(_) | Value::Number(_) | Value::Flag(_) | Value::Missing => None,
-        }))),
-        Kind::Whole => Arc::new(Int64Array::from(each(cells, |value| match value {
-            Value::Whole(number) => Some(number as i64),
-            Value::Text(_) | Value::Number(_) | Value::Flag(_) | Value::Missing => None,
-        }))),
-        Kind::Number => Arc::new(Float64Array::from(each(cells, |value| match value {
-            Value::Number(number) => Some(number),
-            Value::Text(_) | Value::Whole(_) | Value::Flag(_) | Value::Missing => None,
-        }))),
-        Kind::Flag => Arc::new(BooleanArray::from(each(cells, |value| match value {
-            Value::Flag(flag) => Some(flag),
-            Value::Text(_) | Value::Whole(_) | Value::Number(_) | Value::Missing => None,
-        }))),
+    /// A value; one that is not of the column's kind is missing.
+    fn push(&mut self, value: Value) {
+        match (self, value) {
+            (Self::Text(cells), Value::Text(text)) => cells.append_value(text),
+            (Self::Whole(cells), Value::Whole(number)) => cells.append_value(number as i64),
+            (Self::Number(cells), Value::Number(number)) => cells.append_value(number),
+            (Self::Flag(cells), Value::Flag(flag)) => cells.append_value(flag),
+            (Self::Text(cells), _) => cells.append_null(),
+            (Self::Whole(cells), _) => cells.append_null(),
+            (Self::Number(cells), _) => cells.append_null(),
+            (Self::Flag(cells), _) => cells.append_null(),
+        }
+    }
+    fn array(self) -> ArrayRef {
+        match self {
+            Self::Text(mut cells) => Arc::new(cells.finish()),
+            Self::Whole(mut cells) => Arc::new(cells.finish()),
+            Self::Number(mut cells) => Arc::new(cells.finish()),
+            Self::Flag(mut cells) => Arc::new(cells.finish()),
+        }
     }
 }
 

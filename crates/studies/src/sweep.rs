@@ -3,7 +3,7 @@
 use maracas_console::failure::Failure;
 use maracas_console::output::{self, Pending};
 use maracas_sweep::summary::{self, Rivalry, Standing};
-use maracas_sweep::{Finished, Study, drawings, page, table};
+use maracas_sweep::{Results, Study, drawings, page, table};
 use std::path::Path;
 
 /// The file in the folder that holds what is finished.
@@ -31,11 +31,11 @@ pub fn folder(folder: &Path) -> Result<(), Failure> {
 /// figures there are.
 ///
 /// # Errors
-/// Where a file cannot be written.
+/// Where a file cannot be written, or the results cannot be read.
 pub fn write(
     folder: &Path,
     study: &Study,
-    finished: &[Finished],
+    results: &Results,
     standings: &[Standing],
     rivalries: &[Rivalry],
 ) -> Result<usize, Failure> {
@@ -48,8 +48,8 @@ pub fn write(
         pending.commit()
     };
     let columns = summary::run_columns();
-    file(RUNS, &|out| table::csv(&columns, summary::run_rows(study, finished), out))?;
-    file("runs.parquet", &|out| table::parquet(&columns, summary::run_rows(study, finished), out))?;
+    file(RUNS, &|out| table::csv(&columns, summary::run_rows(study, results), out))?;
+    file("runs.parquet", &|out| table::parquet(&columns, summary::run_rows(study, results), out))?;
     let columns = summary::standing_columns();
     file("points.csv", &|out| table::csv(&columns, summary::standing_rows(study, standings), out))?;
     let columns = summary::rivalry_columns();
@@ -58,17 +58,25 @@ pub fn write(
     for figure in &figures {
         output::write_file(&folder.join(format!("{}.svg", figure.name)), &figure.svg())?;
     }
-    let data = page::data(study, finished, standings);
+    let data = page::data(study, results, standings).map_err(Failure::new)?;
     output::write_file(&folder.join(PAGE), &format!("{data}\n"))?;
     Ok(figures.len())
 }
 
 /// Points and pairs as JSON.
-pub fn json(study: &Study, standings: &[Standing], rivalries: &[Rivalry]) -> serde_json::Value {
-    let points = summary::standing_rows(study, standings);
-    let pairs = summary::rivalry_rows(study, rivalries);
-    serde_json::json!({
-        "points": table::json(&summary::standing_columns(), points),
-        "pairs": table::json(&summary::rivalry_columns(), pairs),
-    })
+///
+/// # Errors
+/// None: the rows are in memory.
+pub fn json(
+    study: &Study,
+    standings: &[Standing],
+    rivalries: &[Rivalry],
+) -> Result<serde_json::Value, Failure> {
+    let table = |columns: &[table::Column], rows: table::Rows<'_>| {
+        table::json(columns, rows).map_err(Failure::new)
+    };
+    Ok(serde_json::json!({
+        "points": table(&summary::standing_columns(), summary::standing_rows(study, standings))?,
+        "pairs": table(&summary::rivalry_columns(), summary::rivalry_rows(study, rivalries))?,
+    }))
 }

@@ -5,11 +5,12 @@
 //! program ended is no line; its set is run again.
 
 use crate::Error;
+use crate::results::Results;
 use crate::study::checksum;
 use crate::trial::Tally;
 use std::fmt::Write as _;
 use std::fs::{File, TryLockError};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 /// What all contenders made of one set.
@@ -40,18 +41,13 @@ const FIRST: &str = "maracas sweep progress 1\n";
 const BEGIN: &str = "results\n";
 
 impl Ledger {
-    /// Opens or begins the ledger of a sweep with this meaning, of so many items and contenders.
-    /// Returns what is in it, by item.
+    /// Opens or begins the ledger of a sweep with this meaning, and puts what is in it into
+    /// `results`.
     ///
     /// # Errors
     /// Where the file cannot be read or written, another process has it open, or it is of another
-    /// sweep; the line says what differs.
-    pub fn open(
-        path: &Path,
-        meaning: &str,
-        items: usize,
-        contenders: usize,
-    ) -> Result<(Self, Vec<Option<Finished>>), Error> {
+    /// sweep; the line says what differs. Where `results` takes no more.
+    pub fn open(path: &Path, meaning: &str, results: &mut Results) -> Result<Self, Error> {
         let name = path.display().to_string();
         let fail = |error: &dyn std::fmt::Display| Error(format!("{name}: {error}"));
         let mut options = File::options();
@@ -66,54 +62,81 @@ impl Ledger {
             }
             Err(TryLockError::Error(error)) => return Err(fail(&error)),
         }
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(|error| fail(&error))?;
         let header = format!("{FIRST}{meaning}{BEGIN}");
-        let mut finished = vec![None; items];
-        // Where the program ended within the header, nothing was finished.
-        let begun = !header.as_bytes().starts_with(&bytes) || bytes == header.as_bytes();
-        let kept = if begun {
-            let Some(results) = bytes.strip_prefix(header.as_bytes()) else {
-                return Err(fail(&other_sweep(&header, &String::from_utf8_lossy(&bytes))));
-            };
-            let whole = results.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-            for line in String::from_utf8_lossy(&results[..whole]).lines() {
-                let read = Finished::read(line, contenders).filter(|it| it.item < items);
-                if let Some(entry) = read {
-                    let item = entry.item;
-                    finished[item] = Some(entry);
+        let mut reader = BufReader::new(&file);
+        let begun = begun(&header, &mut reader).map_err(|error| fail(&error))?;
+        if let Begun::Otherwise(theirs) = begun {
+            return Err(fail(&other_sweep(&header, &theirs)));
+        }
+        let mut length = 0;
+        if let Begun::Here = begun {
+            length = header.len() as u64;
+            let mut line = Vec::new();
+            while next_line(&mut reader, &mut line).map_err(|error| fail(&error))? {
+                length += line.len() as u64;
+                if let Some(finished) = Finished::of_line(&line, results) {
+                    results.put(&finished)?;
                 }
             }
-            header.len() + whole
-        } else {
-            0
-        };
-        file.set_len(kept as u64).map_err(|error| fail(&error))?;
-        file.seek(SeekFrom::End(0)).map_err(|error| fail(&error))?;
-        if !begun {
-            file.write_all(header.as_bytes()).map_err(|error| fail(&error))?;
         }
-        let length = if begun { kept } else { header.len() } as u64;
-        Ok((Self { file, name, length }, finished))
+        file.set_len(length).map_err(|error| fail(&error))?;
+        file.seek(SeekFrom::End(0)).map_err(|error| fail(&error))?;
+        if length == 0 {
+            file.write_all(header.as_bytes()).map_err(|error| fail(&error))?;
+            length = header.len() as u64;
+        }
+        Ok(Self { file, name, length })
     }
 
-    /// Notes a finished set.
+    /// Notes finished sets, by their lines ([`Finished::line`]).
     ///
     /// # Errors
-    /// Where the file cannot be written, on a full disk for instance; what it holds is kept.
-    pub fn note(&mut self, finished: &Finished) -> Result<(), Error> {
+    /// Where the file cannot be written, on a full disk for instance; what it holds is kept, and
+    /// none of these lines.
+    pub fn note(&mut self, lines: &str) -> Result<(), Error> {
         // In one piece, so that a line is torn by nothing but the end of the machine.
-        let line = finished.line();
-        if let Err(error) = self.file.write_all(line.as_bytes()) {
+        if let Err(error) = self.file.write_all(lines.as_bytes()) {
             // Half a line would spoil the next one, if there is room for that again.
             let cut = self.file.set_len(self.length);
             let _ = cut.and_then(|()| self.file.seek(SeekFrom::Start(self.length)));
             let way_out = "it keeps what is finished, and the same sweep goes on from there";
             return Err(Error(format!("{}: {error}; {way_out}", self.name)));
         }
-        self.length += line.len() as u64;
+        self.length += lines.len() as u64;
         Ok(())
     }
+}
+
+/// What a file begins with.
+enum Begun {
+    /// The header: results follow.
+    Here,
+    /// Part of the header: where the program ended within it, nothing was finished.
+    Hardly,
+    /// Something else.
+    Otherwise(String),
+}
+
+/// Reads the header, and some more where it is another one.
+fn begun(header: &str, reader: &mut impl Read) -> io::Result<Begun> {
+    let mut bytes = Vec::new();
+    reader.by_ref().take(header.len() as u64).read_to_end(&mut bytes)?;
+    if bytes == header.as_bytes() {
+        return Ok(Begun::Here);
+    }
+    if header.as_bytes().starts_with(&bytes) {
+        return Ok(Begun::Hardly);
+    }
+    // The line that differs to its end, as far as a line on a terminal goes.
+    reader.by_ref().take(1 << 10).read_to_end(&mut bytes)?;
+    Ok(Begun::Otherwise(String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// Reads a line with its end; false where there is none that is whole.
+fn next_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
+    line.clear();
+    reader.read_until(b'\n', line)?;
+    Ok(line.ends_with(b"\n"))
 }
 
 /// What differs, where a ledger is of another sweep.
@@ -138,6 +161,11 @@ impl Finished {
         let sum = checksum(line.as_bytes());
         line + &format!(" {sum:016x}\n")
     }
+    /// The set of a line of bytes, with its end, where it is one of these.
+    fn of_line(line: &[u8], results: &Results) -> Option<Self> {
+        let line = std::str::from_utf8(line.strip_suffix(b"\n")?).ok()?;
+        Self::read(line, results.contenders()).filter(|it| it.item < results.items())
+    }
     /// What [`Finished::line`] wrote, for so many contenders; `None` where the line is not whole.
     pub fn read(line: &str, contenders: usize) -> Option<Self> {
         let (content, sum) = line.rsplit_once(' ')?;
@@ -156,7 +184,10 @@ impl Finished {
     }
 }
 
-fn numbers(tally: &Tally) -> [u64; 12] {
+/// Numbers of a [`Tally`].
+pub(crate) const NUMBERS: usize = 12;
+
+pub(crate) fn numbers(tally: &Tally) -> [u64; NUMBERS] {
     [
         u64::from(tally.accepted),
         tally.released,
@@ -173,7 +204,7 @@ fn numbers(tally: &Tally) -> [u64; 12] {
     ]
 }
 
-const fn tally(numbers: &[u64; 12]) -> Tally {
+pub(crate) const fn tally(numbers: &[u64; NUMBERS]) -> Tally {
     let [accepted, released, completed, missed, tardiness_max_ns, tardiness_sum_ns, ..] = *numbers;
     let [.., preemptions, migrations, task_migrations, decisions, depth, charged_ns] = *numbers;
     Tally {
@@ -200,7 +231,7 @@ mod tests {
 
     fn finished(item: usize) -> Finished {
         let tally = |from| {
-            let mut numbers: [u64; 12] = std::array::from_fn(|place| from + place as u64);
+            let mut numbers: [u64; NUMBERS] = std::array::from_fn(|place| from + place as u64);
             numbers[0] = from % 2;
             tally(&numbers)
         };
@@ -232,33 +263,37 @@ mod tests {
         }
     }
 
+    fn open(path: &Path, meaning: &str) -> Result<(Ledger, Vec<Finished>), Error> {
+        let mut results = Results::new(&std::env::temp_dir(), 1, 4, 2)?;
+        let ledger = Ledger::open(path, meaning, &mut results)?;
+        Ok((ledger, results.of_point(0).collect::<Result<_, _>>()?))
+    }
+
     #[test]
     fn what_was_noted_is_there_again_whatever_was_torn() {
         let path = scratch("torn");
-        let open = || {
-            Ledger::open(&path, MEANING, 4, 2).map(|(ledger, found)| {
-                drop(ledger);
-                found.into_iter().flatten().map(|entry| entry.item).collect::<Vec<_>>()
-            })
+        let known = || {
+            let found = open(&path, MEANING).unwrap().1;
+            found.into_iter().map(|entry| entry.item).collect::<Vec<_>>()
         };
         {
-            let (mut ledger, found) = Ledger::open(&path, MEANING, 4, 2).unwrap();
-            assert!(found.iter().all(Option::is_none));
-            ledger.note(&finished(2)).unwrap();
-            ledger.note(&finished(0)).unwrap();
+            let (mut ledger, found) = open(&path, MEANING).unwrap();
+            assert!(found.is_empty());
+            ledger.note(&finished(2).line()).unwrap();
+            ledger.note(&finished(0).line()).unwrap();
         }
         let whole = std::fs::read(&path).unwrap();
-        assert_eq!(open().unwrap(), [0, 2]);
+        assert_eq!(known(), [0, 2]);
         // Wherever the file ends, what is before the end is kept, and it can go on.
         let mut counts = Vec::new();
         for end in 0..=whole.len() {
             std::fs::write(&path, &whole[..end]).unwrap();
-            let (mut ledger, found) = Ledger::open(&path, MEANING, 4, 2).unwrap();
-            counts.push(found.iter().flatten().count());
-            assert!(found.iter().flatten().all(|entry| *entry == finished(entry.item)));
-            ledger.note(&finished(3)).unwrap();
+            let (mut ledger, found) = open(&path, MEANING).unwrap();
+            counts.push(found.len());
+            assert!(found.iter().all(|entry| *entry == finished(entry.item)));
+            ledger.note(&finished(3).line()).unwrap();
             drop(ledger);
-            assert!(open().unwrap().contains(&3), "{end}");
+            assert!(known().contains(&3), "{end}");
         }
         assert!(counts.is_sorted() && counts.first() == Some(&0) && counts.last() == Some(&2));
         // A line that is wrong in the middle costs no other.
@@ -266,15 +301,15 @@ mod tests {
         let line = whole.len() - finished(0).line().len() - 5;
         broken[line] = b'x';
         std::fs::write(&path, &broken).unwrap();
-        assert_eq!(open().unwrap(), [0]);
+        assert_eq!(known(), [0]);
         std::fs::remove_file(&path).unwrap();
     }
 
     #[test]
     fn another_sweep_is_refused_and_says_what_differs() {
         let path = scratch("other");
-        drop(Ledger::open(&path, MEANING, 4, 2).unwrap());
-        let reported = |meaning| Ledger::open(&path, meaning, 4, 2).unwrap_err().0;
+        drop(open(&path, MEANING).unwrap());
+        let reported = |meaning| open(&path, meaning).unwrap_err().0;
         let line = reported("maracas 1\nseed 2\n");
         assert!(
             line.contains("it has \"seed 1\" and the file says \"seed 2\"; name another"),
@@ -285,7 +320,7 @@ mod tests {
         assert!(reported(MEANING).contains("is no progress of a sweep"));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "a,b,c\n");
         std::fs::remove_file(&path).unwrap();
-        let (_held, _) = Ledger::open(&path, MEANING, 4, 2).unwrap();
+        let (_held, _) = open(&path, MEANING).unwrap();
         assert!(reported(MEANING).contains("another sweep is at work here"));
         std::fs::remove_file(&path).unwrap();
     }

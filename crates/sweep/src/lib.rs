@@ -13,6 +13,7 @@ pub mod figure;
 pub mod ledger;
 pub mod page;
 pub mod primitives;
+pub mod results;
 pub mod run;
 pub mod stats;
 pub mod study;
@@ -21,6 +22,7 @@ pub mod table;
 pub mod trial;
 
 pub use ledger::{Finished, Ledger};
+pub use results::Results;
 pub use study::{Contender, Point, Study};
 pub use trial::{Charge, Subject, Tally};
 

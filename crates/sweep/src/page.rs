@@ -2,14 +2,14 @@
 //! failed with the commands that run one of them again. The page itself is made by
 //! [`maracas_trace::page`].
 
+use crate::Error;
 use crate::drawings;
 use crate::figure::Drawing;
-use crate::ledger::Finished;
+use crate::results::Results;
 use crate::stats::Share;
-use crate::study::Study;
+use crate::study::{Study, text_of};
 use crate::summary::Standing;
 use crate::trial::Tally;
-use maracas_core::params::Value as Param;
 use serde_json::{Value, json};
 
 /// Sets that are listed behind a point for each policy, at most: a page is to open at once, and
@@ -17,7 +17,10 @@ use serde_json::{Value, json};
 const LISTED: usize = 50;
 
 /// The data of the page.
-pub fn data(study: &Study, finished: &[Finished], standings: &[Standing]) -> Value {
+///
+/// # Errors
+/// Where the results cannot be read.
+pub fn data(study: &Study, results: &Results, standings: &[Standing]) -> Result<Value, Error> {
     let figures = drawings::with_points(study, standings);
     let figures = figures.iter().filter_map(|(figure, points)| match &figure.drawing {
         Drawing::Bars { .. } => None,
@@ -33,42 +36,48 @@ pub fn data(study: &Study, finished: &[Finished], standings: &[Standing]) -> Val
         })),
     });
     let point = |(place, point): (usize, &crate::Point)| {
-        let policies = at_point(study, finished, standings, place);
-        json!({ "name": point.to_string(), "at": drawings::at(point), "policies": policies })
+        let policies = at_point(study, results, standings, place)?;
+        Ok(json!({ "name": point.to_string(), "at": drawings::at(point), "policies": policies }))
     };
-    json!({
+    let points = study.points.iter().enumerate().map(point);
+    Ok(json!({
         "kind": "sweep",
-        "meaning": study.meaning(),
+        "meaning": study.in_words(),
         "charges": study.charges(),
         "policies": study.contenders.iter().map(|it| it.label.as_str()).collect::<Vec<_>>(),
         "figures": figures.collect::<Vec<_>>(),
-        "points": study.points.iter().enumerate().map(point).collect::<Vec<_>>(),
-    })
+        "points": points.collect::<Result<Vec<_>, Error>>()?,
+    }))
 }
 
 /// What each policy came to at a point, in the order of the policies.
 fn at_point(
     study: &Study,
-    finished: &[Finished],
+    results: &Results,
     standings: &[Standing],
     place: usize,
-) -> Vec<Value> {
+) -> Result<Vec<Value>, Error> {
+    let mut lists: Vec<Vec<Value>> = vec![Vec::new(); study.contenders.len()];
+    for finished in results.of_point(place) {
+        let finished = finished?;
+        for (contender, tally) in finished.tallies.iter().enumerate() {
+            if !tally.success() && lists[contender].len() < LISTED {
+                lists[contender].push(failed(study, finished.item, contender, tally));
+            }
+        }
+    }
     let all = standings.iter().filter(|it| it.point == study.points[place]);
     let one = |it: &Standing| {
         let Share { share, low, high } = it.success();
-        let items = (place..finished.len()).step_by(study.points.len());
-        let items = items.filter(|item| !finished[*item].tallies[it.contender].success());
         json!({
             "sets": it.sets,
             "accepted": it.accepted,
             "succeeded": it.succeeded,
             "success": [share, low, high],
-            "failed": items.take(LISTED).map(|item| {
-                failed(study, item, it.contender, &finished[item].tallies[it.contender])
-            }).collect::<Vec<_>>(),
+            "failed": std::mem::take(&mut lists[it.contender]),
         })
     };
-    all.map(one).collect()
+    Ok(all.map(one).collect())
 }
 
 /// A set that failed under a policy.
@@ -117,12 +126,7 @@ pub fn commands(study: &Study, item: usize, contender: usize) -> Vec<String> {
     let mut words = vec!["maracas".to_owned(), "sim".into(), "--taskset".into(), file.into()];
     words.extend(["--cores".into(), cores, "--policy".into(), subject.entry.name.into()]);
     for (name, value) in subject.params.iter() {
-        let value = match value {
-            Param::Text(text) => text.clone(),
-            Param::Whole(number) => number.to_string(),
-            Param::Flag(flag) => flag.to_string(),
-        };
-        words.extend(["--set".to_owned(), format!("{name}={value}")]);
+        words.extend(["--set".to_owned(), format!("{name}={}", text_of(value))]);
     }
     words.extend(["--until".into(), until.to_string(), "--seed".into(), seed]);
     commands.push(shell(&words));

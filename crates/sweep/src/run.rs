@@ -2,11 +2,11 @@
 
 use crate::Error;
 use crate::ledger::{Finished, Ledger};
+use crate::results::Results;
 use crate::study::{Study, load_ppb};
 use crate::trial;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// One item: its set under every contender.
@@ -35,59 +35,59 @@ fn said(panic: &dyn Any) -> String {
     text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked").to_owned()
 }
 
-/// Runs what `found` lacks on up to `jobs` threads. `progress` is called with how many items are
-/// finished, from the start on. The result depends on the study alone.
+/// Runs what `results` lack on up to `jobs` threads. `progress` is called with how many items are
+/// finished, from the start on. What comes out depends on the study alone.
 ///
-/// One of the items that `found` has is run again ([`check_program`]).
+/// One of the items that are there is run again ([`check_program`]).
 ///
 /// # Errors
-/// The first item that fails; where the ledger cannot be written; where `found` is of a program
+/// The first item that fails; where a file cannot be written; where `results` are of a program
 /// that counts otherwise.
 pub fn all(
     study: &Study,
     ledger: Ledger,
-    found: Vec<Option<Finished>>,
+    results: Results,
     jobs: usize,
     progress: &(dyn Fn(usize) + Sync),
-) -> Result<Vec<Finished>, Error> {
-    check_program(study, &found)?;
-    let missing: Vec<usize> = (0..found.len()).filter(|item| found[*item].is_none()).collect();
-    let next = AtomicUsize::new(0);
-    let state =
-        Mutex::new(State { ledger, found, done: study.items() - missing.len(), error: None });
+) -> Result<Results, Error> {
+    check_program(study, &results)?;
+    let missing = results.items() - results.done();
+    let state = Mutex::new(State { ledger, results, next: 0, error: None });
     let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
-    progress(lock().done);
+    progress(lock().results.done());
     let work = || {
-        while let Some(number) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let finished = item(study, *number);
+        // The lock is not held while a set is run.
+        let next = || lock().next();
+        while let Some(number) = next() {
+            let finished = item(study, number);
             let mut state = lock();
             if state.error.is_some() {
                 return;
             }
-            let noted = finished.and_then(|finished| state.note(finished));
+            let noted = finished.and_then(|finished| state.note(&finished));
             state.error = noted.err();
-            progress(state.done);
+            progress(state.results.done());
         }
     };
     std::thread::scope(|scope| {
-        for _ in 0..jobs.clamp(1, missing.len().max(1)) {
+        for _ in 0..jobs.clamp(1, missing.max(1)) {
             scope.spawn(work);
         }
     });
-    let State { found, error, .. } = state.into_inner().unwrap_or_else(PoisonError::into_inner);
-    error.map_or_else(|| Ok(found.into_iter().flatten().collect()), Err)
+    let State { results, error, .. } = state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    error.map_or_else(|| Ok(results), Err)
 }
 
-/// Runs one of the items that `found` has again.
+/// Runs one of the items that are there again.
 ///
 /// # Errors
 /// Where it comes out otherwise: the program has changed since, and results would be mixed.
-pub fn check_program(study: &Study, found: &[Option<Finished>]) -> Result<(), Error> {
-    let Some(known) = found.iter().flatten().next_back() else { return Ok(()) };
-    if item(study, known.item)? == *known {
+pub fn check_program(study: &Study, results: &Results) -> Result<(), Error> {
+    let Some(known) = results.last() else { return Ok(()) };
+    if results.get(known)? == Some(item(study, known)?) {
         return Ok(());
     }
-    let (set, point) = (study.set_number(known.item), study.point(known.item));
+    let (set, point) = (study.set_number(known), study.point(known));
     Err(Error(format!(
         "set {set} at {point} comes out otherwise than before: this is another program; name \
          another folder"
@@ -96,17 +96,21 @@ pub fn check_program(study: &Study, found: &[Option<Finished>]) -> Result<(), Er
 
 struct State {
     ledger: Ledger,
-    found: Vec<Option<Finished>>,
-    done: usize,
+    results: Results,
+    /// No item below this one is still to be begun.
+    next: usize,
     error: Option<Error>,
 }
 
 impl State {
-    fn note(&mut self, finished: Finished) -> Result<(), Error> {
-        self.ledger.note(&finished)?;
-        let item = finished.item;
-        self.found[item] = Some(finished);
-        self.done += 1;
-        Ok(())
+    /// The next item to run.
+    fn next(&mut self) -> Option<usize> {
+        let item = self.results.missing(self.next).next()?;
+        self.next = item + 1;
+        Some(item)
+    }
+    fn note(&mut self, finished: &Finished) -> Result<(), Error> {
+        self.ledger.note(&finished.line())?;
+        self.results.put(finished)
     }
 }

@@ -16,16 +16,10 @@ pub struct Mean {
 impl Mean {
     /// Of `values`; 0 where there are none.
     pub fn of(values: &[f64]) -> Self {
-        let count = values.len() as f64;
-        if values.is_empty() {
-            return Self { mean: 0.0, half_width: 0.0 };
-        }
-        let mean = values.iter().sum::<f64>() / count;
-        let square = |value: &f64| (value - mean) * (value - mean);
-        let error = (values.iter().map(square).sum::<f64>() / (count - 1.0) / count).sqrt();
-        // One value says nothing of its spread.
-        let half_width = if count < 2.0 { 0.0 } else { student_t(count - 1.0) * error };
-        Self { mean, half_width }
+        let mut running = Running::default();
+        values.iter().for_each(|value| running.add(*value));
+        values.iter().for_each(|value| running.spread(*value));
+        running.mean()
     }
     /// The lower end of the interval.
     pub fn low(&self) -> f64 {
@@ -34,6 +28,38 @@ impl Mean {
     /// The upper end of the interval.
     pub fn high(&self) -> f64 {
         self.mean + self.half_width
+    }
+}
+
+/// A mean of values that are not kept: they come twice, in the same order.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Running {
+    count: f64,
+    sum: f64,
+    squares: f64,
+}
+
+impl Running {
+    /// The first time.
+    pub fn add(&mut self, value: f64) {
+        self.count += 1.0;
+        self.sum += value;
+    }
+    /// The second time, once all were there: squares of differences from the mean lose no digits.
+    pub fn spread(&mut self, value: f64) {
+        let difference = value - self.sum / self.count;
+        self.squares += difference * difference;
+    }
+    /// The mean; 0 where there was no value.
+    pub fn mean(&self) -> Mean {
+        let Self { count, sum, squares } = *self;
+        if count == 0.0 {
+            return Mean { mean: 0.0, half_width: 0.0 };
+        }
+        let error = (squares / (count - 1.0) / count).sqrt();
+        // One value says nothing of its spread.
+        let half_width = if count < 2.0 { 0.0 } else { student_t(count - 1.0) * error };
+        Mean { mean: sum / count, half_width }
     }
 }
 
@@ -92,19 +118,48 @@ pub struct Paired {
 impl Paired {
     /// Of `pairs`.
     pub fn of(pairs: &[(f64, f64)]) -> Self {
-        let mean =
-            |of: &dyn Fn(&(f64, f64)) -> f64| Mean::of(&pairs.iter().map(of).collect::<Vec<_>>());
-        let count =
-            |of: &dyn Fn(&(f64, f64)) -> bool| pairs.iter().filter(|pair| of(pair)).count() as u64;
-        let lower = count(&|(first, second)| first < second);
-        let higher = count(&|(first, second)| first > second);
-        Self {
-            count: pairs.len(),
-            first: mean(&|(first, _)| *first).mean,
-            second: mean(&|(_, second)| *second).mean,
-            difference: mean(&|(first, second)| first - second),
+        let mut running = RunningPairs::default();
+        pairs.iter().for_each(|(first, second)| running.add(*first, *second));
+        pairs.iter().for_each(|(first, second)| running.spread(*first, *second));
+        running.paired()
+    }
+}
+
+/// Pairs that are not kept: they come twice, in the same order.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct RunningPairs {
+    first: Running,
+    second: Running,
+    difference: Running,
+    lower: u64,
+    equal: u64,
+    higher: u64,
+}
+
+impl RunningPairs {
+    /// The first time.
+    pub fn add(&mut self, first: f64, second: f64) {
+        self.first.add(first);
+        self.second.add(second);
+        self.difference.add(first - second);
+        self.lower += u64::from(first < second);
+        self.equal += u64::from(first == second);
+        self.higher += u64::from(first > second);
+    }
+    /// The second time, once all were there.
+    pub fn spread(&mut self, first: f64, second: f64) {
+        self.difference.spread(first - second);
+    }
+    /// The comparison.
+    pub fn paired(&self) -> Paired {
+        let Self { lower, equal, higher, .. } = *self;
+        Paired {
+            count: (lower + equal + higher) as usize,
+            first: self.first.sum / self.first.count.max(1.0),
+            second: self.second.sum / self.second.count.max(1.0),
+            difference: self.difference.mean(),
             lower,
-            equal: pairs.len() as u64 - lower - higher,
+            equal,
             higher,
             p: sign_test(lower, higher),
         }

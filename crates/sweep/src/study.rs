@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::trial::{self, Charge, Subject};
+use maracas_core::params::Value;
 use maracas_core::{Duration, Instant, Overheads, PPB, Rate, Vcpu};
 use maracas_scenario::generate::{self, Recipe};
 use maracas_scenario::sweep::{Chosen, Count, MILLION, Sweep, Tasks};
@@ -54,7 +55,7 @@ enum Source {
     Files(Vec<(String, TaskSet)>),
 }
 
-/// More runs are refused: their results are held in memory, some 100 bytes each.
+/// More runs are refused: their results take some 300 bytes each in the folder of the sweep.
 const MOST_RUNS: usize = 10_000_000;
 
 impl Study {
@@ -206,6 +207,47 @@ impl Study {
             text.push('\n');
         }
         text
+    }
+
+    /// How the sweep was run, in lines for a person: what [`Study::meaning`] says of it, without
+    /// what only tells sweeps apart.
+    pub(crate) fn in_words(&self) -> String {
+        let mut text = format!("maracas {}, seed {}\n", env!("CARGO_PKG_VERSION"), self.seed);
+        let Self { sets, duration, margin, .. } = self;
+        let _ = writeln!(text, "{sets} task sets a point, each simulated for {duration}");
+        if let Source::Drawn(recipe) = &self.source {
+            let recipe = Recipe { total: Rate::ONE, tasks: None, ..recipe.clone() }.to_string();
+            let _ = writeln!(text, "tasks: {}", recipe.trim_start_matches("total=1 "));
+        }
+        if self.charges() {
+            // `Overheads { lock: 1us, .. }`: what is not 0, as it is called in a scenario.
+            let charged = format!("{:?}", self.overheads).replace(['{', '}', ','], "");
+            let words: Vec<_> = charged.split_whitespace().skip(1).collect();
+            let pairs = words.chunks(2).filter(|pair| pair.last() != Some(&"0ns"));
+            let mut pairs: Vec<_> = pairs.map(|pair| pair.join(" ")).collect();
+            pairs.push(format!("margin {margin}"));
+            let _ = writeln!(text, "charged: {}", pairs.join(", "));
+        }
+        for Contender { label, subject } in &self.contenders {
+            let _ = write!(text, "policy {}", subject.entry.name);
+            for (name, value) in subject.params.iter() {
+                let _ = write!(text, " {name}={}", text_of(value));
+            }
+            if label != subject.entry.name {
+                let _ = write!(text, " (as {label})");
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// A parameter's value as it is given.
+pub(crate) fn text_of(value: &Value) -> String {
+    match value {
+        Value::Text(text) => text.clone(),
+        Value::Whole(number) => number.to_string(),
+        Value::Flag(flag) => flag.to_string(),
     }
 }
 

@@ -1,9 +1,11 @@
 //! What a sweep found: every run, every point, every pair of policies.
 
+use crate::Error;
 use crate::ledger::Finished;
-use crate::stats::{Mean, Paired, Share};
-use crate::study::{Point, Study};
-use crate::table::{Column, Kind, Row, Value};
+use crate::results::Results;
+use crate::stats::{Mean, Paired, Running, RunningPairs, Share};
+use crate::study::{Contender, Point, Study};
+use crate::table::{Column, Kind, Row, Rows, Value};
 use crate::trial::Tally;
 use maracas_core::PPB;
 use maracas_scenario::sweep::MILLION;
@@ -101,63 +103,106 @@ pub struct Rivalry {
     pub paired: Paired,
 }
 
-/// The items of a point.
-fn of_point(study: &Study, place: usize, finished: &[Finished]) -> impl Iterator<Item = usize> {
-    (place..finished.len()).step_by(study.points.len())
+/// What one policy came to at a point, while its sets are gone through.
+#[derive(Clone, Default)]
+struct Count {
+    sets: u64,
+    accepted: u64,
+    succeeded: u64,
+    measures: [Running; MEASURES.len()],
+}
+
+impl Count {
+    fn add(&mut self, tally: &Tally) {
+        self.sets += 1;
+        self.accepted += u64::from(tally.accepted);
+        self.succeeded += u64::from(tally.success());
+        self.each(tally, Running::add);
+    }
+    fn spread(&mut self, tally: &Tally) {
+        self.each(tally, Running::spread);
+    }
+    fn each(&mut self, tally: &Tally, take: fn(&mut Running, f64)) {
+        if tally.accepted {
+            let running = self.measures.iter_mut().zip(&MEASURES);
+            running.for_each(|(running, measure)| take(running, (measure.of)(tally)));
+        }
+    }
 }
 
 /// Every policy at every point: points in their order, then policies in theirs.
-pub fn standings(study: &Study, finished: &[Finished]) -> Vec<Standing> {
+///
+/// # Errors
+/// Where the results cannot be read.
+pub fn standings(study: &Study, results: &Results) -> Result<Vec<Standing>, Error> {
     let mut standings = Vec::new();
     for (place, point) in study.points.iter().enumerate() {
-        for contender in 0..study.contenders.len() {
-            let items = of_point(study, place, finished);
-            let tallies: Vec<_> = items.map(|item| &finished[item].tallies[contender]).collect();
-            let accepted: Vec<_> = tallies.iter().filter(|tally| tally.accepted).collect();
-            let mean = |measure: &Measure| {
-                let values = accepted.iter().map(|tally| (measure.of)(tally));
-                Mean::of(&values.collect::<Vec<_>>())
-            };
-            standings.push(Standing {
-                point: *point,
-                contender,
-                sets: tallies.len() as u64,
-                accepted: accepted.len() as u64,
-                succeeded: tallies.iter().filter(|tally| tally.success()).count() as u64,
-                means: (!accepted.is_empty()).then(|| MEASURES.each_ref().map(mean)),
-            });
+        let mut counts = vec![Count::default(); study.contenders.len()];
+        for take in [Count::add, Count::spread] {
+            for finished in results.of_point(place) {
+                let tallies = finished?.tallies;
+                counts.iter_mut().zip(&tallies).for_each(|(count, tally)| take(count, tally));
+            }
+        }
+        standings.extend(counts.into_iter().enumerate().map(|(contender, count)| {
+            let Count { sets, accepted, succeeded, measures } = count;
+            let means = (accepted > 0).then(|| measures.each_ref().map(Running::mean));
+            Standing { point: *point, contender, sets, accepted, succeeded, means }
+        }));
+    }
+    Ok(standings)
+}
+
+/// Two policies at a point, while its sets are gone through: success, then the measures.
+#[derive(Clone, Default)]
+struct Contest {
+    success: RunningPairs,
+    measures: [RunningPairs; MEASURES.len()],
+}
+
+impl Contest {
+    fn each(&mut self, tallies: [&Tally; 2], take: fn(&mut RunningPairs, f64, f64)) {
+        let [first, second] = tallies;
+        let success = |tally: &Tally| f64::from(u8::from(tally.success()));
+        take(&mut self.success, success(first), success(second));
+        if first.accepted && second.accepted {
+            let pairs = self.measures.iter_mut().zip(&MEASURES);
+            pairs.for_each(|(pairs, Measure { of, .. })| take(pairs, of(first), of(second)));
         }
     }
-    standings
 }
 
 /// Every pair of policies at every point: success first, then the measures in their order.
-pub fn rivalries(study: &Study, finished: &[Finished]) -> Vec<Rivalry> {
+///
+/// # Errors
+/// Where the results cannot be read.
+pub fn rivalries(study: &Study, results: &Results) -> Result<Vec<Rivalry>, Error> {
+    let seconds = 1..study.contenders.len();
+    let both = seconds.flat_map(|second| (0..second).map(move |first| (first, second)));
+    let both: Vec<_> = both.collect();
     let mut rivalries = Vec::new();
     for (place, point) in study.points.iter().enumerate() {
-        for second in 1..study.contenders.len() {
-            for first in 0..second {
-                let items = of_point(study, place, finished);
-                let both = items.map(|item| {
-                    let tallies = &finished[item].tallies;
-                    (&tallies[first], &tallies[second])
-                });
-                let both: Vec<_> = both.collect();
-                let mut compare = |measure, pairs: Vec<(f64, f64)>| {
-                    let (point, contenders) = (*point, (first, second));
-                    let paired = Paired::of(&pairs);
-                    rivalries.push(Rivalry { point, contenders, measure, paired });
-                };
-                let success = |tally: &Tally| f64::from(u8::from(tally.success()));
-                compare("success", both.iter().map(|(a, b)| (success(a), success(b))).collect());
-                for Measure { name, of, .. } in &MEASURES {
-                    let ran = both.iter().filter(|(a, b)| a.accepted && b.accepted);
-                    compare(name, ran.map(|(a, b)| (of(a), of(b))).collect());
+        let mut contests = vec![Contest::default(); both.len()];
+        for take in [RunningPairs::add, RunningPairs::spread] {
+            for finished in results.of_point(place) {
+                let tallies = finished?.tallies;
+                for (contest, (first, second)) in contests.iter_mut().zip(&both) {
+                    contest.each([&tallies[*first], &tallies[*second]], take);
                 }
             }
         }
+        for (Contest { success, measures }, contenders) in contests.iter().zip(&both) {
+            let names = MEASURES.iter().map(|measure| measure.name);
+            let measured = std::iter::once(("success", success)).chain(names.zip(measures));
+            rivalries.extend(measured.map(|(measure, pairs)| Rivalry {
+                point: *point,
+                contenders: *contenders,
+                measure,
+                paired: pairs.paired(),
+            }));
+        }
     }
-    rivalries
+    Ok(rivalries)
 }
 
 fn point_columns() -> Vec<Column> {
@@ -169,11 +214,15 @@ fn point_columns() -> Vec<Column> {
 }
 
 fn point_cells(point: &Point) -> Row {
-    vec![
+    let cells = [
         Value::Whole(point.cores as u64),
         Value::maybe(point.utilization, |it| Value::Number(f64::from(it) / f64::from(MILLION))),
         Value::maybe(point.tasks, |tasks| Value::Whole(tasks as u64)),
-    ]
+    ];
+    // Room for the widest of the rows that begin so.
+    let mut row = Vec::with_capacity(40);
+    row.extend(cells);
+    row
 }
 
 /// The columns of [`run_rows`].
@@ -207,42 +256,46 @@ pub fn run_columns() -> Vec<Column> {
 }
 
 /// Every run: points in their order, then sets, then policies.
-pub fn run_rows(study: &Study, finished: &[Finished]) -> impl Iterator<Item = Row> {
-    let points = 0..study.points.len();
-    let items = points.flat_map(move |place| of_point(study, place, finished));
-    items.flat_map(move |item| {
-        let all = study.contenders.iter().zip(&finished[item].tallies);
-        all.map(move |(contender, tally)| {
-            let set = &finished[item];
-            let point = study.point(item);
-            let mut row = point_cells(point);
-            row.extend([
-                Value::Whole(study.set_number(item) as u64),
-                Value::maybe(study.file(item), |file| Value::Text(file.into())),
-                Value::Whole(study.seed(item)),
-                Value::Whole(set.tasks),
-                Value::Number(set.load_ppb as f64 / PPB as f64 / point.cores as f64),
-                Value::Text(contender.label.clone()),
-                Value::Flag(tally.accepted),
-                Value::Flag(tally.success()),
-            ]);
-            let counts = [
-                tally.released,
-                tally.completed,
-                tally.missed,
-                tally.tardiness_max_ns,
-                tally.tardiness_sum_ns,
-                tally.preemptions,
-                tally.migrations,
-                tally.task_migrations,
-                tally.decisions,
-                tally.depth,
-                tally.charged_ns,
-            ];
-            row.extend(counts.map(Value::Whole));
-            row
-        })
-    })
+pub fn run_rows<'a>(study: &'a Study, results: &'a Results) -> Rows<'a> {
+    let sets = (0..study.points.len()).flat_map(|place| results.of_point(place));
+    Box::new(sets.flat_map(|finished| match finished {
+        Ok(set) => rows_of_set(study, &set).into_iter().map(Ok).collect(),
+        Err(error) => vec![Err(error)],
+    }))
+}
+
+/// A row for each policy.
+fn rows_of_set(study: &Study, set: &Finished) -> Vec<Row> {
+    let point = study.point(set.item);
+    let row = |(contender, tally): (&Contender, &Tally)| {
+        let mut row = point_cells(point);
+        row.extend([
+            Value::Whole(study.set_number(set.item) as u64),
+            Value::maybe(study.file(set.item), |file| Value::Text(file.into())),
+            Value::Whole(study.seed(set.item)),
+            Value::Whole(set.tasks),
+            Value::Number(set.load_ppb as f64 / PPB as f64 / point.cores as f64),
+            Value::Text(contender.label.clone()),
+            Value::Flag(tally.accepted),
+            Value::Flag(tally.success()),
+        ]);
+        let counts = [
+            tally.released,
+            tally.completed,
+            tally.missed,
+            tally.tardiness_max_ns,
+            tally.tardiness_sum_ns,
+            tally.preemptions,
+            tally.migrations,
+            tally.task_migrations,
+            tally.decisions,
+            tally.depth,
+            tally.charged_ns,
+        ];
+        row.extend(counts.map(Value::Whole));
+        row
+    };
+    study.contenders.iter().zip(&set.tallies).map(row).collect()
 }
 
 /// The columns of [`standing_rows`].
@@ -266,8 +319,8 @@ fn with_ends(mean: &Mean, values: u64) -> [Value; 3] {
 }
 
 /// One row for each standing.
-pub fn standing_rows(study: &Study, standings: &[Standing]) -> impl Iterator<Item = Row> {
-    standings.iter().map(|it| {
+pub fn standing_rows<'a>(study: &'a Study, standings: &'a [Standing]) -> Rows<'a> {
+    Box::new(standings.iter().map(|it| {
         let mut row = point_cells(&it.point);
         row.push(Value::Text(study.contenders[it.contender].label.clone()));
         row.extend([it.sets, it.accepted, it.succeeded].map(Value::Whole));
@@ -279,8 +332,8 @@ pub fn standing_rows(study: &Study, standings: &[Standing]) -> impl Iterator<Ite
             }
             None => row.extend(std::iter::repeat_n(Value::Missing, 3 * MEASURES.len())),
         }
-        row
-    })
+        Ok(row)
+    }))
 }
 
 /// The columns of [`rivalry_rows`].
@@ -296,8 +349,8 @@ pub fn rivalry_columns() -> Vec<Column> {
 }
 
 /// One row for each rivalry.
-pub fn rivalry_rows(study: &Study, rivalries: &[Rivalry]) -> impl Iterator<Item = Row> {
-    rivalries.iter().map(|it| {
+pub fn rivalry_rows<'a>(study: &'a Study, rivalries: &'a [Rivalry]) -> Rows<'a> {
+    Box::new(rivalries.iter().map(|it| {
         let mut row = point_cells(&it.point);
         let label = |place: usize| Value::Text(study.contenders[place].label.clone());
         row.extend([label(it.contenders.0), label(it.contenders.1)]);
@@ -311,6 +364,6 @@ pub fn rivalry_rows(study: &Study, rivalries: &[Rivalry]) -> impl Iterator<Item 
         }
         row.extend([paired.lower, paired.equal, paired.higher].map(Value::Whole));
         row.push(Value::Number(paired.p));
-        row
-    })
+        Ok(row)
+    }))
 }

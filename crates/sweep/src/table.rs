@@ -49,6 +49,9 @@ pub enum Value {
 /// One value for each column.
 pub type Row = Vec<Value>;
 
+/// Rows one after the other, until they cannot be read.
+pub type Rows<'a> = Box<dyn Iterator<Item = Result<Row, Error>> + 'a>;
+
 impl Column {
     /// A column in which every value is there.
     pub fn new(name: impl Into<String>, kind: Kind) -> Self {
@@ -66,17 +69,17 @@ impl Value {
     pub fn maybe<T>(value: Option<T>, of: impl FnOnce(T) -> Self) -> Self {
         value.map_or(Self::Missing, of)
     }
-    fn cell(&self) -> String {
+    fn write_cell(&self, out: &mut dyn Write) -> std::io::Result<()> {
         match self {
             Self::Text(text) if text.contains([',', '"', '\n', '\r']) => {
-                format!("\"{}\"", text.replace('"', "\"\""))
+                write!(out, "\"{}\"", text.replace('"', "\"\""))
             }
-            Self::Text(text) => text.clone(),
-            Self::Whole(number) => number.to_string(),
+            Self::Text(text) => out.write_all(text.as_bytes()),
+            Self::Whole(number) => write!(out, "{number}"),
             // The shortest digits that give the same float again.
-            Self::Number(number) => number.to_string(),
-            Self::Flag(flag) => flag.to_string(),
-            Self::Missing => String::new(),
+            Self::Number(number) => write!(out, "{number}"),
+            Self::Flag(flag) => write!(out, "{flag}"),
+            Self::Missing => Ok(()),
         }
     }
     /// As JSON.
@@ -98,28 +101,35 @@ fn unwritten(error: impl std::fmt::Display) -> Error {
 /// Writes comma-separated values with a header.
 ///
 /// # Errors
-/// Where `out` takes no more.
-pub fn csv(
-    columns: &[Column],
-    rows: impl Iterator<Item = Row>,
-    out: &mut impl Write,
-) -> Result<(), Error> {
+/// Where `out` takes no more, or rows cannot be read.
+pub fn csv(columns: &[Column], rows: Rows<'_>, out: &mut dyn Write) -> Result<(), Error> {
     let names: Vec<_> = columns.iter().map(|column| column.name.as_str()).collect();
     writeln!(out, "{}", names.join(",")).map_err(unwritten)?;
+    let mut line = Vec::new();
     for row in rows {
-        let cells: Vec<_> = row.iter().map(Value::cell).collect();
-        writeln!(out, "{}", cells.join(",")).map_err(unwritten)?;
+        line.clear();
+        for (place, value) in row?.iter().enumerate() {
+            if place > 0 {
+                line.push(b',');
+            }
+            value.write_cell(&mut line).map_err(unwritten)?;
+        }
+        line.push(b'\n');
+        out.write_all(&line).map_err(unwritten)?;
     }
     Ok(())
 }
 
 /// An array of objects, one for each row.
-pub fn json(columns: &[Column], rows: impl Iterator<Item = Row>) -> serde_json::Value {
+///
+/// # Errors
+/// Where rows cannot be read.
+pub fn json(columns: &[Column], rows: Rows<'_>) -> Result<serde_json::Value, Error> {
     let object = |row: Row| {
         let names = columns.iter().map(|column| column.name.clone());
         names.zip(row.iter().map(Value::json)).collect::<serde_json::Map<_, _>>()
     };
-    rows.map(|row| serde_json::Value::Object(object(row))).collect()
+    rows.map(|row| Ok(serde_json::Value::Object(object(row?)))).collect()
 }
 
 #[cfg(test)]
@@ -172,7 +182,7 @@ mod tests {
         // More than one row group.
         for count in [0, 3, GROUP as u64 + 10] {
             let mut bytes = Vec::new();
-            parquet(&columns(), rows(count), &mut bytes).unwrap();
+            parquet(&columns(), Box::new(rows(count).map(Ok)), &mut bytes).unwrap();
             let reader = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
             assert_eq!(reader.metadata().file_metadata().num_rows(), count as i64);
             let read = reader.get_row_iter(None).unwrap().map(|row| {
@@ -188,12 +198,12 @@ mod tests {
     #[test]
     fn csv_and_json_say_the_same() {
         let mut text = Vec::new();
-        csv(&columns(), rows(2), &mut text).unwrap();
+        csv(&columns(), Box::new(rows(2).map(Ok)), &mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
         let wanted = "policy,jobs,share,success,tasks\n\"run, \"\"0\"\"\",0,,true,\n\
                       \"run, \"\"1\"\"\",1,0.14285714285714285,false,1\n";
         assert_eq!(text, wanted);
-        let json = json(&columns(), rows(2));
+        let json = json(&columns(), Box::new(rows(2).map(Ok))).unwrap();
         assert_eq!(json[1]["share"], 1.0 / 7.0);
         assert!(json[0]["tasks"].is_null() && json[0]["success"] == true);
     }

@@ -2,7 +2,9 @@
 
 use maracas_core::Duration;
 use maracas_scenario::sweep::Sweep;
-use maracas_sweep::{Error, Finished, Ledger, Study, drawings, run, summary, table, trial};
+use maracas_sweep::{
+    Error, Finished, Ledger, Results, Study, drawings, run, summary, table, trial,
+};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -41,19 +43,29 @@ fn scratch(name: &str) -> PathBuf {
     path
 }
 
-fn open(path: &Path, study: &Study) -> Result<(Ledger, Vec<Option<Finished>>), Error> {
-    Ledger::open(path, &study.meaning(), study.items(), study.contenders.len())
+fn empty(study: &Study) -> Results {
+    Results::of(study, &std::env::temp_dir()).unwrap()
 }
 
-fn all(path: &Path, study: &Study, jobs: usize) -> Result<Vec<Finished>, Error> {
-    let (ledger, found) = open(path, study)?;
-    run::all(study, ledger, found, jobs, &|_| {})
+fn open(path: &Path, study: &Study) -> Result<(Ledger, Results), Error> {
+    let mut results = empty(study);
+    Ok((Ledger::open(path, &study.meaning(), &mut results)?, results))
+}
+
+fn all(path: &Path, study: &Study, jobs: usize) -> Result<Results, Error> {
+    let (ledger, results) = open(path, study)?;
+    run::all(study, ledger, results, jobs, &|_| {})
+}
+
+/// All items, by their numbers.
+fn items(results: &Results) -> Vec<Finished> {
+    (0..results.items()).map(|item| results.get(item).unwrap().unwrap()).collect()
 }
 
 /// All tables, as the bytes of their files.
-fn tables(study: &Study, finished: &[Finished]) -> Vec<Vec<u8>> {
-    let standings = summary::standings(study, finished);
-    let rivalries = summary::rivalries(study, finished);
+fn tables(study: &Study, finished: &Results) -> Vec<Vec<u8>> {
+    let standings = summary::standings(study, finished).unwrap();
+    let rivalries = summary::rivalries(study, finished).unwrap();
     let mut files = vec![Vec::new(); 4];
     let columns = summary::run_columns();
     table::csv(&columns, summary::run_rows(study, finished), &mut files[0]).unwrap();
@@ -79,11 +91,11 @@ fn results_hang_on_the_study_alone() {
     for (cut, jobs) in [(0, 3), (text.len() / 3, 2), (text.len() / 2, 1), (text.len() - 1, 8)] {
         std::fs::write(&path, &text[..cut]).unwrap();
         let finished = all(&path, &study, jobs).unwrap();
-        assert_eq!(finished, whole, "cut at {cut}");
+        assert_eq!(items(&finished), items(&whole), "cut at {cut}");
         assert!(tables(&study, &finished) == wanted, "cut at {cut}, {jobs} jobs");
     }
     // Once more with nothing to do.
-    assert_eq!(all(&path, &study, 2).unwrap(), whole);
+    assert_eq!(items(&all(&path, &study, 2).unwrap()), items(&whole));
     std::fs::remove_file(&path).unwrap();
 }
 
@@ -91,10 +103,10 @@ fn results_hang_on_the_study_alone() {
 fn progress_counts_what_is_there_and_what_comes() {
     let study = study(SWEEP).unwrap();
     let path = scratch("progress");
-    let (ledger, found) = open(&path, &study).unwrap();
+    let (ledger, results) = open(&path, &study).unwrap();
     let seen = Mutex::new(Vec::new());
     let progress = |done| seen.lock().unwrap().push(done);
-    run::all(&study, ledger, found, 2, &progress).unwrap();
+    run::all(&study, ledger, results, 2, &progress).unwrap();
     assert!(seen.lock().unwrap().iter().copied().eq(0..=24));
     std::fs::remove_file(&path).unwrap();
 }
@@ -136,8 +148,10 @@ fn standings_and_rivalries_add_up() {
     let path = scratch("sums");
     let finished = all(&path, &study, 2).unwrap();
     std::fs::remove_file(&path).unwrap();
-    let standings = summary::standings(&study, &finished);
+    let standings = summary::standings(&study, &finished).unwrap();
+    let rivalries = summary::rivalries(&study, &finished).unwrap();
     assert_eq!(standings.len(), 16);
+    let finished = items(&finished);
     let preemptions = summary::MEASURES.iter().position(|it| it.name == "preemptions_per_job");
     for (place, it) in standings.iter().enumerate() {
         assert_eq!((it.sets, it.contender), (6, place % 4));
@@ -153,7 +167,6 @@ fn standings_and_rivalries_add_up() {
     }
     // RUN is optimal, on sets whose budgets are whole.
     assert!(standings.iter().filter(|it| it.contender == 3).all(|it| it.succeeded == 6));
-    let rivalries = summary::rivalries(&study, &finished);
     assert_eq!(rivalries.len(), 4 * 6 * (1 + summary::MEASURES.len()));
     for it in &rivalries {
         let paired = &it.paired;
@@ -172,22 +185,23 @@ fn the_tables_have_a_value_for_each_column() {
     let path = scratch("columns");
     let finished = all(&path, &study, 2).unwrap();
     std::fs::remove_file(&path).unwrap();
-    let standings = summary::standings(&study, &finished);
-    let rivalries = summary::rivalries(&study, &finished);
-    let rows: Vec<_> = summary::run_rows(&study, &finished).collect();
-    assert_eq!(rows.len(), 24 * 4);
-    assert!(rows.iter().all(|row| row.len() == summary::run_columns().len()));
-    let width = summary::standing_columns().len();
-    assert!(summary::standing_rows(&study, &standings).all(|row| row.len() == width));
-    let width = summary::rivalry_columns().len();
-    assert!(summary::rivalry_rows(&study, &rivalries).all(|row| row.len() == width));
+    let standings = summary::standings(&study, &finished).unwrap();
+    let rivalries = summary::rivalries(&study, &finished).unwrap();
+    assert_eq!(summary::run_rows(&study, &finished).count(), 24 * 4);
+    let all = || {
+        [
+            (summary::run_columns(), summary::run_rows(&study, &finished)),
+            (summary::standing_columns(), summary::standing_rows(&study, &standings)),
+            (summary::rivalry_columns(), summary::rivalry_rows(&study, &rivalries)),
+        ]
+    };
+    for (columns, mut rows) in all() {
+        assert!(rows.all(|row| row.unwrap().len() == columns.len()));
+    }
     // Every table can be Parquet: no value is missing where its column says that none is.
-    for (columns, rows) in [
-        (summary::standing_columns(), summary::standing_rows(&study, &standings).collect()),
-        (summary::rivalry_columns(), summary::rivalry_rows(&study, &rivalries).collect::<Vec<_>>()),
-    ] {
+    for (columns, rows) in all() {
         let mut bytes = Vec::new();
-        table::parquet(&columns, rows.into_iter(), &mut bytes).unwrap();
+        table::parquet(&columns, rows, &mut bytes).unwrap();
         assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
     }
     let figures = drawings::figures(&study, &standings);
@@ -203,10 +217,11 @@ fn the_tables_have_a_value_for_each_column() {
 fn another_program_is_noticed_by_what_it_makes_of_a_known_set() {
     let study = study(SWEEP).unwrap();
     let path = scratch("program");
-    let finished = all(&path, &study, 2).unwrap();
-    let (ledger, mut found) = open(&path, &study).unwrap();
-    found[23] = Some(Finished { load_ppb: 1, ..finished[23].clone() });
-    let error = run::all(&study, ledger, found, 1, &|_| {}).unwrap_err();
+    all(&path, &study, 2).unwrap();
+    let (ledger, mut results) = open(&path, &study).unwrap();
+    let last = results.get(23).unwrap().unwrap();
+    results.put(&Finished { load_ppb: 1, ..last }).unwrap();
+    let error = run::all(&study, ledger, results, 1, &|_| {}).unwrap_err();
     assert!(
         error.0.contains("set 5 at 2 cores, 8 tasks, utilization 1 comes out otherwise"),
         "{error}"
@@ -295,20 +310,22 @@ fn sets_may_come_from_files() {
 #[test]
 fn one_set_has_no_interval() {
     let study = study(&SWEEP.replace("sets = 6", "sets = 1")).unwrap();
-    let finished: Vec<Finished> =
-        (0..study.items()).map(|item| run::item(&study, item).unwrap()).collect();
-    let standings = summary::standings(&study, &finished);
-    let rivalries = summary::rivalries(&study, &finished);
+    let mut finished = empty(&study);
+    for item in 0..study.items() {
+        finished.put(&run::item(&study, item).unwrap()).unwrap();
+    }
+    let standings = summary::standings(&study, &finished).unwrap();
+    let rivalries = summary::rivalries(&study, &finished).unwrap();
     let points = (summary::standing_columns(), summary::standing_rows(&study, &standings));
     let pairs = (summary::rivalry_columns(), summary::rivalry_rows(&study, &rivalries));
-    let ends = |columns: &[table::Column], rows: Vec<table::Row>, mean: &str, end: &str| {
+    let ends = |columns: &[table::Column], rows: table::Rows<'_>, mean: &str, end: &str| {
         let place = |name: &str| columns.iter().position(|it| it.name == name).unwrap();
-        let cells = rows.into_iter().map(|row| (row[place(mean)].clone(), row[place(end)].clone()));
+        let cells = rows.map(Result::unwrap);
+        let cells = cells.map(|row| (row[place(mean)].clone(), row[place(end)].clone()));
         cells.filter(|(mean, _)| *mean != table::Value::Missing).collect::<Vec<_>>()
     };
-    let points =
-        ends(&points.0, points.1.collect(), "preemptions_per_job", "preemptions_per_job_low");
-    let pairs = ends(&pairs.0, pairs.1.collect(), "difference", "difference_high");
+    let points = ends(&points.0, points.1, "preemptions_per_job", "preemptions_per_job_low");
+    let pairs = ends(&pairs.0, pairs.1, "difference", "difference_high");
     for ends in [points, pairs] {
         assert!(!ends.is_empty() && ends.iter().all(|(_, end)| *end == table::Value::Missing));
     }

@@ -6,7 +6,7 @@ use maracas_console::failure::{Answer, Failure, Outcome};
 use maracas_console::output::{self, Bar};
 use maracas_scenario::sweep::Sweep;
 use maracas_studies::sweep;
-use maracas_sweep::{Ledger, Study, run, summary};
+use maracas_sweep::{Ledger, Results, Study, run, summary};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -47,11 +47,10 @@ pub(super) fn run(args: &Args) -> Outcome {
     };
     let folder = args.out.display();
     sweep::folder(&args.out)?;
-    let (items, contenders) = (study.items(), study.contenders.len());
+    let mut results = Results::of(&study, &args.out).map_err(Failure::new)?;
     let path = args.out.join(sweep::PROGRESS);
-    let opened = Ledger::open(&path, &study.meaning(), items, contenders);
-    let (ledger, found) = opened.map_err(Failure::new)?;
-    let known = found.iter().flatten().count();
+    let ledger = Ledger::open(&path, &study.meaning(), &mut results).map_err(Failure::new)?;
+    let (items, known) = (results.items(), results.done());
     if !args.quiet && known > 0 {
         output::note(&match items - known {
             0 => format!("{folder} holds all {items} sets"),
@@ -67,17 +66,17 @@ pub(super) fn run(args: &Args) -> Outcome {
             far.0.show(done as f64 / items as f64, elapsed);
         }
     };
-    let finished = run::all(&study, ledger, found, jobs, &progress);
+    let results = run::all(&study, ledger, results, jobs, &progress);
     if let Ok(mut far) = far.lock() {
         far.0.clear();
     }
-    let finished = finished.map_err(Failure::new)?;
+    let results = results.map_err(Failure::new)?;
     WRITING.store(true, Ordering::Relaxed);
-    let standings = summary::standings(&study, &finished);
-    let rivalries = summary::rivalries(&study, &finished);
-    let figures = sweep::write(&args.out, &study, &finished, &standings, &rivalries)?;
+    let standings = summary::standings(&study, &results).map_err(Failure::new)?;
+    let rivalries = summary::rivalries(&study, &results).map_err(Failure::new)?;
+    let figures = sweep::write(&args.out, &study, &results, &standings, &rivalries)?;
     if args.json {
-        output::line(&format!("{:#}", sweep::json(&study, &standings, &rivalries)))?;
+        output::line(&format!("{:#}", sweep::json(&study, &standings, &rivalries)?))?;
     } else {
         output::print(&text::table(&study, &standings))?;
     }

@@ -25,6 +25,10 @@ use std::time::Duration;
 /// Which cores are on line (Documentation/ABI/testing/sysfs-devices-system-cpu).
 const ON_LINE: &str = "/sys/devices/system/cpu/online";
 
+/// How often a runtime that is being killed is looked at: its threads end within milliseconds once
+/// they have a core, and a look with what it demotes takes less than one.
+const DYING_LOOK: Duration = Duration::from_millis(5);
+
 /// The stack of the thread that freezes, which is locked in memory: it makes system calls on
 /// strings of a few hundred bytes.
 const STACK: usize = 128 * 1024;
@@ -165,10 +169,10 @@ impl Watch {
         let _ = line.write_all(&[READY]);
         let Some(pidfd) = pidfd.filter(|_| alive) else { return self.restore() };
         let mut goodbye = false;
-        let mut observed = Some(line);
+        let (mut observed, mut is_doomed) = (Some(line), false);
         loop {
             let fds = [pidfd.as_raw_fd(), observed.as_ref().map_or(-1, AsRawFd::as_raw_fd)];
-            let [ended, spoken] = poll(fds, LOOK)?;
+            let [ended, spoken] = poll(fds, if is_doomed { DYING_LOOK } else { LOOK })?;
             if spoken {
                 let mut byte = [0];
                 let read = observed.as_mut().map_or(Ok(0), |line| line.read(&mut byte));
@@ -182,12 +186,14 @@ impl Watch {
                 // It says that nothing is left; what it overlooked is put right all the same.
                 return Ok(self.restore()?.filter(restore::Restored::touched_anyone));
             }
-            if ended {
+            is_doomed = self.charge.run.is_doomed();
+            // It is over before its descriptor says so, which waits until all its files are closed.
+            if ended || is_doomed && !self.charge.run.is_alive() {
                 return self.restore();
             }
             // A runtime that is being killed does not end before its ordinary threads get a core
             // to end on, and what it left raised may hold all of them for a second.
-            if self.charge.run.is_doomed() {
+            if is_doomed {
                 restore::relieve(&self.hierarchies, self.charge.run);
             } else {
                 self.look(&pidfd, observed.as_mut());

@@ -68,10 +68,24 @@ impl Identity {
         Ok(Identity { pid, start })
     }
 
-    /// Whether this very process is alive: not gone, not a zombie, and the number not reused.
+    /// Whether any thread of this very process may still act: it is not gone, its number not
+    /// reused, and not every thread on its way out. What they had open is closed after that, which
+    /// a run's counters may hold up for a fifth of a second (`close` in `machine/supervisor.rs`).
     pub fn is_alive(&self) -> bool {
-        fs::read_to_string(format!("/proc/{}/stat", self.pid))
-            .is_ok_and(|stat| start_of(&stat) == Some(self.start) && !is_zombie(&stat))
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid));
+        stat.is_ok_and(|stat| {
+            start_of(&stat) == Some(self.start) && !(is_exiting(&stat) && self.is_over())
+        })
+    }
+
+    /// Whether every thread of the process with this number is on its way out.
+    fn is_over(&self) -> bool {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.pid));
+        let mut threads = threads.into_iter().flatten().flatten();
+        // One whose file is gone has ended since.
+        threads.all(|it| {
+            fs::read_to_string(it.path().join("stat")).map_or(true, |stat| is_exiting(&stat))
+        })
     }
 
     /// Whether it runs no more of its own code: gone, or being killed. Between the two may lie a
@@ -120,13 +134,19 @@ fn is_stopped(stat: &str) -> bool {
 }
 
 fn is_doomed(stat: &str) -> bool {
-    // Fields 9 and 31 of proc_pid_stat(5): the flags (PF_EXITING of include/linux/sched.h), and the
-    // signals that wait for the first thread; a SIGKILL waits for every thread.
-    const PF_EXITING: u64 = 4;
+    // Field 31 of proc_pid_stat(5): the signals that wait for the first thread; a SIGKILL waits for
+    // every thread.
     const SIGKILL: u64 = 1 << (libc::SIGKILL - 1);
-    let mut words = after_name(stat).skip(6).map(|word| word.parse().unwrap_or(0));
-    let (flags, signals) = (words.next().unwrap_or(0), words.nth(21).unwrap_or(0));
-    is_zombie(stat) || flags & PF_EXITING != 0 || signals & SIGKILL != 0
+    let signals = after_name(stat).nth(28).and_then(|word| word.parse().ok()).unwrap_or(0u64);
+    is_exiting(stat) || signals & SIGKILL != 0
+}
+
+/// Whether a thread has ended or ends, and makes no more system calls.
+fn is_exiting(stat: &str) -> bool {
+    // Field 9 of proc_pid_stat(5): the flags (PF_EXITING of include/linux/sched.h).
+    const PF_EXITING: u64 = 4;
+    let flags = after_name(stat).nth(6).and_then(|word| word.parse().ok()).unwrap_or(0u64);
+    is_zombie(stat) || flags & PF_EXITING != 0
 }
 
 fn bad_data(what: impl fmt::Display) -> io::Error {

@@ -45,3 +45,44 @@ fn a_process_is_doomed_from_its_sigkill_on() {
     child.wait().unwrap();
     assert!(identity.is_doomed());
 }
+
+#[test]
+fn a_process_lives_while_one_of_its_threads_does() {
+    let stat = |flags: u64| format!("7 (a) R 1 1 1 0 -1 {flags} 0");
+    assert!(!super::is_exiting(&stat(0x40_0140)) && super::is_exiting(&stat(0x40_0144)));
+    // Its first thread ends, the second goes on until it is killed.
+    let process = crate::host::launch::fork(None, || {
+        // SAFETY: system calls only; the second thread has a stack of its own, and waits.
+        unsafe {
+            let flags = libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_SIGHAND;
+            let stack = libc::mmap(
+                std::ptr::null_mut(),
+                1 << 16,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            );
+            let top = stack.cast::<u8>().add(1 << 16).cast();
+            libc::clone(waits, top, flags, std::ptr::null_mut());
+            libc::syscall(libc::SYS_exit, 0);
+        }
+    });
+    let pid = process.unwrap().pid;
+    let identity = super::Identity::of(pid).unwrap();
+    while !identity.is_doomed() {
+        std::thread::yield_now();
+    }
+    assert!(identity.is_alive(), "its second thread waits");
+    // SAFETY: our own child.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+    crate::host::launch::wait(pid, 0).unwrap();
+    assert!(!identity.is_alive());
+}
+
+extern "C" fn waits(_: *mut libc::c_void) -> i32 {
+    loop {
+        // SAFETY: no arguments.
+        unsafe { libc::pause() };
+    }
+}

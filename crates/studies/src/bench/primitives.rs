@@ -3,20 +3,19 @@
 //! The policy's own code runs over event streams that the simulator recorded, with a clock around
 //! each step. What is measured and how stands in `docs/overheads.md`.
 
-mod clock;
 mod host;
 mod report;
 mod schedcat;
 mod sets;
 mod study;
 
-use clock::Clock;
 use host::Host;
 use maracas_console::failure::{Answer, Failure, Outcome, did_you_mean};
 use maracas_console::output::{self, Bar, Pending};
 use maracas_core::contract::Entry;
 use maracas_core::params::Params;
 use maracas_core::{Duration, MAX_CORES};
+use maracas_stopwatch::{Clock, walked_bytes};
 use maracas_sweep::primitives::Samples;
 use maracas_sweep::primitives::hierarchy::parts;
 use maracas_sweep::primitives::stream::Unlike;
@@ -230,7 +229,7 @@ fn how(args: &Args, effort: &Effort) -> String {
          {repetitions} runs; cold: about {cold} of each kind, {} KiB walked before each",
         args.seed,
         args.seconds,
-        clock::walked_bytes() / 1024
+        walked_bytes() / 1024
     )
 }
 

@@ -3,11 +3,11 @@
 //!
 //! A library for it would be a quarter of what a user has to build, for one page of code.
 
-use super::{Column, Kind, Row, Value};
+use super::{Column, Kind, Rows, Value};
 use crate::Error;
 use std::io::Write;
 
-/// Rows of a row group, which are held in memory at once.
+/// Rows of a row group, whose values are held in memory at once.
 pub(super) const GROUP: usize = 1 << 16;
 
 /// Begins and ends a file.
@@ -21,37 +21,36 @@ const UTF8: i64 = 0;
 /// Writes a Parquet file: one row group for each 65536 rows, not compressed.
 ///
 /// # Errors
-/// Where `out` takes no more.
+/// Where `out` takes no more, or rows cannot be read.
 ///
 /// # Panics
 /// Where a value is not of its column's kind: the caller that made the row is wrong.
-pub fn parquet(
-    columns: &[Column],
-    mut rows: impl Iterator<Item = Row>,
-    out: &mut impl Write,
-) -> Result<(), Error> {
+pub fn parquet(columns: &[Column], rows: Rows<'_>, out: &mut dyn Write) -> Result<(), Error> {
+    let mut rows = rows.peekable();
     let mut place = 0_u64;
     let mut put = |bytes: &[u8]| {
         place += bytes.len() as u64;
         out.write_all(bytes).map(|()| place).map_err(super::unwritten)
     };
     put(MAGIC)?;
-    let (mut groups, mut count) = (Vec::new(), 0);
-    loop {
-        let group: Vec<Row> = rows.by_ref().take(GROUP).collect();
-        if group.is_empty() {
-            break;
+    let (mut groups, mut total) = (Vec::new(), 0);
+    while rows.peek().is_some() {
+        let mut pages: Vec<Page<'_>> = columns.iter().map(Page::new).collect();
+        let mut count = 0;
+        for row in rows.by_ref().take(GROUP) {
+            pages.iter_mut().zip(row?).for_each(|(page, value)| page.push(&value));
+            count += 1;
         }
         let mut chunks = Vec::new();
-        for (place, column) in columns.iter().enumerate() {
-            let page = page(column, group.iter().map(|row| &row[place]));
-            let end = put(&page)?;
-            chunks.push(Chunk { column, start: end - page.len() as u64, bytes: page.len() });
+        for page in pages {
+            let (column, bytes) = (page.column, page.bytes(count));
+            let end = put(&bytes)?;
+            chunks.push(Chunk { column, start: end - bytes.len() as u64, bytes: bytes.len() });
         }
-        count += group.len();
-        groups.push((group.len(), chunks));
+        total += count;
+        groups.push((count, chunks));
     }
-    let footer = footer(columns, count, &groups);
+    let footer = footer(columns, total, &groups);
     put(&footer)?;
     put(&u32::try_from(footer.len()).map_err(super::unwritten)?.to_le_bytes())?;
     put(MAGIC)?;
@@ -65,68 +64,89 @@ struct Chunk<'a> {
     bytes: usize,
 }
 
-/// A page: its header, which values are there, and those that are.
-fn page<'v>(column: &Column, values: impl Iterator<Item = &'v Value> + Clone) -> Vec<u8> {
-    let there = |value: &&Value| **value != Value::Missing;
-    let mut body = Vec::new();
-    if column.optional {
-        let bits = bits(values.clone().map(|value| there(&value)));
-        // One run of groups of eight, whose number stands shifted beside a one.
-        let mut run = Vec::new();
-        varint(&mut run, (bits.len() as u64) << 1 | 1);
-        body.extend_from_slice(&((run.len() + bits.len()) as u32).to_le_bytes());
-        body.extend_from_slice(&run);
-        body.extend_from_slice(&bits);
-    }
-    let count = values.clone().count();
-    plain(column, values.filter(|value| !column.optional || there(value)), &mut body);
-    // PageHeader
-    let mut header = Struct::default();
-    header.whole(1, 0);
-    header.whole(2, body.len() as i64);
-    header.whole(3, body.len() as i64);
-    let mut of_data = Struct::default();
-    of_data.whole(1, count as i64);
-    [PLAIN, RLE, RLE].into_iter().zip(2..).for_each(|(way, field)| of_data.whole(field, way));
-    header.structure(5, of_data);
-    let mut page = header.finish();
-    page.extend_from_slice(&body);
-    page
+/// The page of a column: which values are there, and those that are.
+struct Page<'a> {
+    column: &'a Column,
+    there: Bits,
+    flags: Bits,
+    values: Vec<u8>,
 }
 
-/// Values one behind the other.
-fn plain<'v>(column: &Column, values: impl Iterator<Item = &'v Value>, out: &mut Vec<u8>) {
-    let mut flags = Vec::new();
-    for value in values {
-        match (column.kind, value) {
+impl<'a> Page<'a> {
+    fn new(column: &'a Column) -> Self {
+        Self { column, there: Bits::default(), flags: Bits::default(), values: Vec::new() }
+    }
+
+    /// Values one behind the other.
+    fn push(&mut self, value: &Value) {
+        let Column { name, kind, optional } = self.column;
+        if *optional {
+            self.there.push(*value != Value::Missing);
+        }
+        match (kind, value) {
+            (_, Value::Missing) if *optional => {}
             (Kind::Text, Value::Text(text)) => {
-                out.extend_from_slice(&(text.len() as u32).to_le_bytes());
-                out.extend_from_slice(text.as_bytes());
+                self.values.extend_from_slice(&(text.len() as u32).to_le_bytes());
+                self.values.extend_from_slice(text.as_bytes());
             }
             (Kind::Whole, Value::Whole(number)) => {
                 let number = i64::try_from(*number).unwrap_or(i64::MAX);
-                out.extend_from_slice(&number.to_le_bytes());
+                self.values.extend_from_slice(&number.to_le_bytes());
             }
-            (Kind::Number, Value::Number(number)) => out.extend_from_slice(&number.to_le_bytes()),
-            (Kind::Flag, Value::Flag(flag)) => flags.push(*flag),
+            (Kind::Number, Value::Number(number)) => {
+                self.values.extend_from_slice(&number.to_le_bytes());
+            }
+            (Kind::Flag, Value::Flag(flag)) => self.flags.push(*flag),
             (Kind::Text | Kind::Whole | Kind::Number | Kind::Flag, value) => {
-                panic!("{} cannot hold {value:?}", column.name)
+                panic!("{name} cannot hold {value:?}")
             }
         }
     }
-    out.extend_from_slice(&bits(flags.into_iter()));
+
+    /// Header and body of a page of so many rows.
+    fn bytes(self, rows: usize) -> Vec<u8> {
+        let mut levels = Vec::new();
+        if self.column.optional {
+            let bits = self.there.bytes;
+            // One run of groups of eight, whose number stands shifted beside a one.
+            let mut run = Vec::new();
+            varint(&mut run, (bits.len() as u64) << 1 | 1);
+            levels.extend_from_slice(&((run.len() + bits.len()) as u32).to_le_bytes());
+            levels.extend_from_slice(&run);
+            levels.extend_from_slice(&bits);
+        }
+        let body = [levels, self.values, self.flags.bytes];
+        let length: usize = body.iter().map(Vec::len).sum();
+        // PageHeader
+        let mut header = Struct::default();
+        header.whole(1, 0);
+        header.whole(2, length as i64);
+        header.whole(3, length as i64);
+        let mut of_data = Struct::default();
+        of_data.whole(1, rows as i64);
+        [PLAIN, RLE, RLE].into_iter().zip(2..).for_each(|(way, field)| of_data.whole(field, way));
+        header.structure(5, of_data);
+        let mut page = header.finish();
+        body.iter().for_each(|part| page.extend_from_slice(part));
+        page
+    }
 }
 
 /// Bits, the first one lowest.
-fn bits(flags: impl Iterator<Item = bool>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for (place, flag) in flags.enumerate() {
-        if place % 8 == 0 {
-            bytes.push(0);
+#[derive(Default)]
+struct Bits {
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+impl Bits {
+    fn push(&mut self, flag: bool) {
+        if self.count.is_multiple_of(8) {
+            self.bytes.push(0);
         }
-        bytes[place / 8] |= u8::from(flag) << (place % 8);
+        self.bytes[self.count / 8] |= u8::from(flag) << (self.count % 8);
+        self.count += 1;
     }
-    bytes
 }
 
 /// `FileMetaData`: the schema, and where each column of each row group stands.

@@ -3,6 +3,9 @@
 
 const CHARTS = new Set();
 
+const CHART_HELP = 'Values stand below a curve for what is under the pointer. Drag zooms, a double '
+  + 'click shows all, a click shows that instant in the schedule.';
+
 // A chart in `host`: `columns` are the values along and those of each series. `pick` is called
 // with the index of a point that was clicked.
 class Chart {
@@ -19,7 +22,7 @@ class Chart {
   options() {
     const axis = { stroke: inked('--muted'), grid: { stroke: inked('--rule'), width: 1 } };
     axis.ticks = { stroke: inked('--rule'), width: 1 };
-    const said = (value) => (value === null || value === undefined ? '-' : this.unit(value));
+    const said = (value) => (value === null || value === undefined ? '' : this.unit(value));
     const along = this.along || {
       label: 'time', value: (value) => time(value * 1e9, 1e3),
       values: (_, splits) => splits.map((at) => time(at * 1e9, (splits[1] - splits[0]) * 1e9)),
@@ -46,9 +49,22 @@ class Chart {
         { ...axis, values: along.values, ...(this.along && { label: along.label, labelSize: 18 }) },
         { ...axis, size: 76, values: (_, splits) => splits.map((it) => this.unit(it)) },
       ],
-      series: [{ label: along.label, value: (_, it) => (it === null ? '-' : along.value(it)) },
+      series: [{ label: along.label, value: (_, it) => (it === null ? '' : along.value(it)) },
         ...series],
-      hooks: { drawClear: [(plot) => this.band(plot)], draw: [(plot) => this.whiskers(plot)] },
+      // The sign of a dashed line is dashed, too.
+      legend: { markers: { dash: (_, i) => {
+        const { dash = [] } = this.series[i - 1] || {};
+        return dash.length ? 'dashed' : 'solid';
+      } } },
+      hooks: {
+        drawClear: [(plot) => this.band(plot)],
+        draw: [(plot) => this.whiskers(plot)],
+        // Before a pointer comes there are no values, so names alone are shown.
+        setLegend: [(plot) => {
+          const { idx } = plot.cursor;
+          plot.root.classList.toggle('told', idx !== null && idx !== undefined);
+        }],
+      },
     };
   }
   draw() {
@@ -134,7 +150,11 @@ function errorChart(host, vcpu, view, goTo) {
   }
   const pick = (i) => goTo({ from: periods.from[i], to: periods.to[i], vcpu: vcpu.id });
   const title = `${vcpu.name}: delivered less C, period by period`;
-  return new Chart(host, { title, columns, series, unit: signed, pick, view });
+  // Less than 1 % of C is not off: it is not to look as if it were.
+  const least = (periods.budget[0] || 100) / 100;
+  const end = (sign) => ({ soft: sign * least, mode: 1, pad: 0.1 });
+  const range = { min: end(-1), max: end(1) };
+  return new Chart(host, { title, columns, series, unit: signed, pick, view, range });
 }
 
 // How long each job took from its release.
@@ -171,8 +191,10 @@ function memoryCharts(host, samples, view, goTo) {
     const series = [{ name, color: () => colorOf(0) }];
     made.push(new Chart(host, { title, columns: [along, values], series, unit, pick, view }));
   };
-  const plain = (value) => String(Math.abs(value) >= 100 ? Math.round(value) : +value.toFixed(2));
+  const plain = (value) => (Math.abs(value) >= 100 ? Math.round(value) : +value.toFixed(2))
+    .toLocaleString('en');
   add('Mean memory latency of each sample (cycles)', 'latency', samples.latency, plain);
   add('Requests to memory in each sample', 'requests', samples.requests, plain);
+  if (made.length) host.append(element('p', { class: 'muted' }, CHART_HELP));
   return made;
 }

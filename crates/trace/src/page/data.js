@@ -217,8 +217,11 @@ function time(ns, step) {
   const least = size < 999.95 ? 0 : size < 999.95e3 ? 1 : size < 999.95e6 ? 2 : 3;
   const [scale, unit] = units[least];
   if (size < 0.5) return '0';
+  // Steps of 2.5 need a digit more than those of 2 and 5.
+  const parts = step ? (step / scale) / 10 ** Math.floor(Math.log10(step / scale) + 1e-9) : 1;
   const digits = step
-    ? Math.max(0, Math.ceil(-Math.log10(step / scale) - 1e-9))
+    ? Math.max(0, Math.ceil(-Math.log10(step / scale) - 1e-9)
+      + (Math.abs(parts - Math.round(parts)) > 1e-6 ? 1 : 0))
     : Math.max(0, 3 - Math.floor(Math.log10(size / scale) + 1e-9));
   const text = (ns / scale).toFixed(Math.min(digits, unit === 'ns' ? 0 : 12));
   return (text.includes('.') && !step ? text.replace(/\.?0+$/, '') : text) + unit;

@@ -228,6 +228,30 @@ class Painter {
     pen.stroke();
   }
 
+  // The head of a release's arrow.
+  arrow(x, top) {
+    const pen = this.context;
+    pen.fillStyle = this.ink;
+    pen.beginPath();
+    pen.moveTo(x - 3, top + 8);
+    pen.lineTo(x + 4, top + 8);
+    pen.lineTo(x + 0.6, top + 3);
+    pen.fill();
+  }
+  // A missed deadline.
+  cross(x, top) {
+    const pen = this.context;
+    pen.strokeStyle = this.bad;
+    pen.lineWidth = 2;
+    pen.beginPath();
+    pen.moveTo(x - 4, top + 4);
+    pen.lineTo(x + 4, top + 12);
+    pen.moveTo(x + 4, top + 4);
+    pen.lineTo(x - 4, top + 12);
+    pen.stroke();
+    pen.lineWidth = 1;
+  }
+
   // Releases, deadlines and ends of jobs; missed deadlines at any scale.
   jobs(vcpu, top) {
     const [pen, jobs] = [this.context, vcpu.jobs];
@@ -237,29 +261,17 @@ class Painter {
       for (let i = begin; i < end; i += 1) {
         const x = this.x(jobs.release[i]);
         pen.fillRect(x, top + 4, 1.3, ROW - 6);
-        pen.beginPath();
-        pen.moveTo(x - 3, top + 8);
-        pen.lineTo(x + 4, top + 8);
-        pen.lineTo(x + 0.6, top + 3);
-        pen.fill();
+        this.arrow(x, top);
       }
     }
-    pen.strokeStyle = this.bad;
-    pen.lineWidth = 2;
     let drawn = -9;
     for (const i of jobs.missed) {
       const x = this.x(jobs.deadline[i]);
       if (x < this.left || x - drawn < 4) continue;
       if (x > this.right) break;
       drawn = x;
-      pen.beginPath();
-      pen.moveTo(x - 4, top + 4);
-      pen.lineTo(x + 4, top + 12);
-      pen.moveTo(x + 4, top + 4);
-      pen.lineTo(x - 4, top + 12);
-      pen.stroke();
+      this.cross(x, top);
     }
-    pen.lineWidth = 1;
   }
 
   // What the machine reported of a core: a band from its begin to its end, with a sign.

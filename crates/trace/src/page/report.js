@@ -37,6 +37,15 @@ function table(heads, rows) {
   return element('div', { class: 'scroll' }, made);
 }
 
+// A head over three columns of a table that has so many, from the column `first` on.
+function over(made, first, text, columns) {
+  const row = element('tr', {});
+  row.append(element('td', { colspan: first }), element('th',
+    { colspan: 3, scope: 'colgroup', class: 'over' }, text));
+  row.append(element('td', { colspan: columns - first - 3 }));
+  made.querySelector('thead').prepend(row);
+}
+
 const link = (text, act) => {
   const made = element('button', { type: 'button', class: 'link' }, text);
   made.addEventListener('click', act);
@@ -45,6 +54,7 @@ const link = (text, act) => {
 const plural = (count, what) => `${count} ${what}${count === 1 ? '' : 's'}`;
 
 const BROKEN = ['short', 'over', 'both'];
+const ERRORS = ['1 % below', 'median', '1 % above'];
 const WORDS = {
   none: 'nothing promised', kept: 'kept', short: 'NOT KEPT', over: 'NOT KEPT', both: 'NOT KEPT',
   'no-demand': 'not judged', held: 'not judged', stolen: 'not judged',
@@ -116,18 +126,27 @@ class RunPage {
   verdicts() {
     const host = section('Verdicts', 'verdicts');
     const jobs = this.report.total.jobs > 0;
-    const heads = [['VCPU', 'text'], ['verdict', 'text'], 'C / T',
-      ...(jobs ? ['jobs', 'misses', 'response mean', 'longest'] : []), 'delivered', 'err p1',
-      'err p50', 'err p99', 'foreground', 'background', 'share', 'preempted', 'migrated'];
+    const all = [['VCPU', 'text'], ['verdict', 'text'], 'C / T',
+      ...(jobs ? ['jobs', 'misses', 'response mean', 'longest'] : []), 'delivered', ...ERRORS,
+      'foreground', 'background', 'share', 'preempted', 'migrated'];
     this.verdictRows = new Map();
-    const rows = this.report.tasks.map((task, place) => this.verdict(task, place, jobs));
+    const cells = this.report.tasks.map((task, place) => this.verdict(task, place, jobs));
+    // A column in which no VCPU has a value tells nothing.
+    const filled = all.map((_, column) => cells.some((row) => row[column] !== null));
+    const [heads, ...rows] = [all, ...cells].map((row) => row.filter((_, at) => filled[at]));
     const made = table(heads, rows);
+    const errors = heads.indexOf(ERRORS[0]);
+    if (errors >= 0) over(made, errors, 'delivered less C', heads.length);
     made.querySelectorAll('tbody tr').forEach((row, place) => {
       this.verdictRows.set(this.report.tasks[place].id, row);
     });
     host.append(made);
-    host.append(element('p', { class: 'muted' }, 'delivered: mean foreground time in a period; '
-      + 'err: delivered less C (1st percentile, median, 99th).'));
+    const notes = [['C / T', 'C / T: what was promised, time C in every period T.'],
+      ['delivered', 'delivered: mean foreground time in a period.'],
+      [ERRORS[0], 'delivered less C: period by period, below 0 where it got too little; 1 % of '
+        + 'the periods are below the first value, half below the second, 1 % above the third.']];
+    const said = notes.filter(([head]) => heads.includes(head)).map(([, note]) => note);
+    if (said.length) host.append(element('p', { class: 'muted' }, said.join(' ')));
     if (this.report.tasks.some((task) => task.verdict.word === 'no-demand')) {
       host.append(element('p', { class: 'muted' }, 'no demand: it asked for less than C in most '
         + 'periods; judge it by its misses.'));
@@ -219,7 +238,7 @@ class RunPage {
     const { list, left_out: left } = this.data.places;
     const made = element('details', {});
     const more = left ? `, and ${left} more that are only counted` : '';
-    made.append(element('summary', {}, `All ${plural(list.length, 'report')} of cores${more}`));
+    made.append(element('summary', {}, `What cores reported, by time (${list.length}${more})`));
     // Filled when it is opened: there may be many.
     made.addEventListener('toggle', () => {
       if (made.childElementCount > 1) return;
@@ -258,7 +277,7 @@ class RunPage {
     this.charts = [errorChart, responseChart]
       .map((make) => make(this.vcpuHost, vcpu, view, goTo)).filter((it) => it);
     this.none = element('p', { class: 'muted' }, this.charts.length
-      ? 'Drag zooms, a double click shows all, a click shows that instant in the schedule.'
+      ? CHART_HELP
       : 'It has neither whole periods of its own nor jobs.');
     this.vcpuHost.append(this.none);
     for (const [task, row] of this.verdictRows) row.classList.toggle('chosen', task === id);
@@ -307,6 +326,12 @@ class RunPage {
         speed.performance === null && most !== null ? `≤ ${plain(most)}` : plain(speed.performance)];
     });
     host.append(table(heads, rows));
+    if (fairness.min_fairness !== null) {
+      const least = this.run.vcpus[fairness.min_vcpu];
+      host.append(element('p', {}, `Mean performance ${plain(fairness.throughput)}, least `
+        + `${plain(fairness.min_fairness)}${least ? ` (${least.name})` : ''}, Uniformity `
+        + `${plain(fairness.uniformity)}.`));
+    }
     const said = classes.map((it, place) => `${names[place]}: ${percent(it.speed_milli / 1000)} of `
       + `the fastest, ${it.cores.map((core) => `core${core}`).join(', ')}`);
     host.append(element('p', { class: 'muted' }, `${said.join('; ')}. on: part of the time in `
@@ -324,7 +349,7 @@ class RunPage {
     if (it) {
       const cycles = it.latency_mean_cycles;
       const mean = cycles === null ? '' : `, mean latency ${cycles.toFixed(1)} cycles`;
-      host.append(element('p', {}, `${it.requests} requests${mean}.`));
+      host.append(element('p', {}, `${it.requests.toLocaleString('en')} requests${mean}.`));
     }
     if (throttled) {
       const each = report.cores.filter((core) => core.throttled_ns > 0)

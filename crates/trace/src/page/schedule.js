@@ -71,7 +71,7 @@ class Schedule {
     this.box = element('div', { class: 'rows' }, this.canvas, this.spacer);
     this.said = element('div', { class: 'said', 'aria-live': 'polite', id: 'said' });
     host.append(tools, element('div', { class: 'board' }, this.overview, this.box), this.said);
-    host.append(legend(), element('p', { class: 'muted', id: 'keys' }, KEYS));
+    host.append(legend(this.run), element('p', { class: 'muted', id: 'keys' }, KEYS));
   }
 
   span() { return this.to - this.from; }
@@ -372,8 +372,9 @@ function saySum(row, from, to) {
   return `${row.name}: foreground ${share(0)}, background ${share(1)} of ${time(to - from)}.`;
 }
 
-// What the shapes mean.
-function legend() {
+// What the shapes mean, of those that this run has.
+function legend(run) {
+  const { vcpus, places } = run;
   const host = element('div', { class: 'legend', 'aria-label': 'Legend' });
   const entry = (text, draw) => {
     const canvas = element('canvas', { 'aria-hidden': 'true' });
@@ -397,18 +398,27 @@ function legend() {
     pen.fillStyle = inked('--muted');
     pen.fillRect(1, 13, 24, 1.5);
   });
-  entry('kept out by memory limits', (pen) => {
-    pen.fillStyle = stripes(pen, inked('--bad'));
-    pen.fillRect(1, 5, 24, 9);
-  });
+  if (vcpus.some((it) => it.throttled.length)) {
+    entry('kept out by memory limits', (pen) => {
+      pen.fillStyle = stripes(pen, inked('--bad'));
+      pen.fillRect(1, 5, 24, 9);
+    });
+  }
+  if (vcpus.some((it) => it.jobs.length)) {
+    entry('release of a job', (pen) => new Painter(null, pen).arrow(12, 0));
+  }
+  if (vcpus.some((it) => it.jobs.missed.length)) {
+    entry('missed deadline', (pen) => new Painter(null, pen).cross(12, 0));
+  }
   const sign = (found) => (pen) => {
     const painter = new Painter(null, pen);
     painter.mark(found, 1, 25, 2);
   };
-  entry('period too short', sign(SHORT));
-  entry('period over budget', sign(OVER));
-  entry('period stolen, not judged', sign(STOLEN));
-  entry('trouble reported of a core', (pen) => {
+  for (const [found, text] of [[SHORT, 'period too short'], [OVER, 'period over budget'],
+    [STOLEN, 'period stolen, not judged']]) {
+    if (vcpus.some(({ periods }) => periods.found.includes(found))) entry(text, sign(found));
+  }
+  if (places.length) entry('trouble reported of a core', (pen) => {
     pen.fillStyle = inked('--bad');
     pen.fillRect(1, 1, 24, 4);
     pen.beginPath();

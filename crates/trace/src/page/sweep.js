@@ -41,7 +41,8 @@ class SweepPage {
     const host = section('Figures', 'figures');
     host.append(element('p', { class: 'muted' }, 'Values stand below a figure for what is under '
       + 'the pointer; a click shows the sets behind that point, dragging zooms, a double click '
-      + 'shows all again, a click on a name hides its line.'));
+      + 'shows all again, a click on a name hides its line. What is counted per job has no value '
+      + 'where the policy admits no set.'));
     figures.forEach((figure) => this.figure(host, figure));
   }
   figure(host, { title, along, share, lines, points }) {

@@ -1,10 +1,10 @@
 //! How the measurement is shown and written.
 
-use super::clock::Clock;
 use super::host::Host;
 use super::sets::Point;
 use super::study::LockRow;
 use super::{Args, Cell};
+use maracas_stopwatch::Clock;
 use maracas_sweep::primitives::{Primitive, Summary};
 use maracas_trace::columns::Columns;
 use maracas_trace::table::time;

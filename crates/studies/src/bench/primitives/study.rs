@@ -2,17 +2,16 @@
 //! the parts that could have a lock each.
 
 use super::Effort;
-use super::clock::{Clock, Cold, Colder};
+use maracas_core::Policy;
 use maracas_core::contract::Entry;
 use maracas_core::params::Params;
 use maracas_core::{Cost, Instant, Program, System, Vcpu, Workload};
+use maracas_stopwatch::{Clock, Cold, Colder};
 use maracas_sweep::primitives::cost::call_times;
 use maracas_sweep::primitives::locks::{Costs, measured_requests, queue, requests};
 use maracas_sweep::primitives::replay::Time;
 use maracas_sweep::primitives::stream::{Stream, Unlike, record};
-use maracas_sweep::primitives::{
-    Lock, Primitive, Request, Samples, Stopwatch, Summary, Waits, replay, steady,
-};
+use maracas_sweep::primitives::{Lock, Primitive, Request, Samples, Step, Summary, Waits, steady};
 
 /// One stream, and what is needed to run it again.
 pub(super) struct Run {
@@ -49,12 +48,12 @@ impl Run {
         &self.system
     }
 
-    /// The times of all steps in one run by `watch`.
-    fn time(&self, watch: &mut impl Stopwatch) -> Vec<Time> {
+    /// The times of all steps in one run, as `watch` takes them.
+    fn time(&self, watch: impl FnOnce(&Stream, &mut dyn Policy, usize) -> Vec<Time>) -> Vec<Time> {
         // What was recorded was admitted; a refusal now would leave nothing to time.
         (self.entry.build)(&self.system, &Params::new()).map_or_else(
             |_| Vec::new(),
-            |mut policy| replay(&self.stream, policy.as_mut(), self.system.cores.len(), watch),
+            |mut policy| watch(&self.stream, policy.as_mut(), self.system.cores.len()),
         )
     }
 }
@@ -84,8 +83,8 @@ impl Study {
     ) {
         let cost = clock.cost;
         for run in &mut runs {
-            let mut watch = clock;
-            let times: Vec<_> = (0..effort.repetitions).map(|_| run.time(&mut watch)).collect();
+            let time = |_| run.time(|stream, policy, cores| clock.times(stream, policy, cores));
+            let times: Vec<_> = (0..effort.repetitions).map(time).collect();
             let times = steady(&times);
             self.warm.add_steps(&run.stream, &times, cost);
             self.warm.add_calls(&run.stream, &times, cost);
@@ -93,10 +92,10 @@ impl Study {
         }
         let most = effort.cold.div_ceil(effort.sets);
         for colder in [Colder::Steps(most), Colder::Calls(most)] {
-            let steps = runs.iter().flat_map(|run| run.stream.steps());
-            let mut watch = Cold::new(clock, steps, colder);
+            let steps: Vec<Step> = runs.iter().flat_map(|run| run.stream.steps()).collect();
+            let mut watch = Cold::new(clock, &steps, colder);
             for run in &runs {
-                let times = run.time(&mut watch);
+                let times = run.time(|stream, policy, cores| watch.times(stream, policy, cores));
                 match colder {
                     Colder::Steps(_) => self.cold.add_steps(&run.stream, &times, cost),
                     Colder::Calls(_) => self.cold.add_calls(&run.stream, &times, cost),

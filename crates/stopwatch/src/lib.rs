@@ -1,6 +1,13 @@
-//! The clocks around each step: with warm caches, and with cold ones.
+//! Clocks around each step of a policy: with warm caches, and with cold ones.
+//!
+//! A room of its own since it measures nanoseconds: it is compiled with all optimization, while
+//! what draws the sets and prints the tables (`maracas bench primitives`) is compiled with none.
 
-use maracas_sweep::primitives::{Step, Stopwatch, Summary, steady};
+#![forbid(unsafe_code)]
+
+use maracas_core::Policy;
+use maracas_sweep::primitives::replay::Time;
+use maracas_sweep::primitives::{Step, Stopwatch, Stream, Summary, replay, steady};
 use std::fs;
 use std::hint::black_box;
 use std::mem::discriminant;
@@ -8,17 +15,17 @@ use std::time::Instant;
 
 /// The clock of this process, and what reading it costs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
+pub struct Clock {
     origin: Instant,
     /// Time between two readings with nothing in between, in nanoseconds.
-    pub(super) cost: u32,
+    pub cost: u32,
     /// In what steps it goes, in nanoseconds.
-    pub(super) resolution: u32,
+    pub resolution: u32,
 }
 
 impl Clock {
     /// Times nothing at all, many times in `repetitions` runs as streams are timed.
-    pub(super) fn calibrate(repetitions: usize) -> Self {
+    pub fn calibrate(repetitions: usize) -> Self {
         let mut clock = Self { origin: Instant::now(), cost: 0, resolution: 0 };
         let run = |_| (0..20_000).map(|_| clock.empty()).collect::<Vec<_>>();
         let runs: Vec<_> = (0..repetitions).map(run).collect();
@@ -26,6 +33,14 @@ impl Clock {
         clock.cost = summary.map_or(0, |summary| summary.mean.round() as u32);
         clock.resolution = grain(runs.into_iter().flatten().flatten().collect());
         clock
+    }
+
+    /// Times every step of `stream`, run again on `policy`, as [`replay()`] says.
+    ///
+    /// # Panics
+    /// Where the policy does not decide as it did when the stream was recorded.
+    pub fn times(mut self, stream: &Stream, policy: &mut dyn Policy, cores: usize) -> Vec<Time> {
+        replay(stream, policy, cores, &mut self)
     }
 
     fn empty(&self) -> Option<u32> {
@@ -55,7 +70,7 @@ impl Stopwatch for Clock {
 
 /// What a cold clock warms down before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Colder {
+pub enum Colder {
     /// Single steps, up to about so many of each kind.
     Steps(usize),
     /// Whole calls, up to about so many: their first step comes cold, the others after it.
@@ -64,7 +79,7 @@ pub(super) enum Colder {
 
 /// Times some steps or calls, evenly spread, each after the caches were filled with something else.
 #[derive(Debug)]
-pub(super) struct Cold {
+pub struct Cold {
     clock: Clock,
     buffer: Vec<u64>,
     whole_calls: bool,
@@ -92,18 +107,18 @@ impl Kind {
 
 impl Cold {
     /// Will time some of `steps`.
-    pub(super) fn new(clock: Clock, steps: impl Iterator<Item = Step>, colder: Colder) -> Self {
+    pub fn new(clock: Clock, steps: &[Step], colder: Colder) -> Self {
         let (whole_calls, most) = match colder {
             Colder::Steps(most) => (false, most),
             Colder::Calls(most) => (true, most),
         };
         let mut kinds: Vec<Kind> = Vec::new();
         // A call is counted by its decision.
-        let counted = |step: &Step| !whole_calls || matches!(step, Step::Decide { .. });
-        for step in steps.filter(counted) {
-            match kinds.iter_mut().find(|kind| kind.holds(step)) {
+        let counted = |step: &&Step| !whole_calls || matches!(step, Step::Decide { .. });
+        for step in steps.iter().filter(counted) {
+            match kinds.iter_mut().find(|kind| kind.holds(*step)) {
                 Some(kind) => kind.seen += 1,
-                None => kinds.push(Kind { step, stride: 1, seen: 1 }),
+                None => kinds.push(Kind { step: *step, stride: 1, seen: 1 }),
             }
         }
         for kind in &mut kinds {
@@ -112,6 +127,14 @@ impl Cold {
         }
         let buffer = vec![0; walked_bytes() / size_of::<u64>()];
         Self { clock, buffer, whole_calls, kinds, timing: false, begins: true }
+    }
+
+    /// Times some steps of `stream`, run again on `policy`, as [`replay()`] says.
+    ///
+    /// # Panics
+    /// Where the policy does not decide as it did when the stream was recorded.
+    pub fn times(&mut self, stream: &Stream, policy: &mut dyn Policy, cores: usize) -> Vec<Time> {
+        replay(stream, policy, cores, self)
     }
 
     /// Whether it is the turn of such a step, or of the call that begins with it.
@@ -167,7 +190,7 @@ fn grain(mut times: Vec<u32>) -> u32 {
 
 /// What is walked through to empty the second-level cache: twice its size, where 2 MiB stand for
 /// a size that the kernel does not say.
-pub(super) fn walked_bytes() -> usize {
+pub fn walked_bytes() -> usize {
     let text = fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index2/size");
     let size = text.ok().and_then(|text| text.trim().strip_suffix('K')?.parse::<usize>().ok());
     2 * size.map_or(2 << 20, |kib| kib << 10)
@@ -181,7 +204,7 @@ mod tests {
     const DECIDE: Step = Step::Decide { cause: Cause::Release, updates_tree: false };
 
     fn chosen(steps: &[Step], colder: Colder) -> Vec<bool> {
-        let mut watch = Cold::new(Clock::calibrate(1), steps.iter().copied(), colder);
+        let mut watch = Cold::new(Clock::calibrate(1), steps, colder);
         steps.iter().map(|step| watch.prepare(*step)).collect()
     }
 
