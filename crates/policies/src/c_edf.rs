@@ -113,8 +113,7 @@ mod tests {
         let system = System::new(5, set(&[30, 40, 50, 60, 70]));
         let verdict = (ENTRY.admit)(&system, &pairs());
         let ids = |vcpus: &[VcpuId]| vcpus.iter().map(|vcpu| vcpu.0).collect::<Vec<_>>();
-        let placed: Vec<_> =
-            verdict.cores.iter().map(|it| (it.core, ids(&it.vcpus))).collect();
+        let placed: Vec<_> = verdict.cores.iter().map(|it| (it.core, ids(&it.vcpus))).collect();
         let core = |id| Some(CoreId(id));
         let expected: [(_, Vec<u32>); 3] =
             [(core(0), alloc::vec![3, 4]), (core(2), alloc::vec![0, 1, 2]), (core(4), Vec::new())];

@@ -23,8 +23,8 @@
 use crate::parts::jobs::{self, ENFORCEMENT};
 use crate::parts::pack::{self, PACKING};
 use crate::parts::partitioned::{self, Order};
-use crate::parts::priority;
 use crate::parts::table::{Family, Table};
+use crate::parts::test;
 use alloc::boxed::Box;
 use maracas_core::admission::Verdict;
 use maracas_core::contract::{Claims, Entry, Needs, no_service_vcpus};
@@ -37,7 +37,7 @@ const ADMISSION: ParamSpec = ParamSpec {
            Layland 1973), hyperbolic = product of (U + 1) at most 2 (Bini et al. 2003), rta = \
            exact response times (Joseph and Pandya 1986), none = sum of U at most 1, which \
            promises nothing",
-    ..priority::ADMISSION
+    ..test::FIXED_PRIORITIES
 };
 
 pub(crate) const ENTRY: Entry = Entry {
@@ -66,7 +66,7 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
 }
 
 fn packed(system: &System, params: &Params) -> (Table, Verdict) {
-    let test = priority::chosen(params, &ADMISSION);
+    let test = test::chosen(params, &ADMISSION);
     let mut table = Table::new(system, Family::FixedPriority, test, pack::chosen(params));
     let mut verdict = table.fill(system, true);
     verdict.objections = jobs::objections(system);

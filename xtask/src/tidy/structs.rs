@@ -38,7 +38,7 @@ const LARGE: &[(&str, &str, usize, &str)] = &[
     ("crates/policies/src/maracas/vcpu.rs", "State", 19, "the state of one VCPU, whole"),
     ("crates/policies/src/maracas/mod.rs", "Maracas", 14, "a policy: parameters and its parts"),
     ("crates/policies/src/maracas/balance.rs", "Balance", 13, "Algorithm 2's own variables"),
-    ("crates/policies/src/parts/table.rs", "Table", 17, "what admission keeps between requests"),
+    ("crates/policies/src/parts/table.rs", "Table", 18, "what admission keeps between requests"),
     ("crates/policies/src/u_edf.rs", "UEdf", 16, "a policy: parameters and its tasks"),
     ("crates/policies/src/u_edf.rs", "Task", 15, "the state of one task, whole"),
     ("crates/policies/src/qps/mod.rs", "Qps", 13, "a policy: parameters and its sets"),

@@ -44,8 +44,9 @@ mod throttle;
 mod vcpu;
 
 use crate::parts::jobs::ByVcpu;
-use crate::parts::priority::{self, ADMISSION};
+use crate::parts::priority;
 use crate::parts::table::{Family, Granted, Table, Test, Use};
+use crate::parts::test::{self, FIXED_PRIORITIES};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use background::{BACKGROUND, Rule};
@@ -74,7 +75,7 @@ pub(crate) const ENTRY: Entry = Entry {
             RTSS 2016",
     summary: "guaranteed budgets in rate-monotonic order on each core, surplus time by rule",
     params: &[
-        ADMISSION,
+        FIXED_PRIORITIES,
         BACKGROUND,
         SLICE,
         throttle::THROTTLE,
@@ -127,7 +128,7 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
     let mut policy = Maracas {
         rule: Rule::chosen(params),
         slice: time(system, params, &SLICE),
-        inherits: priority::chosen(params, &ADMISSION) != Test::Rta,
+        inherits: test::chosen(params, &FIXED_PRIORITIES) != Test::Rta,
         table,
         states: ByVcpu::default(),
         locals: alloc::vec![Local::default(); system.cores.len()],
@@ -155,7 +156,7 @@ fn time(system: &System, params: &Params, spec: &ParamSpec) -> Option<Duration> 
 }
 
 fn placed(system: &System, params: &Params) -> (Table, Verdict) {
-    let test = priority::chosen(params, &ADMISSION);
+    let test = test::chosen(params, &FIXED_PRIORITIES);
     let table = Table::new(system, Family::FixedPriority, test, place::find_host);
     let mut table = table.demanding(color::demand(params));
     let mut verdict = table.fill(system, false);

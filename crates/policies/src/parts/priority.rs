@@ -1,27 +1,6 @@
-//! Fixed priorities: the order, and the admission parameter of the policies that use it.
+//! Fixed priorities: the order.
 
-use super::test::Test;
-use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{Duration, Role, Vcpu, VcpuId};
-
-/// Parameter: the test that decides on each core.
-pub(crate) const ADMISSION: ParamSpec = ParamSpec {
-    name: "admission",
-    kind: Kind::Choice(&["ll", "hyperbolic", "rta"]),
-    help: "the test that decides on each core: ll = sum of U at most n(2^(1/n) - 1) (Liu and \
-           Layland 1973), hyperbolic = product of (U + 1) at most 2 (Bini et al. 2003), rta = \
-           exact response times (Joseph and Pandya 1986)",
-};
-
-/// The test that the user chose.
-pub(crate) fn chosen(params: &Params, spec: &ParamSpec) -> Test {
-    match params.choice(spec) {
-        "hyperbolic" => Test::Hyperbolic,
-        "rta" => Test::Rta,
-        "none" => Test::Capacity,
-        _ => Test::LiuLayland,
-    }
-}
 
 /// By which span fixed priorities go, the shortest first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,6 +2,7 @@
 
 use super::global::fixed::Fixed;
 use super::priority::By;
+use maracas_core::params::{Kind, ParamSpec, Params};
 
 /// The test that decides, besides the capacity that always does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,5 +52,24 @@ impl Test {
             | Self::Hyperbolic
             | Self::Rta => false,
         }
+    }
+}
+
+/// Parameter of partitioned fixed priorities: the test that decides on each core.
+pub(crate) const FIXED_PRIORITIES: ParamSpec = ParamSpec {
+    name: "admission",
+    kind: Kind::Choice(&["ll", "hyperbolic", "rta"]),
+    help: "the test that decides on each core: ll = sum of U at most n(2^(1/n) - 1) (Liu and \
+           Layland 1973), hyperbolic = product of (U + 1) at most 2 (Bini et al. 2003), rta = \
+           exact response times (Joseph and Pandya 1986)",
+};
+
+/// The test of fixed priorities that the user chose.
+pub(crate) fn chosen(params: &Params, spec: &ParamSpec) -> Test {
+    match params.choice(spec) {
+        "hyperbolic" => Test::Hyperbolic,
+        "rta" => Test::Rta,
+        "none" => Test::Capacity,
+        _ => Test::LiuLayland,
     }
 }

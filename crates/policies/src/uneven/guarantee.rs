@@ -7,8 +7,8 @@
 use super::Uneven;
 use super::slots::Threads;
 use super::thread::{Guarantee, Thread};
-use crate::parts::priority::{self, ADMISSION};
 use crate::parts::table::{Family, Granted, Table, Use};
+use crate::parts::test::{self, FIXED_PRIORITIES};
 use alloc::format;
 use maracas_core::admission::{NotAdmitted, Verdict};
 use maracas_core::params::Params;
@@ -17,7 +17,7 @@ use maracas_core::{CoreId, CoreSet, Instant, System, Vcpu, VcpuId};
 /// Admits the reservations of `system`; the heaviest first within those that demand a core, and
 /// the others.
 pub(super) fn placed(system: &System, params: &Params) -> (Table, Verdict) {
-    let test = priority::chosen(params, &ADMISSION);
+    let test = test::chosen(params, &FIXED_PRIORITIES);
     let table = Table::new(system, Family::FixedPriority, test, find_home);
     let mut table = table.by_class(system);
     let is_reserved = |vcpu: &&Vcpu| !vcpu.reservation.is_none();

@@ -65,8 +65,8 @@ pub(crate) mod similar_min_fair;
 mod slots;
 mod thread;
 
-use crate::parts::priority::ADMISSION;
 use crate::parts::table::Table;
+use crate::parts::test::FIXED_PRIORITIES;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -94,7 +94,7 @@ const UPDATE: ParamSpec = ParamSpec {
 };
 
 /// What all four take; some take more.
-pub(crate) const PARAMS: &[ParamSpec] = &[ROUND, UPDATE, ADMISSION];
+pub(crate) const PARAMS: &[ParamSpec] = &[ROUND, UPDATE, FIXED_PRIORITIES];
 
 /// What all four need.
 pub(crate) const NEEDS: Needs =
