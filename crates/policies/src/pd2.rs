@@ -278,8 +278,7 @@ impl Pd2 {
     /// Selects the most urgent tasks for this quantum and gives them cores.
     fn select(&mut self, slot: u64) {
         let mut claims = Vec::new();
-        for (place, task) in self.tasks.iter_mut().enumerate() {
-            task.count();
+        for (place, task) in self.tasks.iter().enumerate() {
             if task.from(self.quantum).is_some_and(|from| from <= slot) {
                 claims.extend(task.claim(self.quantum, place));
             }
@@ -352,11 +351,13 @@ impl Policy for Pd2 {
         self.table.reply(plan);
         let slot = now.ticks() / self.quantum;
         let begins = now.ticks().is_multiple_of(self.quantum);
-        let again = self.decided == Some(slot);
-        if !again || begins && self.changed {
-            if again {
-                self.take_back();
-            }
+        let is_new = self.decided != Some(slot);
+        let again = begins && self.changed && !is_new;
+        if again {
+            self.take_back();
+        }
+        self.tasks.iter_mut().for_each(Task::count);
+        if is_new || again {
             self.select(slot);
             self.decided = Some(slot);
         }

@@ -1,6 +1,6 @@
 //! Global policies for jobs: one queue for all cores, or for those of each cluster, of which the
-//! most urgent jobs run, as many as there are cores, at most one of each task. A core's run queue is
-//! one slot.
+//! most urgent jobs run, as many as there are cores, at most one of each task. A core's run queue
+//! is one slot.
 
 use crate::parts::jobs::{self, Backlog, ByVcpu};
 use crate::parts::priority::{self, By};
