@@ -243,7 +243,7 @@ fn a_killed_runtime_leaves_nothing() {
             let why = format!("round {round}, killed after {when:?}, guarded: {guarded}");
             tally.note(&run.host.leftovers());
             if guarded {
-                // The runtime itself runs no more, though the kernel may still close its
+                // The runtime itself harms nothing any more, though the kernel may still close its
                 // counters: on PREEMPT_RT for 16 ms each.
                 tally.repairs.push(cleared(&run, since, &why));
                 run.reap();
