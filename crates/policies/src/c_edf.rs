@@ -25,11 +25,10 @@
 //! cluster by its first core. All tests but `gfb` speak of one set: under them others may come
 //! while the system runs, but after a leave none may, and nothing changes.
 
-use crate::parts::global;
 use crate::parts::global::dispatch::{self, Order};
 use crate::parts::jobs::{self, ENFORCEMENT};
 use crate::parts::pack::{self, PACKING};
-use crate::parts::table::{Family, Table};
+use crate::parts::table::{Family, Table, Test};
 use alloc::boxed::Box;
 use maracas_core::admission::Verdict;
 use maracas_core::contract::{Claims, Entry, Needs, no_service_vcpus};
@@ -81,7 +80,7 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
 fn judged(system: &System, params: &Params) -> (Table, Verdict) {
     let (cores, each) = (system.cores.len(), params.whole(&CORES_PER_CACHE) as usize);
     let each = if each == 0 { cores } else { each.min(cores) };
-    let (test, find_host) = (global::chosen(params.choice(&ADMISSION)), pack::chosen(params));
+    let (test, find_host) = (Test::of_global_edf(params.choice(&ADMISSION)), pack::chosen(params));
     let mut table = Table::of_clusters(system, Family::GlobalEdf, test, find_host, each);
     let mut verdict = table.fill(system, true);
     verdict.objections = jobs::objections(system);

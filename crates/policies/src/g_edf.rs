@@ -22,10 +22,9 @@
 //! under them others may come while the system runs, but after a leave none may, and nothing
 //! changes.
 
-use crate::parts::global;
 use crate::parts::global::dispatch::{self, Order};
 use crate::parts::jobs::{self, ENFORCEMENT};
-use crate::parts::table::{Family, Table};
+use crate::parts::table::{Family, Table, Test};
 use alloc::boxed::Box;
 use maracas_core::admission::Verdict;
 use maracas_core::contract::{Claims, Entry, Needs, no_service_vcpus};
@@ -76,7 +75,7 @@ fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
 }
 
 fn judged(system: &System, params: &Params) -> (Table, Verdict) {
-    let test = global::chosen(params.choice(&ADMISSION));
+    let test = Test::of_global_edf(params.choice(&ADMISSION));
     let mut table = Table::new(system, Family::GlobalEdf, test, |_, _| None);
     let mut verdict = table.fill(system, false);
     verdict.objections = jobs::objections(system);

@@ -142,20 +142,7 @@ impl Case {
         machine: Machine,
         overrides: &Overrides,
     ) -> Result<Self, Failure> {
-        let (entry, mut params) = match (&overrides.policy, overrides.entry) {
-            (_, Some(entry)) => (entry, Params::new()),
-            (Some(name), _) if *name != scenario.policy.name => (policy(name)?, Params::new()),
-            (..) => {
-                let name = &scenario.policy.name;
-                let entry = maracas_policies::find(name)
-                    .ok_or_else(|| Failure::new(scenario.at_policy(unknown_policy(name))))?;
-                (entry, scenario.policy.params.clone())
-            }
-        };
-        check_params(&params, entry)
-            .map_err(|(name, why)| Failure::new(scenario.at_param(&name, why)))?;
-        set_params(&mut params, entry, &overrides.set)?;
-        of_platform(entry, &mut params, &scenario);
+        let (entry, mut params) = chosen(&scenario, overrides)?;
         let mut system = system(&scenario, machine, overrides.cores)?;
         let measured = match machine {
             Machine::Sim => Vec::new(),
@@ -429,6 +416,25 @@ fn service_vcpu_name(service_vcpu: &Vcpu) -> String {
         Role::Migration => format!("migration{place}"),
         Role::Main | Role::Io => format!("service{place}"),
     }
+}
+
+/// The policy that the user or the file names, and its parameters.
+fn chosen(scenario: &Scenario, overrides: &Overrides) -> Result<(&'static Entry, Params), Failure> {
+    let (entry, mut params) = match (&overrides.policy, overrides.entry) {
+        (_, Some(entry)) => (entry, Params::new()),
+        (Some(name), _) if *name != scenario.policy.name => (policy(name)?, Params::new()),
+        (..) => {
+            let name = &scenario.policy.name;
+            let entry = maracas_policies::find(name)
+                .ok_or_else(|| Failure::new(scenario.at_policy(unknown_policy(name))))?;
+            (entry, scenario.policy.params.clone())
+        }
+    };
+    check_params(&params, entry)
+        .map_err(|(name, why)| Failure::new(scenario.at_param(&name, why)))?;
+    set_params(&mut params, entry, &overrides.set)?;
+    of_platform(entry, &mut params, scenario);
+    Ok((entry, params))
 }
 
 /// Tells a policy that asks for it, and was told nothing, how many cores share a last-level cache.

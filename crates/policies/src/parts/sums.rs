@@ -114,6 +114,10 @@ impl Sums {
             liu_layland: RefCell::default(),
         }
     }
+    /// How many cores a list is of.
+    pub(crate) const fn cores(&self) -> u128 {
+        self.cores
+    }
     /// `vcpu` came to `list`.
     pub(crate) fn add(&mut self, list: usize, vcpu: &Vcpu) {
         let terms = self.terms(vcpu);

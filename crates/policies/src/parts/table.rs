@@ -60,9 +60,6 @@ pub(crate) struct Table {
     demand: Option<Demand>,
     capacity: Rate,
     cores: Vec<Core>,
-    /// So many cores, counted from core0, have a list: one where a core decides by itself, all
-    /// where the policy is global, or those of a cluster. The last list may have fewer.
-    each: usize,
     /// The classes of cores where budgets are meant on a class; empty where that is not asked.
     classes: Vec<Class>,
     /// By list, each in priority order. A list is named by a [`CoreId`] in here, which is its core
@@ -106,7 +103,6 @@ impl Table {
             demand: None,
             capacity: system.capacity,
             cores: system.cores.clone(),
-            each,
             classes: Vec::new(),
             bound: (0..lists).map(|_| Vec::new()).collect(),
             places: ByVcpu::default(),
@@ -167,13 +163,18 @@ impl Table {
         let (first, width) = (self.first_core(list).0, self.width(list.0 as usize));
         (first..first + width as u16).map(CoreId)
     }
+    /// So many cores, counted from core0, have a list: one where a core decides by itself, all
+    /// where the policy is global, or those of a cluster. The last list may have fewer.
+    const fn each(&self) -> usize {
+        self.sums.cores() as usize
+    }
     /// How many cores that list is of.
     fn width(&self, list: usize) -> usize {
-        self.each.min(self.cores.len() - list * self.each)
+        self.each().min(self.cores.len() - list * self.each())
     }
     /// The first core of that list.
     fn first_core(&self, list: CoreId) -> CoreId {
-        CoreId(list.0 * self.each as u16)
+        CoreId(list.0 * self.each() as u16)
     }
     /// All lists; where each core has one, all cores.
     pub(crate) fn cores(&self) -> impl Iterator<Item = CoreId> + use<> {
@@ -202,7 +203,7 @@ impl Table {
     fn accepts(&self, list: usize, vcpu: &Vcpu) -> bool {
         // The sums know nothing of what is held, nor of a last list of fewer cores.
         let held = self.holds.on(CoreId(list as u16)).next().is_some();
-        let unlike = held || self.width(list) < self.each;
+        let unlike = held || self.width(list) < self.each();
         let known = if unlike { None } else { self.sums.accept(list, vcpu) };
         known.unwrap_or_else(|| self.accepted(list, &self.with(list, vcpu)))
     }
@@ -397,7 +398,7 @@ impl Table {
         let (id, r) = (vcpu.id, &vcpu.reservation);
         let place = match (vcpu.pinned, self.family) {
             (..) if self.is_one() => "beside the others".into(),
-            (_, family) if family.is_global() => format!("on any cluster of {} cores", self.each),
+            (_, family) if family.is_global() => format!("on any cluster of {} cores", self.each()),
             (Some(core), _) => format!("on {core}, which it demands"),
             (None, _) => String::from("on any core"),
         };

@@ -33,6 +33,17 @@ pub(crate) enum Test {
 }
 
 impl Test {
+    /// The test of global EDF that a user's word means; nothing but the capacity for `none`.
+    pub(crate) fn of_global_edf(word: &str) -> Self {
+        match word {
+            "gfb" => Self::Gfb,
+            "bak" => Self::GlobalBak,
+            "bcl" => Self::GlobalBcl,
+            "ff-dbf" => Self::GlobalFfDbf,
+            "rta" => Self::GlobalRta,
+            _ => Self::Capacity,
+        }
+    }
     /// Whether it speaks of one set of sporadic tasks. That may grow while the system runs: who
     /// comes late is a sporadic task of the greater set. But it is not exchanged for another: jobs
     /// that the one delayed would meet the other, and neither passing says that both do.

@@ -12,22 +12,9 @@ pub(crate) mod fixed;
 pub(crate) mod rta;
 pub(crate) mod tardiness;
 
-use super::test::Test;
 use alloc::vec::Vec;
 use maracas_core::admission::{Measure, TestResult};
 use maracas_core::{Duration, Vcpu, VcpuId};
-
-/// The test of global EDF that a user's word means; nothing but the capacity for `none`.
-pub(crate) fn chosen(word: &str) -> Test {
-    match word {
-        "gfb" => Test::Gfb,
-        "bak" => Test::GlobalBak,
-        "bcl" => Test::GlobalBcl,
-        "ff-dbf" => Test::GlobalFfDbf,
-        "rta" => Test::GlobalRta,
-        _ => Test::Capacity,
-    }
-}
 
 /// The search for a response time grows by a deadline's part of so much at least: any value that
 /// the recurrence does not exceed is a bound, not only the least.
