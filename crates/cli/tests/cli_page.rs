@@ -276,7 +276,7 @@ fn what_the_documents_picture_is_seen() {
     scratch.write("s.toml", PICTURED);
     run(&scratch, &["sweep", "s.toml", "--out", "results", "--quiet"]);
     run(&scratch, &["report", "results", "-o", "sweep.html"]);
-    browser.window(1200, 560, "light");
+    browser.window(1200, 640, "light");
     browser.open(&scratch.path().join("sweep.html"));
     browser.drawn();
     let first = browser.ask("maracas.data.figures[0].lines.map((line) => line.name).join()");

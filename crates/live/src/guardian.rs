@@ -4,9 +4,9 @@
 //! priority, groups stay frozen, programs run on. The guardian is a process of its own (this
 //! program, run again under a hidden word: a fork would carry the locks and the memory of a process
 //! with threads), in the root of the control groups, in a session of its own, locked in memory, at
-//! `SCHED_FIFO` 99. It sleeps until the runtime's pidfd says that it ended, or, of one that is being
-//! killed, until all its threads are on their way out ([`Identity::is_alive`]): its descriptors are
-//! closed after that, which takes the kernel 16 ms for each counter on PREEMPT_RT. Then,
+//! `SCHED_FIFO` 99. It sleeps until the runtime's pidfd says that it ended or, where it is being
+//! killed, until all its threads are on their way out ([`Identity::is_alive`]): the kernel closes
+//! its files after that, on PREEMPT_RT in 16 ms for each counter. Then,
 //! - after the goodbye byte it looks once whether something was overlooked, and leaves;
 //! - without it, it demotes, thaws, kills, releases and removes ([`restore`]), and leaves. Cores
 //!   get back what resource control held of their cache and bandwidth.

@@ -184,7 +184,7 @@ mod tests {
         let (points, sets) = (3, 1_000);
         let mut results = Results::new(&std::env::temp_dir(), points, sets, 2).unwrap();
         assert_eq!((results.items(), results.done(), results.last()), (3_000, 0, None));
-        let there = |item: &usize| item % 7 != 0;
+        let there = |item: &usize| !item.is_multiple_of(7);
         for item in (0..results.items()).rev().filter(there) {
             results.put(&finished(item)).unwrap();
         }

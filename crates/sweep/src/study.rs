@@ -55,7 +55,7 @@ enum Source {
     Files(Vec<(String, TaskSet)>),
 }
 
-/// More runs are refused: their results take some 300 bytes each in the folder of the sweep.
+/// More runs are refused: their results take some 400 bytes each in the folder of the sweep.
 const MOST_RUNS: usize = 10_000_000;
 
 impl Study {

@@ -11,6 +11,7 @@ from itertools import islice
 from os import PathLike, cpu_count
 from pathlib import Path
 from queue import SimpleQueue
+from uuid import uuid4
 
 from maracas import _maracas
 from maracas.scenario import _toml
@@ -111,8 +112,12 @@ def _known(text: str, file: str, folder: str) -> Study:
     return Study(text, file, folder)
 
 
-def _piece(version: str, text: str, file: str, folder: str, items: list[int]) -> str:
-    """Run a piece, in whatever process this is, with the program that it is of."""
+def _piece(version: str, text: str, file: str, folder: str, sweep: str, items: list[int]) -> str:
+    """Run a piece, in whatever process this is, with the program that it is of.
+
+    `sweep` differs from call to call: Dask takes equal calls for one, and would end a piece of this
+    sweep where it is still ending the same one of a sweep before it.
+    """
     if version != _maracas.__version__:
         here = _maracas.__version__
         raise _maracas.Error(f"a worker has maracas {here} and this is {version}; install the same")
@@ -153,7 +158,8 @@ def sweep(
     try:
         # Threads of this process take one set at a time: nothing is saved by more.
         pieces = _pieces(gathered, 1 if executor is None else piece)
-        call = partial(_piece, _maracas.__version__, study.text, study.file, study.folder)
+        version, name = _maracas.__version__, uuid4().hex
+        call = partial(_piece, version, study.text, study.file, study.folder, name)
         with nullcontext(executor) if executor else ThreadPoolExecutor(jobs or cpu_count()) as pool:
             _run(pool, call, pieces, pending, lambda lines: gathered.take(lines, ledger))
     finally:
