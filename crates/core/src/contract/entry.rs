@@ -18,7 +18,7 @@ pub struct Needs {
     pub counters: bool,
     /// Every VCPU must have a reservation: no VCPU is given time that is promised none.
     pub budgets: bool,
-    /// Progress must be counted: the instructions of [`Usage`], or a program's own units.
+    /// Progress must be counted: the instructions of [`super::Usage`], or a program's own units.
     pub progress: bool,
     /// Of how many classes the cores must be at least; 0 = it looks at no class.
     pub classes: u8,
