@@ -11,10 +11,10 @@
 //!    plan: first all stops, then all starts, so that no VCPU is ever on two cores.
 //! 3. Between decisions every core follows the machine law ([`crate::dispatch`]) by itself.
 //! 4. The machine never edits a plan.
-//! 5. VCPUs of [`crate::System::vcpus`] are there from the start, at first blocked; later ones come as
-//!    [`Event::Arrived`]. A VCPU with jobs is runnable while it has an uncompleted released job (no
-//!    `Woke` is sent for a release and none is needed); [`Event::Woke`] reports all other wakes,
-//!    [`End::Blocked`] every block.
+//! 5. VCPUs of [`crate::System::vcpus`] are there from the start, at first blocked; later ones come
+//!    as [`Event::Arrived`]. A VCPU with jobs is runnable while it has an uncompleted released job
+//!    (no `Woke` is sent for a release and none is needed); [`Event::Woke`] reports all other
+//!    wakes, [`End::Blocked`] every block.
 //!
 //! # Rules for policies
 //! 1. A VCPU stands on at most one core's run queue.
