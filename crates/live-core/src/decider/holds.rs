@@ -51,7 +51,6 @@ impl<H: Host> Decider<H> {
 
     /// One more asks on all cores that nothing be frozen, or one less.
     fn freeze_threads(&mut self, held: bool) {
-        self.held = if held { self.held + 1 } else { self.held.saturating_sub(1) };
         self.cores().for_each(|core| self.host.core(core).hold(held));
     }
 }
