@@ -164,11 +164,22 @@ struct Task {
     /// C and the window between release and deadline, in quanta.
     cost: u64,
     period: u64,
-    /// The deadline of the job whose quanta are counted, and how many it was given.
+    /// The deadline of the job whose quanta are counted.
     job: Instant,
-    given: u64,
-    /// Where it runs in this quantum, and ran last.
+    now: Given,
+    /// Before the quantum that was decided last, which is decided again where something comes at
+    /// its beginning.
+    before: Given,
+}
+
+/// What a task was given.
+#[derive(Clone, Copy, Default)]
+struct Given {
+    /// Quanta of its job.
+    quanta: u64,
+    /// Where it runs in this quantum.
     core: Option<CoreId>,
+    /// Where it ran last.
     last: Option<CoreId>,
 }
 
@@ -183,16 +194,15 @@ impl Task {
             cost,
             period,
             job: Instant::ZERO,
-            given: 0,
-            core: None,
-            last: None,
+            now: Given::default(),
+            before: Given::default(),
         }
     }
     /// Counts the quanta of the job that is next to run.
     fn count(&mut self) {
         let job = self.backlog.deadline().unwrap_or(self.job);
         if job != self.job {
-            (self.job, self.given) = (job, 0);
+            (self.job, self.now.quanta) = (job, 0);
         }
     }
     /// The quantum in which its job may begin, if there is one.
@@ -202,7 +212,7 @@ impl Task {
     }
     /// Which quantum of its job is next, from 1; the last one again where decisions came late.
     fn next(&self) -> u64 {
-        (self.given + 1).min(self.cost)
+        (self.now.quanta + 1).min(self.cost)
     }
     /// From which quantum on its next one may be used.
     fn from(&self, quantum: u64) -> Option<u64> {
@@ -224,7 +234,7 @@ impl Task {
             deadline: begins + deadline as u64,
             alone: end.is_multiple_of(e),
             group: Reverse(begins + group as u64),
-            waits: self.core.is_none(),
+            waits: self.now.core.is_none(),
             vcpu: self.vcpu,
             place,
         })
@@ -232,7 +242,7 @@ impl Task {
     /// Leave to use what was given.
     fn grant(&self, quantum: u64) -> Grant {
         let (_, until) = self.backlog.paying().unwrap_or_default();
-        let given = Duration::from_ticks(self.given.saturating_mul(quantum));
+        let given = Duration::from_ticks(self.now.quanta.saturating_mul(quantum));
         let reading = (until.saturating_sub(self.budget) + given).min(until);
         Grant::new(self.vcpu, Limit(reading))
     }
@@ -243,10 +253,8 @@ struct Pd2 {
     quantum: u64,
     tasks: Vec<Task>,
     places: ByVcpu<usize>,
-    /// The quantum that was decided last, and by place those selected in it, with what their jobs
-    /// had been given before.
+    /// The quantum that was decided last.
     decided: Option<u64>,
-    selected: Vec<(usize, u64)>,
     /// Whether something changed since the last decision.
     changed: bool,
     running: Vec<Option<Grant>>,
@@ -260,8 +268,7 @@ impl Pd2 {
             places.insert(task.vcpu, place);
         }
         let running = alloc::vec![None; system.cores.len()];
-        let (decided, selected, changed) = (None, Vec::new(), false);
-        Self { table, quantum, tasks, places, decided, selected, changed, running }
+        Self { table, quantum, tasks, places, decided: None, changed: false, running }
     }
     fn change(&mut self, vcpu: VcpuId, act: impl FnOnce(&mut Task)) {
         if let Some(place) = self.places.get(vcpu) {
@@ -269,11 +276,14 @@ impl Pd2 {
             self.changed = true;
         }
     }
-    /// Takes back what was selected in a quantum that has only begun.
-    fn take_back(&mut self) {
-        for (place, given) in self.selected.drain(..) {
-            self.tasks[place].given = given;
+    /// Another quantum begins. One that has run waits unless it did so in the quantum before.
+    fn begin(&mut self, slot: u64) {
+        let is_next = self.decided.is_some_and(|decided| decided + 1 == slot);
+        for task in &mut self.tasks {
+            task.now.core = task.now.core.filter(|_| is_next);
+            task.before = task.now;
         }
+        self.decided = Some(slot);
     }
     /// Selects the most urgent tasks for this quantum and gives them cores.
     fn select(&mut self, slot: u64) {
@@ -285,20 +295,17 @@ impl Pd2 {
         }
         claims.sort_unstable();
         claims.truncate(self.running.len());
-        self.selected.clear();
         self.running.fill(None);
-        self.tasks.iter_mut().for_each(|task| task.core = None);
+        self.tasks.iter_mut().for_each(|task| task.now.core = None);
         let mut free: CoreSet = (0..self.running.len() as u16).map(CoreId).collect();
         for any in [false, true] {
             for place in claims.iter().map(|claim| claim.place) {
                 let task = &mut self.tasks[place];
-                let last = task.last.filter(|core| free.contains(*core));
+                let last = task.now.last.filter(|core| free.contains(*core));
                 let core = if any { last.or_else(|| free.iter().next()) } else { last };
-                if let Some(core) = core.filter(|_| task.core.is_none()) {
+                if let Some(core) = core.filter(|_| task.now.core.is_none()) {
                     free.remove(core);
-                    (task.core, task.last) = (Some(core), Some(core));
-                    self.selected.push((place, task.given));
-                    task.given = task.next();
+                    task.now = Given { quanta: task.next(), core: Some(core), last: Some(core) };
                     self.running[core.0 as usize] = Some(task.grant(self.quantum));
                 }
             }
@@ -354,12 +361,14 @@ impl Policy for Pd2 {
         let is_new = self.decided != Some(slot);
         let again = begins && self.changed && !is_new;
         if again {
-            self.take_back();
+            self.tasks.iter_mut().for_each(|task| task.now = task.before);
         }
         self.tasks.iter_mut().for_each(Task::count);
+        if is_new {
+            self.begin(slot);
+        }
         if is_new || again {
             self.select(slot);
-            self.decided = Some(slot);
         }
         self.changed = false;
         for (core, grant) in (0..).map(CoreId).zip(&self.running) {
@@ -392,7 +401,7 @@ mod tests {
         task.count();
         let mut rows = Vec::new();
         for given in 0..8 {
-            task.given = given;
+            task.now.quanta = given;
             let claim = task.claim(1, 0).expect("it has a job");
             rows.push((task.from(1).unwrap(), claim.deadline, !claim.alone, claim.group.0));
         }
