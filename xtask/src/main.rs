@@ -1,4 +1,5 @@
 //! The project's own tool. `cargo xtask` lists what it can do.
+#![forbid(unsafe_code)]
 #![allow(clippy::print_stdout)] // A command-line tool speaks on stdout.
 
 mod apt;

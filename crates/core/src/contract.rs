@@ -165,7 +165,7 @@ pub enum Mode {
 pub enum End {
     /// The VCPU has nothing to run: it blocked, or its last released job completed.
     Blocked,
-    /// Another took the core, or its door closed.
+    /// Another took the core, or it may use no surplus time any more.
     Preempted,
     /// The meter reached the grant's limit.
     LimitReached,
@@ -532,7 +532,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn audit_finds_a_vcpu_on_two_lines() {
+    fn audit_finds_a_vcpu_on_two_run_queues() {
         let mut plan = Plan::new(2);
         let grant = Grant::new(VcpuId(3), Limit::NEVER);
         plan.run_queue_mut(CoreId(0)).foreground.push(grant);

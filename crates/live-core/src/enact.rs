@@ -71,7 +71,7 @@ pub struct Core<E: Executor> {
     pub stirred: bool,
     /// How many programs are being started: nothing is frozen meanwhile, since starting one holds
     /// the lock that freezing takes, for milliseconds, and a frozen group could not take it in.
-    without_freeze_threads: u32,
+    being_started: u32,
     /// When this core's agent should look for the policy's sake.
     pub wake_at: Instant,
     /// The first thing that the host refused.
@@ -128,7 +128,7 @@ impl<E: Executor> Core<E> {
             outbox: Vec::with_capacity(4096),
             waking: Waking::new(cost),
             stirred: false,
-            without_freeze_threads: u32::from(means.fifo && !means.freezer),
+            being_started: u32::from(means.fifo && !means.freezer),
             means,
             looks: Looks::default(),
             wake_at: Instant::NEVER,
@@ -166,14 +166,14 @@ impl<E: Executor> Core<E> {
         if self.fault == Some(crate::Fault::LeakedHold) && !begins {
             return;
         }
-        let count = self.without_freeze_threads;
-        self.without_freeze_threads = if begins { count + 1 } else { count.saturating_sub(1) };
+        let count = self.being_started;
+        self.being_started = if begins { count + 1 } else { count.saturating_sub(1) };
         self.stirred = true;
     }
 
     /// How many programs are being started, and one more where nothing can be frozen at all.
     pub const fn holds(&self) -> u32 {
-        self.without_freeze_threads
+        self.being_started
     }
 
     /// A job of this VCPU was released: it does not block after the one that was done.
@@ -329,7 +329,7 @@ impl<E: Executor> Core<E> {
 
     /// What the machine law wants each VCPU handle to be now.
     pub fn judge(&mut self) {
-        let freeze_threads = self.without_freeze_threads == 0;
+        let may_freeze = self.being_started == 0;
         // Nothing would end what is started here.
         if self.is_relieved {
             return self
@@ -340,7 +340,7 @@ impl<E: Executor> Core<E> {
         self.judge_allowance();
         for vcpu_handle in &mut self.vcpu_handles {
             // Freezing a VCPU that is about to block would wake it up again: its meter counts.
-            let frozen = freeze_threads
+            let frozen = may_freeze
                 && vcpu_handle.is_runnable()
                 && !vcpu_handle.is_done
                 && !vcpu_handle.is_leaving;

@@ -352,7 +352,7 @@ impl Policy for DpWrap {
                 self.cross(place);
             }
         }
-        self.write_lines(plan);
+        self.write_run_queues(plan);
         plan.wake = Instant::from_ticks(self.end);
     }
 
@@ -480,7 +480,7 @@ impl DpWrap {
         self.stale.insert(cut.to);
     }
 
-    fn write_lines(&mut self, plan: &mut Plan) {
+    fn write_run_queues(&mut self, plan: &mut Plan) {
         let mut grants = core::mem::take(&mut self.scratch);
         for core in self.stale.iter() {
             let tasks = || self.run_queues[core.0 as usize].iter().map(|place| &self.tasks[*place]);

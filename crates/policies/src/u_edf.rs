@@ -380,7 +380,7 @@ impl Policy for UEdf {
         }
         self.choose(now);
         self.assign_cores(now);
-        self.write_lines(plan);
+        self.write_run_queues(plan);
         plan.wake = self.table.next().min(self.next_to_ask());
     }
 
@@ -553,7 +553,7 @@ impl UEdf {
         }
     }
 
-    fn write_lines(&self, plan: &mut Plan) {
+    fn write_run_queues(&self, plan: &mut Plan) {
         for (place, slot) in self.running.iter().enumerate() {
             let core = CoreId(place as u16);
             let task = slot.and_then(|vcpu| self.tasks.get(vcpu));

@@ -469,7 +469,7 @@ impl Policy for Broken {
 }
 
 #[test]
-fn a_vcpu_on_two_lines_is_found_even_without_the_full_audit() {
+fn a_vcpu_on_two_run_queues_is_found_even_without_the_full_audit() {
     let broken = std::panic::catch_unwind(|| {
         let system = System::new(2, vec![server(0)]);
         run(&system, &[busy(0)], &mut Broken, &Options::new(at(5)), &mut ())

@@ -20,7 +20,7 @@ impl<H: Host> Decider<H> {
     /// Nothing is frozen or moved until `number` is let go. Answers on which core `id` is; where
     /// the answer is not taken, nothing is held.
     pub(super) fn hold(&mut self, id: VcpuId, number: u64, reply: H::Reply<CoreId>, now: Instant) {
-        self.freeze_threads(true);
+        self.hold_all(true);
         self.holds.push(Hold { number, until: now.saturating_add(LONGEST) });
         if reply.give(self.place(id)).is_err() {
             self.let_go(|hold| hold.number == number);
@@ -45,13 +45,13 @@ impl<H: Host> Decider<H> {
     fn let_go(&mut self, is_over: impl Fn(&Hold) -> bool) {
         while let Some(at) = self.holds.iter().position(&is_over) {
             self.holds.swap_remove(at);
-            self.freeze_threads(false);
+            self.hold_all(false);
         }
     }
 
     /// One more asks on all cores that nothing be frozen, or one less.
-    fn freeze_threads(&mut self, held: bool) {
-        self.cores().for_each(|core| self.host.core(core).hold(held));
+    fn hold_all(&mut self, begins: bool) {
+        self.cores().for_each(|core| self.host.core(core).hold(begins));
     }
 }
 

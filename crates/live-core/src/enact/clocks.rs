@@ -165,7 +165,7 @@ impl<E: Executor> Core<E> {
             is_taken |=
                 shared && self.vcpu_handles.iter().any(|vcpu_handle| vcpu_handle.motion.moved);
             // Where none is frozen nothing is gained by knowing.
-            is_taken |= shared && self.without_freeze_threads > 0;
+            is_taken |= shared && self.being_started > 0;
             for grant in grants {
                 let Some(index) = self.index(grant.vcpu) else { continue };
                 let vcpu_handle = &mut self.vcpu_handles[index];

@@ -92,7 +92,7 @@ impl Qps {
     }
 
     /// Writes the run queue of every core of the hierarchy that changed.
-    pub(super) fn write_lines(&mut self, hierarchy: usize, plan: &mut Plan) {
+    pub(super) fn write_run_queues(&mut self, hierarchy: usize, plan: &mut Plan) {
         for place in 0..self.hierarchies[hierarchy].sets.len() {
             let core = self.sets[self.hierarchies[hierarchy].sets[place]].core;
             let source = self.sources[core.0 as usize];

@@ -482,7 +482,7 @@ impl Policy for Qps {
                 self.manage(hierarchy, now);
                 self.hierarchies[hierarchy].wake = self.dispatch(hierarchy, now);
                 self.hierarchies[hierarchy].dirty = false;
-                self.write_lines(hierarchy, plan);
+                self.write_run_queues(hierarchy, plan);
             }
             wake = wake.min(self.hierarchies[hierarchy].wake);
         }
