@@ -126,8 +126,8 @@ impl LiveCase {
     /// What was wrong.
     pub fn check(&self) -> Result<Option<Played>, String> {
         quietly(|| {
-            let Some((policy, again)) = self.policy().zip(self.policy()) else { return Ok(None) };
-            Rig::new(self, policy, again).play().map(Some)
+            let Some(policy) = self.policy() else { return Ok(None) };
+            Rig::new(self, policy).play().map(Some)
         })
     }
 

@@ -11,10 +11,10 @@
 //!    plan: first all stops, then all starts, so that no VCPU is ever on two cores.
 //! 3. Between decisions every core follows the machine law ([`crate::dispatch`]) by itself.
 //! 4. The machine never edits a plan.
-//! 5. VCPUs of [`crate::System::vcpus`] are there from the start, at first blocked; later ones come
-//!    as [`Event::Arrived`]. A VCPU with jobs is runnable while it has an uncompleted released job
-//!    (no `Woke` is sent for a release and none is needed); [`Event::Woke`] reports all other
-//!    wakes, [`End::Blocked`] every block.
+//! 5. VCPUs of [`System::vcpus`] are there from the start, at first blocked; later ones come as
+//!    [`Event::Arrived`]. A VCPU with jobs is runnable while it has an uncompleted released job (no
+//!    `Woke` is sent for a release and none is needed); [`Event::Woke`] reports all other wakes,
+//!    [`End::Blocked`] every block.
 //!
 //! # Rules for policies
 //! 1. A VCPU stands on at most one core's run queue.
@@ -23,20 +23,16 @@
 //! 3. Replenishment instants come from releases and periods, never from a late `now`.
 //! 4. After `plan(now)`, `plan.wake` lies after `now`.
 
-mod entry;
-
-pub use entry::{Build, Claims, Entry, Needs, no_service_vcpus};
-
-use crate::admission::NotAdmitted;
-use crate::{CoreId, CoreSet, Duration, Instant, Job, JobId, List, Vcpu, VcpuId};
+use crate::admission::{NotAdmitted, Verdict};
+use crate::params::{ParamSpec, Params};
+use crate::{CoreId, CoreSet, Duration, Instant, Job, JobId, List, System, Vcpu, VcpuId};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use core::any::Any;
 use core::fmt;
 
 /// A scheduling policy.
-pub trait Policy: Any + Send {
+pub trait Policy: Send {
     /// Learn what happened, and when (`at` <= now; ordered per core, perhaps late).
     fn on_event(&mut self, at: Instant, event: &Event);
     /// Decide. May be called at any time; calling it again changes nothing. The policy's own last
@@ -46,16 +42,6 @@ pub trait Policy: Any + Send {
     fn statistics(&self) -> Vec<Statistic> {
         Vec::new()
     }
-    /// Hands out a policy for each core, in their order, where no core needs another one's news for
-    /// what it decides now; `None` = at present, or ever, all are decided for together. Each is
-    /// told what happens to the VCPUs of its core (no arrivals, leaves and changes), plans that
-    /// core alone ([`Plan::of_core`]) and asks for no wake. This one is told and asked nothing
-    /// until each has come back ([`Policy::join`]), and then decides as if it had been told all.
-    fn split(&mut self) -> Option<Vec<Box<dyn Policy>>> {
-        None
-    }
-    /// Takes back the policy of `core` that [`Policy::split`] handed out.
-    fn join(&mut self, _core: CoreId, _part: Box<dyn Policy>) {}
 }
 
 /// Something that a policy counted of its own doings.
@@ -337,8 +323,6 @@ impl RunQueue {
 /// What should happen, until something else is decided.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// The first core that it is for.
-    first: u16,
     run_queues: Vec<RunQueue>,
     dirty: CoreSet,
     homes: Vec<Option<CoreId>>,
@@ -360,15 +344,7 @@ pub struct Plan {
 impl Plan {
     /// An empty plan for `cores` cores: everything idles.
     pub fn new(cores: usize) -> Self {
-        Self::of(0, cores)
-    }
-    /// An empty plan for this core alone, which keeps its number.
-    pub fn of_core(core: CoreId) -> Self {
-        Self::of(core.0, 1)
-    }
-    fn of(first: u16, cores: usize) -> Self {
         Self {
-            first,
             run_queues: alloc::vec![RunQueue::default(); cores],
             dirty: CoreSet::EMPTY,
             homes: Vec::new(),
@@ -384,41 +360,24 @@ impl Plan {
     /// `wake`. It only says on which core a machine should wait, so that whatever decides then acts
     /// on its own core.
     pub fn core_wake(&self, core: CoreId) -> Instant {
-        self.core_wakes[self.place(core)]
+        self.core_wakes[core.0 as usize]
     }
     /// Says when `wake` comes for the sake of `core`.
     pub fn set_core_wake(&mut self, core: CoreId, at: Instant) {
-        let place = self.place(core);
-        self.core_wakes[place] = at;
+        self.core_wakes[core.0 as usize] = at;
     }
     /// The run queue of `core`.
     pub fn run_queue(&self, core: CoreId) -> &RunQueue {
-        &self.run_queues[self.place(core)]
+        &self.run_queues[core.0 as usize]
     }
     /// How many cores the plan is for.
     pub const fn cores(&self) -> usize {
         self.run_queues.len()
     }
-    /// Their numbers.
-    pub fn core_ids(&self) -> impl Iterator<Item = CoreId> + use<> {
-        let first = self.first;
-        (0..self.run_queues.len() as u16).map(move |place| CoreId(first + place))
-    }
     /// The run queue of `core`, to be changed: marks the core dirty.
     pub fn run_queue_mut(&mut self, core: CoreId) -> &mut RunQueue {
         self.dirty.insert(core);
-        let place = self.place(core);
-        &mut self.run_queues[place]
-    }
-    /// Exchanges the run queues that two plans have for `core`. Nothing is decided by that.
-    pub fn swap_run_queue(&mut self, core: CoreId, other: &mut Self) {
-        let (own, others) = (self.place(core), other.place(core));
-        core::mem::swap(&mut self.run_queues[own], &mut other.run_queues[others]);
-    }
-    /// Where a core stands among those that the plan is for.
-    #[inline]
-    const fn place(&self, core: CoreId) -> usize {
-        (core.0 - self.first) as usize
+        &mut self.run_queues[core.0 as usize]
     }
     /// The cores whose run queue changed in the last decision.
     pub const fn dirty(&self) -> &CoreSet {
@@ -461,7 +420,7 @@ impl Plan {
         // Where each VCPU was seen last, and whether in the foreground.
         let mut seen: BTreeMap<VcpuId, (usize, bool)> = BTreeMap::new();
         let is_dirty = |core: usize| self.dirty.contains(CoreId(core as u16));
-        for (core, run_queue) in (usize::from(self.first)..).zip(&self.run_queues) {
+        for (core, run_queue) in self.run_queues.iter().enumerate() {
             let foreground = run_queue.foreground.iter().map(|grant| (grant.vcpu, true));
             let background = run_queue.background.iter().map(|grant| (grant.vcpu, false));
             for (vcpu, list) in foreground.chain(background) {
@@ -526,6 +485,97 @@ impl<O: Observer> Observer for Option<O> {
         }
     }
 }
+
+/// What a policy requires of a machine. A machine that lacks it refuses or warns by name.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Needs {
+    /// Demand must come as jobs whose ends are reported.
+    pub jobs: bool,
+    /// Wakes must be seen when they happen, not at switch-in.
+    pub visible_wakes: bool,
+    /// Memory counters must work.
+    pub counters: bool,
+    /// Every VCPU must have a reservation: no VCPU is given time that is promised none.
+    pub budgets: bool,
+    /// Progress must be counted: the instructions of [`Usage`], or a program's own units.
+    pub progress: bool,
+    /// Of how many classes the cores must be at least; 0 = it looks at no class.
+    pub classes: u8,
+}
+
+impl Needs {
+    /// Nothing but that every VCPU has a reservation.
+    pub const BUDGETS: Self = Self {
+        jobs: false,
+        visible_wakes: false,
+        counters: false,
+        budgets: true,
+        progress: false,
+        classes: 0,
+    };
+}
+
+/// What a policy claims, and the contract tests check.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Claims {
+    /// No VCPU changes core unless the plan orders a service request.
+    pub partitioned: bool,
+    /// No core idles while an admitted VCPU is runnable anywhere (global), or on that core
+    /// (partitioned).
+    pub work_conserving: bool,
+    /// No job of an admitted task set has more work undone at its deadline than the verdict's
+    /// [`tolerance`](Verdict::tolerance) says, which is nothing wherever budgets are whole ticks,
+    /// when every job stays within its budget. With default parameters: what an option gives up is
+    /// said where it stands.
+    pub no_miss_when_admitted: bool,
+}
+
+/// A policy's entry in the register: all that is known of it outside its file.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// The word users write.
+    pub name: &'static str,
+    /// Authors, title, venue, year.
+    pub paper: &'static str,
+    /// One sentence.
+    pub summary: &'static str,
+    /// What it takes.
+    pub params: &'static [ParamSpec],
+    /// What it requires.
+    pub needs: Needs,
+    /// What it claims.
+    pub claims: Claims,
+    /// The service VCPUs that it needs besides the user's (roles `Monitor` and `Migration`), with
+    /// ids from the given one on. Whatever makes a system for this policy adds them to it.
+    pub service_vcpus: fn(&System, &Params, VcpuId) -> Vec<Vcpu>,
+    /// Says whether the system would be admitted, with every test's numbers. Parameters have
+    /// passed [`Params::check`].
+    pub admit: fn(&System, &Params) -> Verdict,
+    /// Builds the policy, or refuses with the verdict of `admit`.
+    pub build: Build,
+}
+
+impl Entry {
+    /// Says whether the system would be admitted: the policy's own verdict, and what holds under
+    /// every policy. The one that users are shown.
+    pub fn verdict(&self, system: &System, params: &Params) -> Verdict {
+        (self.admit)(system, params).within_capacity(system)
+    }
+    /// Adds to `system`, which has none yet, the service VCPUs that the policy needs there, behind
+    /// its own VCPUs.
+    pub fn add_service_vcpus(&self, system: &mut System, params: &Params) {
+        let service_vcpus = (self.service_vcpus)(system, params, system.next_vcpu());
+        system.vcpus.extend(service_vcpus);
+    }
+}
+
+/// For a policy that has no service requests.
+pub const fn no_service_vcpus(_: &System, _: &Params, _: VcpuId) -> Vec<Vcpu> {
+    Vec::new()
+}
+
+/// How a policy comes to be.
+pub type Build = fn(&System, &Params) -> Result<Box<dyn Policy>, Verdict>;
 
 #[cfg(test)]
 mod tests {

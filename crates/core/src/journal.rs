@@ -79,8 +79,7 @@ pub enum Record {
 /// What one call of `plan` changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Decision {
-    /// When the policy was asked. Where cores decide alone, a later record of another core may have
-    /// an earlier instant.
+    /// When the policy was asked.
     pub now: Instant,
     /// The run queues of the dirty cores.
     pub run_queues: Vec<(CoreId, RunQueue)>,
@@ -188,15 +187,6 @@ impl Recorder {
         header.put(&mut recorder.payload);
         recorder.seal();
         recorder
-    }
-    /// Writes records that are to stand in a journal which another one has begun.
-    pub fn piece() -> Self {
-        Self { bytes: Vec::new(), payload: Vec::new(), hash: PlanHash::default() }
-    }
-    /// Exchanges the hash of the plan so far. Recorders that write pieces of one journal share one,
-    /// each while it writes down a plan.
-    pub const fn swap_hash(&mut self, hash: &mut PlanHash) {
-        core::mem::swap(&mut self.hash, hash);
     }
     /// What was written and not yet taken.
     pub const fn bytes(&mut self) -> &mut Vec<u8> {

@@ -1,5 +1,5 @@
 //! The policy and everything that is reported to it, as a state without I/O: the agent that has it
-//! decides for all cores, or for its own where the policy splits ([`Decider::split`]).
+//! decides for all cores.
 //!
 //! What happens comes in by [`Decider::round`]: what the cores have reported, what was asked for,
 //! the releases that are due. What is to be done goes out through the [`Host`], whose answers come
@@ -8,7 +8,6 @@
 mod answers;
 mod enactment;
 mod holds;
-mod parts;
 #[cfg(test)]
 mod rig;
 mod service_request;
@@ -50,7 +49,7 @@ const fn is_cause(event: &Event) -> bool {
 
 /// The core on whose run queue a VCPU stands.
 fn on_run_queue(plan: &Plan, vcpu: VcpuId) -> Option<CoreId> {
-    plan.core_ids().find(|core| {
+    (0..plan.cores() as u16).map(CoreId).find(|core| {
         let run_queue = plan.run_queue(*core);
         run_queue.foreground.iter().chain(&run_queue.background).any(|grant| grant.vcpu == vcpu)
     })
@@ -98,9 +97,9 @@ pub struct Decider<H: Host> {
     late_cause: Option<Instant>,
     /// VCPU handles of VCPUs that ended, for the callers that dispose of them.
     destroyed: Vec<(VcpuId, ReplyOf<H, Ended<H>>)>,
-    /// Something was told that no decision has seen.
     fed: bool,
-    /// Those that ask that nothing be frozen or moved.
+    /// How many ask that nothing be frozen or moved.
+    held: u32,
     holds: Vec<Hold>,
     /// Moves were put off meanwhile, or made for a service request: the plan and the slots may
     /// differ.
@@ -111,8 +110,6 @@ pub struct Decider<H: Host> {
     service_requests: ServiceRequests,
     /// When jobs are due on each core, while that is worked out.
     due: Vec<Instant>,
-    /// The deciders of single cores, in the order of the cores, while none decides.
-    parts: Vec<Self>,
 }
 
 impl<H: Host> Decider<H> {
@@ -123,35 +120,28 @@ impl<H: Host> Decider<H> {
             let name = names.get(place).cloned().unwrap_or_else(|| vcpu.id.to_string());
             known.insert(vcpu.id, Known { name, vcpu: vcpu.clone(), slot: None, demand: None });
         }
-        let plan = Plan::new(system.cores.len());
-        Self { known, ..Self::of(policy, plan, system.capacity, host, UNOBSERVED) }
-    }
-
-    /// Of this policy for the cores of `plan`, which knows no VCPU yet; with room for so many
-    /// events, and as many releases of which no program has learned.
-    fn of(policy: Box<dyn Policy>, plan: Plan, capacity: Rate, host: H, room: usize) -> Self {
         Self {
             host,
             policy,
-            plan,
+            plan: Plan::new(system.cores.len()),
             has_begun: false,
-            capacity,
-            known: BTreeMap::new(),
+            capacity: system.capacity,
+            known,
             asked: Vec::new(),
             requests: Vec::with_capacity(64),
-            events: Vec::with_capacity(room),
+            events: Vec::with_capacity(4096),
             notes: Vec::with_capacity(64),
-            unobserved: Vec::with_capacity(room),
+            unobserved: Vec::with_capacity(UNOBSERVED),
             cause: None,
             late_cause: None,
             destroyed: Vec::new(),
             fed: false,
+            held: 0,
             holds: Vec::with_capacity(16),
             behind: false,
             arrived: CoreSet::EMPTY,
             service_requests: ServiceRequests::default(),
             due: Vec::new(),
-            parts: Vec::new(),
         }
     }
 
@@ -160,12 +150,12 @@ impl<H: Host> Decider<H> {
         &self.plan
     }
     /// How many ask that nothing be frozen or moved.
-    pub const fn held(&self) -> usize {
-        self.holds.len()
+    pub const fn held(&self) -> u32 {
+        self.held
     }
-    /// The cores that it decides for.
+    /// The numbers of all cores.
     fn cores(&self) -> impl Iterator<Item = CoreId> + use<H> {
-        self.plan.core_ids()
+        (0..self.plan.cores() as u16).map(CoreId)
     }
 
     /// One look at everything: requests, releases, records; then a decision, if any is due, and its
@@ -182,6 +172,7 @@ impl<H: Host> Decider<H> {
         if !asleep && self.plan.wake_metered {
             self.cores().for_each(|core| self.host.core(core).meter_running());
         }
+        self.fed = false;
         self.expire_holds(now);
         self.listen();
         self.requests_and_releases(now);
@@ -217,7 +208,6 @@ impl<H: Host> Decider<H> {
         // What was fed may carry later instants than the round's beginning.
         let now = self.host.now();
         decide(self.policy.as_mut(), now, &mut self.plan);
-        self.fed = false;
         let called = self.enact(stirred, own, woke, now);
         self.announce();
         // Written down when it is carried out, so that no dispatch waits for it.
@@ -244,7 +234,7 @@ impl<H: Host> Decider<H> {
     /// The cores on which something changed that the law depends on, since this was asked last.
     fn stirred(&mut self) -> CoreSet {
         let stirred = |core: &CoreId| std::mem::take(&mut self.host.core(*core).stirred);
-        self.plan.core_ids().filter(stirred).collect()
+        (0..self.plan.cores() as u16).map(CoreId).filter(stirred).collect()
     }
 
     fn feed(&mut self) {

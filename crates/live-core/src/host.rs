@@ -34,14 +34,6 @@ pub trait Host: Observer + Sized {
     /// Takes over what is left of a VCPU that ended and whose end is not waited for.
     fn leave(&mut self, vcpu: VcpuId, handle: Option<Box<VcpuHandleOf<Self>>>);
 
-    /// The host as the decider of `core` alone has it: that core, the jobs that are reported done
-    /// there, and a journal whose pieces stand in the one of all. `None` = there is none.
-    fn part(&self, _core: CoreId) -> Option<Self> {
-        None
-    }
-    /// Hands over what was noted for the journal since the last plan.
-    fn flush(&mut self) {}
-
     /// Whether memory can be sampled at all.
     fn can_sample(&self) -> bool {
         false

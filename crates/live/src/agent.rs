@@ -6,9 +6,6 @@
 //! plan on all cores: raising a thread of another core costs 4 us, waking the agent there three
 //! times that. An agent that finds the decider taken goes back to sleep, for the holder looks again
 //! after letting go ([`Agents::consult`]).
-//!
-//! Where the policy splits, an agent has a decider of its own core, behind a lock that no other
-//! agent takes but to decide for all: for what was asked for, and what concerns more than one core.
 
 use crate::executor::freeze_thread::FreezeThreads;
 use crate::executor::{Core, lock};
@@ -16,13 +13,11 @@ use crate::guardian::stuck::{NEIGHBOUR_PATIENCE, Neighbours};
 use crate::guardian::{Cause, Ending, Heartbeats};
 use crate::host::sched;
 use crate::host::wait::{Token, Wakeup, wait};
-use crate::machine::completed::Completed;
-use crate::machine::handle::Mailbox;
 use crate::machine::this_host::Decider;
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, TryLockError};
 
 /// How many decisions an agent takes in a row, where others keep bringing news, before it looks
 /// after its own core again: 60 to 200 us.
@@ -36,31 +31,10 @@ const RELIEF_LOOK: Duration = Duration::from_millis(5);
 /// milliseconds.
 const HANDOVER: Duration = Duration::from_secs(1);
 
-/// What there is to decide.
-#[derive(Clone, Copy, Debug)]
-struct News {
-    /// On the agent's own core.
-    own: bool,
-    /// For all cores: something was asked for.
-    of_all: bool,
-}
-
-/// Whose deciders were taken back.
-enum Joined {
-    All,
-    /// Not that of this core, and perhaps of others.
-    AllBut(usize),
-}
-
 /// What all agents share.
 pub(crate) struct Agents<'a> {
     pub(crate) cores: &'a [Mutex<Core>],
-    /// Of all cores, or of what is left while each has one.
     pub(crate) decider: Mutex<Decider>,
-    /// The decider of each core, while it decides alone. Who takes several has `decider`.
-    pub(crate) parts: Vec<Mutex<Option<Decider>>>,
-    /// Jobs that were reported done.
-    completed: &'a Completed,
     /// One wake-up an agent.
     pub(crate) wakeups: Vec<Arc<Wakeup>>,
     /// The freeze thread of each core.
@@ -82,11 +56,9 @@ impl<'a> Agents<'a> {
     pub(crate) fn new(
         cores: &'a [Mutex<Core>],
         decider: Decider,
-        mailbox: &'a Mailbox,
+        mail: &'a Wakeup,
         heartbeats: Option<Heartbeats>,
     ) -> io::Result<Self> {
-        let (mail, completed) = (mailbox.wakeup(), &mailbox.completed);
-        let parts = cores.iter().map(|_| Mutex::new(None)).collect();
         let wakeups = cores.iter().map(|core| Arc::clone(&lock(core).exec.wakeup)).collect();
         let freeze_threads =
             cores.iter().map(|core| Arc::clone(&lock(core).exec.freeze_threads)).collect();
@@ -98,8 +70,6 @@ impl<'a> Agents<'a> {
         Ok(Self {
             cores,
             decider,
-            parts,
-            completed,
             wakeups,
             freeze_threads,
             mail,
@@ -123,7 +93,7 @@ impl<'a> Agents<'a> {
         let ns = |at: Instant| clock.monotonic_ns(at);
         self.heartbeats.iter().for_each(|heartbeats| heartbeats.wakes(index, ns(clock.now())));
         // The first decision is due at once.
-        self.consult(core, News { own: true, of_all: false }, clock.now());
+        self.consult(core, true, clock.now());
         while !self.halt.load(Ordering::Acquire) {
             let (now, mut due) = lock(own).sleep();
             if let Some(heartbeats) = &self.heartbeats {
@@ -185,17 +155,17 @@ impl<'a> Agents<'a> {
         }
     }
 
-    /// Looks at the agent's own core; what there is to decide.
+    /// Looks at the agent's own core; whether there is anything to decide.
     fn enforce(
         &self,
         core: CoreId,
         now: Instant,
         ready: &[Token],
         births: &mut Vec<VcpuId>,
-    ) -> News {
+    ) -> bool {
         births.clear();
         let own = &self.cores[usize::from(core.0)];
-        let (mut crossed, mut mail, mut full) = (false, false, false);
+        let (mut crossed, mut mail) = (false, false);
         for token in ready {
             match token {
                 Token::Vcpu(vcpu) => births.push(*vcpu),
@@ -206,7 +176,7 @@ impl<'a> Agents<'a> {
                 }
                 Token::Wakeup => self.wakeups[usize::from(core.0)].acknowledge(),
                 // Half of the ring is full: it is read with the next decision.
-                Token::Records => full = true,
+                Token::Records => mail = true,
                 Token::Guardian | Token::Ended(_) => {}
             }
         }
@@ -221,44 +191,25 @@ impl<'a> Agents<'a> {
                 (own, now)
             }
         };
-        let news = own.enforce(now, births, crossed, relief);
-        drop(own);
-        News { own: news || full || self.completed.is_filled(core), of_all: mail }
+        own.enforce(now, births, crossed, relief) || mail
     }
 
-    /// Decides, where there is something to decide: for its core alone, where that has a decider,
-    /// else for all, unless another agent does: then that one will look again. Where new causes
-    /// keep coming the next core's agent goes on, for an agent that decides does not enforce. The
-    /// agent woke at `now`.
-    fn consult(&self, core: CoreId, news: News, now: Instant) {
-        let alone = news.own && self.decide_alone(core, now);
-        if news.of_all || (news.own && !alone) {
+    /// Decides, where there is something to decide, unless another agent does: then that one will
+    /// look again. Where new causes keep coming the next core's agent goes on, for an agent that
+    /// decides does not enforce. The agent woke at `now`.
+    fn consult(&self, core: CoreId, news: bool, now: Instant) {
+        if news {
             self.unseen.store(true, Ordering::SeqCst);
         }
-        let mut woke = Some(now).filter(|_| !alone);
+        let mut woke = Some(now);
         for _ in 0..ROUNDS {
             if !self.unseen.load(Ordering::SeqCst) {
                 return;
             }
             match self.decider.try_lock() {
                 Ok(mut decider) => {
-                    match self.join(&mut decider) {
-                        Joined::All => {}
-                        Joined::AllBut(busy) => {
-                            drop(decider);
-                            // That agent looks again when it has let go. It may have done so while
-                            // the decider was taken here.
-                            match self.parts[busy].try_lock() {
-                                Ok(_) => continue,
-                                Err(_) => return,
-                            }
-                        }
-                    }
                     self.unseen.store(false, Ordering::SeqCst);
                     let called = decider.round(core, woke.take());
-                    if called.is_empty() {
-                        self.split(&mut decider);
-                    }
                     drop(decider);
                     called.iter().for_each(|core| self.call(core));
                 }
@@ -271,47 +222,6 @@ impl<'a> Agents<'a> {
             let next = (usize::from(core.0) + 1) % self.wakeups.len();
             self.wakeups[next].ring();
         }
-    }
-
-    /// Decides for its own core; `false` where that has no decider of its own now.
-    fn decide_alone(&self, core: CoreId, now: Instant) -> bool {
-        let own = usize::from(core.0);
-        // Taken by who decides for all, or by one that panicked.
-        let Ok(mut part) = self.parts[own].try_lock() else { return false };
-        let Some(part) = part.as_mut() else { return false };
-        let mut woke = Some(now);
-        for _ in 0..ROUNDS {
-            if part.round(core, woke.take()).is_empty() {
-                return true;
-            }
-        }
-        self.wakeups[own].ring();
-        true
-    }
-
-    /// Takes the deciders of all cores back, unless an agent decides by one now.
-    fn join(&self, decider: &mut Decider) -> Joined {
-        let is_busy = |part: &Mutex<_>| part.try_lock().is_err();
-        if let Some(busy) = self.parts.iter().position(is_busy) {
-            return Joined::AllBut(busy);
-        }
-        self.completed.set_split(false);
-        for (place, part) in self.parts.iter().enumerate() {
-            let Ok(mut part) = part.try_lock() else { return Joined::AllBut(place) };
-            part.take().into_iter().for_each(|part| decider.join(part));
-        }
-        Joined::All
-    }
-
-    /// Gives each core a decider of its own, where nothing concerns more than one.
-    fn split(&self, decider: &mut Decider) {
-        let mut parts = self.parts.iter();
-        let is_split = decider.split(|decider| {
-            if let Some(part) = parts.next() {
-                *part.lock().unwrap_or_else(PoisonError::into_inner) = Some(decider);
-            }
-        });
-        self.completed.set_split(is_split);
     }
 
     /// Lets the agent of `core` look at its own core and decide.

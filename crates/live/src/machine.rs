@@ -1,7 +1,6 @@
 //! Machine 2: real commands on VCPUs of a stock Linux host, under any policy.
 
 pub(crate) mod ask;
-pub(crate) mod completed;
 mod duty;
 mod error;
 pub mod handle;
@@ -136,8 +135,7 @@ impl Machine {
         // Last, since from here on something would be left behind.
         let tree = Tree::create(&hierarchies).map_err(host("create control groups"))?;
         let palette = Palette::of(&setup);
-        let wakeups = cores.iter().map(|core| Arc::clone(&lock(core).exec.wakeup));
-        let cores_of_host = setup.cores.iter().copied().zip(wakeups).collect();
+        let cores_of_host = setup.cores.clone();
         let mailbox = Mailbox::new(tree, cores_of_host, means, source, palette, clock, first)
             .map_err(host("create an eventfd"))?;
         let mailbox = Arc::new(mailbox);
@@ -238,9 +236,13 @@ impl Machine {
         let sampler = sensor.map(|sensor| Sampler::new(sensor, &setup));
         let host = ThisHost::new(Arc::clone(&cores), Arc::clone(&mailbox), scribe, sampler);
         let decider = Decider::new(policy, &setup.system, &setup.names, host);
-        let all_agents =
-            Agents::new(&cores, decider, &mailbox, guardian.as_ref().map(Guardian::heartbeats))
-                .map_err(|error| Error::Host("create an eventfd", error))?;
+        let all_agents = Agents::new(
+            &cores,
+            decider,
+            mailbox.wakeup(),
+            guardian.as_ref().map(Guardian::heartbeats),
+        )
+        .map_err(|error| Error::Host("create an eventfd", error))?;
         // Programs are started here, by single acts that need more.
         let lowered = rights::lower();
         let closed = AtomicBool::new(false);
@@ -324,12 +326,8 @@ fn oversee(
     // Whatever the agents did last: from here on nothing has real-time priority or is frozen.
     let mut trouble: Vec<String> = Vec::new();
     let decider = all_agents.decider.lock();
-    let poisoned = decider.is_err() || all_agents.parts.iter().any(Mutex::is_poisoned);
+    let poisoned = decider.is_err();
     let mut decider = decider.unwrap_or_else(PoisonError::into_inner);
-    for part in &all_agents.parts {
-        let part = part.lock().unwrap_or_else(PoisonError::into_inner).take();
-        part.into_iter().for_each(|part| decider.join(part));
-    }
     let agents = all_agents.taken();
     let statistics = if poisoned { Vec::new() } else { decider.finish(agents) };
     let silent = decider.silent();

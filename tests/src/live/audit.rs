@@ -102,8 +102,7 @@ impl Audit {
             core.outbox.iter().filter(failed).count() as u64
         };
         let host = &decider.host;
-        let waiting = host.cores.iter().map(|core| waits(&core.borrow())).sum::<u64>();
-        let failed = host.told.borrow().failed + waiting;
+        let failed = host.told.failed + host.cores.iter().map(waits).sum::<u64>();
         let refused = shared.refused.get();
         let is_reported = refused == self.refused || failed > self.failed;
         (self.refused, self.failed) = (refused, failed);
@@ -125,7 +124,7 @@ impl Audit {
         if shared.dead.get() {
             return Ok(());
         }
-        let core = &*decider.host.at(usize::from(core.0));
+        let core = &decider.host.cores[usize::from(core.0)];
         let floor = core.waking.floor().ticks().min(PULSE);
         if due < now + floor {
             let slept = due.saturating_sub(now);
@@ -164,13 +163,13 @@ impl Audit {
     }
 
     /// At the end all that was counted was reported, once.
-    pub(super) fn conserved(&self, decider: &Decider, shared: &Shared) -> Result<(), String> {
+    pub(super) fn conserved(&self, decider: &mut Decider, shared: &Shared) -> Result<(), String> {
         if self.faults.refuse_one_in != 0 || shared.dead.get() {
             return Ok(());
         }
-        let told = &decider.host.told.borrow();
-        for core in decider.host.cores.iter() {
-            for vcpu_handle in &mut core.borrow_mut().vcpu_handles {
+        let told = &decider.host.told;
+        for core in &mut decider.host.cores {
+            for vcpu_handle in &mut core.vcpu_handles {
                 let _ = vcpu_handle.settle();
                 let reported = told.service.get(&vcpu_handle.id).copied().unwrap_or_default();
                 let meters = MODES.map(|mode| vcpu_handle.meter(mode).ticks());
@@ -203,9 +202,9 @@ impl Audit {
         reliefs: u64,
         decider: &Decider,
     ) -> Result<(), String> {
-        let (host, told) = (&decider.host, decider.host.told.borrow());
+        let (host, told) = (&decider.host, &decider.host.told);
         let looks = |core: &Core<SimCore>| until / core.waking.grain().ticks() + until / PULSE;
-        let looks: u64 = host.cores.iter().map(|core| looks(&core.borrow())).sum();
+        let looks: u64 = host.cores.iter().map(looks).sum();
         let threads = host.shared.world.borrow().threads.len() as u64;
         let happened = 8 * told.decisions + 4 * told.events + 4 * threads + 4 * reliefs + 100;
         let most = (looks * 5 / 4 + happened) * if self.faults.early_one_in == 0 { 1 } else { 2 };

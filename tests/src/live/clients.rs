@@ -219,14 +219,11 @@ fn check_list(host: &Around, list: &[VcpuStatus]) -> Result<(), String> {
     if list.windows(2).any(|pair| pair[0].id >= pair[1].id) {
         return Err("the list is not in order".to_string());
     }
+    let handles = || host.cores.iter().flat_map(|core| &core.vcpu_handles);
     for status in list {
-        let had = host
-            .cores
-            .iter()
-            .find_map(|core| Some(core.borrow_mut().vcpu_handle(status.id)?.handle.had()));
-        let Some(had) = had else { continue };
+        let Some(handle) = handles().find(|handle| handle.id == status.id) else { continue };
         // A slower core's time may be rounded up.
-        let had = had + host.told.borrow().decisions;
+        let had = handle.handle.had() + host.told.decisions;
         let listed = (status.foreground + status.background).ticks();
         if listed > had {
             return Err(format!("{} is listed with {listed} ns and had {had}", status.id));

@@ -11,7 +11,7 @@ use maracas_core::contract::Policy;
 use maracas_core::{CoreId, Duration, Instant, Rate, System};
 use maracas_live_core::protocol::{Protocol, Repair};
 use maracas_live_core::{Core, Counts, Means, Relief, WakeCost};
-use std::cell::{Cell, RefCell, RefMut};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// How many decisions an agent takes in a row.
@@ -39,8 +39,6 @@ pub struct Played {
     pub wakes: u64,
     /// Decisions of the policy.
     pub decisions: u64,
-    /// Of those, by a core alone.
-    pub alone: u64,
     /// Calls to the host.
     pub calls: u64,
     /// Refusals that were reported to the policy.
@@ -52,8 +50,6 @@ pub struct Played {
 pub(super) struct Rig {
     shared: Rc<Shared>,
     decider: Decider,
-    /// The decider of each core, while it decides alone.
-    parts: Vec<Option<Decider>>,
     clients: Clients,
     agents: Vec<Agent>,
     audit: Audit,
@@ -66,8 +62,7 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    /// `again` is one more value of the policy, by which what it decides is replayed.
-    pub(super) fn new(case: &LiveCase, policy: Box<dyn Policy>, again: Box<dyn Policy>) -> Self {
+    pub(super) fn new(case: &LiveCase, policy: Box<dyn Policy>) -> Self {
         let (system, faults) = (case.system(), case.faults);
         let mut world = World::new(system.cores.len(), Dice::new(case.seed));
         world.forks = faults.fork_one_in;
@@ -90,10 +85,8 @@ impl Rig {
         let clients = Clients::new(due, Dice::new(case.seed ^ 0xc11e), faults.give_up_one_in);
         let agent = Agent { wakes_at: 0, due: 0, slept_at: 0, relief: Relief::default() };
         let off_line = dice.between(0, system.cores.len() as u64 - 1) as usize;
-        let around = Around::new(Rc::clone(&shared), cores, again);
         Self {
-            decider: Decider::new(policy, &system, &[], around),
-            parts: system.core_ids().map(|_| None).collect(),
+            decider: Decider::new(policy, &system, &[], Around::new(Rc::clone(&shared), cores)),
             shared,
             clients,
             agents: vec![agent; system.cores.len()],
@@ -127,19 +120,20 @@ impl Rig {
     }
 
     fn played(&self) -> Played {
-        let told = self.decider.host.told.borrow();
         Played {
-            digest: told.digest,
+            digest: self.told().digest,
             wakes: self.wakes,
-            decisions: told.decisions,
-            alone: told.alone,
+            decisions: self.told().decisions,
             calls: self.shared.calls.get(),
             refused: self.shared.refused.get(),
-            samples: told.samples,
+            samples: self.told().samples,
         }
     }
-    fn core(&self, core: usize) -> RefMut<'_, Core<SimCore>> {
-        self.decider.host.at(core)
+    const fn told(&self) -> &super::around::Told {
+        &self.decider.host.told
+    }
+    fn core(&mut self, core: usize) -> &mut Core<SimCore> {
+        &mut self.decider.host.cores[core]
     }
 
     /// Lets the threads run until an agent wakes; which one. `None` where the run is over.
@@ -217,25 +211,23 @@ impl Rig {
         self.wakes += 1;
         let id = CoreId(place as u16);
         self.shared.world.borrow_mut().set_agent(place, true);
-        let (births, crossed, mail, filled) = {
+        let (births, crossed, mail) = {
             let mut world = self.shared.world.borrow_mut();
             let crossed = std::mem::take(&mut world.cpus[place].crossed);
             let mail = place == 0 && std::mem::take(&mut world.mail);
-            let filled = std::mem::take(&mut world.cpus[place].filled);
             let news = world.groups.iter_mut().filter(|it| it.core == place && it.listened);
             let news = news.filter_map(|it| std::mem::take(&mut it.news).then_some(it.id));
-            (news.collect::<Vec<_>>(), crossed, mail, filled)
+            (news.collect::<Vec<_>>(), crossed, mail)
         };
         self.befall(place);
         let agent = self.agents[place];
         let now = self.shared.now();
         let late = now.ticks().saturating_sub(agent.due);
-        let mut core = self.decider.host.at(place);
-        self.audit.wakes(&mut core, &mut self.shared.world.borrow_mut(), late)?;
+        let core = &mut self.decider.host.cores[place];
+        self.audit.wakes(core, &mut self.shared.world.borrow_mut(), late)?;
         let news = core.enforce(now, &births, crossed, Some(agent.relief));
-        self.audit.enforced(&core, &self.shared)?;
-        drop(core);
-        self.consult(id, news || filled, mail, now)?;
+        self.audit.enforced(core, &self.shared)?;
+        self.consult(id, news || mail, now)?;
         self.audit.answered(&self.shared, &self.decider)?;
         let (now, due) = self.core(place).sleep();
         let (now, due) = (now.ticks(), due.ticks());
@@ -290,37 +282,18 @@ impl Rig {
         *relief = Relief { count: relief.count + 2, stuck: ns(250_000_000) };
     }
 
-    /// Decides for the core alone, where it has a decider, else for all.
-    fn consult(
-        &mut self,
-        id: CoreId,
-        own: bool,
-        of_all: bool,
-        woke: Instant,
-    ) -> Result<(), String> {
+    fn consult(&mut self, core: CoreId, news: bool, woke: Instant) -> Result<(), String> {
+        self.unseen |= news;
         let mut woke = Some(woke);
-        if let Some(part) = self.parts[usize::from(id.0)].as_mut().filter(|_| own) {
-            let left = (0..ROUNDS).find(|_| part.round(id, woke.take()).is_empty());
-            if left.is_none() {
-                self.ring(usize::from(id.0));
-            }
-            self.unseen |= of_all;
-        } else {
-            self.unseen |= own || of_all;
-        }
         for _ in 0..ROUNDS {
             if !self.unseen {
-                return self.replayed();
+                return Ok(());
             }
             self.unseen = false;
-            self.join();
-            let called = self.decider.round(id, woke.take());
+            let called = self.decider.round(core, woke.take());
             for core in called.iter() {
                 self.unseen = true;
                 self.ring(usize::from(core.0));
-            }
-            if called.is_empty() {
-                self.split();
             }
             let now = self.shared.world.borrow().now;
             if !self.shared.dead.get() && self.clients.learn(&mut self.decider.host, now)? {
@@ -329,32 +302,14 @@ impl Rig {
             }
         }
         if self.unseen {
-            self.ring((usize::from(id.0) + 1) % self.agents.len());
+            self.ring((usize::from(core.0) + 1) % self.agents.len());
         }
-        self.replayed()
-    }
-
-    fn join(&mut self) {
-        self.shared.world.borrow_mut().is_split = false;
-        self.parts.iter_mut().filter_map(Option::take).for_each(|part| self.decider.join(part));
-    }
-    fn split(&mut self) {
-        let mut parts = self.parts.iter_mut();
-        let is_split = self.decider.split(|part| {
-            if let Some(own) = parts.next() {
-                *own = Some(part);
-            }
-        });
-        self.shared.world.borrow_mut().is_split = is_split;
-    }
-    /// Whether all that was decided is what the policy of all cores decides.
-    fn replayed(&self) -> Result<(), String> {
-        self.decider.host.told.borrow().differs.clone().map_or(Ok(()), Err)
+        Ok(())
     }
 
     /// An agent wakes elsewhere, since its core is off line: what was there is taken down, and the
     /// run ends.
-    fn driven_off(self, core: usize) -> Result<Played, String> {
+    fn driven_off(mut self, core: usize) -> Result<Played, String> {
         let by = |vcpu: &super::host::SimVcpu| vcpu.freeze(true);
         self.core(core).take_down(by);
         self.shared.world.borrow_mut().set_off_line(core, false);
@@ -366,16 +321,19 @@ impl Rig {
         (0..self.agents.len())
             .for_each(|place| self.shared.world.borrow_mut().set_agent(place, true));
         self.shared.is_willing.set(true);
-        self.join();
         self.decider.finish(Duration::ZERO);
-        self.replayed()?;
-        self.audit.conserved(&self.decider, &self.shared)?;
+        self.audit.conserved(&mut self.decider, &self.shared)?;
         self.shared.is_willing.set(false);
-        let mut attached = Vec::new();
+        let attached: Vec<_> = self
+            .decider
+            .host
+            .cores
+            .iter()
+            .flat_map(|it| &it.vcpu_handles)
+            .map(|it| it.handle.group)
+            .collect();
         for place in 0..self.agents.len() {
-            let vcpu_handles = std::mem::take(&mut self.core(place).vcpu_handles);
-            attached.extend(vcpu_handles.iter().map(|it| it.handle.group));
-            for mut vcpu_handle in vcpu_handles {
+            for mut vcpu_handle in std::mem::take(&mut self.core(place).vcpu_handles) {
                 // What is refused now is the guardian's to set right.
                 let refused = vcpu_handle.release().is_err();
                 if refused {

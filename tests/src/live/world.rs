@@ -89,8 +89,6 @@ pub(super) struct Cpu {
     pub(super) armed: u64,
     /// It rang.
     pub(super) crossed: bool,
-    /// A job of a VCPU that began here was reported done.
-    pub(super) filled: bool,
     /// The share of its time that it has for programs, in thousandths: their time counts more.
     pub(super) share_milli: u64,
     /// It is off line: nothing runs there.
@@ -105,12 +103,8 @@ pub(super) struct World {
     pub(super) threads: Vec<Thread>,
     pub(super) groups: Vec<Group>,
     pub(super) cpus: Vec<Cpu>,
-    /// On which core the programs of each group were started.
-    began: Vec<usize>,
-    /// Jobs that programs have reported done, when, and on which core their VCPU began.
-    pub(super) done: Vec<(JobId, u64, usize)>,
-    /// Cores decide alone at present.
-    pub(super) is_split: bool,
+    /// Jobs that programs have reported done.
+    pub(super) done: Vec<(JobId, u64)>,
     /// One in so many turns makes a thread; 0 = none does.
     pub(super) forks: u64,
     /// Programs read memory.
@@ -134,14 +128,12 @@ impl World {
             called: None,
             armed: NEVER,
             crossed: false,
-            filled: false,
             share_milli: 1000,
             off_line: false,
         };
         let (threads, groups, done) = (Vec::new(), Vec::new(), Vec::new());
         let (cpus, forks, reads, mail) = (vec![cpu; cores], 0, false, false);
-        let (began, is_split) = (Vec::new(), false);
-        Self { now: 0, dice, threads, groups, cpus, began, done, is_split, forks, reads, mail }
+        Self { now: 0, dice, threads, groups, cpus, done, forks, reads, mail }
     }
 
     /// A VCPU with one thread; its place.
@@ -149,7 +141,6 @@ impl World {
         let group = self.groups.len();
         let reads_per_us = if self.reads { self.dice.pick(&RATES) } else { 0 };
         let speed = self.dice.between(1, 4);
-        self.began.push(core);
         self.groups.push(Group {
             id,
             core,
@@ -318,17 +309,12 @@ impl World {
             }
             Program::Jobs { .. } => {
                 let it = &mut self.groups[group];
-                let began = self.began[group];
-                self.done.push((JobId { vcpu: it.id, index: it.next_job }, at, began));
+                self.done.push((JobId { vcpu: it.id, index: it.next_job }, at));
                 it.next_job += 1;
                 it.jobs -= 1;
-                // The agent that reads requests, or the one whose jobs these are.
-                let agent = if self.is_split { began } else { 0 };
-                match self.is_split {
-                    true => self.cpus[began].filled = true,
-                    false => self.mail = true,
-                }
-                self.cpus[agent].called.get_or_insert(at);
+                // The agent that reads requests.
+                self.mail = true;
+                self.cpus[0].called.get_or_insert(at);
                 if self.groups[group].jobs > 0 {
                     self.threads[thread].left = self.turn(thread);
                     return;

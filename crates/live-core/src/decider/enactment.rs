@@ -47,7 +47,7 @@ impl<H: Host> Decider<H> {
     /// one (a second was measured). What was put off is done with the next decision after.
     fn moves(&mut self, own: CoreId) -> CoreSet {
         let mut called = CoreSet::EMPTY;
-        if !self.holds.is_empty() {
+        if self.held > 0 {
             self.behind = true;
             return called;
         }
@@ -132,10 +132,9 @@ impl<H: Host> Decider<H> {
         let mut due = std::mem::take(&mut self.due);
         due.clear();
         due.resize(self.plan.cores(), Instant::NEVER);
-        let first = self.cores().next().unwrap_or_default();
         for known in self.known.values() {
             if let Some(demand) = &known.demand {
-                let due = &mut due[usize::from(known.slot.unwrap_or(own).0 - first.0)];
+                let due = &mut due[usize::from(known.slot.unwrap_or(own).0)];
                 *due = demand.next_due().min(*due);
             }
         }

@@ -50,10 +50,6 @@ impl ServiceRequests {
     pub(super) fn meter(&self, service_vcpu: VcpuId) -> Duration {
         self.meters.get(&service_vcpu).copied().unwrap_or_default()
     }
-    /// Whether one is under way.
-    pub(super) const fn is_away(&self) -> bool {
-        self.away.is_some()
-    }
     /// After how long the service request under way must be looked at without any event, if it
     /// must.
     pub(super) fn look(&self) -> Option<Duration> {
@@ -86,7 +82,7 @@ impl<H: Host> Decider<H> {
         match away.service_request {
             ServiceRequest::Sample => self.take_sample(away, core),
             // Programs are being started: see `moves`.
-            ServiceRequest::Move { .. } if !self.holds.is_empty() => return false,
+            ServiceRequest::Move { .. } if self.held > 0 => return false,
             ServiceRequest::Move { vcpu, colors, .. }
                 if colors != 0 && self.recolors(away, vcpu, colors) =>
             {

@@ -98,10 +98,6 @@ impl Made {
 }
 
 impl ThisVcpu {
-    /// To which core its group is confined.
-    pub(crate) const fn confined(&self) -> HardwareCore {
-        self.confined
-    }
     /// Has the poll wait for births and ends of its threads where it sits now, or not any more.
     pub(super) fn listen(&mut self, poll: &Poll, token: Token, to: bool) -> io::Result<()> {
         let Some(slot) = slot(&mut self.slots, self.core) else { return Ok(()) };

@@ -5,7 +5,6 @@
 //! that is preempted while it holds it delays only itself.
 
 use super::ask::{Reply, Silence, question};
-use super::completed::Completed;
 use super::steer::Palette;
 use super::this_host::ThisHost;
 use crate::clock::Clock;
@@ -84,13 +83,13 @@ impl Drop for Held<'_> {
 
 /// Where requests wait for the agents, and what threads beside the agents share.
 pub(crate) struct Mailbox {
-    /// `None` = the agents are gone.
-    queue: Mutex<Option<Vec<Letter>>>,
+    queue: Mutex<Vec<Letter>>,
     wakeup: Wakeup,
-    pub(crate) completed: Completed,
     next_id: AtomicU32,
     next_hold: AtomicU64,
     stopping: AtomicBool,
+    /// The agents are gone.
+    closed: AtomicBool,
     /// Wakes the supervisor of the programs.
     pub(super) supervisor: Wakeup,
     pub(crate) clock: Clock,
@@ -114,21 +113,20 @@ pub(crate) struct Mailbox {
 impl Mailbox {
     pub(crate) fn new(
         tree: Tree,
-        cores: Vec<(HardwareCore, Arc<Wakeup>)>,
+        cores: Vec<HardwareCore>,
         means: Means,
         source: Source,
         palette: Palette,
         clock: Clock,
         first_id: u32,
     ) -> io::Result<Self> {
-        let (cores, wakeups) = cores.into_iter().unzip();
         Ok(Self {
-            completed: Completed::new(wakeups),
-            queue: Mutex::new(Some(Vec::with_capacity(64))),
+            queue: Mutex::new(Vec::with_capacity(64)),
             wakeup: Wakeup::new()?,
             next_id: AtomicU32::new(first_id),
             next_hold: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
             supervisor: Wakeup::new()?,
             clock,
             tree: Mutex::new(Some(tree)),
@@ -144,24 +142,16 @@ impl Mailbox {
     }
     /// Puts a request in and rings. A late one is dropped, and with it the way of its answer.
     pub(crate) fn post(&self, request: Request) {
-        self.post_all([request]);
+        self.put([Letter::Request(request)]);
     }
     /// The same for several, which are answered at one instant.
     pub(super) fn post_all(&self, requests: impl IntoIterator<Item = Request>) {
-        let letter = |request| {
-            if let Request::Attach(vcpu_handle) = &request {
-                let confined = vcpu_handle.handle.confined();
-                let core = self.cores.iter().position(|core| *core == confined).unwrap_or(0);
-                self.completed.begins(vcpu_handle.id, CoreId(core as u16));
-            }
-            Letter::Request(request)
-        };
-        self.put(requests.into_iter().map(letter));
+        self.put(requests.into_iter().map(Letter::Request));
     }
     fn put(&self, letters: impl IntoIterator<Item = Letter>) {
         let mut queue = lock(&self.queue);
-        if let Some(letters_of_all) = queue.as_mut() {
-            letters_of_all.extend(letters);
+        if !self.closed.load(Ordering::Acquire) {
+            queue.extend(letters);
             drop(queue);
             self.wakeup.ring();
         }
@@ -212,15 +202,11 @@ impl Mailbox {
     pub(crate) fn take(&self, into: &mut Vec<Letter>) -> bool {
         match self.queue.try_lock() {
             Ok(mut queue) => {
-                queue.iter_mut().for_each(|letters| into.append(letters));
+                into.append(&mut queue);
                 true
             }
             Err(_) => false,
         }
-    }
-    /// Takes the jobs that were reported done on a core.
-    pub(crate) fn take_completed(&self, core: CoreId, into: &mut Vec<Request>) {
-        self.completed.take(core, |(job, at)| into.push(Request::Completed { job, at }));
     }
     /// What rings at each request.
     pub(crate) const fn wakeup(&self) -> &Wakeup {
@@ -239,7 +225,9 @@ impl Mailbox {
     /// [`Refusal::Ending`], and so do later ones.
     pub(crate) fn close(&self) {
         self.stopping.store(true, Ordering::Release);
-        *lock(&self.queue) = None;
+        let mut queue = lock(&self.queue);
+        self.closed.store(true, Ordering::Release);
+        queue.clear();
     }
 }
 
@@ -273,7 +261,6 @@ impl Mailbox {
     /// Lets the threads of a VCPU that ended go where they came from, their process too if that
     /// was its last one; where the runtime started them, its supervisor ends them.
     fn dismiss(&self, id: VcpuId, live: Option<Box<VcpuHandle>>) -> Result<(), Refusal> {
-        self.completed.ends(id);
         if let Some(mut live) = live {
             live.release()?;
         }
@@ -419,7 +406,7 @@ impl Handle {
 
     /// Like [`Handle::completed`], with the instant at which the program said so.
     pub fn completed_at(&self, job: JobId, at: Instant) {
-        self.mailbox.completed.put(job, at, &self.mailbox.wakeup);
+        self.mailbox.post(Request::Completed { job, at });
     }
 
     /// Binds one more thread to a VCPU that [`Handle::create`] made.

@@ -14,7 +14,7 @@ use maracas_core::{CoreId, Event, Instant, Job, Plan, VcpuId};
 use maracas_live_core::Host;
 use std::io;
 use std::ops::DerefMut;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex};
 
 /// The decider of this host.
 pub(crate) type Decider = maracas_live_core::Decider<ThisHost>;
@@ -25,13 +25,9 @@ pub(crate) struct ThisHost {
     mailbox: Arc<Mailbox>,
     scribe: Scribe,
     sampler: Option<Sampler>,
-    /// Written at the few times that it changes.
-    gate: Arc<RwLock<Option<Arc<dyn JobGate>>>>,
+    gate: Option<Arc<dyn JobGate>>,
     /// What is being taken from the mailbox.
     letters: Vec<Letter>,
-    /// The core whose decider it is the host of; `None` = of all.
-    own: Option<CoreId>,
-    has_planned: bool,
 }
 
 impl ThisHost {
@@ -42,9 +38,7 @@ impl ThisHost {
         scribe: Scribe,
         sampler: Option<Sampler>,
     ) -> Self {
-        let (gate, letters) = (Arc::default(), Vec::with_capacity(64));
-        let (own, has_planned) = (None, false);
-        Self { cores, mailbox, scribe, sampler, gate, letters, own, has_planned }
+        Self { cores, mailbox, scribe, sampler, gate: None, letters: Vec::with_capacity(64) }
     }
 }
 
@@ -59,36 +53,16 @@ impl Host for ThisHost {
         self.mailbox.clock.now()
     }
     fn take_requests(&mut self, into: &mut Vec<Request>) {
-        if let Some(own) = self.own {
-            return self.mailbox.take_completed(own, into);
-        }
-        // Programs begin where the first plan has their VCPUs, which cannot be answered before.
-        if !self.has_planned {
-            return self.mailbox.wakeup().ring();
-        }
-        (0..self.cores.len() as u16).for_each(|it| self.mailbox.take_completed(CoreId(it), into));
         self.mailbox.take(&mut self.letters);
         for letter in self.letters.drain(..) {
             match letter {
                 Letter::Request(request) => into.push(request),
-                Letter::Gate(gate) => {
-                    *self.gate.write().unwrap_or_else(PoisonError::into_inner) = Some(gate);
-                }
+                Letter::Gate(gate) => self.gate = Some(gate),
             }
         }
     }
     fn release(&mut self, job: &Job) {
-        let gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
-        gate.iter().for_each(|gate| gate.release(job));
-    }
-    fn part(&self, core: CoreId) -> Option<Self> {
-        let (cores, mailbox) = (Arc::clone(&self.cores), Arc::clone(&self.mailbox));
-        let (scribe, gate) = (self.scribe.part(), Arc::clone(&self.gate));
-        let (sampler, letters, own, has_planned) = (None, Vec::new(), Some(core), true);
-        Some(Self { cores, mailbox, scribe, sampler, gate, letters, own, has_planned })
-    }
-    fn flush(&mut self) {
-        self.scribe.flush();
+        self.gate.iter().for_each(|gate| gate.release(job));
     }
     fn leave(&mut self, vcpu: VcpuId, handle: Option<Box<VcpuHandle>>) {
         self.mailbox.leave(vcpu, handle);
@@ -117,8 +91,8 @@ impl Observer for ThisHost {
     }
     /// Written down when it is carried out, so that no dispatch waits for it.
     fn planned(&mut self, now: Instant, plan: &Plan) {
-        self.has_planned = true;
-        self.scribe.planned(now, plan);
+        self.scribe.recorder.planned(now, plan);
+        self.scribe.flush();
     }
 }
 

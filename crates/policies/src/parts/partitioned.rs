@@ -3,17 +3,14 @@
 //! The router has what cores do not decide alone: admission, and where each task is. It hands every
 //! event of a task on to that task's partition, so that what happens on one core neither reads nor
 //! changes what another has. Only arrivals, leaves and changes, and what still waits for an answer,
-//! look at more than one of them. While there is nothing of that, the partitions may be handed out
-//! as policies of their cores ([`Alone`]).
+//! look at more than one of them.
 
 use super::jobs::{self, Backlog, ByVcpu};
 use super::partition::Partition;
 use super::priority;
 use super::table::{Granted, Table, Use};
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::any::Any;
 use maracas_core::params::Params;
 use maracas_core::{CoreId, CoreSet, Event, Instant, JobId, Plan, Policy, System, Vcpu, VcpuId};
 
@@ -32,7 +29,6 @@ pub(crate) fn build(
         precise: jobs::precise(params),
         tasks: Tasks {
             homes: ByVcpu::default(),
-            lent: None,
             partitions: system.cores.iter().map(|_| Partition::new(order)).collect(),
         },
         news: CoreSet::EMPTY,
@@ -57,8 +53,6 @@ struct Home {
 /// The tasks, in the partitions of their cores.
 struct Tasks {
     homes: ByVcpu<Home>,
-    /// The same, while partitions are handed out.
-    lent: Option<Arc<ByVcpu<Home>>>,
     partitions: Vec<Partition>,
 }
 
@@ -141,78 +135,6 @@ impl Policy for Partitioned {
             self.tasks.on(core).decide(core, plan);
         }
         plan.wake = self.table.next();
-    }
-
-    fn split(&mut self) -> Option<Vec<Box<dyn Policy>>> {
-        if !self.table.is_settled() || !self.news.is_empty() {
-            return None;
-        }
-        let (precise, order) = (self.precise, self.order);
-        let homes = Arc::new(core::mem::take(&mut self.tasks.homes));
-        let partitions = self.tasks.partitions.iter_mut().zip(0..).map(|(partition, core)| {
-            let partition = core::mem::replace(partition, Partition::new(order));
-            let (core, homes) = (CoreId(core), Arc::clone(&homes));
-            Box::new(Alone { core, precise, homes, partition }) as Box<dyn Policy>
-        });
-        let alone = partitions.collect();
-        self.tasks.lent = Some(homes);
-        Some(alone)
-    }
-    fn join(&mut self, core: CoreId, part: Box<dyn Policy>) {
-        let part: Box<dyn Any> = part;
-        let Ok(part) = part.downcast::<Alone>() else { return };
-        let Alone { homes, partition, .. } = *part;
-        *self.tasks.on(core) = partition;
-        drop(homes);
-        // Of the last one that comes back nothing else is left.
-        match self.tasks.lent.take().map(Arc::try_unwrap) {
-            Some(Ok(homes)) => self.tasks.homes = homes,
-            Some(Err(lent)) => self.tasks.lent = Some(lent),
-            None => {}
-        }
-    }
-}
-
-/// A partition that was handed out: the policy of its core, while nothing arrives, leaves, changes
-/// or waits for an answer.
-struct Alone {
-    core: CoreId,
-    precise: bool,
-    homes: Arc<ByVcpu<Home>>,
-    partition: Partition,
-}
-
-impl Alone {
-    fn change(&mut self, vcpu: VcpuId, act: impl FnOnce(&mut Backlog)) {
-        let Some(Home { core, slot }) = self.homes.get(vcpu).copied() else { return };
-        if core == self.core {
-            self.partition.change(slot, act);
-        }
-    }
-}
-
-impl Policy for Alone {
-    fn on_event(&mut self, _: Instant, event: &Event) {
-        match event {
-            Event::Released(job) => self.change(job.id.vcpu, |backlog| backlog.release(job)),
-            Event::Completed(id) => self.change(id.vcpu, |backlog| backlog.complete(*id)),
-            Event::Ran(segment) if self.precise => {
-                let service = segment.usage.service;
-                self.change(segment.vcpu, |backlog| backlog.charge(service));
-            }
-            Event::Ran(_)
-            | Event::Woke { .. }
-            | Event::AllowanceSpent { .. }
-            | Event::Sampled(_)
-            | Event::Arrived(_)
-            | Event::Left(_)
-            | Event::Changed(_)
-            | Event::ServiceDone(_)
-            | Event::Failed { .. } => {}
-        }
-    }
-    fn plan(&mut self, _: Instant, plan: &mut Plan) {
-        self.partition.decide(self.core, plan);
     }
 }
 

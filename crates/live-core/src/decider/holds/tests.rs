@@ -52,14 +52,14 @@ fn told(decider: &mut Decider<FakeHost>) -> Vec<String> {
 #[test]
 fn a_hold_ends_by_its_owner_by_itself_or_never_begins() {
     let mut decider = with_main();
-    let held = |decider: &mut Decider<FakeHost>| (decider.held(), decider.host.cores[0].holds());
+    let held = |decider: &mut Decider<FakeHost>| (decider.held, decider.host.cores[0].holds());
     let free = held(&mut decider);
     let (reply, answer) = question();
     ask(&mut decider, Request::Hold { id: MAIN, number: 1, reply });
     assert_eq!(held(&mut decider), (free.0 + 1, free.1 + 1));
     assert_eq!(answer.take(), Some(CoreId(0)));
     ask(&mut decider, Request::Unhold(2));
-    assert_eq!(decider.held(), 1, "that is another hold");
+    assert_eq!(decider.held, 1, "that is another hold");
     decider.host.requests.push(Request::Unhold(1));
     ask(&mut decider, Request::Unhold(1));
     assert_eq!(held(&mut decider), free);
@@ -79,9 +79,9 @@ fn a_hold_ends_by_its_owner_by_itself_or_never_begins() {
     decider.hold(MAIN, 5, reply, now);
     assert_eq!(decider.holds_end(), now + LONGEST);
     decider.expire_holds(now + ms(1_999));
-    assert_eq!(decider.held(), 1);
+    assert_eq!(decider.held, 1);
     decider.expire_holds(now + LONGEST);
-    assert_eq!((decider.held(), decider.holds_end()), (0, Instant::NEVER));
+    assert_eq!((decider.held, decider.holds_end()), (0, Instant::NEVER));
     decider.unhold(5);
     assert_eq!(held(&mut decider), free, "letting go late changes nothing");
 }
