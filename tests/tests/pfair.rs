@@ -1,5 +1,6 @@
-//! PD2 is optimal on quanta that divide all times: on full cores nothing is missed, released at
-//! once, with offsets or sporadically. On others it admits less, and of that nothing is missed.
+//! PD2 is optimal on quanta that divide all times: where all of the cores is asked for nothing is
+//! missed, released at once, with offsets or sporadically. On others it admits less, and of that
+//! nothing is missed.
 
 use maracas_tests::Dice;
 use maracas_tests::rated::{Set, missed, sets, with};
@@ -27,7 +28,7 @@ fn full_cores_miss_nothing() {
         let set = full(&mut dice);
         let system = &set.patterns(seed)[seed as usize % 3];
         // By default quanta are longer where none of more than a tick fits.
-        let ran = missed("pd2", &with(&[("quantum", "1ns")]), system, seed);
+        let ran = missed("pd2", &with(&[("slot", "1ns")]), system, seed);
         let (missed, released) = ran.unwrap_or_else(|| panic!("set {seed} is refused: {set:?}"));
         assert_eq!(missed, 0, "set {seed}, of {released}: {set:?}");
     }
@@ -39,7 +40,7 @@ fn what_is_admitted_in_quanta_that_do_not_fit_misses_nothing() {
     for (seed, set) in (0..).zip(sets(SETS)) {
         let quantum = ["2ns", "3ns", "5ns"][seed as usize / 3 % 3];
         let system = &set.patterns(seed)[seed as usize % 3];
-        match missed("pd2", &with(&[("quantum", quantum)]), system, seed) {
+        match missed("pd2", &with(&[("slot", quantum)]), system, seed) {
             None => refused += 1,
             Some((missed, _)) => {
                 assert_eq!(missed, 0, "set {seed} in quanta of {quantum}");

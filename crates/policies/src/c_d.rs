@@ -15,7 +15,9 @@
 //! what has the earliest deadline, which of a piece is its window's end.
 //! # Invariants
 //! Each core's run queue is that of EDF on one core. A split task stands on the core of its open
-//! window and on no other, with no more than that piece's budget to use.
+//! window and on no other, with what is left there of the budgets of its pieces so far. What a
+//! piece loses by overheads or late decisions the next one makes up for, which its core was not
+//! asked for: nothing is promised then, as on cores that are not whole (`capacity`).
 //! # Where we differ from the paper
 //! The paper leaves open which task is split where, and compares several ways; here a task is split
 //! when it comes, on the core that takes most. The greatest c is searched for by halves with the

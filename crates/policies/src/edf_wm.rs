@@ -16,7 +16,9 @@
 //! its window's end.
 //! # Invariants
 //! Each core's run queue is that of EDF on one core. A split task stands on the core of its open
-//! window and on no other, with no more than that piece's budget to use.
+//! window and on no other, with what is left there of the budgets of its pieces so far. What a
+//! piece loses by overheads or late decisions the next one makes up for, which its core was not
+//! asked for: nothing is promised then, as on cores that are not whole (`capacity`).
 //! # Where we differ from the paper
 //! The paper finds the budget of a piece by a formula that looks at each deadline once; here it is
 //! searched for with the exact test of Zhang and Burns (2009). Windows are whole ticks; what D/s

@@ -1,6 +1,6 @@
 //! PD2: time is cut into quanta, and at the beginning of each the `m` most urgent tasks that may
 //! run get a core for all of it, so that each keeps within a quantum of its share; optimal where
-//! the quantum divides all times.
+//! deadlines are periods and the quantum divides all times.
 //!
 //! # Paper
 //! J. H. Anderson, A. Srinivasan. "Mixed Pfair/ERfair Scheduling of Asynchronous Periodic Tasks."
@@ -12,19 +12,22 @@
 //! # How it works
 //! Of a task of e quanta in p, the i-th quantum may be used from floor((i - 1) p/e) and must be by
 //! ceil(i p/e) after the release. Of those that may be used the `m` with the earliest deadline are
-//! selected; of equal ones, those whose window reaches into the next one's; of these, those after
-//! which the longest cascade of windows of two quanta (three, where they overlap) would have to be
-//! used one by one, which is the group deadline and only tasks of half a core or more have. What is
-//! left to choose: the running task, then the lower id. A selected task keeps its core where it
-//! can. A core's run queue is one slot, with a limit at the quantum's end.
+//! selected; of equal ones, those whose window reaches into the next one's; of these, those with
+//! the latest group deadline, which tasks of half a core or more have: the end of the row of
+//! overlapping windows of two quanta, of which each would have to be used in its last quantum if
+//! this one is. What is left to choose: the running task, then the lower id. A selected task keeps
+//! its core where it can. A core's run queue is one slot, with a limit at the quantum's end. What
+//! is told of a quantum's beginning after the quantum was decided has it decided again.
 //! # Invariants
-//! Who runs changes at quanta only. A task has a quantum in each window of one. On quanta that
-//! divide all times nothing is missed up to U = m.
+//! Who runs changes at quanta only, where events are told in time. A task has a quantum in each
+//! window of one. On quanta that divide all times, releases too, nothing is missed where the sum of
+//! C over the window from release to deadline is at most m.
 //! # Where we differ from the paper
 //! C is rounded up to whole quanta, and p is what lies between quanta of any window from release to
 //! deadline. By default the quantum divides all times, or, where the one that does so is short, is
 //! a sixteenth of the shortest period. A job that needs less than C leaves the rest of its last
-//! quantum idle. One that needs more goes on in the next one's time.
+//! quantum idle. One that needs more goes on in the next one's time. A job that was given all of
+//! its quanta asks for none in the quantum after: that it is done may be told late.
 
 use crate::parts::fluid;
 use crate::parts::jobs::{Backlog, ByVcpu};
@@ -42,10 +45,10 @@ use maracas_core::{
 };
 
 const QUANTUM: ParamSpec = ParamSpec {
-    name: "quantum",
+    name: "slot",
     kind: Kind::Time(""),
-    help: "time that is given at once; empty = the longest that divides all times, or a sixteenth \
-           of the shortest period where that is longer",
+    help: "length of a quantum; empty = the longest that divides all times, or a sixteenth of the \
+           shortest period where that is longer",
 };
 /// By default a quantum is no shorter than the shortest period by so many: a choice of ours, since
 /// what C is rounded up by is then a sixteenth of a period at most, and decisions stay few.
@@ -100,7 +103,7 @@ fn judged(system: &System, params: &Params) -> Result<(Table, Verdict), Verdict>
         (budget > period && vcpu.reservation.deadline == period).then(|| {
             format!(
                 "{} needs {budget} in whole quanta, of which {period} lie between its releases and \
-                 deadlines; lower `quantum` = {quantum}",
+                 deadlines; lower `slot` = {quantum}",
                 vcpu.id
             )
         })
@@ -179,8 +182,9 @@ struct Given {
     quanta: u64,
     /// Where it runs in this quantum.
     core: Option<CoreId>,
-    /// Where it ran last.
+    /// Where it ran last, and in which quantum.
     last: Option<CoreId>,
+    slot: u64,
 }
 
 impl Task {
@@ -202,7 +206,7 @@ impl Task {
     fn count(&mut self) {
         let job = self.backlog.deadline().unwrap_or(self.job);
         if job != self.job {
-            (self.job, self.now.quanta) = (job, 0);
+            (self.job, self.now.quanta, self.before.quanta) = (job, 0, 0);
         }
     }
     /// The quantum in which its job may begin, if there is one.
@@ -217,7 +221,9 @@ impl Task {
     /// From which quantum on its next one may be used.
     fn from(&self, quantum: u64) -> Option<u64> {
         let [before, period, cost] = [self.next() - 1, self.period, self.cost].map(u128::from);
-        Some(self.begins(quantum)? + (before * period / cost) as u64)
+        let from = self.begins(quantum)? + (before * period / cost) as u64;
+        let is_given = self.now.quanta >= self.cost;
+        Some(if is_given { from.max(self.now.slot + 2) } else { from })
     }
     /// The urgency of its next quantum.
     fn claim(&self, quantum: u64, place: usize) -> Option<Claim> {
@@ -226,14 +232,15 @@ impl Task {
         let end = u128::from(self.next()) * p;
         let deadline = end.div_ceil(e);
         // Windows of the complement, which is idle p - e quanta of p, end where cascades do.
-        let group = match 2 * e >= p && e < p {
-            true => ((deadline * (p - e)).div_ceil(p) * p).div_ceil(p - e),
-            false => 0,
+        let group = if 2 * e >= p && e < p {
+            begins + ((deadline * (p - e)).div_ceil(p) * p).div_ceil(p - e) as u64
+        } else {
+            0
         };
         Some(Claim {
             deadline: begins + deadline as u64,
             alone: end.is_multiple_of(e),
-            group: Reverse(begins + group as u64),
+            group: Reverse(group),
             waits: self.now.core.is_none(),
             vcpu: self.vcpu,
             place,
@@ -255,7 +262,7 @@ struct Pd2 {
     places: ByVcpu<usize>,
     /// The quantum that was decided last.
     decided: Option<u64>,
-    /// Whether something changed since the last decision.
+    /// Whether something was told since the last decision that was so at the quantum's beginning.
     changed: bool,
     running: Vec<Option<Grant>>,
 }
@@ -270,10 +277,11 @@ impl Pd2 {
         let running = alloc::vec![None; system.cores.len()];
         Self { table, quantum, tasks, places, decided: None, changed: false, running }
     }
-    fn change(&mut self, vcpu: VcpuId, act: impl FnOnce(&mut Task)) {
+    fn change(&mut self, at: Instant, vcpu: VcpuId, act: impl FnOnce(&mut Task)) {
         if let Some(place) = self.places.get(vcpu) {
             act(&mut self.tasks[*place]);
-            self.changed = true;
+            let begins = self.decided.map(|slot| slot.saturating_mul(self.quantum));
+            self.changed |= begins.is_some_and(|begins| at.ticks() <= begins);
         }
     }
     /// Another quantum begins. One that has run waits unless it did so in the quantum before.
@@ -305,7 +313,8 @@ impl Pd2 {
                 let core = if any { last.or_else(|| free.iter().next()) } else { last };
                 if let Some(core) = core.filter(|_| task.now.core.is_none()) {
                     free.remove(core);
-                    task.now = Given { quanta: task.next(), core: Some(core), last: Some(core) };
+                    let (quanta, here) = (task.next(), Some(core));
+                    task.now = Given { quanta, core: here, last: here, slot };
                     self.running[core.0 as usize] = Some(task.grant(self.quantum));
                 }
             }
@@ -321,10 +330,10 @@ impl Pd2 {
 impl Policy for Pd2 {
     fn on_event(&mut self, at: Instant, event: &Event) {
         match event {
-            Event::Released(job) => self.change(job.id.vcpu, |task| task.backlog.release(job)),
-            Event::Completed(id) => self.change(id.vcpu, |task| task.backlog.complete(*id)),
+            Event::Released(job) => self.change(at, job.id.vcpu, |task| task.backlog.release(job)),
+            Event::Completed(id) => self.change(at, id.vcpu, |task| task.backlog.complete(*id)),
             Event::Ran(segment) if segment.mode == Mode::Foreground => {
-                self.change(segment.vcpu, |task| {
+                self.change(at, segment.vcpu, |task| {
                     task.backlog.charge_segment(segment.to, segment.usage.service);
                 });
             }
@@ -340,7 +349,7 @@ impl Policy for Pd2 {
             }
             Event::Left(vcpu) => {
                 self.table.leave(*vcpu, at, Use::NONE);
-                self.change(*vcpu, |task| task.backlog = Backlog::default());
+                self.change(at, *vcpu, |task| task.backlog = Backlog::default());
                 for running in &mut self.running {
                     *running = running.filter(|grant| grant.vcpu != *vcpu);
                 }
@@ -357,9 +366,8 @@ impl Policy for Pd2 {
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
         self.table.reply(plan);
         let slot = now.ticks() / self.quantum;
-        let begins = now.ticks().is_multiple_of(self.quantum);
         let is_new = self.decided != Some(slot);
-        let again = begins && self.changed && !is_new;
+        let again = self.changed && !is_new;
         if again {
             self.tasks.iter_mut().for_each(|task| task.now = task.before);
         }
@@ -431,7 +439,7 @@ mod tests {
         let ticks = Duration::from_ticks;
         let vcpus = |c| (0..2).map(|id| Vcpu::new(id, ticks(c), ticks(100)).periodic()).collect();
         let admits = |c, quantum: &str| {
-            let params = with(&[("quantum", quantum)]);
+            let params = with(&[("slot", quantum)]);
             (ENTRY.admit)(&System::new(1, vcpus(c)), &params).accepted()
         };
         assert!(admits(50, "10ns") && admits(50, "1ns") && admits(50, ""));
@@ -441,7 +449,7 @@ mod tests {
 
     #[test]
     fn a_quantum_of_nothing_is_refused() {
-        let verdict = (ENTRY.admit)(&System::new(1, Vec::new()), &with(&[("quantum", "0ns")]));
-        assert!(verdict.why().contains("quantum is 0; give a time above 0"), "{}", verdict.why());
+        let verdict = (ENTRY.admit)(&System::new(1, Vec::new()), &with(&[("slot", "0ns")]));
+        assert!(verdict.why().contains("slot is 0; give a time above 0"), "{}", verdict.why());
     }
 }

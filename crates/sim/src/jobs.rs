@@ -114,7 +114,10 @@ pub fn judge(
     let asked = raised(system, &judged, &homes, isolates, open);
     let again = asked.as_ref().map(|asked| (entry.admit)(asked, params));
     for one in &mut judged {
-        let fits = |again: &Verdict| admitted(again, one.vcpu, &homes);
+        let fits = |again: &Verdict| {
+            let proven = asked.as_ref().is_some_and(|asked| is_proven(asked, entry, again));
+            proven && admitted(again, one.vcpu, &homes) && is_placed_alike(verdict, again)
+        };
         let fits = again.as_ref().map_or(verdict.accepted(), fits);
         let vcpu = system.vcpus.iter().find(|vcpu| vcpu.id == one.vcpu);
         let by_requests = memory.dram.model == DramModel::Requests;
@@ -143,6 +146,22 @@ fn is_proven(system: &System, entry: &Entry, verdict: &Verdict) -> bool {
     // What an optimal policy tests is the sum of loads, and that says all.
     let optimal = entry.claims.no_miss_when_admitted && !entry.claims.partitioned;
     optimal || judged && verdict.cores.iter().all(proves)
+}
+
+/// Whether two verdicts put each VCPU in the same place, and none in several: what fits elsewhere
+/// says nothing of where it runs. Of a VCPU that several cores share it is not said how.
+fn is_placed_alike(verdict: &Verdict, again: &Verdict) -> bool {
+    let places = |verdict: &Verdict| {
+        let at = |it: &CoreVerdict| {
+            let core = it.core;
+            it.vcpus.iter().map(move |vcpu| (*vcpu, core)).collect::<Vec<_>>()
+        };
+        let mut places: Vec<_> = verdict.cores.iter().flat_map(at).collect();
+        places.sort_unstable();
+        places
+    };
+    let (places, others) = (places(verdict), places(again));
+    places == others && places.windows(2).all(|two| two[0].0 != two[1].0)
 }
 
 /// Where VCPUs may run.

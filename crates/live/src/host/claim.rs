@@ -6,6 +6,12 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a run that has ended may take to close its files, which hold its cores: a fifth of a
+/// second was measured on PREEMPT_RT.
+const CLOSING: Duration = Duration::from_secs(2);
 
 /// A core that is ours as long as this lives. It is a lock on a file beside the sockets, which no
 /// other user may open and which the kernel releases however the run ends.
@@ -37,7 +43,7 @@ impl Claim {
     fn take_in(directory: &Path, core: HardwareCore) -> Result<Self, Unclaimed> {
         let host = Unclaimed::Host;
         run_directory::make_directory(directory).map_err(host)?;
-        let path = directory.join(format!("core-{core}"));
+        let (path, begun) = (directory.join(format!("core-{core}")), Instant::now());
         loop {
             let mut options = OpenOptions::new();
             options.read(true).write(true).create(true).mode(0o600);
@@ -45,7 +51,12 @@ impl Claim {
             if !lock(&file).map_err(host)? {
                 let mut text = String::new();
                 let _ = file.read_to_string(&mut text);
-                return Err(Unclaimed::Taken(core, text.trim().parse().ok()));
+                let run = text.trim().parse().ok();
+                if run.is_some_and(has_ended) && begun.elapsed() < CLOSING {
+                    thread::sleep(Duration::from_millis(5));
+                    continue;
+                }
+                return Err(Unclaimed::Taken(core, run));
             }
             // Its last holder may have removed the file after we opened it: then it is no lock.
             let there = fs::metadata(&path).map(|meta| meta.ino()).ok();
@@ -55,6 +66,12 @@ impl Claim {
             }
         }
     }
+}
+
+/// Whether the process with this number has ended, though it may not have closed its files yet.
+fn has_ended(pid: u32) -> bool {
+    let run = i32::try_from(pid).ok().and_then(|pid| Identity::of(pid).ok());
+    run.is_none_or(|run| !run.is_alive())
 }
 
 impl Drop for Claim {

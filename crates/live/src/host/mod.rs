@@ -71,28 +71,50 @@ impl Identity {
     /// Whether any thread of this very process may still act: it is not gone, its number not
     /// reused, and not every thread on its way out. What they had open is closed after that, which
     /// a run's counters may hold up for a fifth of a second (`close` in `machine/supervisor.rs`).
+    /// One of which nothing can be read is alive.
     pub fn is_alive(&self) -> bool {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid));
-        stat.is_ok_and(|stat| {
-            start_of(&stat) == Some(self.start) && !(is_exiting(&stat) && self.is_over())
-        })
-    }
-
-    /// Whether every thread of the process with this number is on its way out.
-    fn is_over(&self) -> bool {
-        let threads = fs::read_dir(format!("/proc/{}/task", self.pid));
-        let mut threads = threads.into_iter().flatten().flatten();
-        // One whose file is gone has ended since.
-        threads.all(|it| {
-            fs::read_to_string(it.path().join("stat")).map_or(true, |stat| is_exiting(&stat))
+        self.stat().is_none_or(|stat| {
+            stat.is_some_and(|stat| !(is_exiting(&stat) && self.are_all(&stat, is_exiting)))
         })
     }
 
     /// Whether it runs no more of its own code: gone, or being killed. Between the two may lie a
-    /// second, where its ordinary threads get no core to end on.
+    /// second, where its ordinary threads get no core to end on. One of which nothing can be read
+    /// is not.
     pub fn is_doomed(&self) -> bool {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid));
-        stat.map_or(true, |stat| start_of(&stat) != Some(self.start) || is_doomed(&stat))
+        let ends = |stat: &str| is_exiting(stat) || is_killed(stat);
+        self.stat().is_some_and(|stat| {
+            stat.is_none_or(|stat| is_killed(&stat) || ends(&stat) && self.are_all(&stat, ends))
+        })
+    }
+
+    /// What the kernel says of it: `None` where that cannot be read, `Some(None)` where it is gone.
+    fn stat(&self) -> Option<Option<String>> {
+        match fs::read_to_string(format!("/proc/{}/stat", self.pid)) {
+            Ok(stat) => Some(Some(stat).filter(|stat| start_of(stat) == Some(self.start))),
+            Err(error) => has_ended(&error).then_some(None),
+        }
+    }
+
+    /// Whether this is so of every thread of the process, of which `stat` speaks, or it has ended.
+    /// The kernel may leave out a thread of its list where another one ends meanwhile: where there
+    /// are fewer than it counts, it is not.
+    fn are_all(&self, stat: &str, so: impl Fn(&str) -> bool) -> bool {
+        // Field 20 of proc_pid_stat(5).
+        let count = after_name(stat).nth(17).and_then(|word| word.parse().ok());
+        let threads = match fs::read_dir(format!("/proc/{}/task", self.pid)) {
+            Ok(threads) => threads,
+            Err(error) => return has_ended(&error),
+        };
+        let mut seen = 0_u64;
+        for thread in threads {
+            let stat = thread.and_then(|it| fs::read_to_string(it.path().join("stat")));
+            if !stat.map_or_else(|error| has_ended(&error), |stat| so(&stat)) {
+                return false;
+            }
+            seen += 1;
+        }
+        count.is_some_and(|count| seen >= count)
     }
 
     /// Whether it was stopped by a signal and not continued since.
@@ -133,12 +155,17 @@ fn is_stopped(stat: &str) -> bool {
     after_name(stat).next() == Some("T")
 }
 
-fn is_doomed(stat: &str) -> bool {
-    // Field 31 of proc_pid_stat(5): the signals that wait for the first thread; a SIGKILL waits for
-    // every thread.
+/// Whether a thread is to be killed.
+fn is_killed(stat: &str) -> bool {
+    // Field 31 of proc_pid_stat(5): the signals that wait for this thread; a SIGKILL does for each.
     const SIGKILL: u64 = 1 << (libc::SIGKILL - 1);
     let signals = after_name(stat).nth(28).and_then(|word| word.parse().ok()).unwrap_or(0u64);
-    is_exiting(stat) || signals & SIGKILL != 0
+    signals & SIGKILL != 0
+}
+
+/// Whether what was asked for in `/proc` is not there because its process or thread has ended.
+fn has_ended(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }
 
 /// Whether a thread has ended or ends, and makes no more system calls.

@@ -34,10 +34,11 @@ fn a_process_is_doomed_from_its_sigkill_on() {
         format!("7 (a) b) {state} 1 1 1 0 -1 {flags} {middle}99 {}{signals} 0 0", "0 ".repeat(8))
     };
     assert_eq!(super::start_of(&stat("R", 0, 0)), Some(99), "field 22 stands where it should");
-    assert!(!super::is_doomed(&stat("R", 0x40_0140, 1 << 14)), "SIGTERM may be handled");
-    assert!(super::is_doomed(&stat("R", 0x40_0140, 1 << 8)), "SIGKILL waits");
-    assert!(super::is_doomed(&stat("R", 0x40_0144, 0)), "it is on its way out");
-    assert!(super::is_doomed(&stat("Z", 0, 0)), "its first thread has ended");
+    assert!(!super::is_killed(&stat("R", 0x40_0140, 1 << 14)), "SIGTERM may be handled");
+    assert!(super::is_killed(&stat("R", 0x40_0140, 1 << 8)), "SIGKILL waits");
+    assert!(!super::is_exiting(&stat("R", 0x40_0140, 0)));
+    assert!(super::is_exiting(&stat("R", 0x40_0144, 0)), "it is on its way out");
+    assert!(super::is_exiting(&stat("Z", 0, 0)), "it has ended");
     let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
     let identity = super::Identity::of(child.id() as i32).unwrap();
     assert!(!identity.is_doomed());
@@ -70,10 +71,11 @@ fn a_process_lives_while_one_of_its_threads_does() {
     });
     let pid = process.unwrap().pid;
     let identity = super::Identity::of(pid).unwrap();
-    while !identity.is_doomed() {
+    let first = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    while !super::is_exiting(&first()) {
         std::thread::yield_now();
     }
-    assert!(identity.is_alive(), "its second thread waits");
+    assert!(identity.is_alive() && !identity.is_doomed(), "its second thread waits");
     // SAFETY: our own child.
     unsafe { libc::kill(pid, libc::SIGKILL) };
     crate::host::launch::wait(pid, 0).unwrap();

@@ -1,7 +1,9 @@
 //! How late jobs may be under global EDF, on cores that are not asked for more than they have:
 //! J. P. Erickson, U. Devi, S. Baruah, "Improved Tardiness Bounds for Global EDF", ECRTS 2010, with
-//! compliant vectors; after U. C. Devi, J. H. Anderson, "Tardiness Bounds under Global EDF
-//! Scheduling on a Multiprocessor", Real-Time Systems 38(2), 2008.
+//! compliant vectors, for deadlines at the period's end; J. Erickson, N. Guan, S. Baruah,
+//! "Tardiness Bounds for Global EDF with Deadlines Different from Periods", OPODIS 2010; after
+//! U. C. Devi, J. H. Anderson, "Tardiness Bounds under Global EDF Scheduling on a Multiprocessor",
+//! Real-Time Systems 38(2), 2008.
 //!
 //! With S_i = C_i (1 - D_i/T_i), no job of task i is later than x_i + C_i where for every i
 //! m x_i + C_i is at least s = S_1 + ... + S_n + the m - 1 greatest of x_j U_j + C_j - S_j.
@@ -13,7 +15,8 @@ use maracas_core::admission::{Measure, TestResult};
 use maracas_core::{Duration, Vcpu};
 
 /// Bounds on how late jobs are. It accepts nothing: that no job is late it does not say. They hold
-/// where the sum of C/T is at most the number of cores, and no C/T is above 1.
+/// where the sum of C/T is at most the number of cores, and no C/T is above 1; for a set that is
+/// there from the start and stays, whose jobs need C at most, with no overheads.
 pub(crate) fn bounds(vcpus: &[Vcpu], cores: usize) -> TestResult {
     let (tasks, m) = (tasks(vcpus), cores as u128);
     let total = least(|total| needed(&tasks, m, total) <= total);
