@@ -101,7 +101,7 @@ pub fn judge(
     let limits = limits(system, programs, &places, (entry, params), verdict.regulation.as_deref());
     let bounds = bounds(system, memory, programs, &places, &limits);
     let cuts = cuts(entry, params);
-    let proven = is_proven(system, entry, verdict);
+    let proven = is_proven(system, entry, verdict, None);
     let open = verdict.regulation.as_ref().map(|limits| {
         let open = |core: CoreId| open_share(core, limits, &places, &bounds, system);
         system.core_ids().map(open).collect::<Vec<_>>()
@@ -115,8 +115,10 @@ pub fn judge(
     let again = asked.as_ref().map(|asked| (entry.admit)(asked, params));
     for one in &mut judged {
         let fits = |again: &Verdict| {
-            let proven = asked.as_ref().is_some_and(|asked| is_proven(asked, entry, again));
-            proven && admitted(again, one.vcpu, &homes) && is_placed_alike(verdict, again)
+            // What stays on a core was asked again for that core, and others say nothing of it.
+            let home = homes.home(one.vcpu);
+            let placed = home.is_some() || is_placed_alike(verdict, again);
+            placed && is_proven(system, entry, again, home) && admitted(again, one.vcpu, &homes)
         };
         let fits = again.as_ref().map_or(verdict.accepted(), fits);
         let vcpu = system.vcpus.iter().find(|vcpu| vcpu.id == one.vcpu);
@@ -134,18 +136,20 @@ pub fn judge(
 
 /// Whether by `verdict` no job is late that stays within its budget: the policy claims so of all
 /// that it admits, or on every core a test accepts that says so, which is any but the sum of loads.
-/// An I/O VCPU may inherit another's period, which only the test that decides has counted.
-fn is_proven(system: &System, entry: &Entry, verdict: &Verdict) -> bool {
+/// An I/O VCPU may inherit another's period, which only the test that decides has counted. Of one
+/// core alone where `of` names it.
+fn is_proven(system: &System, entry: &Entry, verdict: &Verdict, of: Option<CoreId>) -> bool {
     let inherits = system.vcpus.iter().any(|vcpu| vcpu.role == Role::Io);
     let proves = |core: &CoreVerdict| {
         let tests = core.tests.iter().take(if inherits { 1 } else { usize::MAX });
         core.vcpus.is_empty()
             || tests.into_iter().any(|result| result.accepted && result.test != "capacity")
     };
-    let judged = verdict.cores.iter().any(|core| !core.vcpus.is_empty());
+    let asked = || verdict.cores.iter().filter(|core| of.is_none() || core.core == of);
+    let judged = asked().any(|core| !core.vcpus.is_empty());
     // What an optimal policy tests is the sum of loads, and that says all.
     let optimal = entry.claims.no_miss_when_admitted && !entry.claims.partitioned;
-    optimal || judged && verdict.cores.iter().all(proves)
+    optimal || judged && asked().all(proves)
 }
 
 /// Whether two verdicts put each VCPU in the same place, and none in several: what fits elsewhere
