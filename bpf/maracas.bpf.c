@@ -7,8 +7,9 @@
  * and takes a thread of that. So nothing is moved when a plan changes, when a budget is spent or
  * comes back: the next choice is another one.
  *
- * A budget ends by a timer of the core, one-shot and pinned, which only asks the core to choose
- * again. It is set a little early, by what it was late at the median so far. All meters are
+ * A budget ends, and one that was sent ahead begins, by a timer of the core, one-shot and pinned,
+ * which only asks the core to choose again. It is set a little early, by what ends were late at
+ * the median so far. All meters are
  * differences of CLOCK_MONOTONIC: what the kernel accounts of a thread misses runs on 7.3.
  *
  * Threads that belong to no VCPU are served before the background up to a tenth of the core's
@@ -78,19 +79,29 @@ static void report(const struct event *event)
 }
 
 /*
- * What the law has for a core now; `cpu` may be another one than this. Not static: so the verifier
- * looks at it once, and not for each of its callers.
+ * What the law has for a core now. Not static: so the verifier looks at it once, and not for each
+ * of its callers. `cpu` may be another one than this: the answer may then be that of a run queue
+ * which is being replaced. That does no harm, since that core chooses again by the new one.
  */
-__attribute__((noinline)) __u32 next_of(__u32 cpu, struct law_choice *choice)
+__attribute__((noinline)) __u32 next_of(__u32 cpu, struct law_choice *choice, __u64 now)
 {
 	struct core *core = core_of(cpu);
-	__u32 key = (cpu & (CORES_MAX - 1)) * 2 + (core->active & 1);
+	__u32 key = (cpu & (CORES_MAX - 1)) * LAW_QUEUES + (core->slots.read & LAW_SLOT);
 	struct law_queue *queue = bpf_map_lookup_elem(&queues, &key);
 
 	if (!choice)
 		return LAW_NONE;
-	*choice = queue ? law_next(&core->law, queue, vcpus) : law_idle();
+	*choice = queue ? law_next(&core->law, queue, vcpus, now) : law_idle();
 	return choice->vcpu;
+}
+
+/* The same for this core, which remembers when it is to choose again though nothing happens. */
+static __u32 choose(struct core *core, __u32 cpu, struct law_choice *choice, __u64 now)
+{
+	__u32 vcpu = next_of(cpu, choice, now);
+
+	core->due = choice->due;
+	return vcpu;
 }
 
 /* Counts the thread among the runnable ones of its VCPU. */
@@ -115,14 +126,21 @@ static void uncount(struct thread *thread)
 	thread->counted = LAW_NONE;
 }
 
-/* Sets the core's timer for `ends`, which is in its state. */
+/* When the core is to choose again, by its state. */
+static __u64 rings_at(const struct core *core)
+{
+	return law_earlier(core->ends, core->due);
+}
+
+/* Sets the core's timer for that. */
 static void arm(struct core *core, __u32 cpu)
 {
 	__u32 key = cpu & (CORES_MAX - 1);
 	struct alarm *alarm = bpf_map_lookup_elem(&alarms, &key);
+	__u64 at = rings_at(core);
 
-	if (alarm && core->ends != LAW_NEVER)
-		bpf_timer_start(&alarm->timer, core->ends - core->margin,
+	if (alarm && at != LAW_NEVER)
+		bpf_timer_start(&alarm->timer, at - core->margin,
 				BPF_F_TIMER_ABS | BPF_F_TIMER_CPU_PIN);
 }
 
@@ -274,7 +292,7 @@ void enqueue(__u64 *ctx)
 	/* What a core puts back it has just chosen against, unless another core is to have it. */
 	if (is_put && home == cpu)
 		return;
-	if (next_of(home, &choice) == thread->vcpu)
+	if (next_of(home, &choice, bpf_ktime_get_ns()) == thread->vcpu)
 		scx_bpf_kick_cpu(home, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
 }
 
@@ -297,9 +315,7 @@ static void go_on(struct core *core, __u32 cpu, struct task_struct *prev,
 /* Sets the timer for the turn of a thread that belongs to no VCPU, where a VCPU waits. */
 static void limit_other(struct core *core, __u32 cpu, const struct law_choice *choice, __u64 now)
 {
-	if (choice->vcpu == LAW_NONE)
-		return;
-	core->ends = now + SHARE_TURN;
+	core->ends = choice->vcpu == LAW_NONE ? LAW_NEVER : now + SHARE_TURN;
 	arm(core, cpu);
 }
 
@@ -326,10 +342,10 @@ void dispatch(__u64 *ctx)
 		is_on = prev->scx.flags & FIND(scx_ent_flags, SCX_TASK_QUEUED);
 		thread = is_on ? thread_of(prev) : NULL;
 	}
-	core->seen = core->active;
+	law_receive(&core->slots);
 	law_charge(&core->law, vcpus, now);
 	account_others(core, now);
-	next_of(cpu, &choice);
+	choose(core, cpu, &choice, now);
 	is_other_on = is_on && !is_managed(thread);
 	if (others_first(core, &choice, now, is_other_on)) {
 		if (dsq_move_to_local(OTHERS))
@@ -349,8 +365,13 @@ void dispatch(__u64 *ctx)
 	}
 	if (dsq_move_to_local(OTHERS))
 		return;
-	if (is_other_on)
+	if (is_other_on) {
 		other_goes_on(core, cpu, prev, &choice, now);
+		return;
+	}
+	/* The core idles: until something wakes, or a grant begins to count. */
+	core->ends = LAW_NEVER;
+	arm(core, cpu);
 }
 
 SEC("struct_ops/runnable")
@@ -377,12 +398,12 @@ void running(__u64 *ctx)
 	account_others(core, now);
 	if (!is_managed(thread)) {
 		core->others_from = now;
-		next_of(cpu, &choice);
+		choose(core, cpu, &choice, now);
 		limit_other(core, cpu, &choice, now);
 		return;
 	}
 	count(thread, cpu);
-	if (next_of(cpu, &choice) == thread->vcpu && begin_segment(core, cpu, &choice, now))
+	if (choose(core, cpu, &choice, now) == thread->vcpu && begin_segment(core, cpu, &choice, now))
 		return;
 	/*
 	 * It came here past the law: what a real-time thread preempted stands before all else. It
@@ -445,8 +466,9 @@ __s32 init_task(__u64 *ctx)
 static int ring(void *map, __u32 *cpu, struct alarm *alarm)
 {
 	struct core *core = core_of(*cpu);
+	__u64 at = rings_at(core);
 
-	if (core->ends != LAW_NEVER && bpf_ktime_get_ns() + core->margin + LEAST >= core->ends)
+	if (at != LAW_NEVER && bpf_ktime_get_ns() + core->margin + LEAST >= at)
 		scx_bpf_kick_cpu(*cpu, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
 	return 0;
 }
@@ -472,6 +494,8 @@ __s32 init(__u64 *ctx)
 		core->law.least = LEAST;
 		core->law.now = law_idle();
 		core->ends = LAW_NEVER;
+		core->due = LAW_NEVER;
+		law_clear_slots(&core->slots);
 		core->share_at = bpf_ktime_get_ns();
 		if (!alarm)
 			return -EINVAL;
@@ -491,15 +515,15 @@ void finish(__u64 *ctx)
 	bpf_probe_read_kernel_str(ending.message, sizeof(ending.message), info->msg);
 }
 
-/* The core follows its other run queue from now on. */
+/* The core follows its spare run queue from now on. Returns which one is to be written next. */
 SEC("syscall")
 int take(struct take *ctx)
 {
 	__u32 cpu = ctx->core & (CORES_MAX - 1);
+	__u32 spare = law_send(&core_of(cpu)->slots);
 
-	core_of(cpu)->active ^= 1;
 	scx_bpf_kick_cpu(cpu, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
-	return 0;
+	return spare;
 }
 
 /* A thread, and what it will fork, belongs to a VCPU from when it is next queued. */

@@ -49,7 +49,10 @@ struct event {
 	__u32 unused;
 };
 
-/* Argument of the program `take`: the core follows its other run queue from now on. */
+/*
+ * Argument of the program `take`: the core follows its spare run queue from now on. It returns
+ * which one is to be written next; at first that is number 2.
+ */
 struct take {
 	__u32 core;
 };
