@@ -50,21 +50,6 @@ const volatile struct sizes sizes SEC(".rodata.sizes");
 #define OTHERS 1ULL
 #define QUEUE_OF(vcpu) (0x10000ULL + (vcpu))
 
-static struct core *core_of(__u32 cpu)
-{
-	return &cores[cpu & (CORES_MAX - 1)];
-}
-
-static struct thread *thread_of(struct task_struct *p)
-{
-	return bpf_task_storage_get(&threads, p, NULL, 0);
-}
-
-static bool is_managed(const struct thread *thread)
-{
-	return thread && thread->vcpu != LAW_NONE;
-}
-
 static void report(const struct event *event)
 {
 	struct event *entry = bpf_ringbuf_reserve(&events, sizeof(*entry), 0);
@@ -120,10 +105,11 @@ static void count(struct thread *thread, __u32 cpu)
 
 static void uncount(struct thread *thread)
 {
-	if (thread->counted == LAW_NONE)
-		return;
-	law_block(vcpus, thread->counted);
-	thread->counted = LAW_NONE;
+	/* Exchanged, as tend() may be at it on another core. */
+	__u32 counted = __atomic_exchange_n(&thread->counted, LAW_NONE, __ATOMIC_SEQ_CST);
+
+	if (counted != LAW_NONE)
+		law_block(vcpus, counted);
 }
 
 /* When the core is to choose again, by its state. */
@@ -249,7 +235,7 @@ __s32 select_cpu(__u64 *ctx)
 	return cpu;
 }
 
-/* A thread that belongs to no VCPU waits for a core. */
+/* It waits for a core. */
 static void enqueue_other(struct task_struct *p, __s32 cpu, __u64 flags, bool is_put)
 {
 	struct core *core = core_of(cpu);
@@ -283,16 +269,19 @@ void enqueue(__u64 *ctx)
 	if (thread)
 		thread->is_put = 0;
 	if (!is_managed(thread)) {
+		if (thread)
+			uncount(thread);
 		enqueue_other(p, cpu, ctx[1], is_put);
 		return;
 	}
 	count(thread, cpu);
+	thread->since = bpf_ktime_get_ns();
 	dsq_insert(p, QUEUE_OF(thread->vcpu), TURN, ctx[1]);
 	home = homes[thread->vcpu & (LAW_VCPUS - 1)];
 	/* What a core puts back it has just chosen against, unless another core is to have it. */
 	if (is_put && home == cpu)
 		return;
-	if (next_of(home, &choice, bpf_ktime_get_ns()) == thread->vcpu)
+	if (next_of(home, &choice, thread->since) == thread->vcpu)
 		scx_bpf_kick_cpu(home, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
 }
 
@@ -323,6 +312,11 @@ static void limit_other(struct core *core, __u32 cpu, const struct law_choice *c
 static void other_goes_on(struct core *core, __u32 cpu, struct task_struct *prev,
 			  const struct law_choice *choice, __u64 now)
 {
+	/* Its VCPU has left while it ran. */
+	if (core->law.now.vcpu != LAW_NONE) {
+		end_segment(core, cpu, now);
+		core->others_from = now;
+	}
 	limit_other(core, cpu, choice, now);
 	set_slice(prev, TURN);
 }
@@ -406,8 +400,8 @@ void running(__u64 *ctx)
 	if (choose(core, cpu, &choice, now) == thread->vcpu && begin_segment(core, cpu, &choice, now))
 		return;
 	/*
-	 * It came here past the law: what a real-time thread preempted stands before all else. It
-	 * is charged for nothing, and the core chooses again.
+	 * It came here past the law: preempted by a real-time thread, or tended. It is charged for
+	 * nothing, and the core chooses again.
 	 */
 	scx_bpf_kick_cpu(cpu, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
 }
@@ -524,6 +518,36 @@ int take(struct take *ctx)
 
 	scx_bpf_kick_cpu(cpu, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
 	return spare;
+}
+
+/* Lets threads that have waited for long run for once, or for good where their VCPU leaves. */
+SEC("syscall")
+int tend(struct tend *ctx)
+{
+	__u32 vcpu = ctx->vcpu & (LAW_VCPUS - 1), leaves = ctx->leaves, moved = 0;
+	__u64 before = bpf_ktime_get_ns() - ctx->waited;
+	struct bpf_iter_scx_dsq queue;
+	struct task_struct *p;
+
+	if (ctx->vcpu >= sizes.vcpus)
+		return -EINVAL;
+	if (leaves)
+		left[vcpu] = 1;
+	bpf_rcu_read_lock();
+	bpf_iter_scx_dsq_new(&queue, QUEUE_OF(vcpu), 0);
+	while ((p = bpf_iter_scx_dsq_next(&queue))) {
+		struct thread *thread = thread_of(p);
+
+		if (!thread || (!leaves && thread->since > before))
+			continue;
+		if (leaves)
+			uncount(thread);
+		moved += dsq_move(&queue, p, OTHERS);
+	}
+	bpf_iter_scx_dsq_destroy(&queue);
+	bpf_rcu_read_unlock();
+	scx_bpf_kick_cpu(homes[vcpu], FIND(scx_kick_flags, SCX_KICK_PREEMPT));
+	return moved;
 }
 
 /* A thread, and what it will fork, belongs to a VCPU from when it is next queued. */

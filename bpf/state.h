@@ -43,10 +43,14 @@ _Static_assert(__builtin_offsetof(struct core, others_ran) == 136, "others_ran")
 struct law_vcpu vcpus[LAW_VCPUS] SEC(".bss.vcpus");
 /* Where a VCPU stands: its threads are woken there. Written by the loader. */
 __u32 homes[LAW_VCPUS] SEC(".bss.homes");
+/* Whether it has left: its threads belong to no VCPU any more. */
+__u32 left[LAW_VCPUS] SEC(".bss.left");
 struct core cores[CORES_MAX] SEC(".bss.cores");
 struct ending ending SEC(".bss.ending");
 
 struct thread {
+	/* Since when it waits in the queue of its VCPU. */
+	__u64 since;
 	/* Its VCPU, and the one among whose runnable threads it is counted; LAW_NONE = none. */
 	__u32 vcpu;
 	__u32 counted;
@@ -86,5 +90,20 @@ struct {
 	MAP_UINT(type, BPF_MAP_TYPE_RINGBUF);
 	MAP_UINT(max_entries, 1 << 20);
 } events SEC(".maps");
+
+static inline struct core *core_of(__u32 cpu)
+{
+	return &cores[cpu & (CORES_MAX - 1)];
+}
+
+static inline struct thread *thread_of(struct task_struct *p)
+{
+	return bpf_task_storage_get(&threads, p, NULL, 0);
+}
+
+static inline bool is_managed(const struct thread *thread)
+{
+	return thread && thread->vcpu != LAW_NONE && !left[thread->vcpu & (LAW_VCPUS - 1)];
+}
 
 #endif

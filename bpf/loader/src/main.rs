@@ -35,6 +35,11 @@ const PRIORITY: i32 = 50;
 const WITHOUT_END: Duration = Duration::from_secs(3);
 /// A segment that begins so long before a period counts as that period's.
 const EARLY_NS: u64 = 500_000;
+/// Time in which something happens that needs no budget.
+const SHORT: Duration = Duration::from_millis(300);
+/// The watchdog allows 20 s (`timeout_ms` in maracas.bpf.c).
+const WATCHED_S: u64 = 25;
+const TENDED_S: u64 = 5;
 /// Periods at the beginning that are not judged: the margin settles.
 const WARM: usize = 20;
 
@@ -131,6 +136,14 @@ impl Scheduler {
     /// A thread belongs to a VCPU from now on.
     fn join(&mut self, thread: u32, vcpu: u32) -> Result<()> {
         self.call("join", &mut [thread.to_ne_bytes(), vcpu.to_ne_bytes()].concat()).map(drop)
+    }
+
+    /// Lets threads of a VCPU that have waited so long run for once; for good where it `leaves`.
+    /// How many these are.
+    fn tend(&mut self, vcpu: u32, leaves: bool, waited: Duration) -> Result<u32> {
+        let mut argument = [vcpu.to_ne_bytes(), u32::from(leaves).to_ne_bytes()].concat();
+        argument.extend((waited.as_nanos() as u64).to_ne_bytes());
+        self.call("tend", &mut argument)
     }
 
     /// Sends the core another run queue.
@@ -319,9 +332,57 @@ fn run(object: &str, seconds: f64) -> Result<()> {
     println!("others {others:.4} background {background:.4}");
     println!("margin_us {:.1}", cores.margin(CORE) as f64 / 1e3);
     println!("without_end_others {:.4}", without_end(&mut scheduler)?);
+    without_budget(&mut scheduler, &mut programs.0[..BUDGETED as usize])?;
+    // What belongs to no VCPU would only keep the core busy.
+    programs.0.pop().map_or(Ok(()), |mut program| program.kill())?;
+    watched(&mut scheduler)?;
     let ending = scheduler.whole(".bss.ending")?;
     println!("lost {}", u64::from_ne_bytes(ending[..8].try_into()?));
     Ok(())
+}
+
+/// What becomes of two VCPUs that have no budget at all: the thread of the first is tended, that of
+/// the second is killed, and ends when its VCPU leaves.
+fn without_budget(scheduler: &mut Scheduler, programs: &mut [Child]) -> Result<()> {
+    let [tended, killed] = programs else { return Err("two programs are needed".into()) };
+    scheduler.plan(&Queue::new())?;
+    std::thread::sleep(SHORT);
+    let (begin, meter) = (preemptions(tended.id())?, scheduler.vcpus()?.foreground(0));
+    std::thread::sleep(SHORT);
+    let waits = preemptions(tended.id())? == begin;
+    let threads = scheduler.tend(0, false, SHORT / 2)?;
+    std::thread::sleep(SHORT);
+    let ran = threads == 1 && preemptions(tended.id())? > begin;
+    let charged = scheduler.vcpus()?.foreground(0) - meter;
+    println!("without_budget waits {waits} tended {ran} charged_ns {charged}");
+    killed.kill()?;
+    std::thread::sleep(SHORT);
+    let waits = killed.try_wait()?.is_none();
+    scheduler.tend(1, true, Duration::ZERO)?;
+    std::thread::sleep(SHORT);
+    println!("killed waits {waits} left_ends {}", killed.try_wait()?.is_some());
+    Ok(())
+}
+
+/// Whether the kernel leaves the scheduler in place though threads of two VCPUs have no budget for
+/// longer than its watchdog allows.
+fn watched(scheduler: &mut Scheduler) -> Result<()> {
+    for _ in 0..WATCHED_S / TENDED_S {
+        std::thread::sleep(Duration::from_secs(TENDED_S));
+        for vcpu in [0, BUDGETED] {
+            scheduler.tend(vcpu, false, Duration::from_secs(TENDED_S) / 2)?;
+        }
+    }
+    let state = std::fs::read_to_string("/sys/kernel/sched_ext/state")?;
+    println!("tended_for_s {WATCHED_S} state {}", state.trim());
+    Ok(())
+}
+
+/// How often a process was taken off a core though it could have gone on.
+fn preemptions(process: u32) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));
+    Ok(line.ok_or("no count of switches")?.trim().parse()?)
 }
 
 /// What others have of the core when a VCPU may run there without end.

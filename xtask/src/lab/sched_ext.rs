@@ -10,7 +10,7 @@ use std::process::Command;
 /// count as lateness; the loader's time to load is not known.
 pub(super) const PLAN: &str = "\
 step settle 30 sleep 5
-step budgets 60 /bin/maracas-bpf-loader /lab/maracas.bpf.o 5
+step budgets 90 /bin/maracas-bpf-loader /lab/maracas.bpf.o 5
 step killed 60 sh /lab/killed.sh
 ";
 /// Kills the loader when its scheduler is enabled.
@@ -27,6 +27,13 @@ kill -9 $!
 until_state disabled
 echo after $(state)
 ";
+/// What the loader says of threads without a budget: they wait, run for once when they are tended,
+/// end when their VCPU leaves, and the kernel's watchdog is content.
+const SAID: [&str; 3] = [
+    "without_budget waits true tended true charged_ns 0",
+    "killed waits true left_ends true",
+    "tended_for_s 25 state enabled",
+];
 /// How late a budget may end, in us: at the median, and one in a hundred. The emulator's other core
 /// has its turn for 50 us at times.
 const END_P50_US: f64 = 5.0;
@@ -85,6 +92,7 @@ pub(super) fn judge(steps: &[Step]) -> (Option<Report>, Vec<String>) {
             }
             problems.extend(ends.iter().filter_map(End::problem));
             problems.extend(SHARES.iter().filter_map(|share| is_outside(&step.out, *share)));
+            problems.extend(SAID.iter().filter_map(|line| is_unsaid(&step.out, line)));
             let got = ends.into_iter().map(|end| end.got).collect();
             report = Some(Report { got, agents: None, seconds: 0.0 });
         }
@@ -95,12 +103,15 @@ pub(super) fn judge(steps: &[Step]) -> (Option<Report>, Vec<String>) {
         None => problems.push("the loader was not started".into()),
     }
     let said = step("killed").map_or("", |step| &step.out);
-    for line in ["before enabled", "after disabled"] {
-        if !said.lines().any(|it| it == line) {
-            problems.push(format!("the loader killed: no `{line}` in `{}`", said.trim()));
-        }
-    }
+    let reverted = ["before enabled", "after disabled"];
+    problems.extend(reverted.iter().filter_map(|line| is_unsaid(said, line)));
     (report, problems)
+}
+
+/// What is wrong where a line is not printed.
+fn is_unsaid(out: &str, line: &str) -> Option<String> {
+    let is_said = out.lines().any(|it| it == line);
+    (!is_said).then(|| format!("the loader: no `{line}` in `{}`", out.trim()))
 }
 
 /// What is wrong with a share that the loader prints in a line of its own.
@@ -154,7 +165,7 @@ impl End {
 
 #[cfg(test)]
 mod tests {
-    use super::{Step, judge};
+    use super::{SAID, Step, judge};
 
     fn steps(budgets: &str, code: i32, killed: &str) -> Vec<Step> {
         let step = |name: &str, out: &str, code| Step {
@@ -176,6 +187,8 @@ mod tests {
         let alone = line("alone 0", "0.0", "1.0").replace('\n', start);
         let ends = [&alone, &line("vcpu 0", "-0.2", "3.3"), &line("vcpu 1", "0.1", "39.0")];
         let ends = ends.map(String::as_str).concat();
+        let said = SAID.join("\n");
+        let shares = &format!("{shares}{said}\n");
         let well = format!("load_ms 800.0\n{ends}{shares}");
         let reverted = "before enabled\nafter disabled\n";
         let (report, problems) = judge(&steps(&well, 0, reverted));
@@ -184,12 +197,15 @@ mod tests {
         assert_eq!((got.len(), got[1].name.as_str(), got[1].p50_us), (3, "vcpu0", -0.2));
         assert!((got[2].delivered - 1.00001).abs() < 1e-9);
 
-        let late = [&alone, &line("vcpu 0", "9.8", "11.0"), &line("vcpu 1", "0.0", "80.0"), shares];
+        let late: [&str; 4] =
+            [&alone, &line("vcpu 0", "9.8", "11.0"), &line("vcpu 1", "0.0", "80.0"), shares];
         assert_eq!(judge(&steps(&late.concat(), 0, reverted)).1.len(), 2);
         let begins_late = well.replace("p99 4.0", "p99 140.0");
         assert_eq!(judge(&steps(&begins_late, 0, reverted)).1.len(), 1);
         assert_eq!(judge(&steps(&(alone + shares), 0, reverted)).1.len(), 1);
-        assert_eq!(judge(&steps(&ends, 0, reverted)).1.len(), 2, "nothing is said of shares");
+        assert_eq!(judge(&steps(&(ends + &said), 0, reverted)).1.len(), 2, "nothing of shares");
+        let ended = well.replace("state enabled", "state disabled");
+        assert_eq!(judge(&steps(&ended, 0, reverted)).1.len(), 1);
         let starved = well.replace("others 0.0500", "others 0.0001");
         assert_eq!(judge(&steps(&starved, 0, reverted)).1.len(), 1);
         assert_eq!(judge(&steps("", 1, reverted)).1.len(), 1);
