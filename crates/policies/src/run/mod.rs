@@ -101,8 +101,8 @@ pub(crate) const ENTRY: Entry = Entry {
     name: "run",
     paper: "Regnier, Lima, Massa, Levin and Brandt, RUN: Optimal Multiprocessor Real-Time \
             Scheduling via Reduction to Uniprocessor, RTSS 2011",
-    summary: "RUN: optimal for periodic tasks, nearly so for sporadic ones, by servers, their duals \
-              and EDF; few migrations",
+    summary: "RUN: optimal for periodic tasks, nearly so for sporadic ones, by servers, their \
+              duals and EDF; few migrations",
     params: &[PACK, ROUNDING, ENFORCEMENT],
     needs: Needs { jobs: true, ..Needs::BUDGETS },
     claims: Claims { partitioned: false, work_conserving: false, no_miss_when_admitted: true },

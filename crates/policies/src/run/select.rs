@@ -1,7 +1,7 @@
 //! The on-line phase of one subsystem: which servers of level 0 are selected, and until when.
 //!
-//! The deadline of a server is known when its window opens: that of a sporadic task's job that comes
-//! within a window counts from the next one on. So the virtual schedule is known too:
+//! The deadline of a server is known when its window opens: that of a sporadic task's job that
+//! comes within a window counts from the next one on. So the virtual schedule is known too:
 //! [`Subsystem::advance`] goes through its nominal instants up to now. A late decision thus shifts
 //! what runs, and never a budget.
 

@@ -222,8 +222,8 @@ fn what_run_cannot_do_is_refused_with_numbers_and_the_way_out() {
     assert!(!text.contains("gfb"), "{text}");
 }
 
-/// Three sporadic tasks of nearly two thirds on two cores: the longest windows that are short enough
-/// are taken, and on full cores those of a tick.
+/// Three sporadic tasks of nearly two thirds on two cores: the longest windows that are short
+/// enough are taken, and on full cores those of a tick.
 #[test]
 fn sporadic_tasks_have_windows() {
     let of = |budget: u64, period: u64| {
