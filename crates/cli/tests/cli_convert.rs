@@ -113,7 +113,6 @@ fn every_format_is_simulated_with_its_names() {
     }
     // SchedCAT's tasks are sporadic, which RUN takes.
     let words = ["check", "--taskset", "set.schedcat", "--policy", "run", "--cores", "1"];
-    let words = [words.as_slice(), &["--format", "schedcat"]].concat();
     assert!(good(&maracas(scratch.path(), &words)).0.contains("admitted"));
 }
 

@@ -147,7 +147,9 @@ impl Task {
             Arrival::Periodic { offset } if r.deadline >= r.period => {
                 (Standing::Periodic, offset.ticks())
             }
-            _ => (Standing::Waits { from: 0 }, 0),
+            Arrival::Periodic { .. } | Arrival::Sporadic | Arrival::None => {
+                (Standing::Waits { from: 0 }, 0)
+            }
         };
         let window = r.deadline.min(r.period);
         Self {

@@ -265,7 +265,7 @@ fn full_cores_of_coarse_ticks_miss_nothing_of_sporadic_tasks() {
             for (id, (&(c, t), vcpu)) in (0..).zip(tasks.iter().zip(&system.vcpus)) {
                 let due = match vcpu.arrival {
                     Arrival::Sporadic => releases.due(now, id as usize, t, &mut rng),
-                    _ => now.is_multiple_of(t),
+                    Arrival::Periodic { .. } | Arrival::None => now.is_multiple_of(t),
                 };
                 if due {
                     machine.release(id, c, now + t);
