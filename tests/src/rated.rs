@@ -2,13 +2,16 @@
 //! released periodically, with offsets or sporadically.
 
 use crate::Dice;
+use maracas_core::admission::{CoreVerdict, Measure};
 use maracas_core::contract::{Entry, Observer, Segment};
 use maracas_core::params::{Params, Value};
 use maracas_core::{
-    Arrival, CoreId, Cost, Duration, Event, Instant, Plan, Program, System, Vcpu, VcpuId, Workload,
+    Arrival, CoreId, Cost, Duration, Event, Instant, JobId, Plan, Program, System, Vcpu, VcpuId,
+    Workload,
 };
 use maracas_policies::find;
 use maracas_sim::{Options, run};
+use std::collections::BTreeMap;
 
 /// How many of its longest periods every set is simulated for.
 const PERIODS: u64 = 20;
@@ -172,4 +175,53 @@ pub fn none_accepted_misses(
     }
     assert!(jobs > 100_000, "{jobs} jobs");
     assert!(late > 20, "no comparison: of all sets only {late} miss anything");
+}
+
+/// How late each task's jobs were.
+#[derive(Clone, Default, Debug)]
+pub struct Late {
+    due: BTreeMap<JobId, Instant>,
+    most: BTreeMap<VcpuId, Duration>,
+}
+
+impl Late {
+    /// How late the latest job of that task was.
+    #[must_use]
+    pub fn most(&self, vcpu: VcpuId) -> Duration {
+        self.most.get(&vcpu).copied().unwrap_or_default()
+    }
+    /// Whether any job was late.
+    #[must_use]
+    pub fn any(&self) -> bool {
+        self.most.values().any(|most| !most.is_zero())
+    }
+    fn note(&mut self, vcpu: VcpuId, late: Duration) {
+        let most = self.most.entry(vcpu).or_default();
+        *most = late.max(*most);
+    }
+}
+
+impl Observer for Late {
+    fn event(&mut self, at: Instant, event: &Event) {
+        if let Event::Released(job) = event {
+            self.due.insert(job.id, job.deadline);
+        }
+        if let Event::Completed(id) = event {
+            let due = self.due.remove(id).expect("it was released");
+            self.note(id.vcpu, at.saturating_since(due));
+        }
+    }
+    fn planned(&mut self, now: Instant, _: &Plan) {
+        let late: Vec<_> = self.due.iter().map(|(id, due)| (id.vcpu, *due)).collect();
+        late.into_iter().for_each(|(vcpu, due)| self.note(vcpu, now.saturating_since(due)));
+    }
+}
+
+/// What the tests of a core say of how late jobs are, if anything.
+#[must_use]
+pub fn tardiness(core: &CoreVerdict) -> Option<&[(VcpuId, Duration)]> {
+    core.tests.iter().find_map(|result| match &result.measure {
+        Measure::Tardiness(list) => Some(&list[..]),
+        Measure::Ratio { .. } | Measure::Responses(_) => None,
+    })
 }

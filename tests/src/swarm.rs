@@ -251,7 +251,6 @@ impl Swarm {
         let entries: Vec<&Entry> = ENTRIES.iter().filter(|entry| keeps_churn(entry)).collect();
         let entry = self.policy.unwrap_or_else(|| dice.pick(&entries));
         let fixed = ["p-rm", "maracas"].contains(&entry.name);
-        let only_periodic = ["run", "dp-wrap"].contains(&entry.name);
         // Fixed priorities fill a core where periods divide each other.
         let harmonic = fixed && !dice.one_in(4);
         let kind = Churn {
@@ -264,7 +263,6 @@ impl Swarm {
             },
             light: ["c-edf", "g-edf", "g-rm"].contains(&entry.name),
             on_grid: is_optimal(entry) || entry.name == "u-edf",
-            sporadic: !only_periodic,
         };
         let (random, changes, until) = churn(&mut dice, kind);
         let mut case = Case::new(entry, random, seed);

@@ -3,12 +3,11 @@
 //! periodically, with offsets or sporadically, whichever of equal deadlines goes first. Where none
 //! accepts, no job is later than the verdict says.
 
-use maracas_core::admission::{Measure, Verdict};
-use maracas_core::contract::Observer;
-use maracas_core::{Arrival, Duration, Event, Instant, JobId, Plan, VcpuId};
+use maracas_core::Arrival;
 use maracas_tests::Dice;
-use maracas_tests::rated::{Set, none_accepted_misses, policy, sets, watched, with};
-use std::collections::BTreeMap;
+use maracas_tests::rated::{
+    Late, Set, none_accepted_misses, policy, sets, tardiness, watched, with,
+};
 
 /// The sets, with the verdicts of another implementation: see its first lines.
 const SETS: &str = include_str!("../data/global-edf.csv");
@@ -41,44 +40,6 @@ fn what_one_of_them_accepts_misses_nothing() {
     none_accepted_misses(&sets(SETS), "g-edf", |_, seed| params(seed), accepted);
 }
 
-/// How late each task's jobs were.
-#[derive(Default)]
-struct Late {
-    due: BTreeMap<JobId, Instant>,
-    most: BTreeMap<VcpuId, Duration>,
-}
-
-impl Late {
-    fn note(&mut self, vcpu: VcpuId, late: Duration) {
-        let most = self.most.entry(vcpu).or_default();
-        *most = late.max(*most);
-    }
-}
-
-impl Observer for Late {
-    fn event(&mut self, at: Instant, event: &Event) {
-        if let Event::Released(job) = event {
-            self.due.insert(job.id, job.deadline);
-        }
-        if let Event::Completed(id) = event {
-            let due = self.due.remove(id).expect("it was released");
-            self.note(id.vcpu, at.saturating_since(due));
-        }
-    }
-    fn planned(&mut self, now: Instant, _: &Plan) {
-        let late: Vec<_> = self.due.iter().map(|(id, due)| (id.vcpu, *due)).collect();
-        late.into_iter().for_each(|(vcpu, due)| self.note(vcpu, now.saturating_since(due)));
-    }
-}
-
-/// The verdict's bounds on how late jobs are, if it has any.
-fn tardiness(verdict: &Verdict) -> Option<&[(VcpuId, Duration)]> {
-    verdict.cores[0].tests.iter().find_map(|result| match &result.measure {
-        Measure::Tardiness(list) => Some(&list[..]),
-        Measure::Ratio { .. } | Measure::Responses(_) => None,
-    })
-}
-
 /// More than four fifths of two to four cores, in tasks of up to all of one, some with deadlines
 /// before the period's end.
 fn draw(dice: &mut Dice) -> Set {
@@ -107,17 +68,17 @@ fn no_job_is_later_than_its_bound() {
         for system in &set.patterns(seed) {
             let verdict = (policy("g-edf").admit)(system, &params);
             assert!(verdict.accepted(), "set {seed}: {}", verdict.why());
-            let Some(bounds) = tardiness(&verdict) else { continue };
+            let Some(bounds) = tardiness(&verdict.cores[0]) else { continue };
             assert_eq!(bounds.len(), set.tasks.len());
             let mut late = Late::default();
             watched("g-edf", &params, system, seed, &mut late).expect("it is accepted");
             for (vcpu, bound) in bounds {
-                let most = late.most.get(vcpu).copied().unwrap_or_default();
+                let most = late.most(*vcpu);
                 assert!(most <= *bound, "set {seed}, {vcpu}: {most} above {bound}: {set:?}");
                 halves += u32::from(most * 2 > *bound);
             }
             bounded += 1;
-            late_sets += u32::from(late.most.values().any(|most| !most.is_zero()));
+            late_sets += u32::from(late.any());
         }
     }
     // Sets are late, and the bounds are no more than twice what some of their tasks show.

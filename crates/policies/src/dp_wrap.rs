@@ -1,5 +1,5 @@
 //! DP-WRAP: between any two consecutive deadlines of the system every task gets its share of the
-//! time, wrapped around the cores; optimal for periodic tasks with implicit deadlines.
+//! time, wrapped around the cores; optimal where deadlines are periods.
 //!
 //! # Paper
 //! G. Levin, S. Funk, C. Sadowski, I. Pye, S. Brandt. "DP-FAIR: A Simple Model for Understanding
@@ -9,8 +9,8 @@
 //! Algorithm for Multiprocessor Real-Time Systems", JPDC 2011, in the order of PD2: J. H. Anderson,
 //! A. Srinivasan, "Mixed Pfair/ERfair Scheduling of Asynchronous Periodic Tasks", ECRTS 2001.
 //! # Model
-//! Periodic tasks with offsets and implicit deadlines, all there from the start, U <= m; jobs
-//! migrate and do not suspend themselves.
+//! Periodic tasks with offsets and sporadic ones, deadlines up to the period, the sum of all C/D at
+//! most m; all are there from the start, jobs migrate and do not suspend themselves.
 //! # How it works
 //! A *slice* lies between two consecutive releases of any task, L ticks long. In it a task of rate
 //! u gets a chunk of u L. The chunks stand on a strip, by the task's id, and the strip is cut every
@@ -20,6 +20,13 @@
 //! grant up to where the task's chunk ends, so that cores go from chunk to chunk by themselves; a
 //! task on a cut changes run queues when its first part is done. Equal claims to a tick, see below:
 //! the lower id.
+//!
+//! A task whose jobs come at times not known before (`sporadic`) *waits* from one deadline to the
+//! next release. A slice ends at the first deadline that any task may have, so at the latest D
+//! after it began where one waits. Who waits has no chunk on the strip, but room for one is kept.
+//! A job that is released within the slice has its task's rate of what is left of it, at the end
+//! of the strip, from that instant on. Slices in which tasks wait are not mirrored, so that what is
+//! free of the strip lies as late as it can.
 //! # Invariants
 //! At the end of a slice a task has had its rate times the time since its release, to within one
 //! tick, and exactly C at its deadline. At most m - 1 tasks migrate within a slice. No run queue
@@ -31,11 +38,21 @@
 //! ticks, half of them with offsets, nothing was; the statistic `short slices` would count it.
 //! Chunks follow each other without a pause: time that a task leaves unused is taken at the end of
 //! the slice, not in its place. A late decision shifts what runs and loses none of it. A job that
-//! needs more than C harms no task (`enforcement`). The extension to sporadic tasks is not built,
-//! since a release within a slice would cut all chunks anew, to parts of ticks.
+//! needs more than C harms no task (`enforcement`).
+//!
+//! Sporadic tasks and deadlines before the period's end are the paper's section on such tasks with
+//! less bookkeeping: the paper lets cores idle, or others go ahead, with what the tasks that wait
+//! have left free up to now, and no more. A strip that is not mirrored keeps to that by itself. Let
+//! the chunks of a slice of length L be k L + p in all, p < L. After time t the m - k - 1 cores
+//! behind the last piece and, from p on, its own core have idled, together at most
+//! (m - (k L + p) / L) t, which is what the rates of those that wait and of no task come to by
+//! then. So what is left of the slice holds what is left of the chunks and the rate of each that
+//! comes. That is for parts of ticks; in whole ones it is tried, not proven: see the tests.
 
 #[cfg(test)]
 mod tests;
+
+mod sporadic;
 
 use crate::parts::fluid::{self, ENFORCEMENT};
 use crate::parts::jobs::{Backlog, ByVcpu};
@@ -43,7 +60,7 @@ use crate::parts::table::{Table, Use};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
-use maracas_core::admission::{Objection, Verdict};
+use maracas_core::admission::Verdict;
 use maracas_core::contract::{
     Claims, Entry, Grant, Limit, Mode, Needs, Statistic, no_service_vcpus,
 };
@@ -51,6 +68,7 @@ use maracas_core::params::{ParamSpec, Params};
 use maracas_core::{
     Arrival, CoreId, CoreSet, Duration, Event, Instant, Plan, Policy, System, Vcpu, VcpuId,
 };
+use sporadic::Standing;
 
 const PARAMS: &[ParamSpec] = &[ENFORCEMENT];
 
@@ -59,7 +77,7 @@ pub(crate) const ENTRY: Entry = Entry {
     paper: "Levin, Funk, Sadowski, Pye and Brandt, DP-FAIR: A Simple Model for Understanding \
             Optimal Multiprocessor Scheduling, ECRTS 2010",
     summary: "DP-WRAP: every task's share between any two deadlines, wrapped around the cores; \
-              optimal for periodic tasks, with many switches",
+              optimal, also for sporadic tasks, with many switches",
     params: PARAMS,
     needs: Needs { jobs: true, ..Needs::BUDGETS },
     claims: Claims { partitioned: false, work_conserving: false, no_miss_when_admitted: true },
@@ -69,43 +87,15 @@ pub(crate) const ENTRY: Entry = Entry {
 };
 
 fn admit(system: &System, _: &Params) -> Verdict {
-    judged(system).1
+    fluid::judged_by_density(system).1
 }
 
 fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
-    let (table, verdict) = judged(system);
+    let (table, verdict) = fluid::judged_by_density(system);
     if !verdict.accepted() {
         return Err(verdict);
     }
     Ok(Box::new(DpWrap::new(table, system, params)))
-}
-
-fn judged(system: &System) -> (Table, Verdict) {
-    let (table, mut verdict) = fluid::judged(system, |vcpu| {
-        let (id, r) = (vcpu.id, &vcpu.reservation);
-        if !r.budget.is_zero() && r.budget <= r.deadline && r.deadline < r.period {
-            return Some(format!(
-                "{id} has D = {} before the end of its period T = {}, and DP-WRAP is for implicit \
-                 deadlines; leave the deadline away, or use the policy qps, u-edf or g-edf",
-                r.deadline, r.period
-            ));
-        }
-        fluid::too_heavy(id, r, system.capacity)
-    });
-    verdict.objections.extend(system.vcpus.iter().filter_map(objection));
-    (table, verdict)
-}
-
-/// Why DP-WRAP cannot run a VCPU with such jobs at all.
-fn objection(vcpu: &Vcpu) -> Option<Objection> {
-    (vcpu.arrival == Arrival::Sporadic).then(|| {
-        format!(
-            "{} is sporadic, its jobs at least T = {} apart, and DP-WRAP cuts time at releases \
-             known beforehand; write jobs = \"periodic\", or use the policy qps, u-edf or g-edf",
-            vcpu.id, vcpu.reservation.period
-        )
-        .into()
-    })
 }
 
 /// `budget * elapsed / period`: whole ticks, and what is left over in parts of the period.
@@ -134,40 +124,47 @@ struct Task {
     cost: Duration,
     /// What it gets in a period: C, where whole cores may be used.
     budget: u64,
+    /// From a release to its deadline.
     period: u64,
-    /// The release of its job in this slice, or its first one where that lies ahead.
+    /// The release of its job in this slice, or its first one where that lies ahead; of one that
+    /// waits, the slice's beginning.
     release: u64,
     /// How much of that job's time is given when the slice ends.
     given: u64,
-    /// How much of it in this slice.
+    /// How much of it in this slice; for one that waits so much room is kept.
     chunk: u64,
     core: CoreId,
     cut: Option<Cut>,
     /// Whether it stands in `changed`.
     changed: bool,
-    gone: bool,
+    standing: Standing,
 }
 
 impl Task {
     fn new(vcpu: &Vcpu, system: &System) -> Self {
         let r = &vcpu.reservation;
-        let release = match vcpu.arrival {
-            Arrival::Periodic { offset } => offset.ticks(),
-            Arrival::Sporadic | Arrival::None => 0,
+        let (standing, release) = match vcpu.arrival {
+            Arrival::Periodic { offset } if r.deadline >= r.period => {
+                (Standing::Periodic, offset.ticks())
+            }
+            Arrival::Periodic { .. } | Arrival::Sporadic | Arrival::None => {
+                (Standing::Waits { from: 0 }, 0)
+            }
         };
+        let window = r.deadline.min(r.period);
         Self {
             vcpu: vcpu.id,
             backlog: Backlog::cut(vcpu),
             cost: r.budget,
-            budget: fluid::inflated(r.budget, system.capacity).ticks().min(r.period.ticks()),
-            period: r.period.ticks(),
+            budget: fluid::inflated(r.budget, system.capacity).ticks().min(window.ticks()),
+            period: window.ticks(),
             release,
             given: 0,
             chunk: 0,
             core: CoreId(0),
             cut: None,
             changed: false,
-            gone: false,
+            standing,
         }
     }
     /// The meter's reading when so much of the job's time is given.
@@ -180,22 +177,26 @@ impl Task {
         let given = self.cut.map_or(self.given, |cut| cut.until);
         Grant::new(self.vcpu, Limit(self.reading(given)))
     }
+    /// Its share of so much time: whole ticks, and what is left over in parts of its period.
+    fn share_of(&self, time: u64) -> (u64, u64) {
+        share(self.budget, time, self.period)
+    }
     /// Whether it must change cores now.
     fn crosses(&self) -> bool {
         self.cut.is_some_and(|cut| self.backlog.used() >= self.reading(cut.until))
     }
 }
 
-/// The instants at which any job is released.
+/// The instants at which jobs of periodic tasks are released.
 struct Releases {
     /// By task: the next one, and the period.
     next: Vec<(u64, u64)>,
 }
 
 impl Releases {
-    /// The next one of all.
-    fn pop(&mut self) -> u64 {
-        let at = self.next.iter().map(|(next, _)| *next).min().unwrap_or(u64::MAX);
+    /// The next one of all, but no later than `limit`.
+    fn pop(&mut self, limit: u64) -> u64 {
+        let at = self.next.iter().map(|(next, _)| *next).min().unwrap_or(u64::MAX).min(limit);
         for (next, period) in self.next.iter_mut().filter(|(next, _)| *next == at) {
             *next = next.saturating_add(*period);
         }
@@ -233,10 +234,15 @@ struct DpWrap {
     tasks: Vec<Task>,
     places: ByVcpu<usize>,
     releases: Releases,
+    /// Jobs that did not begin yet, of tasks whose releases are not known before: when they were
+    /// released, and the task's place.
+    arrived: Vec<(u64, usize)>,
     /// The present slice.
     start: u64,
     end: u64,
     mirrored: bool,
+    /// The core on which the strip ends, and how far in the slice.
+    strip: (usize, u64),
     /// By core: what stands there, by place.
     run_queues: Vec<Vec<usize>>,
     /// Cores whose run queue may have changed since the last decision.
@@ -257,9 +263,10 @@ impl DpWrap {
         for (place, task) in tasks.iter().enumerate() {
             places.insert(task.vcpu, place);
         }
-        let next = tasks.iter().map(|task| match task.release {
-            0 => (task.period, task.period),
-            offset => (offset, task.period),
+        let next = tasks.iter().map(|task| match (task.standing, task.release) {
+            (Standing::Periodic, 0) => (task.period, task.period),
+            (Standing::Periodic, offset) => (offset, task.period),
+            _ => (u64::MAX, 0),
         });
         Self {
             table,
@@ -267,10 +274,12 @@ impl DpWrap {
             places,
             releases: Releases { next: next.collect() },
             tasks,
+            arrived: Vec::new(),
             start: 0,
             end: 0,
             // The first slice is not.
             mirrored: true,
+            strip: (0, 0),
             run_queues: alloc::vec![Vec::new(); system.cores.len()],
             stale: CoreSet::EMPTY,
             changed: Vec::new(),
@@ -294,10 +303,13 @@ impl DpWrap {
 impl Policy for DpWrap {
     fn on_event(&mut self, at: Instant, event: &Event) {
         match event {
-            Event::Released(job) => self.change(job.id.vcpu, |task| {
-                task.backlog.release(job);
-                true
-            }),
+            Event::Released(job) => {
+                self.arrive(job);
+                self.change(job.id.vcpu, |task| {
+                    task.backlog.release(job);
+                    true
+                });
+            }
             Event::Completed(id) => self.change(id.vcpu, |task| {
                 task.backlog.complete(*id);
                 true
@@ -310,9 +322,9 @@ impl Policy for DpWrap {
             Event::Arrived(vcpu) | Event::Changed(vcpu) => {
                 let r = vcpu.reservation;
                 let reason = format!(
-                    "DP-WRAP cuts time at releases known before the start, so {} ({} every {}) \
-                     cannot come or change later; have it there from the start, or use a policy \
-                     that admits at run time, such as u-edf, g-edf or p-edf",
+                    "DP-WRAP lays out all tasks before the start, so {} ({} every {}) cannot come \
+                     or change later; have it there from the start, or use a policy that admits at \
+                     run time, such as u-edf, g-edf or p-edf",
                     vcpu.id, r.budget, r.period
                 );
                 self.table.refuse(vcpu.id, reason);
@@ -321,7 +333,7 @@ impl Policy for DpWrap {
                 // Its share of the strip is free from the next slice on.
                 self.table.leave(*vcpu, at, Use::NONE);
                 self.change(*vcpu, |task| {
-                    task.gone = true;
+                    task.standing = Standing::Gone;
                     true
                 });
             }
@@ -336,17 +348,12 @@ impl Policy for DpWrap {
 
     fn plan(&mut self, now: Instant, plan: &mut Plan) {
         self.table.reply(plan);
-        if self.end <= now.ticks() {
-            while self.end <= now.ticks() && self.end != u64::MAX {
-                self.open_slice();
-            }
-            self.lay_out();
-        }
+        self.go_on(now.ticks());
         while let Some(place) = self.changed.pop() {
             let task = &mut self.tasks[place];
             task.changed = false;
             self.stale.insert(task.core);
-            if task.gone {
+            if task.standing == Standing::Gone {
                 self.run_queues[task.core.0 as usize].retain(|other| *other != place);
             } else {
                 self.cross(place);
@@ -368,24 +375,58 @@ impl Policy for DpWrap {
 }
 
 impl DpWrap {
+    /// Goes through slices, and the releases within them, up to `now`.
+    fn go_on(&mut self, now: u64) {
+        let mut is_new = false;
+        loop {
+            let next = self.next_within().filter(|(at, _)| *at <= now);
+            if let Some((at, place)) = next {
+                if core::mem::take(&mut is_new) {
+                    self.lay_out();
+                }
+                self.enter(place, at);
+            } else if self.end <= now && self.end != u64::MAX {
+                self.open_slice();
+                is_new = true;
+            } else {
+                break;
+            }
+        }
+        if is_new {
+            self.lay_out();
+        }
+    }
+
     /// Goes on to the next slice and gives every task its chunk of it.
     fn open_slice(&mut self) {
-        (self.start, self.end) = (self.end, self.releases.pop());
-        self.mirrored = !self.mirrored;
+        self.start = self.end;
+        let (limit, waits) = self.open_windows();
+        self.end = self.releases.pop(limit);
+        self.mirrored = !self.mirrored && !waits;
         self.counts.slices += 1;
         let length = self.end - self.start;
         let mut room = length.saturating_mul(self.run_queues.len() as u64);
+        let (all, mut kept) = (room, 0);
         self.claims.clear();
         for place in 0..self.tasks.len() {
             let task = &mut self.tasks[place];
-            if self.start == task.release.saturating_add(task.period) {
+            let is_periodic = task.standing == Standing::Periodic;
+            if is_periodic && self.start == task.release.saturating_add(task.period) {
                 (task.release, task.given) = (self.start, 0);
             }
             task.chunk = 0;
             // The slice ends at the first release at the latest, or lies after it.
-            let Some(elapsed) = self.end.checked_sub(task.release).filter(|_| !task.gone) else {
+            let Some(elapsed) = self.end.checked_sub(task.release) else { continue };
+            if task.standing == Standing::Gone || self.end == u64::MAX {
                 continue;
-            };
+            }
+            if let Standing::Waits { .. } = task.standing {
+                // For a job that comes a tick later, which is the soonest.
+                kept += task.share_of(length - 1).0;
+                continue;
+            }
+            // A job that was told late may be past its deadline.
+            let elapsed = elapsed.min(task.period);
             let (whole, rest) = share(task.budget, elapsed, task.period);
             let wanted = whole.saturating_sub(task.given);
             task.chunk = wanted.min(room);
@@ -400,6 +441,7 @@ impl DpWrap {
             return;
         }
         self.counts.rounded += 1;
+        room = room.saturating_sub(all - self.most(kept));
         if (room as u128) < self.claims.len() as u128 {
             self.claims.sort_unstable();
         }
@@ -430,32 +472,16 @@ impl DpWrap {
         }
     }
 
-    /// Cuts the strip into one piece a core (McNaughton). A task that stands on a cut runs first on
-    /// the core where its part lies at the beginning.
+    /// Cuts the strip into one piece a core (McNaughton).
     fn lay_out(&mut self) {
-        let length = self.end - self.start;
         self.run_queues.iter_mut().for_each(Vec::clear);
-        let last = self.run_queues.len() - 1;
-        let (mut core, mut filled) = (0, 0);
-        for (place, task) in self.tasks.iter_mut().enumerate().filter(|(_, task)| !task.gone) {
-            if filled == length && core < last {
-                (core, filled) = (core + 1, 0);
+        self.strip = (0, 0);
+        for place in 0..self.tasks.len() {
+            match self.tasks[place].standing {
+                Standing::Periodic | Standing::Active => self.append(place, 0),
+                Standing::Waits { .. } => self.leave_rest(place),
+                Standing::Gone => {}
             }
-            task.cut = None;
-            task.core = CoreId(core as u16);
-            let room = length - filled;
-            if task.chunk > room && core < last {
-                let (next, beyond) = (CoreId(core as u16 + 1), task.chunk - room);
-                let (first, to, later) =
-                    if self.mirrored { (task.core, next, beyond) } else { (next, task.core, room) };
-                task.core = first;
-                task.cut = Some(Cut { until: task.given - later, to });
-                self.counts.cuts += 1;
-                (core, filled) = (core + 1, beyond);
-            } else {
-                filled += task.chunk.min(room);
-            }
-            self.run_queues[task.core.0 as usize].push(place);
         }
         if self.mirrored {
             self.run_queues.iter_mut().for_each(|run_queue| run_queue.reverse());
@@ -464,6 +490,35 @@ impl DpWrap {
             self.cross(place);
         }
         self.stale = (0..self.run_queues.len() as u16).map(CoreId).collect();
+    }
+
+    /// Puts a task's chunk at the end of the strip, `from` ticks after the slice's beginning at the
+    /// soonest. A task that stands on a cut runs first on the core where its part lies at the
+    /// beginning.
+    fn append(&mut self, place: usize, from: u64) {
+        let (length, last) = (self.end - self.start, self.run_queues.len() - 1);
+        let (mut core, mut filled) = self.strip;
+        filled = filled.max(from);
+        if filled == length && core < last {
+            (core, filled) = (core + 1, from);
+        }
+        let task = &mut self.tasks[place];
+        task.cut = None;
+        task.core = CoreId(core as u16);
+        let room = length - filled;
+        if task.chunk > room && core < last {
+            let (next, beyond) = (CoreId(core as u16 + 1), task.chunk - room);
+            let (first, to, later) =
+                if self.mirrored { (task.core, next, beyond) } else { (next, task.core, room) };
+            task.core = first;
+            task.cut = Some(Cut { until: task.given - later, to });
+            self.counts.cuts += 1;
+            (core, filled) = (core + 1, from + beyond);
+        } else {
+            filled += task.chunk.min(room);
+        }
+        self.run_queues[task.core.0 as usize].push(place);
+        self.strip = (core, filled);
     }
 
     /// Takes a task on a cut to its other core once its first part is done.

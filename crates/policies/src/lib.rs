@@ -43,6 +43,7 @@ policies! {
     c_d
     c_edf
     dp_wrap
+    edf_fm
     edf_wm
     g_edf
     g_rm

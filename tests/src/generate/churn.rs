@@ -29,8 +29,6 @@ pub struct Churn {
     pub light: bool,
     /// Everything happens on multiples of a step, and budgets are whole parts of it.
     pub on_grid: bool,
-    /// Whether jobs may be sporadic.
-    pub sporadic: bool,
 }
 
 /// A system of that kind, the requests to change, and how long it goes on.
@@ -38,7 +36,7 @@ pub fn churn(dice: &mut Dice, kind: Churn) -> (RandomSystem, Vec<Change>, Instan
     let cores = dice.between(1, 4);
     let unit = dice.pick(&[1, 1, 3, 100]);
     let grain = dice.pick(&GRAINS);
-    let sporadic = kind.sporadic && dice.one_in(3);
+    let sporadic = dice.one_in(3);
     let mut drawing = Drawing {
         kind,
         grain,

@@ -44,7 +44,7 @@ const LARGE: &[(&str, &str, usize, &str)] = &[
     ("crates/policies/src/qps/mod.rs", "Qps", 13, "a policy: parameters and its sets"),
     ("crates/policies/src/qps/mod.rs", "Set", 13, "the state of one set, whole"),
     ("crates/policies/src/qps/members.rs", "Task", 14, "the state of one task, whole"),
-    ("crates/policies/src/dp_wrap.rs", "DpWrap", 14, "a policy: parameters and its slice"),
+    ("crates/policies/src/dp_wrap.rs", "DpWrap", 16, "a policy: parameters and its slice"),
     ("crates/policies/src/uneven/mod.rs", "Uneven", 13, "a policy: parameters and its parts"),
     ("crates/trace/src/metrics.rs", "Metrics", 17, "one field a part of the report"),
     ("crates/trace/src/metrics/task.rs", "Task", 19, "what is counted of one VCPU"),

@@ -99,12 +99,6 @@ fn what_dp_wrap_cannot_do_is_refused_with_the_way_out() {
             .next()
             .unwrap()
     };
-    let vcpu = Vcpu::new(0, ticks(5), ticks(10)).periodic();
-    let sporadic = Vcpu { arrival: Arrival::Sporadic, ..vcpu.clone() };
-    assert!(refusal(sporadic, Rate::ONE).contains("u-edf"));
-    let mut early = vcpu.clone();
-    early.reservation.deadline = ticks(7);
-    assert!(refusal(early, Rate::ONE).contains("has D = 7ns before the end of its period"));
     let heavy = Vcpu::new(0, ticks(19), ticks(20)).periodic();
     assert!(refusal(heavy, Rate::new(9, 10)).contains("asks for 19/20 of a core, of which 9/10"));
 }
@@ -215,6 +209,74 @@ fn full_sets_on_a_hostile_machine() {
                 assert!(model.meters[0] <= c * u64::from(model.released), "seed {seed}");
             }
         }
+    }
+}
+
+/// The first deadline of b may be at 4, so the slice ends then; b comes at 1, when half of the rest
+/// is its own, and has the rest of the time on the core on which nothing is.
+#[test]
+fn a_job_that_comes_within_a_slice_gets_its_share_of_the_rest() {
+    let mut system = system(2, &[(4, 4), (2, 4)]);
+    system.vcpus[1].arrival = Arrival::Sporadic;
+    let mut machine = Machine::new(&ENTRY, &with(&[]), &system, Manners::PERFECT);
+    for now in 0..12 {
+        if now % 4 == 0 {
+            machine.release(0, 4, now + 4);
+        }
+        if now == 1 || now == 7 {
+            machine.release(1, 2, now + 4);
+        }
+        machine.tick();
+    }
+    assert_eq!(machine.schedule(0), "aaaaaaaaaaaa");
+    assert_eq!(machine.schedule(1), ".bb....bb...");
+}
+
+/// When the next jobs come: as soon as they may, or by up to a period later.
+struct Releases(Vec<u64>);
+
+impl Releases {
+    fn due(&mut self, now: u64, task: usize, period: u64, rng: &mut Rng) -> bool {
+        let due = self.0[task] == now;
+        if due {
+            let late = if rng.one_in(2) { 0 } else { rng.below(period + 1) };
+            self.0[task] = now + period + late;
+        }
+        due
+    }
+}
+
+/// Sporadic tasks, beside periodic ones or alone, on full cores of coarse ticks.
+#[test]
+fn full_cores_of_coarse_ticks_miss_nothing_of_sporadic_tasks() {
+    let sets = if cfg!(debug_assertions) { 300 } else { 10_000 };
+    for seed in 0..sets {
+        let mut rng = Rng(seed);
+        let (cores, tasks) = full_set(&mut rng);
+        let mut system = system(cores, &tasks);
+        let all = rng.one_in(2);
+        for vcpu in system.vcpus.iter_mut().filter(|_| all || rng.one_in(2)) {
+            vcpu.arrival = Arrival::Sporadic;
+        }
+        let firsts = tasks.iter().map(|(_, t)| if rng.one_in(2) { 0 } else { rng.below(*t) });
+        let mut releases = Releases(firsts.collect());
+        let mut machine = Machine::new(&ENTRY, &with(&[]), &system, Manners::PERFECT);
+        for now in 0..240_u64 {
+            for (id, (&(c, t), vcpu)) in (0..).zip(tasks.iter().zip(&system.vcpus)) {
+                let due = match vcpu.arrival {
+                    Arrival::Sporadic => releases.due(now, id as usize, t, &mut rng),
+                    Arrival::Periodic { .. } | Arrival::None => now.is_multiple_of(t),
+                };
+                if due {
+                    machine.release(id, c, now + t);
+                }
+            }
+            machine.tick();
+        }
+        let missed: u64 = machine.models.iter().map(|model| model.misses).sum();
+        let short =
+            machine.policy.statistics().iter().any(|f| f.name == "short slices" && f.value > 0);
+        assert!(missed == 0 && !short, "seed {seed}: {:?}", system.vcpus);
     }
 }
 

@@ -150,6 +150,10 @@ impl Backlog {
     pub(crate) fn paying(&self) -> Option<(Instant, Duration)> {
         self.payer().map(|job| (job.deadline, job.until))
     }
+    /// The index of the job whose budget is next to be used.
+    pub(crate) fn paying_job(&self) -> Option<u32> {
+        self.payer().map(|job| job.end.get() - 1)
+    }
     /// Whether a job is pending that has used up its budget.
     pub(crate) fn is_spent(&self) -> bool {
         self.precise && self.used >= self.granted && !self.pending.is_empty()

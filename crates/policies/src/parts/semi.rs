@@ -1,10 +1,11 @@
 //! Semi-partitioned EDF for jobs: each core decides alone what of its own runs, and a split task
-//! stands on one core after the other, as its windows ([`super::split`]) come.
+//! stands on one core after the other, as its windows ([`super::split`]) or its jobs come.
 //!
 //! A whole task is one of its core's [`Partition`] for ever. Of a split task, the piece whose
 //! window is open stands in the partition of its core, as a job with the window's end for a
 //! deadline and with the piece's budget. It is taken out where the next window begins, the budget
-//! is used or the job is complete. So no task stands on two cores.
+//! is used or the job is complete. So no task stands on two cores. Where whole jobs are divided
+//! among cores ([`Turns`]), the piece is the job.
 
 use super::jobs::{self, Backlog, ByVcpu};
 use super::partition::{Order, Partition};
@@ -15,7 +16,52 @@ use alloc::vec::Vec;
 use maracas_core::admission::NotAdmitted;
 use maracas_core::contract::Statistic;
 use maracas_core::params::Params;
-use maracas_core::{CoreId, CoreSet, Duration, Event, Instant, Plan, Policy, System, Vcpu, VcpuId};
+use maracas_core::{
+    CoreId, CoreSet, Duration, Event, Instant, Job, Plan, Policy, System, Vcpu, VcpuId,
+};
+
+/// Whose deadlines count as so much later go behind all others: 146 years of nanoseconds.
+const BEHIND: Duration = Duration::from_ticks(1 << 62);
+
+/// Which job of a task is which core's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turns {
+    pub(crate) cores: [CoreId; 2],
+    /// Of the first k jobs `share / of` times k, rounded up, are the first core's.
+    pub(crate) share: u128,
+    pub(crate) of: u128,
+}
+
+impl Turns {
+    fn core(&self, job: u32) -> CoreId {
+        let until = |jobs: u32| (u128::from(jobs) * self.share).div_ceil(self.of);
+        let is_first = until(job.saturating_add(1)) > until(job);
+        self.cores[usize::from(!is_first)]
+    }
+}
+
+/// How the jobs of a task are divided among cores.
+enum Division {
+    Windows(Vec<Piece>),
+    Jobs(Turns),
+}
+
+/// A policy that runs, on each core, jobs of tasks that are on two before all others, both by
+/// deadline.
+pub(crate) fn build_in_turns(
+    system: &System,
+    params: &Params,
+    whole: Vec<(Vcpu, CoreId)>,
+    turns: Vec<(Vcpu, Turns)>,
+) -> Box<dyn Policy> {
+    let mut policy = Semi::new(system, BEHIND);
+    for (vcpu, core) in whole {
+        policy.enter(&vcpu, core, params);
+    }
+    let turns = turns.into_iter().map(|(vcpu, turns)| Split::new(&vcpu, Division::Jobs(turns)));
+    policy.split = turns.collect();
+    Box::new(policy)
+}
 
 /// A policy that runs, on each core, what was placed there, by deadline.
 pub(crate) fn build(
@@ -23,22 +69,12 @@ pub(crate) fn build(
     params: &Params,
     placed: Vec<(Vcpu, Vec<Piece>)>,
 ) -> Box<dyn Policy> {
-    let mut policy = Semi {
-        partitions: system.cores.iter().map(|_| Partition::new(Order::Deadline)).collect(),
-        whole: ByVcpu::default(),
-        split: Vec::new(),
-        news: CoreSet::EMPTY,
-        homes: Vec::new(),
-        refused: Vec::new(),
-    };
+    let mut policy = Semi::new(system, Duration::ZERO);
     for (vcpu, pieces) in placed {
         if let [Piece { core, .. }] = pieces[..] {
-            let backlog = Backlog::new(&vcpu, params);
-            let slot = policy.on(core).add(vcpu.id, backlog, Instant::ZERO);
-            policy.whole.insert(vcpu.id, Place { core, slot });
-            policy.homes.push((vcpu.id, core));
+            policy.enter(&vcpu, core, params);
         } else {
-            policy.split.push(Split::new(&vcpu, pieces));
+            policy.split.push(Split::new(&vcpu, Division::Windows(pieces)));
         }
     }
     Box::new(policy)
@@ -67,7 +103,7 @@ struct Split {
     /// C and D.
     budget: Duration,
     deadline: Duration,
-    pieces: Vec<Piece>,
+    division: Division,
     backlog: Backlog,
     /// What stands in a partition, and where.
     standing: Option<(Due, Place)>,
@@ -76,13 +112,13 @@ struct Split {
 }
 
 impl Split {
-    fn new(vcpu: &Vcpu, pieces: Vec<Piece>) -> Self {
+    fn new(vcpu: &Vcpu, division: Division) -> Self {
         let r = &vcpu.reservation;
         Self {
             vcpu: vcpu.id,
             budget: r.budget,
             deadline: r.deadline,
-            pieces,
+            division,
             backlog: Backlog::cut(vcpu),
             standing: None,
             next: Instant::NEVER,
@@ -92,9 +128,16 @@ impl Split {
     fn due(&mut self, now: Instant) -> Option<Due> {
         self.next = Instant::NEVER;
         let (deadline, until) = self.backlog.paying()?;
+        let pieces = match &self.division {
+            Division::Windows(pieces) => pieces,
+            Division::Jobs(turns) => {
+                let core = turns.core(self.backlog.paying_job()?);
+                return Some(Due { core, deadline, until });
+            }
+        };
         let release = Instant::from_ticks(deadline.ticks().saturating_sub(self.deadline.ticks()));
-        let begun = self.pieces.iter().take_while(|piece| release + piece.from <= now).count();
-        let (begun, later) = self.pieces.split_at(begun.max(1));
+        let begun = pieces.iter().take_while(|piece| release + piece.from <= now).count();
+        let (begun, later) = pieces.split_at(begun.max(1));
         self.next = later.first().map_or(Instant::NEVER, |piece| release + piece.from);
         let open = begun.last()?;
         let done: Duration = begun.iter().map(|piece| piece.budget).sum();
@@ -107,6 +150,8 @@ impl Split {
 struct Semi {
     partitions: Vec<Partition>,
     whole: ByVcpu<Place>,
+    /// How much later deadlines of whole tasks count.
+    behind: Duration,
     /// Never many: those that fit on no core.
     split: Vec<Split>,
     /// Cores whose partition was told something since the last decision.
@@ -120,7 +165,7 @@ struct Semi {
 impl Policy for Semi {
     fn on_event(&mut self, _: Instant, event: &Event) {
         match event {
-            Event::Released(job) => self.change(job.id.vcpu, |backlog| backlog.release(job)),
+            Event::Released(job) => self.release(job),
             Event::Completed(id) => self.change(id.vcpu, |backlog| backlog.complete(*id)),
             Event::Ran(segment) => {
                 let (to, service) = (segment.to, segment.usage.service);
@@ -165,6 +210,29 @@ impl Policy for Semi {
 }
 
 impl Semi {
+    fn new(system: &System, behind: Duration) -> Self {
+        Self {
+            partitions: system.cores.iter().map(|_| Partition::new(Order::Deadline)).collect(),
+            whole: ByVcpu::default(),
+            behind,
+            split: Vec::new(),
+            news: CoreSet::EMPTY,
+            homes: Vec::new(),
+            refused: Vec::new(),
+        }
+    }
+    /// Binds a whole task to its core.
+    fn enter(&mut self, vcpu: &Vcpu, core: CoreId, params: &Params) {
+        let slot = self.on(core).add(vcpu.id, Backlog::new(vcpu, params), Instant::ZERO);
+        self.whole.insert(vcpu.id, Place { core, slot });
+        self.homes.push((vcpu.id, core));
+    }
+    fn release(&mut self, job: &Job) {
+        let is_whole = self.whole.get(job.id.vcpu).is_some();
+        let behind = if is_whole { self.behind } else { Duration::ZERO };
+        let job = Job { deadline: job.deadline + behind, ..*job };
+        self.change(job.id.vcpu, |backlog| backlog.release(&job));
+    }
     fn on(&mut self, core: CoreId) -> &mut Partition {
         &mut self.partitions[core.0 as usize]
     }

@@ -13,6 +13,9 @@ const FINEST: u64 = 1 << 62;
 /// How often reserves are raised before a set counts as too full for them. Each round raises them
 /// to what the last round's tree needs, and trees stop changing after one or two.
 const ROUNDS: usize = 8;
+/// Into how many windows at most a sporadic task's period is cut: a choice of ours, which asks for
+/// a 2047th more than C and makes windows of 5 us of a period of 10 ms.
+const MOST_WINDOWS: u64 = 2_048;
 
 /// A task as the reduction sees it.
 #[derive(Clone, Copy, Debug)]
@@ -22,11 +25,18 @@ pub(super) struct Task {
     rate: Rate,
     pub(super) offset: u64,
     pub(super) period: u64,
+    /// Of a sporadic task: its server's windows are no longer than this.
+    pub(super) window: Option<u64>,
+    /// How much time there is at least from where its rate begins to a deadline.
+    span: u64,
+    /// All releases are multiples of this.
+    grain: u64,
 }
 
 /// The tree, and what rounding to whole ticks may do to it.
 #[derive(Debug)]
 pub(super) struct Reduction {
+    pub(super) tasks: Vec<Task>,
     pub(super) tree: Tree,
     /// By subsystem, whether every budget is a whole number of ticks.
     pub(super) exact: Vec<bool>,
@@ -38,18 +48,45 @@ pub(super) struct Reduction {
     pub(super) scale: Option<u64>,
 }
 
-/// The tasks of `system` by id; all must be periodic with implicit deadlines.
-pub(super) fn tasks(system: &System) -> Vec<Task> {
-    let capacity = system.capacity;
+impl Reduction {
+    /// Whether every sporadic task has a core to run on at any time, alone or with others.
+    fn needs_no_windows(&self) -> bool {
+        let windowed = |vcpu: &VcpuId| find(&self.tasks, *vcpu).window.is_some();
+        let subsystems = self.tree.subsystems.iter().filter(|it| it.root.level > 0);
+        subsystems.flat_map(|it| it.root.tasks()).all(|vcpu| !windowed(&vcpu))
+    }
+}
+
+/// The task of this id.
+pub(super) fn find(tasks: &[Task], vcpu: VcpuId) -> &Task {
+    &tasks[tasks.partition_point(|task| task.vcpu < vcpu)]
+}
+
+/// The tasks of `system` by id, with implicit deadlines. Those that are sporadic are to have
+/// windows of a `parts`-th of their periods (at least what lies between two possible releases).
+///
+/// The rate of such a task. A job that is released in a window of its server has its rate from the
+/// end of that window on, as the server may have used up the window's budget before. It has it to
+/// its deadline, which is the end of a window too. So in the span of T less a window it must have
+/// C, and of one task no two spans overlap. What the server has between two ends of windows is
+/// its rate, at least the sum of theirs, so that EDF in it is in time.
+pub(super) fn tasks(system: &System, parts: u64) -> Vec<Task> {
+    let (capacity, grain) = (system.capacity, system.ticks_per_ns.max(1));
     let task = |vcpu: &maracas_core::Vcpu| {
-        let r = vcpu.reservation;
-        // Where a core may be used only in part, every task gets its share of that part.
-        let rate = over(r.utilization(), capacity);
-        let offset = match vcpu.arrival {
-            Arrival::Periodic { offset } => offset.ticks(),
-            Arrival::Sporadic | Arrival::None => 0,
+        let (id, r, period) = (vcpu.id, vcpu.reservation, vcpu.reservation.period.ticks());
+        let (offset, window) = match vcpu.arrival {
+            Arrival::Periodic { offset } => (offset.ticks(), None),
+            Arrival::Sporadic | Arrival::None => {
+                (0, Some((period / parts / grain * grain).max(grain)))
+            }
         };
-        Task { vcpu: vcpu.id, rate, offset, period: r.period.ticks() }
+        let wait = window.filter(|_| parts > 1).map_or(0, |window| window - grain);
+        let span = period - wait.min(period - 1);
+        // Where a core may be used only in part, every task gets its share of that part. One that
+        // asks for all of it has its server to itself, at any time.
+        let rate = over(Rate::of(r.budget, Duration::from_ticks(span)), capacity);
+        let rate = if rate > Rate::ONE { Rate::ONE } else { rate };
+        Task { vcpu: id, rate, offset, period, window, span, grain }
     };
     let mut tasks: Vec<Task> = system.vcpus.iter().map(task).collect();
     tasks.sort_by_key(|task| task.vcpu);
@@ -71,8 +108,31 @@ fn denominator(tasks: &[Task]) -> Option<u64> {
     tasks.iter().try_fold(1, with)
 }
 
-/// Reduces `tasks`, whose rates sum to at most `cores`, each core to be used up to `capacity`.
-pub(super) fn reduce(tasks: &[Task], cores: usize, capacity: Rate, fit: Fit) -> Reduction {
+/// Reduces the tasks of `system`. If some are sporadic, their windows are as long as they can be
+/// where nothing is rounded, or where rounding matters least; `None` where there are none for which
+/// the cores are enough.
+pub(super) fn best(system: &System, fit: Fit) -> Option<Reduction> {
+    let (cores, capacity) = (system.cores.len(), system.capacity);
+    let whole = reduce(&tasks(system, 1), cores, capacity, fit);
+    if whole.as_ref().is_some_and(Reduction::needs_no_windows) {
+        return whole;
+    }
+    let mut best: Option<Reduction> = None;
+    let parts = core::iter::successors(Some(2), |parts| Some(2 * parts));
+    for parts in parts.take_while(|parts| *parts <= MOST_WINDOWS) {
+        let Some(found) = reduce(&tasks(system, parts), cores, capacity, fit) else { continue };
+        if found.tolerance.is_zero() {
+            return Some(found);
+        }
+        if best.as_ref().is_none_or(|best| found.tolerance < best.tolerance) {
+            best = Some(found);
+        }
+    }
+    best
+}
+
+/// Reduces `tasks`, each core to be used up to `capacity`; `None` where their rates exceed `cores`.
+pub(super) fn reduce(tasks: &[Task], cores: usize, capacity: Rate, fit: Fit) -> Option<Reduction> {
     let denominator = denominator(tasks);
     // Reserves are rounded up to the unit, so it is made as small as possible.
     let one = denominator.map_or(FINEST, |common| common * (FINEST / common));
@@ -88,13 +148,13 @@ pub(super) fn reduce(tasks: &[Task], cores: usize, capacity: Rate, fit: Fit) -> 
         let exact: Vec<bool> = scales.iter().map(|scale| *scale == Some(1)).collect();
         let tolerance = reducer.missing(&tree, &exact, &servers, &mut reserves);
         let scale = scales.into_iter().try_fold(1, |all, one| lcm(all, one?));
-        let reduction = Reduction { tree, exact, tolerance, scale };
+        let reduction = Reduction { tasks: tasks.to_vec(), tree, exact, tolerance, scale };
         if tolerance.is_zero() {
-            return reduction;
+            return Some(reduction);
         }
         first.get_or_insert(reduction);
     }
-    first.unwrap_or_else(|| panic!("rates of {tasks:?} exceed {cores} cores"))
+    first
 }
 
 fn lcm(a: u64, b: u64) -> Option<u64> {
@@ -210,12 +270,6 @@ impl Reducer<'_> {
         Tree { subsystems: roots.into_iter().map(subsystem).collect() }
     }
 
-    /// The task of this id.
-    fn task(&self, vcpu: VcpuId) -> &Task {
-        let place = self.tasks.partition_point(|task| task.vcpu < vcpu);
-        &self.tasks[place]
-    }
-
     /// By how much time must be scaled for every budget under the unit root `root` to be a whole
     /// number of ticks: the deadlines under a server are multiples of the greatest common divisor
     /// of its tasks' offsets and periods, so its rate must be one of that divisor's reciprocal.
@@ -223,8 +277,12 @@ impl Reducer<'_> {
         let mut scale = Some(1);
         root.walk(&mut |node| {
             if node.kind == Kind::Server {
-                let tasks = node.tasks().into_iter().map(|vcpu| self.task(vcpu));
-                let spans = tasks.flat_map(|task| [task.offset, task.period]);
+                let tasks = node.tasks().into_iter().map(|vcpu| find(self.tasks, vcpu));
+                // Sporadic jobs come at any instant.
+                let spans = tasks.flat_map(|task| match task.window {
+                    None => [task.offset, task.period],
+                    Some(_) => [task.grain, task.period],
+                });
                 let grid = spans.filter(|span| *span > 0).reduce(gcd).unwrap_or(1);
                 let den = node.rate.den();
                 scale = scale.and_then(|scale| lcm(scale, den / gcd(den, grid)));
@@ -258,8 +316,8 @@ impl Reducer<'_> {
                 let holds = |server: &Packed| self.tasks[server.tasks[0]].vcpu == first;
                 let Some(place) = servers.iter().position(holds) else { continue };
                 let server = &servers[place];
-                let periods = server.tasks.iter().map(|task| self.tasks[*task].period);
-                let shortest = u128::from(periods.min().unwrap_or(1));
+                let spans = server.tasks.iter().map(|task| self.tasks[*task].span);
+                let shortest = u128::from(spans.min().unwrap_or(1));
                 let ticks = 2 * u128::from(off) + 1;
                 let (num, den) = (self.capacity.num(), self.capacity.den());
                 let asked = (server.rate * u128::from(num)).div_ceil(u128::from(den));

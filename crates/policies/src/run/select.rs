@@ -1,8 +1,9 @@
 //! The on-line phase of one subsystem: which servers of level 0 are selected, and until when.
 //!
-//! Tasks are periodic, so the deadlines of all servers are known, and with them the whole virtual
-//! schedule: [`Subsystem::advance`] goes through its nominal instants up to now. A late decision
-//! thus shifts what runs, and never a budget.
+//! The deadline of a server is known when its window opens: that of a sporadic task's job that
+//! comes within a window counts from the next one on. So the virtual schedule is known too:
+//! [`Subsystem::advance`] goes through its nominal instants up to now. A late decision thus shifts
+//! what runs, and never a budget.
 
 #[cfg(test)]
 mod tests;
@@ -35,12 +36,26 @@ struct Node {
     tasks: Range<usize>,
 }
 
-/// The next release of a task, at which its current job, or the dummy job before its offset, has
-/// its deadline.
+/// The next release of a periodic task, at which its current job, or the dummy job before its
+/// offset, has its deadline; the deadline of the last job of a sporadic one, while it lies ahead.
 #[derive(Clone, Copy, Debug)]
 struct Release {
     next: u64,
     period: u64,
+    /// Of a sporadic task: its server's windows end at all multiples of it.
+    window: Option<u64>,
+}
+
+impl Release {
+    /// Goes on to `at`, and says when the task has the server's window end.
+    fn pass(&mut self, at: u64) -> u64 {
+        if self.next <= at {
+            self.next = self.window.map_or(at.saturating_add(self.period), |_| u64::MAX);
+        }
+        self.window.map_or(self.next, |window| {
+            self.next.min((at / window).saturating_add(1).saturating_mul(window))
+        })
+    }
 }
 
 /// The virtual schedule of one subsystem whose tree was reduced at least once.
@@ -75,8 +90,8 @@ impl Subsystem {
             let from = (shown.len(), releases.len());
             if node.level == 0 {
                 releases.extend(node.tasks().into_iter().map(|vcpu| {
-                    let Task { offset, period, .. } = *task(vcpu);
-                    Release { next: offset, period }
+                    let Task { offset, period, window, .. } = *task(vcpu);
+                    Release { next: offset, period, window }
                 }));
             } else {
                 shown.extend(node.children.iter().flat_map(|dual| &dual.children));
@@ -104,6 +119,11 @@ impl Subsystem {
     /// Whether each server of level 0 is selected, in the order of the tree.
     pub(super) fn selected(&self) -> impl Iterator<Item = bool> {
         self.nodes[self.first_leaf..].iter().map(|leaf| leaf.on)
+    }
+
+    /// A job of the sporadic task at `place`, in the order of the tree, is due at `deadline`.
+    pub(super) fn release(&mut self, place: usize, deadline: Instant) {
+        self.releases[place].next = deadline.ticks();
     }
 
     /// Goes on to `now`; whether anything else is selected than before.
@@ -146,11 +166,7 @@ impl Subsystem {
             let deadline = if place < self.first_leaf {
                 self.nodes[children.clone()].iter().map(|child| child.deadline).min()
             } else {
-                let own = &mut self.releases[tasks.clone()];
-                for task in own.iter_mut().filter(|task| task.next == at) {
-                    task.next = at.saturating_add(task.period);
-                }
-                own.iter().map(|task| task.next).min()
+                self.releases[tasks.clone()].iter_mut().map(|task| task.pass(at)).min()
             };
             let node = &mut self.nodes[place];
             node.deadline = deadline.unwrap_or(u64::MAX);

@@ -202,12 +202,13 @@ fn idle_time_makes_up_for_rounding() {
 
 #[test]
 fn what_run_cannot_do_is_refused_with_numbers_and_the_way_out() {
-    let mut sporadic = system(2, &[(1, 4), (1, 5)]);
+    let thousands = [(2_000_001, 3_000_000), (2_000_000, 3_000_000), (1_999_999, 3_000_000)];
+    let mut sporadic = system(2, &thousands);
     sporadic.vcpus[1].arrival = Arrival::Sporadic;
-    let verdict = (ENTRY.admit)(&sporadic, &with(&[]));
-    let text = verdict.why();
-    assert!(text.contains("vcpu1 is sporadic") && text.contains("T = 5ns"), "{text}");
-    assert!(text.contains("qps") && run_tree(&sporadic, &with(&[])).is_err(), "{text}");
+    let verdict = (ENTRY.admit)(&sporadic, &with(&[("rounding", "tolerate")]));
+    let text = verdict.refused[0].1.to_string();
+    assert!(text.contains("vcpu1 is sporadic") && text.contains("dp-wrap"), "{text}");
+    assert!(run_tree(&sporadic, &with(&[])).is_err());
 
     let mut constrained = system(2, &[(1, 4)]);
     constrained.vcpus[0].reservation.deadline = ticks(3);
@@ -219,6 +220,41 @@ fn what_run_cannot_do_is_refused_with_numbers_and_the_way_out() {
     let text = (ENTRY.admit)(&full, &with(&[])).refused[0].1.to_string();
     assert!(text.contains("capacity: 2.250000 of 2.000000 (refused)"), "{text}");
     assert!(!text.contains("gfb"), "{text}");
+}
+
+/// Three sporadic tasks of nearly two thirds on two cores: the longest windows that are short
+/// enough are taken, and on full cores those of a tick.
+#[test]
+fn sporadic_tasks_have_windows() {
+    let of = |budget: u64, period: u64| {
+        let mut system = system(2, &[(budget, period); 3]);
+        system.vcpus.iter_mut().for_each(|vcpu| vcpu.arrival = Arrival::Sporadic);
+        let reduction = super::reduce::best(&system, crate::parts::pack::Fit::First).unwrap();
+        (reduction.tasks[0].window.unwrap(), reduction.tolerance)
+    };
+    // C in the period less one window less a tick is to be within two thirds.
+    assert_eq!(of(510_000, 1_000_000), (125_000, ticks(0)));
+    assert_eq!(of(600_000, 1_000_000), (62_500, ticks(0)));
+    assert_eq!(of(666_000, 1_000_000), (976, ticks(0)));
+    let (window, tolerance) = of(2, 3);
+    assert!(window == 1 && !tolerance.is_zero());
+}
+
+/// A sporadic task with a core to itself, or beside others of one core, waits for no window.
+#[test]
+fn on_a_core_of_its_own_a_sporadic_task_runs_at_once() {
+    let mut system = system(2, &[(3, 6), (3, 6), (4, 6)]);
+    system.vcpus[1].arrival = Arrival::Sporadic;
+    let mut machine = Machine::new(&ENTRY, &with(&[]), &system, Manners::PERFECT);
+    machine.release(0, 3, 6);
+    for now in 0..6 {
+        if now == 1 {
+            machine.release(1, 3, 7);
+        }
+        machine.tick();
+    }
+    let both: Vec<_> = (0..2).map(|core| machine.schedule(core)).collect();
+    assert!(both.contains(&"aaabbb".to_string()), "{both:?}");
 }
 
 #[test]

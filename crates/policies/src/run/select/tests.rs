@@ -24,9 +24,9 @@ fn system(cores: usize, tasks: &[(u64, u64)], offsets: &[u64], scale: u64) -> Sy
 }
 
 fn reduced(system: &System, fit: Fit) -> (Vec<reduce::Task>, Reduction) {
-    let tasks = reduce::tasks(system);
+    let tasks = reduce::tasks(system, 1);
     let reduction = reduce::reduce(&tasks, system.cores.len(), Rate::ONE, fit);
-    (tasks, reduction)
+    (tasks, reduction.expect("the cores are enough"))
 }
 
 /// How long a server has run in its window so far, from its beginning.
