@@ -15,9 +15,8 @@
 //! # Jobs
 //! Where a policy orders jobs, a thread brings them as a server does: a job is released when the
 //! thread has something to do and a period has passed since the one before, and is complete when
-//! the thread waits, or has worked for C. So no job needs more than C and none comes early; a
-//! thread that wakes again within a period waits for its end. While it waits for a lock its job
-//! goes on.
+//! the thread waits, for a lock too, or has worked for C. So no job needs more than C, none comes
+//! early and none suspends itself; a thread that wakes again within a period waits for its end.
 
 #[cfg(test)]
 mod tests;
@@ -306,8 +305,7 @@ impl Stage {
         let mut released = false;
         if let Some(server) = &mut actor.server {
             if !server.open || server.left.is_zero() {
-                if server.open {
-                    server.open = false;
+                if std::mem::take(&mut server.open) {
                     self.effects.push(Effect::Complete(thread));
                 }
                 let period = server.reservation.period;
@@ -452,7 +450,13 @@ impl Stage {
         actor.acted.activations += 1;
         actor.acted.response_sum += response;
         actor.acted.response_max = actor.acted.response_max.max(response);
-        if let Some(server) = actor.server.as_mut().filter(|server| server.open) {
+        self.close(thread);
+    }
+
+    /// The thread's job is complete, if it has one.
+    fn close(&mut self, thread: u32) {
+        let server = self.actor(thread).server.as_mut();
+        if let Some(server) = server.filter(|server| server.open) {
             server.open = false;
             self.effects.push(Effect::Complete(thread));
         }
@@ -463,6 +467,7 @@ impl Stage {
         if self.locks[lock as usize].take(thread) {
             return true;
         }
+        self.close(thread);
         let actor = self.actor(thread);
         actor.state = State::Waits(On::Lock(lock));
         actor.lock_since = now;

@@ -5,6 +5,7 @@ use maracas_console::failure::Failure;
 use maracas_core::admission::Verdict;
 use maracas_core::contract::Entry;
 use maracas_core::params::Params;
+use maracas_core::script::{Script, Step};
 use maracas_core::{Arrival, Duration, MAX_CORES, Program, Reservation, System, Vcpu, Workload};
 use maracas_scenario::formats::{self, Format, Loads, Scripted};
 use maracas_scenario::taskset::TaskSet;
@@ -138,18 +139,31 @@ fn asked(overrides: &Overrides) -> Result<(&'static Entry, usize, Params), Failu
     Ok((entry, cores, params))
 }
 
+/// What each thread is to have of its own. Under a policy of jobs a job ends where its thread waits
+/// for a lock, and the next comes T later: what takes locks has a T of its own only where the file
+/// asks for it.
+fn owns(set: &Scripted, entry: &Entry) -> Vec<Option<Reservation>> {
+    let locks = |script: &Script| script.steps().any(|step| matches!(step, Step::Lock(_)));
+    let threads = set.scripts.threads.iter().zip(&set.asked).zip(&set.reservations);
+    let own = |((script, asked), own): ((&Script, &bool), &Option<Reservation>)| {
+        own.filter(|_| *asked || !entry.needs.jobs || !locks(script))
+    };
+    threads.map(own).collect()
+}
+
 /// The VCPUs of threads with scripts, and what was assumed of them. A thread without a period of
 /// its own has no reservation where the policy wants none. Else all such threads have the same
 /// share of a core: what the others leave on an average core, by so many as are there then, halved
 /// as long as the policy refuses it.
 fn vcpus(set: &Scripted, entry: &Entry, params: &Params, cores: usize) -> (Vec<Vcpu>, Vec<String>) {
     let arrival = if entry.needs.jobs { Arrival::Sporadic } else { Arrival::None };
+    let owns = owns(set, entry);
     let with = |own: Option<Reservation>| {
         let vcpu = |(id, known): (u32, &Option<Reservation>)| {
             let reservation = known.or(own).unwrap_or(Reservation::NONE);
             Vcpu { reservation, arrival, ..Vcpu::best_effort(id) }
         };
-        (0..).zip(&set.reservations).map(vcpu).collect::<Vec<_>>()
+        (0..).zip(&owns).map(vcpu).collect::<Vec<_>>()
     };
     let mut notes = Vec::new();
     if entry.needs.jobs {
@@ -158,7 +172,7 @@ fn vcpus(set: &Scripted, entry: &Entry, params: &Params, cores: usize) -> (Vec<V
             entry.name
         ));
     }
-    let without: Vec<&str> = (set.reservations.iter().zip(&set.names))
+    let without: Vec<&str> = (owns.iter().zip(&set.names))
         .filter(|(known, _)| known.is_none())
         .map(|(_, name)| name.as_str())
         .collect();
@@ -166,7 +180,7 @@ fn vcpus(set: &Scripted, entry: &Entry, params: &Params, cores: usize) -> (Vec<V
         return (with(None), notes);
     }
     let ns = |it: &Reservation| PERIOD.ticks() * it.budget.ticks() / it.period.ticks();
-    let taken: u64 = set.reservations.iter().flatten().map(ns).sum();
+    let taken: u64 = owns.iter().flatten().map(ns).sum();
     let each_core = (PERIOD.ticks() * cores as u64).saturating_sub(taken) / cores as u64;
     let share = each_core / without.len().div_ceil(cores) as u64;
     // Whole microseconds, one at least.
@@ -193,7 +207,7 @@ fn vcpus(set: &Scripted, entry: &Entry, params: &Params, cores: usize) -> (Vec<V
 #[cfg(test)]
 mod tests {
     use super::*;
-    use maracas_core::script::{Phase, Script, Scripts, Step};
+    use maracas_core::script::{Phase, Scripts};
     use maracas_core::{Instant, VcpuId};
 
     fn set(reservations: &[Option<(u64, u64)>]) -> Scripted {
@@ -210,6 +224,7 @@ mod tests {
             scripts: Scripts { threads: vec![script; reservations.len()], ..Scripts::default() },
             names: (0..reservations.len()).map(|id| format!("t{id}")).collect(),
             reservations: reservations.iter().map(|it| it.map(us)).collect(),
+            asked: vec![false; reservations.len()],
             notes: Vec::new(),
         }
     }
@@ -243,5 +258,22 @@ mod tests {
         let vcpus = given("round-robin", 2, &[Some((5_000, 10_000)), None]);
         assert!(vcpus[1].reservation.is_none() && vcpus[1].arrival == Arrival::None);
         assert_eq!(vcpus[0].reservation.budget, Duration::from_millis(5));
+    }
+
+    #[test]
+    fn what_takes_locks_has_a_period_of_its_own_only_where_none_orders_jobs_or_it_is_asked_for() {
+        let own = (5_000, 10_000);
+        let mut set = set(&[Some(own), Some(own), Some(own)]);
+        for thread in [0, 1] {
+            set.scripts.threads[thread].phases[0].steps.push(Step::Lock(0));
+        }
+        set.asked[1] = true;
+        let periods = |policy: &str| {
+            let entry = super::policy(policy).unwrap_or_else(|_| panic!("{policy}"));
+            let vcpus = vcpus(&set, entry, &Params::new(), 2).0;
+            vcpus.iter().map(|it| it.reservation.period.ticks() / 1_000).collect::<Vec<_>>()
+        };
+        assert_eq!(periods("g-edf"), [1_000, 10_000, 10_000]);
+        assert_eq!(periods("maracas"), [10_000; 3]);
     }
 }

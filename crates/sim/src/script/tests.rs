@@ -337,12 +337,15 @@ fn under_every_policy_the_time_given_is_the_work_done() {
                 paces: &[],
                 scripts: Some(&scripts),
             };
-            // Some end within it, some do not.
-            let until = Instant::ZERO + us(20_000 + 30_000 * numbers.below(10));
+            // All end within the longer time.
+            let long = case % 2 == 0;
+            let until = Instant::ZERO + us(if long { 20_000_000 } else { 77_777 });
             let options = Options { audit: true, ..Options::new(until) };
             let mut given = Given::default();
             let outcome = simulate(&subject, policy.as_mut(), &options, &mut given);
+            assert!(outcome.missed == 0 || !entry.claims.no_miss_when_admitted, "{name}, {case}");
             for (id, acted) in (0..).zip(&outcome.acted) {
+                assert!(!long || acted.at_end == AtEnd::Over, "{name}, {case}: {acted:?}");
                 let service = given.service.get(&VcpuId(id)).copied().unwrap_or_default();
                 assert_eq!(acted.work, service, "{name}, case {case}, thread {id}");
             }

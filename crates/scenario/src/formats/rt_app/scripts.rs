@@ -26,6 +26,8 @@ pub struct Scripted {
     /// What each is to have: what the file asks for, or what follows where it has one period;
     /// `None` = nothing of the kind.
     pub reservations: Vec<Option<Reservation>>,
+    /// Whether the file itself asks for it.
+    pub asked: Vec<bool>,
     /// What was left aside or assumed, as sentences for the user.
     pub notes: Vec<String>,
 }
@@ -100,13 +102,14 @@ struct Reader<'r, 'a> {
     task_of: Vec<usize>,
     names: Vec<String>,
     reservations: Vec<Option<Reservation>>,
+    asked: Vec<bool>,
 }
 
 impl<'r, 'a> Reader<'r, 'a> {
     fn new(source: Source<'a>, tasks: &'r [Task<'a>], asides: Asides) -> Self {
         let scripts = Scripts::default();
-        let (timers, task_of, names, reservations) = Default::default();
-        Self { source, tasks, asides, scripts, timers, task_of, names, reservations }
+        let (timers, task_of, names, reservations, asked) = Default::default();
+        Self { source, tasks, asides, scripts, timers, task_of, names, reservations, asked }
     }
 
     fn read(mut self) -> Result<Scripted, Error> {
@@ -135,8 +138,8 @@ impl<'r, 'a> Reader<'r, 'a> {
             let message = format!("two threads are called {}; rename one task", names[twice]);
             return Err(self.source.error(at, message));
         }
-        let Self { scripts, reservations, asides, .. } = self;
-        Ok(Scripted { scripts, names, reservations, notes: asides.notes() })
+        let Self { scripts, reservations, asked, asides, .. } = self;
+        Ok(Scripted { scripts, names, reservations, asked, notes: asides.notes() })
     }
 
     /// Adds one thread of a task.
@@ -228,13 +231,15 @@ impl<'r, 'a> Reader<'r, 'a> {
     fn reserve(&mut self) -> Result<(), Error> {
         for thread in 0..self.scripts.threads.len() {
             let task = &self.tasks[self.task_of[thread]];
-            let own = if task.policy()? == DEADLINE {
+            let asked = task.policy()? == DEADLINE;
+            let own = if asked {
                 let draft = task.thread.reservation(&Default::default(), None, &mut self.asides)?;
                 Some(draft.task(self.source, thread as u32)?.reservation)
             } else {
                 task.thread.unreserved(&mut self.asides);
                 Period::of(&self.scripts, thread).map(|it| it.reservation())
             };
+            self.asked.push(asked);
             self.reservations.push(own.filter(|own| own.period <= LONGEST));
         }
         Ok(())
