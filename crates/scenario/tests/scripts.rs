@@ -9,10 +9,9 @@ const fn us(n: u64) -> Duration {
 }
 fn of(tasks: &str) -> Scripted {
     let text = format!("{{ \"tasks\": {{ {tasks} }} }}");
-    match parse_loads(&text, "x.json", None) {
-        Ok(Loads::Scripts(scripted)) => scripted,
-        other => panic!("{tasks}: {other:?}"),
-    }
+    let read = parse_loads(&text, "x.json", None);
+    let Ok(Loads::Scripts(scripted)) = read else { panic!("{tasks}: {read:?}") };
+    scripted
 }
 /// The steps of a thread of one phase.
 fn steps(script: &Script) -> &[Step] {
@@ -88,9 +87,10 @@ fn timers_are_shared_by_their_names_but_those_called_unique() {
         "\"a\": {{ \"instance\": 2, \"resume\": \"c\", {own} }}, \"b\": {{ \"run\": 1, {ours} }},
          \"c\": {{ \"run\": 1, {grid} }}"
     ));
-    let of_thread = |place: usize| match steps(&read.scripts.threads[place])[1] {
-        Step::Timer { timer, .. } => timer,
-        ref other => panic!("{other:?}"),
+    let of_thread = |place: usize| {
+        let step = &steps(&read.scripts.threads[place])[1];
+        let Step::Timer { timer, .. } = step else { panic!("{step:?}") };
+        *timer
     };
     assert_eq!([0, 1, 2, 3].map(of_thread), [0, 1, 2, 2]);
     let timer = |absolute, own| Timer { absolute, own };
@@ -182,9 +182,10 @@ fn a_suspend_without_a_value_and_one_of_another_name_are_read_as_they_once_were(
         \"c\": { \"resume\": \"group\", \"resume\": \"a\", \"run\": 5, \"sleep\": 9,
                  \"suspend\": \"unknown\" } } }";
     let Ok(Loads::Scripts(read)) = parse_loads(text, "x.json", None) else { panic!("{text}") };
-    let first = |thread: usize| match &steps(&read.scripts.threads[thread])[0] {
-        Step::Wait { condition, lock: None } => &read.scripts.conditions[*condition as usize],
-        other => panic!("{other:?}"),
+    let first = |thread: usize| {
+        let step = &steps(&read.scripts.threads[thread])[0];
+        let Step::Wait { condition, lock: None } = step else { panic!("{step:?}") };
+        &read.scripts.conditions[*condition as usize]
     };
     assert_eq!((first(0).as_str(), first(1).as_str()), ("a", "group"));
     assert_eq!(steps(&read.scripts.threads[0]).len(), 3);

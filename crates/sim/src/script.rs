@@ -358,7 +358,9 @@ impl Stage {
             Step::Run(_) => return false,
             Step::Sleep(time) if time.is_zero() => return false,
             Step::Sleep(time) => self.sleep(thread, now, now.saturating_add(*time)),
-            Step::Timer { timer, period } => return self.to_timer(thread, *timer, *period, now),
+            Step::Timer { timer, period } => {
+                return self.wait_for_timer(thread, *timer, *period, now);
+            }
             Step::Lock(lock) => return !self.take_lock(thread, *lock, now),
             Step::Unlock(lock) => {
                 self.give_back(thread, *lock, now);
@@ -415,7 +417,7 @@ impl Stage {
     }
 
     /// A thread waits for its timer, if it does not come late. Returns whether it does.
-    fn to_timer(&mut self, thread: u32, timer: u32, period: Duration, now: Instant) -> bool {
+    fn wait_for_timer(&mut self, thread: u32, timer: u32, period: Duration, now: Instant) -> bool {
         let scripts = Arc::clone(&self.scripts);
         let last = &mut self.timers[timer as usize];
         let start = scripts.threads[thread as usize].start;

@@ -263,10 +263,8 @@ fn random(numbers: &mut Numbers) -> Scripts {
 
 fn worth(script: &Script) -> Duration {
     let of = |phase: &Phase| {
-        let work = phase.steps.iter().map(|step| match step {
-            Step::Run(work) => *work,
-            _ => us(0),
-        });
+        let work =
+            phase.steps.iter().map(|step| if let Step::Run(work) = step { *work } else { us(0) });
         work.sum::<Duration>() * u64::from(phase.loops.unwrap_or(0))
     };
     script.phases.iter().map(of).sum()
@@ -302,15 +300,11 @@ struct Given {
 
 impl Observer for Given {
     fn event(&mut self, at: Instant, event: &Event) {
-        match event {
-            Event::Ran(segment) => {
-                *self.service.entry(segment.vcpu).or_default() += segment.usage.service;
-            }
-            Event::Released(job) => {
-                let last = self.released.insert(job.id.vcpu, at);
-                assert!(last.is_none_or(|last| at - last >= us(1_000)), "{job:?} after {last:?}");
-            }
-            _ => {}
+        if let Event::Ran(segment) = event {
+            *self.service.entry(segment.vcpu).or_default() += segment.usage.service;
+        } else if let Event::Released(job) = event {
+            let last = self.released.insert(job.id.vcpu, at);
+            assert!(last.is_none_or(|last| at - last >= us(1_000)), "{job:?} after {last:?}");
         }
     }
     fn planned(&mut self, _: Instant, _: &Plan) {}

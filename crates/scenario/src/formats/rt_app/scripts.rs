@@ -252,16 +252,13 @@ impl<'r, 'a> Reader<'r, 'a> {
         for (script, task) in threads.iter().zip(&self.task_of) {
             let name = self.tasks[*task].name();
             for step in script.steps() {
-                let (what, woken) = match step {
-                    Step::Wait { condition: at, .. } => {
-                        let wakes =
-                            |it: &Step| *it == Step::Signal(*at) || *it == Step::Broadcast(*at);
-                        (&conditions[*at as usize], steps().any(wakes))
-                    }
-                    Step::Take(at) => {
-                        (&semaphores[*at as usize], steps().any(|it| *it == Step::Post(*at)))
-                    }
-                    _ => continue,
+                let (what, woken) = if let Step::Wait { condition: at, .. } = step {
+                    let wakes = |it: &Step| *it == Step::Signal(*at) || *it == Step::Broadcast(*at);
+                    (&conditions[*at as usize], steps().any(wakes))
+                } else if let Step::Take(at) = step {
+                    (&semaphores[*at as usize], steps().any(|it| *it == Step::Post(*at)))
+                } else {
+                    continue;
                 };
                 if !woken {
                     let what = format!("it waits for `{what}`, and no thread ever wakes it");
