@@ -61,7 +61,7 @@ fn a_deadlock_is_said_and_ends_with_the_run() {
         )
     };
     let (x, y) = (thread("a", "b"), thread("b", "a"));
-    scratch.write("dead.json", &format!("{{ \"tasks\": {{ \"x\": {x}, \"y\": {y} }} }}"));
+    scratch.write("dead.json", format!("{{ \"tasks\": {{ \"x\": {x}, \"y\": {y} }} }}"));
     let words = ["sim", "--taskset", "dead.json", "--cores", "2", "--policy", "g-edf", "-q"];
     let output = maracas(scratch.path(), &words);
     let out = text(&output.stdout);
