@@ -227,7 +227,8 @@ fn what_is_wrong_is_refused_at_its_place() {
 #[test]
 fn files_gone_bad_never_panic() {
     let text = r#"{ "tasks": { "a": { "instance": 2, "loop": 3, "run": 1, "lock": "m",
-        "unlock": "m", "suspend", "resume": "b", "barrier": "x", "fork": "b", "mem": 9, "wait": { "ref": "q" },
+        "unlock": "m", "suspend", "resume": "b", "barrier": "x", "fork": "b",
+        "mem": 9, "wait": { "ref": "q" },
         "timer": { "ref": "tick", "period": 10 } }, "b": { "delay": 5, "sem_post": "s" } } }"#;
     assert!(matches!(parse_loads(text, "x.json", None), Ok(Loads::Scripts(_))));
     for at in 0..text.len() {

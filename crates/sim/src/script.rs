@@ -1,7 +1,7 @@
 //! Threads that act out scripts: they work, wait for time and for each other, and take locks.
 //!
 //! Pure state: it knows threads by their numbers, is told when one has done its piece of work or
-//! when its alarm went off, and answers by [`Effect`]s, which the machine carries out.
+//! when its alarm went off, and answers by effects, which the machine carries out.
 //!
 //! # What takes time
 //! A thread acts when it runs. Steps that take no time of their own (a lock, a signal) are done at
