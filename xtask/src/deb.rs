@@ -5,6 +5,8 @@
 //! completions come from the built command itself. Where `dpkg-deb` is missing the step is skipped,
 //! and counted as the tests' skips are.
 
+mod service;
+
 use crate::{apt, skips};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -43,11 +45,16 @@ const MEANT: &[&str] = &[
     "maintainer-script-calls-systemctl",
 ];
 
-/// Builds the package below `target/` and looks through it.
+/// Builds the package below `target/` and looks through it; with `--service` its service is tried.
 ///
 /// # Errors
 /// Where a step fails that this host can do.
-pub(crate) fn deb(root: &Path) -> Result<(), String> {
+pub(crate) fn deb(root: &Path, options: &[&str]) -> Result<(), String> {
+    let with_service = match options {
+        [] => false,
+        ["--service"] => true,
+        _ => return Err(format!("deb knows no `{}`; there is --service", options.join(" "))),
+    };
     if !apt::has("dpkg-deb") {
         let line = "skipped: needs dpkg-deb";
         println!("{line}");
@@ -58,7 +65,7 @@ pub(crate) fn deb(root: &Path) -> Result<(), String> {
     let file = package.build()?;
     package.look_through(&file)?;
     println!("{} is the package", file.display());
-    Ok(())
+    if with_service { service::try_service(&package, &file) } else { Ok(()) }
 }
 
 /// Where everything lies.

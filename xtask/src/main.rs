@@ -33,7 +33,8 @@ cargo xtask swarm [ARGS]        random systems x policies x faults on all cores,
                                 one case; --kind programs|heavy|jobs|live and --policy NAME
                                 narrow it; live is the live machine on a simulated host
 cargo xtask python              the Python package: wheel, tests, types, notebooks, documents
-cargo xtask deb                 the Debian package, built and looked through
+cargo xtask deb [--service]     the Debian package, built and looked through; --service tries its
+                                service under systemd, in a container with Debian 12
 cargo xtask bpf                 the scheduler that is a BPF program: bpf/maracas.bpf.o and its sum;
                                 --check compares what is checked in with what its source makes
 cargo xtask browser             the page of `maracas report` in a headless Chromium: clicks, zooms,
@@ -56,7 +57,7 @@ fn main() -> ExitCode {
             cargo(&[&swarm[..], rest].concat())
         }
         ["python"] => python::python(&root()),
-        ["deb"] => deb::deb(&root()),
+        ["deb", rest @ ..] => deb::deb(&root(), rest),
         ["bpf", rest @ ..] => bpf::bpf(&root(), rest),
         ["browser"] => browser(),
         ["docs"] => docs::docs(&root()),
@@ -127,7 +128,7 @@ fn checks() -> Result<(), String> {
     cargo(&["test", "--release", "--package", "maracas-tests", "--lib", "live"])?;
     docs::docs(&root())?;
     python::python(&root())?;
-    deb::deb(&root())?;
+    deb::deb(&root(), &[])?;
     // Kernels and hosts that this one is not.
     lab::lab(&root(), &["--quick"])
 }

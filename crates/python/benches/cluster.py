@@ -1,13 +1,15 @@
 """What Dask and Ray bring and cost: a sweep on local clusters with one and with two workers.
 
-    python crates/python/benches/cluster.py [SETS [DURATION [ENGINE...]]]
+    python crates/python/benches/cluster.py [SETS [DURATION [ROUNDS [ENGINE...]]]]
 
 needs the wheel, `distributed`, `ray` and `psutil`, and two cores with nothing else to do. Each run
 is a process of its own, so that its peak memory is that of this sweep. "all" is the CPU time of
 everything that takes part: workers, the engine's processes, and the one that calls. Two cores are
-not done before half of it.
+not done before half of it. "bytes" is the begin of a hash of all files: the same for the same
+sets.
 """
 
+import hashlib
 import json
 import resource
 import statistics
@@ -17,6 +19,7 @@ import tempfile
 import time
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from pathlib import Path
 
 import psutil
 
@@ -37,17 +40,23 @@ name = "p-edf"
 [[policy]]
 name = "g-edf"
 """
-ROUNDS = 3
-"""Turns of one and two workers: what a core gives in a minute varies on a virtual machine."""
-PIECE = 512
-"""Sets of a piece: an eighth of a second where a second of each is simulated."""
+PIECE = 256
+"""Sets of a piece: a sixteenth of a second where a second of each is simulated."""
+QUIET = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "500ms",
+    "distributed.admin.system-monitor.interval": "10s",
+}
+"""What Dask watches of itself, by default a hundred times a second in workers, fifty elsewhere."""
 
 
 @contextmanager
 def dask(workers: int):
     """Start Dask."""
+    import dask.config
     import distributed
 
+    dask.config.set(QUIET)
     cluster = distributed.LocalCluster(
         n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None
     )
@@ -80,6 +89,12 @@ def ray(workers: int):
     ray.shutdown()
 
 
+def digest(folder: str) -> str:
+    """Return the begin of a hash of a folder's files."""
+    files = sorted(it for it in Path(folder).iterdir() if it.suffix in {".csv", ".parquet"})
+    return hashlib.sha256(b"".join(it.read_bytes() for it in files)).hexdigest()[:8]
+
+
 def used() -> tuple[float, float]:
     """Return the CPU seconds of this process so far, and of it and all below it."""
     mine = time.process_time()
@@ -102,28 +117,32 @@ def one(engine: str, workers: int, sets: int, duration: str, out: str) -> None:
         merged = time.perf_counter()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     caller, everything = caller_then - caller, everything_then - everything
-    print(json.dumps([done - begin, merged - done, caller, everything, peak]))
+    print(json.dumps([done - begin, merged - done, caller, everything, peak, digest(out)]))
 
 
 def main() -> None:
     """Measure each engine with one worker and with two, and with fewer sets."""
     most = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
     duration = sys.argv[2] if len(sys.argv) > 2 else "1s"
-    head = ["", "sets", "workers", "pieces s", "merge s", "caller us", "all us", "peak MiB"]
-    print(" ".join(f"{word:>9}" for word in head))
-    for engine in sys.argv[3:] or ["dask", "ray"]:
+    # What a core gives in a minute varies on a virtual machine.
+    rounds = int(sys.argv[3]) if len(sys.argv) > 3 else 3
+    head = ", sets, workers, pieces s, merge s, caller us, all us, peak MiB, bytes"
+    print(" ".join(f"{word:>9}" for word in head.split(", ")))
+    for engine in sys.argv[4:] or ["dask", "ray"]:
         runs: dict[int, list[list[float]]] = {1: [], 2: []}
-        for workers, sets in [(2, most // 4), (2, most // 2), *[(2, most), (1, most)] * ROUNDS]:
+        fewer = [(2, most // 4), (2, most // 2)] if rounds > 1 else []
+        for workers, sets in [*fewer, *[(2, most), (1, most)] * rounds]:
             with tempfile.TemporaryDirectory() as out:
                 given = [engine, str(workers), str(sets), duration, out]
                 line = [sys.executable, __file__, "one", *given]
                 said = subprocess.run(line, check=True, stdout=subprocess.PIPE, text=True).stdout
-            pieces, merge, caller, everything, peak = json.loads(said.splitlines()[-1])
+            pieces, merge, caller, everything, peak, files = json.loads(said.splitlines()[-1])
             if sets == most:
                 runs[workers].append([pieces, merge, everything])
             each = [f"{pieces:9.1f}", f"{merge:9.2f}"]
             each += [f"{of / sets * 1e6:9.1f}" for of in (caller, everything)]
-            print(f"{engine:>9} {sets:>9} {workers:>9}", *each, f"{peak:9.0f}", flush=True)
+            each += [f"{peak:9.0f}", f"{files:>9}"]
+            print(f"{engine:>9} {sets:>9} {workers:>9}", *each, flush=True)
         (one, _, _), (two, merge, everything) = (
             [statistics.median(each) for each in zip(*runs[workers], strict=True)]
             for workers in (1, 2)

@@ -1,6 +1,6 @@
 //! Finds the library that programs can be started with.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 /// The shared library, as it is called after an installation and directly in a build directory.
@@ -11,16 +11,22 @@ const PREFIX: &str = "libmaracas_client-";
 /// The shared library for `LD_PRELOAD`, by which a program that knows nothing of this crate follows
 /// orders of colours: beside this executable, in `deps` below it (where `cargo build` and
 /// `cargo run` leave it), or in `lib` beside its directory (`bin/maracas`,
-/// `lib/libmaracas_client.so`). The newest one where there are several.
+/// `lib/libmaracas_client.so`) or in Debian's folder below that for libraries of this architecture
+/// (`lib/x86_64-linux-gnu`). The newest one where there are several.
 ///
 /// Static programs, and programs with more rights than their caller, cannot be started with it.
 pub fn preload_path() -> Option<PathBuf> {
     let executable = env::current_exe().ok()?;
     let beside = executable.parent()?;
+    newest(&directories(beside))
+}
+
+/// Where it may lie, seen from the executable's directory.
+fn directories(beside: &Path) -> Vec<PathBuf> {
     let lib = beside.parent().map(|above| above.join("lib"));
-    let directories = [Some(beside.to_path_buf()), Some(beside.join("deps")), lib];
-    let directories: Vec<_> = directories.into_iter().flatten().collect();
-    newest(&directories)
+    let debian = lib.as_ref().map(|lib| lib.join(format!("{}-linux-gnu", env::consts::ARCH)));
+    let directories = [Some(beside.to_path_buf()), Some(beside.join("deps")), lib, debian];
+    directories.into_iter().flatten().collect()
 }
 
 /// The newest library of ours in these directories: what an older build left beside this program
@@ -48,6 +54,12 @@ mod tests {
         assert!(!is_ours("libmaracas_client.a"));
         assert!(!is_ours("libmaracas_client-x.so"));
         assert!(!is_ours("libother.so"));
+    }
+
+    #[test]
+    fn it_is_looked_for_where_the_debian_package_has_it() {
+        let library = format!("/usr/lib/{}-linux-gnu", env::consts::ARCH);
+        assert!(directories(Path::new("/usr/bin")).contains(&PathBuf::from(library)));
     }
 
     #[test]

@@ -16,6 +16,7 @@
 //!     client-5022-90001/           a foreign process that asked for VCPUs: to be released.
 //!                                  xattr user.maracas.origin, .cpuset: where it came from
 //!       vcpu-4/                    one or more of its threads (v2 type `threaded`)
+//!     runtime/                     the runtime itself, where its own group hands cpusets down
 //! ```
 //!
 //! A runtime's directory whose process is dead is a [`Remains`]. We never use the v1 `cpu`
@@ -26,6 +27,8 @@
 //! A program is confined to its core by a cpuset of its VCPU (v1, or v2 with the controller), which
 //! it cannot leave as long as the group files are closed to it (`launch`). Without either,
 //! only an affinity is set, which a program may change; [`Tree::confinement`] says which it is.
+//! In v2 a group with processes hands no controller down. Where the runtime is alone in its group,
+//! as in a service of systemd's, it enters one below it for as long as the tree stands.
 
 mod group;
 mod mounts;
@@ -50,6 +53,9 @@ const HOUSE: &str = "maracas";
 /// one is thawed (`freezer_active` in `kernel/cgroup/legacy_freezer.c`). So no freeze of ours is
 /// the first.
 pub(crate) const STILL: &str = "still";
+/// In a runtime's directory of v2: the runtime itself, where it left its own group so that this
+/// one may hand cpusets down.
+const RUNTIME: &str = "runtime";
 /// On a runtime's directory: the groups above it in which we handed cpusets down and must not any
 /// more at the end, one a line, the highest first.
 const ENABLED: &str = "user.maracas.enabled";
@@ -152,7 +158,7 @@ impl Tree {
         if dirs.cpuset.is_some() {
             confinement = Confinement::CpusetV1;
         } else if let (Some(v2), Some(dir)) = (&hierarchies.v2, &dirs.v2)
-            && enable_cpuset(&v2.root, dir).is_ok()
+            && enable_cpuset(v2, dir).is_ok()
         {
             confinement = Confinement::CpusetV2;
         }
@@ -208,6 +214,9 @@ impl Tree {
     /// # Errors
     /// EBUSY when a group is left, named with its path.
     pub fn remove(self) -> io::Result<()> {
+        if let (Some(v2), Some(dir)) = (&self.hierarchies.v2, &self.dirs.v2) {
+            step_back(&v2.own, dir)?;
+        }
         remove_run(&self.dirs)
     }
 }
@@ -312,10 +321,36 @@ fn is_inhabited(dir: &Path) -> bool {
     dir.join("cgroup.type").exists() && !processes.is_ok_and(|pids| pids.is_empty())
 }
 
+/// Whether this process, with all its threads, is the only one of a group.
+fn is_alone(dir: &Path) -> bool {
+    let processes = fs::read_to_string(dir.join("cgroup.procs"));
+    processes.is_ok_and(|pids| pids.trim() == std::process::id().to_string())
+}
+
+/// Takes this process out of its own group, which is then empty, into one of its tree.
+fn step_aside(dir: &Path) -> io::Result<()> {
+    let aside = dir.join(RUNTIME);
+    fs::create_dir_all(&aside).map_err(naming(aside.display()))?;
+    write_file(&aside.join("cgroup.procs"), "0")
+}
+
+/// Takes this process back to its own group where it had stepped aside, so that the tree can go.
+/// The group takes it once it hands nothing down, for which those below it must have stopped.
+fn step_back(own: &Path, dir: &Path) -> io::Result<()> {
+    if !dir.join(RUNTIME).exists() {
+        return Ok(());
+    }
+    for level in dir.ancestors().take_while(|level| level.starts_with(own)) {
+        // What never handed it down says nothing to that; what is in use refuses the next line.
+        let _ = write_file(&level.join("cgroup.subtree_control"), "-cpuset");
+    }
+    write_file(&own.join("cgroup.procs"), "0")
+}
+
 /// Hands the cpuset controller of v2 down from the root to the groups of a runtime's directory.
-fn enable_cpuset(root: &Path, dir: &Path) -> io::Result<()> {
-    let mut levels: Vec<&Path> = dir.ancestors().take_while(|level| *level != root).collect();
-    levels.push(root);
+fn enable_cpuset(v2: &Hierarchy, dir: &Path) -> io::Result<()> {
+    let mut levels: Vec<&Path> = dir.ancestors().take_while(|level| *level != v2.root).collect();
+    levels.push(&v2.root);
     let house = dir.parent().unwrap_or(dir);
     let mut enabled = String::new();
     for level in levels.into_iter().rev() {
@@ -324,8 +359,11 @@ fn enable_cpuset(root: &Path, dir: &Path) -> io::Result<()> {
             continue;
         }
         if is_inhabited(level) {
-            let message = format!("{}: has processes of its own", level.display());
-            return Err(io::Error::other(message));
+            if level != v2.own || !is_alone(level) {
+                let message = format!("{}: has processes of its own", level.display());
+                return Err(io::Error::other(message));
+            }
+            step_aside(dir)?;
         }
         if level != house && level != dir {
             // Before it is true, so that it cannot be forgotten half-way.
@@ -388,7 +426,9 @@ mod tests {
             }
         }
         fs::write(base.join("cgroup.procs"), "4711\n").unwrap();
-        let inhabited = enable_cpuset(&base, &dir).unwrap_err().to_string();
+        let mounts = format!("41 31 0:38 / {} rw - cgroup2 cgroup2 rw", base.display());
+        let v2 = Hierarchies::parse(&mounts, "0::/\n").v2.unwrap();
+        let inhabited = enable_cpuset(&v2, &dir).unwrap_err().to_string();
         let untouched = fs::read_to_string(base.join("cgroup.subtree_control")).unwrap();
         // The root of a hierarchy has processes and hands controllers down all the same.
         fs::remove_file(base.join("cgroup.type")).unwrap();
@@ -398,5 +438,41 @@ mod tests {
         fs::remove_dir_all(&base).unwrap();
         assert!(inhabited.contains("has processes of its own"), "{inhabited}");
         assert_eq!((untouched.as_str(), root, invalid), ("", false, true));
+    }
+
+    /// The same where this process is alone in its group, as in a service of systemd's.
+    #[test]
+    fn a_runtime_alone_in_its_group_steps_aside_and_back() {
+        let own = std::env::temp_dir().join(format!("maracas-alone-{}", std::process::id()));
+        let house = own.join(HOUSE);
+        let dir = house.join("1-1");
+        let levels = [&own, &house, &dir, &dir.join(RUNTIME)];
+        for level in levels {
+            fs::create_dir_all(level).unwrap();
+            for file in ["cgroup.subtree_control", "cgroup.procs"] {
+                fs::write(level.join(file), "").unwrap();
+            }
+        }
+        let read = |dir: &Path, file: &str| fs::read_to_string(dir.join(file)).unwrap();
+        let pid = std::process::id();
+        fs::write(own.join("cgroup.procs"), format!("{pid}\n4711\n")).unwrap();
+        let beside_another = is_alone(&own);
+        fs::write(own.join("cgroup.procs"), format!("{pid}\n")).unwrap();
+        let alone = is_alone(&own);
+        step_aside(&dir).unwrap();
+        let aside = read(&dir.join(RUNTIME), "cgroup.procs");
+        // A plain file keeps what was written before: this asks where it was written.
+        fs::write(own.join("cgroup.procs"), "").unwrap();
+        step_back(&own, &dir).unwrap();
+        let back = read(&own, "cgroup.procs");
+        let ended = [&own, &house, &dir].map(|level| read(level, "cgroup.subtree_control"));
+        fs::remove_dir_all(dir.join(RUNTIME)).unwrap();
+        fs::write(own.join("cgroup.procs"), "").unwrap();
+        step_back(&own, &dir).unwrap();
+        let untouched = read(&own, "cgroup.procs");
+        fs::remove_dir_all(&own).unwrap();
+        assert_eq!((beside_another, alone), (false, true));
+        assert_eq!((aside.as_str(), back.as_str(), untouched.as_str()), ("0", "0", ""));
+        assert_eq!(ended, ["-cpuset"; 3]);
     }
 }
