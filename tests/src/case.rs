@@ -119,7 +119,7 @@ impl Case {
             return run_changing(&system, programs, &self.changes, policy, &options, observer);
         }
         let (memory, paces) = (self.memory.as_ref(), &self.paces);
-        let subject = Subject { system: &system, programs, memory, paces };
+        let subject = Subject { system: &system, programs, memory, paces, scripts: None };
         simulate(&subject, policy, &options, observer)
     }
     pub(crate) fn remove_program(&mut self, place: usize) {
@@ -205,7 +205,8 @@ impl Case {
             Workload::Busy
             | Workload::RunSleep { .. }
             | Workload::EventDriven { .. }
-            | Workload::Anytime { .. } => !program.workload.has_jobs(),
+            | Workload::Anytime { .. }
+            | Workload::Script => !program.workload.has_jobs(),
         };
         own.next().is_none_or(fits) && own.next().is_none()
     }

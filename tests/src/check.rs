@@ -47,7 +47,7 @@ pub fn check_counting(case: &Case) -> Result<Option<Checked>, String> {
             policy = Box::new(Nagging::new(policy, case.faults.nag));
         }
         let (memory, paces) = (case.memory.as_ref(), &case.paces[..]);
-        let subject = Subject { system: &system, programs, memory, paces };
+        let subject = Subject { system: &system, programs, memory, paces, scripts: None };
         // What a job costs changes with its VCPU's reservation.
         let memory = case.changes.is_empty().then(|| MemoryAudit::new(&subject));
         // MemGuard reports to its inner policy that a VCPU which used up its own bandwidth blocked:

@@ -87,7 +87,7 @@ impl<'a> MemoryAudit<'a> {
     /// An auditor of a run of this.
     #[must_use]
     pub fn new(subject: &Subject<'a>) -> Self {
-        let Subject { system, programs, memory, paces } = *subject;
+        let Subject { system, programs, memory, paces, .. } = *subject;
         let count = system.vcpus.iter().map(|vcpu| vcpu.id.0 as usize + 1).max().unwrap_or(0);
         let core =
             Core { meter: Meter::new(), requests: 0, reported: None, closed: None, sampled: 0 };

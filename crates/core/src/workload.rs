@@ -58,6 +58,9 @@ pub enum Workload {
         /// Service after which more time no longer helps.
         optional: Duration,
     },
+    /// Acts out its script: the one of its VCPU's number in
+    /// [`Scripts::threads`](crate::script::Scripts::threads).
+    Script,
 }
 
 impl Workload {
@@ -72,7 +75,7 @@ impl Workload {
         match self {
             Self::Periodic { cost } => Some(cost.most()),
             Self::Anytime { mandatory, optional } => Some(mandatory.most() + *optional),
-            Self::Busy | Self::RunSleep { .. } | Self::EventDriven { .. } => None,
+            Self::Busy | Self::RunSleep { .. } | Self::EventDriven { .. } | Self::Script => None,
         }
     }
 }

@@ -81,8 +81,8 @@ impl Case {
                 Some(word) => word.parse::<Format>().map_err(error)?,
                 None => Format::of(Path::new(file), text),
             };
-            let set = formats::parse(text, file, format).map_err(error)?;
-            case::Case::of_tasks(set, file, &overrides).map_err(raised)
+            let loads = formats::parse_loads(text, file, Some(format)).map_err(error)?;
+            case::Case::of_loads(loads, file, &overrides).map_err(raised)
         };
         let mut case = with(py, own.as_ref(), read)?;
         case.seed = seed.unwrap_or(case.seed);

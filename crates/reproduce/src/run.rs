@@ -107,7 +107,8 @@ impl Prepared {
         let Self { scenario, system, programs, options, .. } = self;
         let paces = scenario.sim_paces();
         let memory = scenario.sim_memory();
-        let subject = Subject { system, programs, memory: memory.as_ref(), paces: &paces };
+        let (memory, paces) = (memory.as_ref(), &paces[..]);
+        let subject = Subject { system, programs, memory, paces, scripts: None };
         let outcome = maracas_sim::simulate(&subject, policy, options, observer);
         if let Some((vcpu, Err(why))) =
             outcome.admissions.iter().find(|(_, answer)| answer.is_err())

@@ -17,6 +17,7 @@ mod xml;
 use crate::error::{Error, Source, did_you_mean, quoted, read_text};
 use crate::taskset::TaskSet;
 pub use csv::COLUMNS;
+pub use rt_app::Scripted;
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
@@ -118,6 +119,46 @@ pub fn parse(text: &str, file: &str, format: Format) -> Result<TaskSet, Error> {
         Format::SimSo => simso::read(source),
         Format::SchedCat => schedcat::read(source),
     }
+}
+
+/// What a file holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Loads {
+    /// Tasks.
+    Tasks(TaskSet),
+    /// Threads of rt-app that wait for each other or take locks, which no task set can say.
+    Scripts(Scripted),
+}
+
+/// Reads and checks a file of this format, or of the one that it looks like ([`parse_loads`]).
+///
+/// # Errors
+/// Where the file cannot be read or says something wrong; the first error in it.
+pub fn read_loads(path: &Path, format: Option<Format>) -> Result<Loads, Error> {
+    let text = read_text(path)?;
+    parse_loads(&text, &path.display().to_string(), format)
+}
+
+/// As [`parse`], of this format or of the one that it looks like; threads of rt-app that a task
+/// set cannot say come as scripts.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_loads(text: &str, file: &str, format: Option<Format>) -> Result<Loads, Error> {
+    let format = format.unwrap_or_else(|| Format::of(Path::new(file), text));
+    if format == Format::RtApp {
+        let mended = rt_app::with_suspends(text);
+        let source = Source { file, text: mended.as_deref().unwrap_or(text) };
+        if let Some(mut scripts) = rt_app::read_scripts(source)? {
+            scripts.notes.extend(mended.as_ref().map(|_| {
+                "`suspend` without a value, which is no JSON, is read as rt-app's `workgen` read \
+                 it until May 2025: of its own name"
+                    .into()
+            }));
+            return Ok(Loads::Scripts(scripts));
+        }
+    }
+    parse(text, file, format).map(Loads::Tasks)
 }
 
 /// A task set as written.

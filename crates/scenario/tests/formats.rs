@@ -193,7 +193,7 @@ fn what_is_left_aside_is_noted() {
          reservation here",
         "d: it has `instance` 0 and is left out",
         "left aside, of rt-app's run: duration 5 s (--until), ftrace",
-        "`resources` are left aside: no task uses them",
+        "`resources` are left aside: events name what they use",
     ];
     for sentence in expected {
         assert!(notes.iter().any(|note| note == sentence), "{sentence}\n{notes:#?}");

@@ -10,6 +10,7 @@ mod jobs;
 mod limits;
 mod needs;
 mod senses;
+mod sets;
 
 pub use agents::{Agents, Load};
 pub use senses::MemoryNeeds;
@@ -21,9 +22,8 @@ use maracas_core::contract::Entry;
 use maracas_core::journal::Header;
 use maracas_core::memory::Memory;
 use maracas_core::params::{Params, Value};
+use maracas_core::script::Scripts;
 use maracas_core::{Duration, Instant, MAX_CORES, Pace, Program, Rate, Role, System, Vcpu, VcpuId};
-use maracas_scenario::formats::{self, Format};
-use maracas_scenario::taskset::TaskSet;
 use maracas_scenario::{CacheSplit, Scenario};
 use maracas_sim::jobs::{Answer, Judged, judge, watch};
 use maracas_sim::{Options, Overheads};
@@ -82,8 +82,8 @@ pub struct Case {
     pub programs: Vec<Program>,
     /// The memory to simulate, where the scenario has some.
     pub memory: Option<Memory>,
-    /// The pace of each of `programs`, where the scenario says something of it.
-    pub paces: Vec<Option<Pace>>,
+    /// What else there is to know of how `programs` act.
+    pub acting: Acting,
     /// The machine on which it is to run.
     pub machine: Machine,
     /// Of every random number.
@@ -99,6 +99,15 @@ pub struct Case {
     set: Vec<String>,
     /// What users should know: what was assumed, what is not kept, what is left aside.
     notes: Vec<String>,
+}
+
+/// How simulated threads act, beside their workloads.
+#[derive(Clone, Default, Debug)]
+pub struct Acting {
+    /// The pace of each, where the scenario says something of it.
+    pub paces: Vec<Option<Pace>>,
+    /// What those do that act out scripts.
+    pub scripts: Option<Scripts>,
 }
 
 /// The policy of this name.
@@ -165,7 +174,7 @@ impl Case {
             service_vcpus,
             programs,
             memory: scenario.sim_memory(),
-            paces: scenario.sim_paces(),
+            acting: Acting { paces: scenario.sim_paces(), scripts: None },
             machine,
             seed: scenario.run.seed,
             verdict: Verdict::default(),
@@ -197,68 +206,6 @@ impl Case {
                 case.notes.extend(measured);
             }
         }
-        Ok(case)
-    }
-
-    /// The case of a bare task set, simulated; of this format, or of the one it looks like.
-    ///
-    /// # Errors
-    /// Whatever is wrong in the file or on the command line.
-    pub fn tasks(
-        file: &Path,
-        format: Option<Format>,
-        overrides: &Overrides,
-    ) -> Result<Self, Failure> {
-        let set = formats::read(file, format).map_err(Failure::new)?;
-        Self::of_tasks(set, &file.display().to_string(), overrides)
-    }
-
-    /// The case of a bare task set that has been read; `file` is its name in what is said of it.
-    ///
-    /// # Errors
-    /// Whatever is wrong in the overrides.
-    pub fn of_tasks(set: TaskSet, file: &str, overrides: &Overrides) -> Result<Self, Failure> {
-        let entry = match (overrides.entry, &overrides.policy) {
-            (Some(entry), _) => entry,
-            (None, Some(name)) => policy(name)?,
-            (None, None) => {
-                let line = "a task set needs --policy NAME (`maracas policies` lists them)";
-                return Err(Failure::new(line));
-            }
-        };
-        let cores = overrides.cores.ok_or_else(|| Failure::new("a task set needs --cores M"))?;
-        if !(1..=MAX_CORES).contains(&cores) {
-            return Err(Failure::new(format!("--cores {cores}: from 1 to {MAX_CORES} may be")));
-        }
-        let mut params = Params::new();
-        set_params(&mut params, entry, &overrides.set)?;
-        let (mut system, programs) = (set.system(cores), set.programs());
-        let mut names = set.names();
-        let service_vcpus = add_service_vcpus(entry, &params, &mut system, &mut names);
-        let mut case = Self {
-            file: file.into(),
-            scenario: None,
-            entry,
-            params,
-            start: maracas_sim::at_start(&system, &programs),
-            names,
-            service_vcpus,
-            system,
-            programs,
-            memory: None,
-            paces: Vec::new(),
-            machine: Machine::Sim,
-            seed: 1,
-            verdict: Verdict::default(),
-            jobs: Vec::new(),
-            agents: None,
-            set: overrides.set.iter().map(|(name, _)| name.clone()).collect(),
-            notes: set.notes.clone(),
-        };
-        case.refuse_unmet_needs()?;
-        case.judge()?;
-        case.take_finer_ticks(&set);
-        case.notes.extend(case.of_memory());
         Ok(case)
     }
 
@@ -312,8 +259,10 @@ impl Case {
 
     /// What the simulator is to run.
     pub fn subject(&self) -> maracas_sim::Subject<'_> {
-        let Self { system, programs, paces, .. } = self;
-        maracas_sim::Subject { system, programs, memory: self.memory.as_ref(), paces }
+        let Self { system, programs, acting, .. } = self;
+        let Acting { paces, scripts } = acting;
+        let (memory, scripts) = (self.memory.as_ref(), scripts.as_ref());
+        maracas_sim::Subject { system, programs, memory, paces, scripts }
     }
 
     /// The name of a VCPU.

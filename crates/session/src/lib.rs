@@ -1,8 +1,9 @@
 //! One scenario from its file to its results, on either machine: it is read and made ready
 //! (`case`), judged (`verdict`, `check`), changed so that its jobs are in time (`fit`), simulated
 //! and observed (`simulation`, `observe`) or run with real programs (`live`), watched (`view`,
-//! `metrics`), and reported (`results`). Beside these, what else is asked of a case or its journal:
-//! the tree of an optimal scheduler (`tree`), a replay (`replay`), and a memory alone (`memory`).
+//! `metrics`), and reported (`results`, `threads`). Beside these, what else is asked of a case or
+//! its journal: the tree of an optimal scheduler (`tree`), a replay (`replay`), and a memory alone
+//! (`memory`).
 
 #![forbid(unsafe_code)]
 
@@ -18,6 +19,7 @@ pub mod replay;
 pub mod results;
 pub mod simulation;
 pub mod source;
+pub mod threads;
 pub mod tree;
 pub mod verdict;
 mod view;

@@ -6,6 +6,7 @@ mod drawn;
 pub use drawn::{Drawn, write_trace};
 
 use crate::case::Case;
+use crate::threads::Threads;
 use maracas_console::failure::Failure;
 use maracas_console::output::{self, Pending};
 use maracas_core::params::Kind;
@@ -87,11 +88,17 @@ impl Wanted {
             case.assumptions().iter().for_each(|text| output::note(text));
         }
     }
-    /// Prints the report; `ran` says on what it ran, live.
+    /// Prints the report; `ran` says on what it ran, live, and `threads` what those with scripts
+    /// came to.
     ///
     /// # Errors
     /// Where standard output is gone.
-    pub fn show(&self, report: &Report, ran: Option<&Ran>) -> Result<(), Failure> {
+    pub fn show(
+        &self,
+        report: &Report,
+        ran: Option<&Ran>,
+        threads: Option<&Threads>,
+    ) -> Result<(), Failure> {
         let fail = |error: &dyn std::fmt::Display| Failure::about("report", error);
         if self.json {
             let mut json = to_json(report)?;
@@ -99,12 +106,18 @@ impl Wanted {
                 json["host"] = host.clone().into();
                 json["emulation"] = emulation.clone().into();
             }
+            if let Some(threads) = threads {
+                json["threads"] = threads.to_json();
+            }
             return output::line(&format!("{json:#}"));
         }
         let mut text = Vec::new();
         table::write(report, style(), &mut text).map_err(|error| fail(&error))?;
         if let Some(emulation) = ran.and_then(|ran| ran.emulation.as_ref()) {
             text.extend_from_slice(format!("{emulation}\n").as_bytes());
+        }
+        if let Some(threads) = threads {
+            text.extend_from_slice(threads.text().as_bytes());
         }
         output::print(&String::from_utf8_lossy(&text))
     }

@@ -6,6 +6,7 @@ use crate::verdict;
 use maracas_console::failure::Failure;
 use maracas_core::{Duration, Instant};
 use maracas_sim::Options;
+use maracas_sim::script::Acted;
 use maracas_trace::Report;
 
 /// The horizon where neither the caller nor the file names one.
@@ -19,6 +20,8 @@ pub struct Simulated {
     pub journal: Vec<u8>,
     /// What users should know: VCPUs that were refused when they arrived, a sentence each.
     pub notes: Vec<String>,
+    /// What each thread with a script came to; empty without scripts.
+    pub acted: Vec<Acted>,
 }
 
 /// Simulates; `None` where the policy refuses.
@@ -40,7 +43,7 @@ pub fn simulate(
         }
     }
     let (report, journal) = watch.finish(&outcome, &policy.statistics())?;
-    Ok(Some(Simulated { report, journal, notes }))
+    Ok(Some(Simulated { report, journal, notes, acted: outcome.acted }))
 }
 
 /// How `case` is to be simulated, on time and with every wake visible.

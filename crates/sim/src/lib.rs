@@ -63,6 +63,10 @@
 //! Instructions come with the [`Usage`](maracas_core::contract::Usage) of every segment. What a
 //! program retires in a piece of work is the same on every class.
 //!
+//! # Scripts
+//! Threads that wait for each other and take locks act out scripts ([`script`]), each on a VCPU of
+//! its own ([`Subject::scripts`]).
+//!
 //! # No reservation
 //! A budget of zero means nothing here: what runs, when and for how long is what the plan says.
 //!
@@ -86,6 +90,7 @@ pub mod jobs;
 mod machine;
 pub mod memory;
 mod rng;
+pub mod script;
 mod workload;
 
 pub use maracas_core::Overheads;
@@ -93,6 +98,7 @@ pub use maracas_core::Overheads;
 use maracas_core::admission::NotAdmitted;
 use maracas_core::contract::Observer;
 use maracas_core::memory::Memory;
+use maracas_core::script::Scripts;
 use maracas_core::{
     CoreId, Cost, Duration, Instant, Pace, Policy, Program, Reservation, System, VcpuId,
 };
@@ -156,6 +162,8 @@ pub struct Outcome {
     pub effort: memory::Effort,
     /// The policy's answers to arrivals.
     pub admissions: Vec<(VcpuId, Result<CoreId, NotAdmitted>)>,
+    /// What each thread with a script came to; empty without scripts.
+    pub acted: Vec<script::Acted>,
 }
 
 /// The system as `build` must see it: without the VCPUs whose first program arrives later.
@@ -253,20 +261,33 @@ pub struct Subject<'a> {
     /// By program, how fast it is on each class of cores; may be empty. Beside a memory it is for
     /// those programs that touch none.
     pub paces: &'a [Option<Pace>],
+    /// What programs with the workload `Script` do.
+    pub scripts: Option<&'a Scripts>,
 }
 
 /// [`run`] under the model that `subject` asks for: the one place that chooses it.
 ///
 /// # Panics
-/// As [`run`], and where memory or paces do not fit the system.
+/// As [`run`], and where memory or paces do not fit the system. Where there are scripts, other than
+/// one for each program and VCPU, or beside a memory, or on uneven cores.
 pub fn simulate(
     subject: &Subject<'_>,
     policy: &mut dyn Policy,
     options: &Options,
     observer: &mut dyn Observer,
 ) -> Outcome {
-    let Subject { system, programs, memory, paces } = *subject;
-    if let Some(memory) = memory {
+    let Subject { system, programs, memory, paces, scripts } = *subject;
+    if let Some(scripts) = scripts {
+        assert!(
+            memory.is_none() && system.is_even(),
+            "scripts say nothing of memory or of classes"
+        );
+        assert_eq!(scripts.threads.len(), programs.len(), "a program has one script");
+        let contention = memory::NoContention;
+        machine::Machine::new(system, programs, policy, options, observer, contention)
+            .acting(scripts, system)
+            .run()
+    } else if let Some(memory) = memory {
         let model = memory::SharedMemory::new(system, memory).with_paces(system, paces);
         run_with(system, programs, policy, options, observer, model)
     } else if !system.is_even() || paces.iter().any(Option::is_some) {

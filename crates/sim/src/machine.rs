@@ -5,6 +5,7 @@
 mod decision;
 mod law;
 mod memory;
+mod script;
 mod service_request;
 
 use crate::agenda::{Agenda, Kind};
@@ -14,6 +15,7 @@ use crate::workload::{Demands, Done, NONE, Standing, Start};
 use crate::{Change, Options, Outcome};
 use maracas_core::contract::{End, Event, Limit, Mode, Observer, ServiceRequest};
 use maracas_core::dispatch::{Readings, Running};
+use maracas_core::script::Scripts;
 use maracas_core::{
     CoreId, CoreSet, Duration, Instant, Plan, Policy, Program, Soonest, System, VcpuId,
 };
@@ -139,6 +141,12 @@ impl<'a, C: Contention> Machine<'a, C> {
         self
     }
 
+    /// The same with what programs with the workload `Script` do.
+    pub(crate) fn acting(mut self, scripts: &Scripts, system: &System) -> Self {
+        self.demands.take_scripts(scripts, system);
+        self
+    }
+
     pub(crate) fn run(mut self) -> Outcome {
         let mut concerned = CoreSet::EMPTY;
         loop {
@@ -185,6 +193,7 @@ impl<'a, C: Contention> Machine<'a, C> {
         self.outcome.end = now;
         self.outcome.effort = self.contention.effort();
         self.outcome.memory = self.contention.totals(now).cloned();
+        self.outcome.acted = self.demands.acted(now);
         for demand in self.demands.iter() {
             self.outcome.missed += demand.overdue(now);
         }
@@ -203,7 +212,7 @@ impl<'a, C: Contention> Machine<'a, C> {
             self.settle(core);
             let vcpu = self.cores[core].running;
             if self.demands.left(vcpu).is_zero() {
-                self.finish_piece(vcpu, core);
+                self.finish_piece(vcpu, core, concerned);
                 if !self.demands.of(vcpu).runnable() {
                     self.stop(core, End::Blocked);
                     concerned.insert(CoreId(core as u16));
@@ -228,12 +237,13 @@ impl<'a, C: Contention> Machine<'a, C> {
         }
     }
 
-    fn finish_piece(&mut self, vcpu: u32, core: usize) {
+    fn finish_piece(&mut self, vcpu: u32, core: usize, concerned: &mut CoreSet) {
         match self.demands.finish(vcpu, self.now) {
             Done::Plain => {}
             Done::Sleep(thread, until) => self.agenda.push(until, Kind::Wake, thread),
             Done::Job => self.complete_jobs(vcpu, core),
             Done::ServiceRequest => self.finish_service_request(core),
+            Done::Acts => self.perform(concerned),
         }
         // Another program of the VCPU may go on.
         self.set_changed = true;
@@ -255,7 +265,8 @@ impl<'a, C: Contention> Machine<'a, C> {
                 let vcpu = self.demands.vcpu_of(id);
                 let was_runnable = self.demands.of(vcpu).runnable();
                 let Some((on_behalf, next)) = self.demands.wake(id, self.now) else {
-                    return self.agenda.pop();
+                    self.agenda.pop();
+                    return self.perform(concerned);
                 };
                 match next {
                     Some(next) => self.agenda.put_off(next),
@@ -340,6 +351,7 @@ impl<'a, C: Contention> Machine<'a, C> {
                 Start::Works => self.woke(vcpu, was_runnable, None, concerned),
                 Start::Event(at) => self.agenda.push(at, Kind::Wake, thread),
                 Start::Release(at) => self.agenda.push(at, Kind::Release, vcpu),
+                Start::Acts => self.perform(concerned),
                 Start::Waits => {}
             }
         }

@@ -2,8 +2,11 @@
 //!
 //! Pure state: it knows no cores and sends no events; the machine asks and reports.
 
+mod script;
+
 use crate::arrivals;
 use crate::rng::{Purpose, Stream};
+use crate::script::Stage;
 use maracas_core::contract::Mode;
 use maracas_core::dispatch::Readings;
 use maracas_core::{
@@ -100,6 +103,8 @@ pub(crate) struct Demand {
 pub(crate) struct Demands {
     vcpus: Vec<Demand>,
     threads: Vec<Thread>,
+    /// What threads with scripts are about.
+    stage: Option<Box<Stage>>,
 }
 
 /// What follows when a program's next timer is asked for.
@@ -113,6 +118,8 @@ pub(crate) enum Start {
     Release(Instant),
     /// Its VCPU releases jobs already; the next one is its first.
     Waits,
+    /// What follows is among the effects.
+    Acts,
 }
 
 /// What follows when the current piece of a VCPU is done.
@@ -126,6 +133,8 @@ pub(crate) enum Done {
     Sleep(u32, Instant),
     /// It was a service request.
     ServiceRequest,
+    /// What follows is among the effects.
+    Acts,
 }
 
 impl Readings for Demands {
@@ -185,7 +194,7 @@ impl Demands {
             threads.push(Thread::new(&Program::new(id, Workload::Busy), 0, seed));
             threads[demand.threads[0] as usize].state = State::Blocked;
         }
-        Self { vcpus, threads }
+        Self { vcpus, threads, stage: None }
     }
 
     #[inline]
@@ -274,6 +283,10 @@ impl Demands {
             }
             Workload::EventDriven { every, .. } => {
                 Start::Event(now.saturating_add(own.gaps.draw(every)))
+            }
+            Workload::Script => {
+                self.stage().start(thread, now);
+                Start::Acts
             }
             Workload::Periodic { .. } | Workload::Anytime { .. } => {
                 let demand = &mut self.vcpus[vcpu as usize];
@@ -366,6 +379,10 @@ impl Demands {
                 }
                 Some((on_behalf, Some(next)))
             }
+            Workload::Script => {
+                self.stage().alarm(thread, now);
+                None
+            }
             Workload::Busy | Workload::Periodic { .. } | Workload::Anytime { .. } => None,
         }
     }
@@ -377,6 +394,10 @@ impl Demands {
         let thread = demand.current;
         let own = &mut self.threads[thread as usize];
         let (more, done) = match own.workload {
+            Workload::Script => {
+                self.stage().worked(thread, now);
+                return Done::Acts;
+            }
             Workload::Busy if demand.carries() => (false, Done::ServiceRequest),
             Workload::Busy => (true, Done::Plain),
             Workload::RunSleep { sleep, .. } => {

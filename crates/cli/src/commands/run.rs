@@ -93,6 +93,6 @@ pub(super) fn run(args: &Args) -> Outcome {
     let manner = Manner { talks, warns, strict: args.strict };
     let report = live::run(&case, setup, means, policy, guarded, files, manner)?;
     let host = Platform::detect().map(|platform| platform.to_string()).ok();
-    args.results.show(&report, Some(&Ran { host, emulation }))?;
+    args.results.show(&report, Some(&Ran { host, emulation }), None)?;
     Ok(Answer::of(&report))
 }

@@ -9,6 +9,7 @@ use maracas_session::case::{Case, Machine, Overrides};
 use maracas_session::observe::Watch;
 use maracas_session::simulation::{in_ticks, options, simulate};
 use maracas_session::source::{Source, refuse_taskset};
+use maracas_session::threads::Threads;
 use maracas_session::{results, verdict};
 use std::path::Path;
 
@@ -64,7 +65,8 @@ pub(super) fn run(args: &Args) -> Outcome {
         return verdict::refuse(&case, args.results.json);
     };
     done.notes.iter().for_each(|line| output::note(line));
-    args.results.show(&done.report, None)?;
+    let threads = (!done.acted.is_empty()).then(|| Threads::new(&case, &done.acted));
+    args.results.show(&done.report, None, threads.as_ref())?;
     Ok(Answer::of(&done.report))
 }
 

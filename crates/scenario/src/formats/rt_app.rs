@@ -2,8 +2,11 @@
 //! a timer, or have a reservation of SCHED_DEADLINE. Times are whole microseconds.
 
 mod phases;
+mod scripts;
 mod write;
 
+pub use scripts::Scripted;
+pub(super) use scripts::{read as read_scripts, with_suspends};
 pub(super) use write::write;
 
 use super::json::{self, Member, Node};
@@ -74,23 +77,7 @@ pub(super) fn read(source: Source<'_>) -> Result<TaskSet, Error> {
     let value = json::parse(source)?;
     let root = Node::new(source, &value);
     let mut asides = Asides::default();
-    let (mut threads, mut policy, mut origin) = (None, "SCHED_OTHER", Vec::new());
-    for member in root.members("{}")? {
-        match member.key {
-            "tasks" => threads = Some(member.value.members("tasks")?),
-            "global" => policy = global(member.value, &mut asides)?,
-            "resources" => asides.add("`resources` are left aside: no task uses them"),
-            ORIGIN => {
-                for line in member.value.elements(ORIGIN)? {
-                    origin.push(line.text(ORIGIN)?.replace(char::is_control, " "));
-                }
-            }
-            _ => return Err(unknown(member, &["tasks", "global", "resources"], source)),
-        }
-    }
-    let threads = threads.filter(|threads| !threads.is_empty()).ok_or_else(|| {
-        root.error("there are no `tasks`; add \"tasks\": {\"a\": {\"run\": 2000, ...}}")
-    })?;
+    let File { threads, policy, origin } = File::of(root, &mut asides)?;
     let (mut tasks, mut names) = (Vec::new(), Vec::new());
     for member in threads {
         let members =
@@ -111,6 +98,38 @@ pub(super) fn read(source: Source<'_>) -> Result<TaskSet, Error> {
         return Err(root.error("every task has `instance` 0; raise one"));
     }
     named(source, TaskSet { tasks, origin, notes: asides.notes(), ..TaskSet::default() }, names)
+}
+
+/// A file by its parts.
+struct File<'a> {
+    /// The objects under `tasks`; never none.
+    threads: Vec<Member<'a>>,
+    /// The policy of threads that name none.
+    policy: &'a str,
+    origin: Vec<String>,
+}
+
+impl<'a> File<'a> {
+    fn of(root: Node<'a>, asides: &mut Asides) -> Result<Self, Error> {
+        let (mut threads, mut policy, mut origin) = (None, "SCHED_OTHER", Vec::new());
+        for member in root.members("{}")? {
+            match member.key {
+                "tasks" => threads = Some(member.value.members("tasks")?),
+                "global" => policy = global(member.value, asides)?,
+                "resources" => asides.add("`resources` are left aside: events name what they use"),
+                ORIGIN => {
+                    for line in member.value.elements(ORIGIN)? {
+                        origin.push(line.text(ORIGIN)?.replace(char::is_control, " "));
+                    }
+                }
+                _ => return Err(unknown(member, &["tasks", "global", "resources"], root.source)),
+            }
+        }
+        let threads = threads.filter(|threads| !threads.is_empty()).ok_or_else(|| {
+            root.error("there are no `tasks`; add \"tasks\": {\"a\": {\"run\": 2000, ...}}")
+        })?;
+        Ok(Self { threads, policy, origin })
+    }
 }
 
 fn unknown(member: Member<'_>, known: &[&'static str], source: Source<'_>) -> Error {
@@ -173,8 +192,8 @@ impl<'a> Thread<'a> {
         self.source.error(self.member.key_at, message)
     }
 
-    /// The task, and how many threads are it.
-    fn read(&self, default: &str, asides: &mut Asides) -> Result<(Draft, u64), Error> {
+    /// Checks its keys and notes which are left aside. Says how many threads it is.
+    fn head(&self, asides: &mut Asides) -> Result<u64, Error> {
         let name = self.member.key;
         for member in &self.members {
             if !THREAD.contains(&member.key) && !phases::is_event(member.key) {
@@ -185,16 +204,28 @@ impl<'a> Thread<'a> {
                 asides.of(&format!("`{}` is left aside", member.key), name);
             }
         }
-        let instances = match self.get("instance") {
-            None => 1,
-            Some(member) => {
-                let number = member.value.whole("instance", "")?;
-                u64::try_from(number).map_err(|_| {
-                    let message = format!("instance {number} is negative; drop the minus sign");
-                    member.value.error(message)
-                })?
-            }
-        };
+        let Some(member) = self.get("instance") else { return Ok(1) };
+        let number = member.value.whole("instance", "")?;
+        u64::try_from(number).map_err(|_| {
+            let message = format!("instance {number} is negative; drop the minus sign");
+            member.value.error(message)
+        })
+    }
+
+    /// How often it passes through its phases; `None` = for ever. Without phases `loop` says how
+    /// often its one phase is repeated.
+    fn rounds(&self) -> Result<Option<u32>, Error> {
+        match (self.get("loop"), self.get("phases")) {
+            (None, _) => Ok(None),
+            (Some(_), None) => Ok(Some(1)),
+            (Some(member), Some(_)) => Ok(u32::try_from(member.value.whole("loop", "")?).ok()),
+        }
+    }
+
+    /// The task, and how many threads are it.
+    fn read(&self, default: &str, asides: &mut Asides) -> Result<(Draft, u64), Error> {
+        let name = self.member.key;
+        let instances = self.head(asides)?;
         if instances == 0 {
             asides.of("it has `instance` 0 and is left out", name);
         }

@@ -28,7 +28,7 @@ const EVENTS: [(&str, Event); 19] = [
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Event {
+pub(super) enum Event {
     /// Takes time on a core.
     Work,
     Timer,
@@ -112,7 +112,7 @@ pub(super) fn members<'a>(
     Ok(members)
 }
 
-fn event(key: &str) -> Option<Event> {
+pub(super) fn event(key: &str) -> Option<Event> {
     let is = |(word, _): &&(&str, Event)| key.starts_with(word);
     EVENTS.iter().find(is).map(|(_, event)| *event).filter(|_| key != "membind_nodes")
 }
@@ -122,15 +122,8 @@ pub(super) fn cycle(thread: &Thread<'_>, asides: &mut Asides) -> Result<Cycle, E
     let Some(phases) = thread.get("phases") else {
         return events(thread, &thread.members, asides);
     };
-    if let Some(event) = thread.members.iter().find(|member| is_event(member.key)) {
-        let message = format!("`{}` stands beside `phases`; move it into one", event.key);
-        return Err(thread.source.error(event.key_at, message));
-    }
     let name = thread.member.key;
-    let phases = members(phases.value, "phases", name, |_| true, asides)?;
-    if phases.is_empty() {
-        return Err(thread.error("its `phases` are empty; add one with \"run\" and \"timer\""));
-    }
+    let phases = inside(thread, phases, asides)?;
     let mut whole: Option<Cycle> = None;
     for phase in phases {
         let members = members(phase.value, phase.key, name, is_event, asides)?;
@@ -142,6 +135,55 @@ pub(super) fn cycle(thread: &Thread<'_>, asides: &mut Asides) -> Result<Cycle, E
         });
     }
     Ok(whole.unwrap_or_default())
+}
+
+/// The phases of a thread; never none, and no event beside them.
+fn inside<'a>(
+    thread: &Thread<'a>,
+    phases: Member<'a>,
+    asides: &mut Asides,
+) -> Result<Vec<Member<'a>>, Error> {
+    if let Some(event) = thread.members.iter().find(|member| is_event(member.key)) {
+        let message = format!("`{}` stands beside `phases`; move it into one", event.key);
+        return Err(thread.source.error(event.key_at, message));
+    }
+    let phases = members(phases.value, "phases", thread.member.key, |_| true, asides)?;
+    if phases.is_empty() {
+        return Err(thread.error("its `phases` are empty; add one with \"run\" and \"timer\""));
+    }
+    Ok(phases)
+}
+
+/// A phase as it stands: its members, events and others.
+pub(super) struct Repeated<'a> {
+    pub(super) members: Vec<Member<'a>>,
+    /// How often; `None` = for ever, as rt-app takes 0 too.
+    pub(super) loops: Option<u32>,
+    /// Where it stands.
+    pub(super) at: usize,
+}
+
+/// The phases of a thread; where it has none, it is one itself.
+pub(super) fn repeated<'a>(
+    thread: &Thread<'a>,
+    asides: &mut Asides,
+) -> Result<Vec<Repeated<'a>>, Error> {
+    let read = |members: Vec<Member<'a>>, at: usize| {
+        let loops = members.iter().find(|member| member.key == "loop");
+        let loops = loops.map(|member| member.value.whole("loop", "")).transpose()?.unwrap_or(1);
+        let loops = u32::try_from(loops).ok().filter(|loops| *loops > 0);
+        Ok(Repeated { members, loops, at })
+    };
+    let Some(phases) = thread.get("phases") else {
+        return Ok(vec![read(thread.members.clone(), thread.member.key_at)?]);
+    };
+    let mut found = Vec::new();
+    for phase in inside(thread, phases, asides)? {
+        let members = members(phase.value, phase.key, thread.member.key, is_event, asides)?;
+        check(thread, &members, asides)?;
+        found.push(read(members, phase.key_at)?);
+    }
+    Ok(found)
 }
 
 /// Refuses what a phase may not hold, and notes what of it is left aside.
@@ -253,18 +295,7 @@ fn timer(member: Member<'_>, name: &str, asides: &mut Asides) -> Result<Timer, E
         match entry.key {
             "ref" => unique = entry.value.text("ref")?.starts_with("unique"),
             "period" => period = Some(micros(entry, "period")?),
-            "mode" => {
-                relative = match entry.value.text("mode")? {
-                    "absolute" => false,
-                    "relative" => true,
-                    other => {
-                        let words = ["relative", "absolute"];
-                        let hint = crate::error::did_you_mean(other, words, "modes");
-                        let other = crate::error::quoted(other);
-                        return Err(entry.value.error(format!("unknown mode {other}; {hint}")));
-                    }
-                };
-            }
+            "mode" => relative = !is_absolute(entry)?,
             _ => return Err(unknown(entry, &["ref", "period", "mode"], member.value.source)),
         }
     }
@@ -273,4 +304,17 @@ fn timer(member: Member<'_>, name: &str, asides: &mut Asides) -> Result<Timer, E
     }
     let missing = || member.value.error("this timer has no `period`; add \"period\": 10000");
     Ok(Timer { period: period.ok_or_else(missing)?, unique })
+}
+
+/// Whether a timer is to keep to its grid.
+pub(super) fn is_absolute(entry: Member<'_>) -> Result<bool, Error> {
+    match entry.value.text("mode")? {
+        "absolute" => Ok(true),
+        "relative" => Ok(false),
+        other => {
+            let hint = crate::error::did_you_mean(other, ["relative", "absolute"], "modes");
+            let other = crate::error::quoted(other);
+            Err(entry.value.error(format!("unknown mode {other}; {hint}")))
+        }
+    }
 }

@@ -200,7 +200,7 @@ mod tests {
         let mut recorder = Recorder::new(&case.header());
         let until = Instant::ZERO + Duration::from_secs(9);
         let (system, programs, options) = (&case.system, &case.programs, Options::new(until));
-        let cores = UnevenCores::new(system, &case.paces);
+        let cores = UnevenCores::new(system, &case.acting.paces);
         run_with(system, programs, policy.as_mut(), &options, &mut recorder, cores);
         recorder.end(until);
         let reported = Reported::read(recorder.bytes()).unwrap();

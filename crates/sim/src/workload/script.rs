@@ -1,0 +1,58 @@
+//! Threads that act out scripts, as VCPUs have them.
+
+use super::{Demands, NONE, State};
+use crate::script::{Acted, Effect, Stage};
+use maracas_core::script::Scripts;
+use maracas_core::{Duration, Instant, Job, JobId, System};
+
+impl Demands {
+    /// The same with what programs with the workload `Script` do.
+    pub(crate) fn take_scripts(&mut self, scripts: &Scripts, system: &System) {
+        self.stage = Some(Box::new(Stage::new(scripts, system)));
+    }
+    /// What followed from what threads did since this was last asked.
+    pub(crate) fn effects(&mut self) -> Vec<Effect> {
+        self.stage.as_mut().map(|stage| stage.effects()).unwrap_or_default()
+    }
+    /// What each thread came to.
+    pub(crate) fn acted(&self, now: Instant) -> Vec<Acted> {
+        let left = |thread: usize| self.threads[thread].left;
+        self.stage.as_ref().map(|stage| stage.acted(now, left)).unwrap_or_default()
+    }
+    pub(super) fn stage(&mut self) -> &mut Stage {
+        self.stage.as_mut().expect("a program with the workload Script has a script")
+    }
+
+    /// A thread has a piece of work. Returns whether its VCPU had some before.
+    pub(crate) fn work(&mut self, thread: u32, left: Duration) -> bool {
+        let own = &mut self.threads[thread as usize];
+        (own.left, own.state) = (left, State::Working);
+        let demand = &mut self.vcpus[own.vcpu as usize];
+        let had = demand.current != NONE;
+        demand.current = thread;
+        had
+    }
+    /// A thread has nothing to do.
+    pub(crate) fn block(&mut self, thread: u32) {
+        let own = &mut self.threads[thread as usize];
+        own.state = State::Blocked;
+        self.vcpus[own.vcpu as usize].current = NONE;
+    }
+    /// A job of a thread is released.
+    pub(crate) fn open_job(&mut self, thread: u32, now: Instant) -> Job {
+        let demand = &mut self.vcpus[self.threads[thread as usize].vcpu as usize];
+        let id = JobId { vcpu: demand.vcpu.id, index: demand.released };
+        let deadline = now.saturating_add(demand.vcpu.reservation.deadline);
+        demand.released += 1;
+        demand.pending.push_back(deadline);
+        Job { id, release: now, deadline }
+    }
+    /// A thread's job is complete. Returns it and its deadline.
+    pub(crate) fn close_job(&mut self, thread: u32) -> Option<(JobId, Instant)> {
+        let demand = &mut self.vcpus[self.threads[thread as usize].vcpu as usize];
+        let deadline = demand.pending.pop_front()?;
+        let id = JobId { vcpu: demand.vcpu.id, index: demand.completed };
+        demand.completed += 1;
+        Some((id, deadline))
+    }
+}
