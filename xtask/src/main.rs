@@ -12,6 +12,7 @@ mod links;
 #[cfg(test)]
 mod modules;
 mod new_policy;
+mod peers;
 mod python;
 mod simso;
 mod skips;
@@ -26,6 +27,8 @@ const HELP: &str = "\
 cargo xtask ci                  what CI runs: format, lints, tests, documents
 cargo xtask bench               the benchmarks (sim throughput, policies)
 cargo xtask bench simso         the same task sets in SimSo, which pip installs, and in ours
+cargo xtask bench peers         SchedCAT, SimSo and ours in one table; SCHEDCAT=PATH says where the
+                                source of SchedCAT is
 cargo xtask lab [KERNEL...]     the live machine on other kernels and hosts, emulated, in one table;
                                 --quick for its part that CI runs; docs/lab.md has the rest
 cargo xtask swarm [ARGS]        random systems x policies x faults on all cores, until something
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
     let done = match words.as_slice() {
         ["ci"] => ci(),
         ["bench", "simso"] => simso::bench(&root()),
+        ["bench", "peers"] => peers::bench(&root()),
         ["bench", rest @ ..] => cargo(&[&["bench", "--package", "maracas-sim"], rest].concat()),
         ["lab", rest @ ..] => lab::lab(&root(), rest),
         ["swarm", rest @ ..] => {
@@ -115,8 +119,12 @@ fn checks() -> Result<(), String> {
     // docs/results.md against every experiment: minutes of simulated time, so optimized.
     cargo(&["test", "--release", "--package", "maracas-reproduce", "--test", "document"])?;
     // The optimal schedulers on 2000 sets each, those for uneven cores on 10,000, a million jobs of
-    // each policy that lets tasks come and go, and 10,000 systems that share memory.
-    let tests = ["run", "optimal", "baselines", "uneven", "churn", "interference"];
+    // each policy that lets tasks come and go, and 10,000 systems that share memory. And
+    // instructions a job, which valgrind counts.
+    if !apt::has("valgrind") {
+        apt::install(&["valgrind"]);
+    }
+    let tests = ["run", "optimal", "baselines", "uneven", "churn", "interference", "instructions"];
     let tests = tests.iter().flat_map(|test| ["--test", test]).collect::<Vec<_>>();
     cargo(&[&["test", "--release", "--package", "maracas-tests"], &tests[..]].concat())?;
     cargo(&["test", "--release", "--package", "maracas-policies", "--lib"])?;

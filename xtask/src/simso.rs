@@ -20,7 +20,7 @@ const TRIES: u64 = 20;
 /// SimSo's times are floats, and with exact ones its RUN does not fail where the load is whole.
 const PARTS: u64 = 1024;
 /// Ticks in a 64th of SimSo's millisecond, of which periods are multiples.
-const GRAIN: u64 = 1 << 14;
+pub(crate) const GRAIN: u64 = 1 << 14;
 
 /// What is compared: policy, load of each core in percent, tasks, cores, and milliseconds of
 /// simulated time, with which SimSo takes some seconds.
@@ -47,14 +47,7 @@ const fn wanted(tasks: usize) -> f64 {
 /// Where Python, pip or the network is missing, where a side ends early, and where the two do not
 /// simulate the same number of jobs.
 pub(crate) fn bench(root: &Path) -> Result<(), String> {
-    let python = install(root)?;
-    println!("+ cargo bench --package maracas-sim --bench simso");
-    let built = cargo(root).arg("--no-run").status().map_err(|e| format!("cargo: {e}"))?;
-    if !built.success() {
-        return Err("cargo could not build our side".into());
-    }
-    let mut theirs = Side::start("SimSo", Command::new(python).arg(folder(root).join("side.py")))?;
-    let mut ours = Side::start("our side", cargo(root).args(["--quiet", "--", "--serve"]))?;
+    let (mut theirs, mut ours) = (theirs(root)?, ours(&build_ours(root)?)?);
     println!(
         "{:<6} {:>4} {:>5} {:>5} {:<11} {:>6} {:>9} {:>10} {:>10}  times faster",
         "policy", "load", "tasks", "cores", "periods", "jobs", "SimSo/s", "ours/s", "with table"
@@ -123,7 +116,7 @@ fn compare(
     Err(format!("SimSo fails with {TRIES} sets of {policy} ({})", failures[0]))
 }
 
-type Answer = Vec<f64>;
+pub(crate) type Answer = Vec<f64>;
 
 /// Both sides' answers to a case, in turns; SimSo's first one is there.
 fn rounds(
@@ -172,7 +165,7 @@ fn row(case: (&str, u64, usize, usize, u64), periods: &str, rounds: &[(Answer, A
 /// A set as `COST:PERIOD ...` in ticks, its load exact. Periods are those of the bench of our
 /// simulator: {1, 2, 5, 10, 20, 50, 100} ms in turn (Kramer, Ziegenbein, Hamann, WATERS 2015), or
 /// log-uniform from 1 to 100 ms (Emberson, Stafford, Davis, WATERS 2010).
-fn draw(tasks: usize, cores: usize, load: u64, periods: &str, seed: u64) -> String {
+pub(crate) fn draw(tasks: usize, cores: usize, load: u64, periods: &str, seed: u64) -> String {
     let mut state = seed;
     let mut uniform = || splitmix(&mut state) as f64 / (1u64 << 53) as f64;
     let weights: Vec<f64> = (0..tasks).map(|_| 0.5 + uniform()).collect();
@@ -204,7 +197,7 @@ fn splitmix(state: &mut u64) -> u64 {
 }
 
 /// A process that answers a line by a line.
-struct Side {
+pub(crate) struct Side {
     name: &'static str,
     child: Child,
     questions: ChildStdin,
@@ -212,7 +205,7 @@ struct Side {
 }
 
 impl Side {
-    fn start(name: &'static str, command: &mut Command) -> Result<Self, String> {
+    pub(crate) fn start(name: &'static str, command: &mut Command) -> Result<Self, String> {
         let fail = |error: &dyn std::fmt::Display| format!("{name} does not start: {error}");
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| fail(&error))?;
@@ -223,7 +216,7 @@ impl Side {
     }
 
     /// The numbers that the side answers, or why it failed.
-    fn ask(&mut self, line: &str) -> Result<Result<Answer, String>, String> {
+    pub(crate) fn ask(&mut self, line: &str) -> Result<Result<Answer, String>, String> {
         let mut answer = String::new();
         let asked = writeln!(self.questions, "{line}");
         let read = asked.and_then(|()| self.answers.read_line(&mut answer));
@@ -250,22 +243,42 @@ impl Drop for Side {
     }
 }
 
+/// SimSo, ready to be asked.
+pub(crate) fn theirs(root: &Path) -> Result<Side, String> {
+    let python = install(root)?;
+    Side::start("SimSo", Command::new(python).arg(folder(root).join("side.py")))
+}
+
+/// Compiles our side; the program.
+pub(crate) fn build_ours(root: &Path) -> Result<PathBuf, String> {
+    println!("+ cargo bench --package maracas-sim --bench simso");
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let built = Command::new(cargo)
+        .args(["bench", "--package", "maracas-sim", "--bench", "simso", "--no-run"])
+        .current_dir(root)
+        .output()
+        .map_err(|error| format!("cargo: {error}"))?;
+    // Its last line is `  Executable benches/simso.rs (PATH)`.
+    let text = String::from_utf8_lossy(&built.stderr);
+    let path = text.lines().rev().find_map(|line| line.strip_suffix(')')?.rsplit_once('('));
+    match path {
+        Some((_, path)) if built.status.success() => Ok(root.join(path)),
+        _ => Err(format!("cargo could not build our side:\n{text}")),
+    }
+}
+
+/// Our side, ready to be asked.
+pub(crate) fn ours(program: &Path) -> Result<Side, String> {
+    Side::start("our side", Command::new(program).arg("--serve"))
+}
+
 fn folder(root: &Path) -> PathBuf {
     root.join("benches/simso")
 }
 
-fn cargo(root: &Path) -> Command {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.args(["bench", "--package", "maracas-sim", "--bench", "simso"]).current_dir(root);
-    command
-}
-
 /// The Python of an environment with SimSo in it, which is made where it is not there.
 fn install(root: &Path) -> Result<PathBuf, String> {
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let environment = target.join("simso");
+    let environment = target(root).join("simso");
     let python = environment.join("bin/python");
     let requirements = folder(root).join("requirements.txt");
     let wanted = fs::read_to_string(&requirements)
@@ -290,8 +303,13 @@ fn install(root: &Path) -> Result<PathBuf, String> {
     Ok(python)
 }
 
+/// Where cargo builds.
+pub(crate) fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
+}
+
 /// Runs `command`; where it fails, says `what` and the last line of its own words.
-fn succeed(command: &mut Command, what: &str) -> Result<(), String> {
+pub(crate) fn succeed(command: &mut Command, what: &str) -> Result<(), String> {
     let output = command.output().map_err(|error| format!("{what} ({error})"))?;
     if output.status.success() {
         return Ok(());

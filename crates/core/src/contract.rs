@@ -64,7 +64,9 @@ pub struct Statistic {
 pub fn decide(policy: &mut dyn Policy, now: Instant, plan: &mut Plan) {
     plan.dirty.clear();
     plan.rehomed.clear();
-    plan.verdicts.clear();
+    if !plan.verdicts.is_empty() {
+        plan.verdicts.clear();
+    }
     policy.plan(now, plan);
     assert!(plan.wake > now, "the policy asks for a wake at {}, not after now = {now}", plan.wake);
 }
@@ -310,9 +312,11 @@ impl Default for RunQueue {
 
 impl RunQueue {
     /// Whether some grant ends at a reading of its VCPU's memory meter.
+    #[inline]
     pub fn has_memory_limits(&self) -> bool {
         let ends = |grant: &Grant| grant.memory != MemoryLimit::NEVER;
-        self.foreground.iter().any(ends) || self.background.iter().any(ends)
+        self.foreground.iter().any(ends)
+            || !self.background.is_empty() && self.background.iter().any(ends)
     }
     /// Whether anything here is held against a memory meter.
     pub fn limits_memory(&self) -> bool {
@@ -367,6 +371,7 @@ impl Plan {
         self.core_wakes[core.0 as usize] = at;
     }
     /// The run queue of `core`.
+    #[inline]
     pub fn run_queue(&self, core: CoreId) -> &RunQueue {
         &self.run_queues[core.0 as usize]
     }
@@ -375,6 +380,7 @@ impl Plan {
         self.run_queues.len()
     }
     /// The run queue of `core`, to be changed: marks the core dirty.
+    #[inline]
     pub fn run_queue_mut(&mut self, core: CoreId) -> &mut RunQueue {
         self.dirty.insert(core);
         &mut self.run_queues[core.0 as usize]

@@ -58,8 +58,21 @@ impl CoreSet {
         self.used == 0
     }
     /// How many cores are in.
+    #[inline]
     pub fn len(&self) -> usize {
+        if self.used <= 1 {
+            return self.words[0].count_ones() as usize;
+        }
         self.places().map(|word| self.words[word].count_ones() as usize).sum()
+    }
+    /// The only core in, if it is one alone and among the first 64.
+    #[inline]
+    pub const fn only(&self) -> Option<CoreId> {
+        if self.used == 1 && self.words[0].is_power_of_two() {
+            Some(CoreId(self.words[0].trailing_zeros() as u16))
+        } else {
+            None
+        }
     }
     /// Takes all cores out.
     #[inline]

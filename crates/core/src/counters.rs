@@ -67,6 +67,7 @@ impl Usage {
         })
     }
     /// Adds what another segment consumed.
+    #[inline]
     pub fn add(&mut self, other: &Self) {
         self.service += other.service;
         self.references += other.references;

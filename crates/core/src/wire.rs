@@ -37,6 +37,10 @@ impl Wire for u64 {
         if *self < 0x80 {
             return out.push(*self as u8);
         }
+        if *self == u64::MAX {
+            // "Never" and "no limit", of which plans are full.
+            return out.extend_from_slice(&[255, 255, 255, 255, 255, 255, 255, 255, 255, 1]);
+        }
         // Gathered first, and copied whole: asking for room byte by byte takes most of the time,
         // and so does copying a number of bytes that only turns out.
         let (mut bytes, mut length, mut rest) = ([0; 10], 0, *self);

@@ -1,19 +1,24 @@
-//! Our side of `cargo xtask bench simso`; does nothing without `--serve`.
+//! Our side of `cargo xtask bench simso` and of `bench peers`; does nothing without `--serve`.
 //!
 //! Reads one case a line from standard input and answers each with one line:
 //!
 //! ```text
 //! POLICY CORES HORIZON COST:PERIOD ...  ->  JOBS LATE SECONDS SECONDS_WITH_TABLE | failed WHY
+//! WATCH POLICY CORES HORIZON COST:PERIOD ...  ->  JOBS LATE SECONDS | failed WHY
 //! ```
+//! WATCH is `counters`, `table` or `all` (table, journal and Perfetto trace, whose bytes are thrown
+//! away): one run that is watched so. Without it each time is the median of some runs.
+//!
 //! Times are in ticks; seconds are of CPU time. What is timed is what the command does with a task
 //! set that it has read: the policy is built and the set simulated, with nothing observed and with
 //! the table of counts (jobs, misses, preemptions, migrations) that the command ends with.
 
-use maracas_core::journal::Header;
+use maracas_core::contract::Observer;
+use maracas_core::journal::{Header, Recorder};
 use maracas_core::params::Params;
-use maracas_core::{Cost, Duration, Instant, Program, System, Vcpu, Workload};
+use maracas_core::{Cost, Duration, Event, Instant, Plan, Program, System, Vcpu, Workload};
 use maracas_sim::{Options, Outcome, run};
-use maracas_trace::Metrics;
+use maracas_trace::{Metrics, perfetto::Writer};
 use rustix::time::{ClockId, clock_gettime};
 use std::io::{BufRead, Write};
 
@@ -25,6 +30,40 @@ const AT_LEAST: (f64, usize) = (0.2, 5);
 fn cpu_time() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// What a run is watched by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Watch {
+    Counters,
+    Table,
+    All,
+}
+
+impl Watch {
+    fn named(word: &str) -> Option<Self> {
+        match word {
+            "counters" => Some(Self::Counters),
+            "table" => Some(Self::Table),
+            "all" => Some(Self::All),
+            _ => None,
+        }
+    }
+}
+
+/// A journal whose bytes are thrown away when they are some.
+struct Journal(Recorder);
+
+impl Observer for Journal {
+    fn event(&mut self, at: Instant, event: &Event) {
+        self.0.event(at, event);
+    }
+    fn planned(&mut self, now: Instant, plan: &Plan) {
+        self.0.planned(now, plan);
+        if self.0.bytes().len() > 1 << 16 {
+            std::hint::black_box(self.0.bytes()).clear();
+        }
+    }
 }
 
 struct Case {
@@ -66,31 +105,46 @@ impl Case {
         }
     }
 
-    /// One run, with the table or without; `None` where the policy refuses the set.
-    fn simulate(&self, table: bool) -> Option<Outcome> {
+    /// One run; `None` where the policy refuses the set.
+    fn simulate(&self, watch: Watch) -> Option<Outcome> {
         let entry = maracas_policies::find(&self.policy)?;
         let mut policy = (entry.build)(&self.system, &Params::new()).ok()?;
         let (system, programs) = (&self.system, &self.programs);
         let options = Options::new(self.horizon);
-        if !table {
-            return Some(run(system, programs, policy.as_mut(), &options, &mut ()));
+        let mut run = |observer: &mut dyn Observer| {
+            run(system, programs, policy.as_mut(), &options, observer)
+        };
+        if watch == Watch::Counters {
+            return Some(run(&mut ()));
         }
-        let mut metrics = Metrics::new(&self.header());
-        let outcome = run(system, programs, policy.as_mut(), &options, &mut metrics);
+        let header = self.header();
+        let mut metrics = Metrics::new(&header);
+        let outcome = if watch == Watch::All {
+            let trace = Writer::new(&header, std::io::sink());
+            let mut all = (&mut metrics, (Journal(Recorder::new(&header)), trace));
+            run(&mut all)
+        } else {
+            run(&mut metrics)
+        };
         let report = metrics.report(self.horizon);
         let total = (report.total.jobs, report.total.misses);
         assert_eq!(total, (outcome.released, outcome.missed));
         Some(outcome)
     }
 
+    /// One run and its time.
+    fn timed(&self, watch: Watch) -> (Option<Outcome>, f64) {
+        let start = cpu_time();
+        let outcome = std::hint::black_box(self.simulate(watch));
+        (outcome, cpu_time() - start)
+    }
+
     /// The median time of a run.
-    fn seconds(&self, table: bool) -> f64 {
+    fn seconds(&self, watch: Watch) -> f64 {
         let (least, count) = AT_LEAST;
         let mut times = Vec::new();
         while times.len() < count || times.iter().sum::<f64>() < least {
-            let start = cpu_time();
-            std::hint::black_box(self.simulate(table));
-            times.push(cpu_time() - start);
+            times.push(self.timed(watch).1);
         }
         times.sort_by(f64::total_cmp);
         times[times.len() / 2]
@@ -98,11 +152,16 @@ impl Case {
 }
 
 fn answer(line: &str) -> String {
+    let first = line.split_once(' ');
+    let watched = first.and_then(|(word, rest)| Some((Watch::named(word)?, rest)));
+    let line = watched.map_or(line, |(_, rest)| rest);
     let Some(case) = Case::read(line) else { return "failed the case cannot be read".into() };
-    let Some(outcome) = case.simulate(false) else {
-        return format!("failed {} refuses the set", case.policy);
-    };
-    let (counters, table) = (case.seconds(false), case.seconds(true));
+    let (outcome, seconds) = case.timed(watched.map_or(Watch::Counters, |(watch, _)| watch));
+    let Some(outcome) = outcome else { return format!("failed {} refuses the set", case.policy) };
+    if watched.is_some() {
+        return format!("{} {} {seconds:.9}", outcome.released, outcome.missed);
+    }
+    let (counters, table) = (case.seconds(Watch::Counters), case.seconds(Watch::Table));
     format!("{} {} {counters:.9} {table:.9}", outcome.released, outcome.missed)
 }
 

@@ -7,7 +7,8 @@
 //! # What it does at one instant
 //! 1. What happened on the cores (completions, blocks, limits), by core; then what is due on the
 //!    agenda: departures, arrivals, requests to change, wakes, releases, each by id.
-//! 2. The machine law on the cores concerned, by the plan in force ([`maracas_core::dispatch`]).
+//! 2. The machine law on the cores concerned, by the plan in force ([`maracas_core::dispatch`]). It
+//!    is left to 3 where it would only start a VCPU on one idle core, which nothing could see.
 //! 3. With all these events delivered: one decision, if one is due. It is enacted, first all
 //!    stops, then all starts. A stop is an event itself, so the policy is asked again until a
 //!    plan stops no VCPU.

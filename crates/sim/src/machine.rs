@@ -166,7 +166,7 @@ impl<'a, C: Contention> Machine<'a, C> {
             while let Some((kind, id)) = self.agenda.due(now) {
                 self.happen(kind, id, &mut concerned);
             }
-            if !concerned.is_empty() {
+            if !concerned.is_empty() && !self.may_wait(&concerned) {
                 self.apply_law(&concerned);
                 concerned.clear();
             }
@@ -253,7 +253,7 @@ impl<'a, C: Contention> Machine<'a, C> {
         while let Some((id, deadline)) = self.demands.complete(vcpu) {
             self.outcome.completed += 1;
             self.outcome.missed += u64::from(self.now > deadline);
-            self.tell(core, Event::Completed(id));
+            self.tell(core, &Event::Completed(id));
         }
     }
 
@@ -279,7 +279,7 @@ impl<'a, C: Contention> Machine<'a, C> {
                 let vcpu = self.demands.vcpu_of(id);
                 if self.demands.arrive(id) {
                     let arrived = self.demands.of(vcpu).vcpu.clone();
-                    self.tell(0, Event::Arrived(arrived));
+                    self.tell(0, &Event::Arrived(arrived));
                 } else {
                     self.start_programs(vcpu, concerned);
                 }
@@ -307,7 +307,7 @@ impl<'a, C: Contention> Machine<'a, C> {
         };
         self.agenda.put_off(next);
         self.outcome.released += 1;
-        self.tell(core, Event::Released(job));
+        self.tell(core, &Event::Released(job));
         self.charge(core, self.options.overheads.release);
         if running != NONE {
             self.retime(running as usize);
@@ -336,7 +336,7 @@ impl<'a, C: Contention> Machine<'a, C> {
         if leaves {
             self.outcome.missed += self.demands.of(vcpu).overdue(self.now);
             self.demands.of_mut(vcpu).abandon();
-            self.tell(place, Event::Left(VcpuId(vcpu)));
+            self.tell(place, &Event::Left(VcpuId(vcpu)));
         }
     }
 
@@ -373,7 +373,7 @@ impl<'a, C: Contention> Machine<'a, C> {
             self.demands.of_mut(vcpu).hidden = Some(on_behalf);
         } else {
             let woke = Event::Woke { vcpu: VcpuId(vcpu), on_behalf, exact: true };
-            self.tell(self.place_of(vcpu), woke);
+            self.tell(self.place_of(vcpu), &woke);
         }
         self.concern(vcpu, concerned);
     }

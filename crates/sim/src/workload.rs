@@ -316,7 +316,11 @@ impl Demands {
     pub(crate) fn release(&mut self, vcpu: u32, now: Instant) -> Option<(Job, Instant)> {
         let demand = &mut self.vcpus[vcpu as usize];
         let works = |thread: &Thread| thread.workload.has_jobs() && thread.state != State::Away;
-        if !demand.threads.iter().any(|thread| works(&self.threads[*thread as usize])) {
+        let one_works = match &demand.threads[..] {
+            [one] => works(&self.threads[*one as usize]),
+            all => all.iter().any(|thread| works(&self.threads[*thread as usize])),
+        };
+        if !one_works {
             demand.releasing = false;
             return None;
         }
@@ -430,16 +434,20 @@ impl Demands {
     }
 
     /// The first job that every program has done, if it is not reported yet, and its deadline.
+    #[inline]
     pub(crate) fn complete(&mut self, vcpu: u32) -> Option<(JobId, Instant)> {
         let demand = &mut self.vcpus[vcpu as usize];
         if demand.completed == demand.released {
             return None;
         }
-        let workers = demand.threads.iter().map(|thread| &self.threads[*thread as usize]);
-        let done = workers
-            .filter(|own| own.workload.has_jobs() && own.state != State::Away)
-            .map(|own| own.done)
-            .min()?;
+        let done = |thread: &u32| {
+            let own = &self.threads[*thread as usize];
+            (own.workload.has_jobs() && own.state != State::Away).then_some(own.done)
+        };
+        let done = match &demand.threads[..] {
+            [one] => done(one),
+            all => all.iter().filter_map(done).min(),
+        }?;
         if done == demand.completed {
             return None;
         }

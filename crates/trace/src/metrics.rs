@@ -336,8 +336,17 @@ impl Metrics {
         wake_ns.saturating_mul(2).saturating_mul(self.header.system.ticks_per_ns.max(1))
     }
 
+    #[inline]
     fn task(&mut self, vcpu: VcpuId) -> &mut Task {
         let index = vcpu.0 as usize;
+        if self.tasks.len() <= index {
+            self.add_tasks(index);
+        }
+        &mut self.tasks[index]
+    }
+
+    #[cold]
+    fn add_tasks(&mut self, index: usize) {
         while self.tasks.len() <= index {
             let mut task = Task::new(VcpuId(self.tasks.len() as u32));
             task.windows.judge = self.judge.clone();
@@ -345,7 +354,6 @@ impl Metrics {
             task.windows.count_after(self.grace());
             self.tasks.push(task);
         }
-        &mut self.tasks[index]
     }
 
     fn introduce(&mut self, vcpu: &Vcpu) {
@@ -382,7 +390,9 @@ impl Metrics {
 
     fn ran(&mut self, segment: &Segment) {
         core_time(&mut self.cores, segment.core).ran(segment);
-        let milli = self.speed_milli(segment.core);
+        // Where budgets are meant on whichever core, its speed does not matter.
+        let matters = self.task(segment.vcpu).windows.is_meant_on_a_class();
+        let milli = if matters { self.speed_milli(segment.core) } else { 0 };
         let task = self.task(segment.vcpu);
         task.ran(segment, milli);
         if task.windows.is_ripe() {
@@ -462,8 +472,8 @@ impl Metrics {
     }
 }
 
+// Not inlined: rooms that observe through others are compiled with less optimization.
 impl Observer for Metrics {
-    #[inline]
     fn event(&mut self, at: Instant, event: &Event) {
         match event {
             Event::Ran(segment) => self.ran(segment),
@@ -489,7 +499,6 @@ impl Observer for Metrics {
         }
     }
 
-    #[inline]
     fn planned(&mut self, now: Instant, plan: &Plan) {
         self.decisions += 1;
         for core in plan.dirty().iter() {
@@ -502,6 +511,7 @@ impl Observer for Metrics {
 }
 
 /// The time of `core`, which a foreign journal may name without having announced it.
+#[inline]
 fn core_time(cores: &mut Vec<CoreTime>, core: CoreId) -> &mut CoreTime {
     let index = core.0 as usize;
     if cores.len() <= index {

@@ -43,6 +43,21 @@ impl Splitter {
             job.end = Some(at);
         }
     }
+    /// Whether the job that comes first was over by `at`; if so, it is forgotten.
+    #[inline]
+    pub(crate) fn is_over(&mut self, at: Instant) -> bool {
+        let over = self.jobs.front().is_some_and(|job| job.end.is_some_and(|end| end <= at));
+        if over {
+            self.jobs.pop_front();
+        }
+        over
+    }
+    /// Whether all of a segment belongs to the job that comes first, which is not over before it.
+    #[inline]
+    pub(crate) fn covers(&self, from: Instant, to: Instant) -> bool {
+        let ends = |job: &Bounds| job.end.unwrap_or(Instant::NEVER);
+        self.jobs.front().is_some_and(|job| job.release <= from && to <= ends(job))
+    }
     /// Cuts one segment.
     #[inline]
     pub(crate) fn split(&mut self, from: Instant, to: Instant, mut part: impl FnMut(Part)) {

@@ -137,8 +137,12 @@ impl Backlog {
     }
     /// The job whose budget is next to be used: the first one, or where that is cut and goes on
     /// at a later job's cost, that job.
+    #[inline]
     fn payer(&self) -> Option<&Pending> {
-        self.pending.iter().find(|job| !self.precise || self.used < job.until)
+        if !self.precise {
+            return self.pending.front();
+        }
+        self.pending.iter().find(|job| self.used < job.until)
     }
     /// The deadline by which the task is next to run; `None` where nothing may run. A job that was
     /// cut at C has that of the job whose budget it uses: with its own, which is earlier, it would

@@ -125,7 +125,7 @@ impl Partition {
     /// Brings the run queue of `core`, which is this partition's, in step.
     pub(crate) fn decide(&mut self, core: CoreId, plan: &mut Plan) {
         let mut touched = !self.gone.is_empty();
-        for key in self.gone.drain(..) {
+        while let Some(key) = self.gone.pop() {
             let place = self.queue.remove(key);
             plan.run_queue_mut(core).foreground.remove(place);
             self.running = self.running.filter(|running| *running != key);
@@ -175,10 +175,12 @@ impl Partition {
     fn promote_earliest(&mut self, core: CoreId, plan: &mut Plan) {
         let first = self.queue.first();
         if let Some(before) = self.running.filter(|before| Some(*before) != first) {
-            let run_queue = &mut plan.run_queue_mut(core).foreground;
-            let grant = run_queue.remove(self.queue.remove(before));
-            let waiting = Key { tie: WAITING, ..before };
-            run_queue.insert(self.queue.insert(waiting), grant);
+            let (from, to) = self.queue.retie(before, WAITING);
+            if from != to {
+                let run_queue = &mut plan.run_queue_mut(core).foreground;
+                let grant = run_queue.remove(from);
+                run_queue.insert(to, grant);
+            }
         }
         self.running = self.queue.retie_first(Key::RUNNING);
     }

@@ -57,6 +57,20 @@ impl Queue {
         self.keys.remove(place);
         place
     }
+    /// Gives `key` another tie value; from which place to which that moves it. Panics like
+    /// [`Queue::place`].
+    pub(crate) fn retie(&mut self, key: Key, tie: u64) -> (usize, usize) {
+        let (from, moved) = (self.place(key), Key { tie, ..key });
+        let (before, behind) = (from.checked_sub(1), self.keys.get(from + 1));
+        let stays = before.is_none_or(|before| self.keys[before] < moved)
+            && behind.is_none_or(|behind| moved < *behind);
+        if stays {
+            self.keys[from] = moved;
+            return (from, from);
+        }
+        self.keys.remove(from);
+        (from, self.insert(moved))
+    }
     /// Takes the first key out.
     pub(crate) fn pop(&mut self) -> Option<Key> {
         (!self.keys.is_empty()).then(|| self.keys.remove(0))
@@ -87,5 +101,9 @@ mod tests {
         assert_eq!(queue.insert(key(8, 5, 9)), 0);
         assert_eq!(queue.remove(key(9, 1, 0)), 2);
         assert_eq!(queue.first(), Some(key(8, 5, 9)));
+        // It stays before vcpu1, goes behind it, and comes back.
+        for (from, to, moves) in [(Key::RUNNING, 1, (1, 2)), (1, 0, (2, 1)), (0, 0, (1, 1))] {
+            assert_eq!(queue.retie(key(9, from, 7), to), moves);
+        }
     }
 }

@@ -260,7 +260,14 @@ impl Table {
         fits
     }
     /// Pays what is owed: answers and homes.
+    #[inline]
     pub(crate) fn reply(&mut self, plan: &mut Plan) {
+        if !self.verdicts.is_empty() || !self.homes.is_empty() {
+            self.pay(plan);
+        }
+    }
+    #[cold]
+    fn pay(&mut self, plan: &mut Plan) {
         for (vcpu, verdict) in self.verdicts.drain(..) {
             plan.answer(vcpu, verdict);
         }

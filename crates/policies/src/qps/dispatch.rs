@@ -33,7 +33,7 @@ impl Qps {
             let set = self.hierarchies[hierarchy].sets[place];
             let core = self.sets[set].core;
             let lent = self.sets[set].lent_core.take();
-            let Some(mut window) = self.sets[set].window.take() else {
+            let Some(mut window) = self.sets[set].window else {
                 self.run_class(set, None, core);
                 continue;
             };
@@ -57,24 +57,30 @@ impl Qps {
     /// Gives `core` to the items of one class of a set, or to all its items: to the most urgent
     /// one, where the last chosen wins ties. A master passes the core on to its own set.
     fn run_class(&mut self, set: usize, class: Option<Class>, core: CoreId) {
-        let queue = &self.sets[set].queue;
-        let mut first = queue.iter().find(|key| self.belongs(key.item, class)).copied();
         let slot = class.map_or(0, Class::index);
-        if let (Some(most_urgent), Some(before)) = (first, self.sets[set].heads[slot])
-            && before.deadline == most_urgent.deadline
-            && before != most_urgent
-            && self.belongs(before.item, class)
-            && queue.binary_search(&before).is_ok()
-        {
-            first = Some(before);
+        let mut first = self.sets[set].heads[slot];
+        // Where neither queue nor classes nor phase changed, neither did the choice.
+        if self.sets[set].stale {
+            first = self.most_urgent(set, class, first);
+            self.sets[set].heads[slot] = first;
         }
-        self.sets[set].stale |= self.sets[set].heads[slot] != first;
-        self.sets[set].heads[slot] = first;
         if let Some(Key { item: Item::Master(guest), .. }) = first {
             self.sets[guest].lent_core = Some(core);
         } else {
             self.sources[core.0 as usize] = Some(Source { set, class });
         }
+    }
+
+    /// The item of a class to be chosen, where `before` was last.
+    fn most_urgent(&self, set: usize, class: Option<Class>, before: Option<Key>) -> Option<Key> {
+        let queue = &self.sets[set].queue;
+        let first = *queue.iter().find(|key| self.belongs(key.item, class))?;
+        let keeps = |before: &Key| {
+            before.deadline == first.deadline
+                && self.belongs(before.item, class)
+                && queue.binary_search(before).is_ok()
+        };
+        Some(before.filter(keeps).unwrap_or(first))
     }
 
     /// The class of a late job: rounded budgets and late decisions make such.

@@ -29,6 +29,7 @@ impl Qps {
         let Some((latest_release, deadline)) = self.outlook(set, now) else {
             if ended.is_some() {
                 self.counts.mode_changes += 1;
+                self.sets[set].stale = true;
                 self.requeue_master(set);
             }
             return;

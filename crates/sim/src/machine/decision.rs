@@ -3,7 +3,7 @@
 use super::Machine;
 use crate::memory::Contention;
 use crate::workload::{NONE, Standing};
-use maracas_core::contract::{Event, decide};
+use maracas_core::contract::{Event, Grant, decide};
 use maracas_core::{CoreId, CoreSet, Duration, VcpuId};
 
 /// How many failing service requests and spent allowances a policy may answer at one instant.
@@ -12,7 +12,7 @@ const ANSWERS: usize = 1_000;
 impl<C: Contention> Machine<'_, C> {
     /// Reports to the policy an event that happens now; where decisions come late, by the next one.
     #[inline]
-    pub(super) fn tell(&mut self, core: usize, event: Event) {
+    pub(super) fn tell(&mut self, core: usize, event: &Event) {
         if !self.reported {
             self.reported = true;
             self.decider = core;
@@ -20,14 +20,21 @@ impl<C: Contention> Machine<'_, C> {
         }
         if self.options.late.is_zero() {
             self.outcome.events += 1;
-            self.observer.event(self.now, &event);
-            self.policy.on_event(self.now, &event);
+            self.observer.event(self.now, event);
+            self.policy.on_event(self.now, event);
         } else {
-            self.inbox.push((self.now, event));
+            self.inbox.push((self.now, event.clone()));
         }
     }
 
+    #[inline]
     pub(super) fn deliver(&mut self) {
+        if !self.inbox.is_empty() {
+            self.empty_inbox();
+        }
+    }
+
+    fn empty_inbox(&mut self) {
         for (at, event) in self.inbox.drain(..) {
             self.outcome.events += 1;
             self.observer.event(at, &event);
@@ -45,7 +52,7 @@ impl<C: Contention> Machine<'_, C> {
     }
 
     /// Asks the policy and enacts its plan, again and again until nothing more happens.
-    /// `concerned` is empty before and after.
+    /// `concerned` has the cores that the law was not applied to, and is empty afterwards.
     pub(super) fn take_decision(&mut self, concerned: &mut CoreSet) {
         if self.plan.wake <= self.now && self.plan.wake_metered {
             self.meter();
@@ -64,8 +71,10 @@ impl<C: Contention> Machine<'_, C> {
             self.take_lines();
             self.take_answers(concerned);
             self.take_service_request(concerned);
-            self.apply_law(concerned);
-            concerned.clear();
+            if !concerned.is_empty() {
+                self.apply_law(concerned);
+                concerned.clear();
+            }
             self.charge(self.decider, self.options.overheads.decision);
             if !self.reported {
                 self.decider = 0;
@@ -87,8 +96,10 @@ impl<C: Contention> Machine<'_, C> {
                 let Some(demand) = self.demands.get_mut(grant.vcpu) else { continue };
                 if demand.run_queue != core && demand.run_queue != NONE {
                     let other = self.plan.run_queue(CoreId(demand.run_queue as u16));
-                    let mut others = other.foreground.iter().chain(&other.background);
-                    broken |= demand.stamp == stamp || others.any(|o| o.vcpu == grant.vcpu);
+                    let same = |other: &Grant| other.vcpu == grant.vcpu;
+                    broken |= demand.stamp == stamp
+                        || other.foreground.iter().any(same)
+                        || !other.background.is_empty() && other.background.iter().any(same);
                 }
                 demand.run_queue = core;
                 demand.stamp = stamp;
@@ -127,7 +138,7 @@ impl<C: Contention> Machine<'_, C> {
         let mut wanted = demand.vcpu.clone();
         wanted.reservation = change.reservation;
         self.asked.push(id);
-        self.tell(0, Event::Changed(wanted));
+        self.tell(0, &Event::Changed(wanted));
     }
     /// The first of its requests was answered.
     fn take_change(&mut self, vcpu: VcpuId, granted: bool) {

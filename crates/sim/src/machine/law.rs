@@ -19,33 +19,67 @@ impl<C: Contention> Machine<'_, C> {
 
     /// Has the cores run what the law says: first all stops, then all starts.
     pub(super) fn apply_law(&mut self, cores: &CoreSet) {
-        for id in cores.iter() {
-            let core = id.0 as usize;
-            self.settle(core);
-            let read = if C::CONTENDS { self.meters[core].reads } else { 0 };
-            let choice = next(self.plan.run_queue(id), read, &self.demands);
-            let Core { running, mode, .. } = self.cores[core];
-            match choice {
-                Some(run) if run.vcpu.0 == running && run.mode == mode => {
-                    self.cores[core].until = run.until;
-                    self.set_memory_limit(core, run.memory);
-                    self.retime(core);
+        if let Some(core) = cores.only() {
+            // Nearly always. None moves where only one core may change.
+            if let Some(choice) = self.choose(core) {
+                if self.cores[core.0 as usize].running != NONE {
+                    self.stop(core.0 as usize, End::Preempted);
                 }
-                None if running == NONE => {}
-                Some(_) | None => {
-                    let away = |run: &Running| self.demands.of(run.vcpu.0).on;
-                    if choice.is_some_and(|run| away(&run) != NONE && away(&run) != core as u32) {
-                        self.moving.extend(choice.map(|run| run.vcpu.0));
-                    }
-                    self.choices.push((core, choice));
+                if let Some(run) = choice {
+                    self.start(core.0 as usize, run);
                 }
             }
+        } else {
+            self.apply_law_to_many(cores);
+        }
+        if C::CONTENDS {
+            self.report_spent(cores);
+        }
+    }
+
+    /// Whether the law need not be applied to `cores` before the decision that follows at once:
+    /// where it can only start a VCPU on one idle core, and nothing but the decision will see that.
+    /// What the decision leaves as it is starts after it, at the same instant.
+    #[inline]
+    pub(super) fn may_wait(&self, cores: &CoreSet) -> bool {
+        !C::CONTENDS
+            && self.due <= self.now
+            && !self.options.hidden_wakes
+            && cores.only().is_some_and(|core| self.cores[core.0 as usize].running == NONE)
+    }
+
+    fn apply_law_to_many(&mut self, cores: &CoreSet) {
+        for id in cores.iter() {
+            let core = id.0 as usize;
+            let Some(choice) = self.choose(id) else { continue };
+            let away = |run: &Running| self.demands.of(run.vcpu.0).on;
+            if choice.is_some_and(|run| away(&run) != NONE && away(&run) != core as u32) {
+                self.moving.extend(choice.map(|run| run.vcpu.0));
+            }
+            self.choices.push((core, choice));
         }
         if !self.choices.is_empty() {
             self.switch();
         }
-        if C::CONTENDS {
-            self.report_spent(cores);
+    }
+
+    /// What the law says that a core should run; `None` where it does so already.
+    #[inline]
+    fn choose(&mut self, id: CoreId) -> Option<Option<Running>> {
+        let core = id.0 as usize;
+        self.settle(core);
+        let read = if C::CONTENDS { self.meters[core].reads } else { 0 };
+        let choice = next(self.plan.run_queue(id), read, &self.demands);
+        let own = &mut self.cores[core];
+        match choice {
+            Some(run) if run.vcpu.0 == own.running && run.mode == own.mode => {
+                own.until = run.until;
+                self.set_memory_limit(core, run.memory);
+                self.retime(core);
+                None
+            }
+            None if own.running == NONE => None,
+            Some(_) | None => Some(choice),
         }
     }
 
@@ -96,7 +130,7 @@ impl<C: Contention> Machine<'_, C> {
         }
         self.retime(core);
         if let Some(on_behalf) = hidden {
-            self.tell(core, Event::Woke { vcpu: run.vcpu, on_behalf, exact: false });
+            self.tell(core, &Event::Woke { vcpu: run.vcpu, on_behalf, exact: false });
         }
     }
 
@@ -134,7 +168,7 @@ impl<C: Contention> Machine<'_, C> {
             usage: Usage { service: self.now - from, ..self.take_counts(core) },
             end,
         };
-        self.tell(core, Event::Ran(segment));
+        self.tell(core, &Event::Ran(segment));
     }
 
     /// Reads all meters: reports every running segment, which goes on as a new one.
@@ -153,12 +187,16 @@ impl<C: Contention> Machine<'_, C> {
     }
 
     /// Accounts the running VCPU's meter and progress up to now.
-    #[inline]
+    #[inline(always)]
     pub(super) fn settle(&mut self, core: usize) {
-        let own = &mut self.cores[core];
-        if own.running == NONE || own.synced == self.now {
-            return;
+        let own = &self.cores[core];
+        if own.running != NONE && own.synced != self.now {
+            self.account(core);
         }
+    }
+
+    fn account(&mut self, core: usize) {
+        let own = &mut self.cores[core];
         let time = self.now - own.synced;
         let productive = self.now.saturating_since(own.stalled.max(own.synced));
         let (running, mode) = (own.running, own.mode);

@@ -108,7 +108,7 @@ impl<C: Contention> Machine<'_, C> {
                 meter.reported = None;
             } else if meter.reported != Some(allowance) {
                 meter.reported = Some(allowance);
-                self.tell(id.0 as usize, Event::AllowanceSpent { core: id });
+                self.tell(id.0 as usize, &Event::AllowanceSpent { core: id });
             }
         }
     }

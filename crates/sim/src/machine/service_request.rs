@@ -61,7 +61,7 @@ impl<C: Contention> Machine<'_, C> {
                 if let Some(totals) = self.contention.totals(self.now) {
                     let sample = totals.since(&self.sampled);
                     self.sampled.clone_from(totals);
-                    self.tell(core, Event::Sampled(sample));
+                    self.tell(core, &Event::Sampled(sample));
                 }
             }
             ServiceRequest::Move { vcpu, colors, .. } => {
@@ -74,7 +74,7 @@ impl<C: Contention> Machine<'_, C> {
                 }
             }
         }
-        self.tell(core, Event::ServiceDone(service_request));
+        self.tell(core, &Event::ServiceDone(service_request));
     }
 
     fn report_failed(&mut self, service_vcpu: VcpuId, service_request: ServiceRequest) {
@@ -84,6 +84,6 @@ impl<C: Contention> Machine<'_, C> {
             ServiceRequest::Sample => Refused::Sample,
             ServiceRequest::Move { vcpu, .. } => Refused::Move(vcpu),
         };
-        self.tell(core, Event::Failed { core: CoreId(core as u16), what });
+        self.tell(core, &Event::Failed { core: CoreId(core as u16), what });
     }
 }

@@ -46,7 +46,8 @@ impl Readings for Meters<'_> {
 impl CoreTime {
     #[inline]
     pub(super) fn ran(&mut self, segment: &Segment) {
-        if segment.from > self.busy_until {
+        let waits = self.waiting_since.is_some() || !self.waits.is_empty();
+        if segment.from > self.busy_until && waits {
             self.throttled += self.waited(self.busy_until, segment.from);
         }
         self.busy[place(segment.mode)] += segment.to.saturating_since(segment.from).ticks();

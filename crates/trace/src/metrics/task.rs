@@ -318,8 +318,13 @@ impl Task {
 impl Jobs {
     fn completed(&mut self, id: JobId, at: Instant) {
         self.completed += 1;
-        let Some(place) = self.pending.iter().position(|job| job.id == id) else { return };
-        let Some(job) = self.pending.remove(place) else { return };
+        let place = self.pending.iter().position(|job| job.id == id);
+        let job = match place {
+            Some(0) => self.pending.pop_front(),
+            Some(place) => self.pending.remove(place),
+            None => None,
+        };
+        let Some(job) = job else { return };
         let response = at.saturating_since(job.release);
         self.response_sum += u128::from(response.ticks());
         self.response_max = self.response_max.max(response);
@@ -350,6 +355,15 @@ impl Pieces {
                 last.end = segment.end;
             }
             return;
+        }
+        while self.splitter.is_over(segment.from) {
+            if let Some(last) = &mut self.last {
+                last.job_over = true;
+            }
+        }
+        if self.splitter.covers(segment.from, segment.to) {
+            // Nearly always: it is part of one job.
+            return self.piece(segment.from, segment.to, segment, has_jobs);
         }
         let mut splitter = std::mem::take(&mut self.splitter);
         splitter.split(segment.from, segment.to, |part| match part {

@@ -64,6 +64,11 @@ impl Windows {
     pub(super) const fn count_after(&mut self, grace: Duration) {
         self.grace = grace;
     }
+    /// Whether C is time on cores of one class.
+    #[inline]
+    pub(super) const fn is_meant_on_a_class(&self) -> bool {
+        self.meant_milli.is_some()
+    }
     /// Sets (C, T), where C is time on a class of speed `meant_milli`; periods begin anew at `from`
     /// if the VCPU has started. Without a reservation there are none.
     pub(super) fn reserve(
@@ -100,7 +105,13 @@ impl Windows {
     /// nothing to run.
     #[inline]
     pub(super) fn close_until(&mut self, now: Instant, blocked: Option<Instant>) {
-        let Some(mut start) = self.open else { return };
+        let Some(start) = self.open else { return };
+        if start.saturating_add(self.period) <= now {
+            self.close_from(start, now, blocked);
+        }
+    }
+
+    fn close_from(&mut self, mut start: Instant, now: Instant, blocked: Option<Instant>) {
         while start.saturating_add(self.period) <= now {
             let end = start + self.period;
             let lacking = self.lacking || blocked.is_some_and(|since| since < end);
@@ -149,8 +160,12 @@ impl Windows {
     fn close(&mut self, start: Instant, lacking: bool) {
         let (period, budget, delivered) = (self.period, self.budget, self.delivered);
         let held = self.held.is_some_and(|(from, to)| from < start + period && start < to);
-        self.recent.push_back(Closed { start, period, budget, delivered, lacking, held });
+        let closed = Closed { start, period, budget, delivered, lacking, held };
         (self.delivered, self.lacking) = (0, false);
+        if self.grace.is_zero() {
+            return self.count(&closed);
+        }
+        self.recent.push_back(closed);
         let end = start + period;
         while let Some(first) = self.recent.front().copied()
             && first.end().saturating_add(self.grace) <= end

@@ -243,7 +243,9 @@ impl Policy for Global {
             if plan.run_queue(core).foreground.first() != grant.as_ref() {
                 let run_queue = &mut plan.run_queue_mut(core).foreground;
                 run_queue.clear();
-                run_queue.extend(grant);
+                if let Some(grant) = grant {
+                    run_queue.push(grant);
+                }
             }
         }
         plan.wake = self.table.next();
@@ -360,13 +362,18 @@ impl Global {
             self.clusters[cluster].waiting.insert(key);
             self.touch(cluster);
         }
-        self.withdraw(cluster, place);
+        if place != Place::Nowhere {
+            self.withdraw(cluster, place);
+        }
     }
 
     /// Selects the most urgent jobs of a cluster, as many as it has cores, then gives cores to the
     /// newly selected.
     fn select(&mut self, cluster: usize) {
         let own = &mut self.clusters[cluster];
+        if own.waiting.first().is_none() {
+            return;
+        }
         let mut free = own.free.len();
         while free > 0
             && let Some(key) = own.waiting.pop()
@@ -401,6 +408,9 @@ impl Global {
     fn assign_cores(&mut self, cluster: usize) {
         let cluster = &mut self.clusters[cluster];
         for turn in [Turn::LastCore, Turn::AnyCore] {
+            if self.coreless.is_empty() {
+                return;
+            }
             let mut rest = 0;
             for i in 0..self.coreless.len() {
                 let key = self.coreless[i];

@@ -54,7 +54,11 @@ impl Table {
         self.holds.is_empty() && self.requests.is_empty() && self.postponed.is_empty()
     }
     /// When a request may be answered that is not yet.
+    #[inline]
     pub(crate) fn next(&self) -> Instant {
+        if self.postponed.is_empty() && self.requests.is_empty() {
+            return Instant::NEVER;
+        }
         let postponed = self.postponed.iter().map(|(at, ..)| *at).min().unwrap_or(Instant::NEVER);
         let due = self.requests.iter().map(|request| request.due).min();
         due.map_or(postponed, |due| postponed.min(due).min(self.holds.next()))

@@ -1,0 +1,160 @@
+//! Instructions a job in the simulator, counted by valgrind's callgrind: the same on every machine,
+//! however busy. Only what [`counted`] does is counted: neither drawing the set nor building the
+//! policy nor the report.
+//!
+//! Each figure below was counted once, and the test fails where one has grown by more than 3 %.
+//! What makes the simulator cheaper lowers them; `--nocapture` prints the new ones.
+
+#![allow(clippy::print_stdout)] // The figures, to see with --nocapture.
+
+use maracas_core::contract::{Observer, Policy};
+use maracas_core::journal::{Header, Recorder};
+use maracas_core::params::Params;
+use maracas_core::{Cost, Duration, Instant, Program, System, Vcpu, Workload};
+use maracas_sim::{Options, run};
+use maracas_tests::Dice;
+use maracas_trace::Metrics;
+use std::process::Command;
+use std::{env, fs};
+
+#[path = "../shared/bounds.rs"]
+mod bounds;
+
+/// Policy, tasks, cores, load in percent, and instructions a job: with nothing observed, with the
+/// table, and with table and journal.
+const FIGURES: [(&str, u32, usize, u64, [u64; 3]); 8] = [
+    ("p-edf", 20, 4, 90, [3_522, 4_799, 9_973]),
+    ("g-edf", 20, 4, 90, [3_984, 5_194, 9_818]),
+    ("p-edf", 100, 16, 90, [3_980, 5_290, 10_911]),
+    ("g-edf", 100, 16, 90, [4_749, 5_993, 10_685]),
+    ("run", 20, 4, 100, [6_001, 7_636, 15_138]),
+    ("qps", 20, 4, 100, [14_004, 16_371, 28_650]),
+    ("run", 100, 16, 100, [8_369, 10_119, 18_254]),
+    ("qps", 100, 16, 100, [21_429, 24_436, 40_221]),
+];
+/// How far a figure may grow, in percent.
+const MARGIN: u64 = 3;
+/// Jobs in a run, about.
+const JOBS: u64 = 3_000;
+/// Utilizations are multiples of this part of a core, so that a load of 100 % is one.
+const PARTS: u64 = 1_024;
+/// Tells this program, run again under callgrind, that it is to simulate.
+const COUNT: &str = "MARACAS_COUNT";
+
+/// Log-uniform periods from 10 ms to 1 s, each job with its whole budget.
+fn draw(tasks: u32, cores: usize, load: u64) -> (System, Vec<Program>, Instant) {
+    let mut dice = Dice::new(u64::from(tasks));
+    let weights: Vec<u64> = (0..tasks).map(|_| dice.between(500, 1_500)).collect();
+    let (all, sum) = (cores as u64 * PARTS * load / 100, weights.iter().sum::<u64>());
+    let mut shares: Vec<u64> = weights.iter().map(|weight| all * weight / sum).collect();
+    let missing = all - shares.iter().sum::<u64>();
+    shares.iter_mut().take(missing as usize).for_each(|share| *share += 1);
+    let mut jobs_a_second = 0.0;
+    let vcpus = (0..tasks).zip(shares).map(|(id, share)| {
+        let milliseconds = 10.0 * 100_f64.powf(dice.between(0, 1_000) as f64 / 1_000.0);
+        // So many ticks to a part of a core; a millisecond has PARTS * 1000.
+        let ticks = (milliseconds * 1_000.0) as u64;
+        jobs_a_second += 1_000.0 / milliseconds;
+        let [budget, period] = [share * ticks, PARTS * ticks].map(Duration::from_ticks);
+        Vcpu::new(id, budget, period).periodic()
+    });
+    let vcpus: Vec<Vcpu> = vcpus.collect();
+    let program = |vcpu: &Vcpu| {
+        Program::new(vcpu.id, Workload::Periodic { cost: Cost::Fixed(vcpu.reservation.budget) })
+    };
+    let programs = vcpus.iter().map(program).collect();
+    let seconds = JOBS as f64 / jobs_a_second;
+    let until = Instant::from_ticks((seconds * 1e6 * PARTS as f64) as u64);
+    (System::new(cores, vcpus), programs, until)
+}
+
+/// What is counted; its name is what callgrind is told.
+#[inline(never)]
+fn counted(
+    (system, programs, until): &(System, Vec<Program>, Instant),
+    policy: &mut dyn Policy,
+    observer: &mut dyn Observer,
+) -> u64 {
+    run(system, programs, policy, &Options::new(*until), observer).released
+}
+
+/// Simulates all rows; prints the number of jobs of each run.
+fn simulate() {
+    for (name, tasks, cores, load, _) in FIGURES {
+        let set = draw(tasks, cores, load);
+        let header = Header {
+            policy: name.into(),
+            params: Params::new(),
+            system: set.0.clone(),
+            names: set.0.vcpus.iter().map(|vcpu| vcpu.id.to_string()).collect(),
+            machine: "sim".into(),
+            version: String::new(),
+            seed: 0,
+        };
+        let metrics = || Metrics::new(&header);
+        let observers: [Box<dyn Observer>; 3] =
+            [Box::new(()), Box::new(metrics()), Box::new((metrics(), Recorder::new(&header)))];
+        for mut observer in observers {
+            let entry = maracas_policies::find(name).expect("the rows name policies that exist");
+            let mut policy = (entry.build)(&set.0, &Params::new()).expect("the sets are admitted");
+            println!("jobs {}", counted(&set, &mut *policy, &mut *observer));
+        }
+    }
+}
+
+/// This program under callgrind: jobs and instructions of each run.
+fn count() -> Vec<(u64, u64)> {
+    let folder = env::temp_dir().join(format!("maracas-instructions-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder for callgrind");
+    let run = Command::new("valgrind")
+        .args(["--tool=callgrind", "--toggle-collect=*instructions::counted"])
+        .arg("--dump-after=*instructions::counted")
+        .arg(format!("--callgrind-out-file={}", folder.join("out").display()))
+        .arg(env::current_exe().expect("this program has a path"))
+        .args(["--exact", "a_job_takes_no_more_instructions_than_before", "--nocapture"])
+        .args(["--test-threads", "1"])
+        .env(COUNT, "1")
+        .output()
+        .expect("valgrind starts");
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let output = String::from_utf8_lossy(&run.stdout);
+    let jobs = output.lines().filter_map(|line| line.split_once("jobs ")?.1.parse().ok());
+    let total = |(place, jobs): (usize, u64)| {
+        let text = fs::read_to_string(folder.join(format!("out.{}", place + 1)));
+        let text = text.expect("callgrind has written what it counted");
+        let total = text.lines().find_map(|line| line.strip_prefix("totals: "));
+        (jobs, total.and_then(|total| total.trim().parse().ok()).expect("a number"))
+    };
+    let counts = jobs.enumerate().map(total).collect();
+    fs::remove_dir_all(folder).expect("the folder can be removed");
+    counts
+}
+
+/// Optimized, as CI runs it; without optimization the figures say nothing.
+#[test]
+fn a_job_takes_no_more_instructions_than_before() {
+    if env::var_os(COUNT).is_some() {
+        return simulate();
+    }
+    if cfg!(debug_assertions) {
+        return;
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    let there = env::split_paths(&path).any(|folder| folder.join("valgrind").is_file());
+    if !bounds::needs(there, "valgrind, to count instructions") {
+        return;
+    }
+    let counts = count();
+    assert_eq!(counts.len(), 3 * FIGURES.len());
+    let mut grown = Vec::new();
+    for ((name, tasks, cores, load, before), counts) in FIGURES.into_iter().zip(counts.chunks(3)) {
+        let each: Vec<u64> = counts.iter().map(|(jobs, all)| all / jobs).collect();
+        println!("(\"{name}\", {tasks}, {cores}, {load}, {each:?}),");
+        for (before, now) in before.into_iter().zip(each) {
+            if now * 100 > before * (100 + MARGIN) {
+                grown.push(format!("{name}, {tasks} on {cores}, {load} %: {before} -> {now}"));
+            }
+        }
+    }
+    assert!(grown.is_empty(), "instructions a job have grown by more than 3 %: {grown:#?}");
+}
