@@ -174,7 +174,12 @@ fn a_single_point_has_no_figure_and_says_why() {
     let output = maracas(scratch.path(), &["sweep", "s.toml", "--out", "out"]);
     let stderr = text(&output.stderr);
     assert!(text(&output.stdout).starts_with("1 core, 4 tasks, 1 set; 95 % confidence\n"));
-    assert!(stderr.ends_with("pairs.csv, tests.csv, weighted.csv and no figure (a line takes two points)\n"), "{stderr}");
+    assert!(
+        stderr.ends_with(
+            "pairs.csv, tests.csv, weighted.csv and no figure (a line takes two points)\n"
+        ),
+        "{stderr}"
+    );
     // Three tables, one of them twice, and what the page shows.
     assert_eq!(results(&scratch.path().join("out")).len(), 5);
 }
