@@ -4,6 +4,7 @@
 //! one of them, whichever the runs are admitted by: what a test admits is known to miss nothing,
 //! what it refuses may miss nothing all the same.
 
+use crate::study::Contender;
 use crate::trial::Subject;
 use maracas_core::params::{Kind, Value};
 use maracas_scenario::taskset::TaskSet;
@@ -43,18 +44,19 @@ pub fn admits(set: &TaskSet, cores: usize, subject: &Subject) -> bool {
     (entry.admit)(&system, params).accepted()
 }
 
-/// Which of [`tests`] admit the set: bit k for the k-th.
+/// Which of a contender's tests admit the set: bit k for the k-th.
 ///
 /// # Panics
 /// As [`admits`].
-pub fn admitted(set: &TaskSet, cores: usize, subject: &Subject) -> u64 {
-    let by = |test| u64::from(admits(set, cores, &tested_by(subject, test)));
-    tests(subject).enumerate().fold(0, |mask, (bit, test)| mask | by(test) << bit)
+pub fn admitted(set: &TaskSet, cores: usize, contender: &Contender) -> u64 {
+    let by = |test: &str| u64::from(admits(set, cores, &tested_by(&contender.subject, test)));
+    let tests = contender.tests.iter().enumerate();
+    tests.fold(0, |mask, (bit, test)| mask | by(test) << bit)
 }
 
 /// The tests of such a mask, in words.
-pub(crate) fn words(subject: &Subject, admitted: u64) -> Option<String> {
-    let all: Vec<_> = tests(subject).collect();
+pub(crate) fn words(contender: &Contender, admitted: u64) -> Option<String> {
+    let all = &contender.tests;
     let passed = all.iter().enumerate().filter(|(bit, _)| admitted >> bit & 1 == 1);
     let passed: Vec<_> = passed.map(|(_, test)| *test).collect();
     let text = if passed.is_empty() { NO_TEST.into() } else { passed.join(" ") };

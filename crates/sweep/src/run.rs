@@ -22,7 +22,7 @@ pub fn item(study: &Study, item: usize) -> Result<Finished, Error> {
     let mut admitted = Vec::with_capacity(study.contenders.len());
     for contender in &study.contenders {
         let run = || {
-            let by = admission::admitted(&set, cores, &contender.subject);
+            let by = admission::admitted(&set, cores, contender);
             (by, trial::run(&set, cores, &contender.subject, &charge))
         };
         // What one broken policy does must not take the others' results away.

@@ -2,7 +2,6 @@
 //! the same in one number for all utilizations.
 
 use crate::Error;
-use crate::admission;
 use crate::results::Results;
 use crate::stats::Share;
 use crate::study::{Point, Study};
@@ -77,7 +76,7 @@ fn ways(study: &Study, point: &Point) -> Vec<Schedulable> {
     };
     let mut ways = Vec::new();
     for (place, contender) in study.contenders.iter().enumerate() {
-        let by = iter::once(RUN).chain(admission::tests(&contender.subject));
+        let by = iter::once(RUN).chain(contender.tests.iter().copied());
         ways.extend(by.map(|by| way(place, by)));
     }
     ways

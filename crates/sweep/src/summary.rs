@@ -278,7 +278,7 @@ fn rows_of_set(study: &Study, set: &Finished) -> Vec<Row> {
             Value::Whole(set.tasks),
             Value::Number(set.load_ppb as f64 / PPB as f64 / point.cores as f64),
             Value::Text(contender.label.clone()),
-            Value::maybe(admission::words(&contender.subject, *admitted), Value::Text),
+            Value::maybe(admission::words(contender, *admitted), Value::Text),
             Value::Flag(tally.accepted),
             Value::Flag(tally.success()),
         ]);

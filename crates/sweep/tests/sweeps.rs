@@ -285,6 +285,7 @@ fn labels_do_not_change_the_meaning_and_everything_else_does() {
         ("name = \"run\"", "name = \"qps\""),
         ("[tasks]", "seed = 2\n[tasks]"),
         ("[tasks]", "margin = \"1us\"\n[tasks]"),
+        ("[tasks]", "tests = false\n[tasks]"),
         ("[tasks]", "[tasks]\nsporadic = true"),
     ] {
         assert_ne!(meaning(SWEEP), meaning(&SWEEP.replacen(from, to, 1)), "{to}");
@@ -373,6 +374,23 @@ fn every_test_is_asked_and_what_it_admits_misses_nothing() {
     let here: Vec<_> = tested.iter().filter(|it| it.point == study.points[0]).collect();
     assert_eq!(here.len(), 3 + 6 + 6 + 1);
     assert!(here.iter().all(|it| it.sets == 6));
+}
+
+/// Without tests every way to tell is a run, and no column says more.
+#[test]
+fn tests_can_be_left_out() {
+    let study = study(&SWEEP.replace("[tasks]", "tests = false\n[tasks]")).unwrap();
+    let mut finished = empty(&study);
+    for item in 0..study.items() {
+        let it = run::item(&study, item).unwrap();
+        assert_eq!(it.admitted, [0; 4]);
+        finished.put(&it).unwrap();
+    }
+    let tested = schedulable::by_test(&study, &finished).unwrap();
+    assert!(tested.len() == 4 * 4 && tested.iter().all(|it| it.by == RUN));
+    let standings = summary::standings(&study, &finished).unwrap();
+    let figures = drawings::figures(&study, &standings, &tested);
+    assert!(figures.iter().all(|figure| !figure.name.starts_with("tests")));
 }
 
 #[test]
