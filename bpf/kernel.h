@@ -145,6 +145,20 @@ extern void scx_bpf_dispatch(struct task_struct *p, __u64 dsq, __u64 slice,
 			     __u64 enq_flags) WEAK_KFUNC;
 extern bool scx_bpf_dsq_move_to_local(__u64 dsq) WEAK_KFUNC;
 extern bool scx_bpf_consume(__u64 dsq) WEAK_KFUNC;
+/* A walk through a queue, in the order in which it would be served. */
+struct bpf_iter_scx_dsq {
+	__u64 opaque[6];
+} __attribute__((aligned(8)));
+extern int bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, __u64 dsq, __u64 flags) KFUNC;
+extern struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *it) KFUNC;
+extern void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it) KFUNC;
+extern void bpf_rcu_read_lock(void) KFUNC;
+extern void bpf_rcu_read_unlock(void) KFUNC;
+/* From 6.13 on, and by its name in 6.12. */
+extern bool scx_bpf_dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, __u64 dsq,
+			     __u64 enq_flags) WEAK_KFUNC;
+extern bool scx_bpf_dispatch_from_dsq(struct bpf_iter_scx_dsq *it, struct task_struct *p,
+				      __u64 dsq, __u64 enq_flags) WEAK_KFUNC;
 /* From 6.19 on; before that the field is written. */
 extern bool scx_bpf_task_set_slice(struct task_struct *p, __u64 slice) WEAK_KFUNC;
 
@@ -180,6 +194,14 @@ static inline bool dsq_move_to_local(__u64 dsq)
 	if (scx_bpf_dsq_move_to_local)
 		return scx_bpf_dsq_move_to_local(dsq);
 	return scx_bpf_consume && scx_bpf_consume(dsq);
+}
+
+/* Moves what a walk has come to into another queue. False where it is not there any more. */
+static inline bool dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, __u64 dsq)
+{
+	if (scx_bpf_dsq_move)
+		return scx_bpf_dsq_move(it, p, dsq, 0);
+	return scx_bpf_dispatch_from_dsq && scx_bpf_dispatch_from_dsq(it, p, dsq, 0);
 }
 
 static inline void set_slice(struct task_struct *p, __u64 slice)

@@ -7,6 +7,10 @@
  * first runnable, unspent background entry; else it idles. tests/tests/twin.rs gives both the same
  * random steps and compares every choice and every meter.
  *
+ * It says one thing more: a grant may have an instant from which it counts. Until then the law is
+ * that of the run queue without it. So what a VCPU is to have next can be sent ahead, and counts
+ * at its instant, however late the next plan is.
+ *
  * Nothing here calls the kernel or a library, reads a clock, allocates or recurses, and every loop
  * has a constant bound, so that the same text compiles for BPF and for user space. The includer has
  * __u32, __u64 and bool. Times are nanoseconds, memory is counted in reads.
@@ -23,6 +27,8 @@
 /* The most entries of a core's run queue, by mode. The sender of a plan refuses a larger one. */
 #define LAW_FOREGROUND_MAX 64
 #define LAW_BACKGROUND_MAX 256
+/* Run queues of a core: one that it reads, one that was sent last, one to be written. */
+#define LAW_QUEUES 3
 
 /* No such VCPU; no core. */
 #define LAW_NONE (~0U)
@@ -45,10 +51,14 @@ enum law_end {
 	LAW_MEMORY_SPENT,
 };
 
-/* Leave to run while the meter of the entry's mode is below `until`, and reads below `memory`. */
+/*
+ * Leave to run while the meter of the entry's mode is below `until`, and reads below `memory`; not
+ * before the instant `from`.
+ */
 struct law_grant {
 	__u64 until;
 	__u64 memory;
+	__u64 from;
 	__u32 vcpu;
 	__u32 unused;
 };
@@ -64,6 +74,19 @@ struct law_queue {
 	struct law_grant foreground[LAW_FOREGROUND_MAX];
 	struct law_grant background[LAW_BACKGROUND_MAX];
 };
+
+/* Which of a core's run queues is which; always three different ones. */
+struct law_slots {
+	/* The one sent last, with LAW_NEW until the core reads it. Exchanged atomically. */
+	__u32 sent;
+	/* The one that the core reads, which it alone changes. */
+	__u32 read;
+	/* The one to be written, which the sender alone changes. */
+	__u32 spare;
+	__u32 unused;
+};
+#define LAW_NEW 4U
+#define LAW_SLOT 3U
 
 /* What is known of a VCPU. */
 struct law_vcpu {
@@ -81,6 +104,8 @@ struct law_vcpu {
 struct law_choice {
 	__u64 until;
 	__u64 memory;
+	/* When an entry that stands before it begins to count; LAW_NEVER = none does. */
+	__u64 due;
 	__u32 vcpu;
 	__u32 mode;
 };
@@ -93,7 +118,7 @@ struct law_core {
 	__u64 charged;
 	/* What it holds. */
 	struct law_choice now;
-	/* A limit that is closer than this counts as reached: less than a switch is worth. */
+	/* A limit or an instant that is closer than this is reached: less than a switch is worth. */
 	__u64 least;
 	__u32 id;
 	__u32 unused;
@@ -122,6 +147,17 @@ LAW_FN bool law_has_service(const struct law_core *core, const struct law_vcpu *
 	return until == LAW_NEVER || (meter < until && until - meter > core->least);
 }
 
+/* Whether the grant counts at `now`. */
+LAW_FN bool law_counts(const struct law_core *core, const struct law_grant *grant, __u64 now)
+{
+	return grant->from <= now || grant->from - now <= core->least;
+}
+
+LAW_FN __u64 law_earlier(__u64 one, __u64 other)
+{
+	return one < other ? one : other;
+}
+
 /* Whether the memory meter allows it. */
 LAW_FN bool law_has_memory(const struct law_vcpu *vcpu, __u64 memory)
 {
@@ -147,6 +183,7 @@ LAW_FN struct law_choice law_running(const struct law_grant *grant, __u32 mode)
 	struct law_choice choice = {
 		.until = grant->until,
 		.memory = grant->memory,
+		.due = LAW_NEVER,
 		.vcpu = grant->vcpu,
 		.mode = mode,
 	};
@@ -155,8 +192,12 @@ LAW_FN struct law_choice law_running(const struct law_grant *grant, __u32 mode)
 
 LAW_FN struct law_choice law_idle(void)
 {
-	struct law_choice choice = { .until = LAW_NEVER, .memory = LAW_NEVER, .vcpu = LAW_NONE };
-
+	struct law_choice choice = {
+		.until = LAW_NEVER,
+		.memory = LAW_NEVER,
+		.due = LAW_NEVER,
+		.vcpu = LAW_NONE,
+	};
 	return choice;
 }
 
@@ -169,32 +210,74 @@ LAW_FN struct law_choice law_idle(void)
 #define LAW_EACH_END
 #endif
 
-/* The machine law for one core: `next` of crates/core/src/dispatch.rs. */
+/*
+ * The machine law for one core at `now`: `next` of crates/core/src/dispatch.rs, for the entries
+ * that count by then.
+ */
 LAW_FN struct law_choice law_next(const struct law_core *core, const struct law_queue *queue,
-				  struct law_vcpu *vcpus)
+				  struct law_vcpu *vcpus, __u64 now)
 {
 	struct law_choice found = law_idle();
+	__u64 due = LAW_NEVER;
 	__u32 i;
 
 	if (law_is_closed(core, queue, LAW_FOREGROUND))
 		return found;
 	LAW_EACH(i, queue->foreground_entries, LAW_FOREGROUND_MAX) {
-		if (law_may_run(core, vcpus, &queue->foreground[i], LAW_FOREGROUND)) {
-			found = law_running(&queue->foreground[i], LAW_FOREGROUND);
+		const struct law_grant *grant = &queue->foreground[i];
+
+		if (!law_counts(core, grant, now)) {
+			due = law_earlier(due, grant->from);
+		} else if (law_may_run(core, vcpus, grant, LAW_FOREGROUND)) {
+			found = law_running(grant, LAW_FOREGROUND);
 			break;
 		}
 	}
 	LAW_EACH_END
+	found.due = due;
 	if (found.vcpu != LAW_NONE || law_is_closed(core, queue, LAW_BACKGROUND))
 		return found;
 	LAW_EACH(i, queue->background_entries, LAW_BACKGROUND_MAX) {
-		if (law_may_run(core, vcpus, &queue->background[i], LAW_BACKGROUND)) {
-			found = law_running(&queue->background[i], LAW_BACKGROUND);
+		const struct law_grant *grant = &queue->background[i];
+
+		if (!law_counts(core, grant, now)) {
+			due = law_earlier(due, grant->from);
+		} else if (law_may_run(core, vcpus, grant, LAW_BACKGROUND)) {
+			found = law_running(grant, LAW_BACKGROUND);
 			break;
 		}
 	}
 	LAW_EACH_END
+	found.due = due;
 	return found;
+}
+
+LAW_FN void law_clear_slots(struct law_slots *slots)
+{
+	slots->read = 0;
+	slots->sent = 1;
+	slots->spare = 2;
+}
+
+/*
+ * The sender has written the spare run queue, and sends it. Returns which one is spare now: never
+ * the one that the core reads, and it waits for nothing. One sender a core at a time.
+ */
+LAW_FN __u32 law_send(struct law_slots *slots)
+{
+	__u32 sent = slots->spare | LAW_NEW;
+
+	slots->spare = __atomic_exchange_n(&slots->sent, sent, __ATOMIC_SEQ_CST) & LAW_SLOT;
+	return slots->spare;
+}
+
+/* The core reads the run queue that was sent last from now on; which one that is. */
+LAW_FN __u32 law_receive(struct law_slots *slots)
+{
+	if (*(volatile __u32 *)&slots->sent & LAW_NEW)
+		slots->read = __atomic_exchange_n(&slots->sent, slots->read, __ATOMIC_SEQ_CST) &
+			      LAW_SLOT;
+	return slots->read;
 }
 
 /* Charges what the core holds for the time up to `now`. Returns what was added. */

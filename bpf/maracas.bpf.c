@@ -7,8 +7,9 @@
  * and takes a thread of that. So nothing is moved when a plan changes, when a budget is spent or
  * comes back: the next choice is another one.
  *
- * A budget ends by a timer of the core, one-shot and pinned, which only asks the core to choose
- * again. It is set a little early, by what it was late at the median so far. All meters are
+ * A budget ends, and one that was sent ahead begins, by a timer of the core, one-shot and pinned,
+ * which only asks the core to choose again. It is set a little early, by what ends were late at
+ * the median so far. All meters are
  * differences of CLOCK_MONOTONIC: what the kernel accounts of a thread misses runs on 7.3.
  *
  * Threads that belong to no VCPU are served before the background up to a tenth of the core's
@@ -49,21 +50,6 @@ const volatile struct sizes sizes SEC(".rodata.sizes");
 #define OTHERS 1ULL
 #define QUEUE_OF(vcpu) (0x10000ULL + (vcpu))
 
-static struct core *core_of(__u32 cpu)
-{
-	return &cores[cpu & (CORES_MAX - 1)];
-}
-
-static struct thread *thread_of(struct task_struct *p)
-{
-	return bpf_task_storage_get(&threads, p, NULL, 0);
-}
-
-static bool is_managed(const struct thread *thread)
-{
-	return thread && thread->vcpu != LAW_NONE;
-}
-
 static void report(const struct event *event)
 {
 	struct event *entry = bpf_ringbuf_reserve(&events, sizeof(*entry), 0);
@@ -78,19 +64,29 @@ static void report(const struct event *event)
 }
 
 /*
- * What the law has for a core now; `cpu` may be another one than this. Not static: so the verifier
- * looks at it once, and not for each of its callers.
+ * What the law has for a core now. Not static: so the verifier looks at it once, and not for each
+ * of its callers. `cpu` may be another one than this: the answer may then be that of a run queue
+ * which is being replaced. That does no harm, since that core chooses again by the new one.
  */
-__attribute__((noinline)) __u32 next_of(__u32 cpu, struct law_choice *choice)
+__attribute__((noinline)) __u32 next_of(__u32 cpu, struct law_choice *choice, __u64 now)
 {
 	struct core *core = core_of(cpu);
-	__u32 key = (cpu & (CORES_MAX - 1)) * 2 + (core->active & 1);
+	__u32 key = (cpu & (CORES_MAX - 1)) * LAW_QUEUES + (core->slots.read & LAW_SLOT);
 	struct law_queue *queue = bpf_map_lookup_elem(&queues, &key);
 
 	if (!choice)
 		return LAW_NONE;
-	*choice = queue ? law_next(&core->law, queue, vcpus) : law_idle();
+	*choice = queue ? law_next(&core->law, queue, vcpus, now) : law_idle();
 	return choice->vcpu;
+}
+
+/* The same for this core, which remembers when it is to choose again though nothing happens. */
+static __u32 choose(struct core *core, __u32 cpu, struct law_choice *choice, __u64 now)
+{
+	__u32 vcpu = next_of(cpu, choice, now);
+
+	core->due = choice->due;
+	return vcpu;
 }
 
 /* Counts the thread among the runnable ones of its VCPU. */
@@ -109,20 +105,28 @@ static void count(struct thread *thread, __u32 cpu)
 
 static void uncount(struct thread *thread)
 {
-	if (thread->counted == LAW_NONE)
-		return;
-	law_block(vcpus, thread->counted);
-	thread->counted = LAW_NONE;
+	/* Exchanged, as tend() may be at it on another core. */
+	__u32 counted = __atomic_exchange_n(&thread->counted, LAW_NONE, __ATOMIC_SEQ_CST);
+
+	if (counted != LAW_NONE)
+		law_block(vcpus, counted);
 }
 
-/* Sets the core's timer for `ends`, which is in its state. */
+/* When the core is to choose again, by its state. */
+static __u64 rings_at(const struct core *core)
+{
+	return law_earlier(core->ends, core->due);
+}
+
+/* Sets the core's timer for that. */
 static void arm(struct core *core, __u32 cpu)
 {
 	__u32 key = cpu & (CORES_MAX - 1);
 	struct alarm *alarm = bpf_map_lookup_elem(&alarms, &key);
+	__u64 at = rings_at(core);
 
-	if (alarm && core->ends != LAW_NEVER)
-		bpf_timer_start(&alarm->timer, core->ends - core->margin,
+	if (alarm && at != LAW_NEVER)
+		bpf_timer_start(&alarm->timer, at - core->margin,
 				BPF_F_TIMER_ABS | BPF_F_TIMER_CPU_PIN);
 }
 
@@ -231,7 +235,7 @@ __s32 select_cpu(__u64 *ctx)
 	return cpu;
 }
 
-/* A thread that belongs to no VCPU waits for a core. */
+/* It waits for a core. */
 static void enqueue_other(struct task_struct *p, __s32 cpu, __u64 flags, bool is_put)
 {
 	struct core *core = core_of(cpu);
@@ -265,16 +269,19 @@ void enqueue(__u64 *ctx)
 	if (thread)
 		thread->is_put = 0;
 	if (!is_managed(thread)) {
+		if (thread)
+			uncount(thread);
 		enqueue_other(p, cpu, ctx[1], is_put);
 		return;
 	}
 	count(thread, cpu);
+	thread->since = bpf_ktime_get_ns();
 	dsq_insert(p, QUEUE_OF(thread->vcpu), TURN, ctx[1]);
 	home = homes[thread->vcpu & (LAW_VCPUS - 1)];
 	/* What a core puts back it has just chosen against, unless another core is to have it. */
 	if (is_put && home == cpu)
 		return;
-	if (next_of(home, &choice) == thread->vcpu)
+	if (next_of(home, &choice, thread->since) == thread->vcpu)
 		scx_bpf_kick_cpu(home, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
 }
 
@@ -297,9 +304,7 @@ static void go_on(struct core *core, __u32 cpu, struct task_struct *prev,
 /* Sets the timer for the turn of a thread that belongs to no VCPU, where a VCPU waits. */
 static void limit_other(struct core *core, __u32 cpu, const struct law_choice *choice, __u64 now)
 {
-	if (choice->vcpu == LAW_NONE)
-		return;
-	core->ends = now + SHARE_TURN;
+	core->ends = choice->vcpu == LAW_NONE ? LAW_NEVER : now + SHARE_TURN;
 	arm(core, cpu);
 }
 
@@ -307,6 +312,11 @@ static void limit_other(struct core *core, __u32 cpu, const struct law_choice *c
 static void other_goes_on(struct core *core, __u32 cpu, struct task_struct *prev,
 			  const struct law_choice *choice, __u64 now)
 {
+	/* Its VCPU has left while it ran. */
+	if (core->law.now.vcpu != LAW_NONE) {
+		end_segment(core, cpu, now);
+		core->others_from = now;
+	}
 	limit_other(core, cpu, choice, now);
 	set_slice(prev, TURN);
 }
@@ -326,10 +336,10 @@ void dispatch(__u64 *ctx)
 		is_on = prev->scx.flags & FIND(scx_ent_flags, SCX_TASK_QUEUED);
 		thread = is_on ? thread_of(prev) : NULL;
 	}
-	core->seen = core->active;
+	law_receive(&core->slots);
 	law_charge(&core->law, vcpus, now);
 	account_others(core, now);
-	next_of(cpu, &choice);
+	choose(core, cpu, &choice, now);
 	is_other_on = is_on && !is_managed(thread);
 	if (others_first(core, &choice, now, is_other_on)) {
 		if (dsq_move_to_local(OTHERS))
@@ -349,8 +359,13 @@ void dispatch(__u64 *ctx)
 	}
 	if (dsq_move_to_local(OTHERS))
 		return;
-	if (is_other_on)
+	if (is_other_on) {
 		other_goes_on(core, cpu, prev, &choice, now);
+		return;
+	}
+	/* The core idles: until something wakes, or a grant begins to count. */
+	core->ends = LAW_NEVER;
+	arm(core, cpu);
 }
 
 SEC("struct_ops/runnable")
@@ -377,16 +392,16 @@ void running(__u64 *ctx)
 	account_others(core, now);
 	if (!is_managed(thread)) {
 		core->others_from = now;
-		next_of(cpu, &choice);
+		choose(core, cpu, &choice, now);
 		limit_other(core, cpu, &choice, now);
 		return;
 	}
 	count(thread, cpu);
-	if (next_of(cpu, &choice) == thread->vcpu && begin_segment(core, cpu, &choice, now))
+	if (choose(core, cpu, &choice, now) == thread->vcpu && begin_segment(core, cpu, &choice, now))
 		return;
 	/*
-	 * It came here past the law: what a real-time thread preempted stands before all else. It
-	 * is charged for nothing, and the core chooses again.
+	 * It came here past the law: preempted by a real-time thread, or tended. It is charged for
+	 * nothing, and the core chooses again.
 	 */
 	scx_bpf_kick_cpu(cpu, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
 }
@@ -445,8 +460,9 @@ __s32 init_task(__u64 *ctx)
 static int ring(void *map, __u32 *cpu, struct alarm *alarm)
 {
 	struct core *core = core_of(*cpu);
+	__u64 at = rings_at(core);
 
-	if (core->ends != LAW_NEVER && bpf_ktime_get_ns() + core->margin + LEAST >= core->ends)
+	if (at != LAW_NEVER && bpf_ktime_get_ns() + core->margin + LEAST >= at)
 		scx_bpf_kick_cpu(*cpu, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
 	return 0;
 }
@@ -472,6 +488,8 @@ __s32 init(__u64 *ctx)
 		core->law.least = LEAST;
 		core->law.now = law_idle();
 		core->ends = LAW_NEVER;
+		core->due = LAW_NEVER;
+		law_clear_slots(&core->slots);
 		core->share_at = bpf_ktime_get_ns();
 		if (!alarm)
 			return -EINVAL;
@@ -491,15 +509,45 @@ void finish(__u64 *ctx)
 	bpf_probe_read_kernel_str(ending.message, sizeof(ending.message), info->msg);
 }
 
-/* The core follows its other run queue from now on. */
+/* The core follows its spare run queue from now on. Returns which one is to be written next. */
 SEC("syscall")
 int take(struct take *ctx)
 {
 	__u32 cpu = ctx->core & (CORES_MAX - 1);
+	__u32 spare = law_send(&core_of(cpu)->slots);
 
-	core_of(cpu)->active ^= 1;
 	scx_bpf_kick_cpu(cpu, FIND(scx_kick_flags, SCX_KICK_PREEMPT));
-	return 0;
+	return spare;
+}
+
+/* Lets threads that have waited for long run for once, or for good where their VCPU leaves. */
+SEC("syscall")
+int tend(struct tend *ctx)
+{
+	__u32 vcpu = ctx->vcpu & (LAW_VCPUS - 1), leaves = ctx->leaves, moved = 0;
+	__u64 before = bpf_ktime_get_ns() - ctx->waited;
+	struct bpf_iter_scx_dsq queue;
+	struct task_struct *p;
+
+	if (ctx->vcpu >= sizes.vcpus)
+		return -EINVAL;
+	if (leaves)
+		left[vcpu] = 1;
+	bpf_rcu_read_lock();
+	bpf_iter_scx_dsq_new(&queue, QUEUE_OF(vcpu), 0);
+	while ((p = bpf_iter_scx_dsq_next(&queue))) {
+		struct thread *thread = thread_of(p);
+
+		if (!thread || (!leaves && thread->since > before))
+			continue;
+		if (leaves)
+			uncount(thread);
+		moved += dsq_move(&queue, p, OTHERS);
+	}
+	bpf_iter_scx_dsq_destroy(&queue);
+	bpf_rcu_read_unlock();
+	scx_bpf_kick_cpu(homes[vcpu], FIND(scx_kick_flags, SCX_KICK_PREEMPT));
+	return moved;
 }
 
 /* A thread, and what it will fork, belongs to a VCPU from when it is next queued. */

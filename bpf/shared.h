@@ -49,9 +49,25 @@ struct event {
 	__u32 unused;
 };
 
-/* Argument of the program `take`: the core follows its other run queue from now on. */
+/*
+ * Argument of the program `take`: the core follows its spare run queue from now on. It returns
+ * which one is to be written next; at first that is number 2.
+ */
 struct take {
 	__u32 core;
+};
+
+/*
+ * Argument of the program `tend`: what has waited for `waited` ns in the queue of a VCPU may run
+ * once in the time of threads that belong to none; returns how many these are. A thread that is
+ * not let go on by the law is off the core again at once, and has not waited for longer than the
+ * kernel's watchdog allows. `leaves`: the threads belong to no VCPU from now on, so that they can
+ * end.
+ */
+struct tend {
+	__u32 vcpu;
+	__u32 leaves;
+	__u64 waited;
 };
 
 /* Argument of the program `join`: a thread, and what it will fork, belongs to a VCPU. */

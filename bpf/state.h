@@ -14,6 +14,8 @@ struct core {
 	struct law_core law;
 	/* When what the core holds, or a turn, ends; LAW_NEVER = it does not. */
 	__u64 ends;
+	/* When a grant begins to count for which the core is to choose again; LAW_NEVER = none. */
+	__u64 due;
 	/* By how much the timer is set early. */
 	__u64 margin;
 	/* When what the core holds began to run. */
@@ -29,19 +31,26 @@ struct core {
 	__u32 waits;
 	/* What they had in all. */
 	__u64 others_ran;
-	/* Which of the core's two run queues it follows, and which it has last read. */
-	__u32 active;
-	__u32 seen;
+	struct law_slots slots;
 } __attribute__((aligned(64)));
+
+/* bpf/loader/src/layout.rs has these numbers. */
+_Static_assert(sizeof(struct law_grant) == 32 && sizeof(struct core) == 192, "sizes");
+_Static_assert(__builtin_offsetof(struct core, margin) == 80, "margin");
+_Static_assert(__builtin_offsetof(struct core, others_ran) == 136, "others_ran");
 
 /* Each in a section, and so a map, of its own, which the loader reads or writes whole. */
 struct law_vcpu vcpus[LAW_VCPUS] SEC(".bss.vcpus");
 /* Where a VCPU stands: its threads are woken there. Written by the loader. */
 __u32 homes[LAW_VCPUS] SEC(".bss.homes");
+/* Whether it has left: its threads belong to no VCPU any more. */
+__u32 left[LAW_VCPUS] SEC(".bss.left");
 struct core cores[CORES_MAX] SEC(".bss.cores");
 struct ending ending SEC(".bss.ending");
 
 struct thread {
+	/* Since when it waits in the queue of its VCPU. */
+	__u64 since;
 	/* Its VCPU, and the one among whose runnable threads it is counted; LAW_NONE = none. */
 	__u32 vcpu;
 	__u32 counted;
@@ -68,11 +77,11 @@ struct {
 	MAP_TYPE(value, struct alarm);
 } alarms SEC(".maps");
 
-/* Two run queues a core: one that it follows, one to be written. */
+/* LAW_QUEUES run queues a core; `slots` of the core says which is which. */
 struct {
 	MAP_UINT(type, BPF_MAP_TYPE_ARRAY);
 	MAP_UINT(map_flags, BPF_F_MMAPABLE);
-	MAP_UINT(max_entries, 2 * CORES_MAX);
+	MAP_UINT(max_entries, LAW_QUEUES * CORES_MAX);
 	MAP_TYPE(key, __u32);
 	MAP_TYPE(value, struct law_queue);
 } queues SEC(".maps");
@@ -81,5 +90,20 @@ struct {
 	MAP_UINT(type, BPF_MAP_TYPE_RINGBUF);
 	MAP_UINT(max_entries, 1 << 20);
 } events SEC(".maps");
+
+static inline struct core *core_of(__u32 cpu)
+{
+	return &cores[cpu & (CORES_MAX - 1)];
+}
+
+static inline struct thread *thread_of(struct task_struct *p)
+{
+	return bpf_task_storage_get(&threads, p, NULL, 0);
+}
+
+static inline bool is_managed(const struct thread *thread)
+{
+	return thread && thread->vcpu != LAW_NONE && !left[thread->vcpu & (LAW_VCPUS - 1)];
+}
 
 #endif

@@ -5,14 +5,18 @@
  *
  * A step is a line of numbers behind a letter:
  *   c CORES VCPUS LEAST                        once, at the beginning
- *   q CORE ALLOWANCE BG NF NB (VCPU UNTIL MEMORY)...   another run queue, foreground first
+ *   q CORE ALLOWANCE BG NF NB (VCPU UNTIL MEMORY FROM)...   another run queue, foreground first
  *   w VCPU    b VCPU                           a thread wakes, blocks
  *   r CORE READS                               reads of memory
  *   t NS                                       time passes
  * After a step all cores are charged, then stop what may not go on, then start what may.
+ *
+ * `twin send N`: one thread writes and sends N run queues while another reads them; says how many
+ * the reader found to be written while it read them, or older than one before.
  */
 #include <inttypes.h>
 #include <linux/types.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +26,8 @@
 
 static struct law_vcpu vcpus[LAW_VCPUS];
 static struct law_core cores[CORES];
-static struct law_queue queues[CORES];
+static struct law_slots slots[CORES];
+static struct law_queue queues[CORES][LAW_QUEUES];
 
 static __u64 number(void)
 {
@@ -39,12 +44,14 @@ static void grants(struct law_grant *into, __u32 entries)
 		into[i].vcpu = number();
 		into[i].until = number();
 		into[i].memory = number();
+		into[i].from = number();
 	}
 }
 
 static void run_queue(void)
 {
-	struct law_queue *queue = &queues[number() % CORES];
+	__u32 core = number() % CORES;
+	struct law_queue *queue = &queues[core][slots[core].spare];
 
 	queue->allowance = number();
 	queue->background_allowed = number();
@@ -55,6 +62,7 @@ static void run_queue(void)
 		exit(3);
 	grants(queue->foreground, queue->foreground_entries);
 	grants(queue->background, queue->background_entries);
+	law_send(&slots[core]);
 }
 
 /* Carries out one step; false at the end of the input. */
@@ -81,10 +89,11 @@ static void say(__u32 n_cores, __u32 n_vcpus, const __u32 *ends)
 	for (__u32 i = 0; i < n_cores; i++) {
 		const struct law_core *core = &cores[i];
 
-		printf("%" PRId64 " %u %u %" PRIu64 " %" PRIu64 " ",
+		printf("%" PRId64 " %u %u %" PRIu64 " %" PRIu64 " %" PRIu64 " ",
 		       core->now.vcpu == LAW_NONE ? (int64_t)-1 : (int64_t)core->now.vcpu,
 		       core->now.vcpu == LAW_NONE ? 0 : core->now.mode, ends[i],
-		       (uint64_t)law_spent_at(core, vcpus), (uint64_t)core->reads);
+		       (uint64_t)law_spent_at(core, vcpus), (uint64_t)core->now.due,
+		       (uint64_t)core->reads);
 	}
 	for (__u32 i = 0; i < n_vcpus; i++)
 		printf("%" PRIu64 " %" PRIu64 " %" PRIu64 " ", (uint64_t)vcpus[i].meter[0],
@@ -93,21 +102,59 @@ static void say(__u32 n_cores, __u32 n_vcpus, const __u32 *ends)
 }
 
 /* Ends what the core holds where the law has something else there, which is returned. */
-static struct law_choice stop(struct law_core *core, const struct law_queue *queue, __u32 *end)
+static struct law_choice stop(struct law_core *core, __u64 now, __u32 *end)
 {
-	struct law_choice next = law_next(core, queue, vcpus);
+	const struct law_queue *queue = &queues[core->id][law_receive(&slots[core->id])];
+	struct law_choice next = law_next(core, queue, vcpus, now);
 
 	if (core->now.vcpu != LAW_NONE && !law_goes_on(&core->now, &next))
 		*end = law_let_go(core, vcpus);
 	return next;
 }
 
-int main(void)
+/* All entries of a run queue have the number of the sending, so that a torn one shows. */
+static void *send_queues(void *sendings)
+{
+	for (__u64 sending = 1; sending <= *(__u64 *)sendings; sending++) {
+		struct law_queue *queue = &queues[0][slots[0].spare];
+
+		for (__u32 i = 0; i < LAW_FOREGROUND_MAX; i++)
+			*(volatile __u64 *)&queue->foreground[i].until = sending;
+		law_send(&slots[0]);
+	}
+	return NULL;
+}
+
+static int try_sending(__u64 sendings)
+{
+	__u64 newest = 0, torn = 0, older = 0;
+	pthread_t sender;
+
+	law_clear_slots(&slots[0]);
+	if (pthread_create(&sender, NULL, send_queues, &sendings))
+		return 6;
+	while (newest < sendings) {
+		const struct law_queue *queue = &queues[0][law_receive(&slots[0])];
+		__u64 first = *(volatile __u64 *)&queue->foreground[0].until;
+
+		for (__u32 i = 1; i < LAW_FOREGROUND_MAX; i++)
+			torn += *(volatile __u64 *)&queue->foreground[i].until != first;
+		older += first < newest;
+		newest = first;
+	}
+	pthread_join(sender, NULL);
+	printf("torn %" PRIu64 " older %" PRIu64 "\n", (uint64_t)torn, (uint64_t)older);
+	return 0;
+}
+
+int main(int argc, char **argv)
 {
 	__u32 n_cores, n_vcpus, ends[CORES];
 	__u64 least, now = 0;
 	char letter;
 
+	if (argc == 3)
+		return try_sending(strtoull(argv[2], NULL, 10));
 	if (scanf(" %c", &letter) != 1 || letter != 'c')
 		return 2;
 	n_cores = number();
@@ -117,19 +164,20 @@ int main(void)
 		return 3;
 	for (__u32 i = 0; i < n_cores; i++) {
 		cores[i] = (struct law_core){ .id = i, .least = least, .now = law_idle() };
-		queues[i].allowance = LAW_NEVER;
-		queues[i].background_allowed = 1;
+		law_clear_slots(&slots[i]);
+		queues[i][slots[i].read].allowance = LAW_NEVER;
+		queues[i][slots[i].read].background_allowed = 1;
 	}
 	while (step(&now)) {
 		for (__u32 i = 0; i < n_cores; i++)
 			law_charge(&cores[i], vcpus, now);
 		for (__u32 i = 0; i < n_cores; i++) {
 			ends[i] = LAW_METERED;
-			stop(&cores[i], &queues[i], &ends[i]);
+			stop(&cores[i], now, &ends[i]);
 		}
 		for (__u32 i = 0; i < n_cores; i++) {
 			/* What another core let go of may stand before what is held here. */
-			struct law_choice next = stop(&cores[i], &queues[i], &ends[i]);
+			struct law_choice next = stop(&cores[i], now, &ends[i]);
 
 			if (!law_hold(&cores[i], vcpus, next, now))
 				return 5;

@@ -3,6 +3,9 @@
 //! Random run queues, wakes, blocks, reads and time steps go through both: through Rust here, where
 //! every choice is [`dispatch::next`]'s, and through a program that the system's C compiler makes
 //! of `bpf/twin.c`. After every step all choices, ends and meters must be the same.
+//!
+//! In C a grant may have an instant from which it counts. Here that is the law of the run queue
+//! without those that do not count yet.
 
 #[path = "../shared/bounds.rs"]
 mod bounds;
@@ -50,11 +53,21 @@ struct Vcpu {
     holder: Option<usize>,
 }
 
+/// A grant, and from when it counts.
+type Ahead = (Grant, u64);
+
 #[derive(Default)]
 struct Core {
     run_queue: RunQueue,
+    /// What the run queue is to hold, by mode, in its order.
+    grants: [Vec<Ahead>; 2],
     reads: u64,
     now: Option<Running>,
+}
+
+/// Whether a grant counts at `now`: what is due within `least` is as good as due.
+const fn counts(from: u64, now: u64, least: u64) -> bool {
+    from <= now || from - now <= least
 }
 
 /// What one core sees of the VCPUs. `least` is what remains of a grant that is as good as spent.
@@ -81,11 +94,14 @@ impl Readings for Seen<'_> {
 struct Machine {
     cores: Vec<Core>,
     vcpus: Vec<Vcpu>,
+    now: u64,
     least: u64,
     script: String,
     expected: String,
-    /// How often an idle core took up a VCPU, and ends by their numbers in C.
+    /// How often an idle core took up a VCPU, how often a core had to choose again at an instant,
+    /// and ends by their numbers in C.
     starts: usize,
+    dues: usize,
     ends: [usize; 5],
 }
 
@@ -94,10 +110,12 @@ impl Machine {
         Self {
             cores: (0..CORES).map(|_| Core::default()).collect(),
             vcpus: vec![Vcpu::default(); VCPUS],
+            now: 0,
             least,
             script: format!("c {CORES} {VCPUS} {least}\n"),
             expected: String::new(),
             starts: 0,
+            dues: 0,
             ends: [0; 5],
         }
     }
@@ -105,6 +123,42 @@ impl Machine {
     fn next(&self, core: usize) -> Option<Running> {
         let Core { run_queue, reads, .. } = &self.cores[core];
         dispatch::next(run_queue, *reads, &Seen { vcpus: &self.vcpus, core, least: self.least })
+    }
+
+    /// Puts on each core's run queue what counts now.
+    fn admit_due(&mut self) {
+        let (now, least) = (self.now, self.least);
+        for Core { run_queue, grants: [foreground, background], .. } in &mut self.cores {
+            let count = |ahead: &&Ahead| counts(ahead.1, now, least);
+            run_queue.foreground = foreground.iter().filter(count).map(|it| it.0).collect();
+            run_queue.background = background.iter().filter(count).map(|it| it.0).collect();
+        }
+    }
+
+    /// When a grant begins to count that stands before what the core runs, by the law's order.
+    fn due(&self, core: usize) -> Option<u64> {
+        let Core { run_queue, grants: [foreground, background], reads, now } = &self.cores[core];
+        if run_queue.allowance.is_reached(*reads) {
+            return None;
+        }
+        let by_mode = |grants: &[Ahead], mode: Mode| {
+            let place = |grant: &Grant| {
+                now.is_some_and(|it| {
+                    (it.vcpu, it.mode, it.until, it.memory)
+                        == (grant.vcpu, mode, grant.until, grant.memory)
+                })
+            };
+            let is_on = |(grant, from): &Ahead| counts(*from, self.now, self.least) && place(grant);
+            let before = grants.iter().take_while(|ahead| !is_on(ahead));
+            let late = before.filter(|ahead| !counts(ahead.1, self.now, self.least));
+            late.map(|ahead| ahead.1).min()
+        };
+        let first = by_mode(foreground, Mode::Foreground);
+        let is_over = now.is_some_and(|it| it.mode == Mode::Foreground);
+        if is_over || !run_queue.background_allowed {
+            return first;
+        }
+        first.into_iter().chain(by_mode(background, Mode::Background)).min()
     }
 
     /// The time until what a core runs has spent its grant.
@@ -140,7 +194,9 @@ impl Machine {
     }
 
     /// All stops, then all starts; then notes down what C must say.
-    fn settle(&mut self, now: u64) {
+    fn settle(&mut self) {
+        let at = self.now;
+        self.admit_due();
         let mut ends: Vec<_> = (0..CORES).map(|core| self.stop(core)).collect();
         for (core, end) in ends.iter_mut().enumerate() {
             *end = self.stop(core).or(*end);
@@ -154,11 +210,12 @@ impl Machine {
         for (core, end) in ends.into_iter().enumerate() {
             let end = number(end);
             self.ends[end] += 1;
-            let spent_at = self.left(core).map_or(u64::MAX, |left| now.saturating_add(left));
+            let spent_at = self.left(core).map_or(u64::MAX, |left| at.saturating_add(left));
+            let due = self.due(core).unwrap_or(u64::MAX);
             let Core { now, reads, .. } = &self.cores[core];
             let vcpu = now.map_or(-1, |now| i64::from(now.vcpu.0));
             let mode = now.map_or(0, |now| now.mode as usize);
-            let _ = write!(self.expected, "{vcpu} {mode} {end} {spent_at} {reads} ");
+            let _ = write!(self.expected, "{vcpu} {mode} {end} {spent_at} {due} {reads} ");
         }
         for Vcpu { meters: [foreground, background], reads, .. } in &self.vcpus {
             let _ = write!(self.expected, "{foreground} {background} {reads} ");
@@ -167,6 +224,7 @@ impl Machine {
     }
 
     fn pass(&mut self, time: u64) {
+        self.now += time;
         for running in self.cores.iter().filter_map(|core| core.now) {
             self.vcpus[running.vcpu.0 as usize].meters[running.mode as usize] += time;
         }
@@ -189,6 +247,7 @@ impl Machine {
         if rng.once_in(4) {
             run_queue.allowance = MemoryLimit(self.cores[core].reads + rng.below(500));
         }
+        let mut grants = [Vec::new(), Vec::new()];
         let foreign = rng.once_in(10);
         for vcpu in 0..VCPUS {
             if rng.once_in(3) || !(foreign || vcpu % CORES == core || self.is_free(vcpu, core)) {
@@ -198,31 +257,26 @@ impl Machine {
             for (is_there, mode) in
                 [(in_foreground, Mode::Foreground), (in_background, Mode::Background)]
             {
-                let grant = self.grant(vcpu, mode, rng);
-                match mode {
-                    Mode::Foreground if is_there => {
-                        let place = rng.below(run_queue.foreground.len() as u64 + 1);
-                        run_queue.foreground.insert(place as usize, grant);
-                    }
-                    Mode::Background if is_there => {
-                        let place = rng.below(run_queue.background.len() as u64 + 1);
-                        run_queue.background.insert(place as usize, grant);
-                    }
-                    Mode::Foreground | Mode::Background => {}
+                // At times what it is to have next stands there too.
+                let entries = if is_there { 1 + usize::from(rng.once_in(3)) } else { 0 };
+                for _ in 0..entries {
+                    let grant = self.grant(vcpu, mode, rng);
+                    let from = if rng.once_in(3) { self.now + rng.below(4_000) } else { 0 };
+                    let into = &mut grants[mode as usize];
+                    into.insert(rng.below(into.len() as u64 + 1) as usize, (grant, from));
                 }
             }
         }
-        self.write_plan(core, &run_queue);
+        self.write_plan(core, &run_queue, &grants);
         self.cores[core].run_queue = run_queue;
+        self.cores[core].grants = grants;
     }
 
     /// Whether no other core has the VCPU on its run queue.
     fn is_free(&self, vcpu: usize, core: usize) -> bool {
         let own = |grant: &Grant| grant.vcpu.0 as usize == vcpu;
         let mut others = self.cores.iter().enumerate().filter(|(other, _)| *other != core);
-        !others.any(|(_, Core { run_queue, .. })| {
-            run_queue.foreground.iter().any(own) || run_queue.background.iter().any(own)
-        })
+        !others.any(|(_, Core { grants, .. })| grants.iter().flatten().any(|it| own(&it.0)))
     }
 
     /// A grant, mostly for a while to come, at times spent already, at times without an end.
@@ -243,14 +297,13 @@ impl Machine {
         Grant { vcpu: VcpuId(vcpu as u32), until, memory }
     }
 
-    fn write_plan(&mut self, core: usize, run_queue: &RunQueue) {
-        let (foreground, background) = (run_queue.foreground.len(), run_queue.background.len());
+    fn write_plan(&mut self, core: usize, run_queue: &RunQueue, grants: &[Vec<Ahead>; 2]) {
+        let [foreground, background] = grants.each_ref().map(Vec::len);
         let allowed = u8::from(run_queue.background_allowed);
         let allowance = run_queue.allowance.0;
         let _ = write!(self.script, "q {core} {allowance} {allowed} {foreground} {background}");
-        for grant in run_queue.foreground.iter().chain(&run_queue.background) {
-            let Grant { vcpu, until, memory } = grant;
-            let _ = write!(self.script, " {} {} {}", vcpu.0, until.0.ticks(), memory.0);
+        for (Grant { vcpu, until, memory }, from) in grants.iter().flatten() {
+            let _ = write!(self.script, " {} {} {} {from}", vcpu.0, until.0.ticks(), memory.0);
         }
         self.script.push('\n');
     }
@@ -260,8 +313,8 @@ impl Machine {
         let _ = writeln!(self.script, "w {vcpu}");
     }
 
-    /// One random thing happens. Returns how much time passed.
-    fn step(&mut self, rng: &mut Rng) -> u64 {
+    /// One random thing happens.
+    fn step(&mut self, rng: &mut Rng) {
         let (vcpu, core) = (rng.below(VCPUS as u64) as usize, rng.below(CORES as u64) as usize);
         match rng.below(8) {
             0 => self.plan(core, rng),
@@ -273,18 +326,22 @@ impl Machine {
             }
             4 => self.read(core, rng.below(100)),
             _ => {
-                // To the very instant at which a budget ends, just before it, or to any other.
+                // To the very instant at which a budget ends or is due, just before it, or to any
+                // other.
+                let due = (0..CORES).find_map(|core| self.due(core)).map(|due| due - self.now);
                 let left = self.left(core).unwrap_or(1_000);
-                let time = match rng.below(3) {
-                    0 => left,
-                    1 => left.saturating_sub(1),
-                    _ => rng.below(2_000),
-                };
-                self.pass(time);
-                return time;
+                match rng.below(4) {
+                    0 => self.pass(left),
+                    1 => self.pass(left.saturating_sub(1)),
+                    2 if due.is_some() => {
+                        self.dues += 1;
+                        let early = rng.below(2);
+                        self.pass(due.unwrap_or(0).saturating_sub(early));
+                    }
+                    _ => self.pass(rng.below(2_000)),
+                }
             }
         }
-        0
     }
 }
 
@@ -304,7 +361,7 @@ fn number(end: Option<End>) -> usize {
 fn twin(folder: &Path) -> Option<PathBuf> {
     let bpf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bpf");
     let program = folder.join("twin");
-    let warnings = ["-Wall", "-Wextra", "-Werror", "-std=gnu11", "-O1"];
+    let warnings = ["-Wall", "-Wextra", "-Werror", "-std=gnu11", "-O1", "-pthread"];
     let status =
         Command::new("cc").args(warnings).arg(bpf.join("twin.c")).arg("-o").arg(&program).status();
     match status {
@@ -320,20 +377,35 @@ fn twin(folder: &Path) -> Option<PathBuf> {
     }
 }
 
+/// A folder of a test's own.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// Plans that come faster than a core reads them: each run queue that it reads is whole, and none
+/// is older than one before.
+#[test]
+fn a_run_queue_is_not_written_while_a_core_reads_it() {
+    let Some(program) = twin(&folder("twin-send")) else { return };
+    let output = Command::new(program).args(["send", "200000"]).output().unwrap();
+    assert!(output.status.success(), "{}", output.status);
+    assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), "torn 0 older 0");
+}
+
 #[test]
 fn the_law_in_c_is_the_law_in_rust() {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("twin");
-    fs::create_dir_all(&folder).unwrap();
+    let folder = folder("twin");
     let Some(program) = twin(&folder) else { return };
     let cases = [(1, 0), (2, 0), (3, 0), (4, 300)];
     for (seed, least) in cases {
         let mut machine = Machine::new(least);
         let mut rng = Rng(0x9E37_79B9_7F4A_7C15 ^ seed);
-        let mut now = 0;
         let steps = STEPS / cases.len();
         for _ in 0..steps {
-            now += machine.step(&mut rng);
-            machine.settle(now);
+            machine.step(&mut rng);
+            machine.settle();
         }
         let script = folder.join("script");
         fs::write(&script, &machine.script).unwrap();
@@ -349,5 +421,6 @@ fn the_law_in_c_is_the_law_in_rust() {
         // All that may happen did, many times.
         assert!(machine.ends[1..].iter().all(|n| *n > steps / 500), "{:?}", machine.ends);
         assert!(machine.starts > steps / 20, "{}", machine.starts);
+        assert!(machine.dues > steps / 100, "{}", machine.dues);
     }
 }

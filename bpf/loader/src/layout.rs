@@ -7,14 +7,17 @@ pub const VCPUS: usize = 1024;
 const FOREGROUND: usize = 64;
 const BACKGROUND: usize = 256;
 /// Bytes of `struct law_grant`, and of what stands before them in `struct law_queue`.
-const GRANT: usize = 24;
+const GRANT: usize = 32;
 const HEAD: usize = 24;
 /// Bytes of `struct law_vcpu`.
 const VCPU: usize = 32;
 /// Bytes of `struct core`, and where its margin and the time of what belongs to no VCPU stand.
 const CORE: usize = 192;
-const CORE_MARGIN: usize = 64;
-const CORE_OTHERS_RAN: usize = 120;
+const CORE_MARGIN: usize = 80;
+const CORE_OTHERS_RAN: usize = 136;
+/// Run queues of a core (`LAW_QUEUES`), and the first that is to be written.
+pub const QUEUES: u32 = 3;
+pub const FIRST_SPARE: u32 = 2;
 /// `LAW_LIMIT_REACHED`.
 const LIMIT_REACHED: u32 = 3;
 
@@ -23,12 +26,17 @@ const LIMIT_REACHED: u32 = 3;
 pub struct Grant {
     vcpu: u32,
     until: u64,
+    from: u64,
 }
 
 impl Grant {
     /// Up to the meter's reading `until`.
     pub const fn new(vcpu: u32, until: u64) -> Self {
-        Self { vcpu, until }
+        Self { vcpu, until, from: 0 }
+    }
+    /// The same, not before `from`, in nanoseconds of CLOCK_MONOTONIC.
+    pub const fn ahead(self, from: u64) -> Self {
+        Self { from, ..self }
     }
 }
 
@@ -60,7 +68,8 @@ impl Queue {
         let at = begin + GRANT * self.entries[mode] as usize;
         self.bytes[at..at + 8].copy_from_slice(&grant.until.to_ne_bytes());
         self.bytes[at + 8..at + 16].copy_from_slice(&u64::MAX.to_ne_bytes());
-        self.bytes[at + 16..at + 20].copy_from_slice(&grant.vcpu.to_ne_bytes());
+        self.bytes[at + 16..at + 24].copy_from_slice(&grant.from.to_ne_bytes());
+        self.bytes[at + 24..at + 28].copy_from_slice(&grant.vcpu.to_ne_bytes());
         self.entries[mode] += 1;
         let count = 12 + 4 * mode;
         self.bytes[count..count + 4].copy_from_slice(&self.entries[mode].to_ne_bytes());

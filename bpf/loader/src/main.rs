@@ -2,9 +2,10 @@
 //!
 //! `maracas-bpf-loader OBJECT SECONDS`: on core 1 two VCPUs of 2 ms in 10 ms stand in the
 //! foreground and a spinning third one in the background; beside them spins a program that belongs
-//! to no VCPU. Each period the two get their budgets back by one plan. It prints what was delivered
-//! and how late budgets ended, then what is left for others when a VCPU may run without end. It is
-//! no part of `maracas run`.
+//! to no VCPU. In the middle of each period one plan says what the two are to have in the next. It
+//! prints what was delivered, how late budgets ended and how soon after their instants they began:
+//! before all that for the first VCPU alone on a core that idles else, and after it what is left
+//! for others when a VCPU may run without end. It is no part of `maracas run`.
 
 mod layout;
 
@@ -23,13 +24,22 @@ use std::time::{Duration, Instant};
 const CORE: u32 = 1;
 /// Budget and period of the two.
 const BUDGET_NS: u64 = 2_000_000;
-const PERIOD: Duration = Duration::from_millis(10);
+const PERIOD_NS: u64 = 10_000_000;
+/// Periods in which the first VCPU is alone.
+const ALONE: u64 = 100;
 /// The VCPUs that have one.
 const BUDGETED: u32 = 2;
 /// Above what it starts, and above the kernel's own threads that a plan may wait for.
 const PRIORITY: i32 = 50;
 /// How long a VCPU may run without end.
 const WITHOUT_END: Duration = Duration::from_secs(3);
+/// A segment that begins so long before a period counts as that period's.
+const EARLY_NS: u64 = 500_000;
+/// Time in which something happens that needs no budget.
+const SHORT: Duration = Duration::from_millis(300);
+/// The watchdog allows 20 s (`timeout_ms` in maracas.bpf.c).
+const WATCHED_S: u64 = 25;
+const TENDED_S: u64 = 5;
 /// Periods at the beginning that are not judged: the margin settles.
 const WARM: usize = 20;
 
@@ -77,8 +87,8 @@ impl Drop for Programs {
 struct Scheduler {
     object: Object,
     _link: Link,
-    /// Which of the core's run queues it does not follow.
-    other: u32,
+    /// Which of the core's run queues is to be written next.
+    spare: u32,
 }
 
 impl Scheduler {
@@ -104,7 +114,7 @@ impl Scheduler {
             loaded.as_secs_f64() * 1e3,
             (begun.elapsed() - loaded).as_secs_f64() * 1e3
         );
-        Ok(Self { object, _link: link, other: 1 })
+        Ok(Self { object, _link: link, spare: layout::FIRST_SPARE })
     }
 
     fn map(&self, name: &str) -> Result<libbpf_rs::Map<'_>> {
@@ -112,32 +122,46 @@ impl Scheduler {
         found.ok_or_else(|| format!("the object has no map {name}").into())
     }
 
-    /// Runs one of the object's programs that answer user space.
-    fn call(&mut self, name: &str, argument: &mut [u8]) -> Result<()> {
+    /// Runs one of the object's programs that answer user space, with 0 or more.
+    fn call(&mut self, name: &str, argument: &mut [u8]) -> Result<u32> {
         let mut programs = self.object.progs_mut();
         let program = programs.find(|program| program.name() == name);
         let program = program.ok_or_else(|| format!("the object has no program {name}"))?;
         let input = ProgramInput { context_in: Some(argument), ..ProgramInput::default() };
-        let answer = program.test_run(input)?.return_value as i32;
-        if answer == 0 { Ok(()) } else { Err(format!("{name}: error {answer}").into()) }
+        let answer = program.test_run(input)?.return_value;
+        let error = || format!("{name}: error {}", answer as i32);
+        if (answer as i32) < 0 { Err(error().into()) } else { Ok(answer) }
     }
 
     /// A thread belongs to a VCPU from now on.
     fn join(&mut self, thread: u32, vcpu: u32) -> Result<()> {
-        self.call("join", &mut [thread.to_ne_bytes(), vcpu.to_ne_bytes()].concat())
+        self.call("join", &mut [thread.to_ne_bytes(), vcpu.to_ne_bytes()].concat()).map(drop)
+    }
+
+    /// Lets threads of a VCPU that have waited so long run for once; for good where it `leaves`.
+    /// How many these are.
+    fn tend(&mut self, vcpu: u32, leaves: bool, waited: Duration) -> Result<u32> {
+        let mut argument = [vcpu.to_ne_bytes(), u32::from(leaves).to_ne_bytes()].concat();
+        argument.extend((waited.as_nanos() as u64).to_ne_bytes());
+        self.call("tend", &mut argument)
     }
 
     /// Sends the core another run queue.
     fn plan(&mut self, queue: &Queue) -> Result<()> {
-        let key = (CORE * 2 + self.other).to_ne_bytes();
+        let key = (CORE * layout::QUEUES + self.spare).to_ne_bytes();
         self.map("queues")?.update(&key, queue.bytes(), MapFlags::ANY)?;
-        self.other ^= 1;
-        self.call("take", &mut CORE.to_ne_bytes())
+        self.spare = self.call("take", &mut CORE.to_ne_bytes())?;
+        Ok(())
     }
 
     /// The state of all cores.
     fn cores(&self) -> Result<Cores> {
         Ok(Cores(self.whole(".bss.cores")?))
+    }
+
+    /// The state of all VCPUs.
+    fn vcpus(&self) -> Result<Vcpus> {
+        Ok(Vcpus(self.whole(".bss.vcpus")?))
     }
 
     /// Reads a map that has one value.
@@ -167,14 +191,101 @@ fn raise() -> Result<()> {
     if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error().into()) }
 }
 
-/// The run queue in the period that begins now, `periods` after the first.
-fn queue(periods: u64) -> Queue {
-    let mut queue = Queue::new();
-    for vcpu in 0..BUDGETED {
-        queue.push_foreground(Grant::new(vcpu, BUDGET_NS * (periods + 1)));
+/// Periods in which the first few VCPUs get their budgets back.
+struct Span {
+    vcpus: u32,
+    periods: u64,
+    /// When the first begins, in nanoseconds of CLOCK_MONOTONIC.
+    begin: u64,
+    /// What their meters read then.
+    meters: Vec<u64>,
+    /// Whether the last VCPU may use surplus time.
+    has_background: bool,
+}
+
+impl Span {
+    /// The next `periods` periods of the first `vcpus` VCPUs.
+    fn new(scheduler: &Scheduler, vcpus: u32, periods: u64) -> Result<Self> {
+        let meters = scheduler.vcpus()?;
+        Ok(Self {
+            vcpus,
+            periods,
+            begin: layout::monotonic() + PERIOD_NS,
+            meters: (0..vcpus).map(|vcpu| meters.foreground(vcpu)).collect(),
+            has_background: vcpus == BUDGETED,
+        })
     }
-    queue.push_background(Grant::new(BUDGETED, u64::MAX));
-    queue
+
+    /// When a period begins.
+    const fn due(&self, period: u64) -> u64 {
+        self.begin + PERIOD_NS * period
+    }
+
+    /// The run queue in the period before number `next`, with what comes then.
+    fn queue(&self, next: u64) -> Queue {
+        let mut queue = Queue::new();
+        for (vcpu, meter) in (0..self.vcpus).zip(&self.meters) {
+            queue.push_foreground(Grant::new(vcpu, meter + BUDGET_NS * next));
+            let ahead = Grant::new(vcpu, meter + BUDGET_NS * (next + 1));
+            queue.push_foreground(ahead.ahead(self.due(next)));
+        }
+        if self.has_background {
+            queue.push_background(Grant::new(BUDGETED, u64::MAX));
+        }
+        queue
+    }
+
+    /// Sends plan after plan, each half a period before it counts, up to the last period's end.
+    fn run(&self, scheduler: &mut Scheduler, between: impl Fn() -> Result<()>) -> Result<()> {
+        for next in 0..self.periods {
+            scheduler.plan(&self.queue(next))?;
+            sleep_until(self.due(next) + PERIOD_NS / 2);
+            between()?;
+        }
+        sleep_until(self.due(self.periods));
+        between()
+    }
+
+    /// Prints what was delivered, how late budgets ended, and how soon the first began.
+    fn report(&self, events: &[Event], meters: &Vcpus, name: &str) {
+        for (vcpu, before) in (0..self.vcpus).zip(&self.meters) {
+            let own = || {
+                let is_own = move |event: &&Event| event.is_foreground_of(vcpu);
+                events.iter().filter(is_own).filter(|event| event.from + EARLY_NS >= self.begin)
+            };
+            let ends = own().filter(|event| event.is_limit()).map(Event::overrun).collect();
+            let starts = (0..self.periods).filter_map(|period| {
+                let first = own().find(|event| event.from + EARLY_NS >= self.due(period))?;
+                Some(first.from as i64 - self.due(period) as i64)
+            });
+            let had = (meters.foreground(vcpu) - before) as f64;
+            let mean = had / self.periods as f64 / BUDGET_NS as f64;
+            let ends = quantiles(ends);
+            print!("{name} {vcpu} delivered/C {mean:.5} end_us {ends}");
+            if vcpu == 0 {
+                print!(" start_us {}", quantiles(starts.collect()));
+            }
+            println!();
+        }
+    }
+}
+
+/// Sleeps until an instant of CLOCK_MONOTONIC.
+fn sleep_until(at: u64) {
+    std::thread::sleep(Duration::from_nanos(at.saturating_sub(layout::monotonic())));
+}
+
+/// Starts a program that waits until it is told to spin.
+fn spinner(words: &[&str]) -> Result<Child> {
+    let own = std::env::current_exe()?;
+    Ok(Command::new(own).args(words).stdin(Stdio::piped()).spawn()?)
+}
+
+fn tell(programs: &mut [Child]) -> Result<()> {
+    for program in programs {
+        program.stdin.as_mut().ok_or("no input")?.write_all(b"x")?;
+    }
+    Ok(())
 }
 
 fn run(object: &str, seconds: f64) -> Result<()> {
@@ -188,12 +299,10 @@ fn run(object: &str, seconds: f64) -> Result<()> {
     }
     scheduler.map(".bss.homes")?.update(&0u32.to_ne_bytes(), &homes, MapFlags::ANY)?;
     for vcpu in 0..vcpus {
-        let own = std::env::current_exe()?;
-        programs.0.push(Command::new(own).arg("spin").stdin(Stdio::piped()).spawn()?);
+        programs.0.push(spinner(&["spin"])?);
         scheduler.join(programs.0[vcpu as usize].id(), vcpu)?;
     }
-    let own = std::env::current_exe()?;
-    programs.0.push(Command::new(own).args(["spin", "confined"]).stdin(Stdio::piped()).spawn()?);
+    programs.0.push(spinner(&["spin", "confined"])?);
     raise()?;
     let observed = RefCell::new(Vec::new());
     let mut ring = RingBufferBuilder::new();
@@ -203,34 +312,77 @@ fn run(object: &str, seconds: f64) -> Result<()> {
         0
     })?;
     let ring = ring.build()?;
-    scheduler.plan(&queue(0))?;
-    for program in &mut programs.0 {
-        program.stdin.as_mut().ok_or("no input")?.write_all(b"x")?;
-    }
-    let periods = (seconds / PERIOD.as_secs_f64()) as u64;
-    let before = scheduler.cores()?;
-    let mut releases = Vec::new();
-    let begun = Instant::now();
-    for period in 1..=periods {
-        let due = begun + PERIOD * period as u32;
-        std::thread::sleep(due.saturating_duration_since(Instant::now()));
-        releases.push(layout::monotonic());
-        if period < periods {
-            scheduler.plan(&queue(period))?;
-        }
-        ring.consume()?;
-    }
-    let meters = Vcpus(scheduler.whole(".bss.vcpus")?);
-    report(&observed.borrow(), &meters, &releases, periods);
+    let between = || ring.consume().map_err(Into::into);
+
+    let alone = Span::new(&scheduler, 1, ALONE)?;
+    tell(&mut programs.0[..1])?;
+    alone.run(&mut scheduler, between)?;
+    alone.report(&observed.take(), &scheduler.vcpus()?, "alone");
+
+    let periods = (seconds * 1e9) as u64 / PERIOD_NS;
+    let span = Span::new(&scheduler, BUDGETED, periods)?;
+    tell(&mut programs.0[1..])?;
+    let (before, begun) = (scheduler.cores()?, Instant::now());
+    span.run(&mut scheduler, between)?;
     let (cores, ran) = (scheduler.cores()?, begun.elapsed().as_nanos() as f64);
+    let meters = scheduler.vcpus()?;
+    span.report(&observed.borrow(), &meters, "vcpu");
     let others = (cores.others(CORE) - before.others(CORE)) as f64 / ran;
     let background = meters.background(BUDGETED) as f64 / ran;
     println!("others {others:.4} background {background:.4}");
     println!("margin_us {:.1}", cores.margin(CORE) as f64 / 1e3);
     println!("without_end_others {:.4}", without_end(&mut scheduler)?);
+    without_budget(&mut scheduler, &mut programs.0[..BUDGETED as usize])?;
+    // What belongs to no VCPU would only keep the core busy.
+    programs.0.pop().map_or(Ok(()), |mut program| program.kill())?;
+    watched(&mut scheduler)?;
     let ending = scheduler.whole(".bss.ending")?;
     println!("lost {}", u64::from_ne_bytes(ending[..8].try_into()?));
     Ok(())
+}
+
+/// What becomes of two VCPUs that have no budget at all: the thread of the first is tended, that of
+/// the second is killed, and ends when its VCPU leaves.
+fn without_budget(scheduler: &mut Scheduler, programs: &mut [Child]) -> Result<()> {
+    let [tended, killed] = programs else { return Err("two programs are needed".into()) };
+    scheduler.plan(&Queue::new())?;
+    std::thread::sleep(SHORT);
+    let (begin, meter) = (preemptions(tended.id())?, scheduler.vcpus()?.foreground(0));
+    std::thread::sleep(SHORT);
+    let waits = preemptions(tended.id())? == begin;
+    let threads = scheduler.tend(0, false, SHORT / 2)?;
+    std::thread::sleep(SHORT);
+    let ran = threads == 1 && preemptions(tended.id())? > begin;
+    let charged = scheduler.vcpus()?.foreground(0) - meter;
+    println!("without_budget waits {waits} tended {ran} charged_ns {charged}");
+    killed.kill()?;
+    std::thread::sleep(SHORT);
+    let waits = killed.try_wait()?.is_none();
+    scheduler.tend(1, true, Duration::ZERO)?;
+    std::thread::sleep(SHORT);
+    println!("killed waits {waits} left_ends {}", killed.try_wait()?.is_some());
+    Ok(())
+}
+
+/// Whether the kernel leaves the scheduler in place though threads of two VCPUs have no budget for
+/// longer than its watchdog allows.
+fn watched(scheduler: &mut Scheduler) -> Result<()> {
+    for _ in 0..WATCHED_S / TENDED_S {
+        std::thread::sleep(Duration::from_secs(TENDED_S));
+        for vcpu in [0, BUDGETED] {
+            scheduler.tend(vcpu, false, Duration::from_secs(TENDED_S) / 2)?;
+        }
+    }
+    let state = std::fs::read_to_string("/sys/kernel/sched_ext/state")?;
+    println!("tended_for_s {WATCHED_S} state {}", state.trim());
+    Ok(())
+}
+
+/// How often a process was taken off a core though it could have gone on.
+fn preemptions(process: u32) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));
+    Ok(line.ok_or("no count of switches")?.trim().parse()?)
 }
 
 /// What others have of the core when a VCPU may run there without end.
@@ -242,21 +394,6 @@ fn without_end(scheduler: &mut Scheduler) -> Result<f64> {
     std::thread::sleep(WITHOUT_END);
     let ran = scheduler.cores()?.others(CORE) - before.others(CORE);
     Ok(ran as f64 / begun.elapsed().as_nanos() as f64)
-}
-
-/// Prints what was delivered, how late budgets ended, and how soon they began.
-fn report(events: &[Event], meters: &Vcpus, releases: &[u64], periods: u64) {
-    for vcpu in 0..BUDGETED {
-        let own = || events.iter().filter(move |event| event.is_foreground_of(vcpu));
-        let ends = own().filter(|event| event.is_limit()).map(Event::overrun);
-        let starts = releases.iter().filter_map(|at| {
-            let first = own().find(|event| event.from >= *at)?;
-            Some((first.from - at) as i64)
-        });
-        let mean = meters.foreground(vcpu) as f64 / periods as f64 / BUDGET_NS as f64;
-        let [ends, starts] = [ends.collect(), starts.collect()].map(quantiles);
-        println!("vcpu {vcpu} delivered/C {mean:.5} end_us {ends} start_us {starts}");
-    }
 }
 
 /// Number, median, 99th percentile and largest in microseconds, without the first few.

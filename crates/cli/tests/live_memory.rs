@@ -12,10 +12,9 @@ mod live;
 use common::{Scratch, maracas, repository, text};
 use live::host::Snapshot;
 use live::measure::{at_least_wakes, reaction_ns};
-use live::witness::{repeated, undisturbed};
+use live::witness::{Shared, repeated};
 use live::{Report, Stage, is_full, sized, until};
 use serde_json::Value;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 /// How fast surplus time ends, in the median, where the full size is asked for: on a quiet host
@@ -58,11 +57,10 @@ struct Episode {
     after: Snapshot,
 }
 
-/// The example with its recorded episode, once for all tests here.
+/// The example with its recorded episode, shared by all tests here.
 fn episode() -> Option<&'static Episode> {
-    static ONCE: OnceLock<Option<Episode>> = OnceLock::new();
-    ONCE.get_or_init(|| Stage::enter(2, sized(12, 5)).map(|stage| undisturbed(|| play(&stage))))
-        .as_ref()
+    static SHARED: Shared<Episode> = Shared::new();
+    SHARED.get(|| Stage::enter(2, sized(12, 5)), play)
 }
 
 fn play(stage: &Stage) -> Episode {

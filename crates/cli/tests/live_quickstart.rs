@@ -9,13 +9,12 @@ mod live;
 
 use common::{Scratch, maracas, repository, text};
 use live::host::{Leftovers, Snapshot};
-use live::witness::{repeated, undisturbed};
+use live::witness::{Shared, repeated};
 use live::{Report, Stage, sized, until};
 use maracas_core::contract::{Event, Mode};
 use maracas_core::journal::{Reader, Record, Recorder};
 use maracas_core::{Duration, VcpuId};
 use serde_json::Value;
-use std::sync::OnceLock;
 use std::{fs, time};
 
 /// How far background time may be shared unevenly on a core.
@@ -26,7 +25,7 @@ const BACKGROUND_PREDICTED: f64 = 0.05;
 /// real ones in the first 100 ms of 5 s. That each period is right is tested by itself.
 const FOREGROUND_PREDICTED: f64 = 0.02;
 
-/// The quickstart, run live once for all tests here, and simulated for as long.
+/// The quickstart, run live shared by all tests here, and simulated for as long.
 struct Quickstart {
     live: Report,
     sim: Report,
@@ -38,9 +37,8 @@ struct Quickstart {
 
 /// `None` where live runs cannot be tested; the line that says so was printed then.
 fn quickstart() -> Option<&'static Quickstart> {
-    static ONCE: OnceLock<Option<Quickstart>> = OnceLock::new();
-    ONCE.get_or_init(|| Stage::enter(2, sized(10, 5)).map(|stage| undisturbed(|| play(&stage))))
-        .as_ref()
+    static SHARED: Shared<Quickstart> = Shared::new();
+    SHARED.get(|| Stage::enter(2, sized(10, 5)), play)
 }
 
 fn play(stage: &Stage) -> Quickstart {

@@ -11,12 +11,11 @@ mod live;
 use common::{Scratch, maracas, text};
 use live::bounds::needs;
 use live::host::Snapshot;
-use live::witness::{repeated, undisturbed};
+use live::witness::{Shared, repeated};
 use live::{Report, Stage, sized};
 use maracas_live::host::classes::Detected;
 use maracas_live::host::platform::Platform;
 use serde_json::Value;
-use std::sync::OnceLock;
 
 /// A fast core and one of half its speed.
 const CLASSES: &str = "[[platform.class]]\nname = \"fast\"\ncores = 1\nspeed = 1\n\
@@ -74,11 +73,11 @@ struct Played {
     after: Snapshot,
 }
 
-/// The programs under min-fair, once for all tests here.
+/// The programs under min-fair, shared by all tests here.
 fn played() -> Option<&'static Played> {
-    static ONCE: OnceLock<Option<Played>> = OnceLock::new();
+    static SHARED: Shared<Played> = Shared::new();
     let enter = || Stage::enter(2, sized(24, 16)).filter(|_| equal_cores());
-    ONCE.get_or_init(|| enter().map(|stage| undisturbed(|| play(&stage)))).as_ref()
+    SHARED.get(enter, play)
 }
 
 fn play(stage: &Stage) -> Played {

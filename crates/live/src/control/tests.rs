@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time;
 
 /// Stands in for a running system; what was asked of it is kept for the test to read.
@@ -21,13 +21,17 @@ struct Fake(Arc<Reported>);
 struct Reported {
     created: AtomicU32,
     done: Mutex<Vec<(JobId, Instant)>>,
+    /// What its clock shows beyond [`NOW`], and how much a list takes of that, in nanoseconds.
+    passed_ns: AtomicU64,
+    list_takes_ns: AtomicU64,
+    listed: AtomicU32,
 }
 
 const NOW: Instant = Instant::from_ticks(5_000);
 
 impl Served for Fake {
     fn now(&self) -> Instant {
-        NOW
+        NOW + Duration::from_nanos(self.0.passed_ns.load(Ordering::SeqCst))
     }
     fn create(&self, name: &str, vcpu: Vcpu, of: &Members) -> Result<(VcpuId, CoreId), Refusal> {
         assert_eq!((name, of.tids.len()), ("camera", 1));
@@ -47,6 +51,9 @@ impl Served for Fake {
         Ok(())
     }
     fn list(&self) -> Result<Vec<VcpuStatus>, Refusal> {
+        let takes_ns = self.0.list_takes_ns.load(Ordering::SeqCst);
+        self.0.passed_ns.fetch_add(takes_ns, Ordering::SeqCst);
+        self.0.listed.fetch_add(1, Ordering::SeqCst);
         let status = |id: u32| VcpuStatus {
             id: VcpuId(id),
             name: "x".repeat(200),
@@ -61,6 +68,24 @@ impl Served for Fake {
     }
     fn completed(&self, job: JobId, at: Instant) {
         self.0.done.lock().unwrap().push((job, at));
+    }
+}
+
+#[test]
+fn who_asks_without_end_costs_agents_a_hundredth_whatever_an_answer_takes() {
+    let us = |n: u64| n * 1000;
+    // On a fast host, in the lab, and behind other work: it takes so long, and serves for so long.
+    for (takes, serves) in [(us(5), us(2000)), (us(200), us(20_000)), (us(3000), us(50_000))] {
+        let (server, fake) = serve();
+        fake.0.list_takes_ns.store(takes, Ordering::SeqCst);
+        let mut caller = Caller::new(&server);
+        let mut listed = |after: u64| {
+            fake.0.passed_ns.fetch_add(after, Ordering::SeqCst);
+            assert!(matches!(caller.ask(&Request::List), Some(Reply::Vcpus(_))));
+            fake.0.listed.load(Ordering::SeqCst)
+        };
+        let counts = [listed(0), listed(0), listed(serves - 1), listed(1), listed(serves - 1)];
+        assert_eq!(counts, [1, 1, 1, 2, 2], "{takes} ns");
     }
 }
 
