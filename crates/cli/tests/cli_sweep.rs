@@ -75,7 +75,8 @@ fn a_sweep_writes_every_table_and_shows_one() {
     assert_eq!(output.status.code(), Some(0), "{stderr}");
     assert!(stdout.contains("4 cores, 16 tasks, 10 sets; 95 % confidence"), "{stdout}");
     assert!(stdout.lines().any(|line| line.contains("0.8  RUN, worst fit  100.0 % (72.2..100.0)")));
-    assert!(stderr.contains("out holds runs.csv, runs.parquet, points.csv, pairs.csv and "));
+    let files = "runs.csv, runs.parquet, points.csv, pairs.csv, tests.csv, weighted.csv";
+    assert!(stderr.contains(&format!("out holds {files} and ")), "{stderr}");
     let folder = scratch.path().join("out");
     let csv = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
     // Two numbers of cores, three utilizations, ten sets, four policies.
@@ -173,7 +174,12 @@ fn a_single_point_has_no_figure_and_says_why() {
     let output = maracas(scratch.path(), &["sweep", "s.toml", "--out", "out"]);
     let stderr = text(&output.stderr);
     assert!(text(&output.stdout).starts_with("1 core, 4 tasks, 1 set; 95 % confidence\n"));
-    assert!(stderr.ends_with("pairs.csv and no figure (a line takes two points)\n"), "{stderr}");
+    assert!(
+        stderr.ends_with(
+            "pairs.csv, tests.csv, weighted.csv and no figure (a line takes two points)\n"
+        ),
+        "{stderr}"
+    );
     // Three tables, one of them twice, and what the page shows.
     assert_eq!(results(&scratch.path().join("out")).len(), 5);
 }

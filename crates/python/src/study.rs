@@ -4,7 +4,7 @@ use crate::errors::{error, raised};
 use crate::table::Table;
 use maracas_scenario::sweep::Sweep;
 use maracas_studies::sweep;
-use maracas_sweep::{Finished, Results, run, summary};
+use maracas_sweep::{Finished, Results, run, schedulable, summary};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard};
@@ -103,10 +103,24 @@ impl Study {
         let rivalries = summary::rivalries(&self.0, &*gathered.all()?).map_err(error)?;
         Table::of(&summary::rivalry_columns(), summary::rivalry_rows(&self.0, &rivalries))
     }
+    /// One row for each point, policy, and test of it or its run.
+    fn tests(&self, gathered: &Gathered) -> PyResult<Table> {
+        let tested = schedulable::by_test(&self.0, &*gathered.all()?).map_err(error)?;
+        Table::of(&schedulable::test_columns(), schedulable::test_rows(&self.0, &tested))
+    }
+    /// The same in one number for all utilizations.
+    fn weighted(&self, gathered: &Gathered) -> PyResult<Table> {
+        let tested = schedulable::by_test(&self.0, &*gathered.all()?).map_err(error)?;
+        let weighted = schedulable::weighted(&tested);
+        let rows = schedulable::weighted_rows(&self.0, &weighted);
+        Table::of(&schedulable::weighted_columns(), rows)
+    }
     /// The figures of the points, as names and SVG.
     fn figures(&self, gathered: &Gathered) -> PyResult<Vec<(String, String)>> {
-        let standings = summary::standings(&self.0, &*gathered.all()?).map_err(error)?;
-        let figures = maracas_sweep::drawings::figures(&self.0, &standings);
+        let results = &*gathered.all()?;
+        let standings = summary::standings(&self.0, results).map_err(error)?;
+        let tested = schedulable::by_test(&self.0, results).map_err(error)?;
+        let figures = maracas_sweep::drawings::figures(&self.0, &standings, &tested);
         Ok(figures.iter().map(|figure| (figure.name.clone(), figure.svg())).collect())
     }
     /// Writes the files that `maracas sweep` writes into its folder.

@@ -59,6 +59,9 @@ def test_threads_write_what_the_command_writes(
     assert pl.DataFrame(swept.runs).height == 2 * 2 * 12
     assert swept.points["policy"] == ["p-edf", "run"] * 2
     assert len(swept.pairs) > 0
+    # By the run and two tests, the run alone.
+    assert swept.tests["by"] == ["run", "density", "qpa", "run"] * 2
+    assert len(swept.weighted) == 4
     assert all(svg.startswith("<svg") for svg in swept.figures.values())
     # Without a folder, and written afterwards.
     again = maracas.sweep(maracas.Study(STUDY))

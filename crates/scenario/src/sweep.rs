@@ -19,7 +19,7 @@ use toml::de::DeValue;
 pub static ROOT: Keys = closed("the sweep", &["sweep", "tasks", "overheads", "policy"]);
 /// `[sweep]`
 pub static SWEEP: Keys =
-    closed("[sweep]", &["cores", "utilization", "sets", "duration", "seed", "margin"]);
+    closed("[sweep]", &["cores", "utilization", "sets", "duration", "seed", "margin", "tests"]);
 /// `[tasks]`
 pub static TASKS: Keys = closed(
     "[tasks]",
@@ -65,6 +65,8 @@ pub struct Sweep {
     pub seed: u64,
     /// What each job asks for less than its budget, so that charged overheads fit.
     pub margin: Duration,
+    /// Whether every schedulability test of each policy is asked.
+    pub tests: bool,
     /// Where the sets come from.
     pub tasks: Tasks,
     /// What is charged.
@@ -160,6 +162,7 @@ impl Sweep {
                 Some(field) => at_most(field, field.duration()?, DEAREST)?,
                 None => Duration::ZERO,
             },
+            tests: sweep.get("tests").map_or(Ok(true), |field| field.flag())?,
             tasks,
             overheads: overheads(&root)?,
             policies: policies(&root)?,

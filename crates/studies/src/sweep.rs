@@ -3,7 +3,7 @@
 use maracas_console::failure::Failure;
 use maracas_console::output::{self, Pending};
 use maracas_sweep::summary::{self, Rivalry, Standing};
-use maracas_sweep::{Results, Study, drawings, page, table};
+use maracas_sweep::{Results, Study, drawings, page, schedulable, table};
 use std::path::Path;
 
 /// The file in the folder that holds what is finished.
@@ -54,29 +54,41 @@ pub fn write(
     file("points.csv", &|out| table::csv(&columns, summary::standing_rows(study, standings), out))?;
     let columns = summary::rivalry_columns();
     file("pairs.csv", &|out| table::csv(&columns, summary::rivalry_rows(study, rivalries), out))?;
-    let figures = drawings::figures(study, standings);
+    let tested = schedulable::by_test(study, results).map_err(Failure::new)?;
+    let columns = schedulable::test_columns();
+    file("tests.csv", &|out| table::csv(&columns, schedulable::test_rows(study, &tested), out))?;
+    let (columns, weighted) = (schedulable::weighted_columns(), schedulable::weighted(&tested));
+    let rows = || schedulable::weighted_rows(study, &weighted);
+    file("weighted.csv", &|out| table::csv(&columns, rows(), out))?;
+    let figures = drawings::figures(study, standings, &tested);
     for figure in &figures {
         output::write_file(&folder.join(format!("{}.svg", figure.name)), &figure.svg())?;
     }
-    let data = page::data(study, results, standings).map_err(Failure::new)?;
+    let data = page::data(study, results, standings, &tested).map_err(Failure::new)?;
     output::write_file(&folder.join(PAGE), &format!("{data}\n"))?;
     Ok(figures.len())
 }
 
-/// Points and pairs as JSON.
+/// Points, pairs, and what is schedulable by test, as JSON.
 ///
 /// # Errors
-/// None: the rows are in memory.
+/// Where the results cannot be read.
 pub fn json(
     study: &Study,
+    results: &Results,
     standings: &[Standing],
     rivalries: &[Rivalry],
 ) -> Result<serde_json::Value, Failure> {
     let table = |columns: &[table::Column], rows: table::Rows<'_>| {
         table::json(columns, rows).map_err(Failure::new)
     };
+    let tested = schedulable::by_test(study, results).map_err(Failure::new)?;
+    let weighted = schedulable::weighted(&tested);
+    let weighted = schedulable::weighted_rows(study, &weighted);
     Ok(serde_json::json!({
         "points": table(&summary::standing_columns(), summary::standing_rows(study, standings))?,
         "pairs": table(&summary::rivalry_columns(), summary::rivalry_rows(study, rivalries))?,
+        "tests": table(&schedulable::test_columns(), schedulable::test_rows(study, &tested))?,
+        "weighted": table(&schedulable::weighted_columns(), weighted)?,
     }))
 }

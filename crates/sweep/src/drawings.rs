@@ -1,7 +1,9 @@
-//! The figures of a sweep: success, preemptions and migrations over the first axis that has more
-//! than one value, a figure for each value of the others.
+//! The figures of a sweep: success, what policies' tests admit, preemptions and migrations over the
+//! first axis that has more than one value, a figure for each value of the others; and weighted
+//! schedulability over cores or tasks.
 
 use crate::figure::{Drawing, Figure, Line};
+use crate::schedulable::{self, RUN, Schedulable};
 use crate::stats::Share;
 use crate::study::{Point, Study};
 use crate::summary::{MEASURES, Standing};
@@ -31,12 +33,17 @@ const DRAWN: [&str; 4] =
 type Reading<'a> = &'a dyn Fn(&Standing) -> Option<(f64, f64, f64)>;
 
 /// All figures; none where every axis has one value only. What is zero everywhere is not drawn.
-pub fn figures(study: &Study, standings: &[Standing]) -> Vec<Figure> {
-    with_points(study, standings).into_iter().map(|(figure, _)| figure).collect()
+pub fn figures(study: &Study, standings: &[Standing], tested: &[Schedulable]) -> Vec<Figure> {
+    with_points(study, standings, tested).into_iter().map(|(figure, _)| figure).collect()
 }
 
-/// The same, each with where in [`Study::points`] the points stand that it runs along.
-pub fn with_points(study: &Study, standings: &[Standing]) -> Vec<(Figure, Vec<usize>)> {
+/// The same, each with where in [`Study::points`] the points stand that it runs along; none where
+/// what is drawn is of several points.
+pub fn with_points(
+    study: &Study,
+    standings: &[Standing],
+    tested: &[Schedulable],
+) -> Vec<(Figure, Vec<usize>)> {
     let several = |axis: &&Axis| {
         let first = study.points.first().and_then(axis.of);
         study.points.iter().any(|point| (axis.of)(point) != first)
@@ -68,7 +75,10 @@ pub fn with_points(study: &Study, standings: &[Standing]) -> Vec<(Figure, Vec<us
             };
             draw(name, MEASURES[place].title, &reading);
         }
+        let by_test = of_tests(study, tested, along, &others, &rest);
+        figures.extend(by_test.map(|figure| (figure, points)));
     }
+    figures.extend(of_weights(study, tested).map(|figure| (figure, Vec::new())));
     figures
 }
 
@@ -118,20 +128,112 @@ fn figure(
     if all_zero && name != "success" {
         return None;
     }
-    let place = others.iter().filter_map(|axis| Some((axis.name, (axis.of)(point)?)));
-    let place: Vec<_> = place.collect();
-    let words: Vec<_> = place.iter().map(|(name, value)| format!("{value} {name}")).collect();
-    let stem: Vec<_> = place.iter().map(|(name, value)| format!("{value}-{name}")).collect();
-    Some(Figure {
-        name: [vec![name.replace('_', "-")], stem].concat().join("-"),
-        title: format!("{title}: {}", words.join(", ")),
+    Some(framed(name, title, along.name, &place(point, others), name == "success", lines))
+}
+
+/// Where a point stands on these axes, in words of a title.
+fn place(point: &Point, axes: &[&Axis]) -> Vec<String> {
+    axes.iter().filter_map(|axis| Some(format!("{} {}", (axis.of)(point)?, axis.name))).collect()
+}
+
+/// Lines in their frame: of `place`, along the axis of that name.
+fn framed(
+    name: &str,
+    title: &str,
+    along: &str,
+    place: &[String],
+    share: bool,
+    lines: Vec<Line>,
+) -> Figure {
+    let stem = std::iter::once(name.replace('_', "-"));
+    let stem = stem.chain(place.iter().map(|words| words.replace(' ', "-")));
+    let colon = if place.is_empty() { "" } else { ": " };
+    Figure {
+        name: stem.collect::<Vec<_>>().join("-"),
+        title: format!("{title}{colon}{}", place.join(", ")),
         drawing: Drawing::Lines {
-            along: along.name.into(),
+            along: along.into(),
             logarithmic: false,
-            share: name == "success",
+            share,
             left: title.into(),
             right: None,
             lines,
         },
-    })
+    }
+}
+
+/// The policies that know tests: what their run finds schedulable as whole lines, what each test
+/// admits as broken ones of the same colour.
+fn of_tests(
+    study: &Study,
+    tested: &[Schedulable],
+    along: &Axis,
+    others: &[&Axis],
+    rest: &[Option<f64>],
+) -> Option<Figure> {
+    let here: Vec<_> = tested.iter().filter(|it| rest_of(&it.point, others) == rest).collect();
+    let mut lines = Vec::new();
+    for (contender, by, dash) in ways(tested) {
+        let own = here.iter().filter(|it| (it.contender, it.by) == (contender, by));
+        let readings = own.filter_map(|it| Some(((along.of)(&it.point)?, it.share())));
+        let (points, spread) = readings.map(|(x, it)| ((x, it.share), (it.low, it.high))).unzip();
+        let line = Line::new(way(study, contender, by), points);
+        lines.push(line.with_spread(spread).with_look(contender, dash));
+    }
+    let place = place(&here.first()?.point, others);
+    let title = "share of sets schedulable, by run and by test";
+    (!lines.is_empty()).then(|| framed("tests", title, along.name, &place, true, lines))
+}
+
+/// The ways to tell of the policies that know tests, each with its kind of stroke.
+fn ways(tested: &[Schedulable]) -> Vec<(usize, &'static str, usize)> {
+    let first = tested.iter().take_while(|it| it.point == tested[0].point);
+    let first: Vec<_> = first.map(|it| (it.contender, it.by)).collect();
+    let of_policy = first.chunk_by(|a, b| a.0 == b.0).filter(|ways| ways.len() > 1);
+    let numbered = of_policy.flat_map(|ways| ways.iter().zip(0..));
+    numbered.map(|(&(contender, by), dash)| (contender, by, dash)).collect()
+}
+
+/// What the line of one way to tell is called.
+fn way(study: &Study, contender: usize, by: &str) -> String {
+    format!("{}, {by}", study.contenders[contender].label)
+}
+
+/// Weighted schedulability over cores, where each number of them has one of tasks, or over tasks,
+/// where there is one number of cores; of all policies, with the tests of those that know some.
+fn of_weights(study: &Study, tested: &[Schedulable]) -> Option<Figure> {
+    let weighted = schedulable::weighted(tested);
+    let mut places: Vec<_> = weighted.iter().map(|it| (it.cores, it.tasks)).collect();
+    places.dedup();
+    let once = |of: fn(&(usize, Option<usize>)) -> Option<usize>| {
+        let mut values: Vec<_> = places.iter().filter_map(of).collect();
+        values.dedup();
+        values.len() == places.len()
+    };
+    let by_cores = once(|place| Some(place.0));
+    if places.len() < 2 || !by_cores && !once(|place| place.1) {
+        return None;
+    }
+    let (along, rest) = if by_cores {
+        ("cores", Vec::new())
+    } else {
+        ("tasks", vec![format!("{} cores", places[0].0)])
+    };
+    let tests = ways(tested);
+    let first = weighted.iter().take_while(|it| (it.cores, it.tasks) == places[0]);
+    let lines = first.map(|one| {
+        let own = weighted.iter().filter(|it| (it.contender, it.by) == (one.contender, one.by));
+        let at = |cores: usize, tasks: Option<usize>| if by_cores { Some(cores) } else { tasks };
+        let points = own.filter_map(|it| Some((at(it.cores, it.tasks)? as f64, it.weighted)));
+        let known = tests.iter().find(|it| (it.0, it.1) == (one.contender, one.by));
+        let dash = known.map_or(0, |it| it.2);
+        let name = if one.by == RUN && known.is_none() {
+            study.contenders[one.contender].label.clone()
+        } else {
+            way(study, one.contender, one.by)
+        };
+        Line::new(name, points.collect()).with_look(one.contender, dash)
+    });
+    let title = "weighted schedulability, by run and by test";
+    Some(framed("weighted", title, along, &rest, true, lines.collect()))
 }

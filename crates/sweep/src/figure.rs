@@ -58,12 +58,23 @@ pub struct Line {
     /// From where to where each point may as well lie (a confidence interval); empty where nothing
     /// is said.
     pub spread: Vec<(f64, f64)>,
+    /// How it is drawn where that is not by its place among the lines.
+    pub look: Option<Look>,
+}
+
+/// How a line is drawn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Look {
+    /// Which of the colours.
+    pub color: usize,
+    /// Which of the kinds of strokes; 0 is a whole one.
+    pub dash: usize,
 }
 
 impl Line {
     /// A line by the left axis.
     pub fn new(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
-        Self { name: name.into(), points, right: false, spread: Vec::new() }
+        Self { name: name.into(), points, right: false, spread: Vec::new(), look: None }
     }
     /// The same by the right axis.
     #[must_use]
@@ -75,6 +86,12 @@ impl Line {
     #[must_use]
     pub fn with_spread(mut self, spread: Vec<(f64, f64)>) -> Self {
         self.spread = spread;
+        self
+    }
+    /// The same in this colour and stroke.
+    #[must_use]
+    pub const fn with_look(mut self, color: usize, dash: usize) -> Self {
+        self.look = Some(Look { color, dash });
         self
     }
     /// All heights that it reaches.

@@ -22,6 +22,8 @@ pub struct Finished {
     pub tasks: u64,
     /// Its utilization in parts per billion of one core.
     pub load_ppb: u64,
+    /// Which tests of each contender admit it ([`crate::admission::admitted`]).
+    pub admitted: Vec<u64>,
     /// What each contender came to.
     pub tallies: Vec<Tally>,
 }
@@ -154,7 +156,8 @@ impl Finished {
     /// The line that [`Ledger`] keeps of it, with its end and a checksum.
     pub fn line(&self) -> String {
         let mut line = format!("{} {} {}", self.item, self.tasks, self.load_ppb);
-        for number in self.tallies.iter().flat_map(numbers) {
+        let tallies = self.tallies.iter().flat_map(numbers);
+        for number in self.admitted.iter().copied().chain(tallies) {
             // Writing into a string cannot fail.
             let _ = write!(line, " {number}");
         }
@@ -173,12 +176,14 @@ impl Finished {
             return None;
         }
         let numbers = content.split(' ').map(str::parse).collect::<Result<Vec<u64>, _>>().ok()?;
-        let (head, tallies) = numbers.split_at_checked(3)?;
+        let (head, rest) = numbers.split_at_checked(3)?;
+        let (admitted, tallies) = rest.split_at_checked(contenders)?;
         let (tallies, rest) = tallies.as_chunks();
         (rest.is_empty() && tallies.len() == contenders).then(|| Self {
             item: head[0] as usize,
             tasks: head[1],
             load_ppb: head[2],
+            admitted: admitted.to_vec(),
             tallies: tallies.iter().map(tally).collect(),
         })
     }
@@ -235,7 +240,8 @@ mod tests {
             numbers[0] = from % 2;
             tally(&numbers)
         };
-        Finished { item, tasks: 7, load_ppb: 1_500_000_000, tallies: vec![tally(100), tally(201)] }
+        let tallies = vec![tally(100), tally(201)];
+        Finished { item, tasks: 7, load_ppb: 1_500_000_000, admitted: vec![3, 0], tallies }
     }
 
     fn scratch(name: &str) -> std::path::PathBuf {

@@ -1,13 +1,15 @@
 //! Many task sets under many policies, compared on the same sets.
 //!
 //! Here are one run of one set under one policy ([`trial`]), what a sweep runs ([`study`]) and how,
-//! so that nothing finished is lost ([`run`], [`ledger`]), what comes out ([`summary`], as tables,
-//! [`table`], figures, [`drawings`], and a page for browsers, [`page`]), and the statistics
+//! so that nothing finished is lost ([`run`], [`ledger`]), what policies' tests say ([`admission`],
+//! [`schedulable`]), what comes out ([`summary`], as tables, [`table`], figures, [`drawings`], and a
+//! page for browsers, [`page`]), and the statistics
 //! ([`stats`]) and drawings ([`figure`]) that others need too. There is no policy, no machine, no
 //! generator of task sets and no terminal here. This room stands above `policies`, `sim`,
 //! `scenario` and `trace`, which it imports, and below `reproduce` and the command line.
 #![forbid(unsafe_code)]
 
+pub mod admission;
 pub mod drawings;
 pub mod figure;
 pub mod ledger;
@@ -15,6 +17,7 @@ pub mod page;
 pub mod primitives;
 pub mod results;
 pub mod run;
+pub mod schedulable;
 pub mod stats;
 pub mod study;
 pub mod summary;

@@ -6,6 +6,7 @@ use crate::Error;
 use crate::drawings;
 use crate::figure::Drawing;
 use crate::results::Results;
+use crate::schedulable::Schedulable;
 use crate::stats::Share;
 use crate::study::{Study, text_of};
 use crate::summary::Standing;
@@ -20,8 +21,13 @@ const LISTED: usize = 50;
 ///
 /// # Errors
 /// Where the results cannot be read.
-pub fn data(study: &Study, results: &Results, standings: &[Standing]) -> Result<Value, Error> {
-    let figures = drawings::with_points(study, standings);
+pub fn data(
+    study: &Study,
+    results: &Results,
+    standings: &[Standing],
+    tested: &[Schedulable],
+) -> Result<Value, Error> {
+    let figures = drawings::with_points(study, standings, tested);
     let figures = figures.iter().filter_map(|(figure, points)| match &figure.drawing {
         Drawing::Bars { .. } => None,
         Drawing::Lines { along, share, left, lines, .. } => Some(json!({
@@ -32,6 +38,7 @@ pub fn data(study: &Study, results: &Results, standings: &[Standing]) -> Result<
             "points": points,
             "lines": lines.iter().map(|line| json!({
                 "name": line.name, "points": line.points, "spread": line.spread,
+                "look": line.look.map(|look| [look.color, look.dash]),
             })).collect::<Vec<_>>(),
         })),
     });

@@ -89,7 +89,8 @@ impl Results {
     /// Where the file cannot be written, on a full disk for instance.
     pub fn put(&mut self, finished: &Finished) -> Result<(), Error> {
         let head = [finished.tasks, finished.load_ppb];
-        let all = head.into_iter().chain(finished.tallies.iter().flat_map(numbers));
+        let head = head.into_iter().chain(finished.admitted.iter().copied());
+        let all = head.chain(finished.tallies.iter().flat_map(numbers));
         let record: Vec<u8> = all.flat_map(u64::to_le_bytes).collect();
         let at = self.place(finished.item);
         self.file.write_all_at(&record, at).map_err(|error| {
@@ -137,17 +138,20 @@ impl Results {
     }
 }
 
-/// Bytes of a record: tasks and utilization of the set, and what each contender came to.
+/// Bytes of a record: tasks and utilization of the set, and for each contender which tests admit it
+/// and what it came to.
 const fn size(contenders: usize) -> usize {
-    WORD * (2 + NUMBERS * contenders)
+    WORD * (2 + (1 + NUMBERS) * contenders)
 }
 
 fn read(item: usize, record: &[u8]) -> Finished {
     let (words, _) = record.as_chunks::<WORD>();
     let word = |place: usize| u64::from_le_bytes(words[place]);
-    let each = (2..words.len()).step_by(NUMBERS);
+    let contenders = (words.len() - 2) / (1 + NUMBERS);
+    let admitted = (2..2 + contenders).map(word).collect();
+    let each = (2 + contenders..words.len()).step_by(NUMBERS);
     let tallies = each.map(|from| tally(&std::array::from_fn(|place| word(from + place))));
-    Finished { item, tasks: word(0), load_ppb: word(1), tallies: tallies.collect() }
+    Finished { item, tasks: word(0), load_ppb: word(1), admitted, tallies: tallies.collect() }
 }
 
 /// A file that has lost its name already.
@@ -175,7 +179,8 @@ mod tests {
             tally(&numbers)
         };
         let from = 100 * item as u64;
-        Finished { item, tasks: 7, load_ppb: from, tallies: vec![tally(from), tally(from + 1)] }
+        let tallies = vec![tally(from), tally(from + 1)];
+        Finished { item, tasks: 7, load_ppb: from, admitted: vec![from % 8, 5], tallies }
     }
 
     /// More sets of a point than are read at once, of which some are missing.

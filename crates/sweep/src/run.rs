@@ -1,6 +1,7 @@
 //! All items of a study, on several threads, each noted as soon as it is finished.
 
 use crate::Error;
+use crate::admission;
 use crate::ledger::{Finished, Ledger};
 use crate::results::Results;
 use crate::study::{Study, load_ppb};
@@ -18,16 +19,23 @@ pub fn item(study: &Study, item: usize) -> Result<Finished, Error> {
     let (set, charge) = (study.set(item)?, study.charge(item));
     let cores = study.point(item).cores;
     let mut tallies = Vec::with_capacity(study.contenders.len());
+    let mut admitted = Vec::with_capacity(study.contenders.len());
     for contender in &study.contenders {
-        let run = || trial::run(&set, cores, &contender.subject, &charge);
+        let run = || {
+            let by = admission::admitted(&set, cores, contender);
+            (by, trial::run(&set, cores, &contender.subject, &charge))
+        };
         // What one broken policy does must not take the others' results away.
-        tallies.push(catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
+        let (by, tally) = catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
             let (point, label, why) = (study.point(item), &contender.label, said(&*panic));
             let set = study.file(item).map_or(format!("seed {}", charge.seed), str::to_owned);
             Error(format!("{label} broke down at {point}, {set}: {why}"))
-        })?);
+        })?;
+        admitted.push(by);
+        tallies.push(tally);
     }
-    Ok(Finished { item, tasks: set.tasks.len() as u64, load_ppb: load_ppb(&set), tallies })
+    let (tasks, load_ppb) = (set.tasks.len() as u64, load_ppb(&set));
+    Ok(Finished { item, tasks, load_ppb, admitted, tallies })
 }
 
 fn said(panic: &dyn Any) -> String {

@@ -1,6 +1,7 @@
 //! What a sweep runs: points, task sets, contenders.
 
 use crate::Error;
+use crate::admission;
 use crate::trial::{self, Charge, Subject};
 use maracas_core::params::Value;
 use maracas_core::{Duration, Instant, Overheads, PPB, Rate, Vcpu};
@@ -29,6 +30,8 @@ pub struct Contender {
     pub label: String,
     /// The policy.
     pub subject: Subject,
+    /// Its schedulability tests that are asked ([`admission::tests`]).
+    pub tests: Vec<&'static str>,
 }
 
 /// Everything that a sweep runs. Items are numbered from 0: item i is set i / points of point
@@ -199,10 +202,13 @@ impl Study {
         let axes: Vec<_> = axes.map(|(name, values)| format!("{name} {values}")).collect();
         let _ = writeln!(text, "{}; {} points {points:016x}", axes.join("; "), self.points.len());
         let _ = writeln!(text, "{}", format!("{:?}", self.overheads).replace("0ns", "0"));
-        for Contender { subject, .. } in &self.contenders {
+        for Contender { subject, tests, .. } in &self.contenders {
             let _ = write!(text, "policy {}", subject.entry.name);
             for (name, value) in subject.params.iter() {
                 let _ = write!(text, " {name}={value:?}");
+            }
+            if !tests.is_empty() {
+                let _ = write!(text, " tests={}", tests.join(","));
             }
             text.push('\n');
         }
@@ -228,7 +234,7 @@ impl Study {
             pairs.push(format!("margin {margin}"));
             let _ = writeln!(text, "charged: {}", pairs.join(", "));
         }
-        for Contender { label, subject } in &self.contenders {
+        for Contender { label, subject, .. } in &self.contenders {
             let _ = write!(text, "policy {}", subject.entry.name);
             for (name, value) in subject.params.iter() {
                 let _ = write!(text, " {name}={}", text_of(value));
@@ -321,7 +327,9 @@ fn contender(sweep: &Sweep, chosen: &Chosen) -> Result<Contender, Error> {
             }
         }
     }
-    Ok(Contender { label: chosen.label.clone(), subject: Subject { entry, params } })
+    let subject = Subject { entry, params };
+    let tests = admission::tests(&subject).filter(|_| sweep.tests).collect();
+    Ok(Contender { label: chosen.label.clone(), subject, tests })
 }
 
 /// The utilization of a set, all tasks together, in parts per billion of one core, each task's

@@ -1,6 +1,7 @@
 //! What a sweep found: every run, every point, every pair of policies.
 
 use crate::Error;
+use crate::admission;
 use crate::ledger::Finished;
 use crate::results::Results;
 use crate::stats::{Mean, Paired, Running, RunningPairs, Share};
@@ -205,7 +206,7 @@ pub fn rivalries(study: &Study, results: &Results) -> Result<Vec<Rivalry>, Error
     Ok(rivalries)
 }
 
-fn point_columns() -> Vec<Column> {
+pub(crate) fn point_columns() -> Vec<Column> {
     vec![
         Column::new("cores", Kind::Whole),
         Column::new("utilization", Kind::Number).optional(),
@@ -213,7 +214,7 @@ fn point_columns() -> Vec<Column> {
     ]
 }
 
-fn point_cells(point: &Point) -> Row {
+pub(crate) fn point_cells(point: &Point) -> Row {
     let cells = [
         Value::Whole(point.cores as u64),
         Value::maybe(point.utilization, |it| Value::Number(f64::from(it) / f64::from(MILLION))),
@@ -235,6 +236,7 @@ pub fn run_columns() -> Vec<Column> {
         Column::new("set_tasks", Kind::Whole),
         Column::new("set_utilization", Kind::Number),
         Column::new("policy", Kind::Text),
+        Column::new("admitted_by", Kind::Text).optional(),
         Column::new("accepted", Kind::Flag),
         Column::new("success", Kind::Flag),
     ]);
@@ -267,7 +269,7 @@ pub fn run_rows<'a>(study: &'a Study, results: &'a Results) -> Rows<'a> {
 /// A row for each policy.
 fn rows_of_set(study: &Study, set: &Finished) -> Vec<Row> {
     let point = study.point(set.item);
-    let row = |(contender, tally): (&Contender, &Tally)| {
+    let row = |((contender, tally), admitted): ((&Contender, &Tally), &u64)| {
         let mut row = point_cells(point);
         row.extend([
             Value::Whole(study.set_number(set.item) as u64),
@@ -276,6 +278,7 @@ fn rows_of_set(study: &Study, set: &Finished) -> Vec<Row> {
             Value::Whole(set.tasks),
             Value::Number(set.load_ppb as f64 / PPB as f64 / point.cores as f64),
             Value::Text(contender.label.clone()),
+            Value::maybe(admission::words(contender, *admitted), Value::Text),
             Value::Flag(tally.accepted),
             Value::Flag(tally.success()),
         ]);
@@ -295,7 +298,7 @@ fn rows_of_set(study: &Study, set: &Finished) -> Vec<Row> {
         row.extend(counts.map(Value::Whole));
         row
     };
-    study.contenders.iter().zip(&set.tallies).map(row).collect()
+    study.contenders.iter().zip(&set.tallies).zip(&set.admitted).map(row).collect()
 }
 
 /// The columns of [`standing_rows`].

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 const LEVELS: &str = "levels";
 
 /// Changes whenever the same run would be counted otherwise.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A policy with its parameters.
 #[derive(Clone)]

@@ -1,7 +1,7 @@
 //! `docs/sweep.md` says what every key and every column means.
 
 use maracas_scenario::sweep::{POLICY, STEPS, SWEEP, Sweep, TASKS};
-use maracas_sweep::{Study, summary, table::Column};
+use maracas_sweep::{Study, schedulable, summary, table::Column};
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {
@@ -34,7 +34,9 @@ fn every_column_stands_in_the_reference() {
         let name = column.name.trim_end_matches("_low").trim_end_matches("_high");
         document.contains(&format!("`{}`", column.name)) || document.contains(&format!("`{name}`"))
     };
-    let columns = [summary::run_columns(), summary::standing_columns(), summary::rivalry_columns()];
+    let mut columns = vec![summary::run_columns(), summary::standing_columns()];
+    columns.extend([summary::rivalry_columns(), schedulable::test_columns()]);
+    columns.push(schedulable::weighted_columns());
     for column in columns.iter().flatten() {
         assert!(stands(column), "{} is not in docs/sweep.md", column.name);
     }

@@ -2,8 +2,9 @@
 
 use maracas_core::Duration;
 use maracas_scenario::sweep::Sweep;
+use maracas_sweep::schedulable::{self, RUN};
 use maracas_sweep::{
-    Error, Finished, Ledger, Results, Study, drawings, run, summary, table, trial,
+    Error, Finished, Ledger, Results, Study, admission, drawings, run, summary, table, trial,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -66,7 +67,8 @@ fn items(results: &Results) -> Vec<Finished> {
 fn tables(study: &Study, finished: &Results) -> Vec<Vec<u8>> {
     let standings = summary::standings(study, finished).unwrap();
     let rivalries = summary::rivalries(study, finished).unwrap();
-    let mut files = vec![Vec::new(); 4];
+    let tested = schedulable::by_test(study, finished).unwrap();
+    let mut files = vec![Vec::new(); 6];
     let columns = summary::run_columns();
     table::csv(&columns, summary::run_rows(study, finished), &mut files[0]).unwrap();
     table::parquet(&columns, summary::run_rows(study, finished), &mut files[1]).unwrap();
@@ -74,7 +76,12 @@ fn tables(study: &Study, finished: &Results) -> Vec<Vec<u8>> {
     table::csv(&summary::standing_columns(), rows, &mut files[2]).unwrap();
     let rows = summary::rivalry_rows(study, &rivalries);
     table::csv(&summary::rivalry_columns(), rows, &mut files[3]).unwrap();
-    for figure in drawings::figures(study, &standings) {
+    let rows = schedulable::test_rows(study, &tested);
+    table::csv(&schedulable::test_columns(), rows, &mut files[4]).unwrap();
+    let weighted = schedulable::weighted(&tested);
+    let rows = schedulable::weighted_rows(study, &weighted);
+    table::csv(&schedulable::weighted_columns(), rows, &mut files[5]).unwrap();
+    for figure in drawings::figures(study, &standings, &tested) {
         files.push((figure.file("sweep") + &figure.svg()).into_bytes());
     }
     files
@@ -188,8 +195,12 @@ fn the_tables_have_a_value_for_each_column() {
     let standings = summary::standings(&study, &finished).unwrap();
     let rivalries = summary::rivalries(&study, &finished).unwrap();
     assert_eq!(summary::run_rows(&study, &finished).count(), 24 * 4);
+    let tested = schedulable::by_test(&study, &finished).unwrap();
+    let weighted = schedulable::weighted(&tested);
     let all = || {
         [
+            (schedulable::test_columns(), schedulable::test_rows(&study, &tested)),
+            (schedulable::weighted_columns(), schedulable::weighted_rows(&study, &weighted)),
             (summary::run_columns(), summary::run_rows(&study, &finished)),
             (summary::standing_columns(), summary::standing_rows(&study, &standings)),
             (summary::rivalry_columns(), summary::rivalry_rows(&study, &rivalries)),
@@ -204,9 +215,11 @@ fn the_tables_have_a_value_for_each_column() {
         table::parquet(&columns, rows, &mut bytes).unwrap();
         assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
     }
-    let figures = drawings::figures(&study, &standings);
+    let figures = drawings::figures(&study, &standings, &tested);
     let names: Vec<_> = figures.iter().map(|figure| figure.file("sweep")).collect();
     assert!(names.contains(&"sweep-success-1-cores-4-tasks.svg".to_owned()), "{names:?}");
+    assert!(names.contains(&"sweep-tests-2-cores-8-tasks.svg".to_owned()), "{names:?}");
+    assert!(names.contains(&"sweep-weighted.svg".to_owned()), "{names:?}");
     assert!(
         names.contains(&"sweep-preemptions-per-job-2-cores-8-tasks.svg".to_owned()),
         "{names:?}"
@@ -272,6 +285,7 @@ fn labels_do_not_change_the_meaning_and_everything_else_does() {
         ("name = \"run\"", "name = \"qps\""),
         ("[tasks]", "seed = 2\n[tasks]"),
         ("[tasks]", "margin = \"1us\"\n[tasks]"),
+        ("[tasks]", "tests = false\n[tasks]"),
         ("[tasks]", "[tasks]\nsporadic = true"),
     ] {
         assert_ne!(meaning(SWEEP), meaning(&SWEEP.replacen(from, to, 1)), "{to}");
@@ -329,4 +343,70 @@ fn one_set_has_no_interval() {
     for ends in [points, pairs] {
         assert!(!ends.is_empty() && ends.iter().all(|(_, end)| *end == table::Value::Missing));
     }
+}
+
+/// Nothing is charged, and jobs ask their whole budgets: no set that a test admits may miss.
+#[test]
+fn every_test_is_asked_and_what_it_admits_misses_nothing() {
+    let text = SWEEP.replace("[overheads]\ncontext_switch = \"1us\"\n", "");
+    let study = study(&text.replace("[0.6, 1.0]", "[0.3, 0.5]")).unwrap();
+    let path = scratch("tests");
+    let finished = all(&path, &study, 2).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let mut admitted = 0;
+    for it in items(&finished) {
+        let (set, cores) = (study.set(it.item).unwrap(), study.point(it.item).cores);
+        for (place, contender) in study.contenders.iter().enumerate() {
+            for (bit, test) in admission::tests(&contender.subject).enumerate() {
+                let by = admission::tested_by(&contender.subject, test);
+                let admits = it.admitted[place] >> bit & 1 == 1;
+                assert_eq!(admits, admission::admits(&set, cores, &by), "{test}");
+                assert!(!admits || it.tallies[place].success(), "{} by {test}", contender.label);
+                admitted += u64::from(admits);
+            }
+        }
+    }
+    let tested = schedulable::by_test(&study, &finished).unwrap();
+    let by_tests = tested.iter().filter(|it| it.by != RUN);
+    assert_eq!(by_tests.map(|it| it.schedulable).sum::<u64>(), admitted);
+    assert!(admitted > 0);
+    // P-EDF by two tests, G-EDF by five, twice, and RUN by its run alone.
+    let here: Vec<_> = tested.iter().filter(|it| it.point == study.points[0]).collect();
+    assert_eq!(here.len(), 3 + 6 + 6 + 1);
+    assert!(here.iter().all(|it| it.sets == 6));
+}
+
+/// Without tests every way to tell is a run, and no column says more.
+#[test]
+fn tests_can_be_left_out() {
+    let study = study(&SWEEP.replace("[tasks]", "tests = false\n[tasks]")).unwrap();
+    let mut finished = empty(&study);
+    for item in 0..study.items() {
+        let it = run::item(&study, item).unwrap();
+        assert_eq!(it.admitted, [0; 4]);
+        finished.put(&it).unwrap();
+    }
+    let tested = schedulable::by_test(&study, &finished).unwrap();
+    assert!(tested.len() == 4 * 4 && tested.iter().all(|it| it.by == RUN));
+    let standings = summary::standings(&study, &finished).unwrap();
+    let figures = drawings::figures(&study, &standings, &tested);
+    assert!(figures.iter().all(|figure| !figure.name.starts_with("tests")));
+}
+
+#[test]
+fn fuller_sets_weigh_more() {
+    let study = study(SWEEP).unwrap();
+    let mut finished = empty(&study);
+    for item in 0..study.items() {
+        let mut it = run::item(&study, item).unwrap();
+        // GFB admits the emptier sets of two cores and no other.
+        let point = study.point(item);
+        it.load_ppb = 1_000 * u64::from(point.utilization.unwrap());
+        it.admitted[1] = u64::from(point.utilization == Some(600_000) && point.cores == 2);
+        finished.put(&it).unwrap();
+    }
+    let weighted = schedulable::weighted(&schedulable::by_test(&study, &finished).unwrap());
+    let of = |cores| weighted.iter().find(|it| it.cores == cores && it.by == "gfb").unwrap();
+    assert_eq!((of(1).weighted, of(1).sets), (0.0, 12));
+    assert!((of(2).weighted - 0.6 / 1.6).abs() < 1e-12);
 }

@@ -17,7 +17,7 @@ use std::time::Instant;
 /// A sweep file says which sets are drawn, which policies run them and on how many cores. All
 /// policies run the same sets. The folder gets every run (runs.csv, runs.parquet), what came of it
 /// for every point with confidence intervals (points.csv), paired comparisons of the policies
-/// (pairs.csv) and figures. What is finished is kept at once: after an interruption the same
+/// (pairs.csv), what their schedulability tests admit (tests.csv, weighted.csv) and figures. What is finished is kept at once: after an interruption the same
 /// command goes on, and the files come out the same, byte for byte, for any number of jobs.
 ///
 /// Example: maracas sweep examples/sweeps/optimal.toml --out results
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// Task sets to run at once; without it, one for each core of this host
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
-    /// Points and pairs as JSON in place of the table
+    /// Points, pairs and tests as JSON in place of the table
     #[arg(long)]
     json: bool,
     /// No progress and no notes
@@ -76,7 +76,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     let rivalries = summary::rivalries(&study, &results).map_err(Failure::new)?;
     let figures = sweep::write(&args.out, &study, &results, &standings, &rivalries)?;
     if args.json {
-        output::line(&format!("{:#}", sweep::json(&study, &standings, &rivalries)?))?;
+        output::line(&format!("{:#}", sweep::json(&study, &results, &standings, &rivalries)?))?;
     } else {
         output::print(&text::table(&study, &standings))?;
     }
@@ -87,7 +87,8 @@ pub(super) fn run(args: &Args) -> Outcome {
             _ => format!("{figures} figures"),
         };
         output::note(&format!(
-            "{folder} holds runs.csv, runs.parquet, points.csv, pairs.csv and {figures}"
+            "{folder} holds runs.csv, runs.parquet, points.csv, pairs.csv, tests.csv, weighted.csv \
+             and {figures}"
         ));
     }
     Ok(Answer::Yes)

@@ -94,6 +94,16 @@ class Sweep:
         return self._study.pairs(self._gathered)
 
     @cached_property
+    def tests(self) -> _maracas.Table:
+        """One row for each point, policy, and test of it or its run."""
+        return self._study.tests(self._gathered)
+
+    @cached_property
+    def weighted(self) -> _maracas.Table:
+        """The same in one number for all utilizations."""
+        return self._study.weighted(self._gathered)
+
+    @cached_property
     def figures(self) -> dict[str, str]:
         """The figures over the points: SVG, by name."""
         return dict(self._study.figures(self._gathered))

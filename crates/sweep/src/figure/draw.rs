@@ -1,8 +1,8 @@
 //! Bars and lines in a frame with axes, a title and a legend.
 
-use super::Line;
 use super::axis::{Axis, around, heights};
 use super::sheet::{Anchor, HEIGHT, Point, Sheet, WIDTH};
+use super::{Line, Look};
 use std::ops::Range;
 
 /// Colours that people with any colour vision can distinguish (Okabe and Ito, "Color Universal
@@ -117,14 +117,16 @@ pub(super) fn lines(title: &str, axes: &Axes<'_>, lines: &[Line]) -> String {
     for (x, _) in along.ticks() {
         sheet.line((x, UPWARDS.end), (x, UPWARDS.start), PALE);
     }
+    let look = |place: usize| lines[place].look.unwrap_or(Look { color: place, dash: place });
     for (place, line) in lines.iter().enumerate() {
-        let (up, color) = (if line.right { &right } else { &left }, color(place));
+        let up = if line.right { &right } else { &left };
+        let color = color(look(place).color);
         for ((x, _), (low, high)) in line.points.iter().zip(&line.spread) {
             let ends = [(along.at(*x), up.at(*low)), (along.at(*x), up.at(*high))];
             sheet.path(&ends, &format!("stroke=\"{color}\" stroke-opacity=\"0.6\""));
         }
         let points: Vec<_> = line.points.iter().map(|(x, y)| (along.at(*x), up.at(*y))).collect();
-        sheet.path(&points, &stroke(place));
+        sheet.path(&points, &stroke(look(place)));
         let every = (points.len() / MARKS).max(1);
         let marked = points.iter().skip(place * every / lines.len()).step_by(every);
         marked.for_each(|point| sheet.mark(*point, size(place, lines.len()), place, color));
@@ -142,8 +144,9 @@ pub(super) fn lines(title: &str, axes: &Axes<'_>, lines: &[Line]) -> String {
     }
     legend(&mut sheet, &names, |sheet, place, (x, y)| {
         let width = SIGN - 4.0;
-        sheet.path(&[(x, y), (x + width, y)], &stroke(place));
-        sheet.mark((x + width / 2.0, y), size(place, lines.len()), place, color(place));
+        sheet.path(&[(x, y), (x + width, y)], &stroke(look(place)));
+        let color = color(look(place).color);
+        sheet.mark((x + width / 2.0, y), size(place, lines.len()), place, color);
     });
     sheet.finish()
 }
@@ -182,12 +185,12 @@ fn right_axis(sheet: &mut Sheet, up: &Axis, name: &str) {
 }
 
 /// How the line of a place is drawn.
-fn stroke(place: usize) -> String {
-    let dash = match DASHES[place % DASHES.len()] {
+fn stroke(look: Look) -> String {
+    let dash = match DASHES[look.dash % DASHES.len()] {
         "" => String::new(),
         dash => format!(" stroke-dasharray=\"{dash}\""),
     };
-    format!("stroke=\"{}\" stroke-width=\"2\"{dash}", color(place))
+    format!("stroke=\"{}\" stroke-width=\"2\"{dash}", color(look.color))
 }
 
 /// From the middle to the edge of the marks of a line: those of later lines fit into those of

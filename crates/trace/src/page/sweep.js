@@ -52,11 +52,11 @@ class SweepPage {
     const plain = (value) => String(+value.toPrecision(4));
     const series = lines.map((line, place) => ({
       name: line.name,
-      color: () => colorOf(this.data.policies.indexOf(line.name)),
+      color: () => colorOf(line.look ? line.look[0] : this.data.policies.indexOf(line.name)),
       points: null,
       // The later, the smaller: signs that stand in each other can all be seen.
-      size: 8 + 4 * (lines.length - 1 - place),
-      dash: DASHES[place % DASHES.length],
+      size: 8 + 4 * Math.min(lines.length - 1 - place, 5),
+      dash: DASHES[(line.look ? line.look[1] : place) % DASHES.length],
       width: 2,
       spread: xs.map((x) => line.spread[line.points.findIndex(([it]) => it === x)]),
     }));
