@@ -31,7 +31,7 @@ impl<C: Contention> Machine<'_, C> {
                     let core = self.place_of(self.demands.vcpu_of(thread));
                     let job = self.demands.open_job(thread, self.now);
                     self.outcome.released += 1;
-                    self.tell(core, Event::Released(job));
+                    self.tell(core, &Event::Released(job));
                     self.charge(core, self.options.overheads.release);
                 }
                 Effect::Complete(thread) => {
@@ -39,7 +39,7 @@ impl<C: Contention> Machine<'_, C> {
                     if let Some((id, deadline)) = self.demands.close_job(thread) {
                         self.outcome.completed += 1;
                         self.outcome.missed += u64::from(self.now > deadline);
-                        self.tell(core, Event::Completed(id));
+                        self.tell(core, &Event::Completed(id));
                     }
                 }
             }
