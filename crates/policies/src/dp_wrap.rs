@@ -29,8 +29,8 @@
 //! free of the strip lies as late as it can.
 //! # Invariants
 //! At the end of a slice a task has had its rate times the time since its release, to within one
-//! tick, and exactly C at its deadline; tasks that wait may lack what the verdict tolerates. At most
-//! m - 1 tasks migrate within a slice. No run queue lasts longer than its slice.
+//! tick, and exactly C at its deadline; those that wait may lack what the verdict tolerates. At
+//! most m - 1 tasks migrate within a slice. No run queue lasts longer than its slice.
 //! # Where we differ from the paper
 //! Time is in ticks, and chunks are whole ones: u L rounded down so that nothing drifts, then one
 //! more tick for as many tasks as there is room, in the order in which Pfair scheduling would grant
