@@ -9,7 +9,7 @@ pub mod contract;
 mod follow;
 mod generate;
 mod guard_audit;
-mod lateness;
+pub mod lateness;
 mod live;
 mod maracas_audit;
 mod memory_audit;

@@ -1,9 +1,11 @@
 //! DP-WRAP and RUN, whose papers prove them for periodic tasks: what they admit misses nothing
-//! under the simulator, released periodically, with offsets or sporadically, alone or mixed.
+//! under the simulator, released periodically, with offsets or sporadically, alone or mixed; under
+//! DP-WRAP up to the ticks that its verdict tolerates.
 
-use maracas_core::{Arrival, Duration};
+use maracas_core::{Arrival, Duration, Instant};
 use maracas_tests::Dice;
-use maracas_tests::rated::{Set, missed, with};
+use maracas_tests::lateness::Lateness;
+use maracas_tests::rated::{Set, missed, policy, watched, with};
 
 /// Tasks that ask for up to so many hundredths of the cores, a few of them with deadlines before
 /// the period's end. A step of the periods is `unit` ticks.
@@ -47,6 +49,45 @@ fn under_dp_wrap_nothing_misses() {
         let set = draw(&mut dice, (80, 100), unit, true);
         assert!(none_misses("dp-wrap", &set, seed), "set {seed} is refused: {set:?}");
     }
+}
+
+/// Many light periodic tasks, whose chunks are rounded up, and some heavy ones that wait, as their
+/// deadlines are early, and come together some ticks after a slice began, in periods of few ticks:
+/// rounding is most to be felt there. As much of a job is undone as is tolerated.
+#[test]
+fn dp_wrap_keeps_to_its_tolerance_where_ticks_are_coarse() {
+    let (mut dice, mut late) = (Dice::new(7), 0);
+    for seed in 0..3_000 {
+        let cores = dice.between(2, 4);
+        let (mut left, mut tasks) = (1_000 * cores, Vec::new());
+        for _ in 0..dice.between(8, 20) {
+            let t = dice.between(7, 30);
+            left -= 1_000 / t + 1;
+            tasks.push(vec![1, t, t]);
+        }
+        while left >= 300 {
+            let d = dice.between(5, 14);
+            let c = (d * left.min(dice.between(500, 1_000)) / 1_000).min(d);
+            left -= (c * 1_000).div_ceil(d);
+            tasks.push(vec![c, d, d + dice.between(1, 4)]);
+        }
+        tasks.retain(|task| task[0] > 0);
+        let set = Set { cores: cores as usize, columns: Vec::new(), tasks };
+        let (mut system, comes) = (set.system(|_| Arrival::Sporadic), dice.between(1, 5));
+        for vcpu in &mut system.vcpus {
+            let waits = vcpu.reservation.deadline < vcpu.reservation.period;
+            let offset = Duration::from_ticks(if waits { comes } else { 0 });
+            vcpu.arrival = Arrival::Periodic { offset };
+        }
+        let mut lateness = Lateness::default();
+        let ran = watched("dp-wrap", &with(&[]), &system, seed, &mut lateness);
+        let verdict = (policy("dp-wrap").admit)(&system, &with(&[]));
+        let (missed, _) = ran.unwrap_or_else(|| panic!("set {seed}: {verdict:?}"));
+        let undone = lateness.worst(Instant::NEVER).map_or(Duration::ZERO, |it| it.undone);
+        assert!(undone <= verdict.tolerance, "set {seed}: {undone} in {:?}", system.vcpus);
+        late += missed;
+    }
+    assert!(late > 0, "no rounding was felt");
 }
 
 #[test]

@@ -180,8 +180,8 @@ fn a_single_point_has_no_figure_and_says_why() {
         ),
         "{stderr}"
     );
-    // Three tables, one of them twice, and what the page shows.
-    assert_eq!(results(&scratch.path().join("out")).len(), 5);
+    // Five tables, one of them twice, and what the page shows.
+    assert_eq!(results(&scratch.path().join("out")).len(), 7);
 }
 
 #[test]

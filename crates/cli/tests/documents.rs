@@ -61,15 +61,16 @@ fn filled(command: &str, before: &str, word: &str) -> String {
     match (command, before, word) {
         ("convert", _, "FILE") | (_, "--taskset", "FILE" | "FILE.csv") => "tasks.csv".into(),
         (_, "--cpmd", "TABLE.csv") => "delays.csv".into(),
-        (_, _, "FILE" | "examples/quickstart.toml") => example("quickstart.toml"),
-        (_, _, "examples/periodic.toml" | "\"$file\"") => example("periodic.toml"),
-        (_, _, "examples/uneven.toml") => example("uneven.toml"),
-        (_, _, "examples/throttle.toml") => example("throttle.toml"),
-        (_, _, "examples/balance.toml") => example("balance.toml"),
+        (_, _, "FILE") => example("quickstart.toml"),
+        (_, _, "\"$file\"") => example("periodic.toml"),
         (_, _, "NAME" | "$policy") => "p-edf".into(),
         (_, _, "M") => "2".into(),
         (_, "--seed", "SEED") => "7".into(),
-        (_, _, other) => other.into(),
+        // Sweeps are cut down, in the scratch directory.
+        (_, _, other) => match other.strip_prefix("examples/") {
+            Some(name) if !name.starts_with("sweeps/") => example(name),
+            Some(_) | None => other.into(),
+        },
     }
 }
 

@@ -29,8 +29,8 @@
 //! free of the strip lies as late as it can.
 //! # Invariants
 //! At the end of a slice a task has had its rate times the time since its release, to within one
-//! tick, and exactly C at its deadline. At most m - 1 tasks migrate within a slice. No run queue
-//! lasts longer than its slice.
+//! tick, and exactly C at its deadline; those that wait may lack what the verdict tolerates. At
+//! most m - 1 tasks migrate within a slice. No run queue lasts longer than its slice.
 //! # Where we differ from the paper
 //! Time is in ticks, and chunks are whole ones: u L rounded down so that nothing drifts, then one
 //! more tick for as many tasks as there is room, in the order in which Pfair scheduling would grant
@@ -47,7 +47,10 @@
 //! behind the last piece and, from p on, its own core have idled, together at most
 //! (m - (k L + p) / L) t, which is what the rates of those that wait and of no task come to by
 //! then. So what is left of the slice holds what is left of the chunks and the rate of each that
-//! comes. That is for parts of ticks; in whole ones it is tried, not proven: see the tests.
+//! comes. That is for parts of ticks. In whole ones what is free may fall faster than the rounded
+//! shares of those that wait: the last of several that come together, a few ticks after a slice
+//! began in which many small chunks were rounded up, may lack a tick. The verdict's tolerance is a
+//! tick for each task that waits; that no job lacks more is tried, not proven: see the tests.
 
 #[cfg(test)]
 mod tests;
@@ -65,9 +68,7 @@ use maracas_core::contract::{
     Claims, Entry, Grant, Limit, Mode, Needs, Statistic, no_service_vcpus,
 };
 use maracas_core::params::{ParamSpec, Params};
-use maracas_core::{
-    Arrival, CoreId, CoreSet, Duration, Event, Instant, Plan, Policy, System, Vcpu, VcpuId,
-};
+use maracas_core::{CoreId, CoreSet, Duration, Event, Instant, Plan, Policy, System, Vcpu, VcpuId};
 use sporadic::Standing;
 
 const PARAMS: &[ParamSpec] = &[ENFORCEMENT];
@@ -77,7 +78,7 @@ pub(crate) const ENTRY: Entry = Entry {
     paper: "Levin, Funk, Sadowski, Pye and Brandt, DP-FAIR: A Simple Model for Understanding \
             Optimal Multiprocessor Scheduling, ECRTS 2010",
     summary: "DP-WRAP: every task's share between any two deadlines, wrapped around the cores; \
-              optimal, also for sporadic tasks, with many switches",
+              optimal, for sporadic tasks to some ticks, with many switches",
     params: PARAMS,
     needs: Needs { jobs: true, ..Needs::BUDGETS },
     claims: Claims { partitioned: false, work_conserving: false, no_miss_when_admitted: true },
@@ -87,7 +88,9 @@ pub(crate) const ENTRY: Entry = Entry {
 };
 
 fn admit(system: &System, _: &Params) -> Verdict {
-    fluid::judged_by_density(system).1
+    let mut verdict = fluid::judged_by_density(system).1;
+    verdict.tolerance = sporadic::tolerance(system);
+    verdict
 }
 
 fn build(system: &System, params: &Params) -> Result<Box<dyn Policy>, Verdict> {
@@ -143,14 +146,7 @@ struct Task {
 impl Task {
     fn new(vcpu: &Vcpu, system: &System) -> Self {
         let r = &vcpu.reservation;
-        let (standing, release) = match vcpu.arrival {
-            Arrival::Periodic { offset } if r.deadline >= r.period => {
-                (Standing::Periodic, offset.ticks())
-            }
-            Arrival::Periodic { .. } | Arrival::Sporadic | Arrival::None => {
-                (Standing::Waits { from: 0 }, 0)
-            }
-        };
+        let (standing, release) = sporadic::standing(vcpu);
         let window = r.deadline.min(r.period);
         Self {
             vcpu: vcpu.id,

@@ -194,7 +194,7 @@ fn ways(tested: &[Schedulable]) -> Vec<(usize, &'static str, usize)> {
     numbered.map(|(&(contender, by), dash)| (contender, by, dash)).collect()
 }
 
-/// What the line of one way to tell is called.
+/// What the line of one criterion is called.
 fn way(study: &Study, contender: usize, by: &str) -> String {
     format!("{}, {by}", study.contenders[contender].label)
 }

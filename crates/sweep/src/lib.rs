@@ -2,11 +2,11 @@
 //!
 //! Here are one run of one set under one policy ([`trial`]), what a sweep runs ([`study`]) and how,
 //! so that nothing finished is lost ([`run`], [`ledger`]), what policies' tests say ([`admission`],
-//! [`schedulable`]), what comes out ([`summary`], as tables, [`table`], figures, [`drawings`], and a
-//! page for browsers, [`page`]), and the statistics
-//! ([`stats`]) and drawings ([`figure`]) that others need too. There is no policy, no machine, no
-//! generator of task sets and no terminal here. This room stands above `policies`, `sim`,
-//! `scenario` and `trace`, which it imports, and below `reproduce` and the command line.
+//! [`schedulable`]), what comes out ([`summary`], as tables, [`table`], figures, [`drawings`], and
+//! a page for browsers, [`page`]), and the statistics ([`stats`]) and drawings
+//! ([`figure`]) that others need too. There is no policy, no machine, no generator of task sets and
+//! no terminal here. This room stands above `policies`, `sim`, `scenario` and `trace`, which it
+//! imports, and below `reproduce` and the command line.
 #![forbid(unsafe_code)]
 
 pub mod admission;

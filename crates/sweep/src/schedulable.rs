@@ -12,7 +12,7 @@ use std::iter;
 /// What stands in place of a test for what the run found: admitted, and no job missed.
 pub const RUN: &str = "run";
 
-/// What one way to tell says of the sets of one point.
+/// What one criterion says of the sets of one point.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Schedulable {
     /// The point.
@@ -31,7 +31,7 @@ pub struct Schedulable {
     schedulable_ppb: u128,
 }
 
-/// Every way to tell at every point: points in their order, then policies, then the run before the
+/// Every criterion at every point: points in their order, then policies, then the run before the
 /// tests.
 ///
 /// # Errors
@@ -146,7 +146,7 @@ pub fn test_columns() -> Vec<Column> {
     columns
 }
 
-/// One row for each way to tell at each point.
+/// One row for each criterion at each point.
 pub fn test_rows<'a>(study: &'a Study, all: &'a [Schedulable]) -> Rows<'a> {
     Box::new(all.iter().map(|it| {
         let mut row = point_cells(&it.point);
@@ -170,7 +170,7 @@ pub fn weighted_columns() -> Vec<Column> {
     ]
 }
 
-/// One row for each number of cores and tasks and way to tell.
+/// One row for each number of cores and tasks and criterion.
 pub fn weighted_rows<'a>(study: &'a Study, all: &'a [Weighted]) -> Rows<'a> {
     Box::new(all.iter().map(|it| {
         let tasks = Value::maybe(it.tasks, |tasks| Value::Whole(tasks as u64));

@@ -376,7 +376,7 @@ fn every_test_is_asked_and_what_it_admits_misses_nothing() {
     assert!(here.iter().all(|it| it.sets == 6));
 }
 
-/// Without tests every way to tell is a run, and no column says more.
+/// Without tests every criterion is a run, and no column says more.
 #[test]
 fn tests_can_be_left_out() {
     let study = study(&SWEEP.replace("[tasks]", "tests = false\n[tasks]")).unwrap();

@@ -17,8 +17,9 @@ use std::time::Instant;
 /// A sweep file says which sets are drawn, which policies run them and on how many cores. All
 /// policies run the same sets. The folder gets every run (runs.csv, runs.parquet), what came of it
 /// for every point with confidence intervals (points.csv), paired comparisons of the policies
-/// (pairs.csv), what their schedulability tests admit (tests.csv, weighted.csv) and figures. What is finished is kept at once: after an interruption the same
-/// command goes on, and the files come out the same, byte for byte, for any number of jobs.
+/// (pairs.csv), what their schedulability tests admit (tests.csv, weighted.csv) and figures. What
+/// is finished is kept at once: after an interruption the same command goes on, and the files come
+/// out the same, byte for byte, for any number of jobs.
 ///
 /// Example: maracas sweep examples/sweeps/optimal.toml --out results
 #[derive(clap::Args, Debug)]

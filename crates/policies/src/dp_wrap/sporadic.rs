@@ -2,7 +2,14 @@
 //! period's end, which count as sporadic ones with that period.
 
 use super::DpWrap;
-use maracas_core::Job;
+use maracas_core::{Arrival, Duration, Job, System, Vcpu};
+
+/// How much of a job's work may be undone at its deadline, as what is kept for tasks that wait is
+/// rounded: a tick for each of them.
+pub(super) fn tolerance(system: &System) -> Duration {
+    let waits = |vcpu: &&Vcpu| matches!(standing(vcpu).0, Standing::Waits { .. });
+    Duration::from_ticks(system.vcpus.iter().filter(waits).count() as u64)
+}
 
 /// Whether a task has a share of the strip.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,6 +23,18 @@ pub(super) enum Standing {
     Waits { from: u64 },
     /// Never again.
     Gone,
+}
+
+/// How a task stands before its first job, and when that is released at the soonest, in ticks.
+pub(super) fn standing(vcpu: &Vcpu) -> (Standing, u64) {
+    match vcpu.arrival {
+        Arrival::Periodic { offset } if vcpu.reservation.deadline >= vcpu.reservation.period => {
+            (Standing::Periodic, offset.ticks())
+        }
+        Arrival::Periodic { .. } | Arrival::Sporadic | Arrival::None => {
+            (Standing::Waits { from: 0 }, 0)
+        }
+    }
 }
 
 impl DpWrap {

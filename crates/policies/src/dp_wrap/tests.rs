@@ -280,6 +280,32 @@ fn full_cores_of_coarse_ticks_miss_nothing_of_sporadic_tasks() {
     }
 }
 
+/// Nine small chunks, of which seven are rounded up, leave ten ticks behind the slice's second one
+/// where three that come then are due four each. The last one lacks a tick at its deadline, which
+/// is within the verdict's tolerance of three.
+#[test]
+fn the_last_of_several_that_come_together_may_lack_a_tick() {
+    let tasks = [&[(1, 7)], &[(1, 20); 9][..], &[(8, 10); 3]].concat();
+    let mut system = system(3, &tasks);
+    system.vcpus[10..].iter_mut().for_each(|vcpu| vcpu.arrival = Arrival::Sporadic);
+    let verdict = (ENTRY.admit)(&system, &with(&[]));
+    assert_eq!((verdict.accepted(), verdict.tolerance), (true, ticks(3)));
+    let mut machine = Machine::new(&ENTRY, &with(&[]), &system, Manners::PERFECT);
+    for now in 0..20_u64 {
+        for (id, &(c, t)) in (0..).zip(&tasks).filter(|(id, _)| *id < 10) {
+            if now.is_multiple_of(t) {
+                machine.release(id, c, now + t);
+            }
+        }
+        if now == 2 {
+            (10..13).for_each(|id| machine.release(id, 8, 12));
+        }
+        machine.tick();
+    }
+    let missed: u64 = machine.models.iter().map(|model| model.misses).sum();
+    assert_eq!(missed, 1);
+}
+
 #[test]
 fn idle_time_is_lent_on_a_hostile_machine_too() {
     for seed in 0..120 {

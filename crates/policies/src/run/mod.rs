@@ -48,8 +48,9 @@
 //! stays what the paper proves things of, of fixed rate with deadlines that are known when the one
 //! before comes, and a task pays for what may pass until then, as in I. Shin, I. Lee, "Periodic
 //! Resource Model for Compositional Real-Time Guarantees", RTSS 2003. That is proven for all sets,
-//! but asks for a little idle time: a 2047th of each sporadic task on a server without a core of
-//! its own, or less where periods have fewer nanoseconds than that.
+//! but asks for a little idle time: once one sporadic task has no core to itself, a 2047th of each,
+//! or less where periods have fewer nanoseconds than that. Windows are as short as the time that is
+//! free asks for, T/2048 at the least; what a dispatch costs a real machine is not looked at.
 
 mod reduce;
 mod select;
@@ -161,9 +162,9 @@ fn too_full(system: &System) -> Option<(VcpuId, NotAdmitted)> {
     let sporadic = system.vcpus.iter().filter(|vcpu| vcpu.arrival == Arrival::Sporadic);
     let lightest = sporadic.min_by_key(|vcpu| Exact::from(vcpu.reservation.utilization()))?;
     let reason = format!(
-        "{} is sporadic and shares its core's time with other servers: RUN would need idle time \
-         for that, at least a 2047th of such tasks; lower a budget, or use the policy qps or \
-         dp-wrap",
+        "sporadic tasks, such as {}, share their cores' time with other servers: RUN needs idle \
+         time for that, at least a 2047th of all sporadic tasks; lower a budget, or use the \
+         policy qps or dp-wrap",
         lightest.id
     );
     Some((lightest.id, NotAdmitted { reason, closest: Some(closest(system)) }))
