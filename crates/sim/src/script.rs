@@ -268,8 +268,8 @@ impl ScriptedThreads {
         &mut self.threads[thread as usize]
     }
 
-    /// A thread begins its script, for the first time or anew, or sleeps until it is to begin. As in
-    /// rt-app its delay counts from the start of the machine, also where it is forked.
+    /// A thread begins its script, for the first time or anew, or sleeps until it is to begin. As
+    /// in rt-app its delay counts from the start of the machine, also where it is forked.
     fn begin(&mut self, thread: u32, now: Instant) {
         let scripts = Arc::clone(&self.scripts);
         let script = &scripts.threads[thread as usize];
