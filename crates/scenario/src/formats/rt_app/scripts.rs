@@ -262,21 +262,24 @@ impl<'r, 'a> Reader<'r, 'a> {
         let Scripts { threads, conditions, semaphores, .. } = &self.scripts;
         let (mut woken, mut posted) = (BTreeSet::new(), BTreeSet::new());
         for step in threads.iter().flat_map(Script::steps) {
-            match step {
-                Step::Signal(at) | Step::Broadcast(at) => woken.insert(*at),
-                Step::Post(at) => posted.insert(*at),
-                _ => continue,
-            };
+            if let Step::Signal(at) | Step::Broadcast(at) = step {
+                woken.insert(*at);
+            } else if let Step::Post(at) = step {
+                posted.insert(*at);
+            }
         }
         for (script, task) in threads.iter().zip(&self.task_of) {
             for step in script.steps() {
-                let what = match step {
-                    Step::Wait { condition: at, .. } if !woken.contains(at) => {
-                        &conditions[*at as usize]
-                    }
-                    Step::Take(at) if !posted.contains(at) => &semaphores[*at as usize],
-                    _ => continue,
+                let (what, wakes) = if let Step::Wait { condition: at, .. } = step {
+                    (&conditions[*at as usize], woken.contains(at))
+                } else if let Step::Take(at) = step {
+                    (&semaphores[*at as usize], posted.contains(at))
+                } else {
+                    continue;
                 };
+                if wakes {
+                    continue;
+                }
                 let what = format!("it waits for `{what}`, and no thread ever wakes it");
                 self.asides.of(&what, self.tasks[*task].name());
             }
@@ -289,20 +292,15 @@ impl<'r, 'a> Reader<'r, 'a> {
         for (script, task) in self.scripts.threads.iter().zip(&self.task_of) {
             let mut held = BTreeSet::new();
             for step in script.steps() {
-                let (lock, what) = match step {
-                    Step::Lock(lock) => {
+                let (lock, what, missing) = if let Step::Unlock(lock) = step {
+                    (lock, "`unlock` without `lock` does nothing", !held.remove(lock))
+                } else if let Step::Wait { lock: Some(lock), .. } = step {
+                    (lock, "`wait` without `lock` takes it after the wake", held.insert(*lock))
+                } else {
+                    if let Step::Lock(lock) = step {
                         held.insert(*lock);
-                        continue;
                     }
-                    Step::Unlock(lock) => (lock, "`unlock` without `lock` does nothing"),
-                    Step::Wait { lock: Some(lock), .. } => {
-                        (lock, "`wait` without `lock` takes it after the wake")
-                    }
-                    _ => continue,
-                };
-                let missing = match step {
-                    Step::Unlock(_) => !held.remove(lock),
-                    _ => held.insert(*lock),
+                    continue;
                 };
                 if missing {
                     let what = format!(

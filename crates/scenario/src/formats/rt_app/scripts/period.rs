@@ -95,9 +95,8 @@ impl Period {
 pub(super) fn users(scripts: &Scripts) -> Vec<u32> {
     let mut users = vec![0; scripts.timers.len()];
     for script in &scripts.threads {
-        let timer = |step: &Step| match step {
-            Step::Timer { timer, .. } => Some(*timer),
-            _ => None,
+        let timer = |step: &Step| {
+            if let Step::Timer { timer, .. } = step { Some(*timer) } else { None }
         };
         for timer in script.steps().filter_map(timer).collect::<BTreeSet<u32>>() {
             users[timer as usize] += 1;
