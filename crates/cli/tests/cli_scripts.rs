@@ -24,7 +24,8 @@ fn the_example_runs_under_policies_of_vcpus_and_of_jobs() {
         let names: Vec<_> = threads.iter().map(|it| it["name"].as_str().unwrap()).collect();
         assert_eq!(names, ["camera", "filter", "worker-0", "worker-1", "flusher"]);
         let loops = |place: usize| threads[place]["loops"].as_u64().unwrap();
-        assert_eq!(loops(0), 50, "{policy}");
+        // The fiftieth waits for its timer when the run ends.
+        assert_eq!(loops(0), 49, "{policy}");
         assert!(loops(1) >= 48 && loops(2) + loops(3) >= 46, "{policy}: {threads:?}");
         for (thread, task) in threads.iter().zip(report["tasks"].as_array().unwrap()) {
             let given = ["foreground_ns", "background_ns"].map(|it| task[it].as_u64().unwrap());

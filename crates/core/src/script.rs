@@ -1,15 +1,15 @@
 //! What threads do that work, wait for each other and take locks, as the workload generator rt-app
 //! describes it (`doc/tutorial.txt` of <https://github.com/scheduler-tools/rt-app>). Files of it
-//! are read into scripts; the simulator acts them out.
+//! are read into scripts; the simulator executes them.
 
 use crate::{Duration, Instant};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// What a thread takes for steps that take no time of their own, after a wake or for a pass of a
-/// loop without work: about what a wake costs on Linux, and long enough that threads that only wake
-/// each other do not hold time up.
-pub const LEAST: Duration = Duration::from_micros(1);
+/// What a thread takes for steps that take no time of their own, after a wake or on coming back to
+/// one of them without work or a wait since: about what a wake costs on Linux, and long enough that
+/// threads that only wake each other do not hold time up.
+pub const MIN_STEP: Duration = Duration::from_micros(1);
 
 /// One thing that a thread does. Numbers name what threads share, by its place in [`Scripts`].
 #[derive(Clone, PartialEq, Eq, Debug)]

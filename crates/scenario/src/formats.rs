@@ -147,9 +147,13 @@ pub fn read_loads(path: &Path, format: Option<Format>) -> Result<Loads, Error> {
 pub fn parse_loads(text: &str, file: &str, format: Option<Format>) -> Result<Loads, Error> {
     let format = format.unwrap_or_else(|| Format::of(Path::new(file), text));
     if format == Format::RtApp {
-        let mended = rt_app::with_suspends(text);
-        let source = Source { file, text: mended.as_deref().unwrap_or(text) };
-        if let Some(mut scripts) = rt_app::read_scripts(source)? {
+        let mended = rt_app::Mended::of(text);
+        let source = Source { file, text: mended.as_ref().map_or(text, |mended| &mended.text) };
+        let read = rt_app::read_scripts(source).map_err(|error| match &mended {
+            Some(mended) => mended.moved(text, error),
+            None => error,
+        });
+        if let Some(mut scripts) = read? {
             scripts.notes.extend(mended.as_ref().map(|_| {
                 "`suspend` without a value, which is no JSON, is read as rt-app's `workgen` read \
                  it until May 2025: of its own name"

@@ -1,6 +1,6 @@
 //! Threads of rt-app that a task set cannot say, event by event.
 
-use maracas_core::script::{Barrier, LEAST, Script, Step, Timer};
+use maracas_core::script::{Barrier, MIN_STEP, Script, Step, Timer};
 use maracas_core::{Duration, Instant, Reservation};
 use maracas_scenario::formats::{Format, Loads, Scripted, parse, parse_loads};
 
@@ -152,9 +152,23 @@ fn a_thread_with_one_period_has_it_and_what_it_does_within() {
     let wraps = "\"phases\": { \"p\": { TIMER, \"run\": 200 }, \"q\": { \"run\": 300 } }";
     assert_eq!(of_task(&wraps.replace("TIMER", timer)), is(us(500), 1000));
     // Acting takes a moment where it does not come after work.
-    assert_eq!(of_task(&format!("\"resume\": \"other\", {timer}")), is(LEAST, 1000));
+    assert_eq!(of_task(&format!("\"resume\": \"other\", {timer}")), is(MIN_STEP, 1000));
     let locks = format!("\"lock\": \"m\", \"run\": 300, \"unlock\": \"m\", {timer}");
-    assert_eq!(of_task(&locks), is(us(300) + LEAST * 2, 1000));
+    assert_eq!(of_task(&locks), is(us(300) + MIN_STEP * 2, 1000));
+    // What only works is passed through as often as its loop says, and what does nothing as well.
+    let loops = |times: &str, step: &str| {
+        format!("\"phases\": {{ \"p\": {{ \"loop\": {times}, {step} }}, \"q\": {{ {timer} }} }}")
+    };
+    assert_eq!(of_task(&loops("5", "\"run\": 100")), is(us(500), 1000));
+    assert_eq!(of_task(&loops("5", "\"resume\": \"other\"")), is(MIN_STEP * 5, 1000));
+    let both = "\"run\": 100, \"lock\": \"m\", \"unlock\": \"m\"";
+    assert_eq!(of_task(&loops("3", both)), is(us(300) + MIN_STEP * 3, 1000));
+    let days = "\"run\": 8640000000000";
+    assert_eq!(of_task(&loops("4294967295", days)), None);
+    assert_eq!(
+        of_task(&format!("\"run0\": 0, \"run1\": 300, {timer}")),
+        is(us(300) + MIN_STEP, 1000)
+    );
     // A sleep after the same work each time.
     let slept = "\"phases\": { \"p\": { \"run\": 20 }, \"q\": { \"sleep\": 30 } }";
     assert_eq!(of_task(slept), is(us(20), 50));
@@ -198,6 +212,53 @@ fn a_suspend_without_a_value_and_one_of_another_name_are_read_as_they_once_were(
 }
 
 #[test]
+fn a_suspend_without_a_value_may_stand_after_a_comment_and_moves_no_column() {
+    let text = "{ \"tasks\": { \"a\": { // \"suspend\",
+        /* {, */ \"suspend\", \"run\": 1, \"suspend\" /* } */ } } }";
+    let Ok(Loads::Scripts(read)) = parse_loads(text, "x.json", None) else { panic!("{text}") };
+    assert_eq!(steps(&read.scripts.threads[0]).len(), 3);
+    for text in [
+        "{ \"tasks\": {\n\"a\": { \"suspend\", \"run\": 1, \"suspend\", \"exec\": 1 } } }",
+        "{ \"tasks\": {\n\"a\": { \"exec\": 1, \"suspend\", \"run\": 1, \"suspend\" } } }",
+    ] {
+        let said = parse_loads(text, "x.json", None).expect_err(text).to_string();
+        let column = 1 + text.lines().nth(1).unwrap().find("\"exec\"").unwrap();
+        assert!(said.starts_with(&format!("x.json:2:{column}: unknown key `exec`")), "{said}");
+    }
+    // In an array it is no key.
+    assert!(refused("\"a\": { \"run\": [1, \"suspend\", 2] }").contains("not an array"));
+}
+
+#[test]
+fn as_many_threads_as_may_be_are_read() {
+    let read = of(r#""a": { "instance": 99990, "lock": "m", "resume": "b", "unlock": "m",
+            "barrier": "x", "timer": { "ref": "unique", "period": 1000 } },
+        "b": { "suspend": "b", "sem_wait": "s", "fork": "c" }, "c": { "instance": 0, "run": 1 }"#);
+    assert_eq!((read.names.len(), read.scripts.timers.len()), (99_999, 99_990));
+}
+
+#[test]
+fn what_is_forked_forks_as_often_as_it_runs_and_what_is_not_forks_nothing() {
+    let read = of(r#"
+        "a": { "loop": 1, "run": 1, "fork": "b" }, "b": { "instance": 0, "run": 1, "fork": "c" },
+        "c": { "loop": 1, "run": 1, "fork": "d" }, "d": { "instance": 0, "run": 1 },
+        "e": { "instance": 0, "run": 1, "fork": "f" }, "f": { "instance": 0, "run": 1 }"#);
+    let count = |task: &str| read.names.iter().filter(|name| name.starts_with(task)).count();
+    assert_eq!(["a", "b", "c", "d", "e", "f"].map(count), [1, 1, 9, 8, 0, 0]);
+}
+
+#[test]
+fn what_linux_leaves_open_is_noted() {
+    let read = of(r#""a": { "unlock": "m", "lock": "m", "unlock": "m", "run": 1 },
+        "b": { "wait": { "ref": "q", "mutex": "m" }, "unlock": "m", "signal": "q" }"#);
+    assert_eq!(notes_of(&read, "a: `unlock` without `lock`").len(), 1, "{:?}", read.notes);
+    assert_eq!(notes_of(&read, "b: `wait` without `lock`").len(), 1, "{:?}", read.notes);
+    assert_eq!(notes_of(&read, "without `lock`").len(), 2, "{:?}", read.notes);
+    assert_eq!(notes_of(&read, "go to who came first").len(), 1);
+    assert!(notes_of(&of(r#""a": { "suspend": "a" }"#), "who came first").is_empty());
+}
+
+#[test]
 fn what_a_task_set_can_say_stays_one() {
     let text = "{ \"tasks\": { \"a\": { \"run\": 1, \"sleep\": 9, \"loop\": 3 } } }";
     let loads = parse_loads(text, "x.json", None).unwrap();
@@ -217,6 +278,8 @@ fn what_is_wrong_is_refused_at_its_place() {
         ("\"a\": { \"suspend\": \"a\", \"instance\": 0 }", "every task has `instance` 0"),
         ("\"a\": { \"phases\": { \"p\": { \"loop\": 1 } } }", "it does nothing"),
         ("\"a\": { \"suspend\": \"a\", \"exec\": 1 }", "unknown key `exec`"),
+        ("\"a\": { \"semaphore\": \"s\" }", "unknown key `semaphore`"),
+        ("\"a\": { \"phases\": { \"p\": { \"sem\": \"s\" } } }", "unknown key `sem`"),
     ] {
         let said = refused(tasks);
         assert!(said.contains(why), "{tasks}: {said}");

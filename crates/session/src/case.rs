@@ -106,7 +106,7 @@ pub struct Case {
 pub struct Acting {
     /// The pace of each, where the scenario says something of it.
     pub paces: Vec<Option<Pace>>,
-    /// What those do that act out scripts.
+    /// What those do that execute scripts.
     pub scripts: Option<Scripts>,
 }
 

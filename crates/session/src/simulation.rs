@@ -6,7 +6,7 @@ use crate::verdict;
 use maracas_console::failure::Failure;
 use maracas_core::{Duration, Instant};
 use maracas_sim::Options;
-use maracas_sim::script::Acted;
+use maracas_sim::script::ThreadOutcome;
 use maracas_trace::Report;
 
 /// The horizon where neither the caller nor the file names one.
@@ -21,7 +21,7 @@ pub struct Simulated {
     /// What users should know: VCPUs that were refused when they arrived, a sentence each.
     pub notes: Vec<String>,
     /// What each thread with a script came to; empty without scripts.
-    pub acted: Vec<Acted>,
+    pub acted: Vec<ThreadOutcome>,
 }
 
 /// Simulates; `None` where the policy refuses.

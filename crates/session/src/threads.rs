@@ -2,7 +2,7 @@
 
 use crate::case::Case;
 use maracas_core::Duration;
-use maracas_sim::script::{Acted, AtEnd};
+use maracas_sim::script::{AtEnd, ThreadOutcome};
 use maracas_trace::table::time;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -21,13 +21,13 @@ const HEAD: [&str; 9] = [
 
 /// The threads of a run, by name.
 pub struct Threads {
-    threads: Vec<(String, Acted)>,
+    threads: Vec<(String, ThreadOutcome)>,
     ticks_per_ns: u64,
 }
 
 impl Threads {
     /// What the threads of `case` came to.
-    pub fn new(case: &Case, acted: &[Acted]) -> Self {
+    pub fn new(case: &Case, acted: &[ThreadOutcome]) -> Self {
         let names = case.names.iter().cloned();
         Self {
             threads: names.zip(acted.iter().cloned()).collect(),
@@ -70,7 +70,7 @@ impl Threads {
         time.ticks() / self.ticks_per_ns
     }
 
-    fn row(&self, name: &str, acted: &Acted) -> [String; 9] {
+    fn row(&self, name: &str, acted: &ThreadOutcome) -> [String; 9] {
         let shown = |it: Duration| time(self.ns(it) as f64);
         let mean = |sum: Duration, count: u64| match count {
             0 => "-".to_string(),
@@ -104,7 +104,7 @@ impl Threads {
 
     /// The same for programs; times are nanoseconds.
     pub fn to_json(&self) -> Value {
-        let thread = |(place, (name, acted)): (usize, &(String, Acted))| {
+        let thread = |(place, (name, acted)): (usize, &(String, ThreadOutcome))| {
             json!({
                 "name": name,
                 "work_ns": self.ns(acted.work),

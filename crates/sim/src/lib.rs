@@ -65,7 +65,7 @@
 //! program retires in a piece of work is the same on every class.
 //!
 //! # Scripts
-//! Threads that wait for each other and take locks act out scripts ([`script`]), each on a VCPU of
+//! Threads that wait for each other and take locks execute scripts ([`script`]), each on a VCPU of
 //! its own ([`Subject::scripts`]).
 //!
 //! # No reservation
@@ -164,7 +164,7 @@ pub struct Outcome {
     /// The policy's answers to arrivals.
     pub admissions: Vec<(VcpuId, Result<CoreId, NotAdmitted>)>,
     /// What each thread with a script came to; empty without scripts.
-    pub acted: Vec<script::Acted>,
+    pub acted: Vec<script::ThreadOutcome>,
 }
 
 /// The system as `build` must see it: without the VCPUs whose first program arrives later.

@@ -1,12 +1,12 @@
-//! Threads that act out scripts: they work, wait for time and for each other, and take locks.
+//! Threads that execute scripts: they work, wait for time and for each other, and take locks.
 //!
 //! Pure state: it knows threads by their numbers, is told when one has done its piece of work or
 //! when its alarm went off, and answers by effects, which the machine carries out.
 //!
 //! # What takes time
 //! A thread acts when it runs. Steps that take no time of their own (a lock, a signal) are done at
-//! the end of the work before them; after a wake without any before them they take [`LEAST`], and
-//! so does each pass of a loop that neither works nor waits.
+//! the end of the work before them. After a wake without any before them they take [`MIN_STEP`],
+//! and so does coming back to one that was done already since the last work, wake or [`MIN_STEP`].
 //!
 //! # Order
 //! Locks, conditions and semaphores serve who came first. A lock that is given back belongs at once
@@ -15,16 +15,18 @@
 //! # Jobs
 //! Where a policy orders jobs, a thread brings them as a server does: a job is released when the
 //! thread has something to do and a period has passed since the one before, and is complete when
-//! the thread waits, for a lock too, or has worked for C. So no job needs more than C, none comes
-//! early and none suspends itself; a thread that wakes again within a period waits for its end.
+//! the thread waits, for a lock too, comes late to a timer, or has worked for C. So no job needs
+//! more than C, none comes early and none suspends itself; a thread that wakes again within a
+//! period waits for its end.
 
 #[cfg(test)]
 mod tests;
 mod waiting;
 
 use crate::workload::NONE;
-use maracas_core::script::{LEAST, Script, Scripts, Step};
+use maracas_core::script::{MIN_STEP, Script, Scripts, Step};
 use maracas_core::{Arrival, Duration, Instant, Reservation, System};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use waiting::{Barrier, Lock, Semaphore, Waiters};
 
@@ -50,10 +52,10 @@ pub(crate) enum Effect {
 
 /// What a thread came to.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Acted {
+pub struct ThreadOutcome {
     /// Work done, with the moments in which it only acted.
     pub work: Duration,
-    /// Passes of its phases.
+    /// Passes of its phases, whose last step was done.
     pub loops: u64,
     /// How often it did something from a wake to the next wait.
     pub activations: u64,
@@ -122,14 +124,15 @@ struct Server {
 
 /// One thread.
 #[derive(Clone, Debug)]
-struct Actor {
+struct ThreadState {
     state: State,
     /// The next step: its phase, and its place there.
-    phase: usize,
-    step: usize,
+    place: (usize, usize),
     /// Passes of this phase, and of all.
     turns: u32,
     rounds: u32,
+    /// Its present step is the last of a pass.
+    at_last: bool,
     /// Work left of the present step.
     owed: Duration,
     /// How much of it the machine has been asked for.
@@ -141,14 +144,14 @@ struct Actor {
     /// Since when it waits for a lock.
     lock_since: Instant,
     server: Option<Server>,
-    acted: Acted,
+    acted: ThreadOutcome,
 }
 
 /// All threads and what they share.
 #[derive(Clone, Debug)]
-pub(crate) struct Stage {
+pub(crate) struct ScriptedThreads {
     scripts: Arc<Scripts>,
-    actors: Vec<Actor>,
+    threads: Vec<ThreadState>,
     /// When each timer last came.
     timers: Vec<Option<Instant>>,
     locks: Vec<Lock>,
@@ -158,7 +161,7 @@ pub(crate) struct Stage {
     effects: Vec<Effect>,
 }
 
-impl Stage {
+impl ScriptedThreads {
     /// The threads before they begin.
     pub(crate) fn new(scripts: &Scripts, system: &System) -> Self {
         let server = |thread: usize| {
@@ -172,7 +175,7 @@ impl Stage {
         };
         let barrier = |it: &maracas_core::script::Barrier| Barrier::new(it.threads);
         Self {
-            actors: (0..scripts.threads.len()).map(|it| Actor::new(server(it))).collect(),
+            threads: (0..scripts.threads.len()).map(|it| ThreadState::new(server(it))).collect(),
             timers: vec![None; scripts.timers.len()],
             locks: vec![Lock::default(); scripts.locks.len()],
             conditions: vec![Waiters::default(); scripts.conditions.len()],
@@ -188,31 +191,23 @@ impl Stage {
         std::mem::take(&mut self.effects)
     }
 
-    /// The machine starts: a thread that no other forks begins, or sleeps until it does.
+    /// The machine starts: a thread that no other forks begins.
     pub(crate) fn start(&mut self, thread: u32, now: Instant) {
-        let script = &self.scripts.threads[thread as usize];
-        let (forked, start) = (script.forked, script.start);
-        if forked {
-            return;
-        }
-        if start > now {
-            self.actor(thread).state = State::Waits(On::Time);
-            self.effects.push(Effect::Alarm(thread, start));
-        } else {
+        if !self.scripts.threads[thread as usize].forked {
             self.begin(thread, now);
         }
     }
 
     /// A thread has done the piece of work that was asked for.
     pub(crate) fn worked(&mut self, thread: u32, now: Instant) {
-        let actor = self.actor(thread);
-        actor.owed = actor.owed.saturating_sub(actor.piece);
-        actor.acted.work += actor.piece;
-        if let Some(server) = &mut actor.server {
-            server.left = server.left.saturating_sub(actor.piece);
+        let own = self.own(thread);
+        own.owed = own.owed.saturating_sub(own.piece);
+        own.acted.work += own.piece;
+        if let Some(server) = &mut own.server {
+            server.left = server.left.saturating_sub(own.piece);
         }
-        if actor.owed.is_zero() {
-            self.act(thread, now);
+        if own.owed.is_zero() {
+            self.execute(thread, now);
         } else {
             self.go(thread, now, false);
         }
@@ -220,10 +215,10 @@ impl Stage {
 
     /// A thread's alarm went off.
     pub(crate) fn alarm(&mut self, thread: u32, now: Instant) {
-        match self.actor(thread).state {
+        match self.own(thread).state {
             State::Held => self.go(thread, now, true),
             State::Waits(On::Time) => {
-                self.actor(thread).since = now;
+                self.own(thread).since = now;
                 self.ready(thread, now);
             }
             State::Away | State::Works | State::Waits(_) | State::Over => {}
@@ -231,24 +226,28 @@ impl Stage {
     }
 
     /// What each thread came to by `now`, given what is left of the piece of work of each.
-    pub(crate) fn acted(&self, now: Instant, left: impl Fn(usize) -> Duration) -> Vec<Acted> {
-        let of = |(place, actor): (usize, &Actor)| {
-            let mut acted = actor.acted.clone();
-            let since = actor.since;
+    pub(crate) fn acted(
+        &self,
+        now: Instant,
+        left: impl Fn(usize) -> Duration,
+    ) -> Vec<ThreadOutcome> {
+        let of = |(place, own): (usize, &ThreadState)| {
+            let mut acted = own.acted.clone();
+            let since = own.since;
             let named = |what: &str, name: &str| AtEnd::Waits(format!("{what} {name}"), since);
             let scripts = &self.scripts;
-            acted.at_end = match actor.state {
+            acted.at_end = match own.state {
                 State::Away => AtEnd::Unforked,
                 State::Works => {
-                    acted.work += actor.piece.saturating_sub(left(place));
+                    acted.work += own.piece.saturating_sub(left(place));
                     AtEnd::Ready
                 }
                 State::Held => AtEnd::Ready,
                 State::Over => AtEnd::Over,
                 State::Waits(On::Time) => AtEnd::Sleeps,
                 State::Waits(On::Lock(it)) => {
-                    acted.waited_for_lock(now - actor.lock_since);
-                    AtEnd::Waits(format!("lock {}", scripts.locks[it as usize]), actor.lock_since)
+                    acted.waited_for_lock(now - own.lock_since);
+                    AtEnd::Waits(format!("lock {}", scripts.locks[it as usize]), own.lock_since)
                 }
                 State::Waits(On::Condition(it)) => {
                     named("condition", &scripts.conditions[it as usize])
@@ -262,48 +261,58 @@ impl Stage {
             };
             acted
         };
-        self.actors.iter().enumerate().map(of).collect()
+        self.threads.iter().enumerate().map(of).collect()
     }
 
-    fn actor(&mut self, thread: u32) -> &mut Actor {
-        &mut self.actors[thread as usize]
+    fn own(&mut self, thread: u32) -> &mut ThreadState {
+        &mut self.threads[thread as usize]
     }
 
-    /// A thread begins its script, for the first time or anew.
+    /// A thread begins its script, for the first time or anew, or sleeps until it is to begin. As
+    /// in rt-app its delay counts from the start of the machine, also where it is forked.
     fn begin(&mut self, thread: u32, now: Instant) {
         let scripts = Arc::clone(&self.scripts);
-        for (last, timer) in self.timers.iter_mut().zip(&scripts.timers) {
-            if timer.own == Some(thread) {
-                *last = None;
+        let script = &scripts.threads[thread as usize];
+        for step in script.steps() {
+            if let Step::Timer { timer, .. } = step {
+                let timer = *timer as usize;
+                if scripts.timers[timer].own == Some(thread) {
+                    self.timers[timer] = None;
+                }
             }
         }
-        let actor = self.actor(thread);
-        (actor.phase, actor.step, actor.turns, actor.rounds) = (0, 0, 0, 0);
-        (actor.since, actor.state) = (now, State::Works);
-        self.ready(thread, now);
+        let own = self.own(thread);
+        (own.place, own.turns, own.rounds) = ((0, 0), 0, 0);
+        (own.since, own.state) = (now, State::Waits(On::Time));
+        if script.start > now {
+            self.effects.push(Effect::Alarm(thread, script.start));
+        } else {
+            self.ready(thread, now);
+        }
     }
 
     /// A thread can go on: with its next work, or with a moment in which to act.
     fn ready(&mut self, thread: u32, now: Instant) {
         let scripts = Arc::clone(&self.scripts);
         let script = &scripts.threads[thread as usize];
-        let actor = self.actor(thread);
-        actor.owed = match actor.next(script) {
+        let own = self.own(thread);
+        own.count_pass();
+        own.owed = match own.next(script) {
             Some(Step::Run(work)) if !work.is_zero() => {
-                actor.advance(script);
+                own.advance(script);
                 *work
             }
-            Some(_) | None => LEAST,
+            Some(_) | None => MIN_STEP,
         };
         self.go(thread, now, true);
     }
 
     /// A thread works off what it owes, as far as its budget allows.
     fn go(&mut self, thread: u32, now: Instant, woke: bool) {
-        let actor = &mut self.actors[thread as usize];
-        (actor.state, actor.piece) = (State::Works, actor.owed);
+        let own = &mut self.threads[thread as usize];
+        (own.state, own.piece) = (State::Works, own.owed);
         let mut released = false;
-        if let Some(server) = &mut actor.server {
+        if let Some(server) = &mut own.server {
             if !server.open || server.left.is_zero() {
                 if std::mem::take(&mut server.open) {
                     self.effects.push(Effect::Complete(thread));
@@ -311,7 +320,7 @@ impl Stage {
                 let period = server.reservation.period;
                 let next = server.released.map_or(now, |last| last.saturating_add(period));
                 if next > now {
-                    actor.state = State::Held;
+                    own.state = State::Held;
                     self.effects.extend([Effect::Block(thread), Effect::Alarm(thread, next)]);
                     return;
                 }
@@ -320,36 +329,46 @@ impl Stage {
                 released = true;
                 self.effects.push(Effect::Release(thread));
             }
-            actor.piece = actor.owed.min(server.left);
+            own.piece = own.owed.min(server.left);
         }
-        let (left, woke) = (actor.piece, woke && !released);
+        let (left, woke) = (own.piece, woke && !released);
         self.effects.push(Effect::Work { thread, left, woke });
     }
 
-    /// A thread does its next steps, up to its next work or wait.
-    fn act(&mut self, thread: u32, now: Instant) {
+    /// A thread does its next steps, up to its next work or wait, or to a step that it has done
+    /// already within this call. Such a step is the first or begins a phase: to any other leads
+    /// only the one before.
+    fn execute(&mut self, thread: u32, now: Instant) {
         let scripts = Arc::clone(&self.scripts);
         let script = &scripts.threads[thread as usize];
-        let mut passes = 0;
-        while passes < 2 {
-            let actor = self.actor(thread);
-            let Some(step) = actor.next(script) else {
+        let first = self.own(thread).place;
+        let mut begun = BTreeSet::new();
+        loop {
+            let own = self.own(thread);
+            own.count_pass();
+            let Some(step) = own.next(script) else {
                 self.end_activation(thread, now);
-                self.actor(thread).state = State::Over;
+                self.own(thread).state = State::Over;
                 return self.effects.push(Effect::Block(thread));
             };
-            passes += u32::from(actor.advance(script));
+            own.advance(script);
             if let Step::Run(work) = step {
                 if !work.is_zero() {
-                    actor.owed = *work;
+                    own.owed = *work;
                     return self.go(thread, now, false);
                 }
             } else if self.does(thread, step, now) {
                 return self.effects.push(Effect::Block(thread));
             }
+            let own = self.own(thread);
+            let (phase, step) = own.place;
+            let again = (phase, step) == first || (step == 0 && !begun.insert(phase));
+            if again && own.next(script).is_some() {
+                own.count_pass();
+                own.owed = MIN_STEP;
+                return self.go(thread, now, false);
+            }
         }
-        self.actor(thread).owed = LEAST;
-        self.go(thread, now, false);
     }
 
     /// Does a step that is no work. Returns whether the thread waits then.
@@ -370,7 +389,7 @@ impl Stage {
                 if let Some(lock) = lock {
                     self.give_back(thread, *lock, now);
                 }
-                self.actor(thread).relock = *lock;
+                self.own(thread).relock = *lock;
                 self.conditions[*condition as usize].push_back(thread);
                 self.wait(thread, On::Condition(*condition), now);
             }
@@ -404,11 +423,11 @@ impl Stage {
             }
             Step::Fork(threads) => {
                 let is_free = |it: &&u32| {
-                    matches!(self.actors[**it as usize].state, State::Away | State::Over)
+                    matches!(self.threads[**it as usize].state, State::Away | State::Over)
                 };
                 match threads.iter().find(is_free) {
                     Some(child) => self.begin(*child, now),
-                    None => self.actor(thread).acted.unforked += 1,
+                    None => self.own(thread).acted.unforked += 1,
                 }
                 return false;
             }
@@ -430,7 +449,7 @@ impl Stage {
         let begins = if scripts.timers[timer as usize].absolute { next } else { now };
         self.timers[timer as usize] = Some(begins);
         self.end_activation(thread, now);
-        self.actor(thread).since = begins;
+        self.own(thread).since = begins;
         false
     }
 
@@ -442,22 +461,22 @@ impl Stage {
     /// A thread waits by its own will: what it did since its wake is over.
     fn wait(&mut self, thread: u32, on: On, now: Instant) {
         self.end_activation(thread, now);
-        let actor = self.actor(thread);
-        (actor.state, actor.since) = (State::Waits(on), now);
+        let own = self.own(thread);
+        (own.state, own.since) = (State::Waits(on), now);
     }
 
     fn end_activation(&mut self, thread: u32, now: Instant) {
-        let actor = &mut self.actors[thread as usize];
-        let response = now.saturating_since(actor.since);
-        actor.acted.activations += 1;
-        actor.acted.response_sum += response;
-        actor.acted.response_max = actor.acted.response_max.max(response);
+        let own = &mut self.threads[thread as usize];
+        let response = now.saturating_since(own.since);
+        own.acted.activations += 1;
+        own.acted.response_sum += response;
+        own.acted.response_max = own.acted.response_max.max(response);
         self.close(thread);
     }
 
     /// The thread's job is complete, if it has one.
     fn close(&mut self, thread: u32) {
-        let server = self.actor(thread).server.as_mut();
+        let server = self.own(thread).server.as_mut();
         if let Some(server) = server.filter(|server| server.open) {
             server.open = false;
             self.effects.push(Effect::Complete(thread));
@@ -470,79 +489,83 @@ impl Stage {
             return true;
         }
         self.close(thread);
-        let actor = self.actor(thread);
-        actor.state = State::Waits(On::Lock(lock));
-        actor.lock_since = now;
+        let own = self.own(thread);
+        own.state = State::Waits(On::Lock(lock));
+        own.lock_since = now;
         false
     }
 
     /// A thread gives a lock back, if it holds it: to the first that waits.
     fn give_back(&mut self, thread: u32, lock: u32, now: Instant) {
         if let Some(next) = self.locks[lock as usize].give_back(thread) {
-            let actor = self.actor(next);
-            let waited = now - actor.lock_since;
-            actor.acted.waited_for_lock(waited);
+            let own = self.own(next);
+            let waited = now - own.lock_since;
+            own.acted.waited_for_lock(waited);
             self.ready(next, now);
         }
     }
 
     /// A thread that waited for others is woken by one; it first takes its lock again.
     fn woken(&mut self, thread: u32, now: Instant) {
-        let actor = self.actor(thread);
-        actor.since = now;
-        let relock = actor.relock.take();
+        let own = self.own(thread);
+        own.since = now;
+        let relock = own.relock.take();
         if relock.is_none_or(|lock| self.take_lock(thread, lock, now)) {
             self.ready(thread, now);
         }
     }
 }
 
-impl Actor {
+impl ThreadState {
     fn new(server: Option<Server>) -> Self {
         Self {
             state: State::Away,
-            phase: 0,
-            step: 0,
+            place: (0, 0),
             turns: 0,
             rounds: 0,
+            at_last: false,
             owed: Duration::ZERO,
             piece: Duration::ZERO,
             relock: None,
             since: Instant::ZERO,
             lock_since: Instant::ZERO,
             server,
-            acted: Acted::default(),
+            acted: ThreadOutcome::default(),
         }
     }
 
     /// The step to be done next; `None` where all loops are done.
     fn next<'a>(&self, script: &'a Script) -> Option<&'a Step> {
         let over = script.loops.is_some_and(|loops| self.rounds >= loops);
-        (!over).then(|| &script.phases[self.phase].steps[self.step])
+        (!over).then(|| &script.phases[self.place.0].steps[self.place.1])
     }
 
-    /// Goes to the step after the next. Returns whether a pass of a phase is over.
-    fn advance(&mut self, script: &Script) -> bool {
-        let phase = &script.phases[self.phase];
-        self.step += 1;
-        if self.step < phase.steps.len() {
-            return false;
+    /// Goes to the step after the next.
+    fn advance(&mut self, script: &Script) {
+        let (at, step) = self.place;
+        let phase = &script.phases[at];
+        self.at_last = step + 1 == phase.steps.len();
+        self.place.1 = if self.at_last { 0 } else { step + 1 };
+        if !self.at_last {
+            return;
         }
-        self.step = 0;
-        self.acted.loops += 1;
         self.turns = self.turns.saturating_add(1);
         if phase.loops.is_some_and(|loops| self.turns >= loops) {
-            (self.turns, self.phase) = (0, self.phase + 1);
-            if self.phase == script.phases.len() {
+            (self.turns, self.place) = (0, (at + 1, 0));
+            if at + 1 == script.phases.len() {
                 // A script that goes on for ever counts its rounds no further than fits.
-                (self.phase, self.rounds) = (0, self.rounds.saturating_add(1));
+                (self.place, self.rounds) = ((0, 0), self.rounds.saturating_add(1));
             }
         }
-        true
+    }
+
+    /// The present step is done: so is the pass of its phase, if it is the last there.
+    fn count_pass(&mut self) {
+        self.acted.loops += u64::from(std::mem::take(&mut self.at_last));
     }
 }
 
-impl Acted {
+impl ThreadOutcome {
     fn waited_for_lock(&mut self, time: Duration) {
         self.lock_waits += 1;
         self.lock_sum += time;

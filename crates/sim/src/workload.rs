@@ -6,7 +6,7 @@ mod script;
 
 use crate::arrivals;
 use crate::rng::{Purpose, Stream};
-use crate::script::Stage;
+use crate::script::ScriptedThreads;
 use maracas_core::contract::Mode;
 use maracas_core::dispatch::Readings;
 use maracas_core::{
@@ -104,7 +104,7 @@ pub(crate) struct Demands {
     vcpus: Vec<Demand>,
     threads: Vec<Thread>,
     /// What threads with scripts are about.
-    stage: Option<Box<Stage>>,
+    scripted: Option<Box<ScriptedThreads>>,
 }
 
 /// What follows when a program's next timer is asked for.
@@ -194,7 +194,7 @@ impl Demands {
             threads.push(Thread::new(&Program::new(id, Workload::Busy), 0, seed));
             threads[demand.threads[0] as usize].state = State::Blocked;
         }
-        Self { vcpus, threads, stage: None }
+        Self { vcpus, threads, scripted: None }
     }
 
     #[inline]
@@ -285,7 +285,7 @@ impl Demands {
                 Start::Event(now.saturating_add(own.gaps.draw(every)))
             }
             Workload::Script => {
-                self.stage().start(thread, now);
+                self.scripted().start(thread, now);
                 Start::Acts
             }
             Workload::Periodic { .. } | Workload::Anytime { .. } => {
@@ -384,7 +384,7 @@ impl Demands {
                 Some((on_behalf, Some(next)))
             }
             Workload::Script => {
-                self.stage().alarm(thread, now);
+                self.scripted().alarm(thread, now);
                 None
             }
             Workload::Busy | Workload::Periodic { .. } | Workload::Anytime { .. } => None,
@@ -399,7 +399,7 @@ impl Demands {
         let own = &mut self.threads[thread as usize];
         let (more, done) = match own.workload {
             Workload::Script => {
-                self.stage().worked(thread, now);
+                self.scripted().worked(thread, now);
                 return Done::Acts;
             }
             Workload::Busy if demand.carries() => (false, Done::ServiceRequest),

@@ -3,10 +3,12 @@
 
 mod phases;
 mod scripts;
+mod suspends;
 mod write;
 
 pub use scripts::Scripted;
-pub(super) use scripts::{read as read_scripts, with_suspends};
+pub(super) use scripts::read as read_scripts;
+pub(super) use suspends::Mended;
 pub(super) use write::write;
 
 use super::json::{self, Member, Node};

@@ -1,4 +1,4 @@
-//! Cases of bare task sets, and of threads that act out scripts.
+//! Cases of bare task sets, and of threads that execute scripts.
 
 use super::{Acting, Case, Machine, Overrides, add_service_vcpus, policy, set_params};
 use maracas_console::failure::Failure;
@@ -168,7 +168,8 @@ fn vcpus(set: &Scripted, entry: &Entry, params: &Params, cores: usize) -> (Vec<V
     let mut notes = Vec::new();
     if entry.needs.jobs {
         notes.push(format!(
-            "policy {} orders jobs: a thread brings one for each C of its work, T apart or more",
+            "policy {} orders jobs: a thread brings one for each C of its work, T apart or more; \
+             it ends where the thread waits or comes late to a timer",
             entry.name
         ));
     }
@@ -179,7 +180,11 @@ fn vcpus(set: &Scripted, entry: &Entry, params: &Params, cores: usize) -> (Vec<V
     if without.is_empty() || !entry.needs.budgets {
         return (with(None), notes);
     }
-    let ns = |it: &Reservation| PERIOD.ticks() * it.budget.ticks() / it.period.ticks();
+    let ns = |it: &Reservation| {
+        let [whole, c, t] = [PERIOD, it.budget, it.period].map(|it| u128::from(it.ticks()));
+        // Not above `whole`.
+        (whole * c / t) as u64
+    };
     let taken: u64 = owns.iter().flatten().map(ns).sum();
     let each_core = (PERIOD.ticks() * cores as u64).saturating_sub(taken) / cores as u64;
     let share = each_core / without.len().div_ceil(cores) as u64;
@@ -231,6 +236,12 @@ mod tests {
     fn given(policy: &str, cores: usize, reservations: &[Option<(u64, u64)>]) -> Vec<Vcpu> {
         let entry = super::policy(policy).unwrap_or_else(|_| panic!("{policy}"));
         vcpus(&set(reservations), entry, &Params::new(), cores).0
+    }
+
+    #[test]
+    fn budgets_of_hours_leave_their_share_too() {
+        let vcpus = given("g-edf", 1, &[Some((21_600_000_000, 43_200_000_000)), None]);
+        assert_eq!(vcpus[1].reservation.budget, Duration::from_micros(500));
     }
 
     #[test]

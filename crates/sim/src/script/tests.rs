@@ -1,10 +1,10 @@
 //! Scripts on cores of their own, by hand-worked times, and under policies.
 
-use super::{Acted, AtEnd, Effect, Stage};
+use super::{AtEnd, Effect, ScriptedThreads, ThreadOutcome};
 use crate::{Options, Subject, simulate};
 use maracas_core::contract::{Event, Observer};
 use maracas_core::params::Params;
-use maracas_core::script::{Barrier, LEAST, Phase, Script, Scripts, Step, Timer};
+use maracas_core::script::{Barrier, MIN_STEP, Phase, Script, Scripts, Step, Timer};
 use maracas_core::{Arrival, Duration, Instant, Plan, Program, System, Vcpu, VcpuId, Workload};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,17 +42,17 @@ type Piece = (u32, u64, u64);
 
 /// Each thread on a core of its own, until nothing happens or `until`: what they came to, and
 /// their pieces of work, in microseconds.
-fn alone(scripts: &Scripts, until: u64) -> (Vec<Acted>, Vec<Piece>) {
-    let mut stage = Stage::new(scripts, &System::new(1, Vec::new()));
+fn alone(scripts: &Scripts, until: u64) -> (Vec<ThreadOutcome>, Vec<Piece>) {
+    let mut scripted = ScriptedThreads::new(scripts, &System::new(1, Vec::new()));
     let (mut due, mut pieces) = (BTreeSet::new(), Vec::new());
     let mut number = 0;
     let mut left = BTreeMap::new();
     let mut now = Instant::ZERO;
     for thread in 0..scripts.threads.len() as u32 {
-        stage.start(thread, now);
+        scripted.start(thread, now);
     }
     loop {
-        for effect in stage.effects() {
+        for effect in scripted.effects() {
             number += 1;
             match effect {
                 Effect::Work { thread, left: work, .. } => {
@@ -71,11 +71,11 @@ fn alone(scripts: &Scripts, until: u64) -> (Vec<Acted>, Vec<Piece>) {
         let next = due.pop_first().filter(|(at, ..)| *at < Instant::ZERO + us(until));
         let Some((at, _, thread, works)) = next else { break };
         now = at;
-        if works { stage.worked(thread, now) } else { stage.alarm(thread, now) }
+        if works { scripted.worked(thread, now) } else { scripted.alarm(thread, now) }
     }
     let end = Instant::ZERO + us(until);
     let left = |thread: usize| left.get(&thread).map_or(us(0), |to| to.saturating_since(end));
-    (stage.acted(end, left), pieces)
+    (scripted.acted(end, left), pieces)
 }
 fn pieces(threads: Vec<Script>, until: u64) -> Vec<Piece> {
     alone(&scripts(threads), until).1
@@ -132,9 +132,9 @@ fn a_lock_serves_who_came_first_and_only_its_holder_gives_it_back() {
     let holder = |before, within| {
         once(vec![run(before), Step::Lock(0), run(within), Step::Unlock(0), run(1)])
     };
-    let thief = once(vec![run(2), Step::Unlock(0), run(1)]);
+    let other = once(vec![run(2), Step::Unlock(0), run(1)]);
     let (acted, pieces) =
-        alone(&scripts(vec![holder(1, 10), holder(3, 20), holder(2, 30), thief]), 99);
+        alone(&scripts(vec![holder(1, 10), holder(3, 20), holder(2, 30), other]), 99);
     let within: Vec<Piece> = pieces.into_iter().filter(|(_, from, to)| to - from >= 10).collect();
     assert_eq!(within, [(0, 1, 11), (2, 11, 41), (1, 41, 61)]);
     let waits: Vec<_> = acted.iter().map(|it| (it.lock_waits, it.lock_sum, it.lock_max)).collect();
@@ -211,7 +211,43 @@ fn what_never_waits_still_lets_time_pass() {
     };
     let (acted, pieces) = alone(&scripts(vec![spinner, ping(0, 1), ping(1, 0)]), 100);
     assert!(pieces.len() < 500, "{}", pieces.len());
-    assert_eq!(acted[0].work, LEAST * 100);
+    assert_eq!(acted[0].work, MIN_STEP * 100);
+}
+
+#[test]
+fn steps_after_work_take_no_time_in_however_many_phases_until_one_comes_again() {
+    let phase = |loops, step| Phase { steps: vec![step], loops: Some(loops) };
+    let of = |loops| {
+        let mut phases = vec![phase(1, run(5))];
+        phases.extend((0..4).map(|_| phase(loops, Step::Signal(0))));
+        phases.push(phase(1, run(5)));
+        pieces(vec![Script { phases, ..once(Vec::new()) }], 99)
+    };
+    assert_eq!(of(1), [(0, 0, 5), (0, 5, 10)]);
+    // Three passes are two that come back, in each of the four phases.
+    let all = of(3);
+    assert_eq!((all.len(), all.last()), (10, Some(&(0, 13, 18))));
+}
+
+#[test]
+fn a_forked_thread_begins_after_its_delay() {
+    let start = Instant::ZERO + us(30);
+    let child = Script { forked: true, start, ..once(vec![run(4)]) };
+    let fork = Step::Fork(vec![1]);
+    let parent = once(vec![run(1), fork.clone(), run(49), fork, run(9)]);
+    // The delay counts from the start of all: the second comes after it.
+    let expected = [(0, 0, 1), (0, 1, 50), (1, 30, 34), (1, 50, 54), (0, 50, 59)];
+    assert_eq!(pieces(vec![parent, child], 99), expected);
+}
+
+#[test]
+fn a_pass_counts_when_its_last_step_is_done() {
+    let loops = |until| {
+        let thread = script(None, vec![run(3), sleep(7)]);
+        alone(&scripts(vec![thread, once(vec![run(20)])]), until).0
+    };
+    assert_eq!([9, 11, 20, 21].map(|until| loops(until)[0].loops), [0, 1, 1, 2]);
+    assert_eq!([19, 21].map(|until| loops(until)[1].loops), [0, 1]);
 }
 
 #[test]
@@ -286,7 +322,7 @@ fn no_lock_is_held_twice_no_wake_is_lost_and_all_work_is_done() {
             assert_eq!(acted.at_end, AtEnd::Over, "{case}: {script:?}");
             let acts = acted.work - worth(script);
             // A moment after each wake at most.
-            assert!(acts <= LEAST * (acted.activations + acted.lock_waits), "{case}: {acts}");
+            assert!(acts <= MIN_STEP * (acted.activations + acted.lock_waits), "{case}: {acts}");
         }
     }
 }

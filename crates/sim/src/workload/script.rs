@@ -1,26 +1,26 @@
-//! Threads that act out scripts, as VCPUs have them.
+//! Threads that execute scripts, as VCPUs have them.
 
 use super::{Demands, NONE, State};
-use crate::script::{Acted, Effect, Stage};
+use crate::script::{Effect, ScriptedThreads, ThreadOutcome};
 use maracas_core::script::Scripts;
 use maracas_core::{Duration, Instant, Job, JobId, System};
 
 impl Demands {
     /// The same with what programs with the workload `Script` do.
     pub(crate) fn take_scripts(&mut self, scripts: &Scripts, system: &System) {
-        self.stage = Some(Box::new(Stage::new(scripts, system)));
+        self.scripted = Some(Box::new(ScriptedThreads::new(scripts, system)));
     }
     /// What followed from what threads did since this was last asked.
     pub(crate) fn effects(&mut self) -> Vec<Effect> {
-        self.stage.as_mut().map(|stage| stage.effects()).unwrap_or_default()
+        self.scripted.as_mut().map(|scripted| scripted.effects()).unwrap_or_default()
     }
     /// What each thread came to.
-    pub(crate) fn acted(&self, now: Instant) -> Vec<Acted> {
+    pub(crate) fn acted(&self, now: Instant) -> Vec<ThreadOutcome> {
         let left = |thread: usize| self.threads[thread].left;
-        self.stage.as_ref().map(|stage| stage.acted(now, left)).unwrap_or_default()
+        self.scripted.as_ref().map(|scripted| scripted.acted(now, left)).unwrap_or_default()
     }
-    pub(super) fn stage(&mut self) -> &mut Stage {
-        self.stage.as_mut().expect("a program with the workload Script has a script")
+    pub(super) fn scripted(&mut self) -> &mut ScriptedThreads {
+        self.scripted.as_mut().expect("a program with the workload Script has a script")
     }
 
     /// A thread has a piece of work. Returns whether its VCPU had some before.

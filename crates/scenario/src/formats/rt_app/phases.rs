@@ -5,7 +5,7 @@ use maracas_core::Duration;
 
 /// Events by the words that their keys begin with, longer words first: `run2` is a `run`.
 /// rt-app compares in this manner too.
-const EVENTS: [(&str, Event); 19] = [
+const EVENTS: [(&str, Event); 20] = [
     ("runtime", Event::Work),
     ("run", Event::Work),
     ("timer", Event::Timer),
@@ -20,7 +20,8 @@ const EVENTS: [(&str, Event); 19] = [
     ("signal", Event::Other),
     ("broad", Event::Other),
     ("sync", Event::Other),
-    ("sem", Event::Other),
+    ("sem_post", Event::Other),
+    ("sem_wait", Event::Other),
     ("barrier", Event::Other),
     ("suspend", Event::Other),
     ("resume", Event::Other),
@@ -79,7 +80,7 @@ impl Cycle {
 
 /// `given` and `more` as one.
 fn sum(label: &'static str, given: &Given, more: Duration) -> Given {
-    let time = given.time + more;
+    let time = Duration::from_ticks(given.time.ticks().saturating_add(more.ticks()));
     Given { label, at: given.at, text: (time.ticks() / 1_000).to_string(), time }
 }
 

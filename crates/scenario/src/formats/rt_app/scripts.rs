@@ -11,6 +11,7 @@ use crate::formats::task::{Asides, MOST_TASKS, clean_name};
 use maracas_core::script::{Phase, Script, Scripts, Step};
 use maracas_core::{Instant, Reservation};
 use period::Period;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Of a task that is forked at most so many threads run at one time: each needs a VCPU that is
 /// there from the start.
@@ -30,24 +31,6 @@ pub struct Scripted {
     pub asked: Vec<bool>,
     /// What was left aside or assumed, as sentences for the user.
     pub notes: Vec<String>,
-}
-
-/// The text with a value for each `suspend` that has none, as rt-app's `workgen` gave it until May
-/// 2025: rt-app's own examples are written so, though it is no JSON. `None` where there is none.
-pub(in crate::formats) fn with_suspends(text: &str) -> Option<String> {
-    const KEY: &str = "\"suspend\"";
-    let (mut mended, mut rest) = (String::new(), text);
-    while let Some(at) = rest.find(KEY) {
-        let (before, after) = rest.split_at(at + KEY.len());
-        mended += before;
-        let key = mended.trim_end_matches(KEY).trim_end().ends_with(['{', ',']);
-        if key && after.trim_start().starts_with([',', '}']) {
-            mended += ": \"\"";
-        }
-        rest = after;
-    }
-    let found = mended.len() + rest.len() > text.len();
-    found.then(|| mended + rest)
 }
 
 /// Reads a file whose threads do more than a task set can say; `None` where they do not.
@@ -96,8 +79,14 @@ struct Reader<'r, 'a> {
     tasks: &'r [Task<'a>],
     asides: Asides,
     scripts: Scripts,
-    /// The names of the timers that threads share, beside their numbers.
-    timers: Vec<(String, u32)>,
+    /// Tasks by their names.
+    places: BTreeMap<&'a str, usize>,
+    /// The names that any thread resumes.
+    resumed: BTreeSet<&'a str>,
+    /// Timers by their names and whose they are.
+    timers: BTreeMap<(String, Option<u32>), u32>,
+    /// The threads that are added now are those that others fork.
+    forking: bool,
     /// The task of each thread.
     task_of: Vec<usize>,
     names: Vec<String>,
@@ -107,9 +96,22 @@ struct Reader<'r, 'a> {
 
 impl<'r, 'a> Reader<'r, 'a> {
     fn new(source: Source<'a>, tasks: &'r [Task<'a>], asides: Asides) -> Self {
-        let scripts = Scripts::default();
-        let (timers, task_of, names, reservations, asked) = Default::default();
-        Self { source, tasks, asides, scripts, timers, task_of, names, reservations, asked }
+        let members = tasks.iter().flat_map(|task| &task.phases).flat_map(|it| &it.members);
+        let resumes = members.filter(|member| member.key.starts_with("resume"));
+        Self {
+            source,
+            tasks,
+            asides,
+            scripts: Scripts::default(),
+            places: tasks.iter().enumerate().map(|(place, task)| (task.name(), place)).collect(),
+            resumed: resumes.filter_map(|it| it.value.text(it.key).ok()).collect(),
+            timers: BTreeMap::new(),
+            forking: false,
+            task_of: Vec::new(),
+            names: Vec::new(),
+            reservations: Vec::new(),
+            asked: Vec::new(),
+        }
     }
 
     fn read(mut self) -> Result<Scripted, Error> {
@@ -118,7 +120,7 @@ impl<'r, 'a> Reader<'r, 'a> {
             task.thread.head(&mut self.asides)?;
             for instance in 0..task.instances {
                 let one = if task.instances == 1 { "".into() } else { format!("-{instance}") };
-                self.add(place, &format!("{}{one}", task.name()), false)?;
+                self.add(place, &format!("{}{one}", task.name()))?;
             }
         }
         if self.scripts.threads.is_empty() {
@@ -128,12 +130,20 @@ impl<'r, 'a> Reader<'r, 'a> {
         self.add_forked()?;
         self.reserve()?;
         self.unwoken();
+        self.unlocked();
         self.asides.add(
-            "its threads act out their scripts (docs/formats.md): locks, signals and the like take \
+            "its threads execute their scripts (docs/formats.md): locks, signals and the like take \
              1us after a wake, and no time otherwise",
         );
+        if !self.scripts.locks.is_empty() || !self.scripts.semaphores.is_empty() {
+            self.asides.add(
+                "locks and semaphores go to who came first; in Linux by priority, or to any that \
+                 comes",
+            );
+        }
         let names = self.names.iter().map(|name| clean_name(name)).collect::<Vec<_>>();
-        if let Some(twice) = (1..names.len()).find(|at| names[..*at].contains(&names[*at])) {
+        let mut known = BTreeSet::new();
+        if let Some(twice) = names.iter().position(|name| !known.insert(name)) {
             let at = tasks[self.task_of[twice]].thread.member.key_at;
             let message = format!("two threads are called {}; rename one task", names[twice]);
             return Err(self.source.error(at, message));
@@ -143,7 +153,7 @@ impl<'r, 'a> Reader<'r, 'a> {
     }
 
     /// Adds one thread of a task.
-    fn add(&mut self, place: usize, name: &str, forked: bool) -> Result<(), Error> {
+    fn add(&mut self, place: usize, name: &str) -> Result<(), Error> {
         let task = &self.tasks[place];
         let id = self.scripts.threads.len() as u32;
         if id as usize >= MOST_TASKS {
@@ -171,7 +181,7 @@ impl<'r, 'a> Reader<'r, 'a> {
             phases: read,
             loops: task.thread.rounds()?,
             start: delay.map_or(Instant::ZERO, |delay| Instant::ZERO + delay.time),
-            forked,
+            forked: self.forking,
         });
         self.task_of.push(place);
         self.names.push(name.into());
@@ -180,15 +190,13 @@ impl<'r, 'a> Reader<'r, 'a> {
 
     /// Adds the threads that others fork, and tells those which.
     fn add_forked(&mut self) -> Result<(), Error> {
+        let forks = (0..self.tasks.len()).map(|place| self.forks_of(place));
+        let forks = forks.collect::<Result<Vec<_>, Error>>()?;
         let mut wanted = vec![0_u32; self.tasks.len()];
-        let is_forked = |place: u32, threads: &[Script]| {
-            threads.iter().flat_map(Script::steps).any(|step| *step == Step::Fork(vec![place]))
-        };
-        for (script, task) in self.scripts.threads.iter().zip(&self.task_of) {
-            let again = is_forked(*task as u32, &self.scripts.threads);
+        for script in &self.scripts.threads {
             for phase in &script.phases {
                 let times = [script.loops, phase.loops].map(|it| it.unwrap_or(FORKED));
-                let times = if again { FORKED } else { times[0].saturating_mul(times[1]) };
+                let times = times[0].saturating_mul(times[1]);
                 for step in &phase.steps {
                     let Step::Fork(target) = step else { continue };
                     let wanted = &mut wanted[target[0] as usize];
@@ -196,19 +204,22 @@ impl<'r, 'a> Reader<'r, 'a> {
                 }
             }
         }
-        // A task that is only forked may fork others.
-        for place in 0..self.tasks.len() {
-            for target in self.forks_of(place)? {
-                if self.tasks[place].instances == 0 {
-                    wanted[target] = FORKED;
+        // What is forked may be so again and again, and forks as often.
+        let mut forked: Vec<usize> = (0..wanted.len()).filter(|it| wanted[*it] > 0).collect();
+        while let Some(place) = forked.pop() {
+            for target in &forks[place] {
+                if wanted[*target] < FORKED {
+                    wanted[*target] = FORKED;
+                    forked.push(*target);
                 }
             }
         }
+        self.forking = true;
         let mut pools = vec![Vec::new(); self.tasks.len()];
         for (place, wanted) in wanted.into_iter().enumerate() {
             for copy in 0..wanted {
                 pools[place].push(self.scripts.threads.len() as u32);
-                self.add(place, &format!("{}-fork{copy}", self.tasks[place].name()), true)?;
+                self.add(place, &format!("{}-fork{copy}", self.tasks[place].name()))?;
             }
         }
         let steps = self.scripts.threads.iter_mut().flat_map(|script| &mut script.phases);
@@ -229,6 +240,7 @@ impl<'r, 'a> Reader<'r, 'a> {
 
     /// What each thread is to have.
     fn reserve(&mut self) -> Result<(), Error> {
+        let users = period::users(&self.scripts);
         for thread in 0..self.scripts.threads.len() {
             let task = &self.tasks[self.task_of[thread]];
             let asked = task.policy()? == DEADLINE;
@@ -237,7 +249,7 @@ impl<'r, 'a> Reader<'r, 'a> {
                 Some(draft.task(self.source, thread as u32)?.reservation)
             } else {
                 task.thread.unreserved(&mut self.asides);
-                Period::of(&self.scripts, thread).map(|it| it.reservation())
+                Period::of(&self.scripts.threads[thread], &users).map(|it| it.reservation())
             };
             self.asked.push(asked);
             self.reservations.push(own.filter(|own| own.period <= LONGEST));
@@ -248,21 +260,54 @@ impl<'r, 'a> Reader<'r, 'a> {
     /// Notes what threads wait for and nothing wakes.
     fn unwoken(&mut self) {
         let Scripts { threads, conditions, semaphores, .. } = &self.scripts;
-        let steps = || threads.iter().flat_map(Script::steps);
+        let (mut woken, mut posted) = (BTreeSet::new(), BTreeSet::new());
+        for step in threads.iter().flat_map(Script::steps) {
+            if let Step::Signal(at) | Step::Broadcast(at) = step {
+                woken.insert(*at);
+            } else if let Step::Post(at) = step {
+                posted.insert(*at);
+            }
+        }
         for (script, task) in threads.iter().zip(&self.task_of) {
-            let name = self.tasks[*task].name();
             for step in script.steps() {
-                let (what, woken) = if let Step::Wait { condition: at, .. } = step {
-                    let wakes = |it: &Step| *it == Step::Signal(*at) || *it == Step::Broadcast(*at);
-                    (&conditions[*at as usize], steps().any(wakes))
+                let (what, wakes) = if let Step::Wait { condition: at, .. } = step {
+                    (&conditions[*at as usize], woken.contains(at))
                 } else if let Step::Take(at) = step {
-                    (&semaphores[*at as usize], steps().any(|it| *it == Step::Post(*at)))
+                    (&semaphores[*at as usize], posted.contains(at))
                 } else {
                     continue;
                 };
-                if !woken {
-                    let what = format!("it waits for `{what}`, and no thread ever wakes it");
-                    self.asides.of(&what, name);
+                if wakes {
+                    continue;
+                }
+                let what = format!("it waits for `{what}`, and no thread ever wakes it");
+                self.asides.of(&what, self.tasks[*task].name());
+            }
+        }
+    }
+
+    /// Notes where a thread gives a lock back, or waits with one, that it has not taken before.
+    fn unlocked(&mut self) {
+        let locks = &self.scripts.locks;
+        for (script, task) in self.scripts.threads.iter().zip(&self.task_of) {
+            let mut held = BTreeSet::new();
+            for step in script.steps() {
+                let (lock, what, missing) = if let Step::Unlock(lock) = step {
+                    (lock, "`unlock` without `lock` does nothing", !held.remove(lock))
+                } else if let Step::Wait { lock: Some(lock), .. } = step {
+                    (lock, "`wait` without `lock` takes it after the wake", held.insert(*lock))
+                } else {
+                    if let Step::Lock(lock) = step {
+                        held.insert(*lock);
+                    }
+                    continue;
+                };
+                if missing {
+                    let what = format!(
+                        "{what}, here of `{}`; rt-app's is undefined",
+                        locks[*lock as usize]
+                    );
+                    self.asides.of(&what, self.tasks[*task].name());
                 }
             }
         }

@@ -51,12 +51,12 @@ impl Reader<'_, '_> {
             }
             wait
         } else if is("barrier") {
-            Step::Barrier(self.barrier(place, member)?)
+            Step::Barrier(self.barrier(member)?)
         } else if is("timer") {
             self.timer(thread, member)?
         } else if is("suspend") {
             let named = member.value.text(member.key).unwrap_or_default();
-            let other = named != task && self.is_resumed(named);
+            let other = named != task && self.resumed.contains(named);
             if other {
                 let what = "`suspend` waits for a `resume` of the name that stands there, as in \
                             rt-app until May 2025; since then rt-app waits for one of its own name";
@@ -77,17 +77,10 @@ impl Reader<'_, '_> {
         Ok(vec![step])
     }
 
-    /// Whether a thread resumes threads of this name.
-    fn is_resumed(&self, name: &str) -> bool {
-        let members = self.tasks.iter().flat_map(|task| &task.phases).flat_map(|it| &it.members);
-        let mut resumes = members.filter(|member| member.key.starts_with("resume"));
-        resumes.any(|member| member.value.text(member.key).is_ok_and(|it| it == name))
-    }
-
     /// The place of the task that a fork names.
     pub(super) fn target(&self, member: Member<'_>) -> Result<usize, Error> {
         let name = member.value.text(member.key)?;
-        self.tasks.iter().position(|task| task.name() == name).ok_or_else(|| {
+        self.places.get(name).copied().ok_or_else(|| {
             let names: Vec<&str> = self.tasks.iter().map(|task| task.name()).collect();
             let hint = did_you_mean(name, names, "tasks");
             member.value.error(format!("there is no task {} to fork; {hint}", quoted(name)))
@@ -110,7 +103,7 @@ impl Reader<'_, '_> {
     }
 
     /// A barrier. As in rt-app, it counts how often tasks name it, times their instances.
-    fn barrier(&mut self, place: usize, member: Member<'_>) -> Result<u32, Error> {
+    fn barrier(&mut self, member: Member<'_>) -> Result<u32, Error> {
         let name = member.value.text(member.key)?;
         let known = self.scripts.barriers.iter().position(|barrier| barrier.name == name);
         let at = known.unwrap_or_else(|| {
@@ -118,16 +111,8 @@ impl Reader<'_, '_> {
             self.scripts.barriers.len() - 1
         });
         // Read once for each instance; those of forked threads do not count.
-        let counts = (self.scripts.threads.len() - self.first_of(place)) < self.instances(place);
-        self.scripts.barriers[at].threads += u32::from(counts);
+        self.scripts.barriers[at].threads += u32::from(!self.forking);
         Ok(at as u32)
-    }
-    fn first_of(&self, place: usize) -> usize {
-        let first = self.task_of.iter().position(|task| *task == place);
-        first.unwrap_or(self.scripts.threads.len())
-    }
-    fn instances(&self, place: usize) -> usize {
-        self.tasks[place].instances as usize
     }
 
     fn timer(&mut self, thread: u32, member: Member<'_>) -> Result<Step, Error> {
@@ -144,11 +129,9 @@ impl Reader<'_, '_> {
         let period = period.ok_or_else(missing)?;
         let own = name.starts_with("unique").then_some(thread);
         let timers = &mut self.scripts.timers;
-        let is_it = |(known, at): &&(String, u32)| known == name && timers[*at as usize].own == own;
-        let timer = self.timers.iter().rev().find(is_it).map_or(timers.len() as u32, |it| it.1);
+        let timer = *self.timers.entry((name.into(), own)).or_insert(timers.len() as u32);
         if timer as usize == timers.len() {
             timers.push(Timer { absolute, own });
-            self.timers.push((name.into(), timer));
         }
         timers[timer as usize].absolute |= absolute;
         Ok(Step::Timer { timer, period })
