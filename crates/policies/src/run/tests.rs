@@ -207,7 +207,7 @@ fn what_run_cannot_do_is_refused_with_numbers_and_the_way_out() {
     sporadic.vcpus[1].arrival = Arrival::Sporadic;
     let verdict = (ENTRY.admit)(&sporadic, &with(&[("rounding", "tolerate")]));
     let text = verdict.refused[0].1.to_string();
-    assert!(text.contains("vcpu1 is sporadic") && text.contains("dp-wrap"), "{text}");
+    assert!(text.contains("such as vcpu1") && text.contains("dp-wrap"), "{text}");
     assert!(run_tree(&sporadic, &with(&[])).is_err());
 
     let mut constrained = system(2, &[(1, 4)]);
