@@ -71,11 +71,12 @@ class SweepPage {
     const place = (x) => points.find((it) => this.along(along, it) === x);
     const chart = new Chart(host, {
       title, columns, series, unit, height: 300,
-      pick: (i) => this.choose(place(xs[i]), true),
+      // A number for all loads has no sets of one point behind it.
+      pick: (i) => { if (points.length) this.choose(place(xs[i]), true); },
       along: { label: along, value: plain, values: (_, splits) => splits.map(plain) },
       range: share ? [-0.03, 1.03] : (_, low) => [Math.min(0, low), most * 1.05 || 1],
     });
-    chart.box.title = 'Click: the sets behind a point';
+    if (points.length) chart.box.title = 'Click: the sets behind a point';
   }
   along(name, point) { return this.data.points[point].at[name]; }
 
