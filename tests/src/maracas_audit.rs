@@ -4,6 +4,7 @@
 use crate::follow::Followed;
 use maracas_core::contract::{Entry, Mode, Observer, Refused, Sample, Segment, ServiceRequest};
 use maracas_core::dispatch::Readings;
+use maracas_core::memory::CachePart;
 use maracas_core::params::{Params, parse_fraction};
 use maracas_core::{
     CoreId, Criticality, Duration, Event, Instant, Plan, Rate, Role, System, Vcpu, VcpuId,
@@ -215,7 +216,7 @@ impl MaracasAudit {
         service_vcpu: VcpuId,
         vcpu: VcpuId,
         to: CoreId,
-        colors: u64,
+        colors: Option<CachePart>,
     ) {
         let (Some(src), Some(moved)) = (self.home(vcpu), self.vcpu(vcpu).cloned()) else {
             return self.must(false, || format!("{vcpu} is to move at {now}, but is nowhere"));
@@ -226,13 +227,13 @@ impl MaracasAudit {
         let own = self.vcpu(service_vcpu).is_some_and(|service_vcpu| {
             service_vcpu.role == Role::Migration && service_vcpu.pinned == Some(src)
         });
-        let mask = self.system.cores[usize::from(to.0)].colors;
-        let enough = mask == 0 || mask.count_ones() >= moved.colors;
+        let part = self.system.cores[usize::from(to.0)].colors;
+        let enough = part.is_none_or(|part| part.get().count_ones() >= moved.colors);
         let free = moved.pinned.is_none() && matches!(moved.role, Role::Main | Role::Io);
-        self.must(own && enough && free && mask == colors, || {
+        self.must(own && enough && free && part == colors, || {
             format!(
                 "{service_vcpu} is to move {moved:?} from {src} to {to} at {now}, \
- colours {colors:x}"
+ colours {colors:?}"
             )
         });
         let (from, dst) = (self.slack(src, None, None), self.slack(to, None, None));
@@ -251,15 +252,22 @@ impl MaracasAudit {
 
     /// Pages are recoloured without a migration for VCPUs of low criticality alone, and on top of
     /// their core's colours with those of cores that have no VCPUs; or back to their core's.
-    fn check_recoloring(&mut self, now: Instant, vcpu: &Vcpu, core: CoreId, colors: u64) {
-        let of = |core: CoreId| self.system.cores[usize::from(core.0)].colors;
+    fn check_recoloring(
+        &mut self,
+        now: Instant,
+        vcpu: &Vcpu,
+        core: CoreId,
+        colors: Option<CachePart>,
+    ) {
+        let bits = |part: Option<CachePart>| part.map_or(0, CachePart::get);
+        let of = |core: CoreId| bits(self.system.cores[usize::from(core.0)].colors);
         let is_idle = |core: &CoreId| {
             let mut others = self.system.vcpus.iter();
             let runs = |vcpu: &Vcpu| matches!(vcpu.role, Role::Main | Role::Io);
             !others.any(|vcpu| runs(vcpu) && self.home(vcpu.id) == Some(*core))
         };
         let lent = self.system.core_ids().filter(is_idle).fold(0, |mask, core| mask | of(core));
-        let own = of(core);
+        let (own, colors) = (of(core), bits(colors));
         let may = vcpu.criticality == Criticality::Low || colors == own;
         let right = may && own & !colors == 0 && colors & !(own | lent) == 0;
         self.must(right, || {

@@ -31,10 +31,16 @@ fn walk(working_set: u64) -> MemoryUse {
 /// reference in 10 ns each, and an estimate learns of every turn. The largest difference once the
 /// cache is full, as a share of it.
 fn largest_difference(replacement: Replacement, at_once: bool) -> f64 {
-    let cache =
-        Cache { bytes: 6 * MB, ways: 12, slices: 4, colors: 32, replacement, cores_per_cache: 0 };
+    let cache = Cache {
+        bytes: 6 * MB,
+        ways: 12,
+        slices: 4,
+        colors: 32,
+        replacement,
+        cores_per_cache: None,
+    };
     let walks = [walk(MB), walk(2 * MB), walk(4 * MB), walk(8 * MB)];
-    let mut model = CacheModel::new(&cache, Partition::Colors, &[0; 4], 4);
+    let mut model = CacheModel::new(&cache, Partition::Colors, &[None; 4], 4);
     let mut estimate = Estimate::new(LINES);
     let mut largest = 0.0_f64;
     for turn in 0..2000 {

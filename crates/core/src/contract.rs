@@ -24,6 +24,7 @@
 //! 4. After `plan(now)`, `plan.wake` lies after `now`.
 
 use crate::admission::{NotAdmitted, Verdict};
+use crate::memory::CachePart;
 use crate::params::{ParamSpec, Params};
 use crate::{CoreId, CoreSet, Duration, Instant, Job, JobId, List, System, Vcpu, VcpuId};
 use alloc::boxed::Box;
@@ -205,8 +206,8 @@ pub enum ServiceRequest {
         vcpu: VcpuId,
         /// Where to.
         to: CoreId,
-        /// Its page colours there, one bit a colour; 0 = unchanged.
-        colors: u64,
+        /// Its page colours there; `None` = unchanged.
+        colors: Option<CachePart>,
     },
 }
 

@@ -7,7 +7,7 @@
 use crate::{CoreSet, Duration};
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::num::NonZeroU64;
+use core::num::{NonZeroU32, NonZeroU64};
 
 /// Bytes of a cache line, and of one memory request, on every platform described here.
 pub const LINE_BYTES: u64 = 64;
@@ -198,14 +198,18 @@ pub struct Cache {
     pub colors: u32,
     /// Which line a full set gives up.
     pub replacement: Replacement,
-    /// Cores that share one such cache, counted from core 0; 0 = all cores share the only one.
-    pub cores_per_cache: u32,
+    /// Cores that share one such cache, counted from core 0; `None` = all share the only one.
+    pub cores_per_cache: Option<NonZeroU32>,
 }
 
 impl Cache {
     /// Lines that one colour holds.
     pub const fn lines_per_color(&self) -> u64 {
         self.bytes / LINE_BYTES / self.colors as u64
+    }
+    /// Which of these caches `core` uses, counted from 0.
+    pub fn of_core(&self, core: usize) -> usize {
+        self.cores_per_cache.map_or(0, |each| core / each.get() as usize)
     }
 }
 
@@ -235,22 +239,21 @@ pub struct Memory {
     pub programs: Vec<Option<Profile>>,
 }
 
-/// The colours `first .. first + count` as a mask, one bit a colour; `None` beyond 64 colours.
-pub const fn color_range(first: u32, count: u32) -> Option<u64> {
-    if first + count > u64::BITS {
+/// A part of a cache: one bit a page colour, or a way. No part is empty.
+pub type CachePart = NonZeroU64;
+
+/// The colours `first .. first + count` as a part; `None` where that is none, or beyond 64 colours.
+pub const fn color_range(first: u32, count: u32) -> Option<CachePart> {
+    if first + count > u64::BITS || count == 0 {
         return None;
     }
-    let ones = if count == u64::BITS { u64::MAX } else { (1 << count) - 1 };
-    Some(if count == 0 { 0 } else { ones << first })
+    CachePart::new((u64::MAX >> (u64::BITS - count)) << first)
 }
 
 /// Cores that share one last-level cache with `core`, of `cores` cores.
 pub fn sharers(cache: &Cache, core: crate::CoreId, cores: usize) -> CoreSet {
-    let group = |core: u16| match cache.cores_per_cache {
-        0 => 0,
-        each => u32::from(core) / each,
-    };
-    let all = (0..cores as u16).filter(|other| group(*other) == group(core.0));
+    let cache_of = |core: u16| cache.of_core(usize::from(core));
+    let all = (0..cores as u16).filter(|other| cache_of(*other) == cache_of(core.0));
     all.map(crate::CoreId).collect()
 }
 
@@ -287,16 +290,16 @@ mod tests {
 
     #[test]
     fn colors_and_sharers() {
-        assert_eq!(color_range(4, 4), Some(0xf0));
-        assert_eq!(color_range(0, 64), Some(u64::MAX));
-        assert_eq!((color_range(3, 0), color_range(60, 5)), (Some(0), None));
+        let bits = |first, count| color_range(first, count).map(CachePart::get);
+        assert_eq!((bits(4, 4), bits(0, 64)), (Some(0xf0), Some(u64::MAX)));
+        assert_eq!((bits(3, 0), bits(64, 0), bits(60, 5)), (None, None, None));
         let cache = Cache {
             bytes: 2 << 20,
             ways: 8,
             slices: 1,
             colors: 64,
             replacement: Replacement::Lru,
-            cores_per_cache: 2,
+            cores_per_cache: NonZeroU32::new(2),
         };
         let shares =
             |core| sharers(&cache, CoreId(core), 4).iter().map(|c| c.0).collect::<Vec<_>>();

@@ -1,5 +1,6 @@
 //! What there is to schedule, and on what: VCPUs, jobs, cores.
 
+use crate::memory::CachePart;
 use crate::{Duration, Instant, Rate};
 use alloc::vec::Vec;
 use core::fmt;
@@ -188,8 +189,8 @@ impl Class {
 pub struct Core {
     /// Its place in [`System::classes`]; cores of equal speed share a class.
     pub class: u8,
-    /// Its part of the last-level cache, one bit a page colour (or way); 0 = all of it.
-    pub colors: u64,
+    /// Its part of the last-level cache; `None` = all of it.
+    pub colors: Option<CachePart>,
 }
 
 /// The platform and the VCPUs that are there from the start, as a policy's `build` sees them.

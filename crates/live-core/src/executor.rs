@@ -2,6 +2,7 @@
 
 use crate::Record;
 use maracas_core::journal::{Note, Recolored};
+use maracas_core::memory::CachePart;
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
 use std::io;
 
@@ -134,11 +135,11 @@ pub trait Handle {
 
     /// Forgets what was counted of it before the machine took it over.
     fn reset(&mut self) {}
-    /// Asks its programs to put their pages into frames of these colours, one bit a colour.
+    /// Asks its programs to put their pages into frames of these colours.
     ///
     /// # Errors
     /// As the host refuses.
-    fn recolor(&mut self, _colors: u64) -> io::Result<Recoloring> {
+    fn recolor(&mut self, _colors: CachePart) -> io::Result<Recoloring> {
         Ok(Recoloring::None)
     }
     /// How the programs did what they were last asked by [`Handle::recolor`], once they did.

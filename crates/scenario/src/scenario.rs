@@ -2,7 +2,9 @@
 
 use crate::account::Account;
 use crate::error::{Error, Location, read_text};
-use maracas_core::memory::{Cache, Device, Dram, Memory, Partition, Profile, color_range};
+use maracas_core::memory::{
+    Cache, CachePart, Device, Dram, Memory, Partition, Profile, color_range,
+};
 use maracas_core::params::Params;
 use maracas_core::sensor::Sense;
 use maracas_core::{
@@ -290,11 +292,11 @@ impl Scenario {
             system = system.uneven(&classes);
         }
         if let Some(memory) = &self.platform.memory {
-            let masks = memory
-                .core_masks(cores)
+            let parts = memory
+                .core_parts(cores)
                 .map_err(|message| Error::new(&self.file, self.places.shares, message))?;
-            for (core, mask) in system.cores.iter_mut().zip(masks) {
-                core.colors = mask;
+            for (core, part) in system.cores.iter_mut().zip(parts) {
+                core.colors = part;
             }
         }
         Ok(system)
@@ -418,23 +420,23 @@ impl PlatformMemory {
     ///
     /// # Errors
     /// Where the shares are not for so many cores, or more than there is.
-    pub fn core_masks(&self, cores: usize) -> Result<Vec<u64>, String> {
+    pub fn core_parts(&self, cores: usize) -> Result<Vec<Option<CachePart>>, String> {
         let Some(cache) = self.cache.filter(|_| !self.shares.is_empty()) else {
-            return Ok(vec![0; cores]);
+            return Ok(vec![None; cores]);
         };
         self.check_shares(&cache, cores)?;
         let mut first = 0;
-        let mask = |(core, count): (usize, &u32)| {
+        let part = |(core, count): (usize, &u32)| {
             if starts_a_cache(&cache, core) {
                 first = 0;
             }
-            let mask = color_range(first, *count);
+            let part = color_range(first, *count);
             first += count;
-            mask.ok_or_else(|| {
+            part.map(Some).ok_or_else(|| {
                 format!("core {core}: only 64 {} can be distinguished", self.part_word())
             })
         };
-        self.shares.iter().enumerate().map(mask).collect()
+        self.shares.iter().enumerate().map(part).collect()
     }
     /// Whether the shares fit the cache and the cores; else what to say.
     pub(crate) fn check_shares(&self, cache: &Cache, cores: usize) -> Result<(), String> {
@@ -459,8 +461,8 @@ impl PlatformMemory {
 }
 
 /// Whether `core` is the first of those that share a cache.
-const fn starts_a_cache(cache: &Cache, core: usize) -> bool {
-    cache.cores_per_cache != 0 && core.is_multiple_of(cache.cores_per_cache as usize)
+fn starts_a_cache(cache: &Cache, core: usize) -> bool {
+    cache.cores_per_cache.is_some_and(|each| core.is_multiple_of(each.get() as usize))
 }
 
 impl VcpuSpec {

@@ -152,7 +152,7 @@ pub fn changes(system: &System, admits: &dyn Fn(&System) -> bool) -> Vec<Change>
     let from = system.cores.len();
     // Where the cache is split, a core more would need a part of it, which the file does not name;
     // where cores are uneven, a class.
-    if system.is_even() && system.cores.iter().all(|core| core.colors == 0) {
+    if system.is_even() && system.cores.iter().all(|core| core.colors.is_none()) {
         let cores = |to| Change::Cores { from, to: to as usize };
         found.extend(bisect(from as u64, MAX_CORES as u64, |to| works(&cores(to))).map(cores));
     }

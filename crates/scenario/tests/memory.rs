@@ -1,8 +1,8 @@
 //! What a scenario says of memory is read as.
 
-use maracas_core::memory::{Device, MemoryUse, Partition, Pattern, Profile, Reuse};
+use maracas_core::memory::{CachePart, Device, MemoryUse, Partition, Pattern, Profile, Reuse};
 use maracas_core::params::Value;
-use maracas_core::{Criticality, Duration};
+use maracas_core::{Criticality, Duration, System};
 use maracas_scenario::mix::{Mix, pattern, pattern_word};
 use maracas_scenario::{Scenario, presets};
 use std::num::NonZero;
@@ -50,12 +50,16 @@ fn the_papers_machine_has_its_table_of_constants() {
     assert_eq!(plain.dram.row_cycle_ps(), dram.row_cycle_ps());
 }
 
+/// By core, one bit a colour or way of its own.
+fn masks(system: &System) -> Vec<u64> {
+    system.cores.iter().map(|core| core.colors.map_or(0, CachePart::get)).collect()
+}
+
 #[test]
 fn colors_lie_one_beside_the_other() {
     let scenario = on_i5("colors = [4, 4, 10, 14]", &program("a", "colors = 14"));
-    let masks: Vec<_> =
-        scenario.system(4).expect("four cores").cores.iter().map(|core| core.colors).collect();
-    assert_eq!(masks, [0xf, 0xf0, 0x3ff00, 0xfffc_0000]);
+    let own = masks(&scenario.system(4).expect("four cores"));
+    assert_eq!(own, [0xf, 0xf0, 0x3ff00, 0xfffc_0000]);
     let error = scenario.system(2).map(|_| ()).unwrap_err().to_string();
     let expected =
         "x.toml:4:10: 4 cores are given colours and there are 2; list one number for each";
@@ -63,12 +67,11 @@ fn colors_lie_one_beside_the_other() {
 
     let scenario = on_i5("ways = [1, 2, 4, 5]", &program("a", ""));
     let memory = scenario.sim_memory().expect("the preset has memory");
-    let masks: Vec<_> =
-        scenario.system(4).expect("four cores").cores.iter().map(|core| core.colors).collect();
-    assert_eq!((memory.partition, masks), (Partition::Ways, vec![1, 6, 0x78, 0xf80]));
+    let own = masks(&scenario.system(4).expect("four cores"));
+    assert_eq!((memory.partition, own), (Partition::Ways, vec![1, 6, 0x78, 0xf80]));
 
     let shared = on_i5("", &program("a", "")).system(4).expect("four cores");
-    assert!(shared.cores.iter().all(|core| core.colors == 0));
+    assert!(shared.cores.iter().all(|core| core.colors.is_none()));
 }
 
 #[test]
@@ -78,10 +81,10 @@ fn two_caches_have_colors_of_their_own() {
         program("a", "")
     ));
     let system = scenario.system(4).expect("four cores");
-    let masks: Vec<_> = system.cores.iter().map(|core| core.colors.count_ones()).collect();
-    assert_eq!(masks, [60, 4, 32, 32]);
-    assert_eq!(system.cores[0].colors & system.cores[1].colors, 0);
-    assert_eq!(system.cores[2].colors, (1 << 32) - 1);
+    let own = masks(&system);
+    let counts: Vec<_> = own.iter().map(|mask| mask.count_ones()).collect();
+    assert_eq!(counts, [60, 4, 32, 32]);
+    assert_eq!((own[0] & own[1], own[2]), (0, (1 << 32) - 1));
 }
 
 #[test]

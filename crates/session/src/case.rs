@@ -227,7 +227,7 @@ impl Case {
         let Self { programs, entry, params, verdict, .. } = &*self;
         let mut split = self.start.clone();
         if self.machine == Machine::Live && self.live().cache == CacheSplit::Whole {
-            split.cores.iter_mut().for_each(|core| core.colors = 0);
+            split.cores.iter_mut().for_each(|core| core.colors = None);
         }
         let start = &split;
         let mut judged = judge(start, memory, programs, entry, params, verdict);
@@ -392,7 +392,7 @@ fn of_platform(entry: &Entry, params: &mut Params, scenario: &Scenario) {
     let is_told = params.iter().any(|(name, _)| name == KEY);
     let cache = scenario.platform.memory.as_ref().and_then(|memory| memory.cache);
     if let Some(cache) = cache.filter(|_| asks && !is_told) {
-        params.set(KEY, Value::Whole(cache.cores_per_cache.into()));
+        params.set(KEY, Value::Whole(cache.cores_per_cache.map_or(0, |each| each.get().into())));
     }
 }
 

@@ -142,10 +142,7 @@ impl Tries<'_> {
         let Some(cache) = &memory.cache else { return Vec::new() };
         let (cores, late) = (case.start.cores.len(), late_cores(case));
         let key = if memory.partition == Partition::Ways { "ways" } else { "colors" };
-        let near = match cache.cores_per_cache as usize {
-            0 => cores,
-            each => each.min(cores),
-        };
+        let near = cache.cores_per_cache.map_or(cores, |each| cores.min(each.get() as usize));
         let split = |sixteenths: &u32| {
             let own = (memory.parts() * sixteenths / 16).max(1);
             let share = |core: usize| {

@@ -87,7 +87,7 @@ fn case((profile, split): Case) -> (System, Vec<Program>, Memory) {
     let mut system = System::new(4, vcpus.collect());
     let mut first = 0;
     for (core, count) in system.cores.iter_mut().zip(split) {
-        core.colors = color_range(first, count).unwrap_or(0);
+        core.colors = color_range(first, count);
         first += count;
     }
     let programs = (0..16).map(|id| Program::new(VcpuId(id), Workload::Busy)).collect();
@@ -100,7 +100,7 @@ fn case((profile, split): Case) -> (System, Vec<Program>, Memory) {
             slices: 4,
             colors: 32,
             replacement: Replacement::Lru,
-            cores_per_cache: 0,
+            cores_per_cache: None,
         }),
         partition: Partition::Colors,
         devices: vec![Device {

@@ -8,6 +8,7 @@ mod uneven;
 use crate::memory::{Contention, MemoryTotals, Progress, Resident};
 use crate::{Options, Outcome, Overheads, at_start, run, run_with};
 use maracas_core::contract::{Event, Grant, Limit, Observer, RunQueue};
+use maracas_core::memory::CachePart;
 use maracas_core::{
     CoreId, Cost, Duration, Instant, Plan, Policy, Program, System, Vcpu, VcpuId, Workload,
 };
@@ -433,10 +434,10 @@ impl Contention for Halves {
     fn totals(&mut self, _: Instant) -> Option<&MemoryTotals> {
         None
     }
-    fn pages_to_copy(&self, _: u32, _: u64) -> u64 {
+    fn pages_to_copy(&self, _: u32, _: Option<CachePart>) -> u64 {
         0
     }
-    fn recolor(&mut self, _: Instant, _: u32, _: u64) {}
+    fn recolor(&mut self, _: Instant, _: u32, _: Option<CachePart>) {}
     fn leave(&mut self, _: u32) {}
 }
 

@@ -84,7 +84,7 @@ fn cache(dice: &mut Dice) -> Cache {
         slices: dice.pick(&[1, 4]),
         colors,
         replacement: dice.pick(&[Replacement::Random, Replacement::Lru]),
-        cores_per_cache: 0,
+        cores_per_cache: None,
     }
 }
 
@@ -168,8 +168,7 @@ impl Trial {
         };
         let each = parts / cores as u32;
         for (core, place) in system.cores.iter_mut().zip(0..) {
-            let own = color_range(place * each, each).expect("there are few");
-            core.colors = if self.split { own } else { 0 };
+            core.colors = color_range(place * each, each).filter(|_| self.split);
         }
         system
     }

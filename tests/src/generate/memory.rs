@@ -2,12 +2,12 @@
 
 use super::{Dice, RandomSystem};
 use maracas_core::memory::{
-    Cache, Device, Dram, Memory, MemoryUse, Partition, Pattern, Profile, Replacement, Reuse,
-    color_range,
+    Cache, CachePart, Device, Dram, Memory, MemoryUse, Partition, Pattern, Profile, Replacement,
+    Reuse, color_range,
 };
 use maracas_core::{Criticality, Duration};
 use maracas_scenario::presets;
-use std::num::NonZero;
+use std::num::{NonZero, NonZeroU32};
 
 const PATTERNS: [Pattern; 6] = [
     Pattern::Jump,
@@ -69,10 +69,13 @@ fn color(random: &mut RandomSystem, memory: &Memory, dice: &mut Dice) {
     let kind = dice.between(0, 3).min(2);
     for (core, place) in random.system.cores.iter_mut().zip(0..) {
         core.colors = match kind {
-            1 if parts >= cores => color_range(place * (parts / cores), parts / cores).unwrap_or(0),
+            1 if parts >= cores => color_range(place * (parts / cores), parts / cores),
             // Overlapping, scattered, and sometimes none.
-            2 => dice.roll() & dice.roll() & color_range(0, parts).unwrap_or(0),
-            _ => 0,
+            2 => {
+                let all = color_range(0, parts).map_or(0, CachePart::get);
+                CachePart::new(dice.roll() & dice.roll() & all)
+            }
+            _ => None,
         };
     }
     for vcpu in &mut random.system.vcpus {
@@ -125,7 +128,7 @@ fn cache(dice: &mut Dice) -> Cache {
         slices: dice.pick(&[1, 4]),
         colors,
         replacement: dice.pick(&[Replacement::Random, Replacement::Lru]),
-        cores_per_cache: dice.pick(&[0, 1, 2]),
+        cores_per_cache: NonZeroU32::new(dice.pick(&[0, 1, 2])),
     }
 }
 

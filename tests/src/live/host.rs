@@ -2,6 +2,7 @@
 
 use super::world::World;
 use maracas_core::journal::Recolored;
+use maracas_core::memory::CachePart;
 use maracas_core::{CoreId, Instant, VcpuId};
 use maracas_live_core::{Executor, Handle, Recoloring, Record};
 use std::cell::{Cell, RefCell};
@@ -371,7 +372,7 @@ impl Handle for SimVcpu {
         let reads = all - std::mem::replace(&mut self.read[core], all);
         (reads, 2 * reads)
     }
-    fn recolor(&mut self, _: u64) -> io::Result<Recoloring> {
+    fn recolor(&mut self, _: CachePart) -> io::Result<Recoloring> {
         self.shared.call();
         let mut world = self.shared.world.borrow_mut();
         let now = world.now;

@@ -17,6 +17,7 @@ use super::Decider;
 use crate::{Handle, Host, Recoloring};
 use maracas_core::contract::{End, Grant, Mode, Refused, Segment, ServiceRequest, Usage};
 use maracas_core::journal::Note;
+use maracas_core::memory::CachePart;
 use maracas_core::{CoreId, CoreSet, Duration, Event, Instant, Role, VcpuId};
 use std::collections::BTreeMap;
 
@@ -83,8 +84,8 @@ impl<H: Host> Decider<H> {
             ServiceRequest::Sample => self.take_sample(away, core),
             // Programs are being started: see `moves`.
             ServiceRequest::Move { .. } if self.held > 0 => return false,
-            ServiceRequest::Move { vcpu, colors, .. }
-                if colors != 0 && self.recolors(away, vcpu, colors) =>
+            ServiceRequest::Move { vcpu, colors: Some(colors), .. }
+                if self.recolors(away, vcpu, colors) =>
             {
                 return false;
             }
@@ -202,7 +203,7 @@ impl<H: Host> Decider<H> {
 
     /// Whether the programs of `vcpu` still recolour their pages for this service request; asks
     /// them to.
-    fn recolors(&mut self, away: Away, vcpu: VcpuId, colors: u64) -> bool {
+    fn recolors(&mut self, away: Away, vcpu: VcpuId, colors: CachePart) -> bool {
         let now = self.host.now();
         let slot = self.known.get(&vcpu).and_then(|known| known.slot);
         let Some(slot) = slot else { return false };

@@ -12,6 +12,7 @@ use crate::sense::meter::{self, Reaction, reaction};
 use crate::sense::preference::{self, CoreEvent, Preference, Tried};
 use crate::sense::{Cores, VcpuEvents};
 use maracas_core::CoreId;
+use maracas_core::memory::CachePart;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -204,7 +205,7 @@ impl Shares {
         let ways = known.cache.as_ref().map(|cache| {
             let bits = (cache.mask.count_ones() / 2).max(cache.min_bits).max(1);
             let ways = (u64::MAX >> (64 - bits.min(64))) << cache.mask.trailing_zeros().min(63);
-            Ways::split(&resctrl, &[(core, ways)]).map(|_| ways)
+            Ways::split(&resctrl, &[(core, CachePart::new(ways))]).map(|_| ways)
         });
         let bandwidth = known
             .bandwidth

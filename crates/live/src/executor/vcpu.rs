@@ -15,6 +15,7 @@ use crate::host::wait::{Poll, Token};
 use crate::progress::Progress;
 use crate::setup::Means;
 use maracas_core::journal::{Note, Recolored};
+use maracas_core::memory::CachePart;
 use maracas_core::{CoreId, Instant, VcpuId};
 use maracas_live_core::{Handle, Recoloring};
 use std::io;
@@ -229,14 +230,14 @@ impl Handle for ThisVcpu {
         }
     }
 
-    fn recolor(&mut self, colors: u64) -> io::Result<Recoloring> {
+    fn recolor(&mut self, colors: CachePart) -> io::Result<Recoloring> {
         let Some(page) = &self.colors else { return Ok(Recoloring::None) };
         // Taken while a program is being started, which is soon done.
         let Ok(mut page) = page.try_lock() else { return Ok(Recoloring::Later) };
         if page.attached() == 0 {
             return Ok(Recoloring::None);
         }
-        page.order_again(colors).map(|()| Recoloring::Begun)
+        page.order_again(colors.get()).map(|()| Recoloring::Begun)
     }
     fn recolored(&mut self) -> Option<Recolored> {
         let done = self.colors.as_ref()?.try_lock().ok()?.finished()?;

@@ -10,6 +10,7 @@ use crate::host::launch::User;
 use crate::host::resctrl::{Mba, Resctrl, Ways};
 use crate::setup::{CacheParts, Setup, Throttle};
 use maracas_core::VcpuId;
+use maracas_core::memory::CachePart;
 use std::io;
 use std::sync::{Arc, Mutex};
 
@@ -61,8 +62,8 @@ impl Steered {
 pub(crate) struct Palette {
     /// How many there are; 0 = pages have none.
     count: u32,
-    /// By `CoreId`.
-    of: Vec<u64>,
+    /// By `CoreId`; `None` = all.
+    of: Vec<Option<CachePart>>,
 }
 
 impl Palette {
@@ -85,8 +86,8 @@ impl Mailbox {
         }
         let core = self.held(id, |core| core).map_err(io::Error::other)?;
         let mut page = ColorPage::create(id, user)?;
-        let mask = self.palette.of.get(usize::from(core.0)).copied().unwrap_or(0);
-        page.order(mask, self.palette.count)?;
+        let part = self.palette.of.get(usize::from(core.0)).copied().flatten();
+        page.order(part.map_or(0, CachePart::get), self.palette.count)?;
         Ok(Some(Arc::new(Mutex::new(page))))
     }
 }

@@ -7,6 +7,7 @@ use crate::support::{replays, run_beside, setup, shell, system};
 use maracas_client::color::{Buffer, ColorSet, Means, Pagemap};
 use maracas_core::contract::{Grant, Limit, ServiceRequest};
 use maracas_core::journal::{Note, Recolored, Record};
+use maracas_core::memory::CachePart;
 use maracas_core::{CoreId, Duration, Event, Instant, Plan, Policy, Role, Vcpu, VcpuId};
 use maracas_live::machine::CacheParts;
 use std::path::Path;
@@ -105,7 +106,11 @@ fn a_program_takes_its_cores_colours_and_those_of_the_core_it_is_moved_to() {
         let ms = Duration::from_millis;
         let service_vcpu = Vcpu { role: Role::Migration, ..Vcpu::new(1, ms(5), ms(100)) };
         system.vcpus = vec![Vcpu::best_effort(0), service_vcpu];
-        system.cores.iter_mut().zip(OF_CORES).for_each(|(core, colors)| core.colors = colors);
+        system
+            .cores
+            .iter_mut()
+            .zip(OF_CORES)
+            .for_each(|(core, colors)| core.colors = CachePart::new(colors));
         let own = std::env::current_exe().expect("this program has a path");
         let name = "colors::a_program_takes_its_cores_colours_and_those_of_the_core_it_is_moved_to";
         let path = std::env::temp_dir().join(format!("maracas-colors-{}", std::process::id()));

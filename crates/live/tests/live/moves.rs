@@ -61,7 +61,7 @@ impl Policy for Shuttle {
             let (from, id) = (self.homes[vcpu], VcpuId(vcpu as u32));
             let to = CoreId(1 - from.0);
             let service_vcpu = VcpuId(MOVED + u32::from(from.0));
-            let service_request = ServiceRequest::Move { vcpu: id, to, colors: 0 };
+            let service_request = ServiceRequest::Move { vcpu: id, to, colors: None };
             self.service_request = (!self.gone[vcpu]).then_some((service_vcpu, service_request));
         }
         plan.service_request = self.service_request;

@@ -59,6 +59,7 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 use maracas_core::admission::Objection;
 use maracas_core::contract::{Segment, ServiceRequest, Statistic};
+use maracas_core::memory::CachePart;
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{CoreId, CoreSet, Duration, Instant, Role, System, Vcpu, VcpuId};
 pub(super) use rebalance::Scene;
@@ -148,7 +149,7 @@ fn cost(system: &System, params: &Params) -> Duration {
 }
 
 fn colored(system: &System) -> bool {
-    color::partitioned(system.cores.iter().map(|core| core.colors))
+    color::partitioned(system)
 }
 
 /// The migration VCPUs, one pinned to each core, with ids from `first` on.
@@ -215,7 +216,7 @@ pub(super) fn objections(system: &System, params: &Params) -> Vec<Objection> {
 }
 
 const fn recoloring((vcpu, core, colors): Recoloring) -> (CoreId, ServiceRequest) {
-    (core, ServiceRequest::Move { vcpu, to: core, colors })
+    (core, ServiceRequest::Move { vcpu, to: core, colors: Some(colors) })
 }
 
 /// The VCPU that is to be activated, and what came of it.
@@ -408,12 +409,18 @@ impl Maracas {
 
     /// The machine moved a VCPU at `at`: from now on it stands on the core `to`, unless others came
     /// there meanwhile beside which it no longer fits.
-    pub(super) fn moved(&mut self, vcpu: VcpuId, to: CoreId, colors: u64, at: Instant) {
+    pub(super) fn moved(
+        &mut self,
+        vcpu: VcpuId,
+        to: CoreId,
+        colors: Option<CachePart>,
+        at: Instant,
+    ) {
         let Some(balance) = &mut self.balance else { return };
         balance.rest_until = at + balance.min_interval;
         self.table.holds_mut().expire(at);
         let Some(from) = self.states.get(vcpu).map(|state| state.core) else { return };
-        if colors != 0 {
+        if let Some(colors) = colors {
             balance.palette.gave(vcpu, self.table.core(from).colors, colors);
             balance.unsettled = true;
         }

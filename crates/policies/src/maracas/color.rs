@@ -21,8 +21,9 @@ use crate::parts::table::{Demand, Table};
 use alloc::string::String;
 use alloc::vec::Vec;
 use maracas_core::contract::Segment;
+use maracas_core::memory::CachePart;
 use maracas_core::params::{Kind, ParamSpec, Params};
-use maracas_core::{CoreId, Criticality, System, Vcpu, VcpuId};
+use maracas_core::{Core, CoreId, Criticality, System, Vcpu, VcpuId};
 
 pub(super) const COLORS: ParamSpec = ParamSpec {
     name: "colors",
@@ -53,16 +54,13 @@ pub(super) fn demand(params: &Params) -> Demand {
 }
 
 /// Whether any core owns colours of its own.
-pub(super) fn partitioned(masks: impl IntoIterator<Item = u64>) -> bool {
-    masks.into_iter().any(|mask| mask != 0)
+pub(super) fn partitioned(system: &System) -> bool {
+    system.cores.iter().any(|core| core.colors.is_some())
 }
 
 /// How many colours `core` offers; a core without colours of its own offers all there are.
 fn offered(table: &Table, core: CoreId) -> u32 {
-    match table.core(core).colors {
-        0 => u32::MAX,
-        mask => mask.count_ones(),
-    }
+    table.core(core).colors.map_or(u32::MAX, |part| part.get().count_ones())
 }
 
 fn offered_to_each(table: &Table, core: CoreId, vcpu: &Vcpu) -> bool {
@@ -102,17 +100,18 @@ pub(super) struct Palette {
     /// Cores that lend, and to which VCPU.
     loans: Vec<(CoreId, VcpuId)>,
     /// Which VCPU holds what, as the machine last did it, where that is not what its core owns.
-    held: Vec<(VcpuId, u64)>,
+    held: Vec<(VcpuId, CachePart)>,
 }
 
 /// A recolouring of a VCPU that stays on its core.
-pub(super) type Recoloring = (VcpuId, CoreId, u64);
+pub(super) type Recoloring = (VcpuId, CoreId, CachePart);
 
 impl Palette {
     pub(super) fn chosen(system: &System, params: &Params) -> Self {
         let lends = params.choice(&RECOLOR) == "low";
-        let lines = |mask: u64| u64::from(mask.count_ones()) * params.whole(&COLOR_LINES);
-        let parts = system.cores.iter().filter(|_| lends).map(|core| lines(core.colors));
+        let colors = |core: &Core| core.colors.map_or(0, |part| part.get().count_ones());
+        let lines = |core| u64::from(colors(core)) * params.whole(&COLOR_LINES);
+        let parts = system.cores.iter().filter(|_| lends).map(lines);
         let parts = parts.map(|lines| (lines, Estimate::new(lines))).collect();
         Self { parts, loans: Vec::new(), held: Vec::new() }
     }
@@ -127,11 +126,11 @@ impl Palette {
         }
     }
 
-    /// The machine gave `vcpu`, on a core that owns `own`, the colours `mask`.
-    pub(super) fn gave(&mut self, vcpu: VcpuId, own: u64, mask: u64) {
+    /// The machine gave `vcpu`, on a core that owns `own`, the colours `part`.
+    pub(super) fn gave(&mut self, vcpu: VcpuId, own: Option<CachePart>, part: CachePart) {
         self.held.retain(|(holder, _)| *holder != vcpu);
-        if mask != own {
-            self.held.push((vcpu, mask));
+        if Some(part) != own {
+            self.held.push((vcpu, part));
         }
     }
     /// `vcpu` came to another core or is gone: it borrows nothing any more.
@@ -153,7 +152,7 @@ impl Palette {
     /// A core without VCPUs whose colours no VCPU borrowed.
     pub(super) fn lender(&self, scene: &Scene<'_>) -> Option<CoreId> {
         scene.table.cores().find(|core| {
-            scene.table.core(*core).colors != 0
+            scene.table.core(*core).colors.is_some()
                 && is_idle(scene.table, *core)
                 && self.loans.iter().all(|(lender, _)| lender != core)
         })
@@ -174,18 +173,18 @@ impl Palette {
     }
 
     /// The core of `vcpu`, and what it must hold: the colours of that, and what it borrowed.
-    fn due(&self, scene: &Scene<'_>, vcpu: VcpuId) -> Option<(CoreId, u64)> {
+    fn due(&self, scene: &Scene<'_>, vcpu: VcpuId) -> Option<(CoreId, CachePart)> {
         let core = scene.states.get(vcpu)?.core;
-        let own = scene.table.core(core).colors;
+        let own = scene.table.core(core).colors?;
         let borrowed = self.loans.iter().filter(|(_, borrower)| *borrower == vcpu);
-        let borrowed = borrowed.map(|(lender, _)| scene.table.core(*lender).colors);
-        Some((core, borrowed.fold(own, |mask, more| mask | more)))
+        let borrowed = borrowed.filter_map(|(lender, _)| scene.table.core(*lender).colors);
+        Some((core, borrowed.fold(own, |part, more| part | more)))
     }
 
     /// Of low criticality, runnable, on a core with colours, without a loan, and with the most
     /// memory requests per service; no VCPU before all of these have run, and only what is in need.
     fn hungriest(&self, scene: &Scene<'_>) -> Option<VcpuId> {
-        let cores = scene.table.cores().filter(|core| scene.table.core(*core).colors != 0);
+        let cores = scene.table.cores().filter(|core| scene.table.core(*core).colors.is_some());
         let vcpus = cores.flat_map(|core| scene.counted(core));
         let states = vcpus
             .filter(|vcpu| vcpu.criticality == Criticality::Low)

@@ -59,7 +59,7 @@ mod tests {
     fn one_at_a_time_and_the_monitor_first() {
         let (monitor, mover) = (VcpuId(7), VcpuId(8));
         let mut plan = Plan::new(1);
-        let service_request = ServiceRequest::Move { vcpu: VcpuId(1), to: CoreId(0), colors: 0 };
+        let service_request = ServiceRequest::Move { vcpu: VcpuId(1), to: CoreId(0), colors: None };
         let mut service_requests = ServiceRequests::default();
         service_requests.send(mover, service_request);
         service_requests.sample(monitor);

@@ -11,7 +11,7 @@ use maracas_core::MAX_CORES;
 use maracas_core::memory::{
     Cache, Device, Dram, DramModel, LINE_BYTES, PAGE_BYTES, Partition, Replacement,
 };
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 
 /// Faster clocks are taken for a slip of the finger.
 const MOST_MHZ: u64 = 100_000;
@@ -171,8 +171,8 @@ fn cache(table: &Table<'_>, base: Option<Cache>) -> Result<Cache, Error> {
     let ways = number("ways", "12", 1024, base.map(|it| it.ways))?;
     let slices = number("slices", "1", 1024, Some(base.map_or(1, |it| it.slices)))?;
     let cores_per_cache = match table.get("cores_per_cache") {
-        Some(field) => field.whole(0..=MAX_CORES as u64)? as u32,
-        None => base.map_or(0, |it| it.cores_per_cache),
+        Some(field) => NonZeroU32::new(field.whole(0..=MAX_CORES as u64)? as u32),
+        None => base.and_then(|it| it.cores_per_cache),
     };
     let policies = [("random", Replacement::Random), ("lru", Replacement::Lru)];
     let replacement = match table.get("replacement") {

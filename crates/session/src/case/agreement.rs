@@ -27,7 +27,7 @@ impl Case {
         if self.has(Role::Migration) {
             compare("lock_cost", "lock", costs.lock)?;
             compare("struct_cost", "structure", costs.structure)?;
-            if self.system.cores.iter().any(|core| core.colors != 0) {
+            if self.system.cores.iter().any(|core| core.colors.is_some()) {
                 compare("page_cost", "page_copy", costs.page_copy)?;
                 // Copies that cost nothing exceed no budget, however many.
                 if !costs.page_copy.is_zero() {

@@ -58,7 +58,7 @@ pub(super) fn measure(entry: &Entry, params: &mut Params, system: &System) -> Ve
 /// On a real machine migration VCPUs copy no pages: a program that moves to other colours
 /// recolours itself, on its own budget, and ways go with the core.
 fn no_copies(entry: &Entry, params: &mut Params, system: &System) -> Option<String> {
-    let partitioned = system.cores.iter().any(|core| core.colors != 0);
+    let partitioned = system.cores.iter().any(|core| core.colors.is_some());
     let takes = entry.params.iter().any(|param| param.name == PAGE);
     let given = params.iter().any(|(name, _)| name == PAGE);
     (partitioned && takes && !given).then(|| {

@@ -51,7 +51,7 @@ use super::cache::{CacheModel, level, ratio_of};
 use super::dram::Law;
 use super::shared::{LATEST_NS, SOONEST_NS, kind_of, stretches};
 use super::solutions::{Entry, Solutions, Solver};
-use maracas_core::memory::{Memory, MemoryUse, Partition, Profile, Reuse, sharers};
+use maracas_core::memory::{CachePart, Memory, MemoryUse, Partition, Profile, Reuse, sharers};
 use maracas_core::{CoreId, CoreSet, Duration, Program, System};
 
 /// How many mixes are tried for one program on one core: a tenth of a second's work.
@@ -200,7 +200,7 @@ impl<'a> Mixes<'a> {
         let law = Law::new(&memory.dram).exactly();
         let mut solutions = Solutions::new(Solver::Law(law.clone()));
         let devices = super::devices::Devices::new(&memory.devices, &law, &mut solutions);
-        let colors: Vec<u64> = system.cores.iter().map(|core| core.colors).collect();
+        let colors: Vec<_> = system.cores.iter().map(|core| core.colors).collect();
         let cache = memory
             .cache
             .as_ref()
@@ -266,31 +266,29 @@ impl<'a> Mixes<'a> {
         };
         let always = ratio_of(level(always));
         let own = self.own_part(program, core);
-        let alone = own.map_or(always, |part| cache.best_miss_ratio(use_, part));
+        let alone = own.map_or(always, |part| cache.best_miss_ratio(use_, Some(part)));
         let fills = own.filter(|_| alone < always);
         Misses { steady: alone.min(always), fills }
     }
 
     /// The part of the cache that `program` has to itself on `core`, where it has one: no other
     /// program ever has a colour or a way of it, and it does the same all the time.
-    fn own_part(&self, program: usize, core: CoreId) -> Option<u64> {
+    fn own_part(&self, program: usize, core: CoreId) -> Option<CachePart> {
         let cache = self.memory.cache.as_ref()?;
         let steady = self.profile(program).is_some_and(|profile| profile.phases.len() == 1);
         if self.places[program].len() != 1 || !steady {
             return None;
         }
-        let part = |core: CoreId| match self.system.cores[usize::from(core.0)].colors {
-            0 => u64::MAX,
-            colors => colors,
-        };
+        let part =
+            |core: CoreId| self.system.cores[usize::from(core.0)].colors.unwrap_or(CachePart::MAX);
         let (own, near) = (part(core), sharers(cache, core, self.system.cores.len()));
         let meets = |other: usize| {
             let there = self.places[other].iter().filter(|core| near.contains(*core));
-            self.profile(other).is_some() && { there }.any(|core| part(core) & own != 0)
+            self.profile(other).is_some() && { there }.any(|core| part(core).get() & own.get() != 0)
         };
         let alone = (0..self.programs.len()).all(|other| other == program || !meets(other));
         // A core that may change its colours leaves lines behind: only those named by the system.
-        alone.then(|| self.system.cores[usize::from(core.0)].colors)
+        alone.then_some(own)
     }
 }
 
@@ -301,7 +299,7 @@ struct Misses {
     steady: f64,
     /// The part of the cache that is its own, where its lines stay there; until they do it may miss
     /// always.
-    fills: Option<u64>,
+    fills: Option<CachePart>,
 }
 
 impl Misses {
@@ -340,7 +338,7 @@ impl Mixes<'_> {
     fn bound_of(&mut self, program: usize, use_: &MemoryUse, core: CoreId) -> Bound {
         let stretch = self.stretch(core);
         let misses = self.misses(program, use_, core);
-        let best = self.cache.as_ref().map_or(1.0, |cache| cache.best_miss_ratio(use_, 0));
+        let best = self.cache.as_ref().map_or(1.0, |cache| cache.best_miss_ratio(use_, None));
         let reference = self.soonest(use_, best);
         let (mixes, is_mix) = self.mixes_beside(program, core);
         let of = Slowed { use_, stretch, mixes: &mixes };
@@ -413,7 +411,13 @@ impl Mixes<'_> {
     /// The time in ns that a program loses until its own part of the cache is filled, against
     /// references of `steady_ns` each; `None` where it takes too long. Its lines are never taken,
     /// so it does so once, from an empty cache.
-    fn fill_ns(&mut self, of: &Slowed<'_>, part: u64, core: CoreId, steady_ns: f64) -> Option<f64> {
+    fn fill_ns(
+        &mut self,
+        of: &Slowed<'_>,
+        part: CachePart,
+        core: CoreId,
+        steady_ns: f64,
+    ) -> Option<f64> {
         let kind = self.solutions.intern(kind_of(of.use_, of.stretch));
         let octaves = (0..=10).filter_map(|at| Solutions::entry(kind, 0.5_f64.powi(at)));
         let octaves: Vec<Entry> = octaves.collect();
@@ -438,17 +442,17 @@ impl Mixes<'_> {
     fn fill_at(
         &self,
         of: &Slowed<'_>,
-        part: u64,
+        part: CachePart,
         core: CoreId,
         (steady_ns, latency): (f64, f64),
     ) -> Option<f64> {
-        let colors: Vec<u64> = self.system.cores.iter().map(|core| core.colors).collect();
+        let colors: Vec<_> = self.system.cores.iter().map(|core| core.colors).collect();
         let cache = self.memory.cache.as_ref()?;
         let mut cache = CacheModel::new(cache, self.memory.partition, &colors, 1);
-        if self.memory.partition == Partition::Colors && part != 0 {
-            cache.recolor(0, part);
+        if self.memory.partition == Partition::Colors {
+            cache.recolor(0, Some(part));
         }
-        let (core, rest) = (usize::from(core.0), cache.best_miss_ratio(of.use_, part));
+        let (core, rest) = (usize::from(core.0), cache.best_miss_ratio(of.use_, Some(part)));
         let mut lost = 0.0;
         for _ in 0..LOOKS {
             let ratio = cache.miss_ratio(0, of.use_, core);

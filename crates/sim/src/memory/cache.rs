@@ -25,7 +25,9 @@ mod region;
 mod sets;
 
 use libm::log;
-use maracas_core::memory::{Cache, LINE_BYTES, MemoryUse, Partition, Replacement, Reuse};
+use maracas_core::memory::{
+    Cache, CachePart, LINE_BYTES, MemoryUse, Partition, Replacement, Reuse,
+};
 use region::{Drift, Inflow, Region};
 use sets::Sets;
 use std::cell::{Cell, RefCell};
@@ -57,7 +59,7 @@ pub struct CacheModel {
     /// By core: its cache, and its part of it.
     cores: Vec<(usize, u64)>,
     /// By program: its own part, 0 = that of the core.
-    own: Vec<u64>,
+    own: Vec<Option<u64>>,
     regions: Vec<Region>,
     /// By program: what [`CacheModel::miss_ratio`] was asked last.
     steady: Vec<Cell<Steady>>,
@@ -114,22 +116,22 @@ impl Steady {
 }
 
 impl CacheModel {
-    /// Empty caches. `core_colors` are the parts of the cores, by core, 0 = all; bits beyond the
-    /// cache's colours (or ways) mean nothing. Programs are known by their index below `programs`.
+    /// Empty caches. `core_parts` are the parts of the cores, by core, `None` = all; bits beyond
+    /// the cache's colours (or ways) mean nothing. Programs are known by their index below `programs`.
     ///
     /// # Panics
     /// Where the cache has no ways.
     #[must_use]
-    pub fn new(cache: &Cache, partition: Partition, core_colors: &[u64], programs: usize) -> Self {
+    pub fn new(
+        cache: &Cache,
+        partition: Partition,
+        core_parts: &[Option<CachePart>],
+        programs: usize,
+    ) -> Self {
         let (divisions, ways) = match partition {
             Partition::Colors => (cache.colors, vec![cache.ways]),
             Partition::Ways => (cache.ways, (1..=cache.ways).collect()),
         };
-        let cache_of = |core: usize| match cache.cores_per_cache as usize {
-            0 => 0,
-            each => core / each,
-        };
-        let cores = core_colors.iter().enumerate().map(|(core, bits)| (cache_of(core), *bits));
         let mut model = Self {
             partition,
             replacement: cache.replacement,
@@ -139,19 +141,19 @@ impl CacheModel {
                 .iter()
                 .map(|ways| Sets::new(*ways, cache.slices, cache.replacement))
                 .collect(),
-            cores: cores.collect(),
-            own: vec![0; programs],
+            cores: Vec::new(),
+            own: vec![None; programs],
             regions: Vec::new(),
             steady: vec![Cell::new(Steady::UNKNOWN); programs],
             room: RefCell::default(),
         };
-        let caches = core_colors.len().checked_sub(1).map_or(0, |last| cache_of(last) + 1);
+        let caches = core_parts.len().checked_sub(1).map_or(0, |last| cache.of_core(last) + 1);
         for each in 0..caches {
             model.regions.push(Region::new(each, model.all(), programs));
         }
-        for core in 0..model.cores.len() {
-            let bits = model.clean(model.cores[core].1);
-            model.cores[core].1 = bits;
+        for (core, part) in core_parts.iter().enumerate() {
+            let bits = model.clean(*part);
+            model.cores.push((cache.of_core(core), bits));
             model.split(bits);
         }
         model
@@ -187,10 +189,10 @@ impl CacheModel {
     }
 
     /// The miss ratio in the long run of a program alone in these colours (or ways) of one cache,
-    /// 0 = all, as a [`level`]: none but its own lines ever take its place.
+    /// `None` = all, as a [`level`]: none but its own lines ever take its place.
     #[must_use]
-    pub fn best_miss_ratio(&self, use_: &MemoryUse, colors: u64) -> f64 {
-        ratio_of(level(self.steady_in(use_, self.clean(colors)).ratio))
+    pub fn best_miss_ratio(&self, use_: &MemoryUse, part: Option<CachePart>) -> f64 {
+        ratio_of(level(self.steady_in(use_, self.clean(part)).ratio))
     }
 
     /// Lets `dt_ns` pass, in which programs run on cores and miss at constant rates:
@@ -235,12 +237,13 @@ impl CacheModel {
         times.map(|(drift, place)| self.time_to_move(*place, drift)).fold(f64::INFINITY, f64::min)
     }
 
-    /// `program` moves to a part of its own, by which core it may run; 0 = the part of the core
+    /// `program` moves to a part of its own, by which core it may run; `None` = that of the core
     /// that it runs on. With colours its pages move, so its lines are gone; with ways its lines
     /// stay where they are, and still hit, until others take their place.
-    pub fn recolor(&mut self, program: usize, colors: u64) {
-        self.own[program] = if colors == 0 { 0 } else { self.clean(colors) };
-        self.split(self.clean(colors));
+    pub fn recolor(&mut self, program: usize, part: Option<CachePart>) {
+        let bits = self.clean(part);
+        self.own[program] = part.map(|_| bits);
+        self.split(bits);
         if self.partition == Partition::Colors {
             self.empty(program);
         }
@@ -249,15 +252,12 @@ impl CacheModel {
     /// The part of the cache into which `program` brings its lines on `core`.
     #[must_use]
     pub fn colors_of(&self, program: usize, core: usize) -> u64 {
-        match self.own[program] {
-            0 => self.cores[core].1,
-            own => own,
-        }
+        self.own[program].unwrap_or(self.cores[core].1)
     }
 
     /// `program` is gone, with its lines and what was its own part.
     pub fn drop_program(&mut self, program: usize) {
-        self.own[program] = 0;
+        self.own[program] = None;
         self.steady[program].set(Steady::UNKNOWN);
         self.empty(program);
     }
@@ -277,9 +277,10 @@ impl CacheModel {
     fn all(&self) -> u64 {
         1_u64.checked_shl(self.divisions).map_or(u64::MAX, |beyond| beyond - 1)
     }
-    /// `bits` without those that mean nothing; all where none is left.
-    fn clean(&self, bits: u64) -> u64 {
-        if bits & self.all() == 0 { self.all() } else { bits & self.all() }
+    /// The bits of a part that mean something; all where none is left.
+    fn clean(&self, part: Option<CachePart>) -> u64 {
+        let bits = part.map_or(0, |part| part.get() & self.all());
+        if bits == 0 { self.all() } else { bits }
     }
     fn lines_in(&self, bits: u64) -> f64 {
         self.lines * f64::from(bits.count_ones()) / f64::from(self.divisions)

@@ -16,6 +16,7 @@ use super::count::{Count, ratio};
 use super::phases::Phases;
 use super::{Contention, Effort, MemoryTotals, Progress, Resident};
 use maracas_core::contract::Usage;
+use maracas_core::memory::CachePart;
 use maracas_core::{CoreId, Duration, Instant, Pace, System};
 
 /// Instructions per second of a program without a pace, for each thousandth of speed.
@@ -181,11 +182,11 @@ impl Contention for UnevenCores {
         Effort { changes: self.changes, ..Effort::default() }
     }
 
-    fn pages_to_copy(&self, _: u32, _: u64) -> u64 {
+    fn pages_to_copy(&self, _: u32, _: Option<CachePart>) -> u64 {
         0
     }
 
-    fn recolor(&mut self, _: Instant, _: u32, _: u64) {}
+    fn recolor(&mut self, _: Instant, _: u32, _: Option<CachePart>) {}
 
     fn leave(&mut self, _: u32) {}
 }

@@ -28,6 +28,7 @@ pub use none::NoContention;
 pub use shared::SharedMemory;
 
 use maracas_core::contract::Usage;
+use maracas_core::memory::CachePart;
 use maracas_core::{CoreId, Duration, Instant, VcpuId};
 
 /// What runs on a core.
@@ -93,10 +94,10 @@ pub trait Contention {
         Effort::default()
     }
     /// Pages that must be copied to give `program` these page colours.
-    fn pages_to_copy(&self, program: u32, colors: u64) -> u64;
-    /// `program` has these page colours (or ways) from `now` on; 0 = as before. The model wants to
+    fn pages_to_copy(&self, program: u32, colors: Option<CachePart>) -> u64;
+    /// `program` has these page colours (or ways) from `now` on; `None` = as before. The model wants to
     /// be asked again at once where that changes anything.
-    fn recolor(&mut self, now: Instant, program: u32, colors: u64);
+    fn recolor(&mut self, now: Instant, program: u32, colors: Option<CachePart>);
     /// `program` is gone for good.
     fn leave(&mut self, program: u32);
 }

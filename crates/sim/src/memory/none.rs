@@ -2,6 +2,7 @@
 
 use super::{Contention, MemoryTotals, Progress, Resident};
 use maracas_core::contract::Usage;
+use maracas_core::memory::CachePart;
 use maracas_core::{CoreId, Duration, Instant};
 
 /// Every core at full speed, whatever runs beside it.
@@ -31,9 +32,9 @@ impl Contention for NoContention {
     fn totals(&mut self, _: Instant) -> Option<&MemoryTotals> {
         None
     }
-    fn pages_to_copy(&self, _: u32, _: u64) -> u64 {
+    fn pages_to_copy(&self, _: u32, _: Option<CachePart>) -> u64 {
         0
     }
-    fn recolor(&mut self, _: Instant, _: u32, _: u64) {}
+    fn recolor(&mut self, _: Instant, _: u32, _: Option<CachePart>) {}
     fn leave(&mut self, _: u32) {}
 }

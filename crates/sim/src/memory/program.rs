@@ -5,7 +5,7 @@ use super::count::{Count, WHOLE, fixed};
 use super::phases::Phases;
 use maracas_core::Duration;
 use maracas_core::contract::Usage;
-use maracas_core::memory::MemoryUse;
+use maracas_core::memory::{CachePart, MemoryUse};
 
 /// What a program does in one phase.
 #[derive(Clone, Debug)]
@@ -67,8 +67,8 @@ pub(super) struct Tenant {
     phases: Phases,
     /// Pages of its largest working set.
     pub(super) pages: u64,
-    /// Its page colours; 0 = it never ran.
-    pub(super) colors: u64,
+    /// Its page colours; `None` = it never ran, or pages have none.
+    pub(super) colors: Option<CachePart>,
     work: Count,
     references: Count,
     reads: Count,
@@ -82,7 +82,7 @@ impl Tenant {
             doings,
             phases,
             pages,
-            colors: 0,
+            colors: None,
             work: Count::default(),
             references: Count::default(),
             reads: Count::default(),

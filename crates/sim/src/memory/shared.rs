@@ -40,7 +40,7 @@ use super::phases::Phases;
 use super::program::{Phase, Tenant};
 use super::solutions::{Entry, Kind, Solutions, Solver};
 use super::{Contention, Effort, MemoryTotals, Progress, Resident, UnevenCores};
-use maracas_core::memory::{Memory, MemoryUse, Partition, Profile, Reuse, color_range};
+use maracas_core::memory::{CachePart, Memory, MemoryUse, Partition, Profile, Reuse, color_range};
 use maracas_core::{CoreId, Duration, Instant, Pace, System};
 
 /// The machine's memory system with all that uses it.
@@ -59,8 +59,8 @@ pub struct SharedMemory {
     cache: Option<CacheModel>,
     /// Whether programs keep the colours of their first core.
     keeps_colors: bool,
-    /// Every page colour of the cache; 0 = it is not split by colours.
-    palette: u64,
+    /// Every page colour of the cache; `None` = it is not split by colours.
+    palette: Option<CachePart>,
     devices: Devices,
     solutions: Solutions,
     controller: Controller,
@@ -83,8 +83,8 @@ pub struct SharedMemory {
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     class: usize,
-    /// Its part of the cache.
-    colors: u64,
+    /// Its part of the cache; `None` = all of it.
+    colors: Option<CachePart>,
     /// The program that uses memory there.
     program: Option<u32>,
     /// Its requestor, if it misses at all.
@@ -100,6 +100,11 @@ struct Slot {
     reads: u64,
 }
 
+/// What two parts have in common.
+fn common(one: Option<CachePart>, other: Option<CachePart>) -> Option<CachePart> {
+    CachePart::new(one?.get() & other?.get())
+}
+
 impl SharedMemory {
     /// The memory system `memory` on the cores of `system`. Programs are known by their place among
     /// those of the run; what comes after the last of `memory.programs` touches no memory, and runs
@@ -109,7 +114,7 @@ impl SharedMemory {
     /// Where a program has a profile without phases.
     #[must_use]
     pub fn new(system: &System, memory: &Memory) -> Self {
-        let colors: Vec<u64> = system.cores.iter().map(|core| core.colors).collect();
+        let colors: Vec<_> = system.cores.iter().map(|core| core.colors).collect();
         let programs = memory.programs.len();
         let cache = memory
             .cache
@@ -119,12 +124,11 @@ impl SharedMemory {
         let mut solutions = Solutions::new(Solver::of(&memory.dram));
         let devices = Devices::new(&memory.devices, &law, &mut solutions);
         let palette = match (&memory.cache, memory.partition) {
-            (Some(cache), Partition::Colors) => {
-                color_range(0, cache.colors.min(u64::BITS)).unwrap_or(0)
-            }
-            (Some(_), Partition::Ways) | (None, _) => 0,
+            (Some(cache), Partition::Colors) => color_range(0, cache.colors.min(u64::BITS)),
+            (Some(_), Partition::Ways) | (None, _) => None,
         };
-        let keeps_colors = palette != 0 && colors.iter().any(|colors| colors & palette != 0);
+        let of_palette = |part: &Option<_>| common(*part, palette).is_some();
+        let keeps_colors = colors.iter().any(of_palette);
         let mut model = Self {
             ns_per_tick: 1.0 / system.ticks_per_ns as f64,
             cycles_per_ns: memory.cycles_per_us as f64 / 1e3,
@@ -195,7 +199,7 @@ impl Slot {
         self.asked = Some((program, tenant.place(), held));
         cache.miss_ratio(program as usize, &tenant.phase().memory, core)
     }
-    fn new(class: u8, colors: u64) -> Self {
+    fn new(class: u8, colors: Option<CachePart>) -> Self {
         Self {
             class: usize::from(class),
             colors,
@@ -226,7 +230,7 @@ impl SharedMemory {
         let doings = profile.phases.iter().map(|(_, memory)| {
             let kinds = stretches.iter().map(|by| solutions.intern(kind_of(memory, *by)));
             let kinds: Box<[u16]> = kinds.collect();
-            let best = cache.as_ref().map_or(1.0, |cache| cache.best_miss_ratio(memory, 0));
+            let best = cache.as_ref().map_or(1.0, |cache| cache.best_miss_ratio(memory, None));
             let latency = Solutions::entry(kinds[0], best)
                 .map_or(0.0, |alone| solutions.of(&[alone])[0].latency_ns);
             Phase::new(memory, kinds, (best, latency))
@@ -286,9 +290,8 @@ impl SharedMemory {
             slot.miss_ratio = match &mut self.cache {
                 None => 1.0,
                 Some(cache) => {
-                    if tenant.colors == 0 && self.palette != 0 {
-                        let own = slot.colors & self.palette;
-                        tenant.colors = if own == 0 { self.palette } else { own };
+                    if tenant.colors.is_none() {
+                        tenant.colors = common(slot.colors, self.palette).or(self.palette);
                         if self.keeps_colors {
                             cache.recolor(program as usize, tenant.colors);
                         }
@@ -439,19 +442,19 @@ impl Contention for SharedMemory {
         Effort { changes: self.changes, looks: self.looks, solves, known: hits }
     }
 
-    fn pages_to_copy(&self, program: u32, colors: u64) -> u64 {
+    fn pages_to_copy(&self, program: u32, colors: Option<CachePart>) -> u64 {
         let tenant = self.tenants.get(program as usize).and_then(Option::as_ref);
-        let colors = colors & self.palette;
+        let Some(colors) = common(colors, self.palette) else { return 0 };
         // A program that never ran has no pages yet.
-        let moves = |tenant: &&Tenant| tenant.colors != 0 && tenant.colors != colors;
-        if colors == 0 { 0 } else { tenant.filter(moves).map_or(0, |tenant| tenant.pages) }
+        let moves = |tenant: &&Tenant| tenant.colors.is_some_and(|own| own != colors);
+        tenant.filter(moves).map_or(0, |tenant| tenant.pages)
     }
 
-    fn recolor(&mut self, now: Instant, program: u32, colors: u64) {
+    fn recolor(&mut self, now: Instant, program: u32, colors: Option<CachePart>) {
         self.pass(now);
-        let colors = if self.palette == 0 { colors } else { colors & self.palette };
+        let colors = if self.palette.is_none() { colors } else { common(colors, self.palette) };
         let Some(Some(tenant)) = self.tenants.get_mut(program as usize) else { return };
-        if colors == 0 || tenant.colors == colors {
+        if colors.is_none() || tenant.colors == colors {
             return;
         }
         tenant.colors = colors;

@@ -44,7 +44,7 @@ pub(super) fn cache() -> Cache {
         slices: 4,
         colors: 32,
         replacement: Replacement::Random,
-        cores_per_cache: 0,
+        cores_per_cache: None,
     }
 }
 
@@ -398,7 +398,7 @@ fn a_program_reloads_after_another_used_its_cache() {
 
 #[test]
 fn colors_keep_programs_apart_and_recolored_ones_reload() {
-    let misses = |colors: [u64; 2]| {
+    let misses = |colors: [Option<CachePart>; 2]| {
         let mut system = System::new(2, vec![server(0), server(1)]);
         for (core, colors) in system.cores.iter_mut().zip(colors) {
             core.colors = colors;
@@ -410,8 +410,8 @@ fn colors_keep_programs_apart_and_recolored_ones_reload() {
         let (_, reported) = simulate_with(&system, &programs, &memory, &mut apart(2), options);
         reported.sum(|segment| segment.vcpu == VcpuId(0)).reads
     };
-    let half = |first| color_range(first, 16).unwrap_or(0);
-    let (shared, split) = (misses([0, 0]), misses([half(0), half(16)]));
+    let half = |first| color_range(first, 16);
+    let (shared, split) = (misses([None, None]), misses([half(0), half(16)]));
     assert!(shared > 10 * split, "{shared} {split}");
 }
 

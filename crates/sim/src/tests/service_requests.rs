@@ -69,7 +69,7 @@ fn costs() -> Options {
     Options { overheads, ..Options::new(at(5_000)) }
 }
 
-const fn moved(colors: u64) -> ServiceRequest {
+const fn moved(colors: Option<CachePart>) -> ServiceRequest {
     ServiceRequest::Move { vcpu: VcpuId(0), to: CoreId(1), colors }
 }
 
@@ -109,8 +109,11 @@ fn a_move_costs_locks_structures_and_pages_and_recolors() {
     memory.cache = Some(cache());
     // The first changes no colours; the second gives others to ten pages; the third gives them
     // again.
-    let service_requests =
-        vec![(1_000, 2, moved(0)), (2_000, 2, moved(0xf0)), (3_000, 2, moved(0xf0))];
+    let service_requests = vec![
+        (1_000, 2, moved(None)),
+        (2_000, 2, moved(CachePart::new(0xf0))),
+        (3_000, 2, moved(CachePart::new(0xf0))),
+    ];
     let mut sender = Sender::new(run_queues(), service_requests);
     let (_, reported) = simulate_with(&system(), &[busy(0)], &memory, &mut sender, costs());
     let carried = reported.segments.iter().filter(|segment| segment.vcpu == VcpuId(2));
@@ -120,7 +123,10 @@ fn a_move_costs_locks_structures_and_pages_and_recolors() {
     let after = reported.segments.iter().find(|segment| segment.from == at(2_060));
     assert!(after.is_some_and(|segment| segment.usage.reads > 10), "{}", reported.log.0);
     assert!(
-        reported.log.0.contains("2060:ServiceDone(Move { vcpu: vcpu0, to: core1, colors: 240 })")
+        reported
+            .log
+            .0
+            .contains("2060:ServiceDone(Move { vcpu: vcpu0, to: core1, colors: Some(240) })")
     );
 }
 
@@ -132,13 +138,13 @@ fn what_cannot_be_done_fails_by_name() {
         // By one that is no service VCPU, by none, of none, of a service VCPU.
         (100, 0, ServiceRequest::Sample),
         (200, 7, ServiceRequest::Sample),
-        (300, 2, ServiceRequest::Move { vcpu: VcpuId(9), to: CoreId(1), colors: 0 }),
-        (400, 2, ServiceRequest::Move { vcpu: VcpuId(1), to: CoreId(1), colors: 0 }),
+        (300, 2, ServiceRequest::Move { vcpu: VcpuId(9), to: CoreId(1), colors: None }),
+        (400, 2, ServiceRequest::Move { vcpu: VcpuId(1), to: CoreId(1), colors: None }),
         // Without a memory model.
         (500, 1, ServiceRequest::Sample),
         // It leaves while the service request is under way.
-        (1_000, 2, moved(0)),
-        (2_000, 2, moved(0)),
+        (1_000, 2, moved(None)),
+        (2_000, 2, moved(None)),
     ];
     let mut sender = Sender::new(run_queues(), service_requests);
     let mut log = Log::default();
@@ -163,11 +169,12 @@ fn what_cannot_be_done_fails_by_name() {
 fn a_free_service_request_still_goes_through_its_service_vcpu() {
     // Whose wake is seen even where others' are not: the machine woke it itself.
     for hidden_wakes in [false, true] {
-        let mut sender = Sender::new(run_queues(), vec![(10, 2, moved(0)), (11, 2, moved(0))]);
+        let mut sender =
+            Sender::new(run_queues(), vec![(10, 2, moved(None)), (11, 2, moved(None))]);
         let mut log = Log::default();
         let options = Options { hidden_wakes, ..Options::new(at(50)) };
         run(&system(), &[], &mut sender, &options, &mut log);
-        let done = "ServiceDone(Move { vcpu: vcpu0, to: core1, colors: 0 })";
+        let done = "ServiceDone(Move { vcpu: vcpu0, to: core1, colors: None })";
         assert_eq!(
             log.0.trim_end(),
             format!(

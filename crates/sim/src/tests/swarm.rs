@@ -6,6 +6,7 @@ use super::*;
 use crate::rng::{Purpose, Stream};
 use maracas_core::Role;
 use maracas_core::contract::{MemoryLimit, ServiceRequest};
+use std::num::NonZeroU32;
 
 const MS: u64 = 1_000_000;
 
@@ -64,7 +65,8 @@ impl Policy for Reckless {
         let service_request = match self.roll(4) {
             0 => Some(ServiceRequest::Sample),
             1 => {
-                let (vcpu, colors) = (VcpuId(self.roll(6) as u32), self.roll(1 << 20));
+                let (vcpu, bits) = (VcpuId(self.roll(6) as u32), self.roll(1 << 20));
+                let colors = CachePart::new(bits);
                 Some(ServiceRequest::Move { vcpu, to: CoreId(0), colors })
             }
             _ => None,
@@ -91,7 +93,7 @@ fn case(seed: u64) -> (Outcome, Reported) {
     let uses = [walk(300), strides(), walk(2_000), strides(), walk(64)];
     let mut memory = memory(uses.into_iter().map(Some).chain([None]).collect());
     memory.cache = Some(maracas_core::memory::Cache {
-        cores_per_cache: dice.uniform(ticks(0), ticks(2)).ticks() as u32,
+        cores_per_cache: NonZeroU32::new(dice.uniform(ticks(0), ticks(2)).ticks() as u32),
         ..cache()
     });
     let tick = ticks(777);

@@ -6,7 +6,7 @@ use super::*;
 use crate::memory::{SharedMemory, UnevenCores};
 use crate::rng::{Purpose, Stream};
 use maracas_core::contract::{End, Segment, ServiceRequest, Usage};
-use maracas_core::memory::{MemoryUse, Profile};
+use maracas_core::memory::{CachePart, MemoryUse, Profile};
 use maracas_core::{Arrival, Pace, PacePhase, Role};
 
 const MS: u64 = 1_000_000;
@@ -85,7 +85,7 @@ fn what_has_no_pace_runs_at_the_speed_of_the_class() {
         fn plan(&mut self, now: Instant, plan: &mut Plan) {
             self.0.plan(now, plan);
             let service_request =
-                ServiceRequest::Move { vcpu: VcpuId(0), to: CoreId(1), colors: 0 };
+                ServiceRequest::Move { vcpu: VcpuId(0), to: CoreId(1), colors: None };
             plan.service_request = (now == Instant::ZERO).then_some((VcpuId(2), service_request));
         }
     }
@@ -327,10 +327,10 @@ impl Contention for Coupled {
     fn totals(&mut self, now: Instant) -> Option<&MemoryTotals> {
         self.0.totals(now)
     }
-    fn pages_to_copy(&self, _: u32, _: u64) -> u64 {
+    fn pages_to_copy(&self, _: u32, _: Option<CachePart>) -> u64 {
         0
     }
-    fn recolor(&mut self, _: Instant, _: u32, _: u64) {}
+    fn recolor(&mut self, _: Instant, _: u32, _: Option<CachePart>) {}
     fn leave(&mut self, _: u32) {}
 }
 

@@ -1,6 +1,7 @@
 //! Points of the miss curve: the program again with ever fewer ways of the last-level cache
 //! (resctrl, CAT).
 
+use maracas_core::memory::CachePart;
 use maracas_live::host::HardwareCore;
 use maracas_live::host::hardware::ThisHardware;
 use maracas_live::host::resctrl::{Allocation, Resctrl, Ways};
@@ -34,7 +35,7 @@ impl Knife {
     /// # Errors
     /// As the kernel says.
     pub(super) fn cut(&self, part: u64, cache_bytes: u64) -> Result<(Ways, u64), String> {
-        let ways = Ways::split(&self.resctrl, &[(self.core, part)]);
+        let ways = Ways::split(&self.resctrl, &[(self.core, CachePart::new(part))]);
         let bytes = cache_bytes * u64::from(part.count_ones()) / u64::from(self.ways);
         Ok((ways.map_err(|error| error.to_string())?, bytes))
     }

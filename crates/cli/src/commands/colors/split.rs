@@ -63,7 +63,7 @@ impl Alone {
     }
     /// Misses per reference of a program alone in `count` parts.
     fn misses(&self, memory: &MemoryUse, count: u32) -> f64 {
-        self.model.best_miss_ratio(memory, color_range(0, count).unwrap_or(0))
+        self.model.best_miss_ratio(memory, color_range(0, count))
     }
 }
 
@@ -120,10 +120,7 @@ pub(super) fn shares(
 ) -> Result<Vec<u32>, String> {
     let alone = Alone::new(cache, partition);
     let cores = case.system.cores.len();
-    let group = match cache.cores_per_cache as usize {
-        0 => cores,
-        each => each,
-    };
+    let group = cache.cores_per_cache.map_or(cores, |each| each.get() as usize);
     if group.min(cores) > alone.parts as usize {
         let parts = alone.parts;
         return Err(format!(

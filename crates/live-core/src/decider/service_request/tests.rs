@@ -98,7 +98,7 @@ fn what_cannot_be_sampled_fails_with_work_or_without() {
 
 #[test]
 fn a_move_is_done_when_the_vcpu_sits_on_the_other_core() {
-    let service_request = ServiceRequest::Move { vcpu: MAIN, to: ONE, colors: 0 };
+    let service_request = ServiceRequest::Move { vcpu: MAIN, to: ONE, colors: None };
     let mut rig = Rig::new(service_request, false);
     let (reply, _answer) = question();
     rig.decider.host.requests.push(attach(MAIN));
@@ -114,13 +114,13 @@ fn a_move_is_done_when_the_vcpu_sits_on_the_other_core() {
 
 #[test]
 fn a_vcpu_is_moved_by_the_agent_of_the_core_where_it_sits_wherever_the_service_vcpu_stands() {
-    let service_request = ServiceRequest::Move { vcpu: MAIN, to: ONE, colors: 0 };
+    let service_request = ServiceRequest::Move { vcpu: MAIN, to: ONE, colors: None };
     let mut rig = Rig::new(service_request, false);
     rig.decider.host.requests.push(attach(MAIN));
     rig.round(ZERO);
     rig.decider.transfer(MAIN, ZERO, ONE);
     rig.decider.plan.service_request = None;
-    let back = ServiceRequest::Move { vcpu: MAIN, to: ZERO, colors: 0 };
+    let back = ServiceRequest::Move { vcpu: MAIN, to: ZERO, colors: None };
     rig.decider.service_requests.away =
         Some(Away { service_vcpu: SERVICE_VCPU, service_request: back, recolors: None });
     rig.grant();
@@ -133,7 +133,7 @@ fn a_vcpu_is_moved_by_the_agent_of_the_core_where_it_sits_wherever_the_service_v
 
 #[test]
 fn what_has_no_handle_is_moved_at_once_and_what_left_is_not() {
-    let to = |vcpu| ServiceRequest::Move { vcpu, to: ONE, colors: 3 };
+    let to = |vcpu| ServiceRequest::Move { vcpu, to: ONE, colors: CachePart::new(3) };
     let moves = |vcpu| {
         let mut rig = Rig::new(to(vcpu), false);
         rig.grant();

@@ -7,6 +7,7 @@ use super::*;
 use crate::host::Identity;
 use fake::{Fake, Maker};
 use maracas_core::CoreId;
+use maracas_core::memory::CachePart;
 
 /// A run that is no process of this host.
 const RUN: Identity = Identity { pid: 4711, start: 88 };
@@ -21,7 +22,8 @@ fn of_core(core: u32) -> String {
 }
 
 fn ways(fake: &Fake, parts: &[(u32, u64)]) -> Result<Ways, Error> {
-    let parts: Vec<_> = parts.iter().map(|(core, ways)| (HardwareCore(*core), *ways)).collect();
+    let parts = parts.iter().map(|(core, ways)| (HardwareCore(*core), CachePart::new(*ways)));
+    let parts: Vec<_> = parts.collect();
     Ways::split(&open(fake)?, &parts)
 }
 
@@ -128,6 +130,7 @@ fn a_refused_line_is_named_with_the_kernels_reason_and_all_is_put_back() {
     let resctrl = open(&fake).expect("open");
     let mba = Mba::new(&resctrl, &cores(&[1])).expect("tried");
     let parts = [(HardwareCore(1), 0xff), (HardwareCore(2), 0x700)];
+    let parts = parts.map(|(core, ways)| (core, CachePart::new(ways)));
     Ways::split(&resctrl, &parts).expect_err("refused");
     assert_eq!(fake.groups(), [of_core(1)]);
     assert_eq!(fake.value(&of_core(1), "L3", 0), 0x7ff);
@@ -271,7 +274,7 @@ fn what_a_killed_run_left_is_found_by_name_and_removed() {
     let resctrl = open(&fake).expect("open");
     let mba = Mba::new(&resctrl, &cores(&[0, 1])).expect("tried");
     mba.set(CoreId(1), Level::Lowest).expect("set");
-    let split = Ways::split(&resctrl, &[(HardwareCore(1), 0xf)]).expect("split");
+    let split = Ways::split(&resctrl, &[(HardwareCore(1), CachePart::new(0xf))]).expect("split");
     let mbm = Mbm::new(&resctrl, &cores(&[0, 1, 2])).expect("open");
     // A kill runs no destructor.
     std::mem::forget((resctrl, mba, split, mbm));
@@ -356,7 +359,7 @@ fn bytes_are_counted_by_cache_and_core_from_the_opening_on() {
     assert_eq!(bytes.by_domain, BTreeMap::from([(0, 640), (1, 6400)]));
     assert_eq!(bytes.by_core, [64, 6400]);
     // The core gets a class: the kernel counts it there from zero, and no more in its monitor.
-    let split = Ways::split(&resctrl, &[(HardwareCore(3), 0xf)]).expect("split");
+    let split = Ways::split(&resctrl, &[(HardwareCore(3), CachePart::new(0xf))]).expect("split");
     fake.count(&of_core(3), 1, "100");
     let bytes = mbm.read().expect("read").clone();
     assert_eq!((bytes.by_core, bytes.by_domain[&1]), (vec![64, 6500], 6500));
@@ -394,7 +397,8 @@ fn ways_go_back_when_they_are_dropped_and_the_class_stays_with_the_run() {
     let fake = Fake::new(Maker::Intel);
     let resctrl = open(&fake).expect("open");
     for part in [0x3, 0xf] {
-        let split = Ways::split(&resctrl, &[(HardwareCore(1), part)]).expect("split");
+        let split =
+            Ways::split(&resctrl, &[(HardwareCore(1), CachePart::new(part))]).expect("split");
         assert_eq!(fake.value(&of_core(1), "L3", 0), part);
         drop(split);
         assert_eq!(fake.value(&of_core(1), "L3", 0), 0x7ff);
@@ -490,7 +494,7 @@ fn this_host_is_split_or_says_why_not() {
                 Ok(resctrl) => resctrl,
                 Err(error) => panic!("the default class: {error}"),
             };
-            match Ways::split(&resctrl, &[(core, ways)]) {
+            match Ways::split(&resctrl, &[(core, CachePart::new(ways))]) {
                 Ok(split) => assert_eq!(split.cores(), [(core, ways)]),
                 Err(error) => {
                     eprintln!("{error}");

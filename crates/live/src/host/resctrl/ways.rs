@@ -4,6 +4,7 @@ use super::info::{Allocation, cache_id};
 use super::schemata::{self, Entry};
 use super::{Error, Resctrl};
 use crate::host::HardwareCore;
+use maracas_core::memory::CachePart;
 use std::path::PathBuf;
 
 /// The split of the last-level cache by ways, as long as it lives; of the L2 where only that can be
@@ -22,15 +23,19 @@ pub struct Ways {
 }
 
 impl Ways {
-    /// Gives each core its ways, one bit each; 0 = all of them, and no class of its own. Nothing
+    /// Gives each core its ways; `None` = all of them, and no class of its own. Nothing
     /// is changed where one of them is refused.
     ///
     /// # Errors
     /// A mask that the cache cannot give, with the numbers; too few classes; the kernel's refusal.
-    pub fn split(resctrl: &Resctrl, cores: &[(HardwareCore, u64)]) -> Result<Self, Error> {
+    pub fn split(
+        resctrl: &Resctrl,
+        cores: &[(HardwareCore, Option<CachePart>)],
+    ) -> Result<Self, Error> {
         let info = resctrl.info().cache.as_ref();
         let info = info.ok_or(Error::Lacks("cache allocation (CAT)"))?.clone();
-        let mut parts: Vec<_> = cores.iter().copied().filter(|(_, ways)| *ways != 0).collect();
+        let own = cores.iter().filter_map(|(core, part)| Some((*core, part.as_ref()?.get())));
+        let mut parts: Vec<_> = own.collect();
         parts.sort_unstable();
         // All are looked at before one is changed.
         for (core, ways) in &parts {

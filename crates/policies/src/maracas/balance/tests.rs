@@ -38,7 +38,7 @@ fn with_service_vcpus(mut system: System, params: &Params) -> System {
 fn machine(params: &[(&str, &str)], masks: &[u64], vcpus: &[Vcpu], manners: Manners) -> Machine {
     let params: Vec<_> = VLB.iter().chain(params).copied().collect();
     let mut system = System::new(masks.len(), vcpus.to_vec());
-    system.cores.iter_mut().zip(masks).for_each(|(core, mask)| core.colors = *mask);
+    system.cores.iter_mut().zip(masks).for_each(|(core, mask)| core.colors = CachePart::new(*mask));
     let params = with(&params);
     let system = with_service_vcpus(system, &params);
     Machine::new(&ENTRY, &params, &system, manners)
@@ -59,7 +59,9 @@ fn put_to_sleep(machine: &mut Machine, vcpu: u32) {
 /// Its moves: when, which VCPU, where to, and in which colours.
 fn moves(machine: &Machine) -> Vec<(u64, u32, u16, u64)> {
     let one = |(at, service_request): &(u64, ServiceRequest)| match *service_request {
-        ServiceRequest::Move { vcpu, to, colors } => Some((*at, vcpu.0, to.0, colors)),
+        ServiceRequest::Move { vcpu, to, colors } => {
+            Some((*at, vcpu.0, to.0, colors.map_or(0, CachePart::get)))
+        }
         ServiceRequest::Sample => None,
     };
     machine.service_requests.iter().filter_map(one).collect()
@@ -282,7 +284,11 @@ fn colours_that_no_core_offers_are_refused_with_the_numbers() {
         let mut vcpus = two_and_two();
         vcpus.iter_mut().zip(required).for_each(|(vcpu, n)| vcpu.colors = *n);
         let mut system = System::new(masks.len(), vcpus);
-        system.cores.iter_mut().zip(masks).for_each(|(core, mask)| core.colors = *mask);
+        system
+            .cores
+            .iter_mut()
+            .zip(masks)
+            .for_each(|(core, mask)| core.colors = CachePart::new(*mask));
         let verdict = (ENTRY.admit)(&system, &with(&[("colors", rule)]));
         verdict.refused.into_iter().map(|(_, why)| why.to_string()).collect::<Vec<_>>()
     };
@@ -307,7 +313,7 @@ fn a_migration_budget_must_pay_for_a_migration() {
         let params: Vec<_> = [("balance", "vlb")].iter().chain(given).copied().collect();
         let params = with(&params);
         let mut system = System::new(2, alloc::vec![percent(0, 10)]);
-        system.cores[1].colors = masks;
+        system.cores[1].colors = CachePart::new(masks);
         (ENTRY.admit)(&with_service_vcpus(system, &params), &params).why()
     };
     // 2 x 5 us + 10 us, and 512 x 2 us with colours.

@@ -240,7 +240,7 @@ impl<'a> Mixes<'a> {
             let phases = profile.filter(|_| self.programs[other].vcpu != own);
             for (_, use_) in phases.iter().flat_map(|profile| &profile.phases) {
                 let most = self.misses(other, use_, core).most();
-                let least = self.cache.as_ref().map_or(most, |it| it.best_miss_ratio(use_, 0));
+                let least = self.cache.as_ref().map_or(most, |it| it.best_miss_ratio(use_, None));
                 cells.extend(self.cells_of(other, use_, stretch, (least.min(most), most), width));
             }
         }
@@ -287,7 +287,7 @@ impl<'a> Mixes<'a> {
     ) -> Duration {
         let stretch = self.stretch(core);
         let misses = self.misses(program, use_, core);
-        let best = self.cache.as_ref().map_or(1.0, |cache| cache.best_miss_ratio(use_, 0));
+        let best = self.cache.as_ref().map_or(1.0, |cache| cache.best_miss_ratio(use_, None));
         let reference = self.soonest(use_, best);
         let (mixes, _) = self.mixes_beside(program, core);
         let of = Slowed { use_, stretch, mixes: &mixes };

@@ -5,12 +5,12 @@ mod laws;
 
 use super::*;
 use addresses::{Addresses, Random};
-use maracas_core::memory::{Pattern, color_range};
+use maracas_core::memory::{CachePart, Pattern, color_range};
 
 /// The last-level cache of the paper's machine: 6 MB, 12 ways, 4 slices, 32 colours of 192 KB.
 fn i5(replacement: Replacement) -> Cache {
     let bytes = 6 << 20;
-    Cache { bytes, ways: 12, slices: 4, colors: 32, replacement, cores_per_cache: 0 }
+    Cache { bytes, ways: 12, slices: 4, colors: 32, replacement, cores_per_cache: None }
 }
 const BOTH: [Replacement; 2] = [Replacement::Random, Replacement::Lru];
 const MB: u64 = 1 << 20;
@@ -26,8 +26,8 @@ fn program(working_set: u64, reuse: Reuse) -> MemoryUse {
         reuse,
     }
 }
-fn part(first: u32, count: u32) -> u64 {
-    color_range(first, count).expect("colours of the cache")
+fn part(first: u32, count: u32) -> Option<CachePart> {
+    Some(color_range(first, count).expect("colours of the cache"))
 }
 fn near(what: &str, ours: f64, theirs: f64, tolerance: f64) {
     assert!((ours - theirs).abs() <= tolerance, "{what}: {ours} against {theirs} +- {tolerance}");
@@ -58,7 +58,7 @@ fn looked_up(replacement: Replacement, bytes: u64, colors: u32, shuffled: bool) 
 #[test]
 fn self_conflict_is_that_of_the_addresses() {
     for replacement in BOTH {
-        let model = CacheModel::new(&i5(replacement), Partition::Colors, &[0], 1);
+        let model = CacheModel::new(&i5(replacement), Partition::Colors, &[None], 1);
         for bytes in [MB / 2, MB, 2 * MB] {
             for colors in [4, 6, 10, 14] {
                 for (reuse, shuffled) in [(Reuse::Random, true), (Reuse::Cyclic, false)] {
@@ -80,7 +80,7 @@ fn self_conflict_is_that_of_the_addresses() {
 /// algorithms.md H.3: its own simulation of the table.
 #[test]
 fn self_conflict_is_that_of_an_address_simulation() {
-    let model = CacheModel::new(&i5(Replacement::Lru), Partition::Colors, &[0], 1);
+    let model = CacheModel::new(&i5(Replacement::Lru), Partition::Colors, &[None], 1);
     let table = [
         (MB, [(4, 26.0, 90.0), (6, 5.0, 36.0), (10, 0.0, 4.0), (14, 0.0, 0.0)]),
         (2 * MB, [(4, 63.0, 100.0), (6, 44.0, 100.0), (10, 13.0, 63.0), (14, 2.0, 16.0)]),
@@ -93,7 +93,7 @@ fn self_conflict_is_that_of_an_address_simulation() {
             near(&format!("{bytes} {colors} permutation"), of(Reuse::Cyclic), permutation, 3.5);
         }
     }
-    let model = CacheModel::new(&i5(Replacement::Random), Partition::Colors, &[0], 1);
+    let model = CacheModel::new(&i5(Replacement::Random), Partition::Colors, &[None], 1);
     near("random", model.best_miss_ratio(&program(MB, Reuse::Cyclic), part(0, 4)), 0.46, 0.03);
 }
 
@@ -174,7 +174,7 @@ fn beside_hogs(replacement: Replacement, hogs: usize) -> ([f64; 3], [f64; 3]) {
     }
     let theirs = [cache.held(0) / walk.len() as f64, misses[0], misses[1]];
 
-    let mut model = CacheModel::new(&i5(replacement), Partition::Colors, &[0; 4], hogs + 1);
+    let mut model = CacheModel::new(&i5(replacement), Partition::Colors, &[None; 4], hogs + 1);
     let (walk, hog) = (program(MB, Reuse::Random), program(2 * MB, Reuse::Cyclic));
     let mut who = vec![(0, 0, &walk, 1.0)];
     who.extend((1..=hogs).map(|at| (at, at, &hog, 1.0)));
@@ -202,7 +202,11 @@ fn a_walk_beside_hogs() {
 
 /// A walk of 1 MB and another program take turns of 8192 references each: what they miss of them in
 /// the long run, by the model and by address.
-fn turns(replacement: Replacement, parts: [u64; 2], other: &MemoryUse) -> [[f64; 2]; 2] {
+fn turns(
+    replacement: Replacement,
+    parts: [Option<CachePart>; 2],
+    other: &MemoryUse,
+) -> [[f64; 2]; 2] {
     let mut cache = Addresses::new(i5(replacement), 3);
     let lines = [MB, other.working_set];
     let lines = [0, 1].map(|at| cache.lines(at as u64, lines[at], parts[at]));

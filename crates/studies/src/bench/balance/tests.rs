@@ -3,6 +3,7 @@ use super::story::{Raise, Story};
 use super::{Measured, Round, SCENARIO, Script};
 use maracas_core::contract::{End, Mode, Segment, Usage};
 use maracas_core::journal::Recorder;
+use maracas_core::memory::CachePart;
 use maracas_core::{CoreId, Duration, Instant, System, Vcpu, VcpuId};
 use maracas_scenario::Scenario;
 use maracas_session::case::{Case, Machine, Overrides};
@@ -79,7 +80,8 @@ fn the_split_scenario_is_a_good_one() {
     let scenario = Scenario::parse(&super::with_colors(), "test").unwrap();
     let case = Case::of(scenario, Machine::Sim, &Overrides::default()).unwrap();
     assert!(case.verdict.accepted());
-    assert!(case.system.cores.iter().all(|core| core.colors.count_ones() == 16));
+    let sixteen = |part: CachePart| part.get().count_ones() == 16;
+    assert!(case.system.cores.iter().all(|core| core.colors.is_some_and(sixteen)));
 }
 
 fn at(ms: u64) -> Instant {

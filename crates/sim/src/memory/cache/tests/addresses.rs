@@ -1,7 +1,7 @@
 //! A set-associative cache that looks up every address: what the model is held against. It shares
 //! nothing with the model but the description of the cache.
 
-use maracas_core::memory::{Cache, Replacement};
+use maracas_core::memory::{Cache, CachePart, Replacement};
 
 /// SplitMix64 (Steele, Lea and Flood, 2014): random numbers of the tests' own.
 pub(super) struct Random(pub(super) u64);
@@ -51,7 +51,8 @@ impl Addresses {
 
     /// The lines of `program` in order: its pages go round the colours of `part`, each line of
     /// a page to a slice by a hash.
-    pub(super) fn lines(&mut self, program: u64, bytes: u64, part: u64) -> Vec<Line> {
+    pub(super) fn lines(&mut self, program: u64, bytes: u64, part: Option<CachePart>) -> Vec<Line> {
+        let part = part.map_or(u64::MAX, CachePart::get);
         let colors = (0..u64::BITS).filter(|bit| part & (1 << bit) != 0).collect::<Vec<_>>();
         let sets = self.ways.len() / self.cache.ways as usize;
         let in_slice = sets / self.cache.slices as usize;

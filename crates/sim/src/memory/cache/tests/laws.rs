@@ -2,6 +2,7 @@
 //! do not meet do not disturb each other.
 
 use super::*;
+use std::num::NonZeroU32;
 
 const CAT: Cache = Cache {
     bytes: 11 << 20,
@@ -9,7 +10,7 @@ const CAT: Cache = Cache {
     slices: 8,
     colors: 32,
     replacement: Replacement::Lru,
-    cores_per_cache: 0,
+    cores_per_cache: None,
 };
 
 /// Any program, by a random number.
@@ -36,8 +37,9 @@ fn lines_are_never_negative_nor_more_than_there_are() {
         let mut random = Random(seed);
         let replacement = BOTH[random.below(2)];
         let partition = [Partition::Colors, Partition::Ways][random.below(2)];
-        let cache = Cache { replacement, cores_per_cache: random.below(3) as u32, ..CAT };
-        let parts = [0x0f, 0x3c, 0, 0x7f0];
+        let cache =
+            Cache { replacement, cores_per_cache: NonZeroU32::new(random.below(3) as u32), ..CAT };
+        let parts = [0x0f, 0x3c, 0, 0x7f0].map(CachePart::new);
         let mut model = CacheModel::new(&cache, partition, &parts, 8);
         let uses = (0..8).map(|_| any(&mut random)).collect::<Vec<_>>();
         for _ in 0..100 {
@@ -53,7 +55,7 @@ fn lines_are_never_negative_nor_more_than_there_are() {
             check_lines(&model);
             match random.below(12) {
                 0 => model.drop_program(random.below(8)),
-                1 => model.recolor(random.below(8), random.next() & 0x7ff),
+                1 => model.recolor(random.below(8), CachePart::new(random.next() & 0x7ff)),
                 _ => {}
             }
             check_lines(&model);
@@ -64,8 +66,18 @@ fn lines_are_never_negative_nor_more_than_there_are() {
 #[test]
 fn time_may_be_cut_anywhere() {
     for replacement in BOTH {
-        let mut cut = CacheModel::new(&i5(replacement), Partition::Colors, &[0x3ff, 0xffc0], 3);
-        let mut whole = CacheModel::new(&i5(replacement), Partition::Colors, &[0x3ff, 0xffc0], 3);
+        let mut cut = CacheModel::new(
+            &i5(replacement),
+            Partition::Colors,
+            &[0x3ff, 0xffc0].map(CachePart::new),
+            3,
+        );
+        let mut whole = CacheModel::new(
+            &i5(replacement),
+            Partition::Colors,
+            &[0x3ff, 0xffc0].map(CachePart::new),
+            3,
+        );
         let (walk, hog) = (program(2 * MB, Reuse::Random), program(8 * MB, Reuse::Cyclic));
         let mut random = Random(11);
         for turn in 0..30 {
@@ -106,10 +118,11 @@ fn parts_that_do_not_meet_do_not_disturb_each_other() {
     for partition in [Partition::Colors, Partition::Ways] {
         for replacement in BOTH {
             let cache = Cache { replacement, ..CAT };
-            let mut model = CacheModel::new(&cache, partition, &[0x0f, 0x7f0], 2);
+            let mut model =
+                CacheModel::new(&cache, partition, &[0x0f, 0x7f0].map(CachePart::new), 2);
             run(&mut model, &[(0, 0, &walk, 0.1)], 1e7);
             let (held, ratio) = (model.lines_held(0), model.miss_ratio(0, &walk, 0));
-            assert_eq!(ratio, model.best_miss_ratio(&walk, 0x0f));
+            assert_eq!(ratio, model.best_miss_ratio(&walk, CachePart::new(0x0f)));
             run(&mut model, &[(1, 1, &hog, 0.1)], 1e7);
             run(&mut model, &[(0, 0, &walk, 0.1), (1, 1, &hog, 0.1)], 1e7);
             assert_eq!((model.lines_held(0), model.miss_ratio(0, &walk, 0)), (held, ratio));
@@ -146,7 +159,7 @@ fn a_reload_takes_the_misses_of_the_lines_lost() {
         assert_eq!(model.miss_ratio(0, &walk, 0), model.best_miss_ratio(&walk, part(0, 10)));
         // Under random replacement a reload costs lines of its own beside those of the hog: of
         // P lines dE = (1 - E/P) dm. Under LRU it costs some of those left before they are used.
-        let all = model.lines_in(part(0, 10));
+        let all = model.lines_in(0x3ff);
         match replacement {
             Replacement::Random => {
                 let expected = all * ((all - warm + lost) / (all - warm)).ln();
@@ -159,22 +172,22 @@ fn a_reload_takes_the_misses_of_the_lines_lost() {
 
 #[test]
 fn a_recoloured_program_starts_cold_where_it_was_put() {
-    let mut model = CacheModel::new(&CAT, Partition::Colors, &[0x0f, 0xf0], 2);
+    let mut model = CacheModel::new(&CAT, Partition::Colors, &[0x0f, 0xf0].map(CachePart::new), 2);
     let walk = program(MB / 2, Reuse::Random);
     assert_eq!((model.colors_of(0, 0), model.colors_of(0, 1)), (0x0f, 0xf0));
     run(&mut model, &[(0, 0, &walk, 0.1)], 1e7);
     assert_eq!((model.miss_ratio(0, &walk, 0), model.miss_ratio(0, &walk, 1)), (0.0, 1.0));
-    model.recolor(0, 0x3c);
+    model.recolor(0, CachePart::new(0x3c));
     assert_eq!((model.lines_held(0), model.miss_ratio(0, &walk, 0)), (0.0, 1.0));
     run(&mut model, &[(1, 0, &walk, 0.1)], 1e7);
     assert_eq!((model.colors_of(0, 1), model.miss_ratio(0, &walk, 0)), (0x3c, 0.0));
-    model.recolor(0, 0);
+    model.recolor(0, None);
     assert_eq!((model.colors_of(0, 1), model.lines_held(0)), (0xf0, 0.0));
     // With ways nothing moves, and a hit needs no way of one's own.
-    let mut model = CacheModel::new(&CAT, Partition::Ways, &[0x0f, 0xf0], 2);
+    let mut model = CacheModel::new(&CAT, Partition::Ways, &[0x0f, 0xf0].map(CachePart::new), 2);
     run(&mut model, &[(0, 0, &walk, 0.1)], 1e7);
     let held = model.lines_held(0);
-    model.recolor(0, 0xf0);
+    model.recolor(0, CachePart::new(0xf0));
     assert_eq!((model.lines_held(0), model.miss_ratio(0, &walk, 0)), (held, 0.0));
     model.drop_program(0);
     assert_eq!((model.lines_held(0), model.colors_of(0, 0)), (0.0, 0x0f));
@@ -184,23 +197,23 @@ fn a_recoloured_program_starts_cold_where_it_was_put() {
 fn ways_and_colours_of_one_size_hold_the_same_working_set() {
     let (colors, ways) = (0xff, 0x07);
     let cache = Cache { bytes: 12 << 20, ways: 12, ..CAT };
-    let of = |partition, bits| {
-        let model = CacheModel::new(&cache, partition, &[0], 1);
-        model.best_miss_ratio(&program(6 * MB, Reuse::Random), bits)
+    let of = |partition, bits: u64| {
+        let model = CacheModel::new(&cache, partition, &[None], 1);
+        model.best_miss_ratio(&program(6 * MB, Reuse::Random), CachePart::new(bits))
     };
     near("a quarter", of(Partition::Colors, colors), of(Partition::Ways, ways), 0.02);
     // But few ways conflict more where there should be room enough.
-    let of = |partition, bits| {
-        let model = CacheModel::new(&cache, partition, &[0], 1);
-        model.best_miss_ratio(&program(2 * MB, Reuse::Random), bits)
+    let of = |partition, bits: u64| {
+        let model = CacheModel::new(&cache, partition, &[None], 1);
+        model.best_miss_ratio(&program(2 * MB, Reuse::Random), CachePart::new(bits))
     };
     assert!(of(Partition::Ways, ways) > of(Partition::Colors, colors) + 0.02);
 }
 
 #[test]
 fn caches_of_their_own_do_not_meet() {
-    let cache = Cache { cores_per_cache: 2, ..CAT };
-    let mut model = CacheModel::new(&cache, Partition::Colors, &[0; 4], 2);
+    let cache = Cache { cores_per_cache: NonZeroU32::new(2), ..CAT };
+    let mut model = CacheModel::new(&cache, Partition::Colors, &[None; 4], 2);
     let hog = program(64 * MB, Reuse::Stream);
     let walk = program(MB, Reuse::Random);
     run(&mut model, &[(0, 0, &walk, 0.1), (2, 1, &hog, 0.1)], 1e7);
@@ -224,7 +237,7 @@ fn levels_are_fine_and_stand_for_themselves() {
 fn a_curve_is_read_by_what_is_held() {
     let points = vec![(MB, 500_000), (2 * MB, 100_000)];
     let use_ = program(2 * MB, Reuse::Curve(points.clone()));
-    let mut model = CacheModel::new(&i5(Replacement::Random), Partition::Colors, &[0], 1);
+    let mut model = CacheModel::new(&i5(Replacement::Random), Partition::Colors, &[None], 1);
     assert_eq!(model.miss_ratio(0, &use_, 0), 0.5);
     run(&mut model, &[(0, 0, &use_, 0.1)], 1e8);
     near("all of it", model.miss_ratio(0, &use_, 0), 0.1, 0.002);
@@ -242,7 +255,7 @@ fn a_walk_beside_a_stream_loses_lines_once_sets_are_full() {
             let mut model = CacheModel::new(&cache, Partition::Colors, &[part(0, 8); 2], 2);
             let (walk, hog) = (program(MB / 2, Reuse::Random), program(64 * MB, Reuse::Stream));
             run(&mut model, &[(0, 0, &walk, 0.1)], 1e8);
-            let full = (model.lines_in(part(0, 8)) - model.lines_held(0)) / 0.05;
+            let full = (model.lines_in(0xff) - model.lines_held(0)) / 0.05;
             let who = [(0, 0, &walk, 0.01), (1, 1, &hog, 0.05)];
             let looks = run(&mut model, &who, 0.999 * full);
             assert!(slices > 1 || model.lines_held(0) > 8000.0, "{}", model.lines_held(0));
