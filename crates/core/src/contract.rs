@@ -61,6 +61,7 @@ pub struct Statistic {
 ///
 /// # Panics
 /// Where the policy asks to be woken at or before `now` (policy rule 4).
+#[inline]
 pub fn decide(policy: &mut dyn Policy, now: Instant, plan: &mut Plan) {
     plan.dirty.clear();
     plan.rehomed.clear();
