@@ -26,10 +26,8 @@ impl Key {
 impl Ord for Key {
     #[inline]
     fn cmp(&self, other: &Self) -> Ordering {
-        match self.deadline.cmp(&other.deadline) {
-            Ordering::Equal => (self.tie, self.vcpu).cmp(&(other.tie, other.vcpu)),
-            order => order,
-        }
+        let rest = || (self.tie, self.vcpu).cmp(&(other.tie, other.vcpu));
+        self.deadline.cmp(&other.deadline).then_with(rest)
     }
 }
 
@@ -84,18 +82,12 @@ impl Queue {
     /// Puts `key` in and says at which place.
     #[inline]
     pub(crate) fn insert(&mut self, key: Key) -> usize {
-        let mut place = self.keys.len();
-        if place > FEW {
-            place = self.before(key);
+        let place = self.before(key);
+        if place == self.keys.len() {
+            self.keys.push(key);
+        } else {
             self.keys.insert(place, key);
-            return place;
         }
-        self.keys.push(key);
-        while let Some(before) = place.checked_sub(1).filter(|before| key < self.keys[*before]) {
-            self.keys[place] = self.keys[before];
-            place = before;
-        }
-        self.keys[place] = key;
         place
     }
     /// Where `key` stands.
@@ -178,5 +170,37 @@ mod tests {
         for (from, to, moves) in [(Key::RUNNING, 1, (1, 2)), (1, 0, (2, 1)), (0, 0, (1, 1))] {
             assert_eq!(queue.retie(key(9, from, 7), to), moves);
         }
+    }
+
+    /// Against a sorted list, while it grows past what is searched key by key and shrinks again.
+    #[test]
+    fn it_is_a_sorted_list() {
+        let (mut queue, mut plain) = (Queue::default(), Vec::new());
+        let (mut number, mut longest) = (1_u32, 0);
+        for turn in 0..4_000_u32 {
+            number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let grows = (number >> 8) % 5 < if turn / 100 % 2 == 0 { 4 } else { 1 };
+            if grows {
+                let (deadline, tie) = (u64::from(number >> 28), u64::from(number >> 20 & 1));
+                let key = Key { deadline: Instant::from_ticks(deadline), tie, vcpu: VcpuId(turn) };
+                let place = plain.partition_point(|other: &Key| *other < key);
+                assert_eq!(queue.insert(key), place);
+                plain.insert(place, key);
+            } else if !plain.is_empty() && turn % 3 == 0 {
+                assert_eq!(queue.pop(), Some(plain.remove(0)));
+            } else if !plain.is_empty() {
+                let place = (number >> 16) as usize % plain.len();
+                assert_eq!(queue.remove(plain[place]), place);
+                plain.remove(place);
+            }
+            assert_eq!(
+                (queue.first(), queue.last()),
+                (plain.first().copied(), plain.last().copied())
+            );
+            assert_eq!(queue.is_single(), plain.len() == 1);
+            assert!(queue.iter().eq(plain.iter().copied()) && plain.is_sorted(), "turn {turn}");
+            longest = longest.max(plain.len());
+        }
+        assert!(longest > 2 * FEW, "{longest}");
     }
 }
