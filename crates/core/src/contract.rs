@@ -62,6 +62,7 @@ pub struct Statistic {
 ///
 /// # Panics
 /// Where the policy asks to be woken at or before `now` (policy rule 4).
+#[inline]
 pub fn decide(policy: &mut dyn Policy, now: Instant, plan: &mut Plan) {
     plan.dirty.clear();
     plan.rehomed.clear();
@@ -102,8 +103,7 @@ pub enum Event {
     /// fit but for what others left or changed of late, in those of the plan from which on it
     /// fits.
     Arrived(Vcpu),
-    /// A VCPU is gone; its id is never used again. One that still waits for an answer may leave
-    /// too.
+    /// A VCPU is gone; its id is never used again. It may leave before it is answered, too.
     Left(VcpuId),
     /// The reservation of a VCPU must be replaced. Answered like [`Event::Arrived`], several
     /// requests of one VCPU in their order; where refused, the old one stays. Jobs that are

@@ -60,7 +60,10 @@ impl CoreSet {
     /// How many cores are in.
     #[inline]
     pub fn len(&self) -> usize {
-        if self.used <= 1 {
+        if self.used == 0 {
+            return 0;
+        }
+        if self.used == 1 {
             return self.words[0].count_ones() as usize;
         }
         self.places().map(|word| self.words[word].count_ones() as usize).sum()
@@ -73,6 +76,15 @@ impl CoreSet {
         } else {
             None
         }
+    }
+    /// The lowest core in.
+    #[inline]
+    pub const fn first(&self) -> Option<CoreId> {
+        if self.used == 0 {
+            return None;
+        }
+        let word = self.used.trailing_zeros() as usize % WORDS;
+        Some(CoreId((word * BITS) as u16 + self.words[word].trailing_zeros() as u16))
     }
     /// Takes all cores out.
     #[inline]
@@ -95,16 +107,13 @@ impl CoreSet {
     /// Takes the lowest core out.
     #[inline]
     pub fn pop_first(&mut self) -> Option<CoreId> {
-        if self.used == 0 {
-            return None;
-        }
-        let word = self.used.trailing_zeros() as usize % WORDS;
-        let bits = self.words[word];
-        self.words[word] = bits & bits.wrapping_sub(1);
+        let first = self.first()?;
+        let word = first.0 as usize / BITS % WORDS;
+        self.words[word] &= self.words[word].wrapping_sub(1);
         if self.words[word] == 0 {
             self.used &= self.used.wrapping_sub(1);
         }
-        Some(CoreId((word * BITS) as u16 + bits.trailing_zeros() as u16))
+        Some(first)
     }
     /// The cores in either set.
     #[must_use]

@@ -63,6 +63,13 @@ impl Soonest {
     /// Gives `place` another instant.
     #[inline]
     pub fn set(&mut self, place: usize, at: Instant) {
+        if self.leaves == 0 {
+            self.nodes[0].0[place] = at;
+        } else {
+            self.set_below(place, at);
+        }
+    }
+    fn set_below(&mut self, place: usize, at: Instant) {
         let (mut node, mut place, mut at) = (self.leaves + place / WIDTH, place % WIDTH, at);
         loop {
             let before = core::mem::replace(&mut self.nodes[node].0[place], at);
@@ -83,9 +90,12 @@ impl Soonest {
     #[inline]
     pub fn due(&self, from: usize, now: Instant) -> Option<usize> {
         if self.leaves == 0 {
-            let used = self.nodes[0].0.get(from..self.few)?;
-            return Some(from + used.iter().position(|at| *at <= now)?);
+            let used = &self.nodes[0].0[..self.few];
+            return (from..used.len()).find(|place| used[*place] <= now);
         }
+        self.due_below(from, now)
+    }
+    fn due_below(&self, from: usize, now: Instant) -> Option<usize> {
         let (mut node, mut place) = (self.leaves + from / WIDTH, from % WIDTH);
         if node >= self.nodes.len() {
             return None;

@@ -254,6 +254,9 @@ impl<'a, C: Contention> Machine<'a, C> {
             self.outcome.completed += 1;
             self.outcome.missed += u64::from(self.now > deadline);
             self.tell(core, &Event::Completed(id));
+            if !self.demands.of(vcpu).has_pending() {
+                return;
+            }
         }
     }
 

@@ -329,9 +329,13 @@ impl Demands {
         demand.released += 1;
         demand.pending.push_back(deadline);
         let next = now.saturating_add(demand.next_gap());
-        for place in 0..demand.threads.len() {
-            let thread = self.vcpus[vcpu as usize].threads[place];
-            self.take_job(thread);
+        if let [only] = demand.threads[..] {
+            self.take_job(only);
+        } else {
+            for place in 0..demand.threads.len() {
+                let thread = self.vcpus[vcpu as usize].threads[place];
+                self.take_job(thread);
+            }
         }
         Some((Job { id, release: now, deadline }, next))
     }
@@ -547,6 +551,11 @@ impl Demand {
     #[inline]
     pub(crate) const fn runnable(&self) -> bool {
         self.current != NONE
+    }
+    /// Whether a job was released and not completed.
+    #[inline]
+    pub(crate) const fn has_pending(&self) -> bool {
+        self.completed < self.released
     }
     /// Jobs not completed whose deadline is not after `now`.
     pub(crate) fn overdue(&self, now: Instant) -> u64 {

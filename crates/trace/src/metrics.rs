@@ -67,7 +67,7 @@ use crate::report::{MemoryReport, Run, StatisticReport};
 use maracas_core::contract::{End, Event, Mode, Observer, Plan, RunQueue, Segment, Statistic};
 use maracas_core::control::StatisticGauge;
 use maracas_core::journal::{Header, JournalError, Note, Reader, Record};
-use maracas_core::{Class, CoreId, CoreSet, Duration, Instant, Vcpu, VcpuId};
+use maracas_core::{Class, CoreId, CoreSet, Duration, Instant, Job, JobId, Vcpu, VcpuId};
 
 /// The journal record that keeps one of the policy's own figures.
 #[must_use]
@@ -378,6 +378,13 @@ impl Metrics {
         class.unwrap_or(&Class::FASTEST).speed_milli
     }
 
+    #[cold]
+    fn plan_answered(&mut self, now: Instant, plan: &Plan) {
+        for (vcpu, verdict) in plan.verdicts() {
+            self.answered(*vcpu, now, verdict.is_ok());
+        }
+    }
+
     fn answered(&mut self, vcpu: VcpuId, now: Instant, admitted: bool) {
         let task = self.task(vcpu);
         task.answered(now, admitted);
@@ -388,6 +395,9 @@ impl Metrics {
         }
     }
 
+    /// Not inlined, as what other events do is not: each event then saves the registers that it
+    /// needs itself.
+    #[inline(never)]
     fn ran(&mut self, segment: &Segment) {
         core_time(&mut self.cores, segment.core).ran(segment);
         // Where budgets are meant on whichever core, its speed does not matter.
@@ -407,6 +417,19 @@ impl Metrics {
         }
     }
 
+    #[inline(never)]
+    fn released(&mut self, at: Instant, job: &Job) {
+        self.task(job.id.vcpu).released(job);
+        // Periods go by nominal releases: that is what replenishment goes by.
+        self.woke(job.id.vcpu, at.min(job.release));
+    }
+
+    #[inline(never)]
+    fn completed(&mut self, at: Instant, job: JobId) {
+        self.task(job.vcpu).completed(job, at);
+    }
+
+    #[inline]
     fn woke(&mut self, vcpu: VcpuId, at: Instant) {
         self.task(vcpu).woke(at);
         if let Some(fairness) = &mut self.fairness {
@@ -427,32 +450,47 @@ impl Metrics {
         }
     }
 
+    #[inline]
     fn run_queue_changed(&mut self, now: Instant, core: CoreId, run_queue: &RunQueue) {
         core_time(&mut self.cores, core).decisions += 1;
         for grant in &run_queue.foreground {
             self.task(grant.vcpu).was_promised = true;
         }
-        let has_limits = run_queue.has_memory_limits();
-        if has_limits {
+        if MemoryGate::matters(run_queue) || self.closed.contains(core) {
+            self.gate_changed(now, core, run_queue);
+        }
+    }
+
+    /// The run queue of a core that memory may close changed.
+    #[inline(never)]
+    fn gate_changed(&mut self, now: Instant, core: CoreId, run_queue: &RunQueue) {
+        if run_queue.has_memory_limits() {
             for grant in run_queue.foreground.iter().chain(&run_queue.background) {
                 self.task(grant.vcpu).granted(now, grant);
             }
         }
         let time = core_time(&mut self.cores, core);
-        let matters = has_limits || MemoryGate::may_close(run_queue);
-        if matters || self.closed.contains(core) {
-            let kept_out = time.memory_gate.kept_from_budgets().to_vec();
-            time.memory_gate.run_queue_changed(run_queue);
-            if !time.memory_gate.is_spent() {
-                kept_out.iter().for_each(|grant| self.task(grant.vcpu).windows.let_go(now));
-            }
-            let time = core_time(&mut self.cores, core);
-            self.closed.remove(core);
-            if time.memory_gate.may_keep_out() {
-                self.closed.insert(core);
-            }
-            time.review(now, &self.tasks);
+        let kept_out = time.memory_gate.kept_from_budgets().to_vec();
+        time.memory_gate.run_queue_changed(run_queue);
+        if !time.memory_gate.is_spent() {
+            kept_out.iter().for_each(|grant| self.task(grant.vcpu).windows.let_go(now));
         }
+        let time = core_time(&mut self.cores, core);
+        self.closed.remove(core);
+        if time.memory_gate.may_keep_out() {
+            self.closed.insert(core);
+        }
+        time.review(now, &self.tasks);
+    }
+
+    fn arrived(&mut self, vcpu: &Vcpu) {
+        self.introduce(vcpu);
+        self.task(vcpu.id).asks_in();
+    }
+
+    fn asks_change(&mut self, vcpu: &Vcpu) {
+        let meant_milli = self.meant_milli(vcpu);
+        self.task(vcpu.id).asks_change(vcpu, meant_milli);
     }
 
     fn allowance_spent(&mut self, at: Instant, core: CoreId) {
@@ -477,22 +515,12 @@ impl Observer for Metrics {
     fn event(&mut self, at: Instant, event: &Event) {
         match event {
             Event::Ran(segment) => self.ran(segment),
-            Event::Released(job) => {
-                self.task(job.id.vcpu).released(job);
-                // Periods go by nominal releases: that is what replenishment goes by.
-                self.woke(job.id.vcpu, at.min(job.release));
-            }
-            Event::Completed(id) => self.task(id.vcpu).completed(*id, at),
+            Event::Released(job) => self.released(at, job),
+            Event::Completed(id) => self.completed(at, *id),
             Event::Woke { vcpu, .. } => self.woke(*vcpu, at),
             Event::AllowanceSpent { core } => self.allowance_spent(at, *core),
-            Event::Arrived(vcpu) => {
-                self.introduce(vcpu);
-                self.task(vcpu.id).asks_in();
-            }
-            Event::Changed(vcpu) => {
-                let meant_milli = self.meant_milli(vcpu);
-                self.task(vcpu.id).asks_change(vcpu, meant_milli);
-            }
+            Event::Arrived(vcpu) => self.arrived(vcpu),
+            Event::Changed(vcpu) => self.asks_change(vcpu),
             Event::Left(vcpu) => self.left(*vcpu, at),
             Event::Sampled(sample) => self.controller.sampled(at, sample),
             Event::ServiceDone(_) | Event::Failed { .. } => {}
@@ -504,8 +532,8 @@ impl Observer for Metrics {
         for core in plan.dirty().iter() {
             self.run_queue_changed(now, core, plan.run_queue(core));
         }
-        for (vcpu, verdict) in plan.verdicts() {
-            self.answered(*vcpu, now, verdict.is_ok());
+        if !plan.verdicts().is_empty() {
+            self.plan_answered(now, plan);
         }
     }
 }

@@ -39,14 +39,18 @@ impl Splitter {
     }
     /// Learns that job `index` ended.
     pub(crate) fn completed(&mut self, index: u32, at: Instant) {
-        if let Some(job) = self.jobs.iter_mut().find(|job| job.index == index) {
+        // Nearly always it is the first.
+        if let Some(job) = self.jobs.front_mut().filter(|job| job.index == index) {
+            job.end = Some(at);
+        } else if let Some(job) = self.jobs.iter_mut().find(|job| job.index == index) {
             job.end = Some(at);
         }
     }
     /// Whether the job that comes first was over by `at`; if so, it is forgotten.
     #[inline]
     pub(crate) fn is_over(&mut self, at: Instant) -> bool {
-        let over = self.jobs.front().is_some_and(|job| job.end.is_some_and(|end| end <= at));
+        let Some(Bounds { end: Some(end), .. }) = self.jobs.front() else { return false };
+        let over = *end <= at;
         if over {
             self.jobs.pop_front();
         }

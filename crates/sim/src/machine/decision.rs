@@ -87,13 +87,16 @@ impl<C: Contention> Machine<'_, C> {
 
     /// Notes what stands on which run queue, and holds the policy to standing on one only.
     pub(super) fn take_lines(&mut self) {
+        if self.plan.dirty().is_empty() && !self.options.audit {
+            return;
+        }
         let stamp = self.outcome.decisions;
         let mut broken = false;
         for id in self.plan.dirty().iter() {
             let core = u32::from(id.0);
             let run_queue = self.plan.run_queue(id);
-            for grant in run_queue.foreground.iter().chain(&run_queue.background) {
-                let Some(demand) = self.demands.get_mut(grant.vcpu) else { continue };
+            let mut note = |grant: &Grant| {
+                let Some(demand) = self.demands.get_mut(grant.vcpu) else { return };
                 if demand.run_queue != core && demand.run_queue != NONE {
                     let other = self.plan.run_queue(CoreId(demand.run_queue as u16));
                     let same = |other: &Grant| other.vcpu == grant.vcpu;
@@ -101,8 +104,11 @@ impl<C: Contention> Machine<'_, C> {
                         || other.foreground.iter().any(same)
                         || !other.background.is_empty() && other.background.iter().any(same);
                 }
-                demand.run_queue = core;
-                demand.stamp = stamp;
+                (demand.run_queue, demand.stamp) = (core, stamp);
+            };
+            run_queue.foreground.iter().for_each(&mut note);
+            if !run_queue.background.is_empty() {
+                run_queue.background.iter().for_each(note);
             }
         }
         if (broken || self.options.audit)

@@ -3,7 +3,7 @@
 use super::{Core, Machine};
 use crate::memory::Contention;
 use crate::workload::NONE;
-use maracas_core::contract::{End, Event, Limit, Segment, Usage};
+use maracas_core::contract::{End, Event, Grant, Limit, Segment, Usage};
 use maracas_core::dispatch::{Readings, Running, next};
 use maracas_core::{CoreId, CoreSet, Duration, Instant, VcpuId};
 
@@ -11,9 +11,17 @@ impl<C: Contention> Machine<'_, C> {
     /// `vcpu` became runnable: the core on whose run queue it stands must look again.
     #[inline]
     pub(super) fn concern(&self, vcpu: u32, concerned: &mut CoreSet) {
-        let run_queue = self.demands.of(vcpu).run_queue;
-        if run_queue != NONE {
-            concerned.insert(CoreId(run_queue as u16));
+        let core = self.demands.of(vcpu).run_queue;
+        if core == NONE {
+            return;
+        }
+        let core = CoreId(core as u16);
+        let run_queue = self.plan.run_queue(core);
+        // It may have been taken off since it was seen there. A long list is left to the law, which
+        // ends at the first that can run.
+        let stands = |grant: &Grant| grant.vcpu.0 == vcpu;
+        if !run_queue.background.is_empty() || run_queue.foreground.iter().any(stands) {
+            concerned.insert(core);
         }
     }
 
@@ -22,11 +30,12 @@ impl<C: Contention> Machine<'_, C> {
         if let Some(core) = cores.only() {
             // Nearly always. None moves where only one core may change.
             if let Some(choice) = self.choose(core) {
-                if self.cores[core.0 as usize].running != NONE {
-                    self.stop(core.0 as usize, End::Preempted);
+                let core = core.0 as usize;
+                if self.cores[core].running != NONE {
+                    self.stop(core, End::Preempted);
                 }
                 if let Some(run) = choice {
-                    self.start(core.0 as usize, run);
+                    self.start(core, run);
                 }
             }
         } else {
@@ -248,7 +257,14 @@ impl<C: Contention> Machine<'_, C> {
     #[inline]
     pub(super) fn place_of(&self, vcpu: u32) -> usize {
         let demand = self.demands.of(vcpu);
-        let places = [demand.on, demand.run_queue, demand.last];
-        places.into_iter().find(|core| *core != NONE).unwrap_or(0) as usize
+        if demand.on != NONE {
+            demand.on as usize
+        } else if demand.run_queue != NONE {
+            demand.run_queue as usize
+        } else if demand.last != NONE {
+            demand.last as usize
+        } else {
+            0
+        }
     }
 }

@@ -12,12 +12,12 @@ use maracas_core::{CoreId, CoreSet, Duration, VcpuId};
 
 impl<C: Contention> Machine<'_, C> {
     /// Begins the service request in the plan, unless one is under way.
+    #[inline]
     pub(super) fn take_service_request(&mut self, concerned: &mut CoreSet) {
-        let (None, Some((service_vcpu, service_request))) =
-            (self.service_request, self.plan.service_request)
-        else {
+        let Some((service_vcpu, service_request)) = self.plan.service_request else { return };
+        if self.service_request.is_some() {
             return;
-        };
+        }
         let Some(work) = self.service_request_work(service_vcpu, service_request) else {
             return self.report_failed(service_vcpu, service_request);
         };

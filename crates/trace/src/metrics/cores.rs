@@ -46,9 +46,8 @@ impl Readings for Meters<'_> {
 impl CoreTime {
     #[inline]
     pub(super) fn ran(&mut self, segment: &Segment) {
-        let waits = self.waiting_since.is_some() || !self.waits.is_empty();
-        if segment.from > self.busy_until && waits {
-            self.throttled += self.waited(self.busy_until, segment.from);
+        if self.waiting_since.is_some() || !self.waits.is_empty() {
+            self.ran_after_waits(segment);
         }
         self.busy[place(segment.mode)] += segment.to.saturating_since(segment.from).ticks();
         self.requests += segment.usage.reads + segment.usage.writes;
@@ -56,7 +55,15 @@ impl CoreTime {
             self.background_service += segment.usage.service.ticks();
         }
         self.busy_until = self.busy_until.max(segment.to);
-        while self.waits.front().is_some_and(|(_, to)| *to <= self.busy_until) {
+    }
+
+    /// A VCPU was kept out before `segment`, or is now.
+    fn ran_after_waits(&mut self, segment: &Segment) {
+        if segment.from > self.busy_until {
+            self.throttled += self.waited(self.busy_until, segment.from);
+        }
+        let busy_until = self.busy_until.max(segment.to);
+        while self.waits.front().is_some_and(|(_, to)| *to <= busy_until) {
             self.waits.pop_front();
         }
     }

@@ -318,12 +318,8 @@ impl Task {
 impl Jobs {
     fn completed(&mut self, id: JobId, at: Instant) {
         self.completed += 1;
-        let place = self.pending.iter().position(|job| job.id == id);
-        let job = match place {
-            Some(0) => self.pending.pop_front(),
-            Some(place) => self.pending.remove(place),
-            None => None,
-        };
+        let is_first = self.pending.front().is_some_and(|job| job.id == id);
+        let job = if is_first { self.pending.pop_front() } else { self.take(id) };
         let Some(job) = job else { return };
         let response = at.saturating_since(job.release);
         self.response_sum += u128::from(response.ticks());
@@ -331,6 +327,10 @@ impl Jobs {
         if at > job.deadline {
             self.missed(at - job.deadline);
         }
+    }
+    fn take(&mut self, id: JobId) -> Option<Job> {
+        let place = self.pending.iter().position(|job| job.id == id)?;
+        self.pending.remove(place)
     }
     /// Counts what is due by `end` and unfinished, and forgets all that is pending.
     fn overdue(&mut self, end: Instant) {

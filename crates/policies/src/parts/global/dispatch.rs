@@ -230,6 +230,18 @@ impl Policy for Global {
             self.retry(now);
         }
         self.table.reply(plan);
+        // Many a decision answers a stop alone, which changes nothing here.
+        if !self.changed.is_empty() || !self.touched.is_empty() || !self.stale.is_empty() {
+            self.follow(plan);
+        }
+        plan.wake = self.table.next();
+    }
+}
+
+impl Global {
+    /// Brings the plan in step with what changed since the last decision.
+    #[inline(never)]
+    fn follow(&mut self, plan: &mut Plan) {
         while let Some(vcpu) = self.changed.pop() {
             self.update(vcpu);
         }
@@ -239,20 +251,17 @@ impl Policy for Global {
             self.touched.pop();
         }
         while let Some(core) = self.stale.pop_first() {
-            let grant = self.running[core.0 as usize].map(|slot| slot.grant);
-            if plan.run_queue(core).foreground.first() != grant.as_ref() {
+            let grant = self.running[core.0 as usize].as_ref().map(|slot| &slot.grant);
+            if plan.run_queue(core).foreground.first() != grant {
                 let run_queue = &mut plan.run_queue_mut(core).foreground;
-                run_queue.clear();
-                if let Some(grant) = grant {
-                    run_queue.push(grant);
+                match (run_queue.first_mut(), grant) {
+                    (Some(only), Some(grant)) => *only = *grant,
+                    (None, Some(grant)) => run_queue.push(*grant),
+                    (_, None) => run_queue.clear(),
                 }
             }
         }
-        plan.wake = self.table.next();
     }
-}
-
-impl Global {
     /// What of the reservation of `vcpu` counts if it leaves or changes.
     fn in_use(&self, vcpu: VcpuId) -> Use {
         self.tasks.get(vcpu).map_or(Use::NONE, |task| task.backlog.in_use())
@@ -298,6 +307,7 @@ impl Global {
     }
 
     /// Has the next decision look at this cluster.
+    #[inline]
     fn touch(&mut self, cluster: usize) {
         if !core::mem::replace(&mut self.clusters[cluster].touched, true) {
             self.touched.push(cluster);
@@ -313,9 +323,11 @@ impl Global {
             Place::On(core) => {
                 self.touch(cluster);
                 let cluster = &mut self.clusters[cluster];
-                if let Some(slot) = self.running[core.0 as usize].take() {
+                let slot = &mut self.running[core.0 as usize];
+                if let Some(slot) = slot {
                     cluster.selected.remove(slot.key);
                 }
+                *slot = None;
                 cluster.free.insert(core);
                 self.stale.insert(core);
             }
@@ -328,12 +340,11 @@ impl Global {
         let Some(task) = self.tasks.get_mut(vcpu) else { return };
         task.changed = false;
         let wanted = task.backlog.deadline().map(|deadline| task.fixed.unwrap_or(deadline));
-        let grant = Grant::new(vcpu, task.backlog.limit());
         let (place, cluster) = (task.place, task.cluster);
         let present = match place {
             Place::Nowhere => None,
             Place::Waiting(key) => Some(key.deadline),
-            Place::On(core) => self.running[core.0 as usize].map(|slot| slot.key.deadline),
+            Place::On(core) => self.running[core.0 as usize].as_ref().map(|slot| slot.key.deadline),
         };
         if present == wanted {
             if let Place::Waiting(key) = place
@@ -347,9 +358,9 @@ impl Global {
             }
             if let Place::On(core) = place
                 && let Some(slot) = &mut self.running[core.0 as usize]
-                && slot.grant != grant
+                && slot.grant.until != task.backlog.limit()
             {
-                slot.grant = grant;
+                slot.grant.until = task.backlog.limit();
                 self.stale.insert(core);
             }
             return;
@@ -371,7 +382,15 @@ impl Global {
     /// newly selected.
     fn select(&mut self, cluster: usize) {
         let own = &mut self.clusters[cluster];
-        if own.waiting.first().is_none() {
+        let Some(first) = own.waiting.first() else { return };
+        if own.waiting.is_single() && !own.free.is_empty() {
+            // Most often: no other competes for the free cores.
+            own.waiting.pop();
+            let last = self.tasks.get(first.vcpu).and_then(|task| task.last);
+            let last = last.filter(|core| own.free.contains(*core));
+            if let Some(core) = last.or_else(|| own.free.first()) {
+                self.give(cluster, core, first);
+            }
             return;
         }
         let mut free = own.free.len();
@@ -406,7 +425,6 @@ impl Global {
     }
 
     fn assign_cores(&mut self, cluster: usize) {
-        let cluster = &mut self.clusters[cluster];
         for turn in [Turn::LastCore, Turn::AnyCore] {
             if self.coreless.is_empty() {
                 return;
@@ -414,27 +432,37 @@ impl Global {
             let mut rest = 0;
             for i in 0..self.coreless.len() {
                 let key = self.coreless[i];
-                let Some(task) = self.tasks.get_mut(key.vcpu) else { continue };
+                let free = &self.clusters[cluster].free;
                 let core = match turn {
-                    Turn::LastCore => task.last.filter(|core| cluster.free.contains(*core)),
-                    Turn::AnyCore => cluster.free.iter().next(),
+                    Turn::LastCore => {
+                        let last = self.tasks.get(key.vcpu).and_then(|task| task.last);
+                        last.filter(|core| free.contains(*core))
+                    }
+                    Turn::AnyCore => free.first(),
                 };
-                let Some(core) = core else {
+                if let Some(core) = core {
+                    self.give(cluster, core, key);
+                } else {
                     self.coreless[rest] = key;
                     rest += 1;
-                    continue;
-                };
-                task.place = Place::On(core);
-                task.last = Some(core);
-                let grant = Grant::new(key.vcpu, task.backlog.limit());
-                self.running[core.0 as usize] = Some(Slot { key, grant });
-                cluster.selected.insert(key);
-                cluster.free.remove(core);
-                self.stale.insert(core);
+                }
             }
             self.coreless.truncate(rest);
         }
         assert!(self.coreless.is_empty(), "{:?} selected without a core", self.coreless);
+    }
+
+    /// Gives a free core to a selected job.
+    #[inline]
+    fn give(&mut self, cluster: usize, core: CoreId, key: Key) {
+        let Some(task) = self.tasks.get_mut(key.vcpu) else { return };
+        (task.place, task.last) = (Place::On(core), Some(core));
+        let grant = Grant::new(key.vcpu, task.backlog.limit());
+        self.running[core.0 as usize] = Some(Slot { key, grant });
+        let cluster = &mut self.clusters[cluster];
+        cluster.selected.insert(key);
+        cluster.free.remove(core);
+        self.stale.insert(core);
     }
 }
 
