@@ -11,6 +11,7 @@
 
 extern crate alloc;
 
+pub mod interference;
 mod memguard;
 mod parts;
 pub mod tree;

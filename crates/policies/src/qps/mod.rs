@@ -27,7 +27,8 @@
 //!
 //! Reading order: `offline` (rates, packing, masters), `members` (tasks, their jobs and budgets),
 //! `manager` (budgets, modes, windows, the split), `dispatch` (what runs on each core, until when),
-//! then this file, which passes events to them; `agenda`, `queue` and `tree` are helpers.
+//! then this file, which passes events to them; `agenda`, `queue` and `tree` are helpers, and
+//! `bound` says how often jobs are preempted at most.
 //!
 //! Ties: the last chosen item of a class or set, then masters before tasks, then lower ids.
 //! # Invariants
@@ -61,6 +62,7 @@
 //! set that a task leaves stays in EDF mode for ever.
 
 mod agenda;
+mod bound;
 mod dispatch;
 mod manager;
 mod members;
@@ -76,6 +78,7 @@ use crate::parts::table::Table;
 use agenda::Agenda;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+pub(crate) use bound::interference;
 use maracas_core::admission::Verdict;
 use maracas_core::contract::{
     Claims, Entry, Grant, Limit, Mode, Needs, Statistic, no_service_vcpus,
