@@ -31,7 +31,12 @@ fn of_subsystem(part: &Subsystem, releases: &Releases<'_>) -> Interference {
     let jobs: u64 = part.root.tasks().into_iter().map(|vcpu| releases.jobs(vcpu)).sum();
     let levels = u64::from(part.root.level);
     if levels == 0 {
-        return Interference { jobs, preemptions: jobs, decisions: 4 * jobs, ..<_>::default() };
+        return Interference {
+            jobs,
+            preemptions: jobs,
+            decisions: 4 * jobs,
+            ..Interference::default()
+        };
     }
     let preemptions = (jobs * (3 * levels + 1)).div_ceil(2);
     let mut spent = 0;
