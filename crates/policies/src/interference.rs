@@ -87,8 +87,8 @@ pub fn of(
     length: Duration,
 ) -> Option<Result<Interference, Verdict>> {
     let bound = match name {
-        "run" => crate::run::interference,
-        "qps" => crate::qps::interference,
+        "run" => crate::run_interference,
+        "qps" => crate::qps_interference,
         _ => return None,
     };
     let in_step = |vcpu: &maracas_core::Vcpu| {
