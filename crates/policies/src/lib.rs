@@ -11,6 +11,7 @@
 
 extern crate alloc;
 
+pub mod interference;
 mod memguard;
 mod parts;
 pub mod tree;
@@ -63,6 +64,9 @@ policies! {
 
 pub use qps::qps_tree;
 pub use run::run_tree;
+
+use qps::interference as qps_interference;
+use run::interference as run_interference;
 
 /// Every policy that users may name: by itself, then with MemGuard around it.
 pub fn all() -> impl Iterator<Item = &'static Entry> + Clone {

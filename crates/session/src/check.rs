@@ -6,7 +6,8 @@ use crate::fit::{self, Fit};
 use crate::live::{self, Require, senses, steering};
 use crate::verdict;
 use maracas_console::failure::Failure;
-use maracas_core::System;
+use maracas_core::{Duration, System};
+use maracas_policies::interference;
 use maracas_scenario::suggest;
 use serde_json::{Value, json};
 
@@ -38,6 +39,7 @@ impl Checked {
         overrides: &Overrides,
     ) -> Result<Self, Failure> {
         let mut notes = case.assumptions().to_vec();
+        notes.extend(of_structure(case));
         if case.machine == Machine::Live {
             notes.extend(on_this_host(case, asked)?);
         } else if asked.is_given() {
@@ -72,6 +74,28 @@ impl Checked {
         };
         shown
     }
+}
+
+/// The time over which preemptions are counted: so many of the longest period that what the start
+/// adds does not show.
+const PERIODS: u64 = 1_000;
+
+/// How often jobs are preempted at most by the structure that the policy makes of the tasks.
+fn of_structure(case: &Case) -> Option<String> {
+    let admitted = case.verdict.accepted();
+    let periods = case.start.vcpus.iter().map(|vcpu| vcpu.reservation.period);
+    let longest = periods.max().filter(|_| admitted)?.ticks();
+    let length = Duration::from_ticks(longest.checked_mul(PERIODS)?);
+    let name = case.entry.name;
+    let bound = interference::of(name, &case.start, &case.params, length)?.ok()?;
+    let each = |count: u64| count as f64 / bound.jobs.max(1) as f64;
+    Some(format!(
+        "{name} preempts a job {:.1} times at most on average, {:.1} of them onto another core, \
+         and decides {:.1} times a job at most; C must hold what that costs (docs/overheads.md)",
+        each(bound.preemptions),
+        each(bound.migrations),
+        each(bound.decisions)
+    ))
 }
 
 fn on_this_host(case: &Case, asked: &senses::Asked) -> Result<Vec<String>, Failure> {

@@ -1,73 +1,104 @@
-//! The dispatcher: what runs on each core of a hierarchy, and until when that holds.
+//! The dispatcher: what runs of the touched sets and where, and until when that holds.
 
 use super::offline::Item;
 use super::queue::Key;
-use super::{BOTH, Class, Manner, Phase, Qps, Source, Window};
+use super::{Class, Manner, Phase, Qps, Set, Source, Window};
 use maracas_core::{CoreId, Duration, Instant, Plan, contract::Grant};
 
 impl Qps {
-    /// Charges the time since the hierarchy was last looked at to the budgets that ran in it.
-    pub(super) fn charge(&mut self, hierarchy: usize, now: Instant) {
-        let own = &mut self.hierarchies[hierarchy];
-        let elapsed = now.saturating_since(own.synced);
-        own.synced = own.synced.max(now);
-        if elapsed.is_zero() {
-            return;
+    /// Chooses anew for the touched sets, hosts before the sets whose masters they may run, and
+    /// writes the run queues of the cores on which that changes anything.
+    pub(super) fn dispatch(&mut self, now: Instant, plan: &mut Plan) {
+        while let Some(set) = self.agenda.pop() {
+            self.choose(set, now);
         }
-        for place in 0..self.hierarchies[hierarchy].sets.len() {
-            let set = self.hierarchies[hierarchy].sets[place];
-            let Some(window) = &mut self.sets[set].window else { continue };
-            let Some(budget) = window.phase.budget() else { continue };
-            window.left[budget] -= elapsed.ticks() as i64;
-            if window.phase.is_parallel() && window.left[BOTH] <= 0 {
-                self.requeue_master(set);
-            }
+        while let Some(core) = self.unwritten.pop_first() {
+            self.write_run_queue(core, plan);
         }
     }
 
-    /// Chooses for every core of the hierarchy, hosts before the sets whose masters they may run,
-    /// and says when to look again.
-    pub(super) fn dispatch(&mut self, hierarchy: usize, now: Instant) -> Instant {
-        let mut wake = Instant::NEVER;
-        for place in (0..self.hierarchies[hierarchy].sets.len()).rev() {
-            let set = self.hierarchies[hierarchy].sets[place];
-            let core = self.sets[set].core;
-            let lent = self.sets[set].lent_core.take();
-            let Some(mut window) = self.sets[set].window else {
-                self.run_class(set, None, core);
-                continue;
-            };
-            let (late, before) = (self.late_class(set, now), window.phase);
-            window.choose(lent, late, self.manner);
-            self.sets[set].stale |= window.phase != before;
-            match window.phase {
-                Phase::Waiting => self.sources[core.0 as usize] = None,
-                Phase::Alone(class) => self.run_class(set, Some(class), core),
-                Phase::Parallel { away, on } => {
-                    self.run_class(set, Some(away), on);
-                    self.run_class(set, Some(away.other()), core);
+    /// Says what runs of a set and where, until when that holds, and which masters among its items
+    /// start and stop with that.
+    fn choose(&mut self, set: usize, now: Instant) {
+        let late = self.late_class(set, now);
+        let own = &mut self.sets[set];
+        let (core, lent, before) = (own.core, own.lent_core, own.heads);
+        let mut due = Instant::NEVER;
+        let runs = match &mut own.window {
+            None => [Some((None, core)), None],
+            Some(window) => {
+                let phase = window.phase;
+                window.choose(lent, late, self.manner);
+                own.stale |= window.phase != phase;
+                due = window.next_event(now);
+                match window.phase {
+                    Phase::Waiting => [None; 2],
+                    Phase::Alone(class) => [Some((Some(class), core)), None],
+                    Phase::Parallel { away, on } => {
+                        [Some((Some(away), on)), Some((Some(away.other()), core))]
+                    }
                 }
             }
-            wake = wake.min(window.next_event(now));
-            self.sets[set].window = Some(window);
-        }
-        wake
-    }
-
-    /// Gives `core` to the items of one class of a set, or to all its items: to the most urgent
-    /// one, where the last chosen wins ties. A master passes the core on to its own set.
-    fn run_class(&mut self, set: usize, class: Option<Class>, core: CoreId) {
-        let slot = class.map_or(0, Class::index);
-        let mut first = self.sets[set].heads[slot];
+        };
+        self.agenda.wait(set, due);
         // Where neither queue nor classes nor phase changed, neither did the choice.
         if self.sets[set].stale {
-            first = self.most_urgent(set, class, first);
-            self.sets[set].heads[slot] = first;
+            for (class, _) in runs.iter().flatten() {
+                let slot = class.map_or(0, Class::index);
+                self.sets[set].heads[slot] = self.most_urgent(set, *class, before[slot]);
+            }
         }
-        if let Some(Key { item: Item::Master(guest), .. }) = first {
-            self.sets[guest].lent_core = Some(core);
-        } else {
-            self.sources[core.0 as usize] = Some(Source { set, class });
+        self.start_and_stop(set, before, runs, now);
+        self.sets[set].stale = false;
+    }
+
+    /// Gives each core to the first item of the class that runs there: a master passes it on to its
+    /// own set. The masters that led before and no longer do stop.
+    fn start_and_stop(
+        &mut self,
+        set: usize,
+        before: [Option<Key>; 2],
+        runs: [Option<(Option<Class>, CoreId)>; 2],
+        now: Instant,
+    ) {
+        let Set { heads, core, .. } = self.sets[set];
+        let master = |head: Option<Key>| match head?.item {
+            Item::Master(guest) => Some(guest),
+            Item::Task(_) => None,
+        };
+        let led = runs.map(|run| master(heads[run?.0.map_or(0, Class::index)]));
+        for guest in before.into_iter().filter_map(master) {
+            if !led.contains(&Some(guest)) {
+                self.lend(guest, None, now);
+            }
+        }
+        if runs == [None; 2] {
+            self.serve(core, None);
+        }
+        for (run, guest) in runs.into_iter().zip(led) {
+            match (run, guest) {
+                (Some((_, core)), Some(guest)) => self.lend(guest, Some(core), now),
+                (Some((class, core)), None) => self.serve(core, Some(Source { set, class })),
+                (None, _) => {}
+            }
+        }
+    }
+
+    /// Starts the master of `guest` on a core, or stops it.
+    fn lend(&mut self, guest: usize, core: Option<CoreId>, now: Instant) {
+        if self.sets[guest].lent_core != core {
+            self.charge(guest, now);
+            self.sets[guest].lent_core = core;
+            self.agenda.touch(guest);
+        }
+    }
+
+    /// Has a core run what a source has pending.
+    fn serve(&mut self, core: CoreId, source: Option<Source>) {
+        let served = &mut self.sources[core.0 as usize];
+        if *served != source || source.is_some_and(|source| self.sets[source.set].stale) {
+            *served = source;
+            self.unwritten.insert(core);
         }
     }
 
@@ -97,34 +128,20 @@ impl Qps {
         }
     }
 
-    /// Writes the run queue of every core of the hierarchy that changed.
-    pub(super) fn write_run_queues(&mut self, hierarchy: usize, plan: &mut Plan) {
-        for place in 0..self.hierarchies[hierarchy].sets.len() {
-            let core = self.sets[self.hierarchies[hierarchy].sets[place]].core;
-            let source = self.sources[core.0 as usize];
-            let stale = source.is_some_and(|source| self.sets[source.set].stale);
-            if !stale && self.written[core.0 as usize] == source {
-                continue;
+    fn write_run_queue(&mut self, core: CoreId, plan: &mut Plan) {
+        let mut run_queue = core::mem::take(&mut self.scratch);
+        run_queue.clear();
+        if let Some(source) = self.sources[core.0 as usize] {
+            self.extend(&mut run_queue, source);
+            // Nothing else has a claim to a core on which a class runs alone.
+            if let Some(other) = self.idle_class(source, core) {
+                self.extend(&mut run_queue, Source { class: Some(other), ..source });
             }
-            self.written[core.0 as usize] = source;
-            let mut run_queue = core::mem::take(&mut self.scratch);
-            run_queue.clear();
-            if let Some(source) = source {
-                self.extend(&mut run_queue, source);
-                // Nothing else has a claim to a core on which a class runs alone.
-                if let Some(other) = self.idle_class(source, core) {
-                    self.extend(&mut run_queue, Source { class: Some(other), ..source });
-                }
-            }
-            if plan.run_queue(core).foreground != run_queue {
-                plan.run_queue_mut(core).foreground.clone_from(&run_queue);
-            }
-            self.scratch = run_queue;
         }
-        for place in 0..self.hierarchies[hierarchy].sets.len() {
-            let set = self.hierarchies[hierarchy].sets[place];
-            self.sets[set].stale = false;
+        if plan.run_queue(core).foreground != run_queue {
+            core::mem::swap(&mut plan.run_queue_mut(core).foreground, &mut run_queue);
         }
+        self.scratch = run_queue;
     }
 
     /// The class that may use what the chosen one leaves idle.
@@ -133,9 +150,9 @@ impl Qps {
         let own = &self.sets[source.set];
         let alone = own.window.as_ref()?.phase == Phase::Alone(class) && own.core == core;
         // A master that waits in the chosen class may not be passed over.
-        let mut queue = own.queue.iter().filter(|key| self.belongs(key.item, Some(class)));
-        let master_waits = queue.any(|key| matches!(key.item, Item::Master(_)));
-        (alone && !master_waits).then(|| class.other())
+        let is_waiting =
+            |key: &Key| matches!(key.item, Item::Master(_)) && self.belongs(key.item, Some(class));
+        (alone && !own.queue.iter().any(is_waiting)).then(|| class.other())
     }
 
     /// Adds the pending tasks of a class in the order of their deadlines, the chosen one first,
@@ -143,12 +160,21 @@ impl Qps {
     fn extend(&self, run_queue: &mut alloc::vec::Vec<Grant>, source: Source) {
         let own = &self.sets[source.set];
         let head = own.heads[source.class.map_or(0, Class::index)];
-        let tie = own.queue.iter().filter(|key| Some(**key) == head);
-        let rest = own.queue.iter().filter(|key| Some(**key) != head);
-        for key in tie.chain(rest).filter(|key| self.belongs(key.item, source.class)) {
-            let Item::Task(vcpu) = key.item else { return };
-            let Some(task) = self.tasks.get(vcpu) else { return };
-            run_queue.push(Grant::new(vcpu, task.limit()));
+        let place = head.and_then(|head| own.queue.binary_search(&head).ok());
+        let (before, from) = own.queue.split_at(place.unwrap_or(0));
+        let (head, behind) = from.split_at(usize::from(place.is_some()));
+        for key in head.iter().chain(before).chain(behind) {
+            match key.item {
+                Item::Task(vcpu) => {
+                    if let Some(task) = self.tasks.get(vcpu)
+                        && source.class.is_none_or(|class| class == task.class)
+                    {
+                        run_queue.push(Grant::new(vcpu, task.limit()));
+                    }
+                }
+                Item::Master(_) if self.belongs(key.item, source.class) => return,
+                Item::Master(_) => {}
+            }
         }
     }
 }

@@ -4,19 +4,34 @@
 //! of its items; all instants are nominal, however late the decision.
 
 use super::offline::{Item, RESERVE};
-use super::{Class, Phase, Qps, Split, Window};
+use super::{BOTH, Class, Phase, Qps, Split, Window};
 use maracas_core::Instant;
 
 impl Qps {
-    /// Brings the modes and windows of a hierarchy up to `now`, hosted sets before their hosts.
-    pub(super) fn manage(&mut self, hierarchy: usize, now: Instant) {
-        for place in 0..self.hierarchies[hierarchy].sets.len() {
-            let set = self.hierarchies[hierarchy].sets[place];
+    /// Brings the budgets, modes and windows of the touched sets up to `now`, hosted sets before
+    /// their hosts, which they may touch.
+    pub(super) fn manage(&mut self, now: Instant) {
+        let mut place = 0;
+        while let Some(set) = self.agenda.touched(place) {
+            place += 1;
+            self.charge(set, now);
             let own = &self.sets[set];
-            if own.excess == 0 || own.window.as_ref().is_some_and(|window| now < window.end) {
-                continue;
+            if own.excess > 0 && own.window.as_ref().is_none_or(|window| window.end <= now) {
+                self.renew(set, now);
             }
-            self.renew(set, now);
+        }
+    }
+
+    /// Charges the time since a set was last looked at to the budget that ran in it.
+    pub(super) fn charge(&mut self, set: usize, now: Instant) {
+        let own = &mut self.sets[set];
+        let elapsed = now.saturating_since(own.synced);
+        own.synced = own.synced.max(now);
+        let Some(window) = &mut own.window else { return };
+        let Some(budget) = window.phase.budget().filter(|_| !elapsed.is_zero()) else { return };
+        window.left[budget] -= elapsed.ticks() as i64;
+        if window.phase.is_parallel() && window.left[BOTH] <= 0 {
+            self.requeue_master(set);
         }
     }
 

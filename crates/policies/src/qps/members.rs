@@ -81,13 +81,15 @@ impl Task {
         self.completed = self.completed.max(index + 1);
         self.late = None;
     }
-    /// Charges a segment that ended at `to`. Where it is reported after a later job's release, that
-    /// job does not pay for it.
-    pub(super) fn charge(&mut self, to: Instant, service: Duration) {
+    /// Charges a segment that ended at `to`; whether its standing in its set's queue or its grant
+    /// changed. Where it is reported after a later job's release, that job does not pay for it.
+    pub(super) fn charge(&mut self, to: Instant, service: Duration) -> bool {
+        let before = (self.wanted(true), self.until);
         self.used += service;
         if to <= self.opened {
             self.until += service;
         }
+        before != (self.wanted(true), self.until)
     }
     /// Whether a job is pending that has used up its budget, where jobs are cut.
     pub(super) fn is_spent(&self) -> bool {
@@ -193,7 +195,10 @@ impl Qps {
                 self.holds.until_deadline(own.core, had, deadline);
             }
             let budget = vcpu.reservation.budget;
-            self.change(id, |task| task.budget = budget);
+            self.change(id, |task| {
+                task.budget = budget;
+                true
+            });
         }
     }
 
@@ -208,7 +213,7 @@ impl Qps {
         self.changed.push(vcpu);
         let own = &mut self.sets[task.set];
         own.stale |= super::requeue(&mut own.queue, Item::Task(vcpu), &mut task.queued, None);
-        self.hierarchies[own.hierarchy].dirty = true;
+        self.agenda.touch(task.set);
         if own.excess == 0
             && let Some(place) = own.members.iter().position(|m| m.item == Item::Task(vcpu))
         {

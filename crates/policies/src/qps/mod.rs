@@ -17,12 +17,18 @@
 //! is in QPS mode (`manager`): its items are split into two classes that share its core in turn,
 //! and whenever another core runs the master, both classes run in parallel, one there and one here
 //! (`dispatch`). As soon as an item is inactive the set needs no more than its core and goes by
-//! EDF. Run queues hold the chosen class's pending tasks by deadline. Sets that share no master
+//! EDF. Run queues hold the chosen class's pending tasks by deadline.
+//!
+//! Decisions are local: every set has its own queue, budgets and next instant, and a decision looks
+//! at those sets alone of whose tasks it was told or whose instant has come (`agenda`). From there
+//! it goes up to a host where a master's budget begins or ends, and down to a set whose master
+//! starts or stops; only so does one core's event reach another core. Sets that share no master
 //! stand in hierarchies of their own, which never look at each other.
 //!
 //! Reading order: `offline` (rates, packing, masters), `members` (tasks, their jobs and budgets),
-//! `manager` (modes, windows, the split), `dispatch` (what runs on each core, until when), then
-//! this file, which passes events to them; `queue` and `tree` are helpers.
+//! `manager` (budgets, modes, windows, the split), `dispatch` (what runs on each core, until when),
+//! then this file, which passes events to them; `agenda`, `queue` and `tree` are helpers, and
+//! `bound` says how often jobs are preempted at most.
 //!
 //! Ties: the last chosen item of a class or set, then masters before tasks, then lower ids.
 //! # Invariants
@@ -55,6 +61,8 @@
 //! beside what those that left still hold (`parts/holds.rs`); sets are never packed anew. A major
 //! set that a task leaves stays in EDF mode for ever.
 
+mod agenda;
+mod bound;
 mod dispatch;
 mod manager;
 mod members;
@@ -67,15 +75,17 @@ use crate::parts::holds::Holds;
 use crate::parts::jobs::ByVcpu;
 use crate::parts::local;
 use crate::parts::table::Table;
+use agenda::Agenda;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+pub(crate) use bound::interference;
 use maracas_core::admission::Verdict;
 use maracas_core::contract::{
     Claims, Entry, Grant, Limit, Mode, Needs, Statistic, no_service_vcpus,
 };
 use maracas_core::params::{Kind, ParamSpec, Params};
 use maracas_core::{
-    CoreId, Duration, Event, Instant, Job, JobId, Plan, Policy, System, Vcpu, VcpuId,
+    CoreId, CoreSet, Duration, Event, Instant, Job, JobId, Plan, Policy, System, Vcpu, VcpuId,
 };
 use members::Task;
 use offline::{Blueprint, Fit, Grid, Item};
@@ -250,7 +260,6 @@ struct Member {
 #[derive(Debug)]
 struct Set {
     core: CoreId,
-    hierarchy: usize,
     host: Option<usize>,
     members: Vec<Member>,
     rate: u64,
@@ -260,25 +269,16 @@ struct Set {
     /// The item chosen last, by class; in EDF mode the first of the two.
     heads: [Option<Key>; 2],
     window: Option<Window>,
+    /// Up to when its budgets are charged.
+    synced: Instant,
     /// The class of this set's master in its host.
     class: Class,
     /// The deadline by which the master stands in its host's queue.
     queued: Option<Instant>,
     /// The core that the host gives to the master.
     lent_core: Option<CoreId>,
-    /// Whether anything changed that its run queues show, since they were written.
+    /// Whether anything changed that its run queues show, since it was last dispatched.
     stale: bool,
-}
-
-/// Sets that share masters, directly or not.
-#[derive(Default, Debug)]
-struct Hierarchy {
-    /// Each set before its host.
-    sets: Vec<usize>,
-    dirty: bool,
-    /// Up to when its budgets are charged.
-    synced: Instant,
-    wake: Instant,
 }
 
 /// Whose pending tasks a core runs: those of one class, or all of a set.
@@ -305,17 +305,39 @@ struct Qps {
     holds: Holds,
     /// The tasks that ask to change.
     asked: Vec<Vcpu>,
+    /// Each set before its host.
     sets: Vec<Set>,
-    hierarchies: Vec<Hierarchy>,
+    agenda: Agenda,
     /// By core.
     sources: Vec<Option<Source>>,
-    /// The same as the run queues show it.
-    written: Vec<Option<Source>>,
+    /// The cores whose run queues are to be written anew.
+    unwritten: CoreSet,
     /// Tasks of which something changed since the last decision.
     changed: Vec<VcpuId>,
     /// A run queue under construction.
     scratch: Vec<Grant>,
     counts: Counts,
+}
+
+impl Set {
+    fn new(blueprint: Blueprint) -> Self {
+        let Blueprint { core, items, rate, excess, host } = blueprint;
+        Self {
+            core,
+            host,
+            members: items.into_iter().map(|(item, rate)| Member { item, rate }).collect(),
+            rate,
+            excess,
+            queue: Vec::new(),
+            heads: [None; 2],
+            window: None,
+            synced: Instant::ZERO,
+            class: Class::A,
+            queued: None,
+            lent_core: None,
+            stale: true,
+        }
+    }
 }
 
 impl Qps {
@@ -361,14 +383,13 @@ impl Qps {
             holds: Holds::default(),
             asked: Vec::new(),
             sources: alloc::vec![None; sets.len()],
-            written: alloc::vec![None; sets.len()],
-            sets: Vec::with_capacity(sets.len()),
-            hierarchies: Vec::new(),
+            unwritten: CoreSet::EMPTY,
+            agenda: Agenda::new(sets.len()),
+            sets: sets.into_iter().map(Set::new).collect(),
             changed: Vec::new(),
             scratch: Vec::new(),
             counts: Counts::default(),
         };
-        qps.found_hierarchies(sets);
         for vcpu in &system.vcpus {
             let holds = |set: &Set| set.members.iter().any(|m| m.item == Item::Task(vcpu.id));
             if let Some(set) = qps.sets.iter().position(holds) {
@@ -376,40 +397,6 @@ impl Qps {
             }
         }
         qps
-    }
-
-    /// Sets up what the blueprints say. Hosts come after their guests, so hierarchies are found
-    /// from the last set back.
-    fn found_hierarchies(&mut self, blueprints: Vec<Blueprint>) {
-        let mut of = alloc::vec![0; blueprints.len()];
-        for (place, own) in blueprints.iter().enumerate().rev() {
-            of[place] = own.host.map_or_else(
-                || {
-                    self.hierarchies.push(Hierarchy { dirty: true, ..Hierarchy::default() });
-                    self.hierarchies.len() - 1
-                },
-                |host| of[host],
-            );
-        }
-        for (place, own) in blueprints.into_iter().enumerate() {
-            self.hierarchies[of[place]].sets.push(place);
-            let members = own.items.into_iter().map(|(item, rate)| Member { item, rate });
-            self.sets.push(Set {
-                core: own.core,
-                hierarchy: of[place],
-                host: own.host,
-                members: members.collect(),
-                rate: own.rate,
-                excess: own.excess,
-                queue: Vec::new(),
-                heads: [None; 2],
-                window: None,
-                class: Class::A,
-                queued: None,
-                lent_core: None,
-                stale: true,
-            });
-        }
     }
 
     /// Brings a task's place in its set's queue, or behind it, in step with its job.
@@ -428,7 +415,7 @@ impl Qps {
         if self.manner.surplus {
             local::allow_surplus(set.core, vcpu, task.is_spent(), plan);
         }
-        self.hierarchies[set.hierarchy].dirty = true;
+        self.agenda.touch(task.set);
     }
 
     /// The same for a set's master, whose job is what is left of its window's budget.
@@ -441,6 +428,7 @@ impl Qps {
         let moved = requeue(&mut self.sets[host].queue, Item::Master(set), &mut queued, wanted);
         self.sets[host].stale |= moved;
         self.sets[set].queued = queued;
+        self.agenda.touch(host);
     }
 }
 
@@ -474,19 +462,10 @@ impl Policy for Qps {
         while let Some(vcpu) = self.changed.pop() {
             self.requeue_task(vcpu, plan);
         }
-        let mut wake = Instant::NEVER;
-        for hierarchy in 0..self.hierarchies.len() {
-            let own = &self.hierarchies[hierarchy];
-            if own.dirty || own.wake <= now {
-                self.charge(hierarchy, now);
-                self.manage(hierarchy, now);
-                self.hierarchies[hierarchy].wake = self.dispatch(hierarchy, now);
-                self.hierarchies[hierarchy].dirty = false;
-                self.write_run_queues(hierarchy, plan);
-            }
-            wake = wake.min(self.hierarchies[hierarchy].wake);
-        }
-        plan.wake = wake;
+        self.agenda.wake(now);
+        self.manage(now);
+        self.dispatch(now, plan);
+        plan.wake = self.agenda.next();
     }
 
     fn statistics(&self) -> Vec<Statistic> {
@@ -511,16 +490,22 @@ impl Policy for Qps {
 impl Qps {
     fn released(&mut self, job: &Job) {
         let precise = self.manner.precise;
-        self.change(job.id.vcpu, |task| task.release(job, precise));
+        self.change(job.id.vcpu, |task| {
+            task.release(job, precise);
+            true
+        });
     }
     fn completed(&mut self, id: JobId) {
-        self.change(id.vcpu, |task| task.complete(id.index));
+        self.change(id.vcpu, |task| {
+            task.complete(id.index);
+            true
+        });
     }
+    /// Does something to a task, and notes the task where that says that it changed.
     #[inline]
-    fn change(&mut self, vcpu: VcpuId, act: impl FnOnce(&mut Task)) {
+    fn change(&mut self, vcpu: VcpuId, act: impl FnOnce(&mut Task) -> bool) {
         let Some(task) = self.tasks.get_mut(vcpu) else { return };
-        act(task);
-        if !task.changed {
+        if act(task) && !task.changed {
             task.changed = true;
             self.changed.push(vcpu);
         }

@@ -52,6 +52,7 @@
 //! or less where periods have fewer nanoseconds than that. Windows are as short as the time that is
 //! free asks for, T/2048 at the least; what a dispatch costs a real machine is not looked at.
 
+mod bound;
 mod reduce;
 mod select;
 #[cfg(test)]
@@ -70,6 +71,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+pub(crate) use bound::interference;
 use maracas_core::admission::{CoreVerdict, NotAdmitted, Verdict};
 use maracas_core::contract::{Claims, Entry, Mode, Needs, Statistic, no_service_vcpus};
 use maracas_core::params::{Kind, ParamSpec, Params};

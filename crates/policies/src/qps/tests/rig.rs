@@ -3,7 +3,7 @@
 
 use crate::parts::fluid;
 use crate::qps::offline::{Blueprint, Grid, Item};
-use crate::qps::{BOTH, Class, Phase, Qps, Window};
+use crate::qps::{BOTH, Class, Phase, Qps, Set, Window};
 use crate::testing::with;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -87,6 +87,8 @@ pub(super) struct Rig {
     /// Which task runs on each core, and since when.
     running: Vec<Option<(Running, u64)>>,
     seen: Vec<Option<Seen>>,
+    /// By set: whether an event of one of its tasks was told since the last decision.
+    told: Vec<bool>,
     /// Whether all budgets are whole ticks, so that B.8 holds to the last one.
     exact: bool,
     pub(super) tally: Tally,
@@ -129,6 +131,7 @@ impl Rig {
             sources,
             running: alloc::vec![None; cores],
             seen: alloc::vec![None; qps.sets.len()],
+            told: alloc::vec![false; qps.sets.len()],
             exact: qps.grid.exact,
             tally: Tally::default(),
             qps,
@@ -181,6 +184,13 @@ impl Rig {
     }
 
     fn tell(&mut self, event: &Event) {
+        let vcpu = match event {
+            Event::Released(Job { id, .. }) | Event::Completed(id) => id.vcpu,
+            Event::Ran(segment) => segment.vcpu,
+            other => panic!("{other:?} of a task that stays"),
+        };
+        let set = self.qps.tasks.get(vcpu).unwrap().set;
+        self.told[set] = true;
         self.qps.on_event(Instant::from_ticks(self.now), event);
     }
 
@@ -250,7 +260,7 @@ impl Rig {
 
     fn decide_and_switch(&mut self) {
         loop {
-            decide(&mut self.qps, Instant::from_ticks(self.now), &mut self.plan);
+            self.decide();
             self.tally.decisions += 1;
             assert_eq!(self.plan.audit(), Ok(()), "at {}", self.now);
             let world = World(&self.tasks);
@@ -280,6 +290,31 @@ impl Rig {
             }
             return self.holds();
         }
+    }
+
+    /// Decisions are local: a core is told to look at its run queue only where an event of the set
+    /// that it serves was told, where that set's phase changed, by its own budgets and windows or
+    /// with its master, which starts or stops, or where a budget of a master in it began or ended.
+    fn decide(&mut self) {
+        let states = |qps: &Qps| -> Vec<_> {
+            let phase = |set: &Set| set.window.map(|window| window.phase);
+            qps.sets.iter().map(|set| (phase(set), set.queued)).collect()
+        };
+        let (before, sources_before) = (states(&self.qps), self.qps.sources.clone());
+        decide(&mut self.qps, Instant::from_ticks(self.now), &mut self.plan);
+        let after = states(&self.qps);
+        let concerned = |set: usize| {
+            let guests = (0..set).filter(|guest| self.qps.sets[*guest].host == Some(set));
+            let mut budgets = guests.map(|guest| before[guest].1 != after[guest].1);
+            self.told[set] || before[set].0 != after[set].0 || budgets.any(|changed| changed)
+        };
+        for core in self.plan.dirty().iter() {
+            let core = core.0 as usize;
+            let served = [sources_before[core], self.qps.sources[core]];
+            let mut sets = served.iter().flatten().map(|source| source.set).chain([core]);
+            assert!(sets.any(concerned), "core {core} at {}: {served:?}", self.now);
+        }
+        self.told.fill(false);
     }
 
     fn next_event(&self) -> u64 {
