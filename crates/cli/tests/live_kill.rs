@@ -175,9 +175,9 @@ impl Dice {
 /// The stage for so many rounds: each run lives for a second or two, and is cleaned up after.
 fn enter(rounds: usize) -> Option<Stage> {
     let stage = Stage::enter(2, 2 * rounds as u64)?;
-    stage.scratch.write(SCENARIOS[0], RESERVATIONS);
-    stage.scratch.write(SCENARIOS[1], MIGRATIONS);
-    stage.scratch.write(SCENARIOS[2], WORKERS);
+    for (name, text) in SCENARIOS.into_iter().zip([RESERVATIONS, MIGRATIONS, WORKERS]) {
+        stage.admitted(name, text);
+    }
     Some(stage)
 }
 

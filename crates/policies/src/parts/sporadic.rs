@@ -13,7 +13,8 @@
 //! A program that blocks often takes its budget apart, and each chunk costs the machine a start and
 //! a stop. So chunks shorter than `chunk_min` are joined with the next, as the tail of a full list
 //! is: the joined chunk begins so late that nothing of it can be used before its own time. At any
-//! instant less than `chunk_min`, and than an eighth of C, waits longer for that than it would else.
+//! instant less than `chunk_min`, and than an eighth of C, waits longer for that than it would
+//! else.
 
 use super::short::Short;
 use maracas_core::params::{Kind, ParamSpec};
